@@ -1,0 +1,45 @@
+# Needs Python 3.11 or newer and nothing else. The first target makes .venv and installs the pinned dependencies in it;
+# later ones find it there. Another interpreter: make PYTHON=/path/to/python3.13 test
+
+PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { command -v $$p; break; }; done)
+PYTEST_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready-for-pyproject
+
+.PHONY: help demo test lint bench clean
+.DEFAULT_GOAL := help
+
+help:  ## list the targets
+	@awk -F ':.*##' '/^[a-z]+:.*##/ { printf "make %-6s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: $(READY)  ## compile the example kernels, run them, write the pictures
+	@$(BIN)/python examples/custom_ops/demo.py
+
+test: lint  ## lint, types and all tests (PYTEST_ARGS="-k cache" picks some)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(READY)  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(READY)  ## measure against NumPy, and torch and numba where installed
+	$(BIN)/python benchmarks/run.py
+
+clean:  ## remove .venv and everything built
+	rm -rf $(VENV) build dist einkorn.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+# The stamp is written last: a set-up that was interrupted starts anew.
+$(READY): pyproject.toml
+	@if [ -z "$(PYTHON)" ]; then \
+		echo "einkorn needs Python 3.11 or newer, and none was found on PATH." >&2; \
+		echo "Install one, or name it: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; fi
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "einkorn needs Python 3.11 or newer; $(PYTHON) is older or does not run." >&2; exit 1; }
+	@"$(PYTHON)" -m venv --clear $(VENV) || { \
+		echo "$(PYTHON) cannot make a virtual environment; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,205 @@
+"""The command line: `einkorn ...`, or `python -m einkorn ...`.
+
+This module knows commands, options and exit statuses; what a command does is in `commands`, which is imported when a
+command runs. Exit statuses: 0, 1 for a mistake of the user (the message as everywhere, on standard error), 2 for
+wrong usage, 70 for a fault of Einkorn.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from .dsl.errors import EinkornError, InternalError
+from .dsl.knobs import STAGES, knobs
+
+USER_MISTAKE, WRONG_USAGE, OUR_FAULT, INTERRUPTED = 1, 2, 70, 130
+
+
+def _pairs(_: click.Context, __: click.Parameter, values: Sequence[str]) -> dict[str, str]:
+    """Option values `name=text`, as a dict."""
+    pairs: dict[str, str] = {}
+    for value in values:
+        name, equals, text = value.partition("=")
+        if not (name and equals and text):
+            raise click.BadParameter(f"{value!r} should be written name=value")
+        if name in pairs:
+            raise click.BadParameter(f"{name!r} is given twice")
+        pairs[name] = text
+    return pairs
+
+
+def _ranks(context: click.Context, option: click.Parameter, values: Sequence[str]) -> dict[str, int]:
+    """Option values `name=number`, as a dict."""
+    pairs = _pairs(context, option, values)
+    if not all(text.isascii() and text.isdigit() for text in pairs.values()):
+        raise click.BadParameter("a rank should be written name=number")
+    return {name: int(text) for name, text in pairs.items()}
+
+
+def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from .commands import version_text
+
+        click.echo(version_text())
+        ctx.exit()
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version.")
+def einkorn() -> None:
+    """Kernels written once in typed Python: build them, look at every stage, see what a package holds."""
+    logging.basicConfig(level=knobs.log.upper(), format="%(name)s: %(message)s", stream=sys.stderr)
+
+
+@einkorn.command()
+@click.argument("source")
+@click.option("-o", "--output", required=True, metavar="FILE", help="The package to write, name.pkg.")
+@click.option("--target", "targets", multiple=True, metavar="NAME", help="A target to compile for; may be repeated.")
+@click.option("--name", metavar="NAME", help="The package's name; by default that of the file.")
+@click.option("--package-version", "version", default="0", metavar="VERSION", help="The package's version.")
+@click.option("--instances", metavar="FILE", help="Which dtypes, ranks and parameters to compile for.")
+@click.option("--no-source", is_flag=True, help="Leave the Python sources out.")
+def build(
+    source: str,
+    output: str,
+    targets: Sequence[str],
+    name: str | None,
+    version: str,
+    instances: str | None,
+    no_source: bool,
+) -> None:
+    """Compile the kernels in SOURCE, a folder or a .py file, into a package."""
+    from . import commands
+
+    commands.build(source, output, targets, name, version, instances, include_source=not no_source)
+
+
+@einkorn.command()
+@click.argument("source")
+@click.option("--op", metavar="NAME", help="Which op; not needed when SOURCE has one.")
+@click.option("--target", default="host", show_default=True, metavar="NAME", help="What to compile for.")
+@click.option("--stage", type=click.Choice(STAGES), default=STAGES[0], show_default=True, help="What to show.")
+@click.option("--dtype", "dtypes", callback=_pairs, multiple=True, metavar="T=DTYPE", help="A type variable's dtype.")
+@click.option("--rank", "ranks", callback=_ranks, multiple=True, metavar="S=NUMBER", help="The axes of a starred dim.")
+@click.option(
+    "--param",
+    "parameters",
+    callback=_pairs,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A compile-time parameter.",
+)
+def inspect(
+    source: str,
+    op: str | None,
+    target: str,
+    stage: str,
+    dtypes: dict[str, str],
+    ranks: dict[str, int],
+    parameters: dict[str, str],
+) -> None:
+    """Show what a kernel of SOURCE becomes: the typed program, MLIR, LLVM IR or the target's assembly."""
+    from . import commands
+
+    commands.inspect(source, op, target, stage, dtypes, ranks, parameters)
+
+
+@einkorn.group()
+def pkg() -> None:
+    """Look into packages."""
+
+
+@pkg.command("info")
+@click.argument("path")
+@click.option("--json", "as_json", is_flag=True, help="The manifest as it is, for programs.")
+def package_info(path: str, as_json: bool) -> None:
+    """Show what the package PATH holds; nothing of it is run."""
+    from . import commands
+
+    commands.package_info(path, as_json)
+
+
+@pkg.command("verify")
+@click.argument("path")
+def package_verify(path: str) -> None:
+    """Check every member of the package PATH against its manifest."""
+    from . import commands
+
+    commands.package_verify(path)
+
+
+@einkorn.group()
+def cache() -> None:
+    """The store of compiled code."""
+
+
+@cache.command("info")
+def cache_info() -> None:
+    """Show where it is and how much it holds."""
+    from . import commands
+
+    commands.cache_info()
+
+
+@cache.command("clear")
+def cache_clear() -> None:
+    """Remove all entries."""
+    from . import commands
+
+    commands.cache_clear()
+
+
+@einkorn.command()
+def targets() -> None:
+    """List what can be compiled for."""
+    from . import commands
+
+    commands.list_targets()
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line and ends the process with its exit status."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line and gives the exit status."""
+    try:
+        status = einkorn.main(arguments, prog_name="einkorn", standalone_mode=False)
+        sys.stdout.flush()
+        return status if isinstance(status, int) else 0
+    except click.ClickException as error:
+        error.show()
+        return WRONG_USAGE
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except BrokenPipeError:  # `einkorn inspect ... | head`; Python would complain once more while it closes stdout
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return USER_MISTAKE
+    except InternalError as error:
+        return _our_fault(str(error))
+    except EinkornError as error:
+        click.echo(str(error), err=True)
+        return USER_MISTAKE
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}".splitlines()[0]
+        return _our_fault(str(InternalError(f"einkorn failed with {what}")))
+
+
+def _our_fault(message: str) -> int:
+    if os.environ.get("EINKORN_LOG", "").lower() == "debug":
+        click.echo(traceback.format_exc(), err=True)
+    else:
+        message += "\nhint: set EINKORN_LOG=debug for the trace"
+    click.echo(message, err=True)
+    return OUR_FAULT
+
+
+if __name__ == "__main__":
+    main()

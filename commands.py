@@ -1,0 +1,175 @@
+"""What each command of the command line does: it calls one function of a lower floor and prints what that gives.
+
+Input: options that are already typed (`__main__` parses them). Output: text on standard output; mistakes are raised as
+`EinkornError` and printed by the caller. Floors are imported by the command that needs them, so that `einkorn pkg info`
+starts without a compiler.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import io
+import json
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from .dsl.archive import Archive
+from .dsl.cache import Cache
+from .dsl.package import ABI, FORMAT, MANIFEST, Package, read_package
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def version_text() -> str:
+    """One line: the versions that a report should name."""
+    try:
+        version = importlib.metadata.version("einkorn")
+    except importlib.metadata.PackageNotFoundError:  # run from a folder that was never installed
+        version = "(not installed)"
+    numbers = f"package format {FORMAT[0]}.{FORMAT[1]}, ABI {ABI}"
+    return f"einkorn {version} ({numbers}, Python {platform.python_version()}, {platform.machine()})"
+
+
+def build(
+    source: str,
+    output: str,
+    targets: Sequence[str],
+    name: str | None,
+    version: str,
+    instances: str | None,
+    *,
+    include_source: bool,
+) -> None:
+    """Compiles kernels into a package and shows what is in it."""
+    from .compiler.build import build_package
+
+    package = build_package(
+        source=source,
+        output=output,
+        targets=targets,
+        name=name,
+        version=version,
+        instances=instances,
+        include_source=include_source,
+    )
+    _show_package(package)
+
+
+def inspect(
+    source: str,
+    op: str | None,
+    target: str,
+    stage: str,
+    dtypes: Mapping[str, str],
+    ranks: Mapping[str, int],
+    parameters: Mapping[str, str],
+) -> None:
+    """Prints one stage of one kernel."""
+    from .compiler.inspect import inspect_stage
+
+    text = inspect_stage(
+        source=source, op=op, target=target, stage=stage, dtypes=dtypes, ranks=ranks, parameters=parameters
+    )
+    print(text.rstrip("\n"))
+
+
+def package_info(path: str, as_json: bool) -> None:
+    """Prints what a package holds, from its manifest alone."""
+    package = read_package(path)
+    if as_json:
+        print(json.dumps(json.loads(Archive(package.path).read(MANIFEST)), indent=2))
+    else:
+        _show_package(package)
+
+
+def package_verify(path: str) -> None:
+    """Checks every member of a package."""
+    package = read_package(path)
+    count = package.verify()
+    print(f"{package.archive.shown}: all {count} members are what the manifest says (SHA-256 {package.digest})")
+
+
+def cache_info() -> None:
+    """Prints where the cache is and how much it holds."""
+    info = Cache().info()
+    print(
+        f"{info.path}: {_plural(info.entries, 'entry', 'entries')}, {_size(info.bytes)} of at most {_size(info.limit)}"
+    )
+
+
+def cache_clear() -> None:
+    """Empties the cache."""
+    cache = Cache()
+    print(f"{cache.root}: removed {_plural(cache.clear(), 'entry', 'entries')}")
+
+
+def list_targets() -> None:
+    """Prints the targets, and for CPUs whether this machine can run their code."""
+    from .compiler.targets import fits, known, lookup
+
+    table = _table("target", "kind", "triple", "runs here", "features")
+    for name in known():
+        target = lookup(name)
+        runs = ("yes" if fits(name) else "no") if target.is_cpu else ""
+        table.add_row(name, target.kind, target.triple, runs, " ".join(sorted(target.capabilities)))
+    _print_table(table)
+
+
+def _show_package(package: Package) -> None:
+    manifest = package.manifest
+    licence = f", {manifest.licence}" if manifest.licence else ""
+    print(f"{package.archive.shown}: {manifest.name} {manifest.version}{licence}")
+    made = ", ".join(f"{tool} {version}" for tool, version in manifest.producers)
+    by = f", made by {made}" if made else ""
+    print(f"format {manifest.format[0]}.{manifest.format[1]}, ABI {manifest.abi}, {_size(package.archive.size)}{by}")
+    ops = _table("op", "arguments", "parameters")
+    for record in manifest.ops:
+        schema = record.schema
+        defaults = [p.name if p.required else f"{p.name}={p.default}" for p in schema.parameters]
+        ops.add_row(schema.name, ", ".join(map(str, schema.tensors)), ", ".join(defaults))
+    _print_table(ops)
+    code = _table("target", "op", "compiled for", "kind", "size", "needs")
+    for variant in sorted(manifest.variants, key=lambda v: (v.target, v.op)):
+        needs = " ".join(variant.requirements)
+        size = _size(variant.code.size)
+        code.add_row(variant.target, variant.op, str(variant.instance), variant.kind, size, needs)
+    if manifest.variants:
+        _print_table(code)
+
+
+def _print_table(table: Table) -> None:
+    from rich.console import Console
+
+    if sys.stdout.isatty():
+        Console(highlight=False, markup=False).print(table)
+        return
+    # In a pipe there is no width to fit, and a name broken in two can be searched for by nobody.
+    console = Console(highlight=False, markup=False, width=1000, file=io.StringIO())
+    with console.capture() as captured:
+        console.print(table)
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def _table(*columns: str) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column, justify="right" if column == "size" else "left")
+    return table
+
+
+def _plural(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
+
+
+def _size(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"

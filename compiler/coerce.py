@@ -1,0 +1,360 @@
+"""Numbers meet types: adoption of compile-time numbers, operands of one type, and calls of rows and stubs.
+
+The language converts nothing implicitly, with two exceptions that live here: a compile-time number adopts the type of
+its partner, and a scalar meets a vector of its dtype in every lane.
+
+Input: values of the evaluator. Output: run-time values of the right type, or an error that names both types.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import TYPE_CHECKING, Any
+
+from ..dsl import syntax
+from ..dsl.errors import CompileError
+from ..dsl.language import STUBS
+from ..dsl.types import BOOL, INT, DType, SIMDType
+from .operations import KIND_WORDS, ROWS, Row
+from .program import PointerType, Value
+from .values import Frame, Index, LibraryRef, describe, is_comptime_number
+
+if TYPE_CHECKING:
+    from .infer import Call, Inferer
+
+DEFAULTS = {"bool": BOOL, "int": INT, "float": SIMDType(DType.float64)}
+PYTHON_ERRORS = (ArithmeticError, ValueError, TypeError)
+
+
+def weak_kind(value: Any) -> str | None:
+    """`bool`, `int` or `float` for a number that has no run-time type yet."""
+    if isinstance(value, Value):
+        return value.weak
+    return type(value).__name__ if is_comptime_number(value) else None
+
+
+def coerce(inferer: Inferer, value: Any, type: SIMDType, node: syntax.Node, frame: Frame, what: str = "") -> Value:
+    """`value` as a run-time value of `type`: a number adopts it, a scalar fills the lanes, all else must have it."""
+    builder = inferer.builder
+    if is_comptime_number(value):
+        problem = misfit(value, type.dtype)
+        if problem:
+            raise inferer.error("EK0205", problem, node, frame, expected=str(type), got=repr(value))
+        return builder.const(adopt(value, type.dtype), type)
+    if isinstance(value, Value) and isinstance(value.type, SIMDType):
+        if value.type == type and value.weak is None:
+            return value
+        if value.weak is not None:
+            return builder.one("cast", [value], type)
+        if value.type.is_scalar and value.dtype is type.dtype:
+            return builder.one("splat", [value], type)
+    wanted = what or f"{type} is wanted here"
+    raise inferer.error(
+        "EK0202",
+        f"{wanted}, not {describe(value)}",
+        node,
+        frame,
+        label=describe(value),
+        expected=str(type),
+        got=describe(value),
+        hint=f"write ({source_of(node, frame)}).cast({type.dtype})" if isinstance(value, Value) else None,
+    )
+
+
+def source_of(node: syntax.Node, frame: Frame) -> str:
+    """The author's text of a node on one line, for hints."""
+    line, column, end_line, end_column = node.span
+    text = frame.place(node).source_line()
+    if text is None or end_line != line:
+        return "..."
+    return text[column - 1 : end_column - 1]
+
+
+def misfit(value: bool | int | float, dtype: DType) -> str | None:
+    """Why a compile-time number cannot become a `dtype`, or None when it can."""
+    if dtype.kind == "bool" or isinstance(value, bool):
+        return None if dtype.kind == "bool" and isinstance(value, bool) else f"{value!r} is no {dtype}"
+    if dtype.is_float():
+        if isinstance(value, float):
+            return None
+        if abs(value) <= 1 << (dtype.mantissa + 1):
+            return None
+        try:
+            exact = int(round_to(float(value), dtype)) == value
+        except OverflowError:
+            exact = False
+        return None if exact else f"{value} is not exactly representable in {dtype}"
+    if isinstance(value, float):
+        return f"the float {value!r} is no {dtype}"
+    low, high = dtype.range
+    return None if low <= value <= high else f"{value} does not fit {dtype} ({low} to {high})"
+
+
+def adopt(value: bool | int | float, dtype: DType) -> bool | int | float:
+    """The number as an element of `dtype`, rounded to nearest."""
+    if dtype.is_float():
+        return round_to(float(value), dtype)
+    return value
+
+
+def round_to(value: float, dtype: DType) -> float:
+    """A double rounded to a narrower float, ties to even; too large becomes infinity."""
+    if dtype is DType.float64 or value != value or math.isinf(value) or value == 0.0:
+        return value
+    if dtype is DType.float16:
+        try:
+            return float(struct.unpack("<e", struct.pack("<e", value))[0])
+        except OverflowError:
+            return math.copysign(math.inf, value)
+    if dtype is DType.float32:
+        try:
+            return float(struct.unpack("<f", struct.pack("<f", value))[0])
+        except OverflowError:
+            return math.copysign(math.inf, value)
+    # bfloat16: keep 8 significant bits of the exact value; its exponents are float32's.
+    mantissa, exponent = math.frexp(value)
+    digits = 8 if exponent >= -125 else 8 - (-125 - exponent)
+    scaled = round(mantissa * 2.0**digits) if digits > 0 else round(mantissa * 2.0**digits)
+    rounded = math.ldexp(float(scaled), exponent - digits)
+    return rounded if abs(rounded) < 2.0**128 else math.copysign(math.inf, value)
+
+
+def unify(
+    inferer: Inferer, symbol: str, a: Any, b: Any, nodes: tuple[syntax.Expr, syntax.Expr], node: Any, frame: Frame
+) -> tuple[Value, Value]:
+    """Two operands as run-time values of one type; at least one of them is a run-time value."""
+    kinds = (weak_kind(a), weak_kind(b))
+    if kinds[0] is None and kinds[1] is None:
+        if not (isinstance(a, Value) and isinstance(b, Value)) or not same_family(a, b):
+            raise mismatch(inferer, symbol, a, b, nodes, node, frame)
+        assert isinstance(a.type, SIMDType) and isinstance(b.type, SIMDType)
+        type = a.type if a.type.width >= b.type.width else b.type
+        return coerce(inferer, a, type, nodes[0], frame), coerce(inferer, b, type, nodes[1], frame)
+    if kinds[0] is not None and kinds[1] is not None:
+        type = DEFAULTS["float" if "float" in kinds else "int" if "int" in kinds else "bool"]
+        out = [as_weak(inferer, v, type, n, frame) for v, n in zip((a, b), nodes, strict=True)]
+        return out[0], out[1]
+    typed = b if kinds[0] is not None else a
+    if not isinstance(typed, Value) or not isinstance(typed.type, SIMDType):
+        raise mismatch(inferer, symbol, a, b, nodes, node, frame)
+    return coerce(inferer, a, typed.type, nodes[0], frame), coerce(inferer, b, typed.type, nodes[1], frame)
+
+
+def as_weak(inferer: Inferer, value: Any, type: SIMDType, node: syntax.Node, frame: Frame) -> Value:
+    """A number without a run-time type as a stand-in that may still adopt one."""
+    kind = {DType.bool: "bool", DType.int64: "int", DType.float64: "float"}[type.dtype]
+    made = inferer.builder.one("cast" if isinstance(value, Value) else "const", [], type, value=value)
+    if isinstance(value, Value):
+        inferer.builder.region.ops[-1].operands = [value]
+    made.weak = kind
+    return made
+
+
+def same_family(a: Value, b: Value) -> bool:
+    """Whether two run-time values can be operands of one operation."""
+    if isinstance(a.type, PointerType) or isinstance(b.type, PointerType):
+        return False
+    widths = {a.type.width, b.type.width}
+    return a.dtype is b.dtype and (len(widths) == 1 or 1 in widths)
+
+
+def mismatch(
+    inferer: Inferer, symbol: str, a: Any, b: Any, nodes: tuple[syntax.Expr, syntax.Expr], node: Any, frame: Frame
+) -> CompileError:
+    """`cannot compute Float32 + Int64`, with a cast as the hint."""
+    hint = None
+    if isinstance(a, Value) and isinstance(b, Value):
+        # Cast towards the float, else towards the left operand.
+        to, other = (b, nodes[0]) if b.dtype.is_float() and not a.dtype.is_float() else (a, nodes[1])
+        hint = f"write ({source_of(other, frame)}).cast({to.dtype})"
+    return inferer.error(
+        "EK0202",
+        f"cannot compute {describe(a)} {symbol} {describe(b)}",
+        node,
+        frame,
+        label=f"{describe(a)} {symbol} {describe(b)}",
+        expected=describe(a),
+        got=describe(b),
+        hint=hint,
+    )
+
+
+def fold(inferer: Inferer, row: Row, operands: list[Any], node: syntax.Node, frame: Frame) -> Any:
+    """A row on compile-time values, by Python's own rules."""
+    try:
+        return row.fold(*operands)
+    except ZeroDivisionError:
+        raise inferer.error(
+            "EK0206", "division by a compile-time zero", node, frame, label=f"{operands[1]!r}"
+        ) from None
+    except PYTHON_ERRORS as error:
+        raise inferer.error("EK0206", f"this cannot be computed at compile time: {error}", node, frame) from None
+
+
+def apply_row(inferer: Inferer, row: Row, operands: list[Value], node: syntax.Node, frame: Frame) -> Value:
+    """A row on run-time operands of one type."""
+    type = operands[0].type
+    assert isinstance(type, SIMDType)
+    weak = operands[0].weak
+    if type.dtype.kind not in row.mlir and not weak:
+        raise no_row(inferer, row, type, node, frame)
+    inferer.locate(node, frame)
+    folded = _fold_index(inferer, row, operands)
+    if folded is not None:
+        return folded
+    _check_zero(inferer, row, operands, node, frame)
+    value = inferer.builder.row(row.name, operands)
+    if weak and row.result == "same":
+        value.weak = "float" if row.name == "truediv" else weak
+    return value
+
+
+def _fold_index(inferer: Inferer, row: Row, operands: list[Value]) -> Value | None:
+    """Whole numbers that are already known stay known: sizes, mostly."""
+    if any(v.const is None or v.type != INT for v in operands):
+        return None
+    if row.name in ("floordiv", "mod") and operands[1].const == 0:
+        return None
+    result = row.fold(*(v.const for v in operands))
+    if row.result == "bool":
+        return inferer.builder.const(bool(result), BOOL)
+    if not isinstance(result, int):
+        return None
+    return inferer.builder.int_((result + (1 << 63)) % (1 << 64) - (1 << 63))
+
+
+def _check_zero(inferer: Inferer, row: Row, operands: list[Value], node: syntax.Node, frame: Frame) -> None:
+    divides = row.name in ("floordiv", "mod") or (row.name == "truediv" and not operands[0].dtype.is_float())
+    if divides and operands[1].const is not None and operands[1].const == 0 and not operands[0].dtype.is_float():
+        raise inferer.error("EK0206", "division by a compile-time zero", node, frame, label="0")
+
+
+def no_row(inferer: Inferer, row: Row, type: SIMDType, node: syntax.Node, frame: Frame) -> CompileError:
+    """`/ does not work on Int32`, with what to do about it."""
+    hint = {
+        "truediv": "use `//`, or cast to a float first",
+        "not_": "compare with 0",
+    }.get(row.name)
+    if hint is None and set(row.mlir) == {"float"}:
+        hint = "cast to a float first"
+    words = " and ".join(KIND_WORDS[kind] for kind in row.mlir)
+    return inferer.error(
+        "EK0204",
+        f"'{row.symbol}' works on {words}, not on {type}",
+        node,
+        frame,
+        expected=words,
+        got=str(type),
+        hint=hint,
+    )
+
+
+def binary(
+    inferer: Inferer, op: str, a: Any, b: Any, nodes: tuple[syntax.Expr, syntax.Expr], node: Any, frame: Frame
+) -> Any:
+    """`a op b` for any two values."""
+    row = ROWS[op]
+    a, b = plain(inferer, a), plain(inferer, b)
+    if not isinstance(a, Value) and not isinstance(b, Value):
+        return fold(inferer, row, [a, b], node, frame)
+    left, right = unify(inferer, row.symbol, a, b, nodes, node, frame)
+    return apply_row(inferer, row, [left, right], node, frame)
+
+
+def plain(inferer: Inferer, value: Any) -> Any:
+    """An index as the tuple that it stands for; anything else as it is."""
+    return value.components(inferer.builder) if isinstance(value, Index) else value
+
+
+def unary(inferer: Inferer, op: str, value: Any, node: syntax.Expr, frame: Frame) -> Any:
+    """`op value` for any value."""
+    row = ROWS[op]
+    if not isinstance(value, Value):
+        if op == "not_":
+            return not value
+        return fold(inferer, row, [value], node, frame)
+    return apply_row(inferer, row, [value], node, frame)
+
+
+def call_row(call: Call, name: str, operands: list[Any]) -> Any:
+    """A row called by its name: `max(x, 0)`, `fma(a, b, c)`."""
+    inferer, row = call.inferer, ROWS[name]
+    operands = [plain(inferer, v) for v in operands]
+    if not any(isinstance(v, Value) for v in operands):
+        return fold(inferer, row, operands, call.node, call.frame)
+    nodes = [call.nodes.get(key, call.node) for key in STUBS[name].signature.parameters]
+    typed = next((v for v in operands if isinstance(v, Value) and v.weak is None), None)
+    anchor = typed if typed is not None else next(v for v in operands if isinstance(v, Value))
+    out: list[Value] = []
+    for operand, node in zip(operands, nodes, strict=True):
+        first, _ = (
+            unify(inferer, f"{name}(…)", operand, anchor, (node, node), call.node, call.frame)
+            if operand is not anchor
+            else (anchor, anchor)
+        )
+        out.append(first)
+    widest = max(out, key=lambda v: v.type.width if isinstance(v.type, SIMDType) else 0)
+    if isinstance(widest.type, SIMDType) and widest.weak is None:
+        out = [coerce(inferer, v, widest.type, call.node, call.frame) for v in out]
+    return apply_row(inferer, row, out, call.node, call.frame)
+
+
+def call_library(call: Call, ref: LibraryRef, args: list[Any], keywords: dict[str, Any]) -> Any:
+    """`exp(x)`: Python's own function on compile-time numbers, the standard library's on run-time values."""
+    bound = list(bind_stub(call, ref.name, args, keywords).values())
+    if all(is_comptime_number(v) for v in bound):
+        try:
+            return LIBRARY_FOLDS[ref.name](*bound)
+        except PYTHON_ERRORS as error:
+            raise call.error("EK0206", f"this cannot be computed at compile time: {error}") from None
+    settled = [_settle(call, v) for v in bound]
+    assert isinstance(call.node, syntax.Call)
+    return call.inferer.inline(ref.closure, settled, {}, call.node, call.frame)
+
+
+def _settle(call: Call, value: Any) -> Any:
+    """A number whose run-time type is still open computes as its default here."""
+    if isinstance(value, Value) and value.weak is not None:
+        return coerce(call.inferer, value, DEFAULTS[value.weak], call.node, call.frame)
+    return value
+
+
+LIBRARY_FOLDS: dict[str, Any] = {
+    "rsqrt": lambda x: 1.0 / math.sqrt(x),
+    "exp": math.exp,
+    "exp2": math.exp2,
+    "log": math.log,
+    "log2": math.log2,
+    "sin": math.sin,
+    "cos": math.cos,
+    "tanh": math.tanh,
+    "erf": math.erf,
+    "pow": pow,
+}
+
+
+def bind_stub(call: Call, name: str, args: list[Any], keywords: dict[str, Any]) -> dict[str, Any]:
+    """Arguments by the names of a stub's signature; remembers where each stands in the text."""
+    signature = STUBS[name].signature
+    node = call.node
+    if name in ("min", "max") and len(args) > 2:
+        args = [_fold_left(call, name, args[:-1]), args[-1]]
+    try:
+        bound = signature.bind(*args, **keywords)
+    except TypeError as error:
+        shown = ", ".join(str(p) for p in signature.parameters)
+        raise call.error("EK0208", f"{name}({shown}): {error}") from None
+    if isinstance(node, syntax.Call):
+        names = list(signature.parameters)
+        call.nodes = dict(zip(names, node.arguments, strict=False))
+        call.nodes |= {k.name: k.value for k in node.keywords}
+    bound.apply_defaults()
+    return dict(bound.arguments)
+
+
+def _fold_left(call: Call, name: str, args: list[Any]) -> Any:
+    value = args[0]
+    for other in args[1:]:
+        value = call_row(call, name, [value, other])
+    return value

@@ -1,0 +1,315 @@
+"""The image of a shared object: its pieces, their addresses, and the bytes of the file.
+
+Input: an `Image` whose pieces have their final sizes (`elf` collects them). Output: addresses and offsets
+(`lay_out`), the tables the loader reads (`fill_tables`), and the file (`write_image`). Non-goals: no relocation is
+applied here. The pieces lie in three segments, in this order:
+
+    read            headers, notes, .dynsym, .hash, .dynstr, .rela.dyn, read-only data
+    read, execute   code, .plt (stubs for calls to undefined symbols)
+    read, write     data, .got (a slot for each symbol whose address is loaded from memory), .dynamic, zeroed data
+    not loaded      .symtab, .strtab, .debug_*, .shstrtab
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from . import elf_read as elf
+from .elf_read import ObjectFile, Symbol, fault
+from .elf_relocate import Machine
+
+_PROGRAM_HEADER = struct.Struct("<IIQQQQQQ")
+DYNAMIC_ENTRY = struct.Struct("<QQ")
+_PT_LOAD, _PT_DYNAMIC, _PT_NOTE, _PT_PHDR, _PT_GNU_STACK = 1, 2, 4, 6, 0x6474E551
+_DT_NEEDED, _DT_HASH, _DT_STRTAB, _DT_SYMTAB, _DT_RELA, _DT_RELASZ, _DT_RELAENT = 1, 4, 5, 6, 7, 8, 9
+_DT_STRSZ, _DT_SYMENT, _DT_SONAME, _DT_BIND_NOW, _DT_FLAGS_1 = 10, 11, 14, 24, 0x6FFFFFFB
+STUB_SIZE = 16
+
+
+@dataclass
+class Piece:
+    """A section of the output. `data` has its final size from the start, and is filled and patched later."""
+
+    name: str
+    type: int
+    flags: int
+    alignment: int
+    data: bytearray = field(default_factory=bytearray)
+    zeroed: int = 0  # the size of a piece that takes no room in the file
+    entry_size: int = 0
+    link: str = ""
+    info: int = 0
+    address: int = 0
+    offset: int = 0
+
+    @property
+    def size(self) -> int:
+        return self.zeroed or len(self.data)
+
+
+@dataclass
+class Strings:
+    """A string table that is being collected."""
+
+    data: bytearray = field(default_factory=lambda: bytearray(1))
+    offsets: dict[str, int] = field(default_factory=dict)
+
+    def add(self, text: str) -> int:
+        if text not in self.offsets:
+            self.offsets[text] = len(self.data)
+            self.data += text.encode() + b"\0"
+        return self.offsets[text]
+
+
+@dataclass
+class Image:
+    """Everything about one link. Symbols and sections are known by their numbers in the object."""
+
+    source: ObjectFile
+    machine: Machine
+    soname: str
+    needed: tuple[str, ...]
+    pieces: dict[int, Piece]  # by section of the object; also those that are not loaded
+    slots: list[int]  # symbols with a slot in .got
+    stubs: list[int]  # symbols with a stub in .plt
+    dynamic: list[int]  # symbols in .dynsym
+    own: dict[str, Piece] = field(default_factory=dict)  # the pieces the linker makes
+    strings: Strings = field(default_factory=Strings)
+
+    def slot_address(self, symbol: int) -> int:
+        return self.own[".got"].address + 8 * self.slots.index(symbol)
+
+    def stub_address(self, symbol: int) -> int:
+        return self.own[".plt"].address + STUB_SIZE * self.stubs.index(symbol)
+
+    def address_of(self, symbol: Symbol) -> int:
+        """Where a defined symbol lies; in a section that is not loaded, its offset there."""
+        if symbol.section == elf.SHN_ABS:
+            return symbol.value
+        if symbol.section not in self.pieces:
+            raise fault(f"{symbol.name!r} lies in {self.source.sections[symbol.section].name}, which is left out")
+        return self.pieces[symbol.section].address + symbol.value
+
+
+@dataclass(frozen=True)
+class Segment:
+    flags: int
+    pieces: tuple[Piece, ...]
+
+
+def lay_out(image: Image) -> tuple[Segment, ...]:
+    """Gives every loaded piece its address and its offset in the file.
+
+    Offsets are packed; a segment's addresses are its offsets plus a number of whole pages, so that no page of memory
+    belongs to two segments though a page of the file may.
+    """
+    loaded = [piece for piece in image.pieces.values() if piece.flags & elf.SHF_ALLOC]
+    readable = [piece for piece in loaded if not piece.flags & (elf.SHF_WRITE | elf.SHF_EXECINSTR)]
+    writable = [piece for piece in loaded if piece.flags & elf.SHF_WRITE]
+    own = image.own
+    order: list[tuple[int, list[Piece]]] = [
+        (
+            4,
+            [
+                *(piece for piece in readable if piece.type == elf.SHT_NOTE),
+                *(own[name] for name in (".dynsym", ".hash", ".dynstr", ".rela.dyn") if name in own),
+                *(piece for piece in readable if piece.type != elf.SHT_NOTE),
+            ],
+        ),
+        (
+            5,
+            [piece for piece in loaded if piece.flags & elf.SHF_EXECINSTR]
+            + [own[name] for name in (".plt",) if name in own],
+        ),
+        (
+            6,
+            [
+                *(piece for piece in writable if not piece.zeroed),
+                *(own[name] for name in (".got", ".dynamic") if name in own),
+                *(piece for piece in writable if piece.zeroed),
+            ],
+        ),
+    ]
+    segments = tuple(Segment(flags, tuple(pieces)) for flags, pieces in order if pieces)
+    offset = elf.FILE_HEADER.size + _PROGRAM_HEADER.size * _count_program_headers(image, segments)
+    page = image.machine.page
+    for number, segment in enumerate(segments):
+        bias = number * page
+        zeroed = 0
+        for piece in segment.pieces:
+            # Zeroed pieces come last: they take addresses but no room in the file.
+            start = _align(offset + zeroed, piece.alignment)
+            piece.address = start + bias
+            if piece.zeroed:
+                piece.offset = offset
+                zeroed = start + piece.size - offset
+            else:
+                piece.offset = start
+                offset = start + piece.size
+        # Room that only exists in memory pushes the next segment away; it is the last one.
+    return segments
+
+
+def _align(value: int, alignment: int) -> int:
+    return -(-value // alignment) * alignment
+
+
+def _notes(segments: Sequence[Segment]) -> list[Piece]:
+    return [piece for segment in segments for piece in segment.pieces if piece.type == elf.SHT_NOTE]
+
+
+def _count_program_headers(image: Image, segments: Sequence[Segment]) -> int:
+    return 3 + len(segments) + bool(_notes(segments))
+
+
+def dynamic_entries(image: Image, *, has_relocations: bool) -> list[tuple[int, int]]:
+    def address(name: str) -> int:
+        return image.own[name].address if name in image.own else 0
+
+    def size(name: str) -> int:
+        return image.own[name].size if name in image.own else 0
+
+    entries = [(_DT_NEEDED, image.strings.add(name)) for name in image.needed]
+    if image.soname:
+        entries.append((_DT_SONAME, image.strings.add(image.soname)))
+    entries += [
+        (_DT_HASH, address(".hash")),
+        (_DT_STRTAB, address(".dynstr")),
+        (_DT_SYMTAB, address(".dynsym")),
+        (_DT_STRSZ, size(".dynstr")),
+        (_DT_SYMENT, elf.SYMBOL.size),
+    ]
+    if has_relocations:
+        entries += [(_DT_RELA, address(".rela.dyn")), (_DT_RELASZ, size(".rela.dyn")), (_DT_RELAENT, elf.RELA.size)]
+    if image.machine.stub:
+        entries += [(_DT_BIND_NOW, 0), (_DT_FLAGS_1, 1)]
+    return [*entries, (0, 0)]
+
+
+def fill_tables(image: Image, dynamic: Sequence[bytes]) -> None:
+    """Fills what the loader reads, but for .dynsym, which holds section numbers."""
+    own = image.own
+    own[".dynstr"].data[:] = image.strings.data
+    own[".hash"].data[:] = _hash_table([image.source.symbols[index].name for index in image.dynamic])
+    if dynamic:
+        own[".rela.dyn"].data[:] = b"".join(dynamic)
+    entries = dynamic_entries(image, has_relocations=bool(dynamic))
+    own[".dynamic"].data[:] = b"".join(DYNAMIC_ENTRY.pack(*entry) for entry in entries)
+
+
+def _hash_table(names: Sequence[str]) -> bytes:
+    """The System V hash table of symbols 1..n."""
+    buckets = [0] * max(1, len(names))
+    chain = [0] * (len(names) + 1)
+    for number, name in enumerate(names, start=1):
+        bucket = _hash(name) % len(buckets)
+        chain[number], buckets[bucket] = buckets[bucket], number
+    words = (len(buckets), len(chain), *buckets, *chain)
+    return struct.pack(f"<{len(words)}I", *words)
+
+
+def _hash(name: str) -> int:
+    value = 0
+    for byte in name.encode():
+        value = (value << 4) + byte
+        value = (value ^ (value >> 24 & 0xF0)) & 0x0FFFFFFF
+    return value
+
+
+def write_image(image: Image, segments: Sequence[Segment]) -> bytes:
+    loaded = [piece for segment in segments for piece in segment.pieces]
+    debug = [piece for piece in image.pieces.values() if not piece.flags & elf.SHF_ALLOC]
+    symbols, strings = Piece(".symtab", elf.SHT_SYMTAB, 0, 8, entry_size=elf.SYMBOL.size, link=".strtab"), Strings()
+    headers = [symbols, Piece(".strtab", elf.SHT_STRTAB, 0, 1), *debug, Piece(".shstrtab", elf.SHT_STRTAB, 0, 1)]
+    sections = [*loaded, *headers]
+    number = {id(piece): index for index, piece in enumerate(sections, start=1)}
+
+    def record(symbol: Symbol, name: int) -> bytes:
+        section, value = symbol.section, 0
+        if not symbol.undefined:
+            value = image.address_of(symbol)
+            section = number[id(image.pieces[symbol.section])] if symbol.section in image.pieces else elf.SHN_ABS
+        return elf.SYMBOL.pack(name, symbol.info, symbol.other, section, value, symbol.size)
+
+    all_symbols = image.source.symbols
+    records = [record(all_symbols[index], image.strings.add(all_symbols[index].name)) for index in image.dynamic]
+    image.own[".dynsym"].data[:] = bytes(elf.SYMBOL.size) + b"".join(records)
+    named = [item for item in all_symbols if item.name and item.type not in (elf.STT_SECTION, elf.STT_FILE)]
+    kept = [item for item in named if item.undefined or item.section in image.pieces or item.section == elf.SHN_ABS]
+    kept.sort(key=lambda item: item.binding != elf.STB_LOCAL)  # stable: the ABI wants local symbols first
+    symbols.data = bytearray(elf.SYMBOL.size) + b"".join(record(item, strings.add(item.name)) for item in kept)
+    symbols.info = 1 + sum(item.binding == elf.STB_LOCAL for item in kept)
+    headers[1].data = strings.data
+    names = Strings()
+    for piece in sections:
+        names.add(piece.name)
+    headers[-1].data = names.data
+
+    output = bytearray(max(piece.offset + len(piece.data) for piece in loaded))
+    for piece in headers:
+        piece.offset = _align(len(output), piece.alignment)
+        output += bytes(piece.offset - len(output)) + piece.data
+    for piece in loaded:
+        output[piece.offset : piece.offset + len(piece.data)] = piece.data
+    table = _align(len(output), 8)
+    output += bytes(table - len(output)) + bytes(elf.SECTION_HEADER.size)
+    for piece in sections:
+        link = next((number[id(other)] for other in sections if other.name == piece.link), 0) if piece.link else 0
+        output += elf.SECTION_HEADER.pack(
+            names.add(piece.name),
+            piece.type,
+            piece.flags & 0x7,
+            piece.address,
+            piece.offset,
+            piece.size,
+            link,
+            piece.info,
+            piece.alignment,
+            piece.entry_size,
+        )
+    _write_headers(image, segments, output, table, len(sections) + 1)
+    return bytes(output)
+
+
+def _write_headers(image: Image, segments: Sequence[Segment], output: bytearray, table: int, sections: int) -> None:
+    source, count = image.source, _count_program_headers(image, segments)
+    start, size = elf.FILE_HEADER.size, _PROGRAM_HEADER.size
+    identity = b"\x7fELF\x02\x01\x01" + bytes((source.os_abi, source.abi_version)) + bytes(7)
+    elf.FILE_HEADER.pack_into(
+        output,
+        0,
+        identity,
+        3,
+        source.machine,
+        1,
+        0,
+        start,
+        table,
+        source.flags,
+        start,
+        size,
+        count,
+        elf.SECTION_HEADER.size,
+        sections,
+        sections - 1,
+    )
+
+    headers = [(_PT_PHDR, 4, start, start, size * count, size * count, 8)]
+    for position, segment in enumerate(segments):
+        first, last = segment.pieces[0], segment.pieces[-1]
+        offset, address = (0, 0) if position == 0 else (first.offset, first.address)
+        file_end = max(piece.offset + len(piece.data) for piece in segment.pieces)
+        memory = last.address + last.size - address
+        headers.append((_PT_LOAD, segment.flags, offset, address, file_end - offset, memory, image.machine.page))
+    dynamic = image.own[".dynamic"]
+    headers.append((_PT_DYNAMIC, 6, dynamic.offset, dynamic.address, dynamic.size, dynamic.size, 8))
+    headers.append((_PT_GNU_STACK, 6, 0, 0, 0, 0, 0))
+    if notes := _notes(segments):
+        length = notes[-1].offset + notes[-1].size - notes[0].offset
+        headers.append((_PT_NOTE, 4, notes[0].offset, notes[0].address, length, length, 4))
+    for index, (kind, flags, offset, address, file_size, memory, alignment) in enumerate(headers):
+        _PROGRAM_HEADER.pack_into(
+            output, start + index * size, kind, flags, offset, address, address, file_size, memory, alignment
+        )

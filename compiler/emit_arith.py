@@ -1,0 +1,348 @@
+"""Regular operations, constants and conversions of the typed program as MLIR text.
+
+One function for each expansion that a row of the table names with `=`, and one for each pair of kinds of a cast. Half
+types compute in float32 and are rounded after every operation.
+
+Input: an `Emitter` (which gives out names and collects lines) and the names of operands. Output: the name of the result.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..dsl.errors import InternalError
+from ..dsl.types import DType, SIMDType
+from .operations import ROWS
+
+if TYPE_CHECKING:
+    from .emit import FunctionEmitter
+
+_ELEMENT = {
+    DType.bool: "i1",
+    DType.float16: "f16",
+    DType.bfloat16: "bf16",
+    DType.float32: "f32",
+    DType.float64: "f64",
+}
+
+
+def element_type(dtype: DType) -> str:
+    """How MLIR writes an element in a register; integers have no sign there."""
+    return _ELEMENT.get(dtype) or f"i{dtype.bits}"
+
+
+def mlir_type(type: SIMDType) -> str:
+    """How MLIR writes a value's type."""
+    element = element_type(type.dtype)
+    return element if type.width == 1 else f"vector<{type.width}x{element}>"
+
+
+def float_bits(value: float, dtype: DType) -> int:
+    """The bit pattern of an already rounded number."""
+    if dtype is DType.float64:
+        return int.from_bytes(struct.pack(">d", value), "big")
+    if dtype is DType.float16:
+        return int.from_bytes(struct.pack(">e", value), "big")
+    single = int.from_bytes(struct.pack(">f", value), "big")
+    return single if dtype is DType.float32 else single >> 16
+
+
+def constant(e: FunctionEmitter, value: Any, type: SIMDType) -> str:
+    """A number in every lane."""
+    dtype = type.dtype
+    if dtype.is_float():
+        text = f"0x{float_bits(float(value), dtype):0{dtype.bits // 4}X}"
+    elif dtype is DType.bool:
+        text = "true" if value else "false"
+    else:
+        number = int(value)
+        text = str(number - (1 << dtype.bits) if number >= 1 << (dtype.bits - 1) else number)
+    if type.width > 1:
+        text = f"dense<{text}>"
+    return e.op(f"arith.constant {text} : {mlir_type(type)}")
+
+
+def row(e: FunctionEmitter, name: str, operands: list[str], type: SIMDType, fastmath: frozenset[str]) -> str:
+    """A regular operation on operands of one type."""
+    spelling = ROWS[name].mlir[type.dtype.kind]
+    if type.dtype.is_half():
+        wide = type.with_dtype(DType.float32)
+        operands = [e.op(f"arith.extf {o} : {mlir_type(type)} to {mlir_type(wide)}") for o in operands]
+        result = row(e, name, operands, wide, fastmath)
+        if ROWS[name].result == "bool":
+            return result
+        return e.op(f"arith.truncf {result} : {mlir_type(wide)} to {mlir_type(type)}")
+    if spelling.startswith("="):
+        return _EXPANSIONS[spelling[1:]](e, operands, type)
+    text = mlir_type(type)
+    if spelling.startswith("llvm."):
+        types = ", ".join([text] * len(operands))
+        return e.op(f"{spelling}({', '.join(operands)}) : ({types}) -> {text}")
+    flags = f" fastmath<{','.join(sorted(fastmath))}>" if fastmath and spelling in _FLAGGED else ""
+    return e.op(f"{spelling} {', '.join(operands)}{flags} : {text}")
+
+
+_FLAGGED = {"arith.addf", "arith.subf", "arith.mulf", "arith.divf", "arith.negf"}
+
+
+def _floordiv_int(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+    # q = n / d towards zero; q - 1 when there is a rest and the signs differ.
+    quotient, rest, divisor = _divide(e, operands, type)
+    text = mlir_type(type)
+    zero, one = constant(e, 0, type), constant(e, 1, type)
+    has_rest = e.op(f"arith.cmpi ne, {rest}, {zero} : {text}")
+    mixed = e.op(f"arith.xori {rest}, {divisor} : {text}")
+    differ = e.op(f"arith.cmpi slt, {mixed}, {zero} : {text}")
+    down = _and(e, has_rest, differ, type)
+    lower = e.op(f"arith.subi {quotient}, {one} : {text}")
+    floored = _select(e, down, lower, quotient, type)
+    return _zero_unless(e, operands[1], floored, type)
+
+
+def _mod_int(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+    # r has the sign of n; adding d when the signs differ gives it the sign of d.
+    _, rest, divisor = _divide(e, operands, type)
+    text = mlir_type(type)
+    zero = constant(e, 0, type)
+    has_rest = e.op(f"arith.cmpi ne, {rest}, {zero} : {text}")
+    mixed = e.op(f"arith.xori {rest}, {divisor} : {text}")
+    differ = e.op(f"arith.cmpi slt, {mixed}, {zero} : {text}")
+    wrong = _and(e, has_rest, differ, type)
+    shifted = e.op(f"arith.addi {rest}, {divisor} : {text}")
+    modulo = _select(e, wrong, shifted, rest, type)
+    return _zero_unless(e, operands[1], modulo, type)
+
+
+def _divide(e: FunctionEmitter, operands: list[str], type: SIMDType) -> tuple[str, str, str]:
+    """Quotient and remainder with a divisor that cannot trap: 0, and -1 below the smallest number, become 1."""
+    number, divisor = operands
+    text = mlir_type(type)
+    zero, minus_one, one = (constant(e, n, type) for n in (0, -1, 1))
+    smallest = constant(e, type.dtype.range[0], type)
+    is_zero = e.op(f"arith.cmpi eq, {divisor}, {zero} : {text}")
+    at_end = e.op(f"arith.cmpi eq, {number}, {smallest} : {text}")
+    negates = e.op(f"arith.cmpi eq, {divisor}, {minus_one} : {text}")
+    overflows = _and(e, at_end, negates, type)
+    bad = e.op(f"arith.ori {is_zero}, {overflows} : {mlir_type(type.with_dtype(DType.bool))}")
+    safe = _select(e, bad, one, divisor, type)
+    quotient = e.op(f"arith.divsi {number}, {safe} : {text}")
+    rest = e.op(f"arith.remsi {number}, {safe} : {text}")
+    return quotient, rest, safe
+
+
+def _div_uint(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+    return _zero_unless(e, operands[1], _unsigned(e, "arith.divui", operands, type), type)
+
+
+def _rem_uint(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+    return _zero_unless(e, operands[1], _unsigned(e, "arith.remui", operands, type), type)
+
+
+def _unsigned(e: FunctionEmitter, op: str, operands: list[str], type: SIMDType) -> str:
+    text = mlir_type(type)
+    zero, one = constant(e, 0, type), constant(e, 1, type)
+    is_zero = e.op(f"arith.cmpi eq, {operands[1]}, {zero} : {text}")
+    return e.op(f"{op} {operands[0]}, {_select(e, is_zero, one, operands[1], type)} : {text}")
+
+
+def _zero_unless(e: FunctionEmitter, divisor: str, value: str, type: SIMDType) -> str:
+    zero = constant(e, 0, type)
+    is_zero = e.op(f"arith.cmpi eq, {divisor}, {zero} : {mlir_type(type)}")
+    return _select(e, is_zero, zero, value, type)
+
+
+def _mod_float(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+    # C's remainder has the sign of n; Python's that of d. A zero gets the sign of d too.
+    text = mlir_type(type)
+    zero = constant(e, 0.0, type)
+    rest = e.op(f"arith.remf {operands[0]}, {operands[1]} : {text}")
+    is_zero = e.op(f"arith.cmpf oeq, {rest}, {zero} : {text}")
+    low_rest = e.op(f"arith.cmpf olt, {rest}, {zero} : {text}")
+    low_divisor = e.op(f"arith.cmpf olt, {operands[1]}, {zero} : {text}")
+    differ = e.op(f"arith.xori {low_rest}, {low_divisor} : {mlir_type(type.with_dtype(DType.bool))}")
+    shifted = e.op(f"arith.addf {rest}, {operands[1]} : {text}")
+    signed_zero = e.op(f"llvm.intr.copysign({zero}, {operands[1]}) : ({text}, {text}) -> {text}")
+    moved = _select(e, differ, shifted, rest, type)
+    return _select(e, is_zero, signed_zero, moved, type)
+
+
+def _floordiv_float(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+    # (n - n % d) / d is a whole number but for its last rounding; a division by zero gives what `/` gives.
+    text = mlir_type(type)
+    modulo = _mod_float(e, operands, type)
+    whole = e.op(f"arith.subf {operands[0]}, {modulo} : {text}")
+    quotient = e.op(f"arith.divf {whole}, {operands[1]} : {text}")
+    nearest = e.op(f"llvm.intr.roundeven({quotient}) : ({text}) -> {text}")
+    plain = e.op(f"arith.divf {operands[0]}, {operands[1]} : {text}")
+    by_zero = e.op(f"arith.cmpf oeq, {operands[1]}, {constant(e, 0.0, type)} : {text}")
+    return _select(e, by_zero, plain, nearest, type)
+
+
+def _shift(op: str) -> Callable[[FunctionEmitter, list[str], SIMDType], str]:
+    """A shift by the width or more (or by less than 0) gives what shifting one by one would: 0, or all sign bits."""
+
+    def expand(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+        text = mlir_type(type)
+        last = constant(e, type.dtype.bits - 1, type)
+        inside = e.op(f"arith.cmpi ule, {operands[1]}, {last} : {text}")
+        amount = e.op(f"arith.minui {operands[1]}, {last} : {text}")
+        shifted = e.op(f"{op} {operands[0]}, {amount} : {text}")
+        if op == "arith.shrsi":
+            return shifted
+        return _select(e, inside, shifted, constant(e, 0, type), type)
+
+    return expand
+
+
+def _neg_int(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+    return e.op(f"arith.subi {constant(e, 0, type)}, {operands[0]} : {mlir_type(type)}")
+
+
+def _invert(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+    ones = constant(e, True if type.dtype is DType.bool else -1, type)
+    return e.op(f"arith.xori {operands[0]}, {ones} : {mlir_type(type)}")
+
+
+def _abs_int(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+    return e.op(f'"llvm.intr.abs"({operands[0]}) <{{is_int_min_poison = false}}> : ({mlir_type(type)}) -> {mlir_type(type)}')
+
+
+def _identity(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+    return operands[0]
+
+
+def _isnan(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+    return e.op(f"arith.cmpf uno, {operands[0]}, {operands[0]} : {mlir_type(type)}")
+
+
+def _isinf(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+    text = mlir_type(type)
+    size = e.op(f"llvm.intr.fabs({operands[0]}) : ({text}) -> {text}")
+    return e.op(f"arith.cmpf oeq, {size}, {constant(e, float('inf'), type)} : {text}")
+
+
+def _and(e: FunctionEmitter, a: str, b: str, type: SIMDType) -> str:
+    return e.op(f"arith.andi {a}, {b} : {mlir_type(type.with_dtype(DType.bool))}")
+
+
+def _select(e: FunctionEmitter, test: str, a: str, b: str, type: SIMDType) -> str:
+    text = mlir_type(type)
+    if type.width > 1:
+        return e.op(f"arith.select {test}, {a}, {b} : {mlir_type(type.with_dtype(DType.bool))}, {text}")
+    return e.op(f"arith.select {test}, {a}, {b} : {text}")
+
+
+select = _select
+
+_EXPANSIONS: dict[str, Callable[[FunctionEmitter, list[str], SIMDType], str]] = {
+    "floordiv_int": _floordiv_int,
+    "mod_int": _mod_int,
+    "div_uint": _div_uint,
+    "rem_uint": _rem_uint,
+    "mod_float": _mod_float,
+    "floordiv_float": _floordiv_float,
+    "shl": _shift("arith.shli"),
+    "shr_int": _shift("arith.shrsi"),
+    "shr_uint": _shift("arith.shrui"),
+    "neg_int": _neg_int,
+    "invert": _invert,
+    "abs_int": _abs_int,
+    "identity": _identity,
+    "isnan": _isnan,
+    "isinf": _isinf,
+}
+
+_missing = {m[1:] for r in ROWS.values() for m in r.mlir.values() if m.startswith("=")} - set(_EXPANSIONS)
+assert not _missing, f"expansions without a function: {_missing}"
+
+
+# *** conversions ***
+
+
+def cast(e: FunctionEmitter, value: str, source: SIMDType, to: SIMDType) -> str:
+    """A numeric conversion between any two element types."""
+    a, b = source.dtype, to.dtype
+    if a is b or (a.bits == b.bits and a.is_integral() and b.is_integral()):
+        return value
+    if b is DType.bool:
+        zero = constant(e, 0, source)
+        compare = "arith.cmpf une," if a.is_float() else "arith.cmpi ne,"
+        return e.op(f"{compare} {value}, {zero} : {mlir_type(source)}")
+    if a.is_float() and b.is_float():
+        return _float_to_float(e, value, source, to)
+    if a.is_float():
+        return _float_to_int(e, value, source, to)
+    if b.is_float():
+        return _int_to_float(e, value, source, to)
+    if a.bits > b.bits and a is not DType.bool:
+        return e.op(f"arith.trunci {value} : {mlir_type(source)} to {mlir_type(to)}")
+    extend = "arith.extsi" if a.kind == "int" else "arith.extui"
+    return e.op(f"{extend} {value} : {mlir_type(source)} to {mlir_type(to)}")
+
+
+def _float_to_float(e: FunctionEmitter, value: str, source: SIMDType, to: SIMDType) -> str:
+    wide = source.with_dtype(DType.float32)
+    if source.dtype.is_half():
+        value = e.op(f"arith.extf {value} : {mlir_type(source)} to {mlir_type(wide)}")
+        return _float_to_float(e, value, wide, to) if to != wide else value
+    if to.dtype.is_half() and source.dtype is DType.float64:
+        value, source = _round_to_odd(e, value, source), wide
+    op = "arith.extf" if source.dtype.bits < to.dtype.bits else "arith.truncf"
+    return e.op(f"{op} {value} : {mlir_type(source)} to {mlir_type(to)}")
+
+
+def _round_to_odd(e: FunctionEmitter, value: str, type: SIMDType) -> str:
+    """float64 -> float32 so that rounding once more gives the result of one rounding.
+
+    Where float32 cannot hold the number, the neighbour nearer to zero is taken and its last bit set: that bit says that
+    there was more. (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008.)
+    """
+    single, bits = type.with_dtype(DType.float32), type.with_dtype(DType.int32)
+    t64, t32, ti = mlir_type(type), mlir_type(single), mlir_type(bits)
+    near = e.op(f"arith.truncf {value} : {t64} to {t32}")
+    back = e.op(f"arith.extf {near} : {t32} to {t64}")
+    size, back_size = (e.op(f"llvm.intr.fabs({v}) : ({t64}) -> {t64}") for v in (value, back))
+    too_big = e.op(f"arith.cmpf ogt, {back_size}, {size} : {t64}")
+    inexact = e.op(f"arith.cmpf one, {back}, {value} : {t64}")
+    pattern = e.op(f"arith.bitcast {near} : {t32} to {ti}")
+    one = constant(e, 1, bits)
+    lower = e.op(f"arith.subi {pattern}, {one} : {ti}")
+    towards_zero = _select(e, too_big, lower, pattern, bits)
+    odd = e.op(f"arith.ori {towards_zero}, {one} : {ti}")
+    result = _select(e, inexact, odd, pattern, bits)
+    return e.op(f"arith.bitcast {result} : {ti} to {t32}")
+
+
+def _float_to_int(e: FunctionEmitter, value: str, source: SIMDType, to: SIMDType) -> str:
+    if source.dtype.is_half():
+        wide = source.with_dtype(DType.float32)
+        value = e.op(f"arith.extf {value} : {mlir_type(source)} to {mlir_type(wide)}")
+        source = wide
+    name = "fptosi" if to.dtype.kind == "int" else "fptoui"
+    prefix = f"v{to.width}" if to.width > 1 else ""
+    suffix = f"{prefix}i{to.dtype.bits}.{prefix}f{source.dtype.bits}"
+    return e.op(
+        f'llvm.call_intrinsic "llvm.{name}.sat.{suffix}"({value}) : ({mlir_type(source)}) -> {mlir_type(to)}'
+    )
+
+
+def _int_to_float(e: FunctionEmitter, value: str, source: SIMDType, to: SIMDType) -> str:
+    op = "arith.sitofp" if source.dtype.kind == "int" else "arith.uitofp"
+    if to.dtype.is_half():
+        # Whole numbers up to 2**24 are exact in float32, and float16 ends before that; bfloat16 does not.
+        through = DType.float64 if to.dtype is DType.bfloat16 and source.dtype.bits > 16 else DType.float32
+        wide = to.with_dtype(through)
+        value = e.op(f"{op} {value} : {mlir_type(source)} to {mlir_type(wide)}")
+        return _float_to_float(e, value, wide, to)
+    return e.op(f"{op} {value} : {mlir_type(source)} to {mlir_type(to)}")
+
+
+def bitcast(e: FunctionEmitter, value: str, source: SIMDType, to: SIMDType) -> str:
+    """The same bits as another type of the same width."""
+    if mlir_type(source) == mlir_type(to):
+        return value
+    if source.dtype is DType.bool or to.dtype is DType.bool:
+        raise InternalError("a bool has no bit pattern")
+    return e.op(f"arith.bitcast {value} : {mlir_type(source)} to {mlir_type(to)}")

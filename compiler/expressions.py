@@ -1,0 +1,314 @@
+"""The value of each kind of expression.
+
+Registers a handler for every expression node of `dsl.syntax`. See `infer` for the frame around it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..dsl import syntax as s
+from ..dsl.errors import CompileError, did_you_mean
+from ..dsl.types import BOOL, DType, SIMDType
+from .attributes import attribute, subscript
+from .coerce import DEFAULTS, binary, coerce, unary, unify, weak_kind
+from .infer import Inferer, expression
+from .operations import ROWS
+from .program import Region, Value
+from .rules_gpu import gpu_value
+from .tensors import Tensor
+from .values import Closure, FormattedValue, Frame, Index, Poisoned, StubRef, Undefined, describe
+
+
+@expression(s.Constant)
+def constant(inferer: Inferer, node: s.Constant, frame: Frame) -> Any:
+    return node.value
+
+
+@expression(s.Name)
+def name(inferer: Inferer, node: s.Name, frame: Frame) -> Any:
+    if node.id not in frame.env:
+        known = [n for n, v in frame.env.items() if not isinstance(v, Undefined | Poisoned) and n.isidentifier()]
+        raise inferer.error("EK0101", f"'{node.id}' has no value yet", node, frame, hint=did_you_mean(node.id, known))
+    value = frame.env[node.id]
+    if isinstance(value, Undefined):
+        error = value.error(frame.place(node))
+        frame.env[node.id] = Poisoned()
+        raise error
+    return value
+
+
+@expression(s.Global)
+def global_name(inferer: Inferer, node: s.Global, frame: Frame) -> Any:
+    value = inferer.global_value(frame.program.globals[node.index], frame, node.name)
+    if isinstance(value, StubRef) and value.name.startswith("gpu.") and value.name.count(".") == 2:
+        inferer.locate(node, frame)
+        return gpu_value(inferer, value.name.removeprefix("gpu."), node, frame)
+    return value
+
+
+@expression(s.Attribute)
+def attribute_of(inferer: Inferer, node: s.Attribute, frame: Frame) -> Any:
+    owner = inferer.expr(node.value, frame)
+    return attribute(inferer, owner, node, frame)
+
+
+@expression(s.Subscript)
+def subscript_of(inferer: Inferer, node: s.Subscript, frame: Frame) -> Any:
+    owner = inferer.expr(node.value, frame)
+    index = inferer.expr(node.index, frame)
+    inferer.locate(node, frame)
+    return subscript(inferer, owner, index, node, frame)
+
+
+@expression(s.Slice)
+def slice_of(inferer: Inferer, node: s.Slice, frame: Frame) -> Any:
+    parts = (None if n is None else inferer.expr(n, frame) for n in (node.lower, node.upper, node.step))
+    return slice(*parts)
+
+
+@expression(s.Call)
+def call(inferer: Inferer, node: s.Call, frame: Frame) -> Any:
+    callee = inferer.expr(node.function, frame)
+    args: list[Any] = []
+    for argument in node.arguments:
+        if isinstance(argument, s.Starred):
+            args.extend(items(inferer, inferer.expr(argument.value, frame), argument, frame))
+        else:
+            args.append(inferer.expr(argument, frame))
+    keywords = {k.name: inferer.expr(k.value, frame) for k in node.keywords}
+    inferer.locate(node, frame)
+    return inferer.call(callee, args, keywords, node, frame)
+
+
+def items(inferer: Inferer, value: Any, node: s.Node, frame: Frame) -> tuple[Any, ...]:
+    """The items of a tuple or an index, for stars and unpacking."""
+    if isinstance(value, Index):
+        return value.components(inferer.builder)
+    if isinstance(value, tuple):
+        return value
+    raise inferer.error("EK0207", f"{describe(value)} cannot be unpacked", node, frame)
+
+
+@expression(s.Binary)
+def binary_of(inferer: Inferer, node: s.Binary, frame: Frame) -> Any:
+    left = inferer.expr(node.left, frame)
+    right = inferer.expr(node.right, frame)
+    return binary(inferer, node.op, left, right, (node.left, node.right), node, frame)
+
+
+@expression(s.Unary)
+def unary_of(inferer: Inferer, node: s.Unary, frame: Frame) -> Any:
+    value = inferer.expr(node.operand, frame)
+    if node.op == "pos":
+        return value
+    return unary(inferer, node.op, value, node, frame)
+
+
+@expression(s.Compare)
+def compare(inferer: Inferer, node: s.Compare, frame: Frame) -> Any:
+    """`a < b <= c` is `a < b and b <= c` with b computed once."""
+    operands = [inferer.expr(o, frame) for o in node.operands]
+    result: Any = None
+    for number, op in enumerate(node.ops):
+        pair = (node.operands[number], node.operands[number + 1])
+        a, b = operands[number], operands[number + 1]
+        if isinstance(a, DType | SIMDType | str) or isinstance(b, DType | SIMDType | str) or a is None or b is None:
+            part: Any = compare_objects(inferer, op, a, b, node, frame)
+        else:
+            part = binary(inferer, op, a, b, pair, node, frame)
+        result = part if result is None else _and(inferer, result, part, node, frame)
+    return result
+
+
+def compare_objects(inferer: Inferer, op: str, a: Any, b: Any, node: s.Node, frame: Frame) -> bool:
+    """Equality of dtypes, types, strings and None, all known at compile time."""
+    if op not in ("eq", "ne"):
+        symbol = ROWS[op].symbol
+        raise inferer.error("EK0202", f"cannot compute {describe(a)} {symbol} {describe(b)}", node, frame)
+    a = a.dtype if isinstance(a, SIMDType) and a.is_scalar else a
+    b = b.dtype if isinstance(b, SIMDType) and b.is_scalar else b
+    return bool((a == b) == (op == "eq"))
+
+
+def _and(inferer: Inferer, a: Any, b: Any, node: s.Node, frame: Frame) -> Any:
+    if not isinstance(a, Value):
+        return b if a else a
+    if not isinstance(b, Value):
+        return a if b else b
+    return inferer.builder.row("and_", [a, b])
+
+
+@expression(s.Logical)
+def logical(inferer: Inferer, node: s.Logical, frame: Frame) -> Any:
+    """`and`, `or`: the right side is computed only when the left one does not decide."""
+    value = inferer.expr(node.operands[0], frame)
+    for operand in node.operands[1:]:
+        if not isinstance(value, Value):
+            decided = bool(value) == (node.op == "or")
+            if not decided:
+                value = inferer.expr(operand, frame)
+            continue
+        value = truth(inferer, value, node.operands[0], frame)
+        region = Region()
+        with inferer.builder.inside(region):
+            right = inferer.expr(operand, frame)
+            right = truth(inferer, right, operand, frame)
+        inferer.locate(node, frame)
+        if not isinstance(right, Value):
+            right = inferer.builder.const(right, BOOL)
+            region = Region()
+        row = "and_" if node.op == "and" else "or_"
+        if is_pure(region):
+            splice(inferer, region)
+            value = inferer.builder.row(row, [value, right])
+            continue
+        value = _branch(inferer, value, region, right, node.op)
+    return value
+
+
+def _branch(inferer: Inferer, value: Value, region: Region, right: Value, op: str) -> Value:
+    builder = inferer.builder
+    with builder.inside(region):
+        builder.end([right])
+    short = Region()
+    with builder.inside(short):
+        builder.end([builder.const(op == "or", BOOL)])
+    regions = [region, short] if op == "and" else [short, region]
+    return builder.add("if", [value], [BOOL], regions)[0]
+
+
+def truth(inferer: Inferer, value: Any, node: s.Node, frame: Frame) -> Any:
+    """A condition: a Bool, or a compile-time value's truth."""
+    if isinstance(value, Value):
+        if value.type == BOOL:
+            return value
+        hint = "compare it with a number, for instance `!= 0`" if isinstance(value.type, SIMDType) else None
+        raise inferer.error("EK0209", f"a condition has to be a Bool, not {describe(value)}", node, frame, hint=hint)
+    if isinstance(value, Tensor | Index):
+        raise inferer.error("EK0209", f"{describe(value)} is no condition", node, frame)
+    return bool(value)
+
+
+# What may run although its result is not wanted: no memory, no effects, no division.
+_UNSAFE = {"load", "store", "atomic_add", "for", "while", "parallel", "launch", "barrier", "assert", "print", "alloca"}
+_UNSAFE |= {"if", "udiv", "urem", "probe"}
+
+
+def is_pure(region: Region) -> bool:
+    """Whether the operations of a region may be done always, and cheaply."""
+    return len(region.ops) <= 8 and not any(op.name in _UNSAFE or op.name in ("floordiv", "mod") for op in region.ops)
+
+
+def splice(inferer: Inferer, region: Region) -> None:
+    """Moves a region's operations to the present point."""
+    inferer.builder.region.ops.extend(op for op in region.ops)
+
+
+@expression(s.Conditional)
+def conditional(inferer: Inferer, node: s.Conditional, frame: Frame) -> Any:
+    test = truth(inferer, inferer.expr(node.test, frame), node.test, frame)
+    if not isinstance(test, Value):
+        return inferer.expr(node.then if test else node.otherwise, frame)
+    regions = (Region(), Region())
+    values = []
+    for region, branch in zip(regions, (node.then, node.otherwise), strict=True):
+        with inferer.builder.inside(region):
+            values.append(inferer.expr(branch, frame))
+    inferer.locate(node, frame)
+    if all(is_pure(region) for region in regions):
+        for region in regions:
+            splice(inferer, region)
+        return select(inferer, test, values[0], values[1], (node.then, node.otherwise), node, frame)
+    then, otherwise = _same_type(inferer, regions, values, node, frame)
+    for region, value in zip(regions, (then, otherwise), strict=True):
+        with inferer.builder.inside(region):
+            inferer.builder.end([value])
+    result = inferer.builder.add("if", [test], [then.type], regions)[0]
+    result.weak = then.weak
+    return result
+
+
+def _same_type(
+    inferer: Inferer, regions: tuple[Region, Region], values: list[Any], node: s.Conditional, frame: Frame
+) -> tuple[Value, Value]:
+    nodes = (node.then, node.otherwise)
+    type = joint_type(inferer, "if/else", values[0], values[1], nodes, node, frame)
+    out = []
+    for region, value, branch in zip(regions, values, nodes, strict=True):
+        with inferer.builder.inside(region):
+            out.append(coerce(inferer, value, type, branch, frame))
+    return out[0], out[1]
+
+
+def joint_type(
+    inferer: Inferer, what: str, a: Any, b: Any, nodes: tuple[s.Expr, s.Expr], node: Any, frame: Frame
+) -> SIMDType:
+    """The one type that two alternatives have, after adoption of compile-time numbers."""
+    kinds = (weak_kind(a), weak_kind(b))
+    if kinds[0] is not None and kinds[1] is not None:
+        return DEFAULTS["float" if "float" in kinds else "int" if "int" in kinds else "bool"]
+    probe = Region()
+    with inferer.builder.inside(probe):
+        left, _ = unify(inferer, what, a, b, nodes, node, frame)
+    assert isinstance(left.type, SIMDType)
+    return left.type
+
+
+def select(
+    inferer: Inferer, test: Value, a: Any, b: Any, nodes: tuple[s.Expr, s.Expr], node: Any, frame: Frame
+) -> Value:
+    """`a` where `test`, else `b`."""
+    type = joint_type(inferer, "if/else", a, b, nodes, node, frame)
+    assert isinstance(test.type, SIMDType)
+    if test.type.width > type.width:
+        type = SIMDType(type.dtype, test.type.width)
+    then = coerce(inferer, a, type, nodes[0], frame)
+    otherwise = coerce(inferer, b, type, nodes[1], frame)
+    if type.width > test.type.width:
+        test = inferer.builder.one("splat", [test], SIMDType(DType.bool, type.width))
+    return inferer.builder.one("select", [test, then, otherwise], type)
+
+
+@expression(s.Tuple)
+def tuple_of(inferer: Inferer, node: s.Tuple, frame: Frame) -> Any:
+    out: list[Any] = []
+    for item in node.items:
+        if isinstance(item, s.Starred):
+            out.extend(items(inferer, inferer.expr(item.value, frame), item, frame))
+        else:
+            out.append(inferer.expr(item, frame))
+    return tuple(out)
+
+
+@expression(s.Starred)
+def starred(inferer: Inferer, node: s.Starred, frame: Frame) -> Any:
+    error: CompileError = inferer.error("EK0102", "a star has no meaning here", node, frame)
+    raise error
+
+
+@expression(s.Formatted)
+def formatted(inferer: Inferer, node: s.Formatted, frame: Frame) -> Any:
+    values = [inferer.expr(part, frame) for part in node.parts]
+    if any(isinstance(v, Value | Index | tuple) for v in values):
+        raise inferer.error("EK0210", "an f-string of run-time values is understood inside print() only", node, frame)
+    return "".join(format(v, spec) if spec else str(v) for v, spec in zip(values, node.formats, strict=True))
+
+
+@expression(s.Lambda)
+def lambda_of(inferer: Inferer, node: s.Lambda, frame: Frame) -> Any:
+    return Closure(node, snapshot(frame))
+
+
+def snapshot(frame: Frame) -> Frame:
+    """The frame as a closure keeps it: values as they are now, not as they will be."""
+    return Frame(
+        dict(frame.env),
+        frame.program,
+        frame.file,
+        frame.typevars,
+        frame.caller,
+        frame.path,
+        frame.stack,
+        dict(frame.origins),
+    )

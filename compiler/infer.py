@@ -1,0 +1,372 @@
+"""Syntax tree -> typed program: evaluates a kernel at compile time and emits what remains for run time.
+
+One `Inferer` works on one function of an entry. Compile-time values are evaluated by Python's own rules; run-time values
+become operations of the typed program; every function of the author's is inlined where it is called. Expressions,
+statements and the names of the language each have a small function in a table (`expressions`, `statements`, `rules`).
+
+Independent mistakes are collected: a statement that fails poisons the variables that it would have assigned, and using
+these is no new mistake.
+
+Input: a kernel's syntax and bound arguments. Output: operations in the builder's region, sites, errors. Non-goals: which
+kernels fuse, and how a target spells anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..dsl import syntax
+from ..dsl.errors import CompileError, CompileErrors
+from ..dsl.portable import GlobalEntry
+from ..dsl.source import Label, Place
+from ..dsl.types import SIMDType
+from .coerce import bind_stub, call_library, call_row, coerce
+from .program import Builder, Op, Region, Site, Value
+from .targets.base import Target
+from .values import Bound, Cascade, Closure, Frame, LibraryRef, Marker, Poisoned, StubRef, describe
+
+MAX_DEPTH = 64
+MAX_UNROLL = 4096
+MAX_OPERATIONS = 400_000
+
+Handler = Callable[["Inferer", Any, Frame], Any]
+
+EXPRESSIONS: dict[type[syntax.Node], Handler] = {}
+STATEMENTS: dict[type[syntax.Node], Handler] = {}
+RULES: dict[str, Callable[..., Any]] = {}
+
+
+def expression(kind: type[syntax.Node]) -> Callable[[Handler], Handler]:
+    """Registers the handler of a kind of expression."""
+
+    def add(handler: Handler) -> Handler:
+        assert kind not in EXPRESSIONS, kind
+        EXPRESSIONS[kind] = handler
+        return handler
+
+    return add
+
+
+def statement(kind: type[syntax.Node]) -> Callable[[Handler], Handler]:
+    """Registers the handler of a kind of statement."""
+
+    def add(handler: Handler) -> Handler:
+        assert kind not in STATEMENTS, kind
+        STATEMENTS[kind] = handler
+        return handler
+
+    return add
+
+
+def rule(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Registers what a stub of the language does: `f(call, **bound arguments)`."""
+
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        assert name not in RULES, name
+        RULES[name] = function
+        return function
+
+    return add
+
+
+class Call:
+    """The call of a stub: where it stands, and where its arguments stand."""
+
+    def __init__(self, inferer: Inferer, node: syntax.Expr, frame: Frame) -> None:
+        self.inferer = inferer
+        self.node = node
+        self.frame = frame
+        self.nodes: dict[str, syntax.Expr] = {}
+
+    @property
+    def builder(self) -> Builder:
+        return self.inferer.builder
+
+    def error(self, code: str, message: str, argument: str | None = None, **details: Any) -> CompileError:
+        """An error at an argument of the call, or at the call."""
+        node = self.nodes.get(argument or "", self.node)
+        return self.inferer.error(code, message, node, self.frame, **details)
+
+
+class Inferer:
+    """Evaluates the functions of one kernel instance (and of those fused with it) into one region."""
+
+    def __init__(self, target: Target, sites: list[Site]) -> None:
+        self.target = target
+        self.sites = sites
+        self.builder = Builder()
+        self.errors: list[CompileError] = []
+        self.hints: dict[Any, SIMDType] = {}
+        self.instance = ""  # "op 'x' [T=float32, target=sm_90]", for notes
+        self.op = ""
+        self.level = "host"  # "host", "parallel" (a task on the CPU) or "device" (a GPU thread)
+        self.gpu_ids: dict[str, Value] | None = None  # thread and block indices when a grid runs on the CPU
+
+    # errors
+
+    def error(
+        self,
+        code: str,
+        message: str,
+        node: syntax.Node,
+        frame: Frame,
+        *,
+        label: str = "",
+        labels: Iterable[Label] = (),
+        notes: Iterable[str] = (),
+        **details: Any,
+    ) -> CompileError:
+        """A mistake of the author's at `node`, with the calls that led here."""
+        place = frame.place(node)
+        all_notes = list(notes)
+        if frame.caller is not None:
+            all_notes += [f"called from {p}" for p in frame.caller.chain()]
+        if self.instance:
+            all_notes.append(f"compiled for {self.instance}")
+        return CompileError(
+            message,
+            code=code,
+            place=place,
+            labels=(Label(place, label), *labels),
+            notes=all_notes,
+            op=self.op or None,
+            **details,
+        )
+
+    def raise_errors(self) -> None:
+        """Raises what was collected, if anything."""
+        unique: dict[tuple[Place | None, str], CompileError] = {}
+        for error in self.errors:
+            unique.setdefault((error.place, error.message), error)
+        found = list(unique.values())
+        if len(found) == 1:
+            raise found[0]
+        if found:
+            raise CompileErrors(found)
+
+    # expressions and statements
+
+    def expr(self, node: syntax.Expr, frame: Frame) -> Any:
+        """The value of an expression."""
+        value = EXPRESSIONS[type(node)](self, node, frame)
+        if isinstance(value, Poisoned):
+            raise Cascade
+        return value
+
+    def locate(self, node: syntax.Node, frame: Frame) -> None:
+        """Operations emitted from now on belong to `node`."""
+        self.builder.location = frame.location(node)
+
+    def block(self, statements: tuple[syntax.Stmt, ...], frame: Frame) -> Flow:
+        """Runs statements until one leaves the block."""
+        for number, stmt in enumerate(statements):
+            self.locate(stmt, frame)
+            if isinstance(stmt, syntax.If) and _leaves(stmt):
+                # What follows an `if` that may leave belongs into each of its arms.
+                return self.guarded(stmt, statements[number + 1 :], frame)
+            flow = self.guarded(stmt, (), frame)
+            if flow.kind != "next":
+                return flow
+        return NEXT
+
+    def guarded(self, stmt: syntax.Stmt, rest: tuple[syntax.Stmt, ...], frame: Frame) -> Flow:
+        """One statement; a mistake in it is noted and the next one is tried."""
+        try:
+            if rest or (isinstance(stmt, syntax.If) and _leaves(stmt)):
+                assert isinstance(stmt, syntax.If)
+                stmt = syntax.If(stmt.test, stmt.then + rest, stmt.otherwise + rest, span=stmt.span)
+            flow = STATEMENTS[type(stmt)](self, stmt, frame)
+            return flow if isinstance(flow, Flow) else NEXT
+        except Cascade:
+            if not self.errors:
+                raise
+        except CompileErrors as several:
+            self.errors.extend(several.errors)
+        except CompileError as error:
+            self.errors.append(error)
+        if len(self.errors) > 20:
+            raise TooMany
+        for name in syntax.assigned_names((stmt,)):
+            frame.env[name] = Poisoned()
+        return Flow("return", Poisoned()) if isinstance(stmt, syntax.Return) else NEXT
+
+    # calls
+
+    def call(self, callee: Any, args: list[Any], keywords: dict[str, Any], node: syntax.Call, frame: Frame) -> Any:
+        """Calls anything that can be called; arguments are values."""
+        match callee:
+            case Closure():
+                return self.inline(callee, args, keywords, node, frame)
+            case LibraryRef():
+                return call_library(Call(self, node, frame), callee, args, keywords)
+            case StubRef():
+                return self.call_stub(callee.name, args, keywords, node, frame)
+            case Bound():
+                return callee.call(Call(self, node, frame), *args, **keywords)
+            case _:
+                handler = CALLABLES.get(type(callee))
+                if handler is not None:
+                    return handler(self, callee, args, keywords, node, frame)
+        raise self.error("EK0207", f"{describe(callee)} cannot be called", node.function, frame)
+
+    def call_stub(self, name: str, args: list[Any], keywords: dict[str, Any], node: syntax.Call, frame: Frame) -> Any:
+        """Calls a name of the language by its rule, or by its row."""
+        call = Call(self, node, frame)
+        bound = bind_stub(call, name, args, keywords)
+        function = RULES.get(name)
+        if function is None:
+            return call_row(call, name, list(bound.values()))
+        return function(call, **bound)
+
+    def inline(
+        self, closure: Closure, args: list[Any], keywords: dict[str, Any], node: syntax.Node, frame: Frame
+    ) -> Any:
+        """Evaluates a function of the author's at this point."""
+        function = closure.function
+        home = closure.frame
+        if any(function is active for active in frame.stack) or len(frame.stack) > MAX_DEPTH:
+            raise self.error(
+                "EK0108",
+                f"'{closure.name}' calls itself",
+                node,
+                frame,
+                label="recursion",
+                hint="kernels inline every call: write a loop instead",
+            )
+        inner = Frame(
+            env=dict(home.env),
+            program=home.program,
+            file=home.file,
+            typevars=home.typevars,
+            caller=frame.location(node),
+            path=(*frame.path, id(node)),
+            stack=(*frame.stack, function),
+            origins=dict(home.origins),
+        )
+        self.bind_params(closure, args, keywords, inner, node, frame)
+        if isinstance(function, syntax.Lambda):
+            value = self.expr(function.body, inner)
+        else:
+            flow = self.block(function.body, inner)
+            value = flow.value if flow.kind == "return" else None
+        self.locate(node, frame)
+        if isinstance(value, Poisoned):
+            raise Cascade
+        return value
+
+    def bind_params(
+        self,
+        closure: Closure,
+        args: list[Any],
+        keywords: dict[str, Any],
+        inner: Frame,
+        node: syntax.Node,
+        frame: Frame,
+    ) -> None:
+        """Gives every parameter its argument or default."""
+        params = closure.function.params
+        positional = [p for p in params if not p.keyword_only]
+        if len(args) > len(positional):
+            raise self.error(
+                "EK0208",
+                f"'{closure.name}' takes {len(positional)} positional arguments, {len(args)} are given",
+                node,
+                frame,
+                notes=[f"'{closure.name}' is defined at {closure.frame.place(closure.function)}"],
+            )
+        given = dict(zip((p.name for p in positional), args, strict=False))
+        for name, value in keywords.items():
+            if name in given or all(p.name != name for p in params):
+                problem = "is given twice" if name in given else "is unknown"
+                raise self.error("EK0208", f"argument '{name}' of '{closure.name}' {problem}", node, frame)
+            given[name] = value
+        for param in params:
+            if param.name not in given:
+                if param.default is None:
+                    raise self.error("EK0208", f"'{closure.name}' misses its argument '{param.name}'", node, frame)
+                given[param.name] = self.expr(param.default, closure.frame)
+            value = given[param.name]
+            if param.annotation is not None:
+                value = self.annotated(param.annotation, value, inner, node, frame)
+            inner.env[param.name] = value
+            inner.origins.pop(param.name, None)
+
+    def annotated(self, annotation: syntax.Expr, value: Any, inner: Frame, node: syntax.Node, frame: Frame) -> Any:
+        """A value checked against, or taken as, the type that an annotation names."""
+        type = self.expr(annotation, inner)
+        if isinstance(type, SIMDType) and (isinstance(value, Value) or isinstance(value, bool | int | float)):
+            return coerce(self, value, type, node, frame)
+        return value
+
+    # globals
+
+    def global_value(self, entry: GlobalEntry, frame: Frame, name: str) -> Any:
+        """The value of an entry of the program's table of globals."""
+        match entry.kind:
+            case "function" | "library":
+                index = entry.value if entry.kind == "function" else entry.value[1]
+                source = frame.program.functions[index]
+                home = Frame({}, frame.program, source.file, frame.typevars, None, ())
+                closure = Closure(source.syntax, home)
+                return closure if entry.kind == "function" else LibraryRef(entry.value[0], closure)
+            case "stub":
+                return StubRef(entry.value)
+            case "typevar":
+                return frame.typevars[entry.value]
+            case "marker":
+                return Marker(entry.value)
+            case "constant" if isinstance(entry.value, tuple):
+                return tuple(self.global_value(item, frame, name) for item in entry.value)
+        return entry.value
+
+    # counting, for the guards against endless unrolling
+
+    def check_size(self, node: syntax.Node, frame: Frame, count: int) -> None:
+        if count > MAX_OPERATIONS:
+            raise self.error(
+                "EK0605",
+                f"the program grows beyond {MAX_OPERATIONS} operations",
+                node,
+                frame,
+                hint="unroll less: use `range` for the outer loops",
+            )
+
+
+class TooMany(Exception):
+    """Twenty mistakes are enough for one go."""
+
+
+class Flow:
+    """How a block ended: `next` (ran off its end), `return` with a value, `break` or `continue`."""
+
+    def __init__(self, kind: str, value: Any = None) -> None:
+        self.kind = kind
+        self.value = value
+
+
+NEXT = Flow("next")
+
+# Objects that are called like functions: types, methods; filled by the modules that know them.
+CALLABLES: dict[type, Callable[..., Any]] = {}
+
+
+def _leaves(stmt: syntax.If) -> bool:
+    leaving = (syntax.Return, syntax.Break, syntax.Continue)
+    return _contains_exit(stmt.then, leaving) or _contains_exit(stmt.otherwise, leaving)
+
+
+def _contains_exit(statements: tuple[syntax.Stmt, ...], kinds: tuple[type[syntax.Stmt], ...]) -> bool:
+    return syntax.contains(statements, kinds, into_loops=False)
+
+
+def count_operations(region: Region) -> int:
+    """How many operations a region holds, inner ones included."""
+    total = 0
+    stack: list[Op] = list(region.ops)
+    while stack:
+        op = stack.pop()
+        total += 1
+        for inner in op.regions:
+            stack.extend(inner.ops)
+    return total

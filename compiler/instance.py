@@ -1,0 +1,352 @@
+"""Kernel instances -> typed program: binds each kernel to its tensors and evaluates it.
+
+A group becomes one function. Its root kernel runs as written; the operands that other nodes of the group compute are
+`Fused` tensors, and a root whose results go straight into an epilogue writes into an `Epilogue` tensor. Groups that are
+equal but for the buffers they work on share one function.
+
+Input: an `EntrySpec` and a target. Output: a `Program`. Non-goals: what to fuse is decided by the graph; `facts` tells it
+what can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from ..dsl.errors import CompileError, InternalError
+from ..dsl.schema import ContextArgument, Role, TensorArgument
+from ..dsl.types import INT, DType
+from ..dsl.unit import BufferSpec, EntrySpec, FromBuffer, FromNode, GroupSpec, NodeSpec, Size, Slot
+from . import attributes, expressions, rules, rules_gpu, statements  # noqa: F401  (they fill infer's tables)
+from .infer import Inferer, TooMany, count_operations
+from .program import Function, Location, PointerType, Program, Region, Site, Value, walk
+from .targets import Target
+from .tensors import Demand, Epilogue, Fused, Given, NeedScalar, NotElementwise, Probe, Stored, Tensor
+from .values import Cascade, ContextValue, Frame, Index, NeedComponents
+
+
+def build_program(spec: EntrySpec, target: Target) -> Program:
+    """The typed program of an entry.
+
+    Raises:
+        CompileError: a mistake in a kernel, with its place.
+    """
+    program = Program()
+    known: dict[Any, int] = {}
+    for group in spec.groups:
+        numbering = Numbering(group)
+        key = numbering.key(spec)
+        if key not in known:
+            known[key] = len(program.functions)
+            builder = GroupBuilder(spec, group, numbering, target, program.sites)
+            program.functions.append(builder.build(f"group_{len(program.functions)}"))
+        program.calls.append((known[key], tuple(numbering.buffers), tuple(numbering.slots)))
+    return program
+
+
+class Numbering:
+    """The buffers and dim slots that a group uses, in order of first use."""
+
+    def __init__(self, group: GroupSpec) -> None:
+        self.group = group
+        self.buffers: list[int] = []
+        self.slots: list[int] = []
+        for node in group.nodes:
+            for operand in node.inputs:
+                if isinstance(operand, FromBuffer):
+                    self._buffer(operand.buffer)
+                    self._shape(operand.shape)
+            for _, shape in node.outputs:
+                self._shape(shape)
+        for store in group.stores:
+            self._buffer(store.buffer)
+
+    def _buffer(self, index: int) -> None:
+        if index not in self.buffers:
+            self.buffers.append(index)
+
+    def _shape(self, shape: tuple[Size, ...]) -> None:
+        for size in shape:
+            if isinstance(size, Slot) and size.index not in self.slots:
+                self.slots.append(size.index)
+
+    def key(self, spec: EntrySpec) -> Any:
+        """Equal for groups that can share a function."""
+
+        def shape(sizes: tuple[Size, ...]) -> tuple[Any, ...]:
+            return tuple(("slot", self.slots.index(n.index)) if isinstance(n, Slot) else n for n in sizes)
+
+        nodes = tuple(
+            (
+                node.kernel.digest,
+                node.dtypes,
+                tuple((name, type(value).__name__, value) for name, value in node.parameters),
+                tuple(
+                    ("buffer", self.buffers.index(o.buffer), spec.buffers[o.buffer].dtype, shape(o.shape))
+                    if isinstance(o, FromBuffer)
+                    else ("node", o.node, o.output)
+                    for o in node.inputs
+                ),
+                tuple((dtype, shape(sizes)) for dtype, sizes in node.outputs),
+            )
+            for node in self.group.nodes
+        )
+        stores = tuple((s.node, s.output, self.buffers.index(s.buffer)) for s in self.group.stores)
+        return nodes, self.group.root, self.group.epilogue, stores
+
+
+class Instances:
+    """Evaluates nodes of a group; what their operands are is asked of `operand`."""
+
+    def __init__(self, nodes: tuple[NodeSpec, ...], target: Target, sites: list[Site]) -> None:
+        self.nodes = nodes
+        self.inferer = Inferer(target, sites)
+        self.slots: dict[int, Value] = {}
+        self.given: dict[tuple[int, int], Given] = {}
+
+    def dims(self, shape: tuple[Size, ...]) -> tuple[Value, ...]:
+        """A shape as Ints."""
+        builder = self.inferer.builder
+        return tuple(self.slots[n.index] if isinstance(n, Slot) else builder.int_(n) for n in shape)
+
+    def operand(self, node: int, number: int) -> Tensor:
+        """The tensor that a node reads as its input `number`."""
+        raise NotImplementedError
+
+    def tensor_fields(self, node: int, argument: TensorArgument, shape: tuple[Size, ...], dtype: DType) -> dict[str, Any]:
+        return {
+            "name": argument.name,
+            "dtype": dtype,
+            "dims": self.dims(shape),
+            "role": argument.role,
+            "fixed": fixed_sizes(argument, shape),
+            "declared": argument.place,
+            "annotation": str(argument),
+        }
+
+    def fused(self, operand: FromNode, argument: TensorArgument, node: int) -> Tensor:
+        """An operand that is computed where it is read (or that is just being stored)."""
+        given = self.given.get((operand.node, operand.output))
+        if given is not None:
+            return given
+        dtype, shape = self.nodes[operand.node].outputs[operand.output]
+        fields = self.tensor_fields(node, argument, shape, dtype)
+
+        def element(index: Index) -> Value:
+            return self.element(operand.node, operand.output, index)
+
+        return Fused(element, **fields)
+
+    def run(self, node: int, outputs: list[Tensor]) -> None:
+        """Evaluates a node's kernel with these output tensors."""
+        spec = self.nodes[node]
+        kernel, schema = spec.kernel, spec.kernel.schema
+        function = kernel.functions[0]
+        env: dict[str, Any] = {}
+        inputs, results = iter(range(len(spec.inputs))), iter(outputs)
+        for argument in schema.arguments:
+            if isinstance(argument, ContextArgument):
+                env[argument.name] = ContextValue()
+            elif argument.role is Role.OUTPUT:
+                env[argument.name] = next(results)
+            else:
+                env[argument.name] = self.operand(node, next(inputs))
+        env |= dict(spec.parameters)
+        frame = Frame(
+            env, kernel, function.file, dict(spec.dtypes), None, (("node", node),), (function.syntax,)  # type: ignore[arg-type]
+        )
+        inferer = self.inferer
+        with self.about(spec):
+            inferer.builder.location = Location(frame.place(function.syntax))
+            inferer.block(function.syntax.body, frame)
+
+    @contextmanager
+    def about(self, spec: NodeSpec) -> Iterator[None]:
+        """What the inferer says and may do while it is in this kernel."""
+        inferer = self.inferer
+        saved = (inferer.op, inferer.instance, inferer.builder.fastmath, inferer.builder.location)
+        values = [f"{name}={dtype}" for name, dtype in spec.dtypes]
+        values += [f"{name}={value}" for name, value in spec.parameters]
+        values.append(f"target={inferer.target.name}")
+        inferer.op = spec.kernel.schema.name
+        inferer.instance = f"op '{inferer.op}' [{', '.join(values)}]"
+        inferer.builder.fastmath = spec.kernel.schema.fastmath
+        try:
+            yield
+        finally:
+            inferer.op, inferer.instance, inferer.builder.fastmath, inferer.builder.location = saved
+
+    def element(self, node: int, output: int, index: Index) -> Value:
+        """One element of a node's output, computed at the present point."""
+        builder = self.inferer.builder
+        key = ("node element", node, index.key())
+        values = builder.remembered(key)
+        if values is None:
+            outputs: list[Tensor] = []
+            arguments = self.nodes[node].kernel.schema.outputs
+            for argument, (dtype, shape) in zip(arguments, self.nodes[node].outputs, strict=True):
+                outputs.append(Demand(index, **self.tensor_fields(node, argument, shape, dtype)))
+            self.run(node, outputs)
+            values = [o.value for o in outputs if isinstance(o, Demand)]
+            if any(v is None for v in values):
+                if self.inferer.errors:
+                    raise Cascade
+                raise NotElementwise
+            builder.remember(key, values)
+        found: Value = values[output]
+        return found
+
+
+class GroupBuilder(Instances):
+    """Builds the function of one group."""
+
+    def __init__(
+        self, spec: EntrySpec, group: GroupSpec, numbering: Numbering, target: Target, sites: list[Site]
+    ) -> None:
+        super().__init__(group.nodes, target, sites)
+        self.buffers: tuple[BufferSpec, ...] = spec.buffers
+        self.group = group
+        self.numbering = numbering
+        self.pointers = {b: Value(PointerType(spec.buffers[b].dtype), name=f"b{b}") for b in numbering.buffers}
+        self.slots = {s: Value(INT, name=f"d{s}") for s in numbering.slots}
+        self.outputs = {(s.node, s.output): s.buffer for s in group.stores}
+
+    def build(self, name: str) -> Function:
+        """Evaluates the root (with all that melts into it) and returns the finished function."""
+        region = Region()
+        first_site = len(self.inferer.sites)
+        with self.inferer.builder.inside(region):
+            try:
+                self.run(self.group.root, self.root_outputs())
+            except (Cascade, TooMany):
+                if not self.inferer.errors:
+                    raise InternalError("a mistake was met but not noted") from None
+            except (NeedComponents, NotElementwise, NeedScalar) as error:
+                raise InternalError(f"these kernels do not fuse: {type(error).__name__}") from error
+            self.inferer.builder.end()
+        self.inferer.raise_errors()
+        has_exit = any(op.name == "assert" for op in walk(region))
+        assert len(self.inferer.sites) >= first_site
+        return Function(name, [*self.pointers.values(), *self.slots.values()], region, has_exit)
+
+    def operand(self, node: int, number: int) -> Tensor:
+        spec = self.nodes[node]
+        operand, argument = spec.inputs[number], spec.kernel.schema.inputs[number]
+        if isinstance(operand, FromNode):
+            return self.fused(operand, argument, node)
+        fields = self.tensor_fields(node, argument, operand.shape, self.buffers[operand.buffer].dtype)
+        return Stored(self.pointers[operand.buffer], **fields)
+
+    def stored(self, node: int, output: int) -> Stored:
+        """The buffer that an output goes to."""
+        argument = self.nodes[node].kernel.schema.outputs[output]
+        dtype, shape = self.nodes[node].outputs[output]
+        pointer = self.pointers[self.outputs[node, output]]
+        return Stored(pointer, **self.tensor_fields(node, argument, shape, dtype))
+
+    def root_outputs(self) -> list[Tensor]:
+        root = self.group.root
+        out: list[Tensor] = []
+        for number, argument in enumerate(self.nodes[root].kernel.schema.outputs):
+            dtype, shape = self.nodes[root].outputs[number]
+            if self.group.epilogue is not None and (root, number) not in self.outputs:
+                fields = self.tensor_fields(root, argument, shape, dtype)
+                out.append(Epilogue(self.consumer(number, fields), **fields))
+            else:
+                out.append(self.stored(root, number))
+        return out
+
+    def consumer(self, output: int, fields: dict[str, Any]) -> Callable[[Index, Value], None]:
+        """What is done with each element that the root stores: the epilogue, then its own stores."""
+        root, epilogue = self.group.root, self.group.epilogue
+        assert epilogue is not None
+        targets = [self.stored(epilogue, n) for n in range(len(self.nodes[epilogue].outputs))]
+
+        def consume(index: Index, value: Value) -> None:
+            with self.inferer.builder.inside(self.inferer.builder.region):  # a memo of its own for every store
+                self.given[root, output] = Given(index, value, **fields)
+                for number, target in enumerate(targets):
+                    result = self.element(epilogue, number, index)
+                    target.store(self.inferer.builder, index, result)
+                del self.given[root, output]
+
+        return consume
+
+
+def fixed_sizes(argument: TensorArgument, shape: tuple[Size, ...]) -> tuple[int | None, ...]:
+    """The sizes that the signature states as numbers: these are compile-time values in the kernel."""
+    words = argument.dims.split()
+    if len(words) != len(shape):
+        return (None,) * len(shape)
+    return tuple(int(w) if w.isdecimal() else None for w in words)
+
+
+# *** what can be fused ***
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a kernel instance allows.
+
+    Attributes:
+        elementwise: one element of its outputs can be computed alone.
+        cost: operations for one element; 0 when not elementwise.
+        identity: for each input, whether it is read only at the element that is being computed.
+        loads: for each input, how many loads one element takes.
+        loops: the element has a loop inside, so that computing it again is dear.
+    """
+
+    elementwise: bool
+    cost: int = 0
+    identity: tuple[bool, ...] = ()
+    loads: tuple[int, ...] = ()
+    loops: bool = False
+
+
+class _Prober(Instances):
+    """Evaluates one node in element mode over probes."""
+
+    def __init__(self, node: NodeSpec, shapes: tuple[tuple[DType, tuple[Size, ...]], ...], target: Target) -> None:
+        super().__init__((node,), target, [])
+        self.shapes = shapes
+        self.inferer.level = "parallel"
+        for _, shape in (*shapes, *node.outputs):
+            for size in shape:
+                if isinstance(size, Slot):
+                    self.slots.setdefault(size.index, Value(INT))
+        dims = self.dims(node.outputs[0][1])
+        self.index = Index(dims, components=tuple(Value(INT) for _ in dims))
+        self.probes: dict[int, Probe] = {}
+
+    def operand(self, node: int, number: int) -> Tensor:
+        if number not in self.probes:
+            argument = self.nodes[0].kernel.schema.inputs[number]
+            dtype, shape = self.shapes[number]
+            self.probes[number] = Probe(self.index, **self.tensor_fields(0, argument, shape, dtype))
+        return self.probes[number]
+
+
+def find_facts(node: NodeSpec, shapes: tuple[tuple[DType, tuple[Size, ...]], ...], target: Target) -> Facts:
+    """What `node` allows; `shapes` are its inputs' dtypes and shapes. Mistakes in the kernel are left for `build_program`."""
+    if not node.kernel.schema.fuse or len({shape for _, shape in node.outputs}) != 1:
+        return Facts(False)
+    prober = _Prober(node, shapes, target)
+    region = Region()
+    try:
+        with prober.inferer.builder.inside(region):
+            prober.element(0, 0, prober.index)
+    except (NotElementwise, NeedScalar, Cascade, TooMany, CompileError):
+        return Facts(False)
+    names = {op.name for op in walk(region)}
+    if prober.inferer.errors or names & {"print", "store", "atomic_add", "launch", "parallel", "barrier"}:
+        return Facts(False)
+    probes = [prober.probes.get(k) for k in range(len(shapes))]
+    return Facts(
+        elementwise=True,
+        cost=count_operations(region),
+        identity=tuple(p is None or not p.elsewhere for p in probes),
+        loads=tuple(0 if p is None else p.loads for p in probes),
+        loops=bool(names & {"for", "while"}),
+    )

@@ -1,0 +1,218 @@
+"""LLVM IR text -> objects, PTX and assembly: the only module that imports llvmlite.
+
+Input: the text of a module in the language of LLVM 22 (`mlir.lower_to_llvm` gives it), and a target. Output: code for
+that target. Non-goals: no linking (see `elf`), no caching, and no text in LLVM's language of another version.
+
+LLVM ends the process on some input instead of raising an error. So a module is verified before every hand-over, every
+intrinsic must be on the target's list, and an object may leave only known symbols undefined.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import re
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..dsl.errors import InternalError, TargetError
+from . import elf
+from .targets import Target
+from .targets.base import LIBRARY_INTRINSICS, split_intrinsic
+
+_loading = threading.Lock()
+
+
+@functools.cache
+def _load() -> Any:
+    try:
+        binding = importlib.import_module("llvmlite.binding")
+    except ImportError as error:
+        raise TargetError(
+            "llvmlite is not installed, and kernels cannot be compiled without it",
+            code="EK0602",
+            hint="pip install llvmlite==0.50.*",
+            notes=[str(error)],
+        ) from None
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    binding.initialize_native_asmparser()  # for inline assembly
+    return binding
+
+
+def library() -> Any:
+    """`llvmlite.binding`, imported and initialised at the first call; safe to call from several threads.
+
+    Raises:
+        TargetError: llvmlite is not installed.
+    """
+    with _loading:
+        return _load()
+
+
+@functools.cache
+def processor(target: Target) -> tuple[str, str]:
+    """LLVM's processor name and feature list for a target; for the host, what LLVM itself finds."""
+    if target.name != "host":
+        return target.cpu, target.features
+    binding = library()
+    return binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """The code of one module for one target.
+
+    `code` is an ELF object for a CPU or an AMD GPU, and PTX (as UTF-8) for an NVIDIA GPU. `undefined` are the symbols
+    that the object leaves to shared libraries. `llvm` and `assembly` are made again from `text` when they are asked
+    for: the same input gives the same code.
+    """
+
+    target: Target
+    level: int
+    text: str = field(repr=False)
+    code: bytes = field(repr=False)
+    undefined: tuple[str, ...] = ()
+
+    @property
+    def ptx(self) -> str:
+        """The PTX text of an NVIDIA target."""
+        if self.target.object_kind != "ptx":
+            raise InternalError(f"{self.target.name} has no PTX")
+        return self.code.decode()
+
+    @functools.cached_property
+    def llvm(self) -> str:
+        """The optimised LLVM IR."""
+        return str(_optimised(self.text, self.target, self.level)[0])
+
+    @functools.cached_property
+    def assembly(self) -> str:
+        """The assembly text; for an NVIDIA target, the PTX."""
+        if self.target.object_kind == "ptx":
+            return self.ptx
+        module, machine = _optimised(self.text, self.target, self.level)
+        return str(machine.emit_assembly(module))
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The shared libraries that have the undefined symbols, in a fixed order."""
+        return tuple(sorted({self.target.libcalls[symbol] for symbol in self.undefined}, reverse=True))
+
+    def link(self, soname: str = "") -> bytes:
+        """The loadable form: a shared object for a CPU, a code object for an AMD GPU, PTX as it is."""
+        if self.target.object_kind == "ptx":
+            return self.code
+        return elf.link_shared(self.code, needed=self.needed, soname=soname)
+
+
+def compile_module(text: str, target: Target, *, level: int = 3) -> Compiled:
+    """Optimises a module and makes code of it.
+
+    Args:
+        text: LLVM IR; its triple and data layout are replaced by the target's.
+        level: 0 (none) to 3 (all: loop and SLP vectorisation, unrolling, interleaving).
+
+    Raises:
+        InternalError: LLVM cannot read the module, or it uses what the target does not have.
+        TargetError: llvmlite is not installed.
+    """
+    if target.object_kind == "ptx":
+        module, machine = _optimised(text, target, level)
+        return Compiled(target, level, text, machine.emit_assembly(module).encode())
+    code = emit_object(text, target, level=level)
+    undefined = tuple(sorted(elf.undefined_symbols(code)))
+    for symbol in undefined:
+        if symbol not in target.libcalls:
+            raise InternalError(
+                f"the code for {target.name} calls {symbol}, which no library is asked for", code="EK0903", got=symbol
+            )
+    return Compiled(target, level, text, code, undefined)
+
+
+def emit_object(text: str, target: Target, *, level: int = 3) -> bytes:
+    """The object of a module for a CPU or an AMD GPU, whatever it leaves undefined.
+
+    Raises:
+        InternalError: LLVM cannot read the module, or it uses an intrinsic that the target does not have.
+    """
+    module, machine = _optimised(text, target, level)
+    code: bytes = machine.emit_object(module)
+    return code
+
+
+def _optimised(text: str, target: Target, level: int) -> tuple[Any, Any]:
+    """The optimised module, and the machine that turns it into code.
+
+    AMDGPU's code generator changes the module: nothing may be emitted twice from one.
+    """
+    check_intrinsics(_intrinsic_uses(text), target)
+    for instruction in target.intrinsics.instructions:
+        if re.search(rf"\b{instruction}\b", text):
+            raise InternalError(f"{instruction} is not available on {target.name}", code="EK0903", got=instruction)
+    binding = library()
+    cpu, features = processor(target)
+    machine = binding.Target.from_triple(target.triple).create_target_machine(
+        # llvmlite's default code model makes relocations for code that never leaves the process.
+        cpu=cpu,
+        features=features,
+        opt=level,
+        reloc="pic",
+        codemodel="default",
+    )
+    try:
+        module = binding.parse_assembly(text, binding.create_context())
+        module.triple = target.triple
+        module.data_layout = target.data_layout
+        module.verify()
+    except RuntimeError as error:
+        raise InternalError(f"LLVM refused the module: {_summary(str(error))}", code="EK0903") from None
+    if level > 0:
+        tuning = binding.create_pipeline_tuning_options(speed_level=level)
+        tuning.loop_vectorization = tuning.slp_vectorization = level >= 2
+        tuning.loop_interleaving = tuning.loop_unrolling = level >= 2
+        passes = binding.create_pass_builder(machine, tuning)
+        passes.getModulePassManager().run(module, passes)
+        module.verify()
+        # Optimisation makes intrinsics of its own, which the target has, but it can also drop the flags of a call.
+        names = {split_intrinsic(function.name)[0] for function in module.functions}
+        if names & LIBRARY_INTRINSICS:
+            uses = [use for use in _intrinsic_uses(str(module)) if split_intrinsic(use[0])[0] in LIBRARY_INTRINSICS]
+            check_intrinsics(uses, target)
+    return module, machine
+
+
+_INTRINSIC = re.compile(r"^.*@(llvm\.[\w.]+)\(.*$", re.MULTILINE)
+_APPROXIMATE = re.compile(r"\bcall\b.*?\b(?:afn|fast)\b.*?@llvm\.")
+
+
+def _intrinsic_uses(text: str) -> Iterable[tuple[str, bool]]:
+    """Every intrinsic in the text, and whether that use allows an approximation (a declaration does)."""
+    for match in _INTRINSIC.finditer(text):
+        line = match[0]
+        yield match[1], line.startswith("declare ") or _APPROXIMATE.search(line) is not None
+
+
+def check_intrinsics(uses: Iterable[tuple[str, bool]], target: Target) -> None:
+    """Refuses intrinsics that the target's code generator would die of.
+
+    Args:
+        uses: names as in LLVM text, each with whether an approximation is allowed there.
+
+    Raises:
+        InternalError: an intrinsic is not on the target's list; it and the target are named.
+    """
+    for name, approximate in dict.fromkeys(uses):
+        reason = target.intrinsics.refusal(name)
+        if reason is None and not approximate and split_intrinsic(name)[0] in target.intrinsics.approximate:
+            reason = f"{name} is available only as an approximation"
+        if reason is not None:
+            raise InternalError(f"{reason} on {target.name}", code="EK0903", got=name)
+
+
+def _summary(message: str) -> str:
+    """LLVM's message without the lines of the module that it quotes."""
+    lines = [line for line in message.splitlines() if line.strip() and not line.startswith("LLVM IR parsing error")]
+    return (lines[0] if lines else message)[:300].removeprefix("<string>:")

@@ -1,0 +1,112 @@
+"""The table of regular operations: one row each.
+
+A row says how many operands there are, on which kinds of elements it works, what type comes out, how Python folds it at
+compile time, and which MLIR operation does it. Typing, folding, emission, the reference page and the parametrised tests
+all read these rows. What does not fit a row (loads, loops, launches) has a rule of its own in `rules`.
+
+Semantics, on every target: integers wrap; `//` and `%` follow Python's signs, and dividing by zero gives 0 for integers;
+a shift by the width or more shifts everything out; `min` and `max` keep NaN; comparisons with NaN are false, except `ne`.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Row:
+    """A regular operation.
+
+    Attributes:
+        name: the key, also the name of the stub or of Python's operator function.
+        arity: how many operands, all of one type.
+        mlir: the MLIR operation for each kind of element (`bool`, `int`, `uint`, `float`) that it works on; an entry
+            that starts with `=` names an expansion in `emit_arith`.
+        fold: Python's meaning, for compile-time numbers.
+        symbol: how it is written, for messages.
+        result: `same` type as the operands, or `bool` of their width.
+    """
+
+    name: str
+    arity: int
+    mlir: Mapping[str, str]
+    fold: Callable[..., Any]
+    symbol: str
+    result: str = "same"
+
+
+def _numbers(integer: str, floating: str, unsigned: str | None = None) -> dict[str, str]:
+    return {"int": integer, "uint": unsigned or integer, "float": floating}
+
+
+def _bits(op: str) -> dict[str, str]:
+    return {"bool": op, "int": op, "uint": op}
+
+
+def _compare(name: str, predicate: str, floating: str, unsigned: str) -> Row:
+    kinds = {
+        "int": f"arith.cmpi {predicate},",
+        "uint": f"arith.cmpi {unsigned},",
+        "float": f"arith.cmpf {floating},",
+    }
+    if name in ("eq", "ne"):
+        kinds["bool"] = kinds["int"]
+    symbols = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+    return Row(name, 2, kinds, getattr(operator, name), symbols[name], result="bool")
+
+
+def _float(name: str, op: str, fold: Callable[..., Any], arity: int = 1, result: str = "same") -> Row:
+    return Row(name, arity, {"float": op}, fold, name, result)
+
+
+def _minimum(a: float, b: float) -> float:
+    return math.nan if a != a or b != b else min(a, b)
+
+
+def _maximum(a: float, b: float) -> float:
+    return math.nan if a != a or b != b else max(a, b)
+
+
+_ROWS = (
+    Row("add", 2, _numbers("arith.addi", "arith.addf"), operator.add, "+"),
+    Row("sub", 2, _numbers("arith.subi", "arith.subf"), operator.sub, "-"),
+    Row("mul", 2, _numbers("arith.muli", "arith.mulf"), operator.mul, "*"),
+    Row("truediv", 2, {"float": "arith.divf"}, operator.truediv, "/"),
+    Row("floordiv", 2, _numbers("=floordiv_int", "=floordiv_float", "=div_uint"), operator.floordiv, "//"),
+    Row("mod", 2, _numbers("=mod_int", "=mod_float", "=rem_uint"), operator.mod, "%"),
+    Row("and_", 2, _bits("arith.andi"), operator.and_, "&"),
+    Row("or_", 2, _bits("arith.ori"), operator.or_, "|"),
+    Row("xor", 2, _bits("arith.xori"), operator.xor, "^"),
+    Row("shl", 2, {"int": "=shl", "uint": "=shl"}, operator.lshift, "<<"),
+    Row("shr", 2, {"int": "=shr_int", "uint": "=shr_uint"}, operator.rshift, ">>"),
+    _compare("eq", "eq", "oeq", "eq"),
+    _compare("ne", "ne", "une", "ne"),
+    _compare("lt", "slt", "olt", "ult"),
+    _compare("le", "sle", "ole", "ule"),
+    _compare("gt", "sgt", "ogt", "ugt"),
+    _compare("ge", "sge", "oge", "uge"),
+    Row("neg", 1, _numbers("=neg_int", "arith.negf"), operator.neg, "-"),
+    Row("invert", 1, _bits("=invert"), operator.invert, "~"),
+    Row("not_", 1, {"bool": "=invert"}, operator.not_, "not"),
+    Row("min", 2, _numbers("arith.minsi", "arith.minimumf", "arith.minui") | {"bool": "arith.andi"}, _minimum, "min"),
+    Row("max", 2, _numbers("arith.maxsi", "arith.maximumf", "arith.maxui") | {"bool": "arith.ori"}, _maximum, "max"),
+    Row("abs", 1, _numbers("=abs_int", "llvm.intr.fabs", "=identity"), abs, "abs"),
+    _float("floor", "llvm.intr.floor", math.floor),
+    _float("ceil", "llvm.intr.ceil", math.ceil),
+    _float("round", "llvm.intr.roundeven", round),
+    _float("trunc", "llvm.intr.trunc", math.trunc),
+    _float("sqrt", "llvm.intr.sqrt", math.sqrt),
+    _float("fma", "llvm.intr.fma", lambda a, b, c: a * b + c, arity=3),
+    _float("fmod", "arith.remf", math.fmod, arity=2),
+    _float("isnan", "=isnan", math.isnan, result="bool"),
+    _float("isinf", "=isinf", math.isinf, result="bool"),
+)
+
+ROWS: dict[str, Row] = {row.name: row for row in _ROWS}
+assert len(ROWS) == len(_ROWS), "a row is registered twice"
+
+KIND_WORDS = {"bool": "Bool", "int": "signed integers", "uint": "unsigned integers", "float": "floats"}

@@ -1,0 +1,269 @@
+"""The code of the thread pool: a few hundred bytes of machine code that start and join parallel regions.
+
+Output: a shared object with three functions, for Linux on x86-64 and aarch64.
+
+    void ek_pool_run(pool, chunks, task, argument)   runs task(argument, i) for every i in 0 .. chunks-1, exactly once
+    void ek_pool_worker(pool)                        what a worker thread runs, until the pool is stopped
+    int32_t ek_pool_stop(pool)                       1 when the workers were told to return, 0 while a region runs
+
+The state is `dsl.abi.PoolState`; `graph.pool` drives it: the workers are Python threads inside a call that has released
+the interpreter's lock, so that no thread library, OpenMP or compiler is needed. Non-goals: priorities, pinning, and
+other operating systems, where regions run in the caller.
+
+A region opens with one store and closes with one atomic operation; nobody is waited for who has not begun:
+
+    caller   busy: 0 -> 1 (else: run alone); write the region; state = epoch+1, open, 0; epoch += 1; wake sleepers
+             take chunks until none is left; clear open; wait until active is 0; busy = 0
+    worker   wait until epoch changes: spin, then sleep; while state is open and of that epoch: state += 1 by
+             compare-and-swap (joined); take chunks until none is left; state -= 1
+
+A worker that wakes late finds the region closed, or another epoch, and goes back to waiting: it never delays a caller.
+While it is active the caller cannot leave, so the region's fields stay as they are. Nested regions and regions of other
+threads find `busy` set and run in their caller. The orders are those of C11: the release store of `state` publishes the
+region, each worker's release decrement publishes its work, and epoch against sleepers is sequentially consistent on
+both sides, so that no wake-up is lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from ..dsl.abi import PoolState
+from ..dsl.errors import TargetError
+from .llvm import compile_module
+from .targets import Target
+
+
+@dataclass(frozen=True)
+class _System:
+    """What differs between the architectures of Linux."""
+
+    futex: int
+    sched_yield: int
+    pause: str
+    declaration: str
+
+
+_SYSTEMS: Final = {
+    "x86_64": _System(202, 24, "call void @llvm.x86.sse2.pause()", "declare void @llvm.x86.sse2.pause()"),
+    "aarch64": _System(98, 124, "call void @llvm.aarch64.hint(i32 1)", "declare void @llvm.aarch64.hint(i32)"),
+}
+
+
+def pool_object(target: Target) -> bytes:
+    """The pool's code as a shared object.
+
+    Raises:
+        TargetError: the target is no Linux CPU that the pool is written for.
+    """
+    return compile_module(pool_text(target), target, level=2).link("einkorn_pool.so")
+
+
+def pool_text(target: Target) -> str:
+    """The pool's code as LLVM IR.
+
+    Raises:
+        TargetError: the target is no Linux CPU that the pool is written for.
+    """
+    architecture, _, rest = target.triple.partition("-")
+    if architecture not in _SYSTEMS or "linux" not in rest:
+        raise TargetError(f"there is no thread pool for {target.name}", code="EK0603")
+    system = _SYSTEMS[architecture]
+    text = _TEMPLATE.replace("PAUSE", system.pause).replace("DECLARATION", system.declaration)
+    text = text.replace("SYS_FUTEX", str(system.futex)).replace("SYS_YIELD", str(system.sched_yield))
+    for name, *_ in PoolState._fields_:
+        offset = getattr(PoolState, name).offset
+        text = text.replace(f"FIELD({name})", f"getelementptr inbounds i8, ptr %pool, i64 {offset}")
+    return text
+
+
+# FUTEX_WAIT | FUTEX_PRIVATE_FLAG = 128, FUTEX_WAKE | FUTEX_PRIVATE_FLAG = 129; the open bit is 1 << 31.
+_TEMPLATE: Final = """
+declare i64 @syscall(i64, ...)
+DECLARATION
+
+; Takes chunks until none is left.
+define internal void @take_chunks(ptr %pool, ptr %task, ptr %argument, i64 %chunks) {
+entry:
+  %next = FIELD(next)
+  br label %take
+take:
+  %chunk = atomicrmw add ptr %next, i64 1 monotonic
+  %more = icmp slt i64 %chunk, %chunks
+  br i1 %more, label %run, label %done
+run:
+  call void %task(ptr %argument, i64 %chunk)
+  br label %take
+done:
+  ret void
+}
+
+define void @ek_pool_worker(ptr %pool) {
+entry:
+  %epoch = FIELD(epoch)
+  %sleepers = FIELD(sleepers)
+  %state = FIELD(state)
+  %task.at = FIELD(task)
+  %argument.at = FIELD(argument)
+  %chunks.at = FIELD(chunks)
+  %spin.at = FIELD(spin)
+  %stop = FIELD(stop)
+  br label %wait
+wait:                                               ; %seen is the last epoch this worker looked at
+  %seen = phi i32 [ 0, %entry ], [ %now, %look ], [ %now, %leave ]
+  %spin = load atomic i64, ptr %spin.at monotonic, align 8
+  br label %spin.test
+spin.test:
+  %turn = phi i64 [ 0, %wait ], [ %turn.next, %spin.again ]
+  %spun = load atomic i32, ptr %epoch acquire, align 4
+  %changed = icmp ne i32 %spun, %seen
+  br i1 %changed, label %awake, label %spin.more
+spin.more:
+  %spinning = icmp slt i64 %turn, %spin
+  br i1 %spinning, label %spin.again, label %sleep
+spin.again:
+  PAUSE
+  %turn.next = add i64 %turn, 1
+  br label %spin.test
+sleep:                                              ; the kernel looks at the epoch again before it sleeps
+  %slept = atomicrmw add ptr %sleepers, i32 1 seq_cst
+  %waited = call i64 (i64, ...) @syscall(i64 SYS_FUTEX, ptr %epoch, i32 128, i32 %seen, ptr null)
+  %woken = atomicrmw sub ptr %sleepers, i32 1 seq_cst
+  %later = load atomic i32, ptr %epoch acquire, align 4
+  %spurious = icmp eq i32 %later, %seen
+  br i1 %spurious, label %sleep, label %awake
+awake:
+  %now = load atomic i32, ptr %epoch acquire, align 4
+  %stopped = load atomic i32, ptr %stop acquire, align 4
+  %stopping = icmp ne i32 %stopped, 0
+  br i1 %stopping, label %end, label %look.first
+look.first:
+  %first = load atomic i64, ptr %state acquire, align 8
+  br label %look
+look:                                               ; join only an open region of the epoch that woke this worker
+  %found = phi i64 [ %first, %look.first ], [ %other, %join ]
+  %found.epoch64 = lshr i64 %found, 32
+  %found.epoch = trunc i64 %found.epoch64 to i32
+  %current = icmp eq i32 %found.epoch, %now
+  %open.bit = and i64 %found, 2147483648
+  %open = icmp ne i64 %open.bit, 0
+  %joinable = and i1 %current, %open
+  br i1 %joinable, label %join, label %wait
+join:
+  %counted = add i64 %found, 1
+  %swap = cmpxchg ptr %state, i64 %found, i64 %counted acq_rel acquire
+  %other = extractvalue { i64, i1 } %swap, 0
+  %joined = extractvalue { i64, i1 } %swap, 1
+  br i1 %joined, label %work, label %look
+work:
+  %task = load ptr, ptr %task.at, align 8
+  %argument = load ptr, ptr %argument.at, align 8
+  %chunks = load i64, ptr %chunks.at, align 8
+  call void @take_chunks(ptr %pool, ptr %task, ptr %argument, i64 %chunks)
+  br label %leave
+leave:
+  %left = atomicrmw sub ptr %state, i64 1 release
+  br label %wait
+end:
+  ret void
+}
+
+define void @ek_pool_run(ptr %pool, i64 %chunks, ptr %task, ptr %argument) {
+entry:
+  %epoch = FIELD(epoch)
+  %sleepers = FIELD(sleepers)
+  %state = FIELD(state)
+  %next = FIELD(next)
+  %task.at = FIELD(task)
+  %argument.at = FIELD(argument)
+  %chunks.at = FIELD(chunks)
+  %workers.at = FIELD(workers)
+  %busy = FIELD(busy)
+  %workers = load atomic i32, ptr %workers.at monotonic, align 4
+  %no.workers = icmp eq i32 %workers, 0
+  %one.chunk = icmp slt i64 %chunks, 2
+  %alone = or i1 %no.workers, %one.chunk
+  br i1 %alone, label %serial, label %acquire
+acquire:                                            ; a nested region, or one of another thread, runs in its caller
+  %swap = cmpxchg ptr %busy, i32 0, i32 1 acquire monotonic
+  %acquired = extractvalue { i32, i1 } %swap, 1
+  br i1 %acquired, label %publish, label %serial
+publish:
+  store ptr %task, ptr %task.at, align 8
+  store ptr %argument, ptr %argument.at, align 8
+  store i64 %chunks, ptr %chunks.at, align 8
+  store atomic i64 0, ptr %next monotonic, align 8
+  %old = load atomic i32, ptr %epoch monotonic, align 4
+  %new = add i32 %old, 1
+  %new64 = zext i32 %new to i64
+  %high = shl i64 %new64, 32
+  %opened = or i64 %high, 2147483648
+  store atomic i64 %opened, ptr %state release, align 8
+  store atomic i32 %new, ptr %epoch seq_cst, align 4
+  %asleep = load atomic i32, ptr %sleepers seq_cst, align 4
+  %anyone = icmp ne i32 %asleep, 0
+  br i1 %anyone, label %wake, label %own
+wake:                                               ; the caller takes a chunk itself
+  %helpers = sub i64 %chunks, 1
+  %few = icmp slt i64 %helpers, 2147483647
+  %bounded = select i1 %few, i64 %helpers, i64 2147483647
+  %count = trunc i64 %bounded to i32
+  %woke = call i64 (i64, ...) @syscall(i64 SYS_FUTEX, ptr %epoch, i32 129, i32 %count)
+  br label %own
+own:
+  call void @take_chunks(ptr %pool, ptr %task, ptr %argument, i64 %chunks)
+  %closed = atomicrmw and ptr %state, i64 -2147483649 acq_rel
+  br label %join
+join:
+  %turn = phi i64 [ 1, %own ], [ %turn.next, %join.again ]
+  %now = load atomic i64, ptr %state acquire, align 8
+  %active = and i64 %now, 2147483647
+  %finished = icmp eq i64 %active, 0
+  br i1 %finished, label %release, label %join.more
+join.more:                                          ; a worker that lost its core gets it sooner when this one yields
+  PAUSE
+  %turn.next = add i64 %turn, 1
+  %masked = and i64 %turn, 255
+  %long = icmp eq i64 %masked, 0
+  br i1 %long, label %yield, label %join.again
+yield:
+  %yielded = call i64 (i64, ...) @syscall(i64 SYS_YIELD)
+  br label %join.again
+join.again:
+  br label %join
+release:
+  store atomic i32 0, ptr %busy release, align 4
+  ret void
+serial:
+  br label %serial.test
+serial.test:
+  %chunk = phi i64 [ 0, %serial ], [ %chunk.next, %serial.run ]
+  %more = icmp slt i64 %chunk, %chunks
+  br i1 %more, label %serial.run, label %serial.end
+serial.run:
+  call void %task(ptr %argument, i64 %chunk)
+  %chunk.next = add i64 %chunk, 1
+  br label %serial.test
+serial.end:
+  ret void
+}
+
+; Leaves `busy` set for good: regions after the end run in their caller.
+define i32 @ek_pool_stop(ptr %pool) {
+entry:
+  %epoch = FIELD(epoch)
+  %stop = FIELD(stop)
+  %busy = FIELD(busy)
+  %swap = cmpxchg ptr %busy, i32 0, i32 1 acquire monotonic
+  %acquired = extractvalue { i32, i1 } %swap, 1
+  br i1 %acquired, label %tell, label %refuse
+tell:
+  store atomic i32 1, ptr %stop release, align 4
+  %old = atomicrmw add ptr %epoch, i32 1 seq_cst
+  %woke = call i64 (i64, ...) @syscall(i64 SYS_FUTEX, ptr %epoch, i32 129, i32 2147483647)
+  ret i32 1
+refuse:
+  ret i32 0
+}
+"""

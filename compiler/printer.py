@@ -1,0 +1,75 @@
+"""The typed program as text, for people and for tests.
+
+    func group_0(%b0: Pointer[float32, global], %d0: Int64) {
+      parallel %d0 grain 2048 (%1, %2) {            # addition.py:11
+        ...
+
+Input: a `Program`. Output: text that depends on meaning alone. Non-goals: it is not read back.
+"""
+
+from __future__ import annotations
+
+from ..dsl.source import shown_path
+from .program import Function, Op, Program, Region, Value
+
+
+def print_program(program: Program) -> str:
+    """Every function, then the order in which the entry calls them, then the sites."""
+    parts = [_Printer().function(f) for f in program.functions]
+    for function, buffers, slots in program.calls:
+        args = [f"buffer {b}" for b in buffers] + [f"dim {s}" for s in slots]
+        parts.append(f"call {program.functions[function].name}({', '.join(args)})\n")
+    for number, site in enumerate(program.sites):
+        shown = "".join(p if isinstance(p, str) else f"{{{p[1]}{':' + p[0] if p[0] else ''}}}" for p in site.parts)
+        parts.append(f"site {number}: {site.kind} {shown!r} at {site.place}\n")
+    return "".join(parts)
+
+
+class _Printer:
+    def __init__(self) -> None:
+        self.names: dict[int, str] = {}
+        self.lines: list[str] = []
+
+    def name(self, value: Value) -> str:
+        if id(value) not in self.names:
+            if value.const is not None:
+                return str(value.const)
+            self.names[id(value)] = f"%{value.name or len(self.names)}"
+        return self.names[id(value)]
+
+    def function(self, function: Function) -> str:
+        params = ", ".join(f"{self.name(p)}: {p.type}" for p in function.params)
+        self.lines.append(f"func {function.name}({params}) {{")
+        self.region(function.body, "  ")
+        self.lines.append("}")
+        return "\n".join(self.lines) + "\n"
+
+    def region(self, region: Region, indent: str) -> None:
+        for op in region.ops:
+            if op.name == "const" and op.results[0].const is not None:
+                continue  # shown where it is used
+            self.op(op, indent)
+
+    def op(self, op: Op, indent: str) -> None:
+        results = ", ".join(self.name(r) for r in op.results)
+        types = ", ".join(str(r.type) for r in op.results)
+        operands = ", ".join(self.name(v) for v in op.operands)
+        attrs = {k: v for k, v in op.attrs.items() if k != "nsw"}
+        shown = ", ".join(
+            f"{k}={','.join(sorted(v)) if isinstance(v, frozenset) else v}" for k, v in sorted(attrs.items())
+        )
+        text = f"{results} = " if results else ""
+        text += op.name + (f" {operands}" if operands else "") + (f" {{{shown}}}" if shown else "")
+        text += f" : {types}" if types else ""
+        place = op.location.place
+        if not op.regions:
+            self.lines.append(f"{indent}{text}".ljust(72) + f"  # {shown_path(place.file)}:{place.line}")
+            return
+        for number, region in enumerate(op.regions):
+            arguments = ", ".join(f"{self.name(a)}: {a.type}" for a in region.args)
+            head = text if number == 0 else "} else"
+            head += (f" ({arguments})" if arguments else "") + " {"
+            where = f"  # {shown_path(place.file)}:{place.line}" if number == 0 else ""
+            self.lines.append(f"{indent}{head}".ljust(72 if where else 0) + where)
+            self.region(region, indent + "  ")
+        self.lines.append(f"{indent}}}")

@@ -1,0 +1,308 @@
+"""The typed program: static single assignment, structured, every value typed, a location on every operation.
+
+A `Program` has one host function (the entry) whose regions hold everything; calls of the author's functions are gone
+(inlined), parameters and element types are fixed. It prints as text and is checked by `verify`.
+
+Input: `infer` builds it with a `Builder`. Output: the interpreter-independent form that `emit` turns into MLIR.
+Non-goals: no inference and no optimisation beyond folding of index arithmetic on constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..dsl.source import Place
+from ..dsl.types import BOOL, INT, DType, SIMDType
+from .operations import ROWS
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where an operation comes from: the author's text, and the call that brought it here."""
+
+    place: Place
+    caller: Location | None = None
+
+    def chain(self) -> list[Place]:
+        """This place and those of the calls around it, innermost first."""
+        return [self.place, *(self.caller.chain() if self.caller else [])]
+
+
+@dataclass(frozen=True)
+class PointerType:
+    """The address of elements of `dtype` in a memory space: `global`, `stack` or `shared`."""
+
+    dtype: DType
+    space: str = "global"
+
+    def __str__(self) -> str:
+        return f"Pointer[{self.dtype}, {self.space}]"
+
+
+Type = SIMDType | PointerType
+
+
+class Value:
+    """The result of one operation, or an argument of a region or function."""
+
+    __slots__ = ("const", "name", "type", "weak")
+
+    def __init__(self, type: Type, *, const: Any = None, weak: str | None = None, name: str = "") -> None:
+        self.type = type
+        self.const = const  # the number, when this is a scalar constant
+        self.weak = weak  # "int", "float" or "bool" while a loop's types are still being found
+        self.name = name
+
+    @property
+    def dtype(self) -> DType:
+        return self.type.dtype
+
+    def __repr__(self) -> str:
+        return f"<{self.type} {self.const if self.const is not None else self.name}>"
+
+
+@dataclass
+class Region:
+    """A block of operations with arguments."""
+
+    args: list[Value] = field(default_factory=list)
+    ops: list[Op] = field(default_factory=list)
+
+
+@dataclass
+class Op:
+    """One operation. `name` is a row's name, or one of `IRREGULAR`."""
+
+    name: str
+    operands: list[Value]
+    results: list[Value]
+    location: Location
+    attrs: dict[str, Any] = field(default_factory=dict)
+    regions: list[Region] = field(default_factory=list)
+
+
+# Operations that are no rows, with what they mean.
+IRREGULAR: dict[str, str] = {
+    "const": "a number of the result's type: attrs value",
+    "cast": "the operand converted to the result's type; floats to integers truncate, saturate, and NaN gives 0",
+    "bitcast": "the operand's bits as another type",
+    "splat": "a scalar in every lane",
+    "extract": "lane number attrs lane",
+    "select": "condition, value if true, value if false",
+    "udiv": "unsigned quotient of index arithmetic; the divisor is known not to be zero",
+    "urem": "unsigned remainder of index arithmetic",
+    "load": "pointer, element offset -> the element(s)",
+    "store": "value, pointer, element offset",
+    "atomic_add": "value, pointer, element offset",
+    "alloca": "storage of attrs count elements for the life of the function, zeroed",
+    "if": "condition; two regions that end in yield",
+    "for": "low, high, step, carried values; one region (index, carried) that ends in yield",
+    "while": "carried values; a region that ends in condition, and one that ends in yield",
+    "yield": "ends a region with its results",
+    "condition": "ends the first region of while: go on?, carried values",
+    "parallel": "total, grain; a region (low, high) run for disjoint ranges that cover [0, total)",
+    "launch": "grid x y z, block x y z; a region run by every thread",
+    "gpu_id": "attrs which: thread_idx.x, block_dim.y, …",
+    "barrier": "waits for the threads of the block",
+    "assert": "condition, values to show; attrs site",
+    "print": "values to show; attrs site",
+}
+
+
+@dataclass(frozen=True)
+class Site:
+    """A print, an assert or a raise: what to show when it is reached.
+
+    `parts` are literal texts and `(format, type)` of run-time values by turns.
+    """
+
+    kind: str
+    parts: tuple[str | tuple[str, str], ...]
+    place: Place
+    op: str
+
+
+@dataclass
+class Function:
+    """A function of the entry's module: parameters and a body that returns nothing."""
+
+    name: str
+    params: list[Value]
+    body: Region
+    has_exit: bool = False
+
+
+@dataclass
+class Program:
+    """Everything one entry needs. `calls` lists, in order, which function runs on which buffers and dim slots."""
+
+    functions: list[Function] = field(default_factory=list)
+    calls: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)
+    sites: list[Site] = field(default_factory=list)
+    fastmath: frozenset[str] = frozenset()
+
+
+class Builder:
+    """Appends operations to the region that is being built, at the location that is current."""
+
+    def __init__(self) -> None:
+        self.region = Region()
+        self.location = Location(Place("<none>", 1))
+        self.fastmath: frozenset[str] = frozenset()
+        self.memo: list[dict[Any, Any]] = [{}]
+
+    @contextmanager
+    def inside(self, region: Region) -> Iterator[Region]:
+        """Builds into `region`; values computed in it are forgotten by the memo at the end."""
+        saved, self.region = self.region, region
+        self.memo.append({})
+        try:
+            yield region
+        finally:
+            self.region = saved
+            self.memo.pop()
+
+    def remembered(self, key: Any) -> Any:
+        """What `remember` stored under the key in this region or one around it."""
+        for scope in reversed(self.memo):
+            if key in scope:
+                return scope[key]
+        return None
+
+    def remember(self, key: Any, value: Any) -> None:
+        self.memo[-1][key] = value
+
+    def add(
+        self,
+        name: str,
+        operands: Sequence[Value],
+        types: Sequence[Type] = (),
+        regions: Sequence[Region] = (),
+        **attrs: Any,
+    ) -> list[Value]:
+        """Appends an operation and returns its results."""
+        results = [Value(t) for t in types]
+        self.region.ops.append(Op(name, list(operands), results, self.location, attrs, list(regions)))
+        return results
+
+    def one(self, name: str, operands: Sequence[Value], type: Type, **attrs: Any) -> Value:
+        """Appends an operation with one result."""
+        return self.add(name, operands, [type], **attrs)[0]
+
+    def const(self, value: Any, type: SIMDType) -> Value:
+        """A constant; one for each value and type in a region is enough."""
+        key = ("const", repr(value), type)
+        found = self.remembered(key)
+        if isinstance(found, Value):
+            return found
+        made = self.one("const", [], type, value=value)
+        if type.is_scalar:
+            made.const = value
+        self.remember(key, made)
+        return made
+
+    def int_(self, value: int) -> Value:
+        return self.const(value, INT)
+
+    def row(self, name: str, operands: Sequence[Value]) -> Value:
+        """A regular operation on operands of one type."""
+        row = ROWS[name]
+        type = operands[0].type
+        assert isinstance(type, SIMDType)
+        result = type if row.result == "same" else type.with_dtype(DType.bool)
+        attrs = {"fastmath": self.fastmath} if self.fastmath and type.dtype.is_float() else {}
+        return self.one(name, operands, result, **attrs)
+
+    # Index arithmetic: on Int, never wraps in a correct program, and folds on constants.
+
+    def iadd(self, a: Value, b: Value) -> Value:
+        if a.const is not None and b.const is not None:
+            return self.int_(a.const + b.const)
+        if a.const == 0 and a.const is not None:
+            return b
+        if b.const == 0 and b.const is not None:
+            return a
+        return self.one("add", [a, b], INT, nsw=True)
+
+    def isub(self, a: Value, b: Value) -> Value:
+        if a.const is not None and b.const is not None:
+            return self.int_(a.const - b.const)
+        return a if b.const == 0 else self.one("sub", [a, b], INT, nsw=True)
+
+    def imul(self, a: Value, b: Value) -> Value:
+        if a.const is not None and b.const is not None:
+            return self.int_(a.const * b.const)
+        if a.const == 1:
+            return b
+        if b.const == 1:
+            return a
+        if a.const == 0 or b.const == 0:
+            return self.int_(0)
+        return self.one("mul", [a, b], INT, nsw=True)
+
+    def idiv(self, a: Value, b: Value) -> Value:
+        """a // b for a >= 0 and b > 0."""
+        if b.const == 1:
+            return a
+        if a.const is not None and b.const:
+            return self.int_(a.const // b.const)
+        return self.one("udiv", [a, b], INT)
+
+    def irem(self, a: Value, b: Value) -> Value:
+        """a % b for a >= 0 and b > 0."""
+        if b.const == 1:
+            return self.int_(0)
+        if a.const is not None and b.const:
+            return self.int_(a.const % b.const)
+        return self.one("urem", [a, b], INT)
+
+    def compare(self, name: str, a: Value, b: Value) -> Value:
+        return self.one(name, [a, b], BOOL)
+
+    def product(self, values: Sequence[Value]) -> Value:
+        """The product of dims; 1 for none."""
+        out = self.int_(1)
+        for value in values:
+            out = self.imul(out, value)
+        return out
+
+    def for_loop(self, low: Value, high: Value, step: Value | None = None) -> Region:
+        """A loop without carried values; build into the region that comes back, then close it with `end`."""
+        index = Value(INT)
+        region = Region([index])
+        self.add("for", [low, high, step or self.int_(1)], regions=[region])
+        return region
+
+    def end(self, values: Sequence[Value] = ()) -> None:
+        """Ends the region that is being built."""
+        self.add("yield", values)
+
+
+def walk(region: Region) -> Iterator[Op]:
+    """Every operation of a region and of the regions within, in order."""
+    for op in region.ops:
+        yield op
+        for inner in op.regions:
+            yield from walk(inner)
+
+
+def free_values(region: Region) -> list[Value]:
+    """What a region uses and does not make, in order of first use."""
+    made: set[int] = set()
+    used: dict[int, Value] = {}
+
+    def visit(inner: Region) -> None:
+        made.update(id(v) for v in inner.args)
+        for op in inner.ops:
+            for value in op.operands:
+                if id(value) not in made:
+                    used.setdefault(id(value), value)
+            for sub in op.regions:
+                visit(sub)
+            made.update(id(v) for v in op.results)
+
+    visit(region)
+    return [v for v in used.values()]

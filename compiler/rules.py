@@ -1,0 +1,387 @@
+"""What the irregular names of the language do: loops over elements, stores, casts, Python's own functions.
+
+`foreach` has three readings, chosen by what its outputs are: a loop that stores (the usual one), the single element that
+a fused reader demands, or nothing else; see `tensors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..dsl import syntax as s
+from ..dsl.types import BOOL, INT, DType, SIMDType
+from .attributes import cast, store_into, to_index
+from .coerce import DEFAULTS, apply_row, coerce, weak_kind
+from .expressions import select, truth
+from .infer import Call, Inferer, count_operations, rule
+from .operations import ROWS
+from .program import Region, Value
+from .statements import report
+from .tensors import Demand, Stored, Tensor
+from .values import Index, LoopRange, NeedComponents, Unrolled, describe, is_comptime_number, same_dims, unravel
+
+GPU_BLOCK = 256
+
+
+# *** loops over elements ***
+
+
+@rule("foreach")
+def foreach(call: Call, out: Any, body: Any) -> None:
+    outputs = out if isinstance(out, tuple) else (out,)
+    for tensor in outputs:
+        if not isinstance(tensor, Tensor):
+            raise call.error("EK0208", f"foreach stores into tensors, not into {describe(tensor)}", "out")
+        if not same_dims(tensor.dims, outputs[0].dims):
+            raise call.error("EK0303", "the outputs of one foreach need equal dims", "out")
+    if isinstance(outputs[0], Demand):
+        demanded(call, outputs, body)
+        return
+    site_count = len(call.inferer.sites)
+
+    def element(index: Index) -> None:
+        values = element_values(call, outputs, body, index)
+        for tensor, value in zip(outputs, values, strict=True):
+            store_into(_storing(call), tensor, index, value)
+
+    for make in (flat_loop, nested_loop):
+        try:
+            make(call, outputs[0].dims, element)
+            return
+        except NeedComponents:
+            del call.inferer.sites[site_count:]
+
+
+def _storing(call: Call) -> Call:
+    """The call as a store sees it: the value stands in the body."""
+    inner = Call(call.inferer, call.node, call.frame)
+    body = call.nodes.get("body")
+    if isinstance(body, s.Lambda):
+        inner.nodes["value"] = body.body
+    return inner
+
+
+def element_values(call: Call, outputs: tuple[Any, ...], body: Any, index: Index) -> tuple[Any, ...]:
+    """What the body gives at an index: one value for each output."""
+    assert isinstance(call.node, s.Call)
+    value = call.inferer.call(body, [index], {}, call.node, call.frame)
+    values = value if isinstance(value, tuple) else (value,)
+    if len(values) != len(outputs) or value is None:
+        raise call.error(
+            "EK0208",
+            f"the body of foreach gives {'no value' if value is None else f'{len(values)} values'}"
+            f" for {len(outputs)} outputs",
+            "body",
+        )
+    return values
+
+
+def demanded(call: Call, outputs: tuple[Any, ...], body: Any) -> None:
+    """One element is wanted, not the loop: compute it here."""
+    values = element_values(call, outputs, body, outputs[0].index)
+    for tensor, value in zip(outputs, values, strict=True):
+        if isinstance(value, Value) and value.weak is None and value.dtype is not tensor.dtype:
+            raise call.error("EK0213", f"cannot store {value.type} into a {SIMDType(tensor.dtype)} tensor", "body")
+        node = _storing(call).nodes.get("value", call.node)
+        tensor.value = coerce(call.inferer, value, SIMDType(tensor.dtype), node, call.frame)
+
+
+def flat_loop(call: Call, dims: tuple[Value, ...], element: Callable[[Index], None]) -> None:
+    """One loop over positions; whoever needs components raises NeedComponents."""
+
+    def chunk(low: Value, high: Value) -> None:
+        loop = call.builder.for_loop(low, high)
+        with call.builder.inside(loop):
+            element(Index(dims, linear=loop.args[0]))
+            call.builder.end()
+
+    def thread(position: Value) -> None:
+        element(Index(dims, linear=position))
+
+    spread(call, call.builder.product(dims), chunk, thread, None)
+
+
+def nested_loop(call: Call, dims: tuple[Value, ...], element: Callable[[Index], None]) -> None:
+    """A loop over rows around a loop over the last axis, cut so that any range of positions can be a task."""
+    builder = call.builder
+    *outer, inner = dims
+
+    def chunk(low: Value, high: Value) -> None:
+        first = builder.idiv(low, inner)
+        last = builder.idiv(builder.iadd(high, builder.isub(inner, builder.int_(1))), inner)
+        rows = builder.for_loop(first, last)
+        with builder.inside(rows):
+            row = rows.args[0]
+            base = builder.imul(row, inner)
+            start = builder.one("max", [builder.isub(low, base), builder.int_(0)], INT)
+            stop = builder.one("min", [builder.isub(high, base), inner], INT)
+            leading = unravel(builder, row, tuple(outer))
+            columns = builder.for_loop(start, stop)
+            with builder.inside(columns):
+                element(Index(dims, components=(*leading, columns.args[0])))
+                builder.end()
+            builder.end()
+
+    def thread(position: Value) -> None:
+        element(Index(dims, linear=position, divisible=True))
+
+    spread(call, builder.product(dims), chunk, thread, None)
+
+
+def spread(
+    call: Call,
+    total: Value,
+    chunk: Callable[[Value, Value], None],
+    thread: Callable[[Value], None],
+    grain: Value | None,
+) -> None:
+    """Work on [0, total): ranges for the cores of a CPU, or one GPU thread for each number."""
+    inferer, builder = call.inferer, call.builder
+    if inferer.level != "host":  # already within parallel work: in order
+        chunk(builder.int_(0), total)
+        return
+    region = Region()
+    if inferer.target.is_gpu:
+        inferer.level = "device"
+        try:
+            with builder.inside(region):
+                _gpu_thread(inferer, total, thread)
+        finally:
+            inferer.level = "host"
+        one = builder.int_(1)
+        block = builder.int_(GPU_BLOCK)
+        blocks = builder.idiv(builder.iadd(total, builder.int_(GPU_BLOCK - 1)), block)
+        inferer.locate(call.node, call.frame)
+        builder.add("launch", [blocks, one, one, block, one, one], regions=[region])
+        return
+    low, high = Value(INT), Value(INT)
+    region.args = [low, high]
+    inferer.level = "parallel"
+    try:
+        with builder.inside(region):
+            chunk(low, high)
+            builder.end()
+    finally:
+        inferer.level = "host"
+    if grain is None:
+        # A task should take some microseconds: about 64 K simple operations.
+        grain = builder.int_(max(64, 131072 // (2 + count_operations(region))))
+    inferer.locate(call.node, call.frame)
+    builder.add("parallel", [total, grain], regions=[region])
+
+
+def _gpu_thread(inferer: Inferer, total: Value, thread: Callable[[Value], None]) -> None:
+    """`if (block_idx * 256 + thread_idx) < total: thread(...)`."""
+    builder = inferer.builder
+    block = builder.one("gpu_id", [], INT, which="block_idx.x")
+    lane = builder.one("gpu_id", [], INT, which="thread_idx.x")
+    position = builder.iadd(builder.imul(block, builder.int_(GPU_BLOCK)), lane)
+    inside = Region()
+    with builder.inside(inside):
+        thread(position)
+        builder.end()
+    nothing = Region()
+    with builder.inside(nothing):
+        builder.end()
+    builder.add("if", [builder.compare("lt", position, total)], regions=[inside, nothing])
+    builder.end()
+
+
+@rule("parallel_for")
+def parallel_for(call: Call, n: Any, body: Any, grain: Any = 1) -> None:
+    inferer, builder = call.inferer, call.builder
+    total = coerce(inferer, n, INT, call.nodes.get("n", call.node), call.frame, "parallel_for runs over an Int")
+    size = coerce(inferer, grain, INT, call.nodes.get("grain", call.node), call.frame, "grain= takes an Int")
+
+    def once(index: Value) -> None:
+        assert isinstance(call.node, s.Call)
+        value = inferer.call(body, [index], {}, call.node, call.frame)
+        if value is not None:
+            raise call.error(
+                "EK0208", "the body of parallel_for gives a value that goes nowhere", "body", hint="use store(...)"
+            )
+
+    def chunk(low: Value, high: Value) -> None:
+        loop = builder.for_loop(low, high)
+        with builder.inside(loop):
+            once(loop.args[0])
+            builder.end()
+
+    total = builder.one("max", [total, builder.int_(0)], INT) if total.const is None else total
+    spread(call, total, chunk, once, size)
+
+
+@rule("range")
+def range_rule(call: Call, bounds: Any) -> LoopRange:
+    low, high, step = _bounds(call, bounds)
+    if type(step) is not int or step < 1:
+        raise call.error(
+            "EK0212",
+            "the step of range() is a whole number >= 1 known at compile time",
+            hint="count up and compute the index from the counter",
+        )
+    return LoopRange(low, high, step)
+
+
+def _bounds(call: Call, bounds: tuple[Any, ...]) -> tuple[Any, Any, Any]:
+    if not 1 <= len(bounds) <= 3:
+        raise call.error("EK0208", "range takes one to three bounds")
+    for bound in bounds:
+        integral = isinstance(bound, Value) and bound.dtype.is_integral() or type(bound) is int
+        if not integral:
+            raise call.error("EK0212", f"a bound of range() is an Int, not {describe(bound)}")
+    if len(bounds) == 1:
+        return 0, bounds[0], 1
+    return bounds[0], bounds[1], bounds[2] if len(bounds) == 3 else 1
+
+
+@rule("unroll")
+def unroll(call: Call, bounds: Any) -> Unrolled:
+    if len(bounds) == 1 and isinstance(bounds[0], tuple):
+        return Unrolled(bounds[0])
+    if any(type(b) is not int for b in bounds) or not 1 <= len(bounds) <= 3:
+        bad = next((b for b in bounds if type(b) is not int), None)
+        raise call.error(
+            "EK0605",
+            f"unroll needs bounds that are known at compile time, not {describe(bad)}",
+            hint="use `range` for a run-time loop",
+        )
+    if len(bounds) == 3 and bounds[2] == 0:
+        raise call.error("EK0605", "a step of 0 never ends")
+    span = range(*bounds)
+    if len(span) > 1 << 20:
+        raise call.error(
+            "EK0605", f"unrolling {len(span)} times is too much", hint="use `range` for a run-time loop"
+        )
+    return Unrolled(tuple(span))
+
+
+@rule("static_assert")
+def static_assert(call: Call, condition: Any, message: Any = "") -> None:
+    value = truth(call.inferer, condition, call.nodes.get("condition", call.node), call.frame)
+    if isinstance(value, Value):
+        raise call.error(
+            "EK0215", "static_assert needs a condition known at compile time", "condition", hint="use `assert`"
+        )
+    if not value:
+        raise call.error("EK0215", str(message) or "static_assert failed", "condition")
+
+
+# *** elements ***
+
+
+@rule("store")
+def store(call: Call, out: Any, index: Any, value: Any) -> None:
+    if not isinstance(out, Tensor):
+        raise call.error("EK0208", f"store takes a tensor, not {describe(out)}", "out")
+    call.nodes["target"] = call.nodes.get("out", call.node)
+    store_into(call, out, to_index(call, out, index), value)
+
+
+@rule("atomic_add")
+def atomic_add(call: Call, out: Any, index: Any, value: Any) -> None:
+    if not isinstance(out, Stored):
+        raise call.error("EK0208", f"atomic_add takes a tensor in memory, not {describe(out)}", "out")
+    if out.dtype.bits < 32:
+        raise call.error(
+            "EK0604", f"atomic_add works on 32- and 64-bit types, not on {out.dtype}", "out", got=str(out.dtype)
+        )
+    position = to_index(call, out, index)
+    node = call.nodes.get("value", call.node)
+    number = coerce(call.inferer, value, SIMDType(out.dtype), node, call.frame, f"'{out.name}' holds {out.dtype}")
+    out.atomic_add(call.builder, position, number)
+
+
+@rule("select")
+def select_rule(call: Call, condition: Any, x: Any, y: Any) -> Any:
+    if not isinstance(condition, Value):
+        return x if truth(call.inferer, condition, call.node, call.frame) else y
+    if condition.dtype is not DType.bool:
+        raise call.error("EK0209", f"a condition has to be a Bool, not {describe(condition)}", "condition")
+    nodes = (call.nodes.get("x", call.node), call.nodes.get("y", call.node))
+    return select(call.inferer, condition, x, y, nodes, call.node, call.frame)
+
+
+@rule("bitcast")
+def bitcast(call: Call, x: Any, dtype: Any) -> Value:
+    to = dtype.dtype if isinstance(dtype, SIMDType) and dtype.is_scalar else dtype
+    if not isinstance(x, Value) or not isinstance(x.type, SIMDType) or not isinstance(to, DType):
+        raise call.error("EK0208", f"bitcast takes a run-time value and a dtype, not {describe(x)}", "x")
+    if to.bits != x.dtype.bits or DType.bool in (to, x.dtype):
+        raise call.error("EK0208", f"{x.dtype} and {to} differ in width", "dtype")
+    return call.builder.one("bitcast", [x], x.type.with_dtype(to))
+
+
+# *** Python's own ***
+
+
+@rule("len")
+def len_rule(call: Call, x: Any) -> Any:
+    if isinstance(x, Index):
+        return len(x.dims)
+    if isinstance(x, tuple | str):
+        return len(x)
+    if isinstance(x, Unrolled):
+        return len(x.values)
+    if isinstance(x, Tensor) and x.rank:
+        return x.dims[0] if x.fixed[0] is None else x.fixed[0]
+    raise call.error("EK0207", f"{describe(x)} has no length", "x")
+
+
+@rule("print")
+def print_rule(call: Call, values: Any, sep: Any = " ", end: Any = "\n") -> None:
+    inferer = call.inferer
+    if inferer.target.is_gpu:
+        raise call.error(
+            "EK0604",
+            f"print is not available on {inferer.target.name} yet",
+            hint="guard it by `if ctx.target.is_cpu:`, or run the op on the CPU",
+        )
+    parts: list[tuple[Any, str]] = []
+    for number, value in enumerate(values):
+        if number:
+            parts.append((sep, ""))
+        parts.append((value, ""))
+    parts.append((end, ""))
+    report(inferer, "print", [], parts, call.node, call.frame)
+
+
+@rule("int")
+def int_rule(call: Call, x: Any) -> Any:
+    return _number(call, x, int, INT)
+
+
+@rule("float")
+def float_rule(call: Call, x: Any) -> Any:
+    return _number(call, x, float, DEFAULTS["float"])
+
+
+def _number(call: Call, x: Any, python: Any, type: SIMDType) -> Any:
+    if isinstance(x, Value):
+        return x if x.weak == python.__name__ else cast(call, x, type)
+    try:
+        return python(x)
+    except (TypeError, ValueError, OverflowError):
+        raise call.error("EK0206", f"{describe(x)} is no number", "x") from None
+
+
+@rule("bool")
+def bool_rule(call: Call, x: Any) -> Any:
+    if not isinstance(x, Value):
+        return bool(x)
+    if x.type == BOOL:
+        return x
+    zero = coerce(call.inferer, 0 if weak_kind(x) != "bool" else False, x.type, call.node, call.frame)  # type: ignore[arg-type]
+    return apply_row(call.inferer, ROWS["ne"], [x, zero], call.node, call.frame)
+
+
+@rule("tuple")
+def tuple_rule(call: Call, x: Any) -> Any:
+    if isinstance(x, Index):
+        return x.components(call.builder)
+    if isinstance(x, LoopRange) and all(is_comptime_number(v) for v in (x.low, x.high, x.step)):
+        return tuple(range(x.low, x.high, x.step))
+    if isinstance(x, tuple):
+        return x
+    raise call.error("EK0207", f"{describe(x)} is no tuple", "x")

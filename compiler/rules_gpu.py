@@ -1,0 +1,156 @@
+"""Grids: `ctx.launch`, thread and block indices, barriers.
+
+On a GPU a launch is an operation whose region every thread runs. On a CPU the same kernel runs thread for thread, one
+block after the other on each core, as long as it has no barrier.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..dsl import syntax as s
+from ..dsl.errors import TargetError
+from ..dsl.types import INT
+from .attributes import method
+from .coerce import coerce
+from .infer import Call, Inferer, rule
+from .program import Region, Value
+from .values import Closure, ContextValue, Frame, describe, unravel
+
+AXES = "xyz"
+
+
+def gpu_value(inferer: Inferer, which: str, node: s.Node, frame: Frame) -> Value:
+    """`gpu.thread_idx.x` and its kind, within a launched kernel."""
+    ids = inferer.gpu_ids
+    if ids is None:
+        raise inferer.error(
+            "EK0604",
+            f"gpu.{which} has a meaning only inside a kernel that ctx.launch runs",
+            node,
+            frame,
+        )
+    what, axis = which.split(".")
+    if what == "global_idx":
+        builder = inferer.builder
+        block = gpu_value(inferer, f"block_idx.{axis}", node, frame)
+        size = gpu_value(inferer, f"block_dim.{axis}", node, frame)
+        thread = gpu_value(inferer, f"thread_idx.{axis}", node, frame)
+        return builder.iadd(builder.imul(block, size), thread)
+    if which in ids:
+        return ids[which]
+    key = ("gpu_id", which)
+    found = inferer.builder.remembered(key)
+    if found is None:
+        found = inferer.builder.one("gpu_id", [], INT, which=which)
+        inferer.builder.remember(key, found)
+    assert isinstance(found, Value)
+    return found
+
+
+@rule("gpu.barrier")
+def barrier(call: Call) -> None:
+    if call.inferer.gpu_ids is None:
+        raise call.error("EK0604", "gpu.barrier() has a meaning only inside a kernel that ctx.launch runs")
+    if call.inferer.target.is_cpu:
+        raise call.error(
+            "EK0604",
+            "a launched kernel with a barrier cannot run on a CPU target yet",
+            hint="guard the launch by `if ctx.target.is_gpu:` and write a CPU path",
+        )
+    call.builder.add("barrier", [])
+
+
+@method(ContextValue, "launch")
+def launch(
+    call: Call, owner: Any, kernel: Any, *args: Any, grid: Any, block: Any, parameters: Any = None
+) -> None:
+    """Runs `kernel(*args)` once for every thread of `grid` blocks of `block` threads."""
+    inferer = call.inferer
+    if not isinstance(kernel, Closure):
+        raise call.error("EK0604", f"ctx.launch takes a function, not {describe(kernel)}")
+    if inferer.level != "host":
+        raise call.error("EK0604", "a kernel cannot launch another one")
+    sizes = block if isinstance(block, tuple) else (block,)
+    if len(sizes) > 3 or any(type(n) is not int or n < 1 for n in sizes):
+        raise call.error("EK0604", "block= takes one to three whole numbers >= 1 known at compile time", "block")
+    blocks = grid if isinstance(grid, tuple) else (grid,)
+    counts = [coerce(inferer, n, INT, call.node, call.frame, "grid= takes Ints") for n in blocks]
+    one = call.builder.int_(1)
+    counts += [one] * (3 - len(counts))
+    threads = [*sizes, *(1,) * (3 - len(sizes))]
+    _check_block(call, threads)
+
+    def body() -> None:
+        assert isinstance(call.node, s.Call)
+        result = inferer.inline(kernel, list(args), {}, call.node, call.frame)
+        if result is not None:
+            raise call.error("EK0604", f"the launched function '{kernel.name}' returns a value")
+
+    run = launch_on_gpu if inferer.target.is_gpu else run_grid_on_cpu
+    run(call, counts, threads, body)
+
+
+def _check_block(call: Call, threads: list[int]) -> None:
+    if call.inferer.target.is_cpu:
+        return
+    try:
+        call.inferer.target.kernel_attributes(threads)
+    except TargetError as error:
+        raise call.error("EK0604", error.message, "block", hint=error.hint) from None
+
+
+def launch_on_gpu(call: Call, counts: list[Value], threads: list[int], body: Any) -> None:
+    """The launch itself, on a GPU target."""
+    inferer, builder = call.inferer, call.builder
+    region = Region()
+    sizes = [builder.int_(n) for n in threads]
+    inferer.level = "device"
+    inferer.gpu_ids = {f"block_dim.{a}": n for a, n in zip(AXES, sizes, strict=True)}
+    inferer.gpu_ids |= {f"grid_dim.{a}": n for a, n in zip(AXES, counts, strict=True)}
+    try:
+        with builder.inside(region):
+            body()
+            builder.end()
+    finally:
+        inferer.level, inferer.gpu_ids = "host", None
+    inferer.locate(call.node, call.frame)
+    builder.add("launch", [*counts, *sizes], regions=[region])
+
+
+def run_grid_on_cpu(call: Call, counts: list[Value], threads: list[int], body: Any) -> None:
+    """The same grid as loops: blocks in parallel, the threads of a block in order."""
+    inferer, builder = call.inferer, call.builder
+    total = builder.product(counts)
+    low, high = Value(INT), Value(INT)
+    region = Region([low, high])
+    inferer.level = "parallel"
+    sizes = [builder.int_(n) for n in threads]
+    try:
+        with builder.inside(region):
+            blocks = builder.for_loop(low, high)
+            with builder.inside(blocks):
+                z, y, x = unravel(builder, blocks.args[0], (counts[2], counts[1], counts[0]))
+                inferer.gpu_ids = {f"block_dim.{a}": n for a, n in zip(AXES, sizes, strict=True)}
+                inferer.gpu_ids |= {f"grid_dim.{a}": n for a, n in zip(AXES, counts, strict=True)}
+                inferer.gpu_ids |= {f"block_idx.{a}": n for a, n in zip(AXES, (x, y, z), strict=True)}
+                _thread_loops(inferer, sizes, 2, body)
+                builder.end()
+            builder.end()
+    finally:
+        inferer.level, inferer.gpu_ids = "host", None
+    inferer.locate(call.node, call.frame)
+    builder.add("parallel", [total, builder.int_(1)], regions=[region])
+
+
+def _thread_loops(inferer: Inferer, sizes: list[Value], axis: int, body: Any) -> None:
+    builder = inferer.builder
+    assert inferer.gpu_ids is not None
+    if axis < 0:
+        body()
+        return
+    loop = builder.for_loop(builder.int_(0), sizes[axis])
+    with builder.inside(loop):
+        inferer.gpu_ids[f"thread_idx.{AXES[axis]}"] = loop.args[0]
+        _thread_loops(inferer, sizes, axis - 1, body)
+        builder.end()

@@ -1,0 +1,88 @@
+"""AMD targets: LLVM's AMDGPU makes an object, which `elf` links into a code object (.hsaco).
+
+Output: `TARGETS`. Facts are from LLVM's "User Guide for AMDGPU Backend" (processors, memory model, code objects) and
+AMD's instruction set manuals. The block size is a constant of every kernel, and the grid is passed as an argument:
+reading either would need the runtime's hidden arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from .base import COMMON_INTRINSICS, AddressSpaces, GridOperations, Intrinsics, Limits, Target
+
+TRIPLE: Final = "amdgcn-amd-amdhsa"
+DATA_LAYOUT: Final = (
+    "e-m:e-p:64:64-p1:64:64-p2:32:32-p3:32:32-p4:64:64-p5:32:32-p6:32:32-p7:160:256:256:32-p8:128:128:128:48"
+    "-p9:192:256:256:32-i64:64-v16:16-v24:32-v32:32-v48:64-v96:128-v192:256-v256:256-v512:512-v1024:1024"
+    "-v2048:2048-n32:64-S32-A5-G1-ni:7:8:9"
+)
+
+GRID: Final = GridOperations(
+    thread_id="rocdl.workitem.id.{axis} : i32",
+    block_id="rocdl.workgroup.id.{axis} : i32",
+    block_dim=None,
+    grid_dim=None,
+    # The barrier alone orders nothing: the fences make earlier stores visible to the block.
+    barrier=(
+        'llvm.fence syncscope("workgroup") release',
+        "rocdl.s.barrier",
+        'llvm.fence syncscope("workgroup") acquire',
+    ),
+)
+
+# Measured by compiling each in a process of its own: everything else ends the process.
+_NARROW = frozenset({"f16", "bf16", "f32"})
+_INTRINSICS = Intrinsics(
+    allowed={
+        **dict.fromkeys((*COMMON_INTRINSICS, "llvm.amdgcn.*", "llvm.ldexp", "llvm.frexp.exp", "llvm.frexp.mant"), None),
+        **dict.fromkeys(("llvm.exp", "llvm.exp2", "llvm.log", "llvm.log2", "llvm.sin", "llvm.cos"), _NARROW),
+    },
+    approximate=frozenset({"llvm.sin", "llvm.cos"}),
+    instructions=("frem bfloat",),
+)
+
+_COMMON = frozenset(
+    {"fma", "f16c", "f16", "int8_dot", "atomics_f32", "tensor_cores", "f16_mma", "bf16_mma", "int8_mma"}
+)
+_CDNA2 = _COMMON | {"atomics_f64", "f64_mma"}
+_CDNA3 = _CDNA2 | {"fp8_mma", "async_copy"}
+
+
+def _target(name: str, lanes: int, capabilities: frozenset[str], shared_memory: int = 64) -> Target:
+    return Target(
+        name=name,
+        kind="hip",
+        triple=TRIPLE,
+        data_layout=DATA_LAYOUT,
+        cpu=name,
+        features=f"+wavefrontsize{lanes}",
+        object_kind="hsaco",
+        capabilities=capabilities,
+        intrinsics=_INTRINSICS,
+        lanes=lanes,
+        vector_bits=128,
+        spaces=AddressSpaces(global_memory=1, shared_memory=3, stack=5),
+        limits=Limits(
+            threads_per_block=1024,
+            block=(1024, 1024, 1024),
+            grid=(2**31 - 1, 65535, 65535),
+            static_shared_memory=shared_memory * 1024,
+            shared_memory=shared_memory * 1024,
+        ),
+        grid=GRID,
+    )
+
+
+TARGETS: Final[Mapping[str, Target]] = {
+    target.name: target
+    for target in (
+        _target("gfx90a", 64, _CDNA2),
+        _target("gfx942", 64, _CDNA3),
+        _target("gfx950", 64, _CDNA3 | {"bf16_convert"}, 160),
+        _target("gfx1100", 32, _COMMON),
+        _target("gfx1101", 32, _COMMON),
+        _target("gfx1201", 32, _COMMON | {"fp8_mma"}),
+    )
+}

@@ -1,0 +1,173 @@
+"""CPU targets: the machine at hand (`host`), the x86-64 levels, and generic aarch64 for cross-compiling.
+
+Input: /proc/cpuinfo, which says what the machine at hand can run without loading LLVM. Output: `TARGETS`, `host()` and
+`fits()`. Non-goals: LLVM's own name for the host's processor is found in `llvm`, when code is made.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ...dsl.errors import TargetError
+from .base import COMMON_INTRINSICS, Intrinsics, Target
+
+X86_TRIPLE: Final = "x86_64-unknown-linux-gnu"
+X86_DATA_LAYOUT: Final = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128"
+AARCH64_TRIPLE: Final = "aarch64-unknown-linux-gnu"
+AARCH64_DATA_LAYOUT: Final = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i8:8:32-i16:16:32-i64:64-i128:128-n32:64-S128-Fn32"
+
+# Symbols that objects may leave undefined. fma, fmod and round are exact, so the library that has them does not matter;
+# exp and its kind are not, and are written in the kernel language instead.
+LIBCALLS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("memcpy", "memmove", "memset", "memcmp", "bcmp", "syscall"), "libc.so.6"),
+    **dict.fromkeys(
+        (
+            f"{name}{suffix}"
+            for name in ("fma", "fmod", "round", "roundeven", "rint", "nearbyint", "floor", "ceil", "trunc", "ldexp")
+            for suffix in ("", "f")
+        ),
+        "libm.so.6",
+    ),
+}
+
+INTRINSICS: Final = Intrinsics(
+    allowed=dict.fromkeys(
+        (
+            *COMMON_INTRINSICS,
+            "llvm.aarch64.*",
+            "llvm.coro.*",
+            "llvm.ldexp",
+            "llvm.masked.*",
+            "llvm.stackrestore",
+            "llvm.stacksave",
+            "llvm.x86.*",
+        ),
+        None,
+    )
+)
+
+# What each level adds, in the words of /proc/cpuinfo (pni is SSE3, abm has lzcnt).
+_V2 = frozenset(["cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"])
+_V3 = _V2 | frozenset(["abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"])
+_V4 = _V3 | frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"])
+LEVELS: Final[Mapping[str, frozenset[str]]] = {"x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V4}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The machine at hand: its architecture, the processor's own numbers, and the flags the kernel reports."""
+
+    architecture: str
+    processor: str
+    flags: frozenset[str]
+
+
+@functools.cache
+def machine() -> Machine:
+    """Reads /proc/cpuinfo once; without it the flags are empty, and only the host itself fits."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    fields: dict[str, str] = {}
+    for line in text.split("\n\n", 1)[0].splitlines():
+        name, _, value = line.partition(":")
+        fields.setdefault(name.strip(), value.strip())
+    numbers = ("vendor_id", "cpu family", "model", "stepping", "CPU implementer", "CPU part", "CPU variant")
+    return Machine(
+        architecture=platform.machine().lower().replace("amd64", "x86_64").replace("arm64", "aarch64"),
+        processor="/".join(fields.get(number, "") for number in numbers),
+        flags=frozenset((fields.get("flags") or fields.get("Features") or "").split()),
+    )
+
+
+def _x86(name: str, flags: frozenset[str], identity: str = "") -> Target:
+    has = {
+        "fma": "fma",
+        "f16c": "f16c",
+        "f16": "avx512_fp16",
+        "int8_dot": "avx512_vnni" if "avx512_vnni" in flags else "avx_vnni",
+        "bf16_mma": "amx_bf16",
+        "int8_mma": "amx_int8",
+    }
+    capabilities = {feature for feature, flag in has.items() if flag in flags}
+    if capabilities & {"bf16_mma", "int8_mma"}:
+        capabilities.add("tensor_cores")
+    return Target(
+        name=name,
+        kind="cpu",
+        triple=X86_TRIPLE,
+        data_layout=X86_DATA_LAYOUT,
+        cpu="" if identity else name,
+        features="",
+        object_kind="elf-so",
+        capabilities=frozenset(capabilities),
+        intrinsics=INTRINSICS,
+        vector_bits=512 if "avx512f" in flags else 256 if "avx2" in flags else 128,
+        libcalls=LIBCALLS,
+        identity=identity,
+    )
+
+
+def _aarch64(name: str, flags: frozenset[str], identity: str = "") -> Target:
+    capabilities = {"fma", "f16c"}
+    capabilities |= {"f16"} if "fphp" in flags else set()
+    capabilities |= {"int8_dot"} if "asimddp" in flags else set()
+    return Target(
+        name=name,
+        kind="cpu",
+        triple=AARCH64_TRIPLE,
+        data_layout=AARCH64_DATA_LAYOUT,
+        cpu="" if identity else "generic",
+        features="",
+        object_kind="elf-so",
+        capabilities=frozenset(capabilities),
+        intrinsics=INTRINSICS,
+        vector_bits=128,
+        libcalls=LIBCALLS,
+        identity=identity,
+    )
+
+
+@functools.cache
+def host() -> Target:
+    """The machine at hand. Its `key` comes from /proc/cpuinfo alone, so that a warm start needs no LLVM.
+
+    Raises:
+        TargetError: the machine is neither x86-64 nor aarch64.
+    """
+    here = machine()
+    record = "\n".join((here.architecture, here.processor, *sorted(here.flags)))
+    identity = hashlib.sha256(record.encode()).hexdigest()[:16]
+    if here.architecture == "x86_64":
+        return _x86("host", here.flags, identity)
+    if here.architecture == "aarch64":
+        return _aarch64("host", here.flags, identity)
+    raise TargetError(
+        f"no code can be made for this machine ({here.architecture})",
+        code="EK0605",
+        expected=("x86_64", "aarch64"),
+        got=here.architecture,
+    )
+
+
+def fits(name: str) -> bool:
+    """Whether this machine can run code made for the CPU target `name`; False for every other target."""
+    here = machine()
+    if name == "host":
+        return True
+    if name in LEVELS:
+        return here.architecture == "x86_64" and LEVELS[name] <= here.flags
+    return name == "aarch64" and here.architecture == "aarch64"
+
+
+TARGETS: Final[Mapping[str, Target]] = {
+    **{name: _x86(name, flags) for name, flags in LEVELS.items()},
+    "aarch64": _aarch64("aarch64", frozenset()),
+}

@@ -1,0 +1,147 @@
+"""NVIDIA targets: LLVM's NVPTX makes PTX text, which the driver or ptxas assembles.
+
+Output: `TARGETS`, and `assemble()` from PTX to a cubin. Each target asks for the lowest PTX version that knows its
+architecture, so that the code loads on the oldest driver possible. Facts are from NVIDIA's PTX ISA manual ("Release
+Notes" and "Target ISA Notes" of each instruction) and the CUDA programming guide's table of compute capabilities.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from ...dsl.errors import InternalError, TargetError
+from .base import COMMON_INTRINSICS, AddressSpaces, GridOperations, Intrinsics, Limits, Target
+
+TRIPLE: Final = "nvptx64-nvidia-cuda"
+DATA_LAYOUT: Final = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
+
+_REGISTER = "nvvm.read.ptx.sreg"
+GRID: Final = GridOperations(
+    thread_id=f"{_REGISTER}.tid.{{axis}} : i32",
+    block_id=f"{_REGISTER}.ctaid.{{axis}} : i32",
+    block_dim=f"{_REGISTER}.ntid.{{axis}} : i32",
+    grid_dim=f"{_REGISTER}.nctaid.{{axis}} : i32",
+    barrier=("nvvm.barrier",),
+)
+
+# Measured by compiling each in a process of its own: everything else ends the process ("no libcall available").
+_NARROW = frozenset({"f16", "bf16", "f32"})
+_INTRINSICS = Intrinsics(
+    allowed={
+        **dict.fromkeys((*COMMON_INTRINSICS, "llvm.nvvm.*"), None),
+        "llvm.exp2": _NARROW,
+        "llvm.sin": _NARROW,
+        "llvm.cos": _NARROW,
+    },
+    approximate=frozenset({"llvm.exp2", "llvm.sin", "llvm.cos"}),
+)
+_INTRINSICS_SM80 = Intrinsics(
+    allowed={**_INTRINSICS.allowed, "llvm.tanh": _NARROW},
+    approximate=_INTRINSICS.approximate | {"llvm.tanh"},
+)
+
+_TURING = frozenset(
+    {"fma", "f16c", "f16", "int8_dot", "atomics_f32", "atomics_f64", "tensor_cores", "f16_mma", "int8_mma"}
+)
+_AMPERE = _TURING | {"bf16_mma", "bf16_convert", "tf32_mma", "f64_mma", "async_copy"}
+_ADA = _AMPERE | {"fp8_mma"}
+_HOPPER = _ADA | {"bf16", "clusters", "tma"}
+
+
+def _target(name: str, ptx: int, capabilities: frozenset[str], shared_memory: int) -> Target:
+    """`ptx` is ten times the PTX version; `shared_memory` the opt-in maximum of one block."""
+    return Target(
+        name=name,
+        kind="cuda",
+        triple=TRIPLE,
+        data_layout=DATA_LAYOUT,
+        cpu=name,
+        features=f"+ptx{ptx}",
+        object_kind="ptx",
+        capabilities=capabilities,
+        intrinsics=_INTRINSICS if name == "sm_75" else _INTRINSICS_SM80,
+        lanes=32,
+        vector_bits=128,
+        spaces=AddressSpaces(global_memory=1, shared_memory=3, stack=0),
+        limits=Limits(
+            threads_per_block=1024,
+            block=(1024, 1024, 64),
+            grid=(2**31 - 1, 65535, 65535),
+            static_shared_memory=48 * 1024,
+            shared_memory=shared_memory * 1024,
+        ),
+        grid=GRID,
+        debug_info="DebugDirectivesOnly",
+    )
+
+
+_SM90 = _target("sm_90", 78, _HOPPER, 227)
+_SM100 = _target("sm_100", 86, _HOPPER, 227)
+
+TARGETS: Final[Mapping[str, Target]] = {
+    target.name: target
+    for target in (
+        _target("sm_75", 63, _TURING, 64),
+        _target("sm_80", 70, _AMPERE, 163),
+        _target("sm_86", 71, _AMPERE, 99),
+        _target("sm_89", 78, _ADA, 99),
+        _SM90,
+        replace(_SM90, name="sm_90a", cpu="sm_90a", features="+ptx80", capabilities=_HOPPER | {"wgmma"}),
+        _SM100,
+        replace(_SM100, name="sm_100a", cpu="sm_100a", capabilities=_HOPPER | {"tcgen05"}),
+        _target("sm_120", 87, _HOPPER, 99),
+    )
+}
+
+
+def find_ptxas() -> str | None:
+    """The path of ptxas: on PATH, else in the wheel `nvidia-cuda-nvcc`, else None."""
+    if found := shutil.which("ptxas"):
+        return found
+    spec = importlib.util.find_spec("nvidia")
+    for folder in spec.submodule_search_locations or () if spec else ():
+        for candidate in sorted(Path(folder).glob("*/bin/ptxas")):
+            if os.access(candidate, os.X_OK):
+                return str(candidate)
+    return None
+
+
+def assemble(ptx: str, target: Target) -> bytes:
+    """Assembles PTX for the architecture of `target` and returns the cubin.
+
+    Raises:
+        TargetError: ptxas is not installed, or is too old to know the target.
+        InternalError: ptxas refused the text.
+    """
+    ptxas = find_ptxas()
+    if ptxas is None:
+        raise TargetError(
+            f"ptxas is not installed, and a cubin for {target.name} cannot be made without it",
+            code="EK0602",
+            hint="pip install nvidia-cuda-nvcc, or keep PTX: the driver assembles it when it is loaded",
+        )
+    with tempfile.TemporaryDirectory(prefix="einkorn-") as folder:
+        source, result = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
+        source.write_text(ptx, encoding="utf-8")
+        command = [ptxas, f"--gpu-name={target.cpu}", str(source), f"--output-file={result}"]
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
+        if run.returncode == 0:
+            return result.read_bytes()
+    message = (run.stderr + run.stdout).strip().replace(str(source), "kernel.ptx")
+    lines = [line for line in message.splitlines() if line.startswith("ptxas")] or message.splitlines()
+    first = lines[0] if lines else f"exit status {run.returncode}"
+    if "is not defined for option 'gpu-name'" in message or "Unsupported .version" in message:
+        raise TargetError(
+            f"the installed ptxas is too old for {target.name}: {first}",
+            code="EK0602",
+            hint="install a newer CUDA toolkit",
+        )
+    raise InternalError(f"ptxas refused the code for {target.name}: {first}", code="EK0903", notes=lines[1:4])

@@ -1,0 +1,193 @@
+"""What a kernel reads from and writes to: tensors that look alike, wherever their elements are.
+
+`Stored` lies in memory. `Fused` is the element of another kernel, computed where it is read. `Demand` catches what a
+kernel stores when only one element of it is wanted. `Epilogue` hands each stored element on to the kernel that follows.
+`View` maps indices onto another tensor. A kernel cannot tell them apart: this is how neighbours fuse.
+
+Input: the builder and index values. Output: run-time values. Non-goals: no decision on what is fused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..dsl.errors import InternalError
+from ..dsl.schema import Role
+from ..dsl.source import Place
+from ..dsl.types import DType, SIMDType
+from .program import Builder, Value
+from .values import Index, ravel, same_dims, value_key
+
+
+class Tensor:
+    """A tensor argument. `dims` are Ints; `fixed` holds the sizes that the signature itself states."""
+
+    def __init__(
+        self,
+        name: str,
+        dtype: DType,
+        dims: tuple[Value, ...],
+        role: Role,
+        *,
+        fixed: tuple[int | None, ...] | None = None,
+        declared: Place | None = None,
+        annotation: str = "",
+    ) -> None:
+        self.name = name
+        self.dtype = dtype
+        self.dims = dims
+        self.role = role
+        self.fixed = fixed or (None,) * len(dims)
+        self.declared = declared
+        self.annotation = annotation
+
+    @property
+    def rank(self) -> int:
+        return len(self.dims)
+
+    def load(self, builder: Builder, index: Index, width: int = 1) -> Value:
+        """The element at `index`, or `width` elements from there on along the last axis."""
+        raise NotImplementedError
+
+    def store(self, builder: Builder, index: Index, value: Value) -> None:
+        """Stores a scalar, or a vector along the last axis."""
+        raise NotImplementedError
+
+
+class Stored(Tensor):
+    """Row-major elements behind a pointer."""
+
+    def __init__(self, pointer: Value, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.pointer = pointer
+
+    def offset(self, builder: Builder, index: Index) -> Value:
+        """The element's position behind the pointer."""
+        if same_dims(index.dims, self.dims):
+            return index.position(builder)
+        return ravel(builder, index.components(builder), self.dims)
+
+    def load(self, builder: Builder, index: Index, width: int = 1) -> Value:
+        offset = self.offset(builder, index)
+        key = ("load", id(self.pointer), value_key(offset), width)
+        found = builder.remembered(key) if self.role is Role.INPUT else None
+        if found is None:
+            found = builder.one("load", [self.pointer, offset], SIMDType(self.dtype, width))
+            if self.role is Role.INPUT:
+                builder.remember(key, found)
+        assert isinstance(found, Value)
+        return found
+
+    def store(self, builder: Builder, index: Index, value: Value) -> None:
+        builder.add("store", [value, self.pointer, self.offset(builder, index)])
+
+    def atomic_add(self, builder: Builder, index: Index, value: Value) -> None:
+        builder.add("atomic_add", [value, self.pointer, self.offset(builder, index)])
+
+
+class Fused(Tensor):
+    """Elements of a producer, each computed where it is read."""
+
+    def __init__(self, element: Callable[[Index], Value], *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.element = element
+
+    def load(self, builder: Builder, index: Index, width: int = 1) -> Value:
+        if width != 1:
+            raise NeedScalar(self.name)
+        if not same_dims(index.dims, self.dims):
+            index = Index(self.dims, components=index.components(builder))
+        key = ("element", id(self), index.key())
+        found = builder.remembered(key)
+        if found is None:
+            found = self.element(index)
+            builder.remember(key, found)
+        assert isinstance(found, Value)
+        return found
+
+
+class NeedScalar(Exception):
+    """A fused tensor was asked for a vector; this pair of kernels does not fuse."""
+
+
+class Demand(Tensor):
+    """The output of a kernel of which one element is wanted: `foreach` asks for `index` and leaves the value here."""
+
+    def __init__(self, index: Index, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.index = index
+        self.value: Value | None = None
+
+    def load(self, builder: Builder, index: Index, width: int = 1) -> Value:
+        raise NotElementwise
+
+    def store(self, builder: Builder, index: Index, value: Value) -> None:
+        raise NotElementwise
+
+
+class NotElementwise(Exception):
+    """The kernel does more than one `foreach` over its outputs, so that no single element can be asked of it."""
+
+
+class Epilogue(Tensor):
+    """An output whose elements go to the kernel that follows as they are stored."""
+
+    def __init__(self, consume: Callable[[Index, Value], None], *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.consume = consume
+
+    def store(self, builder: Builder, index: Index, value: Value) -> None:
+        if not same_dims(index.dims, self.dims):
+            index = Index(self.dims, components=index.components(builder))
+        self.consume(index, value)
+
+
+class Given(Tensor):
+    """The operand of an epilogue: the one element that is just being stored."""
+
+    def __init__(self, index: Index, value: Value, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.index = index
+        self.value = value
+
+    def load(self, builder: Builder, index: Index, width: int = 1) -> Value:
+        if width != 1 or not (same_dims(index.dims, self.index.dims) and index.key() == self.index.key()):
+            raise InternalError(f"the epilogue reads '{self.name}' elsewhere than where it is stored")
+        return self.value
+
+
+class Probe(Tensor):
+    """Records where an input is read, to find out what fuses."""
+
+    def __init__(self, index: Index, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.at = index
+        self.elsewhere = False
+        self.loads = 0
+
+    def load(self, builder: Builder, index: Index, width: int = 1) -> Value:
+        self.loads += 1
+        if width != 1 or not (same_dims(index.dims, self.at.dims) and index.key() == self.at.key()):
+            self.elsewhere = True
+        return builder.one("probe", [], SIMDType(self.dtype, width))
+
+
+class View(Tensor):
+    """A slice of another tensor: `mapping` turns this view's components into the base's."""
+
+    def __init__(
+        self, base: Tensor, dims: tuple[Value, ...], mapping: Callable[[Builder, tuple[Value, ...]], tuple[Value, ...]]
+    ) -> None:
+        super().__init__(base.name, base.dtype, dims, base.role, declared=base.declared, annotation=base.annotation)
+        self.base = base
+        self.mapping = mapping
+
+    def _mapped(self, builder: Builder, index: Index) -> Index:
+        return Index(self.base.dims, components=self.mapping(builder, index.components(builder)))
+
+    def load(self, builder: Builder, index: Index, width: int = 1) -> Value:
+        return self.base.load(builder, self._mapped(builder, index), width)
+
+    def store(self, builder: Builder, index: Index, value: Value) -> None:
+        self.base.store(builder, self._mapped(builder, index), value)

@@ -1,0 +1,274 @@
+"""What an expression can be while a kernel is evaluated at compile time.
+
+Run-time values are `program.Value`. Everything else here exists only during compilation: Python's own numbers, strings
+and tuples stand for themselves; closures, stubs, types, index tuples and loop ranges have a class each.
+
+Input: nothing. Output: these classes and `describe`, which names a value's type the way the author thinks of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..dsl import syntax
+from ..dsl.errors import CompileError
+from ..dsl.portable import PortableKernel
+from ..dsl.source import Place
+from ..dsl.types import DType, SIMDType
+from .program import Builder, Location, Value
+
+if TYPE_CHECKING:
+    pass
+
+
+@dataclass(eq=False)
+class Frame:
+    """One activation of a function: its variables, and what its kernel instance fixes."""
+
+    env: dict[str, Any]
+    program: PortableKernel
+    file: str
+    typevars: dict[str, DType]
+    caller: Location | None
+    path: tuple[int, ...]
+    stack: tuple[syntax.Node, ...] = ()
+    origins: dict[str, Place] = field(default_factory=dict)
+
+    def place(self, node: syntax.Node) -> Place:
+        return Place(self.file, *node.span)
+
+    def location(self, node: syntax.Node) -> Location:
+        return Location(self.place(node), self.caller)
+
+
+@dataclass(eq=False)
+class Closure:
+    """A function of the program, with the variables around it as they were when it was made."""
+
+    function: syntax.Function | syntax.Lambda
+    frame: Frame
+
+    @property
+    def name(self) -> str:
+        return self.function.name if isinstance(self.function, syntax.Function) else "lambda"
+
+
+@dataclass(frozen=True)
+class StubRef:
+    """A name of the language."""
+
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class LibraryRef:
+    """A name of the language whose meaning is a function of the standard library."""
+
+    name: str
+    closure: Closure
+
+
+@dataclass(frozen=True)
+class Marker:
+    """`SIMD` or `stack`, waiting for its subscript."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class StackType:
+    """`stack[T]`, waiting for its sizes."""
+
+    dtype: DType
+
+
+@dataclass(eq=False)
+class Bound:
+    """A method of a value, waiting for its call."""
+
+    owner: Any
+    name: str
+    call: Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class FormattedValue:
+    """An f-string with run-time values in it: values and their formats, for print and assert."""
+
+    parts: tuple[tuple[Any, str], ...]
+
+
+@dataclass(frozen=True)
+class LoopRange:
+    """`range(...)` at run time."""
+
+    low: Any
+    high: Any
+    step: Any
+
+
+@dataclass(frozen=True)
+class Unrolled:
+    """`unroll(...)`: the values, all known."""
+
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class ContextValue:
+    """The `ctx: DeviceContext` argument."""
+
+
+@dataclass(frozen=True)
+class TargetValue:
+    """`ctx.target`."""
+
+
+@dataclass(frozen=True)
+class Undefined:
+    """A variable that has no single value here: assigned in one branch only, or of two types."""
+
+    error: Callable[[Place], CompileError]
+
+
+@dataclass(frozen=True)
+class Poisoned:
+    """A variable whose assignment failed; using it again is no new mistake."""
+
+
+class Cascade(Exception):
+    """Raised on the use of a poisoned variable; the statement is skipped without a message."""
+
+
+class NeedComponents(Exception):
+    """Somebody asked a linear index for its components: the loop has to be a nest after all."""
+
+
+class Index:
+    """The index that a `foreach` body gets: one Int per axis, or one linear position over the same dims.
+
+    A contiguous tensor of these dims is addressed by the position alone, so that elementwise work over any rank is
+    one flat loop. Whoever asks for the components of a position that stands for several axes gets `NeedComponents`,
+    unless the position may be taken apart (`divisible`).
+    """
+
+    def __init__(
+        self,
+        dims: tuple[Value, ...],
+        *,
+        linear: Value | None = None,
+        components: tuple[Value, ...] | None = None,
+        divisible: bool = False,
+    ) -> None:
+        self.dims = dims
+        self.linear = linear
+        self.divisible = divisible
+        if components is None and len(dims) == 1 and linear is not None:
+            components = (linear,)
+        if components is None and not dims:
+            components = ()
+        self._components = components
+
+    def components(self, builder: Builder) -> tuple[Value, ...]:
+        """One Int per axis."""
+        if self._components is not None:
+            return self._components
+        if not self.divisible:
+            raise NeedComponents
+        assert self.linear is not None
+        key = ("components", id(self))
+        found = builder.remembered(key)
+        if found is None:
+            found = unravel(builder, self.linear, self.dims)
+            builder.remember(key, found)
+        return found  # type: ignore[no-any-return]
+
+    def position(self, builder: Builder) -> Value:
+        """The row-major position over the dims."""
+        if self.linear is not None:
+            return self.linear
+        assert self._components is not None
+        key = ("position", id(self))
+        found = builder.remembered(key)
+        if found is None:
+            found = ravel(builder, self._components, self.dims)
+            builder.remember(key, found)
+        return found  # type: ignore[no-any-return]
+
+    def key(self) -> tuple[Any, ...]:
+        """Equal for indices that are made of the same values."""
+        if self._components is not None:
+            return ("components", *(value_key(c) for c in self._components))
+        return ("linear", id(self.linear), *(value_key(d) for d in self.dims))
+
+
+def value_key(value: Value) -> Any:
+    """Constants by their number, everything else by identity."""
+    return ("const", value.const) if value.const is not None else id(value)
+
+
+def same_dims(a: tuple[Value, ...], b: tuple[Value, ...]) -> bool:
+    """Whether two shapes are known to be equal."""
+    return len(a) == len(b) and all(value_key(x) == value_key(y) for x, y in zip(a, b, strict=True))
+
+
+def unravel(builder: Builder, position: Value, dims: tuple[Value, ...]) -> tuple[Value, ...]:
+    """The components of a row-major position."""
+    out: list[Value] = []
+    rest = position
+    for axis in range(len(dims) - 1, 0, -1):
+        out.append(builder.irem(rest, dims[axis]))
+        rest = builder.idiv(rest, dims[axis])
+    if dims:
+        out.append(rest)
+    return tuple(reversed(out))
+
+
+def ravel(builder: Builder, components: tuple[Value, ...], dims: tuple[Value, ...]) -> Value:
+    """The row-major position of components."""
+    position = builder.int_(0)
+    for component, dim in zip(components, dims, strict=True):
+        position = builder.iadd(builder.imul(position, dim), component)
+    return position
+
+
+def is_comptime_number(value: Any) -> bool:
+    return isinstance(value, bool | int | float)
+
+
+def describe(value: Any) -> str:
+    """A value's type, for messages."""
+    from .tensors import Tensor
+
+    match value:
+        case Value(weak=str() as kind):
+            return f"a compile-time {kind}"
+        case Value():
+            return str(value.type)
+        case bool() | int() | float():
+            return f"the compile-time {type(value).__name__} {value}"
+        case str():
+            return "a string"
+        case None:
+            return "None"
+        case tuple():
+            return f"a tuple of {len(value)}"
+        case Index():
+            return f"an index of {len(value.dims)} axes"
+        case DType():
+            return f"the dtype {value}"
+        case SIMDType():
+            return f"the type {value}"
+        case Closure():
+            return f"the function '{value.name}'"
+        case StubRef() | LibraryRef():
+            return f"the function '{value.name}'"
+        case Tensor():
+            return f"the tensor '{value.name}'"
+        case ContextValue():
+            return "the device context"
+        case Bound():
+            return f"the method '{value.name}'"
+    return f"a {type(value).__name__}"

@@ -1,0 +1,95 @@
+"""The native calling convention: how the runtime calls compiled code, in numbers both sides share.
+
+Every compiled entry is a C function
+
+    int32_t entry(Context *context, void **pointers, int64_t *dims)
+
+`pointers[i]` is the base address of buffer i (contiguous, row-major), `dims[k]` the value of dim slot k. It returns 0,
+or nonzero when `context->status` is nonzero. The context is 64 bytes, little-endian, in fields of 8 bytes; generated
+code reads it by the offsets here, Python by the structure here, and a test holds the two together.
+
+Non-goals: no code is loaded and no thread is started here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Final
+
+ABI_VERSION: Final = 1
+
+POOL_OFFSET: Final = 0
+PARALLEL_OFFSET: Final = 8
+REPORT_OFFSET: Final = 16
+STATUS_OFFSET: Final = 24
+THREADS_OFFSET: Final = 32
+LAUNCH_OFFSET: Final = 40
+CONTEXT_SIZE: Final = 64
+
+# task(argument, chunk): one chunk of a parallel region.
+TaskFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
+
+# parallel(pool, chunks, task, argument): runs every chunk of 0 .. chunks-1 exactly once, and returns when all are done.
+ParallelFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
+
+# report(site, arguments): prints and failures; `arguments` is an array of int64 bit patterns, as long as the site says.
+ReportFunction = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.POINTER(ctypes.c_int64))
+
+# entry(context, pointers, dims) -> 0, or nonzero after a failure.
+EntryFunction = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+
+
+class Context(ctypes.Structure):
+    """What an entry gets beside its buffers.
+
+    `parallel` may be null: the entry then runs its chunks itself, in order. `status` is 0, or 1 + the site of a
+    failure. `threads` counts the pool's threads, the caller included, and is at least 1.
+    """
+
+    _fields_ = (
+        ("pool", ctypes.c_void_p),
+        ("parallel", ctypes.c_void_p),
+        ("report", ctypes.c_void_p),
+        ("status", ctypes.c_int64),
+        ("threads", ctypes.c_int64),
+        ("launch", ctypes.c_void_p),
+        ("reserved", ctypes.c_int64 * 2),
+    )
+
+
+class PoolState(ctypes.Structure):
+    """The memory of a thread pool, shared between its code (`compiler.pool`) and its driver (`graph.pool`).
+
+    It must lie at a multiple of 64 bytes: what the caller writes, what the workers write and what is only read have
+    cache lines of their own. All fields start as 0, but for `spin` and `workers`.
+
+    Fields:
+        epoch: the number of the last region, and the word that workers sleep on.
+        sleepers: how many workers sleep, or are about to.
+        state: epoch << 32 | open << 31 | active, where active counts the workers that joined the region.
+        next: the next chunk to take.
+        task, argument, chunks: the region itself; fixed while a worker is active.
+        spin: how many times a worker looks for a new region before it sleeps.
+        workers: how many workers there are; with none, regions run in the caller.
+        stop: 1 when the workers shall return.
+        busy: 1 while a region runs; another caller then runs its own region alone.
+    """
+
+    _fields_ = (
+        ("epoch", ctypes.c_uint32),
+        ("sleepers", ctypes.c_uint32),
+        ("_line0", ctypes.c_uint8 * 56),
+        ("state", ctypes.c_uint64),
+        ("_line1", ctypes.c_uint8 * 56),
+        ("next", ctypes.c_int64),
+        ("_line2", ctypes.c_uint8 * 56),
+        ("task", ctypes.c_void_p),
+        ("argument", ctypes.c_void_p),
+        ("chunks", ctypes.c_int64),
+        ("spin", ctypes.c_int64),
+        ("workers", ctypes.c_uint32),
+        ("stop", ctypes.c_uint32),
+        ("_line3", ctypes.c_uint8 * 24),
+        ("busy", ctypes.c_uint32),
+        ("_line4", ctypes.c_uint8 * 60),
+    )

@@ -1,0 +1,301 @@
+"""A store for compiled code, keyed by content and shared by all processes of a user.
+
+Each entry is one file, `<root>/v1/<first two letters of the key>/<key><suffix>`: the data and, after it, a trailer of
+48 bytes that holds the SHA-256 of key and data. ELF and PTX loaders read only what their headers name, so a `.so` is
+mapped straight from the cache file although a trailer follows. One file and one rename: a reader in another process
+sees all of an entry or nothing of it, and an entry that was cut short or changed is a miss, never an error.
+
+The store holds native code, so it is believed only where nobody else could have put that code: the folder must be the
+user's own and writable by the user alone. Where the folder cannot be trusted or written, a warning says so once, and
+the work goes on in a folder of this process that is removed at exit.
+
+Input: keys and bytes. Output: bytes, or the path of a file to map. Non-goals: what goes into a key is the caller's.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import stat
+import struct
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .knobs import knobs
+
+DEFAULT_LIMIT = 1 << 30
+
+_VERSION = "v1"
+_MAGIC = b"EKCACHE1"
+_TRAILER = struct.Struct("<32sQ8s")  # SHA-256 of key and data; length of the data; magic
+_KEY = re.compile(r"[A-Za-z0-9_]{2,200}")
+_SUFFIX = re.compile(r"\.[a-z0-9]{1,12}")
+_TEMPORARY = "tmp-"
+_TEMPORARY_LIFE = 3600.0  # seconds after which a temporary file's writer is taken to be dead
+_PRUNING_SHARD = "00"  # keys are hashes: one put in 256, over all processes, also prunes
+_warned: set[str] = set()
+_own: tuple[str, int] | None = None  # the folder of this process, and its process id
+
+
+class CacheWarning(UserWarning):
+    """The cache folder cannot be used; everything works, but is compiled again in each process."""
+
+
+@dataclass(frozen=True)
+class CacheInfo:
+    """What `Cache.info` tells: the folder, how many entries it holds, their bytes, and the limit in bytes."""
+
+    path: Path
+    entries: int
+    bytes: int
+    limit: int
+
+
+def content_key(*parts: bytes | str | int | float | bool | list[Any] | tuple[Any, ...] | dict[str, Any] | None) -> str:
+    """64 hexadecimal digits that stand for `parts`: bytes, or anything that JSON can say.
+
+    Parts are told apart by their type and their borders (`"a", "b"` is not `"ab"`, and 1 is neither 1.0 nor True);
+    the order in which a dict was filled does not matter.
+    """
+    digest = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, bytes):
+            kind, data = b"b", part
+        else:
+            kind, data = b"j", json.dumps(part, sort_keys=True, separators=(",", ":")).encode()
+        digest.update(struct.pack("<cQ", kind, len(data)))
+        digest.update(data)
+    return digest.hexdigest()
+
+
+def default_root() -> Path:
+    """`EINKORN_CACHE_DIR`, or the folder for caches that the user's system names."""
+    if knobs.cache_dir is not None:
+        return knobs.cache_dir
+    import platformdirs  # only here: most processes that name a folder never need it
+
+    return Path(platformdirs.user_cache_dir("einkorn", appauthor=False))
+
+
+class Cache:
+    """The store. Safe to use from many threads and processes at once; no call raises for the folder's sake.
+
+    `suffix` is part of an entry's name: what was put with one is found with the same one.
+
+    Args:
+        root: the folder; by default `default_root()`. It need not exist.
+        limit: bytes above which the entries that were not used for longest are removed.
+
+    With `EINKORN_CACHE=0` nothing is looked up or kept, and `put` writes to the private folder of this process.
+    """
+
+    def __init__(self, root: Path | None = None, *, limit: int = DEFAULT_LIMIT) -> None:
+        self.root = Path(os.path.abspath(root if root is not None else default_root()))
+        self.limit = limit
+        self.enabled = knobs.cache
+        self._private: tuple[Path, int] | None = None
+        trouble = _distrust(self.root) if self.enabled else None
+        if trouble:
+            _warn_once(self.root, trouble)
+        self._readable = self._writable = self.enabled and trouble is None
+
+    def get(self, key: str, suffix: str = ".so") -> bytes | None:
+        """The data that was put under `key` with `suffix`, or None."""
+        found = self._find(key, suffix)
+        return found[1] if found else None
+
+    def path(self, key: str, suffix: str = ".so") -> Path | None:
+        """A file to map, checked just now, that starts with the data that was put; or None."""
+        found = self._find(key, suffix)
+        return found[0] if found else None
+
+    def put(self, key: str, data: bytes, suffix: str = ".so") -> Path:
+        """Stores `data` and gives the path of a file that starts with it.
+
+        Raises:
+            OSError: when not even a temporary folder can be written.
+        """
+        if self._writable:
+            try:
+                written = _write(self._file(self.root, key, suffix), key, data)
+                if key.startswith(_PRUNING_SHARD):
+                    self._prune()
+                return written
+            except OSError as error:  # read-only or full; what it already holds still serves
+                _warn_once(self.root, f"it cannot be written ({error.strerror or error})")
+                self._writable = False
+        return _write(self._file(self._private_root(), key, suffix), key, data)
+
+    def info(self) -> CacheInfo:
+        """What is on disk now."""
+        sizes = [status.st_size for _, status in _entries(self.root)]
+        return CacheInfo(self.root, len(sizes), sum(sizes), self.limit)
+
+    def clear(self) -> int:
+        """Removes all entries and says how many. Files that are not entries of a cache are left alone."""
+        if _distrust(self.root):
+            return 0
+        count = 0
+        for file, _ in list(_entries(self.root, temporary=True)):
+            with contextlib.suppress(OSError):
+                file.unlink()
+                count += not file.name.startswith(_TEMPORARY)
+        return count
+
+    def _file(self, root: Path, key: str, suffix: str) -> Path:
+        if not _KEY.fullmatch(key) or not _SUFFIX.fullmatch(suffix):
+            raise ValueError(f"{key + suffix!r} cannot name a cache entry")
+        return root / _VERSION / key[:2] / (key + suffix)
+
+    def _find(self, key: str, suffix: str) -> tuple[Path, bytes] | None:
+        own = self.enabled and self._private is not None and self._private[1] == os.getpid()
+        roots = [self._private[0]] if own and self._private else []
+        roots += [self.root] if self._readable else []
+        for root in roots:
+            file = self._file(root, key, suffix)
+            data = _read(file, key)
+            if data is not None:
+                return file, data
+        return None
+
+    def _private_root(self) -> Path:
+        # A forked child makes its own: the parent may remove the old one while the child still maps files from it.
+        if self._private is None or self._private[1] != os.getpid() or not self._private[0].is_dir():
+            self._private = (Path(tempfile.mkdtemp(dir=_process_folder())), os.getpid())
+        return self._private[0]
+
+    def _prune(self) -> None:
+        """Removes what dead writers left, and the oldest entries until the rest is three quarters of the limit."""
+        now = time.time()
+        kept = []
+        for file, status in _entries(self.root, temporary=True):
+            if not file.name.startswith(_TEMPORARY):
+                kept.append((status.st_mtime, status.st_size, file))
+            elif now - status.st_mtime > _TEMPORARY_LIFE:
+                with contextlib.suppress(OSError):
+                    file.unlink()
+        total = sum(size for _, size, _ in kept)
+        if total <= self.limit:
+            return
+        for _, size, file in sorted(kept):
+            with contextlib.suppress(OSError):
+                file.unlink()
+                total -= size
+            if total <= self.limit * 3 // 4:
+                break
+
+
+def _process_folder() -> str:
+    """A folder with mode 0700 that is removed when this process ends; not before, since code is mapped from it."""
+    global _own
+    if _own is None or _own[1] != os.getpid() or not os.path.isdir(_own[0]):
+        _own = (tempfile.mkdtemp(prefix="einkorn-"), os.getpid())
+        atexit.register(_remove_own, *_own)
+    return _own[0]
+
+
+def _remove_own(path: str, pid: int) -> None:
+    if os.getpid() == pid:  # a forked child that exits must not remove its parent's folder
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _distrust(root: Path) -> str | None:
+    """Why code from `root` may not be run, or None. Makes the folder, for the user alone, when it is missing."""
+    try:
+        os.makedirs(root, mode=0o700, exist_ok=True)
+        status = os.stat(root)
+    except OSError as error:
+        return f"it cannot be made ({error.strerror or error})"
+    if not hasattr(os, "geteuid"):  # no such owners and modes here
+        return None
+    if status.st_uid != os.geteuid():
+        return "it belongs to another user"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return "other users may write to it (chmod go-w makes it fit)"
+    for parent in Path(os.path.realpath(root)).parents:
+        mode = os.stat(parent).st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            return f"other users may replace it, since they may write to {parent}"
+    if os.statvfs(root).f_flag & getattr(os, "ST_NOEXEC", 0):
+        return "code cannot be run from there (the file system is mounted noexec)"
+    return None
+
+
+def _warn_once(root: Path, reason: str) -> None:
+    if str(root) in _warned:
+        return
+    _warned.add(str(root))
+    warnings.warn(
+        f"the cache folder {root} is not used: {reason}; compiled code is kept for this process only "
+        "(EINKORN_CACHE_DIR names another folder)",
+        CacheWarning,
+        stacklevel=4,
+    )
+
+
+def _seal(key: str, data: bytes) -> bytes:
+    digest = hashlib.sha256(key.encode() + b"\0")
+    digest.update(data)
+    return _TRAILER.pack(digest.digest(), len(data), _MAGIC)
+
+
+def _write(file: Path, key: str, data: bytes) -> Path:
+    for attempt in (1, 2):
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary = ""
+        try:
+            handle, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=file.parent)
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(data)
+                stream.write(_seal(key, data))
+            os.replace(temporary, file)
+            return file
+        except BaseException as error:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            # Somebody cleared the cache, folders and all, between the two steps: make them again, once.
+            if not isinstance(error, FileNotFoundError) or attempt == 2:
+                raise
+    raise AssertionError("unreachable")
+
+
+def _read(file: Path, key: str) -> bytes | None:
+    """The data of an entry that is whole, unchanged and the user's own, else None."""
+    try:
+        with open(file, "rb") as stream:
+            status = os.fstat(stream.fileno())
+            if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
+                return None
+            raw = stream.read()
+        if time.time() - status.st_mtime > 86400.0:  # marks it as used; once a day is enough for pruning
+            with contextlib.suppress(OSError):
+                os.utime(file)
+    except OSError:
+        return None
+    data = raw[: -_TRAILER.size]
+    return data if len(raw) >= _TRAILER.size and raw[-_TRAILER.size :] == _seal(key, data) else None
+
+
+def _entries(root: Path, temporary: bool = False) -> Iterator[tuple[Path, os.stat_result]]:
+    """The files of the store, and nothing else that may lie in the folder."""
+    try:
+        shards = sorted(item.path for item in os.scandir(root / _VERSION) if item.is_dir(follow_symlinks=False))
+    except OSError:
+        return
+    for shard in shards:
+        with contextlib.suppress(OSError):
+            for item in sorted(os.scandir(shard), key=lambda entry: entry.name):
+                name, dot, suffix = item.name.partition(".")
+                is_entry = _KEY.fullmatch(name) and _SUFFIX.fullmatch(dot + suffix) and shard.endswith(name[:2])
+                if (is_entry or (temporary and name.startswith(_TEMPORARY))) and item.is_file(follow_symlinks=False):
+                    yield Path(item.path), item.stat(follow_symlinks=False)

@@ -1,0 +1,131 @@
+"""One tree of errors, and how each is shown.
+
+Every error a user can cause derives from `EinkornError` and carries a stable code, the place in the user's own text,
+and (where they apply) the op, the argument, what was expected and what came. The class says whose fault it is; only
+`InternalError` is ours.
+
+Codes: EK01xx syntax and names, EK02xx types, EK03xx signatures and dims, EK04xx graphs, EK05xx packages, EK06xx
+targets and the toolchain, EK07xx what fails at run time, EK08xx devices and memory, EK09xx our own faults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from .source import Label, Place, draw
+
+
+class EinkornError(Exception):
+    """The root of the tree.
+
+    Args:
+        message: one sentence without a full stop, naming what is wrong.
+        code: the stable code, `EKnnnn`.
+        place: where in the user's text; drawn with carets when the text is at hand.
+        labels: further remarks under places (`place` itself is drawn as the primary one when labels name no primary).
+        notes: facts that help, one sentence each; a pair adds a place.
+        hint: what to write instead.
+        op, argument, expected, got: the parts of the message for programs that want to handle it.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str,
+        place: Place | None = None,
+        labels: Iterable[Label] = (),
+        notes: Iterable[str] = (),
+        hint: str | None = None,
+        op: str | None = None,
+        argument: str | None = None,
+        expected: Any = None,
+        got: Any = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.place = place
+        self.labels = tuple(labels)
+        self.notes = list(notes)
+        self.hint = hint
+        self.op = op
+        self.argument = argument
+        self.expected = expected
+        self.got = got
+
+    def __str__(self) -> str:
+        head = f"error[{self.code}]: {self.message}"
+        lines = [f"{self.place}: {head}" if self.place else head]
+        labels = self.labels
+        if self.place and not any(label.primary for label in labels):
+            labels = (Label(self.place), *labels)
+        if labels:
+            lines += draw(labels)
+        lines += [f"note: {note}" for note in self.notes]
+        if self.hint:
+            lines.append(f"hint: {self.hint}")
+        return "\n".join(lines)
+
+
+class CompileError(EinkornError):
+    """A kernel that cannot be compiled as written: syntax, names, types, or what a target lacks."""
+
+
+class CompileErrors(CompileError):
+    """Several independent mistakes, found in one go. `errors` holds each."""
+
+    def __init__(self, errors: list[CompileError]) -> None:
+        first = errors[0]
+        super().__init__(first.message, code=first.code, place=first.place)
+        self.errors = errors
+
+    def __str__(self) -> str:
+        return "\n\n".join(str(error) for error in self.errors) + f"\n\n{len(self.errors)} errors"
+
+
+class TargetError(CompileError):
+    """An unknown target, or a tool that this target needs and that is not here."""
+
+
+class GraphError(EinkornError, ValueError):
+    """A graph that is wrong where it is written, or inputs that do not fit it at the call."""
+
+
+class DTypeError(EinkornError, TypeError):
+    """An element type that does not fit."""
+
+
+class PackageError(EinkornError):
+    """A kernel library or a `.pkg` that cannot be read, found or trusted."""
+
+
+class DeviceError(EinkornError):
+    """A device that is not there, or memory that lies on another one."""
+
+
+class KernelError(EinkornError, RuntimeError):
+    """A kernel stopped itself at run time: a failed `assert`, or a `raise`."""
+
+
+class InternalError(EinkornError):
+    """A fault of Einkorn itself, never of its user; it asks for a report."""
+
+    def __init__(self, message: str, **details: Any) -> None:
+        details.setdefault("code", "EK0901")
+        details.setdefault("hint", "this is a fault of Einkorn: please report it with the kernel that shows it")
+        super().__init__(message, **details)
+
+
+def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
+    """The names most like `name`, best first; for 'did you mean' hints."""
+    import difflib
+
+    return difflib.get_close_matches(name, list(known), n=count, cutoff=0.6)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """The hint sentence for a misspelt name, or None when nothing is near."""
+    found = nearest(name, known)
+    return f"did you mean {' or '.join(repr(item) for item in found)}?" if found else None

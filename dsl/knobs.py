@@ -1,0 +1,183 @@
+"""All `EINKORN_*` environment variables, in one typed table.
+
+`knobs.cache_dir` reads `EINKORN_CACHE_DIR` anew at every access, so a program may set `os.environ` at any time before
+the work it concerns. A variable that starts with `EINKORN_` and is not in the table is an error, found at the first
+access to any knob: a misspelt switch that silently does nothing costs more than one that stops.
+
+Input: `os.environ`. Output: typed values. Non-goals: no configuration files, and no setting of anything.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar, overload
+
+from .errors import EinkornError, nearest
+
+PREFIX = "EINKORN_"
+STAGES = ("typed", "mlir", "llvm", "asm")
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+T = TypeVar("T")
+
+
+class KnobError(EinkornError, ValueError):
+    """An environment variable of ours that is unknown (EK0691) or whose text says nothing (EK0692)."""
+
+
+@dataclass(frozen=True)
+class Knob(Generic[T]):
+    """One environment variable. As a class attribute it is also the property that reads it.
+
+    Attributes:
+        name: the variable's name.
+        kind: what its text may be, in words; for messages and the table in the docs.
+        default: the value when the variable is unset or empty.
+        parse: text to value; raises ValueError when the text does not fit `kind`.
+        doc: one sentence.
+    """
+
+    name: str
+    kind: str
+    default: T
+    parse: Callable[[str], T]
+    doc: str
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any]) -> Knob[T]: ...
+    @overload
+    def __get__(self, instance: object, owner: type[Any]) -> T: ...
+    def __get__(self, instance: object | None, owner: type[Any]) -> Knob[T] | T:
+        if instance is None:
+            return self
+        if not _checked:
+            check_environment()
+        return self.read(os.environ.get(self.name, ""))
+
+    def read(self, text: str) -> T:
+        """The value that `text` means. Raises KnobError (EK0692) when it means none."""
+        if not text.strip():
+            return self.default
+        try:
+            return self.parse(text.strip())
+        except ValueError:
+            raise KnobError(
+                f"the environment variable {self.name} is {text!r}, which is not {self.kind}",
+                code="EK0692",
+                argument=self.name,
+                expected=self.kind,
+                got=text,
+            ) from None
+
+
+def _parse_bool(text: str) -> bool:
+    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    if text.lower() not in words:
+        raise ValueError(text)
+    return words[text.lower()]
+
+
+def _parse_count(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise ValueError(text)
+    return count
+
+
+def _one_of(words: tuple[str, ...]) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text.lower() not in words:
+            raise ValueError(text)
+        return text.lower()
+
+    return parse
+
+
+def _parse_stages(text: str) -> frozenset[str]:
+    return frozenset(_one_of(STAGES)(word.strip()) for word in text.split(","))
+
+
+_STAGE_WORDS = ", ".join(STAGES[:-1]) + " or " + STAGES[-1]
+_SWITCH_WORDS = "a switch (1 or 0, on or off)"
+
+
+class Knobs:
+    """The table: one line a knob. Use the instance `knobs`."""
+
+    cache: Knob[bool] = Knob(
+        "EINKORN_CACHE", _SWITCH_WORDS, True, _parse_bool, "Whether compiled code is kept on disk between processes."
+    )
+    cache_dir: Knob[Path | None] = Knob(
+        "EINKORN_CACHE_DIR",
+        "a folder",
+        None,
+        lambda text: Path(os.path.expanduser(text)),
+        "Where compiled code is kept, instead of the user's cache folder.",
+    )
+    dump: Knob[frozenset[str]] = Knob(
+        "EINKORN_DUMP",
+        f"a list, separated by commas, of {_STAGE_WORDS}",
+        frozenset(),
+        _parse_stages,
+        "Which stages of each compilation are printed to standard error.",
+    )
+    stop: Knob[str | None] = Knob(
+        "EINKORN_STOP", f"one of {_STAGE_WORDS}", None, _one_of(STAGES), "The stage after which compilation ends."
+    )
+    log: Knob[str] = Knob(
+        "EINKORN_LOG",
+        f"one of {', '.join(LOG_LEVELS[:-1])} or {LOG_LEVELS[-1]}",
+        "warning",
+        _one_of(LOG_LEVELS),
+        "How much is logged; debug also shows the Python trace of a fault of Einkorn.",
+    )
+    no_jit: Knob[bool] = Knob(
+        "EINKORN_NO_JIT",
+        _SWITCH_WORDS,
+        False,
+        _parse_bool,
+        "Forbids compiling at load time: only code from packages runs.",
+    )
+    num_threads: Knob[int | None] = Knob(
+        "EINKORN_NUM_THREADS",
+        "a whole number from 1",
+        None,
+        _parse_count,
+        "How many threads a CPU op may use, instead of one for each core.",
+    )
+
+
+knobs = Knobs()
+_checked = False
+
+
+def all_knobs() -> tuple[Knob[Any], ...]:
+    """Every knob, by name."""
+    return tuple(sorted((k for k in vars(Knobs).values() if isinstance(k, Knob)), key=lambda knob: knob.name))
+
+
+def check_environment(names: Iterable[str] | None = None) -> None:
+    """Looks for unknown `EINKORN_*` variables in the environment, or among `names`.
+
+    Raises:
+        KnobError (EK0691): for the first unknown one, with the nearest known names.
+    """
+    global _checked
+    known = [knob.name for knob in all_knobs()]
+    for name in sorted(os.environ if names is None else names):
+        if name.startswith(PREFIX) and name not in known:
+            # Without the prefix that all share, or every knob would look like every other.
+            near = nearest(name.removeprefix(PREFIX), [item.removeprefix(PREFIX) for item in known])
+            raise KnobError(
+                f"the environment variable {name} is not one that Einkorn knows",
+                code="EK0691",
+                argument=name,
+                expected=known,
+                got=name,
+                notes=[f"known are {', '.join(known)}"],
+                hint=f"did you mean {' or '.join(PREFIX + item for item in near)}?" if near else None,
+            )
+    _checked = True

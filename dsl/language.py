@@ -1,0 +1,399 @@
+"""Every name that a kernel may use, with its signature and its meaning.
+
+A `Stub` stands for an operation that the compiler knows under the same name: a row of its table of operations, or a
+rule of its own. A library stub (`exp`, `sin`, …) is written in the language itself, in the standard library. Outside a
+kernel a stub only says that it belongs into one. Type checkers see `language.pyi` instead of this module.
+
+Input: nothing. Output: the names. Non-goals: no meaning in code; that is the compiler's.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from . import types
+from .errors import EinkornError
+from .schema import Role
+from .types import DType, SIMDType
+
+
+class Stub:
+    """A name of the language. `kind` is `row`, `rule`, `library` or `value` (used without a call)."""
+
+    def __init__(self, name: str, kind: str, function: Callable[..., Any]) -> None:
+        self.name = name
+        self.kind = kind
+        self.signature = inspect.signature(function)
+        self.__doc__ = function.__doc__
+        self.__name__ = name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise EinkornError(
+            f"'{self.name}' works inside kernels only",
+            code="EK0106",
+            hint="call it in a function that is compiled: one under @register, or a helper of one",
+        )
+
+    def __repr__(self) -> str:
+        return f"<einkorn.dsl.{self.name}>"
+
+
+STUBS: dict[str, Stub] = {}
+
+
+def _stub(kind: str, name: str = "") -> Callable[[Callable[..., Any]], Stub]:
+    def made(function: Callable[..., Any]) -> Stub:
+        found = Stub(name or function.__name__.rstrip("_"), kind, function)
+        STUBS[found.name] = found
+        return found
+
+    return made
+
+
+# *** arithmetic: one row each in the table of operations ***
+
+
+@_stub("row")
+def min(x: Any, y: Any) -> Any:
+    """The smaller of two values; NaN if either is NaN; -0.0 is smaller than 0.0. More than two arguments fold left."""
+
+
+@_stub("row")
+def max(x: Any, y: Any) -> Any:
+    """The larger of two values; NaN if either is NaN. More than two arguments fold left."""
+
+
+@_stub("row")
+def abs(x: Any) -> Any:
+    """The absolute value. The smallest signed integer stays as it is."""
+
+
+@_stub("row")
+def floor(x: Any) -> Any:
+    """The largest whole number not above a float, as a float."""
+
+
+@_stub("row")
+def ceil(x: Any) -> Any:
+    """The smallest whole number not below a float, as a float."""
+
+
+@_stub("row")
+def round(x: Any) -> Any:
+    """The nearest whole number of a float, ties to even, as a float."""
+
+
+@_stub("row")
+def trunc(x: Any) -> Any:
+    """A float without its fraction, as a float."""
+
+
+@_stub("row")
+def sqrt(x: Any) -> Any:
+    """The square root of a float, correctly rounded."""
+
+
+@_stub("row")
+def fma(a: Any, b: Any, c: Any) -> Any:
+    """`a * b + c` of floats, rounded once (half types: computed in float32, then rounded)."""
+
+
+@_stub("row")
+def isnan(x: Any) -> Any:
+    """Whether a float is NaN."""
+
+
+@_stub("row")
+def isinf(x: Any) -> Any:
+    """Whether a float is plus or minus infinity."""
+
+
+@_stub("row")
+def fmod(x: Any, y: Any) -> Any:
+    """The remainder of a float x / y with the sign of x."""
+
+
+@_stub("rule")
+def select(condition: Any, x: Any, y: Any) -> Any:
+    """`x` where the condition holds, else `y`. Both are computed."""
+
+
+@_stub("rule")
+def bitcast(x: Any, dtype: DType) -> Any:
+    """The bits of `x` read as another dtype of the same width."""
+
+
+# *** mathematics, written in the language (standard library) ***
+
+
+@_stub("library")
+def rsqrt(x: Any) -> Any:
+    """`1 / sqrt(x)`."""
+
+
+@_stub("library")
+def exp(x: Any) -> Any:
+    """e to the power x."""
+
+
+@_stub("library")
+def exp2(x: Any) -> Any:
+    """2 to the power x."""
+
+
+@_stub("library")
+def log(x: Any) -> Any:
+    """The natural logarithm."""
+
+
+@_stub("library")
+def log2(x: Any) -> Any:
+    """The logarithm to base 2."""
+
+
+@_stub("library")
+def sin(x: Any) -> Any:
+    """The sine of x in radians."""
+
+
+@_stub("library")
+def cos(x: Any) -> Any:
+    """The cosine of x in radians."""
+
+
+@_stub("library")
+def tanh(x: Any) -> Any:
+    """The hyperbolic tangent."""
+
+
+@_stub("library")
+def erf(x: Any) -> Any:
+    """The Gauss error function."""
+
+
+@_stub("library")
+def pow(x: Any, y: Any) -> Any:
+    """x to the power y, also written `x ** y`. Integers take a power >= 0 and wrap."""
+
+
+# *** loops and algorithms ***
+
+
+@_stub("rule")
+def foreach(out: Any, body: Any) -> None:
+    """Stores `body(index)` into every element of `out`; a tuple of outputs takes a tuple of values."""
+
+
+@_stub("rule")
+def parallel_for(n: Any, body: Any, *, grain: Any = 1) -> None:
+    """Calls `body(i)` for every i in [0, n), in any order and in parallel; a task takes at least `grain` calls."""
+
+
+@_stub("rule")
+def unroll(*bounds: Any) -> Any:
+    """`for i in unroll(...)`: like range, but the body is written out once for each value, and i is a constant."""
+
+
+@_stub("rule")
+def static_assert(condition: Any, message: Any = "") -> None:
+    """Fails the compilation with `message`, at the place of the call, unless the compile-time condition holds."""
+
+
+@_stub("rule")
+def store(out: Any, index: Any, value: Any) -> None:
+    """`out[index] = value`, as an expression for lambdas."""
+
+
+@_stub("rule", "atomic_add")
+def atomic_add(out: Any, index: Any, value: Any) -> None:
+    """Adds to an element so that no addition from another thread is lost."""
+
+
+# *** Python's own functions, with the meaning that they have in kernels ***
+
+
+@_stub("rule", "range")
+def range_(*bounds: Any) -> Any:
+    """A run-time loop over whole numbers: `range(stop)`, `range(start, stop)`, `range(start, stop, step)`."""
+
+
+@_stub("rule", "len")
+def len_(x: Any) -> Any:
+    """The length of a tuple, or the size of a tensor's first axis."""
+
+
+@_stub("rule", "print")
+def print_(*values: Any, sep: Any = " ", end: Any = "\n") -> None:
+    """Prints from a running kernel."""
+
+
+@_stub("rule", "int")
+def int_(x: Any) -> Any:
+    """A compile-time number as an int; a run-time value as `Int`."""
+
+
+@_stub("rule", "float")
+def float_(x: Any) -> Any:
+    """A compile-time number as a float; a run-time value as `Float64`."""
+
+
+@_stub("rule", "bool")
+def bool_(x: Any) -> Any:
+    """Whether a number is not zero."""
+
+
+@_stub("rule", "tuple")
+def tuple_(x: Any) -> Any:
+    """A tuple of the items of a tuple or of a compile-time range."""
+
+
+# *** GPU ***
+
+
+class Namespace:
+    """A group of names, such as `gpu`; resolved when a kernel is parsed."""
+
+    is_namespace = True
+
+    def __init__(self, **members: Any) -> None:
+        self.__dict__.update(members)
+
+
+def _value(name: str, doc: str) -> Stub:
+    def nothing() -> Any: ...
+
+    nothing.__doc__ = doc
+    return _stub("value", name)(nothing)
+
+
+def _axes(name: str, doc: str) -> Namespace:
+    return Namespace(**{axis: _value(f"gpu.{name}.{axis}", f"{doc}, axis {axis}.") for axis in "xyz"})
+
+
+@_stub("rule", "gpu.barrier")
+def _barrier() -> None:
+    """Waits until every thread of the block is here, and makes their stores to shared memory visible."""
+
+
+gpu = Namespace(
+    thread_idx=_axes("thread_idx", "The thread's index within its block"),
+    block_idx=_axes("block_idx", "The block's index within the grid"),
+    block_dim=_axes("block_dim", "Threads in a block"),
+    grid_dim=_axes("grid_dim", "Blocks in the grid"),
+    global_idx=_axes("global_idx", "`block_idx * block_dim + thread_idx`"),
+    barrier=_barrier,
+)
+
+
+# *** types ***
+
+
+@dataclass(frozen=True)
+class TensorAnnotation:
+    """`InputTensor[T, "m n"]` as the registration reads it."""
+
+    role: Role
+    dtype: Any
+    dims: str
+
+
+class _TensorMarker:
+    def __init__(self, role: Role) -> None:
+        self.role = role
+
+    def __getitem__(self, item: Any) -> TensorAnnotation:
+        if not isinstance(item, tuple) or len(item) != 2 or not isinstance(item[1], str):
+            raise EinkornError(
+                'a tensor annotation takes a dtype and a dims text: InputTensor[T, "m n"]', code="EK0301"
+            )
+        return TensorAnnotation(self.role, *item)
+
+
+InputTensor = _TensorMarker(Role.INPUT)
+OutputTensor = _TensorMarker(Role.OUTPUT)
+MutableInputTensor = _TensorMarker(Role.MUTABLE)
+
+
+class DeviceContext:
+    """The device that an op runs on: `ctx.target` (a compile-time value) and `ctx.launch(...)`."""
+
+
+class _SIMD:
+    """`SIMD[dtype, width]`: the type of a vector of `width` lanes."""
+
+    def __getitem__(self, item: tuple[DType, int]) -> SIMDType:
+        dtype, width = item
+        return SIMDType(dtype, width)
+
+
+class _Stack:
+    """`stack[dtype](m, n)`: zeroed storage of a fixed size that lives as long as the function around it."""
+
+
+SIMD = _SIMD()
+stack = _Stack()
+
+
+class Numeric:
+    """Bound of a type variable: any integer or floating type."""
+
+    dtypes = types.NUMERIC
+
+
+class Floating(Numeric):
+    """Bound of a type variable: any floating type."""
+
+    dtypes = types.FLOATING
+
+
+class Integral(Numeric):
+    """Bound of a type variable: any integer type."""
+
+    dtypes = types.INTEGRAL
+
+
+class Element(Numeric):
+    """Bound of a type variable: any type at all, bool among them."""
+
+    dtypes = types.ANY
+
+
+BOUNDS: tuple[type[Numeric], ...] = (Numeric, Floating, Integral, Element)
+
+
+def ceildiv(a: Any, b: Any) -> Any:
+    """a / b rounded up."""
+    return -(-a // b)
+
+
+bool8 = DType.bool
+int8 = DType.int8
+int16 = DType.int16
+int32 = DType.int32
+int64 = DType.int64
+uint8 = DType.uint8
+uint16 = DType.uint16
+uint32 = DType.uint32
+uint64 = DType.uint64
+float16 = DType.float16
+bfloat16 = DType.bfloat16
+float32 = DType.float32
+float64 = DType.float64
+
+Int = types.INT
+Bool = types.BOOL
+Int8 = types.SCALARS["Int8"]
+Int16 = types.SCALARS["Int16"]
+Int32 = types.SCALARS["Int32"]
+Int64 = types.SCALARS["Int64"]
+UInt8 = types.SCALARS["UInt8"]
+UInt16 = types.SCALARS["UInt16"]
+UInt32 = types.SCALARS["UInt32"]
+UInt64 = types.SCALARS["UInt64"]
+Float16 = types.SCALARS["Float16"]
+BFloat16 = types.SCALARS["BFloat16"]
+Float32 = types.SCALARS["Float32"]
+Float64 = types.SCALARS["Float64"]

@@ -1,0 +1,325 @@
+"""The manifest of a package: what it holds, as values and as JSON.
+
+Everything that may be asked of a package without running or mapping any of it stands here: the ops with their schemas,
+which code there is for which target, and the size and SHA-256 of every other member.
+
+Compatibility is by integers. Another major format is refused, a newer minor is read and what is not known in it is
+passed over; within our own minor the JSON is taken strictly: a field that is missing, unknown or of another type is an
+error, so that a mistake of a writer is found on the first day and not when somebody comes to need the field.
+
+Input: values, or JSON text. Output: the other one. Non-goals: no file is touched here (`package` does).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .archive import name_trouble
+from .schema import PARAMETER_KINDS, OpSchema
+
+FORMAT = (1, 0)  # major, minor: of the container and the manifest
+ABI = 1  # of compiled entries: what they are passed and what they return
+KINDS = ("so", "ptx", "hsaco")
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+JSONDict = dict[str, Any]
+
+
+class ManifestError(ValueError):
+    """What is wrong in a manifest, in words that go on 'the manifest ...'."""
+
+
+@dataclass(frozen=True)
+class MemberRecord:
+    """A member of the file, its size in bytes and the SHA-256 of its data in hexadecimal."""
+
+    member: str
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Instance:
+    """What a kernel was compiled for. All three are brought into the order of the names.
+
+    Attributes:
+        dtypes: type variable -> name of the dtype.
+        ranks: name of a starred dim (`*s`) -> its number of axes.
+        parameters: compile-time parameter -> its value; a DType by its name.
+    """
+
+    dtypes: tuple[tuple[str, str], ...] = ()
+    ranks: tuple[tuple[str, int], ...] = ()
+    parameters: tuple[tuple[str, bool | int | float | str], ...] = ()
+
+    def __post_init__(self) -> None:
+        for part in ("dtypes", "ranks", "parameters"):
+            object.__setattr__(self, part, tuple(sorted(getattr(self, part))))
+
+    def to_json(self) -> JSONDict:
+        return {"dtypes": dict(self.dtypes), "ranks": dict(self.ranks), "parameters": dict(self.parameters)}
+
+    def __str__(self) -> str:
+        parts = (self.dtypes, self.ranks, self.parameters)
+        return " ".join(f"{name}={value}" for part in parts for name, value in part)
+
+
+@dataclass(frozen=True)
+class OpRecord:
+    """An op of the package: its schema and where its portable program is."""
+
+    schema: OpSchema
+    program: MemberRecord
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Code for one op, one instance and one target.
+
+    Attributes:
+        kind: `so` (a shared library for the CPU), `ptx` or `hsaco`.
+        requirements: CPU or GPU features that the machine must have for the code to run.
+    """
+
+    op: str
+    instance: Instance
+    target: str
+    kind: str
+    requirements: tuple[str, ...]
+    code: MemberRecord
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """All of it. `producers` are the tools that made the package with their versions, `sources` its Python sources."""
+
+    name: str
+    version: str
+    licence: str
+    ops: tuple[OpRecord, ...]
+    variants: tuple[Variant, ...] = ()
+    sources: tuple[MemberRecord, ...] = ()
+    producers: tuple[tuple[str, str], ...] = ()
+    format: tuple[int, int] = FORMAT
+    abi: int = ABI
+
+    def members(self) -> tuple[MemberRecord, ...]:
+        """Every member that the manifest speaks of, in the order of the file."""
+        return (*(o.program for o in self.ops), *self.sources, *(v.code for v in self.variants))
+
+
+def canonical_json(value: Any) -> bytes:
+    """JSON of which there is one form: keys sorted, no spaces, ASCII."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def print_manifest(manifest: Manifest) -> bytes:
+    """The text of `manifest.json`: indented for people, keys sorted, the same for equal manifests."""
+    data = {
+        "format": list(manifest.format),
+        "abi": manifest.abi,
+        "name": manifest.name,
+        "version": manifest.version,
+        "licence": manifest.licence,
+        "producers": dict(manifest.producers),
+        "ops": [{"schema": op.schema.to_json(), "program": vars(op.program)} for op in manifest.ops],
+        "variants": [
+            {
+                "op": variant.op,
+                "instance": variant.instance.to_json(),
+                "target": variant.target,
+                "kind": variant.kind,
+                "requirements": list(variant.requirements),
+                "code": vars(variant.code),
+            }
+            for variant in manifest.variants
+        ],
+        "sources": [vars(source) for source in manifest.sources],
+    }
+    return json.dumps(data, sort_keys=True, indent=1).encode() + b"\n"
+
+
+def parse_numbers(text: bytes) -> tuple[tuple[int, int], int, JSONDict]:
+    """Format, ABI and the whole JSON value, of any version of the format: these two never change their place.
+
+    Raises:
+        ManifestError
+    """
+    try:
+        data = json.loads(text.decode())
+    except (ValueError, RecursionError) as error:
+        raise ManifestError(f"is not JSON: {error}") from None
+    if not isinstance(data, dict):
+        raise ManifestError("is not a JSON object")
+    form = data.get("format")
+    if not (isinstance(form, list) and len(form) == 2 and all(type(n) is int and n >= 0 for n in form)):
+        raise ManifestError("says no format number: 'format' must be [major, minor]")
+    if type(data.get("abi")) is not int:
+        raise ManifestError("says no ABI number: 'abi' must be an integer")
+    return (form[0], form[1]), data["abi"], data
+
+
+def parse_manifest(data: JSONDict, form: tuple[int, int]) -> Manifest:
+    """The manifest in a JSON value of our major format.
+
+    Raises:
+        ManifestError: names the field, what it should hold and what it holds.
+    """
+    return _Reader(strict=form[1] <= FORMAT[1]).manifest(data, form)
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Takes JSON apart. `at` is the path of the value (`ops[2].schema`), for messages."""
+
+    strict: bool
+
+    def manifest(self, data: JSONDict, form: tuple[int, int]) -> Manifest:
+        known = "format abi name version licence producers ops variants sources"
+        fields = self.fields(data, "the manifest", known)
+        ops = tuple(self.op(v, f"ops[{i}]") for i, v in enumerate(self.items(fields["ops"], "ops")))
+        names = [op.schema.name for op in ops]
+        if len(set(names)) != len(names):
+            raise ManifestError(f"has an op twice: {next(n for n in names if names.count(n) > 1)!r}")
+        variants = self.items(fields["variants"], "variants")
+        sources = self.items(fields["sources"], "sources")
+        manifest = Manifest(
+            name=self.text(fields["name"], "name"),
+            version=self.text(fields["version"], "version"),
+            licence=self.text(fields["licence"], "licence"),
+            ops=ops,
+            variants=tuple(self.variant(v, f"variants[{i}]", set(names)) for i, v in enumerate(variants)),
+            sources=tuple(self.member(v, f"sources[{i}]") for i, v in enumerate(sources)),
+            producers=self.pairs(fields["producers"], "producers", self.text),
+            format=form,
+            abi=data["abi"],
+        )
+        members = [record.member for record in manifest.members()]
+        if len(set(members)) != len(members):
+            raise ManifestError(f"speaks of a member twice: {next(m for m in members if members.count(m) > 1)!r}")
+        return manifest
+
+    def op(self, data: Any, at: str) -> OpRecord:
+        fields = self.fields(data, at, "schema program")
+        schema = self.schema(fields["schema"], f"{at}.schema")
+        return OpRecord(schema, self.member(fields["program"], f"{at}.program"))
+
+    def variant(self, data: Any, at: str, ops: set[str]) -> Variant:
+        fields = self.fields(data, at, "op instance target kind requirements code")
+        instance = self.fields(fields["instance"], f"{at}.instance", "dtypes ranks parameters")
+        requirements = self.items(fields["requirements"], f"{at}.requirements")
+        variant = Variant(
+            op=self.text(fields["op"], f"{at}.op"),
+            instance=Instance(
+                dtypes=self.pairs(instance["dtypes"], f"{at}.instance.dtypes", self.text),
+                ranks=self.pairs(instance["ranks"], f"{at}.instance.ranks", self.count),
+                parameters=self.pairs(instance["parameters"], f"{at}.instance.parameters", self.scalar),
+            ),
+            target=self.text(fields["target"], f"{at}.target"),
+            kind=self.text(fields["kind"], f"{at}.kind"),
+            requirements=tuple(self.text(v, f"{at}.requirements[{i}]") for i, v in enumerate(requirements)),
+            code=self.member(fields["code"], f"{at}.code"),
+        )
+        if variant.op not in ops:
+            raise ManifestError(f"has code for {variant.op!r}, an op that it does not list")
+        if self.strict and variant.kind not in KINDS:
+            self.wrong(f"{at}.kind", f"one of {', '.join(KINDS)}", variant.kind)
+        return variant
+
+    def member(self, data: Any, at: str) -> MemberRecord:
+        fields = self.fields(data, at, "member sha256 size")
+        name = self.text(fields["member"], f"{at}.member")
+        trouble = name_trouble(name) or ("is that of the manifest itself" if name == "manifest.json" else None)
+        if trouble:
+            raise ManifestError(f"speaks of a member whose name {trouble}: {name!r}")
+        sha256 = self.text(fields["sha256"], f"{at}.sha256")
+        if not _SHA256.fullmatch(sha256):
+            self.wrong(f"{at}.sha256", "64 hexadecimal digits", sha256)
+        return MemberRecord(name, sha256, self.count(fields["size"], f"{at}.size"))
+
+    def schema(self, data: Any, at: str) -> OpSchema:
+        """`OpSchema` reads itself; here it is only held to what it should have read."""
+        name = self.text(self.fields(data, at, "name", unknown=True)["name"], f"{at}.name")
+        try:
+            schema = OpSchema.from_json(data)
+            again = json.loads(canonical_json(schema.to_json()))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            what = f"{at} of op {name!r} lacks something, or holds something that this Einkorn does not know"
+            raise ManifestError(f"is not valid: {what}: {error}") from None
+        self.typed(schema, at)
+        for i, argument in enumerate(schema.arguments):
+            self.typed(argument, f"{at}.arguments[{i}]")
+        for i, parameter in enumerate(schema.parameters):
+            self.typed(parameter, f"{at}.parameters[{i}]")
+            kind = PARAMETER_KINDS.get(parameter.kind, object)
+            if not (parameter.default is None or type(parameter.default) is kind or kind is object):
+                self.wrong(f"{at}.parameters[{i}].default", f"a value of kind {parameter.kind}", parameter.default)
+        if self.strict and (where := _difference(data, again, at)):
+            raise ManifestError(f"is not valid: {where} says what a schema cannot say")
+        return schema
+
+    def typed(self, value: Any, at: str) -> None:
+        """The fields of a dataclass that are text or switches must hold such."""
+        for item in dataclasses.fields(value):
+            read = {"str": self.text, "bool": self.switch}.get(str(item.type))
+            if read:
+                read(getattr(value, item.name), f"{at}.{item.name}")
+
+    def fields(self, data: Any, at: str, required: str, unknown: bool = False) -> JSONDict:
+        if not isinstance(data, dict):
+            self.wrong(at, "an object", data)
+        missing = [name for name in required.split() if name not in data]
+        novel = [name for name in data if name not in required.split()]
+        if missing:
+            raise ManifestError(f"is not valid: {at} lacks {missing[0]!r}")
+        if novel and self.strict and not unknown:
+            raise ManifestError(f"is not valid: {at} holds an unknown field, {novel[0]!r}")
+        return dict(data)
+
+    def items(self, data: Any, at: str) -> list[Any]:
+        return data if isinstance(data, list) else self.wrong(at, "a list", data)
+
+    def pairs(self, data: Any, at: str, read: Callable[[Any, str], Any]) -> tuple[tuple[str, Any], ...]:
+        if not isinstance(data, dict):
+            self.wrong(at, "an object", data)
+        return tuple((name, read(data[name], f"{at}.{name}")) for name in sorted(data))
+
+    def text(self, data: Any, at: str) -> str:
+        return data if isinstance(data, str) else self.wrong(at, "a string", data)
+
+    def switch(self, data: Any, at: str) -> bool:
+        return data if isinstance(data, bool) else self.wrong(at, "true or false", data)
+
+    def count(self, data: Any, at: str) -> int:
+        return data if type(data) is int and data >= 0 else self.wrong(at, "an integer from 0", data)
+
+    def scalar(self, data: Any, at: str) -> bool | int | float | str:
+        return data if isinstance(data, bool | int | float | str) else self.wrong(at, "a number, string or bool", data)
+
+    def wrong(self, at: str, expected: str, got: Any) -> Any:
+        raise ManifestError(f"is not valid: {at} should be {expected} and is {_shown(got)}")
+
+
+def _difference(left: Any, right: Any, at: str) -> str | None:
+    """The path of the first place where two JSON values differ, or None; 1, 1.0 and true are three values."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        pairs = [(left.get(name, ...), right.get(name, ...), f"{at}.{name}") for name in sorted({*left, *right})]
+    elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
+        pairs = [(a, b, f"{at}[{i}]") for i, (a, b) in enumerate(zip(left, right, strict=True))]
+    else:
+        return None if type(left) is type(right) and left == right else at
+    return next(filter(None, (_difference(*pair) for pair in pairs)), None)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return "a list"
+    text = json.dumps(value)
+    return text if len(text) <= 60 else text[:57] + "..."

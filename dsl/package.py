@@ -1,0 +1,279 @@
+"""The `.pkg` container: kernels with their schemas, portable programs and compiled code in one file.
+
+    manifest.json          what is in the file (see `manifest`); first, so that one read tells all
+    program/<op>.json      the portable program of each op
+    source/<path>          Python sources, for reading (optional)
+    code/<target>/<op>-<n>.<so|ptx|hsaco>
+
+The same contents give the same bytes, in any process and on any machine. `read_package` reads the manifest only;
+every other member is read when asked for and handed out only when size and SHA-256 are those of the manifest.
+
+Input: contents, or a file. Output: the file, or a `Package`. Non-goals: nothing is compiled, mapped or run here, and
+which variant fits a machine is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .archive import Archive, refuse, write_archive
+from .errors import PackageError, did_you_mean
+from .manifest import (
+    ABI,
+    FORMAT,
+    KINDS,
+    Instance,
+    Manifest,
+    ManifestError,
+    MemberRecord,
+    OpRecord,
+    Variant,
+    canonical_json,
+    parse_manifest,
+    parse_numbers,
+    print_manifest,
+)
+from .schema import OpSchema
+
+__all__ = [
+    "ABI",
+    "FORMAT",
+    "KINDS",
+    "CodeContents",
+    "Instance",
+    "OpContents",
+    "OpRecord",
+    "Package",
+    "PackageContents",
+    "Variant",
+    "read_package",
+    "write_package",
+]
+
+MANIFEST = "manifest.json"
+MAX_MANIFEST = 64 << 20  # bytes
+
+
+@dataclass(frozen=True)
+class OpContents:
+    """An op to be written: its schema and its portable program as a JSON value."""
+
+    schema: OpSchema
+    program: Any
+
+
+@dataclass(frozen=True)
+class CodeContents:
+    """Code to be written: what `Variant` says, and the bytes."""
+
+    op: str
+    instance: Instance
+    target: str
+    kind: str
+    data: bytes = field(repr=False)
+    requirements: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PackageContents:
+    """All that goes into a package. The order of the tuples does not matter: the file has one order of its own.
+
+    `sources` are (relative path with `/`, text) pairs; `producers` are (tool, version) pairs.
+    """
+
+    name: str
+    version: str
+    ops: tuple[OpContents, ...]
+    code: tuple[CodeContents, ...] = ()
+    sources: tuple[tuple[str, bytes], ...] = ()
+    producers: tuple[tuple[str, str], ...] = ()
+    licence: str = ""
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package on disk. `digest`, the SHA-256 of the manifest, stands for all that it holds."""
+
+    path: Path
+    manifest: Manifest
+    digest: str
+    archive: Archive = field(repr=False, compare=False)
+
+    @property
+    def ops(self) -> tuple[OpRecord, ...]:
+        return self.manifest.ops
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        return self.manifest.variants
+
+    def op(self, name: str) -> OpRecord:
+        """The record of an op. Raises PackageError (EK0560) when it is not in the package."""
+        for record in self.ops:
+            if record.schema.name == name:
+                return record
+        names = [record.schema.name for record in self.ops]
+        hint = did_you_mean(name, names) or (f"it has {', '.join(names)}" if names else "it has no ops")
+        raise PackageError(f"package {self.manifest.name!r} has no op {name!r}", code="EK0560", op=name, hint=hint)
+
+    def program(self, name: str) -> Any:
+        """The portable program of an op, as the JSON value that was written.
+
+        Raises:
+            PackageError: EK0559 when the member is not what the manifest says; EK0560 for an unknown op.
+        """
+        record = self.op(name).program
+        try:
+            return json.loads(self._checked(record).decode())
+        except (ValueError, RecursionError) as error:
+            refuse(self.path, "EK0556", f"cannot be used: {record.member!r} is not JSON: {error}")
+
+    def code(self, variant: Variant) -> bytes:
+        """The code of a variant. Raises PackageError (EK0559) when it is not what the manifest says."""
+        return self._checked(variant.code)
+
+    def source(self, member: str) -> bytes:
+        """A source by its member name. Raises PackageError: EK0559 when it was changed, EK0560 when there is none."""
+        for record in self.manifest.sources:
+            if record.member == member:
+                return self._checked(record)
+        raise PackageError(f"package {self.manifest.name!r} has no source {member!r}", code="EK0560")
+
+    def verify(self) -> int:
+        """Checks every member against the manifest and says how many there are. Raises PackageError."""
+        for record in self.manifest.members():
+            self._checked(record)
+        for op in self.ops:
+            self.program(op.schema.name)
+        return len(self.archive.members)
+
+    def _checked(self, record: MemberRecord) -> bytes:
+        data = self.archive.read(record.member, limit=record.size)
+        digest = hashlib.sha256(data).hexdigest()
+        if len(data) != record.size or digest != record.sha256:
+            raise PackageError(
+                f"{self.archive.shown!r} was tampered with: {record.member!r} is not what the manifest says",
+                code="EK0559",
+                expected=record.sha256,
+                got=digest,
+                notes=[f"the manifest says SHA-256 {record.sha256}", f"the member has SHA-256 {digest}"],
+                hint="nothing of it was loaded; fetch it again from where you trust",
+            )
+        return data
+
+
+def write_package(path: str | Path, contents: PackageContents) -> Package:
+    """Writes a package, whole or not at all, and gives it as it would be read.
+
+    Raises:
+        PackageError: EK0554 and EK0561 as `write_archive` says; EK0556 for contents that contradict themselves.
+    """
+    path = Path(path)
+    ops = sorted(contents.ops, key=lambda op: op.schema.name)
+    names = [op.schema.name for op in ops]
+    for name in names:
+        if names.count(name) > 1:
+            refuse(path, "EK0556", f"cannot hold two ops of one name: {name!r}")
+    members: list[tuple[str, bytes]] = []
+
+    def store(member: str, data: bytes) -> MemberRecord:
+        members.append((member, data))
+        return MemberRecord(member, hashlib.sha256(data).hexdigest(), len(data))
+
+    records = tuple(
+        OpRecord(op.schema, store(f"program/{_file_name(op.schema.name)}.json", canonical_json(op.program)))
+        for op in ops
+    )
+    sources = tuple(store(f"source/{name}", data) for name, data in sorted(contents.sources))
+    variants: list[Variant] = []
+    counts: dict[tuple[str, str], int] = {}
+    for code in sorted(contents.code, key=_code_order):
+        if code.op not in names or code.kind not in KINDS:
+            refuse(path, "EK0556", f"cannot hold {code.kind!r} code for {code.op!r}: no such op, or no such kind")
+        number = counts[code.op, code.target] = counts.get((code.op, code.target), -1) + 1
+        member = f"code/{_file_name(code.target)}/{_file_name(code.op)}-{number}.{code.kind}"
+        record = store(member, code.data)
+        requirements = tuple(sorted(set(code.requirements)))
+        variants.append(Variant(code.op, code.instance, code.target, code.kind, requirements, record))
+    manifest = Manifest(
+        name=contents.name,
+        version=contents.version,
+        licence=contents.licence,
+        ops=records,
+        variants=tuple(variants),
+        sources=sources,
+        producers=tuple(sorted(contents.producers)),
+    )
+    write_archive(path, [(MANIFEST, print_manifest(manifest)), *members])
+    return read_package(path)
+
+
+def _code_order(code: CodeContents) -> tuple[str, str, str, bytes, tuple[str, ...], bytes]:
+    instance = canonical_json(code.instance.to_json())
+    return code.op, code.target, code.kind, instance, tuple(sorted(code.requirements)), code.data
+
+
+def _file_name(name: str) -> str:
+    """A file name for an op or a target, different for different names on any file system: `my::add` -> `my.add`."""
+    encoded = re.sub(r"[^A-Za-z0-9_:+-]", lambda m: "".join(f"%{b:02X}" for b in m[0].encode()), name)
+    encoded = encoded.replace("::", ".").replace(":", "%3A")
+    if len(encoded) > 100 or name != name.lower():  # where case does not count, `Add` and `add` must still differ
+        encoded = f"{encoded[:80]}~{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+    return encoded
+
+
+def read_package(path: str | Path) -> Package:
+    """Opens a package and reads its manifest.
+
+    Raises:
+        PackageError: EK0551 to EK0555 when it is no package or its file is not whole (see `Archive`), EK0556 when the
+            manifest is not valid, EK0557 for another format, EK0558 for another ABI.
+    """
+    path = Path(path)
+    archive = Archive(path)
+    if next(iter(archive.members), None) != MANIFEST:
+        refuse(path, "EK0552", f"is not a package: its first member is not {MANIFEST!r}")
+    text = archive.read(MANIFEST, limit=MAX_MANIFEST)
+    try:
+        form, abi, data = parse_numbers(text)
+        _check_numbers(archive, form, abi)
+        manifest = parse_manifest(data, form)
+    except ManifestError as error:
+        refuse(path, "EK0556", f"cannot be used: its manifest {error}", "build it again with `einkorn build`")
+    _check_members(archive, manifest)
+    return Package(path, manifest, hashlib.sha256(text).hexdigest(), archive)
+
+
+def _check_numbers(archive: Archive, form: tuple[int, int], abi: int) -> None:
+    if form[0] == FORMAT[0] and abi == ABI:
+        return
+    newer = form[0] > FORMAT[0] or (form[0] == FORMAT[0] and abi > ABI)
+    upgrade = "upgrade Einkorn (pip install --upgrade einkorn)"
+    rebuild = "build the package again from its sources with this Einkorn (`einkorn build`)"
+    hint = f"{upgrade}, or {rebuild}" if newer else rebuild
+    if form[0] != FORMAT[0]:
+        what = f"has package format {form[0]}.{form[1]}, and this Einkorn reads format {FORMAT[0]}"
+        raise PackageError(f"{archive.shown!r} {what}", code="EK0557", expected=FORMAT, got=form, hint=hint)
+    what = f"holds code with ABI {abi}, and this Einkorn calls ABI {ABI}"
+    raise PackageError(f"{archive.shown!r} {what}", code="EK0558", expected=ABI, got=abi, hint=hint)
+
+
+def _check_members(archive: Archive, manifest: Manifest) -> None:
+    """Members and manifest must speak of the same things: nothing missing, no size that lies, nothing unspoken of."""
+    listed = {MANIFEST}
+    for record in manifest.members():
+        member = archive.members.get(record.member)
+        if member is None:
+            refuse(archive.path, "EK0553", f"is not whole: {record.member!r} is missing")
+        if member.size != record.size:
+            what = f"was tampered with: {record.member!r} has {member.size} bytes, the manifest says {record.size}"
+            refuse(archive.path, "EK0559", what, "nothing of it was loaded; fetch it again from where you trust")
+        listed.add(record.member)
+    unspoken = [name for name in archive.members if name not in listed]
+    if unspoken and manifest.format[1] <= FORMAT[1]:
+        refuse(archive.path, "EK0556", f"holds a member that its manifest does not list: {unspoken[0]!r}")

@@ -1,0 +1,189 @@
+"""The portable program of a kernel: its syntax tree with everything it calls, free of Python.
+
+A `Program` is a table of functions and a table of globals; function 0 is the kernel. It is made from a registered
+kernel, written into packages as JSON, and it is all that the compiler ever reads. Its digest covers meaning only: no
+places, no file names, no comments.
+
+Input: a `Kernel`, or JSON. Output: `PortableKernel`. Non-goals: no types, no compilation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any, TypeVar
+
+from . import syntax
+from .errors import PackageError
+from .language import SIMD, STUBS, DeviceContext, Stub, stack
+from .parse import Unresolved, parse_function
+from .register import Kernel, implementation
+from .schema import OpSchema
+from .source import Place
+from .types import DType, SIMDType
+
+
+@dataclass(frozen=True)
+class GlobalEntry:
+    """What a global name means.
+
+    `kind` and `value`: `function` (index into the table of functions), `library` (name of the stub, and the index of
+    the function that implements it), `stub` (name), `dtype` (DType), `type` (SIMDType), `typevar` (name), `constant` (bool, int, float, str, None or a tuple of entries), `marker`
+    (`SIMD` or `stack`).
+    """
+
+    kind: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class SourceFunction:
+    """A function of the program and the file that it was written in."""
+
+    syntax: syntax.Function
+    file: str
+
+
+@dataclass(frozen=True)
+class PortableKernel:
+    """All that is needed to compile an op for any dtype, rank, parameters and target."""
+
+    schema: OpSchema
+    functions: tuple[SourceFunction, ...]
+    globals: tuple[GlobalEntry, ...]
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over schema and program, in hexadecimal; equal for equal meaning."""
+        schema = self.schema.to_json()
+        del schema["doc"]
+        functions = [syntax.to_json(f.syntax, spans=False) for f in self.functions]
+        content = [schema, functions, [_global_to_json(g) for g in self.globals]]
+        return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value that `from_json` turns back into an equal program."""
+        return {
+            "schema": self.schema.to_json(),
+            "functions": [{"file": f.file, "syntax": syntax.to_json(f.syntax)} for f in self.functions],
+            "globals": [_global_to_json(g) for g in self.globals],
+        }
+
+    @staticmethod
+    def from_json(data: Any) -> PortableKernel:
+        """The program that `to_json` wrote.
+
+        Raises:
+            PackageError: the data is not such a program.
+        """
+        try:
+            program = PortableKernel(
+                OpSchema.from_json(data["schema"]),
+                tuple(SourceFunction(syntax.from_json(f["syntax"]), str(f["file"])) for f in data["functions"]),
+                tuple(_global_from_json(g) for g in data["globals"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise PackageError(f"the portable program cannot be read: {error!r}", code="EK0510") from error
+        if not program.functions or not all(isinstance(f.syntax, syntax.Function) for f in program.functions):
+            raise PackageError("the portable program holds no kernel", code="EK0510")
+        return program
+
+
+def portable(kernel: Kernel) -> PortableKernel:
+    """The program of a registered kernel.
+
+    Raises:
+        CompileError: the kernel or a function that it calls is outside the language.
+    """
+    collector = _Collector()
+    collector.function(kernel.function)
+    assert all(f is not None for f in collector.functions)
+    return PortableKernel(kernel.schema, tuple(f for f in collector.functions if f), tuple(collector.globals))
+
+
+class _Collector:
+    """Follows names from function to function and numbers what it meets, in the order of meeting."""
+
+    def __init__(self) -> None:
+        self.functions: list[SourceFunction | None] = []
+        self.globals: list[GlobalEntry] = []
+        self.seen_functions: dict[FunctionType, int] = {}
+        self.seen_globals: dict[tuple[str, Any, str], int] = {}
+
+    def function(self, function: FunctionType) -> int:
+        if function not in self.seen_functions:
+            index = len(self.functions)
+            self.seen_functions[function] = index
+            self.functions.append(None)  # the place is taken before the body is read: functions may be recursive
+            parsed = parse_function(function, self.resolve)
+            self.functions[index] = SourceFunction(parsed, function.__code__.co_filename)
+        return self.seen_functions[function]
+
+    def resolve(self, value: Any, name: str, place: Place) -> int:
+        entry = self.entry(value, name)
+        key = (entry.kind, entry.value, type(entry.value).__name__)  # 1, 1.0 and True are different constants
+        if key not in self.seen_globals or entry.kind == "constant":
+            self.seen_globals[key] = len(self.globals)
+            self.globals.append(entry)
+        return self.seen_globals[key]
+
+    def entry(self, value: Any, name: str) -> GlobalEntry:
+        match value:
+            case Stub(kind="library"):
+                return GlobalEntry("library", (value.name, self.function(implementation(value))))
+            case Stub():
+                return GlobalEntry("stub", value.name)
+            case FunctionType():
+                return GlobalEntry("function", self.function(value))
+            case DType():
+                return GlobalEntry("dtype", value)
+            case SIMDType():
+                return GlobalEntry("type", value)
+            case TypeVar():
+                return GlobalEntry("typevar", value.__name__)
+            case bool() | int() | float() | str() | None:
+                return GlobalEntry("constant", value)
+            case tuple():
+                return GlobalEntry("constant", tuple(self.entry(item, name) for item in value))
+            case Kernel():
+                raise Unresolved(f"op '{value.schema.name}' is a registered kernel; move the shared part into a helper")
+            case ModuleType():
+                raise Unresolved("a module is no value; name one of its members")
+        if value is SIMD or value is stack:
+            return GlobalEntry("marker", "SIMD" if value is SIMD else "stack")
+        if value is DeviceContext:
+            raise Unresolved("the device context comes as an argument")
+        if isinstance(value, type | BuiltinFunctionType) and value.__module__ == "builtins":
+            if value.__name__ in STUBS:
+                return self.entry(STUBS[value.__name__], name)
+            raise Unresolved(f"Python's own '{value.__name__}' has no meaning in a kernel")
+        if hasattr(value, "item") and getattr(value, "ndim", 0) == 0:  # a NumPy scalar
+            return self.entry(value.item(), name)
+        raise Unresolved(f"its type is {type(value).__name__}; kernels see numbers, strings, tuples, dtypes, functions")
+
+
+def _global_to_json(entry: GlobalEntry) -> Any:
+    value = entry.value
+    if entry.kind == "dtype":
+        value = value.name
+    elif entry.kind == "type":
+        value = [value.dtype.name, value.width]
+    elif entry.kind == "constant":
+        value = [_global_to_json(v) for v in value] if isinstance(value, tuple) else syntax.to_json(value)
+    return [entry.kind, value]
+
+
+def _global_from_json(data: Any) -> GlobalEntry:
+    kind, value = data
+    if kind == "dtype":
+        value = DType[value]
+    elif kind == "library":
+        value = (str(value[0]), int(value[1]))
+    elif kind == "type":
+        value = SIMDType(DType[value[0]], int(value[1]))
+    elif kind == "constant":
+        value = tuple(_global_from_json(v) for v in value) if isinstance(value, list) else syntax.from_json(value)
+    return GlobalEntry(kind, value)

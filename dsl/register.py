@@ -1,0 +1,282 @@
+"""`@register("name")`: records a kernel and reads its signature. Compiles nothing.
+
+Input: a typed Python function. Output: a `Kernel`, which carries the function and its `OpSchema`. Non-goals: the body is
+not looked at before somebody asks for the program (`portable`).
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from types import FunctionType
+from typing import Any, TypeVar
+
+from .errors import CompileError
+from .language import BOUNDS, DeviceContext, Stub, TensorAnnotation
+from .parse import module_tree
+from .schema import PARAMETER_KINDS, ContextArgument, OpSchema, Parameter, TensorArgument
+from .signature import check_schema
+from .source import Place
+from .types import ANY, DType, SIMDType
+
+_NAME = re.compile(r"[A-Za-z_]\w*(::[A-Za-z_]\w*)*\Z")
+_FASTMATH = frozenset({"contract", "reassoc"})
+
+
+class Kernel:
+    """A registered kernel. It runs inside graphs; calling it from Python is an error that says so."""
+
+    def __init__(self, schema: OpSchema, function: FunctionType, override: bool) -> None:
+        self.schema = schema
+        self.function = function
+        self.override = override
+        self.__doc__ = function.__doc__
+        self.__name__ = function.__name__
+        self.__module__ = function.__module__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise CompileError(
+            f"the kernel '{self.schema.name}' cannot be called from Python",
+            code="EK0106",
+            place=self.schema.place,
+            hint=f'stage it in a graph: ops.custom("{self.schema.name}", ...)',
+        )
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.schema.name}>"
+
+
+def register(
+    name: str,
+    *,
+    fuse: bool = True,
+    fastmath: Iterable[str] = (),
+    writes_once: bool = False,
+    reads: Mapping[str, int] | None = None,
+    override: bool = False,
+) -> Callable[[Callable[..., Any]], Kernel]:
+    """Records the function under it as the kernel of the op `name`.
+
+    Args:
+        name: the op's name, alone or namespaced: `"rms_norm"`, `"mylib::rms_norm"`.
+        fuse: False keeps neighbours from melting into this op, and it into them.
+        fastmath: liberties with floating point that this kernel asks for: "contract" (fuse a*b+c), "reassoc"
+            (reorder sums). Recorded in the package.
+        writes_once: a promise that lets what follows the op run in its stores: every output element is stored
+            exactly once, and outputs are not read.
+        reads: a promise that lets what precedes the op run in its reads: how often it reads an element of an input.
+        override: replaces an op of the same name that is already there, a built-in one too.
+
+    Raises:
+        CompileError: the name, an annotation or a parameter is not as the language wants it.
+    """
+
+    def record(function: Callable[..., Any]) -> Kernel:
+        if not isinstance(function, FunctionType):
+            raise CompileError("@register belongs on a function defined with `def`", code="EK0107")
+        schema = _Reader(name, function).schema(fuse, frozenset(fastmath), writes_once, dict(reads or {}))
+        check_schema(schema)
+        return Kernel(schema, function, override)
+
+    return record
+
+
+class _Reader:
+    """Reads the schema off a function's signature."""
+
+    def __init__(self, name: str, function: FunctionType) -> None:
+        self.name = name
+        self.function = function
+        self.file = function.__code__.co_filename
+        self.place = Place(self.file, function.__code__.co_firstlineno)
+        self.typevars: dict[str, tuple[DType, ...]] = {}
+        self.places = _argument_places(function)
+
+    def fail(self, message: str, code: str, argument: str | None = None, hint: str | None = None) -> CompileError:
+        place = self.places.get(argument or "", self.place)
+        return CompileError(message, code=code, place=place, op=self.name, argument=argument, hint=hint)
+
+    def schema(
+        self, fuse: bool, fastmath: frozenset[str], writes_once: bool, reads: dict[str, int]
+    ) -> OpSchema:
+        if not isinstance(self.name, str) or not _NAME.match(self.name):
+            raise self.fail(f"{self.name!r} is not an op name", "EK0107", hint='use "name" or "library::name"')
+        unknown = sorted(fastmath - _FASTMATH)
+        if unknown:
+            raise self.fail(f"unknown fastmath flag '{unknown[0]}'", "EK0107", hint="known: contract, reassoc")
+        arguments: list[TensorArgument | ContextArgument] = []
+        parameters: list[Parameter] = []
+        for parameter in inspect.signature(self.function).parameters.values():
+            if parameter.kind is parameter.KEYWORD_ONLY:
+                parameters.append(self.parameter(parameter))
+            elif parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
+                arguments.append(self.argument(parameter))
+            else:
+                raise self.fail(
+                    f"op '{self.name}' takes star arguments", "EK0102", parameter.name, "name every argument"
+                )
+        names = {a.name for a in arguments}
+        for argument in reads:
+            if argument not in names:
+                raise self.fail(f"reads= names '{argument}', which is no argument of '{self.name}'", "EK0107")
+        return OpSchema(
+            name=self.name,
+            arguments=tuple(arguments),
+            parameters=tuple(parameters),
+            typevars=tuple(self.typevars.items()),
+            doc=inspect.getdoc(self.function) or "",
+            fuse=fuse,
+            fastmath=fastmath,
+            writes_once=writes_once,
+            reads=tuple(sorted(reads.items())),
+            place=self.place,
+        )
+
+    def argument(self, parameter: inspect.Parameter) -> TensorArgument | ContextArgument:
+        annotation = self.annotation(parameter)
+        if annotation is DeviceContext:
+            return ContextArgument(parameter.name)
+        if not isinstance(annotation, TensorAnnotation):
+            raise self.fail(
+                f"argument '{parameter.name}' of op '{self.name}' needs a tensor annotation",
+                "EK0301",
+                parameter.name,
+                f'write `{parameter.name}: InputTensor[T, "n"]`, or put compile-time parameters after a `*`',
+            )
+        dtype = self.dtype(annotation.dtype, parameter.name)
+        place = self.places.get(parameter.name, self.place)
+        return TensorArgument(parameter.name, annotation.role, dtype, annotation.dims, place)
+
+    def annotation(self, parameter: inspect.Parameter) -> Any:
+        annotation = parameter.annotation
+        if isinstance(annotation, str):
+            names = dict(inspect.getclosurevars(self.function).nonlocals)
+            try:
+                annotation = eval(annotation, self.function.__globals__, names)
+            except Exception as error:
+                raise self.fail(
+                    f"the annotation of '{parameter.name}' cannot be read: {error}", "EK0301", parameter.name
+                ) from None
+        return annotation
+
+    def dtype(self, dtype: Any, argument: str) -> DType | str:
+        if isinstance(dtype, SIMDType) and dtype.is_scalar:
+            return dtype.dtype
+        if isinstance(dtype, DType):
+            return dtype
+        if isinstance(dtype, TypeVar):
+            self.typevars[dtype.__name__] = self.bound(dtype, argument)
+            return dtype.__name__
+        raise self.fail(
+            f"argument '{argument}' of op '{self.name}' has no dtype: {dtype!r}",
+            "EK0301",
+            argument,
+            "use a dtype such as float32, or a TypeVar bound by Numeric, Floating or Integral",
+        )
+
+    def bound(self, variable: TypeVar, argument: str) -> tuple[DType, ...]:
+        if variable.__constraints__:
+            listed: list[DType] = []
+            for constraint in variable.__constraints__:
+                found = constraint.dtype if isinstance(constraint, SIMDType) else constraint
+                if not isinstance(found, DType):
+                    raise self.fail(
+                        f"TypeVar '{variable.__name__}' is constrained to {constraint!r}, which is no dtype",
+                        "EK0301",
+                        argument,
+                    )
+                listed.append(found)
+            return tuple(listed)
+        bound = variable.__bound__
+        if bound is None:
+            return ANY
+        if bound in BOUNDS:
+            return tuple(bound.dtypes)
+        raise self.fail(
+            f"TypeVar '{variable.__name__}' is bound by {bound!r}",
+            "EK0301",
+            argument,
+            "bound it by Numeric, Floating, Integral or Element, or list dtypes",
+        )
+
+    def parameter(self, parameter: inspect.Parameter) -> Parameter:
+        annotation = parameter.annotation
+        if not isinstance(annotation, str) or annotation not in ("bool", "int", "float", "str", "DType"):
+            annotation = self.annotation(parameter)
+            annotation = getattr(annotation, "__name__", str(annotation))
+        kinds = {cls.__name__: kind for kind, cls in PARAMETER_KINDS.items()}
+        kind = kinds.get(annotation)
+        if kind is None:
+            raise self.fail(
+                f"parameter '{parameter.name}' of op '{self.name}' needs the type bool, int, float, str or DType",
+                "EK0302",
+                parameter.name,
+            )
+        required = parameter.default is parameter.empty
+        default = None if required else parameter.default
+        right = type(default) is PARAMETER_KINDS[kind] or (kind == "float" and type(default) is int)
+        if not required and not right:
+            raise self.fail(
+                f"the default of parameter '{parameter.name}' is {default!r}, which is no {annotation}",
+                "EK0302",
+                parameter.name,
+            )
+        if kind == "float" and not required:
+            default = float(default)
+        return Parameter(parameter.name, kind, required, default)
+
+
+def _argument_places(function: FunctionType) -> dict[str, Place]:
+    """Where each argument stands in the text; empty when the text is not at hand."""
+    import ast
+
+    file = function.__code__.co_filename
+    try:
+        tree = module_tree(file)
+    except (OSError, SyntaxError):
+        return {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == function.__name__:
+            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+            if first == function.__code__.co_firstlineno:
+                args = node.args.args + node.args.kwonlyargs
+                return {
+                    a.arg: Place(
+                        file, a.lineno, a.col_offset + 1, a.end_lineno or a.lineno, (a.end_col_offset or 0) + 1
+                    )
+                    for a in args
+                }
+    return {}
+
+
+# *** functions of the language that are written in the language ***
+
+_IMPLEMENTATIONS: dict[str, FunctionType] = {}
+_LIBRARY_MODULES = ("math",)
+
+
+def implements(stub: Stub | Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Marks a function of the standard library as the meaning of a library stub."""
+
+    def record(function: Callable[..., Any]) -> Callable[..., Any]:
+        assert isinstance(function, FunctionType)
+        if stub.name in _IMPLEMENTATIONS and _IMPLEMENTATIONS[stub.name].__module__ != function.__module__:
+            raise CompileError(f"'{stub.name}' is implemented twice", code="EK0902")
+        _IMPLEMENTATIONS[stub.name] = function
+        return function
+
+    return record
+
+
+def implementation(stub: Stub) -> FunctionType:
+    """The function that says what a library stub does. The standard library is loaded when first asked for."""
+    if stub.name not in _IMPLEMENTATIONS:
+        root = __name__.rsplit(".", 2)[0]
+        for module in _LIBRARY_MODULES:
+            name = f"{root}.stdlib.{module}"
+            if name not in sys.modules:
+                importlib.import_module(name)
+    return _IMPLEMENTATIONS[stub.name]

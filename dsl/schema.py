@@ -1,0 +1,169 @@
+"""What an op promises: its arguments, dims, dtypes, parameters and effects.
+
+An `OpSchema` comes from the signature under `@register`, or from the manifest of a package; both ways it is the same
+immutable value. The graph checks calls against it and infers shapes from it; the compiler takes the calling
+convention from it; tools print it. Dims stay text here and are parsed by `signature`.
+
+Input: the pieces, from `register` or from JSON. Output: `OpSchema`, and JSON again. Non-goals: no checking of calls.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from .source import Place
+from .types import DType
+
+
+class Role(Enum):
+    """What a kernel may do with a tensor argument."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+    MUTABLE = "mutable"
+
+
+@dataclass(frozen=True)
+class TensorArgument:
+    """`x: InputTensor[T, "m n"]`. `dtype` is a DType or the name of a type variable."""
+
+    name: str
+    role: Role
+    dtype: DType | str
+    dims: str
+    place: Place | None = None
+
+    def __str__(self) -> str:
+        marker = {"input": "InputTensor", "output": "OutputTensor", "mutable": "MutableInputTensor"}[self.role.value]
+        return f'{self.name}: {marker}[{self.dtype}, "{self.dims}"]'
+
+
+@dataclass(frozen=True)
+class ContextArgument:
+    """`ctx: DeviceContext`: the device that the op runs on; the caller passes nothing for it."""
+
+    name: str
+
+
+Argument = TensorArgument | ContextArgument
+
+PARAMETER_KINDS: dict[str, type] = {"bool": bool, "int": int, "float": float, "str": str, "dtype": DType}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A keyword-only argument, known at compile time. `kind` is a key of `PARAMETER_KINDS`."""
+
+    name: str
+    kind: str
+    required: bool
+    default: Any = None
+
+
+@dataclass(frozen=True)
+class OpSchema:
+    """The contract of one op.
+
+    Attributes:
+        name: the registered name.
+        arguments: in the kernel's order, outputs among them.
+        parameters: compile-time parameters in order.
+        typevars: the type variables with the dtypes that each allows, the preferred one first.
+        doc: the kernel's docstring.
+        fuse: whether neighbours may melt into this op, and it into them.
+        fastmath: which liberties with floating point the kernel asked for (`contract`, `reassoc`).
+        writes_once: every element of the outputs is stored exactly once and none is read, so that what comes after
+            the op may be done in its stores. `foreach` needs no such word.
+        reads: how often an element of an input is read, for inputs where that is bounded; what comes before the op
+            may be done in these reads.
+        place: where the kernel is defined.
+    """
+
+    name: str
+    arguments: tuple[Argument, ...]
+    parameters: tuple[Parameter, ...] = ()
+    typevars: tuple[tuple[str, tuple[DType, ...]], ...] = ()
+    doc: str = ""
+    fuse: bool = True
+    fastmath: frozenset[str] = frozenset()
+    writes_once: bool = False
+    reads: tuple[tuple[str, int], ...] = ()
+    place: Place | None = None
+
+    @property
+    def tensors(self) -> tuple[TensorArgument, ...]:
+        return tuple(a for a in self.arguments if isinstance(a, TensorArgument))
+
+    @property
+    def inputs(self) -> tuple[TensorArgument, ...]:
+        """The tensors that a caller passes, in order."""
+        return tuple(a for a in self.tensors if a.role is not Role.OUTPUT)
+
+    @property
+    def outputs(self) -> tuple[TensorArgument, ...]:
+        return tuple(a for a in self.tensors if a.role is Role.OUTPUT)
+
+    def allowed(self, dtype: DType | str) -> tuple[DType, ...]:
+        """The dtypes that an argument of this dtype or type variable takes."""
+        return (dtype,) if isinstance(dtype, DType) else dict(self.typevars)[dtype]
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value that `from_json` turns back into an equal schema, places aside."""
+        return {
+            "name": self.name,
+            "arguments": [_argument_to_json(a) for a in self.arguments],
+            "parameters": [
+                {"name": p.name, "kind": p.kind}
+                | ({} if p.required else {"default": p.default.name if isinstance(p.default, DType) else p.default})
+                for p in self.parameters
+            ],
+            "typevars": {name: [d.name for d in dtypes] for name, dtypes in self.typevars},
+            "doc": self.doc,
+            "fuse": self.fuse,
+            "fastmath": sorted(self.fastmath),
+            "writes_once": self.writes_once,
+            "reads": dict(self.reads),
+        }
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> OpSchema:
+        """The schema that `to_json` wrote."""
+        typevars = tuple((n, tuple(DType[d] for d in ds)) for n, ds in data["typevars"].items())
+        names = {name for name, _ in typevars}
+        parameters = []
+        for p in data["parameters"]:
+            default = p.get("default")
+            if p["kind"] == "dtype" and default is not None:
+                default = DType[default]
+            parameters.append(Parameter(p["name"], p["kind"], "default" not in p, default))
+        return OpSchema(
+            name=data["name"],
+            arguments=tuple(_argument_from_json(a, names) for a in data["arguments"]),
+            parameters=tuple(parameters),
+            typevars=typevars,
+            doc=data["doc"],
+            fuse=data["fuse"],
+            fastmath=frozenset(data["fastmath"]),
+            writes_once=data["writes_once"],
+            reads=tuple(sorted(data["reads"].items())),
+        )
+
+
+def _argument_to_json(argument: Argument) -> dict[str, Any]:
+    if isinstance(argument, ContextArgument):
+        return {"name": argument.name, "role": "context"}
+    return {
+        "name": argument.name,
+        "role": argument.role.value,
+        "dtype": str(argument.dtype),
+        "dims": argument.dims,
+    }
+
+
+def _argument_from_json(data: dict[str, Any], typevars: set[str]) -> Argument:
+    if data["role"] == "context":
+        return ContextArgument(data["name"])
+    dtype = data["dtype"] if data["dtype"] in typevars else DType[data["dtype"]]
+    return TensorArgument(data["name"], Role(data["role"]), dtype, data["dims"])

@@ -1,0 +1,90 @@
+"""Places in the author's text, and how a message is drawn under them.
+
+Input: a file name with a range of lines and columns. Output: the `path:line:column` head and the source lines with
+their carets. Non-goals: no message texts and no error classes (those are in `errors`).
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import unicodedata
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Place:
+    """A range of source text. Lines and columns count from 1; the end column is exclusive."""
+
+    file: str
+    line: int
+    column: int = 1
+    end_line: int = 0
+    end_column: int = 0
+
+    def __str__(self) -> str:
+        return f"{shown_path(self.file)}:{self.line}:{self.column}"
+
+    def source_line(self) -> str | None:
+        """The text of the first line, or None when the file is not at hand (a kernel from a package)."""
+        line = linecache.getline(self.file, self.line)
+        return line.rstrip("\n") if line else None
+
+
+@dataclass(frozen=True)
+class Label:
+    """A remark that belongs under a place: `^^^^ Float32 (from 'acc')`."""
+
+    place: Place
+    text: str = ""
+    primary: bool = True
+
+
+def shown_path(file: str) -> str:
+    """The path relative to the working directory when it lies below it, else as it is."""
+    if file.startswith("<"):
+        return file
+    try:
+        relative = os.path.relpath(file)
+    except ValueError:  # another drive
+        return file
+    return file if relative.startswith("..") else relative
+
+
+def _cells(text: str) -> int:
+    """How many terminal cells a text takes: wide characters take two, combining marks none."""
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
+    )
+
+
+def draw(labels: tuple[Label, ...]) -> list[str]:
+    """The source lines that the labels point at, each followed by one line of marks."""
+    out: list[str] = []
+    lines: dict[tuple[str, int], list[Label]] = {}
+    for label in labels:
+        lines.setdefault((label.place.file, label.place.line), []).append(label)
+    for (file, number), on_line in lines.items():
+        text = on_line[0].place.source_line()
+        if text is None:
+            continue
+        if file != labels[0].place.file:
+            out.append(f"  --> {on_line[0].place}")
+        out.append(f"{number:5} | {text.expandtabs(4)}")
+        out.append(f"      | {_marks(text, on_line)}".rstrip())
+    return out
+
+
+def _marks(text: str, labels: list[Label]) -> str:
+    drawn = ""
+    remarks = ""
+    for label in sorted(labels, key=lambda item: item.place.column):
+        place = label.place
+        start = place.column - 1
+        end = place.end_column - 1 if place.end_line in (0, place.line) else len(text)
+        before = _cells(text[:start].expandtabs(4))
+        width = max(1, _cells(text[start : max(end, start)].expandtabs(4)))
+        drawn = drawn.ljust(before) + ("^" if label.primary else "~") * width
+        if label.text:
+            remarks = label.text if label.primary or not remarks else remarks
+    return f"{drawn} {remarks}" if remarks else drawn

@@ -1,0 +1,42 @@
+"""The graph: types and values, ops, devices and buffers, sessions and models.
+
+    graph = Graph("addition",
+                  forward=lambda x: ops.custom("add_one", device=DeviceRef.CPU(), values=[x])[0],
+                  input_types=[TensorType(DType.float32, ["rows", 10], DeviceRef.CPU())],
+                  custom_extensions=["kernels/"])
+
+Importing this loads neither MLIR nor LLVM.
+"""
+
+from ..dsl.types import DType
+from . import ops
+from .buffer import Buffer, DLPackArray
+from .device import CPU, Accelerator, Device, DeviceKind, DeviceRef, accelerator_count, scan_available_devices
+from .dims import AlgebraicDim, Dim, Shape, StaticDim, SymbolicDim
+from .graph import Graph
+from .type import TensorType, Type
+from .value import TensorValue, Value
+
+__all__ = [
+    "CPU",
+    "Accelerator",
+    "AlgebraicDim",
+    "Buffer",
+    "DLPackArray",
+    "DType",
+    "Device",
+    "DeviceKind",
+    "DeviceRef",
+    "Dim",
+    "Graph",
+    "Shape",
+    "StaticDim",
+    "SymbolicDim",
+    "TensorType",
+    "TensorValue",
+    "Type",
+    "Value",
+    "accelerator_count",
+    "ops",
+    "scan_available_devices",
+]

@@ -1,0 +1,402 @@
+"""Buffers: tensors in a device's memory, which models take and give.
+
+A buffer on the host is a NumPy array with a dtype of ours and a device: going to and from NumPy and, by DLPack, to and
+from PyTorch, JAX and others copies nothing. Who shares memory keeps it alive: a buffer holds a reference to the array
+that it was made from, and an array from `to_numpy` to the buffer's memory, so either may be dropped first.
+
+Input: dtypes and shapes, arrays, DLPack producers. Output: `Buffer`. Non-goals: no arithmetic, no broadcasting; a
+model takes contiguous buffers only.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal, Protocol, overload, runtime_checkable
+
+import ml_dtypes
+import numpy as np
+
+from ..dsl.errors import DeviceError, DTypeError, GraphError
+from ..dsl.types import DType
+from . import dlpack
+from .device import CPU, Device, DeviceRef
+
+Array = np.ndarray[Any, Any]
+ALIGNMENT = 64  # bytes: a cache line, and the widest vector of any CPU target
+
+
+@runtime_checkable
+class DLPackArray(Protocol):
+    """Anything that offers its memory by DLPack."""
+
+    def __dlpack__(self, *, stream: Any | None = None) -> Any: ...
+
+    def __dlpack_device__(self) -> Any: ...
+
+
+class Buffer:
+    """A tensor in memory: a dtype, a shape of ints, a device.
+
+    Args:
+        dtype: the element type.
+        shape: sizes >= 0, one an axis.
+        device: where to allocate; the host when left out.
+
+    The elements are undefined until written; `Buffer.zeros` clears them.
+
+    Raises:
+        GraphError: a size is negative or not an int.
+        DeviceError: the device is not there.
+    """
+
+    __slots__ = ("__weakref__", "_array", "_device", "_dtype")
+
+    def __init__(self, dtype: DType, shape: Sequence[int], device: Device | DeviceRef | None = None) -> None:
+        self._device = _host(device)
+        self._dtype = dtype
+        self._array = _allocate(dtype, _sizes(shape))
+
+    @classmethod
+    def _wrap(cls, array: Array, device: Device) -> Buffer:
+        buffer = cls.__new__(cls)
+        buffer._array = array
+        buffer._dtype = DType.from_numpy(array.dtype)
+        buffer._device = device
+        return buffer
+
+    # --- making ---
+
+    @classmethod
+    def zeros(cls, shape: Sequence[int], dtype: DType, device: Device | DeviceRef | None = None) -> Buffer:
+        """A buffer of zeros."""
+        buffer = cls(dtype, shape, device)
+        buffer._array.fill(0)
+        return buffer
+
+    @classmethod
+    def scalar(cls, value: Any, dtype: DType, device: Device | DeviceRef | None = None) -> Buffer:
+        """A buffer of rank 0 that holds `value`.
+
+        Raises:
+            DTypeError: the value is of a kind that `dtype` does not hold, a float for an integer for one.
+        """
+        buffer = cls(dtype, (), device)
+        buffer[()] = value
+        return buffer
+
+    @classmethod
+    def from_numpy(cls, array: Array) -> Buffer:
+        """A buffer over the array's own memory, which it keeps alive; writes on one side show on the other.
+
+        An array that is not C-contiguous, or not aligned to its element size, is copied. A read-only array gives a
+        read-only buffer.
+
+        Raises:
+            DTypeError: not a NumPy array, or of a dtype that has no counterpart here.
+        """
+        if not isinstance(array, np.ndarray | np.generic):
+            raise DTypeError(
+                f"from_numpy takes a NumPy array, not {type(array).__name__}",
+                code="EK0803",
+                argument="array",
+                expected="numpy.ndarray",
+                got=type(array).__name__,
+            )
+        return cls._wrap(np.require(array, requirements=["C", "A"]), CPU())
+
+    @classmethod
+    def from_dlpack(cls, array: Any, *, copy: bool | None = None) -> Buffer:
+        """A buffer over the memory of any DLPack producer, which stays its owner.
+
+        Args:
+            array: a NumPy array, a `Buffer`, a torch or JAX array, …; strided memory stays strided.
+            copy: True always copies, False never does (and raises where one is needed), None copies when needed.
+
+        Raises:
+            DTypeError: no DLPack producer, or of a dtype that has no counterpart here.
+            DeviceError: its memory lies on an accelerator, or a copy was forbidden but is needed.
+        """
+        if isinstance(array, np.ndarray | Buffer):
+            source = array._array if isinstance(array, Buffer) else array
+        else:
+            source = dlpack.import_host(array)
+        if not source.flags.aligned:
+            if copy is False:
+                raise DeviceError("the array is not aligned to its elements, so it has to be copied", code="EK0804")
+            copy = True
+        return cls._wrap(np.array(source, order="C") if copy else source, CPU())
+
+    @classmethod
+    def mmap(
+        cls,
+        filename: str | os.PathLike[str],
+        dtype: DType,
+        shape: Sequence[int] | int,
+        mode: Literal["readonly", "r", "copyonwrite", "c", "readwrite", "r+"] = "copyonwrite",
+        offset: int = 0,
+    ) -> Buffer:
+        """A buffer over a file's bytes from `offset` on; by default writes stay in this process.
+
+        Raises:
+            DeviceError: the file cannot be read, or is too short.
+        """
+        sizes = _sizes((shape,) if isinstance(shape, int) else shape)
+        try:
+            return cls._wrap(np.memmap(filename, dtype.to_numpy(), mode, offset, sizes), CPU())
+        except (OSError, ValueError) as error:
+            raise DeviceError(f"cannot map {os.fspath(filename)!r}: {error}", code="EK0806") from error
+
+    # --- looking ---
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self._dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes, one an axis."""
+        return tuple(self._array.shape)
+
+    @property
+    def rank(self) -> int:
+        """The number of axes."""
+        return self._array.ndim
+
+    @property
+    def device(self) -> Device:
+        """Where the memory lies."""
+        return self._device
+
+    @property
+    def is_host(self) -> bool:
+        """Whether the memory is the process's own."""
+        return self._device.is_host
+
+    @property
+    def num_elements(self) -> int:
+        """How many elements there are; 1 at rank 0."""
+        return self._array.size
+
+    @property
+    def element_size(self) -> int:
+        """Bytes of one element."""
+        return self._dtype.size_in_bytes
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie without gaps in row-major order; never so after a negative step."""
+        array = self._array
+        return array.flags.c_contiguous and all(stride >= 0 for stride in array.strides)
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether writing raises."""
+        return not self._array.flags.writeable
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the memory is page-locked; never so on the host alone."""
+        return False
+
+    @property
+    def address(self) -> int:
+        """The address of the first element, for native code; valid while the buffer lives."""
+        return self._array.ctypes.data
+
+    def __repr__(self) -> str:
+        return f"Buffer({self.dtype}, {self.shape}, {self.device})"
+
+    # --- reading and writing elements ---
+
+    def item(self) -> bool | int | float:
+        """The only element, as a Python number.
+
+        Raises:
+            GraphError: there is not exactly one element.
+        """
+        if self.num_elements != 1:
+            raise GraphError(
+                f"item() needs a buffer of one element, and this one has shape {self.shape}",
+                code="EK0805",
+                expected="one element",
+                got=self.shape,
+            )
+        value = self._array.reshape(()).item()
+        return float(value) if self.dtype.is_float() else value
+
+    def __getitem__(self, index: Any) -> Buffer:
+        """A view of some elements, by ints, slices, `...` and None; IndexError when an int is out of range."""
+        return self._wrap(self._view(index), self._device)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Writes a number, an array or a buffer, broadcast to the elements that `index` names.
+
+        Raises:
+            DeviceError: the buffer is read-only.
+            DTypeError: the value is of a kind that the dtype does not hold.
+            GraphError: shapes differ, or a number is out of the dtype's range.
+        """
+        if self.is_read_only:
+            raise DeviceError("the buffer is read-only, as is what it was made from", code="EK0807", hint="copy() it")
+        source = value._array if isinstance(value, Buffer) else np.asarray(value)
+        _check_kind(source, value, self._dtype)
+        try:
+            np.copyto(self._view(index), source, casting="unsafe")
+        except ValueError as error:
+            raise GraphError(str(error), code="EK0805", expected=self.shape, got=source.shape) from error
+
+    def _view(self, index: Any) -> Array:
+        items = index if isinstance(index, tuple) else (index,)
+        for item in items:
+            if not (item is None or item is Ellipsis or isinstance(item, slice | int | np.integer)) or item is True:
+                raise GraphError(
+                    f"a buffer is indexed by ints, slices, None and '...', not by {type(item).__name__}",
+                    code="EK0805",
+                    got=type(item).__name__,
+                    hint="index the array that to_numpy() gives",
+                )
+        # The ellipsis keeps NumPy from turning a fully indexed element into a scalar of its own.
+        return self._array[items if Ellipsis in items else (*items, ...)]
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __iter__(self) -> Iterator[Buffer]:
+        return (self[position] for position in range(len(self)))
+
+    # --- other views and copies ---
+
+    def view(self, dtype: DType, shape: Sequence[int] | None = None) -> Buffer:
+        """The same bytes with another dtype and shape.
+
+        Args:
+            dtype: the new element type.
+            shape: the new sizes; left out, the last axis absorbs a change of element size.
+
+        Raises:
+            GraphError: not contiguous, or the bytes do not divide so.
+        """
+        size = self.num_elements * self.element_size
+        if shape is None:
+            last = self.shape[-1] * self.element_size if self.rank else self.element_size
+            if last % dtype.size_in_bytes or (not self.rank and last != dtype.size_in_bytes):
+                raise GraphError(
+                    f"a shape cannot be deduced: {last} bytes do not make whole elements of {dtype}", code="EK0805"
+                )
+            sizes = (*self.shape[:-1], last // dtype.size_in_bytes) if self.rank else ()
+        else:
+            sizes = _sizes(shape)
+        if math.prod(sizes) * dtype.size_in_bytes != size or not self.is_contiguous:
+            raise GraphError(
+                f"{self!r} cannot be viewed as {dtype} of shape {sizes}",
+                code="EK0805",
+                expected=f"{size} contiguous bytes" if self.is_contiguous else "a contiguous buffer",
+                got=f"{math.prod(sizes) * dtype.size_in_bytes} bytes",
+            )
+        return self._wrap(self._array.reshape(-1).view(dtype.to_numpy()).reshape(sizes), self._device)
+
+    def contiguous(self) -> Buffer:
+        """This buffer when it is contiguous, else a contiguous copy."""
+        return self if self.is_contiguous else self.copy()
+
+    def copy(self, device: Device | DeviceRef | None = None) -> Buffer:
+        """A contiguous copy, on another device when one is given."""
+        buffer = Buffer(self._dtype, self.shape, self._device if device is None else device)
+        np.copyto(buffer._array, self._array)
+        return buffer
+
+    @overload
+    def to(self, device: Device | DeviceRef) -> Buffer: ...
+
+    @overload
+    def to(self, device: Iterable[Device | DeviceRef]) -> list[Buffer]: ...
+
+    def to(self, device: Device | DeviceRef | Iterable[Device | DeviceRef]) -> Buffer | list[Buffer]:
+        """This buffer on `device`, copied only when it lies elsewhere; for several devices, a list."""
+        if not isinstance(device, Device | DeviceRef):
+            return [self.to(one) for one in device]
+        target = device.to_device() if isinstance(device, DeviceRef) else device
+        return self if target == self._device else self.copy(target)
+
+    def inplace_copy_from(self, src: Buffer) -> None:
+        """Copies the elements of `src` into this buffer.
+
+        Raises:
+            GraphError: one of the two is not contiguous, or dtype or number of elements differ.
+            DeviceError: this buffer is read-only.
+        """
+        if not (self.is_contiguous and src.is_contiguous):
+            raise GraphError("inplace_copy_from needs two contiguous buffers", code="EK0805")
+        if (self._dtype, self.num_elements) != (src._dtype, src.num_elements):
+            raise GraphError(
+                f"inplace_copy_from needs equal dtypes and sizes, and has {self!r} and {src!r}",
+                code="EK0805",
+                expected=repr(self),
+                got=repr(src),
+            )
+        self.view(self._dtype, self.shape)[...] = src.view(self._dtype, self.shape)
+
+    # --- exchange ---
+
+    def to_numpy(self) -> Array:
+        """The elements as a NumPy array over the same memory, which it keeps alive."""
+        return self._array.view()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        array = self._array if dtype is None else self._array.astype(dtype, copy=False)
+        return array.copy() if copy else array.view()
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        return dlpack.export(self._array, keywords)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return dlpack.HOST_DEVICES[0], 0
+
+
+def _host(device: Device | DeviceRef | None) -> Device:
+    found = CPU() if device is None else device.to_device() if isinstance(device, DeviceRef) else device
+    if not isinstance(found, Device):
+        raise DeviceError(f"a buffer needs a device, not {found!r}", code="EK0802", expected="Device", got=found)
+    if not found.is_host:
+        raise DeviceError(f"there is no memory to allocate on {found}", code="EK0801", expected="cpu:0", got=found)
+    return found
+
+
+def _sizes(shape: Iterable[int]) -> tuple[int, ...]:
+    sizes = tuple(shape)
+    if any(isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0 for size in sizes):
+        raise GraphError(f"a buffer's sizes are ints >= 0, not {sizes}", code="EK0805", expected="ints >= 0", got=sizes)
+    return tuple(int(size) for size in sizes)
+
+
+def _allocate(dtype: DType, sizes: tuple[int, ...]) -> Array:
+    """Uninitialised memory that starts at a multiple of `ALIGNMENT`; NumPy's own starts at 16."""
+    size = math.prod(sizes) * dtype.size_in_bytes
+    try:
+        raw = np.empty(size + ALIGNMENT, np.uint8)
+    except (MemoryError, ValueError) as error:
+        raise DeviceError(f"cannot allocate {size} bytes for {dtype} of shape {sizes}", code="EK0808") from error
+    skip = -raw.ctypes.data % ALIGNMENT
+    return raw[skip : skip + size].view(dtype.to_numpy()).reshape(sizes)
+
+
+def _check_kind(source: Array, value: Any, dtype: DType) -> None:
+    """Writing may round a float, never drop a fraction, a sign or high bits."""
+    kind = "f" if source.dtype == ml_dtypes.bfloat16 else source.dtype.kind
+    if kind not in ("fiub" if dtype.is_float() else "iub"):
+        raise DTypeError(
+            f"cannot write {value if source.ndim == 0 else source.dtype} into a buffer of {dtype}",
+            code="EK0803",
+            expected=str(dtype),
+            got=str(source.dtype),
+            hint="convert the values first",
+        )
+    if not dtype.is_float() and source.size:
+        low, high = dtype.range
+        if int(source.min()) < low or int(source.max()) > high:
+            raise GraphError(
+                f"a value is out of the range of {dtype}", code="EK0805", expected=f"{low} to {high}", got=value
+            )

@@ -1,0 +1,106 @@
+"""bfloat16 through DLPack.
+
+NumPy speaks DLPack, but not for bfloat16, which it does not know. A DLPack capsule describes its elements by a kind
+and a width in bits, and uint16 has the same width. So going out, a uint16 view is exported and the capsule's kind set
+to bfloat; coming in, it is set back to unsigned, imported, and viewed as bfloat16. The capsule is fresh and ours alone
+until it is handed on, its owner looks only at its own context when it frees the memory, so this is sound.
+
+Input: a producer, or a NumPy array. Output: a NumPy array, or a capsule. Non-goals: no device memory.
+Layouts: https://dmlc.github.io/dlpack/latest/c_api.html (`DLManagedTensor`, `DLManagedTensorVersioned`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ..dsl.errors import DeviceError, DTypeError
+
+KIND_UINT = 1
+KIND_BFLOAT = 4
+HOST_DEVICES = (1, 3, 11)  # kDLCPU, and host memory pinned by CUDA or ROCm
+
+# Where `DLDataType {uint8 kind; uint8 bits; uint16 lanes}` lies: behind data, device and ndim of the DLTensor, which
+# the versioned form puts behind version, context, deleter and flags.
+_DTYPE_OFFSETS = {b"dltensor": 20, b"dltensor_versioned": 32 + 20}
+
+_is_valid = ctypes.pythonapi.PyCapsule_IsValid
+_is_valid.argtypes = [ctypes.py_object, ctypes.c_char_p]
+_is_valid.restype = ctypes.c_int
+_get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_get_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+_get_pointer.restype = ctypes.c_void_p
+
+
+def export(array: np.ndarray[Any, Any], keywords: dict[str, Any]) -> Any:
+    """A DLPack capsule over the array's memory; `keywords` go to NumPy's `__dlpack__`."""
+    if array.dtype != ml_dtypes.bfloat16:
+        return array.__dlpack__(**keywords)
+    capsule = array.view(np.uint16).__dlpack__(**keywords)
+    _dtype_of(capsule)[0] = KIND_BFLOAT
+    return capsule
+
+
+def import_host(producer: Any) -> np.ndarray[Any, Any]:
+    """A NumPy array over the memory of a producer on the host; never a copy.
+
+    Raises:
+        DTypeError: no producer, or of elements that NumPy cannot take.
+        DeviceError: the memory is not the host's.
+    """
+    if not (hasattr(producer, "__dlpack__") and hasattr(producer, "__dlpack_device__")):
+        raise DTypeError(
+            f"from_dlpack takes an array with __dlpack__, not {type(producer).__name__}",
+            code="EK0803",
+            argument="array",
+            expected="a DLPack producer",
+            got=type(producer).__name__,
+        )
+    kind, number = producer.__dlpack_device__()
+    if int(kind) not in HOST_DEVICES:
+        raise DeviceError(
+            f"the array lies on DLPack device ({int(kind)}, {number}), not in the host's memory",
+            code="EK0804",
+            expected="host memory",
+            got=(int(kind), number),
+            hint="copy it to the host first",
+        )
+    source = _Once(producer)
+    try:
+        array = np.from_dlpack(source)
+    except (BufferError, RuntimeError, TypeError) as error:
+        raise DTypeError(f"the array cannot be taken by DLPack: {error}", code="EK0803") from error
+    return array.view(ml_dtypes.bfloat16) if source.is_bfloat else array
+
+
+class _Once:
+    """Stands before a producer and shows NumPy its bfloat16 as uint16."""
+
+    def __init__(self, producer: Any) -> None:
+        self._producer = producer
+        self.is_bfloat = False
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        try:
+            capsule = self._producer.__dlpack__(**keywords)
+        except TypeError:  # a producer from before DLPack 1.0 knows none of the newer keywords
+            capsule = self._producer.__dlpack__()
+        dtype = _dtype_of(capsule)
+        if (dtype[0], dtype[1]) == (KIND_BFLOAT, 16):
+            dtype[0] = KIND_UINT
+            self.is_bfloat = True
+        return capsule
+
+    def __dlpack_device__(self) -> Any:
+        return self._producer.__dlpack_device__()
+
+
+def _dtype_of(capsule: Any) -> Any:
+    """The capsule's dtype, as writable bytes: kind, bits."""
+    for name, offset in _DTYPE_OFFSETS.items():
+        if _is_valid(capsule, name):
+            return (ctypes.c_uint8 * 2).from_address(_get_pointer(capsule, name) + offset)
+    raise BufferError("the producer's __dlpack__ gave no fresh DLPack capsule")

@@ -1,0 +1,340 @@
+"""`Graph`: where ops are staged.
+
+A graph is built in one of two ways, traced from a callable or under `with`:
+
+    Graph("double", forward=lambda x: x + x, input_types=[TensorType(DType.float32, ["n"], DeviceRef.CPU())])
+
+    with Graph("double", input_types=[...]) as graph:
+        x = graph.inputs[0]
+        graph.output(x + x)
+
+Ops add to the innermost graph that is being built, in the current thread or task. Staging is transactional: an op that
+raises has added nothing. After `output` the graph is finished and nothing can be added.
+
+Input: types, a callable, paths of kernel libraries. Output: `Graph.ir`. Non-goals: no compilation, no execution, and
+no op is known here (see `ops`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..dsl.errors import GraphError, did_you_mean
+from ..dsl.source import Place
+from ..dsl.types import DType
+from .device import DeviceRef
+from .dims import AlgebraicDim, Dim
+from .ir import Constant, Constraint, GraphIR, KernelSource, LoadedKernel, Node, format_graph
+from .places import user_place
+from .promotion import is_weak, literal_array
+from .type import TensorType, shown
+from .value import TensorValue, Value
+
+_active: ContextVar[tuple[Graph, ...]] = ContextVar("einkorn_active_graphs", default=())
+
+
+def active_graph() -> Graph | None:
+    """The innermost graph being built, or None."""
+    graphs = _active.get()
+    return graphs[-1] if graphs else None
+
+
+def open_kernels(paths: Sequence[Path], library: object | None) -> KernelSource:
+    """The kernels that ship with the package, and custom ones from `paths` and `library`.
+
+    `extensions` is the door to the compiler; it is opened when the first graph is made, not at import.
+    """
+    from . import extensions
+
+    source: KernelSource = extensions.open_kernels(paths, library)
+    return source
+
+
+class _Current:
+    """`Graph.current`: the innermost graph being built."""
+
+    def __get__(self, instance: object, owner: type) -> Graph:
+        graph = active_graph()
+        if graph is None:
+            raise GraphError("no graph is being built here", code="EK0401", place=user_place())
+        return graph
+
+
+class Graph:
+    """A dataflow program over tensors.
+
+    Args:
+        name: for messages and prints.
+        forward: called at once with the inputs, then `args` and `kwargs`; what it returns (a value, or an iterable of
+            values) becomes the output. Left out, the graph is a context manager.
+        input_types: the types of the inputs; their dims are sizes or names, and one name is one size everywhere.
+        path, module: not supported; they keep the documented order of arguments.
+        custom_extensions: folders of kernel files, single files, or packages, for `ops.custom`.
+        kernel_library: an already loaded library, for the same purpose.
+
+    Raises:
+        GraphError: an input type is none, or has a computed dim; or whatever an op in `forward` raises.
+        PackageError: a custom extension cannot be loaded.
+    """
+
+    current = _Current()
+
+    def __init__(
+        self,
+        name: str,
+        forward: Callable[..., Any] | None = None,
+        input_types: Iterable[TensorType] = (),
+        path: None = None,
+        *args: Any,
+        custom_extensions: str | Path | Iterable[str | Path] = (),
+        kernel_library: object | None = None,
+        module: None = None,
+        **kwargs: Any,
+    ) -> None:
+        if path is not None or module is not None:
+            _refuse("a graph cannot be loaded from a file or from an existing module", code="EK0408")
+        if forward is None and (args or kwargs):
+            _refuse("extra arguments are for 'forward', and there is none", code="EK0408", argument="forward")
+        self.name = name
+        types = tuple(input_types)
+        for position, type in enumerate(types):
+            _check_input_type(name, position, type)
+        paths = [custom_extensions] if isinstance(custom_extensions, str | Path) else custom_extensions
+        self._paths = [Path(path) for path in paths]
+        self.kernels = open_kernels(self._paths, kernel_library)
+        self._input_types = types
+        self._dim_names = frozenset(dim for type in types for dim in type.shape.parameters)
+        self._types: list[TensorType] = list(types)
+        self._nodes: list[Node | Constant] = []
+        self._constraints: list[Constraint] = []
+        self._ir: GraphIR | None = None
+        self._inputs = [TensorValue(self, number, type) for number, type in enumerate(types)]
+        if forward is not None:
+            self._trace(forward, args, kwargs)
+
+    def _trace(self, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        with self:
+            result = forward(*self._inputs, *args, **kwargs)
+            if self._ir is not None and result is None:
+                return
+            if result is None:
+                _refuse(
+                    f"graph {self.name!r}: 'forward' returned nothing",
+                    code="EK0405",
+                    argument="forward",
+                    hint="return the output values, or call graph.output(...) in it",
+                )
+            self.output(*(result if isinstance(result, list | tuple | Iterator) else [result]))
+
+    # --- what is known ---
+
+    @property
+    def inputs(self) -> Sequence[TensorValue]:
+        """One value for each input type."""
+        return tuple(self._inputs)
+
+    @property
+    def output_types(self) -> list[TensorType]:
+        """The types of the outputs; GraphError before `output` was called."""
+        return list(self.ir.output_types)
+
+    @property
+    def kernel_libraries_paths(self) -> list[Path]:
+        """The paths of the custom extensions."""
+        return list(self._paths)
+
+    @property
+    def ir(self) -> GraphIR:
+        """The finished graph.
+
+        Raises:
+            GraphError: `output` was not called yet.
+        """
+        if self._ir is None:
+            _refuse(
+                f"graph {self.name!r} has no output yet",
+                code="EK0405",
+                hint="end the 'with' block with graph.output(...)",
+            )
+        return self._ir
+
+    def __str__(self) -> str:
+        outputs = None if self._ir is None else self._ir.outputs
+        return format_graph(self.name, self._input_types, self._nodes, outputs, self._constraints)
+
+    def __repr__(self) -> str:
+        state = "being built" if self._ir is None else f"{len(self._ir.outputs)} outputs"
+        return f"Graph({self.name!r}, {len(self._inputs)} inputs, {len(self._nodes)} nodes, {state})"
+
+    # --- building ---
+
+    def __enter__(self) -> Graph:
+        _active.set((*_active.get(), self))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _active.set(_active.get()[:-1])
+
+    def output(self, *outputs: Any) -> None:
+        """Sets the outputs and finishes the graph. Numbers and arrays become constants.
+
+        Raises:
+            GraphError: there are none, one is not a value of this graph, or `output` was called before.
+        """
+        place = user_place()
+        self._check_open("output", place)
+        if not outputs:
+            _refuse(f"graph {self.name!r}: a graph needs at least one output", code="EK0405")
+        with self.transaction():
+            numbers = tuple(self._output_number(position, value, place) for position, value in enumerate(outputs))
+        self._ir = GraphIR(self.name, self._input_types, tuple(self._nodes), numbers, tuple(self._constraints))
+
+    def _output_number(self, position: int, value: Any, place: Place | None) -> int:
+        if isinstance(value, TensorValue):
+            if value.graph is not self:
+                raise foreign_value("output", str(position), value, self, place)
+            return value.number
+        if is_weak(value):
+            return self.stage_constant(literal_array(value, None, "output", place), DeviceRef.CPU(), place).number
+        raise GraphError(
+            f"graph {self.name!r}: output {position} is not a value but {type(value).__name__}",
+            code="EK0405",
+            place=place,
+            expected="TensorValue",
+            got=type(value).__name__,
+        )
+
+    # --- for ops ---
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Undoes what was staged inside when the block raises."""
+        marks = len(self._nodes), len(self._types), len(self._constraints)
+        try:
+            yield
+        except BaseException:
+            del self._nodes[marks[0] :]
+            del self._types[marks[1] :]
+            del self._constraints[marks[2] :]
+            raise
+
+    def stage(
+        self,
+        kernel: LoadedKernel,
+        operands: Iterable[Value],
+        parameters: Mapping[str, Any],
+        out_types: Iterable[TensorType],
+        place: Place | None,
+    ) -> list[TensorValue]:
+        """Adds a call of `kernel`. The caller has checked it against the schema.
+
+        Raises:
+            GraphError: the graph is finished, or an operand belongs to another.
+        """
+        name = kernel.schema.name
+        self._check_open(name, place)
+        operands = tuple(operands)
+        for argument, value in zip(kernel.schema.inputs, operands, strict=True):
+            if value.graph is not self:
+                raise foreign_value(name, argument.name, value, self, place)
+        types = tuple(out_types)
+        self._check_dims_known(name, types, place)
+        first = len(self._types)
+        results = tuple(range(first, first + len(types)))
+        node = Node(kernel, tuple(parameters.items()), tuple(v.number for v in operands), types, results, place)
+        self._nodes.append(node)
+        self._types.extend(types)
+        return [TensorValue(self, number, type) for number, type in zip(results, types, strict=True)]
+
+    def stage_constant(self, array: np.ndarray[Any, Any], device: DeviceRef, place: Place | None) -> TensorValue:
+        """Adds a constant. The array becomes the graph's own and read-only; pass a copy."""
+        self._check_open("constant", place)
+        array = np.ascontiguousarray(array).reshape(array.shape)  # NumPy makes rank 0 into rank 1
+        array.flags.writeable = False
+        type = TensorType(DType.from_numpy(array.dtype), array.shape, device)
+        value = TensorValue(self, len(self._types), type)
+        self._nodes.append(Constant(array, type, value.number, place))
+        self._types.append(type)
+        return value
+
+    def require(self, kind: str, left: Dim, right: Dim, message: str, place: Place | None) -> None:
+        """Adds a condition on run-time dims; see `Constraint`."""
+        self._check_open("rebind", place)
+        if not any(c.kind == kind and c.left - c.right == left - right for c in self._constraints):
+            self._constraints.append(Constraint(kind, left, right, message, place))
+
+    def _check_dims_known(self, op: str, types: Iterable[TensorType], place: Place | None) -> None:
+        known = self._dim_names
+        for type in types:
+            for name in type.shape.parameters:
+                if name not in known:
+                    listed = f"the inputs have {', '.join(sorted(known))}" if known else "the inputs have none"
+                    raise GraphError(
+                        f"{op}: nothing tells the size of dim {name!r} of the result {shown(type.shape)}",
+                        code="EK0431",
+                        place=place,
+                        op=op,
+                        expected=sorted(known),
+                        got=name,
+                        notes=[f"a named dim takes its size from an input of the graph; {listed}"],
+                        hint=did_you_mean(name, known),
+                    )
+
+    def _check_open(self, op: str, place: Place | None) -> None:
+        if self._ir is not None:
+            raise GraphError(
+                f"{op}: graph {self.name!r} is finished, its output is set", code="EK0404", place=place, op=op
+            )
+
+
+def foreign_value(op: str, argument: str, value: Value, graph: Graph, place: Place | None) -> GraphError:
+    """The error of using a value outside its graph."""
+    if value.graph.name == graph.name:
+        where = f"another graph of the name {graph.name!r}"
+    else:
+        where = f"graph {value.graph.name!r}, and the one being built is {graph.name!r}"
+    return GraphError(
+        f"{op}: argument '{argument}' belongs to {where}",
+        code="EK0402",
+        place=place,
+        op=op,
+        argument=argument,
+        expected=graph.name,
+        got=value.graph.name,
+    )
+
+
+def _refuse(message: str, *, code: str, **details: Any) -> NoReturn:
+    raise GraphError(message, code=code, place=user_place(), **details)
+
+
+def _check_input_type(graph: str, position: int, type: Any) -> None:
+    if not isinstance(type, TensorType):
+        _refuse(
+            f"graph {graph!r}: input type {position} is not a TensorType but {_name_of(type)}",
+            code="EK0406",
+            argument="input_types",
+            expected="TensorType",
+            got=type,
+            hint="input_types is a list, also for one input",
+        )
+    for axis, dim in enumerate(type.shape):
+        if isinstance(dim, AlgebraicDim):
+            _refuse(
+                f"graph {graph!r}: axis {axis} of input {position} is computed, {dim}",
+                code="EK0406",
+                argument="input_types",
+                expected="a size or a name",
+                got=str(dim),
+                hint="give the axis a name of its own, and rebind the input where the sizes have to agree",
+            )
+
+
+def _name_of(value: Any) -> str:
+    return value.__name__ if isinstance(value, type) else type(value).__name__

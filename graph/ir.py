@@ -1,0 +1,212 @@
+"""The graph's intermediate representation: an immutable list of nodes over numbered values.
+
+Values are numbered from 0: the inputs first, then the results of each node in the order in which nodes were staged, so
+a node's operands always have smaller numbers than its results. A node is either a `Constant`, which holds its data, or
+a `Node`: a call of a kernel, built-in or custom, with its operands, parameters and result types. There is no third
+kind: whatever happens at run time is a kernel.
+
+A graph prints as one line a node:
+
+    graph scale(%0: Tensor[float32, (rows, 10), cpu:0]) {
+      %1 = constant 2.0 : Tensor[float32, (), cpu:0]
+      %2 = broadcast_to(%1) : Tensor[float32, (rows, 10), cpu:0]
+      %3 = mul(%0, %2) : Tensor[float32, (rows, 10), cpu:0]
+      output %3
+    }
+
+Input: what `Graph` staged. Output: `GraphIR`. Non-goals: no checks (staging made them), no transformation.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from ..dsl.schema import OpSchema
+from ..dsl.source import Place
+from ..dsl.types import DType
+from .dims import Dim
+from .type import TensorType
+
+if TYPE_CHECKING:
+    from ..dsl.portable import PortableKernel
+
+SHOWN_ELEMENTS = 8  # a printed constant shows at most so many
+
+
+class LoadedKernel(Protocol):
+    """What the graph needs to know of a kernel in a library."""
+
+    @property
+    def schema(self) -> OpSchema: ...
+
+    @property
+    def portable(self) -> PortableKernel: ...
+
+    @property
+    def origin(self) -> str:
+        """Where the kernel comes from, for messages: a file, a package."""
+        ...
+
+
+class KernelSource(Protocol):
+    """Where a graph finds its kernels."""
+
+    def builtin(self, family: str, name: str) -> LoadedKernel:
+        """A kernel of the shipped library file `family`; raises PackageError when there is none."""
+        ...
+
+    def find(self, name: str) -> LoadedKernel | None:
+        """A custom op of this name, or None."""
+        ...
+
+    def names(self) -> Iterable[str]:
+        """The names that `find` knows."""
+        ...
+
+    def searched(self) -> Iterable[str]:
+        """The paths that `find` looks at, as the user gave them."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """A call of a kernel.
+
+    Attributes:
+        kernel: what is called.
+        parameters: (name, value) in the order of the schema, defaults filled in.
+        operands: the numbers of the values passed, in the order of `schema.inputs`.
+        out_types: one type a result, in the order of `schema.outputs`.
+        results: the numbers of the values made.
+        place: the user's line that staged the node.
+    """
+
+    kernel: LoadedKernel
+    parameters: tuple[tuple[str, Any], ...]
+    operands: tuple[int, ...]
+    out_types: tuple[TensorType, ...]
+    results: tuple[int, ...]
+    place: Place | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the op."""
+        return self.kernel.schema.name
+
+    def __str__(self) -> str:
+        results = ", ".join(f"%{value}" for value in self.results)
+        operands = ", ".join(f"%{value}" for value in self.operands)
+        listed = ", ".join(f"{name} = {_literal(value)}" for name, value in self.parameters)
+        types = ", ".join(str(type) for type in self.out_types)
+        return f"{results} = {self.name}({operands}) {f'{{{listed}}} ' if listed else ''}: {types}"
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """A tensor known while the graph is built. `array` is contiguous, read-only and the graph's own."""
+
+    array: np.ndarray[Any, Any]
+    type: TensorType
+    result: int
+    place: Place | None = None
+
+    @property
+    def results(self) -> tuple[int, ...]:
+        return (self.result,)
+
+    @property
+    def out_types(self) -> tuple[TensorType, ...]:
+        return (self.type,)
+
+    def __str__(self) -> str:
+        return f"%{self.result} = constant {shown_array(self.array)} : {self.type}"
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A condition on run-time dims that staging relied on and could not decide; checked once at a call's boundary.
+
+    Attributes:
+        kind: "equal" or "at_least".
+        left, right: what is compared: `left == right`, or `left >= right`.
+        message: what to tell when it fails.
+        place: the user's line that relied on it.
+    """
+
+    kind: str
+    left: Dim
+    right: Dim
+    message: str
+    place: Place | None = None
+
+    def __str__(self) -> str:
+        return f"require {self.left} {'==' if self.kind == 'equal' else '>='} {self.right}"
+
+
+@dataclass(frozen=True, eq=False)
+class GraphIR:
+    """A finished graph.
+
+    Attributes:
+        name: the graph's name.
+        inputs: the types of values 0 to len(inputs) - 1.
+        nodes: in the order of staging, which is a topological one.
+        outputs: the numbers of the values given back; one value may stand twice, or be an input.
+        constraints: what has to hold for the dims of a call.
+    """
+
+    name: str
+    inputs: tuple[TensorType, ...]
+    nodes: tuple[Node | Constant, ...]
+    outputs: tuple[int, ...]
+    constraints: tuple[Constraint, ...] = ()
+
+    @cached_property
+    def types(self) -> tuple[TensorType, ...]:
+        """The type of every value, by number."""
+        return (*self.inputs, *(type for node in self.nodes for type in node.out_types))
+
+    @property
+    def output_types(self) -> tuple[TensorType, ...]:
+        """The types of the outputs."""
+        return tuple(self.types[value] for value in self.outputs)
+
+    def __str__(self) -> str:
+        return format_graph(self.name, self.inputs, self.nodes, self.outputs, self.constraints)
+
+
+def format_graph(
+    name: str,
+    inputs: Iterable[TensorType],
+    nodes: Iterable[Node | Constant],
+    outputs: Iterable[int] | None,
+    constraints: Iterable[Constraint],
+) -> str:
+    """The text of a graph, finished or (without outputs) still being built."""
+    arguments = ", ".join(f"%{value}: {type}" for value, type in enumerate(inputs))
+    lines = [f"  {line}" for line in (*constraints, *nodes)]
+    if outputs is not None:
+        lines.append(f"  output {', '.join(f'%{value}' for value in outputs)}".rstrip())
+    return "\n".join([f"graph {name}({arguments}) {{", *lines, "}"])
+
+
+def shown_array(array: np.ndarray[Any, Any]) -> str:
+    """The elements of a small array as nested lists, the first few of a large one."""
+    plain = array.astype(np.float64) if array.dtype.kind not in "biuf" else array
+    if array.size <= SHOWN_ELEMENTS:
+        return str(plain.tolist())
+    return f"[{', '.join(str(item) for item in plain.reshape(-1)[:SHOWN_ELEMENTS].tolist())}, ...]"
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, DType):
+        return str(value)
+    if isinstance(value, bool):
+        return str(value)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)

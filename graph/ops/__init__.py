@@ -1,0 +1,146 @@
+"""The ops of a graph: functions that stage kernel nodes in the graph that is being built.
+
+    elementwise   arithmetic, comparisons, logic, mathematics
+    reduction     sums, extremes and their places, softmax
+    matmul        matrix products
+    movement      shapes, axes, joining
+    indexing      slices, splitting
+    constant      literals
+    custom        kernels of the user's
+
+Input: tensors, numbers, arrays. Output: tensors. Non-goals: anything that happens when the graph runs.
+"""
+
+from ..value import connect
+from .constant import constant
+from .custom import custom
+from .elementwise import (
+    abs,
+    add,
+    cast,
+    ceil,
+    cos,
+    div,
+    equal,
+    erf,
+    exp,
+    floor,
+    floordiv,
+    gelu,
+    greater,
+    greater_equal,
+    is_inf,
+    is_nan,
+    less,
+    less_equal,
+    log,
+    logical_and,
+    logical_not,
+    logical_or,
+    logical_xor,
+    maximum,
+    minimum,
+    mod,
+    mul,
+    negate,
+    not_equal,
+    pow,
+    relu,
+    round,
+    rsqrt,
+    sigmoid,
+    silu,
+    sin,
+    sqrt,
+    sub,
+    tanh,
+    trunc,
+    where,
+)
+from .indexing import chunk, slice_tensor, split
+from .matmul import matmul
+from .movement import (
+    broadcast_to,
+    concat,
+    flatten,
+    permute,
+    rebind,
+    reshape,
+    squeeze,
+    stack,
+    transfer_to,
+    transpose,
+    unsqueeze,
+)
+from .reduction import argmax, argmin, logsoftmax, max, mean, min, softmax, sum
+
+__all__ = [
+    "abs",
+    "add",
+    "argmax",
+    "argmin",
+    "broadcast_to",
+    "cast",
+    "ceil",
+    "chunk",
+    "concat",
+    "constant",
+    "cos",
+    "custom",
+    "div",
+    "equal",
+    "erf",
+    "exp",
+    "flatten",
+    "floor",
+    "floordiv",
+    "gelu",
+    "greater",
+    "greater_equal",
+    "is_inf",
+    "is_nan",
+    "less",
+    "less_equal",
+    "log",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "logsoftmax",
+    "matmul",
+    "max",
+    "maximum",
+    "mean",
+    "min",
+    "minimum",
+    "mod",
+    "mul",
+    "negate",
+    "not_equal",
+    "permute",
+    "pow",
+    "rebind",
+    "relu",
+    "reshape",
+    "round",
+    "rsqrt",
+    "sigmoid",
+    "silu",
+    "sin",
+    "slice_tensor",
+    "softmax",
+    "split",
+    "sqrt",
+    "squeeze",
+    "stack",
+    "sub",
+    "sum",
+    "tanh",
+    "transfer_to",
+    "transpose",
+    "trunc",
+    "unsqueeze",
+    "where",
+]
+
+connect({name: globals()[name] for name in __all__})

@@ -1,0 +1,80 @@
+"""Matrix products.
+
+Two kernels do the work: `matmul` of (m, k) by (k, n) and `batch_matmul` of (b, m, k) by (b, k, n). What comes with more
+or fewer axes is brought into one of these forms. A product of many matrices with one is a single, taller product.
+
+Input: tensors. Output: a tensor. Non-goals: layouts and packing, which are the kernels'.
+"""
+
+from __future__ import annotations
+
+from ..dims import Shape
+from ..type import shown
+from ..value import TensorValue, TensorValueLike
+from .staging import (
+    HINT_FOR_SYMBOLS,
+    as_shape,
+    broadcast_shapes,
+    builtin,
+    check_kind,
+    expand,
+    fail,
+    op,
+    tensors,
+)
+
+_FAMILY = "matmul"
+
+
+@op
+def matmul(lhs: TensorValueLike, rhs: TensorValueLike) -> TensorValue:
+    """The matrix product over the last two axes; the axes before them broadcast.
+
+    A left operand of rank 1 counts as one row, a right one as one column, and that axis is dropped from the result.
+    Half types accumulate in float32.
+
+    Raises:
+        GraphError: EK0421 an operand of rank 0, EK0427 inner sizes that differ, EK0420 outer axes do not broadcast.
+        DTypeError: bool operands, or dtypes that do not go together.
+    """
+    left, right = tensors("matmul", lhs=lhs, rhs=rhs)
+    check_kind("matmul", "lhs", left, "numeric")
+    for argument, value in (("lhs", left), ("rhs", right)):
+        if value.rank == 0:
+            fail("matmul", f"argument '{argument}' has rank 0", code="EK0421", argument=argument, expected="rank >= 1")
+    if left.shape[-1] != right.shape[max(right.rank - 2, 0)]:
+        _fail_inner(left, right)
+    row, column = left.rank == 1, right.rank == 1
+    a = as_shape(left, [1, *left.shape]) if row else left
+    b = as_shape(right, [*right.shape, 1]) if column else right
+    product = _product(a, b)
+    kept = [*product.shape[:-2], *(() if row else (product.shape[-2],)), *(() if column else (product.shape[-1],))]
+    return as_shape(product, kept)
+
+
+def _product(a: TensorValue, b: TensorValue) -> TensorValue:
+    m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
+    if a.rank == 2 and b.rank == 2:
+        return builtin(_FAMILY, "matmul", [a, b])[0]
+    if b.rank == 2:
+        rows = as_shape(a, [Shape(a.shape[:-1]).num_elements, k])
+        return as_shape(builtin(_FAMILY, "matmul", [rows, b])[0], [*a.shape[:-1], n])
+    outer = broadcast_shapes("matmul", a.shape[:-2], b.shape[:-2], "rhs")
+    count = Shape(outer).num_elements
+    stacked_a = as_shape(expand(a, [*outer, m, k]), [count, m, k])
+    stacked_b = as_shape(expand(b, [*outer, k, n]), [count, k, n])
+    return as_shape(builtin(_FAMILY, "batch_matmul", [stacked_a, stacked_b])[0], [*outer, m, n])
+
+
+def _fail_inner(left: TensorValue, right: TensorValue) -> None:
+    inner = left.shape[-1], right.shape[max(right.rank - 2, 0)]
+    static = all(str(dim).isdigit() for dim in inner)
+    fail(
+        "matmul",
+        f"{shown(left.shape)} @ {shown(right.shape)}: the inner sizes are {inner[0]} and {inner[1]}",
+        code="EK0427",
+        argument="rhs",
+        expected=str(inner[0]),
+        got=str(inner[1]),
+        hint=None if static else HINT_FOR_SYMBOLS,
+    )

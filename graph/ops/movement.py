@@ -1,0 +1,312 @@
+"""Ops that move or rename elements and compute nothing: shapes, axes, joining and splitting.
+
+Sizes may be symbolic. Where sizes have to agree, they must be equal as expressions; `rebind` is the way to assert what
+cannot be seen.
+
+Input: tensors and shapes. Output: tensors. Non-goals: indexing (see `indexing`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ...dsl.errors import DeviceError, DTypeError
+from ..device import Device, DeviceRef
+from ..dims import Dim, Shape, StaticDim
+from ..places import user_place
+from ..type import shown
+from ..value import TensorValue, TensorValueLike
+from .staging import (
+    HINT_FOR_SYMBOLS,
+    DimLike,
+    as_shape,
+    axis_of,
+    builtin,
+    current,
+    expand,
+    fail,
+    op,
+    tensor,
+    tensors,
+)
+
+_FAMILY = "movement"
+
+
+@op
+def reshape(x: TensorValueLike, shape: Iterable[DimLike]) -> TensorValue:
+    """The elements in row-major order under another shape. One size may be -1 and is inferred, symbolic dims too.
+
+    Raises:
+        GraphError: EK0423, the shapes do not (or cannot be seen to) have as many elements; a size is negative.
+    """
+    value = tensor("reshape", "x", x)
+    target = list(shape)
+    unknown = [axis for axis, size in enumerate(target) if not isinstance(size, str | Dim) and size == -1]
+    total = value.shape.num_elements
+    known = math.prod((Dim(size) for axis, size in enumerate(target) if axis not in unknown), start=Dim(1))
+    possible = known == total if not unknown else len(unknown) == 1 and known != 0 and total // known * known == total
+    if not possible:
+        _fail_reshape(value, target, known, total, len(unknown))
+    if unknown:
+        target[unknown[0]] = total // known
+    for axis, size in enumerate(target):
+        if isinstance(size, int) and size < 0:
+            fail("reshape", f"size {size} on axis {axis} is negative", code="EK0423", argument="shape", got=size)
+    return as_shape(value, target)
+
+
+def _fail_reshape(value: TensorValue, target: Sequence[DimLike], known: Dim, total: Dim, unknown: int) -> None:
+    if unknown > 1:
+        message = f"shape {shown(target)} leaves {unknown} sizes open, and only one can be inferred"
+    elif unknown and known == 0:
+        message = f"the size left open in {shown(target)} could be anything, the others make 0 elements"
+    elif unknown:
+        message = f"{shown(value.shape)} has {total} elements, which the {known} of {shown(target)} do not divide"
+    else:
+        message = f"{shown(value.shape)} has {total} elements, and {shown(target)} has {known}"
+    static = isinstance(known, StaticDim) and isinstance(total, StaticDim)
+    fail(
+        "reshape",
+        message,
+        code="EK0423",
+        argument="shape",
+        expected=str(total),
+        got=str(known),
+        hint=None if static or unknown > 1 else HINT_FOR_SYMBOLS,
+    )
+
+
+@op
+def flatten(x: TensorValueLike, start_dim: int = 0, end_dim: int = -1) -> TensorValue:
+    """Axes `start_dim` to `end_dim`, both included, as one; rank 0 becomes rank 1."""
+    value = tensor("flatten", "x", x)
+    if value.rank == 0:
+        return as_shape(value, [1])
+    first = axis_of("flatten", start_dim, value.rank, "start_dim")
+    last = axis_of("flatten", end_dim, value.rank, "end_dim")
+    if first > last:
+        fail("flatten", f"start_dim {first} lies behind end_dim {last}", code="EK0422", argument="start_dim", got=first)
+    merged = Shape(value.shape[first : last + 1]).num_elements
+    return as_shape(value, [*value.shape[:first], merged, *value.shape[last + 1 :]])
+
+
+@op
+def squeeze(x: TensorValueLike, axis: int) -> TensorValue:
+    """Without one axis of size 1.
+
+    Raises:
+        GraphError: EK0421, its size is another.
+    """
+    value = tensor("squeeze", "x", x)
+    at = axis_of("squeeze", axis, value.rank)
+    if value.shape[at] != 1:
+        size = value.shape[at]
+        fail("squeeze", f"axis {at} has size {size}, not 1", code="EK0421", argument="axis", expected=1, got=str(size))
+    return as_shape(value, [dim for k, dim in enumerate(value.shape) if k != at])
+
+
+@op
+def unsqueeze(x: TensorValueLike, axis: int) -> TensorValue:
+    """With a new axis of size 1 at `axis`; a negative one counts from the end of the result."""
+    value = tensor("unsqueeze", "x", x)
+    at = axis_of("unsqueeze", axis, value.rank + 1)
+    return as_shape(value, [*value.shape[:at], 1, *value.shape[at:]])
+
+
+@op
+def permute(x: TensorValueLike, dims: Iterable[int]) -> TensorValue:
+    """Axis k of the result is axis `dims[k]` of `x`.
+
+    Raises:
+        GraphError: EK0422, `dims` does not name every axis once.
+    """
+    value = tensor("permute", "x", x)
+    given = list(dims)
+    order = [axis_of("permute", axis, value.rank, "dims") for axis in given]
+    if sorted(order) != list(range(value.rank)):
+        fail(
+            "permute",
+            f"dims {given} have to name each of the {value.rank} axes once",
+            code="EK0422",
+            argument="dims",
+            expected=list(range(value.rank)),
+            got=given,
+        )
+    if order == list(range(value.rank)):
+        return value
+    out = value.type.with_shape(value.shape[axis] for axis in order)
+    return builtin(_FAMILY, "permute", [value], {"order": ",".join(map(str, order))}, [out])[0]
+
+
+@op
+def transpose(x: TensorValueLike, axis_1: int, axis_2: int) -> TensorValue:
+    """Two axes swapped."""
+    value = tensor("transpose", "x", x)
+    first = axis_of("transpose", axis_1, value.rank, "axis_1")
+    second = axis_of("transpose", axis_2, value.rank, "axis_2")
+    order = list(range(value.rank))
+    order[first], order[second] = second, first
+    return permute(value, order)
+
+
+@op
+def broadcast_to(x: TensorValueLike, shape: Iterable[DimLike]) -> TensorValue:
+    """`x` repeated along axes of size 1 and new leading axes.
+
+    Raises:
+        GraphError: EK0420, a size is neither 1 nor the one wanted; EK0431, a name that no input has.
+    """
+    value = tensor("broadcast_to", "x", x)
+    target = Shape(shape)
+    offset = len(target) - value.rank
+    fits = offset >= 0 and all(
+        dim == 1 or dim == wanted for dim, wanted in zip(value.shape, target[max(offset, 0) :], strict=False)
+    )
+    if not fits:
+        fail(
+            "broadcast_to",
+            f"shape {shown(value.shape)} does not broadcast to {shown(target)}",
+            code="EK0420",
+            argument="shape",
+            expected="equal sizes, or 1, from the last axis on",
+            got=shown(target),
+        )
+    return expand(value, target)
+
+
+@op
+def concat(original_vals: Iterable[TensorValueLike], axis: int = 0) -> TensorValue:
+    """Tensors joined along an axis that they have.
+
+    Raises:
+        GraphError: EK0426, none given, or ranks or other sizes differ.
+        DTypeError: EK0410, dtypes differ.
+    """
+    values = _of_one_dtype("concat", "original_vals", list(original_vals))
+    first = values[0]
+    at = axis_of("concat", axis, first.rank)
+    for position, value in enumerate(values[1:], 1):
+        same = value.rank == first.rank and all(
+            a == b for k, (a, b) in enumerate(zip(value.shape, first.shape, strict=True)) if k != at
+        )
+        if not same:
+            fail(
+                "concat",
+                f"tensors 0 and {position} have shapes {shown(first.shape)} and {shown(value.shape)},"
+                f" which differ off axis {at}",
+                code="EK0426",
+                argument="original_vals",
+                expected=shown(first.shape),
+                got=shown(value.shape),
+            )
+    joined = first
+    for value in values[1:]:
+        joined = builtin(_FAMILY, "concat2", [joined, value], {"axis": at})[0]
+    return joined
+
+
+@op
+def stack(values: Iterable[TensorValueLike], axis: int = 0) -> TensorValue:
+    """Tensors of one shape joined along a new axis; a negative `axis` counts from the end of the result.
+
+    Raises:
+        GraphError: EK0426, none given, or shapes differ.
+        DTypeError: EK0410, dtypes differ.
+    """
+    strong = _of_one_dtype("stack", "values", list(values))
+    for position, value in enumerate(strong):
+        if value.shape != strong[0].shape:
+            fail(
+                "stack",
+                f"tensors 0 and {position} have shapes {shown(strong[0].shape)} and {shown(value.shape)}",
+                code="EK0426",
+                argument="values",
+                expected=shown(strong[0].shape),
+                got=shown(value.shape),
+            )
+    at = axis_of("stack", axis, strong[0].rank + 1)
+    return concat([unsqueeze(value, at) for value in strong], at)
+
+
+def _of_one_dtype(name: str, argument: str, values: list[Any]) -> list[TensorValue]:
+    strong = [value for value in values if isinstance(value, TensorValue)]
+    if not values:
+        fail(
+            name,
+            "needs at least one tensor",
+            code="EK0426",
+            argument=argument,
+            expected="a list of tensors",
+            got="none",
+        )
+    for value in strong[1:]:
+        if value.dtype is not strong[0].dtype:
+            fail(
+                name,
+                f"the tensors have dtypes {strong[0].dtype} and {value.dtype}",
+                code="EK0410",
+                kind=DTypeError,
+                expected=str(strong[0].dtype),
+                got=str(value.dtype),
+                hint=f"cast them, as in ops.cast(x, DType.{strong[0].dtype})",
+            )
+    return tensors(name, **{f"{argument}[{position}]": value for position, value in enumerate(values)})
+
+
+@op
+def rebind(x: TensorValueLike, shape: Iterable[DimLike], message: str = "") -> TensorValue:
+    """`x` under a shape that the user knows to be right. What cannot be seen now is checked when the graph is called.
+
+    Args:
+        x: a tensor.
+        shape: as many sizes as `x` has axes.
+        message: added to the error of a call with other sizes.
+
+    Raises:
+        GraphError: EK0421 another rank, EK0423 a size that can be seen to be another, EK0431 a name no input has.
+    """
+    value = tensor("rebind", "x", x)
+    target = Shape(shape)
+    if len(target) != value.rank:
+        fail(
+            "rebind",
+            f"shape {shown(target)} has rank {len(target)}, and {shown(value.shape)} has {value.rank}",
+            code="EK0421",
+            argument="shape",
+            expected=value.rank,
+            got=len(target),
+        )
+    graph = current("rebind")
+    for axis, (dim, wanted) in enumerate(zip(value.shape, target, strict=True)):
+        if dim == wanted:
+            continue
+        if isinstance(dim - wanted, StaticDim):
+            fail("rebind", f"axis {axis} has size {dim}, never {wanted}", code="EK0423", expected=dim, got=wanted)
+        text = f"rebind: axis {axis} has to have size {wanted}"
+        graph.require("equal", dim, wanted, f"{text}: {message}" if message else text, user_place())
+    return as_shape(value, target)
+
+
+@op
+def transfer_to(x: TensorValueLike, device: DeviceRef | Device) -> TensorValue:
+    """`x` on a device; `x` itself when it lies there.
+
+    Raises:
+        DeviceError: it lies elsewhere: this version moves nothing between devices.
+    """
+    value = tensor("transfer_to", "x", x)
+    target = DeviceRef.from_device(device)
+    if target != value.device:
+        fail(
+            "transfer_to",
+            f"this version has no transfers between devices, here from {value.device} to {target}",
+            code="EK0809",
+            kind=DeviceError,
+            argument="device",
+            expected=str(value.device),
+            got=str(target),
+        )
+    return value

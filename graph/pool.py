@@ -1,0 +1,125 @@
+"""Drives the thread pool: its memory, its worker threads, forks, and the end of the process.
+
+Input: the pool's code, loaded (`compiler.pool` makes it; this module does not import the compiler). Output: the two
+pointers that a call needs, `Pool.run` for `Context.parallel` and `Pool.address` for `Context.pool`. Non-goals: how many
+threads there should be is the caller's decision, and no work is scheduled here.
+
+Workers are daemon threads of Python that stay inside one native call, which has released the interpreter's lock. A
+callback from a worker into Python therefore works, as long as whoever runs a region has released the lock too (a call
+through `ctypes.CDLL` does, one through `ctypes.PyDLL` would wait for ever).
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import threading
+import time
+import weakref
+from typing import Final
+
+from ..dsl.abi import PoolState
+
+_ALIGNMENT: Final = 64
+
+# About 0.1 ms of looking for work before a worker sleeps: longer than the gaps between the kernels of a graph, short
+# enough that an idle process takes no time.
+DEFAULT_SPIN: Final = 2000
+
+_pools: weakref.WeakSet[Pool] = weakref.WeakSet()
+# The memory of workers that did not return in time: it must outlive them.
+_abandoned: list[object] = []
+
+
+def default_threads() -> int:
+    """How many threads this process may run at the same time."""
+    if hasattr(os, "sched_getaffinity"):
+        return max(1, len(os.sched_getaffinity(0)))
+    return os.cpu_count() or 1
+
+
+class Pool:
+    """A thread pool; the thread that runs a region is one of its threads.
+
+    Args:
+        library: the pool's code.
+        threads: how many threads take part, the caller included; 1 starts none.
+        spin: how many times a worker looks for a new region before it sleeps.
+
+    After a fork the child has no workers and runs regions in the caller; `start()` gives it new ones.
+    """
+
+    def __init__(self, library: ctypes.CDLL, threads: int, *, spin: int = DEFAULT_SPIN) -> None:
+        self._workers: list[threading.Thread] = []  # first: a pool that fails to start is closed too
+        if threads < 1:
+            raise ValueError(f"a pool has at least 1 thread, not {threads}")
+        self.threads = threads
+        self._spin = spin
+        self._library = library
+        self._worker = library.ek_pool_worker
+        self._worker.argtypes, self._worker.restype = [ctypes.c_void_p], None
+        self._stop = library.ek_pool_stop
+        self._stop.argtypes, self._stop.restype = [ctypes.c_void_p], ctypes.c_int32
+        self._memory = (ctypes.c_uint8 * (ctypes.sizeof(PoolState) + _ALIGNMENT))()
+        start = ctypes.addressof(self._memory)
+        self.address: int = -(-start // _ALIGNMENT) * _ALIGNMENT
+        self.run: int = ctypes.cast(library.ek_pool_run, ctypes.c_void_p).value or 0
+        self.start()
+        _pools.add(self)
+
+    def start(self) -> None:
+        """Starts the workers, unless they run already."""
+        if self._workers:
+            return
+        ctypes.memset(self.address, 0, ctypes.sizeof(PoolState))
+        state = PoolState.from_address(self.address)
+        state.spin = self._spin
+        state.workers = self.threads - 1
+        for number in range(1, self.threads):
+            worker = threading.Thread(
+                target=self._worker, args=(self.address,), name=f"einkorn-worker-{number}", daemon=True
+            )
+            self._workers.append(worker)
+            worker.start()
+
+    def close(self, timeout: float = 1.0) -> None:
+        """Lets the workers return and waits for them; regions after this run in their caller.
+
+        A region that still runs is given `timeout` seconds to end. After that the workers are left behind: they are
+        daemon threads, and end with the process.
+        """
+        workers, self._workers = self._workers, []
+        if not workers:
+            return
+        end = time.monotonic() + timeout
+        while not (stopped := bool(self._stop(self.address))) and time.monotonic() < end:
+            time.sleep(0.001)
+        for worker in workers:
+            worker.join(max(0.0, end - time.monotonic()) if stopped else 0.0)
+        if any(worker.is_alive() for worker in workers):
+            _abandoned.append((self._memory, self._library))
+
+    def _forget_workers(self) -> None:
+        """In the child of a fork, where no worker is: nobody to wait for, even in the middle of a region."""
+        self._workers = []
+        state = PoolState.from_address(self.address)
+        state.workers = state.sleepers = state.state = state.busy = 0
+
+    def __del__(self) -> None:
+        self.close(timeout=0.1)
+
+
+@atexit.register
+def _close_all() -> None:
+    for pool in list(_pools):
+        pool.close()
+
+
+def _forget_all() -> None:
+    for pool in list(_pools):
+        pool._forget_workers()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)

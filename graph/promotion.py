@@ -1,0 +1,222 @@
+"""Which dtype an op computes in, and how plain numbers and arrays take part.
+
+Tensors are *strong*: the result has the dtype of one of them, never a new, wider one. Of their dtypes the one of the
+highest category (bool < unsigned < signed < float) and, in it, of the largest width is picked; if it cannot hold every
+value of another operand's dtype, the op is refused and the user casts.
+
+    int8 and float16 -> float16        int32 and float32 -> refused: float32 has 24 bits for 31
+    uint8 and int16  -> int16          uint8 and int8    -> refused: int8 ends at 127
+
+Python numbers, NumPy scalars and arrays, and other DLPack arrays are *weak*: they take the dtype that the tensors
+agreed on. Floats are rounded to it but may not overflow it; integers must be exact in it; a float never becomes an
+integer.
+
+Input: dtypes, weak values. Output: a dtype, NumPy arrays. Non-goals: no staging of casts; no broadcasting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ..dsl.errors import DTypeError, GraphError
+from ..dsl.source import Place
+from ..dsl.types import DType
+from .buffer import Buffer
+
+_CATEGORIES = {"bool": 0, "uint": 1, "int": 2, "float": 3}
+
+
+def holds(wide: DType, narrow: DType) -> bool:
+    """Whether every value of `narrow` is a value of `wide`."""
+    if wide is narrow or narrow is DType.bool:
+        return True
+    if wide.is_float():
+        if narrow.is_float():  # float16 and bfloat16 hold neither each other; otherwise width decides
+            return wide.bits > narrow.bits
+        return max(abs(limit) for limit in narrow.range) <= 1 << (wide.mantissa + 1)
+    if wide is DType.bool or narrow.is_float():
+        return False
+    return wide.range[0] <= narrow.range[0] and narrow.range[1] <= wide.range[1]
+
+
+def promote(dtypes: Iterable[DType], op: str, place: Place | None = None) -> DType:
+    """The dtype that strong operands of these dtypes compute in.
+
+    Raises:
+        DTypeError: EK0410, the picked dtype cannot hold all values of another.
+    """
+    known = list(dtypes)
+    picked = max(known, key=lambda dtype: (_CATEGORIES[dtype.kind], dtype.bits))
+    for dtype in known:
+        if not holds(picked, dtype):
+            raise DTypeError(
+                f"{op}: {dtype} and {picked} do not go together: {picked} cannot hold every value of {dtype}",
+                code="EK0410",
+                place=place,
+                op=op,
+                expected=str(picked),
+                got=str(dtype),
+                hint=f"cast one of them, as in ops.cast(x, DType.{picked})",
+            )
+    return picked
+
+
+def is_weak(value: Any) -> bool:
+    """Whether this is a number or array that takes the dtype of the tensors it meets."""
+    return isinstance(value, bool | int | float | np.generic | np.ndarray) or hasattr(value, "__dlpack__")
+
+
+def weak_array(value: Any, dtype: DType, op: str, argument: str, place: Place | None = None) -> np.ndarray[Any, Any]:
+    """A weak value as an array of `dtype`.
+
+    Raises:
+        GraphError: EK0412, the value is not exact in an integer type, or overflows a float type.
+        DTypeError: EK0413, its own dtype has no counterpart here.
+    """
+
+    def refuse(shown: Any, why: str, hint: str) -> GraphError:
+        return GraphError(
+            f"{op}: {shown} {why} {dtype}, the dtype of the tensor that '{argument}' meets",
+            code="EK0412",
+            place=place,
+            op=op,
+            argument=argument,
+            expected=str(dtype),
+            got=shown,
+            hint=hint,
+        )
+
+    if isinstance(value, int):  # bool too; and ints that no NumPy type holds
+        return np.array(_exact_int(int(value), dtype, refuse), dtype.to_numpy())
+    source = (
+        np.asarray(value)
+        if not hasattr(value, "__dlpack__") or isinstance(value, np.ndarray | np.generic)
+        else (Buffer.from_dlpack(value).to_numpy())
+    )
+    own = _own_dtype(source, op, argument, place)
+    if own.is_float():
+        if not dtype.is_float():
+            shown = value if isinstance(value, float) else f"an array of {own}"
+            raise refuse(shown, "is a float and cannot become", "cast the tensor, or write an integer")
+        with np.errstate(over="ignore", invalid="ignore"):
+            result = source.astype(dtype.to_numpy())
+            lost = np.isinf(result.astype(np.float64)) & np.isfinite(source.astype(np.float64))
+        if lost.any():
+            raise refuse(source[lost].reshape(-1)[0], "overflows", "cast the tensor to a wider dtype")
+        return result
+    return _exact_array(source, dtype, refuse)
+
+
+def _own_dtype(source: np.ndarray[Any, Any], op: str, argument: str, place: Place | None) -> DType:
+    try:
+        return DType.from_numpy(source.dtype)
+    except DTypeError as error:
+        raise DTypeError(
+            f"{op}: argument '{argument}': {error.message}",
+            code="EK0413",
+            place=place,
+            op=op,
+            argument=argument,
+            expected=error.expected,
+            got=error.got,
+        ) from None
+
+
+def _exact_int(value: int, dtype: DType, refuse: Any) -> int | float:
+    if dtype.is_float():
+        try:
+            with np.errstate(over="ignore"):
+                rounded = float(np.array(float(value), dtype.to_numpy()))
+        except OverflowError:
+            rounded = float("inf")
+        if rounded in (float("inf"), float("-inf")) or int(rounded) != value:
+            raise refuse(value, "is not exact in", f"write {value}.0 to have it rounded")
+        return rounded
+    low, high = dtype.range
+    if not low <= value <= high:
+        raise refuse(value, "does not fit", f"{dtype} holds {low} to {high}; cast the tensor to a wider dtype")
+    return value
+
+
+def _exact_array(source: np.ndarray[Any, Any], dtype: DType, refuse: Any) -> np.ndarray[Any, Any]:
+    """Integers or bools as `dtype`: the extremes tell whether they fit, a round trip whether a float holds them."""
+    if source.size and not dtype.is_float():
+        for extreme in (int(source.min()), int(source.max())):
+            _exact_int(extreme, dtype, refuse)
+        return source.astype(dtype.to_numpy())
+    with np.errstate(over="ignore"):
+        result = source.astype(dtype.to_numpy())
+    if dtype.is_float() and source.size:
+        wrong = _differs(result, source)
+        if wrong.any():
+            raise refuse(source[wrong].reshape(-1)[0], "is not exact in", "convert the array to floats to round it")
+    return result
+
+
+def _differs(rounded: np.ndarray[Any, Any], exact: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    # A comparison of an int64 with a float64 would round the integer, so the way back is through integers; a float
+    # outside the integer's range has no way back, and what the processor makes of it cannot be trusted.
+    if exact.dtype.kind not in "iu":
+        return np.zeros(exact.shape, np.bool_)
+    limits = np.iinfo(exact.dtype)
+    wide = np.asarray(rounded, np.float64)
+    inside = _inside(wide, int(limits.min), int(limits.max))
+    wrong: np.ndarray[Any, Any] = ~inside | (np.where(inside, wide, 0).astype(exact.dtype) != exact)
+    return wrong
+
+
+def _inside(wide: np.ndarray[Any, Any], low: int, high: int) -> np.ndarray[Any, Any]:
+    # The maximum of a 64-bit integer is no float; the bound above it is, and both round to it.
+    inside: np.ndarray[Any, Any] = (wide >= float(low)) & (wide < float(high) + 1.0)
+    return inside
+
+
+def literal_array(value: Any, dtype: DType | None, op: str, place: Place | None = None) -> np.ndarray[Any, Any]:
+    """The array that a literal stands for, contiguous and a copy.
+
+    Without `dtype`, arrays keep theirs; Python's bools become bool, ints int64, floats float32. With it, values are
+    rounded to it, but an integer type takes neither fractions nor values out of its range, and bool only 0 and 1.
+
+    Raises:
+        DTypeError: EK0413, the value is no number, or its dtype has no counterpart here.
+        GraphError: EK0412, a value cannot be represented.
+    """
+    if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray | np.generic):
+        value = Buffer.from_dlpack(value).to_numpy()
+    try:
+        source = np.asarray(value)
+    except ValueError as error:
+        raise GraphError(f"{op}: {error}", code="EK0412", place=place, op=op, argument="value") from None
+    plain = not isinstance(value, np.ndarray | np.generic)
+    if plain and source.dtype.kind == "f" and dtype is None:
+        dtype = DType.float32
+    own = _own_dtype(source, op, "value", place)
+    if dtype is None or dtype is own:
+        return np.array(source, own.to_numpy(), order="C")
+    with np.errstate(all="ignore"):
+        result = np.array(source.astype(dtype.to_numpy()), order="C")
+        if dtype.is_float():
+            wrong = np.isinf(result.astype(np.float64)) & ~np.isinf(source.astype(np.float64))
+        elif own.is_float():
+            wide = source.astype(np.float64)
+            wrong = ~_inside(wide, *dtype.range) | (wide != np.trunc(wide))
+        else:
+            low, high = dtype.range
+            wrong = np.zeros(source.shape, np.bool_)
+            if source.size and not low <= int(source.min()) <= int(source.max()) <= high:
+                wrong = (source == source.min()) if int(source.min()) < low else (source == source.max())
+    if wrong.any():
+        shown = source[wrong].reshape(-1)[0]
+        raise GraphError(
+            f"{op}: {shown} cannot be represented in {dtype}",
+            code="EK0412",
+            place=place,
+            op=op,
+            argument="value",
+            expected=str(dtype),
+            got=shown,
+        )
+    return result

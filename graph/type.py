@@ -1,0 +1,85 @@
+"""The types of graph values.
+
+`TensorType(DType.float32, ["rows", 10], DeviceRef.CPU())` says what is known about a tensor while the graph is built:
+dtype, shape (static, symbolic or algebraic dims) and device. Shapes and dims are in `dims`.
+
+Input: a dtype, a shape, a device. Output: an immutable value. Non-goals: no inference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ..dsl.errors import DTypeError
+from ..dsl.types import DType
+from .device import Device, DeviceRef
+from .dims import Dim, Shape
+
+
+class Type:
+    """What all types of graph values share."""
+
+
+@dataclass(frozen=True, init=False)
+class TensorType(Type):
+    """The type of a tensor with value semantics.
+
+    Attributes:
+        dtype: the element type.
+        shape: one `Dim` an axis; sizes as ints, names as strings, expressions as `Dim`.
+        device: where the tensor lies; the host when left out.
+    """
+
+    dtype: DType
+    shape: Shape
+    device: DeviceRef
+
+    def __init__(
+        self, dtype: DType, shape: Iterable[int | str | Dim], device: DeviceRef | Device | None = None
+    ) -> None:
+        """Raises DTypeError when `dtype` is not a `DType` or a dim is neither int, str nor Dim."""
+        if not isinstance(dtype, DType):
+            raise DTypeError(
+                f"a tensor type needs a DType, not {dtype!r}",
+                code="EK0407",
+                argument="dtype",
+                expected="DType",
+                got=dtype,
+                hint="DType.from_numpy(...) converts NumPy's dtypes",
+            )
+        object.__setattr__(self, "dtype", dtype)
+        object.__setattr__(self, "shape", shape if isinstance(shape, Shape) else Shape(shape))
+        object.__setattr__(self, "device", DeviceRef.CPU() if device is None else DeviceRef.from_device(device))
+
+    @property
+    def rank(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    def with_shape(self, shape: Iterable[int | str | Dim]) -> TensorType:
+        """The same dtype and device with another shape."""
+        return TensorType(self.dtype, shape, self.device)
+
+    def with_dtype(self, dtype: DType) -> TensorType:
+        """The same shape and device with another dtype."""
+        return TensorType(dtype, self.shape, self.device)
+
+    def __eq__(self, other: Any) -> bool:
+        return (
+            isinstance(other, TensorType)
+            and (self.dtype, self.device) == (other.dtype, other.device)
+            and tuple(self.shape) == tuple(other.shape)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.dtype, tuple(self.shape), self.device))
+
+    def __str__(self) -> str:
+        return f"Tensor[{self.dtype}, {shown(self.shape)}, {self.device}]"
+
+
+def shown(shape: Iterable[Any]) -> str:
+    """A shape as messages and printed graphs write it: `(rows, 10)`."""
+    return f"({', '.join(str(dim) for dim in shape)})"

@@ -1,0 +1,301 @@
+"""The values of a graph, and what Python's operators mean on them.
+
+A `TensorValue` stands for a tensor that exists when the graph runs. Operators and methods stage ops in the graph that
+is being built; they mean what they mean on NumPy arrays, so comparisons with NaN are false and `//` rounds down.
+Python asks some questions that have no answer before the graph runs (`bool(x)`, `len(x)`, `for row in x`): these raise.
+
+Input: a graph, a number, a type. Output: staged ops. Non-goals: the ops themselves. They are in `ops`, which stands on
+this module and hands its functions over through `connect`; so no module here imports in a circle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ..dsl.errors import GraphError
+from ..dsl.types import DType
+from .device import Device, DeviceRef
+from .dims import Dim, Shape
+from .places import user_place
+from .type import TensorType
+
+if TYPE_CHECKING:
+    from .graph import Graph
+
+TensorValueLike = Any  # TensorValue, int, float, NumPy scalar or array, any DLPack array, static Dim
+Axes = int | tuple[int, ...] | None
+
+_operations: dict[str, Callable[..., Any]] = {}
+
+
+def connect(operations: Mapping[str, Callable[..., Any]]) -> None:
+    """Tells which function each operator and method stages; called once, by `ops`."""
+    _operations.update(operations)
+
+
+class Value:
+    """An edge of a graph.
+
+    Attributes:
+        graph: where it belongs.
+        number: which value of that graph it is.
+    """
+
+    __slots__ = ("_type", "graph", "number")
+
+    def __init__(self, graph: Graph, number: int, type: TensorType) -> None:
+        self.graph = graph
+        self.number = number
+        self._type = type
+
+    @property
+    def tensor(self) -> TensorValue:
+        """This value as a tensor.
+
+        Raises:
+            GraphError: it is not one.
+        """
+        if isinstance(self, TensorValue):
+            return self
+        raise GraphError(f"{self!r} is not a tensor", code="EK0403", place=user_place())
+
+
+class TensorValue(Value):
+    """A tensor with value semantics: nothing changes it, every op makes a new one."""
+
+    __slots__ = ()
+    __array_ufunc__ = None  # NumPy arrays leave the reflected operators to this class
+
+    @property
+    def type(self) -> TensorType:
+        """dtype, shape and device together."""
+        return self._type
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self._type.dtype
+
+    @property
+    def shape(self) -> Shape:
+        """One `Dim` an axis."""
+        return self._type.shape
+
+    @property
+    def rank(self) -> int:
+        """The number of axes."""
+        return self._type.rank
+
+    @property
+    def device(self) -> DeviceRef:
+        """Where the tensor lies when the graph runs."""
+        return self._type.device
+
+    @property
+    def T(self) -> TensorValue:
+        """The last two axes swapped."""
+        return self.transpose(-1, -2)
+
+    def __repr__(self) -> str:
+        return f"%{self.number}: {self._type}"
+
+    # --- methods; each is the function of the same name in `ops` ---
+
+    def cast(self, dtype: DType) -> TensorValue:
+        """See `ops.cast`."""
+        return _stage("cast", self, dtype)
+
+    def reshape(self, shape: Iterable[int | str | Dim]) -> TensorValue:
+        """See `ops.reshape`."""
+        return _stage("reshape", self, shape)
+
+    def permute(self, dims: Iterable[int]) -> TensorValue:
+        """See `ops.permute`."""
+        return _stage("permute", self, dims)
+
+    def transpose(self, dim_1: int, dim_2: int) -> TensorValue:
+        """See `ops.transpose`."""
+        return _stage("transpose", self, dim_1, dim_2)
+
+    def broadcast_to(self, shape: Iterable[int | str | Dim]) -> TensorValue:
+        """See `ops.broadcast_to`."""
+        return _stage("broadcast_to", self, shape)
+
+    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> TensorValue:
+        """See `ops.flatten`."""
+        return _stage("flatten", self, start_dim, end_dim)
+
+    def rebind(self, shape: Iterable[int | str | Dim], message: str = "") -> TensorValue:
+        """See `ops.rebind`."""
+        return _stage("rebind", self, shape, message)
+
+    def to(self, device: DeviceRef | Device) -> TensorValue:
+        """See `ops.transfer_to`."""
+        return _stage("transfer_to", self, device)
+
+    def sum(self, axis: Axes = -1, keepdims: bool = True) -> TensorValue:
+        """See `ops.sum`."""
+        return _stage("sum", self, axis, keepdims)
+
+    def mean(self, axis: Axes = -1, keepdims: bool = True) -> TensorValue:
+        """See `ops.mean`."""
+        return _stage("mean", self, axis, keepdims)
+
+    def max(self, axis: Axes = -1, keepdims: bool = True) -> TensorValue:
+        """See `ops.max`."""
+        return _stage("max", self, axis=axis, keepdims=keepdims)
+
+    def min(self, axis: Axes = -1, keepdims: bool = True) -> TensorValue:
+        """See `ops.min`."""
+        return _stage("min", self, axis=axis, keepdims=keepdims)
+
+    def argmax(self, axis: int | None = -1, keepdims: bool = True) -> TensorValue:
+        """See `ops.argmax`."""
+        return _stage("argmax", self, axis, keepdims)
+
+    def argmin(self, axis: int | None = -1, keepdims: bool = True) -> TensorValue:
+        """See `ops.argmin`."""
+        return _stage("argmin", self, axis, keepdims)
+
+    def __getitem__(self, index: Any) -> TensorValue:
+        return _stage("slice_tensor", self, index)
+
+    # --- arithmetic ---
+
+    def __add__(self, other: TensorValueLike) -> TensorValue:
+        return _stage("add", self, other)
+
+    def __radd__(self, other: TensorValueLike) -> TensorValue:
+        return _stage("add", other, self)
+
+    def __sub__(self, other: TensorValueLike) -> TensorValue:
+        return _stage("sub", self, other)
+
+    def __rsub__(self, other: TensorValueLike) -> TensorValue:
+        return _stage("sub", other, self)
+
+    def __mul__(self, other: TensorValueLike) -> TensorValue:
+        return _stage("mul", self, other)
+
+    def __rmul__(self, other: TensorValueLike) -> TensorValue:
+        return _stage("mul", other, self)
+
+    def __truediv__(self, other: TensorValueLike) -> TensorValue:
+        return _stage("div", self, other)
+
+    def __rtruediv__(self, other: TensorValueLike) -> TensorValue:
+        return _stage("div", other, self)
+
+    def __floordiv__(self, other: TensorValueLike) -> TensorValue:
+        return _stage("floordiv", self, other)
+
+    def __rfloordiv__(self, other: TensorValueLike) -> TensorValue:
+        return _stage("floordiv", other, self)
+
+    def __mod__(self, other: TensorValueLike) -> TensorValue:
+        return _stage("mod", self, other)
+
+    def __rmod__(self, other: TensorValueLike) -> TensorValue:
+        return _stage("mod", other, self)
+
+    def __divmod__(self, other: TensorValueLike) -> tuple[TensorValue, TensorValue]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: TensorValueLike) -> tuple[TensorValue, TensorValue]:
+        return other // self, other % self
+
+    def __pow__(self, other: TensorValueLike) -> TensorValue:
+        return _stage("pow", self, other)
+
+    def __rpow__(self, other: TensorValueLike) -> TensorValue:
+        return _stage("pow", other, self)
+
+    def __matmul__(self, other: TensorValueLike) -> TensorValue:
+        return _stage("matmul", self, other)
+
+    def __rmatmul__(self, other: TensorValueLike) -> TensorValue:
+        return _stage("matmul", other, self)
+
+    def __neg__(self) -> TensorValue:
+        return _stage("negate", self)
+
+    def __pos__(self) -> TensorValue:
+        return self
+
+    def __abs__(self) -> TensorValue:
+        return _stage("abs", self)
+
+    def __round__(self) -> TensorValue:
+        return _stage("round", self)
+
+    # --- logic ---
+
+    def __and__(self, other: TensorValueLike) -> TensorValue:
+        return _stage("logical_and", self, other)
+
+    def __rand__(self, other: TensorValueLike) -> TensorValue:
+        return _stage("logical_and", other, self)
+
+    def __or__(self, other: TensorValueLike) -> TensorValue:
+        return _stage("logical_or", self, other)
+
+    def __ror__(self, other: TensorValueLike) -> TensorValue:
+        return _stage("logical_or", other, self)
+
+    def __xor__(self, other: TensorValueLike) -> TensorValue:
+        return _stage("logical_xor", self, other)
+
+    def __rxor__(self, other: TensorValueLike) -> TensorValue:
+        return _stage("logical_xor", other, self)
+
+    def __invert__(self) -> TensorValue:
+        return _stage("logical_not", self)
+
+    # --- comparisons; a value is hashed by what it is, not by what it equals ---
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: TensorValueLike) -> TensorValue:  # type: ignore[override]
+        return _stage("equal", self, other)
+
+    def __ne__(self, other: TensorValueLike) -> TensorValue:  # type: ignore[override]
+        return _stage("not_equal", self, other)
+
+    def __lt__(self, other: TensorValueLike) -> TensorValue:
+        return _stage("less", self, other)
+
+    def __le__(self, other: TensorValueLike) -> TensorValue:
+        return _stage("less_equal", self, other)
+
+    def __gt__(self, other: TensorValueLike) -> TensorValue:
+        return _stage("greater", self, other)
+
+    def __ge__(self, other: TensorValueLike) -> TensorValue:
+        return _stage("greater_equal", self, other)
+
+    # --- what only a tensor that exists can answer ---
+
+    def __bool__(self) -> NoReturn:
+        _unanswerable("has no truth value", "use ops.where to choose between two tensors")
+
+    def __len__(self) -> NoReturn:
+        _unanswerable("has no length", "x.shape[0] is the size of the first axis, as a Dim")
+
+    def __iter__(self) -> NoReturn:
+        _unanswerable("cannot be iterated or unpacked", "use ops.split, or index with x[i]")
+
+    def __contains__(self, item: object) -> NoReturn:
+        _unanswerable("cannot be searched with 'in'", "use == and a reduction")
+
+    def __array__(self, *args: Any, **keywords: Any) -> NoReturn:
+        _unanswerable("cannot become a NumPy array", "use the functions of ops, or run the graph")
+
+
+def _stage(name: str, *args: Any, **keywords: Any) -> TensorValue:
+    value: TensorValue = _operations[name](*args, **keywords)
+    return value
+
+
+def _unanswerable(what: str, hint: str) -> NoReturn:
+    raise GraphError(f"a tensor {what} while its graph is built", code="EK0450", place=user_place(), hint=hint)

@@ -1,0 +1,237 @@
+"""The house keeps its shape: who may import whom, no islands, a package list that is the tree, rooms of one idea.
+
+Read DESIGN's rules off the syntax trees of all files; nothing is imported here except in a process of its own.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FLOORS = ("dsl", "compiler", "stdlib", "graph")
+# Which floors a floor may import besides itself, at the top of its files. Files in the root may import all.
+MAY_IMPORT = {"dsl": set(), "compiler": {"dsl"}, "stdlib": {"dsl"}, "graph": {"dsl"}, "": set(FLOORS) - {"stdlib"}}
+DOOR = "graph.extensions"  # the one file of the graph floor that imports the compiler
+LATE_IMPORTS = {DOOR, "__main__", "commands"}  # what may import our own modules inside functions
+ENTRIES = {"", "__main__"}  # imported by users and by Python itself
+MAX_FILE, MAX_FUNCTION = 400, 60
+
+
+def package_list() -> list[str]:
+    with open(ROOT / "pyproject.toml", "rb") as file:
+        packages: list[str] = tomllib.load(file)["tool"]["setuptools"]["packages"]
+    return packages
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Name without the leading `einkorn.` -> file, for every module of the package; the package itself is ''."""
+    found = {}
+    for package in package_list():
+        folder = ROOT.joinpath(*package.split(".")[1:])
+        for file in sorted(folder.glob("*.py")):
+            parts = [*package.split(".")[1:], *([] if file.stem == "__init__" else [file.stem])]
+            found[".".join(parts)] = file
+    return found
+
+
+@cache
+def tree(name: str) -> ast.Module:
+    return ast.parse(modules()[name].read_text(), str(modules()[name]))
+
+
+def floor(name: str) -> str:
+    return name.split(".")[0] if name.split(".")[0] in FLOORS else ""
+
+
+def imports(name: str) -> Iterator[tuple[str, int, bool, bool]]:
+    """What a module imports of ours: (module, line, inside a function, only for type checkers)."""
+
+    def visit(node: ast.AST, late: bool, typing: bool) -> Iterator[tuple[str, int, bool, bool]]:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            late = True
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            typing = True
+        if isinstance(node, ast.ImportFrom | ast.Import):
+            for target in targets(name, node):
+                yield target, node.lineno, late, typing
+        for child in ast.iter_child_nodes(node):
+            yield from visit(child, late, typing)
+
+    yield from visit(tree(name), False, False)
+
+
+def targets(name: str, node: ast.ImportFrom | ast.Import) -> Iterator[str]:
+    """The modules of ours that an import statement in module `name` loads."""
+    if isinstance(node, ast.Import):
+        absolute = [alias.name for alias in node.names]
+        yield from (n.removeprefix("einkorn").lstrip(".") for n in absolute if n.split(".")[0] == "einkorn")
+        return
+    if node.level:
+        parts = name.split(".") if name else []
+        if modules()[name].stem != "__init__":
+            parts = parts[:-1]
+        base = parts[: len(parts) - (node.level - 1)] + (node.module.split(".") if node.module else [])
+    elif node.module and node.module.split(".")[0] == "einkorn":
+        base = node.module.split(".")[1:]
+    else:
+        return
+    for alias in node.names:
+        whole = ".".join([*base, alias.name])
+        yield whole if whole in modules() else ".".join(base)
+
+
+def where(name: str, line: int) -> str:
+    return f"{modules()[name].relative_to(ROOT)}:{line}"
+
+
+def test_the_modules_are_found() -> None:
+    assert {"", "__main__", "dsl.errors", "compiler.targets", "graph"} <= set(modules())
+
+
+def test_imports_go_one_way() -> None:
+    wrong = []
+    for name in modules():
+        allowed = MAY_IMPORT[floor(name)] | {floor(name)} | ({"compiler"} if name == DOOR else set())
+        for target, line, _, _ in imports(name):
+            if floor(target) not in allowed:
+                wrong.append(f"{where(name, line)}: {floor(name) or 'the root'} imports {target or 'the root'}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_nothing_of_ours_is_imported_inside_functions() -> None:
+    wrong = [
+        f"{where(name, line)}: {target}"
+        for name in modules()
+        if name not in LATE_IMPORTS
+        for target, line, late, typing in imports(name)
+        if late and not typing and not (target == DOOR and floor(name) == "graph")  # the door opens at the first use
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_imports_name_things_that_exist() -> None:
+    """A relative import of a module that is not there would only be found when it is run."""
+    wrong = [
+        f"{where(name, line)}: {target}"
+        for name in modules()
+        for target, line, _, _ in imports(name)
+        if target not in modules()
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_module_is_an_island() -> None:
+    """Each is reached from what users import. Stdlib's kernel files are loaded by the kernel loader instead."""
+    reached, todo = set(), list(ENTRIES) + [name for name in modules() if floor(name) == "stdlib"] + ["dsl", "graph"]
+    while todo:
+        name = todo.pop()
+        if name in modules() and name not in reached:
+            reached.add(name)
+            todo += [target for target, *_ in imports(name)]
+            todo += [".".join(name.split(".")[:-1])]  # importing a module imports its packages
+    assert sorted(set(modules()) - reached) == []
+
+
+def test_no_module_imports_itself_in_a_circle() -> None:
+    """Circles among modules, imports for type checkers and those inside functions aside."""
+    edges = {
+        name: {t for t, _, late, typing in imports(name) if not late and not typing and t != name and t in modules()}
+        for name in modules()
+    }
+    done: set[str] = set()
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        assert name not in path, " -> ".join([*path[path.index(name) :], name])
+        if name not in done:
+            for target in sorted(edges[name]):
+                visit(target, (*path, name))
+            done.add(name)
+
+    for name in modules():
+        visit(name, ())
+
+
+def test_the_package_list_is_the_tree() -> None:
+    folders = {
+        ".".join(("einkorn", *file.parent.relative_to(ROOT).parts))
+        for floor in FLOORS
+        for file in (ROOT / floor).rglob("__init__.py")
+    }
+    assert sorted(package_list()) == sorted(folders | {"einkorn"})
+    strangers = [
+        str(file.relative_to(ROOT))
+        for floor in FLOORS
+        for file in (ROOT / floor).rglob("*.py")
+        if not (file.parent / "__init__.py").exists()
+    ]
+    assert not strangers, f"not in any package: {strangers}"
+
+
+@pytest.mark.parametrize("module", ["einkorn", "einkorn.dsl", "einkorn.graph", "einkorn.stdlib", "einkorn.__main__"])
+def test_importing_loads_no_mlir_and_no_llvm(module: str) -> None:
+    code = (
+        f"import sys, {module}\n"
+        "heavy = {'llvmlite', 'torch_mlir', 'mlir', 'torch'}\n"
+        "print([name for name in sys.modules if name.split('.')[0] in heavy])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
+
+
+def test_rooms_hold_one_idea() -> None:
+    long = []
+    for name, file in modules().items():
+        lines = file.read_text().count("\n")
+        if lines > MAX_FILE:
+            long.append(f"{file.relative_to(ROOT)}: {lines} lines (at most {MAX_FILE})")
+        for node in ast.walk(tree(name)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                length = (node.end_lineno or node.lineno) - node.lineno + 1
+                if length > MAX_FUNCTION:
+                    long.append(f"{where(name, node.lineno)}: {node.name} has {length} lines (at most {MAX_FUNCTION})")
+    assert not long, "\n".join(long)
+
+
+def test_every_module_says_what_it_is() -> None:
+    wrong = [str(modules()[name].relative_to(ROOT)) for name in modules() if not ast.get_docstring(tree(name))]
+    assert not wrong, f"no docstring: {wrong}"
+
+
+def ours() -> list[Path]:
+    """The files that belong to the repository."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if listing.returncode != 0:
+        pytest.skip("not a git checkout")
+    return [ROOT / name for name in listing.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+def test_no_file_names_a_machine_or_a_registry() -> None:
+    # Taken apart, so that this file does not find itself.
+    folders = "|".join(("ho" + "me", "Us" + "ers", "ro" + "ot", "wo" + "rk", "o" + "pt", "m" + "nt"))
+    hosts = "|".join(("files.python" + "hosted", "pypi.org/" + "simple", "--index-" + "url", "--extra-index-" + "url"))
+    pattern = re.compile(rf"(?<![\w.~)/}}\]>-])/(?:{folders})/[\w.-]+|/t" + rf"mp/\w+|{hosts}")
+    found = []
+    for file in ours():
+        try:
+            lines = file.read_text().splitlines()
+        except UnicodeDecodeError:  # a picture
+            continue
+        found += [
+            f"{file.relative_to(ROOT)}:{number}: {match[0]}"
+            for number, line in enumerate(lines, 1)
+            for match in [pattern.search(line)]
+            if match
+        ]
+    assert not found, "\n".join(found)

@@ -1,0 +1,206 @@
+"""The command line: what it prints where, and its exit statuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from einkorn import __main__ as cli
+from einkorn import commands
+from einkorn.dsl.cache import Cache
+from einkorn.dsl.errors import InternalError, PackageError
+from einkorn.dsl.package import CodeContents, Instance, OpContents, PackageContents, write_package
+from einkorn.dsl.schema import OpSchema, Parameter, Role, TensorArgument
+from einkorn.dsl.source import Place
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """Runs a command in an empty folder: exit status, standard output, standard error."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EINKORN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("EINKORN_LOG", raising=False)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        status = cli.run(arguments)
+        return status, *capsys.readouterr()
+
+    return call
+
+
+@pytest.fixture
+def demo(run: Run) -> Path:
+    schema = OpSchema(
+        "my::add_one",
+        (TensorArgument("out", Role.OUTPUT, "T", "*s"), TensorArgument("x", Role.INPUT, "T", "*s")),
+        (Parameter("step", "int", False, 1),),
+        (("T", ()),),
+    )
+    code = CodeContents("my::add_one", Instance((("T", "float32"),)), "x86-64-v3", "so", bytes(5000), ("avx2",))
+    return write_package(
+        "demo.pkg", PackageContents("demo", "1.2", (OpContents(schema, {}),), (code,), licence="MIT")
+    ).path
+
+
+def test_no_command_and_wrong_usage(run: Run) -> None:
+    for arguments in ((), ("frobnicate",), ("build",), ("build", "kernels/"), ("inspect", "a.py", "--stage", "ptx")):
+        status, out, err = run(*arguments)
+        assert (status, out) == (2, "") and "Usage: einkorn" in err
+    for pair in ("s", "s=", "=2", "s=two", "s=-1"):
+        status, out, err = run("inspect", "a.py", "--rank", pair)
+        assert status == 2 and "should be written name=" in err
+    status, out, err = run("inspect", "a.py", "--dtype", "T=float32", "--dtype", "T=int8")
+    assert status == 2 and "'T' is given twice" in err
+
+
+def test_help_and_version(run: Run) -> None:
+    status, out, err = run("--help")
+    assert (status, err) == (0, "") and all(f"  {c}  " in out for c in ("build", "inspect", "pkg", "cache", "targets"))
+    status, out, err = run("--version")
+    assert (status, err) == (0, "") and out.startswith("einkorn ") and "package format 1.0, ABI 1" in out
+
+
+def test_package_info(run: Run, demo: Path) -> None:
+    size = f"{demo.stat().st_size / 1024:.1f} KiB"
+    assert run("pkg", "info", "demo.pkg") == (
+        0,
+        "demo.pkg: demo 1.2, MIT\n"
+        f"format 1.0, ABI 1, {size}\n"
+        "op           arguments                                            parameters\n"
+        'my::add_one  out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]  step=1\n'
+        "target     op           compiled for  kind     size  needs\n"
+        "x86-64-v3  my::add_one  T=float32     so    4.9 KiB  avx2\n",
+        "",
+    )
+    status, out, _ = run("pkg", "info", "demo.pkg", "--json")
+    assert status == 0 and json.loads(out)["ops"][0]["schema"]["name"] == "my::add_one"
+
+
+def test_package_verify(run: Run, demo: Path) -> None:
+    status, out, err = run("pkg", "verify", "demo.pkg")
+    assert (status, err) == (0, "") and out.startswith("demo.pkg: all 3 members are what the manifest says")
+    data = demo.read_bytes()
+    at = data.index(bytes(4000)) + 100
+    demo.write_bytes(data[:at] + b"!" + data[at + 1 :])
+    assert run("pkg", "verify", "demo.pkg") == (
+        1,
+        "",
+        "error[EK0553]: 'demo.pkg' is damaged: the checksum of 'code/x86-64-v3/my.add_one-0.so' is wrong\n"
+        "hint: fetch it again, or build it again with `einkorn build`\n",
+    )
+    assert run("pkg", "info", "nope.pkg") == (
+        1,
+        "",
+        "error[EK0551]: 'nope.pkg' cannot be read: No such file or directory\n",
+    )
+
+
+def test_cache(run: Run, tmp_path: Path) -> None:
+    place = tmp_path / "cache"
+    assert run("cache", "info") == (0, f"{place}: 0 entries, 0 B of at most 1.0 GiB\n", "")
+    for key in ("aa", "bb"):
+        Cache().put(key, bytes(976))
+    assert run("cache", "info") == (0, f"{place}: 2 entries, 2.0 KiB of at most 1.0 GiB\n", "")
+    assert run("cache", "clear") == (0, f"{place}: removed 2 entries\n", "")
+    assert Cache().info().entries == 0
+
+
+def test_targets(run: Run) -> None:
+    status, out, err = run("targets")
+    assert (status, err) == (0, "")
+    names = [line.split()[0] for line in out.splitlines()]
+    assert {"x86-64-v3", "sm_80", "sm_90a", "gfx942", "gfx1100"} <= set(names)
+
+
+def test_a_users_mistake_is_shown_as_it_is_everywhere(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise PackageError("no", code="EK0599", place=Place("k.py", 3, 5), hint="do")
+
+    monkeypatch.setattr(commands, "cache_info", fail)
+    assert run("cache", "info") == (1, "", "k.py:3:5: error[EK0599]: no\nhint: do\n")
+
+
+def test_a_misspelt_variable_stops_every_command(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EINKORN_LOG", "loud")
+    status, out, err = run("cache", "info")
+    assert (status, out) == (1, "") and err.startswith("error[EK0692]: the environment variable EINKORN_LOG is 'loud'")
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), InternalError("the emitter has no row for 'frob'")])
+def test_a_fault_of_ours(run: Run, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr(commands, "cache_info", fail)
+    what = "einkorn failed with KeyError: 'x'" if isinstance(error, KeyError) else "the emitter has no row for 'frob'"
+    status, out, err = run("cache", "info")
+    assert (status, out) == (70, "") and err.startswith(f"error[EK0901]: {what}\n")
+    assert "report it" in err and "set EINKORN_LOG=debug for the trace" in err and "Traceback" not in err
+    monkeypatch.setenv("EINKORN_LOG", "debug")
+    status, out, err = run("cache", "info")
+    assert status == 70 and "Traceback" in err and f"error[EK0901]: {what}\n" in err
+
+
+def test_interrupted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "cache_info", fail)
+    assert run("cache", "info") == (130, "", "\n")
+
+
+def test_what_the_options_become(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+
+    def record(*args: Any, **named: Any) -> None:
+        seen.append((args, named))
+
+    monkeypatch.setattr(commands, "build", record)
+    monkeypatch.setattr(commands, "inspect", record)
+    assert run("build", "kernels/", "-o", "k.pkg", "--target", "sm_80", "--target", "gfx942", "--no-source")[0] == 0
+    assert seen.pop() == (("kernels/", "k.pkg", ("sm_80", "gfx942"), None, "0", None), {"include_source": False})
+    options = "--op f --target sm_80 --stage asm --dtype T=int8 --rank s=2 --param n=1=2"
+    assert run("inspect", "k.py", *options.split())[0] == 0
+    assert seen.pop() == (("k.py", "f", "sm_80", "asm", {"T": "int8"}, {"s": 2}, {"n": "1=2"}), {})
+
+
+@pytest.mark.parametrize("start", [["-m", "einkorn"], ["-c", "from einkorn.__main__ import main; main()"]])
+def test_as_a_process(start: list[str], tmp_path: Path) -> None:
+    environment = {**os.environ, "EINKORN_CACHE_DIR": str(tmp_path / "cache")}
+    done = subprocess.run(
+        [sys.executable, *start, "pkg", "info", "nope.pkg"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (1, "") and done.stderr.startswith("error[EK0551]: 'nope.pkg'")
+
+
+def test_a_closed_pipe_is_no_fault(demo: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m einkorn targets | true; exit ${{PIPESTATUS[0]}}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode in (0, 1) and done.stderr == ""
+
+
+def test_looking_into_a_package_needs_no_compiler(demo: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys; from einkorn.__main__ import run\n"
+        "assert run(['pkg', 'info', 'demo.pkg']) == 0 and run(['pkg', 'verify', 'demo.pkg']) == 0\n"
+        "print([m for m in sys.modules if m.startswith(('einkorn.compiler', 'einkorn.graph', 'llvmlite', 'numpy'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -1,0 +1,280 @@
+"""Buffers: sharing of memory with NumPy and by DLPack, views, copies, writing."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from einkorn.dsl.errors import DeviceError, DTypeError, GraphError
+from einkorn.dsl.types import DType
+from einkorn.graph import CPU, Buffer, DeviceRef, DLPackArray
+from einkorn.graph.buffer import ALIGNMENT
+
+
+class Producer:
+    """A DLPack producer that is neither a NumPy array nor a buffer; `modern` speaks DLPack 1."""
+
+    def __init__(self, source: Any, modern: bool = True, device: tuple[int, int] = (1, 0)) -> None:
+        self.source = source
+        self.modern = modern
+        self.device = device
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        if not self.modern and keywords:
+            raise TypeError("unexpected keyword argument")
+        return self.source.__dlpack__(**keywords)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.device
+
+
+@pytest.mark.parametrize("dtype", DType)
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 5), (3, 1, 2)])
+def test_every_dtype_and_shape(dtype: DType, shape: tuple[int, ...]) -> None:
+    buffer = Buffer(dtype, shape)
+    assert (buffer.dtype, buffer.shape, buffer.rank) == (dtype, shape, len(shape))
+    assert buffer.num_elements == int(np.prod(shape)) and buffer.element_size == dtype.size_in_bytes
+    assert buffer.is_contiguous and buffer.is_host and buffer.device == CPU() and not buffer.pinned
+    assert buffer.address % ALIGNMENT == 0 or not buffer.num_elements
+    buffer[...] = 1
+    array = buffer.to_numpy()
+    assert array.dtype == dtype.to_numpy() and array.shape == shape
+    assert (array.astype(np.float64) == 1).all()
+    assert (Buffer.zeros(shape, dtype).to_numpy().astype(np.float64) == 0).all()
+    assert Buffer.from_numpy(array).address == buffer.address or buffer.num_elements == 0
+
+
+def test_from_numpy_shares_memory_and_keeps_it() -> None:
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    buffer = Buffer.from_numpy(array)
+    array[0, 0] = 7
+    assert buffer[0, 0].item() == 7
+    watched = weakref.ref(array)
+    del array
+    gc.collect()
+    assert watched() is not None and buffer.to_numpy().tolist() == [[7, 1, 2], [3, 4, 5]]
+
+
+def test_to_numpy_outlives_the_buffer() -> None:
+    buffer = Buffer.zeros((4,), DType.int32)
+    array = buffer.to_numpy()
+    array[1] = 5
+    assert buffer[1].item() == 5
+    del buffer
+    gc.collect()
+    assert array.tolist() == [0, 5, 0, 0]
+
+
+def test_from_numpy_copies_when_it_must() -> None:
+    strided = np.arange(6, dtype=np.int64)[::2]
+    buffer = Buffer.from_numpy(strided)
+    assert buffer.is_contiguous and buffer.to_numpy().tolist() == [0, 2, 4]
+    strided[0] = 9
+    assert buffer[0].item() == 0
+    unaligned = np.frombuffer(b"x" + np.float32(2.5).tobytes(), np.float32, offset=1)
+    assert Buffer.from_numpy(unaligned)[0].item() == 2.5
+
+
+def test_read_only_stays_read_only() -> None:
+    array = np.zeros(3)
+    array.flags.writeable = False
+    buffer = Buffer.from_numpy(array)
+    assert buffer.is_read_only
+    with pytest.raises(DeviceError, match="read-only"):
+        buffer[0] = 1
+    with pytest.raises(ValueError):
+        buffer.to_numpy()[0] = 1
+    assert not buffer.copy().is_read_only
+
+
+@pytest.mark.parametrize("bad", [np.zeros(2, complex), np.zeros(2, ">f4"), np.array(["a"]), np.array([object()])])
+def test_numpy_dtypes_without_counterpart(bad: np.ndarray[Any, Any]) -> None:
+    with pytest.raises(DTypeError, match="no counterpart"):
+        Buffer.from_numpy(bad)
+
+
+def test_from_numpy_wants_an_array() -> None:
+    with pytest.raises(DTypeError, match="not list") as caught:
+        Buffer.from_numpy([1, 2])  # type: ignore[arg-type]
+    assert isinstance(caught.value, TypeError)
+
+
+# --- DLPack ---
+
+
+@pytest.mark.parametrize("dtype", DType)
+@pytest.mark.parametrize("modern", [True, False])
+def test_dlpack_round_trip_shares_memory(dtype: DType, modern: bool) -> None:
+    buffer = Buffer.zeros((2, 3), dtype)
+    buffer[1] = 1
+    again = Buffer.from_dlpack(Producer(buffer, modern))
+    assert (again.dtype, again.shape, again.address) == (dtype, (2, 3), buffer.address)
+    buffer[0, 0] = 1
+    del buffer
+    gc.collect()
+    assert again.to_numpy().astype(np.float64).tolist() == [[1, 0, 0], [1, 1, 1]]
+
+
+def test_dlpack_bfloat16_says_bfloat() -> None:
+    """What PyTorch would read: kind 4 (bfloat), 16 bits."""
+    from einkorn.graph import dlpack
+
+    capsule = Buffer.zeros((2,), DType.bfloat16).__dlpack__()
+    assert list(dlpack._dtype_of(capsule)) == [dlpack.KIND_BFLOAT, 16]
+
+
+def test_numpy_takes_a_buffer() -> None:
+    buffer = Buffer.zeros((2,), DType.float32)
+    array = np.from_dlpack(buffer)
+    buffer[1] = 4
+    assert array.tolist() == [0, 4]
+    assert np.asarray(buffer).tolist() == [0, 4] and np.shares_memory(np.asarray(buffer), array)
+    assert isinstance(buffer, DLPackArray) and isinstance(array, DLPackArray)
+
+
+def test_from_dlpack_keeps_strides_and_copies_on_request() -> None:
+    array = np.arange(6)[::-2]
+    shared = Buffer.from_dlpack(array)
+    assert not shared.is_contiguous and shared.contiguous().is_contiguous
+    assert shared.to_numpy().tolist() == shared.contiguous().to_numpy().tolist() == [5, 3, 1]
+    copied = Buffer.from_dlpack(array, copy=True)
+    array[0] = 9
+    assert shared[0].item() == 9 and copied[0].item() == 5
+
+
+def test_from_dlpack_refuses() -> None:
+    with pytest.raises(DTypeError, match="__dlpack__, not list"):
+        Buffer.from_dlpack([1.0])
+    with pytest.raises(DeviceError, match=r"DLPack device \(2, 0\)"):
+        Buffer.from_dlpack(Producer(np.zeros(2), device=(2, 0)))
+    with pytest.raises(DTypeError, match="no counterpart"):
+        Buffer.from_dlpack(np.zeros(2, complex))
+    unaligned = np.frombuffer(b"x" * 9, np.float32, 2, 1)
+    with pytest.raises(DeviceError, match="has to be copied"):
+        Buffer.from_dlpack(unaligned, copy=False)
+
+
+# --- elements, views, copies ---
+
+
+def test_indexing_gives_views() -> None:
+    buffer = Buffer.from_numpy(np.arange(24, dtype=np.int32).reshape(2, 3, 4))
+    assert buffer[1].shape == (3, 4) and buffer[1, :, 2].to_numpy().tolist() == [14, 18, 22]
+    assert buffer[..., 0].shape == (2, 3) and buffer[None, 0].shape == (1, 3, 4)
+    assert buffer[1, 2, 3].shape == () and buffer[1, 2, 3].item() == 23
+    row = buffer[0, 1]
+    row[1:3] = [50, 60]
+    assert buffer.to_numpy()[0, 1].tolist() == [4, 50, 60, 7]
+    assert not buffer[:, 0].is_contiguous and buffer[0].is_contiguous
+    assert not buffer[::-1].is_contiguous
+    assert len(buffer) == 2 and [part.shape for part in buffer] == [(3, 4), (3, 4)]
+    with pytest.raises(IndexError):
+        buffer[2]
+    for bad in ([0, 1], np.array([True, False]), True, 1.0):
+        with pytest.raises(GraphError, match="indexed by ints"):
+            buffer[bad]
+
+
+def test_writing_never_loses_silently() -> None:
+    small = Buffer.zeros((2, 2), DType.int8)
+    small[0] = 127
+    small[1] = np.array([1, -128])
+    assert small.to_numpy().tolist() == [[127, 127], [1, -128]]
+    with pytest.raises(DTypeError, match=r"cannot write 1\.5 into a buffer of int8"):
+        small[0] = 1.5
+    with pytest.raises(GraphError, match="out of the range of int8"):
+        small[0] = 128
+    with pytest.raises(GraphError, match="broadcast"):
+        small[0] = [1, 2, 3]
+    half = Buffer.zeros((1,), DType.bfloat16)
+    half[0] = 1.00001
+    assert half.to_numpy()[0] == ml_dtypes.bfloat16(1.0)
+    half[0] = Buffer.scalar(2.5, DType.float32)
+    assert half[0].item() == 2.5
+
+
+def test_item() -> None:
+    assert Buffer.scalar(3, DType.int32).item() == 3
+    assert Buffer.scalar(True, DType.bool).item() is True
+    assert type(Buffer.scalar(0.5, DType.bfloat16).item()) is float
+    with pytest.raises(GraphError, match="one element"):
+        Buffer.zeros((2,), DType.int32).item()
+
+
+def test_view() -> None:
+    buffer = Buffer.from_numpy(np.array([[1, 0], [0, 2]], np.int32))
+    assert buffer.view(DType.uint8).shape == (2, 8) and buffer.view(DType.int64).shape == (2, 1)
+    assert buffer.view(DType.int64).to_numpy().tolist() == [[1], [2 << 32]]
+    flat = buffer.view(DType.int32, (4,))
+    flat[1] = 9
+    assert buffer.to_numpy().tolist() == [[1, 9], [0, 2]]
+    assert Buffer.zeros((0, 4), DType.int8).view(DType.float32).shape == (0, 1)
+    attempts: list[Callable[[], Buffer]] = [
+        lambda: Buffer.zeros((3,), DType.int8).view(DType.int16),
+        lambda: buffer.view(DType.int32, (5,)),
+        lambda: buffer[:, 0].view(DType.int32, (2,)),
+        lambda: Buffer.scalar(1, DType.int8).view(DType.int16),
+    ]
+    for attempt in attempts:
+        with pytest.raises(ValueError):  # documented as a ValueError
+            attempt()
+
+
+def test_copies() -> None:
+    buffer = Buffer.from_numpy(np.arange(4.0))
+    copy = buffer.copy()
+    copy[0] = 9
+    assert buffer[0].item() == 0 and copy[1:].to_numpy().tolist() == [1, 2, 3]
+    assert buffer.to(CPU()) is buffer and buffer.to(DeviceRef.CPU()) is buffer and buffer.to([CPU()]) == [buffer]
+    with pytest.raises(DeviceError):
+        buffer.to(DeviceRef.GPU())
+    target = Buffer.zeros((2, 2), DType.float64)
+    target.inplace_copy_from(buffer)
+    assert target.to_numpy().tolist() == [[0, 1], [2, 3]]
+    with pytest.raises(GraphError, match="equal dtypes"):
+        target.inplace_copy_from(Buffer.zeros((2, 2), DType.float32))
+    with pytest.raises(GraphError, match="contiguous"):
+        target.inplace_copy_from(buffer[::2])
+
+
+def test_mmap(tmp_path: Path) -> None:
+    path = tmp_path / "weights"
+    path.write_bytes(b"head" + np.arange(6, dtype=np.float32).tobytes())
+    buffer = Buffer.mmap(path, DType.float32, (2, 3), offset=4)
+    assert buffer.to_numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
+    buffer[0] = 7
+    assert path.read_bytes()[4:8] == bytes(4)
+    assert Buffer.mmap(path, DType.float32, 6, "readonly", 4).is_read_only
+    with pytest.raises(DeviceError, match="cannot map"):
+        Buffer.mmap(path, DType.float32, (9,))
+    with pytest.raises(DeviceError, match="cannot map"):
+        Buffer.mmap(tmp_path / "none", DType.float32, (9,))
+
+
+@pytest.mark.parametrize("shape", [(-1,), (1.5,), (True,), ("n",)])
+def test_wrong_shapes(shape: Any) -> None:
+    with pytest.raises(GraphError, match="ints >= 0"):
+        Buffer(DType.float32, shape)
+
+
+def test_wrong_devices() -> None:
+    with pytest.raises(DeviceError):
+        Buffer(DType.float32, (1,), DeviceRef.GPU())
+    with pytest.raises(DeviceError, match="needs a device"):
+        Buffer(DType.float32, (1,), "cpu")  # type: ignore[arg-type]
+
+
+def test_too_large() -> None:
+    with pytest.raises(DeviceError, match="cannot allocate"):
+        Buffer(DType.float64, (1 << 60,))
+
+
+def test_repr() -> None:
+    assert repr(Buffer(DType.float32, (2, 3))) == "Buffer(float32, (2, 3), cpu:0)"

@@ -1,0 +1,57 @@
+"""Device names and handles."""
+
+from __future__ import annotations
+
+import pytest
+
+from einkorn.dsl.errors import DeviceError, GraphError
+from einkorn.graph import CPU, Accelerator, DeviceKind, DeviceRef, accelerator_count, scan_available_devices
+
+
+def test_names() -> None:
+    assert str(DeviceRef.CPU()) == "cpu:0" and str(DeviceRef.GPU(3)) == "gpu:3"
+    assert DeviceRef.CPU().is_cpu() and not DeviceRef.CPU().is_gpu() and DeviceRef.GPU().is_gpu()
+    assert DeviceRef.GPU(1) == DeviceRef(DeviceKind.GPU, 1) != DeviceRef.GPU(2)
+    assert len({DeviceRef.CPU(), DeviceRef.CPU(0), DeviceRef.GPU()}) == 2
+    assert repr(DeviceRef.GPU(1)) == "DeviceRef.GPU(1)"
+    assert DeviceRef("gpu", 1) == DeviceRef.GPU(1)  # type: ignore[arg-type]  # documented with a string, too
+
+
+def test_there_and_back() -> None:
+    assert DeviceRef.from_device(CPU()) == DeviceRef.CPU()
+    assert DeviceRef.CPU().to_device() == CPU()
+    with pytest.raises(DeviceError):
+        DeviceRef.GPU().to_device()
+
+
+def test_host() -> None:
+    host = CPU()
+    assert (host.label, host.id, host.api, str(host)) == ("cpu", 0, "cpu", "cpu:0")
+    assert host.is_host and host.is_compatible and host.can_access(CPU()) and hash(host) == hash(CPU())
+    assert host.stats["logical_cores"]
+    host.synchronize()
+    with pytest.raises(DeviceError, match="no accelerator architecture"):
+        _ = host.architecture_name
+    with pytest.raises(DeviceError, match="one host"):
+        CPU(1)
+
+
+def test_no_accelerator_is_explained() -> None:
+    assert accelerator_count() == 0
+    assert scan_available_devices() == [CPU()]
+    with pytest.raises(DeviceError) as caught:
+        Accelerator(1)
+    assert caught.value.code == "EK0801"
+    assert caught.value.message == "there is no gpu:1 to run on: this version of Einkorn runs graphs on the CPU only"
+    assert "driver is loaded on this machine" in caught.value.notes[0]
+
+
+@pytest.mark.parametrize("bad", [-1, True, "0"])
+def test_wrong_ids(bad: int) -> None:
+    with pytest.raises(GraphError, match="counts from 0"):
+        DeviceRef.GPU(bad)
+
+
+def test_wrong_kind() -> None:
+    with pytest.raises(GraphError, match="no device kind 'tpu'"):
+        DeviceKind.from_string("tpu")

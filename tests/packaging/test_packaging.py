@@ -1,0 +1,154 @@
+"""The three ways to install the package, each tried in an environment of its own.
+
+An environment sees the dependencies that are installed here (so that nothing but the build tool is downloaded) and
+nothing else of ours. The tree is copied first: an installation leaves its build folders behind.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LOOK = """
+import importlib.metadata, json, pathlib, shutil, sys
+import einkorn, einkorn.dsl, einkorn.graph
+root = pathlib.Path(einkorn.__file__).parent
+print(json.dumps({
+    "root": str(root),
+    "files": sorted(str(f.relative_to(root)) for f in root.rglob("*") if f.is_file() and "__pycache__" not in f.parts),
+    "version": importlib.metadata.version("einkorn"),
+    "heavy": [name for name in ("llvmlite", "torch_mlir", "mlir") if name in sys.modules],
+}))
+"""
+
+
+def tracked() -> list[str]:
+    """The files of the checkout, or of the source distribution that the tests run from."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if listing.returncode == 0:
+        return [name for name in listing.stdout.split("\0") if name and not (ROOT / name).is_symlink()]
+    skip = {".venv", ".links", "build", "dist", "__pycache__"}
+    return [str(file.relative_to(ROOT)) for file in ROOT.rglob("*") if file.is_file() and not skip & set(file.parts)]
+
+
+def package_files() -> set[str]:
+    """What the installed package must hold: all of the four floors, and the root's own modules."""
+    floors = ("dsl/", "compiler/", "stdlib/", "graph/")
+    at_root = {"py.typed"} | {name for name in tracked() if "/" not in name and name.endswith(".py")}
+    return at_root | {name for name in tracked() if name.startswith(floors) and (ROOT / name).is_file()}
+
+
+def build_tool_is_here() -> bool:
+    """Whether the setuptools that pyproject.toml asks for is installed; else pip fetches it for each build."""
+    try:
+        return int(metadata.version("setuptools").split(".")[0]) >= 77
+    except metadata.PackageNotFoundError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    copy = tmp_path_factory.mktemp("tree") / "checkout"
+    for name in tracked():
+        if (ROOT / name).is_file():
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, copy / name)
+    return copy
+
+
+class Environment:
+    """A virtual environment without pip: the pip of this one installs into it."""
+
+    def __init__(self, folder: Path) -> None:
+        venv.EnvBuilder(with_pip=False, symlinks=os.name != "nt").create(folder)
+        paths = sysconfig.get_paths("venv", vars={"base": str(folder), "platbase": str(folder)})
+        self.python = Path(paths["scripts"]) / "python"
+        self.scripts = Path(paths["scripts"])
+        # A plain path: the `.pth` files in there, this project's editable installation among them, are not followed.
+        Path(paths["purelib"], "dependencies.pth").write_text(sysconfig.get_paths()["purelib"])
+
+    def install(self, *what: str) -> None:
+        isolation = ["--no-build-isolation"] if build_tool_is_here() else []
+        pip = [sys.executable, "-m", "pip", "--python", str(self.python)]
+        command = [*pip, "install", "--no-deps", "--ignore-installed", *isolation, *what]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def look(self, cwd: Path) -> dict[str, object]:
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+        command = [str(self.python), "-c", LOOK]
+        done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        found: dict[str, object] = json.loads(done.stdout)
+        return found
+
+    def check_command(self, cwd: Path) -> None:
+        for command in ([str(self.scripts / "einkorn")], [str(self.python), "-m", "einkorn"]):
+            done = subprocess.run([*command, "--version"], cwd=cwd, capture_output=True, text=True)
+            assert done.returncode == 0 and done.stdout.startswith("einkorn "), done.stderr
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Environment:
+    return Environment(tmp_path / "environment")
+
+
+def check_installed(environment: Environment, tmp_path: Path) -> None:
+    found = environment.look(tmp_path)
+    assert Path(str(found["root"])).is_relative_to(tmp_path / "environment")
+    assert found["heavy"] == []
+    files = found["files"]
+    assert isinstance(files, list)
+    assert set(files) == package_files()
+    environment.check_command(tmp_path)
+
+
+def test_install_from_the_tree(tree: Path, environment: Environment, tmp_path: Path) -> None:
+    environment.install(str(tree))
+    check_installed(environment, tmp_path)
+
+
+def test_install_editable(tree: Path, environment: Environment, tmp_path: Path) -> None:
+    environment.install("--editable", str(tree))
+    found = environment.look(tmp_path)
+    assert Path(str(found["root"])) == tree and found["heavy"] == []
+    (tree / "dsl" / "added_now.py").write_text("VALUE = 1\n")
+    try:
+        command = [str(environment.python), "-c", "import einkorn.dsl.added_now"]
+        assert subprocess.run(command, cwd=tmp_path, capture_output=True).returncode == 0
+    finally:
+        (tree / "dsl" / "added_now.py").unlink()
+    environment.check_command(tmp_path)
+
+
+def test_source_distribution_to_wheel_to_installation(tree: Path, environment: Environment, tmp_path: Path) -> None:
+    isolation = ["--no-isolation"] if build_tool_is_here() else []
+    command = [sys.executable, "-m", "build", *isolation, "--outdir", str(tmp_path / "dist"), str(tree)]
+    done = subprocess.run(command, capture_output=True, text=True)  # makes the sdist, and the wheel from the sdist
+    assert done.returncode == 0, done.stdout + done.stderr
+    (archive,) = (tmp_path / "dist").glob("*.tar.gz")
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    with tarfile.open(archive) as file:
+        names = {name.partition("/")[2] for name in file.getnames()}
+    assert package_files() | {"LICENSE", "README.md", "pyproject.toml", "Makefile"} <= names
+    with zipfile.ZipFile(wheel) as file:
+        members = file.namelist()
+        (text,) = [file.read(name).decode() for name in members if name.endswith("dist-info/METADATA")]
+    assert any(name.endswith("dist-info/licenses/LICENSE") for name in members)
+    assert "License-Expression: Apache-2.0 WITH LLVM-exception" in text
+    assert {name.partition("/")[0] for name in members if ".dist-info" not in name} == {"einkorn"}
+    environment.install(str(wheel))
+    check_installed(environment, tmp_path)

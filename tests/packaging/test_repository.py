@@ -1,0 +1,62 @@
+"""The files around the code: what they promise is so."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_dependency_has_its_reason() -> None:
+    with open(ROOT / "pyproject.toml", "rb") as file:
+        project = tomllib.load(file)["project"]
+    asked = [*project["dependencies"], *(d for extra in project["optional-dependencies"].values() for d in extra)]
+    names = {re.match(r"[A-Za-z0-9_.-]+", requirement)[0] for requirement in asked}  # type: ignore[index]
+    text = (ROOT / "docs" / "dependencies.md").read_text()
+    cells = {word for row in re.findall(r"^\|.*\|$", text, re.M) for word in re.findall(r"[\w.-]+", row)}
+    assert names <= cells | {"setuptools"}, f"docs/dependencies.md gives no reason for {sorted(names - cells)}"
+
+
+def test_the_licence_is_whole() -> None:
+    text = (ROOT / "LICENSE").read_text()
+    assert "Version 2.0, January 2004" in text and "END OF TERMS AND CONDITIONS" in text
+    assert "LLVM Exceptions to the Apache 2.0 License" in text
+    assert all(re.search(rf"^ +{number}\. [A-Z]", text, re.M) for number in range(1, 10))
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_make_lists_its_targets() -> None:
+    done = subprocess.run(["make", "--no-print-directory", "-C", str(ROOT)], capture_output=True, text=True, check=True)
+    assert [line.split()[1] for line in done.stdout.splitlines()] == ["help", "demo", "test", "lint", "bench", "clean"]
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+@pytest.mark.parametrize(
+    ("python", "message"),
+    [("", "none was found on PATH"), ("/nowhere/python3", "/nowhere/python3 is older or does not run")],
+)
+def test_make_says_which_python_it_needs(python: str, message: str, tmp_path: Path) -> None:
+    for name in ("Makefile", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    command = ["make", "-C", str(tmp_path), f"PYTHON={python}", "test"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode != 0 and "einkorn needs Python 3.11 or newer" in done.stderr and message in done.stderr
+    assert not (tmp_path / ".venv").exists()
+
+
+def test_the_script_of_the_continuous_integration_runs_the_tests() -> None:
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK) and "make test" in script.read_text()
+
+
+def test_the_photograph_is_the_one_that_is_declared() -> None:
+    folder = ROOT / "examples" / "custom_ops" / "data"
+    assert hashlib.sha256((folder / "coffee.png").read_bytes()).hexdigest() in (folder / "README.md").read_text()
