@@ -269,6 +269,19 @@ def tensor_store(call: Call, owner: Tensor, value: Any, *index: Any) -> None:
     store_into(call, owner, to_index(call, owner, _flat(call, index)), value)
 
 
+@method(Tensor, "position")
+def tensor_position(call: Call, owner: Tensor, *index: Any) -> Value:
+    """The row-major position of an index."""
+    return to_index(call, owner, _flat(call, index)).position(call.builder)
+
+
+@method(Tensor, "at")
+def tensor_at(call: Call, owner: Tensor, position: Any) -> Value:
+    """The element at a row-major position."""
+    number = coerce(call.inferer, position, INT, call.node, call.frame, "a position is an Int")
+    return owner.load(call.builder, Index(owner.dims, linear=number, divisible=True))
+
+
 def _flat(call: Call, index: tuple[Any, ...]) -> Any:
     return index[0] if len(index) == 1 and isinstance(index[0], Index | tuple) else tuple(index)
 

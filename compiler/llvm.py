@@ -9,12 +9,14 @@ intrinsic must be on the target's list, and an object may leave only known symbo
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import re
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from importlib import metadata
 from typing import Any
 
 from ..dsl.errors import InternalError, TargetError
@@ -50,6 +52,16 @@ def library() -> Any:
     """
     with _loading:
         return _load()
+
+
+@functools.cache
+def toolchain() -> str:
+    """The versions of what makes code, for cache keys; found without loading it."""
+    found = []
+    for name in ("llvmlite", "mlir", "torch-mlir"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found.append(f"{name} {metadata.version(name)}")
+    return ", ".join(found)
 
 
 @functools.cache
@@ -191,7 +203,7 @@ _APPROXIMATE = re.compile(r"\bcall\b.*?\b(?:afn|fast)\b.*?@llvm\.")
 def _intrinsic_uses(text: str) -> Iterable[tuple[str, bool]]:
     """Every intrinsic in the text, and whether that use allows an approximation (a declaration does)."""
     for match in _INTRINSIC.finditer(text):
-        line = match[0]
+        line = match[0].lstrip()
         yield match[1], line.startswith("declare ") or _APPROXIMATE.search(line) is not None
 
 
@@ -205,9 +217,10 @@ def check_intrinsics(uses: Iterable[tuple[str, bool]], target: Target) -> None:
         InternalError: an intrinsic is not on the target's list; it and the target are named.
     """
     for name, approximate in dict.fromkeys(uses):
+        base, _ = split_intrinsic(name)
         reason = target.intrinsics.refusal(name)
-        if reason is None and not approximate and split_intrinsic(name)[0] in target.intrinsics.approximate:
-            reason = f"{name} is available only as an approximation"
+        if reason is None and not approximate and base in target.intrinsics.approximate:
+            reason = f"{base} is available only as an approximation"
         if reason is not None:
             raise InternalError(f"{reason} on {target.name}", code="EK0903", got=name)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..dsl import syntax
 from ..dsl.errors import CompileError
@@ -240,8 +240,6 @@ def is_comptime_number(value: Any) -> bool:
 
 def describe(value: Any) -> str:
     """A value's type, for messages."""
-    from .tensors import Tensor
-
     match value:
         case Value(weak=str() as kind):
             return f"a compile-time {kind}"
@@ -265,10 +263,9 @@ def describe(value: Any) -> str:
             return f"the function '{value.name}'"
         case StubRef() | LibraryRef():
             return f"the function '{value.name}'"
-        case Tensor():
-            return f"the tensor '{value.name}'"
         case ContextValue():
             return "the device context"
         case Bound():
             return f"the method '{value.name}'"
-    return f"a {type(value).__name__}"
+    name = getattr(value, "name", None)
+    return f"the tensor '{name}'" if hasattr(value, "dims") else f"a {type(value).__name__}"

@@ -13,6 +13,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import PurePath
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, TypeVar
 
@@ -68,7 +69,7 @@ class PortableKernel:
         """A JSON value that `from_json` turns back into an equal program."""
         return {
             "schema": self.schema.to_json(),
-            "functions": [{"file": f.file, "syntax": syntax.to_json(f.syntax)} for f in self.functions],
+            "functions": [{"file": PurePath(f.file).name, "syntax": syntax.to_json(f.syntax)} for f in self.functions],
             "globals": [_global_to_json(g) for g in self.globals],
         }
 

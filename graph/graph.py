@@ -21,20 +21,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from ..dsl.errors import GraphError, did_you_mean
+from ..dsl.errors import GraphError, PackageError, did_you_mean
 from ..dsl.source import Place
 from ..dsl.types import DType
 from .device import DeviceRef
 from .dims import AlgebraicDim, Dim
-from .ir import Constant, Constraint, GraphIR, KernelSource, LoadedKernel, Node, format_graph
+from .ir import Constant, Constraint, GraphIR, KernelSource, Node, format_graph
+from .kernels import open_kernels
 from .places import user_place
 from .promotion import is_weak, literal_array
 from .type import TensorType, shown
 from .value import TensorValue, Value
+
+if TYPE_CHECKING:
+    from ..dsl.library import KernelLibrary, LoadedKernel
 
 _active: ContextVar[tuple[Graph, ...]] = ContextVar("einkorn_active_graphs", default=())
 
@@ -43,17 +47,6 @@ def active_graph() -> Graph | None:
     """The innermost graph being built, or None."""
     graphs = _active.get()
     return graphs[-1] if graphs else None
-
-
-def open_kernels(paths: Sequence[Path], library: object | None) -> KernelSource:
-    """The kernels that ship with the package, and custom ones from `paths` and `library`.
-
-    `extensions` is the door to the compiler; it is opened when the first graph is made, not at import.
-    """
-    from . import extensions
-
-    source: KernelSource = extensions.open_kernels(paths, library)
-    return source
 
 
 class _Current:
@@ -93,7 +86,7 @@ class Graph:
         path: None = None,
         *args: Any,
         custom_extensions: str | Path | Iterable[str | Path] = (),
-        kernel_library: object | None = None,
+        kernel_library: KernelLibrary | None = None,
         module: None = None,
         **kwargs: Any,
     ) -> None:
@@ -107,7 +100,7 @@ class Graph:
             _check_input_type(name, position, type)
         paths = [custom_extensions] if isinstance(custom_extensions, str | Path) else custom_extensions
         self._paths = [Path(path) for path in paths]
-        self.kernels = open_kernels(self._paths, kernel_library)
+        self.kernels: KernelSource = self._open(kernel_library)
         self._input_types = types
         self._dim_names = frozenset(dim for type in types for dim in type.shape.parameters)
         self._types: list[TensorType] = list(types)
@@ -117,6 +110,13 @@ class Graph:
         self._inputs = [TensorValue(self, number, type) for number, type in enumerate(types)]
         if forward is not None:
             self._trace(forward, args, kwargs)
+
+    def _open(self, library: KernelLibrary | None) -> KernelSource:
+        try:
+            return open_kernels(self._paths, library)
+        except PackageError as error:
+            error.place = error.place or user_place()
+            raise
 
     def _trace(self, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         with self:

@@ -27,31 +27,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ..dsl.schema import OpSchema
 from ..dsl.source import Place
 from ..dsl.types import DType
 from .dims import Dim
 from .type import TensorType
 
 if TYPE_CHECKING:
-    from ..dsl.portable import PortableKernel
+    from ..dsl.library import LoadedKernel
 
 SHOWN_ELEMENTS = 8  # a printed constant shows at most so many
-
-
-class LoadedKernel(Protocol):
-    """What the graph needs to know of a kernel in a library."""
-
-    @property
-    def schema(self) -> OpSchema: ...
-
-    @property
-    def portable(self) -> PortableKernel: ...
-
-    @property
-    def origin(self) -> str:
-        """Where the kernel comes from, for messages: a file, a package."""
-        ...
 
 
 class KernelSource(Protocol):

@@ -7,15 +7,18 @@ libraries (see `extensions`) and the rules of signatures (see `dsl.signature`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...dsl.errors import PackageError, did_you_mean
 from ...dsl.schema import Role
 from ..device import Device, DeviceRef
-from ..ir import KernelSource, LoadedKernel
+from ..ir import KernelSource
 from ..type import TensorType
 from ..value import TensorValue, TensorValueLike
 from .staging import current, fail, op, same_device, stage, tensor
+
+if TYPE_CHECKING:
+    from ...dsl.library import LoadedKernel
 
 
 @op

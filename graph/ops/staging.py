@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ...dsl.errors import DTypeError, EinkornError, GraphError
 from ...dsl.signature import bind, bind_parameters
@@ -18,11 +18,13 @@ from ...dsl.types import DType
 from ..device import DeviceRef
 from ..dims import Dim, Shape, StaticDim
 from ..graph import Graph, active_graph, foreign_value
-from ..ir import LoadedKernel
 from ..places import user_place
 from ..promotion import is_weak, promote, weak_array
 from ..type import TensorType, shown
 from ..value import TensorValue, TensorValueLike
+
+if TYPE_CHECKING:
+    from ...dsl.library import LoadedKernel
 
 F = TypeVar("F", bound=Callable[..., Any])
 DimLike = int | str | Dim
@@ -138,7 +140,7 @@ def same_device(name: str, operands: Mapping[str, TensorValue], device: DeviceRe
                 argument=argument,
                 expected=str(first),
                 got=str(value.device),
-                hint=f"move it with .to(DeviceRef.{first!r})".replace("DeviceRef.DeviceRef", "DeviceRef"),
+                hint=f"move it with .to({first!r})",
             )
 
 

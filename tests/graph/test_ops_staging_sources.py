@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from einkorn.dsl.errors import DTypeError, EinkornError, GraphError, PackageError
+from einkorn.dsl.library import load_library
 from einkorn.dsl.schema import OpSchema, Role
 from einkorn.dsl.types import DType
-from einkorn.graph import Buffer, DeviceRef, Dim, Graph, TensorType, ops
+from einkorn.graph import Buffer, DeviceRef, Dim, Graph, TensorType, TensorValue, ops
 from einkorn.graph.ir import Constant, Node
+from einkorn.graph.kernels import open_kernels
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
@@ -181,3 +184,55 @@ def test_unknown_custom_op(kernels: Any, schema: Callable[..., OpSchema]) -> Non
     with pytest.raises(PackageError, match=r"hint: pass Graph\(..., custom_extensions"):
         kernels.custom.clear()
         Graph("g", call(), typed(["n"]))
+
+
+# --- custom ops from files ---
+
+KERNELS = """
+from typing import TypeVar
+from einkorn.dsl import Floating, InputTensor, OutputTensor, foreach, register
+
+T = TypeVar("T", bound=Floating)
+
+@register("add_one")
+def add_one(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
+    foreach(out, lambda i: x[i] + 1)
+"""
+
+
+@pytest.fixture
+def real_kernels(kernels: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Undoes `kernels`: libraries are read from files."""
+    monkeypatch.setattr("einkorn.graph.graph.open_kernels", open_kernels)
+
+
+@pytest.mark.usefixtures("real_kernels")
+def test_kernel_files(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(KERNELS)
+
+    def forward(x: TensorValue) -> TensorValue:
+        return ops.custom("add_one", DeviceRef.CPU(), [x])[0]
+
+    graph = Graph("g", forward, typed(["n", 3]), custom_extensions=[tmp_path])
+    (node,) = graph.ir.nodes
+    assert isinstance(node, Node) and node.kernel.origin == str(tmp_path / "mine.py")
+    assert graph.output_types == typed(["n", 3])
+    library = load_library(tmp_path)
+    assert str(Graph("g", forward, typed(["n", 3]), kernel_library=library)) == str(graph)
+    assert str(Graph("g", forward, typed(["n", 3]), custom_extensions=str(tmp_path / "mine.py"))) == str(graph)
+    with pytest.raises(DTypeError) as caught:
+        Graph("g", forward, typed([3], dtype=DType.int32), custom_extensions=tmp_path)
+    assert caught.value.code == "EK0316" and caught.value.place and caught.value.place.file == __file__
+
+
+@pytest.mark.usefixtures("real_kernels")
+def test_wrong_libraries(tmp_path: Path) -> None:
+    with pytest.raises(PackageError, match="there is no kernel library at") as caught:
+        Graph("g", custom_extensions=[tmp_path / "none"])
+    assert caught.value.place and caught.value.place.file == __file__
+    for name in ("a.py", "b.py"):
+        (tmp_path / name).write_text(KERNELS)
+    with pytest.raises(PackageError, match="op 'add_one' is in two libraries") as caught:
+        Graph("g", custom_extensions=[tmp_path / "a.py", tmp_path / "b.py"])
+    assert caught.value.code == "EK0443"
+    assert Graph("g", custom_extensions=[tmp_path / "a.py", tmp_path / "a.py"]).kernels.find("add_one")

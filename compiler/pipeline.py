@@ -1,0 +1,128 @@
+"""The way from a compile unit to code, as a visible list of stages.
+
+    unit --build--> typed --emit--> mlir --lower--> llvm --compile--> asm, code
+
+Each stage runs as log + time + verify. `EINKORN_DUMP=typed,mlir,llvm,asm` writes stages to standard error,
+`EINKORN_STOP=mlir` ends after one.
+
+Input: an `EntrySpec` and a target. Output: an `Artifact` with the loadable code and every stage in text form. Non-goals:
+no cache, no loading.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeVar
+
+from ..dsl.errors import CompileError
+from ..dsl.knobs import knobs
+from ..dsl.unit import EntrySpec
+from .emit import Emitted, KernelInfo, emit_module
+from .instance import build_program
+from .llvm import Compiled, compile_module
+from .mlir import format_module, lower_to_llvm
+from .printer import print_program
+from .program import Program, Site
+from .targets import Target
+from .verify import verify_program
+
+STAGES = ("typed", "mlir", "llvm", "asm")
+
+T = TypeVar("T")
+
+_log = logging.getLogger("einkorn.compiler")
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """What compilation made. `code` is a shared object, PTX text or a code object; `timings` are seconds by stage."""
+
+    target: Target
+    program: Program = field(repr=False)
+    emitted: Emitted = field(repr=False)
+    compiled: Compiled = field(repr=False)
+    code: bytes = field(repr=False)
+    timings: dict[str, float]
+
+    @property
+    def sites(self) -> list[Site]:
+        return self.program.sites
+
+    @property
+    def kernels(self) -> tuple[KernelInfo, ...]:
+        """The GPU kernels of the code."""
+        return self.emitted.kernels
+
+    @cached_property
+    def typed(self) -> str:
+        return print_program(self.program)
+
+    @cached_property
+    def mlir(self) -> str:
+        return format_module(self.emitted.text)
+
+    @property
+    def llvm(self) -> str:
+        return self.compiled.llvm
+
+    @property
+    def asm(self) -> str:
+        return self.compiled.assembly
+
+
+class Stopped(CompileError):
+    """`EINKORN_STOP` ended the compilation after a stage; `text` is that stage."""
+
+    def __init__(self, stage: str, text: str) -> None:
+        super().__init__(f"stopped after the stage '{stage}', as EINKORN_STOP says", code="EK0606")
+        self.text = text
+
+
+def compile_entry(spec: EntrySpec, target: Target, *, level: int = 3) -> Artifact:
+    """Compiles an entry for a target.
+
+    Raises:
+        CompileError: a mistake in a kernel, or something that the target lacks.
+        InternalError: a fault of the compiler.
+    """
+    timings: dict[str, float] = {}
+    watch = _Watch(timings)
+    program = watch.run("typed", lambda: _build(spec, target), print_program)
+    emitted = watch.run("mlir", lambda: emit_module(program, target), lambda e: format_module(e.text))
+    text = watch.run("llvm", lambda: lower_to_llvm(emitted.text, target), str)
+    compiled = watch.run("asm", lambda: compile_module(text, target, level=level), lambda c: c.assembly)
+    start = time.perf_counter()
+    code = compiled.link()
+    timings["link"] = time.perf_counter() - start
+    return Artifact(target, program, emitted, compiled, code, timings)
+
+
+def _build(spec: EntrySpec, target: Target) -> Program:
+    program = build_program(spec, target)
+    verify_program(program)
+    return program
+
+
+class _Watch:
+    """Times a stage, logs it, dumps it and stops after it when the knobs say so."""
+
+    def __init__(self, timings: dict[str, float]) -> None:
+        self.timings = timings
+        self.dump = knobs.dump
+        self.stop = knobs.stop
+
+    def run(self, stage: str, work: Callable[[], T], show: Callable[[T], str]) -> T:
+        start = time.perf_counter()
+        result = work()
+        self.timings[stage] = time.perf_counter() - start
+        _log.debug("%s: %.1f ms", stage, self.timings[stage] * 1e3)
+        if stage in self.dump:
+            print(f"=== {stage} ===\n{show(result)}", file=sys.stderr)
+        if stage == self.stop:
+            raise Stopped(stage, show(result))
+        return result

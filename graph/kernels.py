@@ -1,0 +1,76 @@
+"""Where a graph finds its kernels: the ones that ship with the package, and the user's own.
+
+Libraries are read when the graph is made, so a wrong path is told there, and a changed file is seen by the next graph.
+The shipped kernels come through `extensions`, the only door to the compiler, which is opened for the first of them.
+
+Input: paths, a loaded library, names. Output: `LoadedKernel`. Non-goals: reading of libraries (see `dsl.library`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..dsl.errors import PackageError
+
+if TYPE_CHECKING:
+    from ..dsl.library import KernelLibrary, LoadedKernel
+
+
+class Kernels:
+    """A `KernelSource` over kernel libraries.
+
+    Raises:
+        PackageError: a library cannot be read, or two of them have an op of the same name.
+    """
+
+    def __init__(self, libraries: Sequence[KernelLibrary]) -> None:
+        self._libraries = tuple(libraries)
+        self._custom: dict[str, LoadedKernel] = {}
+        for library in self._libraries:
+            for name, kernel in library.kernels.items():
+                other = self._custom.setdefault(name, kernel)
+                if other.origin != kernel.origin:
+                    raise PackageError(
+                        f"op {name!r} is in two libraries, {other.origin} and {kernel.origin}",
+                        code="EK0443",
+                        op=name,
+                        got=[other.origin, kernel.origin],
+                        hint='give one of them another name, or a namespace: @register("mine::name")',
+                    )
+
+    def builtin(self, family: str, name: str) -> LoadedKernel:
+        """A kernel of the shipped library file `family`."""
+        from . import extensions
+
+        kernel: LoadedKernel = extensions.builtin(family, name)
+        return kernel
+
+    def find(self, name: str) -> LoadedKernel | None:
+        """The custom op of this name, or None."""
+        return self._custom.get(name)
+
+    def names(self) -> Iterable[str]:
+        """The names of all custom ops."""
+        return self._custom
+
+    def searched(self) -> Iterable[str]:
+        """The paths of the libraries, as the user gave them."""
+        return [library.path for library in self._libraries]
+
+
+def open_kernels(paths: Sequence[Path], library: KernelLibrary | None) -> Kernels:
+    """The kernels that a graph with these extensions can use.
+
+    Raises:
+        PackageError: a path holds no library, or two libraries have an op of the same name.
+        CompileError: a kernel file is not valid Python, or a signature is wrong.
+    """
+    libraries = [] if library is None else [library]
+    if paths:
+        # Reading kernel files needs the whole language front, which a graph of shipped ops alone does without.
+        from ..dsl.library import load_library
+
+        libraries += [load_library(path) for path in paths]
+    return Kernels(libraries)

@@ -1,0 +1,184 @@
+"""Driving LLVM: what is refused before LLVM would end the process, and what comes out."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from pathlib import Path
+
+import pytest
+
+from einkorn.compiler import llvm
+from einkorn.compiler.targets import host, lookup
+from einkorn.dsl import abi
+from einkorn.dsl.errors import InternalError
+
+TYPES = {"f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double"}
+
+
+def unary(intrinsic: str, dtype: str, flags: str = "") -> str:
+    kind = TYPES[dtype]
+    return f"""
+    declare {kind} @{intrinsic}.{dtype}({kind})
+    define {kind} @f({kind} %x) {{
+      %y = call {flags} {kind} @{intrinsic}.{dtype}({kind} %x)
+      ret {kind} %y
+    }}
+    """
+
+
+@pytest.mark.parametrize(
+    ("target", "intrinsic", "dtype", "flags"),
+    [
+        *((name, f"llvm.{op}", "f32", "afn") for name in ("sm_80", "sm_90a") for op in ("exp", "log", "log2", "pow")),
+        ("sm_90", "llvm.sin", "f32", ""),
+        ("sm_90", "llvm.tanh", "f32", "nnan"),
+        ("sm_75", "llvm.tanh", "f32", "afn"),
+        ("sm_90", "llvm.exp2", "f64", "afn"),
+        ("gfx942", "llvm.tanh", "f32", "afn"),
+        ("gfx1100", "llvm.exp", "f64", ""),
+        ("x86-64-v3", "llvm.exp", "f32", ""),
+        ("host", "llvm.sin", "f64", "afn"),
+        ("aarch64", "llvm.log", "f32", ""),
+    ],
+)
+def test_intrinsics_that_would_kill_are_refused(target: str, intrinsic: str, dtype: str, flags: str) -> None:
+    with pytest.raises(InternalError, match=rf"{intrinsic} is (not )?available .*on {target}"):
+        llvm.compile_module(unary(intrinsic, dtype, flags), lookup(target))
+
+
+@pytest.mark.parametrize(
+    ("target", "intrinsic", "dtype", "flags"),
+    [
+        ("sm_75", "llvm.exp2", "f32", "afn"),
+        ("sm_80", "llvm.tanh", "f32", "afn"),
+        ("sm_90", "llvm.sin", "f16", "fast"),
+        ("sm_90", "llvm.sqrt", "f64", ""),
+        ("gfx942", "llvm.exp", "f32", ""),
+        ("gfx1100", "llvm.round", "f64", ""),
+        ("x86-64-v3", "llvm.sqrt", "f32", ""),
+        ("aarch64", "llvm.roundeven", "f32", ""),
+    ],
+)
+def test_intrinsics_that_are_allowed_compile(target: str, intrinsic: str, dtype: str, flags: str) -> None:
+    text = unary(intrinsic, dtype, flags)
+    assert llvm.compile_module(text, lookup(target)).code
+
+
+def test_each_call_needs_the_flag_and_not_just_one() -> None:
+    text = (
+        unary("llvm.sin", "f32", "afn")
+        + """
+    define float @g(float %x) {
+      %y = call float @llvm.sin.f32(float %x)
+      ret float %y
+    }
+    """
+    )
+    with pytest.raises(InternalError, match=r"llvm.sin is available only as an approximation on sm_90"):
+        llvm.compile_module(text, lookup("sm_90"))
+
+
+def test_instructions_that_would_kill_are_refused() -> None:
+    text = "define bfloat @f(bfloat %x, bfloat %y) { %r = frem bfloat %x, %y\n ret bfloat %r }"
+    with pytest.raises(InternalError, match="frem bfloat is not available on gfx942"):
+        llvm.compile_module(text, lookup("gfx942"))
+
+
+def test_calls_outside_must_be_known() -> None:
+    text = "declare void @launch_missiles()\ndefine void @f() { call void @launch_missiles()\n ret void }"
+    with pytest.raises(InternalError, match="calls launch_missiles, which no library is asked for"):
+        llvm.compile_module(text, host())
+    text = "define half @f(float %x) { %y = fptrunc float %x to half\n ret half %y }"
+    with pytest.raises(InternalError, match="the code for x86-64-v2 calls __truncsfhf2"):
+        llvm.compile_module(text, lookup("x86-64-v2"))
+
+
+def test_libraries_are_asked_for_only_when_needed(tmp_path: Path) -> None:
+    plain = llvm.compile_module("define float @f(float %x) { ret float %x }", host())
+    assert (plain.undefined, plain.needed) == ((), ())
+    text = """
+    declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+    define double @f(ptr %p, i64 %n, double %x, double %y) {
+      call void @llvm.memset.p0.i64(ptr %p, i8 7, i64 %n, i1 false)
+      %r = frem double %x, %y
+      ret double %r
+    }
+    """
+    compiled = llvm.compile_module(text, host())
+    assert compiled.undefined == ("fmod", "memset")
+    assert compiled.needed == ("libm.so.6", "libc.so.6")
+    path = tmp_path / "f.so"
+    path.write_bytes(compiled.link("f.so"))
+    function = ctypes.CDLL(str(path)).f
+    function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_int64, *[ctypes.c_double] * 2], ctypes.c_double
+    memory = (ctypes.c_uint8 * 40)()
+    assert function(memory, 39, 7.5, 2.0) == 1.5
+    assert list(memory) == [7] * 39 + [0]
+
+
+@pytest.mark.parametrize("text", ["define i32 @f( {", "define i32 @f() { ret i64 1 }", "define i32 @f() { %x = nope }"])
+def test_bad_modules_are_refused_in_one_line(text: str) -> None:
+    with pytest.raises(InternalError, match="LLVM refused the module") as caught:
+        llvm.compile_module(text, host())
+    assert "\n" not in caught.value.message and caught.value.code == "EK0903"
+
+
+LOOP = """
+define void @f(ptr noalias %x, ptr noalias %y, i64 %n) {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %p = getelementptr float, ptr %x, i64 %i
+  %q = getelementptr float, ptr %y, i64 %i
+  %v = load float, ptr %p
+  %m = fmul float %v, 3.0
+  %w = fadd float %m, %v
+  store float %w, ptr %q
+  %next = add nsw i64 %i, 1
+  %more = icmp slt i64 %next, %n
+  br i1 %more, label %loop, label %end
+end:
+  ret void
+}
+"""
+
+
+def test_loops_are_vectorised_and_floats_not_contracted() -> None:
+    compiled = llvm.compile_module(LOOP, lookup("x86-64-v3"))
+    assert "<8 x float>" in compiled.llvm
+    assert "ymm" in compiled.assembly and "vfmadd" not in compiled.assembly
+    assert "<8 x float>" not in llvm.compile_module(LOOP, lookup("x86-64-v3"), level=0).llvm
+    assert "v0.4s" in llvm.compile_module(LOOP, lookup("aarch64")).assembly
+
+
+@pytest.mark.parametrize("target", ["host", "x86-64-v2", "aarch64", "sm_90", "gfx942"])
+def test_code_is_deterministic(target: str) -> None:
+    first = llvm.compile_module(LOOP, lookup(target))
+    assert llvm.compile_module(LOOP, lookup(target)).code == first.code
+    assert first.link() == first.link()
+
+
+def test_only_nvidia_has_ptx() -> None:
+    assert ".visible" in llvm.compile_module(LOOP, lookup("sm_90")).ptx
+    with pytest.raises(InternalError, match="host has no PTX"):
+        _ = llvm.compile_module(LOOP, host()).ptx
+
+
+def test_threads_compile_at_the_same_time() -> None:
+    results: list[bytes] = []
+    threads = [
+        threading.Thread(target=lambda: results.append(llvm.compile_module(LOOP, host()).code)) for _ in range(6)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 6 and len(set(results)) == 1
+
+
+def test_the_context_is_laid_out_as_the_offsets_say() -> None:
+    assert ctypes.sizeof(abi.Context) == abi.CONTEXT_SIZE
+    for name in ("pool", "parallel", "report", "status", "threads", "launch"):
+        assert getattr(abi.Context, name).offset == getattr(abi, f"{name.upper()}_OFFSET")
