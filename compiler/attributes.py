@@ -237,6 +237,12 @@ def tensor_shape(inferer: Inferer, owner: Tensor, node: s.Attribute, frame: Fram
     return tuple(size(owner, axis) for axis in range(owner.rank))
 
 
+@method(Tensor, "is_one")
+def tensor_is_one(call: Call, owner: Tensor, axis: Any) -> bool:
+    """Whether a size is known to be 1 now; False for a size known at run time only."""
+    return bool(owner.dims[axis].const == 1)
+
+
 @member(Tensor, "size")
 def tensor_size(inferer: Inferer, owner: Tensor, node: s.Attribute, frame: Frame) -> Any:
     return inferer.builder.product(owner.dims)
@@ -404,7 +410,7 @@ def subscript(inferer: Inferer, owner: Any, index: Any, node: s.Subscript, frame
     match owner:
         case Tensor():
             return load_element(call, owner, index)
-        case tuple() | Index():
+        case tuple() | Index() | str():
             return tuple_item(call, owner, index)
         case Marker(name="SIMD"):
             if not (isinstance(index, tuple) and len(index) == 2 and isinstance(index[0], DType)):
@@ -428,7 +434,7 @@ def tuple_item(call: Call, owner: Any, index: Any) -> Any:
     """An item or a slice of a tuple, by compile-time numbers."""
     values = owner.components(call.builder) if isinstance(owner, Index) else owner
     if not isinstance(index, int | slice) or isinstance(index, bool):
-        raise call.error("EK0303", f"a tuple is indexed by compile-time numbers, not by {describe(index)}", "index")
+        raise call.error("EK0303", f"{describe(owner)} is indexed by compile-time numbers, not by {describe(index)}", "index")
     try:
         return values[index]
     except (IndexError, TypeError) as error:

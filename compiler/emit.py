@@ -10,6 +10,7 @@ typing, no optimisation.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,10 +22,9 @@ from ..dsl.types import BOOL, DType, SIMDType
 from . import emit_arith
 from .emit_arith import constant, element_type, mlir_type
 from .operations import ROWS
-from .program import IRREGULAR, Function, Location, Op, PointerType, Program, Region, Type, Value, free_values, walk
+from .program import IRREGULAR, Function, Location, Op, PointerType, Program, Region, Site, Type, Value, free_values, walk
 from .targets import Target
 
-ENTRY = "ek_entry"
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class ModuleEmitter:
 
     def text(self) -> str:
         """The whole module."""
-        parts = ["module {\n", *self.functions, "}\n"]
+        parts = ["module {\n", *self.functions, "} loc(unknown)\n"]
         for location, number in self.locations.items():
             place = location.place
             file = place.file.replace("\\", "\\\\").replace('"', '\\"')
@@ -93,7 +93,8 @@ class ModuleEmitter:
             self.functions.append(emitter.host_function(function))
         self.functions.append(_entry(self.program))
         self.functions.append(_SPREAD)
-        self.functions.append(f"  llvm.func @{'ek.exit'}()\n")
+        self.functions.append("  llvm.func @ek.exit()\n")
+        self.functions.append(_reports(self.program.sites))
 
     def emit_kernels(self) -> None:
         """Every launch of every group as a kernel."""
@@ -676,6 +677,18 @@ _EMITTERS: dict[str, Callable[[FunctionEmitter, Op], None]] = {
 }
 
 
+def _reports(sites: Sequence[Site]) -> str:
+    """The table of sites as JSON text in the code itself, so that it is never apart from the code."""
+    records = []
+    for site in sites:
+        place = site.place
+        where = [place.file, place.line, place.column, place.end_line, place.end_column]
+        records.append([site.kind, site.parts, where, site.op])
+    data = json.dumps(records).encode() + b"\0"
+    text = "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in data)
+    return f'  llvm.mlir.global external constant @{abi.REPORTS}("{text}") : !llvm.array<{len(data)} x i8>\n'
+
+
 def _entry(program: Program) -> str:
     """`@ek_entry(%ctx, %pointers, %dims) -> i32`: the groups in order, until one fails."""
     lines: list[str] = []
@@ -700,7 +713,7 @@ def _entry(program: Program) -> str:
             lines.append(f"    %f{number} = arith.cmpi ne, %r{number}, %zero : i32\n")
             lines.append(f"    scf.if %f{number} {{ llvm.call @ek.exit() : () -> () }}\n")
     lines.append("    llvm.return %zero : i32\n")
-    head = f"llvm.func @{ENTRY}(%ctx: !llvm.ptr, %pointers: !llvm.ptr, %dims: !llvm.ptr) -> i32"
+    head = f"llvm.func @{abi.ENTRY}(%ctx: !llvm.ptr, %pointers: !llvm.ptr, %dims: !llvm.ptr) -> i32"
     return f"  {head} {{\n{''.join(lines)}  }}\n"
 
 assert set(_EMITTERS) == set(IRREGULAR), set(_EMITTERS) ^ set(IRREGULAR)

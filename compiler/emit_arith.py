@@ -56,6 +56,8 @@ def constant(e: FunctionEmitter, value: Any, type: SIMDType) -> str:
         text = f"0x{float_bits(float(value), dtype):0{dtype.bits // 4}X}"
     elif dtype is DType.bool:
         text = "true" if value else "false"
+        if type.width == 1:
+            return e.op(f"arith.constant {text}")  # these words carry their type
     else:
         number = int(value)
         text = str(number - (1 << dtype.bits) if number >= 1 << (dtype.bits - 1) else number)

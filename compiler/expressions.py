@@ -182,7 +182,8 @@ def truth(inferer: Inferer, value: Any, node: s.Node, frame: Frame) -> Any:
     """A condition: a Bool, or a compile-time value's truth."""
     if isinstance(value, Value):
         if value.type == BOOL:
-            return value
+            # Sizes may be known: then so is what is asked of them, and only one branch is compiled.
+            return value if value.const is None else bool(value.const)
         hint = "compare it with a number, for instance `!= 0`" if isinstance(value.type, SIMDType) else None
         raise inferer.error("EK0209", f"a condition has to be a Bool, not {describe(value)}", node, frame, hint=hint)
     if isinstance(value, Tensor | Index):

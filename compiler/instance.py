@@ -18,12 +18,12 @@ from typing import Any
 from ..dsl.errors import CompileError, InternalError
 from ..dsl.schema import ContextArgument, Role, TensorArgument
 from ..dsl.types import INT, DType
-from ..dsl.unit import BufferSpec, EntrySpec, FromBuffer, FromNode, GroupSpec, NodeSpec, Size, Slot
+from ..dsl.unit import BufferSpec, EntrySpec, FromBuffer, FromNode, GroupSpec, Literal, NodeSpec, Operand, Size, Slot
 from . import attributes, expressions, rules, rules_gpu, statements  # noqa: F401  (they fill infer's tables)
 from .infer import Inferer, TooMany, count_operations
 from .program import Function, Location, PointerType, Program, Region, Site, Value, walk
 from .targets import Target
-from .tensors import Demand, Epilogue, Fused, Given, NeedScalar, NotElementwise, Probe, Stored, Tensor
+from .tensors import Demand, Epilogue, Filled, Fused, Given, NeedScalar, NotElementwise, NotFusible, Probe, Stored, Tensor
 from .values import Cascade, ContextValue, Frame, Index, NeedComponents
 
 
@@ -57,6 +57,7 @@ class Numbering:
             for operand in node.inputs:
                 if isinstance(operand, FromBuffer):
                     self._buffer(operand.buffer)
+                if isinstance(operand, FromBuffer | Literal):
                     self._shape(operand.shape)
             for _, shape in node.outputs:
                 self._shape(shape)
@@ -78,17 +79,19 @@ class Numbering:
         def shape(sizes: tuple[Size, ...]) -> tuple[Any, ...]:
             return tuple(("slot", self.slots.index(n.index)) if isinstance(n, Slot) else n for n in sizes)
 
+        def operand(o: Operand) -> tuple[Any, ...]:
+            if isinstance(o, FromBuffer):
+                return "buffer", self.buffers.index(o.buffer), spec.buffers[o.buffer].dtype, shape(o.shape)
+            if isinstance(o, Literal):
+                return "literal", repr(o.value), o.dtype, shape(o.shape)
+            return "node", o.node, o.output
+
         nodes = tuple(
             (
                 node.kernel.digest,
                 node.dtypes,
                 tuple((name, type(value).__name__, value) for name, value in node.parameters),
-                tuple(
-                    ("buffer", self.buffers.index(o.buffer), spec.buffers[o.buffer].dtype, shape(o.shape))
-                    if isinstance(o, FromBuffer)
-                    else ("node", o.node, o.output)
-                    for o in node.inputs
-                ),
+                tuple(operand(o) for o in node.inputs),
                 tuple((dtype, shape(sizes)) for dtype, sizes in node.outputs),
             )
             for node in self.group.nodes
@@ -145,7 +148,7 @@ class Instances:
         kernel, schema = spec.kernel, spec.kernel.schema
         function = kernel.functions[0]
         env: dict[str, Any] = {}
-        inputs, results = iter(range(len(spec.inputs))), iter(outputs)
+        inputs, results = iter(range(len(schema.inputs))), iter(outputs)
         for argument in schema.arguments:
             if isinstance(argument, ContextArgument):
                 env[argument.name] = ContextValue()
@@ -224,7 +227,7 @@ class GroupBuilder(Instances):
                 if not self.inferer.errors:
                     raise InternalError("a mistake was met but not noted") from None
             except (NeedComponents, NotElementwise, NeedScalar) as error:
-                raise InternalError(f"these kernels do not fuse: {type(error).__name__}") from error
+                raise NotFusible(f"these kernels do not fuse: {type(error).__name__}") from error
             self.inferer.builder.end()
         self.inferer.raise_errors()
         has_exit = any(op.name == "assert" for op in walk(region))
@@ -236,6 +239,8 @@ class GroupBuilder(Instances):
         operand, argument = spec.inputs[number], spec.kernel.schema.inputs[number]
         if isinstance(operand, FromNode):
             return self.fused(operand, argument, node)
+        if isinstance(operand, Literal):
+            return Filled(operand.value, **self.tensor_fields(node, argument, operand.shape, operand.dtype))
         fields = self.tensor_fields(node, argument, operand.shape, self.buffers[operand.buffer].dtype)
         return Stored(self.pointers[operand.buffer], **fields)
 

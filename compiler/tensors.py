@@ -107,6 +107,21 @@ class Fused(Tensor):
         return found
 
 
+class Filled(Tensor):
+    """One number in every element."""
+
+    def __init__(self, value: bool | int | float, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.value = value
+
+    def load(self, builder: Builder, index: Index, width: int = 1) -> Value:
+        return builder.const(self.value, SIMDType(self.dtype, width))
+
+
+class NotFusible(InternalError):
+    """A group was asked for that cannot be built; the graph asks again without fusion."""
+
+
 class NeedScalar(Exception):
     """A fused tensor was asked for a vector; this pair of kernels does not fuse."""
 
@@ -138,6 +153,8 @@ class Epilogue(Tensor):
         self.consume = consume
 
     def store(self, builder: Builder, index: Index, value: Value) -> None:
+        if value.type != SIMDType(self.dtype):
+            raise NeedScalar(self.name)
         if not same_dims(index.dims, self.dims):
             index = Index(self.dims, components=index.components(builder))
         self.consume(index, value)

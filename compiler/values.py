@@ -19,10 +19,6 @@ from ..dsl.source import Place
 from ..dsl.types import DType, SIMDType
 from .program import Builder, Location, Value
 
-if TYPE_CHECKING:
-    pass
-
-
 @dataclass(eq=False)
 class Frame:
     """One activation of a function: its variables, and what its kernel instance fixes."""

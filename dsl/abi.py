@@ -18,6 +18,10 @@ from typing import Final
 
 ABI_VERSION: Final = 1
 
+# The symbols of an object: the entry, and the table of what its reports mean (JSON text that ends in a zero byte).
+ENTRY: Final = "ek_entry"
+REPORTS: Final = "ek_reports"
+
 POOL_OFFSET: Final = 0
 PARALLEL_OFFSET: Final = 8
 REPORT_OFFSET: Final = 16

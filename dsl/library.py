@@ -27,13 +27,17 @@ from .source import Place
 
 @dataclass(frozen=True, eq=False)
 class LoadedKernel:
-    """A kernel of a library. `variants` are its ready-made codes, when it comes from a package."""
+    """A kernel of a library.
+
+    `variants` are its ready-made codes, when it comes from a package; `shipped` marks the kernels of built-in ops.
+    """
 
     schema: OpSchema
     origin: str
     override: bool
     make: Callable[[], PortableKernel] = field(repr=False)
     package: Package | None = field(default=None, repr=False)
+    shipped: bool = False
 
     @cached_property
     def portable(self) -> PortableKernel:
@@ -59,7 +63,7 @@ class KernelLibrary:
     kernels: Mapping[str, LoadedKernel]
 
 
-def load_library(path: str | Path) -> KernelLibrary:
+def load_library(path: str | Path, *, shipped: bool = False) -> KernelLibrary:
     """Loads the kernels of a `.py` file, a folder of such files, or a `.pkg`.
 
     Raises:
@@ -69,7 +73,7 @@ def load_library(path: str | Path) -> KernelLibrary:
     where = Path(path).resolve()
     if where.is_dir():
         files = sorted(p for p in where.glob("*.py") if p.name != "__init__.py" and not p.name.startswith("."))
-        return _from_files(str(path), where, files)
+        return _from_files(str(path), where, files, shipped)
     if not where.exists():
         raise PackageError(
             f"there is no kernel library at '{path}'",
@@ -78,11 +82,11 @@ def load_library(path: str | Path) -> KernelLibrary:
             hint="custom_extensions= takes a folder of kernel files, one file, or a .pkg",
         )
     if where.suffix == ".py":
-        return _from_files(str(path), where.parent, [where])
+        return _from_files(str(path), where.parent, [where], shipped)
     return _from_package(str(path), where)
 
 
-def _from_files(path: str, folder: Path, files: list[Path]) -> KernelLibrary:
+def _from_files(path: str, folder: Path, files: list[Path], shipped: bool) -> KernelLibrary:
     kernels: dict[str, LoadedKernel] = {}
     for file in files:
         for kernel in _kernels_of(import_file(file, folder)):
@@ -96,7 +100,9 @@ def _from_files(path: str, folder: Path, files: list[Path]) -> KernelLibrary:
                     notes=[f"the first one is at {kernels[name].schema.place}"],
                     hint="give one of them another name, or a namespace: @register(\"mine::name\")",
                 )
-            kernels[name] = LoadedKernel(kernel.schema, str(file), kernel.override, _maker(kernel))
+            kernels[name] = LoadedKernel(
+                kernel.schema, str(file), kernel.override, _maker(kernel), shipped=shipped
+            )
     if not kernels:
         raise PackageError(
             f"no kernels are registered in '{path}'",

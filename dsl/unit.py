@@ -9,9 +9,12 @@ Input: nothing. Output: frozen values that hash and compare by content. Non-goal
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from . import dims
 from .portable import PortableKernel
+from .schema import OpSchema
 from .types import DType
 
 
@@ -50,7 +53,16 @@ class FromNode:
     output: int
 
 
-Operand = FromBuffer | FromNode
+@dataclass(frozen=True)
+class Literal:
+    """An operand whose elements are all one number, known now."""
+
+    value: bool | int | float
+    dtype: DType
+    shape: tuple[Size, ...]
+
+
+Operand = FromBuffer | FromNode | Literal
 
 
 @dataclass(frozen=True)
@@ -90,3 +102,79 @@ class EntrySpec:
     slots: int
     buffers: tuple[BufferSpec, ...]
     groups: tuple[GroupSpec, ...]
+
+
+# *** one op as an entry of its own ***
+
+
+@dataclass(frozen=True)
+class SlotSource:
+    """Where the value of a dim slot is read off: an axis of the op's tensors (inputs, then outputs)."""
+
+    tensor: int
+    axis: int
+
+
+def op_layout(
+    schema: OpSchema, ranks: Mapping[str, int], parameters: Mapping[str, object]
+) -> tuple[tuple[tuple[Size, ...], ...], tuple[SlotSource, ...]]:
+    """The shapes of an op's tensors when nothing but their ranks is known, and where each slot's value comes from.
+
+    One slot stands for each named dim, and one for each axis that has no name. `ranks` says how many axes a pack has.
+    The builder of a package and its loader both call this, so that they number the slots alike.
+
+    Raises:
+        KeyError: a pack whose number of axes neither `ranks` nor the signature tells.
+    """
+    slots: dict[str, int] = {}
+    sources: list[SlotSource] = []
+    shapes: list[tuple[Size, ...]] = []
+
+    def slot(name: str | None, tensor: int, axis: int) -> Slot:
+        key = name or f"{tensor}.{axis}"
+        if key not in slots:
+            slots[key] = len(sources)
+            sources.append(SlotSource(tensor, axis))
+        return Slot(slots[key])
+
+    whole = {name: value for name, value in parameters.items() if type(value) is int}
+    for tensor, argument in enumerate((*schema.inputs, *schema.outputs)):
+        shape: list[Size] = []
+        for item in dims.parse_dims(argument.dims):
+            if isinstance(item, dims.Size):
+                shape.append(item.size)
+            elif isinstance(item, dims.Pack):
+                known = item.count is not None and dims.names_in(item.count) <= set(whole)
+                count = dims.evaluate(item.count, whole) if item.count is not None and known else ranks[item.name]
+                for number in range(int(count)):
+                    shape.append(slot(f"*{item.name}.{number}", tensor, len(shape)))
+            else:
+                shape.append(slot(item.name if isinstance(item, dims.Axis) else None, tensor, len(shape)))
+        shapes.append(tuple(shape))
+    return tuple(shapes), tuple(sources)
+
+
+def op_entry(
+    kernel: PortableKernel, dtypes: Mapping[str, DType], ranks: Mapping[str, int], parameters: Mapping[str, object]
+) -> EntrySpec:
+    """One op for given dtypes, ranks and parameters, for any sizes.
+
+    Raises:
+        KeyError: a type variable or a pack that is not given.
+    """
+    schema = kernel.schema
+    shapes, sources = op_layout(schema, ranks, parameters)
+    arguments = (*schema.inputs, *schema.outputs)
+    roles = ["input"] * len(schema.inputs) + ["output"] * len(schema.outputs)
+    types = [a.dtype if isinstance(a.dtype, DType) else dtypes[a.dtype] for a in arguments]
+    buffers = tuple(BufferSpec(t, s, r) for t, s, r in zip(types, shapes, roles, strict=True))
+    count = len(schema.inputs)
+    node = NodeSpec(
+        kernel,
+        tuple(sorted(dtypes.items())),
+        tuple(parameters.items()),
+        tuple(FromBuffer(number, shapes[number]) for number in range(count)),
+        tuple((b.dtype, b.shape) for b in buffers[count:]),
+    )
+    stores = tuple(Store(0, number, count + number) for number in range(len(schema.outputs)))
+    return EntrySpec(len(sources), buffers, (GroupSpec((node,), 0, stores),))

@@ -14,6 +14,7 @@ from .buffer import Buffer, DLPackArray
 from .device import CPU, Accelerator, Device, DeviceKind, DeviceRef, accelerator_count, scan_available_devices
 from .dims import AlgebraicDim, Dim, Shape, StaticDim, SymbolicDim
 from .graph import Graph
+from .session import InferenceSession, Model, TensorSpec
 from .type import TensorType, Type
 from .value import TensorValue, Value
 
@@ -29,9 +30,12 @@ __all__ = [
     "DeviceRef",
     "Dim",
     "Graph",
+    "InferenceSession",
+    "Model",
     "Shape",
     "StaticDim",
     "SymbolicDim",
+    "TensorSpec",
     "TensorType",
     "TensorValue",
     "Type",

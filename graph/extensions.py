@@ -1,0 +1,303 @@
+"""The only door from the graph to the compiler: code for a graph on this machine.
+
+Code comes from the first of these that has it: the cache (keyed by everything that the code depends on), a package that
+carries it ready-made, the compiler. `EINKORN_NO_JIT=1` closes the last way, and says what was missing.
+
+Input: a `GraphIR` and the target. Output: `LoadedCode`, ready to be called. Non-goals: no memory, no calls. Imports of
+the compiler stand inside functions here and nowhere else: a warm start loads neither MLIR nor LLVM.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+import logging
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..dsl import abi
+from ..dsl.cache import Cache, content_key
+from ..dsl.errors import CompileError, PackageError, TargetError
+from ..dsl.knobs import knobs
+from ..dsl.library import LoadedKernel, load_library
+from ..dsl.source import Place
+from ..dsl.unit import NodeSpec, Size, Slot
+from .dims import Dim, StaticDim
+from .fusion import Facts, Group, Partition, partition
+from .ir import Constant, GraphIR, Node
+from .plan import Plan, bound_dtypes, make_plan
+from .pool import Pool, default_threads
+
+if TYPE_CHECKING:
+    from ..compiler.targets import Target
+
+_log = logging.getLogger("einkorn.load")
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Report:
+    """A print, an assert or a raise in compiled code; see `compiler.program.Site`."""
+
+    kind: str
+    parts: tuple[str | tuple[str, str], ...]
+    place: Place
+    op: str
+
+
+@dataclass(frozen=True)
+class LoadedCode:
+    """A graph's code: the native entry, the plan of its buffers, and what its reports mean."""
+
+    entry: Any
+    plan: Plan
+    reports: tuple[Report, ...]
+    tier: str
+    library: ctypes.CDLL
+
+
+@functools.cache
+def _shipped(family: str) -> dict[str, LoadedKernel]:
+    path = Path(__file__).resolve().parent.parent / "stdlib" / f"{family}.py"
+    return dict(load_library(path, shipped=True).kernels)
+
+
+def builtin(family: str, name: str) -> LoadedKernel:
+    """A kernel of the shipped library file `family`.
+
+    Raises:
+        PackageError: there is none of that name.
+    """
+    kernels = _shipped(family)
+    if name not in kernels:
+        raise PackageError(f"the standard library has no kernel '{name}' in '{family}'", code="EK0504", got=name)
+    return kernels[name]
+
+
+@functools.cache
+def _cache() -> Cache:
+    return Cache(knobs.cache_dir)
+
+
+def host_target() -> Target:
+    """This machine as a target."""
+    from ..compiler.targets import host
+
+    return host()
+
+
+# *** loading ***
+
+
+def load_graph(ir: GraphIR, *, fuse: bool = True) -> LoadedCode:
+    """The code of a graph on the host, from the cache, a package or the compiler.
+
+    Raises:
+        CompileError: a mistake in a kernel.
+        PackageError: `EINKORN_NO_JIT` is set and no code is at hand.
+    """
+    target = host_target()
+    key = _graph_key(ir, target.key, fuse)
+    found = _from_cache(key, ir)
+    if found is not None:
+        _log.info("graph '%s': from the cache", ir.name)
+        return found
+    ready = _from_package(ir)
+    if ready is not None:
+        _log.info("graph '%s': ready-made code from %s", ir.name, ready.tier)
+        return ready
+    if knobs.no_jit:
+        raise _nothing_ready(ir)
+    _log.info("graph '%s': compiling", ir.name)
+    return _compile(ir, target, key, fuse)
+
+
+def _compile(ir: GraphIR, target: Target, key: str, fuse: bool) -> LoadedCode:
+    from ..compiler.pipeline import compile_entry
+    from ..compiler.tensors import NotFusible
+
+    parts = partition(ir, functools.partial(_facts, ir, target), fuse=fuse)
+    plan = make_plan(ir, parts)
+    try:
+        artifact = compile_entry(plan.entry, target)
+    except NotFusible:
+        if not fuse:
+            raise
+        _log.info("graph '%s': a kernel reads vectors, compiling it without fusion", ir.name)
+        return _compile(ir, target, key, False)
+    except CompileError as error:
+        _explain(error, ir)
+        raise
+    cache = _cache()
+    cache.put(key, json.dumps(_partition_to_json(parts)).encode(), ".json")
+    return _open(cache.put(key, artifact.code, ".so"), plan, "compiled")
+
+
+def _explain(error: CompileError, ir: GraphIR) -> None:
+    """Adds the user's own line that asked for the op."""
+    for each in getattr(error, "errors", [error]):
+        for node in ir.nodes:
+            if isinstance(node, Node) and node.name == each.op and node.place is not None:
+                each.notes.append(f"op '{each.op}' is requested at {node.place}")
+                break
+
+
+def _from_cache(key: str, ir: GraphIR) -> LoadedCode | None:
+    cache = _cache()
+    parts = cache.get(key, ".json")
+    path = cache.path(key, ".so")
+    if parts is None or path is None:
+        return None
+    return _open(path, make_plan(ir, _partition_from_json(json.loads(parts))), "cache")
+
+
+def _open(path: Path, plan: Plan, tier: str) -> LoadedCode:
+    library = ctypes.CDLL(str(path))
+    entry = getattr(library, abi.ENTRY)
+    entry.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+    entry.restype = ctypes.c_int32
+    table = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(library, abi.REPORTS)))
+    reports = tuple(_report_from_json(r) for r in json.loads(table))
+    return LoadedCode(entry, plan, reports, tier, library)
+
+
+# *** packages ***
+
+
+def _from_package(ir: GraphIR) -> LoadedCode | None:
+    """Ready-made code, for a graph that is one op of a package."""
+    nodes = [node for node in ir.nodes if isinstance(node, Node)]
+    if len(nodes) != 1 or any(isinstance(node, Constant) for node in ir.nodes):
+        return None
+    node = nodes[0]
+    kernel = node.kernel
+    if not isinstance(kernel, LoadedKernel) or kernel.package is None:
+        return None
+    if node.operands != tuple(range(len(ir.inputs))) or ir.outputs != node.results:
+        return None
+    from ..compiler.targets.cpu import fits
+    from .prebuilt import matching, op_plan
+
+    wanted = bound_dtypes(node, [t.dtype for t in ir.inputs])
+    for variant in matching(kernel, wanted, ir, node, fits):
+        data = kernel.package.code(variant)
+        key = content_key("package", variant.code.sha256)
+        path = _cache().path(key, ".so") or _cache().put(key, data, ".so")
+        return _open(path, op_plan(ir, node), f"{kernel.origin} ({variant.target})")
+    return None
+
+
+def _nothing_ready(ir: GraphIR) -> PackageError:
+    names = sorted({node.name for node in ir.nodes if isinstance(node, Node)})
+    return PackageError(
+        f"graph '{ir.name}' has no ready-made code for this machine, and EINKORN_NO_JIT forbids to compile it",
+        code="EK0512",
+        got=names,
+        notes=[f"it uses {', '.join(names)}", "ready-made code serves graphs of a single custom op from a package"],
+        hint="build a package for this machine: einkorn build kernels/ -o name.pkg --target host",
+    )
+
+
+# *** facts for fusion ***
+
+
+def _facts(ir: GraphIR, target: Target, node: Node) -> Facts:
+    """What a node allows; found once for each kernel, dtypes, parameters and pattern of shapes."""
+    from ..compiler.instance import find_facts
+
+    slots: dict[Dim, int] = {}
+
+    def shape(dims: Any) -> tuple[Size, ...]:
+        return tuple(
+            int(d) if isinstance(d, StaticDim) else Slot(slots.setdefault(d, len(slots))) for d in dims
+        )
+
+    types = [ir.types[value] for value in node.operands]
+    inputs = tuple((t.dtype, shape(t.shape)) for t in types)
+    outputs = tuple((t.dtype, shape(t.shape)) for t in node.out_types)
+    spec = NodeSpec(
+        node.kernel.portable, bound_dtypes(node, [t.dtype for t in types]), node.parameters, (), outputs
+    )
+    key = (node.kernel.portable.digest, spec.dtypes, str(spec.parameters), inputs, outputs, target.key)
+    if key not in _FACTS:
+        _FACTS[key] = find_facts(spec, inputs, target)
+    return _FACTS[key]
+
+
+_FACTS: dict[Any, Facts] = {}
+
+
+# *** keys and metadata ***
+
+
+@functools.cache
+def _toolchain() -> list[str]:
+    """What the code depends on beside the graph: the compiler's own text, and the tools' versions."""
+    root = Path(__file__).resolve().parent.parent
+    files = sorted(p for folder in ("compiler", "dsl", "graph") for p in (root / folder).rglob("*.py"))
+    stamps = [f"{p.relative_to(root)}:{s.st_size}:{s.st_mtime_ns}" for p in files for s in [p.stat()]]
+    from ..compiler.llvm import toolchain
+
+    return [content_key(stamps), toolchain(), str(abi.ABI_VERSION)]
+
+
+def _graph_key(ir: GraphIR, target_key: str, fuse: bool) -> str:
+    nodes: list[Any] = []
+    for node in ir.nodes:
+        if isinstance(node, Constant):
+            value = repr(node.array.item()) if node.array.size == 1 else ""
+            nodes.append(["constant", str(node.type), value])
+        else:
+            parameters = [[name, type(value).__name__, str(value)] for name, value in node.parameters]
+            types = [str(t) for t in node.out_types]
+            nodes.append([node.kernel.portable.digest, node.kernel.shipped, parameters, list(node.operands), types])
+    inputs = [str(t) for t in ir.inputs]
+    return content_key("graph", inputs, nodes, list(ir.outputs), target_key, fuse, _toolchain())
+
+
+def _partition_to_json(parts: Partition) -> Any:
+    return [[[list(g.nodes), g.root, g.epilogue] for g in parts.groups], list(parts.aliases)]
+
+
+def _partition_from_json(data: Any) -> Partition:
+    groups, aliases = data
+    return Partition(tuple(Group(tuple(n), r, e) for n, r, e in groups), tuple(aliases))
+
+
+def _report_from_json(data: Any) -> Report:
+    kind, parts, place, op = data
+    return Report(kind, tuple(p if isinstance(p, str) else (p[0], p[1]) for p in parts), Place(*place), op)
+
+
+# *** the thread pool ***
+
+_POOL: list[Pool | None] = []
+
+
+def thread_pool() -> Pool | None:
+    """The process's pool, or None where only one thread runs (or none can be made)."""
+    with _lock:
+        if not _POOL:
+            _POOL.append(_make_pool())
+        return _POOL[0]
+
+
+def _make_pool() -> Pool | None:
+    threads = knobs.num_threads or default_threads()
+    if threads == 1:
+        return None
+    target = host_target()
+    key = content_key("pool", target.key, _toolchain())
+    path = _cache().path(key, ".so")
+    if path is None:
+        from ..compiler.pool import pool_object
+
+        try:
+            path = _cache().put(key, pool_object(target), ".so")
+        except TargetError as error:
+            _log.warning("regions run on one thread: %s", error.message)
+            return None
+    return Pool(ctypes.CDLL(str(path)), threads)

@@ -1,0 +1,252 @@
+"""Who melts into whom.
+
+A value is *materialised* (it gets a buffer) or *inlined* into every kernel that reads it. A kernel can be inlined when
+one of its elements can be computed alone; it is inlined when its readers read each element a bounded number of times and
+computing it again is cheap enough. What is left are groups, each with one root whose loops run. Then, where a root
+stores each element exactly once and its only reader takes just that element, the reader moves into the root's stores
+(the epilogue).
+
+    x -> mul -> add -> softmax -> relu          groups: {mul, add, softmax: root, relu: epilogue}
+
+Built-in and custom kernels are treated alike: the decision rests on `Facts`, found by evaluating the kernel, and on what
+its author promised in `@register`.
+
+Input: a `GraphIR` and a way to ask for facts. Output: a `Partition`, as plain numbers. Non-goals: no code, no memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from .dims import Shape
+from .ir import Constant, GraphIR, Node
+
+CHEAP = 6  # operations that may be done again for every reader
+DEAR = 400  # operations that one inlined element may take in all
+UNBOUNDED = 1 << 30
+
+
+class Facts(Protocol):
+    """What the compiler finds out about a kernel instance; see `compiler.instance.Facts`."""
+
+    @property
+    def elementwise(self) -> bool: ...
+    @property
+    def cost(self) -> int: ...
+    @property
+    def identity(self) -> tuple[bool, ...]: ...
+    @property
+    def loads(self) -> tuple[int, ...]: ...
+    @property
+    def loops(self) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Group:
+    """Numbers of graph nodes in topological order; the root among them, and the epilogue if there is one."""
+
+    nodes: tuple[int, ...]
+    root: int
+    epilogue: int | None = None
+
+
+@dataclass(frozen=True)
+class Partition:
+    """The groups in the order in which they run. `aliases` are reshapes of materialised values: they cost nothing."""
+
+    groups: tuple[Group, ...]
+    aliases: tuple[int, ...]
+
+
+def partition(ir: GraphIR, facts_of: Callable[[Node], Facts], *, fuse: bool = True) -> Partition:
+    """Groups the nodes of a graph. Dead nodes are left out. Without `fuse` every node is its own group."""
+    return _Fusion(ir, facts_of, fuse).run()
+
+
+class _Fusion:
+    def __init__(self, ir: GraphIR, facts_of: Callable[[Node], Facts], fuse: bool) -> None:
+        self.ir = ir
+        self.fuse = fuse
+        self.producer: dict[int, int] = {}
+        for number, node in enumerate(ir.nodes):
+            for value in node.results:
+                self.producer[value] = number
+        self.live = self._live()
+        self.facts = {n: facts_of(self.node(n)) for n in self.live}
+        self.readers: dict[int, list[int]] = {n: [] for n in self.live}
+        for n in self.live:
+            for value in self.node(n).operands:
+                made_by = self.producer.get(value)
+                if made_by in self.readers and n not in self.readers[made_by]:
+                    self.readers[made_by].append(n)
+        self.materialised: set[int] = set()
+        self.weight: dict[int, int] = {}
+
+    def node(self, number: int) -> Node:
+        found = self.ir.nodes[number]
+        assert isinstance(found, Node)
+        return found
+
+    def _live(self) -> list[int]:
+        wanted = set(self.ir.outputs)
+        live: list[int] = []
+        for number in range(len(self.ir.nodes) - 1, -1, -1):
+            node = self.ir.nodes[number]
+            if isinstance(node, Node) and any(value in wanted for value in node.results):
+                live.append(number)
+                wanted.update(node.operands)
+        return live[::-1]
+
+    def run(self) -> Partition:
+        outputs = set(self.ir.outputs)
+        for n in self.live:
+            self.weight[n] = self._inlined_weight(n)
+        for n in reversed(self.live):
+            if any(value in outputs for value in self.node(n).results) or not self._may_inline(n):
+                self.materialised.add(n)
+        aliases = self._aliases(outputs)
+        groups = [self._group(n) for n in self.live if n in self.materialised and n not in aliases]
+        return Partition(tuple(self._with_epilogues(groups)), tuple(sorted(aliases)))
+
+    def _inlined_weight(self, n: int) -> int:
+        """Operations for one element of `n` if everything before it that can be inlined is."""
+        facts = self.facts[n]
+        total = facts.cost
+        for k, value in enumerate(self.node(n).operands):
+            made_by = self.producer.get(value)
+            if made_by in self.facts and self.facts[made_by].elementwise and k < len(facts.loads):
+                total += facts.loads[k] * self.weight[made_by]
+        return total
+
+    def _may_inline(self, n: int) -> bool:
+        """Whether every reader of `n` can compute its elements itself, at a fair price."""
+        facts = self.facts[n]
+        if not self.fuse or not facts.elementwise or self.weight[n] > DEAR:
+            return False
+        reads = 0
+        for reader in self.readers[n]:
+            for k, value in enumerate(self.node(reader).operands):
+                if self.producer.get(value) == n:
+                    reads += self._reads(reader, k)
+        return reads <= 1 or (not facts.loops and reads * self.weight[n] <= 4 * CHEAP) or (
+            not facts.loops and self.weight[n] <= CHEAP and reads < UNBOUNDED
+        )
+
+    def _reads(self, reader: int, operand: int) -> int:
+        """How often `reader` computes an element of its operand."""
+        facts, schema = self.facts[reader], self.node(reader).kernel.schema
+        if facts.elementwise:
+            if facts.identity[operand]:
+                return 1 if facts.loads[operand] else 0
+            if facts.loops:
+                return UNBOUNDED
+            return facts.loads[operand] * self._spread(reader, operand)
+        if not schema.fuse:
+            return UNBOUNDED
+        return dict(schema.reads).get(schema.inputs[operand].name, UNBOUNDED)
+
+    def _spread(self, reader: int, operand: int) -> int:
+        """A reader with more elements than its operand (a broadcast) reads each of them several times."""
+        source = self.ir.types[self.node(reader).operands[operand]].shape
+        result = self.node(reader).out_types[0].shape
+        return 1 if _as_many(source, result) else 8
+
+    def _aliases(self, outputs: set[int]) -> set[int]:
+        """Materialised reshapes of values that lie in memory anyway."""
+        found: set[int] = set()
+        for n in self.live:
+            node = self.node(n)
+            if n not in self.materialised or not is_reshape(node) or node.results[0] in outputs:
+                continue
+            made_by = self.producer.get(node.operands[0])
+            if made_by is None or made_by in self.materialised or isinstance(self.ir.nodes[made_by], Constant):
+                found.add(n)
+        return found
+
+    def _group(self, root: int) -> Group:
+        """The root and everything that is inlined into it."""
+        members: set[int] = set()
+
+        def visit(n: int) -> None:
+            members.add(n)
+            for value in self.node(n).operands:
+                made_by = self.producer.get(value)
+                if made_by in self.facts and made_by not in self.materialised and made_by not in members:
+                    assert made_by is not None
+                    visit(made_by)
+
+        visit(root)
+        return Group(tuple(sorted(members)), root)
+
+    def _with_epilogues(self, groups: list[Group]) -> list[Group]:
+        """Moves elementwise roots into the stores of the root before them, where that is sound."""
+        by_root = {group.root: group for group in groups}
+        gone: set[int] = set()
+        for group in groups:
+            before = self._epilogue_of(group, by_root, gone) if self.fuse else None
+            if before is not None:
+                gone.add(before.root)
+                nodes = tuple(sorted({*before.nodes, *group.nodes}))
+                by_root[group.root] = Group(nodes, before.root, group.root)
+        return [by_root[g.root] for g in groups if g.root not in gone]
+
+    def _epilogue_of(self, group: Group, by_root: dict[int, Group], gone: set[int]) -> Group | None:
+        """The group whose root can do `group` in its stores, or None."""
+        if not self.facts[group.root].elementwise:
+            return None
+        for candidate in self._operand_roots(group):
+            before = by_root.get(candidate)
+            if before is None or candidate in gone or before.epilogue is not None:
+                continue
+            node = self.node(candidate)
+            schema = node.kernel.schema
+            alone = all(r in group.nodes for r in self.readers[candidate])
+            if not (schema.writes_once and schema.fuse and alone and len(node.results) == 1):
+                continue
+            if node.results[0] in self.ir.outputs or self.facts[candidate].elementwise:
+                continue
+            same_shape = tuple(node.out_types[0].shape) == tuple(self.node(group.root).out_types[0].shape)
+            if same_shape and self._only_here(group, candidate):
+                return before
+        return None
+
+    def _operand_roots(self, group: Group) -> list[int]:
+        """The roots that the group reads, latest first."""
+        found = {self.producer.get(value) for n in group.nodes for value in self.node(n).operands}
+        return sorted((n for n in found if n is not None and n in self.materialised), reverse=True)
+
+    def _only_here(self, group: Group, source: int) -> bool:
+        """Whether each element of the group's root depends on the same element of `source` and on no other."""
+        at_index: set[int] = {group.root}  # nodes that are computed only at the root's own index
+        for n in sorted(group.nodes, reverse=True):
+            for k, value in enumerate(self.node(n).operands):
+                made_by = self.producer.get(value)
+                if made_by is None:
+                    continue
+                identity = n in at_index and self.facts[n].identity[k]
+                if made_by == source and not identity:
+                    return False
+                if made_by in group.nodes:
+                    if identity:
+                        at_index.add(made_by)
+                    elif self._depends(made_by, source, group):
+                        return False
+        return True
+
+    def _depends(self, n: int, source: int, group: Group) -> bool:
+        for value in self.node(n).operands:
+            made_by = self.producer.get(value)
+            if made_by == source or (made_by in group.nodes and self._depends(made_by, source, group)):  # type: ignore[arg-type]
+                return True
+        return False
+
+
+def is_reshape(node: Node) -> bool:
+    """Whether a node only gives its operand another shape (the shipped kernel, not a user's of that name)."""
+    return node.name == "reshape" and node.kernel.shipped
+
+
+def _as_many(a: Shape, b: Shape) -> bool:
+    return bool(a.num_elements == b.num_elements)

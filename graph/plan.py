@@ -1,0 +1,229 @@
+"""From a partition to a compile unit, and to memory: what each buffer is, and where it lies during a call.
+
+`make_plan` numbers buffers and dim slots and writes the `EntrySpec`. `Plan.place` gives the temporaries offsets in one
+arena for given sizes: those that do not live at the same time share memory.
+
+Input: a `GraphIR` and its `Partition`. Output: a `Plan`. Non-goals: nothing is allocated or compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..dsl.schema import TensorArgument
+from ..dsl.types import DType
+from ..dsl.unit import (
+    BufferSpec,
+    EntrySpec,
+    FromBuffer,
+    FromNode,
+    GroupSpec,
+    Literal,
+    NodeSpec,
+    Operand,
+    Size,
+    Slot,
+    Store,
+)
+from .dims import Dim, Shape, StaticDim
+from .fusion import Group, Partition
+from .ir import Constant, GraphIR, Node
+
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class PlannedBuffer:
+    """A buffer of the entry.
+
+    `source` tells where it comes from: ("input", k), ("output", k), ("constant", node number) or ("temp", 0).
+    `first` and `last` are the groups that write and last read a temporary.
+    """
+
+    dtype: DType
+    shape: Shape
+    source: tuple[str, int]
+    first: int = 0
+    last: int = 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything the runtime has to know about an entry.
+
+    Attributes:
+        entry: what is compiled; None for ready-made code.
+        buffers: in the order of the entry's pointers.
+        slots: the expression behind each dim slot.
+        copies: outputs that are copies of a buffer: (output, buffer); they are inputs, constants, or given back twice.
+    """
+
+    entry: EntrySpec | None
+    buffers: tuple[PlannedBuffer, ...]
+    slots: tuple[Dim, ...]
+    copies: tuple[tuple[int, int], ...]
+
+    def place(self, sizes: Mapping[str, int]) -> tuple[dict[int, int], int]:
+        """Offsets of the temporaries in the arena for these sizes of the symbols, and the arena's size in bytes.
+
+        Greedy by size: the largest first, each at the lowest offset where it meets nobody alive at the same time.
+        """
+        temps = []
+        for number, buffer in enumerate(self.buffers):
+            if buffer.source[0] == "temp":
+                size = buffer.shape.num_elements.evaluate(sizes) * buffer.dtype.size_in_bytes
+                temps.append((-(-size // ALIGNMENT) * ALIGNMENT, number))
+        placed: list[tuple[int, int, int]] = []  # (offset, size, number)
+        for size, number in sorted(temps, key=lambda item: (-item[0], item[1])):
+            mine = self.buffers[number]
+            offset = 0
+            for start, other_size, other in sorted(placed):
+                theirs = self.buffers[other]
+                if theirs.first <= mine.last and mine.first <= theirs.last:
+                    if offset + size <= start:
+                        break
+                    offset = max(offset, start + other_size)
+            placed.append((offset, size, number))
+        total = max((offset + size for offset, size, _ in placed), default=0)
+        return {number: offset for offset, _, number in placed}, total
+
+
+def make_plan(ir: GraphIR, parts: Partition) -> Plan:
+    """The plan of a partitioned graph."""
+    return _Planner(ir, parts).run()
+
+
+class _Planner:
+    def __init__(self, ir: GraphIR, parts: Partition) -> None:
+        self.ir = ir
+        self.parts = parts
+        self.producer = {value: n for n, node in enumerate(ir.nodes) for value in node.results}
+        self.slots: dict[Dim, int] = {}
+        self.buffers: list[PlannedBuffer] = []
+        self.buffer_of: dict[int, int] = {}  # value -> buffer
+        self.aliases = set(parts.aliases)
+
+    def run(self) -> Plan:
+        for value, type in enumerate(self.ir.inputs):
+            self._add(value, PlannedBuffer(type.dtype, type.shape, ("input", value)))
+        copies = self._outputs()
+        self._temporaries()
+        groups = tuple(self._group(group) for group in self.parts.groups)
+        specs = tuple(BufferSpec(b.dtype, self._shape(b.shape), b.source[0]) for b in self.buffers)
+        entry = EntrySpec(len(self.slots), specs, groups)
+        return Plan(entry, tuple(self.buffers), tuple(self.slots), tuple(copies))
+
+    # buffers
+
+    def _add(self, value: int, buffer: PlannedBuffer) -> int:
+        self.buffer_of[value] = len(self.buffers)
+        self.buffers.append(buffer)
+        return self.buffer_of[value]
+
+    def _outputs(self) -> list[tuple[int, int]]:
+        copies = []
+        for position, value in enumerate(self.ir.outputs):
+            if value in self.buffer_of:
+                copies.append((position, self.buffer_of[value]))
+            elif isinstance(self._maker(value), Constant):
+                copies.append((position, self._constant(value)))
+            else:
+                type = self.ir.types[value]
+                self._add(value, PlannedBuffer(type.dtype, type.shape, ("output", position)))
+        return copies
+
+    def _maker(self, value: int) -> Node | Constant | None:
+        number = self.producer.get(value)
+        return None if number is None else self.ir.nodes[number]
+
+    def _constant(self, value: int) -> int:
+        if value not in self.buffer_of:
+            type = self.ir.types[value]
+            self._add(value, PlannedBuffer(type.dtype, type.shape, ("constant", self.producer[value])))
+        return self.buffer_of[value]
+
+    def _temporaries(self) -> None:
+        """Values that a group stores and another reads."""
+        written: dict[int, int] = {}
+        last: dict[int, int] = {}
+        for time, group in enumerate(self.parts.groups):
+            final = group.root if group.epilogue is None else group.epilogue
+            for value in self._node(final).results:
+                written[value] = last[value] = time
+            for n in group.nodes:
+                for value in self._node(n).operands:
+                    source = self._origin(value)
+                    if source in written:
+                        last[source] = time
+        for value, time in written.items():
+            if value not in self.buffer_of:
+                type = self.ir.types[value]
+                self._add(value, PlannedBuffer(type.dtype, type.shape, ("temp", 0), time, last[value]))
+
+    def _node(self, number: int) -> Node:
+        node = self.ir.nodes[number]
+        assert isinstance(node, Node)
+        return node
+
+    def _origin(self, value: int) -> int:
+        """The value whose memory this one is: reshapes of something in memory are only names."""
+        while (number := self.producer.get(value)) in self.aliases:
+            assert number is not None
+            value = self._node(number).operands[0]
+        return value
+
+    # the compile unit
+
+    def _group(self, group: Group) -> GroupSpec:
+        local = {n: position for position, n in enumerate(group.nodes)}
+        nodes = tuple(self._node_spec(self._node(n), local) for n in group.nodes)
+        final = group.root if group.epilogue is None else group.epilogue
+        stores = tuple(
+            Store(local[final], output, self.buffer_of[value])
+            for output, value in enumerate(self._node(final).results)
+        )
+        epilogue = None if group.epilogue is None else local[group.epilogue]
+        return GroupSpec(nodes, local[group.root], stores, epilogue)
+
+    def _node_spec(self, node: Node, local: dict[int, int]) -> NodeSpec:
+        inputs = tuple(self._operand(value, local) for value in node.operands)
+        outputs = tuple((type.dtype, self._shape(type.shape)) for type in node.out_types)
+        types = [self.ir.types[value] for value in node.operands]
+        dtypes = bound_dtypes(node, [t.dtype for t in types])
+        return NodeSpec(node.kernel.portable, dtypes, node.parameters, inputs, outputs)
+
+    def _operand(self, value: int, local: dict[int, int]) -> Operand:
+        made_by = self.producer.get(value)
+        if made_by in local:
+            assert made_by is not None
+            return FromNode(local[made_by], self._node(made_by).results.index(value))
+        shape = self._shape(self.ir.types[value].shape)
+        origin = self._origin(value)
+        maker = self._maker(origin)
+        if isinstance(maker, Constant):
+            if maker.array.size == 1:
+                return Literal(maker.array.item(), maker.type.dtype, shape)
+            return FromBuffer(self._constant(origin), shape)
+        return FromBuffer(self.buffer_of[origin], shape)
+
+    def _shape(self, shape: Shape) -> tuple[Size, ...]:
+        out: list[Size] = []
+        for dim in shape:
+            if isinstance(dim, StaticDim):
+                out.append(int(dim))
+            else:
+                out.append(Slot(self.slots.setdefault(dim, len(self.slots))))
+        return tuple(out)
+
+
+def bound_dtypes(node: Node, operands: Sequence[DType]) -> tuple[tuple[str, DType], ...]:
+    """The dtypes that a node's type variables stand for."""
+    schema = node.kernel.schema
+    found: dict[str, DType] = {}
+    pairs: list[tuple[TensorArgument, DType]] = [*zip(schema.inputs, operands, strict=True)]
+    pairs += zip(schema.outputs, (t.dtype for t in node.out_types), strict=True)
+    for argument, dtype in pairs:
+        if isinstance(argument.dtype, str):
+            found[argument.dtype] = dtype
+    return tuple(sorted(found.items()))

@@ -1,0 +1,59 @@
+"""Ready-made code of a package, fitted to a graph of a single op.
+
+Input: a kernel of a package and the node that calls it. Output: the variants that fit, best first, and the plan for
+calling one. Non-goals: nothing is loaded (see `extensions`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from ..dsl.library import LoadedKernel
+from ..dsl.package import Variant
+from ..dsl.signature import bind
+from ..dsl.types import DType
+from ..dsl.unit import op_layout
+from .ir import GraphIR, Node
+from .plan import Plan, PlannedBuffer
+
+
+def matching(
+    kernel: LoadedKernel,
+    dtypes: tuple[tuple[str, DType], ...],
+    ir: GraphIR,
+    node: Node,
+    fits: Callable[[str], bool],
+) -> Iterator[Variant]:
+    """The variants of the kernel that serve the node on this machine, the most specific target first."""
+    ranks = tuple(sorted(node_ranks(ir, node).items()))
+    names = tuple((name, dtype.name) for name, dtype in dtypes)
+    parameters = {name: value.name if isinstance(value, DType) else value for name, value in node.parameters}
+    for variant in sorted(kernel.variants, key=lambda v: v.target, reverse=True):
+        instance = variant.instance
+        same = (
+            tuple(sorted(instance.dtypes)) == tuple(sorted(names))
+            and tuple(sorted(instance.ranks)) == ranks
+            and dict(instance.parameters) == parameters
+        )
+        if variant.kind == "so" and same and fits(variant.target):
+            yield variant
+
+
+def node_ranks(ir: GraphIR, node: Node) -> dict[str, int]:
+    """How many axes each pack of the node's signature has."""
+    inputs = [(ir.types[value].dtype, tuple(ir.types[value].shape)) for value in node.operands]
+    outputs = [(type.dtype, tuple(type.shape)) for type in node.out_types]
+    bound = bind(node.kernel.schema, inputs, dict(node.parameters), expected_outputs=outputs)
+    return {name: len(axes) for name, axes in bound.packs.items()}
+
+
+def op_plan(ir: GraphIR, node: Node) -> Plan:
+    """How to call ready-made code of one op: its inputs, its outputs, and the sizes that its slots stand for."""
+    _, sources = op_layout(node.kernel.schema, node_ranks(ir, node), dict(node.parameters))
+    types = [*ir.inputs, *node.out_types]
+    count = len(ir.inputs)
+    buffers = tuple(
+        PlannedBuffer(t.dtype, t.shape, ("input", n) if n < count else ("output", n - count))
+        for n, t in enumerate(types)
+    )
+    return Plan(None, buffers, tuple(types[s.tensor].shape[s.axis] for s in sources), ())

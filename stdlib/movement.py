@@ -1,0 +1,87 @@
+"""Kernels that move elements and compute nothing.
+
+Each is a map of indices, so it costs nothing where it melts into the kernel that reads it.
+
+Input and output: tensors of one dtype. Non-goals: no check of shapes, which the graph has done.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from ..dsl import Element, InputTensor, OutputTensor, foreach, register, unroll
+from .algorithm import whole_number
+
+T = TypeVar("T", bound=Element)
+
+
+@register("reshape")
+def reshape(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"]) -> None:
+    """The elements of x in row-major order under the shape of `out`."""
+    foreach(out, lambda i: x.at(out.position(i)))
+
+
+@register("permute")
+def permute(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"], *, order: str) -> None:
+    """Axis k of the result is axis `order[k]` of x; `order` is a list such as "1,0,2"."""
+
+    def element(i):
+        index = ()
+        for axis in unroll(x.rank):
+            for k in unroll(x.rank):
+                if whole_number(order, k) == axis:
+                    index = (*index, i[k])
+        return x[index]
+
+    foreach(out, element)
+
+
+@register("broadcast_to")
+def broadcast_to(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"]) -> None:
+    """x repeated along its axes of size 1 and along new leading axes."""
+
+    def element(i):
+        index = ()
+        for axis in unroll(x.rank):
+            at = i[out.rank - x.rank + axis]
+            index = (*index, 0 if x.dim(axis) == 1 else at)
+        return x[index]
+
+    foreach(out, element)
+
+
+@register("concat2")
+def concat2(
+    out: OutputTensor[T, "*a{axis} (m + n) *b"],
+    x: InputTensor[T, "*a{axis} m *b"],
+    y: InputTensor[T, "*a{axis} n *b"],
+    *,
+    axis: int,
+) -> None:
+    """x and y joined along `axis`."""
+
+    def element(i):
+        at = i[axis]
+        if at < x.dim(axis):
+            return x[(*i[:axis], at, *i[axis + 1 :])]
+        return y[(*i[:axis], at - x.dim(axis), *i[axis + 1 :])]
+
+    foreach(out, element)
+
+
+@register("slice")
+def slice(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"], *, starts: str, steps: str) -> None:
+    """Every `steps[k]`-th element from `starts[k]` on along each axis k; as many as `out` holds.
+
+    A negative start counts from the end of its axis; a negative step runs backwards. Both are lists such as "1,-2".
+    """
+
+    def element(i):
+        index = ()
+        for axis in unroll(x.rank):
+            start = whole_number(starts, axis)
+            first = start if start >= 0 else x.dim(axis) + start
+            index = (*index, first + whole_number(steps, axis) * i[axis])
+        return x[index]
+
+    foreach(out, element)
