@@ -8,6 +8,7 @@ Input: a path. Output: `KernelLibrary`. Non-goals: nothing is compiled.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -63,7 +64,7 @@ class KernelLibrary:
     kernels: Mapping[str, LoadedKernel]
 
 
-def load_library(path: str | Path, *, shipped: bool = False) -> KernelLibrary:
+def load_library(path: str | Path) -> KernelLibrary:
     """Loads the kernels of a `.py` file, a folder of such files, or a `.pkg`.
 
     Raises:
@@ -73,7 +74,7 @@ def load_library(path: str | Path, *, shipped: bool = False) -> KernelLibrary:
     where = Path(path).resolve()
     if where.is_dir():
         files = sorted(p for p in where.glob("*.py") if p.name != "__init__.py" and not p.name.startswith("."))
-        return _from_files(str(path), where, files, shipped)
+        return _from_files(str(path), where, files)
     if not where.exists():
         raise PackageError(
             f"there is no kernel library at '{path}'",
@@ -82,11 +83,11 @@ def load_library(path: str | Path, *, shipped: bool = False) -> KernelLibrary:
             hint="custom_extensions= takes a folder of kernel files, one file, or a .pkg",
         )
     if where.suffix == ".py":
-        return _from_files(str(path), where.parent, [where], shipped)
+        return _from_files(str(path), where.parent, [where])
     return _from_package(str(path), where)
 
 
-def _from_files(path: str, folder: Path, files: list[Path], shipped: bool) -> KernelLibrary:
+def _from_files(path: str, folder: Path, files: list[Path]) -> KernelLibrary:
     kernels: dict[str, LoadedKernel] = {}
     for file in files:
         for kernel in _kernels_of(import_file(file, folder)):
@@ -100,9 +101,7 @@ def _from_files(path: str, folder: Path, files: list[Path], shipped: bool) -> Ke
                     notes=[f"the first one is at {kernels[name].schema.place}"],
                     hint="give one of them another name, or a namespace: @register(\"mine::name\")",
                 )
-            kernels[name] = LoadedKernel(
-                kernel.schema, str(file), kernel.override, _maker(kernel), shipped=shipped
-            )
+            kernels[name] = LoadedKernel(kernel.schema, str(file), kernel.override, _maker(kernel))
     if not kernels:
         raise PackageError(
             f"no kernels are registered in '{path}'",
@@ -111,6 +110,15 @@ def _from_files(path: str, folder: Path, files: list[Path], shipped: bool) -> Ke
             hint='put @register("name") over a function of the file',
         )
     return KernelLibrary(path, kernels)
+
+
+def library_of(module: ModuleType) -> KernelLibrary:
+    """The kernels of an imported module of the standard library."""
+    origin = str(module.__file__)
+    kernels = {
+        k.schema.name: LoadedKernel(k.schema, origin, k.override, _maker(k), shipped=True) for k in _kernels_of(module)
+    }
+    return KernelLibrary(origin, kernels)
 
 
 def _maker(kernel: Kernel) -> Callable[[], PortableKernel]:
@@ -152,52 +160,62 @@ def import_file(file: Path, folder: Path) -> ModuleType:
     key = (str(file), stat.st_mtime_ns, stat.st_size)
     if key in _IMPORTED:
         return _IMPORTED[key]
-    name = _package_name(file) or f"_einkorn_kernels.{abs(hash(str(file))):x}.{file.stem}"
-    if name in sys.modules and getattr(sys.modules[name], "__file__", None) == str(file) and "." in name:
-        module = sys.modules[name]
+    package = _dotted_name(file)
+    if package is None:
+        module = _execute(file, folder, f"_einkorn_kernels_{file.stem}_{len(_IMPORTED)}")
     else:
-        module = _execute(file, folder, name)
+        root, name = package
+        with _neighbours(root), _located(file):
+            module = importlib.import_module(name)
     _IMPORTED[key] = module
     return module
 
 
-def _package_name(file: Path) -> str | None:
-    """The dotted name of a file that an already imported package holds (the standard library's own files)."""
-    for name, module in list(sys.modules.items()):
-        paths = getattr(module, "__path__", None)
-        if paths and str(file.parent) in list(paths):
-            return f"{name}.{file.stem}"
-    return None
+def _dotted_name(file: Path) -> tuple[Path, str] | None:
+    """For a file of a package: the folder that the package lies in, and the module's dotted name."""
+    parts = [file.stem]
+    folder = file.parent
+    while (folder / "__init__.py").exists():
+        parts.append(folder.name)
+        folder = folder.parent
+    return (folder, ".".join(reversed(parts))) if len(parts) > 1 else None
 
 
 def _execute(file: Path, folder: Path, name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    with _neighbours(folder):
+    with _neighbours(folder), _located(file):
         sys.modules[name] = module
         try:
             spec.loader.exec_module(module)
-        except EinkornError:
+        except BaseException:
             sys.modules.pop(name, None)
             raise
-        except SyntaxError as error:
-            sys.modules.pop(name, None)
-            line, column = error.lineno or 1, error.offset or 1
-            end_line, end_column = error.end_lineno or line, error.end_offset or column + 1
-            raise CompileError(
-                f"this is not valid Python: {error.msg}",
-                code="EK0100",
-                place=Place(error.filename or str(file), line, column, end_line, max(end_column, column + 1)),
-            ) from None
-        except Exception as error:
-            sys.modules.pop(name, None)
-            raise CompileError(
-                f"importing this kernel file failed: {type(error).__name__}: {error}",
-                code="EK0110",
-                place=_place_of(error, file),
-            ) from error
     return module
+
+
+@contextmanager
+def _located(file: Path) -> Iterator[None]:
+    """Turns what importing a kernel file raises into an error at its place."""
+    try:
+        yield
+    except EinkornError:
+        raise
+    except SyntaxError as error:
+        line, column = error.lineno or 1, error.offset or 1
+        end_line, end_column = error.end_lineno or line, error.end_offset or column + 1
+        raise CompileError(
+            f"this is not valid Python: {error.msg}",
+            code="EK0100",
+            place=Place(error.filename or str(file), line, column, end_line, max(end_column, column + 1)),
+        ) from None
+    except Exception as error:
+        raise CompileError(
+            f"importing this kernel file failed: {type(error).__name__}: {error}",
+            code="EK0110",
+            place=_place_of(error, file),
+        ) from error
 
 
 def _place_of(error: Exception, file: Path) -> Place:

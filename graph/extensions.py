@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib
 import json
 import logging
 import threading
@@ -22,7 +23,7 @@ from ..dsl import abi
 from ..dsl.cache import Cache, content_key
 from ..dsl.errors import CompileError, PackageError, TargetError
 from ..dsl.knobs import knobs
-from ..dsl.library import LoadedKernel, load_library
+from ..dsl.library import LoadedKernel, library_of
 from ..dsl.source import Place
 from ..dsl.unit import NodeSpec, Size, Slot
 from .dims import Dim, StaticDim
@@ -61,8 +62,9 @@ class LoadedCode:
 
 @functools.cache
 def _shipped(family: str) -> dict[str, LoadedKernel]:
-    path = Path(__file__).resolve().parent.parent / "stdlib" / f"{family}.py"
-    return dict(load_library(path, shipped=True).kernels)
+    # Loaded by name, as anyone's kernels are loaded by path: nothing here depends on what is in it.
+    root = __name__.rsplit(".", 2)[0]
+    return dict(library_of(importlib.import_module(f"{root}.stdlib.{family}")).kernels)
 
 
 def builtin(family: str, name: str) -> LoadedKernel:

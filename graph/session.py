@@ -21,7 +21,7 @@ import numpy as np
 from ..dsl import abi
 from ..dsl.errors import DeviceError, DTypeError, GraphError, KernelError
 from ..dsl.types import DType
-from .buffer import Buffer
+from .buffer import Buffer, address_of
 from .device import CPU, Device, DeviceRef
 from .dims import Dim, StaticDim, SymbolicDim
 from .extensions import LoadedCode, Report, load_graph, thread_pool
@@ -217,7 +217,8 @@ class _Call:
         self.dims_at = ctypes.addressof(self.dims)
         self.input_at = [n for n, b in enumerate(plan.buffers) if b.source[0] == "input"]
         self.output_at = [(n, b.source[1]) for n, b in enumerate(plan.buffers) if b.source[0] == "output"]
-        self.output_dtypes = [t.dtype.to_numpy() for t in ir.output_types]
+        self.dtypes = [t.dtype for t in ir.output_types]
+        self.output_dtypes = [dtype.to_numpy() for dtype in self.dtypes]
         self.constants = self._constants()
         self.shapes: list[tuple[int, ...]] | None = None
         self.output_shapes: list[tuple[int, ...]] = []
@@ -251,10 +252,10 @@ class _Call:
             self._fit(shapes)
         pointers = self.pointers
         for position, array in zip(self.input_at, arrays, strict=True):
-            pointers[position] = array.__array_interface__["data"][0]
+            pointers[position] = address_of(array)
         outputs = [np.empty(s, d) for s, d in zip(self.output_shapes, self.output_dtypes, strict=True)]
         for position, output in self.output_at:
-            pointers[position] = outputs[output].__array_interface__["data"][0]
+            pointers[position] = address_of(outputs[output])
         if self.code.entry(self.context_at, self.pointers_at, self.dims_at) or self.context.status:
             self._fail()
         for output, buffer in self.code.plan.copies:
@@ -268,7 +269,7 @@ class _Call:
                 assert isinstance(node, Constant)
                 outputs[output][...] = node.array
         wrap, device = Buffer._wrap, self.device
-        return [wrap(array, device) for array in outputs]
+        return [wrap(array, device, dtype) for array, dtype in zip(outputs, self.dtypes, strict=True)]
 
     # sizes
 

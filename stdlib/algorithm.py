@@ -1,13 +1,19 @@
-"""What kernels of several families share: types of accumulation, shapes around an axis, and lists in strings.
+"""What kernels of several families share: dtypes of accumulation, index arithmetic, folds, and lists in strings.
 
 Input: values and compile-time parameters of a kernel. Output: values. Non-goals: no kernel is registered here.
 """
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
-from ..dsl import float32, unroll
+from ..dsl import ceildiv, float32, float64, unroll
+
+BLOCK = 4096
+"""Elements that a fold takes in any order; the results of blocks are combined in order."""
+
+# *** dtypes ***
 
 
 def wide_dtype(dtype: Any) -> Any:
@@ -15,9 +21,31 @@ def wide_dtype(dtype: Any) -> Any:
     return float32 if dtype.is_half() else dtype
 
 
+def total_dtype(dtype: Any) -> Any:
+    """The dtype in which sums of many elements are added up: float64 for floats, else `dtype` itself."""
+    return float64 if dtype.is_float() else dtype
+
+
 def widened(x: Any) -> Any:
     """`x` in the dtype of `wide_dtype`."""
     return x.cast(wide_dtype(x.dtype))
+
+
+def lowest(dtype: Any) -> Any:
+    """The identity of max: minus infinity, or the smallest integer."""
+    if dtype.is_float():
+        return dtype(-inf)
+    return dtype(-(1 << (dtype.bits - 1)) if dtype.is_signed() else 0)
+
+
+def highest(dtype: Any) -> Any:
+    """The identity of min: infinity, or the largest integer."""
+    if dtype.is_float():
+        return dtype(inf)
+    return dtype((1 << (dtype.bits - 1)) - 1 if dtype.is_signed() else (1 << dtype.bits) - 1)
+
+
+# *** indices ***
 
 
 def product(sizes: Any) -> Any:
@@ -26,6 +54,47 @@ def product(sizes: Any) -> Any:
     for k in unroll(len(sizes)):
         total = total * sizes[k]
     return total
+
+
+def unravelled(position: Any, sizes: Any) -> Any:
+    """The index, as a tuple, of a row-major position over axes of these sizes."""
+    index: Any = ()
+    rest = position
+    for k in unroll(len(sizes)):
+        size = sizes[len(sizes) - 1 - k]
+        if k == len(sizes) - 1:
+            index = (rest, *index)
+        else:
+            index = (rest % size, *index)
+            rest = rest // size
+    return index
+
+
+def chunks_of(n: Any, tasks: Any, least: Any, most: Any) -> Any:
+    """Into how many chunks of at least `least` the n elements of each of `tasks` tasks are cut.
+
+    Enough tasks are left whole. `tasks * chunks` is at most `most`. It depends on sizes alone, not on how many threads
+    there are: neither does a result that is folded chunk by chunk.
+    """
+    return 1 if tasks >= most // 4 else max(min(ceildiv(n, least), most // max(tasks, 1)), 1)
+
+
+def folded(element: Any, low: Any, high: Any, start: Any, step: Any, merge: Any, total: Any) -> Any:
+    """element(low), ..., element(high - 1) in one value of the dtype `total`.
+
+    `step` takes the elements of a block one by one, from `start` on; `merge` takes the results of blocks. The
+    rounding error of a sum grows with BLOCK at most, and with the number of blocks in the precision of `total`.
+    """
+    result = start.cast(total)
+    for first in range(low, high, BLOCK):
+        run = start
+        for k in range(first, min(first + BLOCK, high)):
+            run = step(run, element(k))
+        result = merge(result, run.cast(total))
+    return result
+
+
+# *** strings ***
 
 
 def whole_number(text: Any, position: Any) -> Any:

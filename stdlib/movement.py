@@ -44,7 +44,7 @@ def broadcast_to(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"]) -> None:
         index = ()
         for axis in unroll(x.rank):
             at = i[out.rank - x.rank + axis]
-            index = (*index, 0 if x.dim(axis) == 1 else at)
+            index = (*index, 0 if x.is_one(axis) else at)
         return x[index]
 
     foreach(out, element)
