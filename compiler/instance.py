@@ -10,6 +10,7 @@ what can be.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,7 +42,8 @@ def build_program(spec: EntrySpec, target: Target) -> Program:
         if key not in known:
             known[key] = len(program.functions)
             builder = GroupBuilder(spec, group, numbering, target, program.sites)
-            program.functions.append(builder.build(f"group_{len(program.functions)}"))
+            root = group.nodes[group.root].kernel.schema.name
+            program.functions.append(builder.build(f"{re.sub('[^A-Za-z0-9_]', '_', root)}_{len(program.functions)}"))
         program.calls.append((known[key], tuple(numbering.buffers), tuple(numbering.slots)))
     return program
 

@@ -129,7 +129,7 @@ def _from_package(path: str, file: Path) -> KernelLibrary:
     package = read_package(file)
     kernels = {}
     for record in package.ops:
-        schema = OpSchema.from_json(record.schema)  # type: ignore[arg-type]
+        schema = record.schema
 
         def make(name: str = schema.name) -> PortableKernel:
             return PortableKernel.from_json(package.program(name))

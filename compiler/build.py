@@ -1,0 +1,135 @@
+"""Kernels -> package: compiles every op for every target and instance, and writes the `.pkg`.
+
+Input: a kernel library's path, targets, instances. Output: the written `Package`. Non-goals: the container's format
+(see `dsl.package`), and what is compiled for a graph (see `pipeline`).
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from ..dsl.errors import CompileError, CompileErrors, PackageError
+from ..dsl.library import KernelLibrary, LoadedKernel, load_library
+from ..dsl.package import CodeContents, Instance, OpContents, Package, PackageContents, write_package
+from ..dsl.portable import PortableKernel
+from ..dsl.types import DType
+from ..dsl.unit import EntrySpec, op_entry
+from .instances import default_instances, read_instances
+from .pipeline import compile_entry
+from .targets import Target, lookup
+from .targets.cpu import LEVELS, fits
+
+_KINDS = {"elf-so": "so", "ptx": "ptx", "hsaco": "hsaco"}
+
+
+def build_package(
+    source: str,
+    output: str,
+    targets: Sequence[str],
+    name: str | None = None,
+    version: str = "0.1.0",
+    instances: str | None = None,
+    include_source: bool = False,
+) -> Package:
+    """Builds the kernels in `source` into the package `output`.
+
+    Args:
+        source: a kernel file or a folder of them.
+        output: where to write; replaced at once when everything is compiled, never left half written.
+        targets: names as `lookup` knows them; "host" is the best named level of this machine. May be empty: the
+            package then holds portable programs alone.
+        name, version: of the package; the name is the file's by default.
+        instances: a JSON file that lists the instances to compile, instead of the default ones.
+        include_source: whether the Python files go in as well.
+
+    Raises:
+        PackageError: the source holds no kernels, or the list of instances cannot be read.
+        TargetError: an unknown target.
+        CompileError: mistakes in kernels; those of all ops are reported together.
+    """
+    library = load_library(source)
+    resolved = [_named(lookup(target)) for target in dict.fromkeys(targets)]
+    schemas = {op: kernel.schema for op, kernel in library.kernels.items()}
+    listed = None if instances is None else read_instances(instances, schemas)
+    ops, errors = _programs(library)
+    codes: list[CodeContents] = []
+    for op, kernel in library.kernels.items():
+        wanted = list(default_instances(kernel.schema)) if listed is None else listed.get(op, [])
+        try:
+            if op in ops:
+                codes += _compile_op(kernel, wanted, resolved)
+        except CompileError as error:
+            errors += getattr(error, "errors", [error])
+    if errors:
+        raise errors[0] if len(errors) == 1 else CompileErrors(errors)
+    contents = PackageContents(
+        name=name or Path(output).stem,
+        version=version,
+        ops=tuple(ops.values()),
+        code=tuple(codes),
+        sources=_sources(library) if include_source else (),
+        producers=_producers(),
+    )
+    return write_package(output, contents)
+
+
+def _programs(library: KernelLibrary) -> tuple[dict[str, OpContents], list[CompileError]]:
+    ops: dict[str, OpContents] = {}
+    errors: list[CompileError] = []
+    for op, kernel in library.kernels.items():
+        try:
+            ops[op] = OpContents(kernel.schema, kernel.portable.to_json())
+        except CompileError as error:
+            errors += getattr(error, "errors", [error])
+    return ops, errors
+
+
+def _named(target: Target) -> Target:
+    """A target that means the same on every machine."""
+    if target.name != "host":
+        return target
+    best = next((level for level in reversed(LEVELS) if fits(level)), None)
+    if best is None:
+        raise PackageError("this machine has no named level to build for", code="EK0514", got=target.name)
+    return lookup(best)
+
+
+def _compile_op(kernel: LoadedKernel, instances: Iterable[Instance], targets: Sequence[Target]) -> list[CodeContents]:
+    codes = []
+    # Read back from its portable form, the program names files without their folders: code is the same on any machine.
+    program = PortableKernel.from_json(kernel.portable.to_json())
+    for instance in instances:
+        spec = instance_entry(program, instance)
+        for target in targets:
+            artifact = compile_entry(spec, target)
+            codes.append(CodeContents(kernel.schema.name, instance, target.name, _KINDS[target.object_kind], artifact.code))
+    return codes
+
+
+def instance_entry(program: PortableKernel, instance: Instance) -> EntrySpec:
+    """The compile unit of an instance."""
+    schema = program.schema
+    kinds = {p.name: p.kind for p in schema.parameters}
+    parameters = {
+        name: DType[str(value)] if kinds[name] == "dtype" else value for name, value in dict(instance.parameters).items()
+    }
+    ordered = {p.name: parameters[p.name] for p in schema.parameters}
+    dtypes = {name: DType[dtype] for name, dtype in instance.dtypes}
+    return op_entry(program, dtypes, dict(instance.ranks), ordered)
+
+
+def _sources(library: KernelLibrary) -> tuple[tuple[str, bytes], ...]:
+    files = {Path(kernel.origin) for kernel in library.kernels.values()}
+    return tuple((file.name, file.read_bytes()) for file in sorted(files))
+
+
+def _producers() -> tuple[tuple[str, str], ...]:
+    found = []
+    for name in ("einkorn", "llvmlite", "torch-mlir"):
+        try:
+            found.append((name, importlib.metadata.version(name)))
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return tuple(found)
