@@ -9,6 +9,7 @@ Non-goals: no inference and no optimisation beyond folding of index arithmetic o
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -45,12 +46,16 @@ class PointerType:
 Type = SIMDType | PointerType
 
 
+_serials = itertools.count()
+
+
 class Value:
     """The result of one operation, or an argument of a region or function."""
 
-    __slots__ = ("const", "name", "type", "weak")
+    __slots__ = ("const", "name", "serial", "type", "weak")
 
     def __init__(self, type: Type, *, const: Any = None, weak: str | None = None, name: str = "") -> None:
+        self.serial = next(_serials)  # a name for keys; an id() may come back after its object is gone
         self.type = type
         self.const = const  # the number, when this is a scalar constant
         self.weak = weak  # "int", "float" or "bool" while a loop's types are still being found

@@ -9,6 +9,7 @@ Input: the builder and index values. Output: run-time values. Non-goals: no deci
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,9 @@ from ..dsl.source import Place
 from ..dsl.types import DType, SIMDType
 from .program import Builder, Value
 from .values import Index, ravel, same_dims, value_key
+
+
+_serials = itertools.count()
 
 
 class Tensor:
@@ -34,6 +38,7 @@ class Tensor:
         declared: Place | None = None,
         annotation: str = "",
     ) -> None:
+        self.serial = next(_serials)
         self.name = name
         self.dtype = dtype
         self.dims = dims
@@ -70,7 +75,7 @@ class Stored(Tensor):
 
     def load(self, builder: Builder, index: Index, width: int = 1) -> Value:
         offset = self.offset(builder, index)
-        key = ("load", id(self.pointer), value_key(offset), width)
+        key = ("load", self.pointer.serial, value_key(offset), width)
         found = builder.remembered(key) if self.role is Role.INPUT else None
         if found is None:
             found = builder.one("load", [self.pointer, offset], SIMDType(self.dtype, width))
@@ -98,7 +103,7 @@ class Fused(Tensor):
             raise NeedScalar(self.name)
         if not same_dims(index.dims, self.dims):
             index = Index(self.dims, components=index.components(builder))
-        key = ("element", id(self), index.key())
+        key = ("element", self.serial, index.key())
         found = builder.remembered(key)
         if found is None:
             found = self.element(index)

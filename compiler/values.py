@@ -8,6 +8,7 @@ Input: nothing. Output: these classes and `describe`, which names a value's type
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -142,6 +143,9 @@ class NeedComponents(Exception):
     """Somebody asked a linear index for its components: the loop has to be a nest after all."""
 
 
+_serials = itertools.count()
+
+
 class Index:
     """The index that a `foreach` body gets: one Int per axis, or one linear position over the same dims.
 
@@ -158,6 +162,7 @@ class Index:
         components: tuple[Value, ...] | None = None,
         divisible: bool = False,
     ) -> None:
+        self.serial = next(_serials)
         self.dims = dims
         self.linear = linear
         self.divisible = divisible
@@ -174,7 +179,7 @@ class Index:
         if not self.divisible:
             raise NeedComponents
         assert self.linear is not None
-        key = ("components", id(self))
+        key = ("components", self.serial)
         found = builder.remembered(key)
         if found is None:
             found = unravel(builder, self.linear, self.dims)
@@ -186,7 +191,7 @@ class Index:
         if self.linear is not None:
             return self.linear
         assert self._components is not None
-        key = ("position", id(self))
+        key = ("position", self.serial)
         found = builder.remembered(key)
         if found is None:
             found = ravel(builder, self._components, self.dims)
@@ -197,12 +202,12 @@ class Index:
         """Equal for indices that are made of the same values."""
         if self._components is not None:
             return ("components", *(value_key(c) for c in self._components))
-        return ("linear", id(self.linear), *(value_key(d) for d in self.dims))
+        return ("linear", self.linear and self.linear.serial, *(value_key(d) for d in self.dims))
 
 
 def value_key(value: Value) -> Any:
     """Constants by their number, everything else by identity."""
-    return ("const", value.const) if value.const is not None else id(value)
+    return ("const", value.const) if value.const is not None else value.serial
 
 
 def same_dims(a: tuple[Value, ...], b: tuple[Value, ...]) -> bool:
