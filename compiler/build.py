@@ -90,7 +90,7 @@ def _named(target: Target) -> Target:
     """A target that means the same on every machine."""
     if target.name != "host":
         return target
-    best = next((level for level in reversed(LEVELS) if fits(level)), None)
+    best = next((level for level in reversed(list(LEVELS)) if fits(level)), None)
     if best is None:
         raise PackageError("this machine has no named level to build for", code="EK0514", got=target.name)
     return lookup(best)

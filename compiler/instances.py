@@ -74,14 +74,14 @@ def _check_names(schema: OpSchema, what: str, given: Mapping[str, Any], known: A
 def _typed_parameters(schema: OpSchema, given: Mapping[str, Any]) -> dict[str, Any]:
     """Texts from the command line as the kinds that the parameters have."""
     kinds = {p.name: p.kind for p in schema.parameters}
-    out = {}
+    out: dict[str, Any] = {}
     for name, value in given.items():
         kind = kinds.get(name)
         try:
             if kind == "dtype" and isinstance(value, str):
                 out[name] = DType[value]
             elif isinstance(value, str) and kind in ("int", "float"):
-                out[name] = {"int": int, "float": float}[kind](value)  # type: ignore[operator]
+                out[name] = {"int": int, "float": float}[kind](value)
             elif isinstance(value, str) and kind == "bool":
                 out[name] = {"true": True, "false": False}[value.lower()]
             else:
@@ -104,7 +104,7 @@ def pack_names(schema: OpSchema) -> list[str]:
     found: dict[str, None] = {}
     for argument in schema.tensors:
         for item in parse_dims(argument.dims):
-            if isinstance(item, Pack) and not (item.count is not None and names_in(item.count) <= parameters):
+            if isinstance(item, Pack) and not (item.count is not None and set(names_in(item.count)) <= parameters):
                 found.setdefault(item.name)
     return list(found)
 

@@ -10,9 +10,12 @@ to or from its dtypes is asked for; nothing here knows how a type is lowered.
 
 from __future__ import annotations
 
+import builtins
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
+
+from .errors import DTypeError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,19 +48,19 @@ class DType(Enum):
         """Bytes that one element takes in memory."""
         return self.bits // 8
 
-    def is_float(self) -> bool:
+    def is_float(self) -> builtins.bool:
         """Whether this is a floating-point type."""
         return self.kind == "float"
 
-    def is_integral(self) -> bool:
+    def is_integral(self) -> builtins.bool:
         """Whether this is a signed or unsigned integer type; bool is not."""
         return self.kind in ("int", "uint")
 
-    def is_signed(self) -> bool:
+    def is_signed(self) -> builtins.bool:
         """Whether values can be negative."""
         return self.kind in ("int", "float")
 
-    def is_half(self) -> bool:
+    def is_half(self) -> builtins.bool:
         """Whether this is one of the 16-bit floating types, which compute through float32."""
         return self.kind == "float" and self.bits == 16
 
@@ -79,7 +82,8 @@ class DType(Enum):
         if self is DType.bfloat16:
             import ml_dtypes
 
-            return numpy.dtype(ml_dtypes.bfloat16)
+            bfloat16: np.dtype[Any] = numpy.dtype(ml_dtypes.bfloat16)
+            return bfloat16
         return numpy.dtype(self.name)
 
     @staticmethod
@@ -89,9 +93,10 @@ class DType(Enum):
         Raises:
             DTypeError: NumPy's type has no counterpart here (complex, structured, byte-swapped, …).
         """
+        known = _KNOWN.get(dtype)
+        if known is not None:
+            return known
         import numpy
-
-        from .errors import DTypeError
 
         found = numpy.dtype(dtype)
         member = DType.__members__.get(found.name)
@@ -102,6 +107,8 @@ class DType(Enum):
                 expected=", ".join(DType.__members__),
                 got=str(found),
             )
+        if isinstance(dtype, numpy.dtype):
+            _KNOWN[dtype] = member
         return member
 
     def __repr__(self) -> str:
@@ -110,6 +117,8 @@ class DType(Enum):
     def __str__(self) -> str:
         return self.name
 
+
+_KNOWN: dict[Any, DType] = {}  # NumPy dtypes that were seen before
 
 FLOATING = (DType.float32, DType.float64, DType.float16, DType.bfloat16)
 SIGNED = (DType.int32, DType.int64, DType.int8, DType.int16)
@@ -127,7 +136,7 @@ class SIMDType:
     width: int = 1
 
     @property
-    def is_scalar(self) -> bool:
+    def is_scalar(self) -> builtins.bool:
         return self.width == 1
 
     def with_dtype(self, dtype: DType) -> SIMDType:

@@ -123,6 +123,7 @@ def _compile(ir: GraphIR, target: Target, key: str, fuse: bool) -> LoadedCode:
 
     parts = partition(ir, functools.partial(_facts, ir, target), fuse=fuse)
     plan = make_plan(ir, parts)
+    assert plan.entry is not None
     try:
         artifact = compile_entry(plan.entry, target)
     except NotFusible:

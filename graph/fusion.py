@@ -238,7 +238,7 @@ class _Fusion:
     def _depends(self, n: int, source: int, group: Group) -> bool:
         for value in self.node(n).operands:
             made_by = self.producer.get(value)
-            if made_by == source or (made_by in group.nodes and self._depends(made_by, source, group)):  # type: ignore[arg-type]
+            if made_by == source or (made_by in group.nodes and self._depends(made_by, source, group)):
                 return True
         return False
 

@@ -56,7 +56,7 @@ class InferenceSession:
         for device in self.devices:
             if not isinstance(device, Device):
                 raise DeviceError(
-                    f"devices= takes devices such as CPU(), not {type(device).__name__}",
+                    f"devices= takes devices such as CPU(), not {device.__class__.__name__}",
                     code="EK0808",
                     argument="devices",
                     place=user_place(),
@@ -76,14 +76,15 @@ class InferenceSession:
             )
         ir = graph.ir
         here = {DeviceRef.from_device(device) for device in self.devices}
-        for type in ir.types:
-            if type.device not in here:
+        for used in ir.types:
+            if used.device not in here:
+                names = ", ".join(sorted(map(str, here)))
                 raise DeviceError(
-                    f"graph '{ir.name}' uses {type.device}, and the session has {', '.join(map(str, sorted(here, key=str)))}",
+                    f"graph '{ir.name}' uses {used.device}, and the session has {names}",
                     code="EK0806",
                     place=user_place(),
-                    expected=str(type.device),
-                    got=[str(d) for d in here],
+                    expected=str(used.device),
+                    got=names,
                 )
         return Model(ir, load_graph(ir))
 

@@ -208,3 +208,563 @@ def _exp2(x: Any) -> Any:
     n, whole = _whole(near)
     r = near - whole
     return _scaled(fma(r, _polynomial(r, EXP2_32), 1.0), n)
+
+
+# *** logarithms ***
+#
+# x = 2**k * m with sqrt(1/2) <= m < sqrt(2), f = m - 1, then log x = k ln 2 + f + tail(f).
+
+# (log(1 + f) - f + f**2 / 2) / f**3 on [-0.2929, 0.4143], relative to log(1 + f): 2**-27
+LOG_32 = (
+    -7.648038e-02,
+    1.2762216e-01,
+    -1.3155687e-01,
+    1.4201427e-01,
+    -1.662375e-01,
+    2.0001249e-01,
+    -2.500081e-01,
+    3.333333e-01,
+)
+# (2 atanh(s) / s - 2) / z with z = s**2 on [0, 0.02944], relative to 2 atanh(s): 2**-59
+ATANH_64 = (
+    0.1479575312443772,
+    0.15314074092440802,
+    0.18183563217959506,
+    0.2222219859918133,
+    0.2857142874207166,
+    0.39999999999416525,
+    0.6666666666666734,
+)
+
+
+def _split(x: Any) -> Any:
+    """k as a float, and f = m - 1 exactly, of a number 0 < x < infinity."""
+    if x.dtype == float64:
+        tiny = x < 2.2250738585072014e-308
+        bits = bitcast(select(tiny, x * 18014398509481984.0, x), int64) - 0x3FE6A09E667F3BCD
+        k = bits >> 52
+        k = select(tiny, k - 54, k)
+        m = bitcast((bits & 0xFFFFFFFFFFFFF) + 0x3FE6A09E667F3BCD, float64)
+        return bitcast(k + ROUNDER64_BITS, float64) - ROUNDER64, m - 1.0
+    tiny = x < 1.17549435e-38
+    bits = bitcast(select(tiny, x * 33554432.0, x), int32) - 0x3F3504F3
+    k = bits >> 23
+    k = select(tiny, k - 25, k)
+    m = bitcast((bits & 0x7FFFFF) + 0x3F3504F3, float32)
+    return k.cast(float32), m - 1.0
+
+
+def _log_tail(f: Any) -> Any:
+    """log(1 + f) - f."""
+    square = f * f
+    if f.dtype == float64:
+        # With s = f / (2 + f): log(1 + f) = 2 atanh(s) = f - s f + s**3 R, and s f = f**2/2 - s f**2/2.
+        s = f / (2.0 + f)
+        z = s * s
+        return fma(s, fma(0.5, square, z * _polynomial(z, ATANH_64)), -0.5 * square)
+    return fma(f * square, _polynomial(f, LOG_32), -0.5 * square)
+
+
+def _sum_fast(large: Any, small: Any) -> Any:
+    """The sum and what its rounding lost, for |large| >= |small| or large = 0 (Dekker 1971)."""
+    total = large + small
+    return total, small - (total - large)
+
+
+def _log_special(x: Any, result: Any) -> Any:
+    """The result for ordinary x; log 0 = -infinity, log infinity = infinity, NaN for all else."""
+    odd = select(x == INFINITY, INFINITY, select(x == 0.0, -INFINITY, NAN))
+    return select((x > 0.0) & (x < INFINITY), result, odd)
+
+
+@implements(log)
+def _log(x: Any) -> Any:
+    _only_floats(x)
+    if x.dtype.is_half():
+        return _log(x.cast(float32)).cast(x.dtype)
+    head, rest = LN2_SHORT_32
+    if x.dtype == float64:
+        head, rest = LN2_SHORT_64
+    k, f = _split(x)
+    total, lost = _sum_fast(k * head, f)
+    return _log_special(x, total + (lost + fma(k, rest, _log_tail(f))))
+
+
+@implements(log2)
+def _log2(x: Any) -> Any:
+    _only_floats(x)
+    if x.dtype.is_half():
+        return _log2(x.cast(float32)).cast(x.dtype)
+    head, rest = LOG2_E_32
+    if x.dtype == float64:
+        head, rest = LOG2_E_64
+    k, f = _split(x)
+    product = f * head
+    product_rest = fma(f, head, -product) + f * rest
+    total, lost = _sum_fast(k, product)
+    return _log_special(x, total + (lost + fma(_log_tail(f), head, product_rest)))
+
+
+# *** sine and cosine ***
+#
+# |x| = n pi/2 + r with a whole n and |r| <= pi/4 or hardly more; r is an unevaluated sum of two floats.
+
+PI_2_32 = (1.5707964e00, -4.371139e-08, -1.7151245e-15)
+PI_2_64 = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
+TWO_PI = 0.6366197723675814
+
+# From here on n grows so large that n * PI_2 loses digits, or that x * TWO_PI is no good guess of n.
+LARGE_32 = 131072.0
+LARGE_64 = 67108864.0
+
+# The bits of 2/pi after 8 (28) zeros.
+TWO_PI_BITS_32 = (0x00A2F983, 0x6E4E4415, 0x29FC2757, 0xD1F534DD, 0xC0DB6295, 0x993C4390, 0x41FE5163)
+TWO_PI_BITS_64 = (
+    0x0000000A2F9836E4,
+    0xE441529FC2757D1F,
+    0x534DDC0DB6295993,
+    0xC439041FE5163ABD,
+    0xEBBC561B7246E3A4,
+    0x24DD2E006492EEA0,
+    0x9D1921CFE1DEB1CB,
+    0x129A73EE88235F52,
+    0xEBB4484E99C7026B,
+    0x45F7E413991D6398,
+    0x35339F49C845F8BB,
+    0xDF9283B1FF897FFD,
+    0xE05980FEF2F118B5,
+    0xA0A6D1F6D367ECF2,
+    0x7CB09B74F463F669,
+    0xE5FEA2D7527BAC7E,
+    0xBE5F17B3D0739F78,
+    0xA5292EA6BFB5FB11,
+    0xF8D5D0856033046F,
+)
+
+# (sin(r) / r - 1) / z and (cos(r) - 1 + z/2) / z**2 with z = r**2, relative to sin(r) and cos(r):
+# 2**-32 and 2**-31 up to 0.848, 2**-57 and 2**-63 up to 0.793
+SIN_32 = (2.7880094e-06, -1.9849243e-04, 8.333372e-03, -1.6666667e-01)
+COS_32 = (2.4374944e-05, -1.3886784e-03, 4.1666634e-02)
+SIN_64 = (
+    1.589310345068632e-10,
+    -2.505069532069959e-08,
+    2.75573132977055e-06,
+    -0.0001984126982869613,
+    0.008333333333321067,
+    -0.16666666666666627,
+)
+COS_64 = (
+    -1.1355744112205269e-11,
+    2.08756474914024e-09,
+    -2.755731379157043e-07,
+    2.4801587287527964e-05,
+    -0.001388888888887097,
+    0.04166666666666658,
+)
+
+
+def _reduce(size: Any) -> Any:
+    """n, r and the rest of r for 0 <= size < LARGE (Cody and Waite 1980, in three parts and with fma)."""
+    if size.dtype == float64:
+        first, second, third = PI_2_64
+    else:
+        first, second, third = PI_2_32
+    n, whole = _whole(size * TWO_PI)
+    # Exact: both numbers are multiples of the last bit of `first` (or n is 0), and they nearly cancel.
+    left = fma(-whole, first, size)
+    product = whole * second
+    product_rest = fma(whole, second, -product)
+    # Nothing is lost below either: `left` is a multiple of the last bit of `product`.
+    r = left - product
+    lost = (left - r) - product
+    return n, r, fma(-whole, third, lost - product_rest)
+
+
+def _window(words: Any, index: Any, first_step: int, count: int) -> Any:
+    """words[index : index + count] for a run-time index, by one selection for each bit of it."""
+    step = first_step
+    for _ in unroll(5):
+        if step > 0:
+            far = (index & step) != 0
+            chosen = ()
+            for k in unroll(count + step - 1):
+                chosen = (*chosen, select(far, words[k + step], words[k]))
+            words = chosen
+            step = step // 2
+    return words
+
+
+def _reduce_large_32(size: Any) -> Any:
+    """n, r and the rest of r for LARGE <= size < infinity (Payne and Hanek 1983).
+
+    size = m * 2**q. Bits of 2/pi above 2**(1 - q) give multiples of 4 to n and are left out; the 96 bits from there on
+    give size * 2/pi mod 4 with 64 good bits, of which the smallest possible r leaves more than 32.
+    """
+    bits = bitcast(size, uint32)
+    m = ((bits & 0x7FFFFF) | 0x800000).cast(uint64)
+    place = (bits >> 23) - 144
+    words = ()
+    for word in TWO_PI_BITS_32:
+        words = (*words, UInt32(word))
+    words = _window(words, place >> 5, 2, 4)
+    shift = place & 31
+    aligned = ()
+    for k in unroll(3):
+        word = (words[k] << shift) | ((words[k + 1] >> 1) >> (31 - shift))
+        aligned = (*aligned, word.cast(uint64))
+    product = ((m * aligned[0]) << 32) + m * aligned[1] + ((m * aligned[2]) >> 32)
+    n = ((product + 0x2000000000000000) >> 62).cast(int32)
+    # The rest is a signed fraction of a quadrant: exact to 53 bits in float64.
+    fraction = bitcast(product << 2, int64).cast(float64) * 8.515303950216386e-20  # pi/2 * 2**-64
+    r = fraction.cast(float32)
+    return n, r, (fraction - r.cast(float64)).cast(float32)
+
+
+def _reduce_large_64(size: Any) -> Any:
+    """As `_reduce_large_32`: 189 bits of 2/pi as 7 digits of 27 bits, times m as 2 digits."""
+    bits = bitcast(size, uint64)
+    m = (bits & 0xFFFFFFFFFFFFF) | 0x10000000000000
+    m_low, m_high = m & 0x7FFFFFF, m >> 27
+    place = (bits >> 52) - 1049
+    words = ()
+    for word in TWO_PI_BITS_64:
+        words = (*words, UInt64(word))
+    words = _window(words, place >> 6, 8, 4)
+    shift = place & 63
+    aligned = ()
+    for k in unroll(3):
+        aligned = (*aligned, (words[k] << shift) | ((words[k + 1] >> 1) >> (63 - shift)))
+    digits = ()
+    for k in unroll(7):
+        # digit k is made of the bits from 27 k on
+        start = 27 * k
+        word, offset = start // 64, start % 64
+        if offset <= 37:
+            digit = (aligned[word] >> (37 - offset)) & 0x7FFFFFF
+        else:
+            digit = ((aligned[word] << (offset - 37)) | (aligned[word + 1] >> (101 - offset))) & 0x7FFFFFF
+        digits = (*digits, digit)
+    # Columns of the product from the lowest up, with carries; column k has the weight of digit k.
+    carry = (m_low * digits[6]) >> 27
+    columns = ()
+    for k in unroll(5, -1, -1):
+        column = m_low * digits[k] + m_high * digits[k + 1] + carry
+        columns = (column & 0x7FFFFFF, *columns)
+        carry = column >> 27
+    upper = (columns[0] << 37) | (columns[1] << 10) | (columns[2] >> 17)
+    lower = (columns[2] << 47) | (columns[3] << 20) | (columns[4] >> 7)
+    n = bitcast((upper + 0x2000000000000000) >> 62, int64)
+    # A signed fraction of a quadrant in 128 bits, as the sum of a head of 53 bits and what follows it.
+    fraction = bitcast((upper << 2) | (lower >> 62), int64)
+    low_bits = fraction & 0x7FF
+    head = (fraction - low_bits).cast(float64)
+    after = (low_bits << 52) | bitcast((lower << 2) >> 12, int64)
+    total, lost = _sum_fast(head, after.cast(float64) * 2.220446049250313e-16)
+    first, second = 8.515303950216386e-20, 3.319400109442301e-36  # pi/2 * 2**-64
+    r = total * first
+    return n, r, fma(total, first, -r) + fma(total, second, lost * first)
+
+
+def _reduce_any(size: Any) -> Any:
+    """n, r and the rest of r for any size >= 0; NaN for infinity and NaN."""
+    n, r, rest = _reduce(size)
+    if size.dtype == float64:
+        large = (size >= LARGE_64) & (size < INFINITY)
+    else:
+        large = (size >= LARGE_32) & (size < INFINITY)
+    if size.width > 1:
+        n_large, r_large, rest_large = _reduce_large(size)
+        return select(large, n_large, n), select(large, r_large, r), select(large, rest_large, rest)
+    # A branch of its own: a GPU takes it where needed, a vectoriser makes selections of it.
+    if large:
+        n, r, rest = _reduce_large(size)
+    return n, r, rest
+
+
+def _reduce_large(size: Any) -> Any:
+    if size.dtype == float64:
+        return _reduce_large_64(size)
+    return _reduce_large_32(size)
+
+
+def _sin_cos(r: Any, rest: Any) -> Any:
+    """The sine and the cosine of r + rest."""
+    z = r * r
+    if r.dtype == float64:
+        sine, cosine = _polynomial(z, SIN_64), _polynomial(z, COS_64)
+    else:
+        sine, cosine = _polynomial(z, SIN_32), _polynomial(z, COS_32)
+    # sin(r + d) = sin r + d cos r, cos(r + d) = cos r - d sin r; 1 - z/2 is rounded with what it loses kept.
+    half = 0.5 * z
+    head = 1.0 - half
+    lost = (1.0 - head) - half
+    sine = r + fma(r * z, sine, fma(-rest, half, rest))
+    cosine = head + fma(z * z, cosine, fma(-r, rest, lost))
+    return sine, cosine
+
+
+@implements(sin)
+def _sin(x: Any) -> Any:
+    _only_floats(x)
+    if x.dtype.is_half():
+        return _sin(x.cast(float32)).cast(x.dtype)
+    n, r, rest = _reduce_any(abs(x))
+    sine, cosine = _sin_cos(r, rest)
+    size = select((n & 1) != 0, cosine, sine)
+    signed = _flip(size, n >> 1, x)
+    return select(x == 0.0, x, signed)
+
+
+@implements(cos)
+def _cos(x: Any) -> Any:
+    _only_floats(x)
+    if x.dtype.is_half():
+        return _cos(x.cast(float32)).cast(x.dtype)
+    n, r, rest = _reduce_any(abs(x))
+    sine, cosine = _sin_cos(r, rest)
+    return _flip(select((n & 1) != 0, sine, cosine), (n + 1) >> 1, abs(x))
+
+
+def _flip(size: Any, turns: Any, x: Any) -> Any:
+    """The number with its sign turned for odd `turns`, and once more for negative x."""
+    if size.dtype == float64:
+        return bitcast(bitcast(size, int64) ^ (turns << 63) ^ (bitcast(x, int64) & SIGN64), float64)
+    return bitcast(bitcast(size, int32) ^ (turns << 31) ^ (bitcast(x, int32) & SIGN32), float32)
+
+
+# *** hyperbolic tangent ***
+
+
+@implements(tanh)
+def _tanh(x: Any) -> Any:
+    """tanh |x| = E / (E + 2) with E = e**(2|x|) - 1, all of it in unevaluated sums of two floats."""
+    _only_floats(x)
+    if x.dtype.is_half():
+        return _tanh(x.cast(float32)).cast(x.dtype)
+    size = abs(x)
+    # tanh is 1 from 9.02 (19.1) on.
+    if x.dtype == float64:
+        twice = 2.0 * select(size > 20.0, 20.0, size)
+        n, whole = _whole(twice * LOG2_E_64[0])
+        left = fma(whole, -LN2_64[0], twice)
+        second = LN2_64[1]
+    else:
+        twice = 2.0 * select(size > 10.0, 10.0, size)
+        n, whole = _whole(twice * LOG2_E_32[0])
+        left = fma(whole, -LN2_32[0], twice)
+        second = LN2_32[1]
+    r = fma(whole, -second, left)
+    rest = fma(whole, -second, left - r)
+    if x.dtype == float64:
+        rest = fma(r * r, _polynomial(r, EXP_64), rest)
+    else:
+        rest = fma(r * r, _polynomial(r, EXP_32), rest)
+    power = _power_of_two(n)
+    numerator, lost = _sum_fast(power - 1.0, power * r)
+    numerator_rest = fma(power, rest, lost)
+    denominator = numerator + 2.0
+    two = denominator - numerator
+    denominator_rest = ((numerator - (denominator - two)) + (2.0 - two)) + numerator_rest
+    inverse = 1.0 / denominator
+    quotient = numerator * inverse
+    error = fma(-quotient, denominator, numerator) + fma(-quotient, denominator_rest, numerator_rest)
+    return _with_sign_of(fma(error, inverse, quotient), x)
+
+
+# *** error function ***
+
+# erf(x) / x - 1 as a polynomial of x**2 up to x = 1, relative to erf(x): 2**-29 and 2**-56
+ERF_32 = (7.806903e-05, -7.997853e-04, 5.187162e-03, -2.6853347e-02, 1.1283579e-01, -3.7612626e-01, 1.2837917e-01)
+ERF_64 = (
+    -7.885283244707608e-10,
+    1.37668026741059e-08,
+    -1.6218851513103823e-07,
+    1.6448689362341804e-06,
+    -1.4924828478841596e-05,
+    0.00012055298825572782,
+    -0.0008548326064816517,
+    0.00522397760771182,
+    -0.02686617064308734,
+    0.11283791670942123,
+    -0.3761263890318341,
+    0.12837916709551256,
+)
+# log(1 - erf(x)) from 1 to 4, relative to erf(x): 2**-29
+ERFC_LOG_32 = (
+    1.8636673e-04,
+    -2.947547e-03,
+    2.183768e-02,
+    -1.0310609e-01,
+    -6.3814545e-01,
+    -1.1270889e00,
+    -3.41575e-04,
+)
+# (1 - erf(x)) e**(x**2) as a polynomial of t = (x - 2) / (x + 2) for x from 1 to 6, relative to erf(x): 2**-58
+ERFC_64 = (
+    -1.305009046386604e-05,
+    -2.714790424932671e-05,
+    2.7370448652874598e-05,
+    0.00017425248833825995,
+    4.354559008850858e-05,
+    -0.0009819725518741011,
+    -0.0008471422262259732,
+    0.006997461734331934,
+    0.0037328923880218068,
+    -0.07897858101669226,
+    0.24165819424251614,
+    -0.4271858474139546,
+    0.25539567631050575,
+)
+
+
+@implements(erf)
+def _erf(x: Any) -> Any:
+    """erf |x| by a polynomial up to 1, and as 1 - erfc |x| above it."""
+    _only_floats(x)
+    if x.dtype.is_half():
+        return _erf(x.cast(float32)).cast(x.dtype)
+    size = abs(x)
+    square = size * size
+    if x.dtype == float64:
+        near = fma(size, _polynomial(square, ERF_64), size)
+        bounded = select(size > 6.0, 6.0, size)
+        n, number = _exp_core(-bounded * bounded)
+        scale = _polynomial((bounded - 2.0) / (bounded + 2.0), ERFC_64)
+        far = 1.0 - number * _power_of_two(n) * scale
+    else:
+        near = fma(size, _polynomial(square, ERF_32), size)
+        bounded = select(size > 4.0, 4.0, size)
+        n, number = _exp_core(_polynomial(bounded, ERFC_LOG_32))
+        far = fma(-number, _power_of_two(n), 1.0)
+    return _with_sign_of(select(size < 1.0, near, far), x)
+
+
+# *** powers ***
+
+# 2 atanh(s) / (s ln 2) with z = s**2 on [0, 0.02944]: 2**-45 relative
+POW_LOG2 = (
+    0.28291033221060813,
+    0.3199049575209971,
+    0.41220927119465633,
+    0.5770779421693032,
+    0.9617966941140538,
+    2.8853900817778495,
+)
+# 2**r on [-0.5, 0.5]: 2**-34 relative
+POW_EXP2 = (
+    1.52018946053697e-05,
+    0.00015469370612554935,
+    0.0013333923274197587,
+    0.009618027007929783,
+    0.05550410351825704,
+    0.24022651199968423,
+    0.6931471807291923,
+    0.9999999999614941,
+)
+# (atanh(s) / s - 1 - z/3 - z**2/5) / z**3 with z = s**2 on [0, 0.02944]: 2**-80 relative to atanh(s) / s
+POW_ATANH = (
+    0.05473400993417135,
+    0.05216323121032327,
+    0.05884034886508644,
+    0.06666630517518932,
+    0.07692308166649087,
+    0.09090909087224514,
+    0.11111111111126441,
+    0.1428571428571426,
+)
+THIRD = (0.3333333333333333, 1.850371707708594e-17)
+FIFTH = (0.2, -1.1102230246251566e-17)
+
+
+@implements(pow)
+def _pow(x: Any, y: Any) -> Any:
+    # A compile-time number on either side takes the type of the other.
+    dtype = (x * y).dtype
+    return _pow_typed(dtype(x), dtype(y))
+
+
+def _pow_typed(x: Any, y: Any) -> Any:
+    if x.dtype.is_integral():
+        return _pow_whole(x, y)
+    if x.dtype.is_half():
+        return _pow_typed(x.cast(float32), y.cast(float32)).cast(x.dtype)
+    if x.dtype == float64:
+        return _pow_special(x, y, _pow_size_64(abs(x), y))
+    return _pow_special(x, y, _pow_size_32(abs(x), y))
+
+
+def _pow_whole(x: Any, y: Any) -> Any:
+    """By squaring; wraps. A negative power gives what 1 / x**-y truncates to: 0, but for the bases 1 and -1."""
+    result = x - x + 1
+    base = x
+    left = y
+    if x.dtype.is_signed():
+        result = select((y < 0) & (x != 1) & (x != -1), 0, result)
+        left = select(y < 0, y & 1, y)
+    while left != 0:
+        if (left & 1) != 0:
+            result = result * base
+        base = base * base
+        left = left >> 1
+    return result
+
+
+def _pow_special(x: Any, y: Any, size: Any) -> Any:
+    """x**y from |x|**y: signs and the special values of C99, F.9.4.4."""
+    half = 0.5 * y
+    whole = trunc(y) == y
+    odd = whole & (trunc(half) != half)
+    size = select((abs(x) == 1.0) & (y == y), 1.0, size)
+    size = select((x < 0.0) & (x > -INFINITY) & (y - y == 0.0) & ~whole, NAN, size)
+    negative = odd & (_with_sign_of(Float64(1.0) if x.dtype == float64 else Float32(1.0), x) < 0.0)
+    return select((x == 1.0) | (y == 0.0), 1.0, select(negative, -size, size))
+
+
+def _pow_size_32(x: Any, y: Any) -> Any:
+    """x**y for x >= 0 in float64: 2**(y log2 x), rounded once at the end."""
+    wide = x.cast(float64)
+    k, f = _split(wide)
+    s = f / (2.0 + f)
+    power = fma(s, _polynomial(s * s, POW_LOG2), k)
+    power = select(x == 0.0, -INFINITY, select(x < INFINITY, power, wide))
+    power = _clamped(power * y.cast(float64), -160.0, 140.0)
+    n, whole = _whole(power)
+    return (_polynomial(power - whole, POW_EXP2) * _power_of_two(n)).cast(float32)
+
+
+def _pow_size_64(x: Any, y: Any) -> Any:
+    """x**y for x >= 0: e**(y log x) with log x as a sum of two floats, good to about 2**-68."""
+    k, f = _split(x)
+    # s = f / (2 + f); `below` is exactly the denominator, but for its rest.
+    below = 2.0 + f
+    below_rest = f - (below - 2.0)
+    s = f / below
+    s_rest = (fma(-s, below, f) - s * below_rest) / below
+    # z = s**2 and atanh(s) / s = 1 + z (1/3 + z (1/5 + z POW_ATANH(z)))
+    z = s * s
+    z_rest = fma(s, s, -z) + 2.0 * s * s_rest
+    inner, inner_rest = _sum_fast(FIFTH[0], z * _polynomial(z, POW_ATANH))
+    inner, inner_rest = _multiplied(z, z_rest, inner, inner_rest + FIFTH[1])
+    outer, lost = _sum_fast(THIRD[0], inner)
+    outer, outer_rest = _multiplied(z, z_rest, outer, lost + (inner_rest + THIRD[1]))
+    extra, extra_rest = _multiplied(2.0 * s, 2.0 * s_rest, outer, outer_rest)
+    # log x = k ln 2 + 2 s + extra, largest first
+    total, lost = _sum_fast(k * LN2_SHORT_64[0], 2.0 * s)
+    total, lost_next = _sum_fast(total, extra)
+    rest = lost + lost_next + (2.0 * s_rest + extra_rest)
+    ln2_rest = k * LN2_SHORT_64[1]
+    total, lost = _sum_fast(total, ln2_rest)
+    rest = rest + lost
+    total = select(x == 0.0, -INFINITY, select(x < INFINITY, total, x))
+    power = y * total
+    power_rest = fma(y, total, -power) + y * rest
+    inside = (power > -746.0) & (power < 710.0)
+    n, number = _exp_core(_clamped(power, -746.0, 710.0))
+    number = select(inside, fma(number, power_rest, number), number)
+    return _scaled(number, n)
+
+
+def _multiplied(a: Any, a_rest: Any, b: Any, b_rest: Any) -> Any:
+    """(a + a_rest) * (b + b_rest) as a sum of two floats (Dekker 1971, with fma)."""
+    product = a * b
+    return product, fma(a, b, -product) + fma(a, b_rest, a_rest * b)
