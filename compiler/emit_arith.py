@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dsl.errors import InternalError
 from ..dsl.types import DType, SIMDType
+from .emit_half import narrow, widen
 from .operations import ROWS
 
 if TYPE_CHECKING:
@@ -71,11 +72,11 @@ def row(e: FunctionEmitter, name: str, operands: list[str], type: SIMDType, fast
     spelling = ROWS[name].mlir[type.dtype.kind]
     if type.dtype.is_half():
         wide = type.with_dtype(DType.float32)
-        operands = [e.op(f"arith.extf {o} : {mlir_type(type)} to {mlir_type(wide)}") for o in operands]
+        operands = [widen(e, o, type) for o in operands]
         result = row(e, name, operands, wide, fastmath)
         if ROWS[name].result == "bool":
             return result
-        return e.op(f"arith.truncf {result} : {mlir_type(wide)} to {mlir_type(type)}")
+        return narrow(e, result, type)
     if spelling.startswith("="):
         return _EXPANSIONS[spelling[1:]](e, operands, type)
     text = mlir_type(type)
@@ -287,10 +288,12 @@ def cast(e: FunctionEmitter, value: str, source: SIMDType, to: SIMDType) -> str:
 def _float_to_float(e: FunctionEmitter, value: str, source: SIMDType, to: SIMDType) -> str:
     wide = source.with_dtype(DType.float32)
     if source.dtype.is_half():
-        value = e.op(f"arith.extf {value} : {mlir_type(source)} to {mlir_type(wide)}")
+        value = widen(e, value, source)
         return _float_to_float(e, value, wide, to) if to != wide else value
     if to.dtype.is_half() and source.dtype is DType.float64:
-        value, source = _round_to_odd(e, value, source), wide
+        return narrow(e, _round_to_odd(e, value, source), to)
+    if to.dtype.is_half():
+        return narrow(e, value, to)
     op = "arith.extf" if source.dtype.bits < to.dtype.bits else "arith.truncf"
     return e.op(f"{op} {value} : {mlir_type(source)} to {mlir_type(to)}")
 
@@ -320,8 +323,7 @@ def _round_to_odd(e: FunctionEmitter, value: str, type: SIMDType) -> str:
 def _float_to_int(e: FunctionEmitter, value: str, source: SIMDType, to: SIMDType) -> str:
     if source.dtype.is_half():
         wide = source.with_dtype(DType.float32)
-        value = e.op(f"arith.extf {value} : {mlir_type(source)} to {mlir_type(wide)}")
-        source = wide
+        value, source = widen(e, value, source), wide
     name = "fptosi" if to.dtype.kind == "int" else "fptoui"
     prefix = f"v{to.width}" if to.width > 1 else ""
     suffix = f"{prefix}i{to.dtype.bits}.{prefix}f{source.dtype.bits}"

@@ -226,7 +226,7 @@ def conditional(inferer: Inferer, node: s.Conditional, frame: Frame) -> Any:
         with inferer.builder.inside(region):
             inferer.builder.end([value])
     result = inferer.builder.add("if", [test], [then.type], regions)[0]
-    result.weak = then.weak
+    result.weak = open_kind(values[0], values[1])
     return result
 
 
@@ -246,9 +246,9 @@ def joint_type(
     inferer: Inferer, what: str, a: Any, b: Any, nodes: tuple[s.Expr, s.Expr], node: Any, frame: Frame
 ) -> SIMDType:
     """The one type that two alternatives have, after adoption of compile-time numbers."""
-    kinds = (weak_kind(a), weak_kind(b))
-    if kinds[0] is not None and kinds[1] is not None:
-        return DEFAULTS["float" if "float" in kinds else "int" if "int" in kinds else "bool"]
+    kind = open_kind(a, b)
+    if kind is not None:
+        return DEFAULTS[kind]
     probe = Region()
     with inferer.builder.inside(probe):
         left, _ = unify(inferer, what, a, b, nodes, node, frame)
@@ -268,7 +268,17 @@ def select(
     otherwise = coerce(inferer, b, type, nodes[1], frame)
     if type.width > test.type.width:
         test = inferer.builder.one("splat", [test], SIMDType(DType.bool, type.width))
-    return inferer.builder.one("select", [test, then, otherwise], type)
+    result = inferer.builder.one("select", [test, then, otherwise], type)
+    result.weak = open_kind(a, b)
+    return result
+
+
+def open_kind(a: Any, b: Any) -> str | None:
+    """`bool`, `int` or `float` when both alternatives may still adopt a type: so may what is chosen from them."""
+    kinds = (weak_kind(a), weak_kind(b))
+    if None in kinds:
+        return None
+    return "float" if "float" in kinds else "int" if "int" in kinds else "bool"
 
 
 @expression(s.Tuple)

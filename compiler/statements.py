@@ -17,7 +17,7 @@ from ..dsl.source import Place
 from ..dsl.types import BOOL, INT, SIMDType
 from .attributes import store_into, subscript, to_index
 from .coerce import DEFAULTS, binary, coerce, weak_kind
-from .expressions import items, snapshot, truth
+from .expressions import items, open_kind, snapshot, truth
 from .infer import MAX_UNROLL, NEXT, Call, Flow, Inferer, TooMany, count_operations, statement
 from .program import Region, Site, Value
 from .tensors import Tensor
@@ -326,8 +326,7 @@ class Joint:
         except CompileError:
             return self.differs(name, a, b)
         self.pairs.append((values[0], values[1]))
-        both_open = kinds[0] is not None and kinds[1] is not None
-        self.weak.append(kinds[0] if both_open and any(isinstance(v, Value) for v in (a, b)) else None)
+        self.weak.append(open_kind(a, b))
         return _Slot(len(self.pairs) - 1)
 
     def undefined(self, name: str) -> Undefined:

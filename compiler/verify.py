@@ -50,8 +50,6 @@ class _Verifier:
         for value in op.operands:
             if not self.defined(value):
                 raise self.fail(op, f"uses {value!r} before it is made")
-            if value.weak is not None:
-                raise self.fail(op, f"{value!r} has no final type")
         if op.name in ROWS:
             self.row(op)
         elif op.name not in IRREGULAR:

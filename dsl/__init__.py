@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .language import (
     SIMD,
     BFloat16,
@@ -15,16 +17,13 @@ from .language import (
     Float32,
     Float64,
     Floating,
-    InputTensor,
     Int,
     Int8,
     Int16,
     Int32,
     Int64,
     Integral,
-    MutableInputTensor,
     Numeric,
-    OutputTensor,
     UInt8,
     UInt16,
     UInt32,
@@ -78,3 +77,85 @@ from .language import (
 )
 from .register import implements, register
 from .types import DType
+
+if TYPE_CHECKING:  # to a checker a tensor of T is a T, and the dims text is metadata
+    from typing import Annotated as InputTensor
+    from typing import Annotated as MutableInputTensor
+    from typing import Annotated as OutputTensor
+else:
+    from .language import InputTensor, MutableInputTensor, OutputTensor
+
+__all__ = [
+    "SIMD",
+    "BFloat16",
+    "Bool",
+    "DType",
+    "DeviceContext",
+    "Element",
+    "Float16",
+    "Float32",
+    "Float64",
+    "Floating",
+    "InputTensor",
+    "Int",
+    "Int8",
+    "Int16",
+    "Int32",
+    "Int64",
+    "Integral",
+    "MutableInputTensor",
+    "Numeric",
+    "OutputTensor",
+    "UInt8",
+    "UInt16",
+    "UInt32",
+    "UInt64",
+    "abs",
+    "atomic_add",
+    "bfloat16",
+    "bitcast",
+    "bool8",
+    "ceil",
+    "ceildiv",
+    "cos",
+    "erf",
+    "exp",
+    "exp2",
+    "float16",
+    "float32",
+    "float64",
+    "floor",
+    "fma",
+    "fmod",
+    "foreach",
+    "gpu",
+    "implements",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "isinf",
+    "isnan",
+    "log",
+    "log2",
+    "max",
+    "min",
+    "parallel_for",
+    "pow",
+    "register",
+    "round",
+    "rsqrt",
+    "select",
+    "sin",
+    "sqrt",
+    "stack",
+    "static_assert",
+    "store",
+    "tanh",
+    "trunc",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "unroll",
+]

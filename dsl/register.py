@@ -224,7 +224,7 @@ class _Reader:
                 "EK0302",
                 parameter.name,
             )
-        if kind == "float" and not required:
+        if kind == "float" and default is not None:
             default = float(default)
         return Parameter(parameter.name, kind, required, default)
 

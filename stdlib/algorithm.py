@@ -5,10 +5,9 @@ Input: values and compile-time parameters of a kernel. Output: values. Non-goals
 
 from __future__ import annotations
 
-from math import inf
 from typing import Any
 
-from ..dsl import ceildiv, float32, float64, unroll
+from ..dsl import bitcast, ceildiv, float32, float64, int16, int32, int64, isnan, select, unroll
 
 BLOCK = 4096
 """Elements that a fold takes in any order; the results of blocks are combined in order."""
@@ -31,18 +30,42 @@ def widened(x: Any) -> Any:
     return x.cast(wide_dtype(x.dtype))
 
 
+# *** order ***
+
+
+def key_dtype(dtype: Any) -> Any:
+    """The integers that order elements of `dtype`; see `order_key`."""
+    if not dtype.is_float():
+        return dtype
+    return int16 if dtype.bits == 16 else int32 if dtype.bits == 32 else int64
+
+
 def lowest(dtype: Any) -> Any:
-    """The identity of max: minus infinity, or the smallest integer."""
-    if dtype.is_float():
-        return dtype(-inf)
-    return dtype(-(1 << (dtype.bits - 1)) if dtype.is_signed() else 0)
+    """The smallest number of an integer dtype."""
+    return -(1 << (dtype.bits - 1)) if dtype.is_signed() else 0
 
 
 def highest(dtype: Any) -> Any:
-    """The identity of min: infinity, or the largest integer."""
-    if dtype.is_float():
-        return dtype(inf)
-    return dtype((1 << (dtype.bits - 1)) - 1 if dtype.is_signed() else (1 << dtype.bits) - 1)
+    """The largest number of an integer dtype."""
+    return (1 << (dtype.bits - 1)) - 1 if dtype.is_signed() else (1 << dtype.bits) - 1
+
+
+def order_key(x: Any, nan: Any) -> Any:
+    """An integer that stands where x stands: smaller for smaller x, -0.0 below 0.0, and `nan` for NaN.
+
+    Positive floats order as their bits do; negative ones the other way round, so all bits but the sign are turned over.
+    """
+    if not x.dtype.is_float():
+        return x
+    bits = bitcast(x, key_dtype(x.dtype))
+    return select(isnan(x), nan, select(bits < 0, bits ^ highest(bits.dtype), bits))
+
+
+def of_order_key(key: Any, dtype: Any) -> Any:
+    """The element of `dtype` that has this key; NaN for the keys that no number has."""
+    if not dtype.is_float():
+        return key
+    return bitcast(select(key < 0, key ^ highest(key.dtype), key), dtype)
 
 
 # *** indices ***

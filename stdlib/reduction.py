@@ -11,6 +11,7 @@ Input: a tensor. Output: a tensor. Non-goals: several axes at once, which the gr
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any, TypeVar
 
 from ..dsl import (
@@ -22,6 +23,7 @@ from ..dsl import (
     OutputTensor,
     ceildiv,
     exp,
+    float64,
     int64,
     isnan,
     log,
@@ -29,13 +31,15 @@ from ..dsl import (
     register,
     select,
     stack,
+    unroll,
 )
-from .algorithm import BLOCK, chunks_of, folded, highest, lowest, product, total_dtype, unravelled, wide_dtype, widened
+from .algorithm import BLOCK, chunks_of, folded, highest, key_dtype, lowest, of_order_key, order_key, product, total_dtype, unravelled, wide_dtype, widened
 
 N = TypeVar("N", bound=Numeric)
 F = TypeVar("F", bound=Floating)
 
-COLUMNS = 128  # columns that one task takes
+COLUMNS = 256  # columns that one task takes
+ROWS = 4  # rows that are taken together, so that partial results go to memory less often
 SLOTS = 64  # partial results, in the frame of the host's code
 CHUNK = 16384  # elements that are worth a task of their own
 TASK = 32768  # elements that a task takes at least, when there are many
@@ -59,7 +63,7 @@ def _by_thread(out: Any, x: Any, axis: Any, start: Any, step: Any, merge: Any, f
     def one(position):
         lead = unravelled(position, sizes)
         value = folded(
-            lambda k: widened(x[(*lead[:axis], k, *lead[axis:])]), 0, x.dim(axis), start, step, merge, total
+            lambda k: x[(*lead[:axis], k, *lead[axis:])], 0, x.dim(axis), start, step, merge, total
         )
         out[(*lead[:axis], 0, *lead[axis:])] = finish(value)
 
@@ -78,7 +82,7 @@ def _by_row(out: Any, x: Any, start: Any, step: Any, merge: Any, finish: Any, to
         row = task // chunks
         low = (task - row * chunks) * size
         lead = unravelled(row, sizes)
-        value = folded(lambda k: widened(x[(*lead, k)]), low, min(low + size, n), start, step, merge, total)
+        value = folded(lambda k: x[(*lead, k)], low, min(low + size, n), start, step, merge, total)
         if chunks == 1:
             out[(*lead, 0)] = finish(value)
         else:
@@ -112,9 +116,17 @@ def _by_column(out: Any, x: Any, axis: Any, start: Any, step: Any, merge: Any, f
         for base in range(low, high, BLOCK):
             for j in range(count):
                 runs[j] = start
-            for k in range(base, min(base + BLOCK, high)):
+            stop = min(base + BLOCK, high)
+            whole = base + (stop - base) // ROWS * ROWS
+            for k in range(base, whole, ROWS):
                 for j in range(count):
-                    runs[j] = step(runs[j], widened(x[(*lead[:axis], k, *lead[axis:], first + j)]))
+                    run = runs[j]
+                    for r in unroll(ROWS):
+                        run = step(run, x[(*lead[:axis], k + r, *lead[axis:], first + j)])
+                    runs[j] = run
+            for k in range(whole, stop):
+                for j in range(count):
+                    runs[j] = step(runs[j], x[(*lead[:axis], k, *lead[axis:], first + j)])
             for j in range(count):
                 totals[j] = merge(totals[j], runs[j].cast(total))
         for j in range(count):
@@ -156,8 +168,7 @@ def reduce_sum(
 ) -> None:
     """The sum along `axis`, 0 over no elements. Integers wrap."""
     start = wide_dtype(N)(0)
-    total = total_dtype(N)
-    reduced(ctx, out, x, axis, start, lambda a, v: a + v, lambda a, b: a + b, lambda value: value.cast(N), total)
+    reduced(ctx, out, x, axis, start, plus, add, lambda value: value.cast(N), total_dtype(N))
 
 
 @register("reduce_mean", fastmath={"reassoc"}, writes_once=True, reads={"x": 1})
@@ -166,34 +177,37 @@ def reduce_mean(
 ) -> None:
     """The arithmetic mean along `axis`, NaN over no elements."""
     start = wide_dtype(F)(0)
-    total = total_dtype(F)
-    count = Int(x.dim(axis)).cast(total)
-    reduced(ctx, out, x, axis, start, lambda a, v: a + v, lambda a, b: a + b, lambda v: (v / count).cast(F), total)
+    count = Int(x.dim(axis)).cast(float64)
+    reduced(ctx, out, x, axis, start, plus, add, lambda value: (value / count).cast(F), float64)
 
 
 @register("reduce_max", writes_once=True, reads={"x": 1})
 def reduce_max(
     out: OutputTensor[N, "*a{axis} 1 *b"], x: InputTensor[N, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
 ) -> None:
-    """The maximum along `axis`; NaN if one of the elements is NaN."""
-    wide = wide_dtype(N)
-    reduced(ctx, out, x, axis, lowest(wide), max_of, max_of, lambda value: value.cast(N), wide)
+    """The maximum along `axis`; NaN if one of the elements is NaN. 0.0 is above -0.0."""
+    keys = key_dtype(N)
+    start = order_key(N(-inf), 0) if N.is_float() else N(lowest(N))
+    step = lambda best, value: max(best, order_key(value, highest(keys)))
+    reduced(ctx, out, x, axis, start, step, max, lambda key: of_order_key(key, N), keys)
 
 
 @register("reduce_min", writes_once=True, reads={"x": 1})
 def reduce_min(
     out: OutputTensor[N, "*a{axis} 1 *b"], x: InputTensor[N, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
 ) -> None:
-    """The minimum along `axis`; NaN if one of the elements is NaN."""
-    wide = wide_dtype(N)
-    reduced(ctx, out, x, axis, highest(wide), min_of, min_of, lambda value: value.cast(N), wide)
+    """The minimum along `axis`; NaN if one of the elements is NaN. -0.0 is below 0.0."""
+    keys = key_dtype(N)
+    start = order_key(N(inf), 0) if N.is_float() else N(highest(N))
+    step = lambda best, value: min(best, order_key(value, lowest(keys)))
+    reduced(ctx, out, x, axis, start, step, min, lambda key: of_order_key(key, N), keys)
 
 
-def max_of(a: Any, b: Any) -> Any:
-    """The larger one; NaN if either is NaN."""
-    return max(a, b)
+def plus(total: Any, value: Any) -> Any:
+    """A sum with one more element, in the dtype of the sum."""
+    return total + value.cast(total.dtype)
 
 
-def min_of(a: Any, b: Any) -> Any:
-    """The smaller one; NaN if either is NaN."""
-    return min(a, b)
+def add(a: Any, b: Any) -> Any:
+    """The sum of two partial sums."""
+    return a + b
