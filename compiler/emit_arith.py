@@ -3,7 +3,8 @@
 One function for each expansion that a row of the table names with `=`, and one for each pair of kinds of a cast. Half
 types compute in float32 and are rounded after every operation.
 
-Input: an `Emitter` (which gives out names and collects lines) and the names of operands. Output: the name of the result.
+Input: a `FunctionEmitter` (which gives out names and collects lines) and the names of operands. Output: the name of
+the result.
 """
 
 from __future__ import annotations
@@ -209,7 +210,9 @@ def _invert(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
 
 
 def _abs_int(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
-    return e.op(f'"llvm.intr.abs"({operands[0]}) <{{is_int_min_poison = false}}> : ({mlir_type(type)}) -> {mlir_type(type)}')
+    return e.op(
+        f'"llvm.intr.abs"({operands[0]}) <{{is_int_min_poison = false}}> : ({mlir_type(type)}) -> {mlir_type(type)}'
+    )
 
 
 def _identity(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
@@ -327,9 +330,7 @@ def _float_to_int(e: FunctionEmitter, value: str, source: SIMDType, to: SIMDType
     name = "fptosi" if to.dtype.kind == "int" else "fptoui"
     prefix = f"v{to.width}" if to.width > 1 else ""
     suffix = f"{prefix}i{to.dtype.bits}.{prefix}f{source.dtype.bits}"
-    return e.op(
-        f'llvm.call_intrinsic "llvm.{name}.sat.{suffix}"({value}) : ({mlir_type(source)}) -> {mlir_type(to)}'
-    )
+    return e.op(f'llvm.call_intrinsic "llvm.{name}.sat.{suffix}"({value}) : ({mlir_type(source)}) -> {mlir_type(to)}')
 
 
 def _int_to_float(e: FunctionEmitter, value: str, source: SIMDType, to: SIMDType) -> str:

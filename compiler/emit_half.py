@@ -33,7 +33,9 @@ def narrow(e: FunctionEmitter, value: str, type: SIMDType) -> str:
 
 def text(type: SIMDType) -> str:
     """How MLIR writes one of the types that occur here."""
-    element = {DType.float16: "f16", DType.bfloat16: "bf16", DType.float32: "f32"}.get(type.dtype, f"i{type.dtype.bits}")
+    element = {DType.float16: "f16", DType.bfloat16: "bf16", DType.float32: "f32"}.get(
+        type.dtype, f"i{type.dtype.bits}"
+    )
     return element if type.width == 1 else f"vector<{type.width}x{element}>"
 
 

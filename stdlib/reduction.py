@@ -24,6 +24,7 @@ from ..dsl import (
     ceildiv,
     exp,
     float64,
+    fma,
     int64,
     isnan,
     log,
@@ -168,7 +169,8 @@ def reduce_sum(
 ) -> None:
     """The sum along `axis`, 0 over no elements. Integers wrap."""
     start = wide_dtype(N)(0)
-    reduced(ctx, out, x, axis, start, plus, add, lambda value: value.cast(N), total_dtype(N))
+    step = plus if axis == x.rank - 1 else plus_in_order
+    reduced(ctx, out, x, axis, start, step, add, lambda value: value.cast(N), total_dtype(N))
 
 
 @register("reduce_mean", fastmath={"reassoc"}, writes_once=True, reads={"x": 1})
@@ -177,8 +179,9 @@ def reduce_mean(
 ) -> None:
     """The arithmetic mean along `axis`, NaN over no elements."""
     start = wide_dtype(F)(0)
+    step = plus if axis == x.rank - 1 else plus_in_order
     count = Int(x.dim(axis)).cast(float64)
-    reduced(ctx, out, x, axis, start, plus, add, lambda value: (value / count).cast(F), float64)
+    reduced(ctx, out, x, axis, start, step, add, lambda value: (value / count).cast(F), float64)
 
 
 @register("reduce_max", writes_once=True, reads={"x": 1})
@@ -206,6 +209,13 @@ def reduce_min(
 def plus(total: Any, value: Any) -> Any:
     """A sum with one more element, in the dtype of the sum."""
     return total + value.cast(total.dtype)
+
+
+def plus_in_order(total: Any, value: Any) -> Any:
+    """As `plus`, but outside the liberty to reorder sums, which would have LLVM gather along the wrong axis."""
+    if total.dtype.is_float():
+        return fma(value.cast(total.dtype), 1, total)
+    return plus(total, value)
 
 
 def add(a: Any, b: Any) -> Any:

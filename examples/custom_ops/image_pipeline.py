@@ -10,7 +10,7 @@ from PIL import Image
 
 from einkorn.graph import CPU, DeviceRef, DType, Graph, InferenceSession, Model, TensorType, TensorValue, ops
 
-FACTOR, RADIUS = 1.6, 4
+FACTOR, RADIUS = 1.4, 3
 
 
 def load_pipeline(extension: str) -> Model:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 from _common import compare, output_folder, run_both_ways
 from PIL import Image
@@ -26,6 +28,7 @@ def load_mandelbrot(extension: str) -> Model:
     return InferenceSession(devices=[CPU()]).load(graph)
 
 
+@functools.cache
 def reference() -> np.ndarray:
     """The number of steps of every point, in NumPy: all points that are still small take a step together."""
     real = np.broadcast_to(LEFT + np.arange(WIDTH) * PIXEL, (HEIGHT, WIDTH)).ravel()

@@ -1,0 +1,92 @@
+"""The parts of a CPU module that are the same for every kernel: the entry, the spreading of work, the table of reports.
+
+Input: the typed program. Output: MLIR text of whole functions. Non-goals: no operation of a kernel is written here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from ..dsl import abi
+from .program import Program, Site
+
+# Cuts [0, total) into tasks of at least `grain`, four for each thread at most, and has the pool run them.
+SPREAD = f"""  llvm.func internal @ek.spread(%ctx: !llvm.ptr, %total: i64, %grain: i64, %task: !llvm.ptr, %block: !llvm.ptr) attributes {{no_inline}} {{
+    %zero = arith.constant 0 : i64
+    %one = arith.constant 1 : i64
+    %four = arith.constant 4 : i64
+    %some = arith.cmpi sgt, %total, %zero : i64
+    scf.if %some {{
+      %threads_p = llvm.getelementptr inbounds %ctx[{abi.THREADS_OFFSET}] : (!llvm.ptr) -> !llvm.ptr, i8
+      %threads = llvm.load %threads_p : !llvm.ptr -> i64
+      %parallel_p = llvm.getelementptr inbounds %ctx[{abi.PARALLEL_OFFSET}] : (!llvm.ptr) -> !llvm.ptr, i8
+      %parallel = llvm.load %parallel_p : !llvm.ptr -> !llvm.ptr
+      %pool = llvm.load %ctx : !llvm.ptr -> !llvm.ptr
+      %least = arith.maxsi %grain, %one : i64
+      %wanted = arith.ceildivsi %total, %least : i64
+      %alone = arith.cmpi eq, %threads, %one : i64
+      %several = arith.muli %threads, %four : i64
+      %most = arith.select %alone, %one, %several : i64
+      %tasks = arith.minsi %wanted, %most : i64
+      %step = arith.ceildivsi %total, %tasks : i64
+      %chunks = arith.ceildivsi %total, %step : i64
+      %total_p = llvm.getelementptr inbounds %block[8] : (!llvm.ptr) -> !llvm.ptr, i8
+      llvm.store %total, %total_p : i64, !llvm.ptr
+      %step_p = llvm.getelementptr inbounds %block[16] : (!llvm.ptr) -> !llvm.ptr, i8
+      llvm.store %step, %step_p : i64, !llvm.ptr
+      %nobody = llvm.mlir.zero : !llvm.ptr
+      %serial = llvm.icmp "eq" %parallel, %nobody : !llvm.ptr
+      %single = arith.cmpi eq, %chunks, %one : i64
+      %here = arith.ori %serial, %single : i1
+      scf.if %here {{
+        scf.for %chunk = %zero to %chunks step %one : i64 {{
+          llvm.call %task(%block, %chunk) : !llvm.ptr, (!llvm.ptr, i64) -> ()
+        }}
+      }} else {{
+        llvm.call %parallel(%pool, %chunks, %task, %block) : !llvm.ptr, (!llvm.ptr, i64, !llvm.ptr, !llvm.ptr) -> ()
+      }}
+    }}
+    llvm.return
+  }}
+"""
+
+
+def report_table(sites: Sequence[Site]) -> str:
+    """The table of sites as JSON text in the code itself, so that it is never apart from the code."""
+    records = []
+    for site in sites:
+        place = site.place
+        where = [place.file, place.line, place.column, place.end_line, place.end_column]
+        records.append([site.kind, site.parts, where, site.op])
+    data = json.dumps(records).encode() + b"\0"
+    text = "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in data)
+    return f'  llvm.mlir.global external constant @{abi.REPORTS}("{text}") : !llvm.array<{len(data)} x i8>\n'
+
+
+def entry(program: Program) -> str:
+    """`@ek_entry(%ctx, %pointers, %dims) -> i32`: the groups in order, until one fails."""
+    lines: list[str] = []
+    seen: set[str] = set()
+
+    def fetch(kind: str, index: int) -> str:
+        name = f"%{kind[0]}{index}"
+        if name not in seen:
+            seen.add(name)
+            array, type = ("%pointers", "!llvm.ptr") if kind == "pointer" else ("%dims", "i64")
+            place = f"llvm.getelementptr inbounds {array}[{index}] : (!llvm.ptr) -> !llvm.ptr, {type}"
+            lines.append(f"    {name}_at = {place}\n    {name} = llvm.load {name}_at : !llvm.ptr -> {type}\n")
+        return name
+
+    lines.append("    %zero = arith.constant 0 : i32\n")
+    for number, (function, buffers, slots) in enumerate(program.calls):
+        names = ["%ctx", *(fetch("pointer", b) for b in buffers), *(fetch("dim", s) for s in slots)]
+        types = ["!llvm.ptr"] * (1 + len(buffers)) + ["i64"] * len(slots)
+        callee = program.functions[function]
+        lines.append(f"    %r{number} = llvm.call @{callee.name}({', '.join(names)}) : ({', '.join(types)}) -> i32\n")
+        if callee.has_exit:
+            lines.append(f"    %f{number} = arith.cmpi ne, %r{number}, %zero : i32\n")
+            lines.append(f"    scf.if %f{number} {{ llvm.call @ek.exit() : () -> () }}\n")
+    lines.append("    llvm.return %zero : i32\n")
+    head = f"llvm.func @{abi.ENTRY}(%ctx: !llvm.ptr, %pointers: !llvm.ptr, %dims: !llvm.ptr) -> i32"
+    return f"  {head} {{\n{''.join(lines)}  }}\n"

@@ -1,0 +1,320 @@
+"""Irregular operations of the typed program as MLIR text: one function each, in a table.
+
+Input: a `FunctionEmitter` and an operation. Output: lines. Non-goals: regular operations (see `emit_arith`), and what
+parallel regions become (see `emit_parallel`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ..dsl import abi
+from ..dsl.errors import InternalError
+from ..dsl.types import BOOL, DType, SIMDType
+from . import emit_arith
+from .emit_arith import constant, element_type, mlir_type
+from .emit_parallel import parallel
+from .program import IRREGULAR, Op, PointerType, Region, Value
+
+if TYPE_CHECKING:
+    from .emit import FunctionEmitter
+
+
+def _const(e: FunctionEmitter, op: Op) -> None:
+    type = op.results[0].type
+    assert isinstance(type, SIMDType)
+    e.names.set(op.results[0], constant(e, op.attrs["value"], type))
+
+
+def _simd(value: Value) -> SIMDType:
+    assert isinstance(value.type, SIMDType)
+    return value.type
+
+
+def _cast(e: FunctionEmitter, op: Op) -> None:
+    source, to = op.operands[0], op.results[0]
+    e.names.set(to, emit_arith.cast(e, e.name(source), _simd(source), _simd(to)))
+
+
+def _bitcast(e: FunctionEmitter, op: Op) -> None:
+    source, to = op.operands[0], op.results[0]
+    e.names.set(to, emit_arith.bitcast(e, e.name(source), _simd(source), _simd(to)))
+
+
+def _splat(e: FunctionEmitter, op: Op) -> None:
+    text = e.type(op.results[0].type)
+    scalar = e.type(op.operands[0].type)
+    e.names.set(op.results[0], e.op(f"vector.broadcast {e.name(op.operands[0])} : {scalar} to {text}"))
+
+
+def _extract(e: FunctionEmitter, op: Op) -> None:
+    source = op.operands[0]
+    text = f"vector.extract {e.name(source)}[{op.attrs['lane']}]"
+    e.names.set(op.results[0], e.op(f"{text} : {e.type(op.results[0].type)} from {e.type(source.type)}"))
+
+
+def _select(e: FunctionEmitter, op: Op) -> None:
+    names = [e.name(v) for v in op.operands]
+    e.names.set(op.results[0], emit_arith.select(e, names[0], names[1], names[2], _simd(op.results[0])))
+
+
+def _index_division(mlir: str) -> Callable[[FunctionEmitter, Op], None]:
+    def emit(e: FunctionEmitter, op: Op) -> None:
+        a, b = (e.name(v) for v in op.operands)
+        e.names.set(op.results[0], e.op(f"{mlir} {a}, {b} : i64"))
+
+    return emit
+
+
+def _address(e: FunctionEmitter, pointer: Value, offset: Value) -> str:
+    assert isinstance(pointer.type, PointerType)
+    element = "i8" if pointer.dtype is DType.bool else element_type(pointer.dtype)
+    text = e.type(pointer.type)
+    base, index = e.name(pointer), e.name(offset)
+    return e.op(f"llvm.getelementptr inbounds {base}[{index}] : ({text}, i64) -> {text}, {element}")
+
+
+def _memory_type(type: SIMDType) -> SIMDType:
+    """A bool takes a byte in memory."""
+    return type.with_dtype(DType.uint8) if type.dtype is DType.bool else type
+
+
+def _load(e: FunctionEmitter, op: Op) -> None:
+    pointer, offset = op.operands
+    type = _simd(op.results[0])
+    address = _address(e, pointer, offset)
+    memory = _memory_type(type)
+    align = memory.dtype.size_in_bytes
+    value = e.op(f"llvm.load {address} {{alignment = {align} : i64}} : {e.type(pointer.type)} -> {mlir_type(memory)}")
+    e.names.set(op.results[0], emit_arith.cast(e, value, memory, type) if memory is not type else value)
+
+
+def _store(e: FunctionEmitter, op: Op) -> None:
+    value, pointer, offset = op.operands
+    type = _simd(value)
+    memory = _memory_type(type)
+    name = emit_arith.cast(e, e.name(value), type, memory) if memory is not type else e.name(value)
+    address = _address(e, pointer, offset)
+    align = memory.dtype.size_in_bytes
+    e.line(f"llvm.store {name}, {address} {{alignment = {align} : i64}} : {mlir_type(memory)}, {e.type(pointer.type)}")
+
+
+def _atomic_add(e: FunctionEmitter, op: Op) -> None:
+    value, pointer, offset = op.operands
+    address = _address(e, pointer, offset)
+    kind = "fadd" if value.dtype.is_float() else "add"
+    text = f"llvm.atomicrmw {kind} {address}, {e.name(value)} monotonic : {e.type(pointer.type)}, {e.type(value.type)}"
+    e.op(text)
+
+
+def _alloca(e: FunctionEmitter, op: Op) -> None:
+    # At the top of the function: within a loop the stack would grow with every round.
+    type = op.results[0].type
+    assert isinstance(type, PointerType)
+    count, name = e.names.fresh(), e.names.fresh()
+    size = max(1, type.dtype.size_in_bytes) * op.attrs["count"]
+    text = e.type(type)
+    e.prologue.append(f"    {count} = llvm.mlir.constant({size} : i64) : i64\n")
+    e.prologue.append(f"    {name} = llvm.alloca {count} x i8 {{alignment = 64 : i64}} : (i64) -> {text}\n")
+    zero = e.op("arith.constant 0 : i8")
+    e.line(f'"llvm.intr.memset"({name}, {zero}, {count}) <{{isVolatile = false}}> : ({text}, i8, i64) -> ()')
+    e.names.set(op.results[0], name)
+
+
+def _yielded(region: Region) -> list[Value]:
+    last = region.ops[-1]
+    assert last.name == "yield", last.name
+    return last.operands
+
+
+def _bind_results(e: FunctionEmitter, op: Op) -> str:
+    """`%v7:2 = ` for the results of a structured operation, with their names bound."""
+    if not op.results:
+        return ""
+    base = e.names.fresh()
+    if len(op.results) == 1:
+        e.names.set(op.results[0], base)
+        return f"{base} = "
+    for number, result in enumerate(op.results):
+        e.names.set(result, f"{base}#{number}")
+    return f"{base}:{len(op.results)} = "
+
+
+def _types(e: FunctionEmitter, values: Sequence[Value]) -> str:
+    return ", ".join(e.type(v.type) for v in values)
+
+
+def _body(e: FunctionEmitter, region: Region) -> None:
+    """The operations of a structured region and its yield."""
+    with e.nested():
+        for op in region.ops[:-1]:
+            e.operation(op)
+        values = _yielded(region)
+        e.at = e.module.location(region.ops[-1].location)
+        if values:
+            names = ", ".join(e.name(v) for v in values)
+            e.line(f"scf.yield {names} : {_types(e, values)}")
+        else:
+            e.line("scf.yield")
+
+
+def _if(e: FunctionEmitter, op: Op) -> None:
+    at = e.at
+    condition = e.name(op.operands[0])
+    head = _bind_results(e, op)
+    result = f" -> ({_types(e, op.results)})" if op.results else ""
+    e.lines.append(f"{e.indent}{head}scf.if {condition}{result} {{\n")
+    _body(e, op.regions[0])
+    if op.results or len(op.regions[1].ops) > 1:
+        e.lines.append(f"{e.indent}}} else {{\n")
+        _body(e, op.regions[1])
+    e.lines.append(f"{e.indent}}}{at}\n")
+
+
+def _for(e: FunctionEmitter, op: Op) -> None:
+    at = e.at
+    low, high, step, *initial = op.operands
+    region = op.regions[0]
+    bounds = f"{e.name(low)} to {e.name(high)} step {e.name(step)}"
+    initial_names = [e.name(v) for v in initial]
+    index = e.names.fresh()
+    e.names.set(region.args[0], index)
+    head = _bind_results(e, op)
+    carried = ""
+    if initial:
+        pairs = []
+        for argument, name in zip(region.args[1:], initial_names, strict=True):
+            inner = e.names.fresh()
+            e.names.set(argument, inner)
+            pairs.append(f"{inner} = {name}")
+        carried = f" iter_args({', '.join(pairs)}) -> ({_types(e, initial)})"
+    e.lines.append(f"{e.indent}{head}scf.for {index} = {bounds}{carried} : i64 {{\n")
+    _body(e, region)
+    e.lines.append(f"{e.indent}}}{at}\n")
+
+
+def _while(e: FunctionEmitter, op: Op) -> None:
+    at = e.at
+    test, body = op.regions
+    names = [e.name(v) for v in op.operands]
+    head = _bind_results(e, op)
+    types = _types(e, op.operands)
+    pairs = []
+    for argument, name in zip(test.args, names, strict=True):
+        inner = e.names.fresh()
+        e.names.set(argument, inner)
+        pairs.append(f"{inner} = {name}")
+    arguments = f" ({', '.join(pairs)})" if pairs else ""
+    e.lines.append(f"{e.indent}{head}scf.while{arguments} : ({types}) -> ({types}) {{\n")
+    with e.nested():
+        for inner_op in test.ops[:-1]:
+            e.operation(inner_op)
+        condition, *values = test.ops[-1].operands
+        e.at = e.module.location(test.ops[-1].location)
+        passed = f" {', '.join(e.name(v) for v in values)} : {types}" if values else ""
+        e.line(f"scf.condition({e.name(condition)}){passed}")
+    e.lines.append(f"{e.indent}}} do {{\n")
+    declared = []
+    for argument in body.args:
+        inner = e.names.fresh()
+        e.names.set(argument, inner)
+        declared.append(f"{inner}: {e.type(argument.type)}")
+    if declared:
+        e.lines.append(f"{e.indent}^bb0({', '.join(declared)}):\n")
+    _body(e, body)
+    e.lines.append(f"{e.indent}}}{at}\n")
+
+
+def _launch(e: FunctionEmitter, op: Op) -> None:
+    raise InternalError("a launch reached the host's code")
+
+
+def _gpu_id(e: FunctionEmitter, op: Op) -> None:
+    what, axis = op.attrs["which"].split(".")
+    grid = e.target.grid
+    kind = {"thread_idx": "thread_id", "block_idx": "block_id"}[what]
+    spelling = None if grid is None else grid.spell(kind, axis)  # type: ignore[arg-type]
+    if spelling is None:
+        raise InternalError(f"{e.target.name} has no spelling for {op.attrs['which']}")
+    narrow = e.op(spelling)
+    e.names.set(op.results[0], e.op(f"arith.extui {narrow} : i32 to i64"))
+
+
+def _barrier(e: FunctionEmitter, op: Op) -> None:
+    assert e.target.grid is not None
+    for spelling in e.target.grid.barrier:
+        e.line(spelling)
+
+
+def _assert(e: FunctionEmitter, op: Op) -> None:
+    condition, *values = op.operands
+    at = e.at
+    holds = e.name(condition)
+    true = constant(e, True, BOOL)
+    failed = e.op(f"arith.xori {holds}, {true} : i1")
+    e.lines.append(f"{e.indent}scf.if {failed} {{\n")
+    with e.nested():
+        if e.target.is_gpu:
+            e.line('"llvm.intr.trap"() : () -> ()')
+        else:
+            _report(e, op.attrs["site"], values)
+            status = e.op(f"llvm.getelementptr inbounds %ctx[{abi.STATUS_OFFSET}] : (!llvm.ptr) -> !llvm.ptr, i8")
+            code = e.op(f"arith.constant {op.attrs['site'] + 1} : i64")
+            e.line(f"llvm.store {code}, {status} atomic monotonic {{alignment = 8 : i64}} : i64, !llvm.ptr")
+        e.line("llvm.call @ek.exit() : () -> ()")
+    e.lines.append(f"{e.indent}}}{at}\n")
+
+
+def _print(e: FunctionEmitter, op: Op) -> None:
+    _report(e, op.attrs["site"], op.operands)
+
+
+def _report(e: FunctionEmitter, site: int, values: Sequence[Value]) -> None:
+    """Calls back into Python with the site's number and the values as 64-bit patterns."""
+    count, block = e.names.fresh(), e.names.fresh()
+    e.prologue.append(f"    {count} = llvm.mlir.constant({max(1, len(values)) * 8} : i64) : i64\n")
+    e.prologue.append(f"    {block} = llvm.alloca {count} x i8 {{alignment = 8 : i64}} : (i64) -> !llvm.ptr\n")
+    for number, value in enumerate(values):
+        type = _simd(value)
+        wide = SIMDType(DType.float64 if type.dtype.is_float() else DType.int64)
+        name = emit_arith.cast(e, e.name(value), type, wide)
+        address = e.op(f"llvm.getelementptr inbounds {block}[{number * 8}] : (!llvm.ptr) -> !llvm.ptr, i8")
+        e.line(f"llvm.store {name}, {address} : {mlir_type(wide)}, !llvm.ptr")
+    slot = e.op(f"llvm.getelementptr inbounds %ctx[{abi.REPORT_OFFSET}] : (!llvm.ptr) -> !llvm.ptr, i8")
+    report = e.op(f"llvm.load {slot} : !llvm.ptr -> !llvm.ptr")
+    number_name = e.op(f"arith.constant {site} : i64")
+    e.line(f"llvm.call {report}({number_name}, {block}) : !llvm.ptr, (i64, !llvm.ptr) -> ()")
+
+
+def _nothing(e: FunctionEmitter, op: Op) -> None:
+    """`yield` and `condition` are written by the operation around them."""
+
+
+EMITTERS: dict[str, Callable[[FunctionEmitter, Op], None]] = {
+    "const": _const,
+    "cast": _cast,
+    "bitcast": _bitcast,
+    "splat": _splat,
+    "extract": _extract,
+    "select": _select,
+    "udiv": _index_division("arith.divui"),
+    "urem": _index_division("arith.remui"),
+    "load": _load,
+    "store": _store,
+    "atomic_add": _atomic_add,
+    "alloca": _alloca,
+    "if": _if,
+    "for": _for,
+    "while": _while,
+    "yield": _nothing,
+    "condition": _nothing,
+    "parallel": parallel,
+    "launch": _launch,
+    "gpu_id": _gpu_id,
+    "barrier": _barrier,
+    "assert": _assert,
+    "print": _print,
+}
+
+assert set(EMITTERS) == set(IRREGULAR), set(EMITTERS) ^ set(IRREGULAR)

@@ -1,0 +1,119 @@
+"""Parallel regions on a CPU: a function for the work, a task around it for the pool, and the call that spreads it.
+
+Input: a `parallel` operation. Output: two functions in the module, and lines in the caller. Non-goals: the pool itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..dsl import abi
+from .program import Op, PointerType, Region, Value, free_values, walk
+
+if TYPE_CHECKING:
+    from .emit import FunctionEmitter
+
+
+def captures(region: Region) -> list[Value]:
+    """What a region takes from outside; constants are made again inside."""
+    return [v for v in free_values(region) if v.const is None]
+
+
+def parallel(e: FunctionEmitter, op: Op) -> None:
+    """Outlines the region; the task unpacks what it captured and computes its range."""
+    module = e.module
+    number = module.task_count
+    module.task_count += 1
+    region = op.regions[0]
+    captured = captures(region)
+    has_exit = any(inner.name == "assert" for inner in walk(region))
+    _task_body(e, number, region, captured, op)
+    offsets, size = _layout(captured)
+    module.functions.append(_task(e, number, captured, offsets, has_exit))
+    count, block = e.names.fresh(), e.names.fresh()
+    e.prologue.append(f"    {count} = llvm.mlir.constant({size} : i64) : i64\n")
+    e.prologue.append(f"    {block} = llvm.alloca {count} x i8 {{alignment = 64 : i64}} : (i64) -> !llvm.ptr\n")
+    total, grain = e.name(op.operands[0]), e.name(op.operands[1])
+    e.line(f"llvm.store %ctx, {block} : !llvm.ptr, !llvm.ptr")
+    for value, offset in zip(captured, offsets, strict=True):
+        address = e.op(f"llvm.getelementptr inbounds {block}[{offset}] : (!llvm.ptr) -> !llvm.ptr, i8")
+        e.line(f"llvm.store {e.name(value)}, {address} : {e.type(value.type)}, !llvm.ptr")
+    task = e.op(f"llvm.mlir.addressof @task_{number} : !llvm.ptr")
+    e.line(
+        f"llvm.call @ek.spread(%ctx, {total}, {grain}, {task}, {block}) : "
+        "(!llvm.ptr, i64, i64, !llvm.ptr, !llvm.ptr) -> ()"
+    )
+    if has_exit:
+        _exit_if_failed(e)
+
+
+def _exit_if_failed(e: FunctionEmitter) -> None:
+    address = e.op(f"llvm.getelementptr inbounds %ctx[{abi.STATUS_OFFSET}] : (!llvm.ptr) -> !llvm.ptr, i8")
+    status = e.op(f"llvm.load {address} atomic monotonic {{alignment = 8 : i64}} : !llvm.ptr -> i64")
+    zero = e.op("arith.constant 0 : i64")
+    failed = e.op(f"arith.cmpi ne, {status}, {zero} : i64")
+    e.line(f"scf.if {failed} {{ llvm.call @ek.exit() : () -> () }}")
+
+
+_HEADER = 24  # bytes of the task's argument before the captured values: context, total, step
+
+
+def _layout(captured: Sequence[Value]) -> tuple[list[int], int]:
+    """Where each captured value lies behind the task's argument."""
+    offsets, offset = [], _HEADER
+    for value in captured:
+        size = 8 if isinstance(value.type, PointerType) else value.dtype.size_in_bytes * value.type.width
+        align = max(8, 1 << (size - 1).bit_length())
+        offset = -(-offset // align) * align
+        offsets.append(offset)
+        offset += size
+    return offsets, -(-offset // 64) * 64
+
+
+def _task_body(e: FunctionEmitter, number: int, region: Region, captured: list[Value], op: Op) -> None:
+    """`@body_N(%ctx, captured..., %low, %high) -> i32`: pointers are promised not to overlap."""
+    inner = e.sibling()
+    params = ["%ctx: !llvm.ptr"]
+    for position, value in enumerate(captured):
+        inner.names.set(value, f"%a{position}")
+        noalias = " {llvm.noalias}" if isinstance(value.type, PointerType) else ""
+        params.append(f"%a{position}: {inner.type(value.type)}{noalias}")
+    for argument, name in zip(region.args, ("%low", "%high"), strict=True):
+        inner.names.set(argument, name)
+        params.append(f"{name}: i64")
+    for operation in region.ops[:-1]:
+        inner.operation(operation)
+    inner.at = ""
+    zero = inner.op("arith.constant 0 : i32")
+    inner.line(f"llvm.return {zero} : i32")
+    head = f"llvm.func internal @body_{number}({', '.join(params)}) -> i32"
+    module = e.module
+    module.functions.append(inner.finish(head, module.location(op.location)))
+
+
+def _task(e: FunctionEmitter, number: int, captured: list[Value], offsets: list[int], has_exit: bool) -> str:
+    """`@task_N(%argument, %chunk)`: what the pool calls."""
+    lines = ["    %ctx = llvm.load %argument : !llvm.ptr -> !llvm.ptr\n"]
+    names, types = ["%ctx"], ["!llvm.ptr"]
+
+    def field(name: str, offset: int, type: str) -> None:
+        lines.append(f"    {name}p = llvm.getelementptr inbounds %argument[{offset}] : (!llvm.ptr) -> !llvm.ptr, i8\n")
+        lines.append(f"    {name} = llvm.load {name}p : !llvm.ptr -> {type}\n")
+
+    field("%total", 8, "i64")
+    field("%step", 16, "i64")
+    for position, (value, offset) in enumerate(zip(captured, offsets, strict=True)):
+        field(f"%c{position}", offset, e.type(value.type))
+        names.append(f"%c{position}")
+        types.append(e.type(value.type))
+    lines += [
+        "    %low = arith.muli %chunk, %step overflow<nsw> : i64\n",
+        "    %end = arith.addi %low, %step overflow<nsw> : i64\n",
+        "    %high = arith.minsi %end, %total : i64\n",
+    ]
+    names += ["%low", "%high"]
+    types += ["i64", "i64"]
+    lines.append(f"    %status = llvm.call @body_{number}({', '.join(names)}) : ({', '.join(types)}) -> i32\n")
+    lines.append("    llvm.return\n")
+    return f"  llvm.func internal @task_{number}(%argument: !llvm.ptr, %chunk: i64) {{\n{''.join(lines)}  }}\n"
