@@ -312,9 +312,7 @@ def to_index(call: Call, tensor: Tensor, index: Any) -> Index:
             )
         if isinstance(part, Value) and part.type != INT and part.dtype.is_integral():
             part = inferer.builder.one("cast", [part], INT)
-        components.append(
-            coerce(inferer, part, INT, call.node, call.frame, f"an index on axis {axis} is an Int")
-        )
+        components.append(coerce(inferer, part, INT, call.node, call.frame, f"an index on axis {axis} is an Int"))
     return Index(tensor.dims, components=tuple(components))
 
 
@@ -434,7 +432,9 @@ def tuple_item(call: Call, owner: Any, index: Any) -> Any:
     """An item or a slice of a tuple, by compile-time numbers."""
     values = owner.components(call.builder) if isinstance(owner, Index) else owner
     if not isinstance(index, int | slice) or isinstance(index, bool):
-        raise call.error("EK0303", f"{describe(owner)} is indexed by compile-time numbers, not by {describe(index)}", "index")
+        raise call.error(
+            "EK0303", f"{describe(owner)} is indexed by compile-time numbers, not by {describe(index)}", "index"
+        )
     try:
         return values[index]
     except (IndexError, TypeError) as error:

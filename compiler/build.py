@@ -104,7 +104,9 @@ def _compile_op(kernel: LoadedKernel, instances: Iterable[Instance], targets: Se
         spec = instance_entry(program, instance)
         for target in targets:
             artifact = compile_entry(spec, target)
-            codes.append(CodeContents(kernel.schema.name, instance, target.name, _KINDS[target.object_kind], artifact.code))
+            codes.append(
+                CodeContents(kernel.schema.name, instance, target.name, _KINDS[target.object_kind], artifact.code)
+            )
     return codes
 
 
@@ -113,7 +115,8 @@ def instance_entry(program: PortableKernel, instance: Instance) -> EntrySpec:
     schema = program.schema
     kinds = {p.name: p.kind for p in schema.parameters}
     parameters = {
-        name: DType[str(value)] if kinds[name] == "dtype" else value for name, value in dict(instance.parameters).items()
+        name: DType[str(value)] if kinds[name] == "dtype" else value
+        for name, value in dict(instance.parameters).items()
     }
     ordered = {p.name: parameters[p.name] for p in schema.parameters}
     dtypes = {name: DType[dtype] for name, dtype in instance.dtypes}

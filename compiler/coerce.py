@@ -115,8 +115,7 @@ def round_to(value: float, dtype: DType) -> float:
     # bfloat16: keep 8 significant bits of the exact value; its exponents are float32's.
     mantissa, exponent = math.frexp(value)
     digits = 8 if exponent >= -125 else 8 - (-125 - exponent)
-    scaled = round(mantissa * 2.0**digits) if digits > 0 else round(mantissa * 2.0**digits)
-    rounded = math.ldexp(float(scaled), exponent - digits)
+    rounded = math.ldexp(float(round(mantissa * 2.0**digits)), exponent - digits)
     return rounded if abs(rounded) < 2.0**128 else math.copysign(math.inf, value)
 
 

@@ -12,7 +12,8 @@ from ..dsl import abi
 from .program import Program, Site
 
 # Cuts [0, total) into tasks of at least `grain`, four for each thread at most, and has the pool run them.
-SPREAD = f"""  llvm.func internal @ek.spread(%ctx: !llvm.ptr, %total: i64, %grain: i64, %task: !llvm.ptr, %block: !llvm.ptr) attributes {{no_inline}} {{
+SPREAD = f"""  llvm.func internal @ek.spread(
+      %ctx: !llvm.ptr, %total: i64, %grain: i64, %task: !llvm.ptr, %block: !llvm.ptr) attributes {{no_inline}} {{
     %zero = arith.constant 0 : i64
     %one = arith.constant 1 : i64
     %four = arith.constant 4 : i64

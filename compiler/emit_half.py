@@ -1,6 +1,6 @@
 """float16 and bfloat16 to float32 and back, for every target.
 
-Where the hardware converts float16 (`f16c`), MLIR's own operations are used; elsewhere the conversion is done in integers,
+Where the hardware converts float16 (`f16c`), MLIR's own operations are used; elsewhere integers do the conversion,
 because LLVM would call a library that need not be there. bfloat16 is the upper half of a float32; MLIR expands its
 rounding into integers. Rounding is to nearest, ties to even, subnormals and NaN included.
 

@@ -33,7 +33,11 @@ def inspect_stage(
     """
     if stage not in STAGES:
         raise CompileError(
-            f"unknown stage '{stage}'", code="EK0608", expected=", ".join(STAGES), got=stage, hint=did_you_mean(stage, STAGES)
+            f"unknown stage '{stage}'",
+            code="EK0608",
+            expected=", ".join(STAGES),
+            got=stage,
+            hint=did_you_mean(stage, STAGES),
         )
     machine = lookup(target)
     kernel = _choose(load_library(source), op)

@@ -24,7 +24,19 @@ from . import attributes, expressions, rules, rules_gpu, statements  # noqa: F40
 from .infer import Inferer, TooMany, count_operations
 from .program import Function, Location, PointerType, Program, Region, Site, Value, walk
 from .targets import Target
-from .tensors import Demand, Epilogue, Filled, Fused, Given, NeedScalar, NotElementwise, NotFusible, Probe, Stored, Tensor
+from .tensors import (
+    Demand,
+    Epilogue,
+    Filled,
+    Fused,
+    Given,
+    NeedScalar,
+    NotElementwise,
+    NotFusible,
+    Probe,
+    Stored,
+    Tensor,
+)
 from .values import Cascade, ContextValue, Frame, Index, NeedComponents
 
 
@@ -120,7 +132,9 @@ class Instances:
         """The tensor that a node reads as its input `number`."""
         raise NotImplementedError
 
-    def tensor_fields(self, node: int, argument: TensorArgument, shape: tuple[Size, ...], dtype: DType) -> dict[str, Any]:
+    def tensor_fields(
+        self, node: int, argument: TensorArgument, shape: tuple[Size, ...], dtype: DType
+    ) -> dict[str, Any]:
         return {
             "name": argument.name,
             "dtype": dtype,
@@ -160,7 +174,13 @@ class Instances:
                 env[argument.name] = self.operand(node, next(inputs))
         env |= dict(spec.parameters)
         frame = Frame(
-            env, kernel, function.file, dict(spec.dtypes), None, (("node", node),), (function.syntax,)  # type: ignore[arg-type]
+            env,
+            kernel,
+            function.file,
+            dict(spec.dtypes),
+            None,
+            (("node", node),),
+            (function.syntax,),  # type: ignore[arg-type]
         )
         inferer = self.inferer
         with self.about(spec):

@@ -251,9 +251,7 @@ def unroll(call: Call, bounds: Any) -> Unrolled:
         raise call.error("EK0605", "a step of 0 never ends")
     span = range(*bounds)
     if len(span) > 1 << 20:
-        raise call.error(
-            "EK0605", f"unrolling {len(span)} times is too much", hint="use `range` for a run-time loop"
-        )
+        raise call.error("EK0605", f"unrolling {len(span)} times is too much", hint="use `range` for a run-time loop")
     return Unrolled(tuple(span))
 
 

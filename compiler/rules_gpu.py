@@ -62,9 +62,7 @@ def barrier(call: Call) -> None:
 
 
 @method(ContextValue, "launch")
-def launch(
-    call: Call, owner: Any, kernel: Any, *args: Any, grid: Any, block: Any, parameters: Any = None
-) -> None:
+def launch(call: Call, owner: Any, kernel: Any, *args: Any, grid: Any, block: Any, parameters: Any = None) -> None:
     """Runs `kernel(*args)` once for every thread of `grid` blocks of `block` threads."""
     inferer = call.inferer
     if not isinstance(kernel, Closure):

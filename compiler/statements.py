@@ -55,9 +55,7 @@ def bind(inferer: Inferer, target: s.Expr, value: Any, source: s.Expr, frame: Fr
         case s.Tuple(items=targets):
             values = items(inferer, value, source, frame)
             if len(values) != len(targets):
-                raise inferer.error(
-                    "EK0208", f"{len(targets)} names take {len(values)} values", target, frame
-                )
+                raise inferer.error("EK0208", f"{len(targets)} names take {len(values)} values", target, frame)
             for part, item in zip(targets, values, strict=True):
                 bind(inferer, part, item, source, frame)
         case s.Subscript():
@@ -416,9 +414,10 @@ def for_(inferer: Inferer, node: s.For, frame: Frame) -> Flow:
         inferer.block(node.body, frame)
         return []
 
-    loop.run(body, lambda values: inferer.builder.add(
-        "for", [low, high, step, *values], [v.type for v in values], [loop.region]
-    ))
+    loop.run(
+        body,
+        lambda values: inferer.builder.add("for", [low, high, step, *values], [v.type for v in values], [loop.region]),
+    )
     return NEXT
 
 
@@ -460,9 +459,7 @@ def unrolled(inferer: Inferer, node: s.For, frame: Frame, values: tuple[Any, ...
     return NEXT
 
 
-def _for_with_break(
-    inferer: Inferer, node: s.For, frame: Frame, low: Value, high: Value, step: Value
-) -> Flow:
+def _for_with_break(inferer: Inferer, node: s.For, frame: Frame, low: Value, high: Value, step: Value) -> Flow:
     """`for` that a `break` may end: a while loop over the index and a flag."""
     builder = inferer.builder
     outer = frame.env.get(GO_ON)

@@ -20,6 +20,7 @@ from ..dsl.source import Place
 from ..dsl.types import DType, SIMDType
 from .program import Builder, Location, Value
 
+
 @dataclass(eq=False)
 class Frame:
     """One activation of a function: its variables, and what its kernel instance fixes."""

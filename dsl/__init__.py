@@ -1,6 +1,6 @@
 """The kernel language: everything that a kernel file imports.
 
-    from einkorn.dsl import InputTensor, OutputTensor, foreach, register
+from einkorn.dsl import InputTensor, OutputTensor, foreach, register
 """
 
 from __future__ import annotations

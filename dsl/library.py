@@ -99,7 +99,7 @@ def _from_files(path: str, folder: Path, files: list[Path]) -> KernelLibrary:
                     place=kernel.schema.place,
                     op=name,
                     notes=[f"the first one is at {kernels[name].schema.place}"],
-                    hint="give one of them another name, or a namespace: @register(\"mine::name\")",
+                    hint='give one of them another name, or a namespace: @register("mine::name")',
                 )
             kernels[name] = LoadedKernel(kernel.schema, str(file), kernel.override, _maker(kernel))
     if not kernels:

@@ -417,9 +417,7 @@ class _Parser:
         return s.Logical(op, tuple(self.expr(v) for v in node.values), span=self.span(node))
 
     def expr_conditional(self, node: ast.IfExp) -> s.Expr:
-        return s.Conditional(
-            self.expr(node.test), self.expr(node.body), self.expr(node.orelse), span=self.span(node)
-        )
+        return s.Conditional(self.expr(node.test), self.expr(node.body), self.expr(node.orelse), span=self.span(node))
 
     def expr_tuple(self, node: ast.Tuple) -> s.Expr:
         return s.Tuple(tuple(self.expr(item) for item in node.elts), span=self.span(node))

@@ -99,9 +99,7 @@ class _Reader:
         place = self.places.get(argument or "", self.place)
         return CompileError(message, code=code, place=place, op=self.name, argument=argument, hint=hint)
 
-    def schema(
-        self, fuse: bool, fastmath: frozenset[str], writes_once: bool, reads: dict[str, int]
-    ) -> OpSchema:
+    def schema(self, fuse: bool, fastmath: frozenset[str], writes_once: bool, reads: dict[str, int]) -> OpSchema:
         if not isinstance(self.name, str) or not _NAME.match(self.name):
             raise self.fail(f"{self.name!r} is not an op name", "EK0107", hint='use "name" or "library::name"')
         unknown = sorted(fastmath - _FASTMATH)

@@ -53,9 +53,7 @@ def shown_path(file: str) -> str:
 
 def _cells(text: str) -> int:
     """How many terminal cells a text takes: wide characters take two, combining marks none."""
-    return sum(
-        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
-    )
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
 def draw(labels: tuple[Label, ...]) -> list[str]:

@@ -214,16 +214,12 @@ def _facts(ir: GraphIR, target: Target, node: Node) -> Facts:
     slots: dict[Dim, int] = {}
 
     def shape(dims: Any) -> tuple[Size, ...]:
-        return tuple(
-            int(d) if isinstance(d, StaticDim) else Slot(slots.setdefault(d, len(slots))) for d in dims
-        )
+        return tuple(int(d) if isinstance(d, StaticDim) else Slot(slots.setdefault(d, len(slots))) for d in dims)
 
     types = [ir.types[value] for value in node.operands]
     inputs = tuple((t.dtype, shape(t.shape)) for t in types)
     outputs = tuple((t.dtype, shape(t.shape)) for t in node.out_types)
-    spec = NodeSpec(
-        node.kernel.portable, bound_dtypes(node, [t.dtype for t in types]), node.parameters, (), outputs
-    )
+    spec = NodeSpec(node.kernel.portable, bound_dtypes(node, [t.dtype for t in types]), node.parameters, (), outputs)
     key = (node.kernel.portable.digest, spec.dtypes, str(spec.parameters), inputs, outputs, target.key)
     if key not in _FACTS:
         _FACTS[key] = find_facts(spec, inputs, target)

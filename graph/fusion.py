@@ -8,8 +8,8 @@ stores each element exactly once and its only reader takes just that element, th
 
     x -> mul -> add -> softmax -> relu          groups: {mul, add, softmax: root, relu: epilogue}
 
-Built-in and custom kernels are treated alike: the decision rests on `Facts`, found by evaluating the kernel, and on what
-its author promised in `@register`.
+Built-in and custom kernels are treated alike: the decision rests on `Facts`, found by evaluating the kernel, and on
+what its author promised in `@register`.
 
 Input: a `GraphIR` and a way to ask for facts. Output: a `Partition`, as plain numbers. Non-goals: no code, no memory.
 """
@@ -130,8 +130,10 @@ class _Fusion:
             for k, value in enumerate(self.node(reader).operands):
                 if self.producer.get(value) == n:
                     reads += self._reads(reader, k)
-        return reads <= 1 or (not facts.loops and reads * self.weight[n] <= 4 * CHEAP) or (
-            not facts.loops and self.weight[n] <= CHEAP and reads < UNBOUNDED
+        return (
+            reads <= 1
+            or (not facts.loops and reads * self.weight[n] <= 4 * CHEAP)
+            or (not facts.loops and self.weight[n] <= CHEAP and reads < UNBOUNDED)
         )
 
     def _reads(self, reader: int, operand: int) -> int:

@@ -180,8 +180,7 @@ class _Planner:
         nodes = tuple(self._node_spec(self._node(n), local) for n in group.nodes)
         final = group.root if group.epilogue is None else group.epilogue
         stores = tuple(
-            Store(local[final], output, self.buffer_of[value])
-            for output, value in enumerate(self._node(final).results)
+            Store(local[final], output, self.buffer_of[value]) for output, value in enumerate(self._node(final).results)
         )
         epilogue = None if group.epilogue is None else local[group.epilogue]
         return GroupSpec(nodes, local[group.root], stores, epilogue)

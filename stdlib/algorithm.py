@@ -9,8 +9,6 @@ from typing import Any
 
 from ..dsl import bitcast, ceildiv, float32, float64, int16, int32, int64, isnan, select, unroll
 
-BLOCK = 4096
-"""Elements that a fold takes in any order; the results of blocks are combined in order."""
 
 # *** dtypes ***
 
@@ -102,16 +100,16 @@ def chunks_of(n: Any, tasks: Any, least: Any, most: Any) -> Any:
     return 1 if tasks >= most // 4 else max(min(ceildiv(n, least), most // max(tasks, 1)), 1)
 
 
-def folded(element: Any, low: Any, high: Any, start: Any, step: Any, merge: Any, total: Any) -> Any:
+def folded(element: Any, low: Any, high: Any, block: Any, start: Any, step: Any, merge: Any, total: Any) -> Any:
     """element(low), ..., element(high - 1) in one value of the dtype `total`.
 
-    `step` takes the elements of a block one by one, from `start` on; `merge` takes the results of blocks. The
-    rounding error of a sum grows with BLOCK at most, and with the number of blocks in the precision of `total`.
+    `step` takes the elements of a block one by one, from `start` on; `merge` takes the results of blocks in order. The
+    rounding error of a sum grows with `block` at most, and with the number of blocks in the precision of `total`.
     """
     result = start.cast(total)
-    for first in range(low, high, BLOCK):
+    for first in range(low, high, block):
         run = start
-        for k in range(first, min(first + BLOCK, high)):
+        for k in range(first, min(first + block, high)):
             run = step(run, element(k))
         result = merge(result, run.cast(total))
     return result

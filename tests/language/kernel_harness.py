@@ -110,7 +110,8 @@ def assert_same_bits(got: Any, wanted: Any, message: str = "", inputs: Sequence[
     bits = np.dtype(f"u{got.dtype.itemsize}")
     same = np.ascontiguousarray(got).view(bits) == np.ascontiguousarray(wanted).view(bits)
     if got.dtype.kind not in "biu":
-        same |= np.isnan(got) & np.isnan(wanted)
+        with np.errstate(invalid="ignore"):
+            same |= np.isnan(got) & np.isnan(wanted)
     if not same.all():
         where = np.flatnonzero(~same.reshape(-1))
         lines = []

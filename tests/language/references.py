@@ -126,7 +126,7 @@ def rounded(value: Fraction, dtype: Any) -> float:
     quantum = Fraction(2) ** (max(exponent, int(info.minexp)) - int(info.nmant))
     whole = round(size / quantum) * quantum
     result = math.inf if whole >= Fraction(2) ** int(info.maxexp) else float(whole)
-    return math.copysign(result, value)
+    return result if value > 0 else -result
 
 
 def narrowed(values: Array, dtype: Any) -> Array:
