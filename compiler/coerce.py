@@ -215,6 +215,8 @@ def _fold_index(inferer: Inferer, row: Row, operands: list[Value]) -> Value | No
         return None
     if row.name in ("floordiv", "mod") and operands[1].const == 0:
         return None
+    if row.name in ("shl", "shr") and not 0 <= operands[1].const < INT.dtype.bits:
+        return None
     result = row.fold(*(v.const for v in operands))
     if row.result == "bool":
         return inferer.builder.const(bool(result), BOOL)

@@ -173,15 +173,30 @@ def _mod_float(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
 
 
 def _floordiv_float(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
-    # (n - n % d) / d is a whole number but for its last rounding; a division by zero gives what `/` gives.
-    text = mlir_type(type)
-    modulo = _mod_float(e, operands, type)
-    whole = e.op(f"arith.subf {operands[0]}, {modulo} : {text}")
-    quotient = e.op(f"arith.divf {whole}, {operands[1]} : {text}")
-    nearest = e.op(f"llvm.intr.roundeven({quotient}) : ({text}) -> {text}")
-    plain = e.op(f"arith.divf {operands[0]}, {operands[1]} : {text}")
-    by_zero = e.op(f"arith.cmpf oeq, {operands[1]}, {constant(e, 0.0, type)} : {text}")
-    return _select(e, by_zero, plain, nearest, type)
+    # CPython's way (Objects/floatobject.c): with r = fmod(n, d), q = (n - r) / d is whole but for its rounding, and one
+    # less where r and d differ in sign. A quotient of 0 has the sign of n / d; a division by 0 gives what `/` gives.
+    text, flags = mlir_type(type), mlir_type(type.with_dtype(DType.bool))
+    number, divisor = operands
+    zero, half, one = (constant(e, value, type) for value in (0.0, 0.5, 1.0))
+    rest = e.op(f"arith.remf {number}, {divisor} : {text}")
+    whole = e.op(f"arith.subf {number}, {rest} : {text}")
+    quotient = e.op(f"arith.divf {whole}, {divisor} : {text}")
+    has_rest = e.op(f"arith.cmpf one, {rest}, {zero} : {text}")
+    low_rest = e.op(f"arith.cmpf olt, {rest}, {zero} : {text}")
+    low_divisor = e.op(f"arith.cmpf olt, {divisor}, {zero} : {text}")
+    differ = e.op(f"arith.xori {low_rest}, {low_divisor} : {flags}")
+    lower = e.op(f"arith.subf {quotient}, {one} : {text}")
+    quotient = _select(e, _and(e, has_rest, differ, type), lower, quotient, type)
+    floored = e.op(f"llvm.intr.floor({quotient}) : ({text}) -> {text}")
+    above = e.op(f"arith.subf {quotient}, {floored} : {text}")
+    rounds_up = e.op(f"arith.cmpf ogt, {above}, {half} : {text}")
+    nearest = _select(e, rounds_up, e.op(f"arith.addf {floored}, {one} : {text}"), floored, type)
+    plain = e.op(f"arith.divf {number}, {divisor} : {text}")
+    signed_zero = e.op(f"llvm.intr.copysign({zero}, {plain}) : ({text}, {text}) -> {text}")
+    is_zero = e.op(f"arith.cmpf oeq, {quotient}, {zero} : {text}")
+    result = _select(e, is_zero, signed_zero, nearest, type)
+    by_zero = e.op(f"arith.cmpf oeq, {divisor}, {zero} : {text}")
+    return _select(e, by_zero, plain, result, type)
 
 
 def _shift(op: str) -> Callable[[FunctionEmitter, list[str], SIMDType], str]:
@@ -339,9 +354,32 @@ def _int_to_float(e: FunctionEmitter, value: str, source: SIMDType, to: SIMDType
         # Whole numbers up to 2**24 are exact in float32, and float16 ends before that; bfloat16 does not.
         through = DType.float64 if to.dtype is DType.bfloat16 and source.dtype.bits > 16 else DType.float32
         wide = to.with_dtype(through)
+        if through is DType.float64 and source.dtype.bits == 64:
+            value = _sticky(e, value, source)
         value = e.op(f"{op} {value} : {mlir_type(source)} to {mlir_type(wide)}")
         return _float_to_float(e, value, wide, to)
     return e.op(f"{op} {value} : {mlir_type(source)} to {mlir_type(to)}")
+
+
+def _sticky(e: FunctionEmitter, value: str, type: SIMDType) -> str:
+    """A 64-bit integer that float64 holds exactly and that rounds to bfloat16 as the whole number would.
+
+    Of a number with more than 53 bits, the last 11 are replaced by a single one if any of them is set.
+    """
+    text = mlir_type(type)
+    low_mask, one, big = constant(e, 0x7FF, type), constant(e, 1 << 11, type), constant(e, 1 << 53, type)
+    low = e.op(f"arith.andi {value}, {low_mask} : {text}")
+    zero = constant(e, 0, type)
+    any_low = e.op(f"arith.cmpi ne, {low}, {zero} : {text}")
+    high = e.op(f"arith.xori {value}, {low} : {text}")
+    marked = e.op(f"arith.ori {high}, {one} : {text}")
+    odd = _select(e, any_low, marked, value, type)
+    if type.dtype.kind == "uint":
+        is_big = e.op(f"arith.cmpi uge, {value}, {big} : {text}")
+    else:
+        size = _abs_int(e, [value], type)
+        is_big = e.op(f"arith.cmpi uge, {size}, {big} : {text}")
+    return _select(e, is_big, odd, value, type)
 
 
 def bitcast(e: FunctionEmitter, value: str, source: SIMDType, to: SIMDType) -> str:

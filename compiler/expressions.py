@@ -302,7 +302,7 @@ def starred(inferer: Inferer, node: s.Starred, frame: Frame) -> Any:
 def formatted(inferer: Inferer, node: s.Formatted, frame: Frame) -> Any:
     values = [inferer.expr(part, frame) for part in node.parts]
     if any(isinstance(v, Value | Index | tuple) for v in values):
-        raise inferer.error("EK0210", "an f-string of run-time values is understood inside print() only", node, frame)
+        return FormattedValue(tuple(zip(values, node.formats, strict=True)))
     return "".join(format(v, spec) if spec else str(v) for v, spec in zip(values, node.formats, strict=True))
 
 

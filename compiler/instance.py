@@ -179,8 +179,8 @@ class Instances:
             function.file,
             dict(spec.dtypes),
             None,
-            (("node", node),),
-            (function.syntax,),  # type: ignore[arg-type]
+            (node,),
+            (function.syntax,),
         )
         inferer = self.inferer
         with self.about(spec):

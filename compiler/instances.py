@@ -13,11 +13,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..dsl.dims import Pack, names_in, parse_dims
+from ..dsl.dims import Pack, names_in
+from ..dsl.dims_parse import parse_dims
 from ..dsl.errors import CompileError, GraphError, PackageError, did_you_mean
 from ..dsl.package import Instance
+from ..dsl.parameters import bind_parameters
 from ..dsl.schema import OpSchema
-from ..dsl.signature import bind_parameters
 from ..dsl.types import DType
 
 DEFAULT_RANKS = (1, 2, 3, 4)

@@ -55,22 +55,13 @@ def library() -> Any:
 
 
 @functools.cache
-def toolchain() -> str:
-    """The versions of what makes code, for cache keys; found without loading it."""
-    found = []
-    for name in ("llvmlite", "mlir", "torch-mlir"):
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found.append(f"{name} {metadata.version(name)}")
-    return ", ".join(found)
-
-
-@functools.cache
 def processor(target: Target) -> tuple[str, str]:
     """LLVM's processor name and feature list for a target; for the host, what LLVM itself finds."""
     if target.name != "host":
         return target.cpu, target.features
     binding = library()
-    return binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
+    features = [binding.get_host_cpu_features().flatten(), target.features]
+    return binding.get_host_cpu_name(), ",".join(filter(None, features))
 
 
 @dataclass(frozen=True)

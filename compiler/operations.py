@@ -14,6 +14,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 
@@ -64,11 +65,40 @@ def _float(name: str, op: str, fold: Callable[..., Any], arity: int = 1, result:
 
 
 def _minimum(a: float, b: float) -> float:
-    return math.nan if a != a or b != b else min(a, b)
+    return math.nan if a != a or b != b else min(a, b, key=_zero_order)
 
 
 def _maximum(a: float, b: float) -> float:
-    return math.nan if a != a or b != b else max(a, b)
+    return math.nan if a != a or b != b else max(a, b, key=_zero_order)
+
+
+def _zero_order(value: float) -> tuple[float, float]:
+    """-0.0 comes before 0.0, as it does at run time."""
+    return value, math.copysign(1.0, value)
+
+
+def _whole(function: Callable[[float], float]) -> Callable[[float], float]:
+    """Rounding gives a float with the sign of its operand, as at run time; whole numbers stay as they are."""
+
+    def fold(value: float) -> float:
+        if isinstance(value, int) or not math.isfinite(value):
+            return value
+        return math.copysign(float(function(value)), value)
+
+    return fold
+
+
+def _fused(a: float, b: float, c: float) -> float:
+    """a * b + c, rounded once."""
+    if not all(math.isfinite(v) for v in (a, b, c)):
+        return a * b + c
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    if exact == 0:
+        return a * b + c  # the sign of zero
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.copysign(math.inf, exact)
 
 
 _ROWS = (
@@ -95,12 +125,12 @@ _ROWS = (
     Row("min", 2, _numbers("arith.minsi", "arith.minimumf", "arith.minui") | {"bool": "arith.andi"}, _minimum, "min"),
     Row("max", 2, _numbers("arith.maxsi", "arith.maximumf", "arith.maxui") | {"bool": "arith.ori"}, _maximum, "max"),
     Row("abs", 1, _numbers("=abs_int", "llvm.intr.fabs", "=identity"), abs, "abs"),
-    _float("floor", "llvm.intr.floor", math.floor),
-    _float("ceil", "llvm.intr.ceil", math.ceil),
-    _float("round", "llvm.intr.roundeven", round),
-    _float("trunc", "llvm.intr.trunc", math.trunc),
+    _float("floor", "llvm.intr.floor", _whole(math.floor)),
+    _float("ceil", "llvm.intr.ceil", _whole(math.ceil)),
+    _float("round", "llvm.intr.roundeven", _whole(round)),
+    _float("trunc", "llvm.intr.trunc", _whole(math.trunc)),
     _float("sqrt", "llvm.intr.sqrt", math.sqrt),
-    _float("fma", "llvm.intr.fma", lambda a, b, c: a * b + c, arity=3),
+    _float("fma", "llvm.intr.fma", _fused, arity=3),
     _float("fmod", "arith.remf", math.fmod, arity=2),
     _float("isnan", "=isnan", math.isnan, result="bool"),
     _float("isinf", "=isinf", math.isinf, result="bool"),

@@ -39,6 +39,7 @@ class LoadedKernel:
     make: Callable[[], PortableKernel] = field(repr=False)
     package: Package | None = field(default=None, repr=False)
     shipped: bool = False
+    known_digest: str = ""
 
     @cached_property
     def portable(self) -> PortableKernel:
@@ -48,6 +49,11 @@ class LoadedKernel:
             CompileError: the kernel is outside the language.
         """
         return self.make()
+
+    @property
+    def digest(self) -> str:
+        """The program's digest; known without making the program where somebody noted it."""
+        return self.known_digest or self.portable.digest
 
     @property
     def variants(self) -> tuple[Variant, ...]:

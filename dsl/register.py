@@ -18,7 +18,7 @@ from .errors import CompileError
 from .language import BOUNDS, DeviceContext, Stub, TensorAnnotation
 from .parse import module_tree
 from .schema import PARAMETER_KINDS, ContextArgument, OpSchema, Parameter, TensorArgument
-from .signature import check_schema
+from .signature_check import check_schema
 from .source import Place
 from .types import ANY, DType, SIMDType
 

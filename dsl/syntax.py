@@ -9,16 +9,47 @@ Input: nothing. Output: frozen nodes, `to_json` and `from_json`. Non-goals: no c
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import field
+from typing import Any, ClassVar, dataclass_transform
 
 Span = tuple[int, int, int, int]
 NOWHERE: Span = (1, 1, 1, 1)
 
 
-@dataclass(frozen=True)
-class Node:
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+class _Record:
+    """A subclass lists its fields as annotations and is made like a dataclass, `Binary("add", a, b, span=...)`. It is
+    none: thirty dataclasses take 20 ms to define, and these are defined in every process that loads a kernel.
+    """
+
+    _fields: ClassVar[tuple[str, ...]] = ()
+    _defaults: ClassVar[dict[str, Any]] = {}
+
+    def __init_subclass__(cls) -> None:
+        cls._fields = tuple(name for name in cls.__dict__.get("__annotations__", {}) if name != "span")
+        cls._defaults = {name: cls.__dict__[name] for name in cls._fields if name in cls.__dict__}
+
+    def __init__(self, *values: Any, span: Span = NOWHERE, **named: Any) -> None:
+        fields = {**self._defaults, **dict(zip(self._fields, values, strict=False)), **named}
+        if len(values) > len(self._fields) or fields.keys() != set(self._fields):
+            raise TypeError(f"{type(self).__name__} takes {', '.join(self._fields)}")
+        self.__dict__.update(fields, span=span)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{type(self).__name__} is immutable")
+
+    def __eq__(self, other: object) -> bool:
+        """Equal in meaning: places do not count."""
+        return type(self) is type(other) and all(getattr(self, n) == getattr(other, n) for n in self._fields)
+
+    def __hash__(self) -> int:
+        return hash((type(self), *(getattr(self, name) for name in self._fields)))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(repr(getattr(self, name)) for name in self._fields)})"
+
+
+class Node(_Record):
     """Anything with a place in the author's text."""
 
     span: Span = field(default=NOWHERE, kw_only=True, compare=False)
@@ -32,19 +63,16 @@ class Stmt(Node):
     """A statement."""
 
 
-@dataclass(frozen=True)
 class Constant(Expr):
     value: bool | int | float | str | None
 
 
-@dataclass(frozen=True)
 class Name(Expr):
     """A local variable, parameter or nested function."""
 
     id: str
 
 
-@dataclass(frozen=True)
 class Global(Expr):
     """An entry of the table of globals; `name` is how the author wrote it."""
 
@@ -52,39 +80,33 @@ class Global(Expr):
     name: str
 
 
-@dataclass(frozen=True)
 class Attribute(Expr):
     value: Expr
     name: str
 
 
-@dataclass(frozen=True)
 class Slice(Expr):
     lower: Expr | None
     upper: Expr | None
     step: Expr | None
 
 
-@dataclass(frozen=True)
 class Subscript(Expr):
     value: Expr
     index: Expr
 
 
-@dataclass(frozen=True)
 class Keyword(Node):
     name: str
     value: Expr
 
 
-@dataclass(frozen=True)
 class Call(Expr):
     function: Expr
     arguments: tuple[Expr, ...]
     keywords: tuple[Keyword, ...] = ()
 
 
-@dataclass(frozen=True)
 class Binary(Expr):
     """`op` is the name of a row in the table of operations: `add`, `floordiv`, `shl`, …"""
 
@@ -93,7 +115,6 @@ class Binary(Expr):
     right: Expr
 
 
-@dataclass(frozen=True)
 class Unary(Expr):
     """`op` is `neg`, `pos`, `invert` or `not`."""
 
@@ -101,7 +122,6 @@ class Unary(Expr):
     operand: Expr
 
 
-@dataclass(frozen=True)
 class Compare(Expr):
     """A chain: `a < b <= c` has two ops and three operands."""
 
@@ -109,7 +129,6 @@ class Compare(Expr):
     operands: tuple[Expr, ...]
 
 
-@dataclass(frozen=True)
 class Logical(Expr):
     """`and` or `or` over two or more operands, short-circuit."""
 
@@ -117,7 +136,6 @@ class Logical(Expr):
     operands: tuple[Expr, ...]
 
 
-@dataclass(frozen=True)
 class Conditional(Expr):
     """`then if test else otherwise`."""
 
@@ -126,17 +144,14 @@ class Conditional(Expr):
     otherwise: Expr
 
 
-@dataclass(frozen=True)
 class Tuple(Expr):
     items: tuple[Expr, ...]
 
 
-@dataclass(frozen=True)
 class Starred(Expr):
     value: Expr
 
 
-@dataclass(frozen=True)
 class Formatted(Expr):
     """An f-string: text and expressions by turns. `formats` holds the format of each expression, '' for none."""
 
@@ -144,7 +159,6 @@ class Formatted(Expr):
     formats: tuple[str, ...]
 
 
-@dataclass(frozen=True)
 class Param(Node):
     name: str
     default: Expr | None = None
@@ -152,13 +166,11 @@ class Param(Node):
     annotation: Expr | None = None
 
 
-@dataclass(frozen=True)
 class Lambda(Expr):
     params: tuple[Param, ...]
     body: Expr
 
 
-@dataclass(frozen=True)
 class Assign(Stmt):
     """`target = value`; the target is a Name, a Subscript or a Tuple of these. `annotation` fixes the type."""
 
@@ -167,60 +179,50 @@ class Assign(Stmt):
     annotation: Expr | None = None
 
 
-@dataclass(frozen=True)
 class AugAssign(Stmt):
     target: Expr
     op: str
     value: Expr
 
 
-@dataclass(frozen=True)
 class If(Stmt):
     test: Expr
     then: tuple[Stmt, ...]
     otherwise: tuple[Stmt, ...]
 
 
-@dataclass(frozen=True)
 class For(Stmt):
     target: Expr
     iterable: Expr
     body: tuple[Stmt, ...]
 
 
-@dataclass(frozen=True)
 class While(Stmt):
     test: Expr
     body: tuple[Stmt, ...]
 
 
-@dataclass(frozen=True)
 class Break(Stmt):
     pass
 
 
-@dataclass(frozen=True)
 class Continue(Stmt):
     pass
 
 
-@dataclass(frozen=True)
 class Return(Stmt):
     value: Expr | None
 
 
-@dataclass(frozen=True)
 class Expression(Stmt):
     value: Expr
 
 
-@dataclass(frozen=True)
 class Assert(Stmt):
     test: Expr
     message: Expr | None
 
 
-@dataclass(frozen=True)
 class Raise(Stmt):
     """`raise Something("message")`; the class is shown with the message."""
 
@@ -228,7 +230,6 @@ class Raise(Stmt):
     message: Expr | None
 
 
-@dataclass(frozen=True)
 class Function(Stmt):
     """A kernel, a helper, or a nested function."""
 
@@ -251,7 +252,7 @@ def to_json(node: Any, *, spans: bool = True) -> Any:
         if spans:
             head.append(list(node.span))
         return head + [
-            to_json(getattr(node, f.name), spans=spans) for f in dataclasses.fields(node) if f.name != "span"
+            to_json(getattr(node, name), spans=spans) for name in node._fields
         ]
     if isinstance(node, tuple):
         return {"t": [to_json(item, spans=spans) for item in node]}
@@ -264,7 +265,7 @@ def from_json(data: Any) -> Any:
     """The inverse of `to_json` with spans. Raises KeyError, TypeError or ValueError on anything else."""
     if isinstance(data, list):
         cls = _CLASSES[data[0]]
-        names = [f.name for f in dataclasses.fields(cls) if f.name != "span"]
+        names = cls._fields
         line, column, end_line, end_column = (int(n) for n in data[1])
         fields = dict(zip(names, map(from_json, data[2:]), strict=True))
         return cls(**fields, span=(line, column, end_line, end_column))

@@ -24,7 +24,10 @@ from ..dsl.cache import Cache, content_key
 from ..dsl.errors import CompileError, PackageError, TargetError
 from ..dsl.knobs import knobs
 from ..dsl.library import LoadedKernel, library_of
+from ..dsl.portable import PortableKernel
+from ..dsl.schema import OpSchema
 from ..dsl.source import Place
+from ..dsl.toolchain import fingerprint
 from ..dsl.unit import NodeSpec, Size, Slot
 from .dims import Dim, StaticDim
 from .fusion import Facts, Group, Partition, partition
@@ -61,22 +64,40 @@ class LoadedCode:
 
 
 @functools.cache
-def _shipped(family: str) -> dict[str, LoadedKernel]:
+def _family(family: str) -> dict[str, LoadedKernel]:
     # Loaded by name, as anyone's kernels are loaded by path: nothing here depends on what is in it.
     root = __name__.rsplit(".", 2)[0]
     return dict(library_of(importlib.import_module(f"{root}.stdlib.{family}")).kernels)
 
 
+def _program_of(family: str, name: str) -> PortableKernel:
+    kernels = _family(family)
+    if name not in kernels:
+        raise PackageError(f"the standard library has no kernel '{name}' in '{family}'", code="EK0504", got=name)
+    return kernels[name].portable
+
+
+@functools.cache
 def builtin(family: str, name: str) -> LoadedKernel:
     """A kernel of the shipped library file `family`.
+
+    What a graph needs to know of it (signature and digest) is kept in the cache: a warm start imports no kernels.
 
     Raises:
         PackageError: there is none of that name.
     """
-    kernels = _shipped(family)
-    if name not in kernels:
-        raise PackageError(f"the standard library has no kernel '{name}' in '{family}'", code="EK0504", got=name)
-    return kernels[name]
+    key = content_key("shipped", family, name, fingerprint())
+    known = _cache().get(key, ".json")
+    if known is None:
+        program = _program_of(family, name)
+        known = json.dumps([program.schema.to_json(), program.digest]).encode()
+        _cache().put(key, known, ".json")
+    schema, digest = json.loads(known)
+
+    def make() -> PortableKernel:
+        return _program_of(family, name)
+
+    return LoadedKernel(OpSchema.from_json(schema), family, False, make, shipped=True, known_digest=digest)
 
 
 @functools.cache
@@ -220,7 +241,7 @@ def _facts(ir: GraphIR, target: Target, node: Node) -> Facts:
     inputs = tuple((t.dtype, shape(t.shape)) for t in types)
     outputs = tuple((t.dtype, shape(t.shape)) for t in node.out_types)
     spec = NodeSpec(node.kernel.portable, bound_dtypes(node, [t.dtype for t in types]), node.parameters, (), outputs)
-    key = (node.kernel.portable.digest, spec.dtypes, str(spec.parameters), inputs, outputs, target.key)
+    key = (node.kernel.digest, spec.dtypes, str(spec.parameters), inputs, outputs, target.key)
     if key not in _FACTS:
         _FACTS[key] = find_facts(spec, inputs, target)
     return _FACTS[key]
@@ -232,17 +253,6 @@ _FACTS: dict[Any, Facts] = {}
 # *** keys and metadata ***
 
 
-@functools.cache
-def _toolchain() -> list[str]:
-    """What the code depends on beside the graph: the compiler's own text, and the tools' versions."""
-    root = Path(__file__).resolve().parent.parent
-    files = sorted(p for folder in ("compiler", "dsl", "graph") for p in (root / folder).rglob("*.py"))
-    stamps = [f"{p.relative_to(root)}:{s.st_size}:{s.st_mtime_ns}" for p in files for s in [p.stat()]]
-    from ..compiler.llvm import toolchain
-
-    return [content_key(stamps), toolchain(), str(abi.ABI_VERSION)]
-
-
 def _graph_key(ir: GraphIR, target_key: str, fuse: bool) -> str:
     nodes: list[Any] = []
     for node in ir.nodes:
@@ -252,9 +262,9 @@ def _graph_key(ir: GraphIR, target_key: str, fuse: bool) -> str:
         else:
             parameters = [[name, type(value).__name__, str(value)] for name, value in node.parameters]
             types = [str(t) for t in node.out_types]
-            nodes.append([node.kernel.portable.digest, node.kernel.shipped, parameters, list(node.operands), types])
+            nodes.append([node.kernel.digest, node.kernel.shipped, parameters, list(node.operands), types])
     inputs = [str(t) for t in ir.inputs]
-    return content_key("graph", inputs, nodes, list(ir.outputs), target_key, fuse, _toolchain())
+    return content_key("graph", inputs, nodes, list(ir.outputs), target_key, fuse, fingerprint())
 
 
 def _partition_to_json(parts: Partition) -> Any:
@@ -289,7 +299,7 @@ def _make_pool() -> Pool | None:
     if threads == 1:
         return None
     target = host_target()
-    key = content_key("pool", target.key, _toolchain())
+    key = content_key("pool", target.key, fingerprint())
     path = _cache().path(key, ".so")
     if path is None:
         from ..compiler.pool import pool_object

@@ -1,4 +1,8 @@
-"""What kernels of several families share: dtypes of accumulation, index arithmetic, folds, and lists in strings.
+"""What kernels of several families share: dtypes and orders of elements, index arithmetic, folds along an axis.
+
+Three ways lead through an axis. Along the last one, rows are streamed, in parallel; a few long rows are cut into
+chunks. Along another one, columns are taken in blocks, so that the innermost loop still runs along memory. On a GPU
+each thread takes one row or column. Elements are read one at a time, so that what computes them can melt into the loops.
 
 Input: values and compile-time parameters of a kernel. Output: values. Non-goals: no kernel is registered here.
 """
@@ -7,8 +11,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import bitcast, ceildiv, float32, float64, int16, int32, int64, isnan, select, unroll
+from ..dsl import (
+    bitcast,
+    ceildiv,
+    float32,
+    float64,
+    fma,
+    int16,
+    int32,
+    int64,
+    isnan,
+    parallel_for,
+    select,
+    stack,
+    unroll,
+)
 
+BLOCK = 4096  # elements of a row that are added in any order
+ROW_BLOCK = 256  # elements that are added one after the other
+COLUMNS = 256  # columns that one task takes
+ROWS = 4  # rows that are taken together, so that partial results go to memory less often
+SLOTS = 64  # partial results, in the frame of the host's code
+CHUNK = 16384  # elements that are worth a task of their own
+TASK = 32768  # elements that a task takes at least, when there are many
 
 # *** dtypes ***
 
@@ -100,6 +125,9 @@ def chunks_of(n: Any, tasks: Any, least: Any, most: Any) -> Any:
     return 1 if tasks >= most // 4 else max(min(ceildiv(n, least), most // max(tasks, 1)), 1)
 
 
+# *** folds ***
+
+
 def folded(element: Any, low: Any, high: Any, block: Any, start: Any, step: Any, merge: Any, total: Any) -> Any:
     """element(low), ..., element(high - 1) in one value of the dtype `total`.
 
@@ -113,6 +141,246 @@ def folded(element: Any, low: Any, high: Any, block: Any, start: Any, step: Any,
             run = step(run, element(k))
         result = merge(result, run.cast(total))
     return result
+
+
+def reduced(ctx: Any, out: Any, x: Any, axis: Any, start: Any, step: Any, merge: Any, finish: Any, total: Any) -> None:
+    """out = finish(the fold of x along `axis`); see `folded` for the functions and the dtype `total`."""
+    if ctx.target.is_gpu:
+        _by_thread(out, x, axis, start, step, merge, finish, total)
+    elif axis == x.rank - 1:
+        _by_row(out, x, start, step, merge, finish, total)
+    else:
+        _by_column(out, x, axis, start, step, merge, finish, total)
+
+
+def _by_thread(out: Any, x: Any, axis: Any, start: Any, step: Any, merge: Any, finish: Any, total: Any) -> None:
+    sizes = (*x.shape[:axis], *x.shape[axis + 1 :])
+
+    def one(position):
+        lead = unravelled(position, sizes)
+        value = folded(
+            lambda k: x[(*lead[:axis], k, *lead[axis:])], 0, x.dim(axis), ROW_BLOCK, start, step, merge, total
+        )
+        out[(*lead[:axis], 0, *lead[axis:])] = finish(value)
+
+    parallel_for(product(sizes), one)
+
+
+def _by_row(out: Any, x: Any, start: Any, step: Any, merge: Any, finish: Any, total: Any) -> None:
+    sizes = x.shape[:-1]
+    n = x.dim(-1)
+    rows = product(sizes)
+    chunks = chunks_of(n, rows, CHUNK, SLOTS)
+    size = ceildiv(n, chunks)
+    parts = stack[total](SLOTS)
+
+    def part(task):
+        row = task // chunks
+        low = (task - row * chunks) * size
+        lead = unravelled(row, sizes)
+        value = folded(lambda k: x[(*lead, k)], low, min(low + size, n), BLOCK, start, step, merge, total)
+        if chunks == 1:
+            out[(*lead, 0)] = finish(value)
+        else:
+            parts[task] = value
+
+    parallel_for(rows * chunks, part, grain=ceildiv(TASK, size + 16))
+    if chunks > 1:
+        for row in range(rows):
+            value = start.cast(total)
+            for k in range(chunks):
+                value = merge(value, parts[row * chunks + k])
+            out[(*unravelled(row, sizes), 0)] = finish(value)
+
+
+def _by_column(out: Any, x: Any, axis: Any, start: Any, step: Any, merge: Any, finish: Any, total: Any) -> None:
+    sizes = (*x.shape[:axis], *x.shape[axis + 1 : -1])
+    n = x.dim(axis)
+    width = x.dim(-1)
+    blocks = ceildiv(width, COLUMNS)
+    tasks = product(sizes) * blocks
+
+    def block(task, low, high, use):
+        """Folds [low, high) of the axis for the task's columns, and calls use(lead, column, its number, value)."""
+        lead = unravelled(task // blocks, sizes)
+        first = task % blocks * COLUMNS
+        count = min(width - first, COLUMNS)
+        runs = stack[start.dtype](COLUMNS)
+        totals = stack[total](COLUMNS)
+        for j in range(count):
+            totals[j] = start.cast(total)
+        for base in range(low, high, ROW_BLOCK):
+            for j in range(count):
+                runs[j] = start
+            stop = min(base + ROW_BLOCK, high)
+            whole = base + (stop - base) // ROWS * ROWS
+            for k in range(base, whole, ROWS):
+                for j in range(count):
+                    run = runs[j]
+                    for r in unroll(ROWS):
+                        run = step(run, x[(*lead[:axis], k + r, *lead[axis:], first + j)])
+                    runs[j] = run
+            for k in range(whole, stop):
+                for j in range(count):
+                    runs[j] = step(runs[j], x[(*lead[:axis], k, *lead[axis:], first + j)])
+            for j in range(count):
+                totals[j] = merge(totals[j], runs[j].cast(total))
+        for j in range(count):
+            use(lead, first + j, j, totals[j])
+
+    def put(lead, column, j, value):
+        out[(*lead[:axis], 0, *lead[axis:], column)] = finish(value)
+
+    chunks = chunks_of(n, tasks, CHUNK // COLUMNS, SLOTS)
+    if chunks == 1:
+        parallel_for(tasks, lambda task: block(task, 0, n, put), grain=ceildiv(TASK, n * min(width, COLUMNS) + 16))
+    else:
+        size = ceildiv(n, chunks)
+        parts = stack[total](SLOTS * COLUMNS)
+
+        def part(slot):
+            task = slot // chunks
+            low = (slot - task * chunks) * size
+
+            def keep(lead, column, j, value):
+                parts[slot * COLUMNS + j] = value
+
+            block(task, low, min(low + size, n), keep)
+
+        parallel_for(tasks * chunks, part)
+        for task in range(tasks):
+            lead = unravelled(task // blocks, sizes)
+            first = task % blocks * COLUMNS
+            for j in range(min(width - first, COLUMNS)):
+                value = start.cast(total)
+                for k in range(chunks):
+                    value = merge(value, parts[(task * chunks + k) * COLUMNS + j])
+                put(lead, first + j, j, value)
+
+
+def plus(total: Any, value: Any) -> Any:
+    """A sum with one more element, in the dtype of the sum."""
+    return total + value.cast(total.dtype)
+
+
+def plus_in_order(total: Any, value: Any) -> Any:
+    """As `plus`, but outside the liberty to reorder sums, which would have LLVM gather along the wrong axis."""
+    if total.dtype.is_float():
+        return fma(value.cast(total.dtype), 1, total)
+    return plus(total, value)
+
+
+def add(a: Any, b: Any) -> Any:
+    """The sum of two partial sums."""
+    return a + b
+
+
+# *** places ***
+
+
+def first_places(ctx: Any, out: Any, x: Any, axis: Any, start: Any, pick: Any, nan: Any) -> None:
+    """The first place of the best key along `axis`; `pick` is max or min, and `nan` the best key of all."""
+
+    def key(index):
+        value = x[index]
+        return order_key(value + 0 if value.dtype.is_float() else value, nan)  # makes -0.0 equal to 0.0
+
+    if ctx.target.is_gpu:
+        _place_by_thread(out, x, axis, start, pick, key)
+    elif axis == x.rank - 1:
+        _place_by_row(out, x, start, pick, key)
+    else:
+        _place_by_column(out, x, axis, start, pick, key)
+
+
+def _place_by_thread(out: Any, x: Any, axis: Any, start: Any, pick: Any, key: Any) -> None:
+    sizes = (*x.shape[:axis], *x.shape[axis + 1 :])
+
+    def one(position):
+        lead = unravelled(position, sizes)
+        best = start
+        place = 0
+        for k in range(x.dim(axis)):
+            found = key((*lead[:axis], k, *lead[axis:]))
+            place = k if pick(found, best) != best else place
+            best = pick(found, best)
+        out[(*lead[:axis], 0, *lead[axis:])] = place
+
+    parallel_for(product(sizes), one)
+
+
+def _place_by_row(out: Any, x: Any, start: Any, pick: Any, key: Any) -> None:
+    """The best key of each block is found first, then its place in the first block that has it."""
+    sizes = x.shape[:-1]
+    n = x.dim(-1)
+    rows = product(sizes)
+    chunks = chunks_of(n, rows, CHUNK, SLOTS)
+    size = ceildiv(n, chunks)
+    bests = stack[start.dtype](SLOTS)
+    places = stack[int64](SLOTS)
+
+    def put(lead, best, first):
+        place = first
+        while place < n - 1 and key((*lead, place)) != best:
+            place += 1
+        out[(*lead, 0)] = place
+
+    def part(task):
+        row = task // chunks
+        low = (task - row * chunks) * size
+        high = min(low + size, n)
+        lead = unravelled(row, sizes)
+        best = start
+        place = low
+        for first in range(low, high, ROW_BLOCK):
+            run = start
+            for k in range(first, min(first + ROW_BLOCK, high)):
+                run = pick(run, key((*lead, k)))
+            if pick(run, best) != best:
+                best = run
+                place = first
+        if chunks == 1:
+            put(lead, best, place)
+        else:
+            bests[task] = best
+            places[task] = place
+
+    parallel_for(rows * chunks, part, grain=ceildiv(TASK, size + 16))
+    if chunks > 1:
+        for row in range(rows):
+            best = start
+            place = 0
+            for k in range(chunks):
+                slot = row * chunks + k
+                if pick(bests[slot], best) != best:
+                    best = bests[slot]
+                    place = places[slot]
+            put(unravelled(row, sizes), best, place)
+
+
+def _place_by_column(out: Any, x: Any, axis: Any, start: Any, pick: Any, key: Any) -> None:
+    sizes = (*x.shape[:axis], *x.shape[axis + 1 : -1])
+    n = x.dim(axis)
+    width = x.dim(-1)
+    blocks = ceildiv(width, COLUMNS)
+
+    def part(task):
+        lead = unravelled(task // blocks, sizes)
+        first = task % blocks * COLUMNS
+        count = min(width - first, COLUMNS)
+        bests = stack[start.dtype](COLUMNS)
+        places = stack[int64](COLUMNS)
+        for j in range(count):
+            bests[j] = start
+        for k in range(n):
+            for j in range(count):
+                found = key((*lead[:axis], k, *lead[axis:], first + j))
+                places[j] = select(pick(found, bests[j]) != bests[j], k, places[j])
+                bests[j] = pick(found, bests[j])
+        for j in range(count):
+            out[(*lead[:axis], 0, *lead[axis:], first + j)] = places[j]
+
+    parallel_for(product(sizes) * blocks, part, grain=ceildiv(TASK, n * min(width, COLUMNS) + 16))
 
 
 # *** strings ***

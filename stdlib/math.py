@@ -330,8 +330,15 @@ TWO_PI = 0.6366197723675814
 LARGE_32 = 131072.0
 LARGE_64 = 67108864.0
 
-# The bits of 2/pi after 8 (28) zeros.
-TWO_PI_BITS_32 = (0x00A2F983, 0x6E4E4415, 0x29FC2757, 0xD1F534DD, 0xC0DB6295, 0x993C4390, 0x41FE5163)
+# 2/pi without its bits above 2**(25 - E), as sums, for E = 17, 39, 61, 83 and 105.
+SLICES_32 = (
+    (0.6366197723675814, -3.935735335036497e-17),
+    (2.3092680081343076e-05, -8.144891411629536e-22),
+    (1.2974804064533467e-11, -5.811337864506167e-28),
+    (2.276010073078396e-18, 1.668286766860824e-34),
+    (2.8376220177865265e-25, -7.058761003808782e-42),
+)
+# The bits of 2/pi after 28 zeros.
 TWO_PI_BITS_64 = (
     0x0000000A2F9836E4,
     0xE441529FC2757D1F,
@@ -408,33 +415,32 @@ def _window(words: Any, index: Any, first_step: int, count: int) -> Any:
 
 
 def _reduce_large_32(size: Any) -> Any:
-    """n, r and the rest of r for LARGE <= size < infinity (Payne and Hanek 1983).
+    """n, r and the rest of r for LARGE <= size < infinity, in float64 (after Payne and Hanek 1983).
 
-    size = m * 2**q. Bits of 2/pi above 2**(1 - q) give multiples of 4 to n and are left out; the 96 bits from there on
-    give size * 2/pi mod 4 with 64 good bits, of which the smallest possible r leaves more than 32.
+    size is a multiple of 2**(E - 23) for the largest E below it, so the bits of 2/pi above 2**(25 - E) give multiples of
+    4 to n and are left out. The product with the other bits is below 2**48 and known to 2**-57; the smallest r of a
+    float32 is above 2**-30.
     """
-    bits = bitcast(size, uint32)
-    m = ((bits & 0x7FFFFF) | 0x800000).cast(uint64)
-    place = (bits >> 23) - 144
-    words = ()
-    for word in TWO_PI_BITS_32:
-        words = (*words, UInt32(word))
-    words = _window(words, place >> 5, 2, 4)
-    shift = place & 31
-    aligned = ()
-    for k in unroll(3):
-        word = (words[k] << shift) | ((words[k + 1] >> 1) >> (31 - shift))
-        aligned = (*aligned, word.cast(uint64))
-    product = ((m * aligned[0]) << 32) + m * aligned[1] + ((m * aligned[2]) >> 32)
-    n = ((product + 0x2000000000000000) >> 62).cast(int32)
-    # The rest is a signed fraction of a quadrant: exact to 53 bits in float64.
-    fraction = bitcast(product << 2, int64).cast(float64) * 8.515303950216386e-20  # pi/2 * 2**-64
-    r = fraction.cast(float32)
-    return n, r, (fraction - r.cast(float64)).cast(float32)
+    head, after = Float64(SLICES_32[0][0]), Float64(SLICES_32[0][1])
+    for k in unroll(1, 5):
+        beyond = size >= 2.0 ** (17 + 22 * k)
+        head = select(beyond, SLICES_32[k][0], head)
+        after = select(beyond, SLICES_32[k][1], after)
+    wide = size.cast(float64)
+    product = wide * head
+    lost = fma(wide, head, -product)
+    n, whole = _whole(product)
+    turn = fma(wide, after, (product - whole) + lost) * PI_2_64[0]
+    r = turn.cast(float32)
+    return n.cast(int32), r, (turn - r.cast(float64)).cast(float32)
 
 
 def _reduce_large_64(size: Any) -> Any:
-    """As `_reduce_large_32`: 189 bits of 2/pi as 7 digits of 27 bits, times m as 2 digits."""
+    """n, r and the rest of r for LARGE <= size < infinity (Payne and Hanek 1983), in integers.
+
+    size = m * 2**q with m < 2**53. The bits of 2/pi above 2**(1 - q) give multiples of 4 to n and are left out; of the
+    bits from there on 189 are taken as 7 digits of 27 bits, times m as 2 digits. The smallest r is above 2**-62.
+    """
     bits = bitcast(size, uint64)
     m = (bits & 0xFFFFFFFFFFFFF) | 0x10000000000000
     m_low, m_high = m & 0x7FFFFFF, m >> 27
@@ -547,31 +553,36 @@ def _flip(size: Any, turns: Any, x: Any) -> Any:
 
 # *** hyperbolic tangent ***
 
+# (tanh(x) / x - 1) / z with z = x**2 up to x = 0.8, relative to tanh(x): 2**-28
+TANH_32 = (1.5870379e-03, -7.4141696e-03, 2.1306526e-02, -5.3853597e-02, 1.3332242e-01, -3.33333e-01)
+
 
 @implements(tanh)
 def _tanh(x: Any) -> Any:
-    """tanh |x| = E / (E + 2) with E = e**(2|x|) - 1, all of it in unevaluated sums of two floats."""
     _only_floats(x)
     if x.dtype.is_half():
         return _tanh(x.cast(float32)).cast(x.dtype)
     size = abs(x)
-    # tanh is 1 from 9.02 (19.1) on.
     if x.dtype == float64:
-        twice = 2.0 * select(size > 20.0, 20.0, size)
-        n, whole = _whole(twice * LOG2_E_64[0])
-        left = fma(whole, -LN2_64[0], twice)
-        second = LN2_64[1]
-    else:
-        twice = 2.0 * select(size > 10.0, 10.0, size)
-        n, whole = _whole(twice * LOG2_E_32[0])
-        left = fma(whole, -LN2_32[0], twice)
-        second = LN2_32[1]
-    r = fma(whole, -second, left)
-    rest = fma(whole, -second, left - r)
-    if x.dtype == float64:
-        rest = fma(r * r, _polynomial(r, EXP_64), rest)
-    else:
-        rest = fma(r * r, _polynomial(r, EXP_32), rest)
+        return _with_sign_of(_tanh_size_64(size), x)
+    square = size * size
+    near = fma(size * square, _polynomial(square, TANH_32), size)
+    # With e**(2x) = power * (1 + t): tanh x = 1 - 2 / (power + 1 + power t). It rounds to 1 from 9.02 on.
+    n, r = _exp_reduced(2.0 * select(size > 10.0, 10.0, size))
+    t = fma(r * r, _polynomial(r, EXP_32), r)
+    power = _power_of_two(n)
+    far = 1.0 - 2.0 / fma(power, t, power + 1.0)
+    return _with_sign_of(select(size < 0.8, near, far), x)
+
+
+def _tanh_size_64(size: Any) -> Any:
+    """tanh x = E / (E + 2) with E = e**(2x) - 1, for x >= 0; all of it in unevaluated sums of two floats."""
+    # It rounds to 1 from 19.1 on.
+    twice = 2.0 * select(size > 20.0, 20.0, size)
+    n, whole = _whole(twice * LOG2_E_64[0])
+    left = fma(whole, -LN2_64[0], twice)
+    r = fma(whole, -LN2_64[1], left)
+    rest = fma(r * r, _polynomial(r, EXP_64), fma(whole, -LN2_64[1], left - r))
     power = _power_of_two(n)
     numerator, lost = _sum_fast(power - 1.0, power * r)
     numerator, numerator_rest = _sum_fast(numerator, fma(power, rest, lost))
@@ -581,7 +592,7 @@ def _tanh(x: Any) -> Any:
     inverse = 1.0 / denominator
     quotient = numerator * inverse
     error = fma(-quotient, denominator, numerator) + fma(-quotient, denominator_rest, numerator_rest)
-    return _with_sign_of(fma(error, inverse, quotient), x)
+    return fma(error, inverse, quotient)
 
 
 # *** error function ***

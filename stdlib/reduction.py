@@ -1,9 +1,5 @@
 """Reductions along one axis, the places of extremes, and softmax.
 
-Three ways lead to a result. Along the last axis, rows are streamed, in parallel; a few long rows are cut into chunks.
-Along another axis, columns are taken in blocks, so that the innermost loop still runs along memory. On a GPU each
-thread reduces one row or column. Elements are read one at a time, so that what computes them can melt into the loops.
-
 Floats are added in blocks (see `algorithm.folded`); half types are computed in float32 and rounded once.
 
 Input: a tensor. Output: a tensor. Non-goals: several axes at once, which the graph merges into one.
@@ -24,9 +20,7 @@ from ..dsl import (
     ceildiv,
     exp,
     float64,
-    fma,
     int64,
-    isnan,
     log,
     parallel_for,
     register,
@@ -35,14 +29,22 @@ from ..dsl import (
     unroll,
 )
 from .algorithm import (
-    chunks_of,
+    BLOCK,
+    COLUMNS,
+    ROW_BLOCK,
+    TASK,
+    add,
+    first_places,
     folded,
     highest,
     key_dtype,
     lowest,
     of_order_key,
     order_key,
+    plus,
+    plus_in_order,
     product,
+    reduced,
     total_dtype,
     unravelled,
     wide_dtype,
@@ -52,131 +54,8 @@ from .algorithm import (
 N = TypeVar("N", bound=Numeric)
 F = TypeVar("F", bound=Floating)
 
-BLOCK = 4096  # elements of a row that are added in any order
-ROW_BLOCK = 256  # elements that are added one after the other
-LANES = 64  # sums that run side by side
-COLUMNS = 256  # columns that one task takes
-ROWS = 4  # rows that are taken together, so that partial results go to memory less often
-SLOTS = 64  # partial results, in the frame of the host's code
-CHUNK = 16384  # elements that are worth a task of their own
-TASK = 32768  # elements that a task takes at least, when there are many
-
-# *** folds ***
-
-
-def reduced(ctx: Any, out: Any, x: Any, axis: Any, start: Any, step: Any, merge: Any, finish: Any, total: Any) -> None:
-    """out = finish(the fold of x along `axis`); see `folded` for the functions and the dtype `total`."""
-    if ctx.target.is_gpu:
-        _by_thread(out, x, axis, start, step, merge, finish, total)
-    elif axis == x.rank - 1:
-        _by_row(out, x, start, step, merge, finish, total)
-    else:
-        _by_column(out, x, axis, start, step, merge, finish, total)
-
-
-def _by_thread(out: Any, x: Any, axis: Any, start: Any, step: Any, merge: Any, finish: Any, total: Any) -> None:
-    sizes = (*x.shape[:axis], *x.shape[axis + 1 :])
-
-    def one(position):
-        lead = unravelled(position, sizes)
-        value = folded(
-            lambda k: x[(*lead[:axis], k, *lead[axis:])], 0, x.dim(axis), ROW_BLOCK, start, step, merge, total
-        )
-        out[(*lead[:axis], 0, *lead[axis:])] = finish(value)
-
-    parallel_for(product(sizes), one)
-
-
-def _by_row(out: Any, x: Any, start: Any, step: Any, merge: Any, finish: Any, total: Any) -> None:
-    sizes = x.shape[:-1]
-    n = x.dim(-1)
-    rows = product(sizes)
-    chunks = chunks_of(n, rows, CHUNK, SLOTS)
-    size = ceildiv(n, chunks)
-    parts = stack[total](SLOTS)
-
-    def part(task):
-        row = task // chunks
-        low = (task - row * chunks) * size
-        lead = unravelled(row, sizes)
-        value = folded(lambda k: x[(*lead, k)], low, min(low + size, n), BLOCK, start, step, merge, total)
-        if chunks == 1:
-            out[(*lead, 0)] = finish(value)
-        else:
-            parts[task] = value
-
-    parallel_for(rows * chunks, part, grain=ceildiv(TASK, size + 16))
-    if chunks > 1:
-        for row in range(rows):
-            value = start.cast(total)
-            for k in range(chunks):
-                value = merge(value, parts[row * chunks + k])
-            out[(*unravelled(row, sizes), 0)] = finish(value)
-
-
-def _by_column(out: Any, x: Any, axis: Any, start: Any, step: Any, merge: Any, finish: Any, total: Any) -> None:
-    sizes = (*x.shape[:axis], *x.shape[axis + 1 : -1])
-    n = x.dim(axis)
-    width = x.dim(-1)
-    blocks = ceildiv(width, COLUMNS)
-    tasks = product(sizes) * blocks
-
-    def block(task, low, high, use):
-        """Folds [low, high) of the axis for the task's columns, and calls use(lead, column, its number, value)."""
-        lead = unravelled(task // blocks, sizes)
-        first = task % blocks * COLUMNS
-        count = min(width - first, COLUMNS)
-        runs = stack[start.dtype](COLUMNS)
-        totals = stack[total](COLUMNS)
-        for j in range(count):
-            totals[j] = start.cast(total)
-        for base in range(low, high, ROW_BLOCK):
-            for j in range(count):
-                runs[j] = start
-            stop = min(base + ROW_BLOCK, high)
-            whole = base + (stop - base) // ROWS * ROWS
-            for k in range(base, whole, ROWS):
-                for j in range(count):
-                    run = runs[j]
-                    for r in unroll(ROWS):
-                        run = step(run, x[(*lead[:axis], k + r, *lead[axis:], first + j)])
-                    runs[j] = run
-            for k in range(whole, stop):
-                for j in range(count):
-                    runs[j] = step(runs[j], x[(*lead[:axis], k, *lead[axis:], first + j)])
-            for j in range(count):
-                totals[j] = merge(totals[j], runs[j].cast(total))
-        for j in range(count):
-            use(lead, first + j, j, totals[j])
-
-    def put(lead, column, j, value):
-        out[(*lead[:axis], 0, *lead[axis:], column)] = finish(value)
-
-    chunks = chunks_of(n, tasks, CHUNK // COLUMNS, SLOTS)
-    if chunks == 1:
-        parallel_for(tasks, lambda task: block(task, 0, n, put), grain=ceildiv(TASK, n * min(width, COLUMNS) + 16))
-    else:
-        size = ceildiv(n, chunks)
-        parts = stack[total](SLOTS * COLUMNS)
-
-        def part(slot):
-            task = slot // chunks
-            low = (slot - task * chunks) * size
-
-            def keep(lead, column, j, value):
-                parts[slot * COLUMNS + j] = value
-
-            block(task, low, min(low + size, n), keep)
-
-        parallel_for(tasks * chunks, part)
-        for task in range(tasks):
-            lead = unravelled(task // blocks, sizes)
-            first = task % blocks * COLUMNS
-            for j in range(min(width - first, COLUMNS)):
-                value = start.cast(total)
-                for k in range(chunks):
-                    value = merge(value, parts[(task * chunks + k) * COLUMNS + j])
-                put(lead, first + j, j, value)
+LANE_STEPS = 5
+LANES = 1 << LANE_STEPS  # sums that run side by side
 
 
 @register("reduce_sum", fastmath={"reassoc"}, writes_once=True, reads={"x": 1})
@@ -207,7 +86,10 @@ def reduce_max(
     """The maximum along `axis`; NaN if one of the elements is NaN. 0.0 is above -0.0."""
     keys = key_dtype(N)
     start = order_key(N(-inf), 0) if N.is_float() else N(lowest(N))
-    step = lambda best, value: max(best, order_key(value, highest(keys)))
+
+    def step(best, value):
+        return max(best, order_key(value, highest(keys)))
+
     reduced(ctx, out, x, axis, start, step, max, lambda key: of_order_key(key, N), keys)
 
 
@@ -218,7 +100,10 @@ def reduce_min(
     """The minimum along `axis`; NaN if one of the elements is NaN. -0.0 is below 0.0."""
     keys = key_dtype(N)
     start = order_key(N(inf), 0) if N.is_float() else N(highest(N))
-    step = lambda best, value: min(best, order_key(value, lowest(keys)))
+
+    def step(best, value):
+        return min(best, order_key(value, lowest(keys)))
+
     reduced(ctx, out, x, axis, start, step, min, lambda key: of_order_key(key, N), keys)
 
 
@@ -228,7 +113,7 @@ def argmax(
 ) -> None:
     """The index of the first maximum along `axis`, or of the first NaN if there is one."""
     keys = key_dtype(N)
-    _places(ctx, out, x, axis, keys(lowest(keys)), max, highest(keys))
+    first_places(ctx, out, x, axis, keys(lowest(keys)), max, highest(keys))
 
 
 @register("argmin", writes_once=True, reads={"x": 2})
@@ -237,19 +122,15 @@ def argmin(
 ) -> None:
     """The index of the first minimum along `axis`, or of the first NaN if there is one."""
     keys = key_dtype(N)
-    _places(ctx, out, x, axis, keys(highest(keys)), min, lowest(keys))
+    first_places(ctx, out, x, axis, keys(highest(keys)), min, lowest(keys))
 
 
 @register("softmax", writes_once=True, reads={"x": 3})
 def softmax(
     out: OutputTensor[F, "*a{axis} n *b"], x: InputTensor[F, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
 ) -> None:
-    """exp(x - max(x)) scaled to the sum 1 along `axis`; NaN where no element is finite. Half types compute in float32."""
-
-    def result(value, power, total):
-        return (power() * (1 / total)).cast(F)
-
-    _normalized(ctx, out, x, axis, True, result)
+    """exp(x - max(x)) scaled to the sum 1 along `axis`; NaN where all is -inf. Half types compute in float32."""
+    _normalized(ctx, out, x, axis, False)
 
 
 @register("logsoftmax", writes_once=True, reads={"x": 3})
@@ -257,159 +138,20 @@ def logsoftmax(
     out: OutputTensor[F, "*a{axis} n *b"], x: InputTensor[F, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
 ) -> None:
     """x - max(x) - log(sum(exp(x - max(x)))) along `axis`: the logarithm of softmax. Half types compute in float32."""
-
-    def result(value, power, total):
-        return (value - log(total)).cast(F)
-
-    _normalized(ctx, out, x, axis, False, result)
-
-
-# *** steps ***
-
-
-def plus(total: Any, value: Any) -> Any:
-    """A sum with one more element, in the dtype of the sum."""
-    return total + value.cast(total.dtype)
-
-
-def plus_in_order(total: Any, value: Any) -> Any:
-    """As `plus`, but outside the liberty to reorder sums, which would have LLVM gather along the wrong axis."""
-    if total.dtype.is_float():
-        return fma(value.cast(total.dtype), 1, total)
-    return plus(total, value)
-
-
-def add(a: Any, b: Any) -> Any:
-    """The sum of two partial sums."""
-    return a + b
-
-
-def minus_zero_apart(value: Any) -> Any:
-    """`value`, with 0.0 for -0.0: the two are equal when places are sought."""
-    return value + 0 if value.dtype.is_float() else value
-
-
-# *** places ***
-
-
-def _places(ctx: Any, out: Any, x: Any, axis: Any, start: Any, pick: Any, nan: Any) -> None:
-    """The first place of the best key along `axis`; `pick` is max or min, and `nan` the best key of all."""
-
-    def key(index):
-        return order_key(minus_zero_apart(x[index]), nan)
-
-    if ctx.target.is_gpu:
-        _place_by_thread(out, x, axis, start, pick, key)
-    elif axis == x.rank - 1:
-        _place_by_row(out, x, start, pick, key)
-    else:
-        _place_by_column(out, x, axis, start, pick, key)
-
-
-def _place_by_thread(out: Any, x: Any, axis: Any, start: Any, pick: Any, key: Any) -> None:
-    sizes = (*x.shape[:axis], *x.shape[axis + 1 :])
-
-    def one(position):
-        lead = unravelled(position, sizes)
-        best = start
-        place = 0
-        for k in range(x.dim(axis)):
-            found = key((*lead[:axis], k, *lead[axis:]))
-            place = k if pick(found, best) != best else place
-            best = pick(found, best)
-        out[(*lead[:axis], 0, *lead[axis:])] = place
-
-    parallel_for(product(sizes), one)
-
-
-def _place_by_row(out: Any, x: Any, start: Any, pick: Any, key: Any) -> None:
-    """The best key of each block is found first, then its place in the first block that has it."""
-    sizes = x.shape[:-1]
-    n = x.dim(-1)
-    rows = product(sizes)
-    chunks = chunks_of(n, rows, CHUNK, SLOTS)
-    size = ceildiv(n, chunks)
-    bests = stack[start.dtype](SLOTS)
-    places = stack[int64](SLOTS)
-
-    def put(lead, best, first):
-        place = first
-        while place < n - 1 and key((*lead, place)) != best:
-            place += 1
-        out[(*lead, 0)] = place
-
-    def part(task):
-        row = task // chunks
-        low = (task - row * chunks) * size
-        high = min(low + size, n)
-        lead = unravelled(row, sizes)
-        best = start
-        place = low
-        for first in range(low, high, BLOCK):
-            run = start
-            for k in range(first, min(first + BLOCK, high)):
-                run = pick(run, key((*lead, k)))
-            if pick(run, best) != best:
-                best = run
-                place = first
-        if chunks == 1:
-            put(lead, best, place)
-        else:
-            bests[task] = best
-            places[task] = place
-
-    parallel_for(rows * chunks, part, grain=ceildiv(TASK, size + 16))
-    if chunks > 1:
-        for row in range(rows):
-            best = start
-            place = 0
-            for k in range(chunks):
-                slot = row * chunks + k
-                if pick(bests[slot], best) != best:
-                    best = bests[slot]
-                    place = places[slot]
-            put(unravelled(row, sizes), best, place)
-
-
-def _place_by_column(out: Any, x: Any, axis: Any, start: Any, pick: Any, key: Any) -> None:
-    sizes = (*x.shape[:axis], *x.shape[axis + 1 : -1])
-    n = x.dim(axis)
-    width = x.dim(-1)
-    blocks = ceildiv(width, COLUMNS)
-
-    def part(task):
-        lead = unravelled(task // blocks, sizes)
-        first = task % blocks * COLUMNS
-        count = min(width - first, COLUMNS)
-        bests = stack[start.dtype](COLUMNS)
-        places = stack[int64](COLUMNS)
-        for j in range(count):
-            bests[j] = start
-        for k in range(n):
-            for j in range(count):
-                found = key((*lead[:axis], k, *lead[axis:], first + j))
-                places[j] = select(pick(found, bests[j]) != bests[j], k, places[j])
-                bests[j] = pick(found, bests[j])
-        for j in range(count):
-            out[(*lead[:axis], 0, *lead[axis:], first + j)] = places[j]
-
-    parallel_for(product(sizes) * blocks, part, grain=ceildiv(TASK, n * min(width, COLUMNS) + 16))
+    _normalized(ctx, out, x, axis, True)
 
 
 # *** softmax ***
 
 
-def _normalized(ctx: Any, out: Any, x: Any, axis: Any, powers: Any, result: Any) -> None:
-    """out = result(x - max(x), a function that gives its exp, the sum of all exp) along `axis`.
-
-    `powers` says that results are made of exp rather than of x - max(x): that is what is worth keeping.
-    """
+def _normalized(ctx: Any, out: Any, x: Any, axis: Any, logarithm: Any) -> None:
+    """Softmax along `axis`, or its logarithm."""
     if ctx.target.is_gpu:
-        _normalized_by_thread(out, x, axis, result)
+        _normalized_by_thread(out, x, axis, logarithm)
     elif axis == x.rank - 1:
-        _normalized_by_row(out, x, powers, result)
+        _normalized_by_row(out, x, logarithm)
     else:
-        _normalized_by_column(out, x, axis, result)
+        _normalized_by_column(out, x, axis, logarithm)
 
 
 def _shift(top: Any) -> Any:
@@ -418,10 +160,21 @@ def _shift(top: Any) -> Any:
 
 
 def _top_key(key: Any, value: Any) -> Any:
+    """The larger key of an element and those before it."""
     return max(key, order_key(value, highest(key.dtype)))
 
 
-def _normalized_by_thread(out: Any, x: Any, axis: Any, result: Any) -> None:
+def _scale(total: Any, logarithm: Any) -> Any:
+    """What the sum of all exp does to each element."""
+    return log(total) if logarithm else 1 / total
+
+
+def _scaled(value: Any, scale: Any, logarithm: Any, dtype: Any) -> Any:
+    """The result for an element: from x - max(x) for the logarithm, else from its exp."""
+    return (value - scale if logarithm else value * scale).cast(dtype)
+
+
+def _normalized_by_thread(out: Any, x: Any, axis: Any, logarithm: Any) -> None:
     sizes = (*x.shape[:axis], *x.shape[axis + 1 :])
     n = x.dim(axis)
     wide = wide_dtype(x.dtype)
@@ -435,18 +188,18 @@ def _normalized_by_thread(out: Any, x: Any, axis: Any, result: Any) -> None:
 
         shift = _shift(of_order_key(folded(element, 0, n, ROW_BLOCK, bottom, _top_key, max, bottom.dtype), wide))
         total = folded(lambda k: exp(element(k) - shift), 0, n, ROW_BLOCK, wide(0), plus, add, total_dtype(wide))
+        scale = _scale(total.cast(wide), logarithm)
         for k in range(n):
             value = element(k) - shift
-            out[(*lead[:axis], k, *lead[axis:])] = result(value, lambda: exp(value), total.cast(wide))
+            out[(*lead[:axis], k, *lead[axis:])] = _scaled(
+                value if logarithm else exp(value), scale, logarithm, out.dtype
+            )
 
     parallel_for(product(sizes), one)
 
 
-def _normalized_by_row(out: Any, x: Any, powers: Any, result: Any) -> None:
-    """Blocks of a row go through a buffer; a row of one block is read once and its exp computed once.
-
-    The sum runs in LANES lanes of their own, so that its order is fixed whatever the machine's vectors are.
-    """
+def _normalized_by_row(out: Any, x: Any, logarithm: Any) -> None:
+    """Blocks of a row go through a buffer; a row of one block is read once and its exp computed once."""
     sizes = x.shape[:-1]
     n = x.dim(-1)
     rows = product(sizes)
@@ -466,39 +219,43 @@ def _normalized_by_row(out: Any, x: Any, powers: Any, result: Any) -> None:
                 for j in range(count):
                     buffer[j] = widened(x[(*lead, first + j)])
                     top = _top_key(top, buffer[j])
-                for j in range(count, ceildiv(count, LANES) * LANES):
-                    buffer[j] = -inf
                 shift = _shift(of_order_key(top, wide))
-                for j in range(LANES):
-                    lanes[j] = 0.0
-                for base in range(0, count, LANES):
-                    for j in range(LANES):
-                        power = exp(buffer[base + j] - shift)
-                        lanes[j] += power
-                        buffer[base + j] = power if powers else buffer[base + j] - shift
-                total = total * exp(before - shift) + _lane_sum(lanes)
+                total = total * exp(before - shift) + _sum_of_powers(buffer, lanes, count, shift, logarithm)
             shift = _shift(of_order_key(top, wide))
+            scale = _scale(total, logarithm)
             if n <= BLOCK:
                 for j in range(n):
-                    out[(*lead, j)] = result(buffer[j], lambda: buffer[j], total)
+                    out[(*lead, j)] = _scaled(buffer[j], scale, logarithm, out.dtype)
             else:
                 for k in range(n):
                     value = widened(x[(*lead, k)]) - shift
-                    out[(*lead, k)] = result(value, lambda: exp(value), total)
+                    out[(*lead, k)] = _scaled(value if logarithm else exp(value), scale, logarithm, out.dtype)
 
     parallel_for(ceildiv(rows, share), part)
 
 
-def _lane_sum(lanes: Any) -> Any:
-    half = LANES // 2
-    while half > 0:
-        for j in range(half):
-            lanes[j] += lanes[j + half]
-        half = half // 2
+def _sum_of_powers(buffer: Any, lanes: Any, count: Any, shift: Any, logarithm: Any) -> Any:
+    """The sum of exp(v - shift) for `count` elements v of the buffer, which then holds v - shift or its exp.
+
+    It runs in LANES lanes of their own, so that its order is fixed whatever the machine's vectors are.
+    """
+    for j in range(count, ceildiv(count, LANES) * LANES):
+        buffer[j] = -inf
+    for j in range(LANES):
+        lanes[j] = 0.0
+    for base in range(0, count, LANES):
+        for j in range(LANES):
+            value = buffer[base + j] - shift
+            power = exp(value)
+            lanes[j] += power
+            buffer[base + j] = value if logarithm else power
+    for k in unroll(LANE_STEPS):
+        for j in range(LANES >> (k + 1)):
+            lanes[j] += lanes[j + (LANES >> (k + 1))]
     return lanes[0]
 
 
-def _normalized_by_column(out: Any, x: Any, axis: Any, result: Any) -> None:
+def _normalized_by_column(out: Any, x: Any, axis: Any, logarithm: Any) -> None:
     sizes = (*x.shape[:axis], *x.shape[axis + 1 : -1])
     n = x.dim(axis)
     width = x.dim(-1)
@@ -513,6 +270,7 @@ def _normalized_by_column(out: Any, x: Any, axis: Any, result: Any) -> None:
         tops = stack[bottom.dtype](COLUMNS)
         shifts = stack[wide](COLUMNS)
         totals = stack[total_dtype(wide)](COLUMNS)
+        scales = stack[wide](COLUMNS)
 
         def element(k, j):
             return widened(x[(*lead[:axis], k, *lead[axis:], first + j)])
@@ -527,10 +285,13 @@ def _normalized_by_column(out: Any, x: Any, axis: Any, result: Any) -> None:
         for k in range(n):
             for j in range(count):
                 totals[j] += exp(element(k, j) - shifts[j]).cast(totals.dtype)
+        for j in range(count):
+            scales[j] = _scale(totals[j].cast(wide), logarithm)
         for k in range(n):
             for j in range(count):
                 value = element(k, j) - shifts[j]
-                put = result(value, lambda: exp(value), totals[j].cast(wide))
-                out[(*lead[:axis], k, *lead[axis:], first + j)] = put
+                out[(*lead[:axis], k, *lead[axis:], first + j)] = _scaled(
+                    value if logarithm else exp(value), scales[j], logarithm, out.dtype
+                )
 
     parallel_for(product(sizes) * blocks, part, grain=ceildiv(TASK, n * min(width, COLUMNS) + 16))

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ...dsl.errors import DTypeError, EinkornError, GraphError
-from ...dsl.signature import bind, bind_parameters
+from ...dsl.parameters import bind_parameters
+from ...dsl.signature import bind
 from ...dsl.types import DType
 from ..device import DeviceRef
 from ..dims import Dim, Shape, StaticDim

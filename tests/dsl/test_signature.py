@@ -14,10 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from einkorn.dsl import dims as language
-from einkorn.dsl.dims import AnyAxis, Axis, Binary, Call, Computed, Name, Negate, Number, Pack, Size, parse_dims
+from einkorn.dsl import dims_parse as parser
+from einkorn.dsl.dims import AnyAxis, Axis, Binary, Call, Computed, Name, Negate, Number, Pack, Size
+from einkorn.dsl.dims_parse import parse_dims
 from einkorn.dsl.errors import CompileError, CompileErrors, DTypeError, EinkornError, GraphError
+from einkorn.dsl.parameters import bind_parameters
 from einkorn.dsl.schema import ContextArgument, OpSchema, Parameter, Role, TensorArgument
-from einkorn.dsl.signature import bind, bind_parameters, check_schema
+from einkorn.dsl.signature import bind
+from einkorn.dsl.signature_check import check_schema
 from einkorn.dsl.source import Place
 from einkorn.dsl.types import ANY, FLOATING, DType
 from einkorn.graph.dims import Dim
@@ -83,14 +87,14 @@ WORDS = st.one_of(
 
 @given(st.lists(WORDS).map(" ".join))
 def test_the_short_way_reads_as_the_grammar_does(text: str) -> None:
-    assert language._parse.__wrapped__(text) == language._parse_with_grammar(text)
+    assert parser._parse.__wrapped__(text) == parser._parse_with_grammar(text)
 
 
 def test_positions_agree_too() -> None:
     for text in ("  *a{axis}  n", "n *a{k}"):
         (short,), (full,) = (
             [i.count for i in items if isinstance(i, Pack)]
-            for items in (language._parse.__wrapped__(text), language._parse_with_grammar(text))
+            for items in (parser._parse.__wrapped__(text), parser._parse_with_grammar(text))
         )
         assert isinstance(short, Name) and isinstance(full, Name) and short.at == full.at
 
@@ -108,7 +112,7 @@ EXPRESSIONS = st.recursive(
 
 @given(EXPRESSIONS)
 def test_expressions_print_as_they_read(expression: language.Expression) -> None:
-    assert language.parse_expression(str(expression)) == expression
+    assert parser.parse_expression(str(expression)) == expression
 
 
 @given(EXPRESSIONS, st.fixed_dictionaries({name: st.integers(0, 9) for name in "abc"}))
@@ -172,7 +176,7 @@ def test_a_syntax_error_points_into_the_file(tmp_path: Path, monkeypatch: pytest
 
 def test_plain_signatures_do_not_load_lark() -> None:
     program = (
-        "import sys; from einkorn.dsl.signature import parse_dims; parse_dims('m _ 3 *a{axis} *b');"
+        "import sys; import einkorn.dsl; from einkorn.dsl.dims_parse import parse_dims; parse_dims('m _ 3 *a{axis} *b');"
         "assert 'lark' not in sys.modules; parse_dims('(2*n)'); assert 'lark' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

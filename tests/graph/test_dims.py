@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from einkorn.dsl import dims as language
+from einkorn.dsl import dims_parse as parser
 from einkorn.dsl.errors import GraphError
 from einkorn.graph.dims import AlgebraicDim, Dim, Shape, StaticDim, SymbolicDim, ceildiv, dim_max, dim_min
 
@@ -150,7 +151,7 @@ def test_algebra_equals_integer_evaluation(case: Case, env: dict[str, int]) -> N
 def test_print_reads_back_as_the_same_dim(case: Case) -> None:
     _, dim = case
     symbols = {name: Dim(name) for name in NAMES}
-    again = language.evaluate(language.parse_expression(str(dim)), symbols)
+    again = language.evaluate(parser.parse_expression(str(dim)), symbols)
     assert again == dim
     assert str(Dim(again)) == str(dim)
 

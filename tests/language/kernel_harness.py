@@ -19,7 +19,8 @@ from einkorn.compiler.pipeline import Artifact, compile_entry
 from einkorn.compiler.targets import lookup
 from einkorn.dsl import DType, abi
 from einkorn.dsl.library import load_library
-from einkorn.dsl.signature import bind, bind_parameters
+from einkorn.dsl.parameters import bind_parameters
+from einkorn.dsl.signature import bind
 from einkorn.dsl.unit import BufferSpec, EntrySpec, FromBuffer, GroupSpec, NodeSpec, Store
 
 bfloat16 = ml_dtypes.bfloat16
@@ -44,14 +45,20 @@ class KernelFile:
         self.reports: list[str] = []
 
     def entry(
-        self, op: str, inputs: Sequence[TensorType], parameters: dict[str, Any], outs: Sequence[TensorType] | None = None
+        self,
+        op: str,
+        inputs: Sequence[TensorType],
+        parameters: dict[str, Any],
+        outs: Sequence[TensorType] | None = None,
     ) -> tuple[EntrySpec, list[TensorType]]:
         """The compile unit of one op, and the types of its outputs."""
         kernel = self.library.kernels[op].portable
         bound = bind(kernel.schema, list(inputs), parameters, expected_outputs=outs)
         values = bind_parameters(kernel.schema, parameters)
         outputs = [(dtype, tuple(int(d) for d in shape)) for dtype, shape in bound.outputs]
-        buffers = [BufferSpec(t, tuple(s), "input") for t, s in inputs] + [BufferSpec(t, s, "output") for t, s in outputs]
+        buffers = [BufferSpec(t, tuple(s), "input") for t, s in inputs] + [
+            BufferSpec(t, s, "output") for t, s in outputs
+        ]
         operands = tuple(FromBuffer(k, buffers[k].shape) for k in range(len(inputs)))
         node = NodeSpec(kernel, tuple(bound.dtypes.items()), tuple(values.items()), operands, tuple(outputs))
         stores = tuple(Store(0, k, len(inputs) + k) for k in range(len(outputs)))
@@ -128,7 +135,20 @@ def special_values(dtype: Any) -> np.ndarray[Any, Any]:
         return np.array([False, True])
     if dtype.kind in "iu":
         info = np.iinfo(dtype)
-        wanted = [0, 1, 2, 3, 5, 7, dtype.itemsize * 8 - 1, dtype.itemsize * 8, 100, info.max, info.max - 1, info.max // 2]
+        wanted = [
+            0,
+            1,
+            2,
+            3,
+            5,
+            7,
+            dtype.itemsize * 8 - 1,
+            dtype.itemsize * 8,
+            100,
+            info.max,
+            info.max - 1,
+            info.max // 2,
+        ]
         wanted += [info.min, info.min + 1] + [-1, -2, -3, -7] * (dtype.kind == "i")
         return np.array(wanted, dtype)
     info = ml_dtypes.finfo(dtype)
@@ -143,7 +163,9 @@ def pairs_of(values: np.ndarray[Any, Any], seed: int = 0) -> tuple[np.ndarray[An
     rng = np.random.default_rng(seed)
     a, b = (m.reshape(-1) for m in np.meshgrid(values, values))
     n = 256 + -len(a) % 16
-    return np.concatenate([a, random_values(rng, values.dtype, n)]), np.concatenate([b, random_values(rng, values.dtype, n)])
+    return np.concatenate([a, random_values(rng, values.dtype, n)]), np.concatenate(
+        [b, random_values(rng, values.dtype, n)]
+    )
 
 
 def random_values(rng: np.random.Generator, dtype: Any, n: int) -> np.ndarray[Any, Any]:

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from einkorn.dsl import InputTensor, OutputTensor, atomic_add, ceildiv, foreach, int64, min, parallel_for, register
-from einkorn.dsl import stack, uint8
+from einkorn.dsl import (
+    InputTensor,
+    OutputTensor,
+    atomic_add,
+    ceildiv,
+    foreach,
+    int64,
+    min,
+    parallel_for,
+    register,
+    stack,
+    uint8,
+)
 
 CHUNK = 65536  # elements that one task counts
 

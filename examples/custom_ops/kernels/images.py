@@ -28,18 +28,20 @@ def brightness(out: OutputTensor[float32, "*s"], image: InputTensor[float32, "*s
 
 
 @register("blur")
-def blur(out: OutputTensor[float32, "h w"], image: InputTensor[float32, "h w"], *, radius: int = 3) -> None:
-    """The mean over a square of 2 * radius + 1 pixels; beyond the edge the last pixel repeats."""
-    height, width = image.shape
-    area = (2 * radius + 1) * (2 * radius + 1)
+def blur(
+    out: OutputTensor[float32, "h w"], image: InputTensor[float32, "h w"], *, axis: int = 0, radius: int = 3
+) -> None:
+    """The mean over 2 * radius + 1 pixels along an axis; beyond the edge the last pixel repeats."""
+    last = image.dim(axis) - 1
 
     def mean(index):
         y, x = index
         total = 0.0
-        for dy in unroll(-radius, radius + 1):
-            row = min(max(y + dy, 0), height - 1)
-            for dx in unroll(-radius, radius + 1):
-                total += image[row, min(max(x + dx, 0), width - 1)]
-        return total / area
+        for offset in unroll(-radius, radius + 1):  # written out: radius is known at compile time
+            if axis == 0:
+                total += image[min(max(y + offset, 0), last), x]
+            else:
+                total += image[y, min(max(x + offset, 0), last)]
+        return total / (2 * radius + 1)
 
     foreach(out, mean)

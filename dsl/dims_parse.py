@@ -1,0 +1,234 @@
+"""Reading of the dims language: text -> the items of `dims`, and errors that point into the text.
+
+Input: the text, and its place for messages. Output: a tuple of frozen items. Non-goals: no check of what the names mean
+(that is `signature_check`).
+
+Start-up: importing lark and building the grammar costs more than all the rest of a warm start, and nearly all
+signatures consist of plain names and sizes. Those are read by one regular expression; lark is loaded for the first
+text that has an expression in it, and for anything that the expression does not understand.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any
+
+from .dims import (
+    FUNCTIONS,
+    AnyAxis,
+    Axis,
+    Binary,
+    Call,
+    Computed,
+    DimItem,
+    Expression,
+    Name,
+    Negate,
+    Number,
+    Pack,
+    Size,
+)
+from .errors import CompileError
+from .source import Place
+
+if TYPE_CHECKING:
+    import lark
+
+_NAME = r"[^\W\d]\w*"
+_OPERATORS = ("+", "-", "*", "//", "%")
+_WORD = re.compile(r"\S+")
+_PLAIN = re.compile(rf"(?P<axis>{_NAME})|(?P<size>[0-9]+)|\*(?P<pack>{_NAME})(?:\{{(?P<count>{_NAME})\}})?")
+
+_GRAMMAR = rf"""
+    start: (axis | size | pack | computed)*
+    axis: NAME
+    size: INT
+    pack: PACK ("{{" _expression "}}")?
+    computed: "(" _expression ")"
+
+    _expression: sum
+    ?sum: product | sum SUM_OPERATOR product -> binary
+    ?product: unary | product PRODUCT_OPERATOR unary -> binary
+    ?unary: atom | "-" unary -> negate
+    ?atom: INT -> number
+         | NAME -> name
+         | NAME "(" _expression ("," _expression)* ")" -> call
+         | "(" _expression ")"
+
+    SUM_OPERATOR: "+" | "-"
+    PRODUCT_OPERATOR: "*" | "//" | "%"
+    PACK: /\*{_NAME}/
+    NAME: /{_NAME}/
+    INT: /[0-9]+/
+    %ignore /\s+/
+"""
+
+
+class _Mistake(Exception):
+    """A mistake in a text, before it is known where the text stands."""
+
+    def __init__(self, message: str, at: int, length: int = 1, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message, self.at, self.length, self.hint = message, at, length, hint
+
+
+def parse_dims(text: str, place: Place | None = None) -> tuple[DimItem, ...]:
+    """The items of a dims text. `place` is where the argument is declared, for messages.
+
+    Raises:
+        CompileError: EK0307, the text is not in the language.
+    """
+    try:
+        return _parse(text)
+    except _Mistake as mistake:
+        raise dims_error(
+            f"{mistake.message} in the dims {text!r}",
+            text,
+            mistake.at,
+            mistake.length,
+            place,
+            code="EK0307",
+            hint=mistake.hint,
+        ) from None
+
+
+def parse_expression(text: str) -> Expression:
+    """The expression that `text` holds, without parentheses around it."""
+    items = parse_dims(f"({text})")
+    if len(items) != 1 or not isinstance(items[0], Computed):
+        raise dims_error(f"{text!r} is not one expression", text, 0, len(text), None, code="EK0307")
+    return items[0].expression
+
+
+def dims_error(
+    message: str,
+    text: str,
+    at: int,
+    length: int,
+    place: Place | None,
+    *,
+    code: str,
+    hint: str | None = None,
+    **details: Any,
+) -> CompileError:
+    """An error that points at `text[at : at + length]`: in the user's file when the text is found there."""
+    exact = _find_in_source(text, at, length, place)
+    notes = [] if exact or not text else [f'in "{text}"\n' + " " * (len('note: in "') + at) + "^" * length]
+    return CompileError(message, code=code, place=exact or place, notes=notes, hint=hint, **details)
+
+
+def _find_in_source(text: str, at: int, length: int, place: Place | None) -> Place | None:
+    line = place.source_line() if place else None
+    if place is None or line is None:
+        return None
+    for quote in "\"'":
+        start = line.find(f"{quote}{text}{quote}", place.column - 1)
+        if start >= 0:
+            column = start + 2 + at
+            return Place(place.file, place.line, column, place.line, column + length)
+    return None
+
+
+@lru_cache(maxsize=4096)
+def _parse(text: str) -> tuple[DimItem, ...]:
+    items: list[DimItem] = []
+    for word in _WORD.finditer(text):
+        match = _PLAIN.fullmatch(text, word.start(), word.end())
+        if match is None or match["count"] == "_":
+            return _parse_with_grammar(text)
+        if match["axis"]:
+            items.append(_axis(match["axis"]))
+        elif match["size"]:
+            items.append(Size(int(match["size"])))
+        else:
+            items.append(Pack(match["pack"], Name(match["count"], match.start("count")) if match["count"] else None))
+    return tuple(items)
+
+
+def _axis(name: str) -> DimItem:
+    return AnyAxis() if name == "_" else Axis(name)
+
+
+@cache
+def _parser() -> lark.Lark:
+    import lark
+
+    return lark.Lark(_GRAMMAR, parser="lalr", propagate_positions=True)
+
+
+def _parse_with_grammar(text: str) -> tuple[DimItem, ...]:
+    import lark
+
+    try:
+        tree = _parser().parse(text)
+    except lark.UnexpectedInput as error:
+        raise _explain(text, error) from None
+    end = -1
+    for item in tree.children:
+        assert isinstance(item, lark.Tree)
+        start = item.meta.start_pos
+        if start == end:
+            raise _Mistake("a blank is missing", start, hint="write blanks between dims, and (2*n) for an expression")
+        end = item.meta.end_pos
+    return tuple(_build_item(item) for item in tree.children)
+
+
+def _explain(text: str, error: lark.UnexpectedInput) -> _Mistake:
+    at = error.pos_in_stream if error.pos_in_stream is not None else len(text)
+    token = str(getattr(error, "token", "")) or text[at : at + 1]
+    if getattr(getattr(error, "token", None), "type", "") == "$END" or at >= len(text):
+        return _Mistake("an expression does not end", len(text.rstrip()), hint="close it with ) or }")
+    depth = text.count("(", 0, at) - text.count(")", 0, at) + text.count("{", 0, at) - text.count("}", 0, at)
+    hint = None
+    if token == "/":
+        hint = "write // for a division that rounds down"
+    elif depth == 0 and token == ",":
+        hint = "separate dims by blanks"
+    elif depth == 0 and token == "-" and text[at + 1 : at + 2].isdigit():
+        hint = "write _ for one axis of any size"
+    elif depth == 0 and text.startswith("...", at):
+        token, hint = "...", "write *name for any number of axes"
+    elif depth == 0 and token in (*_OPERATORS, "{"):
+        hint = "put an expression in parentheses, as in (2*n + 1)"
+    return _Mistake(f"unexpected {token!r}", at, len(token), hint)
+
+
+def _build_item(tree: Any) -> DimItem:
+    first = tree.children[0]
+    match tree.data:
+        case "axis":
+            return _axis(str(first))
+        case "size":
+            return Size(int(first))
+        case "pack":
+            count = _build(tree.children[1]) if len(tree.children) > 1 else None
+            return Pack(str(first)[1:], count)
+    return Computed(_build(first))
+
+
+def _build(tree: Any) -> Expression:
+    first = tree.children[0]
+    match tree.data:
+        case "number":
+            return Number(int(first))
+        case "name":
+            if first == "_":
+                raise _Mistake("'_' has no value", first.start_pos, hint="give the axis a name")
+            return Name(str(first), first.start_pos)
+        case "negate":
+            return Negate(_build(first))
+        case "binary":
+            return Binary(str(tree.children[1]), _build(first), _build(tree.children[2]))
+    return _build_call(first, tuple(_build(argument) for argument in tree.children[1:]))
+
+
+def _build_call(function: Any, arguments: tuple[Expression, ...]) -> Expression:
+    if function not in FUNCTIONS:
+        known = ", ".join(FUNCTIONS)
+        raise _Mistake(f"unknown function {str(function)!r}", function.start_pos, len(function), f"there are {known}")
+    least, most = FUNCTIONS[function]
+    if len(arguments) < least or (most is not None and len(arguments) > most):
+        wanted = f"{least}" if most == least else f"at least {least}"
+        raise _Mistake(f"{function} takes {wanted} arguments", function.start_pos, len(function))
+    return Call(str(function), arguments)

@@ -1,0 +1,99 @@
+"""Compile-time parameters of a call: the given ones checked against the signature, defaults for the rest.
+
+Input: an `OpSchema` and the values that a caller gives by name. Output: a plain Python value for every parameter.
+Non-goals: tensors (that is `signature`).
+"""
+
+from __future__ import annotations
+
+import numbers
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from .errors import GraphError, did_you_mean, nearest
+from .schema import OpSchema, Parameter
+from .source import Place
+from .types import DType
+
+
+def bind_parameters(schema: OpSchema, given: Mapping[str, object], *, place: Place | None = None) -> dict[str, Any]:
+    """The value of every parameter, in the schema's order: the given ones checked, defaults for the rest.
+
+    An int is taken for a float that holds it exactly; a bool is not an int. NumPy's scalars count as the Python values
+    that they hold.
+
+    Raises:
+        GraphError: EK0320 unknown, EK0321 missing, EK0322 ill-typed parameter.
+    """
+    known = {p.name: p for p in schema.parameters}
+    for name in given:
+        if name not in known:
+            has = f"its parameters are {', '.join(known)}" if known else "it has no parameters"
+            _fail_parameter(schema, f"there is no parameter {name!r}; {has}", name, place, "EK0320", list(known))
+    missing = [p for p in schema.parameters if p.required and p.name not in given]
+    if missing:
+        names = ", ".join(f"{p.name}: {p.kind}" for p in missing)
+        noun = "parameter" if len(missing) == 1 else "parameters"
+        _fail_parameter(schema, f"missing {noun} {names}", missing[0].name, place, "EK0321")
+    return {
+        p.name: _checked(schema, p, given[p.name], place) if p.name in given else p.default for p in schema.parameters
+    }
+
+
+def _checked(schema: OpSchema, parameter: Parameter, value: object, place: Place | None) -> Any:
+    converted = _convert(parameter.kind, value)
+    if converted is not None:
+        return converted
+    hint = None
+    if parameter.kind == "dtype":
+        hint = f"write DType.{value}" if isinstance(value, str) and value in DType.__members__ else None
+    elif parameter.kind == "float" and isinstance(value, int) and not isinstance(value, bool):
+        hint = "no float holds this integer exactly"
+    raise GraphError(
+        f"op {schema.name!r}: parameter {parameter.name!r} is {parameter.kind}, but got {value!r}"
+        f" ({type(value).__name__})",
+        code="EK0322",
+        place=place,
+        op=schema.name,
+        argument=parameter.name,
+        expected=parameter.kind,
+        got=type(value).__name__,
+        hint=hint,
+    )
+
+
+def _convert(kind: str, value: object) -> Any:
+    """The value as a plain Python one of the kind, or None when it is of another kind."""
+    is_bool = isinstance(value, bool) or type(value).__name__ in ("bool_", "bool")
+    if kind == "bool":
+        return bool(value) if is_bool else None
+    if kind == "str":
+        return str(value) if isinstance(value, str) else None
+    if kind == "dtype":
+        return value if isinstance(value, DType) else None
+    if is_bool:
+        return None
+    if kind == "float" and isinstance(value, numbers.Real) and not isinstance(value, numbers.Rational):
+        return float(value)
+    try:
+        integer = operator.index(value)  # type: ignore[arg-type]  # the TypeError is the answer
+        if kind == "int":
+            return integer
+        return float(integer) if float(integer) == integer else None
+    except (TypeError, OverflowError):
+        return None
+
+
+def _fail_parameter(
+    schema: OpSchema, message: str, name: str, place: Place | None, code: str, known: Sequence[str] = ()
+) -> NoReturn:
+    raise GraphError(
+        f"op {schema.name!r}: {message}",
+        code=code,
+        place=place,
+        op=schema.name,
+        argument=name,
+        hint=did_you_mean(name, known),
+        expected=nearest(name, known) or None,
+    )

@@ -1,0 +1,167 @@
+"""One call beside its signature: what is known so far of its names, and the errors that show both sides.
+
+Every value is kept with its origin, `in argument 'a' (axis 1)`, so that a contradiction can name the two places that
+disagree. Element types are unified here; shapes, the larger half, in `signature_shapes`.
+
+Input: an `OpSchema`, checked parameters, dtypes and shapes of a call. Output: a `CallState` that fills up. Non-goals: no
+result yet (that is `signature`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from .dims import DimItem, DimLike, Expression, evaluate, names_in
+from .dims_parse import parse_dims
+from .errors import DTypeError, GraphError
+from .schema import OpSchema, TensorArgument
+from .source import Place
+from .types import DType
+
+
+@dataclass(frozen=True)
+class Known:
+    """A value with where it came from: `in argument 'a' (axis 1)`."""
+
+    value: Any
+    origin: str
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One tensor of the call beside its declaration. `label` names it: `argument 'x'`, `out_types of 'out'`."""
+
+    argument: TensorArgument
+    label: str
+    dtype: DType
+    shape: tuple[DimLike, ...]
+
+    @property
+    def items(self) -> tuple[DimItem, ...]:
+        return parse_dims(self.argument.dims, self.argument.place)
+
+
+@dataclass
+class CallState:
+    """The state of one `bind`: what is known so far of dtypes, named axes and packs."""
+
+    schema: OpSchema
+    parameters: dict[str, Any]
+    place: Place | None
+    dtypes: dict[str, Known] = field(default_factory=dict)
+    dims: dict[str, Known] = field(default_factory=dict)
+    packs: dict[str, Known] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.integers = {p.name: self.parameters[p.name] for p in self.schema.parameters if p.kind == "int"}
+        for name, allowed in self.schema.typevars:
+            for parameter in self.schema.parameters:
+                if parameter.kind == "dtype" and parameter.name == name.lower():
+                    dtype = self.parameters[parameter.name]
+                    self._allow(dtype, allowed, f"parameter {parameter.name!r}", None)
+                    self.dtypes[name] = Known(dtype, f"by parameter {parameter.name!r}")
+
+    def fail(
+        self,
+        message: str,
+        argument: TensorArgument | None,
+        *,
+        kind: type[GraphError] | type[DTypeError] = GraphError,
+        notes: Sequence[str] = (),
+        **details: Any,
+    ) -> NoReturn:
+        notes = list(notes)
+        if argument is not None and argument.place is not None:
+            notes.append(f"'{argument}' is declared at {argument.place}")
+        raise kind(
+            f"op {self.schema.name!r}: {message}",
+            place=self.place,
+            op=self.schema.name,
+            argument=argument.name if argument else None,
+            notes=notes,
+            **details,
+        )
+
+    def tensors(
+        self,
+        label: str,
+        arguments: tuple[TensorArgument, ...],
+        specs: Sequence[tuple[DType, Sequence[DimLike]]],
+        noun: str,
+    ) -> list[Tensor]:
+        """Each declared argument beside what the call has for it."""
+        if len(arguments) != len(specs):
+            names = f" ({', '.join(a.name for a in arguments)})" if arguments else ""
+            self.fail(
+                f"has {_plural(len(arguments), noun)}{names}, but got {len(specs)}",
+                None,
+                code="EK0310",
+                expected=len(arguments),
+                got=len(specs),
+            )
+        return [Tensor(a, f"{label} {a.name!r}", s[0], tuple(s[1])) for a, s in zip(arguments, specs, strict=True)]
+
+    def match_dtype(self, tensor: Tensor) -> None:
+        declared = tensor.argument.dtype
+        self._allow(tensor.dtype, self.schema.allowed(declared), tensor.label, tensor.argument)
+        if isinstance(declared, DType):
+            return
+        known = self.dtypes.setdefault(declared, Known(tensor.dtype, f"in {tensor.label}"))
+        if known.value is not tensor.dtype:
+            self.fail(
+                f"dtype {declared!r} is {known.value} {known.origin} but {tensor.dtype} in {tensor.label}",
+                tensor.argument,
+                kind=DTypeError,
+                code="EK0317",
+                expected=known.value,
+                got=tensor.dtype,
+                hint=f"cast one of them, for example to {known.value}",
+            )
+
+    def _allow(self, dtype: DType, allowed: tuple[DType, ...], label: str, argument: TensorArgument | None) -> None:
+        if dtype not in allowed:
+            self.fail(
+                f"{label} has dtype {dtype}, but takes {_listed(allowed)}",
+                argument,
+                kind=DTypeError,
+                code="EK0316",
+                expected=allowed,
+                got=dtype,
+            )
+
+    def value_of(
+        self, expression: Expression, argument: TensorArgument, values: Mapping[str, Any] | None = None
+    ) -> Any:
+        """The value of an expression over the known names."""
+        if values is None:
+            values = self.integers | {name: known.value for name, known in self.dims.items()}
+        try:
+            return evaluate(expression, values)
+        except KeyError as missing:
+            self.fail(
+                f"'{expression}' of {argument.name!r} mentions {missing.args[0]!r}, which nothing here gives a size",
+                argument,
+                code="EK0315",
+            )
+        except ZeroDivisionError:
+            self.fail(
+                f"'{expression}' of {argument.name!r} divides by zero{self._where(expression)}",
+                argument,
+                code="EK0315",
+            )
+
+    def where(self, expression: Expression) -> str:
+        values = self.integers | {name: known.value for name, known in self.dims.items()}
+        names = dict.fromkeys(name.name for name in names_in(expression))
+        return f" [{', '.join(f'{name}={values[name]}' for name in names if name in values)}]" if names else ""
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _listed(dtypes: tuple[DType, ...]) -> str:
+    names = [str(dtype) for dtype in dtypes]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"

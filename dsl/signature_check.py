@@ -1,0 +1,153 @@
+"""A signature checked for itself, when its op is registered: names, dims texts, expressions, packs.
+
+What is accepted here, `signature.bind` can decide for every call.
+
+Input: an `OpSchema`. Output: nothing, or all that is wrong with it at once. Non-goals: calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from .dims import Axis, Binary, Call, Computed, DimItem, Expression, Name, Negate, Number, Pack, names_in
+from .dims_parse import dims_error, parse_dims
+from .errors import CompileError, CompileErrors, did_you_mean
+from .schema import OpSchema, TensorArgument
+
+
+def check_schema(schema: OpSchema) -> None:
+    """Checks a signature for itself, when the op is registered.
+
+    Raises:
+        CompileError: EK0307 a dims text that is not in the language, EK0308 a name in an expression that nothing
+            binds, EK0309 packs that cannot be told apart, EK0304 one name for two things, EK0305 a type variable that
+            is not declared, EK0306 a division by the literal zero; several at once as `CompileErrors`.
+    """
+    checker = _SchemaCheck(schema)
+    checker.check_names()
+    for argument in schema.tensors:
+        checker.parse(argument)
+    if len(checker.items) == len(schema.tensors):  # dims that do not parse may be where a name is bound
+        checker.check_uses()
+        checker.check_packs()
+    if checker.errors:
+        raise checker.errors[0] if len(checker.errors) == 1 else CompileErrors(checker.errors)
+
+
+@dataclass
+class _SchemaCheck:
+    """Collects what is wrong in a schema. `items` holds the dims of each argument that parses."""
+
+    schema: OpSchema
+    errors: list[CompileError] = field(default_factory=list)
+    items: dict[str, tuple[DimItem, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.kinds = {p.name: p.kind for p in self.schema.parameters}
+
+    def fail(self, code: str, message: str, argument: TensorArgument, name: Name | str = "", hint: str = "") -> None:
+        """Records a mistake; it points at `name` in the dims text, or at the whole text."""
+        at, length = (name.at, len(name.name)) if isinstance(name, Name) else (0, len(argument.dims))
+        if isinstance(name, str) and name and name in argument.dims:
+            at, length = argument.dims.index(name), len(name)
+        details = {"op": self.schema.name, "argument": argument.name}
+        message = f"op {self.schema.name!r}, argument {argument.name!r}: {message}"
+        self.errors.append(
+            dims_error(message, argument.dims, at, length, argument.place, code=code, hint=hint or None, **details)
+        )
+
+    def check_names(self) -> None:
+        seen: set[str] = set()
+        for name in (*(a.name for a in self.schema.arguments), *self.kinds):
+            if name in seen:
+                message = f"op {self.schema.name!r} has two arguments or parameters named {name!r}"
+                place = next((a.place for a in reversed(self.schema.tensors) if a.name == name), self.schema.place)
+                self.errors.append(CompileError(message, code="EK0304", place=place, op=self.schema.name))
+            seen.add(name)
+
+    def parse(self, argument: TensorArgument) -> None:
+        try:
+            self.items[argument.name] = parse_dims(argument.dims, argument.place)
+        except CompileError as error:
+            error.op, error.argument = self.schema.name, argument.name
+            self.errors.append(error)
+        if isinstance(argument.dtype, str) and argument.dtype not in dict(self.schema.typevars):
+            self.fail("EK0305", f"the type variable {argument.dtype!r} is not declared", argument)
+
+    def axes_of(self, arguments: tuple[TensorArgument, ...]) -> set[str]:
+        return {item.name for a in arguments for item in self.items.get(a.name, ()) if isinstance(item, Axis)}
+
+    def check_uses(self) -> None:
+        """Every name means one thing, and every expression has a value once the call's types are known."""
+        known = {name for name, kind in self.kinds.items() if kind == "int"} | self.axes_of(self.schema.inputs)
+        for argument in self.schema.inputs:
+            self._check_items(argument, known)
+        known |= self.axes_of(self.schema.outputs)
+        for argument in self.schema.outputs:
+            self._check_items(argument, known)
+
+    def _check_items(self, argument: TensorArgument, known: set[str]) -> None:
+        packs = {item.name for items in self.items.values() for item in items if isinstance(item, Pack)}
+        for item in self.items.get(argument.name, ()):
+            if isinstance(item, Axis) and item.name in packs:
+                self.fail("EK0304", f"{item.name!r} is one axis and also a pack '*{item.name}'", argument, item.name)
+            elif isinstance(item, Axis) and self.kinds.get(item.name, "int") != "int":
+                kind = self.kinds[item.name]
+                self.fail("EK0304", f"{item.name!r} is a dim and also a parameter of kind {kind}", argument, item.name)
+            elif isinstance(item, Pack) and item.count is not None:
+                self._check_expression(item.count, argument, {n for n, kind in self.kinds.items() if kind == "int"})
+            elif isinstance(item, Computed):
+                self._check_expression(item.expression, argument, known)
+
+    def _check_expression(self, expression: Expression, argument: TensorArgument, known: set[str]) -> None:
+        for name in names_in(expression):
+            if name.name in known:
+                continue
+            what = f"'{expression}' mentions {name.name!r}"
+            if name.name in self.kinds and self.kinds[name.name] != "int":
+                what += f", a parameter of kind {self.kinds[name.name]}; only int parameters have a place in dims"
+            elif name.name in self.axes_of(self.schema.tensors):
+                what += ", a dim that is not known this early"
+            else:
+                what += ", which is neither a dim of an input nor an int parameter"
+            self.fail("EK0308", what, argument, name, did_you_mean(name.name, known) or "")
+        for divisor in _divisors(expression):
+            if divisor == Number(0):
+                self.fail("EK0306", f"'{expression}' divides by zero", argument)
+
+    def check_packs(self) -> None:
+        """Some order of the arguments must tell the lengths of all packs: at most one is new in each."""
+        known: set[str] = set()
+        for arguments in (self.schema.inputs, self.schema.outputs):
+            pending = [argument for argument in arguments if argument.name in self.items]
+            while pending:
+                ready = next((a for a in pending if len(self._new_packs(a, known)) <= 1), None)
+                if ready is None:
+                    self._fail_packs(pending[0], self._new_packs(pending[0], known))
+                    return
+                pending.remove(ready)
+                known |= {i.name for i in self.items[ready.name] if isinstance(i, Pack) and i.name != "_"}
+
+    def _new_packs(self, argument: TensorArgument, known: set[str]) -> list[str]:
+        packs = (item for item in self.items[argument.name] if isinstance(item, Pack))
+        return [f"*{pack.name}" for pack in packs if pack.count is None and pack.name not in known]
+
+    def _fail_packs(self, argument: TensorArgument, packs: list[str]) -> None:
+        hint = f"say how many axes one of them has, as in {packs[0]}{{count}} with an int parameter 'count'"
+        self.fail("EK0309", f"nothing tells where {packs[0]} ends and {packs[1]} begins", argument, packs[1], hint)
+
+
+def _divisors(expression: Expression) -> Iterator[Expression]:
+    if isinstance(expression, Negate):
+        yield from _divisors(expression.operand)
+    elif isinstance(expression, Binary):
+        if expression.operator in ("//", "%"):
+            yield expression.right
+        yield from _divisors(expression.left)
+        yield from _divisors(expression.right)
+    elif isinstance(expression, Call):
+        if expression.function == "ceildiv":
+            yield expression.arguments[1]
+        for argument in expression.arguments:
+            yield from _divisors(argument)

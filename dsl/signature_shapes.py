@@ -1,0 +1,219 @@
+"""Shapes of a call unified with the dims of its signature, and the shapes of its outputs.
+
+Sizes may be ints or the graph's symbolic dims: only their arithmetic and `==` are used.
+
+Input: a `CallState` and its tensors. Output: names and packs bound in the state, shapes of outputs, or an error that
+shows both sides. Non-goals: no inference inside the kernel, no look at run-time values.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from .dims import Axis, Computed, DimItem, DimLike, Expression, Pack, Size, names_in
+from .dims_parse import parse_dims
+from .schema import TensorArgument
+from .signature_call import CallState, Known, Tensor
+
+
+def match_shapes(call: CallState, tensors: Sequence[Tensor]) -> None:
+    """Binds names to sizes; a tensor with several unknown packs waits until others have told their lengths."""
+    pending = list(tensors)
+    while pending:
+        ready = next((tensor for tensor in pending if _unknown_packs(call, tensor) <= 1), None)
+        if ready is None:
+            tensor = pending[0]
+            call.fail(
+                f'nothing tells where one pack ends in {tensor.label}, its dims are "{tensor.argument.dims}"',
+                tensor.argument,
+                code="EK0311",
+            )
+        pending.remove(ready)
+        _match_shape(call, ready)
+
+
+def _unknown_packs(call: CallState, tensor: Tensor) -> int:
+    return sum(isinstance(i, Pack) and i.count is None and i.name not in call.packs for i in tensor.items)
+
+
+def _match_shape(call: CallState, tensor: Tensor) -> None:
+    lengths = [_length(call, item, tensor) for item in tensor.items]
+    free = len(tensor.shape) - sum(length or 0 for length in lengths)
+    if free < 0 or (free > 0 and None not in lengths):
+        _wrong_rank(call, tensor, lengths)
+    axis = 0
+    for item, length in zip(tensor.items, lengths, strict=True):
+        taken = free if length is None else length
+        if isinstance(item, Pack):
+            _match_pack(call, item, tensor, axis, tensor.shape[axis : axis + taken])
+        elif isinstance(item, Axis):
+            _match_axis(call, item, tensor, axis)
+        elif isinstance(item, Size) and tensor.shape[axis] != item.size:
+            _wrong_size(call, tensor, axis, str(item.size), item.size)
+        axis += taken
+
+
+def _length(call: CallState, item: DimItem, tensor: Tensor) -> int | None:
+    """How many axes an item takes; None when the rank of the tensor tells."""
+    if not isinstance(item, Pack):
+        return 1
+    if item.count is not None:
+        return _count(call, item.count, item, tensor.argument)
+    return len(call.packs[item.name].value) if item.name in call.packs else None
+
+
+def _count(call: CallState, count: Expression, item: Pack, argument: TensorArgument) -> int:
+    value = operator.index(call.value_of(count, argument, call.integers))
+    if value < 0:
+        call.fail(
+            f"pack '{item}' of {argument.name!r} would have {value} axes{call.where(count)}",
+            argument,
+            code="EK0315",
+            got=value,
+        )
+    return value
+
+
+def _wrong_rank(call: CallState, tensor: Tensor, lengths: list[int | None]) -> NoReturn:
+    least = sum(length or 0 for length in lengths)
+    notes = [
+        f"'*{item.name}' has {_axes(length)} {call.packs[item.name].origin}"
+        if item.name in call.packs
+        else f"'{item}' has {_axes(length)}"
+        for item, length in zip(tensor.items, lengths, strict=True)
+        if isinstance(item, Pack) and length is not None
+    ]
+    more = " or more" if None in lengths else ""
+    call.fail(
+        f'{tensor.label} has rank {len(tensor.shape)}, its dims "{tensor.argument.dims}" want rank {least}{more}',
+        tensor.argument,
+        code="EK0311",
+        expected=least,
+        got=len(tensor.shape),
+        notes=[*notes, f"the shape is {_shown(tensor.shape)}"],
+    )
+
+
+def _match_axis(call: CallState, item: Axis, tensor: Tensor, axis: int) -> None:
+    size = tensor.shape[axis]
+    origin = f"in {tensor.label} (axis {axis})"
+    known = call.dims.get(item.name)
+    if known is None and item.name in call.integers:
+        known = Known(call.integers[item.name], f"by parameter {item.name!r}")
+    if known is None:
+        known = call.dims[item.name] = Known(size, origin)
+    if known.value != size:
+        call.fail(
+            f"dim {item.name!r} is {known.value} {known.origin} but {size} {origin}",
+            tensor.argument,
+            code="EK0312",
+            expected=known.value,
+            got=size,
+            hint=_hint_for_symbols(known.value, size),
+        )
+
+
+def _match_pack(call: CallState, item: Pack, tensor: Tensor, axis: int, sizes: tuple[DimLike, ...]) -> None:
+    if item.name == "_":
+        return
+    known = call.packs.setdefault(item.name, Known(sizes, f"in {tensor.label}"))
+    if known.value != sizes:
+        pairs = enumerate(zip(known.value, sizes, strict=False), axis)
+        first = next(((k, a, b) for k, (a, b) in pairs if a != b), None)
+        call.fail(
+            f"dims '*{item.name}' are {_shown(known.value)} {known.origin}"
+            f" but {_shown(sizes)} in {tensor.label}{f' (axis {first[0]})' if first else ''}",
+            tensor.argument,
+            code="EK0312",
+            expected=known.value,
+            got=sizes,
+            hint=_hint_for_symbols(*first[1:]) if first else None,
+        )
+
+
+def check_computed(call: CallState, tensors: Sequence[Tensor]) -> None:
+    """Compares computed sizes with the actual ones, once every name that can be known is known."""
+    for tensor in tensors:
+        axis = 0
+        for item in tensor.items:
+            if isinstance(item, Computed):
+                wanted = call.value_of(item.expression, tensor.argument)
+                if wanted != tensor.shape[axis]:
+                    where = call.where(item.expression)
+                    shown = str(item) if _is_constant(item) else f"{item} = {wanted}{where}"
+                    _wrong_size(call, tensor, axis, shown, wanted)
+            length = _length(call, item, tensor)
+            if length is None:  # only an unnamed pack stays unknown; it takes the axes that the others leave
+                others = (_length(call, other, tensor) for other in tensor.items)
+                length = len(tensor.shape) - sum(other or 0 for other in others)
+            axis += length
+
+
+def _wrong_size(call: CallState, tensor: Tensor, axis: int, shown: str, wanted: Any) -> NoReturn:
+    size = tensor.shape[axis]
+    call.fail(
+        f'{tensor.label} has size {size} on axis {axis}, its dims "{tensor.argument.dims}" want {shown}',
+        tensor.argument,
+        code="EK0313",
+        expected=wanted,
+        got=size,
+        hint=_hint_for_symbols(wanted, size),
+    )
+
+
+def output_shape(call: CallState, argument: TensorArgument) -> tuple[DimLike, ...]:
+    """The shape of an output, from the names that the inputs bound."""
+    shape: list[DimLike] = []
+    for item in parse_dims(argument.dims, argument.place):
+        if isinstance(item, Pack) and item.name in call.packs:
+            shape += call.packs[item.name].value
+        elif isinstance(item, Size):
+            shape.append(item.size)
+        elif isinstance(item, Axis) and item.name in call.dims:
+            shape.append(call.dims[item.name].value)
+        elif isinstance(item, Axis) and item.name in call.integers:
+            shape.append(_not_negative(call, call.integers[item.name], item, argument, ""))
+        elif isinstance(item, Computed):
+            value = call.value_of(item.expression, argument)
+            shape.append(_not_negative(call, value, item, argument, call.where(item.expression)))
+        else:
+            noun = "the sizes" if isinstance(item, Pack) else "the size"
+            call.fail(
+                f"the inputs do not tell {noun} '{item}' of output {argument.name!r}",
+                argument,
+                code="EK0314",
+                hint="say it with out_types",
+            )
+    return tuple(shape)
+
+
+def _not_negative(call: CallState, value: Any, item: DimItem, argument: TensorArgument, where: str) -> Any:
+    try:
+        negative = operator.index(value) < 0
+    except TypeError:  # symbolic
+        negative = False
+    if negative:
+        call.fail(
+            f"size '{item}' of output {argument.name!r} would be {value}{where}", argument, code="EK0315", got=value
+        )
+    return value
+
+
+def _is_constant(item: Computed) -> bool:
+    return not any(names_in(item.expression))
+
+
+def _hint_for_symbols(first: DimLike, second: DimLike) -> str | None:
+    if isinstance(first, tuple) or (hasattr(first, "__index__") and hasattr(second, "__index__")):
+        return None
+    return "if the two are always equal, give them the same name where the graph's inputs are declared"
+
+
+def _axes(count: int | None) -> str:
+    return "1 axis" if count == 1 else f"{count} axes"
+
+
+def _shown(shape: Sequence[DimLike]) -> str:
+    return f"[{', '.join(map(str, shape))}]"

@@ -1,0 +1,50 @@
+"""What compiled code depends on beside its program: our own text, and the versions of the tools.
+
+Output: short texts for cache keys, found without importing a tool. Non-goals: finding or checking the tools.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from pathlib import Path
+
+from . import abi
+
+FOLDERS = ("compiler", "dsl", "graph", "stdlib")
+TOOLS = ("llvmlite", "mlir", "torch_mlir")
+
+
+@functools.cache
+def fingerprint() -> str:
+    """Differs whenever our own files or the tools differ."""
+    root = Path(__file__).resolve().parent.parent
+    return "\n".join([f"abi {abi.ABI_VERSION}", *_tool_versions(), *_stamps(root)])
+
+
+def _tool_versions() -> list[str]:
+    """`llvmlite-0.50.0` and its kind, as the folders beside installed packages are called (reading metadata is slow)."""
+    found = []
+    for folder in sys.path:
+        try:
+            names = os.listdir(folder or ".")
+        except OSError:
+            continue
+        found += [name for name in names if name.endswith(".dist-info") and name.split("-")[0] in TOOLS]
+    return sorted(found)
+
+
+def _stamps(root: Path) -> list[str]:
+    """Name, size and time of each of our files: a changed compiler must not find code of the one before."""
+    found = []
+    pending = [str(root / folder) for folder in FOLDERS]
+    while pending:
+        with os.scandir(pending.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir():
+                    pending.append(entry.path)
+                elif entry.name.endswith(".py"):
+                    stat = entry.stat()
+                    found.append(f"{entry.path[len(str(root)) :]} {stat.st_size} {stat.st_mtime_ns}")
+    return sorted(found)

@@ -1,0 +1,95 @@
+"""Every example program runs, says that it matches NumPy both ways, and writes its pictures."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "custom_ops"
+PROGRAMS = sorted(p.name for p in EXAMPLES.glob("*.py") if not p.name.startswith("_") and p.name != "demo.py")
+PICTURES = {
+    "image_pipeline.py": ["coffee-before.png", "coffee-after.png"],
+    "mandelbrot.py": ["mandelbrot.png"],
+}
+
+
+def run(program: str, folder: Path, **environment: str) -> str:
+    """The output of a program, run in `folder`."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("EINKORN_")}
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / program)],
+        cwd=folder,
+        env=clean | {"EINKORN_CACHE_DIR": str(folder / "cache")} | environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_the_examples_are_the_ones_that_the_readme_lists() -> None:
+    readme = (EXAMPLES.parents[1] / "README.md").read_text()
+    assert len(PROGRAMS) >= 7
+    for program in PROGRAMS:
+        assert f"examples/custom_ops/{program}" in readme
+
+
+def test_every_kernel_file_has_a_program() -> None:
+    texts = [(EXAMPLES / program).read_text() for program in PROGRAMS]
+    for file in (EXAMPLES / "kernels").glob("*.py"):
+        assert any(f'run_both_ways("{file.name}"' in text for text in texts), file
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_program_matches_numpy_from_sources_and_from_a_package(program: str, tmp_path: Path) -> None:
+    # Without the cache, so that the package has to bring what it needs: the sources' code would serve it otherwise.
+    output = run(program, tmp_path, EINKORN_CACHE="0")
+    before, marker, after = output.partition("without sources")
+    assert marker and "from kernels/" in before
+    assert "matches NumPy" in before and "matches NumPy" in after
+    for picture in PICTURES.get(program, ()):
+        with Image.open(tmp_path / "output" / picture) as image:
+            assert min(image.size) >= 400
+            assert np.asarray(image).std() > 20  # it shows something
+
+
+def test_the_gpu_path_of_vector_addition_is_compiled_for_all_four(tmp_path: Path) -> None:
+    output = run("vector_addition.py", tmp_path)
+    for target, kind in (("sm_80", "ptx"), ("sm_90a", "ptx"), ("gfx942", "hsaco"), ("gfx1100", "hsaco")):
+        line = next(line for line in output.splitlines() if line.startswith(f"  {target}: "))
+        assert line.endswith(f"bytes of {kind}")
+        assert int(line.split()[1].replace(",", "")) > 500
+
+
+def test_the_pictures_are_what_the_kernels_say(tmp_path: Path) -> None:
+    run("image_pipeline.py", tmp_path)
+    before = np.asarray(Image.open(tmp_path / "output" / "coffee-before.png"))
+    after = np.asarray(Image.open(tmp_path / "output" / "coffee-after.png"))
+    assert before.shape == (*after.shape, 3)
+    # Brighter on the whole, and softer: neighbours differ less.
+    assert after.mean() > before.mean()
+    assert np.abs(np.diff(after.astype(int), axis=1)).mean() < np.abs(np.diff(before.astype(int), axis=1)).mean() / 2
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_the_demo_tells_its_story_where_there_is_no_terminal(tmp_path: Path, encoding: str) -> None:
+    output = run("demo.py", tmp_path, PYTHONIOENCODING=encoding)
+    assert output.count("matches NumPy, bit for bit") == 3
+    assert "\x1b" not in output
+    for picture in ("coffee-before.png", "coffee-after.png", "mandelbrot.png"):
+        assert f"output/{picture}" in output
+        assert (tmp_path / "output" / picture).exists()
+    table = output[output.index("Bytes of code") :].splitlines()
+    assert table[1].split() == ["CPU", "PTX", "PTX", "AMDGCN", "AMDGCN"]
+    assert table[2].split()[2:] == ["sm_80", "sm_90a", "gfx942", "gfx1100"]
+    rows = {words[0]: words[1:] for words in map(str.split, table[3:8])}
+    assert set(rows) == {"blur", "brightness", "grayscale", "mandelbrot", "palette"}
+    assert all(int(cell.replace(",", "")) > 500 for row in rows.values() for cell in row)
