@@ -6,15 +6,18 @@ found by the owner's class and the name.
 
 from __future__ import annotations
 
+import builtins
+import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
 from ..dsl import syntax as s
-from ..dsl.errors import did_you_mean
+from ..dsl.errors import TargetError, did_you_mean
 from ..dsl.schema import Role
 from ..dsl.source import Label
 from ..dsl.types import INT, DType, SIMDType
-from .coerce import coerce, misfit
+from .coerce import bind_signature, coerce, misfit
 from .infer import CALLABLES, Call, Inferer
 from .program import Builder, PointerType, Value
 from .tensors import Stored, Tensor, View
@@ -28,7 +31,11 @@ from .values import (
     TargetValue,
     describe,
     is_comptime_number,
+    plural,
 )
+
+MAX_STACK_BYTES = 1 << 20  # threads have stacks of some megabytes
+MAX_LANES = 1024
 
 Member = Callable[[Inferer, Any, s.Attribute, Frame], Any]
 MEMBERS: dict[tuple[type, str], Member] = {}
@@ -48,15 +55,13 @@ def method(owner: type, name: str) -> Callable[[Callable[..., Any]], Callable[..
     """Registers a method of a class of values: `f(call, owner, *args, **keywords)`."""
 
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        whole = inspect.signature(function)
+        signature = whole.replace(parameters=list(whole.parameters.values())[2:])
+
         def bind(inferer: Inferer, value: Any, node: s.Attribute, frame: Frame) -> Bound:
             def invoke(call: Call, *args: Any, **keywords: Any) -> Any:
-                try:
-                    return function(call, value, *args, **keywords)
-                except TypeError as error:
-                    if function.__name__ not in str(error):
-                        raise
-                    text = str(error).replace(function.__name__, f"{name}")
-                    raise call.error("EK0208", text) from None
+                bind_signature(call, name, signature, list(args), keywords)
+                return function(call, value, *args, **keywords)
 
             return Bound(value, name, invoke)
 
@@ -74,13 +79,12 @@ def attribute(inferer: Inferer, owner: Any, node: s.Attribute, frame: Frame) -> 
             inferer.locate(node, frame)
             return found(inferer, owner, node, frame)
     known = sorted({name for cls, name in MEMBERS if isinstance(owner, cls)})
-    raise inferer.error(
-        "EK0101",
-        f"{describe(owner)} has no attribute '{node.name}'",
-        node,
-        frame,
-        hint=did_you_mean(node.name, known) or (f"it has {', '.join(known)}" if known else None),
-    )
+    hint = did_you_mean(node.name, known) or (f"it has {', '.join(known)}" if known else None)
+    if is_comptime_number(owner) and (Value, node.name) in MEMBERS:
+        hint = "a compile-time number takes the type of its partner; Float32(...) makes a run-time value of it"
+    elif isinstance(owner, Tensor) and (Value, node.name) in MEMBERS and (Tensor, node.name) not in MEMBERS:
+        hint = f"work on elements: x[i].{node.name} in the body of a foreach"
+    raise inferer.error("EK0113", f"{describe(owner)} has no attribute '{node.name}'", node, frame, hint=hint)
 
 
 # *** run-time values ***
@@ -184,15 +188,16 @@ def construct(
     if isinstance(type, DType):
         type = SIMDType(type)
     if len(args) != 1 or keywords:
-        raise inferer.error("EK0208", f"{type} takes one value", node, frame)
+        raise inferer.error("EK0208", f"{type} takes one value, not {len(args) + len(keywords)}", node, frame)
     value = args[0]
     if isinstance(value, Value) and isinstance(value.type, SIMDType):
         if value.type.is_scalar and not type.is_scalar:
             return coerce(inferer, cast(Call(inferer, node, frame), value, type.dtype), type, node, frame)
         return cast(Call(inferer, node, frame), value, type)
-    if isinstance(value, float) and type.dtype.is_integral() and value == int(value):
+    if isinstance(value, float) and type.dtype.is_integral() and value.is_integer():
         value = int(value)
-    return coerce(inferer, value, type, node.arguments[0], frame)
+    at = node.arguments[0] if len(node.arguments) == 1 else node
+    return coerce(inferer, value, type, at, frame, f"{type}(...) takes a number")
 
 
 CALLABLES[SIMDType] = construct
@@ -202,16 +207,18 @@ CALLABLES[DType] = construct
 def make_stack(
     inferer: Inferer, type: StackType, args: list[Any], keywords: dict[str, Any], node: s.Call, frame: Frame
 ) -> Tensor:
-    """`stack[T](m, n)`: zeroed storage of a fixed size."""
-    if keywords or any(type_ is not int or n < 1 for n, type_ in ((n, n.__class__) for n in args)):
+    """`stack[T](m, n)`: storage of a fixed size, zeroed unless `zeroed=False` says that it is written before it is read."""
+    zeroed = keywords.pop("zeroed", True)
+    if keywords or not isinstance(zeroed, bool) or not args or any(builtins.type(n) is not int or n < 1 for n in args):
         raise inferer.error(
             "EK0208", "stack[T](...) takes whole sizes >= 1 that are known at compile time", node, frame
         )
     builder = inferer.builder
-    count = 1
-    for size in args:
-        count *= size
-    pointer = builder.one("alloca", [], PointerType(type.dtype, "stack"), count=count)
+    count = math.prod(args)
+    if count * type.dtype.bits > MAX_STACK_BYTES * 8:
+        text = f"{count} elements of {type.dtype} are too much for stack[...]: it holds {MAX_STACK_BYTES >> 10} KiB"
+        raise inferer.error("EK0217", text, node, frame)
+    pointer = builder.one("alloca", [], PointerType(type.dtype, "stack"), count=count, zeroed=zeroed)
     dims = tuple(builder.int_(n) for n in args)
     return Stored(pointer, "stack", type.dtype, dims, Role.MUTABLE, fixed=tuple(args))
 
@@ -240,6 +247,8 @@ def tensor_shape(inferer: Inferer, owner: Tensor, node: s.Attribute, frame: Fram
 @method(Tensor, "is_one")
 def tensor_is_one(call: Call, owner: Tensor, axis: Any) -> bool:
     """Whether a size is known to be 1 now; False for a size known at run time only."""
+    if type(axis) is not int or not -owner.rank <= axis < owner.rank:
+        raise call.error("EK0208", f"is_one() takes an axis known at compile time, not {describe(axis)}", "axis")
     return bool(owner.dims[axis].const == 1)
 
 
@@ -251,9 +260,10 @@ def tensor_size(inferer: Inferer, owner: Tensor, node: s.Attribute, frame: Frame
 @method(Tensor, "dim")
 def tensor_dim(call: Call, owner: Tensor, axis: Any) -> Any:
     if type(axis) is not int:
-        raise call.error("EK0208", f"dim() takes an axis known at compile time, not {describe(axis)}")
+        raise call.error("EK0208", f"dim() takes an axis known at compile time, not {describe(axis)}", "axis")
     if not -owner.rank <= axis < owner.rank:
-        raise call.error("EK0303", f"'{owner.name}' has {owner.rank} axes, there is no axis {axis}")
+        text = f"'{owner.name}' has {plural(owner.rank, 'axis')}, there is no axis {axis}"
+        raise call.error("EK0218", text, "axis", notes=declaration(owner))
     return size(owner, axis % owner.rank)
 
 
@@ -265,13 +275,13 @@ def size(tensor: Tensor, axis: int) -> Any:
 
 @method(Tensor, "load")
 def tensor_load(call: Call, owner: Tensor, *index: Any, width: Any = 1) -> Value:
-    if type(width) is not int or width < 1:
-        raise call.error("EK0208", "width is a whole number >= 1 known at compile time")
+    check_width(call, width, "width")
     return owner.load(call.builder, to_index(call, owner, _flat(call, index)), width)
 
 
 @method(Tensor, "store")
 def tensor_store(call: Call, owner: Tensor, value: Any, *index: Any) -> None:
+    call.nodes.pop("index", None)  # the first of several
     store_into(call, owner, to_index(call, owner, _flat(call, index)), value)
 
 
@@ -286,6 +296,19 @@ def tensor_at(call: Call, owner: Tensor, position: Any) -> Value:
     """The element at a row-major position."""
     number = coerce(call.inferer, position, INT, call.node, call.frame, "a position is an Int")
     return owner.load(call.builder, Index(owner.dims, linear=number, divisible=True))
+
+
+def check_width(call: Call, width: Any, argument: str) -> None:
+    """Refuses what cannot be a number of lanes."""
+    if type(width) is not int or width < 1 or width & (width - 1) or width > MAX_LANES:
+        raise call.error(
+            "EK0208", f"a width is a power of two up to {MAX_LANES}, known at compile time, not {describe(width)}", argument
+        )
+
+
+def declaration(tensor: Tensor) -> list[str]:
+    """The note that says where a tensor of the signature is declared."""
+    return [f"'{tensor.annotation}' declared at {tensor.declared}"] if tensor.declared is not None else []
 
 
 def _flat(call: Call, index: tuple[Any, ...]) -> Any:
@@ -304,10 +327,13 @@ def to_index(call: Call, tensor: Tensor, index: Any) -> Index:
         raise wrong_rank(call, tensor, len(parts))
     components = []
     for axis, part in enumerate(parts):
+        node = _part_node(call, axis, len(parts))
         if type(part) is int and part < 0:
-            raise call.error(
-                "EK0303",
+            raise inferer.error(
+                "EK0218",
                 f"negative index {part} on axis {axis} of '{tensor.name}'",
+                node,
+                call.frame,
                 hint=f"count from the end with {tensor.name}.dim({axis}) - {-part}",
             )
         if isinstance(part, Value) and part.type != INT and part.dtype.is_integral():
@@ -316,17 +342,21 @@ def to_index(call: Call, tensor: Tensor, index: Any) -> Index:
     return Index(tensor.dims, components=tuple(components))
 
 
+def _part_node(call: Call, axis: int, count: int) -> s.Node:
+    """Where the part of an index stands that belongs to an axis."""
+    node = call.nodes.get("index", call.node)
+    if isinstance(node, s.Tuple) and len(node.items) == count and not any(isinstance(n, s.Starred) for n in node.items):
+        return node.items[axis]
+    return node
+
+
 def wrong_rank(call: Call, tensor: Tensor, got: int) -> Exception:
     """`'x' has 2 axes, the index has 1`."""
-    notes = []
-    if tensor.declared is not None:
-        notes.append(f"'{tensor.annotation}' declared at {tensor.declared}")
-    axes = "axis" if tensor.rank == 1 else "axes"
     return call.error(
-        "EK0303",
-        f"'{tensor.name}' has {tensor.rank} {axes}, the index has {got}",
+        "EK0218",
+        f"'{tensor.name}' has {plural(tensor.rank, 'axis')}, the index has {got}",
         labels=(),
-        notes=notes,
+        notes=declaration(tensor),
         argument="index",
         expected=tensor.rank,
         got=got,
@@ -337,17 +367,18 @@ def store_into(call: Call, tensor: Tensor, index: Index, value: Any) -> None:
     """`tensor[index] = value`, with its checks."""
     inferer = call.inferer
     if tensor.role is Role.INPUT:
-        notes = [f"'{tensor.annotation}' declared at {tensor.declared}"] if tensor.declared else []
         raise call.error(
             "EK0211",
             f"'{tensor.name}' is an input and cannot be stored to",
-            notes=notes,
+            "target",
+            notes=declaration(tensor),
             hint="declare it as OutputTensor, or as MutableInputTensor to change it in place",
         )
     if inferer.level == "host" and inferer.target.is_gpu:
         raise host_access(call, tensor)
     if not isinstance(value, Value) and not is_comptime_number(value):
-        raise call.error("EK0202", f"cannot store {describe(value)} into '{tensor.name}'", "value")
+        hint = "store one of its elements" if isinstance(value, Tensor) else None
+        raise call.error("EK0202", f"cannot store {describe(value)} into '{tensor.name}'", "value", hint=hint)
     if isinstance(value, Value) and isinstance(value.type, SIMDType) and value.weak is None:
         if value.dtype is not tensor.dtype:
             raise wrong_store(call, tensor, value)
@@ -366,7 +397,7 @@ def wrong_store(call: Call, tensor: Tensor, value: Value) -> Exception:
     if isinstance(node, s.Name) and node.id in call.frame.origins:
         origin = f" (from '{node.id}', {call.frame.origins[node.id]})"
     labels = [Label(call.frame.place(target), primary=False)] if target is not None else []
-    notes = [f"'{tensor.annotation}' declared at {tensor.declared}"] if tensor.declared else []
+    notes = declaration(tensor)
     text = call.frame.place(node).source_line()
     shown = "..."
     if text is not None and node.span[0] == node.span[2]:
@@ -413,8 +444,7 @@ def subscript(inferer: Inferer, owner: Any, index: Any, node: s.Subscript, frame
         case Marker(name="SIMD"):
             if not (isinstance(index, tuple) and len(index) == 2 and isinstance(index[0], DType)):
                 raise call.error("EK0208", "SIMD takes a dtype and a width: SIMD[float32, 8]")
-            if type(index[1]) is not int or index[1] < 1 or index[1] & (index[1] - 1):
-                raise call.error("EK0208", "the width of a SIMD type is a power of two known at compile time")
+            check_width(call, index[1], "index")
             return SIMDType(index[0], index[1])
         case Marker(name="stack"):
             dtype = index.dtype if isinstance(index, SIMDType) and index.is_scalar else index
@@ -423,7 +453,8 @@ def subscript(inferer: Inferer, owner: Any, index: Any, node: s.Subscript, frame
             return StackType(dtype)
         case Value(type=SIMDType(width=width)) if width > 1:
             if type(index) is not int or not -width <= index < width:
-                raise call.error("EK0303", f"a lane is a compile-time number from 0 to {width - 1}", "index")
+                text = f"a lane is a compile-time number from 0 to {width - 1}, not {describe(index)}"
+                raise call.error("EK0218", text, "index")
             return lane(inferer.builder, owner, index % width)
     raise call.error("EK0207", f"{describe(owner)} has no elements")
 
@@ -437,8 +468,10 @@ def tuple_item(call: Call, owner: Any, index: Any) -> Any:
         )
     try:
         return values[index]
-    except (IndexError, TypeError) as error:
-        raise call.error("EK0303", f"{error} ({len(values)} items)", "index") from None
+    except (IndexError, TypeError, ValueError):
+        text = f"a string of {len(values)}" if isinstance(values, str) else describe(owner)
+        where = f"item {index}" if isinstance(index, int) else "such slice"
+        raise call.error("EK0218", f"{text} has no {where}", "index") from None
 
 
 def load_element(call: Call, tensor: Tensor, index: Any) -> Any:
@@ -468,10 +501,10 @@ def make_view(call: Call, tensor: Tensor, parts: tuple[Any, ...]) -> Tensor:
             plan.append(coerce(inferer, part, INT, call.node, call.frame, "an index is an Int"))
             continue
         if type(part.step) not in (int, type(None)) or (part.step is not None and part.step < 1):
-            raise call.error("EK0303", "the step of a slice is a whole number >= 1 known at compile time", "index")
+            raise call.error("EK0218", "the step of a slice is a whole number >= 1 known at compile time", "index")
         for bound in (part.start, part.stop):
             if type(bound) is int and bound < 0:
-                raise call.error("EK0303", f"negative bound {bound} in a slice", "index")
+                raise call.error("EK0218", f"negative bound {bound} in a slice", "index")
         start = whole(part.start, builder.int_(0))
         stop = whole(part.stop, tensor.dims[axis])
         if part.stop is not None:
@@ -521,6 +554,16 @@ def target_name(inferer: Inferer, owner: Any, node: s.Attribute, frame: Frame) -
     return inferer.target.name
 
 
+@member(TargetValue, "vector_bits")
+def target_vector_bits(inferer: Inferer, owner: Any, node: s.Attribute, frame: Frame) -> Any:
+    return inferer.target.vector_bits
+
+
 @method(TargetValue, "supports")
 def target_supports(call: Call, owner: Any, feature: Any) -> Any:
-    return call.inferer.target.supports(feature)
+    if not isinstance(feature, str):
+        raise call.error("EK0208", f"supports() takes the name of a feature, not {describe(feature)}", "feature")
+    try:
+        return call.inferer.target.supports(feature)
+    except TargetError as error:
+        raise call.error(error.code, error.message, "feature", notes=error.notes, hint=error.hint) from None

@@ -8,6 +8,7 @@ Input: values of the evaluator. Output: run-time values of the right type, or an
 
 from __future__ import annotations
 
+import inspect
 import math
 import struct
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from ..dsl.language import STUBS
 from ..dsl.types import BOOL, INT, DType, SIMDType
 from .operations import KIND_WORDS, ROWS, Row
 from .program import PointerType, Value
-from .values import Frame, Index, LibraryRef, describe, is_comptime_number
+from .values import Frame, Index, LibraryRef, describe, is_comptime_number, shown
 
 if TYPE_CHECKING:
     from .infer import Call, Inferer
@@ -40,12 +41,14 @@ def coerce(inferer: Inferer, value: Any, type: SIMDType, node: syntax.Node, fram
     if is_comptime_number(value):
         problem = misfit(value, type.dtype)
         if problem:
-            raise inferer.error("EK0205", problem, node, frame, expected=str(type), got=repr(value))
+            raise inferer.error("EK0205", problem, node, frame, expected=str(type), got=shown(value))
         return builder.const(adopt(value, type.dtype), type)
     if isinstance(value, Value) and isinstance(value.type, SIMDType):
         if value.type == type and value.weak is None:
             return value
         if value.weak is not None:
+            for key in value.origin:
+                inferer.met.setdefault(key, SIMDType(type.dtype))
             return builder.one("cast", [value], type)
         if value.type.is_scalar and value.dtype is type.dtype:
             return builder.one("splat", [value], type)
@@ -74,7 +77,7 @@ def source_of(node: syntax.Node, frame: Frame) -> str:
 def misfit(value: bool | int | float, dtype: DType) -> str | None:
     """Why a compile-time number cannot become a `dtype`, or None when it can."""
     if dtype.kind == "bool" or isinstance(value, bool):
-        return None if dtype.kind == "bool" and isinstance(value, bool) else f"{value!r} is no {dtype}"
+        return None if dtype.kind == "bool" and isinstance(value, bool) else f"{shown(value)} is no {dtype}"
     if dtype.is_float():
         if isinstance(value, float):
             return None
@@ -84,11 +87,11 @@ def misfit(value: bool | int | float, dtype: DType) -> str | None:
             exact = int(round_to(float(value), dtype)) == value
         except OverflowError:
             exact = False
-        return None if exact else f"{value} is not exactly representable in {dtype}"
+        return None if exact else f"{shown(value)} is not exactly representable in {dtype}"
     if isinstance(value, float):
         return f"the float {value!r} is no {dtype}"
     low, high = dtype.range
-    return None if low <= value <= high else f"{value} does not fit {dtype} ({low} to {high})"
+    return None if low <= value <= high else f"{shown(value)} does not fit {dtype} ({low} to {high})"
 
 
 def adopt(value: bool | int | float, dtype: DType) -> bool | int | float:
@@ -146,6 +149,7 @@ def as_weak(inferer: Inferer, value: Any, type: SIMDType, node: syntax.Node, fra
     made = inferer.builder.one("cast" if isinstance(value, Value) else "const", [], type, value=value)
     if isinstance(value, Value):
         inferer.builder.region.ops[-1].operands = [value]
+        made.origin = value.origin
     made.weak = kind
     return made
 
@@ -167,12 +171,21 @@ def mismatch(
         # Cast towards the float, else towards the left operand.
         to, other = (b, nodes[0]) if b.dtype.is_float() and not a.dtype.is_float() else (a, nodes[1])
         hint = f"write ({source_of(other, frame)}).cast({to.dtype})"
+    elif isinstance(a, Index) or isinstance(b, Index):
+        hint = "take a component of the index: `i[0]`, or unpack it: `y, x = i`"
+    elif hasattr(a, "dims") or hasattr(b, "dims"):
+        hint = "work on elements: x[i] in the body of a foreach"
+    text = f"cannot compute {describe(a)} {symbol} {describe(b)}"
+    if symbol == "if/else":
+        text = f"a value cannot be {describe(a)} or else {describe(b)}"
+    elif symbol.endswith("(…)"):
+        text = f"the arguments of '{symbol.removesuffix('(…)')}' differ in type: {describe(a)} and {describe(b)}"
     return inferer.error(
         "EK0202",
-        f"cannot compute {describe(a)} {symbol} {describe(b)}",
+        text,
         node,
         frame,
-        label=f"{describe(a)} {symbol} {describe(b)}",
+        label=f"{describe(a)} {symbol} {describe(b)}" if text.startswith("cannot compute") else "",
         expected=describe(a),
         got=describe(b),
         hint=hint,
@@ -181,14 +194,62 @@ def mismatch(
 
 def fold(inferer: Inferer, row: Row, operands: list[Any], node: syntax.Node, frame: Frame) -> Any:
     """A row on compile-time values, by Python's own rules."""
+    compares = row.result == "bool"
+    for operand in operands:
+        runtime = isinstance(operand, tuple) and compares and any(isinstance(item, Value) for item in operand)
+        if runtime or not (operand is None or isinstance(operand, bool | int | float | str | tuple)):
+            raise not_numbers(inferer, row, operands, node, frame)
     try:
-        return row.fold(*operands)
+        if outgrows(row, operands):
+            raise inferer.error("EK0206", "this compile-time value grows too large", node, frame)
+        value = row.fold(*operands)
+        if isinstance(value, complex):
+            raise inferer.error("EK0206", "this compile-time value is a complex number", node, frame)
+        return value
+    except TypeError:
+        raise not_numbers(inferer, row, operands, node, frame) from None
     except ZeroDivisionError:
         raise inferer.error(
             "EK0206", "division by a compile-time zero", node, frame, label=f"{operands[1]!r}"
         ) from None
     except PYTHON_ERRORS as error:
         raise inferer.error("EK0206", f"this cannot be computed at compile time: {error}", node, frame) from None
+
+
+def not_numbers(
+    inferer: Inferer, row: Row, operands: list[Any], node: syntax.Node, frame: Frame
+) -> CompileError:
+    """`cannot compute a string / the compile-time int 2`."""
+    if len(operands) == 2 and not row.symbol.isidentifier() and isinstance(node, syntax.Expr | syntax.AugAssign):
+        nodes = (node, node)
+        return mismatch(inferer, row.symbol, operands[0], operands[1], nodes, node, frame)  # type: ignore[arg-type]
+    listed = " and ".join(describe(operand) for operand in operands)
+    return inferer.error("EK0204", f"'{row.symbol}' works on numbers, not on {listed}", node, frame)
+
+
+MAX_BITS = 1 << 16  # of a compile-time integer
+MAX_ITEMS = 1 << 16  # of a compile-time tuple or string
+
+
+def outgrows(row: Row | str, operands: list[Any]) -> bool:
+    """Whether a compile-time value would take more memory than any program means."""
+    name = row if isinstance(row, str) else row.name
+    if len(operands) != 2:
+        return False
+    a, b = operands
+    if isinstance(a, str | tuple) and isinstance(b, str | tuple):
+        return name == "add" and len(a) + len(b) > MAX_ITEMS
+    if name == "mul" and isinstance(a, str | tuple) and isinstance(b, int):
+        return len(a) * b > MAX_ITEMS
+    if name == "mul" and isinstance(b, str | tuple) and isinstance(a, int):
+        return len(b) * a > MAX_ITEMS
+    if not (isinstance(a, int) and isinstance(b, int)):
+        return False
+    if name == "shl":
+        return a.bit_length() + b > MAX_BITS
+    if name == "pow":
+        return a.bit_length() > 1 and a.bit_length() * b > MAX_BITS
+    return name == "mul" and a.bit_length() + b.bit_length() > MAX_BITS
 
 
 def apply_row(inferer: Inferer, row: Row, operands: list[Value], node: syntax.Node, frame: Frame) -> Value:
@@ -206,6 +267,7 @@ def apply_row(inferer: Inferer, row: Row, operands: list[Value], node: syntax.No
     value = inferer.builder.row(row.name, operands)
     if weak and row.result == "same":
         value.weak = "float" if row.name == "truediv" else weak
+        value.origin = frozenset().union(*(v.origin for v in operands))
     return value
 
 
@@ -239,7 +301,10 @@ def no_row(inferer: Inferer, row: Row, type: SIMDType, node: syntax.Node, frame:
     }.get(row.name)
     if hint is None and set(row.mlir) == {"float"}:
         hint = "cast to a float first"
-    words = " and ".join(KIND_WORDS[kind] for kind in row.mlir)
+    listed = [KIND_WORDS[kind] for kind in row.mlir]
+    words = " and ".join([*([", ".join(listed[:-1])] if listed[:-1] else []), listed[-1]])
+    words = words.replace("signed integers, unsigned integers", "integers")
+    words = words.replace("signed integers and unsigned integers", "integers")
     return inferer.error(
         "EK0204",
         f"'{row.symbol}' works on {words}, not on {type}",
@@ -256,6 +321,8 @@ def binary(
 ) -> Any:
     """`a op b` for any two values."""
     row = ROWS[op]
+    if isinstance(a, Index) != isinstance(b, Index) and not isinstance(a, tuple) and not isinstance(b, tuple):
+        raise mismatch(inferer, row.symbol, a, b, nodes, node, frame)
     a, b = plain(inferer, a), plain(inferer, b)
     if not isinstance(a, Value) and not isinstance(b, Value):
         return fold(inferer, row, [a, b], node, frame)
@@ -272,8 +339,6 @@ def unary(inferer: Inferer, op: str, value: Any, node: syntax.Expr, frame: Frame
     """`op value` for any value."""
     row = ROWS[op]
     if not isinstance(value, Value):
-        if op == "not_":
-            return not value
         return fold(inferer, row, [value], node, frame)
     return apply_row(inferer, row, [value], node, frame)
 
@@ -281,7 +346,8 @@ def unary(inferer: Inferer, op: str, value: Any, node: syntax.Expr, frame: Frame
 def call_row(call: Call, name: str, operands: list[Any]) -> Any:
     """A row called by its name: `max(x, 0)`, `fma(a, b, c)`."""
     inferer, row = call.inferer, ROWS[name]
-    operands = [plain(inferer, v) for v in operands]
+    for key, operand in zip(STUBS[name].signature.parameters, operands, strict=True):
+        check_number(call, name, operand, key)
     if not any(isinstance(v, Value) for v in operands):
         return fold(inferer, row, operands, call.node, call.frame)
     nodes = [call.nodes.get(key, call.node) for key in STUBS[name].signature.parameters]
@@ -303,15 +369,35 @@ def call_row(call: Call, name: str, operands: list[Any]) -> Any:
 
 def call_library(call: Call, ref: LibraryRef, args: list[Any], keywords: dict[str, Any]) -> Any:
     """`exp(x)`: Python's own function on compile-time numbers, the standard library's on run-time values."""
-    bound = list(bind_stub(call, ref.name, args, keywords).values())
+    arguments = bind_stub(call, ref.name, args, keywords)
+    for key, operand in arguments.items():
+        check_number(call, ref.name, operand, key)
+    bound = list(arguments.values())
     if all(is_comptime_number(v) for v in bound):
         try:
-            return LIBRARY_FOLDS[ref.name](*bound)
+            if outgrows(ref.name, bound):
+                raise call.error("EK0206", "this compile-time value grows too large")
+            value = LIBRARY_FOLDS[ref.name](*bound)
+            if isinstance(value, complex):
+                raise call.error("EK0206", "this compile-time value is a complex number")
+            return value
         except PYTHON_ERRORS as error:
             raise call.error("EK0206", f"this cannot be computed at compile time: {error}") from None
     settled = [_settle(call, v) for v in bound]
     assert isinstance(call.node, syntax.Call)
     return call.inferer.inline(ref.closure, settled, {}, call.node, call.frame)
+
+
+def check_number(call: Call, name: str, operand: Any, key: str) -> None:
+    """Refuses an argument that is neither a number nor a run-time value."""
+    if isinstance(operand, Value) and isinstance(operand.type, SIMDType) or is_comptime_number(operand):
+        return
+    hint = None
+    if isinstance(operand, Index):
+        hint = "take a component of the index: `i[0]`, or unpack it: `y, x = i`"
+    elif hasattr(operand, "dims"):
+        hint = f"work on elements: {name}(x[i]) in the body of a foreach"
+    raise call.error("EK0204", f"'{name}' works on numbers, not on {describe(operand)}", key, hint=hint)
 
 
 def _settle(call: Call, value: Any) -> Any:
@@ -337,19 +423,24 @@ LIBRARY_FOLDS: dict[str, Any] = {
 
 def bind_stub(call: Call, name: str, args: list[Any], keywords: dict[str, Any]) -> dict[str, Any]:
     """Arguments by the names of a stub's signature; remembers where each stands in the text."""
-    signature = STUBS[name].signature
-    node = call.node
     if name in ("min", "max") and len(args) > 2:
         args = [_fold_left(call, name, args[:-1]), args[-1]]
+    return bind_signature(call, name, STUBS[name].signature, args, keywords)
+
+
+def bind_signature(
+    call: Call, name: str, signature: inspect.Signature, args: list[Any], keywords: dict[str, Any]
+) -> dict[str, Any]:
+    """Arguments by the names of a signature; remembers where each stands in the text."""
     try:
         bound = signature.bind(*args, **keywords)
     except TypeError as error:
-        shown = ", ".join(str(p) for p in signature.parameters)
-        raise call.error("EK0208", f"{name}({shown}): {error}") from None
-    if isinstance(node, syntax.Call):
-        names = list(signature.parameters)
-        call.nodes = dict(zip(names, node.arguments, strict=False))
-        call.nodes |= {k.name: k.value for k in node.keywords}
+        stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+        listed = ", ".join(f"{stars.get(p.kind, '')}{p.name}" for p in signature.parameters.values())
+        raise call.error("EK0208", f"wrong arguments for {name}({listed}): {error}") from None
+    if isinstance(call.node, syntax.Call) and not any(isinstance(a, syntax.Starred) for a in call.node.arguments):
+        call.nodes = dict(zip(signature.parameters, call.node.arguments, strict=False))
+        call.nodes |= {k.name: k.value for k in call.node.keywords}
     bound.apply_defaults()
     return dict(bound.arguments)
 

@@ -117,8 +117,9 @@ def _alloca(e: FunctionEmitter, op: Op) -> None:
     text = e.type(type)
     e.prologue.append(f"    {count} = llvm.mlir.constant({size} : i64) : i64\n")
     e.prologue.append(f"    {name} = llvm.alloca {count} x i8 {{alignment = 64 : i64}} : (i64) -> {text}\n")
-    zero = e.op("arith.constant 0 : i8")
-    e.line(f'"llvm.intr.memset"({name}, {zero}, {count}) <{{isVolatile = false}}> : ({text}, i8, i64) -> ()')
+    if op.attrs["zeroed"]:
+        zero = e.op("arith.constant 0 : i8")
+        e.line(f'"llvm.intr.memset"({name}, {zero}, {count}) <{{isVolatile = false}}> : ({text}, i8, i64) -> ()')
     e.names.set(op.results[0], name)
 
 

@@ -40,7 +40,7 @@ def name(inferer: Inferer, node: s.Name, frame: Frame) -> Any:
 
 @expression(s.Global)
 def global_name(inferer: Inferer, node: s.Global, frame: Frame) -> Any:
-    value = inferer.global_value(frame.program.globals[node.index], frame, node.name)
+    value = inferer.global_value(frame.program.globals[node.index], frame, node)
     if isinstance(value, StubRef) and value.name.startswith("gpu.") and value.name.count(".") == 2:
         inferer.locate(node, frame)
         return gpu_value(inferer, value.name.removeprefix("gpu."), node, frame)
@@ -128,6 +128,10 @@ def compare_objects(inferer: Inferer, op: str, a: Any, b: Any, node: s.Node, fra
         raise inferer.error("EK0202", f"cannot compute {describe(a)} {symbol} {describe(b)}", node, frame)
     a = a.dtype if isinstance(a, SIMDType) and a.is_scalar else a
     b = b.dtype if isinstance(b, SIMDType) and b.is_scalar else b
+    comparable = (DType, SIMDType, str, bool, int, float, tuple)
+    if a is not None and b is not None and not (isinstance(a, comparable) and isinstance(b, comparable)):
+        text = f"cannot compute {describe(a)} {ROWS[op].symbol} {describe(b)}"
+        raise inferer.error("EK0202", text, node, frame)
     return bool((a == b) == (op == "eq"))
 
 
@@ -145,7 +149,7 @@ def logical(inferer: Inferer, node: s.Logical, frame: Frame) -> Any:
     value = inferer.expr(node.operands[0], frame)
     for operand in node.operands[1:]:
         if not isinstance(value, Value):
-            decided = bool(value) == (node.op == "or")
+            decided = truth(inferer, value, node.operands[0], frame) == (node.op == "or")
             if not decided:
                 value = inferer.expr(operand, frame)
             continue
@@ -186,8 +190,8 @@ def truth(inferer: Inferer, value: Any, node: s.Node, frame: Frame) -> Any:
             return value if value.const is None else bool(value.const)
         hint = "compare it with a number, for instance `!= 0`" if isinstance(value.type, SIMDType) else None
         raise inferer.error("EK0209", f"a condition has to be a Bool, not {describe(value)}", node, frame, hint=hint)
-    if isinstance(value, Tensor | Index):
-        raise inferer.error("EK0209", f"{describe(value)} is no condition", node, frame)
+    if not (value is None or isinstance(value, bool | int | float | str | tuple)):
+        raise inferer.error("EK0209", f"a condition has to be a Bool, not {describe(value)}", node, frame)
     return bool(value)
 
 
@@ -302,8 +306,35 @@ def starred(inferer: Inferer, node: s.Starred, frame: Frame) -> Any:
 def formatted(inferer: Inferer, node: s.Formatted, frame: Frame) -> Any:
     values = [inferer.expr(part, frame) for part in node.parts]
     if any(isinstance(v, Value | Index | tuple) for v in values):
+        for part, value, spec in zip(node.parts, values, node.formats, strict=True):
+            check_format(inferer, part, value, spec, frame)
         return FormattedValue(tuple(zip(values, node.formats, strict=True)))
-    return "".join(format(v, spec) if spec else str(v) for v, spec in zip(values, node.formats, strict=True))
+    texts = []
+    for part, value, spec in zip(node.parts, values, node.formats, strict=True):
+        check_format(inferer, part, value, spec, frame)
+        readable = isinstance(value, bool | int | float | str | DType | SIMDType) or value is None
+        texts.append(format(value, spec) if spec else str(value) if readable else describe(value))
+    return "".join(texts)
+
+
+def check_format(inferer: Inferer, node: s.Expr, value: Any, spec: str, frame: Frame) -> None:
+    """Whether a format of an f-string fits the values that it will show."""
+    if not spec:
+        return
+    if isinstance(value, FormattedValue | Index):
+        raise inferer.error("EK0210", f"{describe(value)} takes no format", node, frame)
+    if isinstance(value, tuple):
+        for item in value:
+            check_format(inferer, node, item, spec, frame)
+        return
+    sample = value
+    if isinstance(value, Value):
+        sample = 1.5 if value.dtype.is_float() else value.dtype is DType.bool or 1
+    try:
+        format(sample, spec)
+    except (ValueError, TypeError):
+        text = f"the format '{spec}' does not fit {describe(value)}"
+        raise inferer.error("EK0210", text, node, frame) from None
 
 
 @expression(s.Lambda)

@@ -17,18 +17,19 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..dsl import syntax
-from ..dsl.errors import CompileError, CompileErrors
-from ..dsl.portable import GlobalEntry
+from ..dsl.errors import CompileError, CompileErrors, did_you_mean
+from ..dsl.portable import GlobalEntry, is_shipped
 from ..dsl.source import Label, Place
 from ..dsl.types import SIMDType
 from .coerce import bind_stub, call_library, call_row, coerce
 from .program import Builder, Op, Region, Site, Value
 from .targets.base import Target
-from .values import Bound, Cascade, Closure, Frame, LibraryRef, Marker, Poisoned, StubRef, describe
+from .values import Bound, Cascade, Closure, Frame, LibraryRef, Marker, Poisoned, StubRef, describe, plural
 
 MAX_DEPTH = 64
+MAX_ERRORS = 20
 MAX_UNROLL = 4096
-MAX_OPERATIONS = 400_000
+MAX_STATEMENTS = 100_000
 
 Handler = Callable[["Inferer", Any, Frame], Any]
 
@@ -97,11 +98,13 @@ class Inferer:
         self.sites = sites
         self.builder = Builder()
         self.errors: list[CompileError] = []
-        self.hints: dict[Any, SIMDType] = {}
+        self.hints: dict[Any, SIMDType] = {}  # the types that loop variables turned out to have
+        self.met: dict[Any, SIMDType] = {}  # the first type that each loop variable of open type met
         self.instance = ""  # "op 'x' [T=float32, target=sm_90]", for notes
         self.op = ""
         self.level = "host"  # "host", "parallel" (a task on the CPU) or "device" (a GPU thread)
         self.gpu_ids: dict[str, Value] | None = None  # thread and block indices when a grid runs on the CPU
+        self.statements = 0  # evaluated so far, against endless unrolling
 
     # errors
 
@@ -117,11 +120,18 @@ class Inferer:
         notes: Iterable[str] = (),
         **details: Any,
     ) -> CompileError:
-        """A mistake of the author's at `node`, with the calls that led here."""
-        place = frame.place(node)
+        """A mistake of the author's at `node`, with the calls that led here.
+
+        What goes wrong inside a function that ships with Einkorn is shown where the author calls it.
+        """
+        chain = [frame.place(node), *(frame.caller.chain() if frame.caller is not None else [])]
+        own = [place for place in chain if not is_shipped(place.file)] or chain
+        place = own[0]
+        if place is not chain[0]:
+            label, labels = "", ()
+            details.pop("hint", None)
         all_notes = list(notes)
-        if frame.caller is not None:
-            all_notes += [f"called from {p}" for p in frame.caller.chain()]
+        all_notes += [f"called from {p}" for p in own[1:]]
         if self.instance:
             all_notes.append(f"compiled for {self.instance}")
         return CompileError(
@@ -161,6 +171,7 @@ class Inferer:
     def block(self, statements: tuple[syntax.Stmt, ...], frame: Frame) -> Flow:
         """Runs statements until one leaves the block."""
         for number, stmt in enumerate(statements):
+            self.count(stmt, frame)
             self.locate(stmt, frame)
             if isinstance(stmt, syntax.If) and _leaves(stmt):
                 # What follows an `if` that may leave belongs into each of its arms.
@@ -185,11 +196,13 @@ class Inferer:
             self.errors.extend(several.errors)
         except CompileError as error:
             self.errors.append(error)
-        if len(self.errors) > 20:
+        except RecursionError:
+            self.errors.append(self.error("EK0112", "this statement is nested too deeply", stmt, frame))
+        if len(self.errors) >= MAX_ERRORS:
             raise TooMany
         for name in syntax.assigned_names((stmt,)):
             frame.env[name] = Poisoned()
-        return Flow("return", Poisoned()) if isinstance(stmt, syntax.Return) else NEXT
+        return Flow("return", Poisoned()) if _gives_value((stmt,)) else NEXT
 
     # calls
 
@@ -225,7 +238,9 @@ class Inferer:
         """Evaluates a function of the author's at this point."""
         function = closure.function
         home = closure.frame
-        if any(function is active for active in frame.stack) or len(frame.stack) > MAX_DEPTH:
+        if len(frame.stack) > MAX_DEPTH:
+            raise self.error("EK0108", f"calls are nested more than {MAX_DEPTH} deep", node, frame)
+        if any(function is active for active in frame.stack):
             raise self.error(
                 "EK0108",
                 f"'{closure.name}' calls itself",
@@ -270,7 +285,7 @@ class Inferer:
         if len(args) > len(positional):
             raise self.error(
                 "EK0208",
-                f"'{closure.name}' takes {len(positional)} positional arguments, {len(args)} are given",
+                f"'{closure.name}' takes {plural(len(positional), 'positional argument')}, not {len(args)}",
                 node,
                 frame,
                 notes=[f"'{closure.name}' is defined at {closure.frame.place(closure.function)}"],
@@ -278,8 +293,11 @@ class Inferer:
         given = dict(zip((p.name for p in positional), args, strict=False))
         for name, value in keywords.items():
             if name in given or all(p.name != name for p in params):
-                problem = "is given twice" if name in given else "is unknown"
-                raise self.error("EK0208", f"argument '{name}' of '{closure.name}' {problem}", node, frame)
+                text = f"'{closure.name}' has no argument '{name}'"
+                if name in given:
+                    text = f"argument '{name}' of '{closure.name}' is given twice"
+                hint = None if name in given else did_you_mean(name, [p.name for p in params])
+                raise self.error("EK0208", text, node, frame, hint=hint)
             given[name] = value
         for param in params:
             if param.name not in given:
@@ -288,20 +306,23 @@ class Inferer:
                 given[param.name] = self.expr(param.default, closure.frame)
             value = given[param.name]
             if param.annotation is not None:
-                value = self.annotated(param.annotation, value, inner, node, frame)
+                what = f"argument '{param.name}' of '{closure.name}' is declared as"
+                value = self.annotated(param.annotation, value, inner, argument_node(node, param, params), frame, what)
             inner.env[param.name] = value
             inner.origins.pop(param.name, None)
 
-    def annotated(self, annotation: syntax.Expr, value: Any, inner: Frame, node: syntax.Node, frame: Frame) -> Any:
+    def annotated(
+        self, annotation: syntax.Expr, value: Any, inner: Frame, node: syntax.Node, frame: Frame, what: str
+    ) -> Any:
         """A value checked against, or taken as, the type that an annotation names."""
         type = self.expr(annotation, inner)
         if isinstance(type, SIMDType) and (isinstance(value, Value) or isinstance(value, bool | int | float)):
-            return coerce(self, value, type, node, frame)
+            return coerce(self, value, type, node, frame, f"{what} {type}")
         return value
 
     # globals
 
-    def global_value(self, entry: GlobalEntry, frame: Frame, name: str) -> Any:
+    def global_value(self, entry: GlobalEntry, frame: Frame, node: syntax.Node) -> Any:
         """The value of an entry of the program's table of globals."""
         match entry.kind:
             case "function" | "library":
@@ -313,28 +334,42 @@ class Inferer:
             case "stub":
                 return StubRef(entry.value)
             case "typevar":
+                if entry.value not in frame.typevars:
+                    raise self.error(
+                        "EK0101",
+                        f"the type variable '{entry.value}' has no dtype here: the signature does not use it",
+                        node,
+                        frame,
+                        hint=did_you_mean(entry.value, frame.typevars)
+                        or f"use it in a tensor's annotation, as in InputTensor[{entry.value}, \"n\"]",
+                    )
                 return frame.typevars[entry.value]
             case "marker":
                 return Marker(entry.value)
             case "constant" if isinstance(entry.value, tuple):
-                return tuple(self.global_value(item, frame, name) for item in entry.value)
+                return tuple(self.global_value(item, frame, node) for item in entry.value)
         return entry.value
 
     # counting, for the guards against endless unrolling
 
-    def check_size(self, node: syntax.Node, frame: Frame, count: int) -> None:
-        if count > MAX_OPERATIONS:
-            raise self.error(
-                "EK0605",
-                f"the program grows beyond {MAX_OPERATIONS} operations",
-                node,
-                frame,
-                hint="unroll less: use `range` for the outer loops",
+    def count(self, node: syntax.Node, frame: Frame) -> None:
+        """Counts a statement; ends the compilation of a program that grows without bounds."""
+        self.statements += 1
+        if self.statements > MAX_STATEMENTS:
+            self.errors.append(
+                self.error(
+                    "EK0216",
+                    f"this program unrolls to more than {MAX_STATEMENTS} statements",
+                    node,
+                    frame,
+                    hint="unroll less: use `range` for the outer loops",
+                )
             )
+            raise TooMany
 
 
 class TooMany(Exception):
-    """Twenty mistakes are enough for one go."""
+    """Enough mistakes for one go, or one that ends everything."""
 
 
 class Flow:
@@ -358,6 +393,36 @@ def _leaves(stmt: syntax.If) -> bool:
 
 def _contains_exit(statements: tuple[syntax.Stmt, ...], kinds: tuple[type[syntax.Stmt], ...]) -> bool:
     return syntax.contains(statements, kinds, into_loops=False)
+
+
+def _gives_value(statements: tuple[syntax.Stmt, ...]) -> bool:
+    """Whether a function that stops at these statements would have given a value."""
+    for stmt in statements:
+        match stmt:
+            case syntax.Return(value=value) if value is not None:
+                return True
+            case syntax.If():
+                if _gives_value(stmt.then + stmt.otherwise):
+                    return True
+            case syntax.For() | syntax.While():
+                if _gives_value(stmt.body):
+                    return True
+            case _:
+                pass
+    return False
+
+
+def argument_node(node: syntax.Node, param: syntax.Param, params: tuple[syntax.Param, ...]) -> syntax.Node:
+    """Where an argument of a plain call stands; the call itself when that cannot be told."""
+    if not isinstance(node, syntax.Call) or any(isinstance(a, syntax.Starred) for a in node.arguments):
+        return node
+    named = {k.name: k.value for k in node.keywords}
+    position = params.index(param)
+    if param.name in named:
+        return named[param.name]
+    if len(node.arguments) + len(named) <= len(params) and position < len(node.arguments):
+        return node.arguments[position]
+    return node
 
 
 def count_operations(region: Region) -> int:

@@ -52,13 +52,14 @@ _serials = itertools.count()
 class Value:
     """The result of one operation, or an argument of a region or function."""
 
-    __slots__ = ("const", "name", "serial", "type", "weak")
+    __slots__ = ("const", "name", "origin", "serial", "type", "weak")
 
     def __init__(self, type: Type, *, const: Any = None, weak: str | None = None, name: str = "") -> None:
         self.serial = next(_serials)  # a name for keys; an id() may come back after its object is gone
         self.type = type
         self.const = const  # the number, when this is a scalar constant
-        self.weak = weak  # "int", "float" or "bool" while a loop's types are still being found
+        self.weak = weak  # "int", "float" or "bool" while the type is still open
+        self.origin: frozenset[Any] = frozenset()  # the loop variables whose type it stands for, if it is open
         self.name = name
 
     @property
@@ -102,7 +103,7 @@ IRREGULAR: dict[str, str] = {
     "load": "pointer, element offset -> the element(s)",
     "store": "value, pointer, element offset",
     "atomic_add": "value, pointer, element offset",
-    "alloca": "storage of attrs count elements for the life of the function, zeroed",
+    "alloca": "storage of attrs count elements for the life of the function; attrs zeroed",
     "if": "condition; two regions that end in yield",
     "for": "low, high, step, carried values; one region (index, carried) that ends in yield",
     "while": "carried values; a region that ends in condition, and one that ends in yield",

@@ -16,9 +16,9 @@ from ..dsl.errors import CompileError
 from ..dsl.source import Place
 from ..dsl.types import BOOL, INT, SIMDType
 from .attributes import store_into, subscript, to_index
-from .coerce import DEFAULTS, binary, coerce, weak_kind
+from .coerce import DEFAULTS, binary, coerce, misfit, weak_kind
 from .expressions import items, open_kind, snapshot, truth
-from .infer import MAX_UNROLL, NEXT, Call, Flow, Inferer, TooMany, count_operations, statement
+from .infer import MAX_UNROLL, NEXT, Call, Flow, Inferer, TooMany, statement
 from .program import Region, Site, Value
 from .tensors import Tensor
 from .values import (
@@ -32,6 +32,8 @@ from .values import (
     Undefined,
     Unrolled,
     describe,
+    is_comptime_number,
+    plural,
 )
 
 GO_ON = "$go_on"  # the variable that `break` clears; no author can name it
@@ -41,7 +43,7 @@ GO_ON = "$go_on"  # the variable that `break` clears; no author can name it
 def assign(inferer: Inferer, node: s.Assign, frame: Frame) -> None:
     value = inferer.expr(node.value, frame)
     if node.annotation is not None:
-        value = inferer.annotated(node.annotation, value, frame, node, frame)
+        value = inferer.annotated(node.annotation, value, frame, node.value, frame, "this variable is declared as")
     bind(inferer, node.target, value, node.value, frame)
 
 
@@ -55,7 +57,8 @@ def bind(inferer: Inferer, target: s.Expr, value: Any, source: s.Expr, frame: Fr
         case s.Tuple(items=targets):
             values = items(inferer, value, source, frame)
             if len(values) != len(targets):
-                raise inferer.error("EK0208", f"{len(targets)} names take {len(values)} values", target, frame)
+                text = f"{plural(len(targets), 'name')} cannot take {plural(len(values), 'value')}"
+                raise inferer.error("EK0208", text, target, frame)
             for part, item in zip(targets, values, strict=True):
                 bind(inferer, part, item, source, frame)
         case s.Subscript():
@@ -65,7 +68,9 @@ def bind(inferer: Inferer, target: s.Expr, value: Any, source: s.Expr, frame: Fr
             call = Call(inferer, target, frame)
             call.nodes |= {"value": source, "target": target, "index": target.index}
             if not isinstance(owner, Tensor):
-                raise call.error("EK0207", f"{describe(owner)} has no elements to store into")
+                call.node = target.value
+                hint = "use stack[T](n) for storage that changes" if isinstance(owner, tuple) else None
+                raise call.error("EK0207", f"{describe(owner)} has no elements to store into", hint=hint)
             parts = index if isinstance(index, tuple) else (index,)
             if any(isinstance(p, slice) for p in parts):
                 raise call.error("EK0207", "a slice cannot be stored to", hint="store element by element")
@@ -100,7 +105,9 @@ def aug_assign(inferer: Inferer, node: s.AugAssign, frame: Frame) -> None:
         value = inferer.expr(node.value, frame)
         new = binary(inferer, node.op, old, value, (node.target, node.value), node, frame)
         call = Call(inferer, node.target, frame)
-        call.nodes |= {"value": node.value, "target": node.target}
+        call.nodes |= {"value": node.value, "target": node.target, "index": node.target.index}
+        if not isinstance(owner, Tensor):
+            raise call.error("EK0207", f"{describe(owner)} has no elements to store into")
         store_into(call, owner, to_index(call, owner, index), new)
         return
     assert isinstance(node.target, s.Name)
@@ -252,11 +259,14 @@ def _join(
     if "break" in kinds:
         raise inferer.error("EK0109", "a run-time condition cannot end an unrolled loop", node, frame)
     if len(kinds) > 1:
-        raise inferer.error("EK0109", "one branch returns a value, the other ends without one", node, frame)
+        hint = "return a value at the end of the function, too"
+        raise inferer.error("EK0109", "one branch returns a value, the other ends without one", node, frame, hint=hint)
     joint = Joint(inferer, node, frame, (then, other))
     kind = kinds.pop()
     if kind == "return":
-        value = joint.merge("the returned value", then_flow.value, other_flow.value)
+        if isinstance(then_flow.value, Poisoned) or isinstance(other_flow.value, Poisoned):
+            raise Cascade
+        value = joint.merge("", then_flow.value, other_flow.value)
         if isinstance(value, Undefined):
             raise value.error(frame.place(node))
         results = joint.close(test)
@@ -343,11 +353,14 @@ class Joint:
         inferer, frame, at = self.inferer, self.frame, self.frame.place(self.node)
 
         def error(place: Place) -> CompileError:
-            text = f"'{name}' is {describe(a)} in one branch and {describe(b)} in the other"
+            what = f"'{name}'" if name else "the returned value"
+            text = f"{what} is {describe(a)} in one branch and {describe(b)} in the other"
             made = inferer.error("EK0203", text, self.node, frame)
             made.place, made.labels = place, ()
-            made.notes.insert(0, f"the branches are at {at}")
-            made.hint = "cast one of them, or use two names"
+            if name:
+                made.notes.insert(0, f"the branches are at {at}")
+            numbers = isinstance(a, Value) and isinstance(b, Value)
+            made.hint = f"cast one of them, or use two names" if numbers else "use two names"
             return made
 
         return Undefined(error)
@@ -437,23 +450,20 @@ def unrolled(inferer: Inferer, node: s.For, frame: Frame, values: tuple[Any, ...
     """The body once for each value."""
     if len(values) > MAX_UNROLL:
         raise inferer.error(
-            "EK0605",
+            "EK0216",
             f"unrolling {len(values)} times is more than {MAX_UNROLL}",
             node.iterable,
             frame,
             hint="use `range` for a run-time loop",
         )
     hidden = frame.env.pop(GO_ON, None)
-    before = count_operations(inferer.builder.region)
-    for number, value in enumerate(values):
+    for value in values:
         bind(inferer, node.target, value, node.iterable, frame)
         flow = inferer.block(node.body, frame)
         if flow.kind == "return":
             return flow
         if flow.kind == "break":
             break
-        if number % 64 == 0:
-            inferer.check_size(node, frame, count_operations(inferer.builder.region) - before)
     if hidden is not None:
         frame.env[GO_ON] = hidden
     return NEXT
@@ -563,9 +573,11 @@ class Loop:
 
     def _once(self, body: Any) -> None:
         region, self.region = self.region, Region()
-        with self.inferer.builder.inside(self.region):
-            body()
-        self.region = region
+        try:
+            with self.inferer.builder.inside(self.region):
+                body()
+        finally:
+            self.region = region
 
     # types
 
@@ -588,6 +600,7 @@ class Loop:
         with inferer.builder.inside(Region()):
             stand_ins = {key: self._stand_in(key, value) for key, value in self.leaves()}
             frame.env.update(self.rebuild_with(stand_ins))
+            self.hide()
             try:
                 body()
             except (CompileError, Cascade, TooMany):
@@ -599,6 +612,9 @@ class Loop:
                     learnt = True
                 elif weak_kind(value) == "float" and stand_ins[key].weak == "int":
                     inferer.hints.setdefault(key, DEFAULTS["float"])
+                if key not in inferer.hints and key in inferer.met:
+                    inferer.hints[key] = inferer.met[key]
+                    learnt = True
         frame.env, frame.origins = saved_env, saved_origins
         del inferer.sites[sites:]
         del inferer.errors[errors:]
@@ -609,7 +625,9 @@ class Loop:
         if type is not None:
             return Value(type)
         kind = weak_kind(value) or "int"
-        return Value(DEFAULTS[kind], weak=kind)
+        stand_in = Value(DEFAULTS[kind], weak=kind)
+        stand_in.origin = frozenset({key}) | (value.origin if isinstance(value, Value) else frozenset())
+        return stand_in
 
     def type_of(self, key: Any, value: Any) -> SIMDType | None:
         if isinstance(value, Value) and value.weak is None:
@@ -643,7 +661,15 @@ class Loop:
             assert type is not None
             values.append(coerce(inferer, value, type, self.node, self.frame))
         self.frame.env.update(self.rebuild(self._arguments(region, values)))
+        self.hide()
         return values
+
+    def hide(self) -> None:
+        """Functions, tensors and the like cannot go round: inside, they have no value before they get a new one."""
+        for name in self.assigned:
+            value = self.before.get(name)
+            if name in self.before and name not in self.carried and not isinstance(value, Undefined | Poisoned):
+                self.frame.env[name] = self._cannot_change(name, value)
 
     def _arguments(self, region: Region, values: list[Value]) -> list[Value]:
         made = [Value(v.type) for v in values]
@@ -680,15 +706,9 @@ class Loop:
             type = self.type_of(key, value)
             assert type is not None
             new = after.get(key)
-            if not _is_number(new) or (isinstance(new, Value) and new.type != type and new.weak is None):
-                name = key[1]
-                raise inferer.error(
-                    "EK0203",
-                    f"'{name}' is {type} before the loop and {describe(frame.env[name])} after a round",
-                    self.node,
-                    frame,
-                    hint=f"cast it to {type.dtype} where it is assigned",
-                )
+            misfits = is_comptime_number(new) and misfit(new, type.dtype) is not None
+            if misfits or not _is_number(new) or (isinstance(new, Value) and new.type != type and new.weak is None):
+                raise self._changes_type(key[1], type)
             values.append(coerce(inferer, new, type, self.node, frame))
         inferer.builder.end(values)
 
@@ -696,10 +716,47 @@ class Loop:
         """After the loop: carried variables have their last values; the others may never have got one."""
         env = dict(self.before)
         for name in self.assigned:
-            if name not in self.carried and self.frame.env.get(name) is not env.get(name):
+            value = self.frame.env.get(name)
+            if name in self.carried or value is env.get(name):
+                continue
+            if isinstance(value, Poisoned) or isinstance(env.get(name), Poisoned):
+                env[name] = Poisoned()
+            elif name not in env:
                 env[name] = self._maybe_never(name)
+            elif not isinstance(env[name], Undefined):
+                env[name] = self._cannot_change(name, env[name])
         self.frame.env = env
         env.update(self.rebuild(results))
+
+    def _changes_type(self, name: str, type: SIMDType) -> CompileError:
+        frame = self.frame
+        value = frame.env[name]
+        made = self.inferer.error(
+            "EK0203",
+            f"'{name}' is {type} before the loop and {describe(value)} after a round",
+            self.node,
+            frame,
+            notes=[f"the loop is at {frame.place(self.node)}"],
+            expected=str(type),
+            got=describe(value),
+            hint=f"cast it to {type.dtype} where it is assigned" if isinstance(value, Value) else "use two names",
+        )
+        if name in frame.origins:
+            made.place, made.labels = frame.origins[name], ()
+        return made
+
+    def _cannot_change(self, name: str, value: Any) -> Undefined:
+        inferer, frame, at = self.inferer, self.frame, self.frame.place(self.node)
+
+        def error(place: Place) -> CompileError:
+            text = f"'{name}' is assigned in a run-time loop and cannot change there: it is {describe(value)}"
+            made = inferer.error("EK0203", text, self.node, frame)
+            made.place, made.labels = place, ()
+            made.notes.insert(0, f"the loop is at {at}")
+            made.hint = "use another name in the loop; only numbers can change from round to round"
+            return made
+
+        return Undefined(error)
 
     def _maybe_never(self, name: str) -> Undefined:
         inferer, frame, at = self.inferer, self.frame, self.frame.place(self.node)

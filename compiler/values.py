@@ -236,6 +236,19 @@ def ravel(builder: Builder, components: tuple[Value, ...], dims: tuple[Value, ..
     return position
 
 
+def plural(count: int, noun: str) -> str:
+    """`1 axis`, `2 axes`, `3 values`."""
+    several = "axes" if noun == "axis" else f"{noun}s"
+    return f"{count} {noun if count == 1 else several}"
+
+
+def shown(value: Any) -> str:
+    """A compile-time number as messages show it: whole, unless it would fill the screen."""
+    if type(value) is int and value.bit_length() > 256:
+        return f"<an integer of {value.bit_length()} bits>"
+    return repr(value)
+
+
 def is_comptime_number(value: Any) -> bool:
     return isinstance(value, bool | int | float)
 
@@ -248,7 +261,7 @@ def describe(value: Any) -> str:
         case Value():
             return str(value.type)
         case bool() | int() | float():
-            return f"the compile-time {type(value).__name__} {value}"
+            return f"the compile-time {type(value).__name__} {shown(value)}"
         case str():
             return "a string"
         case None:
@@ -256,7 +269,7 @@ def describe(value: Any) -> str:
         case tuple():
             return f"a tuple of {len(value)}"
         case Index():
-            return f"an index of {len(value.dims)} axes"
+            return f"an index of {plural(len(value.dims), 'axis')}"
         case DType():
             return f"the dtype {value}"
         case SIMDType():
@@ -265,6 +278,24 @@ def describe(value: Any) -> str:
             return f"the function '{value.name}'"
         case StubRef() | LibraryRef():
             return f"the function '{value.name}'"
+        case Marker(name="SIMD"):
+            return "SIMD without its dtype and width"
+        case Marker():
+            return f"'{value.name}' without its dtype"
+        case StackType():
+            return f"stack[{value.dtype}] without its sizes"
+        case LoopRange():
+            return "a range"
+        case Unrolled():
+            return "an unrolled range"
+        case FormattedValue():
+            return "an f-string of run-time values"
+        case slice():
+            return "a slice"
+        case complex():
+            return f"the complex number {value}"
+        case TargetValue():
+            return "the target"
         case ContextValue():
             return "the device context"
         case Bound():

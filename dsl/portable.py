@@ -20,7 +20,8 @@ from typing import Any, TypeVar
 from . import syntax
 from .errors import PackageError
 from .language import SIMD, STUBS, DeviceContext, Stub, stack
-from .parse import Unresolved, parse_function
+from .parse import parse_function
+from .parse_expressions import Unresolved
 from .register import Kernel, implementation
 from .schema import OpSchema
 from .source import Place
@@ -188,3 +189,10 @@ def _global_from_json(data: Any) -> GlobalEntry:
     elif kind == "constant":
         value = tuple(_global_from_json(v) for v in value) if isinstance(value, list) else syntax.from_json(value)
     return GlobalEntry(kind, value)
+
+_SHIPPED = str(PurePath(__file__).parent.parent)
+
+
+def is_shipped(file: str) -> bool:
+    """Whether a source file is one of ours (the language's own functions are written in the language)."""
+    return file.startswith(_SHIPPED) and PurePath(file).parent.name in ("dsl", "stdlib")

@@ -3,8 +3,8 @@
 Every value is kept with its origin, `in argument 'a' (axis 1)`, so that a contradiction can name the two places that
 disagree. Element types are unified here; shapes, the larger half, in `signature_shapes`.
 
-Input: an `OpSchema`, checked parameters, dtypes and shapes of a call. Output: a `CallState` that fills up. Non-goals: no
-result yet (that is `signature`).
+Input: an `OpSchema`, checked parameters, dtypes and shapes of a call. Output: a `CallState` that fills up. Non-goals:
+no result yet (that is `signature`).
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ class CallState:
         notes: Sequence[str] = (),
         **details: Any,
     ) -> NoReturn:
+        """Raises an error that names the op and the argument, and tells where the argument is declared."""
         notes = list(notes)
         if argument is not None and argument.place is not None:
             notes.append(f"'{argument}' is declared at {argument.place}")
@@ -104,6 +105,7 @@ class CallState:
         return [Tensor(a, f"{label} {a.name!r}", s[0], tuple(s[1])) for a, s in zip(arguments, specs, strict=True)]
 
     def match_dtype(self, tensor: Tensor) -> None:
+        """Checks a dtype, and binds the type variable that stands for it."""
         declared = tensor.argument.dtype
         self._allow(tensor.dtype, self.schema.allowed(declared), tensor.label, tensor.argument)
         if isinstance(declared, DType):
@@ -147,12 +149,13 @@ class CallState:
             )
         except ZeroDivisionError:
             self.fail(
-                f"'{expression}' of {argument.name!r} divides by zero{self._where(expression)}",
+                f"'{expression}' of {argument.name!r} divides by zero{self.where(expression)}",
                 argument,
                 code="EK0315",
             )
 
     def where(self, expression: Expression) -> str:
+        """The known values of an expression's names, for messages: ` [k=3, n=4]`."""
         values = self.integers | {name: known.value for name, known in self.dims.items()}
         names = dict.fromkeys(name.name for name in names_in(expression))
         return f" [{', '.join(f'{name}={values[name]}' for name in names if name in values)}]" if names else ""

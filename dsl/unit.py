@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from . import dims, dims_parse
+from . import dims
+from .dims_parse import parse_dims
 from .portable import PortableKernel
 from .schema import OpSchema
 from .types import DType
@@ -140,7 +141,7 @@ def op_layout(
     whole = {name: value for name, value in parameters.items() if type(value) is int}
     for tensor, argument in enumerate((*schema.inputs, *schema.outputs)):
         shape: list[Size] = []
-        for item in dims_parse.parse_dims(argument.dims):
+        for item in parse_dims(argument.dims):
             if isinstance(item, dims.Size):
                 shape.append(item.size)
             elif isinstance(item, dims.Pack):

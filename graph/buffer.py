@@ -10,23 +10,18 @@ model takes contiguous buffers only.
 
 from __future__ import annotations
 
-import ctypes
-import sys
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, Protocol, overload, runtime_checkable
 
-import ml_dtypes
 import numpy as np
 
 from ..dsl.errors import DeviceError, DTypeError, GraphError
 from ..dsl.types import DType
 from . import dlpack
 from .device import CPU, Device, DeviceRef
-
-Array = np.ndarray[Any, Any]
-ALIGNMENT = 64  # bytes: a cache line, and the widest vector of any CPU target
+from .memory import Array, allocate, check_storable
 
 
 @runtime_checkable
@@ -36,31 +31,6 @@ class DLPackArray(Protocol):
     def __dlpack__(self, *, stream: Any | None = None) -> Any: ...
 
     def __dlpack_device__(self) -> Any: ...
-
-
-def address_of(array: Array) -> int:
-    """Where an array's elements lie.
-
-    `array.ctypes.data` builds an object each time (1.5 us). The pointer is the first field behind CPython's object
-    header, as NumPy's binary interface fixes it (`PyArrayObject_fields`); `_DIRECT` says whether that holds here.
-    """
-    if _DIRECT:
-        return _POINTER.from_address(id(array) + _HEADER).value or 0
-    return int(array.ctypes.data)
-
-
-_POINTER = ctypes.c_void_p
-_HEADER = object.__basicsize__
-
-
-def _header_holds() -> bool:
-    probe = np.arange(8.0)[3:]
-    return sys.implementation.name == "cpython" and (
-        _POINTER.from_address(id(probe) + _HEADER).value == probe.ctypes.data
-    )
-
-
-_DIRECT = _header_holds()
 
 
 class Buffer:
@@ -83,7 +53,7 @@ class Buffer:
     def __init__(self, dtype: DType, shape: Sequence[int], device: Device | DeviceRef | None = None) -> None:
         self._device = _host(device)
         self._dtype = dtype
-        self._array = _allocate(dtype, _sizes(shape))
+        self._array = allocate(dtype, _sizes(shape))
 
     @classmethod
     def _wrap(cls, array: Array, device: Device, dtype: DType | None = None) -> Buffer:
@@ -269,7 +239,7 @@ class Buffer:
         if self.is_read_only:
             raise DeviceError("the buffer is read-only, as is what it was made from", code="EK0807", hint="copy() it")
         source = value._array if isinstance(value, Buffer) else np.asarray(value)
-        _check_kind(source, value, self._dtype)
+        check_storable(source, value, self._dtype)
         try:
             np.copyto(self._view(index), source, casting="unsafe")
         except ValueError as error:
@@ -397,33 +367,3 @@ def _sizes(shape: Iterable[int]) -> tuple[int, ...]:
     if any(isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0 for size in sizes):
         raise GraphError(f"a buffer's sizes are ints >= 0, not {sizes}", code="EK0805", expected="ints >= 0", got=sizes)
     return tuple(int(size) for size in sizes)
-
-
-def _allocate(dtype: DType, sizes: tuple[int, ...]) -> Array:
-    """Uninitialised memory that starts at a multiple of `ALIGNMENT`; NumPy's own starts at 16."""
-    size = math.prod(sizes) * dtype.size_in_bytes
-    try:
-        raw = np.empty(size + ALIGNMENT, np.uint8)
-    except (MemoryError, ValueError) as error:
-        raise DeviceError(f"cannot allocate {size} bytes for {dtype} of shape {sizes}", code="EK0808") from error
-    skip = -raw.ctypes.data % ALIGNMENT
-    return raw[skip : skip + size].view(dtype.to_numpy()).reshape(sizes)
-
-
-def _check_kind(source: Array, value: Any, dtype: DType) -> None:
-    """Writing may round a float, never drop a fraction, a sign or high bits."""
-    kind = "f" if source.dtype == ml_dtypes.bfloat16 else source.dtype.kind
-    if kind not in ("fiub" if dtype.is_float() else "iub"):
-        raise DTypeError(
-            f"cannot write {value if source.ndim == 0 else source.dtype} into a buffer of {dtype}",
-            code="EK0803",
-            expected=str(dtype),
-            got=str(source.dtype),
-            hint="convert the values first",
-        )
-    if not dtype.is_float() and source.size:
-        low, high = dtype.range
-        if int(source.min()) < low or int(source.max()) > high:
-            raise GraphError(
-                f"a value is out of the range of {dtype}", code="EK0805", expected=f"{low} to {high}", got=value
-            )

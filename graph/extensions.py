@@ -26,7 +26,6 @@ from ..dsl.knobs import knobs
 from ..dsl.library import LoadedKernel, library_of
 from ..dsl.portable import PortableKernel
 from ..dsl.schema import OpSchema
-from ..dsl.source import Place
 from ..dsl.toolchain import fingerprint
 from ..dsl.unit import NodeSpec, Size, Slot
 from .dims import Dim, StaticDim
@@ -34,22 +33,13 @@ from .fusion import Facts, Group, Partition, partition
 from .ir import Constant, GraphIR, Node
 from .plan import Plan, bound_dtypes, make_plan
 from .pool import Pool, default_threads
+from .reports import Report, read_reports
 
 if TYPE_CHECKING:
     from ..compiler.targets import Target
 
 _log = logging.getLogger("einkorn.load")
 _lock = threading.Lock()
-
-
-@dataclass(frozen=True)
-class Report:
-    """A print, an assert or a raise in compiled code; see `compiler.program.Site`."""
-
-    kind: str
-    parts: tuple[str | tuple[str, str], ...]
-    place: Place
-    op: str
 
 
 @dataclass(frozen=True)
@@ -184,8 +174,7 @@ def _open(path: Path, plan: Plan, tier: str) -> LoadedCode:
     entry.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
     entry.restype = ctypes.c_int32
     table = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(library, abi.REPORTS)))
-    reports = tuple(_report_from_json(r) for r in json.loads(table))
-    return LoadedCode(entry, plan, reports, tier, library)
+    return LoadedCode(entry, plan, read_reports(table), tier, library)
 
 
 # *** packages ***
@@ -274,11 +263,6 @@ def _partition_to_json(parts: Partition) -> Any:
 def _partition_from_json(data: Any) -> Partition:
     groups, aliases = data
     return Partition(tuple(Group(tuple(n), r, e) for n, r, e in groups), tuple(aliases))
-
-
-def _report_from_json(data: Any) -> Report:
-    kind, parts, place, op = data
-    return Report(kind, tuple(p if isinstance(p, str) else (p[0], p[1]) for p in parts), Place(*place), op)
 
 
 # *** the thread pool ***

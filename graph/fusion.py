@@ -1,8 +1,8 @@
 """Who melts into whom.
 
 A value is *materialised* (it gets a buffer) or *inlined* into every kernel that reads it. A kernel can be inlined when
-one of its elements can be computed alone; it is inlined when its readers read each element a bounded number of times and
-computing it again is cheap enough. What is left are groups, each with one root whose loops run. Then, where a root
+one of its elements can be computed alone; it is inlined when its readers read each element a bounded number of times
+and computing it again is cheap enough. What is left are groups, each with one root whose loops run. Then, where a root
 stores each element exactly once and its only reader takes just that element, the reader moves into the root's stores
 (the epilogue).
 

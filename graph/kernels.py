@@ -10,12 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..dsl.errors import PackageError
-
-if TYPE_CHECKING:
-    from ..dsl.library import KernelLibrary, LoadedKernel
+from ..dsl.library import KernelLibrary, LoadedKernel, load_library
 
 
 class Kernels:
@@ -68,9 +65,4 @@ def open_kernels(paths: Sequence[Path], library: KernelLibrary | None) -> Kernel
         CompileError: a kernel file is not valid Python, or a signature is wrong.
     """
     libraries = [] if library is None else [library]
-    if paths:
-        # Reading kernel files needs the whole language front, which a graph of shipped ops alone does without.
-        from ..dsl.library import load_library
-
-        libraries += [load_library(path) for path in paths]
-    return Kernels(libraries)
+    return Kernels([*libraries, *(load_library(path) for path in paths)])

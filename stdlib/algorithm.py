@@ -107,7 +107,7 @@ def unravelled(position: Any, sizes: Any) -> Any:
     index: Any = ()
     rest = position
     for k in unroll(len(sizes)):
-        size = sizes[len(sizes) - 1 - k]
+        size = max(sizes[len(sizes) - 1 - k], 1)
         if k == len(sizes) - 1:
             index = (rest, *index)
         else:
@@ -197,8 +197,8 @@ def _by_column(out: Any, x: Any, axis: Any, start: Any, step: Any, merge: Any, f
     sizes = (*x.shape[:axis], *x.shape[axis + 1 : -1])
     n = x.dim(axis)
     width = x.dim(-1)
-    blocks = ceildiv(width, COLUMNS)
-    tasks = product(sizes) * blocks
+    blocks = max(ceildiv(width, COLUMNS), 1)
+    tasks = product(sizes) * ceildiv(width, COLUMNS)
 
     def block(task, low, high, use):
         """Folds [low, high) of the axis for the task's columns, and calls use(lead, column, its number, value)."""
@@ -362,7 +362,7 @@ def _place_by_column(out: Any, x: Any, axis: Any, start: Any, pick: Any, key: An
     sizes = (*x.shape[:axis], *x.shape[axis + 1 : -1])
     n = x.dim(axis)
     width = x.dim(-1)
-    blocks = ceildiv(width, COLUMNS)
+    blocks = max(ceildiv(width, COLUMNS), 1)
 
     def part(task):
         lead = unravelled(task // blocks, sizes)
@@ -380,7 +380,7 @@ def _place_by_column(out: Any, x: Any, axis: Any, start: Any, pick: Any, key: An
         for j in range(count):
             out[(*lead[:axis], 0, *lead[axis:], first + j)] = places[j]
 
-    parallel_for(product(sizes) * blocks, part, grain=ceildiv(TASK, n * min(width, COLUMNS) + 16))
+    parallel_for(product(sizes) * ceildiv(width, COLUMNS), part, grain=ceildiv(TASK, n * min(width, COLUMNS) + 16))
 
 
 # *** strings ***

@@ -4,14 +4,15 @@ The functions use additions, multiplications, `fma`, divisions, square roots and
 and no call of a mathematics library or of a target's own approximation. So every target gives the same bits, and a loop
 over elements becomes vector code: cases are chosen with `select`.
 
-Input: floats of any dtype, scalar or SIMD (half types compute through float32). Output: values of the same type; special
-values as C99 (annex F) has them. Non-goals: no rounding modes but to nearest, no floating-point flags, no complex numbers.
+Input: floats of any dtype, scalar or SIMD (half types compute through float32). Output: values of the same type;
+special values as C99 (annex F) has them. Non-goals: no rounding modes but to nearest, no floating-point flags, no
+complex numbers.
 
-How the polynomials were made: each is a minimax polynomial (Remez's exchange at 60 digits) of the function that is named
-next to it, on the interval that is named, for a weight that turns its error into the relative error of the final result.
-Coefficients stand highest power first. They were rounded one after another, lowest power first, with the others fitted
-again after each; "2**-28" is the largest weighted error with the rounded coefficients. The measured errors of the finished
-functions stand in `docs/numerics.md`.
+How the polynomials were made: each is a minimax polynomial (Remez's exchange at 60 digits) of the function that is
+named next to it, on the interval that is named, for a weight that turns its error into the relative error of the final
+result. Coefficients stand highest power first. They were rounded one after another, lowest power first, with the others
+fitted again after each; "2**-28" is the largest weighted error with the rounded coefficients. The measured errors of
+the finished functions stand in `docs/numerics.md`.
 """
 
 from __future__ import annotations
@@ -19,9 +20,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..dsl import (
-    Float32,
     Float64,
-    UInt32,
     UInt64,
     abs,
     bitcast,
@@ -35,7 +34,6 @@ from ..dsl import (
     implements,
     int32,
     int64,
-    isnan,
     log,
     log2,
     pow,
@@ -46,7 +44,6 @@ from ..dsl import (
     static_assert,
     tanh,
     trunc,
-    uint32,
     uint64,
     unroll,
 )
@@ -80,8 +77,12 @@ def _polynomial(x: Any, coefficients: Any) -> Any:
     return result
 
 
-def _only_floats(x: Any) -> None:
+def _applied(function: Any, x: Any) -> Any:
+    """function(x) for a function of float32 and float64."""
     static_assert(x.dtype.is_float(), "this function works on floats: cast the value first")
+    if x.dtype.is_half():
+        return function(x.cast(float32)).cast(x.dtype)
+    return function(x)
 
 
 def _with_sign_of(size: Any, x: Any) -> Any:
@@ -96,9 +97,10 @@ def _with_sign_of(size: Any, x: Any) -> Any:
 
 @implements(rsqrt)
 def _rsqrt(x: Any) -> Any:
-    _only_floats(x)
-    if x.dtype.is_half():
-        return (1.0 / sqrt(x.cast(float32))).cast(x.dtype)
+    return _applied(_rsqrt_wide, x)
+
+
+def _rsqrt_wide(x: Any) -> Any:
     # Both roundings of 1 / sqrt(x) are put right by one step of Newton's. Small numbers are scaled by a power of 4, for
     # their residual would underflow.
     tiny, up, down = 2.0**-60, 2.0**64, 2.0**32
@@ -194,11 +196,20 @@ def _exp_core(x: Any) -> Any:
     return n, fma(r * r, _polynomial(r, EXP_32), r) + 1.0
 
 
+def _exp_parts_64(x: Any) -> Any:
+    """n, r and all of e**r - 1 - r, with what r lost in its rounding, for x = n ln 2 + r in float64."""
+    n, whole = _whole(x * LOG2_E_64[0])
+    left = fma(whole, -LN2_64[0], x)
+    r = fma(whole, -LN2_64[1], left)
+    return n, r, fma(r * r, _polynomial(r, EXP_64), fma(whole, -LN2_64[1], left - r))
+
+
 @implements(exp)
 def _exp(x: Any) -> Any:
-    _only_floats(x)
-    if x.dtype.is_half():
-        return _exp(x.cast(float32)).cast(x.dtype)
+    return _applied(_exp_wide, x)
+
+
+def _exp_wide(x: Any) -> Any:
     # Beyond the bounds the result has overflowed, or is less than half the smallest number.
     if x.dtype == float64:
         n, number = _exp_core(_clamped(x, -746.0, 710.0))
@@ -209,9 +220,10 @@ def _exp(x: Any) -> Any:
 
 @implements(exp2)
 def _exp2(x: Any) -> Any:
-    _only_floats(x)
-    if x.dtype.is_half():
-        return _exp2(x.cast(float32)).cast(x.dtype)
+    return _applied(_exp2_wide, x)
+
+
+def _exp2_wide(x: Any) -> Any:
     if x.dtype == float64:
         near = _clamped(x, -1076.0, 1025.0)
         n, whole = _whole(near)
@@ -292,9 +304,10 @@ def _log_special(x: Any, result: Any) -> Any:
 
 @implements(log)
 def _log(x: Any) -> Any:
-    _only_floats(x)
-    if x.dtype.is_half():
-        return _log(x.cast(float32)).cast(x.dtype)
+    return _applied(_log_wide, x)
+
+
+def _log_wide(x: Any) -> Any:
     head, rest = LN2_SHORT_32
     if x.dtype == float64:
         head, rest = LN2_SHORT_64
@@ -305,9 +318,10 @@ def _log(x: Any) -> Any:
 
 @implements(log2)
 def _log2(x: Any) -> Any:
-    _only_floats(x)
-    if x.dtype.is_half():
-        return _log2(x.cast(float32)).cast(x.dtype)
+    return _applied(_log2_wide, x)
+
+
+def _log2_wide(x: Any) -> Any:
     head, rest = LOG2_E_32
     if x.dtype == float64:
         head, rest = LOG2_E_64
@@ -322,13 +336,11 @@ def _log2(x: Any) -> Any:
 #
 # |x| = n pi/2 + r with a whole n and |r| <= pi/4 or hardly more; r is an unevaluated sum of two floats.
 
-PI_2_32 = (1.5707964e00, -4.371139e-08, -1.7151245e-15)
-PI_2_64 = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
+PI_2 = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
 TWO_PI = 0.6366197723675814
 
 # From here on n grows so large that n * PI_2 loses digits, or that x * TWO_PI is no good guess of n.
-LARGE_32 = 131072.0
-LARGE_64 = 67108864.0
+LARGE = 67108864.0
 
 # 2/pi without its bits above 2**(25 - E), as sums, for E = 17, 39, 61, 83 and 105.
 SLICES_32 = (
@@ -361,10 +373,10 @@ TWO_PI_BITS_64 = (
     0xF8D5D0856033046F,
 )
 
-# (sin(r) / r - 1) / z and (cos(r) - 1 + z/2) / z**2 with z = r**2, relative to sin(r) and cos(r):
-# 2**-32 and 2**-31 up to 0.848, 2**-57 and 2**-63 up to 0.793
-SIN_32 = (2.7880094e-06, -1.9849243e-04, 8.333372e-03, -1.6666667e-01)
-COS_32 = (2.4374944e-05, -1.3886784e-03, 4.1666634e-02)
+# (sin(r) / r - 1) / z and (cos(r) - 1) / z with z = r**2 up to 0.75, relative to sin(r) and cos(r): 2**-36 and 2**-32
+SIN_32 = (2.7100166860942338e-06, -0.00019838374074168154, 0.00833332607588623, -0.1666666660986055)
+COS_32 = (2.4292090756641616e-05, -0.0013885602621134321, 0.041666582282214294, -0.49999999316801214)
+# (sin(r) / r - 1) / z and (cos(r) - 1 + z/2) / z**2 up to r = 0.793, relative to sin(r) and cos(r): 2**-57 and 2**-63
 SIN_64 = (
     1.589310345068632e-10,
     -2.505069532069959e-08,
@@ -383,12 +395,30 @@ COS_64 = (
 )
 
 
+def _sin_cos_32(size: Any) -> Any:
+    """n, and in float64 the sine and the cosine of r, for a float32 size >= 0 (after Payne and Hanek 1983).
+
+    From 2**E on, size is a multiple of 2**(E - 23), so the bits of 2/pi above 2**(25 - E) give multiples of 4 to n and
+    are left out. The product with the others is below 2**48 and known to 2**-57; no float32 but 0 comes nearer to a
+    multiple of pi/2 than 2**-30. For infinity and NaN the result is NaN.
+    """
+    head, after = Float64(SLICES_32[0][0]), Float64(SLICES_32[0][1])
+    for k in unroll(1, 5):
+        beyond = size >= 2.0 ** (17 + 22 * k)
+        head = select(beyond, SLICES_32[k][0], head)
+        after = select(beyond, SLICES_32[k][1], after)
+    wide = size.cast(float64)
+    product = wide * head
+    lost = fma(wide, head, -product)
+    n, whole = _whole(product)
+    r = fma(wide, after, (product - whole) + lost) * PI_2[0]
+    z = r * r
+    return n.cast(int32), fma(r * z, _polynomial(z, SIN_32), r), fma(z, _polynomial(z, COS_32), 1.0)
+
+
 def _reduce(size: Any) -> Any:
     """n, r and the rest of r for 0 <= size < LARGE (Cody and Waite 1980, in three parts and with fma)."""
-    if size.dtype == float64:
-        first, second, third = PI_2_64
-    else:
-        first, second, third = PI_2_32
+    first, second, third = PI_2
     n, whole = _whole(size * TWO_PI)
     # Exact: both numbers are multiples of the last bit of `first` (or n is 0), and they nearly cancel.
     left = fma(-whole, first, size)
@@ -414,28 +444,7 @@ def _window(words: Any, index: Any, first_step: int, count: int) -> Any:
     return words
 
 
-def _reduce_large_32(size: Any) -> Any:
-    """n, r and the rest of r for LARGE <= size < infinity, in float64 (after Payne and Hanek 1983).
-
-    size is a multiple of 2**(E - 23) for the largest E below it, so the bits of 2/pi above 2**(25 - E) give multiples of
-    4 to n and are left out. The product with the other bits is below 2**48 and known to 2**-57; the smallest r of a
-    float32 is above 2**-30.
-    """
-    head, after = Float64(SLICES_32[0][0]), Float64(SLICES_32[0][1])
-    for k in unroll(1, 5):
-        beyond = size >= 2.0 ** (17 + 22 * k)
-        head = select(beyond, SLICES_32[k][0], head)
-        after = select(beyond, SLICES_32[k][1], after)
-    wide = size.cast(float64)
-    product = wide * head
-    lost = fma(wide, head, -product)
-    n, whole = _whole(product)
-    turn = fma(wide, after, (product - whole) + lost) * PI_2_64[0]
-    r = turn.cast(float32)
-    return n.cast(int32), r, (turn - r.cast(float64)).cast(float32)
-
-
-def _reduce_large_64(size: Any) -> Any:
+def _reduce_large(size: Any) -> Any:
     """n, r and the rest of r for LARGE <= size < infinity (Payne and Hanek 1983), in integers.
 
     size = m * 2**q with m < 2**53. The bits of 2/pi above 2**(1 - q) give multiples of 4 to n and are left out; of the
@@ -484,71 +493,58 @@ def _reduce_large_64(size: Any) -> Any:
     return n, r, fma(total, first, -r) + fma(total, second, lost * first)
 
 
-def _reduce_any(size: Any) -> Any:
-    """n, r and the rest of r for any size >= 0; NaN for infinity and NaN."""
+def _sin_cos_64(size: Any) -> Any:
+    """n, and the sine and the cosine of r, for size >= 0; NaN for infinity and NaN."""
     n, r, rest = _reduce(size)
-    if size.dtype == float64:
-        large = (size >= LARGE_64) & (size < INFINITY)
-    else:
-        large = (size >= LARGE_32) & (size < INFINITY)
+    large = (size >= LARGE) & (size < INFINITY)
     if size.width > 1:
         n_large, r_large, rest_large = _reduce_large(size)
-        return select(large, n_large, n), select(large, r_large, r), select(large, rest_large, rest)
-    # A branch of its own: a GPU takes it where needed, a vectoriser makes selections of it.
-    if large:
-        n, r, rest = _reduce_large(size)
-    return n, r, rest
-
-
-def _reduce_large(size: Any) -> Any:
-    if size.dtype == float64:
-        return _reduce_large_64(size)
-    return _reduce_large_32(size)
-
-
-def _sin_cos(r: Any, rest: Any) -> Any:
-    """The sine and the cosine of r + rest."""
-    z = r * r
-    if r.dtype == float64:
-        sine, cosine = _polynomial(z, SIN_64), _polynomial(z, COS_64)
+        n, r, rest = select(large, n_large, n), select(large, r_large, r), select(large, rest_large, rest)
     else:
-        sine, cosine = _polynomial(z, SIN_32), _polynomial(z, COS_32)
+        # A branch of its own: a GPU takes it where needed, a vectoriser makes selections of it.
+        if large:
+            n, r, rest = _reduce_large(size)
+    z = r * r
     # sin(r + d) = sin r + d cos r, cos(r + d) = cos r - d sin r; 1 - z/2 is rounded with what it loses kept.
     half = 0.5 * z
     head = 1.0 - half
     lost = (1.0 - head) - half
-    sine = r + fma(r * z, sine, fma(-rest, half, rest))
-    cosine = head + fma(z * z, cosine, fma(-r, rest, lost))
-    return sine, cosine
+    sine = r + fma(r * z, _polynomial(z, SIN_64), fma(-rest, half, rest))
+    cosine = head + fma(z * z, _polynomial(z, COS_64), fma(-r, rest, lost))
+    return n, sine, cosine
+
+
+def _sin_cos(size: Any) -> Any:
+    if size.dtype == float64:
+        return _sin_cos_64(size)
+    return _sin_cos_32(size)
 
 
 @implements(sin)
 def _sin(x: Any) -> Any:
-    _only_floats(x)
-    if x.dtype.is_half():
-        return _sin(x.cast(float32)).cast(x.dtype)
-    n, r, rest = _reduce_any(abs(x))
-    sine, cosine = _sin_cos(r, rest)
-    size = select((n & 1) != 0, cosine, sine)
-    signed = _flip(size, n >> 1, x)
-    return select(x == 0.0, x, signed)
+    return _applied(_sin_wide, x)
+
+
+def _sin_wide(x: Any) -> Any:
+    n, sine, cosine = _sin_cos(abs(x))
+    return _turned(select((n & 1) != 0, cosine, sine).cast(x.dtype), n >> 1, x)
 
 
 @implements(cos)
 def _cos(x: Any) -> Any:
-    _only_floats(x)
-    if x.dtype.is_half():
-        return _cos(x.cast(float32)).cast(x.dtype)
-    n, r, rest = _reduce_any(abs(x))
-    sine, cosine = _sin_cos(r, rest)
-    return _flip(select((n & 1) != 0, sine, cosine), (n + 1) >> 1, abs(x))
+    return _applied(_cos_wide, x)
 
 
-def _flip(size: Any, turns: Any, x: Any) -> Any:
+def _cos_wide(x: Any) -> Any:
+    n, sine, cosine = _sin_cos(abs(x))
+    return _turned(select((n & 1) != 0, sine, cosine).cast(x.dtype), (n + 1) >> 1, abs(x))
+
+
+def _turned(value: Any, turns: Any, x: Any) -> Any:
     """The number with its sign turned for odd `turns`, and once more for negative x."""
-    if size.dtype == float64:
-        return bitcast(bitcast(size, int64) ^ (turns << 63) ^ (bitcast(x, int64) & SIGN64), float64)
-    return bitcast(bitcast(size, int32) ^ (turns << 31) ^ (bitcast(x, int32) & SIGN32), float32)
+    if value.dtype == float64:
+        return bitcast(bitcast(value, int64) ^ (turns << 63) ^ (bitcast(x, int64) & SIGN64), float64)
+    return bitcast(bitcast(value, int32) ^ (turns << 31) ^ (bitcast(x, int32) & SIGN32), float32)
 
 
 # *** hyperbolic tangent ***
@@ -559,9 +555,10 @@ TANH_32 = (1.5870379e-03, -7.4141696e-03, 2.1306526e-02, -5.3853597e-02, 1.33322
 
 @implements(tanh)
 def _tanh(x: Any) -> Any:
-    _only_floats(x)
-    if x.dtype.is_half():
-        return _tanh(x.cast(float32)).cast(x.dtype)
+    return _applied(_tanh_wide, x)
+
+
+def _tanh_wide(x: Any) -> Any:
     size = abs(x)
     if x.dtype == float64:
         return _with_sign_of(_tanh_size_64(size), x)
@@ -578,11 +575,7 @@ def _tanh(x: Any) -> Any:
 def _tanh_size_64(size: Any) -> Any:
     """tanh x = E / (E + 2) with E = e**(2x) - 1, for x >= 0; all of it in unevaluated sums of two floats."""
     # It rounds to 1 from 19.1 on.
-    twice = 2.0 * select(size > 20.0, 20.0, size)
-    n, whole = _whole(twice * LOG2_E_64[0])
-    left = fma(whole, -LN2_64[0], twice)
-    r = fma(whole, -LN2_64[1], left)
-    rest = fma(r * r, _polynomial(r, EXP_64), fma(whole, -LN2_64[1], left - r))
+    n, r, rest = _exp_parts_64(2.0 * select(size > 20.0, 20.0, size))
     power = _power_of_two(n)
     numerator, lost = _sum_fast(power - 1.0, power * r)
     numerator, numerator_rest = _sum_fast(numerator, fma(power, rest, lost))
@@ -643,10 +636,11 @@ ERFC_64 = (
 
 @implements(erf)
 def _erf(x: Any) -> Any:
+    return _applied(_erf_wide, x)
+
+
+def _erf_wide(x: Any) -> Any:
     """erf |x| by a polynomial up to 1, and as 1 - erfc |x| above it."""
-    _only_floats(x)
-    if x.dtype.is_half():
-        return _erf(x.cast(float32)).cast(x.dtype)
     size = abs(x)
     square = size * size
     if x.dtype == float64:
@@ -711,7 +705,11 @@ def _pow_typed(x: Any, y: Any) -> Any:
     if x.dtype.is_integral():
         return _pow_whole(x, y)
     if x.dtype.is_half():
-        return _pow_typed(x.cast(float32), y.cast(float32)).cast(x.dtype)
+        return _pow_wide(x.cast(float32), y.cast(float32)).cast(x.dtype)
+    return _pow_wide(x, y)
+
+
+def _pow_wide(x: Any, y: Any) -> Any:
     if x.dtype == float64:
         return _pow_special(x, y, _pow_size_64(abs(x), y))
     return _pow_special(x, y, _pow_size_32(abs(x), y))
@@ -783,9 +781,10 @@ def _pow_size_64(x: Any, y: Any) -> Any:
     power = y * total
     power_rest = fma(y, total, -power) + y * rest
     inside = (power > -746.0) & (power < 710.0)
-    n, number = _exp_core(_clamped(power, -746.0, 710.0))
-    number = select(inside, fma(number, power_rest, number), number)
-    return _scaled(number, n)
+    n, r, rest = _exp_parts_64(_clamped(power, -746.0, 710.0))
+    number, lost = _sum_fast(1.0, r)
+    # The rest is NaN where a number was infinite.
+    return _scaled(number + (lost + (rest + select(inside, power_rest, 0.0))), n)
 
 
 def _multiplied(a: Any, a_rest: Any, b: Any, b_rest: Any) -> Any:

@@ -54,7 +54,7 @@ from .algorithm import (
 N = TypeVar("N", bound=Numeric)
 F = TypeVar("F", bound=Floating)
 
-LANE_STEPS = 5
+LANE_STEPS = 4
 LANES = 1 << LANE_STEPS  # sums that run side by side
 
 
@@ -220,7 +220,9 @@ def _normalized_by_row(out: Any, x: Any, logarithm: Any) -> None:
                     buffer[j] = widened(x[(*lead, first + j)])
                     top = _top_key(top, buffer[j])
                 shift = _shift(of_order_key(top, wide))
-                total = total * exp(before - shift) + _sum_of_powers(buffer, lanes, count, shift, logarithm)
+                if first > 0:
+                    total = total * exp(before - shift)
+                total = total + _sum_of_powers(buffer, lanes, count, shift, logarithm)
             shift = _shift(of_order_key(top, wide))
             scale = _scale(total, logarithm)
             if n <= BLOCK:
@@ -259,7 +261,7 @@ def _normalized_by_column(out: Any, x: Any, axis: Any, logarithm: Any) -> None:
     sizes = (*x.shape[:axis], *x.shape[axis + 1 : -1])
     n = x.dim(axis)
     width = x.dim(-1)
-    blocks = ceildiv(width, COLUMNS)
+    blocks = max(ceildiv(width, COLUMNS), 1)
     wide = wide_dtype(x.dtype)
 
     def part(task):
@@ -294,4 +296,4 @@ def _normalized_by_column(out: Any, x: Any, axis: Any, logarithm: Any) -> None:
                     value if logarithm else exp(value), scales[j], logarithm, out.dtype
                 )
 
-    parallel_for(product(sizes) * blocks, part, grain=ceildiv(TASK, n * min(width, COLUMNS) + 16))
+    parallel_for(product(sizes) * ceildiv(width, COLUMNS), part, grain=ceildiv(TASK, n * min(width, COLUMNS) + 16))

@@ -176,7 +176,7 @@ def test_a_syntax_error_points_into_the_file(tmp_path: Path, monkeypatch: pytest
 
 def test_plain_signatures_do_not_load_lark() -> None:
     program = (
-        "import sys; import einkorn.dsl; from einkorn.dsl.dims_parse import parse_dims; parse_dims('m _ 3 *a{axis} *b');"
+        "import sys, einkorn.dsl; from einkorn.dsl.dims_parse import parse_dims; parse_dims('m _ 3 *a{axis} *b');"
         "assert 'lark' not in sys.modules; parse_dims('(2*n)'); assert 'lark' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -15,7 +15,7 @@ import pytest
 from einkorn.dsl.errors import DeviceError, DTypeError, GraphError
 from einkorn.dsl.types import DType
 from einkorn.graph import CPU, Buffer, DeviceRef, DLPackArray
-from einkorn.graph.buffer import ALIGNMENT
+from einkorn.graph.memory import ALIGNMENT
 
 
 class Producer:

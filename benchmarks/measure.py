@@ -1,0 +1,125 @@
+"""Times of several functions side by side, on a machine that does other things too.
+
+Each round calls every function once, in turning order, so that a slow minute hits all of them. After each sample the
+kernel is asked how long the threads of this process stood ready without a core (`/proc/self/task/*/schedstat`). Samples
+in which that was more than `DISTURBED` of the wall time are *disturbed*; medians are over the others. What is left as
+noise: the clock of the cores, and the memory traffic of other processes.
+
+Input: functions. Output: `Timing`s in seconds. Non-goals: nothing is printed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+DISTURBED = 0.05
+ENOUGH = 5  # undisturbed samples that a median needs; rounds are added up to three times as many to get them
+_TASKS = "/proc/self/task"
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of one call.
+
+    `best` is the smallest of all samples, `median` that of the undisturbed ones (of all, when there are none), `cpu` the
+    smallest processor time, all threads together. `clean` of `rounds` samples were undisturbed.
+    """
+
+    best: float
+    median: float
+    cpu: float
+    clean: int
+    rounds: int
+
+
+@dataclass(frozen=True)
+class _Sample:
+    wall: float
+    cpu: float
+    waited: float
+
+
+def waited() -> float:
+    """Seconds that threads of this process have stood ready without a core; 0 where the system does not tell."""
+    total = 0
+    try:
+        for task in os.listdir(_TASKS):
+            with contextlib.suppress(OSError), open(f"{_TASKS}/{task}/schedstat") as file:
+                total += int(file.read().split()[1])
+    except OSError:
+        return 0.0
+    return total * 1e-9
+
+
+def summarise(walls: list[float], cpus: list[float], waits: list[float]) -> Timing:
+    """The timing behind samples of wall time, processor time and time without a core, all in seconds."""
+    clean = [wall for wall, wait in zip(walls, waits, strict=True) if wait <= DISTURBED * wall]
+    return Timing(min(walls), statistics.median(clean or walls), min(cpus), len(clean), len(walls))
+
+
+def interleave(
+    functions: Mapping[str, Callable[[], object]], rounds: int, *, least: float = 2e-3, pause: float = 0.03
+) -> dict[str, Timing]:
+    """Times of one call of each function.
+
+    Args:
+        functions: what to call, by name.
+        rounds: how many samples of each; more, up to three times as many, until enough of them are undisturbed.
+        least: seconds that a sample lasts at least; shorter functions are called several times in one.
+        pause: seconds of rest before each sample, in which the threads of other libraries stop spinning. One call that
+            is not timed follows it, so that sleeping threads and cold caches are not in the sample.
+    """
+    counts = {name: _calls_for(function, least) for name, function in functions.items()}
+    samples: dict[str, list[_Sample]] = {name: [] for name in functions}
+    names = list(functions)
+    gc_was_on = gc.isenabled()
+    gc.disable()
+    try:
+        for number in range(rounds * 3):
+            if number >= rounds and all(_clean(taken) >= min(ENOUGH, rounds) for taken in samples.values()):
+                break
+            turn = number % len(names)
+            for name in names[turn:] + names[:turn]:
+                time.sleep(pause)
+                samples[name].append(_sample(functions[name], counts[name]))
+            gc.collect()
+    finally:
+        if gc_was_on:
+            gc.enable()
+    return {
+        name: summarise([s.wall for s in taken], [s.cpu for s in taken], [s.waited for s in taken])
+        for name, taken in samples.items()
+    }
+
+
+def _clean(samples: list[_Sample]) -> int:
+    return sum(sample.waited <= DISTURBED * sample.wall for sample in samples)
+
+
+def _calls_for(function: Callable[[], object], least: float) -> int:
+    function()
+    calls = 1
+    while True:
+        start = time.perf_counter()
+        for _ in range(calls):
+            function()
+        spent = time.perf_counter() - start
+        if spent >= least:
+            return calls
+        calls = max(calls + 1, int(calls * min(10.0, 1.2 * least / max(spent, 1e-9))))
+
+
+def _sample(function: Callable[[], object], calls: int) -> _Sample:
+    function()
+    waited_before = waited()
+    cpu, start = time.process_time(), time.perf_counter()
+    for _ in range(calls):
+        function()
+    wall, cpu = time.perf_counter() - start, time.process_time() - cpu
+    return _Sample(wall / calls, cpu / calls, (waited() - waited_before) / calls)

@@ -1,0 +1,87 @@
+"""The workloads as graphs of Einkorn.
+
+"new" is `model(x)`. "given" calls the model's native entry with one output memory for all calls, as NumPy does with
+`out=`: it shows the code alone, without the page faults of fresh memory, and is no way to call a model.
+
+Input: a workload and its arrays. Output: what to call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from workloads import Array, Workload
+
+from einkorn.dsl import abi
+from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, Model, TensorType, ops
+from einkorn.graph.extensions import thread_pool
+from einkorn.graph.ir import Constant
+
+Run = Callable[[], Any]
+
+
+def _forward(workload: Workload) -> Callable[..., Any]:
+    axis: Any = workload.axis
+    build: dict[str, Callable[..., Any]] = {
+        "add_one": lambda x: x + 1.0,
+        "multiply_add": lambda x, y, z: x * y + z,
+        "relu": ops.relu,
+        "exp": ops.exp,
+        "chain": lambda x: ops.relu(x * 2.0 + 1.0) * 0.5 - 3.0,
+        "sum": lambda x: ops.sum(x, axis),
+        "mean": lambda x: ops.mean(x, axis),
+        "max": lambda x: ops.max(x, axis=axis),
+        "argmax": lambda x: ops.argmax(x, axis),
+        "softmax": lambda x: ops.softmax(x, axis),
+        "matmul": ops.matmul,
+    }
+    return build[workload.key]
+
+
+def prepare(workload: Workload, arrays: list[Array]) -> dict[str, Run]:
+    """What to call; "new" makes the output's memory, "given" writes into the same memory each time."""
+    types = [TensorType(DType.float32, array.shape, DeviceRef.CPU()) for array in arrays]
+    model = InferenceSession().load(Graph(workload.key, forward=_forward(workload), input_types=types))
+    return {"new": lambda: model(*arrays)[0].to_numpy(), "given": _Entry(model, arrays, workload.empty())}
+
+
+class _Entry:
+    """A model's native entry over fixed memory; see `dsl.abi` for what it takes."""
+
+    def __init__(self, model: Model, inputs: list[Array], output: Array) -> None:
+        plan = model._code.plan
+        offsets, total = plan.place({})
+        arena = np.zeros(total + 64, np.uint8)
+        base = -(-arena.ctypes.data // 64) * 64
+        memory: list[int] = []
+        for number, buffer in enumerate(plan.buffers):
+            kind, index = buffer.source
+            if kind == "input":
+                memory.append(inputs[index].ctypes.data)
+            elif kind == "output":
+                memory.append(output.ctypes.data)
+            elif kind == "constant":
+                node = model._ir.nodes[index]
+                assert isinstance(node, Constant)
+                memory.append(node.array.ctypes.data)
+            else:
+                memory.append(base + offsets[number])
+        self._pointers = (ctypes.c_void_p * max(1, len(memory)))(*memory)
+        self._dims = (ctypes.c_int64 * max(1, len(plan.slots)))(*(dim.evaluate({}) for dim in plan.slots))
+        self._context = abi.Context(threads=1)
+        self._kept = (model, inputs, output, arena)
+        self._output = output
+        pool = thread_pool()
+        if pool is not None:
+            self._context.pool, self._context.parallel = pool.address, pool.run
+            self._context.threads = pool.threads
+        self._entry = model._code.entry
+        self._arguments = [ctypes.addressof(part) for part in (self._context, self._pointers, self._dims)]
+
+    def __call__(self) -> Array:
+        if self._entry(*self._arguments):
+            raise RuntimeError("the entry reported a failure")
+        return self._output

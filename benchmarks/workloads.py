@@ -1,0 +1,99 @@
+"""What is measured: ops over arrays, each with the bytes or floating-point operations that it cannot do without.
+
+Input: sizes. Output: `Workload`s, and arrays for them. Non-goals: how a library does them (see `with_*`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+Shape = tuple[int, ...]
+
+ELEMENTWISE = {"add_one": ("x + 1", 1), "multiply_add": ("x*y + z", 3), "relu": ("relu(x)", 1), "exp": ("exp(x)", 1)}
+CHAIN = "relu(x*2 + 1)*0.5 - 3"
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One op.
+
+    Attributes:
+        key: what the libraries know it by.
+        title: what it computes.
+        inputs, output: shapes; all float32, the output of argmax int64.
+        amount: bytes that have to be moved when `unit` is "GB/s", operations when it is "GFLOP/s", else 1.
+        axis: of a reduction; None is all of them.
+    """
+
+    section: str
+    key: str
+    title: str
+    inputs: tuple[Shape, ...]
+    output: Shape
+    amount: float
+    unit: str
+    axis: int | None = None
+
+    def arrays(self) -> list[Array]:
+        """The same inputs each time, between -4 and 4."""
+        generator = np.random.default_rng(7)
+        return [generator.uniform(-4, 4, shape).astype(np.float32) for shape in self.inputs]
+
+    def empty(self) -> Array:
+        """Memory for an output, touched once."""
+        return np.zeros(self.output, np.int64 if self.key == "argmax" else np.float32)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large the arrays are: elements of the elementwise ops and reductions, (m, k, n) of the products."""
+
+    elements: int
+    products: tuple[tuple[int, int, int], ...]
+
+
+FULL = Sizes(1 << 24, ((256, 256, 256), (512, 512, 512), (1024, 1024, 1024), (1000, 1001, 999), (2048, 2048, 2048)))
+SMALL = Sizes(1 << 10, ((8, 8, 8), (5, 7, 3)))
+
+
+def workloads(sizes: Sizes, sections: Sequence[str]) -> Iterator[Workload]:
+    """The workloads of these sections, in the order of the report."""
+    for workload in (*_latency(), *_elementwise(sizes.elements), *_reductions(sizes.elements), *_products(sizes)):
+        if workload.section in sections:
+            yield workload
+
+
+def _latency() -> Iterator[Workload]:
+    yield Workload("latency", "add_one", "x + 1, one element", ((1,),), (1,), 1, "")
+
+
+def _elementwise(n: int) -> Iterator[Workload]:
+    shape = (n,)
+    for key, (title, inputs) in ELEMENTWISE.items():
+        yield Workload("elementwise", key, title, (shape,) * inputs, shape, 4.0 * n * (inputs + 1), "GB/s")
+    yield Workload("chain", "add_one", "x + 1", (shape,), shape, 8.0 * n, "GB/s")
+    yield Workload("chain", "chain", CHAIN, (shape,), shape, 8.0 * n, "GB/s")
+
+
+def _reductions(n: int) -> Iterator[Workload]:
+    side = math.isqrt(n)
+    shape = (side, n // side)
+    size = 4.0 * math.prod(shape)
+    for key in ("sum", "mean", "max", "argmax", "softmax"):
+        for axis, name in ((1, "last axis"), (0, "first axis")):
+            output = shape if key == "softmax" else (1, shape[1]) if axis == 0 else (shape[0], 1)
+            amount = size * (2 if key == "softmax" else 1)
+            yield Workload("reductions", key, f"{key}, {name}", (shape,), output, amount, "GB/s", axis)
+    yield Workload("reductions", "sum", "sum, all", (shape,), (1, 1), size, "GB/s", None)
+
+
+def _products(sizes: Sizes) -> Iterator[Workload]:
+    for m, k, n in sizes.products:
+        title = f"{m}x{k} @ {k}x{n}"
+        yield Workload("matmul", "matmul", title, ((m, k), (k, n)), (m, n), 2.0 * m * k * n, "GFLOP/s")

@@ -1,0 +1,321 @@
+"""Python expressions -> syntax tree, with every name resolved and every unsupported construct refused.
+
+`ExpressionParser` is the lower half of the parser of `parse`, which adds the statements: it knows the file, the names
+in reach, and how to refuse what is not in the language.
+
+Input: nodes of Python's `ast`. Output: expressions of `syntax`, parameters of functions. Non-goals: no types, no
+evaluation.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import linecache
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+from . import syntax as s
+from .errors import CompileError, did_you_mean
+from .language import STUBS
+from .source import Place
+
+Resolve = Callable[[Any, str, Place], int]
+
+BINARY = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "truediv",
+    ast.FloorDiv: "floordiv",
+    ast.Mod: "mod",
+    ast.LShift: "shl",
+    ast.RShift: "shr",
+    ast.BitAnd: "and_",
+    ast.BitOr: "or_",
+    ast.BitXor: "xor",
+}
+UNARY = {ast.USub: "neg", ast.UAdd: "pos", ast.Invert: "invert", ast.Not: "not_"}
+COMPARE = {ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
+
+# What the language leaves out, in the author's words, and what to write instead.
+UNSUPPORTED: dict[str, tuple[str, str]] = {
+    "Try": ("try/except", "check the condition with `if`, or stop with `assert` or `raise`"),
+    "TryStar": ("try/except*", "check the condition with `if`, or stop with `assert` or `raise`"),
+    "With": ("with", "call the function directly; kernels manage no resources"),
+    "AsyncFor": ("async for", "use a plain `for` over `range(...)`"),
+    "AsyncWith": ("async with", "kernels manage no resources"),
+    "AsyncFunctionDef": ("async def", "use a plain `def`; parallel work is written with `parallel_for` or `foreach`"),
+    "Await": ("await", "call the function directly"),
+    "Yield": ("yield", "return a tuple, or store into a tensor"),
+    "YieldFrom": ("yield from", "return a tuple, or store into a tensor"),
+    "ListComp": ("a list comprehension", "write a loop, or `foreach(out, f)`"),
+    "SetComp": ("a set comprehension", "write a loop"),
+    "DictComp": ("a dict comprehension", "write a loop"),
+    "GeneratorExp": ("a generator expression", "write a loop"),
+    "Global": ("global", "pass the value as an argument and return the new one"),
+    "Nonlocal": ("nonlocal", "pass the value as an argument and return the new one"),
+    "ClassDef": ("a class without @struct", "define it at module level and decorate it with `@struct`"),
+    "Dict": ("a dict", "use a tuple, or an `if` chain on compile-time values"),
+    "Set": ("a set", "use a tuple"),
+    "List": ("a list", "use a tuple `(a, b)`, or `stack[T](n)` for run-time storage"),
+    "Delete": ("del", "drop the line; variables end with their function"),
+    "Import": ("import", "import at the top of the file"),
+    "ImportFrom": ("import", "import at the top of the file"),
+    "Match": ("match", "write an `if` chain"),
+    "NamedExpr": ("the walrus operator :=", "assign on a line of its own"),
+    "Is": ("is", "compare with `==`"),
+    "IsNot": ("is not", "compare with `!=`"),
+    "In": ("in", "write the comparisons out"),
+    "NotIn": ("not in", "write the comparisons out"),
+    "Pow": ("**=", "write `x = x ** n`"),
+    "MatMult": ("the @ operator", "call a matrix product"),
+}
+
+
+class Unresolved(Exception):
+    """Raised by `resolve` for an object that has no meaning in a kernel; the text says why."""
+
+
+class ExpressionParser:
+    """Walks expressions; `scopes` are the local names of the functions around the present point."""
+
+    def __init__(self, file: str, names: dict[str, Any], closure: dict[str, Any], resolve: Resolve) -> None:
+        self.file = file
+        self.names = names
+        self.closure = closure
+        self.resolve = resolve
+        self.scopes: list[set[str]] = []
+
+    # places and errors
+
+    def span(self, node: ast.AST) -> s.Span:
+        line = getattr(node, "lineno", 1)
+        end_line = getattr(node, "end_lineno", None) or line
+        return (
+            line,
+            self._column(line, getattr(node, "col_offset", 0)),
+            end_line,
+            self._column(end_line, getattr(node, "end_col_offset", None) or 0),
+        )
+
+    def _column(self, line: int, offset: int) -> int:
+        """`ast` counts UTF-8 bytes from 0; places count characters from 1."""
+        text = linecache.getline(self.file, line)
+        if text.isascii():
+            return offset + 1
+        return len(text.encode()[:offset].decode(errors="replace")) + 1
+
+    def place(self, node: ast.AST) -> Place:
+        return Place(self.file, *self.span(node))
+
+    def refuse(self, node: ast.AST, what: str, hint: str, code: str = "EK0102") -> CompileError:
+        return CompileError(f"{what} is not part of the kernel language", code=code, place=self.place(node), hint=hint)
+
+    def unsupported(self, node: ast.AST, at: ast.AST | None = None) -> CompileError:
+        name = type(node).__name__
+        what, hint = UNSUPPORTED.get(name, (f"this construct ({name})", "see the language reference for what is"))
+        return self.refuse(at or node, what, hint)
+
+    # parameters
+
+    def params(self, args: ast.arguments) -> tuple[s.Param, ...]:
+        for star in (args.vararg, args.kwarg):
+            if star is not None:
+                raise self.refuse(star, "a star argument", "name every argument; a tuple takes several values")
+        out = []
+        positional = args.posonlyargs + args.args
+        defaults = [None] * (len(positional) - len(args.defaults)) + list(args.defaults)
+        pairs = [(a, d, False) for a, d in zip(positional, defaults, strict=True)]
+        pairs += [(a, d, True) for a, d in zip(args.kwonlyargs, args.kw_defaults, strict=True)]
+        for arg, default, keyword_only in pairs:
+            # An annotation is kept only where it is a plain type: the signature under @register is read elsewhere.
+            annotation = None if arg.annotation is None else self.annotation(arg.annotation)
+            value = None if default is None else self.expr(default)
+            out.append(s.Param(arg.arg, value, keyword_only, annotation, span=self.span(arg)))
+        return tuple(out)
+
+    def annotation(self, node: ast.expr) -> s.Expr | None:
+        """A type that fixes a parameter's or a variable's type; anything that is no such type says nothing."""
+        try:
+            found = self.expr(node)
+        except CompileError:
+            return None
+        return found if isinstance(found, s.Global | s.Subscript) else None
+
+    # expressions
+
+    def expr(self, node: ast.expr) -> s.Expr:
+        handler = _EXPRESSIONS.get(type(node))
+        if handler is None:
+            raise self.unsupported(node)
+        found: s.Expr = handler(self, node)
+        return found
+
+    def expr_constant(self, node: ast.Constant) -> s.Expr:
+        if isinstance(node.value, complex | bytes) or node.value is Ellipsis:
+            raise self.refuse(node, f"the constant {ast.unparse(node)}", "use bool, int, float or str")
+        return s.Constant(node.value, span=self.span(node))
+
+    def expr_name(self, node: ast.Name) -> s.Expr:
+        if any(node.id in scope for scope in self.scopes):
+            return s.Name(node.id, span=self.span(node))
+        return self.global_(self.lookup(node), node)
+
+    def lookup(self, node: ast.Name) -> Any:
+        for names in (self.closure, self.names, vars(builtins)):
+            if node.id in names:
+                return names[node.id]
+        known = {*self.closure, *self.names, *vars(builtins), *(name for scope in self.scopes for name in scope)}
+        raise CompileError(
+            f"unknown name '{node.id}'", code="EK0101", place=self.place(node), hint=did_you_mean(node.id, known)
+        )
+
+    def global_(self, value: Any, node: ast.expr) -> s.Expr:
+        name = ast.unparse(node)
+        try:
+            return s.Global(self.resolve(value, name, self.place(node)), name, span=self.span(node))
+        except Unresolved as reason:
+            raise CompileError(
+                f"'{name}' cannot be used in a kernel: {reason}", code="EK0105", place=self.place(node)
+            ) from None
+
+    def expr_attribute(self, node: ast.Attribute) -> s.Expr:
+        # Attributes of modules and namespaces are found now; all others belong to values of the kernel.
+        owner = self.static(node.value)
+        if owner is not None:
+            if not hasattr(owner, node.attr):
+                known = [name for name in dir(owner) if not name.startswith("_")]
+                raise CompileError(
+                    f"'{ast.unparse(node.value)}' has no member '{node.attr}'",
+                    code="EK0101",
+                    place=self.place(node),
+                    hint=did_you_mean(node.attr, known),
+                )
+            return self.global_(getattr(owner, node.attr), node)
+        return s.Attribute(self.expr(node.value), node.attr, span=self.span(node))
+
+    def static(self, node: ast.expr) -> Any:
+        """The module or namespace that `node` stands for, or None."""
+        if isinstance(node, ast.Name) and not any(node.id in scope for scope in self.scopes):
+            found = self.lookup(node)
+        elif isinstance(node, ast.Attribute):
+            owner = self.static(node.value)
+            found = None if owner is None else getattr(owner, node.attr, None)
+        else:
+            return None
+        return found if isinstance(found, ModuleType) or getattr(found, "is_namespace", False) is True else None
+
+    def expr_subscript(self, node: ast.Subscript) -> s.Expr:
+        return s.Subscript(self.expr(node.value), self.expr(node.slice), span=self.span(node))
+
+    def expr_slice(self, node: ast.Slice) -> s.Expr:
+        lower, upper, step = (None if n is None else self.expr(n) for n in (node.lower, node.upper, node.step))
+        return s.Slice(lower, upper, step, span=self.span(node))
+
+    def expr_call(self, node: ast.Call) -> s.Expr:
+        keywords = []
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                raise self.refuse(keyword.value, "a ** argument", "pass every argument by its name")
+            keywords.append(s.Keyword(keyword.arg, self.expr(keyword.value), span=self.span(keyword)))
+        arguments = tuple(self.expr(a) for a in node.args)
+        return s.Call(self.expr(node.func), arguments, tuple(keywords), span=self.span(node))
+
+    def expr_binary(self, node: ast.BinOp) -> s.Expr:
+        if isinstance(node.op, ast.Pow):
+            power = s.Global(self.resolve(STUBS["pow"], "pow", self.place(node)), "pow", span=self.span(node))
+            return s.Call(power, (self.expr(node.left), self.expr(node.right)), span=self.span(node))
+        op = BINARY.get(type(node.op))
+        if op is None:
+            raise self.unsupported(node.op, node)
+        return s.Binary(op, self.expr(node.left), self.expr(node.right), span=self.span(node))
+
+    def expr_unary(self, node: ast.UnaryOp) -> s.Expr:
+        operand = self.expr(node.operand)
+        if isinstance(node.op, ast.USub) and isinstance(operand, s.Constant) and type(operand.value) in (int, float):
+            return s.Constant(-operand.value, span=self.span(node))  # type: ignore[operator]
+        return s.Unary(UNARY[type(node.op)], operand, span=self.span(node))
+
+    def expr_compare(self, node: ast.Compare) -> s.Expr:
+        ops = []
+        for op in node.ops:
+            if type(op) not in COMPARE:
+                raise self.unsupported(op, node)
+            ops.append(COMPARE[type(op)])
+        operands = tuple(self.expr(n) for n in [node.left, *node.comparators])
+        return s.Compare(tuple(ops), operands, span=self.span(node))
+
+    def expr_logical(self, node: ast.BoolOp) -> s.Expr:
+        op = "and" if isinstance(node.op, ast.And) else "or"
+        return s.Logical(op, tuple(self.expr(v) for v in node.values), span=self.span(node))
+
+    def expr_conditional(self, node: ast.IfExp) -> s.Expr:
+        return s.Conditional(self.expr(node.test), self.expr(node.body), self.expr(node.orelse), span=self.span(node))
+
+    def expr_tuple(self, node: ast.Tuple) -> s.Expr:
+        return s.Tuple(tuple(self.expr(item) for item in node.elts), span=self.span(node))
+
+    def expr_starred(self, node: ast.Starred) -> s.Expr:
+        return s.Starred(self.expr(node.value), span=self.span(node))
+
+    def expr_lambda(self, node: ast.Lambda) -> s.Lambda:
+        params = self.params(node.args)
+        self.scopes.append({p.name for p in params} | names_assigned([node.body]))
+        body = self.expr(node.body)
+        self.scopes.pop()
+        return s.Lambda(params, body, span=self.span(node))
+
+    def expr_formatted(self, node: ast.JoinedStr) -> s.Expr:
+        parts: list[s.Expr] = []
+        formats: list[str] = []
+        for part in node.values:
+            if isinstance(part, ast.FormattedValue):
+                spec = part.format_spec
+                plain = spec is None or (isinstance(spec, ast.JoinedStr) and len(spec.values) <= 1)
+                if part.conversion != -1 or not plain:
+                    raise self.refuse(part, "this f-string conversion", "use a plain format such as `{x:.3f}`")
+                parts.append(self.expr(part.value))
+                text = spec.values[0] if isinstance(spec, ast.JoinedStr) and spec.values else None
+                formats.append(str(text.value) if isinstance(text, ast.Constant) else "")
+            else:
+                parts.append(self.expr(part))
+                formats.append("")
+        return s.Formatted(tuple(parts), tuple(formats), span=self.span(node))
+
+
+_EXPRESSIONS: dict[type[ast.expr], Callable[[ExpressionParser, Any], s.Expr]] = {
+    ast.Constant: ExpressionParser.expr_constant,
+    ast.Name: ExpressionParser.expr_name,
+    ast.Attribute: ExpressionParser.expr_attribute,
+    ast.Subscript: ExpressionParser.expr_subscript,
+    ast.Slice: ExpressionParser.expr_slice,
+    ast.Call: ExpressionParser.expr_call,
+    ast.BinOp: ExpressionParser.expr_binary,
+    ast.UnaryOp: ExpressionParser.expr_unary,
+    ast.Compare: ExpressionParser.expr_compare,
+    ast.BoolOp: ExpressionParser.expr_logical,
+    ast.IfExp: ExpressionParser.expr_conditional,
+    ast.Tuple: ExpressionParser.expr_tuple,
+    ast.Starred: ExpressionParser.expr_starred,
+    ast.Lambda: ExpressionParser.expr_lambda,
+    ast.JoinedStr: ExpressionParser.expr_formatted,
+}
+
+
+def names_assigned(nodes: Sequence[ast.AST]) -> set[str]:
+    """Names that Python makes local to a function with this body, those of its nested functions aside."""
+    found: set[str] = set()
+    stack = list(nodes)
+    while stack:
+        item = stack.pop()
+        if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(item.name)
+            continue
+        if isinstance(item, ast.Lambda):
+            continue
+        if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Store):
+            found.add(item.id)
+        stack.extend(ast.iter_child_nodes(item))
+    return found

@@ -1,0 +1,299 @@
+"""The calls of a model: inputs checked, memory found, one native call, reports raised.
+
+Input: tensors. Output: `Buffer`s. Non-goals: how code is made and loaded (see `extensions`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..dsl import abi
+from ..dsl.errors import DTypeError, GraphError, KernelError
+from ..dsl.types import DType
+from .buffer import Buffer
+from .device import CPU
+from .dims import Dim, StaticDim, SymbolicDim
+from .extensions import LoadedCode, thread_pool
+from .ir import Constant, GraphIR
+from .memory import address_of
+from .places import user_place
+from .reports import Report, render
+from .type import TensorType
+
+# Names that the hot path uses, found once.
+ndarray, empty, wrap = np.ndarray, np.empty, Buffer._wrap
+
+
+class InputCheck:
+    """Turns what a caller passes into an array of the right dtype, or says what is wrong."""
+
+    def __init__(self, position: int, type: TensorType) -> None:
+        self.name = f"input{position}"
+        self.type = type
+        self.dtype = type.dtype.to_numpy()
+
+    def array(self, value: Any) -> np.ndarray[Any, Any]:
+        if isinstance(value, Buffer):
+            found = value.to_numpy()
+        elif isinstance(value, np.ndarray):
+            found = value
+        elif isinstance(value, np.generic) or (isinstance(value, bool | int | float) and self.type.rank == 0):
+            found = np.asarray(value, None if isinstance(value, np.generic) else self.dtype)
+        elif hasattr(value, "__dlpack__"):
+            found = Buffer.from_dlpack(value).to_numpy()
+        else:
+            raise DTypeError(
+                f"'{self.name}' is no tensor but {type(value).__name__}",
+                code="EK0452",
+                place=user_place(),
+                argument=self.name,
+                expected=str(self.type),
+                got=type(value).__name__,
+                hint="pass a Buffer, a NumPy array, or anything that speaks DLPack",
+            )
+        if found.dtype != self.dtype:
+            raise DTypeError(
+                f"'{self.name}' holds {found.dtype}, the graph takes {self.type.dtype}",
+                code="EK0452",
+                place=user_place(),
+                argument=self.name,
+                expected=str(self.type.dtype),
+                got=str(found.dtype),
+                hint=f"convert it: x.astype({self.dtype.name!r})",
+            )
+        if not found.flags.c_contiguous:
+            raise GraphError(
+                f"'{self.name}' is not contiguous: shape {found.shape}, strides {found.strides} bytes",
+                code="EK0453",
+                place=user_place(),
+                argument=self.name,
+                expected="row-major, contiguous",
+                got=f"strides {found.strides}",
+                hint="copy it: np.ascontiguousarray(x), or Buffer.contiguous()",
+            )
+        return found
+
+
+class _Output:
+    """Where an output of known size goes.
+
+    Fresh pages for a large output cost as much as the work itself, so the memory of earlier results is taken again once
+    nobody can see it any more: a `Buffer`, a view or a DLPack export each hold a reference to the array.
+    """
+
+    KEPT = 2  # with `y = model(x)` in a loop the last result still lives during the next call
+    LARGE = 1 << 20
+
+    def __init__(self, dtype: DType, shape: tuple[int, ...], pointer: int | None) -> None:
+        self.dtype = dtype
+        self.shape = shape
+        self.pointer = pointer
+        self.numpy_dtype = dtype.to_numpy()
+        size = math.prod(shape) * dtype.size_in_bytes
+        self.keeps = size >= self.LARGE and sys.implementation.name == "cpython"
+        self.kept: list[np.ndarray[Any, Any]] = []
+
+    def take(self) -> np.ndarray[Any, Any]:
+        """An array that nobody else sees."""
+        if not self.keeps:
+            return empty(self.shape, self.numpy_dtype)
+        for array in self.kept:
+            if sys.getrefcount(array) == 3:  # the list, this loop's name, and the call's argument
+                return array
+        array = empty(self.shape, self.numpy_dtype)
+        self.kept = [*self.kept, array][-self.KEPT :]
+        return array
+
+
+class Call:
+    """The memory of a model's calls, and the native call itself."""
+
+    def __init__(self, ir: GraphIR, code: LoadedCode, checks: list[InputCheck]) -> None:
+        self.ir = ir
+        self.code = code
+        self.device = CPU()
+        plan = code.plan
+        self.pointers = (ctypes.c_void_p * max(1, len(plan.buffers)))()
+        self.dims = (ctypes.c_int64 * max(1, len(plan.slots)))()
+        self.pointers_at = ctypes.addressof(self.pointers)
+        self.dims_at = ctypes.addressof(self.dims)
+        pointer_of = {b.source: n for n, b in enumerate(plan.buffers) if b.source[0] != "temp"}
+        self.inputs = [(check, pointer_of["input", k]) for k, check in enumerate(checks)]
+        copied = {output for output, _ in plan.copies}
+        self.output_pointers = [None if k in copied else pointer_of["output", k] for k in range(len(ir.outputs))]
+        self.outputs: list[_Output] = []
+        self.constants = self._constants()
+        self.shapes: list[tuple[int, ...]] | None = None
+        self.arena: np.ndarray[Any, Any] | None = None
+        self.failure: tuple[Report, str] | None = None
+        self.context = abi.Context()
+        self._report = abi.ReportFunction(self._on_report)  # kept: native code holds its address
+        self.context.report = ctypes.cast(self._report, ctypes.c_void_p)
+        self.context.threads = 1
+        pool = thread_pool()
+        if pool is not None:
+            self.pool = pool
+            self.context.pool, self.context.parallel = pool.address, pool.run
+            self.context.threads = pool.threads
+        self.context_at = ctypes.addressof(self.context)
+
+    def _constants(self) -> list[np.ndarray[Any, Any]]:
+        kept = []
+        for number, buffer in enumerate(self.code.plan.buffers):
+            if buffer.source[0] == "constant":
+                node = self.ir.nodes[buffer.source[1]]
+                assert isinstance(node, Constant)
+                kept.append(node.array)
+                self.pointers[number] = node.array.ctypes.data
+        return kept
+
+    def run(self, inputs: Sequence[Any]) -> list[Buffer]:
+        """One call. This is the hot path: the checks that always hold are one comparison each."""
+        pointers, arrays, shapes = self.pointers, [], []
+        for value, (check, position) in zip(inputs, self.inputs, strict=True):
+            if type(value) is not ndarray or value.dtype != check.dtype or not value.flags.c_contiguous:
+                value = check.array(value)
+            arrays.append(value)
+            shapes.append(value.shape)
+            pointers[position] = address_of(value)
+        if shapes != self.shapes:
+            self._fit(shapes)
+        results = []
+        for output in self.outputs:
+            array = output.take()
+            if output.pointer is not None:
+                pointers[output.pointer] = address_of(array)
+            results.append(wrap(array, self.device, output.dtype))
+        if self.code.entry(self.context_at, self.pointers_at, self.dims_at):
+            self._fail()
+        if self.code.plan.copies:
+            self._copy(arrays, results)
+        return results
+
+    def _copy(self, arrays: list[np.ndarray[Any, Any]], results: list[Buffer]) -> None:
+        """Outputs that are inputs, constants, or given back twice."""
+        for output, buffer in self.code.plan.copies:
+            kind, number = self.code.plan.buffers[buffer].source
+            if kind == "constant":
+                node = self.ir.nodes[number]
+                assert isinstance(node, Constant)
+                source = node.array
+            else:
+                source = arrays[number] if kind == "input" else results[number].to_numpy()
+            results[output].to_numpy()[...] = source
+
+    # sizes
+
+    def _fit(self, shapes: list[tuple[int, ...]]) -> None:
+        """Checks the shapes against the signature and lays out the memory for them."""
+        sizes = self._sizes(shapes)
+        for constraint in self.ir.constraints:
+            left, right = constraint.left.evaluate(sizes), constraint.right.evaluate(sizes)
+            if not (left == right if constraint.kind == "equal" else left >= right):
+                sign = "==" if constraint.kind == "equal" else ">="
+                raise GraphError(
+                    constraint.message or f"{constraint.left} {sign} {constraint.right} does not hold",
+                    code="EK0454",
+                    place=user_place(),
+                    expected=f"{constraint.left} {sign} {constraint.right}",
+                    got=f"{left} and {right}",
+                    notes=[f"required at {constraint.place}"] if constraint.place else [],
+                )
+        plan = self.code.plan
+        for number, dim in enumerate(plan.slots):
+            self.dims[number] = dim.evaluate(sizes)
+        self.outputs = [
+            _Output(type.dtype, tuple(d.evaluate(sizes) for d in type.shape), pointer)
+            for type, pointer in zip(self.ir.output_types, self.output_pointers, strict=True)
+        ]
+        offsets, total = plan.place(sizes)
+        self.arena = np.empty(total + 64, np.uint8)
+        base = -(-self.arena.ctypes.data // 64) * 64
+        for number, offset in offsets.items():
+            self.pointers[number] = base + offset
+        self.shapes = shapes
+
+    def _sizes(self, shapes: list[tuple[int, ...]]) -> dict[str, int]:
+        """The value of each symbol, or an error that shows both sides."""
+        sizes: dict[str, tuple[int, str]] = {}
+        for position, (type, shape) in enumerate(zip(self.ir.inputs, shapes, strict=True)):
+            name = f"input{position}"
+            if len(shape) != type.rank:
+                raise self._shape_error(name, type, shape, f"has rank {len(shape)}, the graph takes rank {type.rank}")
+            for axis, (dim, size) in enumerate(zip(type.shape, shape, strict=True)):
+                self._unify(sizes, name, axis, dim, size, type, shape)
+        return {name: size for name, (size, _) in sizes.items()}
+
+    def _unify(
+        self,
+        sizes: dict[str, tuple[int, str]],
+        name: str,
+        axis: int,
+        dim: Dim,
+        size: int,
+        type: TensorType,
+        shape: tuple[int, ...],
+    ) -> None:
+        if isinstance(dim, StaticDim):
+            if int(dim) != size:
+                raise self._shape_error(name, type, shape, f"has size {size} on axis {axis}, the graph takes {dim}")
+            return
+        assert isinstance(dim, SymbolicDim)
+        known = sizes.setdefault(dim.name, (size, f"axis {axis} of '{name}'"))
+        if known[0] != size:
+            text = f"dim '{dim.name}' is {known[0]} on {known[1]} and {size} on axis {axis} of '{name}'"
+            raise GraphError(
+                text,
+                code="EK0454",
+                place=user_place(),
+                argument=name,
+                expected=f"{dim.name} = {known[0]}",
+                got=f"{dim.name} = {size}",
+            )
+
+    def _shape_error(self, name: str, type: TensorType, shape: tuple[int, ...], what: str) -> GraphError:
+        return GraphError(
+            f"'{name}' {what}",
+            code="EK0454",
+            place=user_place(),
+            argument=name,
+            expected=str(type),
+            got=str(shape),
+        )
+
+    # reports
+
+    def _on_report(self, site: int, arguments: Any) -> None:
+        """Called by native code, from any thread: prints, or notes the first failure."""
+        try:
+            report = self.code.reports[site]
+            text = render(report, arguments)
+            if report.kind == "print":
+                sys.stdout.write(text)
+                sys.stdout.flush()
+            elif self.failure is None:
+                self.failure = (report, text)
+        except Exception as error:  # an exception cannot cross native code
+            sys.stderr.write(f"einkorn: a report could not be shown: {error!r}\n")
+
+    def _fail(self) -> None:
+        """Raises what a kernel reported."""
+        self.context.status = 0
+        failure, self.failure = self.failure, None
+        if failure is None:
+            raise KernelError("a kernel failed without saying why", code="EK0702", place=user_place())
+        report, text = failure
+        what = "assertion failed" if report.kind == "assert" else report.kind
+        raise KernelError(
+            f"{what} in op '{report.op}'{': ' + text if text else ''}",
+            code="EK0701",
+            place=report.place,
+            op=report.op,
+            notes=[f"graph '{self.ir.name}' was called at {user_place()}"],
+        )

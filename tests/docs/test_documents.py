@@ -1,0 +1,157 @@
+"""What README.md and docs/ show is true: their code runs, their commands print what stands below them.
+
+In a document,
+
+- a ```python block runs, in order, in one namespace and one temporary folder;
+- a ```python block whose first line is `# path/to/file.py` is written to that file instead;
+- a ```text block right after a ```python block is what that block prints;
+- a ```console block holds commands (`$ einkorn ...` is run, others are not) and the lines that they print.
+
+In shown output `...` stands for anything: within a line, or alone for any number of lines. Lines at the end may be left
+out. Paths in the temporary folder are shown relative to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import linecache
+import os
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"# ([\w./-]+\.(?:py|json))\n")
+
+
+@dataclass(frozen=True)
+class Block:
+    kind: str
+    text: str
+    line: int
+    follows: bool  # only blank lines between it and the block before
+
+
+def blocks_of(text: str) -> list[Block]:
+    found = []
+    end = -1
+    for match in FENCE.finditer(text):
+        follows = end >= 0 and not text[end : match.start()].strip()
+        found.append(Block(match[1], match[2], text.count("\n", 0, match.start()) + 2, follows))
+        end = match.end()
+    return found
+
+
+def matches(shown: str, printed: str) -> bool:
+    """Whether `printed` begins with what is shown; `...` stands for anything."""
+    pattern = "\n"
+    for line in shown.rstrip("\n").split("\n"):
+        part = r"(?:.*\n)*?" if line.strip() == "..." else ".*?".join(map(re.escape, line.rstrip().split("..."))) + r"\n"
+        pattern += part
+    text = "\n" + "".join(line.rstrip() + "\n" for line in printed.split("\n"))
+    return re.match(pattern, text) is not None
+
+
+class Reader:
+    """Does what a reader of a document would do, and compares."""
+
+    def __init__(self, document: Path, folder: Path) -> None:
+        self.document = document
+        self.folder = folder
+        self.namespace: dict[str, Any] = {"__name__": "__main__"}
+        self.printed = ""
+
+    def read(self) -> None:
+        for block in blocks_of(self.document.read_text(encoding="utf-8")):
+            where = f"{self.document.name}:{block.line}"
+            file = FILE.match(block.text)
+            if block.kind in ("python", "json") and file:
+                path = self.folder / file[1]
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(block.text.split("\n", 1)[1] if block.kind == "json" else block.text)
+            elif block.kind == "python":
+                self.run(block, where)
+            elif block.kind == "text" and block.follows:
+                assert matches(block.text, self.printed), f"{where} shows\n{block.text}\nbut this is printed\n{self.printed}"
+            elif block.kind == "console":
+                self.console(block.text, where)
+
+    def run(self, block: Block, where: str) -> None:
+        # Padded so that a traceback names the line of the document.
+        code = compile("\n" * (block.line - 1) + block.text, str(self.document), "exec")
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            exec(code, self.namespace)
+        self.printed = self.relative(output.getvalue())
+
+    def console(self, text: str, where: str) -> None:
+        for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+            command, _, shown = part.replace("\\\n", " ").partition("\n")
+            words = shlex.split(command)
+            settings = [word for word in words if re.match(r"EINKORN_\w+=", word)]
+            words = words[len(settings) :]
+            if words[0] != "einkorn":
+                continue
+            done = subprocess.run(
+                [sys.executable, "-m", "einkorn", *words[1:]],
+                cwd=self.folder,
+                env=dict(os.environ) | dict(word.split("=", 1) for word in settings),
+                capture_output=True,
+                text=True,
+                timeout=120,
+            )
+            printed = self.relative(done.stdout + done.stderr)
+            if shown:
+                assert matches(shown, printed), f"{where}: `{command}` shows\n{shown}\nbut this is printed\n{printed}"
+            else:
+                assert done.returncode == 0, f"{where}: `{command}` fails with\n{printed}"
+
+    def relative(self, text: str) -> str:
+        return text.replace(f"{self.folder}/", "")
+
+
+def prepare(document: Path, folder: Path) -> None:
+    """What a document takes for granted."""
+    if document.name == "package.md":
+        kernels = ROOT / "examples" / "custom_ops" / "kernels" / "addition.py"
+        subprocess.run([sys.executable, "-m", "einkorn", "build", str(kernels), "-o", "name.pkg"], cwd=folder, check=True)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_document_does_what_it_says(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path.resolve()
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setenv("EINKORN_CACHE_DIR", str(folder / ".cache"))
+    prepare(document, folder)
+    linecache.clearcache()
+    Reader(document, folder).read()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_of_a_document_lead_somewhere(document: Path) -> None:
+    text = FENCE.sub("", document.read_text(encoding="utf-8"))
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if not re.match(r"[a-z]+:", target) and not target.startswith("#"):
+            assert (document.parent / target.split("#")[0]).exists(), target
+
+
+def test_every_page_can_be_reached_from_the_index() -> None:
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    for page in (ROOT / "docs").glob("*.md"):
+        assert page.name == "index.md" or f"]({page.name})" in index, page.name
+
+
+def test_the_comparison_of_outputs_can_fail() -> None:
+    assert matches("a ... c\n...\nz", "a b c\n1\n2\nz\nmore")
+    assert not matches("a ... c\n...\nz", "a b c\n1\n2\n")
+    assert not matches("a", "ab")
