@@ -338,7 +338,7 @@ def to_index(call: Call, tensor: Tensor, index: Any) -> Index:
             )
         if isinstance(part, Value) and part.type != INT and part.dtype.is_integral():
             part = inferer.builder.one("cast", [part], INT)
-        components.append(coerce(inferer, part, INT, call.node, call.frame, f"an index on axis {axis} is an Int"))
+        components.append(coerce(inferer, part, INT, node, call.frame, f"an index on axis {axis} is an Int"))
     return Index(tensor.dims, components=tuple(components))
 
 
@@ -464,7 +464,7 @@ def tuple_item(call: Call, owner: Any, index: Any) -> Any:
     values = owner.components(call.builder) if isinstance(owner, Index) else owner
     if not isinstance(index, int | slice) or isinstance(index, bool):
         raise call.error(
-            "EK0303", f"{describe(owner)} is indexed by compile-time numbers, not by {describe(index)}", "index"
+            "EK0218", f"{describe(owner)} is indexed by compile-time numbers, not by {describe(index)}", "index"
         )
     try:
         return values[index]
@@ -498,7 +498,8 @@ def make_view(call: Call, tensor: Tensor, parts: tuple[Any, ...]) -> Tensor:
 
     for axis, part in enumerate(parts):
         if not isinstance(part, slice):
-            plan.append(coerce(inferer, part, INT, call.node, call.frame, "an index is an Int"))
+            node = _part_node(call, axis, len(parts))
+            plan.append(coerce(inferer, part, INT, node, call.frame, "an index is an Int"))
             continue
         if type(part.step) not in (int, type(None)) or (part.step is not None and part.step < 1):
             raise call.error("EK0218", "the step of a slice is a whole number >= 1 known at compile time", "index")

@@ -11,10 +11,10 @@ from typing import Any
 
 from ..dsl import syntax as s
 from ..dsl.types import BOOL, INT, DType, SIMDType
-from .attributes import cast, store_into, to_index
-from .coerce import DEFAULTS, apply_row, coerce, weak_kind
+from .attributes import cast, store_into, to_index, wrong_store
+from .coerce import DEFAULTS, MAX_ITEMS, apply_row, coerce, weak_kind
 from .expressions import select, truth
-from .infer import Call, Inferer, count_operations, rule
+from .infer import MAX_UNROLL, Call, Inferer, count_operations, rule
 from .operations import ROWS
 from .program import Region, Value
 from .statements import report
@@ -30,11 +30,13 @@ GPU_BLOCK = 256
 @rule("foreach")
 def foreach(call: Call, out: Any, body: Any) -> None:
     outputs = out if isinstance(out, tuple) else (out,)
+    if not outputs:
+        raise call.error("EK0208", "foreach has no tensor to store into", "out")
     for tensor in outputs:
         if not isinstance(tensor, Tensor):
             raise call.error("EK0208", f"foreach stores into tensors, not into {describe(tensor)}", "out")
         if not same_dims(tensor.dims, outputs[0].dims):
-            raise call.error("EK0303", "the outputs of one foreach need equal dims", "out")
+            raise call.error("EK0219", "the outputs of one foreach need equal dims", "out")
     if isinstance(outputs[0], Demand):
         demanded(call, outputs, body)
         return
@@ -42,8 +44,8 @@ def foreach(call: Call, out: Any, body: Any) -> None:
 
     def element(index: Index) -> None:
         values = element_values(call, outputs, body, index)
-        for tensor, value in zip(outputs, values, strict=True):
-            store_into(_storing(call), tensor, index, value)
+        for number, (tensor, value) in enumerate(zip(outputs, values, strict=True)):
+            store_into(_storing(call, body, number, len(values)), tensor, index, value)
 
     for make in (flat_loop, nested_loop):
         try:
@@ -53,12 +55,22 @@ def foreach(call: Call, out: Any, body: Any) -> None:
             del call.inferer.sites[site_count:]
 
 
-def _storing(call: Call) -> Call:
-    """The call as a store sees it: the value stands in the body."""
+def _storing(call: Call, body: Any, number: int, count: int) -> Call:
+    """The call as the store of a body's value sees it: the value stands in the body."""
     inner = Call(call.inferer, call.node, call.frame)
-    body = call.nodes.get("body")
-    if isinstance(body, s.Lambda):
-        inner.nodes["value"] = body.body
+    target = call.nodes.get("out", call.node)
+    function = body.function if isinstance(body, Closure) else None
+    value: s.Expr | None = None
+    if isinstance(function, s.Lambda):
+        value = function.body
+    elif isinstance(function, s.Function) and function.body and isinstance(function.body[-1], s.Return):
+        value = function.body[-1].value
+    if isinstance(value, s.Tuple) and len(value.items) == count > 1:
+        value = value.items[number]
+        target = target.items[number] if isinstance(target, s.Tuple) and len(target.items) == count else target
+    inner.nodes["target"] = target
+    if value is not None and body.frame.file == call.frame.file:
+        inner.nodes["value"] = value
     return inner
 
 
@@ -68,10 +80,10 @@ def element_values(call: Call, outputs: tuple[Any, ...], body: Any, index: Index
     value = call.inferer.call(body, [index], {}, call.node, call.frame)
     values = value if isinstance(value, tuple) else (value,)
     if len(values) != len(outputs) or value is None:
+        given = "no value" if value is None else plural(len(values), "value")
         raise call.error(
             "EK0208",
-            f"the body of foreach gives {'no value' if value is None else f'{len(values)} values'}"
-            f" for {len(outputs)} outputs",
+            f"the body of foreach gives {given} for {plural(len(outputs), 'output')}",
             "body",
         )
     return values
@@ -80,10 +92,11 @@ def element_values(call: Call, outputs: tuple[Any, ...], body: Any, index: Index
 def demanded(call: Call, outputs: tuple[Any, ...], body: Any) -> None:
     """One element is wanted, not the loop: compute it here."""
     values = element_values(call, outputs, body, outputs[0].index)
-    for tensor, value in zip(outputs, values, strict=True):
+    for number, (tensor, value) in enumerate(zip(outputs, values, strict=True)):
+        storing = _storing(call, body, number, len(values))
         if isinstance(value, Value) and value.weak is None and value.dtype is not tensor.dtype:
-            raise call.error("EK0213", f"cannot store {value.type} into a {SIMDType(tensor.dtype)} tensor", "body")
-        node = _storing(call).nodes.get("value", call.node)
+            raise wrong_store(storing, tensor, value)
+        node = storing.nodes.get("value", call.node)
         tensor.value = coerce(call.inferer, value, SIMDType(tensor.dtype), node, call.frame)
 
 
@@ -192,6 +205,8 @@ def _gpu_thread(inferer: Inferer, total: Value, thread: Callable[[Value], None])
 def parallel_for(call: Call, n: Any, body: Any, grain: Any = 1) -> None:
     inferer, builder = call.inferer, call.builder
     total = coerce(inferer, n, INT, call.nodes.get("n", call.node), call.frame, "parallel_for runs over an Int")
+    if is_comptime_number(grain) and grain < 1:
+        raise call.error("EK0208", f"grain= is at least 1, not {grain}", "grain")
     size = coerce(inferer, grain, INT, call.nodes.get("grain", call.node), call.frame, "grain= takes an Int")
 
     def once(index: Value) -> None:
@@ -259,11 +274,13 @@ def unroll(call: Call, bounds: Any) -> Unrolled:
 def static_assert(call: Call, condition: Any, message: Any = "") -> None:
     value = truth(call.inferer, condition, call.nodes.get("condition", call.node), call.frame)
     if isinstance(value, Value):
-        raise call.error(
-            "EK0215", "static_assert needs a condition known at compile time", "condition", hint="use `assert`"
-        )
+        text = "static_assert needs a condition known at compile time"
+        raise call.error("EK0220", text, "condition", hint="use `assert`")
+    if not isinstance(message, str):
+        text = f"the message of static_assert is a string known at compile time, not {describe(message)}"
+        raise call.error("EK0208", text, "message")
     if not value:
-        raise call.error("EK0215", str(message) or "static_assert failed", "condition")
+        raise call.error("EK0215", message or "static_assert failed")
 
 
 # *** elements ***
@@ -283,7 +300,7 @@ def atomic_add(call: Call, out: Any, index: Any, value: Any) -> None:
         raise call.error("EK0208", f"atomic_add takes a tensor in memory, not {describe(out)}", "out")
     if out.dtype.bits < 32:
         raise call.error(
-            "EK0604", f"atomic_add works on 32- and 64-bit types, not on {out.dtype}", "out", got=str(out.dtype)
+            "EK0204", f"atomic_add works on 32- and 64-bit types, not on {out.dtype}", "out", got=str(out.dtype)
         )
     position = to_index(call, out, index)
     node = call.nodes.get("value", call.node)
@@ -296,7 +313,8 @@ def select_rule(call: Call, condition: Any, x: Any, y: Any) -> Any:
     if not isinstance(condition, Value):
         return x if truth(call.inferer, condition, call.node, call.frame) else y
     if condition.dtype is not DType.bool:
-        raise call.error("EK0209", f"a condition has to be a Bool, not {describe(condition)}", "condition")
+        text = f"a condition has to be a Bool, not {describe(condition)}"
+        raise call.error("EK0209", text, "condition", hint="compare it with a number, for instance `!= 0`")
     nodes = (call.nodes.get("x", call.node), call.nodes.get("y", call.node))
     return select(call.inferer, condition, x, y, nodes, call.node, call.frame)
 
@@ -304,8 +322,10 @@ def select_rule(call: Call, condition: Any, x: Any, y: Any) -> Any:
 @rule("bitcast")
 def bitcast(call: Call, x: Any, dtype: Any) -> Value:
     to = dtype.dtype if isinstance(dtype, SIMDType) and dtype.is_scalar else dtype
-    if not isinstance(x, Value) or not isinstance(x.type, SIMDType) or not isinstance(to, DType):
-        raise call.error("EK0208", f"bitcast takes a run-time value and a dtype, not {describe(x)}", "x")
+    if not isinstance(x, Value) or not isinstance(x.type, SIMDType):
+        raise call.error("EK0208", f"bitcast takes a run-time value, not {describe(x)}", "x")
+    if not isinstance(to, DType):
+        raise call.error("EK0208", f"bitcast takes a dtype, not {describe(to)}", "dtype")
     if to.bits != x.dtype.bits or DType.bool in (to, x.dtype):
         raise call.error("EK0208", f"{x.dtype} and {to} differ in width", "dtype")
     return call.builder.one("bitcast", [x], x.type.with_dtype(to))
@@ -336,6 +356,9 @@ def print_rule(call: Call, values: Any, sep: Any = " ", end: Any = "\n") -> None
             f"print is not available on {inferer.target.name} yet",
             hint="guard it by `if ctx.target.is_cpu:`, or run the op on the CPU",
         )
+    for name, text in (("sep", sep), ("end", end)):
+        if not isinstance(text, str):
+            raise call.error("EK0208", f"{name}= takes a string, not {describe(text)}", name)
     parts: list[tuple[Any, str]] = []
     for number, value in enumerate(values):
         if number:
@@ -361,13 +384,14 @@ def _number(call: Call, x: Any, python: Any, type: SIMDType) -> Any:
     try:
         return python(x)
     except (TypeError, ValueError, OverflowError):
-        raise call.error("EK0206", f"{describe(x)} is no number", "x") from None
+        what = repr(x) if isinstance(x, str) else describe(x)
+        raise call.error("EK0206", f"{what} is no number", "x") from None
 
 
 @rule("bool")
 def bool_rule(call: Call, x: Any) -> Any:
     if not isinstance(x, Value):
-        return bool(x)
+        return truth(call.inferer, x, call.nodes.get("x", call.node), call.frame)
     if x.type == BOOL:
         return x
     zero = coerce(call.inferer, 0 if weak_kind(x) != "bool" else False, x.type, call.node, call.frame)  # type: ignore[arg-type]
@@ -379,6 +403,8 @@ def tuple_rule(call: Call, x: Any) -> Any:
     if isinstance(x, Index):
         return x.components(call.builder)
     if isinstance(x, LoopRange) and all(is_comptime_number(v) for v in (x.low, x.high, x.step)):
+        if (x.high - x.low) // x.step > MAX_ITEMS:
+            raise call.error("EK0206", "this compile-time value grows too large")
         return tuple(range(x.low, x.high, x.step))
     if isinstance(x, tuple):
         return x

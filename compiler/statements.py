@@ -474,20 +474,21 @@ def _for_with_break(inferer: Inferer, node: s.For, frame: Frame, low: Value, hig
     builder = inferer.builder
     outer = frame.env.get(GO_ON)
     frame.env[GO_ON] = builder.const(True, BOOL)
-    frame.env["$index"] = low
-    loop = Loop(inferer, node, frame, [GO_ON, "$index"])
+    name = f"$index of {id(node)}"  # loops nest
+    frame.env[name] = low
+    loop = Loop(inferer, node, frame, [GO_ON, name])
 
     def condition() -> Value:
-        more = builder.compare("lt", frame.env["$index"], high)
+        more = builder.compare("lt", frame.env[name], high)
         return builder.row("and_", [more, frame.env[GO_ON]])
 
     def body() -> None:
-        bind(inferer, node.target, frame.env["$index"], node.iterable, frame)
-        frame.env["$index"] = builder.iadd(frame.env["$index"], step)
+        bind(inferer, node.target, frame.env[name], node.iterable, frame)
+        frame.env[name] = builder.iadd(frame.env[name], step)
         inferer.block(node.body, frame)
 
     loop.run_while(condition, body)
-    frame.env.pop("$index", None)
+    frame.env.pop(name, None)
     frame.env.pop(GO_ON, None)
     if outer is not None:
         frame.env[GO_ON] = outer

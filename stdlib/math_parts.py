@@ -1,0 +1,160 @@
+"""What the functions of `math` are made of: polynomials, sums of two floats, exponents and their bits.
+
+Input and output: see `math`, which also says how the polynomials were made. Non-goals: no names of the language; kernels
+use those of `math`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..dsl import (
+    bitcast,
+    float32,
+    float64,
+    fma,
+    int32,
+    int64,
+    select,
+    static_assert,
+)
+
+INFINITY = float("inf")
+NAN = float("nan")
+
+# Adding 1.5 * 2**23 (2**52) to a small number rounds it to a whole number, which then lies in the low bits of the sum.
+ROUNDER32 = 12582912.0
+ROUNDER32_BITS = 0x4B400000
+ROUNDER64 = 6755399441055744.0
+ROUNDER64_BITS = 0x4338000000000000
+
+SIGN32 = -0x80000000
+SIGN64 = -0x8000000000000000
+
+# ln 2 and log2 e as unevaluated sums. The "short" heads have so few bits that a multiple by an exponent is exact.
+LN2_32 = (6.931472e-01, -1.9046542e-09)
+LN2_64 = (0.6931471805599453, 2.3190468138462996e-17)
+LN2_SHORT_32 = (0.693145751953125, 1.4286068e-06)
+LN2_SHORT_64 = (0.6931471805598903, 5.497923018708371e-14)
+LOG2_E_32 = (1.442695e00, 1.925963e-08)
+LOG2_E_64 = (1.4426950408889634, 2.0355273740931033e-17)
+
+# x = n ln 2 + r with a whole n and |r| <= ln(2) / 2; then e**x = 2**n * (1 + r + r**2 * Q(r)), and this is Q:
+# (e**r - 1 - r) / r**2 on [-0.3467, 0.3467], relative to e**r: 2**-28 and 2**-57
+EXP_32 = (1.3838036e-03, 8.369166e-03, 4.1668102e-02, 1.6666517e-01, 4.9999994e-01)
+EXP_64 = (
+    2.50401590877666e-08,
+    2.7631176491577773e-07,
+    2.7557455819426856e-06,
+    2.4801490644767343e-05,
+    0.00019841269657471747,
+    0.0013888888945754886,
+    0.00833333333342231,
+    0.04166666666652362,
+    0.1666666666666653,
+    0.5000000000000011,
+)
+
+
+def polynomial(x: Any, coefficients: Any) -> Any:
+    """The polynomial of x by Horner's rule; coefficients stand highest power first."""
+    result = coefficients[0]
+    for coefficient in coefficients[1:]:
+        result = fma(result, x, coefficient)
+    return result
+
+
+def applied(function: Any, x: Any) -> Any:
+    """function(x) for a function of float32 and float64."""
+    static_assert(x.dtype.is_float(), "this function works on floats: cast the value first")
+    if x.dtype.is_half():
+        return function(x.cast(float32)).cast(x.dtype)
+    return function(x)
+
+
+def with_sign_of(size: Any, x: Any) -> Any:
+    """The number size >= 0 with the sign of x, that of zeros included."""
+    if x.dtype == float64:
+        return bitcast(bitcast(size, int64) | (bitcast(x, int64) & SIGN64), float64)
+    return bitcast(bitcast(size, int32) | (bitcast(x, int32) & SIGN32), float32)
+
+
+def sum_fast(large: Any, small: Any) -> Any:
+    """The sum and what its rounding lost, for |large| >= |small| or large = 0 (Dekker 1971)."""
+    total = large + small
+    return total, small - (total - large)
+
+
+# *** exponentials ***
+
+
+def whole(x: Any) -> Any:
+    """The whole number nearest to a small x, as an integer of the same width and as a float."""
+    if x.dtype == float64:
+        shifted = x + ROUNDER64
+        return bitcast(shifted, int64) - ROUNDER64_BITS, shifted - ROUNDER64
+    shifted = x + ROUNDER32
+    return bitcast(shifted, int32) - ROUNDER32_BITS, shifted - ROUNDER32
+
+
+def power_of_two(n: Any) -> Any:
+    """2**n as a float of the width of the integer n, which has to be the exponent of a normal number."""
+    if n.dtype == int64:
+        return bitcast((n + 1023) << 52, float64)
+    return bitcast((n + 127) << 23, float32)
+
+
+def scaled(x: Any, n: Any) -> Any:
+    """x * 2**n for x near 1: in two steps, of which only the second can round or overflow."""
+    half = n >> 1
+    return x * power_of_two(half) * power_of_two(n - half)
+
+
+def clamped(x: Any, low: Any, high: Any) -> Any:
+    """x between two bounds; NaN stays."""
+    return select(x > high, high, select(x < low, low, x))
+
+
+def exp_reduced(x: Any) -> Any:
+    """n as an integer, n as a float, and r of x = n ln 2 + r."""
+    if x.dtype == float64:
+        n, nearest = whole(x * LOG2_E_64[0])
+        return n, fma(nearest, -LN2_64[1], fma(nearest, -LN2_64[0], x))
+    n, nearest = whole(x * LOG2_E_32[0])
+    return n, fma(nearest, -LN2_32[1], fma(nearest, -LN2_32[0], x))
+
+
+def exp_core(x: Any) -> Any:
+    """n and the number near 1 that make e**x = number * 2**n."""
+    n, r = exp_reduced(x)
+    if x.dtype == float64:
+        return n, fma(r * r, polynomial(r, EXP_64), r) + 1.0
+    return n, fma(r * r, polynomial(r, EXP_32), r) + 1.0
+
+
+def exp_parts_64(x: Any) -> Any:
+    """n, r and all of e**r - 1 - r, with what r lost in its rounding, for x = n ln 2 + r in float64."""
+    n, nearest = whole(x * LOG2_E_64[0])
+    left = fma(nearest, -LN2_64[0], x)
+    r = fma(nearest, -LN2_64[1], left)
+    return n, r, fma(r * r, polynomial(r, EXP_64), fma(nearest, -LN2_64[1], left - r))
+
+
+# *** logarithms ***
+
+
+def split(x: Any) -> Any:
+    """k as a float, and f = m - 1 exactly, of a number 0 < x < infinity."""
+    if x.dtype == float64:
+        tiny = x < 2.2250738585072014e-308
+        bits = bitcast(select(tiny, x * 18014398509481984.0, x), int64) - 0x3FE6A09E667F3BCD
+        k = bits >> 52
+        k = select(tiny, k - 54, k)
+        m = bitcast((bits & 0xFFFFFFFFFFFFF) + 0x3FE6A09E667F3BCD, float64)
+        return bitcast(k + ROUNDER64_BITS, float64) - ROUNDER64, m - 1.0
+    tiny = x < 1.17549435e-38
+    bits = bitcast(select(tiny, x * 33554432.0, x), int32) - 0x3F3504F3
+    k = bits >> 23
+    k = select(tiny, k - 25, k)
+    m = bitcast((bits & 0x7FFFFF) + 0x3F3504F3, float32)
+    return k.cast(float32), m - 1.0
