@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from measure import interleave
-from workloads import FULL, Sizes, Workload, workloads
+from workloads import Sizes, Workload, workloads
 
 
 def main() -> None:
@@ -28,7 +28,7 @@ def main() -> None:
         peers[name] = importlib.import_module(f"with_{name}")
         if hasattr(peers[name], "use_threads"):
             peers[name].use_threads(threads)
-    sizes = Sizes(request["elements"], tuple(tuple(p) for p in request["products"])) if "elements" in request else FULL
+    sizes = Sizes(request["elements"], tuple((m, k, n) for m, k, n in request["products"]))
     for workload in workloads(sizes, request["sections"]):
         answer = _measure(workload, peers, request["rounds"])
         print(json.dumps({**asdict(workload), "threads": threads, **answer}), flush=True)

@@ -27,8 +27,8 @@ _TASKS = "/proc/self/task"
 class Timing:
     """Seconds of one call.
 
-    `best` is the smallest of all samples, `median` that of the undisturbed ones (of all, when there are none), `cpu` the
-    smallest processor time, all threads together. `clean` of `rounds` samples were undisturbed.
+    `best` is the smallest of all samples, `median` that of the undisturbed ones (of all, when there are none), `cpu` is
+    the smallest processor time, of all threads together. `clean` of `rounds` samples were undisturbed.
     """
 
     best: float

@@ -38,7 +38,7 @@ PACKAGES = ("einkorn", "numpy", "torch", "numba", "llvmlite", "torch-mlir")
 
 def main() -> int:
     options = _options()
-    console = Console(width=None if sys.stdout.isatty() else 180)
+    console = Console(width=None if sys.stdout.isatty() else 170)
     peers = ["numpy", *(p for p in ("torch", "numba") if p in options.peers and importlib.util.find_spec(p))]
     sizes = SMALL if options.tiny else FULL
     rounds = options.rounds or (2 if options.tiny else 9)
@@ -68,9 +68,7 @@ def _options() -> argparse.Namespace:
         "--only", nargs="+", choices=SECTIONS, default=list(SECTIONS), metavar="SECTION", help=", ".join(SECTIONS)
     )
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2], help="numbers of threads; by default 1 and 2")
-    parser.add_argument(
-        "--rounds", type=int, help="samples of each contender, by default 9; more where they are disturbed"
-    )
+    parser.add_argument("--rounds", type=int, help="samples of each contender, by default 9, or more")
     parser.add_argument(
         "--peers", nargs="*", choices=["torch", "numba"], default=["torch", "numba"], help="besides NumPy"
     )

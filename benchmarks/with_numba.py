@@ -52,10 +52,10 @@ _LOOPS = {"add_one": _add_one, "multiply_add": _multiply_add, "relu": _relu, "ex
 
 def prepare(workload: Workload, arrays: list[Array]) -> dict[str, Run]:
     """What to call; "new" makes the output's memory, "given" writes into the same memory each time."""
-    loop = _LOOPS.get(workload.key)
+    loop: Any = _LOOPS.get(workload.key)
     if loop is None:
         return {}
-    compiled = numba.njit(parallel=numba.get_num_threads() > 1 and arrays[0].size > 1)(loop)
+    compiled: Any = numba.njit(parallel=numba.get_num_threads() > 1 and arrays[0].size > 1)(loop)
     given = workload.empty()
 
     def into(make: Callable[[], Array]) -> Array:

@@ -23,7 +23,8 @@ def _chain(x: Array, out: Array | None) -> Array:
     return np.subtract(y, np.float32(3), out=y)
 
 
-def _multiply_add(x: Array, y: Array, z: Array, out: Array | None) -> Array:
+def _multiply_add(arrays: list[Array], out: Array | None) -> Array:
+    x, y, z = arrays
     product = np.multiply(x, y, out=out)
     return np.add(product, z, out=product)
 
@@ -39,7 +40,7 @@ def prepare(workload: Workload, arrays: list[Array]) -> dict[str, Run]:
     reduce: dict[str, Any] = {"axis": workload.axis, "keepdims": True}
     run: Callable[..., Any] = {
         "add_one": lambda out: np.add(arrays[0], np.float32(1), out=out),
-        "multiply_add": lambda out: _multiply_add(*arrays, out),
+        "multiply_add": lambda out: _multiply_add(arrays, out),
         "relu": lambda out: np.maximum(arrays[0], np.float32(0), out=out),
         "exp": lambda out: np.exp(arrays[0], out=out),
         "chain": lambda out: _chain(arrays[0], out),
@@ -48,6 +49,6 @@ def prepare(workload: Workload, arrays: list[Array]) -> dict[str, Run]:
         "max": lambda out: arrays[0].max(out=out, **reduce),
         "argmax": lambda out: arrays[0].argmax(out=out, **reduce),
         "softmax": lambda out: _softmax(arrays[0], workload.axis, out),
-        "matmul": lambda out: np.matmul(*arrays, out=out),
+        "matmul": lambda out: np.matmul(arrays[0], arrays[1], out=out),
     }[workload.key]
     return {"new": partial(run, None), "given": partial(run, workload.empty())}

@@ -24,17 +24,18 @@ def _chain(x: Any, out: Any) -> Any:
     return y.add_(1.0).relu_().mul_(0.5).sub_(3.0)
 
 
-def _multiply_add(x: Any, y: Any, z: Any, out: Any) -> Any:
+def _multiply_add(tensors: list[Any], out: Any) -> Any:
+    x, y, z = tensors
     return torch.addcmul(z, x, y, out=out)
 
 
 def prepare(workload: Workload, arrays: list[Array]) -> dict[str, Run]:
     """What to call; "new" makes the output's memory, "given" writes into the same memory each time."""
-    tensors = [torch.from_numpy(array) for array in arrays]
+    tensors: list[Any] = [torch.from_numpy(array) for array in arrays]
     axis: Any = workload.axis if workload.axis is not None else (0, 1)
     run: Callable[..., Any] = {
         "add_one": lambda out: torch.add(tensors[0], 1.0, out=out),
-        "multiply_add": lambda out: _multiply_add(*tensors, out),
+        "multiply_add": lambda out: _multiply_add(tensors, out),
         "relu": lambda out: torch.clamp_min(tensors[0], 0.0, out=out),
         "exp": lambda out: torch.exp(tensors[0], out=out),
         "chain": lambda out: _chain(tensors[0], out),
@@ -43,6 +44,6 @@ def prepare(workload: Workload, arrays: list[Array]) -> dict[str, Run]:
         "max": lambda out: torch.amax(tensors[0], axis, keepdim=True, out=out),
         "argmax": lambda out: torch.argmax(tensors[0], axis, keepdim=True, out=out),
         "softmax": lambda out: torch.softmax(tensors[0], axis, out=out),
-        "matmul": lambda out: torch.matmul(*tensors, out=out),
+        "matmul": lambda out: torch.matmul(tensors[0], tensors[1], out=out),
     }[workload.key]
     return {"new": partial(run, None), "given": partial(run, torch.from_numpy(workload.empty()))}

@@ -423,7 +423,7 @@ def wrong_store(call: Call, tensor: Tensor, value: Value) -> Exception:
 def host_access(call: Call, tensor: Tensor) -> Exception:
     """Host code of a GPU op touches an element."""
     return call.error(
-        "EK0603",
+        "EK0820",
         f"'{tensor.name}' lies in device memory; this code runs on the host",
         hint="use foreach, parallel_for or ctx.launch, or guard the code by `if ctx.target.is_cpu:`",
     )

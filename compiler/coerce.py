@@ -119,6 +119,7 @@ def round_to(value: float, dtype: DType) -> float:
     mantissa, exponent = math.frexp(value)
     digits = 8 if exponent >= -125 else 8 - (-125 - exponent)
     rounded = math.ldexp(float(round(mantissa * 2.0**digits)), exponent - digits)
+    rounded = math.copysign(rounded, value)
     return rounded if abs(rounded) < 2.0**128 else math.copysign(math.inf, value)
 
 
@@ -263,7 +264,6 @@ def apply_row(inferer: Inferer, row: Row, operands: list[Value], node: syntax.No
     folded = _fold_index(inferer, row, operands)
     if folded is not None:
         return folded
-    _check_zero(inferer, row, operands, node, frame)
     value = inferer.builder.row(row.name, operands)
     if weak and row.result == "same":
         value.weak = "float" if row.name == "truediv" else weak
@@ -285,12 +285,6 @@ def _fold_index(inferer: Inferer, row: Row, operands: list[Value]) -> Value | No
     if not isinstance(result, int):
         return None
     return inferer.builder.int_((result + (1 << 63)) % (1 << 64) - (1 << 63))
-
-
-def _check_zero(inferer: Inferer, row: Row, operands: list[Value], node: syntax.Node, frame: Frame) -> None:
-    divides = row.name in ("floordiv", "mod") or (row.name == "truediv" and not operands[0].dtype.is_float())
-    if divides and operands[1].const is not None and operands[1].const == 0 and not operands[0].dtype.is_float():
-        raise inferer.error("EK0206", "division by a compile-time zero", node, frame, label="0")
 
 
 def no_row(inferer: Inferer, row: Row, type: SIMDType, node: syntax.Node, frame: Frame) -> CompileError:
@@ -327,6 +321,9 @@ def binary(
     if not isinstance(a, Value) and not isinstance(b, Value):
         return fold(inferer, row, [a, b], node, frame)
     left, right = unify(inferer, row.symbol, a, b, nodes, node, frame)
+    # A zero that the author wrote is a mistake; a size that happens to be 0 is none, and divides to 0.
+    if op in ("floordiv", "mod") and is_comptime_number(b) and b == 0 and not left.dtype.is_float():
+        raise inferer.error("EK0206", "division by a compile-time zero", node, frame, label=f"{b!r}")
     return apply_row(inferer, row, [left, right], node, frame)
 
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 _ELEMENT = {
     DType.bool: "i1",
-    DType.float16: "f16",
-    DType.bfloat16: "bf16",
+    DType.float16: "i16",  # between operations a half number is its bits, see `emit_half`
+    DType.bfloat16: "i16",
     DType.float32: "f32",
     DType.float64: "f64",
 }
@@ -54,7 +54,10 @@ def float_bits(value: float, dtype: DType) -> int:
 def constant(e: FunctionEmitter, value: Any, type: SIMDType) -> str:
     """A number in every lane."""
     dtype = type.dtype
-    if dtype.is_float():
+    if dtype.is_half():
+        number = float_bits(float(value), dtype)
+        text = str(number - (1 << 16) if number >= 1 << 15 else number)
+    elif dtype.is_float():
         text = f"0x{float_bits(float(value), dtype):0{dtype.bits // 4}X}"
     elif dtype is DType.bool:
         text = "true" if value else "false"
@@ -288,6 +291,8 @@ def cast(e: FunctionEmitter, value: str, source: SIMDType, to: SIMDType) -> str:
     if a is b or (a.bits == b.bits and a.is_integral() and b.is_integral()):
         return value
     if b is DType.bool:
+        if a.is_half():
+            value, source = widen(e, value, source), source.with_dtype(DType.float32)
         zero = constant(e, 0, source)
         compare = "arith.cmpf une," if a.is_float() else "arith.cmpi ne,"
         return e.op(f"{compare} {value}, {zero} : {mlir_type(source)}")

@@ -1,8 +1,9 @@
 """float16 and bfloat16 to float32 and back, for every target.
 
-Where the hardware converts float16 (`f16c`), MLIR's own operations are used; elsewhere integers do the conversion,
-because LLVM would call a library that need not be there. bfloat16 is the upper half of a float32; MLIR expands its
-rounding into integers. Rounding is to nearest, ties to even, subnormals and NaN included.
+Between operations a half number is its 16 bits, an integer: handed floats of 16 bits that a CPU has no registers for, LLVM
+widens and narrows them where it likes, by calls into a library that need not be there. bfloat16 is the upper half of a
+float32. float16 is converted by the hardware where it can (`f16c`), else in integers. Rounding is to nearest, ties to
+even, subnormals and NaN included.
 
 Input and output: names of MLIR values. Non-goals: other pairs of types (see `emit_arith`).
 """
@@ -18,25 +19,30 @@ if TYPE_CHECKING:
 
 
 def widen(e: FunctionEmitter, value: str, type: SIMDType) -> str:
-    """A half type as float32, exactly."""
-    if type.dtype is DType.float16 and e.target.is_cpu and not e.target.supports("f16c"):
+    """The bits of a half type as float32, exactly."""
+    if type.dtype is DType.bfloat16:
+        return _widen_bfloat16(e, value, type)
+    if e.target.is_cpu and not e.target.supports("f16c"):
         return _widen_float16(e, value, type)
-    return e.op(f"arith.extf {value} : {text(type)} to {text(type.with_dtype(DType.float32))}")
+    short, half, single = _types(type)
+    number = e.op(f"arith.bitcast {value} : {short} to {half}")
+    return e.op(f"arith.extf {number} : {half} to {single}")
 
 
 def narrow(e: FunctionEmitter, value: str, type: SIMDType) -> str:
-    """A float32 rounded to the half type `type`."""
-    if type.dtype is DType.float16 and e.target.is_cpu and not e.target.supports("f16c"):
+    """A float32 rounded to the half type `type`, as bits."""
+    if type.dtype is DType.bfloat16:
+        return _narrow_bfloat16(e, value, type)
+    if e.target.is_cpu and not e.target.supports("f16c"):
         return _narrow_float16(e, value, type)
-    return e.op(f"arith.truncf {value} : {text(type.with_dtype(DType.float32))} to {text(type)}")
+    short, half, single = _types(type)
+    number = e.op(f"arith.truncf {value} : {single} to {half}")
+    return e.op(f"arith.bitcast {number} : {half} to {short}")
 
 
-def text(type: SIMDType) -> str:
-    """How MLIR writes one of the types that occur here."""
-    element = {DType.float16: "f16", DType.bfloat16: "bf16", DType.float32: "f32"}.get(
-        type.dtype, f"i{type.dtype.bits}"
-    )
-    return element if type.width == 1 else f"vector<{type.width}x{element}>"
+def _types(type: SIMDType) -> tuple[str, str, str]:
+    """How MLIR writes the bits, the float16 and the float32 of a width."""
+    return tuple(e if type.width == 1 else f"vector<{type.width}x{e}>" for e in ("i16", "f16", "f32"))  # type: ignore[return-value]
 
 
 class _Words:
@@ -44,7 +50,7 @@ class _Words:
 
     def __init__(self, e: FunctionEmitter, width: int) -> None:
         self.e = e
-        self.type = text(SIMDType(DType.int32, width))
+        self.type = "i32" if width == 1 else f"vector<{width}xi32>"
         self.width = width
 
     def const(self, number: int) -> str:
@@ -66,9 +72,8 @@ def _widen_float16(e: FunctionEmitter, value: str, type: SIMDType) -> str:
     # Exponent and mantissa moved into place are the number times 2**-112, subnormals too; the product with 2**112 is
     # exact. An exponent of all ones has to stay one.
     w = _Words(e, type.width)
-    short, single = text(SIMDType(DType.int16, type.width)), text(type.with_dtype(DType.float32))
-    bits = e.op(f"arith.bitcast {value} : {text(type)} to {short}")
-    wide = e.op(f"arith.extui {bits} : {short} to {w.type}")
+    short, _, single = _types(type)
+    wide = e.op(f"arith.extui {value} : {short} to {w.type}")
     size = w.do("andi", wide, 0x7FFF)
     placed = e.op(f"arith.bitcast {w.do('shli', size, 13)} : {w.type} to {single}")
     factor = e.op(f"arith.constant {'0x77800000' if type.width == 1 else 'dense<0x77800000>'} : {single}")
@@ -82,7 +87,7 @@ def _widen_float16(e: FunctionEmitter, value: str, type: SIMDType) -> str:
 
 def _narrow_float16(e: FunctionEmitter, value: str, type: SIMDType) -> str:
     w = _Words(e, type.width)
-    short, single = text(SIMDType(DType.int16, type.width)), text(type.with_dtype(DType.float32))
+    short, _, single = _types(type)
     bits = e.op(f"arith.bitcast {value} : {single} to {w.type}")
     size = w.do("andi", bits, 0x7FFFFFFF)
     # Normal numbers: the exponent's bias goes from 127 to 15, half a unit is added, one less on an even neighbour.
@@ -100,5 +105,24 @@ def _narrow_float16(e: FunctionEmitter, value: str, type: SIMDType) -> str:
     special = w.select(w.do("cmpi ugt,", size, 0x7F800000), payload, w.const(0x7C00))
     result = w.select(w.do("cmpi uge,", size, 0x47800000), special, result)
     sign = w.do("andi", w.do("shrui", bits, 16), 0x8000)
-    packed = e.op(f"arith.trunci {w.do('ori', result, sign)} : {w.type} to {short}")
-    return e.op(f"arith.bitcast {packed} : {short} to {text(type)}")
+    return e.op(f"arith.trunci {w.do('ori', result, sign)} : {w.type} to {short}")
+
+
+def _widen_bfloat16(e: FunctionEmitter, value: str, type: SIMDType) -> str:
+    w = _Words(e, type.width)
+    short, _, single = _types(type)
+    wide = e.op(f"arith.extui {value} : {short} to {w.type}")
+    return e.op(f"arith.bitcast {w.do('shli', wide, 16)} : {w.type} to {single}")
+
+
+def _narrow_bfloat16(e: FunctionEmitter, value: str, type: SIMDType) -> str:
+    # Half a unit is added, one less on an even neighbour; a carry into the exponent is right, up to infinity. A NaN
+    # keeps the upper part of its payload and is made quiet.
+    w = _Words(e, type.width)
+    short, _, single = _types(type)
+    bits = e.op(f"arith.bitcast {value} : {single} to {w.type}")
+    odd = w.do("andi", w.do("shrui", bits, 16), 1)
+    rounded = w.do("shrui", w.do("addi", w.do("addi", bits, 0x7FFF), odd), 16)
+    quiet = w.do("ori", w.do("shrui", bits, 16), 0x40)
+    is_nan = e.op(f"arith.cmpf uno, {value}, {value} : {single}")
+    return e.op(f"arith.trunci {w.select(is_nan, quiet, rounded)} : {w.type} to {short}")

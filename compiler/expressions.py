@@ -154,6 +154,9 @@ def logical(inferer: Inferer, node: s.Logical, frame: Frame) -> Any:
                 value = inferer.expr(operand, frame)
             continue
         value = truth(inferer, value, node.operands[0], frame)
+        if not isinstance(value, Value):  # a size that is known decides
+            value = inferer.expr(operand, frame) if value == (node.op == "and") else value
+            continue
         region = Region()
         with inferer.builder.inside(region):
             right = inferer.expr(operand, frame)

@@ -19,7 +19,19 @@ from .operations import ROWS
 from .program import Region, Value
 from .statements import report
 from .tensors import Demand, Stored, Tensor
-from .values import Index, LoopRange, NeedComponents, Unrolled, describe, is_comptime_number, same_dims, unravel
+from .values import (
+    Closure,
+    Index,
+    LoopRange,
+    NeedComponents,
+    Unrolled,
+    describe,
+    is_comptime_number,
+    plural,
+    same_dims,
+    shown,
+    unravel,
+)
 
 GPU_BLOCK = 256
 
@@ -255,18 +267,20 @@ def _bounds(call: Call, bounds: tuple[Any, ...]) -> tuple[Any, Any, Any]:
 def unroll(call: Call, bounds: Any) -> Unrolled:
     if len(bounds) == 1 and isinstance(bounds[0], tuple):
         return Unrolled(bounds[0])
-    if any(type(b) is not int for b in bounds) or not 1 <= len(bounds) <= 3:
-        bad = next((b for b in bounds if type(b) is not int), None)
-        raise call.error(
-            "EK0605",
-            f"unroll needs bounds that are known at compile time, not {describe(bad)}",
-            hint="use `range` for a run-time loop",
-        )
+    if not 1 <= len(bounds) <= 3:
+        raise call.error("EK0208", "unroll takes one to three bounds, or a tuple")
+    for bound in bounds:
+        if type(bound) is not int:
+            text = f"a bound of unroll() is a whole number known at compile time, not {describe(bound)}"
+            hint = "use `range` for a run-time loop" if isinstance(bound, Value) else None
+            raise call.error("EK0212", text, hint=hint)
     if len(bounds) == 3 and bounds[2] == 0:
-        raise call.error("EK0605", "a step of 0 never ends")
+        raise call.error("EK0212", "a step of 0 never ends")
     span = range(*bounds)
-    if len(span) > 1 << 20:
-        raise call.error("EK0605", f"unrolling {len(span)} times is too much", hint="use `range` for a run-time loop")
+    count = max(0, -((span.start - span.stop) // span.step))  # len() of a range has limits
+    if count > MAX_UNROLL:
+        text = f"unrolling {shown(count)} times is more than {MAX_UNROLL}"
+        raise call.error("EK0216", text, hint="use `range` for a run-time loop")
     return Unrolled(tuple(span))
 
 
@@ -352,7 +366,7 @@ def print_rule(call: Call, values: Any, sep: Any = " ", end: Any = "\n") -> None
     inferer = call.inferer
     if inferer.target.is_gpu:
         raise call.error(
-            "EK0604",
+            "EK0611",
             f"print is not available on {inferer.target.name} yet",
             hint="guard it by `if ctx.target.is_cpu:`, or run the op on the CPU",
         )

@@ -25,7 +25,7 @@ def gpu_value(inferer: Inferer, which: str, node: s.Node, frame: Frame) -> Value
     ids = inferer.gpu_ids
     if ids is None:
         raise inferer.error(
-            "EK0604",
+            "EK0114",
             f"gpu.{which} has a meaning only inside a kernel that ctx.launch runs",
             node,
             frame,
@@ -51,10 +51,10 @@ def gpu_value(inferer: Inferer, which: str, node: s.Node, frame: Frame) -> Value
 @rule("gpu.barrier")
 def barrier(call: Call) -> None:
     if call.inferer.gpu_ids is None:
-        raise call.error("EK0604", "gpu.barrier() has a meaning only inside a kernel that ctx.launch runs")
+        raise call.error("EK0114", "gpu.barrier() has a meaning only inside a kernel that ctx.launch runs")
     if call.inferer.target.is_cpu:
         raise call.error(
-            "EK0604",
+            "EK0611",
             "a launched kernel with a barrier cannot run on a CPU target yet",
             hint="guard the launch by `if ctx.target.is_gpu:` and write a CPU path",
         )
@@ -66,14 +66,20 @@ def launch(call: Call, owner: Any, kernel: Any, *args: Any, grid: Any, block: An
     """Runs `kernel(*args)` once for every thread of `grid` blocks of `block` threads."""
     inferer = call.inferer
     if not isinstance(kernel, Closure):
-        raise call.error("EK0604", f"ctx.launch takes a function, not {describe(kernel)}")
+        raise call.error("EK0221", f"ctx.launch takes a function, not {describe(kernel)}", "kernel")
     if inferer.level != "host":
-        raise call.error("EK0604", "a kernel cannot launch another one")
+        raise call.error("EK0221", "a kernel cannot launch another one")
     sizes = block if isinstance(block, tuple) else (block,)
-    if len(sizes) > 3 or any(type(n) is not int or n < 1 for n in sizes):
-        raise call.error("EK0604", "block= takes one to three whole numbers >= 1 known at compile time", "block")
+    if not 1 <= len(sizes) <= 3 or any(type(n) is not int or n < 1 for n in sizes):
+        raise call.error("EK0221", "block= takes one to three whole numbers >= 1 known at compile time", "block")
     blocks = grid if isinstance(grid, tuple) else (grid,)
-    counts = [coerce(inferer, n, INT, call.node, call.frame, "grid= takes Ints") for n in blocks]
+    if not 1 <= len(blocks) <= 3:
+        raise call.error("EK0221", "grid= takes one to three Ints", "grid")
+    named = parameters or ()
+    if not isinstance(named, tuple) or not all(isinstance(p, tuple) and isinstance(p[0], str) for p in named):
+        raise call.error("EK0221", 'parameters= takes the names and values of compile-time parameters: {"BM": 64}')
+    node = call.nodes.get("grid", call.node)
+    counts = [coerce(inferer, n, INT, node, call.frame, "grid= takes Ints") for n in blocks]
     one = call.builder.int_(1)
     counts += [one] * (3 - len(counts))
     threads = [*sizes, *(1,) * (3 - len(sizes))]
@@ -81,9 +87,9 @@ def launch(call: Call, owner: Any, kernel: Any, *args: Any, grid: Any, block: An
 
     def body() -> None:
         assert isinstance(call.node, s.Call)
-        result = inferer.inline(kernel, list(args), {}, call.node, call.frame)
+        result = inferer.inline(kernel, list(args), dict(named), call.node, call.frame)
         if result is not None:
-            raise call.error("EK0604", f"the launched function '{kernel.name}' returns a value")
+            raise call.error("EK0221", f"the launched function '{kernel.name}' returns a value", "kernel")
 
     run = launch_on_gpu if inferer.target.is_gpu else run_grid_on_cpu
     run(call, counts, threads, body)

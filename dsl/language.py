@@ -12,12 +12,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from . import types
 from .errors import EinkornError
 from .schema import Role
+from .source import caller_place
 from .types import DType, SIMDType
+
+
+_PACKAGE = __name__.partition(".")[0]
 
 
 class Stub:
@@ -26,14 +31,20 @@ class Stub:
     def __init__(self, name: str, kind: str, function: Callable[..., Any]) -> None:
         self.name = name
         self.kind = kind
-        self.signature = inspect.signature(function)
+        self.function = function
         self.__doc__ = function.__doc__
         self.__name__ = name
+
+    @cached_property
+    def signature(self) -> inspect.Signature:
+        """Its parameters; read when first asked for, since every process defines all the stubs."""
+        return inspect.signature(self.function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise EinkornError(
             f"'{self.name}' works inside kernels only",
             code="EK0106",
+            place=caller_place(_PACKAGE),
             hint="call it in a function that is compiled: one under @register, or a helper of one",
         )
 

@@ -23,7 +23,7 @@ from .package import Package, Variant, read_package
 from .portable import PortableKernel, portable
 from .register import Kernel
 from .schema import OpSchema
-from .source import Place
+from .source import Place, instruction_place
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,8 +206,12 @@ def _located(file: Path) -> Iterator[None]:
     """Turns what importing a kernel file raises into an error at its place."""
     try:
         yield
-    except EinkornError:
+    except EinkornError as error:
+        if error.place is None:
+            error.place = _place_of(error, file)
         raise
+    except RecursionError as error:
+        raise CompileError("this file is nested too deeply", code="EK0112", place=_place_of(error, file)) from None
     except SyntaxError as error:
         line, column = error.lineno or 1, error.offset or 1
         end_line, end_column = error.end_lineno or line, error.end_offset or column + 1
@@ -216,7 +220,7 @@ def _located(file: Path) -> Iterator[None]:
             code="EK0100",
             place=Place(error.filename or str(file), line, column, end_line, max(end_column, column + 1)),
         ) from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise CompileError(
             f"importing this kernel file failed: {type(error).__name__}: {error}",
             code="EK0110",
@@ -224,15 +228,16 @@ def _located(file: Path) -> Iterator[None]:
         ) from error
 
 
-def _place_of(error: Exception, file: Path) -> Place:
+def _place_of(error: BaseException, file: Path) -> Place:
     """The deepest frame of the traceback that lies in the file."""
-    line = 1
+    place = Place(str(file), 1)
     traceback = error.__traceback__
     while traceback is not None:
-        if traceback.tb_frame.f_code.co_filename == str(file):
-            line = traceback.tb_lineno
+        code = traceback.tb_frame.f_code
+        if code.co_filename == str(file):
+            place = instruction_place(code, traceback.tb_lasti, traceback.tb_lineno)
         traceback = traceback.tb_next
-    return Place(str(file), line)
+    return place
 
 
 @contextmanager

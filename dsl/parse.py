@@ -17,8 +17,8 @@ from types import FunctionType
 from typing import Any
 
 from . import syntax as s
-from .errors import CompileError
-from .parse_expressions import BINARY, ExpressionParser, Resolve, names_assigned
+from .errors import CompileError, CompileErrors
+from .parse_expressions import BINARY, UNSUPPORTED, ExpressionParser, Resolve, names_assigned
 from .source import Place
 
 
@@ -47,6 +47,19 @@ def parse_function(function: FunctionType, resolve: Resolve) -> s.Function:
     node = _find(function)
     lookup = dict(inspect.getclosurevars(function).nonlocals)
     parser = _Parser(file, function.__globals__, lookup, resolve)
+    parsed = s.Function(function.__name__, (), ())
+    try:
+        parsed = _parsed(parser, node)
+    except CompileError as error:
+        parser.note(error)
+    except RecursionError:
+        parser.note(parser.too_deep(node))
+    if parser.errors:
+        raise parser.errors[0] if len(parser.errors) == 1 else CompileErrors(parser.errors)
+    return parsed
+
+
+def _parsed(parser: _Parser, node: ast.FunctionDef | ast.Lambda) -> s.Function:
     if isinstance(node, ast.FunctionDef):
         return parser.function(node, [])
     found = parser.expr_lambda(node)
@@ -58,6 +71,11 @@ def _find(function: FunctionType) -> ast.FunctionDef | ast.Lambda:
     code = function.__code__
     candidates: list[ast.FunctionDef | ast.Lambda] = []
     for node in ast.walk(module_tree(code.co_filename)):
+        if isinstance(node, ast.AsyncFunctionDef) and node.name == function.__name__:
+            name = Place(code.co_filename, node.lineno, node.col_offset + 1, node.lineno, node.col_offset + 10)
+            what, hint = UNSUPPORTED["AsyncFunctionDef"]
+            if code.co_firstlineno == min([node.lineno, *(d.lineno for d in node.decorator_list)]):
+                raise CompileError(f"{what} is not part of the kernel language", code="EK0102", place=name, hint=hint)
         if isinstance(node, ast.FunctionDef) and node.name == function.__name__:
             first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
             if first == code.co_firstlineno:
@@ -87,7 +105,7 @@ class _Parser(ExpressionParser):
             raise self.refuse(decorators[0], "a decorator on a nested function", "call the decorator's work explicitly")
         params = self.params(node.args)
         self.scopes.append({p.name for p in params} | names_assigned(node.body))
-        body = self.block(node.body)
+        body = self.block(node.body)  # notes its mistakes and goes on
         self.scopes.pop()
         return s.Function(node.name, params, body, span=self.span(node))
 
@@ -101,9 +119,13 @@ class _Parser(ExpressionParser):
             if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
                 continue  # a docstring, or an ellipsis
             handler = _STATEMENTS.get(type(node))
-            if handler is None:
-                raise self.unsupported(node)
-            out.extend(handler(self, node))
+            try:
+                if handler is None:
+                    raise self.unsupported(node)
+                with self.nested(node):
+                    out.extend(handler(self, node))
+            except CompileError as error:
+                self.note(error)
         return tuple(out)
 
     def stmt_assign(self, node: ast.Assign) -> list[s.Stmt]:
@@ -144,7 +166,9 @@ class _Parser(ExpressionParser):
             return self.expr(node)
         if isinstance(node, ast.Starred):
             raise self.refuse(node, "a starred target", "name every part")
-        raise self.refuse(node, "an assignment to an attribute", "assign to a variable or to an element `x[i]`")
+        if isinstance(node, ast.List):
+            raise self.refuse(node, "a list of targets", "write a tuple: `a, b = ...`")
+        raise self.unsupported(node)
 
     def stmt_if(self, node: ast.If) -> list[s.Stmt]:
         return [s.If(self.expr(node.test), self.block(node.body), self.block(node.orelse), span=self.span(node))]
@@ -152,6 +176,9 @@ class _Parser(ExpressionParser):
     def stmt_for(self, node: ast.For) -> list[s.Stmt]:
         if node.orelse:
             raise self.refuse(node.orelse[0], "else after a loop", "set a flag in the loop and test it afterwards")
+        for part in ast.walk(node.target):
+            if isinstance(part, ast.Subscript | ast.Attribute):
+                raise self.refuse(part, "a loop variable that is no name", "assign in the body of the loop")
         return [s.For(self.target(node.target), self.expr(node.iter), self.block(node.body), span=self.span(node))]
 
     def stmt_while(self, node: ast.While) -> list[s.Stmt]:
@@ -179,7 +206,17 @@ class _Parser(ExpressionParser):
             if len(error.args) > 1 or error.keywords:
                 raise self.refuse(node, "this form of raise", 'write `raise ValueError("what is wrong")`')
             message = self.expr(error.args[0]) if error.args else None
+        if not self.is_exception(kind):
+            raise self.refuse(node, "this form of raise", 'write `raise ValueError("what is wrong")`')
         return [s.Raise(ast.unparse(kind), message, span=self.span(node))]
+
+    def is_exception(self, node: ast.expr) -> bool:
+        if isinstance(node, ast.Name):
+            found = self.lookup(node)
+        else:
+            owner = self.static(node.value) if isinstance(node, ast.Attribute) else None
+            found = getattr(owner, node.attr, None) if isinstance(node, ast.Attribute) else None
+        return isinstance(found, type) and issubclass(found, BaseException)
 
     def stmt_function(self, node: ast.FunctionDef) -> list[s.Stmt]:
         return [self.function(node, node.decorator_list)]

@@ -12,16 +12,19 @@ from __future__ import annotations
 import ast
 import builtins
 import linecache
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
 from . import syntax as s
-from .errors import CompileError, did_you_mean
+from .errors import CompileError, CompileErrors, did_you_mean
 from .language import STUBS
 from .source import Place
 
 Resolve = Callable[[Any, str, Place], int]
+
+MAX_NESTING = 150  # operators in operators, blocks in blocks
 
 BINARY = {
     ast.Add: "add",
@@ -43,39 +46,44 @@ COMPARE = {ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "
 UNSUPPORTED: dict[str, tuple[str, str]] = {
     "Try": ("try/except", "check the condition with `if`, or stop with `assert` or `raise`"),
     "TryStar": ("try/except*", "check the condition with `if`, or stop with `assert` or `raise`"),
-    "With": ("with", "call the function directly; kernels manage no resources"),
-    "AsyncFor": ("async for", "use a plain `for` over `range(...)`"),
-    "AsyncWith": ("async with", "kernels manage no resources"),
-    "AsyncFunctionDef": ("async def", "use a plain `def`; parallel work is written with `parallel_for` or `foreach`"),
-    "Await": ("await", "call the function directly"),
-    "Yield": ("yield", "return a tuple, or store into a tensor"),
-    "YieldFrom": ("yield from", "return a tuple, or store into a tensor"),
+    "With": ("`with`", "call the function directly; kernels manage no resources"),
+    "AsyncFor": ("`async for`", "use a plain `for` over `range(...)`"),
+    "AsyncWith": ("`async with`", "kernels manage no resources"),
+    "AsyncFunctionDef": ("`async def`", "use a plain `def`; parallel work is written with `parallel_for` or `foreach`"),
+    "Await": ("`await`", "call the function directly"),
+    "Yield": ("`yield`", "return a tuple, or store into a tensor"),
+    "YieldFrom": ("`yield from`", "return a tuple, or store into a tensor"),
     "ListComp": ("a list comprehension", "write a loop, or `foreach(out, f)`"),
     "SetComp": ("a set comprehension", "write a loop"),
     "DictComp": ("a dict comprehension", "write a loop"),
     "GeneratorExp": ("a generator expression", "write a loop"),
-    "Global": ("global", "pass the value as an argument and return the new one"),
-    "Nonlocal": ("nonlocal", "pass the value as an argument and return the new one"),
+    "Global": ("`global`", "pass the value as an argument and return the new one"),
+    "Nonlocal": ("`nonlocal`", "pass the value as an argument and return the new one"),
     "ClassDef": ("a class without @struct", "define it at module level and decorate it with `@struct`"),
     "Dict": ("a dict", "use a tuple, or an `if` chain on compile-time values"),
     "Set": ("a set", "use a tuple"),
     "List": ("a list", "use a tuple `(a, b)`, or `stack[T](n)` for run-time storage"),
-    "Delete": ("del", "drop the line; variables end with their function"),
-    "Import": ("import", "import at the top of the file"),
-    "ImportFrom": ("import", "import at the top of the file"),
-    "Match": ("match", "write an `if` chain"),
-    "NamedExpr": ("the walrus operator :=", "assign on a line of its own"),
-    "Is": ("is", "compare with `==`"),
-    "IsNot": ("is not", "compare with `!=`"),
-    "In": ("in", "write the comparisons out"),
-    "NotIn": ("not in", "write the comparisons out"),
-    "Pow": ("**=", "write `x = x ** n`"),
-    "MatMult": ("the @ operator", "call a matrix product"),
+    "Delete": ("`del`", "drop the line; variables end with their function"),
+    "Import": ("`import` in a function", "import at the top of the file"),
+    "ImportFrom": ("`import` in a function", "import at the top of the file"),
+    "Match": ("`match`", "write an `if` chain"),
+    "NamedExpr": ("the walrus operator `:=`", "assign on a line of its own"),
+    "Is": ("the operator `is`", "compare with `==`"),
+    "IsNot": ("the operator `is not`", "compare with `!=`"),
+    "In": ("the operator `in`", "write the comparisons out"),
+    "NotIn": ("the operator `not in`", "write the comparisons out"),
+    "Pow": ("`**=`", "write `x = x ** n`"),
+    "MatMult": ("the operator `@`", "write the loops of the product, or use ops.matmul in the graph"),
+    "Attribute": ("an assignment to an attribute", "assign to a variable or to an element `x[i]`"),
 }
 
 
 class Unresolved(Exception):
-    """Raised by `resolve` for an object that has no meaning in a kernel; the text says why."""
+    """Raised by `resolve` for an object that has no meaning in a kernel; the text says why, the hint what else."""
+
+    def __init__(self, reason: str, hint: str | None = None) -> None:
+        super().__init__(reason)
+        self.hint = hint
 
 
 class ExpressionParser:
@@ -87,6 +95,8 @@ class ExpressionParser:
         self.closure = closure
         self.resolve = resolve
         self.scopes: list[set[str]] = []
+        self.errors: list[CompileError] = []
+        self.depth = 0
 
     # places and errors
 
@@ -117,6 +127,26 @@ class ExpressionParser:
         name = type(node).__name__
         what, hint = UNSUPPORTED.get(name, (f"this construct ({name})", "see the language reference for what is"))
         return self.refuse(at or node, what, hint)
+
+    def note(self, error: CompileError) -> None:
+        """Keeps a mistake; the statements after it are still looked at."""
+        self.errors += error.errors if isinstance(error, CompileErrors) else [error]
+
+    def too_deep(self, node: ast.AST) -> CompileError:
+        return CompileError(
+            "this is nested too deeply", code="EK0112", place=self.place(node), hint="use variables for its parts"
+        )
+
+    @contextmanager
+    def nested(self, node: ast.AST) -> Iterator[None]:
+        """Counts how deep the tree is: everything that walks it later is recursive."""
+        self.depth += 1
+        try:
+            if self.depth > MAX_NESTING:
+                raise self.too_deep(node)
+            yield
+        finally:
+            self.depth -= 1
 
     # parameters
 
@@ -150,7 +180,8 @@ class ExpressionParser:
         handler = _EXPRESSIONS.get(type(node))
         if handler is None:
             raise self.unsupported(node)
-        found: s.Expr = handler(self, node)
+        with self.nested(node):
+            found: s.Expr = handler(self, node)
         return found
 
     def expr_constant(self, node: ast.Constant) -> s.Expr:
@@ -167,7 +198,9 @@ class ExpressionParser:
         for names in (self.closure, self.names, vars(builtins)):
             if node.id in names:
                 return names[node.id]
-        known = {*self.closure, *self.names, *vars(builtins), *(name for scope in self.scopes for name in scope)}
+        known = {*self.closure, *self.names, *(name for scope in self.scopes for name in scope)}
+        known |= {name for name in STUBS if hasattr(builtins, name)}
+        known = {name for name in known if not name.startswith("__")}
         raise CompileError(
             f"unknown name '{node.id}'", code="EK0101", place=self.place(node), hint=did_you_mean(node.id, known)
         )
@@ -178,8 +211,15 @@ class ExpressionParser:
             return s.Global(self.resolve(value, name, self.place(node)), name, span=self.span(node))
         except Unresolved as reason:
             raise CompileError(
-                f"'{name}' cannot be used in a kernel: {reason}", code="EK0105", place=self.place(node)
+                f"'{name}' cannot be used in a kernel: {reason}",
+                code="EK0105",
+                place=self.place(node),
+                hint=reason.hint,
             ) from None
+        except CompileError as error:
+            if error.code == "EK0104":  # nothing to show there, so it is shown where the name is used
+                error.place = self.place(node)
+            raise
 
     def expr_attribute(self, node: ast.Attribute) -> s.Expr:
         # Attributes of modules and namespaces are found now; all others belong to values of the kernel.
@@ -219,9 +259,21 @@ class ExpressionParser:
         for keyword in node.keywords:
             if keyword.arg is None:
                 raise self.refuse(keyword.value, "a ** argument", "pass every argument by its name")
+            if keyword.arg == "parameters" and isinstance(keyword.value, ast.Dict):
+                keywords.append(s.Keyword(keyword.arg, self.pairs(keyword.value), span=self.span(keyword)))
+                continue
             keywords.append(s.Keyword(keyword.arg, self.expr(keyword.value), span=self.span(keyword)))
         arguments = tuple(self.expr(a) for a in node.args)
         return s.Call(self.expr(node.func), arguments, tuple(keywords), span=self.span(node))
+
+    def pairs(self, node: ast.Dict) -> s.Expr:
+        """`parameters={"BM": 64}`, the one place for a dict: a tuple of pairs."""
+        out: list[s.Expr] = []
+        for key, value in zip(node.keys, node.values, strict=True):
+            if key is None:
+                raise self.refuse(node, "a ** argument", "pass every argument by its name")
+            out.append(s.Tuple((self.expr(key), self.expr(value)), span=self.span(key)))
+        return s.Tuple(tuple(out), span=self.span(node))
 
     def expr_binary(self, node: ast.BinOp) -> s.Expr:
         if isinstance(node.op, ast.Pow):
@@ -263,8 +315,10 @@ class ExpressionParser:
     def expr_lambda(self, node: ast.Lambda) -> s.Lambda:
         params = self.params(node.args)
         self.scopes.append({p.name for p in params} | names_assigned([node.body]))
-        body = self.expr(node.body)
-        self.scopes.pop()
+        try:
+            body = self.expr(node.body)
+        finally:
+            self.scopes.pop()
         return s.Lambda(params, body, span=self.span(node))
 
     def expr_formatted(self, node: ast.JoinedStr) -> s.Expr:

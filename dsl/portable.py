@@ -9,6 +9,7 @@ Input: a `Kernel`, or JSON. Output: `PortableKernel`. Non-goals: no types, no co
 
 from __future__ import annotations
 
+import builtins
 import hashlib
 import json
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from typing import Any, TypeVar
 
 from . import syntax
 from .errors import PackageError
-from .language import SIMD, STUBS, DeviceContext, Stub, stack
+from .language import SIMD, STUBS, DeviceContext, Namespace, Stub, stack
 from .parse import parse_function
 from .parse_expressions import Unresolved
 from .register import Kernel, implementation
@@ -39,6 +40,21 @@ class GlobalEntry:
 
     kind: str
     value: Any
+
+
+_ROOT = PurePath(__file__).parent.parent
+_SHIPPED = "<einkorn>/"  # stands for the folder in files that travel
+
+
+def is_shipped(file: str) -> bool:
+    """Whether a source file belongs to the language itself: its functions are no text of the author's."""
+    return file.startswith(_SHIPPED) or PurePath(file).parent in (_ROOT / "dsl", _ROOT / "stdlib")
+
+
+def _traveling(file: str) -> str:
+    """The name under which a source file is known elsewhere."""
+    name = PurePath(file).name
+    return f"{_SHIPPED}{name}" if is_shipped(file) else name
 
 
 @dataclass(frozen=True)
@@ -70,7 +86,7 @@ class PortableKernel:
         """A JSON value that `from_json` turns back into an equal program."""
         return {
             "schema": self.schema.to_json(),
-            "functions": [{"file": PurePath(f.file).name, "syntax": syntax.to_json(f.syntax)} for f in self.functions],
+            "functions": [{"file": _traveling(f.file), "syntax": syntax.to_json(f.syntax)} for f in self.functions],
             "globals": [_global_to_json(g) for g in self.globals],
         }
 
@@ -152,19 +168,25 @@ class _Collector:
                 return GlobalEntry("constant", tuple(self.entry(item, name) for item in value))
             case Kernel():
                 raise Unresolved(f"op '{value.schema.name}' is a registered kernel; move the shared part into a helper")
-            case ModuleType():
-                raise Unresolved("a module is no value; name one of its members")
+            case ModuleType() | Namespace():
+                raise Unresolved("it is a group of names, name one of its members")
         if value is SIMD or value is stack:
             return GlobalEntry("marker", "SIMD" if value is SIMD else "stack")
         if value is DeviceContext:
             raise Unresolved("the device context comes as an argument")
-        if isinstance(value, type | BuiltinFunctionType) and value.__module__ == "builtins":
-            if value.__name__ in STUBS:
-                return self.entry(STUBS[value.__name__], name)
-            raise Unresolved(f"Python's own '{value.__name__}' has no meaning in a kernel")
+        python = getattr(builtins, name, None) is value
+        if python and name in STUBS:
+            return self.entry(STUBS[name], name)
+        last = name.rpartition(".")[2]
+        hint = f"use '{last}' of einkorn.dsl" if last in STUBS and callable(value) else None
+        if python or isinstance(value, BuiltinFunctionType):
+            raise Unresolved("it is a function of Python's own, not of the kernel language", hint)
+        if isinstance(value, type):
+            raise Unresolved("it is a class; kernels see numbers, strings, tuples, dtypes and functions", hint)
         if hasattr(value, "item") and getattr(value, "ndim", 0) == 0:  # a NumPy scalar
             return self.entry(value.item(), name)
-        raise Unresolved(f"its type is {type(value).__name__}; kernels see numbers, strings, tuples, dtypes, functions")
+        what = f"it is of type {type(value).__name__}"
+        raise Unresolved(f"{what}; kernels see numbers, strings, tuples, dtypes and functions", hint)
 
 
 def _global_to_json(entry: GlobalEntry) -> Any:

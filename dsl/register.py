@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Mapping
 from types import FunctionType
 from typing import Any, TypeVar
 
-from .errors import CompileError
+from .errors import CompileError, EinkornError, InternalError
 from .language import BOUNDS, DeviceContext, Stub, TensorAnnotation
 from .parse import module_tree
-from .schema import PARAMETER_KINDS, ContextArgument, OpSchema, Parameter, TensorArgument
+from .schema import PARAMETER_KINDS, ContextArgument, OpSchema, Parameter, Role, TensorArgument
 from .signature_check import check_schema
-from .source import Place
+from .source import Place, caller_place
 from .types import ANY, DType, SIMDType
 
 _NAME = re.compile(r"[A-Za-z_]\w*(::[A-Za-z_]\w*)*\Z")
@@ -41,7 +41,9 @@ class Kernel:
         raise CompileError(
             f"the kernel '{self.schema.name}' cannot be called from Python",
             code="EK0106",
-            place=self.schema.place,
+            place=caller_place(__name__.partition(".")[0]),
+            op=self.schema.name,
+            notes=[f"it is defined at {self.schema.place}"],
             hint=f'stage it in a graph: ops.custom("{self.schema.name}", ...)',
         )
 
@@ -116,6 +118,9 @@ class _Reader:
                 raise self.fail(
                     f"op '{self.name}' takes star arguments", "EK0102", parameter.name, "name every argument"
                 )
+        if not any(isinstance(a, TensorArgument) and a.role is not Role.INPUT for a in arguments):
+            hint = 'its outputs come first: out: OutputTensor[T, "n"]'
+            raise self.fail(f"op '{self.name}' has no output", "EK0301", hint=hint)
         names = {a.name for a in arguments}
         for argument in reads:
             if argument not in names:
@@ -144,6 +149,9 @@ class _Reader:
                 parameter.name,
                 f'write `{parameter.name}: InputTensor[T, "n"]`, or put compile-time parameters after a `*`',
             )
+        if parameter.default is not parameter.empty:
+            text = f"argument '{parameter.name}' of op '{self.name}' is a tensor and has no default"
+            raise self.fail(text, "EK0301", parameter.name)
         dtype = self.dtype(annotation.dtype, parameter.name)
         place = self.places.get(parameter.name, self.place)
         return TensorArgument(parameter.name, annotation.role, dtype, annotation.dims, place)
@@ -155,8 +163,9 @@ class _Reader:
             try:
                 annotation = eval(annotation, self.function.__globals__, names)
             except Exception as error:
+                reason = error.message if isinstance(error, EinkornError) else error
                 raise self.fail(
-                    f"the annotation of '{parameter.name}' cannot be read: {error}", "EK0301", parameter.name
+                    f"the annotation of '{parameter.name}' cannot be read: {reason}", "EK0301", parameter.name
                 ) from None
         return annotation
 
@@ -169,7 +178,7 @@ class _Reader:
             self.typevars[dtype.__name__] = self.bound(dtype, argument)
             return dtype.__name__
         raise self.fail(
-            f"argument '{argument}' of op '{self.name}' has no dtype: {dtype!r}",
+            f"argument '{argument}' of op '{self.name}' needs a dtype, not {_named(dtype)}",
             "EK0301",
             argument,
             "use a dtype such as float32, or a TypeVar bound by Numeric, Floating or Integral",
@@ -182,7 +191,7 @@ class _Reader:
                 found = constraint.dtype if isinstance(constraint, SIMDType) else constraint
                 if not isinstance(found, DType):
                     raise self.fail(
-                        f"TypeVar '{variable.__name__}' is constrained to {constraint!r}, which is no dtype",
+                        f"TypeVar '{variable.__name__}' is constrained to {_named(constraint)}, which is no dtype",
                         "EK0301",
                         argument,
                     )
@@ -194,7 +203,7 @@ class _Reader:
         if bound in BOUNDS:
             return tuple(bound.dtypes)
         raise self.fail(
-            f"TypeVar '{variable.__name__}' is bound by {bound!r}",
+            f"TypeVar '{variable.__name__}' is bound by {_named(bound)}",
             "EK0301",
             argument,
             "bound it by Numeric, Floating, Integral or Element, or list dtypes",
@@ -225,6 +234,13 @@ class _Reader:
         if kind == "float" and default is not None:
             default = float(default)
         return Parameter(parameter.name, kind, required, default)
+
+
+def _named(value: Any) -> str:
+    """A thing in an annotation, as its author wrote it."""
+    if isinstance(value, SIMDType):
+        return str(value)
+    return getattr(value, "__name__", None) or repr(value)
 
 
 def _argument_places(function: FunctionType) -> dict[str, Place]:
@@ -262,7 +278,7 @@ def implements(stub: Stub | Any) -> Callable[[Callable[..., Any]], Callable[...,
     def record(function: Callable[..., Any]) -> Callable[..., Any]:
         assert isinstance(function, FunctionType)
         if stub.name in _IMPLEMENTATIONS and _IMPLEMENTATIONS[stub.name].__module__ != function.__module__:
-            raise CompileError(f"'{stub.name}' is implemented twice", code="EK0902")
+            raise InternalError(f"'{stub.name}' is implemented twice", code="EK0905")
         _IMPLEMENTATIONS[stub.name] = function
         return function
 

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import linecache
 import os
+import sys
 import unicodedata
 from dataclasses import dataclass
+from itertools import islice
+from types import CodeType
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,34 @@ class Place:
         """The text of the first line, or None when the file is not at hand (a kernel from a package)."""
         line = linecache.getline(self.file, self.line)
         return line.rstrip("\n") if line else None
+
+
+def instruction_place(code: CodeType, instruction: int, line: int) -> Place:
+    """Where the code of an instruction (a frame's `f_lasti`) stands."""
+    file = code.co_filename
+    positions = next(islice(code.co_positions(), instruction // 2, None), (None,) * 4)
+    start, end, column, end_column = positions
+    if start is None or column is None or end_column is None:  # left out (python -X no_debug_ranges)
+        return Place(file, line)
+    end = end or start
+    return Place(file, start, characters(file, start, column), end, characters(file, end, end_column))
+
+
+def caller_place(outside: str) -> Place | None:
+    """Where the innermost frame stands whose module is not below the package `outside`."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        if name != outside and not name.startswith(f"{outside}."):
+            return instruction_place(frame.f_code, frame.f_lasti, frame.f_lineno)
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+def characters(file: str, line: int, offset: int) -> int:
+    """The column, counted from 1 in characters, of an offset counted from 0 in UTF-8 bytes."""
+    text = linecache.getline(file, line)
+    return offset + 1 if text.isascii() else len(text.encode()[:offset].decode(errors="replace")) + 1
 
 
 @dataclass(frozen=True)

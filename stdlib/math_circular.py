@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..dsl import (
-    Float64,
+    SIMD,
     UInt64,
     abs,
     bitcast,
@@ -34,14 +34,13 @@ from .math_parts import (
     whole,
 )
 
-# *** sine and cosine ***
-#
-# |x| = n pi/2 + r with a whole n and |r| <= pi/4 or hardly more; r is an unevaluated sum of two floats.
+# |x| = n pi/2 + r with a whole n and |r| <= pi/4 or hardly more. float32 computes in float64 from end to end: that is
+# less work than sums of two float32, over the whole range of arguments. float64 keeps r as a sum of two floats.
 
-PI_2 = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
-TWO_PI = 0.6366197723675814
+HALF_PI = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
+TWO_OVER_PI = 0.6366197723675814
 
-# From here on n grows so large that n * PI_2 loses digits, or that x * TWO_PI is no good guess of n.
+# From here on n grows so large that n * HALF_PI loses digits, or that x * TWO_OVER_PI is no good guess of n.
 LARGE = 67108864.0
 
 # 2/pi without its bits above 2**(25 - E), as sums, for E = 17, 39, 61, 83 and 105.
@@ -53,7 +52,7 @@ SLICES_32 = (
     (2.8376220177865265e-25, -7.058761003808782e-42),
 )
 # The bits of 2/pi after 28 zeros.
-TWO_PI_BITS_64 = (
+TWO_OVER_PI_BITS = (
     0x0000000A2F9836E4,
     0xE441529FC2757D1F,
     0x534DDC0DB6295993,
@@ -104,24 +103,25 @@ def _sin_cos_32(size: Any) -> Any:
     are left out. The product with the others is below 2**48 and known to 2**-57; no float32 but 0 comes nearer to a
     multiple of pi/2 than 2**-30. For infinity and NaN the result is NaN.
     """
-    head, after = Float64(SLICES_32[0][0]), Float64(SLICES_32[0][1])
+    wide = size.cast(float64)
+    lanes = SIMD[float64, size.width]
+    head, after = lanes(SLICES_32[0][0]), lanes(SLICES_32[0][1])
     for k in unroll(1, 5):
         beyond = size >= 2.0 ** (17 + 22 * k)
         head = select(beyond, SLICES_32[k][0], head)
         after = select(beyond, SLICES_32[k][1], after)
-    wide = size.cast(float64)
     product = wide * head
     lost = fma(wide, head, -product)
     n, nearest = whole(product)
-    r = fma(wide, after, (product - nearest) + lost) * PI_2[0]
+    r = fma(wide, after, (product - nearest) + lost) * HALF_PI[0]
     z = r * r
     return n.cast(int32), fma(r * z, polynomial(z, SIN_32), r), fma(z, polynomial(z, COS_32), 1.0)
 
 
 def _reduce(size: Any) -> Any:
     """n, r and the rest of r for 0 <= size < LARGE (Cody and Waite 1980, in three parts and with fma)."""
-    first, second, third = PI_2
-    n, nearest = whole(size * TWO_PI)
+    first, second, third = HALF_PI
+    n, nearest = whole(size * TWO_OVER_PI)
     # Exact: both numbers are multiples of the last bit of `first` (or n is 0), and they nearly cancel.
     left = fma(-nearest, first, size)
     product = nearest * second
@@ -138,7 +138,7 @@ def _window(words: Any, index: Any, first_step: int, count: int) -> Any:
     for _ in unroll(5):
         if step > 0:
             far = (index & step) != 0
-            chosen = ()
+            chosen: Any = ()
             for k in unroll(count + step - 1):
                 chosen = (*chosen, select(far, words[k + step], words[k]))
             words = chosen
@@ -156,15 +156,15 @@ def _reduce_large(size: Any) -> Any:
     m = (bits & 0xFFFFFFFFFFFFF) | 0x10000000000000
     m_low, m_high = m & 0x7FFFFFF, m >> 27
     place = (bits >> 52) - 1049
-    words = ()
-    for word in TWO_PI_BITS_64:
+    words: Any = ()
+    for word in TWO_OVER_PI_BITS:
         words = (*words, UInt64(word))
     words = _window(words, place >> 6, 8, 4)
     shift = place & 63
-    aligned = ()
+    aligned: Any = ()
     for k in unroll(3):
         aligned = (*aligned, (words[k] << shift) | ((words[k + 1] >> 1) >> (63 - shift)))
-    digits = ()
+    digits: Any = ()
     for k in unroll(7):
         # digit k is made of the bits from 27 k on
         start = 27 * k
@@ -176,7 +176,7 @@ def _reduce_large(size: Any) -> Any:
         digits = (*digits, digit)
     # Columns of the product from the lowest up, with carries; column k has the weight of digit k.
     carry = (m_low * digits[6]) >> 27
-    columns = ()
+    columns: Any = ()
     for k in unroll(5, -1, -1):
         column = m_low * digits[k] + m_high * digits[k + 1] + carry
         columns = (column & 0x7FFFFFF, *columns)

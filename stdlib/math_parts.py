@@ -1,7 +1,7 @@
 """What the functions of `math` are made of: polynomials, sums of two floats, exponents and their bits.
 
-Input and output: see `math`, which also says how the polynomials were made. Non-goals: no names of the language; kernels
-use those of `math`.
+Input and output: see `math`, which also says how the polynomials were made. Non-goals: no names of the language;
+kernels use those of `math`.
 """
 
 from __future__ import annotations

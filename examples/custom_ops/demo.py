@@ -150,9 +150,7 @@ def packages(tell: Teller, folder: Path) -> None:
         "With compiling forbidden, 'grayscale' by itself runs the machine code of the package",
     )
     tell.say(f"package: [bold]{package}[/] ({package.stat().st_size:,} bytes)")
-    table = Table(
-        title="Bytes of code", title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0), pad_edge=False
-    )
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column("kernel")
     names = list(dict.fromkeys(variant.target for variant in built.variants))
     names.sort(key=lambda name: list(TARGETS).index(name) if name in TARGETS else -1)

@@ -55,7 +55,9 @@ def matches(shown: str, printed: str) -> bool:
     """Whether `printed` begins with what is shown; `...` stands for anything."""
     pattern = "\n"
     for line in shown.rstrip("\n").split("\n"):
-        part = r"(?:.*\n)*?" if line.strip() == "..." else ".*?".join(map(re.escape, line.rstrip().split("..."))) + r"\n"
+        part = (
+            r"(?:.*\n)*?" if line.strip() == "..." else ".*?".join(map(re.escape, line.rstrip().split("..."))) + r"\n"
+        )
         pattern += part
     text = "\n" + "".join(line.rstrip() + "\n" for line in printed.split("\n"))
     return re.match(pattern, text) is not None
@@ -81,7 +83,9 @@ class Reader:
             elif block.kind == "python":
                 self.run(block, where)
             elif block.kind == "text" and block.follows:
-                assert matches(block.text, self.printed), f"{where} shows\n{block.text}\nbut this is printed\n{self.printed}"
+                assert matches(block.text, self.printed), (
+                    f"{where} shows\n{block.text}\nbut this is printed\n{self.printed}"
+                )
             elif block.kind == "console":
                 self.console(block.text, where)
 
@@ -123,7 +127,9 @@ def prepare(document: Path, folder: Path) -> None:
     """What a document takes for granted."""
     if document.name == "package.md":
         kernels = ROOT / "examples" / "custom_ops" / "kernels" / "addition.py"
-        subprocess.run([sys.executable, "-m", "einkorn", "build", str(kernels), "-o", "name.pkg"], cwd=folder, check=True)
+        subprocess.run(
+            [sys.executable, "-m", "einkorn", "build", str(kernels), "-o", "name.pkg"], cwd=folder, check=True
+        )
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

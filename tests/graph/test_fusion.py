@@ -1,0 +1,422 @@
+"""Fused graphs give what unfused ones and NumPy give, bit for bit, and fuse what they should."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from einkorn.graph import DeviceRef, DType, Graph, TensorType, extensions, ops
+from einkorn.graph.session import Model
+
+KERNELS = Path(__file__).parent / "fusion_kernels.py"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing comes from an earlier run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EINKORN_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        extensions._cache.cache_clear()
+        yield
+    extensions._cache.cache_clear()
+
+
+@dataclass
+class Loaded:
+    """One graph, compiled with and without fusion."""
+
+    fused: Model
+    unfused: Model
+
+    @property
+    def groups(self) -> list[str]:
+        """For each group of the fused entry: the names of its ops, the root in brackets."""
+        entry = self.fused._code.plan.entry
+        assert entry is not None
+        texts = []
+        for group in entry.groups:
+            names = [node.kernel.schema.name for node in group.nodes]
+            names[group.root] = f"[{names[group.root]}]"
+            texts.append(" ".join(name for name in names if name != "broadcast_to"))
+        return texts
+
+    def __call__(self, *arrays: Any) -> list[np.ndarray[Any, Any]]:
+        """The outputs, which are the same both ways."""
+        fused = [np.array(b.to_numpy()) for b in self.fused(*arrays)]
+        unfused = [np.array(b.to_numpy()) for b in self.unfused(*arrays)]
+        for number, (a, b) in enumerate(zip(fused, unfused, strict=True)):
+            assert (a.dtype, a.shape) == (b.dtype, b.shape)
+            np.testing.assert_array_equal(a, b, err_msg=f"output {number}: fused and unfused differ")
+        return fused
+
+
+def load(forward: Callable[..., Any], *inputs: tuple[Any, Sequence[int | str]]) -> Loaded:
+    types = [TensorType(DType.from_numpy(np.dtype(dtype)), shape, DeviceRef.CPU()) for dtype, shape in inputs]
+    graph = Graph("test", forward=forward, input_types=types, custom_extensions=[KERNELS])
+    return Loaded(
+        Model(graph.ir, extensions.load_graph(graph.ir)), Model(graph.ir, extensions.load_graph(graph.ir, fuse=False))
+    )
+
+
+def custom(name: str, *values: Any, **parameters: Any) -> Any:
+    results = ops.custom(name, DeviceRef.CPU(), list(values), parameters=parameters)
+    return results[0] if len(results) == 1 else results
+
+
+def numbers(*shape: int, dtype: Any = np.float32, seed: int = 0) -> np.ndarray[Any, Any]:
+    """Small whole numbers: sums and products of a few of them are exact in every dtype."""
+    return np.random.default_rng(seed).integers(-4, 5, shape).astype(dtype)
+
+
+F = np.float32
+
+
+# *** what fuses ***
+
+
+def test_a_chain_is_one_group() -> None:
+    model = load(lambda x: ops.relu(ops.sqrt(abs(x * 2.0 + 1.0)) - 1.5) / 3.0, (F, ["m", "n"]))
+    assert len(model.groups) == 1
+    x = np.random.default_rng(0).standard_normal((5, 7)).astype(F)
+    wanted = np.maximum(np.sqrt(np.abs(x * F(2) + F(1))) - F(1.5), F(0)) / F(3)
+    np.testing.assert_array_equal(model(x)[0], wanted)
+
+
+def test_a_long_chain_loads() -> None:
+    def forward(x: Any) -> Any:
+        for k in range(100):
+            x = x * 0.5 + float(k)
+        return x
+
+    model = load(forward, (np.float64, ["n"]))
+    assert len(model.groups) < 20
+    x = np.random.default_rng(0).standard_normal(100)
+    wanted = x
+    for k in range(100):
+        wanted = wanted * 0.5 + float(k)
+    np.testing.assert_array_equal(model(x)[0], wanted)
+
+
+def test_broadcasts_fuse() -> None:
+    model = load(lambda x, row, column, one: (x + row) * column - one, (F, ["m", "n"]), (F, ["n"]), (F, ["m", 1]), (F, []))
+    assert len(model.groups) == 1
+    for m, n in [(1, 1), (3, 5), (7, 1), (1, 6), (0, 4), (4, 0)]:
+        x, row, column, one = numbers(m, n), numbers(n, seed=1), numbers(m, 1, seed=2), np.array(2, F)
+        np.testing.assert_array_equal(model(x, row, column, one)[0], (x + row) * column - one)
+
+
+def test_index_maps_fuse() -> None:
+    def forward(x: Any, w: Any) -> Any:
+        y = ops.permute(x, [2, 0, 1]) * 2.0
+        y = ops.reshape(y, [4, 2, -1]) + 1.0
+        y = y[1:4:2, ::-1, 1:]
+        return ops.concat([y, w * 3.0], 0)
+
+    model = load(forward, (F, [2, 3, 4]), (F, [1, 2, 2]))
+    assert len(model.groups) == 1
+    x, w = numbers(2, 3, 4), numbers(1, 2, 2, seed=1)
+    y = (x.transpose(2, 0, 1) * F(2)).reshape(4, 2, -1) + F(1)
+    y = y[1:4:2, ::-1, 1:]
+    np.testing.assert_array_equal(model(x, w)[0], np.concatenate([y, w * F(3)], 0))
+
+
+def test_a_prologue_melts_into_a_reduction() -> None:
+    model = load(lambda x: ops.sum(ops.relu(x * 2.0 + 1.0), 1), (F, ["m", "n"]))
+    assert len(model.groups) == 1
+    for m, n in [(3, 5), (1, 40), (70, 1), (2, 0), (0, 3)]:
+        x = numbers(m, n)
+        np.testing.assert_array_equal(model(x)[0], np.maximum(x * F(2) + F(1), F(0)).sum(axis=1, keepdims=True))
+
+
+def test_an_epilogue_melts_into_a_reduction() -> None:
+    model = load(lambda x, y: ops.relu(ops.sum(x, 0) * 2.0 + y), (F, ["m", "n"]), (F, [1, "n"]))
+    assert len(model.groups) == 1
+    x, y = numbers(6, 7), numbers(1, 7, seed=1)
+    np.testing.assert_array_equal(model(x, y)[0], np.maximum(x.sum(0, keepdims=True) * F(2) + y, F(0)))
+
+
+def test_an_epilogue_melts_into_a_matrix_product() -> None:
+    model = load(lambda x, w, b: ops.relu(x @ w + b) * 0.5, (F, ["m", "k"]), (F, ["k", "n"]), (F, ["n"]))
+    assert len(model.groups) == 1
+    for m, k, n in [(3, 4, 5), (1, 1, 1), (17, 33, 9), (0, 2, 3), (2, 0, 3), (64, 70, 65)]:
+        x, w, b = numbers(m, k), numbers(k, n, seed=1), numbers(n, seed=2)
+        np.testing.assert_array_equal(model(x, w, b)[0], np.maximum(x @ w + b, F(0)) * F(0.5))
+
+
+def test_softmax_between_elementwise_neighbours() -> None:
+    model = load(lambda x: ops.softmax(x * 2.0) + 1.0, (np.float64, ["m", "n"]))
+    x = np.random.default_rng(0).standard_normal((4, 9))
+    e = np.exp(x * 2 - (x * 2).max(axis=1, keepdims=True))
+    np.testing.assert_allclose(model(x)[0], e / e.sum(axis=1, keepdims=True) + 1, rtol=1e-14)
+
+
+# *** sharing ***
+
+
+def test_a_cheap_producer_of_two_consumers() -> None:
+    def forward(x: Any) -> Any:
+        shared = x + 1.0
+        return shared * 2.0, ops.sum(shared, 0)
+
+    model = load(forward, (F, ["m", "n"]))
+    x = numbers(4, 5)
+    a, b = model(x)
+    np.testing.assert_array_equal(a, (x + F(1)) * F(2))
+    np.testing.assert_array_equal(b, (x + F(1)).sum(0, keepdims=True))
+
+
+def test_a_dear_producer_is_computed_once() -> None:
+    def forward(x: Any) -> Any:
+        shared = custom("horner", x)
+        return shared + 1.0, ops.transpose(shared, 0, 1) * 2.0
+
+    model = load(forward, (np.float64, ["m", "n"]))
+    assert len(model.groups) == 3
+    x = np.random.default_rng(0).standard_normal((4, 5)) * 0.5
+    total = np.zeros_like(x)
+    for _ in range(20):
+        total = total * x + 1
+    a, b = model(x)
+    np.testing.assert_array_equal(a, total + 1)
+    np.testing.assert_array_equal(b, total.T * 2)
+
+
+def test_a_value_that_is_also_an_output() -> None:
+    def forward(x: Any) -> Any:
+        y = x * 2.0
+        z = y + 1.0
+        return z, y, z
+
+    x = numbers(3, 3)
+    a, b, c = load(forward, (F, [3, "n"]))(x)
+    np.testing.assert_array_equal(b, x * 2)
+    np.testing.assert_array_equal(a, x * 2 + 1)
+    np.testing.assert_array_equal(c, a)
+
+
+def test_diamonds() -> None:
+    def forward(x: Any) -> Any:
+        for _ in range(6):
+            x = (x + 1) * (x - 1) % 7
+        return x
+
+    x = numbers(50, dtype=np.int32)
+    wanted = x
+    for _ in range(6):
+        wanted = (wanted + 1) * (wanted - 1) % 7
+    np.testing.assert_array_equal(load(forward, (np.int32, ["n"]))(x)[0], wanted)
+
+
+def test_a_root_read_at_two_places() -> None:
+    """The sum is read at its own index and transposed: no epilogue may swallow the second reading."""
+
+    def forward(x: Any) -> Any:
+        total = ops.reshape(ops.sum(x, 2), [4, 4])
+        return total + ops.transpose(total, 0, 1) * 10
+
+    x = numbers(4, 4, 3, dtype=np.int64)
+    total = x.sum(2)
+    np.testing.assert_array_equal(load(forward, (np.int64, [4, 4, "n"]))(x)[0], total + total.T * 10)
+
+
+def test_two_roots_meet() -> None:
+    def forward(x: Any, y: Any) -> Any:
+        return ops.sum(x, 1) * ops.max(y, axis=1) + ops.relu(ops.sum(x, 1))
+
+    x, y = numbers(5, 6), numbers(5, 6, seed=1)
+    total = x.sum(1, keepdims=True)
+    wanted = total * y.max(1, keepdims=True) + np.maximum(total, 0)
+    np.testing.assert_array_equal(load(forward, (F, ["m", "n"]), (F, ["m", "n"]))(x, y)[0], wanted)
+
+
+# *** custom ops ***
+
+
+def test_custom_ops_fuse_with_built_in_ones() -> None:
+    model = load(lambda x, y: custom("scale_add", x + 1.0, y * 2.0, factor=5) - 1.0, (F, ["n"]), (F, ["n"]))
+    assert len(model.groups) == 1
+    x, y = numbers(20), numbers(20, seed=1)
+    np.testing.assert_array_equal(model(x, y)[0], (x + 1) * 5 + y * 2 - 1)
+
+
+def test_fuse_false_is_respected() -> None:
+    model = load(lambda x, y: custom("unfused_add", x + 1.0, y * 2.0) - 1.0, (F, ["n"]), (F, ["n"]))
+    assert model.groups == ["[add]", "[mul]", "[unfused_add]", "[sub]"]
+    x, y = numbers(20), numbers(20, seed=1)
+    np.testing.assert_array_equal(model(x, y)[0], x + 1 + y * 2 - 1)
+
+
+def test_several_outputs_of_a_custom_op() -> None:
+    def forward(x: Any) -> Any:
+        up, down, high = custom("both_ways", x * 2)
+        return ops.where(high, up, down) + 1, down
+
+    x = numbers(4, 9, dtype=np.int32)
+    a, b = load(forward, (np.int32, ["m", "n"]))(x)
+    np.testing.assert_array_equal(a, np.where(x * 2 > 3, x * 2 + 1, x * 2 - 1) + 1)
+    np.testing.assert_array_equal(b, x * 2 - 1)
+
+
+def test_several_outputs_as_outputs() -> None:
+    x = numbers(6, dtype=np.int32)
+    up, down, high = load(lambda x: custom("both_ways", x), (np.int32, ["n"]))(x)
+    np.testing.assert_array_equal(up, x + 1)
+    np.testing.assert_array_equal(down, x - 1)
+    np.testing.assert_array_equal(high, x > 3)
+
+
+def test_a_reader_of_neighbours() -> None:
+    model = load(lambda x: custom("neighbours", x * x + 1) * 2, (np.int64, ["n"]))
+    for n in (1, 2, 3, 10):
+        x = numbers(n, dtype=np.int64)
+        y = x * x + 1
+        np.testing.assert_array_equal(model(x)[0], (np.roll(y, 1) + y * 2 + np.roll(y, -1)) * 2)
+
+
+def test_promised_loops_take_prologue_and_epilogue() -> None:
+    model = load(lambda x, y: custom("double_rows", x + 1) * 3 - y, (np.int32, ["m", "n"]), (np.int32, ["n"]))
+    assert len(model.groups) == 1
+    x, y = numbers(4, 6, dtype=np.int32), numbers(6, dtype=np.int32, seed=1)
+    np.testing.assert_array_equal(model(x, y)[0], (x + 1) * 6 - y)
+
+
+def test_loops_without_a_promise_stay_alone() -> None:
+    model = load(lambda x: custom("running_sum", x + 1) * 3, (np.int32, ["m", "n"]))
+    assert model.groups == ["[add]", "[running_sum]", "[mul]"]
+    x = numbers(4, 6, dtype=np.int32)
+    np.testing.assert_array_equal(model(x)[0], np.cumsum(x + 1, axis=1) * 3)
+
+
+def test_an_epilogue_does_not_read_its_root_elsewhere() -> None:
+    """`double_rows` may have an epilogue, but not one that reads the neighbours of what is being stored."""
+
+    def forward(x: Any) -> Any:
+        flat = ops.reshape(custom("double_rows", x), [-1])
+        return custom("neighbours", flat)
+
+    x = numbers(3, 4, dtype=np.int64)
+    y = (x * 2).reshape(-1)
+    np.testing.assert_array_equal(load(forward, (np.int64, ["m", 4]))(x)[0], np.roll(y, 1) + y * 2 + np.roll(y, -1))
+
+
+def test_chains_of_roots() -> None:
+    def forward(x: Any) -> Any:
+        for _ in range(3):
+            x = custom("double_rows", x + 1) - 1
+            x = custom("running_sum", x) % 11
+        return x
+
+    x = numbers(5, 7, dtype=np.int64)
+    wanted = x
+    for _ in range(3):
+        wanted = np.cumsum((wanted + 1) * 2 - 1, axis=1) % 11
+    np.testing.assert_array_equal(load(forward, (np.int64, ["m", "n"]))(x)[0], wanted)
+
+
+def test_atomic_additions_from_many_threads() -> None:
+    graph = Graph(
+        "count",
+        forward=lambda x: ops.custom(
+            "count_up", DeviceRef.CPU(), [x], [TensorType(DType.int64, [10], DeviceRef.CPU())], {"k": 10}
+        ),
+        input_types=[TensorType(DType.int64, ["n"], DeviceRef.CPU())],
+        custom_extensions=[KERNELS],
+    )
+    model = Model(graph.ir, extensions.load_graph(graph.ir))
+    x = np.random.default_rng(0).integers(0, 1000, 200_000)
+    for _ in range(5):
+        np.testing.assert_array_equal(model(x)[0].to_numpy(), np.bincount(x % 10, minlength=10))
+
+
+# *** inputs and constants as outputs, sizes ***
+
+
+def test_outputs_without_work() -> None:
+    constant = np.arange(6, dtype=F).reshape(2, 3)
+
+    def forward(x: Any, y: Any) -> Any:
+        c = ops.constant(constant, DType.float32, DeviceRef.CPU())
+        return x, c, ops.reshape(x, [-1]), y, x, ops.transpose(c, 0, 1), c + y
+
+    x, y = numbers(2, 5), np.array(3, F)
+    got = load(forward, (F, [2, "n"]), (F, []))(x, y)
+    wanted = [x, constant, x.reshape(-1), y, x, constant.T, constant + y]
+    for a, b in zip(got, wanted, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert got[0] is not x and not np.shares_memory(got[0], x)
+
+
+def test_reshaped_values_are_names_only() -> None:
+    def forward(x: Any) -> Any:
+        y = custom("running_sum", x)
+        z = ops.reshape(y, [-1])
+        return ops.sum(z, 0), custom("running_sum", ops.reshape(z, [2, -1])) + 1
+
+    x = numbers(4, 6, dtype=np.int64)
+    y = np.cumsum(x, axis=1)
+    a, b = load(forward, (np.int64, [4, 6]))(x)
+    np.testing.assert_array_equal(a, y.reshape(-1).sum(keepdims=True))
+    np.testing.assert_array_equal(b, np.cumsum(y.reshape(2, -1), axis=1) + 1)
+
+
+def test_one_model_at_many_sizes() -> None:
+    def forward(x: Any, y: Any) -> Any:
+        joined = ops.concat([x, y * 2, x + 1], 0)
+        flat = ops.reshape(joined, [-1])
+        total = ops.sum(joined, 0)
+        return flat[::2] - 1, ops.max(joined - total, axis=1), ops.permute(joined, [1, 0]) * total.reshape([-1, 1])
+
+    model = load(forward, (np.int64, ["m", "n"]), (np.int64, ["k", "n"]))
+    for m, k, n in [(1, 1, 1), (2, 3, 4), (5, 0, 3), (0, 1, 7), (8, 8, 64), (3, 4, 1), (2, 3, 4)]:
+        x, y = numbers(m, n, dtype=np.int64), numbers(k, n, dtype=np.int64, seed=1)
+        joined = np.concatenate([x, y * 2, x + 1], 0)
+        total = joined.sum(0, keepdims=True)
+        a, b, c = model(x, y)
+        np.testing.assert_array_equal(a, joined.reshape(-1)[::2] - 1)
+        np.testing.assert_array_equal(b, (joined - total).max(1, keepdims=True))
+        np.testing.assert_array_equal(c, joined.T * total.reshape(-1, 1))
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 4), (2, 0, 3)], ids=str)
+def test_empty_tensors(shape: tuple[int, ...]) -> None:
+    names = [f"d{k}" for k in range(len(shape))]
+    model = load(lambda x: (ops.relu(x * 2.0), ops.sum(x + 1.0, 0), ops.reshape(x, [-1]) - 1.0), (F, names))
+    x = np.zeros(shape, F)
+    a, b, c = model(x)
+    assert a.shape == shape and c.shape == (0,)
+    np.testing.assert_array_equal(b, (x + 1).sum(0, keepdims=True))
+
+
+def test_scalars_only() -> None:
+    model = load(lambda x, y: ops.where(x > y, x * y, x + y), (np.int32, []), (np.int32, []))
+    assert len(model.groups) == 1
+    for x, y in [(3, 2), (2, 3)]:
+        got = model(np.array(x, np.int32), np.array(y, np.int32))[0]
+        assert got.shape == () and got == (x * y if x > y else x + y)
+
+
+@pytest.mark.parametrize("rank", range(6))
+def test_every_rank(rank: int) -> None:
+    shape = (2, 3, 1, 4, 2)[:rank]
+    order = list(range(rank))[::-1]
+    model = load(lambda x: ops.permute(x * 2, order) + ops.permute(x, order) - 1, (np.int16, list(shape)))
+    assert len(model.groups) == 1
+    x = numbers(*shape, dtype=np.int16) if rank else np.array(3, np.int16)
+    np.testing.assert_array_equal(model(x)[0], x.transpose(order) * np.int16(3) - np.int16(1))
+
+
+def test_two_models_do_not_share_memory() -> None:
+    """Temporaries lie in an arena of each model's own; results of earlier calls stay as they are."""
+    model = load(lambda x: ops.sum(custom("running_sum", custom("running_sum", x) + 1), 0), (np.int64, ["m", "n"]))
+    x, y = numbers(4, 5, dtype=np.int64), numbers(4, 5, dtype=np.int64, seed=1)
+    first = model.fused(x)[0].to_numpy()
+    kept = first.copy()
+    second = model.fused(y)[0].to_numpy()
+    np.testing.assert_array_equal(first, kept)
+    assert not np.shares_memory(first, second)
+    np.testing.assert_array_equal(second, (np.cumsum(np.cumsum(y, 1) + 1, 1)).sum(0, keepdims=True))
