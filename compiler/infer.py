@@ -29,7 +29,7 @@ from .values import Bound, Cascade, Closure, Frame, LibraryRef, Marker, Poisoned
 MAX_DEPTH = 64
 MAX_ERRORS = 20
 MAX_UNROLL = 4096
-MAX_STATEMENTS = 100_000
+MAX_STATEMENTS = 50_000
 
 Handler = Callable[["Inferer", Any, Frame], Any]
 

@@ -31,6 +31,8 @@ from .program import Program, Site
 from .targets import Target
 from .verify import verify_program
 
+RECURSION = 8000  # Python frames that the evaluation of nested kernels and functions may take
+
 STAGES = ("typed", "mlir", "llvm", "asm")
 
 T = TypeVar("T")
@@ -103,7 +105,13 @@ def compile_entry(spec: EntrySpec, target: Target, *, level: int = 3) -> Artifac
 
 
 def _build(spec: EntrySpec, target: Target) -> Program:
-    program = build_program(spec, target)
+    # Kernels are evaluated inside each other when they fuse, and functions where they are called.
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, RECURSION))
+    try:
+        program = build_program(spec, target)
+    finally:
+        sys.setrecursionlimit(limit)
     verify_program(program)
     return program
 

@@ -25,6 +25,7 @@ from .ir import Constant, GraphIR, Node
 
 CHEAP = 6  # operations that may be done again for every reader
 DEAR = 400  # operations that one inlined element may take in all
+DEEP = 24  # kernels that may be inlined into each other one behind the other
 UNBOUNDED = 1 << 30
 
 
@@ -83,6 +84,7 @@ class _Fusion:
                     self.readers[made_by].append(n)
         self.materialised: set[int] = set()
         self.weight: dict[int, int] = {}
+        self.depth: dict[int, int] = {}  # the longest chain of kernels before and including this one
 
     def node(self, number: int) -> Node:
         found = self.ir.nodes[number]
@@ -102,7 +104,7 @@ class _Fusion:
     def run(self) -> Partition:
         outputs = set(self.ir.outputs)
         for n in self.live:
-            self.weight[n] = self._inlined_weight(n)
+            self._weigh(n)
         for n in reversed(self.live):
             if any(value in outputs for value in self.node(n).results) or not self._may_inline(n):
                 self.materialised.add(n)
@@ -110,20 +112,27 @@ class _Fusion:
         groups = [self._group(n) for n in self.live if n in self.materialised and n not in aliases]
         return Partition(tuple(self._with_epilogues(groups)), tuple(sorted(aliases)))
 
-    def _inlined_weight(self, n: int) -> int:
-        """Operations for one element of `n` if everything before it that can be inlined is."""
+    def _weigh(self, n: int) -> None:
+        """Operations for one element of `n`, and how deep kernels stand in it, if all before it that may is inlined.
+
+        What has grown too heavy or too deep gets a buffer: for its readers it is a load.
+        """
         facts = self.facts[n]
-        total = facts.cost
+        weight, depth = facts.cost, 1
         for k, value in enumerate(self.node(n).operands):
             made_by = self.producer.get(value)
-            if made_by in self.facts and self.facts[made_by].elementwise and k < len(facts.loads):
-                total += facts.loads[k] * self.weight[made_by]
-        return total
+            if made_by in self.weight and made_by not in self.materialised and k < len(facts.loads):
+                # At one index an element is computed once, however often it is read.
+                weight += (1 if facts.identity[k] else facts.loads[k]) * self.weight[made_by]
+                depth = max(depth, 1 + self.depth[made_by])
+        self.weight[n], self.depth[n] = weight, depth
+        if not self.fuse or not facts.elementwise or weight > DEAR or depth > DEEP:
+            self.materialised.add(n)
 
     def _may_inline(self, n: int) -> bool:
         """Whether every reader of `n` can compute its elements itself, at a fair price."""
         facts = self.facts[n]
-        if not self.fuse or not facts.elementwise or self.weight[n] > DEAR:
+        if n in self.materialised:
             return False
         reads = 0
         for reader in self.readers[n]:
@@ -139,15 +148,18 @@ class _Fusion:
     def _reads(self, reader: int, operand: int) -> int:
         """How often `reader` computes an element of its operand."""
         facts, schema = self.facts[reader], self.node(reader).kernel.schema
+        promised = dict(schema.reads).get(schema.inputs[operand].name, UNBOUNDED)
         if facts.elementwise:
             if facts.identity[operand]:
                 return 1 if facts.loads[operand] else 0
+            if promised < UNBOUNDED:
+                return promised
             if facts.loops:
                 return UNBOUNDED
             return facts.loads[operand] * self._spread(reader, operand)
         if not schema.fuse:
             return UNBOUNDED
-        return dict(schema.reads).get(schema.inputs[operand].name, UNBOUNDED)
+        return promised
 
     def _spread(self, reader: int, operand: int) -> int:
         """A reader with more elements than its operand (a broadcast) reads each of them several times."""

@@ -85,8 +85,16 @@ def _exp2_wide(x: Any) -> Any:
 
 # *** hyperbolic tangent ***
 
-# (tanh(x) / x - 1) / z with z = x**2 up to x = 0.8, relative to tanh(x): 2**-28
-TANH_32 = (1.5870379e-03, -7.4141696e-03, 2.1306526e-02, -5.3853597e-02, 1.3332242e-01, -3.33333e-01)
+# (tanh(x) / x - 1) / z with z = x**2 up to x = 1, relative to tanh(x): 2**-27
+TANH_32 = (
+    -3.5838148e-04,
+    2.3011954e-03,
+    -7.945992e-03,
+    2.1486672e-02,
+    -5.3879846e-02,
+    1.3332346e-01,
+    -3.3333296e-01,
+)
 
 
 @implements(tanh)
@@ -105,7 +113,7 @@ def _tanh_wide(x: Any) -> Any:
     t = fma(r * r, polynomial(r, EXP_32), r)
     power = power_of_two(n)
     far = 1.0 - 2.0 / fma(power, t, power + 1.0)
-    return with_sign_of(select(size < 0.8, near, far), x)
+    return with_sign_of(select(size < 1.0, near, far), x)
 
 
 def _tanh_size_64(size: Any) -> Any:

@@ -33,16 +33,18 @@ from .algorithm import wide_dtype
 
 T = TypeVar("T", bound=Numeric)
 
-STRIP = 14  # rows of a tile: with two vectors of columns each, 28 of 32 registers hold sums
 VECTORS = 2  # vectors of columns of a tile
-VECTOR_BITS = 512
 DEPTH = 256  # steps along the inner axis that a slab has
-STRIPS = 19  # strips of a block
-PANELS = 16  # panels of a block
-FEW_ROWS = 8
+HEIGHT = 266  # rows of a block, at most
+PANELS = 16  # panels of a block, at most
+FEW_ROWS = 4
 FEW_COLUMNS = 8
-SMALL = 32768  # multiplications below which copying into panels does not pay
-ROW_SPAN = 256  # columns that one task of the plain loop takes
+ROW_SPAN = 256  # columns that one task takes where there are few rows
+DOT_ROWS = 64  # rows that one task takes where there are few columns
+DOT_SPAN = 2048  # steps along the inner axis of a dot product in one go
+WORK = 1 << 16  # multiplications that are worth a task of their own
+BLOCK_WORK = 1 << 22  # the same for blocks, where a task copies much
+TASKS = 16  # tasks that keep all threads busy, if there is enough work
 GPU_TILE = 16
 
 
@@ -86,12 +88,15 @@ def _multiply(ctx: Any, sizes: Any, dtype: Any, left: Any, right: Any, put: Any)
 
     if ctx.target.is_gpu:
         _by_thread(ctx, sizes, wide, a, b, store)
-    elif n < FEW_COLUMNS and m * depth > SMALL:
-        _by_dot(sizes, wide, a, b, store)
-    elif m < FEW_ROWS or n < FEW_COLUMNS or m * n * depth <= SMALL:
+    elif m < FEW_ROWS:
         _by_row(sizes, wide, a, b, store)
+    elif n < FEW_COLUMNS:
+        _by_dot(sizes, wide, ctx.target.vector_bits // wide.bits, a, b, store)
     else:
-        _by_tile(sizes, wide, a, b, store)
+        # The sums of a tile fill the registers but for a few: there are 32 of 512 bits, but 16 of 256.
+        _by_tile(
+            sizes, wide, ctx.target.vector_bits // wide.bits, 14 if ctx.target.vector_bits >= 512 else 6, a, b, store
+        )
 
 
 def _times_plus(a: Any, b: Any, total: Any) -> Any:
@@ -119,77 +124,72 @@ def _by_thread(ctx: Any, sizes: Any, wide: Any, a: Any, b: Any, store: Any) -> N
     ctx.launch(one, grid=grid, block=(GPU_TILE, GPU_TILE))
 
 
-# *** small and flat products ***
+# *** few rows ***
 
 
 def _by_row(sizes: Any, wide: Any, a: Any, b: Any, store: Any) -> None:
-    """A few rows of the result at a time; each row of b is read once for them."""
+    """All rows of the result at a time, so that each row of b is read once."""
     batches, m, n, depth = sizes
     spans = max(ceildiv(n, ROW_SPAN), 1)
-    groups = max(ceildiv(m, FEW_ROWS), 1)
 
     def part(task):
-        batch = task // (groups * spans)
-        at = task - batch * (groups * spans)
-        first_row = at // spans * FEW_ROWS
-        first = at % spans * ROW_SPAN
-        rows = min(m - first_row, FEW_ROWS)
+        batch = task // spans
+        first = task % spans * ROW_SPAN
         count = min(n - first, ROW_SPAN)
         sums = stack[wide](FEW_ROWS * ROW_SPAN)
         for k in range(depth):
-            for i in range(rows):
-                factor = a(batch, first_row + i, k)
+            for i in range(m):
+                factor = a(batch, i, k)
                 for j in range(count):
-                    at_sum = i * ROW_SPAN + j
-                    sums[at_sum] = _times_plus(factor, b(batch, k, first + j), sums[at_sum])
-        for i in range(rows):
+                    at = i * ROW_SPAN + j
+                    sums[at] = _times_plus(factor, b(batch, k, first + j), sums[at])
+        for i in range(m):
             for j in range(count):
-                store(batch, first_row + i, first + j, sums[i * ROW_SPAN + j])
+                store(batch, i, first + j, sums[i * ROW_SPAN + j])
 
-    work = FEW_ROWS * depth * min(n, ROW_SPAN)
-    parallel_for(batches * ceildiv(m, FEW_ROWS) * ceildiv(n, ROW_SPAN), part, grain=ceildiv(SMALL, work + 16))
+    parallel_for(batches * ceildiv(n, ROW_SPAN), part, grain=ceildiv(WORK, m * depth * min(n, ROW_SPAN) + 16))
 
 
 # *** few columns ***
 
 
-def _by_dot(sizes: Any, wide: Any, a: Any, b: Any, store: Any) -> None:
-    """Each element as the sum of a row of a with a column of b, which is copied to lie in one piece."""
+def _by_dot(sizes: Any, wide: Any, lanes: Any, a: Any, b: Any, store: Any) -> None:
+    """Each element as the sum of a row of a times a column of b, which is copied to lie in one piece."""
     batches, m, n, depth = sizes
-    lanes = VECTOR_BITS // wide.bits
-    step = 4 * lanes
-    span = ceildiv(DEPTH * 8, step) * step
-    rows = 64
-    groups = max(ceildiv(m, rows), 1)
+    groups = max(ceildiv(m, DOT_ROWS), 1)
 
     def part(task):
         batch = task // groups
-        first_row = task % groups * rows
-        last_row = min(first_row + rows, m)
-        row = stack[wide](span)
-        columns = stack[wide](FEW_COLUMNS * span)
-        sums = stack[wide](rows * FEW_COLUMNS)
-        for first in range(0, depth, span):
-            count = min(depth - first, span)
-            padded = ceildiv(count, step) * step
+        first_row = task % groups * DOT_ROWS
+        rows = min(m - first_row, DOT_ROWS)
+        row = stack[wide](DOT_SPAN, zeroed=False)
+        columns = stack[wide](FEW_COLUMNS * DOT_SPAN, zeroed=False)
+        sums = stack[wide](DOT_ROWS * FEW_COLUMNS)
+
+        def run(first):
+            """Adds the products of DOT_SPAN steps, or of as many as there are, to the sums."""
+            count = min(depth - first, DOT_SPAN)
+            padded = ceildiv(count, 4 * lanes) * (4 * lanes)
             for k in range(count):
                 for j in range(n):
-                    columns[j * span + k] = b(batch, first + k, j)
+                    columns[j * DOT_SPAN + k] = b(batch, first + k, j)
             for k in range(count, padded):
                 row[k] = wide(0)
                 for j in range(n):
-                    columns[j * span + k] = wide(0)
-            for i in range(first_row, last_row):
+                    columns[j * DOT_SPAN + k] = wide(0)
+            for i in range(rows):
                 for k in range(count):
-                    row[k] = a(batch, i, first + k)
+                    row[k] = a(batch, first_row + i, first + k)
                 for j in range(n):
-                    at = (i - first_row) * FEW_COLUMNS + j
-                    sums[at] += _dot(row, columns, j * span, padded, lanes, wide)
-        for i in range(first_row, last_row):
-            for j in range(n):
-                store(batch, i, j, sums[(i - first_row) * FEW_COLUMNS + j])
+                    sums[i * FEW_COLUMNS + j] += _dot(row, columns, j * DOT_SPAN, padded, lanes, wide)
 
-    parallel_for(batches * ceildiv(m, rows), part)
+        for first in range(0, depth, DOT_SPAN):
+            run(first)
+        for i in range(rows):
+            for j in range(n):
+                store(batch, first_row + i, j, sums[i * FEW_COLUMNS + j])
+
+    parallel_for(batches * ceildiv(m, DOT_ROWS), part, grain=ceildiv(WORK, DOT_ROWS * n * depth + 16))
 
 
 def _dot(x: Any, y: Any, at: Any, count: Any, lanes: Any, wide: Any) -> Any:
@@ -208,16 +208,13 @@ def _dot(x: Any, y: Any, at: Any, count: Any, lanes: Any, wide: Any) -> Any:
 # *** blocks, strips, panels and tiles ***
 
 
-def _by_tile(sizes: Any, wide: Any, a: Any, b: Any, store: Any) -> None:
-    """A task computes a block of STRIPS * PANELS tiles; the tiles' sums wait in memory from slab to slab."""
+def _by_tile(sizes: Any, wide: Any, lanes: Any, strip_rows: Any, a: Any, b: Any, store: Any) -> None:
+    """A task computes a block of tiles; their sums wait in memory from slab to slab."""
     batches, m, n, depth = sizes
-    lanes = VECTOR_BITS // wide.bits
     width = VECTORS * lanes
-    tile = STRIP * width
-    # Blocks of equal size; few strips, where there would be fewer tasks than threads.
-    row_blocks = max(ceildiv(m, STRIPS * STRIP), 1)
-    height = ceildiv(ceildiv(m, row_blocks), STRIP) * STRIP
-    column_blocks = max(ceildiv(n, PANELS * width), 1)
+    tile = strip_rows * width
+    row_blocks, column_blocks = _blocks(m, n, depth, width)
+    height = ceildiv(ceildiv(m, row_blocks), strip_rows) * strip_rows
     breadth = ceildiv(ceildiv(n, column_blocks), width) * width
 
     def block(task):
@@ -225,69 +222,93 @@ def _by_tile(sizes: Any, wide: Any, a: Any, b: Any, store: Any) -> None:
         at = task - batch * (row_blocks * column_blocks)
         first_row = at // column_blocks * height
         first_column = at % column_blocks * breadth
-        rows = min(m - first_row, height)
-        columns = min(n - first_column, breadth)
-        strips = ceildiv(rows, STRIP)
-        panels = ceildiv(columns, width)
-        strip = stack[wide](STRIP * DEPTH)
-        slab = stack[wide](PANELS * DEPTH * width)
-        sums = stack[wide](STRIPS * PANELS * tile)
-        for first in range(0, depth, DEPTH):
+        rows = max(min(m - first_row, height), 0)
+        columns = max(min(n - first_column, breadth), 0)
+        strip = stack[wide](strip_rows * DEPTH, zeroed=False)
+        slab = stack[wide](PANELS * DEPTH * width, zeroed=False)
+        sums = stack[wide](ceildiv(HEIGHT, strip_rows) * PANELS * tile, zeroed=False)
+
+        def strip_height(s):
+            return min(rows - s * strip_rows, strip_rows)
+
+        def add_slab(first):
+            """Adds the products of one slab to the sums."""
             steps = min(depth - first, DEPTH)
-            _copy_slab(slab, steps, panels, columns, width, lambda k, j: b(batch, first + k, first_column + j))
-            for s in range(strips):
-                for i in range(min(rows - s * STRIP, STRIP)):
-                    row = first_row + s * STRIP + i
+            _copy_slab(slab, steps, columns, width, lambda k, j: b(batch, first + k, first_column + j))
+            for s in range(ceildiv(rows, strip_rows)):
+                for i in range(strip_height(s)):
                     for k in range(steps):
-                        strip[i * DEPTH + k] = a(batch, row, first + k)
-                for p in range(panels):
-                    _tile(strip, slab, p * DEPTH * width, sums, (s * PANELS + p) * tile, steps, lanes)
-        for s in range(strips):
-            for p in range(panels):
-                _store_tile(
-                    sums,
-                    (s * PANELS + p) * tile,
-                    width,
-                    min(rows - s * STRIP, STRIP),
-                    min(columns - p * width, width),
-                    lambda i, j, value: store(batch, first_row + s * STRIP + i, first_column + p * width + j, value),
-                )
+                        strip[i * DEPTH + k] = a(batch, first_row + s * strip_rows + i, first + k)
+                for i in range(strip_height(s), strip_rows):
+                    for k in range(steps):
+                        strip[i * DEPTH + k] = wide(0)
+                for p in range(ceildiv(columns, width)):
+                    at_sums = (s * PANELS + p) * tile
+                    _tile(strip, slab, p * DEPTH * width, sums, at_sums, first == 0, steps, strip_rows, lanes)
 
-    parallel_for(batches * row_blocks * column_blocks, block)
+        def store_strip(s):
+            for p in range(ceildiv(columns, width)):
+                for i in range(strip_height(s)):
+                    for j in range(min(columns - p * width, width)):
+                        value = sums[(s * PANELS + p) * tile + i * width + j]
+                        store(batch, first_row + s * strip_rows + i, first_column + p * width + j, value)
+
+        for first in range(0, max(depth, 1), DEPTH):
+            add_slab(first)
+        for s in range(ceildiv(rows, strip_rows)):
+            store_strip(s)
+
+    parallel_for(batches * row_blocks * column_blocks, block, grain=ceildiv(WORK, height * breadth * depth + 16))
 
 
-def _copy_slab(slab: Any, steps: Any, panels: Any, columns: Any, width: Any, element: Any) -> None:
-    """Rows of b cut into panels: `width` columns of one row lie side by side, the next row follows."""
+def _blocks(m: Any, n: Any, depth: Any, width: Any) -> Any:
+    """Into how many blocks rows and columns are cut: few, since each copies a and b, but enough for all threads."""
+    wanted = min(m * n * depth // BLOCK_WORK, TASKS)
+    row_blocks = max(ceildiv(m, HEIGHT), min(wanted, m // (HEIGHT // 4)), 1)
+    column_blocks = max(ceildiv(n, PANELS * width), min(ceildiv(wanted, row_blocks), n // (4 * width)), 1)
+    return row_blocks, column_blocks
+
+
+def _copy_slab(slab: Any, steps: Any, columns: Any, width: Any, element: Any) -> None:
+    """Rows of b cut into panels: `width` columns of one row lie side by side, the next row follows.
+
+    What a panel has beyond the last column is 0: it is multiplied too, and what lies there might be slow to multiply.
+    """
+    wide = slab.dtype
     whole = columns // width
     for k in range(steps):
         for p in range(whole):
             for j in range(width):
                 slab[(p * DEPTH + k) * width + j] = element(k, p * width + j)
-        for j in range(columns - whole * width):
-            slab[(whole * DEPTH + k) * width + j] = element(k, whole * width + j)
+        if whole * width < columns:
+            for j in range(columns - whole * width):
+                slab[(whole * DEPTH + k) * width + j] = element(k, whole * width + j)
+            for j in range(columns - whole * width, width):
+                slab[(whole * DEPTH + k) * width + j] = wide(0)
 
 
-def _tile(strip: Any, slab: Any, at_panel: Any, sums: Any, at_sums: Any, steps: Any, lanes: Any) -> None:
-    """sums += strip * panel, with the tile's sums in registers."""
+def _tile(
+    strip: Any, slab: Any, at_panel: Any, sums: Any, at: Any, is_first: Any, steps: Any, strip_rows: Any, lanes: Any
+) -> None:
+    """sums = strip * panel, added to what the sums were unless this is the first slab; all of them in registers."""
     width = VECTORS * lanes
     totals = ()
-    for t in unroll(STRIP * VECTORS):
-        totals = (*totals, sums.load(at_sums + t * lanes, width=lanes))
+    for t in unroll(strip_rows * VECTORS):
+        totals = (*totals, SIMD[sums.dtype, lanes](0))
+    if not is_first:
+        before = ()
+        for t in unroll(strip_rows * VECTORS):
+            before = (*before, sums.load(at + t * lanes, width=lanes))
+        totals = before
     for k in range(steps):
         row = ()
         for v in unroll(VECTORS):
             row = (*row, slab.load(at_panel + k * width + v * lanes, width=lanes))
         new = ()
-        for i in unroll(STRIP):
+        for i in unroll(strip_rows):
             factor = strip[i * DEPTH + k]
             for v in unroll(VECTORS):
                 new = (*new, _times_plus(factor, row[v], totals[i * VECTORS + v]))
         totals = new
-    for t in unroll(STRIP * VECTORS):
-        sums.store(totals[t], at_sums + t * lanes)
-
-
-def _store_tile(sums: Any, at: Any, width: Any, rows: Any, columns: Any, store: Any) -> None:
-    for i in range(rows):
-        for j in range(columns):
-            store(i, j, sums[at + i * width + j])
+    for t in unroll(strip_rows * VECTORS):
+        sums.store(totals[t], at + t * lanes)

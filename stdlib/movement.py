@@ -50,7 +50,7 @@ def broadcast_to(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"]) -> None:
     foreach(out, element)
 
 
-@register("concat2")
+@register("concat2", reads={"x": 1, "y": 1})
 def concat2(
     out: OutputTensor[T, "*a{axis} (m + n) *b"],
     x: InputTensor[T, "*a{axis} m *b"],
@@ -69,7 +69,7 @@ def concat2(
     foreach(out, element)
 
 
-@register("slice")
+@register("slice", reads={"x": 1})
 def slice(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"], *, starts: str, steps: str) -> None:
     """Every `steps[k]`-th element from `starts[k]` on along each axis k; as many as `out` holds.
 

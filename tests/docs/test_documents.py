@@ -63,6 +63,11 @@ def matches(shown: str, printed: str) -> bool:
     return re.match(pattern, text) is not None
 
 
+def compare(where: str, shown: str, printed: str) -> None:
+    if not matches(shown, printed):
+        pytest.fail(f"{where}\n{shown}\nbut this is printed\n{printed}", pytrace=False)
+
+
 class Reader:
     """Does what a reader of a document would do, and compares."""
 
@@ -83,9 +88,7 @@ class Reader:
             elif block.kind == "python":
                 self.run(block, where)
             elif block.kind == "text" and block.follows:
-                assert matches(block.text, self.printed), (
-                    f"{where} shows\n{block.text}\nbut this is printed\n{self.printed}"
-                )
+                compare(f"{where} shows", block.text, self.printed)
             elif block.kind == "console":
                 self.console(block.text, where)
 
@@ -115,7 +118,7 @@ class Reader:
             )
             printed = self.relative(done.stdout + done.stderr)
             if shown:
-                assert matches(shown, printed), f"{where}: `{command}` shows\n{shown}\nbut this is printed\n{printed}"
+                compare(f"{where}: `{command}` shows", shown, printed)
             else:
                 assert done.returncode == 0, f"{where}: `{command}` fails with\n{printed}"
 
@@ -155,6 +158,20 @@ def test_every_page_can_be_reached_from_the_index() -> None:
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     for page in (ROOT / "docs").glob("*.md"):
         assert page.name == "index.md" or f"]({page.name})" in index, page.name
+
+
+def test_every_error_code_has_a_sentence() -> None:
+    code = re.compile(r"EK\d{4}")
+    documented: dict[str, int] = {}
+    for page in ("language.md", "package.md"):
+        for row in re.findall(r"^\| (EK\d{4}) \|", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.MULTILINE):
+            documented[row] = documented.get(row, 0) + 1
+    folders = ("dsl", "compiler", "graph", "stdlib")
+    files = [*ROOT.glob("*.py"), *(file for folder in folders for file in (ROOT / folder).rglob("*.py"))]
+    used = {found for file in files for found in code.findall(file.read_text(encoding="utf-8"))}
+    assert sorted(used - set(documented)) == [], "used, but not in docs/language.md"
+    assert sorted(set(documented) - used) == [], "in docs/, but not used"
+    assert [name for name, count in documented.items() if count > 1] == []
 
 
 def test_the_comparison_of_outputs_can_fail() -> None:

@@ -79,9 +79,8 @@ def test_the_pictures_are_what_the_kernels_say(tmp_path: Path) -> None:
     assert np.abs(np.diff(after.astype(int), axis=1)).mean() < np.abs(np.diff(before.astype(int), axis=1)).mean() / 2
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
-def test_the_demo_tells_its_story_where_there_is_no_terminal(tmp_path: Path, encoding: str) -> None:
-    output = run("demo.py", tmp_path, PYTHONIOENCODING=encoding)
+def test_the_demo_tells_its_story_where_there_is_no_terminal(tmp_path: Path) -> None:
+    output = run("demo.py", tmp_path, PYTHONIOENCODING="ascii")
     assert output.count("matches NumPy, bit for bit") == 3
     assert "\x1b" not in output
     for picture in ("coffee-before.png", "coffee-after.png", "mandelbrot.png"):

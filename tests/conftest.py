@@ -1,0 +1,33 @@
+"""What all tests share: `support` becomes importable, and kernels can be run without a graph.
+
+`run_kernel(file, op, inputs)` and `compile_kernel(file, op, types, target=...)` are the functions of `support.harness`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_HERE = str(Path(__file__).resolve().parent)
+if _HERE not in sys.path:
+    sys.path.insert(0, _HERE)
+
+
+@pytest.fixture(scope="session")
+def run_kernel() -> Callable[..., list[Any]]:
+    """Runs one op of a kernel file on arrays; gives the list of its outputs."""
+    from support import harness
+
+    return harness.run_kernel
+
+
+@pytest.fixture(scope="session")
+def compile_kernel() -> Callable[..., Any]:
+    """Compiles one op of a kernel file for a target; gives the artifact and the types of its outputs."""
+    from support import harness
+
+    return harness.compile_kernel

@@ -1,0 +1,128 @@
+"""Compiles one kernel of a file and runs it, without a graph: the shortest way from a kernel to its numbers.
+
+Input: a kernel file, the name of an op, arrays (or types). Output: an artifact, or the output arrays. Non-goals: no
+packages, no cache on disk, no GPUs: the code for these can be compiled and looked at here, but not run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from einkorn.compiler.pipeline import Artifact, compile_entry
+from einkorn.compiler.targets import lookup
+from einkorn.dsl import DType, abi
+from einkorn.dsl.library import KernelLibrary, load_library
+from einkorn.dsl.signature import bind, bind_parameters
+from einkorn.dsl.unit import BufferSpec, EntrySpec, FromBuffer, GroupSpec, NodeSpec, Store
+
+TensorType = tuple[DType, tuple[int, ...]]
+
+_libraries: dict[Path, KernelLibrary] = {}
+_compiled: dict[Any, tuple[Artifact, tuple[TensorType, ...]]] = {}
+_entries: dict[Any, Any] = {}
+
+
+class KernelFailed(AssertionError):
+    """A kernel reported a failure: an `assert` or a `raise` in its text."""
+
+
+def entry_of(
+    file: Path,
+    op: str,
+    inputs: Sequence[TensorType],
+    params: Mapping[str, Any] | None = None,
+    outputs: Sequence[TensorType] | None = None,
+) -> tuple[EntrySpec, tuple[TensorType, ...]]:
+    """The compile unit of one op on fixed shapes, and the types of its outputs.
+
+    `outputs` are needed where the signature does not say them.
+    """
+    file = Path(file)
+    if file not in _libraries:
+        _libraries[file] = load_library(file)
+    kernel = _libraries[file].kernels[op].portable
+    bound = bind(kernel.schema, list(inputs), dict(params or {}), expected_outputs=outputs)
+    parameters = bind_parameters(kernel.schema, dict(params or {}))
+    results: tuple[TensorType, ...] = tuple(
+        (dtype, tuple(int(size) for size in shape)) for dtype, shape in bound.outputs
+    )
+    buffers = [BufferSpec(dtype, tuple(shape), "input") for dtype, shape in inputs]
+    buffers += [BufferSpec(dtype, shape, "output") for dtype, shape in results]
+    node = NodeSpec(
+        kernel,
+        tuple(bound.dtypes.items()),
+        tuple(parameters.items()),
+        tuple(FromBuffer(index, buffers[index].shape) for index in range(len(inputs))),
+        results,
+    )
+    stores = tuple(Store(0, index, len(inputs) + index) for index in range(len(results)))
+    return EntrySpec(0, tuple(buffers), (GroupSpec((node,), 0, stores),)), results
+
+
+def compile_kernel(
+    file: Path,
+    op: str,
+    inputs: Sequence[TensorType],
+    params: Mapping[str, Any] | None = None,
+    outputs: Sequence[TensorType] | None = None,
+    target: str = "host",
+    level: int = 3,
+) -> tuple[Artifact, tuple[TensorType, ...]]:
+    """The code of one op for a target, and the types of its outputs. The same question is compiled once."""
+    key = (Path(file), op, tuple(inputs), tuple(sorted((params or {}).items())), tuple(outputs or ()), target, level)
+    if key not in _compiled:
+        spec, results = entry_of(file, op, inputs, params, outputs)
+        _compiled[key] = compile_entry(spec, lookup(target), level=level), results
+    return _compiled[key]
+
+
+def run_kernel(
+    file: Path,
+    op: str,
+    inputs: Sequence[np.ndarray[Any, Any]],
+    params: Mapping[str, Any] | None = None,
+    outputs: Sequence[TensorType] | None = None,
+    target: str = "host",
+    level: int = 3,
+) -> list[np.ndarray[Any, Any]]:
+    """Runs one op on this machine, in this thread; gives the output arrays.
+
+    Raises:
+        KernelFailed: the kernel reported a failure.
+    """
+    inputs = [np.ascontiguousarray(array) for array in inputs]
+    types = [(DType.from_numpy(array.dtype), array.shape) for array in inputs]
+    artifact, results = compile_kernel(file, op, types, params, outputs, target, level)
+    arrays = [*inputs, *(np.empty(shape, dtype.to_numpy()) for dtype, shape in results)]
+    pointers = (ctypes.c_void_p * len(arrays))(*[array.ctypes.data for array in arrays])
+    reports: list[str] = []
+
+    @abi.ReportFunction
+    def report(site: int, arguments: Any) -> None:
+        reports.append(str(artifact.sites[site]))
+
+    context = abi.Context()
+    context.threads = 1
+    context.report = ctypes.cast(report, ctypes.c_void_p)
+    status = _entry(artifact)(ctypes.byref(context), pointers, (ctypes.c_int64 * 1)())
+    if status != 0:
+        raise KernelFailed("; ".join(reports) or f"status {context.status}")
+    return arrays[len(inputs) :]
+
+
+def _entry(artifact: Artifact) -> Any:
+    """The loaded entry of an artifact."""
+    if artifact.code not in _entries:
+        handle, name = tempfile.mkstemp(suffix=".so")
+        with os.fdopen(handle, "wb") as file:
+            file.write(artifact.code)
+        _entries[artifact.code] = ctypes.CDLL(name).ek_entry
+        os.unlink(name)
+    return _entries[artifact.code]
