@@ -1,1 +1,11 @@
-"""Einkorn."""
+"""Einkorn: one kernel, written once in typed Python, that runs on every target.
+
+    einkorn.dsl       the language that kernels are written in
+    einkorn.graph     graphs, sessions, buffers: where kernels run
+    einkorn.compiler  typed programs, MLIR, LLVM, targets, packages
+    einkorn.stdlib    the library, written in the language
+
+Importing this module imports none of them, and none of them loads a compiler before one is needed.
+"""
+
+__version__ = "0.1.0"

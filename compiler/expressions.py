@@ -10,12 +10,13 @@ from typing import Any
 from ..dsl import syntax as s
 from ..dsl.errors import CompileError, did_you_mean
 from ..dsl.types import BOOL, DType, SIMDType
-from .attributes import attribute, subscript
+from .attributes import attribute
 from .coerce import DEFAULTS, binary, coerce, unary, unify, weak_kind
 from .infer import Inferer, expression
 from .operations import ROWS
 from .program import Region, Value
 from .rules_gpu import gpu_value
+from .tensor_members import subscript
 from .tensors import Tensor
 from .values import Closure, FormattedValue, Frame, Index, Poisoned, StubRef, Undefined, describe
 

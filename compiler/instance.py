@@ -20,7 +20,9 @@ from ..dsl.errors import CompileError, InternalError
 from ..dsl.schema import ContextArgument, Role, TensorArgument
 from ..dsl.types import INT, DType
 from ..dsl.unit import BufferSpec, EntrySpec, FromBuffer, FromNode, GroupSpec, Literal, NodeSpec, Operand, Size, Slot
-from . import attributes, expressions, rules, rules_gpu, statements  # noqa: F401  (they fill infer's tables)
+
+# These fill infer's tables.
+from . import attributes, branches, expressions, loops, rules, rules_gpu, statements, tensor_members  # noqa: F401
 from .infer import Inferer, TooMany, count_operations
 from .program import Function, Location, PointerType, Program, Region, Site, Value, walk
 from .targets import Target

@@ -11,13 +11,14 @@ from typing import Any
 
 from ..dsl import syntax as s
 from ..dsl.types import BOOL, INT, DType, SIMDType
-from .attributes import cast, store_into, to_index, wrong_store
+from .attributes import cast
 from .coerce import DEFAULTS, MAX_ITEMS, apply_row, coerce, weak_kind
 from .expressions import select, truth
 from .infer import MAX_UNROLL, Call, Inferer, count_operations, rule
 from .operations import ROWS
 from .program import Region, Value
 from .statements import report
+from .tensor_members import store_into, to_index, wrong_store
 from .tensors import Demand, Stored, Tensor
 from .values import (
     Closure,

@@ -24,6 +24,7 @@ from einkorn.dsl.signature import bind
 from einkorn.dsl.unit import BufferSpec, EntrySpec, FromBuffer, GroupSpec, NodeSpec, Store
 
 bfloat16 = ml_dtypes.bfloat16
+HERE = Path(__file__).parent
 INTS = [np.int8, np.int16, np.int32, np.int64]
 UINTS = [np.uint8, np.uint16, np.uint32, np.uint64]
 FLOATS = [np.float16, bfloat16, np.float32, np.float64]

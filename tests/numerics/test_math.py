@@ -7,6 +7,7 @@ for the vector code.
 from __future__ import annotations
 
 import math
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -245,7 +246,7 @@ def test_half_types_compute_through_float32(name: str, dtype: Any, run_kernel: R
         assert same(got, wide.astype(dtype)).all()
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_vectors_give_the_bits_of_scalars(dtype: Any, run_kernel: Run) -> None:
     edges = [1e30, 0.0, -0.0, -1.0, INF, -INF, NAN, 1e-40, 3e8, -2e9, 1e-6, 700.0, -700.0, 88.0, 4.0, 1.0]
     with np.errstate(over="ignore"):
@@ -275,8 +276,8 @@ def test_float16_conversions(target: str, run_kernel: Run) -> None:
     every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     assert same(run_kernel(KERNELS, "widen", [every], target=target)[0], every.astype(np.float32)).all()
     wide = np.array(list(midpoints()))
-    for x in (wide, wide.astype(np.float32)):
-        with np.errstate(over="ignore"):
+    with np.errstate(over="ignore"):
+        for x in (wide, wide.astype(np.float32)):
             assert same(run_kernel(KERNELS, "to_float16", [x], target=target)[0], x.astype(np.float16)).all()
 
 
@@ -287,7 +288,8 @@ def test_bfloat16_conversions(target: str, run_kernel: Run) -> None:
     assert same(run_kernel(KERNELS, "widen", [every], target=target)[0], every.astype(np.float32)).all()
     x = np.random.default_rng(22).integers(0, 1 << 32, 50_000, dtype=np.uint32).view(np.float32)
     got = run_kernel(KERNELS, "to_bfloat16", [x], target=target)[0]
-    assert same(got, x.astype(ml_dtypes.bfloat16)).all()
+    with np.errstate(invalid="ignore"):
+        assert same(got, x.astype(ml_dtypes.bfloat16)).all()
     # One rounding from float64, not two: just above the middle of 1 and the next bfloat16.
     y = np.array([1 + 2.0**-8 + 2.0**-40, 1 + 2.0**-8, 1 + 2.0**-8 - 2.0**-40])
     assert run_kernel(KERNELS, "to_bfloat16", [y], target=target)[0].astype(float).tolist() == [1 + 2.0**-7, 1.0, 1.0]
@@ -309,8 +311,9 @@ def test_loops_become_vector_code_without_calls(name: str, dtype: DType, compile
     artifact, _ = compile_kernel(KERNELS, f"{name}_each", [(dtype, (4096,))], target="x86-64-v3")
     assert artifact.compiled.undefined == ()
     assert "vector.body" in artifact.llvm
-    lanes, element = (8, "float") if dtype is DType.float32 else (4, "double")
-    assert f"<{lanes} x {element}>" in artifact.llvm
+    # The sine of a float32 computes in float64.
+    lanes = "4 x double" if dtype is DType.float64 or name in ("sin", "cos") else "8 x float"
+    assert re.search(rf"@llvm.fma\S*\(<{lanes}>", artifact.llvm)
     assert "%ymm" in artifact.asm
 
 

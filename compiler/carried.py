@@ -1,0 +1,272 @@
+"""The variables that go round in a run-time loop.
+
+Every number that the body assigns and that existed before is carried: it is an argument of the loop's region and a
+result of its operation. A compile-time number among them takes the type that it meets: the body is evaluated once for
+the types alone (`trial`), then for good.
+
+Input: a loop node, and how to build its condition and its body. Output: the operation, and the variables after it.
+Non-goals: no kind of loop of its own (that is `loops`).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from ..dsl import syntax as s
+from ..dsl.errors import CompileError
+from ..dsl.types import SIMDType
+from .coerce import DEFAULTS, coerce, misfit, weak_kind
+from .infer import Inferer, TooMany
+from .program import Region, Value
+from .statements import undefined
+from .values import (
+    Cascade,
+    Frame,
+    Poisoned,
+    Undefined,
+    describe,
+    is_comptime_number,
+)
+
+
+class Loop:
+    """A run-time loop and the variables that go round in it."""
+
+    def __init__(self, inferer: Inferer, node: s.For | s.While, frame: Frame, extra: list[str]) -> None:
+        self.inferer = inferer
+        self.node = node
+        self.frame = frame
+        self.region = Region()
+        self.condition_region = Region()
+        assigned = list(dict.fromkeys([*s.assigned_names(node.body), *extra]))
+        targets = s.assigned_names((node,)) if isinstance(node, s.For) else assigned
+        self.assigned = list(dict.fromkeys([*assigned, *targets]))
+        self.before = dict(frame.env)
+        self.carried = [n for n in assigned if n in frame.env and _is_number(frame.env[n])]
+        self.path = (*frame.path, id(node))
+
+    # the two kinds of loop
+
+    def run(self, body: Any, emit: Any) -> None:
+        """A counted loop: `body` builds into the region, `emit` appends the operation."""
+        self.settle_types(lambda: self._once(body))
+        values = self.enter(self.region)
+        with self.inferer.builder.inside(self.region):
+            body()
+            self.leave()
+        self.inferer.locate(self.node, self.frame)
+        self.finish(emit(values))
+
+    def run_while(self, condition: Any, body: Any) -> None:
+        """A conditional loop."""
+        builder = self.inferer.builder
+
+        def once() -> None:
+            condition()
+            body()
+
+        self.settle_types(lambda: self._once(once))
+        values = self.enter(self.condition_region)
+        with builder.inside(self.condition_region):
+            test = condition()
+            builder.add("condition", [test, *self.condition_region.args])
+        self.frame.env.update(self.rebuild(self._arguments(self.region, values)))
+        with builder.inside(self.region):
+            body()
+            self.leave()
+        self.inferer.locate(self.node, self.frame)
+        types = [v.type for v in values]
+        self.finish(builder.add("while", values, types, [self.condition_region, self.region]))
+
+    def _once(self, body: Any) -> None:
+        region, self.region = self.region, Region()
+        try:
+            with self.inferer.builder.inside(self.region):
+                body()
+        finally:
+            self.region = region
+
+    # types
+
+    def settle_types(self, body: Any) -> None:
+        """Finds the types of variables that are still compile-time numbers, by evaluating the body for its types."""
+        for _ in range(4):
+            open_leaves = [key for key, value in self.leaves() if self.type_of(key, value) is None]
+            if not open_leaves or not self.trial(body):
+                break
+        for key, value in self.leaves():
+            if self.type_of(key, value) is None:
+                self.inferer.hints[key] = DEFAULTS[weak_kind(value) or "int"]
+
+    def trial(self, body: Any) -> bool:
+        """One evaluation for types alone; everything that it builds or reports is dropped. True if it learnt."""
+        inferer, frame = self.inferer, self.frame
+        saved_env, saved_origins = dict(frame.env), dict(frame.origins)
+        sites, errors = len(inferer.sites), len(inferer.errors)
+        learnt = False
+        with inferer.builder.inside(Region()):
+            stand_ins = {key: self._stand_in(key, value) for key, value in self.leaves()}
+            frame.env.update(self.rebuild_with(stand_ins))
+            self.hide()
+            with suppress(CompileError, Cascade, TooMany):
+                body()
+            for key, value in self.leaves(frame.env):
+                fresh = isinstance(value, Value) and value.weak is None and isinstance(value.type, SIMDType)
+                if fresh and key not in inferer.hints and stand_ins[key].weak is not None:
+                    inferer.hints[key] = value.type
+                    learnt = True
+                elif weak_kind(value) == "float" and stand_ins[key].weak == "int":
+                    inferer.hints.setdefault(key, DEFAULTS["float"])
+                if key not in inferer.hints and key in inferer.met:
+                    inferer.hints[key] = inferer.met[key]
+                    learnt = True
+        frame.env, frame.origins = saved_env, saved_origins
+        del inferer.sites[sites:]
+        del inferer.errors[errors:]
+        return learnt
+
+    def _stand_in(self, key: Any, value: Any) -> Value:
+        type = self.type_of(key, value)
+        if type is not None:
+            return Value(type)
+        kind = weak_kind(value) or "int"
+        stand_in = Value(DEFAULTS[kind], weak=kind)
+        stand_in.origin = frozenset({key}) | (value.origin if isinstance(value, Value) else frozenset())
+        return stand_in
+
+    def type_of(self, key: Any, value: Any) -> SIMDType | None:
+        if isinstance(value, Value) and value.weak is None:
+            assert isinstance(value.type, SIMDType)
+            return value.type
+        return self.inferer.hints.get(key)
+
+    def leaves(self, env: dict[str, Any] | None = None) -> list[tuple[Any, Any]]:
+        """Every number among the carried variables, with a key that is the same in every evaluation."""
+        out: list[tuple[Any, Any]] = []
+
+        def visit(key: Any, value: Any) -> None:
+            if isinstance(value, tuple):
+                for number, item in enumerate(value):
+                    visit((*key, number), item)
+            else:
+                out.append((key, value))
+
+        for name in self.carried:
+            visit((self.path, name), (env or self.before)[name])
+        return out
+
+    # passing values round
+
+    def enter(self, region: Region) -> list[Value]:
+        """The values before the loop, in their types; the region's arguments take over from here."""
+        inferer = self.inferer
+        values = []
+        for key, value in self.leaves():
+            type = self.type_of(key, value)
+            assert type is not None
+            values.append(coerce(inferer, value, type, self.node, self.frame))
+        self.frame.env.update(self.rebuild(self._arguments(region, values)))
+        self.hide()
+        return values
+
+    def hide(self) -> None:
+        """Functions, tensors and the like cannot go round: inside, they have no value before they get a new one."""
+        for name in self.assigned:
+            value = self.before.get(name)
+            if name in self.before and name not in self.carried and not isinstance(value, Undefined | Poisoned):
+                self.frame.env[name] = self._cannot_change(name, value)
+
+    def _arguments(self, region: Region, values: list[Value]) -> list[Value]:
+        made = [Value(v.type) for v in values]
+        region.args.extend(made)
+        return made
+
+    def rebuild(self, values: list[Value]) -> dict[str, Any]:
+        keys = [key for key, _ in self.leaves()]
+        return self.rebuild_with(dict(zip(keys, values, strict=True)))
+
+    def rebuild_with(self, values: dict[Any, Any]) -> dict[str, Any]:
+        """The carried variables in their shape, with these numbers as leaves."""
+
+        def fill(key: Any, value: Any) -> Any:
+            if isinstance(value, tuple):
+                return tuple(fill((*key, number), item) for number, item in enumerate(value))
+            return values[key]
+
+        return {name: fill((self.path, name), self.before[name]) for name in self.carried}
+
+    def leave(self) -> None:
+        """Ends the body with the values that go into the next round."""
+        inferer, frame = self.inferer, self.frame
+        after = {}
+        for name in self.carried:
+            if isinstance(frame.env[name], Poisoned):
+                raise Cascade
+        try:
+            after = dict(self.leaves(frame.env))
+        except KeyError:
+            after = {}
+        values = []
+        for key, value in self.leaves():
+            type = self.type_of(key, value)
+            assert type is not None
+            new: Any = after.get(key)
+            misfits = is_comptime_number(new) and misfit(new, type.dtype) is not None
+            if misfits or not _is_number(new) or (isinstance(new, Value) and new.type != type and new.weak is None):
+                raise self._changes_type(key[1], type)
+            values.append(coerce(inferer, new, type, self.node, frame))
+        inferer.builder.end(values)
+
+    def finish(self, results: list[Value]) -> None:
+        """After the loop: carried variables have their last values; the others may never have got one."""
+        env = dict(self.before)
+        for name in self.assigned:
+            value = self.frame.env.get(name)
+            if name in self.carried or value is env.get(name):
+                continue
+            if isinstance(value, Poisoned) or isinstance(env.get(name), Poisoned):
+                env[name] = Poisoned()
+            elif name not in env:
+                env[name] = self._maybe_never(name)
+            elif not isinstance(env[name], Undefined):
+                env[name] = self._cannot_change(name, env[name])
+        self.frame.env = env
+        env.update(self.rebuild(results))
+
+    def _changes_type(self, name: str, type: SIMDType) -> CompileError:
+        frame = self.frame
+        value = frame.env[name]
+        made = self.inferer.error(
+            "EK0203",
+            f"'{name}' is {type} before the loop and {describe(value)} after a round",
+            self.node,
+            frame,
+            notes=[f"the loop is at {frame.place(self.node)}"],
+            expected=str(type),
+            got=describe(value),
+            hint=f"cast it to {type.dtype} where it is assigned" if isinstance(value, Value) else "use two names",
+        )
+        if name in frame.origins:
+            made.place, made.labels = frame.origins[name], ()
+        return made
+
+    def _cannot_change(self, name: str, value: Any) -> Undefined:
+        def text() -> str:
+            return f"'{name}' is assigned in a run-time loop and cannot change there: it is {describe(value)}"
+
+        hint = "use another name in the loop; only numbers can change from round to round"
+        return undefined(self.inferer, self.node, self.frame, "EK0203", text, hint, "the loop is")
+
+    def _maybe_never(self, name: str) -> Undefined:
+        text = f"'{name}' has a value only if the loop runs"
+        hint = f"give '{name}' a value before the loop"
+        return undefined(self.inferer, self.node, self.frame, "EK0214", lambda: text, hint, "the loop is")
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return bool(value) and all(_is_number(v) for v in value)
+    if isinstance(value, Value):
+        return isinstance(value.type, SIMDType)
+    return isinstance(value, bool | int | float)

@@ -1,0 +1,324 @@
+"""Members and subscripts of tensors: `x.shape`, `x.dim(k)`, `x[i, j]`, `x[i, :]`, `x[i] = v`.
+
+A subscript of anything else that has elements is here too: tuples, vectors, `SIMD[T, 8]`, `stack[T]`.
+
+Registers tensor members in the table of `attributes`. Non-goals: how elements are reached (that is `tensors`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..dsl import syntax as s
+from ..dsl.schema import Role
+from ..dsl.source import Label
+from ..dsl.types import INT, DType, SIMDType
+from .attributes import check_width, lane, member, method
+from .coerce import coerce
+from .infer import Call, Inferer
+from .program import Builder, Value
+from .tensors import Tensor, View
+from .values import (
+    Frame,
+    Index,
+    Marker,
+    StackType,
+    describe,
+    is_comptime_number,
+    plural,
+)
+
+
+@member(Tensor, "dtype")
+def tensor_dtype(inferer: Inferer, owner: Tensor, node: s.Attribute, frame: Frame) -> Any:
+    return owner.dtype
+
+
+@member(Tensor, "rank")
+def tensor_rank(inferer: Inferer, owner: Tensor, node: s.Attribute, frame: Frame) -> Any:
+    return owner.rank
+
+
+@member(Tensor, "shape")
+def tensor_shape(inferer: Inferer, owner: Tensor, node: s.Attribute, frame: Frame) -> Any:
+    return tuple(size(owner, axis) for axis in range(owner.rank))
+
+
+@method(Tensor, "is_one")
+def tensor_is_one(call: Call, owner: Tensor, axis: Any) -> bool:
+    """Whether a size is known to be 1 now; False for a size known at run time only."""
+    if type(axis) is not int or not -owner.rank <= axis < owner.rank:
+        raise call.error("EK0208", f"is_one() takes an axis known at compile time, not {describe(axis)}", "axis")
+    return bool(owner.dims[axis].const == 1)
+
+
+@member(Tensor, "size")
+def tensor_size(inferer: Inferer, owner: Tensor, node: s.Attribute, frame: Frame) -> Any:
+    return inferer.builder.product(owner.dims)
+
+
+@method(Tensor, "dim")
+def tensor_dim(call: Call, owner: Tensor, axis: Any) -> Any:
+    if type(axis) is not int:
+        raise call.error("EK0208", f"dim() takes an axis known at compile time, not {describe(axis)}", "axis")
+    if not -owner.rank <= axis < owner.rank:
+        text = f"'{owner.name}' has {plural(owner.rank, 'axis')}, there is no axis {axis}"
+        raise call.error("EK0218", text, "axis", notes=declaration(owner))
+    return size(owner, axis % owner.rank)
+
+
+def size(tensor: Tensor, axis: int) -> Any:
+    """A size: the number itself where the signature states it, an Int otherwise."""
+    fixed = tensor.fixed[axis]
+    return tensor.dims[axis] if fixed is None else fixed
+
+
+@method(Tensor, "load")
+def tensor_load(call: Call, owner: Tensor, *index: Any, width: Any = 1) -> Value:
+    check_width(call, width, "width")
+    return owner.load(call.builder, to_index(call, owner, _flat(call, index)), width)
+
+
+@method(Tensor, "store")
+def tensor_store(call: Call, owner: Tensor, value: Any, *index: Any) -> None:
+    call.nodes.pop("index", None)  # the first of several
+    store_into(call, owner, to_index(call, owner, _flat(call, index)), value)
+
+
+@method(Tensor, "position")
+def tensor_position(call: Call, owner: Tensor, *index: Any) -> Value:
+    """The row-major position of an index."""
+    return to_index(call, owner, _flat(call, index)).position(call.builder)
+
+
+@method(Tensor, "at")
+def tensor_at(call: Call, owner: Tensor, position: Any) -> Value:
+    """The element at a row-major position."""
+    number = coerce(call.inferer, position, INT, call.node, call.frame, "a position is an Int")
+    return owner.load(call.builder, Index(owner.dims, linear=number, divisible=True))
+
+
+def declaration(tensor: Tensor) -> list[str]:
+    """The note that says where a tensor of the signature is declared."""
+    return [f"'{tensor.annotation}' declared at {tensor.declared}"] if tensor.declared is not None else []
+
+
+def _flat(call: Call, index: tuple[Any, ...]) -> Any:
+    return index[0] if len(index) == 1 and isinstance(index[0], Index | tuple) else tuple(index)
+
+
+def to_index(call: Call, tensor: Tensor, index: Any) -> Index:
+    """Any form of index as an `Index` of the tensor's rank."""
+    inferer = call.inferer
+    if isinstance(index, Index) and len(index.dims) == tensor.rank:
+        return index
+    parts = index.components(inferer.builder) if isinstance(index, Index) else index
+    if not isinstance(parts, tuple):
+        parts = (parts,)
+    if len(parts) != tensor.rank:
+        raise wrong_rank(call, tensor, len(parts))
+    components = []
+    for axis, part in enumerate(parts):
+        node = _part_node(call, axis, len(parts))
+        if type(part) is int and part < 0:
+            raise inferer.error(
+                "EK0218",
+                f"negative index {part} on axis {axis} of '{tensor.name}'",
+                node,
+                call.frame,
+                hint=f"count from the end with {tensor.name}.dim({axis}) - {-part}",
+            )
+        if isinstance(part, Value) and part.type != INT and part.dtype.is_integral():
+            part = inferer.builder.one("cast", [part], INT)
+        components.append(coerce(inferer, part, INT, node, call.frame, f"an index on axis {axis} is an Int"))
+    return Index(tensor.dims, components=tuple(components))
+
+
+def _part_node(call: Call, axis: int, count: int) -> s.Node:
+    """Where the part of an index stands that belongs to an axis."""
+    node = call.nodes.get("index", call.node)
+    if isinstance(node, s.Tuple) and len(node.items) == count and not any(isinstance(n, s.Starred) for n in node.items):
+        return node.items[axis]
+    return node
+
+
+def wrong_rank(call: Call, tensor: Tensor, got: int) -> Exception:
+    """`'x' has 2 axes, the index has 1`."""
+    return call.error(
+        "EK0218",
+        f"'{tensor.name}' has {plural(tensor.rank, 'axis')}, the index has {got}",
+        labels=(),
+        notes=declaration(tensor),
+        argument="index",
+        expected=tensor.rank,
+        got=got,
+    )
+
+
+def store_into(call: Call, tensor: Tensor, index: Index, value: Any) -> None:
+    """`tensor[index] = value`, with its checks."""
+    inferer = call.inferer
+    if tensor.role is Role.INPUT:
+        raise call.error(
+            "EK0211",
+            f"'{tensor.name}' is an input and cannot be stored to",
+            "target",
+            notes=declaration(tensor),
+            hint="declare it as OutputTensor, or as MutableInputTensor to change it in place",
+        )
+    if inferer.level == "host" and inferer.target.is_gpu:
+        raise host_access(call, tensor)
+    if not isinstance(value, Value) and not is_comptime_number(value):
+        hint = "store one of its elements" if isinstance(value, Tensor) else None
+        raise call.error("EK0202", f"cannot store {describe(value)} into '{tensor.name}'", "value", hint=hint)
+    if isinstance(value, Value) and isinstance(value.type, SIMDType) and value.weak is None:
+        if value.dtype is not tensor.dtype:
+            raise wrong_store(call, tensor, value)
+        stored = value
+    else:
+        stored = coerce(inferer, value, SIMDType(tensor.dtype), call.nodes.get("value", call.node), call.frame)
+    tensor.store(inferer.builder, index, stored)
+
+
+def wrong_store(call: Call, tensor: Tensor, value: Value) -> Exception:
+    """`cannot store Float32 into a BFloat16 tensor`, as the language reference shows it."""
+    assert isinstance(value.type, SIMDType)
+    node = call.nodes.get("value", call.node)
+    target = call.nodes.get("target")
+    origin = ""
+    if isinstance(node, s.Name) and node.id in call.frame.origins:
+        origin = f" (from '{node.id}', {call.frame.origins[node.id]})"
+    labels = [Label(call.frame.place(target), primary=False)] if target is not None else []
+    notes = declaration(tensor)
+    text = call.frame.place(node).source_line()
+    shown = "..."
+    if text is not None and node.span[0] == node.span[2]:
+        shown = text[node.span[1] - 1 : node.span[3] - 1]
+    if not shown.replace("_", "").isalnum():
+        shown = f"({shown})"
+    article = "an" if str(SIMDType(tensor.dtype))[0] in "IUO" else "a"
+    return call.inferer.error(
+        "EK0213",
+        f"cannot store {value.type} into {article} {SIMDType(tensor.dtype)} tensor",
+        node,
+        call.frame,
+        label=f"{value.type}{origin}",
+        labels=labels,
+        notes=notes,
+        argument=tensor.name,
+        expected=str(tensor.dtype),
+        got=str(value.dtype),
+        hint=f"write {shown}.cast({tensor.dtype})",
+    )
+
+
+def host_access(call: Call, tensor: Tensor) -> Exception:
+    """Host code of a GPU op touches an element."""
+    return call.error(
+        "EK0820",
+        f"'{tensor.name}' lies in device memory; this code runs on the host",
+        hint="use foreach, parallel_for or ctx.launch, or guard the code by `if ctx.target.is_cpu:`",
+    )
+
+
+# *** subscripts ***
+
+
+def subscript(inferer: Inferer, owner: Any, index: Any, node: s.Subscript, frame: Frame) -> Any:
+    """`owner[index]`."""
+    call = Call(inferer, node, frame)
+    call.nodes["index"] = node.index
+    match owner:
+        case Tensor():
+            return load_element(call, owner, index)
+        case tuple() | Index() | str():
+            return tuple_item(call, owner, index)
+        case Marker(name="SIMD"):
+            if not (isinstance(index, tuple) and len(index) == 2 and isinstance(index[0], DType)):
+                raise call.error("EK0208", "SIMD takes a dtype and a width: SIMD[float32, 8]")
+            check_width(call, index[1], "index")
+            return SIMDType(index[0], index[1])
+        case Marker(name="stack"):
+            dtype = index.dtype if isinstance(index, SIMDType) and index.is_scalar else index
+            if not isinstance(dtype, DType):
+                raise call.error("EK0208", f"stack takes a dtype, not {describe(index)}")
+            return StackType(dtype)
+        case Value(type=SIMDType(width=width)) if width > 1:
+            if type(index) is not int or not -width <= index < width:
+                text = f"a lane is a compile-time number from 0 to {width - 1}, not {describe(index)}"
+                raise call.error("EK0218", text, "index")
+            return lane(inferer.builder, owner, index % width)
+    raise call.error("EK0207", f"{describe(owner)} has no elements")
+
+
+def tuple_item(call: Call, owner: Any, index: Any) -> Any:
+    """An item or a slice of a tuple, by compile-time numbers."""
+    values = owner.components(call.builder) if isinstance(owner, Index) else owner
+    if not isinstance(index, int | slice) or isinstance(index, bool):
+        raise call.error(
+            "EK0218", f"{describe(owner)} is indexed by compile-time numbers, not by {describe(index)}", "index"
+        )
+    try:
+        return values[index]
+    except (IndexError, TypeError, ValueError):
+        text = f"a string of {len(values)}" if isinstance(values, str) else describe(owner)
+        where = f"item {index}" if isinstance(index, int) else "such slice"
+        raise call.error("EK0218", f"{text} has no {where}", "index") from None
+
+
+def load_element(call: Call, tensor: Tensor, index: Any) -> Any:
+    """`x[i, j]`, or a view when slices are among the indices."""
+    parts = index if isinstance(index, tuple) else (index,)
+    if any(isinstance(p, slice) for p in parts):
+        return make_view(call, tensor, parts)
+    if call.inferer.level == "host" and call.inferer.target.is_gpu:
+        raise host_access(call, tensor)
+    return tensor.load(call.builder, to_index(call, tensor, index))
+
+
+def make_view(call: Call, tensor: Tensor, parts: tuple[Any, ...]) -> Tensor:
+    """`x[i, :]`, `x[:, a:b]`, `x[::2]`: a tensor over some of the elements, nothing is copied."""
+    inferer, builder = call.inferer, call.builder
+    if len(parts) > tensor.rank:
+        raise wrong_rank(call, tensor, len(parts))
+    parts = (*parts, *(slice(None),) * (tensor.rank - len(parts)))
+    dims: list[Value] = []
+    plan: list[tuple[Value, Value] | Value] = []  # (start, step) of a sliced axis, or the index of a fixed one
+
+    def whole(part: Any, default: Value) -> Value:
+        return default if part is None else coerce(inferer, part, INT, call.node, call.frame, "a bound is an Int")
+
+    for axis, part in enumerate(parts):
+        if not isinstance(part, slice):
+            node = _part_node(call, axis, len(parts))
+            plan.append(coerce(inferer, part, INT, node, call.frame, "an index is an Int"))
+            continue
+        if type(part.step) not in (int, type(None)) or (part.step is not None and part.step < 1):
+            raise call.error("EK0218", "the step of a slice is a whole number >= 1 known at compile time", "index")
+        for bound in (part.start, part.stop):
+            if type(bound) is int and bound < 0:
+                raise call.error("EK0218", f"negative bound {bound} in a slice", "index")
+        start = whole(part.start, builder.int_(0))
+        stop = whole(part.stop, tensor.dims[axis])
+        if part.stop is not None:
+            stop = builder.one("min", [stop, tensor.dims[axis]], INT)
+        extent = builder.one("max", [builder.isub(stop, start), builder.int_(0)], INT)
+        if part.start is None and part.stop is None:
+            extent = tensor.dims[axis]
+        step = builder.int_(part.step or 1)
+        if part.step not in (None, 1):
+            extent = builder.idiv(builder.iadd(extent, builder.int_(part.step - 1)), step)
+        dims.append(extent)
+        plan.append((start, step))
+
+    def mapping(builder: Builder, components: tuple[Value, ...]) -> tuple[Value, ...]:
+        left = iter(components)
+        out = []
+        for item in plan:
+            if isinstance(item, tuple):
+                out.append(builder.iadd(item[0], builder.imul(next(left), item[1])))
+            else:
+                out.append(item)
+        return tuple(out)
+
+    return View(tensor, tuple(dims), mapping)
