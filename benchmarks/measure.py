@@ -64,7 +64,12 @@ def summarise(walls: list[float], cpus: list[float], waits: list[float]) -> Timi
 
 
 def interleave(
-    functions: Mapping[str, Callable[[], object]], rounds: int, *, least: float = 2e-3, pause: float = 0.03
+    functions: Mapping[str, Callable[[], object]],
+    rounds: int,
+    *,
+    least: float = 2e-3,
+    pause: float = 0.03,
+    limit: float = 20.0,
 ) -> dict[str, Timing]:
     """Times of one call of each function.
 
@@ -72,16 +77,20 @@ def interleave(
         functions: what to call, by name.
         rounds: how many samples of each; more, up to three times as many, until enough of them are undisturbed.
         least: seconds that a sample lasts at least; shorter functions are called several times in one.
+        limit: seconds after which no further round is begun, when each function has three samples.
         pause: seconds of rest before each sample, in which the threads of other libraries stop spinning. One call that
             is not timed follows it, so that sleeping threads and cold caches are not in the sample.
     """
     counts = {name: _calls_for(function, least) for name, function in functions.items()}
     samples: dict[str, list[_Sample]] = {name: [] for name in functions}
     names = list(functions)
+    end = time.monotonic() + limit
     gc_was_on = gc.isenabled()
     gc.disable()
     try:
         for number in range(rounds * 3):
+            if number >= 3 and time.monotonic() > end:
+                break
             if number >= rounds and all(_clean(taken) >= min(ENOUGH, rounds) for taken in samples.values()):
                 break
             turn = number % len(names)

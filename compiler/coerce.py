@@ -172,6 +172,8 @@ def mismatch(
         # Cast towards the float, else towards the left operand.
         to, other = (b, nodes[0]) if b.dtype.is_float() and not a.dtype.is_float() else (a, nodes[1])
         hint = f"write ({source_of(other, frame)}).cast({to.dtype})"
+    elif isinstance(a, tuple) and isinstance(b, tuple):
+        hint = "compute with their items, one by one"
     elif isinstance(a, Index) or isinstance(b, Index):
         hint = "take a component of the index: `i[0]`, or unpack it: `y, x = i`"
     elif hasattr(a, "dims") or hasattr(b, "dims"):
@@ -433,7 +435,7 @@ def bind_signature(
         bound = signature.bind(*args, **keywords)
     except TypeError as error:
         stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
-        listed = ", ".join(f"{stars.get(p.kind, '')}{p.name}" for p in signature.parameters.values())
+        listed = ", ".join(f"{stars[p.kind] if p.kind in stars else ''}{p.name}" for p in signature.parameters.values())
         raise call.error("EK0208", f"wrong arguments for {name}({listed}): {error}") from None
     if isinstance(call.node, syntax.Call) and not any(isinstance(a, syntax.Starred) for a in call.node.arguments):
         call.nodes = dict(zip(signature.parameters, call.node.arguments, strict=False))

@@ -1,9 +1,9 @@
 """float16 and bfloat16 to float32 and back, for every target.
 
-Between operations a half number is its 16 bits, an integer: handed floats of 16 bits that a CPU has no registers for, LLVM
-widens and narrows them where it likes, by calls into a library that need not be there. bfloat16 is the upper half of a
-float32. float16 is converted by the hardware where it can (`f16c`), else in integers. Rounding is to nearest, ties to
-even, subnormals and NaN included.
+Between operations a half number is its 16 bits, an integer: handed floats of 16 bits that a CPU has no registers for,
+LLVM widens and narrows them where it likes, by calls into a library that need not be there. bfloat16 is the upper half
+of a float32. float16 is converted by the hardware where it can (`f16c`), else in integers. Rounding is to nearest, ties
+to even, subnormals and NaN included.
 
 Input and output: names of MLIR values. Non-goals: other pairs of types (see `emit_arith`).
 """

@@ -192,10 +192,10 @@ class Inferer:
         except Cascade:
             if not self.errors:
                 raise
-        except CompileErrors as several:
-            self.errors.extend(several.errors)
         except CompileError as error:
-            self.errors.append(error)
+            if frame.caller is not None and is_shipped(frame.file):
+                raise  # one mistake for the whole call, at the author's place
+            self.errors += error.errors if isinstance(error, CompileErrors) else [error]
         except RecursionError:
             self.errors.append(self.error("EK0112", "this statement is nested too deeply", stmt, frame))
         if len(self.errors) >= MAX_ERRORS:

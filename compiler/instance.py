@@ -4,8 +4,8 @@ A group becomes one function. Its root kernel runs as written; the operands that
 `Fused` tensors, and a root whose results go straight into an epilogue writes into an `Epilogue` tensor. Groups that are
 equal but for the buffers they work on share one function.
 
-Input: an `EntrySpec` and a target. Output: a `Program`. Non-goals: what to fuse is decided by the graph; `facts` tells it
-what can be.
+Input: an `EntrySpec` and a target. Output: a `Program`. Non-goals: what to fuse is decided by the graph; `facts` tells
+it what can be.
 """
 
 from __future__ import annotations
@@ -358,7 +358,7 @@ class _Prober(Instances):
 
 
 def find_facts(node: NodeSpec, shapes: tuple[tuple[DType, tuple[Size, ...]], ...], target: Target) -> Facts:
-    """What `node` allows; `shapes` are its inputs' dtypes and shapes. Mistakes in the kernel are left for `build_program`."""
+    """What `node` allows; `shapes` are its inputs' dtypes and shapes. A kernel with a mistake allows nothing."""
     if not node.kernel.schema.fuse or len({shape for _, shape in node.outputs}) != 1:
         return Facts(False)
     prober = _Prober(node, shapes, target)

@@ -9,14 +9,12 @@ intrinsic must be on the target's list, and an object may leave only known symbo
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib
 import re
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from importlib import metadata
 from typing import Any
 
 from ..dsl.errors import InternalError, TargetError

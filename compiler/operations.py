@@ -4,8 +4,9 @@ A row says how many operands there are, on which kinds of elements it works, wha
 compile time, and which MLIR operation does it. Typing, folding, emission, the reference page and the parametrised tests
 all read these rows. What does not fit a row (loads, loops, launches) has a rule of its own in `rules`.
 
-Semantics, on every target: integers wrap; `//` and `%` follow Python's signs, and dividing by zero gives 0 for integers;
-a shift by the width or more shifts everything out; `min` and `max` keep NaN; comparisons with NaN are false, except `ne`.
+Semantics, on every target: integers wrap; `//` and `%` follow Python's signs, and dividing by zero gives 0 for
+integers; a shift by the width or more shifts everything out; `min` and `max` keep NaN; comparisons with NaN are false,
+except `ne`.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
 Each stage runs as log + time + verify. `EINKORN_DUMP=typed,mlir,llvm,asm` writes stages to standard error,
 `EINKORN_STOP=mlir` ends after one.
 
-Input: an `EntrySpec` and a target. Output: an `Artifact` with the loadable code and every stage in text form. Non-goals:
-no cache, no loading.
+Input: an `EntrySpec` and a target. Output: an `Artifact` with the loadable code and every stage in text form.
+Non-goals: no cache, no loading.
 """
 
 from __future__ import annotations

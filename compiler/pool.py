@@ -68,7 +68,7 @@ def pool_text(target: Target) -> str:
     """
     architecture, _, rest = target.triple.partition("-")
     if architecture not in _SYSTEMS or "linux" not in rest:
-        raise TargetError(f"there is no thread pool for {target.name}", code="EK0603")
+        raise TargetError(f"there is no thread pool for {target.name}", code="EK0609")
     system = _SYSTEMS[architecture]
     text = _TEMPLATE.replace("PAUSE", system.pause).replace("DECLARATION", system.declaration)
     text = text.replace("SYS_FUTEX", str(system.futex)).replace("SYS_YIELD", str(system.sched_yield))

@@ -311,4 +311,4 @@ def free_values(region: Region) -> list[Value]:
             made.update(id(v) for v in op.results)
 
     visit(region)
-    return [v for v in used.values()]
+    return list(used.values())

@@ -185,9 +185,6 @@ def wrong_store(call: Call, tensor: Tensor, value: Value) -> Exception:
     assert isinstance(value.type, SIMDType)
     node = call.nodes.get("value", call.node)
     target = call.nodes.get("target")
-    origin = ""
-    if isinstance(node, s.Name) and node.id in call.frame.origins:
-        origin = f" (from '{node.id}', {call.frame.origins[node.id]})"
     labels = [Label(call.frame.place(target), primary=False)] if target is not None else []
     notes = declaration(tensor)
     text = call.frame.place(node).source_line()
@@ -202,14 +199,30 @@ def wrong_store(call: Call, tensor: Tensor, value: Value) -> Exception:
         f"cannot store {value.type} into {article} {SIMDType(tensor.dtype)} tensor",
         node,
         call.frame,
-        label=f"{value.type}{origin}",
+        label=f"{value.type}{_origin(call, node, value)}",
         labels=labels,
         notes=notes,
         argument=tensor.name,
         expected=str(tensor.dtype),
         got=str(value.dtype),
-        hint=f"write {shown}.cast({tensor.dtype})",
+        hint=f"write {shown}.cast({_dtype_name(call, tensor)})",
     )
+
+
+def _origin(call: Call, node: s.Node, value: Value) -> str:
+    """` (from 'acc', norm.py:27:9)`: the variable that brought its type into an expression."""
+    env, origins = call.frame.env, call.frame.origins
+    for name in (n.id for n in s.walk(node) if isinstance(n, s.Name)):
+        known = env.get(name)
+        if name in origins and isinstance(known, Value) and known.type == value.type:
+            return f" (from '{name}', {origins[name]})"
+    return ""
+
+
+def _dtype_name(call: Call, tensor: Tensor) -> str:
+    """A tensor's dtype as the author wrote it: the type variable, if it is one."""
+    declared = tensor.annotation.partition("[")[2].partition(",")[0]
+    return declared if call.frame.typevars.get(declared) is tensor.dtype else str(tensor.dtype)
 
 
 def host_access(call: Call, tensor: Tensor) -> Exception:

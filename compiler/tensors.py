@@ -20,7 +20,6 @@ from ..dsl.types import DType, SIMDType
 from .program import Builder, Value
 from .values import Index, ravel, same_dims, value_key
 
-
 _serials = itertools.count()
 
 

@@ -11,16 +11,25 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from . import types
+from .annotations import BOUNDS as BOUNDS
+from .annotations import SIMD as SIMD
+from .annotations import DeviceContext as DeviceContext
+from .annotations import Element as Element
+from .annotations import Floating as Floating
+from .annotations import InputTensor as InputTensor
+from .annotations import Integral as Integral
+from .annotations import MutableInputTensor as MutableInputTensor
+from .annotations import Numeric as Numeric
+from .annotations import OutputTensor as OutputTensor
+from .annotations import TensorAnnotation as TensorAnnotation
+from .annotations import stack as stack
 from .errors import EinkornError
-from .schema import Role
 from .source import caller_place
-from .types import DType, SIMDType
-
+from .types import DType
 
 _PACKAGE = __name__.partition(".")[0]
 
@@ -300,79 +309,6 @@ gpu = Namespace(
 
 
 # *** types ***
-
-
-@dataclass(frozen=True)
-class TensorAnnotation:
-    """`InputTensor[T, "m n"]` as the registration reads it."""
-
-    role: Role
-    dtype: Any
-    dims: str
-
-
-class _TensorMarker:
-    def __init__(self, role: Role) -> None:
-        self.role = role
-
-    def __getitem__(self, item: Any) -> TensorAnnotation:
-        if not isinstance(item, tuple) or len(item) != 2 or not isinstance(item[1], str):
-            raise EinkornError(
-                'a tensor annotation takes a dtype and a dims text: InputTensor[T, "m n"]', code="EK0301"
-            )
-        return TensorAnnotation(self.role, *item)
-
-
-InputTensor = _TensorMarker(Role.INPUT)
-OutputTensor = _TensorMarker(Role.OUTPUT)
-MutableInputTensor = _TensorMarker(Role.MUTABLE)
-
-
-class DeviceContext:
-    """The device that an op runs on: `ctx.target` (a compile-time value) and `ctx.launch(...)`."""
-
-
-class _SIMD:
-    """`SIMD[dtype, width]`: the type of a vector of `width` lanes."""
-
-    def __getitem__(self, item: tuple[DType, int]) -> SIMDType:
-        dtype, width = item
-        return SIMDType(dtype, width)
-
-
-class _Stack:
-    """`stack[dtype](m, n)`: zeroed storage of a fixed size that lives as long as the function around it."""
-
-
-SIMD = _SIMD()
-stack = _Stack()
-
-
-class Numeric:
-    """Bound of a type variable: any integer or floating type."""
-
-    dtypes = types.NUMERIC
-
-
-class Floating(Numeric):
-    """Bound of a type variable: any floating type."""
-
-    dtypes = types.FLOATING
-
-
-class Integral(Numeric):
-    """Bound of a type variable: any integer type."""
-
-    dtypes = types.INTEGRAL
-
-
-class Element(Numeric):
-    """Bound of a type variable: any type at all, bool among them."""
-
-    dtypes = types.ANY
-
-
-BOUNDS: tuple[type[Numeric], ...] = (Numeric, Floating, Integral, Element)
 
 
 def ceildiv(a: Any, b: Any) -> Any:

@@ -1,16 +1,13 @@
-# What type checkers see of the kernel language. A dims text is metadata: `InputTensor[T, "m n"]` is `T` to a checker, and
-# `Numeric`, the bound of every type variable of kernels, has the members of tensors and of elements alike. What a kernel
-# may really do is checked by the compiler, which knows more.
+# What type checkers see of the kernel language. A dims text is metadata: `InputTensor[T, "m n"]` is `T` to a checker,
+# and `Numeric`, the bound of every type variable of kernels, has the members of tensors and of elements alike. What a
+# kernel may really do is checked by the compiler, which knows more.
 
 import inspect
 from collections.abc import Callable
-from typing import Annotated as InputTensor
-from typing import Annotated as MutableInputTensor
-from typing import Annotated as OutputTensor
 from typing import Any, ClassVar
 
 from .schema import Role
-from .types import DType, SIMDType
+from .types import DType
 
 class Stub:
     name: str

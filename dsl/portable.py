@@ -34,8 +34,8 @@ class GlobalEntry:
     """What a global name means.
 
     `kind` and `value`: `function` (index into the table of functions), `library` (name of the stub, and the index of
-    the function that implements it), `stub` (name), `dtype` (DType), `type` (SIMDType), `typevar` (name), `constant` (bool, int, float, str, None or a tuple of entries), `marker`
-    (`SIMD` or `stack`).
+    the function that implements it), `stub` (name), `dtype` (DType), `type` (SIMDType), `typevar` (name), `constant`
+    (bool, int, float, str, None or a tuple of entries), `marker` (`SIMD` or `stack`).
     """
 
     kind: str
@@ -211,10 +211,3 @@ def _global_from_json(data: Any) -> GlobalEntry:
     elif kind == "constant":
         value = tuple(_global_from_json(v) for v in value) if isinstance(value, list) else syntax.from_json(value)
     return GlobalEntry(kind, value)
-
-_SHIPPED = str(PurePath(__file__).parent.parent)
-
-
-def is_shipped(file: str) -> bool:
-    """Whether a source file is one of ours (the language's own functions are written in the language)."""
-    return file.startswith(_SHIPPED) and PurePath(file).parent.name in ("dsl", "stdlib")

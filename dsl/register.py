@@ -1,7 +1,7 @@
 """`@register("name")`: records a kernel and reads its signature. Compiles nothing.
 
-Input: a typed Python function. Output: a `Kernel`, which carries the function and its `OpSchema`. Non-goals: the body is
-not looked at before somebody asks for the program (`portable`).
+Input: a typed Python function. Output: a `Kernel`, which carries the function and its `OpSchema`. Non-goals: the body
+is not looked at before somebody asks for the program (`portable`).
 """
 
 from __future__ import annotations
@@ -75,6 +75,10 @@ def register(
     Raises:
         CompileError: the name, an annotation or a parameter is not as the language wants it.
     """
+
+    if callable(name):
+        place = caller_place(__name__.partition(".")[0])
+        raise CompileError("@register needs the op's name", code="EK0107", place=place, hint='write @register("name")')
 
     def record(function: Callable[..., Any]) -> Kernel:
         if not isinstance(function, FunctionType):

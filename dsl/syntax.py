@@ -9,6 +9,8 @@ Input: nothing. Output: frozen nodes, `to_json` and `from_json`. Non-goals: no c
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+import inspect
 from dataclasses import field
 from typing import Any, ClassVar, dataclass_transform
 
@@ -26,7 +28,7 @@ class _Record:
     _defaults: ClassVar[dict[str, Any]] = {}
 
     def __init_subclass__(cls) -> None:
-        cls._fields = tuple(name for name in cls.__dict__.get("__annotations__", {}) if name != "span")
+        cls._fields = tuple(name for name in inspect.get_annotations(cls) if name != "span")
         cls._defaults = {name: cls.__dict__[name] for name in cls._fields if name in cls.__dict__}
 
     def __init__(self, *values: Any, span: Span = NOWHERE, **named: Any) -> None:
@@ -251,9 +253,7 @@ def to_json(node: Any, *, spans: bool = True) -> Any:
         head: list[Any] = [type(node).__name__]
         if spans:
             head.append(list(node.span))
-        return head + [
-            to_json(getattr(node, name), spans=spans) for name in node._fields
-        ]
+        return head + [to_json(getattr(node, name), spans=spans) for name in node._fields]
     if isinstance(node, tuple):
         return {"t": [to_json(item, spans=spans) for item in node]}
     if isinstance(node, float):
@@ -274,6 +274,16 @@ def from_json(data: Any) -> Any:
             return float.fromhex(data["f"])
         return tuple(from_json(item) for item in data["t"])
     return data
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """A node and all that is in it, in the order of the text."""
+    yield node
+    for name in node._fields:
+        value = getattr(node, name)
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, Node):
+                yield from walk(item)
 
 
 def assigned_names(statements: tuple[Stmt, ...]) -> list[str]:

@@ -24,7 +24,7 @@ def fingerprint() -> str:
 
 
 def _tool_versions() -> list[str]:
-    """`llvmlite-0.50.0` and its kind, as the folders beside installed packages are called (reading metadata is slow)."""
+    """`llvmlite-0.50.0` and its kind, as folders beside installed packages are called: reading metadata is slow."""
     found = []
     for folder in sys.path:
         try:

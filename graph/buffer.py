@@ -143,7 +143,7 @@ class Buffer:
         try:
             return cls._wrap(np.memmap(filename, dtype.to_numpy(), mode, offset, sizes), CPU())
         except (OSError, ValueError) as error:
-            raise DeviceError(f"cannot map {os.fspath(filename)!r}: {error}", code="EK0806") from error
+            raise DeviceError(f"cannot map {os.fspath(filename)!r}: {error}", code="EK0810") from error
 
     # --- looking ---
 

@@ -26,6 +26,7 @@ from ..dsl.knobs import knobs
 from ..dsl.library import LoadedKernel, library_of
 from ..dsl.portable import PortableKernel
 from ..dsl.schema import OpSchema
+from ..dsl.source import shown_path
 from ..dsl.toolchain import fingerprint
 from ..dsl.unit import NodeSpec, Size, Slot
 from .dims import Dim, StaticDim
@@ -155,7 +156,12 @@ def _explain(error: CompileError, ir: GraphIR) -> None:
     for each in getattr(error, "errors", [error]):
         for node in ir.nodes:
             if isinstance(node, Node) and node.name == each.op and node.place is not None:
-                each.notes.append(f"op '{each.op}' is requested at {node.place}")
+                requested = f"requested at {shown_path(node.place.file)}:{node.place.line}"
+                about = [n for n, note in enumerate(each.notes) if note.startswith(f"compiled for op '{each.op}'")]
+                for number in about:
+                    each.notes[number] += f", {requested}"
+                if not about:
+                    each.notes.append(f"op '{each.op}' is {requested}")
                 break
 
 

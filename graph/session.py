@@ -52,7 +52,7 @@ class InferenceSession:
             if not isinstance(device, Device):
                 raise DeviceError(
                     f"devices= takes devices such as CPU(), not {device.__class__.__name__}",
-                    code="EK0808",
+                    code="EK0811",
                     argument="devices",
                     place=user_place(),
                 )

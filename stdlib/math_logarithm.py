@@ -42,16 +42,17 @@ from .math_parts import (
 #
 # x = 2**k * m with sqrt(1/2) <= m < sqrt(2), f = m - 1, then log x = k ln 2 + f + tail(f).
 
-# (log(1 + f) - f + f**2 / 2) / f**3 on [-0.2929, 0.4143], relative to log(1 + f): 2**-27
+# (log(1 + f) - f + f**2 / 2) / f**3 on [-0.2929, 0.4143], relative to log(1 + f): 2**-29
 LOG_32 = (
-    -7.648038e-02,
-    1.2762216e-01,
-    -1.3155687e-01,
-    1.4201427e-01,
-    -1.662375e-01,
-    2.0001249e-01,
-    -2.500081e-01,
-    3.333333e-01,
+    6.0427748e-02,
+    -1.1299543e-01,
+    1.1994712e-01,
+    -1.24750465e-01,
+    1.4215083e-01,
+    -1.6663969e-01,
+    2.0002148e-01,
+    -2.500008e-01,
+    3.3333313e-01,
 )
 # (2 atanh(s) / s - 2) / z with z = s**2 on [0, 0.02944], relative to 2 atanh(s): 2**-59
 ATANH_64 = (
@@ -73,7 +74,9 @@ def _log_tail(f: Any) -> Any:
         s = f / (2.0 + f)
         z = s * s
         return fma(s, fma(0.5, square, z * polynomial(z, ATANH_64)), -0.5 * square)
-    return fma(f * square, polynomial(f, LOG_32), -0.5 * square)
+    # The last bits of the square count: near log2(1.4) they are a tenth of an ulp.
+    lost = fma(f, f, -square)
+    return fma(-0.5, square, fma(-0.5, lost, f * square * polynomial(f, LOG_32)))
 
 
 def _log_special(x: Any, result: Any) -> Any:

@@ -128,8 +128,8 @@ def exp_core(x: Any) -> Any:
     """n and the number near 1 that make e**x = number * 2**n."""
     n, r = exp_reduced(x)
     if x.dtype == float64:
-        return n, fma(r * r, polynomial(r, EXP_64), r) + 1.0
-    return n, fma(r * r, polynomial(r, EXP_32), r) + 1.0
+        return n, fma(r, fma(r, polynomial(r, EXP_64), 1.0), 1.0)
+    return n, fma(r, fma(r, polynomial(r, EXP_32), 1.0), 1.0)
 
 
 def exp_parts_64(x: Any) -> Any:

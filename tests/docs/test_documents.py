@@ -23,9 +23,12 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
+
+from einkorn import dsl
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -168,6 +171,15 @@ def test_every_page_can_be_reached_from_the_index() -> None:
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     for page in (ROOT / "docs").glob("*.md"):
         assert page.name == "index.md" or f"]({page.name})" in index, page.name
+
+
+def test_every_name_of_the_language_is_in_the_reference() -> None:
+    page = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")
+    sized = re.compile(r"(U?Int|Float|u?int|float)\d+")  # the page writes `int8` … `int64`
+    ours = {n for n, v in vars(dsl).items() if not n.startswith("_") and not isinstance(v, ModuleType)}
+    names = {n for n in ours - {"annotations", "TYPE_CHECKING"} if not sized.fullmatch(n)}
+    assert len(names) > 40
+    assert sorted(n for n in names if not re.search(rf"`{n}\b", page)) == []
 
 
 def test_every_error_code_has_a_sentence() -> None:

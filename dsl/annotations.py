@@ -1,0 +1,88 @@
+"""What stands in a kernel's signature: tensor annotations, the bounds of type variables, the names of types.
+
+Input: nothing. Output: objects that `register` reads off annotations and `portable` recognises in bodies. Non-goals: no
+meaning in code; type checkers see `language.pyi`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from . import types
+from .errors import EinkornError
+from .schema import Role
+from .types import DType, SIMDType
+
+
+@dataclass(frozen=True)
+class TensorAnnotation:
+    """`InputTensor[T, "m n"]` as the registration reads it."""
+
+    role: Role
+    dtype: Any
+    dims: str
+
+
+class _TensorMarker:
+    def __init__(self, role: Role) -> None:
+        self.role = role
+
+    def __getitem__(self, item: Any) -> TensorAnnotation:
+        if not isinstance(item, tuple) or len(item) != 2 or not isinstance(item[1], str):
+            raise EinkornError(
+                'a tensor annotation takes a dtype and a dims text: InputTensor[T, "m n"]', code="EK0301"
+            )
+        return TensorAnnotation(self.role, *item)
+
+
+InputTensor = _TensorMarker(Role.INPUT)
+OutputTensor = _TensorMarker(Role.OUTPUT)
+MutableInputTensor = _TensorMarker(Role.MUTABLE)
+
+
+class DeviceContext:
+    """The device that an op runs on: `ctx.target` (a compile-time value) and `ctx.launch(...)`."""
+
+
+class _SIMD:
+    """`SIMD[dtype, width]`: the type of a vector of `width` lanes."""
+
+    def __getitem__(self, item: tuple[DType, int]) -> SIMDType:
+        dtype, width = item
+        return SIMDType(dtype, width)
+
+
+class _Stack:
+    """`stack[dtype](m, n)`: zeroed storage of a fixed size that lives as long as the function around it."""
+
+
+SIMD = _SIMD()
+stack = _Stack()
+
+
+class Numeric:
+    """Bound of a type variable: any integer or floating type."""
+
+    dtypes: tuple[DType, ...] = types.NUMERIC
+
+
+class Floating(Numeric):
+    """Bound of a type variable: any floating type."""
+
+    dtypes: tuple[DType, ...] = types.FLOATING
+
+
+class Integral(Numeric):
+    """Bound of a type variable: any integer type."""
+
+    dtypes: tuple[DType, ...] = types.INTEGRAL
+
+
+class Element(Numeric):
+    """Bound of a type variable: any type at all, bool among them."""
+
+    dtypes: tuple[DType, ...] = types.ANY
+
+
+BOUNDS: tuple[type[Numeric], ...] = (Numeric, Floating, Integral, Element)
