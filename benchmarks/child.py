@@ -4,7 +4,7 @@ Thread counts are read once in a process, by us and by others, so the driver sta
 result of every contender is compared with NumPy's before it is timed. What cannot be prepared or is wrong is reported
 with the reason, and counts as a failure of the run when it is ours.
 
-Input: one JSON argument with threads, rounds, sections, sizes, peers. Output: a JSON line for each workload.
+Input: one JSON argument with threads, rounds, pause, sections, sizes, peers. Output: a JSON line for each workload.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def main() -> None:
             peers[name].use_threads(threads)
     sizes = Sizes(request["elements"], tuple((m, k, n) for m, k, n in request["products"]))
     for workload in workloads(sizes, request["sections"]):
-        answer = _measure(workload, peers, request["rounds"])
+        answer = _measure(workload, peers, request["rounds"], request["pause"])
         print(json.dumps({**asdict(workload), "threads": threads, **answer}), flush=True)
 
 
-def _measure(workload: Workload, peers: dict[str, Any], rounds: int) -> dict[str, Any]:
+def _measure(workload: Workload, peers: dict[str, Any], rounds: int, pause: float) -> dict[str, Any]:
     arrays = workload.arrays()
     expected = peers["numpy"].prepare(workload, arrays)["new"]()
     functions: dict[str, Any] = {}
@@ -48,7 +48,7 @@ def _measure(workload: Workload, peers: dict[str, Any], rounds: int) -> dict[str
         except Exception as error:  # a contender that cannot do it must not stop the others
             failures[name] = f"{type(error).__name__}: {error}".splitlines()[0]
             functions = {key: run for key, run in functions.items() if key.split()[0] != name}
-    timings = interleave(functions, rounds)
+    timings = interleave(functions, rounds, pause=pause)
     return {"timings": {name: asdict(timing) for name, timing in timings.items()}, "failures": failures}
 
 

@@ -27,13 +27,15 @@ _TASKS = "/proc/self/task"
 class Timing:
     """Seconds of one call.
 
-    `best` is the smallest of all samples, `median` that of the undisturbed ones (of all, when there are none), `cpu` is
-    the smallest processor time, of all threads together. `clean` of `rounds` samples were undisturbed.
+    `best` is the smallest of all samples, `median` that of the undisturbed ones (of all, when there are none). The two
+    `cpu_` are processor time, of all samples and threads; on one thread it is what the wall time would be on a machine
+    of one's own. `clean` of `rounds` samples were undisturbed.
     """
 
     best: float
     median: float
-    cpu: float
+    cpu_best: float
+    cpu_median: float
     clean: int
     rounds: int
 
@@ -60,7 +62,8 @@ def waited() -> float:
 def summarise(walls: list[float], cpus: list[float], waits: list[float]) -> Timing:
     """The timing behind samples of wall time, processor time and time without a core, all in seconds."""
     clean = [wall for wall, wait in zip(walls, waits, strict=True) if wait <= DISTURBED * wall]
-    return Timing(min(walls), statistics.median(clean or walls), min(cpus), len(clean), len(walls))
+    best, median = min(walls), statistics.median(clean or walls)
+    return Timing(best, median, min(cpus), statistics.median(cpus), len(clean), len(walls))
 
 
 def interleave(

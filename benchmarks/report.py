@@ -29,7 +29,7 @@ def show_machine(console: Console, about: dict[str, Any]) -> None:
     console.print(f"{machine['processor']}, {machine['cores']} cores, {machine['system']}; load {machine['load']}")
     console.print(", ".join(f"{name} {version}" for name, version in versions.items()))
     console.print(
-        "Times: median of undisturbed rounds, then (best). ratio: their median / ours.\n"
+        "Median (best); processor time on 1 thread, wall time of undisturbed rounds on more. Ratio: theirs / ours.\n"
         "'new' makes the output's memory in each call, 'given' does not. NumPy has threads for products alone.\n"
     )
 
@@ -42,12 +42,13 @@ def show_load(console: Console, rows: list[dict[str, Any]]) -> None:
         box=box.SIMPLE,
     )
     table.add_column("start", no_wrap=True)
-    for name in ("import", "stage", "load", "first run", "total", "(best)", "clean"):
+    for name in ("import", "stage", "load", "first run", "total", "(best)", "clean", "processor", "(best)"):
         table.add_column(name, justify="right")
     for row in rows:
         median = row["median"]
         stages = [f"{median[stage]:.3f}" for stage in ("import", "stage", "load", "run", "total")]
-        table.add_row(row["title"], *stages, f"({row['best']['total']:.3f})", f"{row['clean']}/{row['rounds']}")
+        total = [f"({row['best']['total']:.3f})", f"{row['clean']}/{row['rounds']}"]
+        table.add_row(row["title"], *stages, *total, f"{row['cpu_median']:.3f}", f"({row['cpu_best']:.3f})")
     console.print(table)
 
 
@@ -86,26 +87,33 @@ def _cells(row: dict[str, Any], memory: str, peers: list[str], rows: list[dict[s
     chain = row["section"] == "chain"
     timings = {name: row["timings"].get(f"{name} {memory}") for name in ("einkorn", *peers)}
     ours = timings["einkorn"]
-    cells = [row["title"], str(row["threads"]), memory, _time(ours, scale)]
+    own = _median(ours, row) if ours else 0.0
+    cells = [row["title"], str(row["threads"]), memory, _time(ours, row, scale)]
     if row["unit"]:
-        cells.append(f"{row['amount'] / ours['median'] * 1e-9:.1f}" if ours else "")
+        cells.append(f"{row['amount'] / own * 1e-9:.1f}" if ours else "")
     if chain:
         cells.append(_passes(rows, row, f"einkorn {memory}"))
     for peer in peers:
         theirs = timings[peer]
-        cells.append(_time(theirs, scale))
-        cells.append(f"{theirs['median'] / ours['median']:.2f}" if ours and theirs else "")
+        cells.append(_time(theirs, row, scale))
+        cells.append(f"{_median(theirs, row) / own:.2f}" if ours and theirs else "")
         if chain:
             cells.append(_passes(rows, row, f"{peer} {memory}"))
     fewest = min((t for t in timings.values() if t), key=lambda t: int(t["clean"]), default={"clean": 0, "rounds": 0})
     return [*cells, f"{fewest['clean']}/{fewest['rounds']}"]
 
 
-def _time(timing: dict[str, Any] | None, scale: float) -> str:
+def _median(timing: dict[str, Any], row: dict[str, Any]) -> float:
+    """Seconds: processor time on one thread, where only the own work counts, and wall time on several."""
+    return float(timing["cpu_median" if row["threads"] == 1 else "median"])
+
+
+def _time(timing: dict[str, Any] | None, row: dict[str, Any], scale: float) -> str:
     if timing is None:
         return ""
-    digits = 2 if timing["best"] * scale >= 0.1 else 4
-    return f"{timing['median'] * scale:.{digits}f} ({timing['best'] * scale:.{digits}f})"
+    best = float(timing["cpu_best" if row["threads"] == 1 else "best"]) * scale
+    digits = 1 if best >= 10 else 2 if best >= 0.1 else 4
+    return f"{_median(timing, row) * scale:.{digits}f} ({best:.{digits}f})"
 
 
 def _passes(rows: list[dict[str, Any]], row: dict[str, Any], contender: str) -> str:
@@ -113,4 +121,4 @@ def _passes(rows: list[dict[str, Any]], row: dict[str, Any], contender: str) -> 
     one = next(r for r in rows if r["key"] == "add_one" and r["threads"] == row["threads"])
     if contender not in one["timings"] or contender not in row["timings"]:
         return ""
-    return f"{row['timings'][contender]['median'] / one['timings'][contender]['median']:.1f}"
+    return f"{_median(row['timings'][contender], row) / _median(one['timings'][contender], one):.1f}"

@@ -47,7 +47,7 @@ def main() -> int:
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="einkorn-bench-") as work:
         if "load" in options.only:
-            starts = loading.measure_starts(1 if options.tiny else rounds, peers, Path(work))
+            starts = loading.measure_starts(1 if options.tiny else rounds, peers, Path(work), options.tiny)
             report.show_load(console, starts)
             rows += starts
         for section in options.only:
@@ -80,7 +80,9 @@ def _options() -> argparse.Namespace:
 def _section(
     section: str, threads: int, rounds: int, sizes: Sizes, peers: list[str], work: str
 ) -> Iterator[dict[str, Any]]:
+    """The rows of a section, from a process with this many threads, in the order of the workloads."""
     request = {"threads": threads, "rounds": rounds, "sections": [section], "peers": peers, **asdict(sizes)}
+    request["pause"] = 0.0 if sizes is SMALL else 0.03
     limits = ("EINKORN", "OMP", "OPENBLAS", "MKL", "NUMBA")
     environment = {
         **os.environ,

@@ -14,7 +14,8 @@ from ..dsl import syntax as s
 from ..dsl.errors import CompileError
 from .coerce import DEFAULTS, coerce, weak_kind
 from .expressions import open_kind, truth
-from .infer import NEXT, Flow, Inferer, statement
+from .flow import NEXT, Flow
+from .infer import Inferer, statement
 from .program import Region, Value
 from .statements import undefined
 from .values import (

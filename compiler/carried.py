@@ -17,7 +17,8 @@ from ..dsl import syntax as s
 from ..dsl.errors import CompileError
 from ..dsl.types import SIMDType
 from .coerce import DEFAULTS, coerce, misfit, weak_kind
-from .infer import Inferer, TooMany
+from .flow import TooMany
+from .infer import Inferer
 from .program import Region, Value
 from .statements import undefined
 from .values import (

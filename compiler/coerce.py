@@ -14,10 +14,10 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from ..dsl import syntax
-from ..dsl.errors import CompileError
 from ..dsl.language import STUBS
 from ..dsl.types import BOOL, INT, DType, SIMDType
-from .operations import KIND_WORDS, ROWS, Row
+from .mismatches import mismatch, no_row, not_numbers, source_of
+from .operations import ROWS, Row
 from .program import PointerType, Value
 from .values import Frame, Index, LibraryRef, describe, is_comptime_number, shown
 
@@ -63,15 +63,6 @@ def coerce(inferer: Inferer, value: Any, type: SIMDType, node: syntax.Node, fram
         got=describe(value),
         hint=f"write ({source_of(node, frame)}).cast({type.dtype})" if isinstance(value, Value) else None,
     )
-
-
-def source_of(node: syntax.Node, frame: Frame) -> str:
-    """The author's text of a node on one line, for hints."""
-    line, column, end_line, end_column = node.span
-    text = frame.place(node).source_line()
-    if text is None or end_line != line:
-        return "..."
-    return text[column - 1 : end_column - 1]
 
 
 def misfit(value: bool | int | float, dtype: DType) -> str | None:
@@ -163,38 +154,6 @@ def same_family(a: Value, b: Value) -> bool:
     return a.dtype is b.dtype and (len(widths) == 1 or 1 in widths)
 
 
-def mismatch(
-    inferer: Inferer, symbol: str, a: Any, b: Any, nodes: tuple[syntax.Expr, syntax.Expr], node: Any, frame: Frame
-) -> CompileError:
-    """`cannot compute Float32 + Int64`, with a cast as the hint."""
-    hint = None
-    if isinstance(a, Value) and isinstance(b, Value):
-        # Cast towards the float, else towards the left operand.
-        to, other = (b, nodes[0]) if b.dtype.is_float() and not a.dtype.is_float() else (a, nodes[1])
-        hint = f"write ({source_of(other, frame)}).cast({to.dtype})"
-    elif isinstance(a, tuple) and isinstance(b, tuple):
-        hint = "compute with their items, one by one"
-    elif isinstance(a, Index) or isinstance(b, Index):
-        hint = "take a component of the index: `i[0]`, or unpack it: `y, x = i`"
-    elif hasattr(a, "dims") or hasattr(b, "dims"):
-        hint = "work on elements: x[i] in the body of a foreach"
-    text = f"cannot compute {describe(a)} {symbol} {describe(b)}"
-    if symbol == "if/else":
-        text = f"a value cannot be {describe(a)} or else {describe(b)}"
-    elif symbol.endswith("(…)"):
-        text = f"the arguments of '{symbol.removesuffix('(…)')}' differ in type: {describe(a)} and {describe(b)}"
-    return inferer.error(
-        "EK0202",
-        text,
-        node,
-        frame,
-        label=f"{describe(a)} {symbol} {describe(b)}" if text.startswith("cannot compute") else "",
-        expected=describe(a),
-        got=describe(b),
-        hint=hint,
-    )
-
-
 def fold(inferer: Inferer, row: Row, operands: list[Any], node: syntax.Node, frame: Frame) -> Any:
     """A row on compile-time values, by Python's own rules."""
     compares = row.result == "bool"
@@ -217,17 +176,6 @@ def fold(inferer: Inferer, row: Row, operands: list[Any], node: syntax.Node, fra
         ) from None
     except PYTHON_ERRORS as error:
         raise inferer.error("EK0206", f"this cannot be computed at compile time: {error}", node, frame) from None
-
-
-def not_numbers(
-    inferer: Inferer, row: Row, operands: list[Any], node: syntax.Node, frame: Frame
-) -> CompileError:
-    """`cannot compute a string / the compile-time int 2`."""
-    if len(operands) == 2 and not row.symbol.isidentifier() and isinstance(node, syntax.Expr | syntax.AugAssign):
-        nodes = (node, node)
-        return mismatch(inferer, row.symbol, operands[0], operands[1], nodes, node, frame)  # type: ignore[arg-type]
-    listed = " and ".join(describe(operand) for operand in operands)
-    return inferer.error("EK0204", f"'{row.symbol}' works on numbers, not on {listed}", node, frame)
 
 
 MAX_BITS = 1 << 16  # of a compile-time integer
@@ -287,29 +235,6 @@ def _fold_index(inferer: Inferer, row: Row, operands: list[Value]) -> Value | No
     if not isinstance(result, int):
         return None
     return inferer.builder.int_((result + (1 << 63)) % (1 << 64) - (1 << 63))
-
-
-def no_row(inferer: Inferer, row: Row, type: SIMDType, node: syntax.Node, frame: Frame) -> CompileError:
-    """`/ does not work on Int32`, with what to do about it."""
-    hint = {
-        "truediv": "use `//`, or cast to a float first",
-        "not_": "compare with 0",
-    }.get(row.name)
-    if hint is None and set(row.mlir) == {"float"}:
-        hint = "cast to a float first"
-    listed = [KIND_WORDS[kind] for kind in row.mlir]
-    words = " and ".join([*([", ".join(listed[:-1])] if listed[:-1] else []), listed[-1]])
-    words = words.replace("signed integers, unsigned integers", "integers")
-    words = words.replace("signed integers and unsigned integers", "integers")
-    return inferer.error(
-        "EK0204",
-        f"'{row.symbol}' works on {words}, not on {type}",
-        node,
-        frame,
-        expected=words,
-        got=str(type),
-        hint=hint,
-    )
 
 
 def binary(
@@ -389,7 +314,7 @@ def call_library(call: Call, ref: LibraryRef, args: list[Any], keywords: dict[st
 
 def check_number(call: Call, name: str, operand: Any, key: str) -> None:
     """Refuses an argument that is neither a number nor a run-time value."""
-    if isinstance(operand, Value) and isinstance(operand.type, SIMDType) or is_comptime_number(operand):
+    if (isinstance(operand, Value) and isinstance(operand.type, SIMDType)) or is_comptime_number(operand):
         return
     hint = None
     if isinstance(operand, Index):
@@ -434,8 +359,8 @@ def bind_signature(
     try:
         bound = signature.bind(*args, **keywords)
     except TypeError as error:
-        stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
-        listed = ", ".join(f"{stars[p.kind] if p.kind in stars else ''}{p.name}" for p in signature.parameters.values())
+        parameters = signature.parameters.values()
+        listed = ", ".join(f"{'*' if p.kind is p.VAR_POSITIONAL else ''}{p.name}" for p in parameters)
         raise call.error("EK0208", f"wrong arguments for {name}({listed}): {error}") from None
     if isinstance(call.node, syntax.Call) and not any(isinstance(a, syntax.Starred) for a in call.node.arguments):
         call.nodes = dict(zip(signature.parameters, call.node.arguments, strict=False))

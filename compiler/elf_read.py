@@ -107,7 +107,7 @@ class ObjectFile:
 
 def fault(message: str) -> InternalError:
     """The error for an object that cannot be linked."""
-    return InternalError(f"cannot link the object: {message}", code="EK0904")
+    return InternalError(f"cannot link the object: {message}", code="EK0906")
 
 
 def read_object(data: bytes) -> ObjectFile:

@@ -5,6 +5,7 @@ Registers a handler for every expression node of `dsl.syntax`. See `infer` for t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..dsl import syntax as s
@@ -17,7 +18,6 @@ from .operations import ROWS
 from .program import Region, Value
 from .rules_gpu import gpu_value
 from .tensor_members import subscript
-from .tensors import Tensor
 from .values import Closure, FormattedValue, Frame, Index, Poisoned, StubRef, Undefined, describe
 
 
@@ -108,17 +108,24 @@ def unary_of(inferer: Inferer, node: s.Unary, frame: Frame) -> Any:
 
 @expression(s.Compare)
 def compare(inferer: Inferer, node: s.Compare, frame: Frame) -> Any:
-    """`a < b <= c` is `a < b and b <= c` with b computed once."""
-    operands = [inferer.expr(o, frame) for o in node.operands]
-    result: Any = None
+    """`a < b <= c` is `a < b and b <= c` with b computed once, and c only if a < b."""
+    left = inferer.expr(node.operands[0], frame)
+    result: Any = True
     for number, op in enumerate(node.ops):
         pair = (node.operands[number], node.operands[number + 1])
-        a, b = operands[number], operands[number + 1]
-        if isinstance(a, DType | SIMDType | str) or isinstance(b, DType | SIMDType | str) or a is None or b is None:
-            part: Any = compare_objects(inferer, op, a, b, node, frame)
-        else:
-            part = binary(inferer, op, a, b, pair, node, frame)
-        result = part if result is None else _and(inferer, result, part, node, frame)
+        kept = left  # a chain of three or more goes on from its middle operand
+
+        def part(op: str = op, pair: tuple[s.Expr, s.Expr] = pair, a: Any = kept) -> Any:
+            nonlocal left
+            left = inferer.expr(pair[1], frame)
+            objects = (DType, SIMDType, str, type(None))
+            if isinstance(a, objects) or isinstance(left, objects):
+                return compare_objects(inferer, op, a, left, node, frame)
+            return binary(inferer, op, a, left, pair, node, frame)
+
+        result = part() if number == 0 else short_circuit(inferer, "and", result, part, pair[0], node, frame)
+        if not isinstance(result, Value) and not result:
+            break
     return result
 
 
@@ -136,43 +143,39 @@ def compare_objects(inferer: Inferer, op: str, a: Any, b: Any, node: s.Node, fra
     return bool((a == b) == (op == "eq"))
 
 
-def _and(inferer: Inferer, a: Any, b: Any, node: s.Node, frame: Frame) -> Any:
-    if not isinstance(a, Value):
-        return b if a else a
-    if not isinstance(b, Value):
-        return a if b else b
-    return inferer.builder.row("and_", [a, b])
-
-
 @expression(s.Logical)
 def logical(inferer: Inferer, node: s.Logical, frame: Frame) -> Any:
     """`and`, `or`: the right side is computed only when the left one does not decide."""
     value = inferer.expr(node.operands[0], frame)
     for operand in node.operands[1:]:
-        if not isinstance(value, Value):
-            decided = truth(inferer, value, node.operands[0], frame) == (node.op == "or")
-            if not decided:
-                value = inferer.expr(operand, frame)
-            continue
-        value = truth(inferer, value, node.operands[0], frame)
-        if not isinstance(value, Value):  # a size that is known decides
-            value = inferer.expr(operand, frame) if value == (node.op == "and") else value
-            continue
-        region = Region()
-        with inferer.builder.inside(region):
-            right = inferer.expr(operand, frame)
-            right = truth(inferer, right, operand, frame)
-        inferer.locate(node, frame)
-        if not isinstance(right, Value):
-            right = inferer.builder.const(right, BOOL)
-            region = Region()
-        row = "and_" if node.op == "and" else "or_"
-        if is_pure(region):
-            splice(inferer, region)
-            value = inferer.builder.row(row, [value, right])
-            continue
-        value = _branch(inferer, value, region, right, node.op)
+
+        def right(operand: s.Expr = operand) -> Any:
+            return inferer.expr(operand, frame)
+
+        value = short_circuit(inferer, node.op, value, right, operand, node, frame)
     return value
+
+
+def short_circuit(
+    inferer: Inferer, op: str, value: Any, right: Callable[[], Any], operand: s.Expr, node: s.Node, frame: Frame
+) -> Any:
+    """`value op right()`, where `right` is evaluated within a branch unless it is cheap and harmless."""
+    if isinstance(value, Value) and isinstance(value.type, SIMDType) and not value.type.is_scalar:
+        return binary(inferer, f"{op}_", value, right(), (operand, operand), node, frame)  # lanes decide for themselves
+    truthy = truth(inferer, value, operand, frame)
+    if not isinstance(truthy, Value):
+        return right() if truthy == (op == "and") else value
+    region = Region()
+    with inferer.builder.inside(region):
+        other = truth(inferer, right(), operand, frame)
+    inferer.locate(node, frame)
+    if not isinstance(other, Value):
+        other = inferer.builder.const(other, BOOL)
+        region = Region()
+    if is_pure(region):
+        splice(inferer, region)
+        return inferer.builder.row(f"{op}_", [truthy, other])
+    return _branch(inferer, truthy, region, other, op)
 
 
 def _branch(inferer: Inferer, value: Value, region: Region, right: Value, op: str) -> Value:

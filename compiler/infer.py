@@ -1,14 +1,15 @@
 """Syntax tree -> typed program: evaluates a kernel at compile time and emits what remains for run time.
 
-One `Inferer` works on one function of an entry. Compile-time values are evaluated by Python's own rules; run-time values
-become operations of the typed program; every function of the author's is inlined where it is called. Expressions,
-statements and the names of the language each have a small function in a table (`expressions`, `statements`, `rules`).
+One `Inferer` works on one function of an entry. Compile-time values are evaluated by Python's own rules; run-time
+values become operations of the typed program; every function of the author's is inlined where it is called.
+Expressions, statements and the names of the language each have a small function in a table (`expressions`,
+`statements`, `rules`).
 
 Independent mistakes are collected: a statement that fails poisons the variables that it would have assigned, and using
 these is no new mistake.
 
-Input: a kernel's syntax and bound arguments. Output: operations in the builder's region, sites, errors. Non-goals: which
-kernels fuse, and how a target spells anything.
+Input: a kernel's syntax and bound arguments. Output: operations in the builder's region, sites, errors. Non-goals:
+which kernels fuse, and how a target spells anything.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from ..dsl.portable import GlobalEntry, is_shipped
 from ..dsl.source import Label, Place
 from ..dsl.types import SIMDType
 from .coerce import bind_stub, call_library, call_row, coerce
-from .program import Builder, Op, Region, Site, Value
+from .flow import NEXT, Flow, TooMany, argument_node, gives_value, leaves
+from .program import Builder, Site, Value
 from .targets.base import Target
 from .values import Bound, Cascade, Closure, Frame, LibraryRef, Marker, Poisoned, StubRef, describe, plural
 
@@ -36,6 +38,7 @@ Handler = Callable[["Inferer", Any, Frame], Any]
 EXPRESSIONS: dict[type[syntax.Node], Handler] = {}
 STATEMENTS: dict[type[syntax.Node], Handler] = {}
 RULES: dict[str, Callable[..., Any]] = {}
+WRITTEN_OUT: dict[type[syntax.Node], Handler] = {}  # statements that may stand for several: loops that return
 
 
 def expression(kind: type[syntax.Node]) -> Callable[[Handler], Handler]:
@@ -173,7 +176,10 @@ class Inferer:
         for number, stmt in enumerate(statements):
             self.count(stmt, frame)
             self.locate(stmt, frame)
-            if isinstance(stmt, syntax.If) and _leaves(stmt):
+            written_out = self.written_out(stmt, frame)
+            if written_out is not None:
+                return self.block((*written_out, *statements[number + 1 :]), frame)
+            if isinstance(stmt, syntax.If) and leaves(stmt):
                 # What follows an `if` that may leave belongs into each of its arms.
                 return self.guarded(stmt, statements[number + 1 :], frame)
             flow = self.guarded(stmt, (), frame)
@@ -181,10 +187,19 @@ class Inferer:
                 return flow
         return NEXT
 
+    def written_out(self, stmt: syntax.Stmt, frame: Frame) -> tuple[syntax.Stmt, ...] | None:
+        """The statements that stand for a statement, when what follows it has to be seen together with them."""
+        handler = WRITTEN_OUT.get(type(stmt))
+        try:
+            found: tuple[syntax.Stmt, ...] | None = handler(self, stmt, frame) if handler else None
+        except (CompileError, Cascade):
+            return None  # evaluated again, and reported, as the statement that it is
+        return found
+
     def guarded(self, stmt: syntax.Stmt, rest: tuple[syntax.Stmt, ...], frame: Frame) -> Flow:
         """One statement; a mistake in it is noted and the next one is tried."""
         try:
-            if rest or (isinstance(stmt, syntax.If) and _leaves(stmt)):
+            if rest or (isinstance(stmt, syntax.If) and leaves(stmt)):
                 assert isinstance(stmt, syntax.If)
                 stmt = syntax.If(stmt.test, stmt.then + rest, stmt.otherwise + rest, span=stmt.span)
             flow = STATEMENTS[type(stmt)](self, stmt, frame)
@@ -202,7 +217,7 @@ class Inferer:
             raise TooMany
         for name in syntax.assigned_names((stmt,)):
             frame.env[name] = Poisoned()
-        return Flow("return", Poisoned()) if _gives_value((stmt,)) else NEXT
+        return Flow("return", Poisoned()) if gives_value((stmt,)) else NEXT
 
     # calls
 
@@ -316,7 +331,7 @@ class Inferer:
     ) -> Any:
         """A value checked against, or taken as, the type that an annotation names."""
         type = self.expr(annotation, inner)
-        if isinstance(type, SIMDType) and (isinstance(value, Value) or isinstance(value, bool | int | float)):
+        if isinstance(type, SIMDType) and isinstance(value, Value | bool | int | float):
             return coerce(self, value, type, node, frame, f"{what} {type}")
         return value
 
@@ -341,7 +356,7 @@ class Inferer:
                         node,
                         frame,
                         hint=did_you_mean(entry.value, frame.typevars)
-                        or f"use it in a tensor's annotation, as in InputTensor[{entry.value}, \"n\"]",
+                        or f'use it in a tensor\'s annotation, as in InputTensor[{entry.value}, "n"]',
                     )
                 return frame.typevars[entry.value]
             case "marker":
@@ -368,70 +383,5 @@ class Inferer:
             raise TooMany
 
 
-class TooMany(Exception):
-    """Enough mistakes for one go, or one that ends everything."""
-
-
-class Flow:
-    """How a block ended: `next` (ran off its end), `return` with a value, `break` or `continue`."""
-
-    def __init__(self, kind: str, value: Any = None) -> None:
-        self.kind = kind
-        self.value = value
-
-
-NEXT = Flow("next")
-
 # Objects that are called like functions: types, methods; filled by the modules that know them.
 CALLABLES: dict[type, Callable[..., Any]] = {}
-
-
-def _leaves(stmt: syntax.If) -> bool:
-    leaving = (syntax.Return, syntax.Break, syntax.Continue)
-    return _contains_exit(stmt.then, leaving) or _contains_exit(stmt.otherwise, leaving)
-
-
-def _contains_exit(statements: tuple[syntax.Stmt, ...], kinds: tuple[type[syntax.Stmt], ...]) -> bool:
-    return syntax.contains(statements, kinds, into_loops=False)
-
-
-def _gives_value(statements: tuple[syntax.Stmt, ...]) -> bool:
-    """Whether a function that stops at these statements would have given a value."""
-    for stmt in statements:
-        match stmt:
-            case syntax.Return(value=value) if value is not None:
-                return True
-            case syntax.If():
-                if _gives_value(stmt.then + stmt.otherwise):
-                    return True
-            case syntax.For() | syntax.While():
-                if _gives_value(stmt.body):
-                    return True
-            case _:
-                pass
-    return False
-
-
-def argument_node(node: syntax.Node, param: syntax.Param, params: tuple[syntax.Param, ...]) -> syntax.Node:
-    """Where an argument of a plain call stands; the call itself when that cannot be told."""
-    if not isinstance(node, syntax.Call) or any(isinstance(a, syntax.Starred) for a in node.arguments):
-        return node
-    named = {k.name: k.value for k in node.keywords}
-    position = params.index(param)
-    if param.name in named:
-        return named[param.name]
-    if len(node.arguments) + len(named) <= len(params) and position < len(node.arguments):
-        return node.arguments[position]
-    return node
-
-
-def count_operations(region: Region) -> int:
-    """How many operations a region holds, inner ones included."""
-    total = 0
-    stack: list[Op] = list(region.ops)
-    while stack:
-        op = stack.pop()
-        total += 1
-        for inner in op.regions:
-            stack.extend(inner.ops)
-    return total

@@ -13,8 +13,9 @@ from ..dsl import syntax as s
 from ..dsl.types import BOOL, INT
 from .carried import Loop
 from .coerce import coerce
-from .expressions import items, truth
-from .infer import MAX_UNROLL, NEXT, Flow, Inferer, statement
+from .expressions import items, short_circuit, truth
+from .flow import NEXT, Flow
+from .infer import MAX_UNROLL, WRITTEN_OUT, Inferer, statement
 from .program import Value
 from .statements import bind
 from .values import (
@@ -89,6 +90,36 @@ def _refuse_return(inferer: Inferer, body: tuple[s.Stmt, ...], frame: Frame) -> 
             )
 
 
+class Round(s.Stmt):
+    """A variable takes one of the values of an unrolled loop; made here only, never by an author."""
+
+    target: s.Expr
+    value: Any
+
+
+@statement(Round)
+def round_(inferer: Inferer, node: Round, frame: Frame) -> None:
+    bind(inferer, node.target, node.value, node.target, frame)
+
+
+def flattened(inferer: Inferer, node: s.For, frame: Frame) -> tuple[s.Stmt, ...] | None:
+    """An unrolled loop that may return, written out: what follows a round belongs into the branches of that round.
+
+    None for any other loop.
+    """
+    if not s.contains(node.body, (s.Return,)) or s.contains(node.body, (s.Break, s.Continue), into_loops=False):
+        return None
+    iterable = inferer.expr(node.iterable, frame)
+    values = iterable.values if isinstance(iterable, Unrolled) else iterable
+    if not isinstance(values, tuple) or len(values) > MAX_UNROLL:
+        return None
+    rounds = ((Round(node.target, value, span=node.span), *node.body) for value in values)
+    return tuple(stmt for one in rounds for stmt in one)
+
+
+WRITTEN_OUT[s.For] = flattened
+
+
 def unrolled(inferer: Inferer, node: s.For, frame: Frame, values: tuple[Any, ...]) -> Flow:
     """The body once for each value."""
     if len(values) > MAX_UNROLL:
@@ -99,6 +130,10 @@ def unrolled(inferer: Inferer, node: s.For, frame: Frame, values: tuple[Any, ...
             frame,
             hint="use `range` for a run-time loop",
         )
+    leaves = s.contains(node.body, (s.Break, s.Continue), into_loops=False)
+    if leaves and s.contains(node.body, (s.Return,)):
+        text = "return beside break or continue in an unrolled loop is not supported"
+        raise inferer.error("EK0109", text, node, frame, hint="set a variable, and return after the loop")
     hidden = frame.env.pop(GO_ON, None)
     for value in values:
         bind(inferer, node.target, value, node.iterable, frame)
@@ -149,12 +184,15 @@ def while_(inferer: Inferer, node: s.While, frame: Frame) -> Flow:
     loop = Loop(inferer, node, frame, [GO_ON] if breaks else [])
 
     def condition() -> Value:
-        test = truth(inferer, inferer.expr(node.test, frame), node.test, frame)
+        # After a `break` the condition is not computed again.
+        go_on = frame.env[GO_ON] if breaks else True
+        value = short_circuit(inferer, "and", go_on, lambda: inferer.expr(node.test, frame), node.test, node, frame)
+        test = truth(inferer, value, node.test, frame)
         if not isinstance(test, Value):
             if test and not breaks:
                 raise inferer.error("EK0212", "this loop never ends", node.test, frame, hint="leave it with `break`")
             test = builder.const(test, BOOL)
-        return builder.row("and_", [frame.env[GO_ON], test]) if breaks else test
+        return test
 
     def body() -> None:
         inferer.block(node.body, frame)

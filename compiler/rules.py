@@ -1,7 +1,7 @@
 """What the irregular names of the language do: loops over elements, stores, casts, Python's own functions.
 
-`foreach` has three readings, chosen by what its outputs are: a loop that stores (the usual one), the single element that
-a fused reader demands, or nothing else; see `tensors`.
+`foreach` has three readings, chosen by what its outputs are: a loop that stores (the usual one), the single element
+that a fused reader demands, or nothing else; see `tensors`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 from ..dsl import syntax as s
-from ..dsl.types import BOOL, INT, DType, SIMDType
-from .attributes import cast
-from .coerce import DEFAULTS, MAX_ITEMS, apply_row, coerce, weak_kind
+from ..dsl.types import INT, DType, SIMDType
+from .coerce import coerce
 from .expressions import select, truth
-from .infer import MAX_UNROLL, Call, Inferer, count_operations, rule
-from .operations import ROWS
+from .flow import count_operations
+from .infer import MAX_UNROLL, Call, Inferer, rule
 from .program import Region, Value
-from .statements import report
 from .tensor_members import store_into, to_index, wrong_store
 from .tensors import Demand, Stored, Tensor
 from .values import (
@@ -256,7 +254,7 @@ def _bounds(call: Call, bounds: tuple[Any, ...]) -> tuple[Any, Any, Any]:
     if not 1 <= len(bounds) <= 3:
         raise call.error("EK0208", "range takes one to three bounds")
     for bound in bounds:
-        integral = isinstance(bound, Value) and bound.dtype.is_integral() or type(bound) is int
+        integral = (isinstance(bound, Value) and bound.dtype.is_integral()) or type(bound) is int
         if not integral:
             raise call.error("EK0212", f"a bound of range() is an Int, not {describe(bound)}")
     if len(bounds) == 1:
@@ -344,83 +342,3 @@ def bitcast(call: Call, x: Any, dtype: Any) -> Value:
     if to.bits != x.dtype.bits or DType.bool in (to, x.dtype):
         raise call.error("EK0208", f"{x.dtype} and {to} differ in width", "dtype")
     return call.builder.one("bitcast", [x], x.type.with_dtype(to))
-
-
-# *** Python's own ***
-
-
-@rule("len")
-def len_rule(call: Call, x: Any) -> Any:
-    if isinstance(x, Index):
-        return len(x.dims)
-    if isinstance(x, tuple | str):
-        return len(x)
-    if isinstance(x, Unrolled):
-        return len(x.values)
-    if isinstance(x, Tensor) and x.rank:
-        return x.dims[0] if x.fixed[0] is None else x.fixed[0]
-    raise call.error("EK0207", f"{describe(x)} has no length", "x")
-
-
-@rule("print")
-def print_rule(call: Call, values: Any, sep: Any = " ", end: Any = "\n") -> None:
-    inferer = call.inferer
-    if inferer.target.is_gpu:
-        raise call.error(
-            "EK0611",
-            f"print is not available on {inferer.target.name} yet",
-            hint="guard it by `if ctx.target.is_cpu:`, or run the op on the CPU",
-        )
-    for name, text in (("sep", sep), ("end", end)):
-        if not isinstance(text, str):
-            raise call.error("EK0208", f"{name}= takes a string, not {describe(text)}", name)
-    parts: list[tuple[Any, str]] = []
-    for number, value in enumerate(values):
-        if number:
-            parts.append((sep, ""))
-        parts.append((value, ""))
-    parts.append((end, ""))
-    report(inferer, "print", [], parts, call.node, call.frame)
-
-
-@rule("int")
-def int_rule(call: Call, x: Any) -> Any:
-    return _number(call, x, int, INT)
-
-
-@rule("float")
-def float_rule(call: Call, x: Any) -> Any:
-    return _number(call, x, float, DEFAULTS["float"])
-
-
-def _number(call: Call, x: Any, python: Any, type: SIMDType) -> Any:
-    if isinstance(x, Value):
-        return x if x.weak == python.__name__ else cast(call, x, type)
-    try:
-        return python(x)
-    except (TypeError, ValueError, OverflowError):
-        what = repr(x) if isinstance(x, str) else describe(x)
-        raise call.error("EK0206", f"{what} is no number", "x") from None
-
-
-@rule("bool")
-def bool_rule(call: Call, x: Any) -> Any:
-    if not isinstance(x, Value):
-        return truth(call.inferer, x, call.nodes.get("x", call.node), call.frame)
-    if x.type == BOOL:
-        return x
-    zero = coerce(call.inferer, 0 if weak_kind(x) != "bool" else False, x.type, call.node, call.frame)  # type: ignore[arg-type]
-    return apply_row(call.inferer, ROWS["ne"], [x, zero], call.node, call.frame)
-
-
-@rule("tuple")
-def tuple_rule(call: Call, x: Any) -> Any:
-    if isinstance(x, Index):
-        return x.components(call.builder)
-    if isinstance(x, LoopRange) and all(is_comptime_number(v) for v in (x.low, x.high, x.step)):
-        if (x.high - x.low) // x.step > MAX_ITEMS:
-            raise call.error("EK0206", "this compile-time value grows too large")
-        return tuple(range(x.low, x.high, x.step))
-    if isinstance(x, tuple):
-        return x
-    raise call.error("EK0207", f"{describe(x)} is no tuple", "x")

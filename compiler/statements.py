@@ -16,7 +16,8 @@ from ..dsl.source import Place
 from ..dsl.types import BOOL, SIMDType
 from .coerce import DEFAULTS, binary, coerce
 from .expressions import items, snapshot, truth
-from .infer import Call, Flow, Inferer, statement
+from .flow import Flow
+from .infer import Call, Inferer, statement
 from .program import Site, Value
 from .tensor_members import store_into, subscript, to_index
 from .tensors import Tensor

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from .codes import MEANINGS
 from .source import Label, Place, draw
 
 
@@ -54,6 +55,11 @@ class EinkornError(Exception):
         self.argument = argument
         self.expected = expected
         self.got = got
+
+    @property
+    def meaning(self) -> str | None:
+        """What the code stands for, in one sentence; None for a code that is not Einkorn's own."""
+        return MEANINGS.get(self.code)
 
     def __str__(self) -> str:
         head = f"error[{self.code}]: {self.message}"

@@ -30,6 +30,7 @@ class Place:
 
     def source_line(self) -> str | None:
         """The text of the first line, or None when the file is not at hand (a kernel from a package)."""
+        linecache.checkcache(self.file)  # the file may have been written since
         line = linecache.getline(self.file, self.line)
         return line.rstrip("\n") if line else None
 

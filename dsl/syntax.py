@@ -9,8 +9,8 @@ Input: nothing. Output: frozen nodes, `to_json` and `from_json`. Non-goals: no c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 import inspect
+from collections.abc import Iterator
 from dataclasses import field
 from typing import Any, ClassVar, dataclass_transform
 

@@ -119,7 +119,7 @@ class Device:
         Raises:
             DeviceError: the host has none; its machine type is among `stats`.
         """
-        raise DeviceError(f"{self} has no accelerator architecture", code="EK0802", got=str(self))
+        raise DeviceError(f"{self} has no accelerator architecture", code="EK0812", got=str(self))
 
     @property
     def stats(self) -> dict[str, str | int]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ..dsl.errors import PackageError
 from ..dsl.library import KernelLibrary, LoadedKernel, load_library
+from ..dsl.source import shown_path
 
 
 class Kernels:
@@ -30,7 +31,7 @@ class Kernels:
                 other = self._custom.setdefault(name, kernel)
                 if other.origin != kernel.origin:
                     raise PackageError(
-                        f"op {name!r} is in two libraries, {other.origin} and {kernel.origin}",
+                        f"op {name!r} is in two libraries, {shown_path(other.origin)} and {shown_path(kernel.origin)}",
                         code="EK0443",
                         op=name,
                         got=[other.origin, kernel.origin],

@@ -2,7 +2,8 @@
 
 Three ways lead through an axis. Along the last one, rows are streamed, in parallel; a few long rows are cut into
 chunks. Along another one, columns are taken in blocks, so that the innermost loop still runs along memory. On a GPU
-each thread takes one row or column. Elements are read one at a time, so that what computes them can melt into the loops.
+each thread takes one row or column. Elements are read one at a time, so that what computes them can melt into the
+loops.
 
 Input: values and compile-time parameters of a kernel. Output: values. Non-goals: no kernel is registered here.
 """

@@ -36,6 +36,7 @@ T = TypeVar("T", bound=Numeric)
 VECTORS = 2  # vectors of columns of a tile
 DEPTH = 256  # steps along the inner axis that a slab has
 HEIGHT = 266  # rows of a block, at most
+LEAST_HEIGHT = 112  # rows of a block, at least, when there is a choice
 PANELS = 16  # panels of a block, at most
 FEW_ROWS = 4
 FEW_COLUMNS = 8
@@ -44,7 +45,7 @@ DOT_ROWS = 64  # rows that one task takes where there are few columns
 DOT_SPAN = 2048  # steps along the inner axis of a dot product in one go
 WORK = 1 << 16  # multiplications that are worth a task of their own
 BLOCK_WORK = 1 << 22  # the same for blocks, where a task copies much
-TASKS = 16  # tasks that keep all threads busy, if there is enough work
+TASKS = 8  # tasks that keep all threads busy, if there is enough work
 GPU_TILE = 16
 
 
@@ -75,7 +76,7 @@ def batch_matmul(
 def _multiply(ctx: Any, sizes: Any, dtype: Any, left: Any, right: Any, put: Any) -> None:
     """put(batch, i, j, the sum of left(batch, i, k) * right(batch, k, j) over k) for all elements of the result."""
     wide = wide_dtype(dtype)
-    batches, m, n, depth = sizes
+    _, m, n, _ = sizes
 
     def a(batch, i, k):
         return left(batch, i, k).cast(wide)
@@ -264,8 +265,9 @@ def _by_tile(sizes: Any, wide: Any, lanes: Any, strip_rows: Any, a: Any, b: Any,
 def _blocks(m: Any, n: Any, depth: Any, width: Any) -> Any:
     """Into how many blocks rows and columns are cut: few, since each copies a and b, but enough for all threads."""
     wanted = min(m * n * depth // BLOCK_WORK, TASKS)
-    row_blocks = max(ceildiv(m, HEIGHT), min(wanted, m // (HEIGHT // 4)), 1)
-    column_blocks = max(ceildiv(n, PANELS * width), min(ceildiv(wanted, row_blocks), n // (4 * width)), 1)
+    least = ceildiv(n, PANELS * width)
+    row_blocks = max(ceildiv(m, HEIGHT), min(ceildiv(wanted, max(least, 1)), m // LEAST_HEIGHT), 1)
+    column_blocks = max(least, min(ceildiv(wanted, row_blocks), n // (4 * width)), 1)
     return row_blocks, column_blocks
 
 
@@ -293,7 +295,7 @@ def _tile(
     """sums = strip * panel, added to what the sums were unless this is the first slab; all of them in registers."""
     width = VECTORS * lanes
     totals = ()
-    for t in unroll(strip_rows * VECTORS):
+    for _ in unroll(strip_rows * VECTORS):
         totals = (*totals, SIMD[sums.dtype, lanes](0))
     if not is_first:
         before = ()

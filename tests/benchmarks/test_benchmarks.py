@@ -19,13 +19,13 @@ def run(folder: Path, *options: str) -> tuple[subprocess.CompletedProcess[str], 
     return done, json.loads(result.read_text())["results"] if result.exists() else []
 
 
-@pytest.mark.parametrize("section", ["latency", "elementwise", "chain", "reductions", "matmul"])
-def test_a_section_runs_and_agrees_with_numpy(tmp_path: Path, section: str) -> None:
-    done, rows = run(tmp_path, "--only", section, "--threads", "2")
+def test_the_sections_run_and_agree_with_numpy(tmp_path: Path) -> None:
+    sections = ["latency", "elementwise", "chain", "reductions", "matmul"]
+    done, rows = run(tmp_path, "--only", *sections, "--threads", "2")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert rows
+    assert {str(row["section"]) for row in rows} == set(sections)
     for row in rows:
-        assert row["section"] == section and row["threads"] == 2 and row["failures"] == {}
+        assert row["threads"] == 2 and row["failures"] == {}
         timings = row["timings"]
         assert isinstance(timings, dict)
         assert set(timings) == {f"{name} {memory}" for name in ("einkorn", "numpy") for memory in ("new", "given")}
@@ -35,11 +35,7 @@ def test_a_section_runs_and_agrees_with_numpy(tmp_path: Path, section: str) -> N
 def test_starts_are_split_into_stages(tmp_path: Path) -> None:
     done, rows = run(tmp_path, "--only", "load")
     assert done.returncode == 0, done.stdout + done.stderr
-    titles = [str(row["title"]) for row in rows]
-    for what in ("custom add_one", "x + 1.0"):
-        assert {t for t in titles if t.startswith(what)} == {
-            f"{what}, {cache}{bytecode}" for cache in ("cold", "warm") for bytecode in ("", ", no .pyc")
-        }
+    assert [row["title"] for row in rows] == ["custom add_one, cold", "custom add_one, warm"]
     for row in rows:
         best = row["best"]
         assert isinstance(best, dict)

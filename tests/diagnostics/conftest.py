@@ -1,7 +1,7 @@
 """Golden texts of error messages, and small programs that make them.
 
-A test writes `kernels.py` (and `model.py`) into a folder of its own, runs them as a user would, and compares the text of
-the error with `golden/<name>.txt`. `pytest tests/diagnostics --update-golden` writes the texts anew.
+A test writes `kernels.py` (and `model.py`) into a folder of its own, runs them as a user would, and compares the text
+of the error with `golden/<name>.txt`. `pytest tests/diagnostics --update-golden` writes the texts anew.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from einkorn.dsl.errors import EinkornError, InternalError
 
 GOLDEN = Path(__file__).parent / "golden"
 
-PRELUDE = '''from typing import TypeVar
+PRELUDE = """from typing import TypeVar
 from einkorn.dsl import *
 
 T = TypeVar("T", bound=Floating)
-'''
+"""
 
-MODEL = '''from einkorn.graph import *
+MODEL = """from einkorn.graph import *
 from einkorn.graph import ops
 
 graph = Graph(
@@ -34,14 +34,14 @@ graph = Graph(
     custom_extensions=["kernels.py"],
 )
 model = InferenceSession().load(graph)
-'''
+"""
 
-GOOD = '''
+GOOD = """
 
 @register("op")
 def op(out: OutputTensor[T, "n"], x: InputTensor[T, "n"]):
     foreach(out, lambda i: x[i] + 1)
-'''
+"""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

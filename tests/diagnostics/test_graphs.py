@@ -10,7 +10,7 @@ import pytest
 
 from einkorn.dsl.errors import KernelError
 
-KERNELS = '''from typing import TypeVar
+KERNELS = """from typing import TypeVar
 from einkorn.dsl import *
 
 T = TypeVar("T", bound=Floating)
@@ -47,9 +47,9 @@ def spoken(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"]):
     print("n is", x.dim(0), sep=": ")
     print(f"first {x[0]:.3f}", end="!\\n")
     foreach(out, lambda i: x[i])
-'''
+"""
 
-GRAPH = '''from einkorn.graph import *
+GRAPH = """from einkorn.graph import *
 from einkorn.graph import ops
 
 cpu = DeviceRef.CPU()
@@ -63,7 +63,7 @@ def graph(forward, *types):
     return Graph("model", forward=forward, input_types=types, custom_extensions=["kernels.py"])
 
 
-'''
+"""
 
 STAGING = {
     "op_unknown": "graph(lambda x: ops.custom('scael', cpu, [x]), f32('n'))",
@@ -92,7 +92,8 @@ def test_staging(name: str, workplace, golden: Callable[[str, object], None]) ->
 
 
 def test_op_twice_in_a_file(workplace, golden: Callable[[str, object], None]) -> None:  # type: ignore[no-untyped-def]
-    again = KERNELS[KERNELS.index('@register("add")') : KERNELS.index('@register("halves")')].replace("def add", "def sum")
+    start, end = KERNELS.index('@register("add")'), KERNELS.index('@register("halves")')
+    again = KERNELS[start:end].replace("def add", "def sum")
     workplace.write("kernels.py", f"{KERNELS}\n\n{again}")
     golden("op_twice_in_a_file", workplace.mistake(lambda: workplace.run(GRAPH + "graph(lambda x: x, f32('n'))\n")))
 

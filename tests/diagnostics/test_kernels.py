@@ -114,7 +114,8 @@ TYPES = {
     "foreach_into_input": kernel("foreach(x, lambda i: 1.0)"),
     "helper_stores_to_input": kernel("clear(x)", before="def clear(t):\n    t[0] = 0.0"),
     "static_assert": kernel(
-        "check(x)", before='def check(t):\n    narrow(t)\n\n\ndef narrow(t):\n    static_assert(t.rank == 2, f"rank is {t.rank}")'
+        "check(x)",
+        before='def check(t):\n    two(t)\n\n\ndef two(t):\n    static_assert(t.rank == 2, f"rank is {t.rank}")',
     ),
     "static_assert_runtime": kernel("static_assert(x[0] > 0)"),
     "too_few_arguments": kernel("out[0] = f(x[0])", before="def f(a, b):\n    return a + b"),
@@ -135,7 +136,7 @@ TYPES = {
     ),
     "print_format": kernel('print(f"{x[0]:d}")'),
     "unknown_feature": kernel('if ctx.target.supports("tensor_corse"):\n    pass', signature=CONTEXT),
-    "call_number": element("x[i](1)"),
+    "calling_a_number": element("x[i](1)"),
     "lambda_in_lambda": kernel(
         "f = lambda v: v + Int32(1)\ng = lambda v: f(v)\nforeach(out, lambda i: g(x[i]))",
     ),

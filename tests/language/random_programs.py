@@ -133,16 +133,15 @@ class Writer:
             within = "unrolled"
         else:
             self.line(indent, f"{counter} = {self.pick('0', '1')}")
-            self.line(indent, f"while {counter} < {self.random.randint(2, 6)} and {self.condition(1)}:")
+            self.line(indent, f"while {counter} < {self.random.randint(2, 6)} and ({self.condition(1)}):")
             self.line(indent + 1, f"{counter} += {self.pick('1', '2')}")
             within = "loop"
         self.names.append(counter)
         self.block(indent + 1, depth - 1, within)
-        if kind < 0.6:
-            self.names.remove(counter)  # the loop may not have run
         if within == "loop" and self.random.random() < 0.3:
             self.line(indent + 1, f"if {self.condition(1)}:")
             self.line(indent + 2, "break")
+        self.names.remove(counter)  # the loop may not have run
 
 
 def program(seed: int) -> str:

@@ -39,8 +39,10 @@ def _file_of(family: str) -> Path:
 def run(run_kernel: Callable[..., list[Array]]) -> Callable[..., Array]:
     """Runs a kernel on this machine."""
 
-    def call(family: str, op: str, *arrays: Array, outputs: Any = None, **parameters: Any) -> Array:
-        return run_kernel(_file_of(family), op, list(arrays), parameters, outputs)[0]
+    def call(
+        family: str, op: str, *arrays: Array, outputs: Any = None, target: str = "host", **parameters: Any
+    ) -> Array:
+        return run_kernel(_file_of(family), op, list(arrays), parameters, outputs, target)[0]
 
     return call
 

@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from einkorn.compiler.targets.cpu import fits
 from einkorn.dsl import DType
 
 Array = np.ndarray[Any, Any]
@@ -89,16 +90,11 @@ def test_nan_and_infinity_go_through(run: Run) -> None:
 
 @pytest.mark.parametrize("dtype", (np.float32, np.int8))
 @pytest.mark.parametrize("target", ("x86-64-v2", "x86-64-v3"))
-def test_narrower_vectors(run_kernel: Any, target: str, dtype: Any) -> None:
-    from pathlib import Path
-
-    import einkorn.stdlib.matmul as module
-    from einkorn.compiler.targets.cpu import fits
-
+def test_narrower_vectors(run: Run, target: str, dtype: Any) -> None:
     if not fits(target):
         pytest.skip(f"this machine does not run {target}")
     a, b = numbers((33, 70), dtype, 1), numbers((70, 65), dtype, 2)
-    check(run_kernel(Path(str(module.__file__)), "matmul", [a, b], target=target)[0], a, b)
+    check(run("matmul", "matmul", a, b, target=target), a, b)
 
 
 @pytest.mark.parametrize("target", ("sm_80", "gfx942", "aarch64"))

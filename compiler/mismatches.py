@@ -1,0 +1,92 @@
+"""What is said when operands do not go together.
+
+Input: the values and where they stand. Output: an error that names both types, with the cast that would help.
+Non-goals: whether they go together (see `coerce`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..dsl import syntax
+from ..dsl.errors import CompileError
+from ..dsl.types import SIMDType
+from .operations import KIND_WORDS, Row
+from .program import Value
+from .values import Frame, Index, describe
+
+if TYPE_CHECKING:
+    from .infer import Inferer
+
+
+def source_of(node: syntax.Node, frame: Frame) -> str:
+    """The author's text of a node on one line, for hints."""
+    line, column, end_line, end_column = node.span
+    text = frame.place(node).source_line()
+    if text is None or end_line != line:
+        return "..."
+    return text[column - 1 : end_column - 1]
+
+
+def mismatch(
+    inferer: Inferer, symbol: str, a: Any, b: Any, nodes: tuple[syntax.Expr, syntax.Expr], node: Any, frame: Frame
+) -> CompileError:
+    """`cannot compute Float32 + Int64`, with a cast as the hint."""
+    hint = None
+    if isinstance(a, Value) and isinstance(b, Value):
+        # Cast towards the float, else towards the left operand.
+        to, other = (b, nodes[0]) if b.dtype.is_float() and not a.dtype.is_float() else (a, nodes[1])
+        hint = f"write ({source_of(other, frame)}).cast({to.dtype})"
+    elif isinstance(a, tuple) and isinstance(b, tuple):
+        hint = "compute with their items, one by one"
+    elif isinstance(a, Index) or isinstance(b, Index):
+        hint = "take a component of the index: `i[0]`, or unpack it: `y, x = i`"
+    elif hasattr(a, "dims") or hasattr(b, "dims"):
+        hint = "work on elements: x[i] in the body of a foreach"
+    text = f"cannot compute {describe(a)} {symbol} {describe(b)}"
+    if symbol == "if/else":
+        text = f"a value cannot be {describe(a)} or else {describe(b)}"
+    elif symbol.endswith("(…)"):
+        text = f"the arguments of '{symbol.removesuffix('(…)')}' differ in type: {describe(a)} and {describe(b)}"
+    return inferer.error(
+        "EK0202",
+        text,
+        node,
+        frame,
+        label=f"{describe(a)} {symbol} {describe(b)}" if text.startswith("cannot compute") else "",
+        expected=describe(a),
+        got=describe(b),
+        hint=hint,
+    )
+
+
+def not_numbers(inferer: Inferer, row: Row, operands: list[Any], node: syntax.Node, frame: Frame) -> CompileError:
+    """`cannot compute a string / the compile-time int 2`."""
+    if len(operands) == 2 and not row.symbol.isidentifier() and isinstance(node, syntax.Expr | syntax.AugAssign):
+        nodes = (node, node)
+        return mismatch(inferer, row.symbol, operands[0], operands[1], nodes, node, frame)  # type: ignore[arg-type]
+    listed = " and ".join(describe(operand) for operand in operands)
+    return inferer.error("EK0204", f"'{row.symbol}' works on numbers, not on {listed}", node, frame)
+
+
+def no_row(inferer: Inferer, row: Row, type: SIMDType, node: syntax.Node, frame: Frame) -> CompileError:
+    """`/ does not work on Int32`, with what to do about it."""
+    hint = {
+        "truediv": "use `//`, or cast to a float first",
+        "not_": "compare with 0",
+    }.get(row.name)
+    if hint is None and set(row.mlir) == {"float"}:
+        hint = "cast to a float first"
+    listed = [KIND_WORDS[kind] for kind in row.mlir]
+    words = " and ".join([*([", ".join(listed[:-1])] if listed[:-1] else []), listed[-1]])
+    words = words.replace("signed integers, unsigned integers", "integers")
+    words = words.replace("signed integers and unsigned integers", "integers")
+    return inferer.error(
+        "EK0204",
+        f"'{row.symbol}' works on {words}, not on {type}",
+        node,
+        frame,
+        expected=words,
+        got=str(type),
+        hint=hint,
+    )
