@@ -29,8 +29,9 @@ def show_machine(console: Console, about: dict[str, Any]) -> None:
     console.print(f"{machine['processor']}, {machine['cores']} cores, {machine['system']}; load {machine['load']}")
     console.print(", ".join(f"{name} {version}" for name, version in versions.items()))
     console.print(
-        "Median (best); processor time on 1 thread, wall time of undisturbed rounds on more. Ratio: theirs / ours.\n"
-        "'new' makes the output's memory in each call, 'given' does not. NumPy has threads for products alone.\n"
+        "Median (best); processor time on 1 thread, wall time of undisturbed rounds on more. Ratio: theirs / ours,\n"
+        "with ~ where all samples were disturbed. 'new' makes the output's memory in each call, 'given' does not.\n"
+        "NumPy has threads for products alone.\n"
     )
 
 
@@ -96,7 +97,8 @@ def _cells(row: dict[str, Any], memory: str, peers: list[str], rows: list[dict[s
     for peer in peers:
         theirs = timings[peer]
         cells.append(_time(theirs, row, scale))
-        cells.append(f"{_median(theirs, row) / own:.2f}" if ours and theirs else "")
+        disturbed = row["threads"] > 1 and not (ours and theirs and ours["clean"] and theirs["clean"])
+        cells.append(f"{'~' * disturbed}{_median(theirs, row) / own:.2f}" if ours and theirs else "")
         if chain:
             cells.append(_passes(rows, row, f"{peer} {memory}"))
     fewest = min((t for t in timings.values() if t), key=lambda t: int(t["clean"]), default={"clean": 0, "rounds": 0})

@@ -19,7 +19,7 @@ from ..dsl.types import BOOL, INT, DType, SIMDType
 from .mismatches import mismatch, no_row, not_numbers, source_of
 from .operations import ROWS, Row
 from .program import PointerType, Value
-from .values import Frame, Index, LibraryRef, describe, is_comptime_number, shown
+from .values import Frame, Index, describe, is_comptime_number, shown
 
 if TYPE_CHECKING:
     from .infer import Call, Inferer
@@ -291,27 +291,6 @@ def call_row(call: Call, name: str, operands: list[Any]) -> Any:
     return apply_row(inferer, row, out, call.node, call.frame)
 
 
-def call_library(call: Call, ref: LibraryRef, args: list[Any], keywords: dict[str, Any]) -> Any:
-    """`exp(x)`: Python's own function on compile-time numbers, the standard library's on run-time values."""
-    arguments = bind_stub(call, ref.name, args, keywords)
-    for key, operand in arguments.items():
-        check_number(call, ref.name, operand, key)
-    bound = list(arguments.values())
-    if all(is_comptime_number(v) for v in bound):
-        try:
-            if outgrows(ref.name, bound):
-                raise call.error("EK0206", "this compile-time value grows too large")
-            value = LIBRARY_FOLDS[ref.name](*bound)
-            if isinstance(value, complex):
-                raise call.error("EK0206", "this compile-time value is a complex number")
-            return value
-        except PYTHON_ERRORS as error:
-            raise call.error("EK0206", f"this cannot be computed at compile time: {error}") from None
-    settled = [_settle(call, v) for v in bound]
-    assert isinstance(call.node, syntax.Call)
-    return call.inferer.inline(ref.closure, settled, {}, call.node, call.frame)
-
-
 def check_number(call: Call, name: str, operand: Any, key: str) -> None:
     """Refuses an argument that is neither a number nor a run-time value."""
     if (isinstance(operand, Value) and isinstance(operand.type, SIMDType)) or is_comptime_number(operand):
@@ -322,27 +301,6 @@ def check_number(call: Call, name: str, operand: Any, key: str) -> None:
     elif hasattr(operand, "dims"):
         hint = f"work on elements: {name}(x[i]) in the body of a foreach"
     raise call.error("EK0204", f"'{name}' works on numbers, not on {describe(operand)}", key, hint=hint)
-
-
-def _settle(call: Call, value: Any) -> Any:
-    """A number whose run-time type is still open computes as its default here."""
-    if isinstance(value, Value) and value.weak is not None:
-        return coerce(call.inferer, value, DEFAULTS[value.weak], call.node, call.frame)
-    return value
-
-
-LIBRARY_FOLDS: dict[str, Any] = {
-    "rsqrt": lambda x: 1.0 / math.sqrt(x),
-    "exp": math.exp,
-    "exp2": math.exp2,
-    "log": math.log,
-    "log2": math.log2,
-    "sin": math.sin,
-    "cos": math.cos,
-    "tanh": math.tanh,
-    "erf": math.erf,
-    "pow": pow,
-}
 
 
 def bind_stub(call: Call, name: str, args: list[Any], keywords: dict[str, Any]) -> dict[str, Any]:

@@ -22,8 +22,9 @@ from ..dsl.errors import CompileError, CompileErrors, did_you_mean
 from ..dsl.portable import GlobalEntry, is_shipped
 from ..dsl.source import Label, Place
 from ..dsl.types import SIMDType
-from .coerce import bind_stub, call_library, call_row, coerce
+from .coerce import bind_stub, call_row, coerce
 from .flow import NEXT, Flow, TooMany, argument_node, gives_value, leaves
+from .library_calls import call_library
 from .program import Builder, Site, Value
 from .targets.base import Target
 from .values import Bound, Cascade, Closure, Frame, LibraryRef, Marker, Poisoned, StubRef, describe, plural

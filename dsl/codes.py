@@ -154,6 +154,7 @@ MEANINGS: dict[str, str] = {
     "EK0810": "A file cannot be mapped into memory.",
     "EK0811": "A session is given something that is no device.",
     "EK0812": "A device has no accelerator architecture.",
+    "EK0813": "There is not enough memory for a call.",
     "EK0820": "Host code touches device memory.",
     # EK09: faults of Einkorn itself
     "EK0901": "Einkorn failed.",

@@ -18,14 +18,16 @@ from typing import Any
 
 from . import syntax as s
 from .errors import CompileError, CompileErrors
+from .kernel_files import SOURCE
 from .parse_expressions import BINARY, UNSUPPORTED, ExpressionParser, Resolve, names_assigned
 from .source import Place
 
 
-def module_tree(file: str) -> ast.Module:
-    """The parsed file, from a cache that follows changes of its text."""
+def module_tree(function: FunctionType) -> ast.Module:
+    """The parsed text that a function was made from: the one its module keeps, else that of the file as it is now."""
+    file = function.__code__.co_filename
     linecache.checkcache(file)
-    text = "".join(linecache.getlines(file))
+    text = function.__globals__.get(SOURCE) or "".join(linecache.getlines(file))
     cached = _TREES.get(file)
     if cached is None or cached[0] != text:
         cached = (text, ast.parse(text, filename=file))
@@ -70,7 +72,7 @@ def _parsed(parser: _Parser, node: ast.FunctionDef | ast.Lambda) -> s.Function:
 def _find(function: FunctionType) -> ast.FunctionDef | ast.Lambda:
     code = function.__code__
     candidates: list[ast.FunctionDef | ast.Lambda] = []
-    for node in ast.walk(module_tree(code.co_filename)):
+    for node in ast.walk(module_tree(function)):
         if isinstance(node, ast.AsyncFunctionDef) and node.name == function.__name__:
             name = Place(code.co_filename, node.lineno, node.col_offset + 1, node.lineno, node.col_offset + 10)
             what, hint = UNSUPPORTED["AsyncFunctionDef"]

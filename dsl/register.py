@@ -69,7 +69,10 @@ def register(
             (reorder sums). Recorded in the package.
         writes_once: a promise that lets what follows the op run in its stores: every output element is stored
             exactly once, and outputs are not read.
-        reads: a promise that lets what precedes the op run in its reads: how often it reads an element of an input.
+        reads: a promise that lets what precedes the op run in its reads: what it costs to compute an element of an
+            input at every read, in units of computing it once. An op that reads each element twice says 2; a matrix
+            product that copies its operands anew for every block of columns, and does hundreds of operations with
+            each element it copies, says 1.
         override: replaces an op of the same name that is already there, a built-in one too.
 
     Raises:
@@ -253,7 +256,7 @@ def _argument_places(function: FunctionType) -> dict[str, Place]:
 
     file = function.__code__.co_filename
     try:
-        tree = module_tree(file)
+        tree = module_tree(function)
     except (OSError, SyntaxError):
         return {}
     for node in ast.walk(tree):

@@ -76,8 +76,8 @@ class OpSchema:
         fastmath: which liberties with floating point the kernel asked for (`contract`, `reassoc`).
         writes_once: every element of the outputs is stored exactly once and none is read, so that what comes after
             the op may be done in its stores. `foreach` needs no such word.
-        reads: how often an element of an input is read, for inputs where that is bounded; what comes before the op
-            may be done in these reads.
+        reads: what it costs to compute an element of an input at every read, in units of computing it once, for
+            inputs where that is bounded; what comes before the op may be done in these reads.
         place: where the kernel is defined.
     """
 

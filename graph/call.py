@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 
 from ..dsl import abi
-from ..dsl.errors import DTypeError, GraphError, KernelError
+from ..dsl.errors import DeviceError, DTypeError, GraphError, KernelError
 from ..dsl.types import DType
 from .buffer import Buffer
 from .device import CPU
 from .dims import Dim, StaticDim, SymbolicDim
 from .extensions import LoadedCode, thread_pool
 from .ir import Constant, GraphIR
-from .memory import address_of
+from .memory import ALIGNMENT, address_of
 from .places import user_place
 from .reports import Report, render
 from .type import TensorType
@@ -95,20 +95,52 @@ class _Output:
         self.shape = shape
         self.pointer = pointer
         self.numpy_dtype = dtype.to_numpy()
-        size = math.prod(shape) * dtype.size_in_bytes
-        self.keeps = size >= self.LARGE and sys.implementation.name == "cpython"
+        self.size = math.prod(shape) * dtype.size_in_bytes
+        self.keeps = self.size >= self.LARGE and _FREE > 0
         self.kept: list[np.ndarray[Any, Any]] = []
 
     def take(self) -> np.ndarray[Any, Any]:
         """An array that nobody else sees."""
-        if not self.keeps:
-            return empty(self.shape, self.numpy_dtype)
-        for array in self.kept:
-            if sys.getrefcount(array) == 3:  # the list, this loop's name, and the call's argument
-                return array
-        array = empty(self.shape, self.numpy_dtype)
-        self.kept = [*self.kept, array][-self.KEPT :]
+        found = _unseen(self.kept) if self.keeps else None
+        if found is not None:
+            return found
+        try:
+            array = empty(self.shape, self.numpy_dtype)
+        except (MemoryError, ValueError) as error:
+            raise DeviceError(
+                f"an output of {self.dtype} {self.shape} takes {self.size:,} bytes, which cannot be had",
+                code="EK0813",
+                place=user_place(),
+                got=self.size,
+                notes=[str(error)],
+            ) from None
+        if self.keeps:
+            self.kept = [*self.kept, array][-self.KEPT :]
         return array
+
+
+def _unseen(kept: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any] | None:
+    """One of the arrays that nobody but the list refers to, or None."""
+    for array in kept:
+        if sys.getrefcount(array) == _FREE:
+            return array
+    return None
+
+
+def _references_of_unseen() -> int:
+    """What `getrefcount` says in `_unseen` of an array that only the list refers to; it differs between Pythons.
+
+    0 where counts say nothing: elsewhere than in CPython, and without the global lock.
+    """
+    locked = getattr(sys, "_is_gil_enabled", lambda: True)()
+    if sys.implementation.name != "cpython" or not locked:
+        return 0
+    for array in [np.empty(1)]:
+        return sys.getrefcount(array)
+    return 0
+
+
+_FREE = _references_of_unseen()
 
 
 class Call:
@@ -206,18 +238,41 @@ class Call:
                     notes=[f"required at {constraint.place}"] if constraint.place else [],
                 )
         plan = self.code.plan
-        for number, dim in enumerate(plan.slots):
-            self.dims[number] = dim.evaluate(sizes)
-        self.outputs = [
+        slots = [dim.evaluate(sizes) for dim in plan.slots]
+        outputs = [
             _Output(type.dtype, tuple(d.evaluate(sizes) for d in type.shape), pointer)
             for type, pointer in zip(self.ir.output_types, self.output_pointers, strict=True)
         ]
         offsets, total = plan.place(sizes)
-        self.arena = np.empty(total + 64, np.uint8)
-        base = -(-self.arena.ctypes.data // 64) * 64
+        if max([total, *slots, *(output.size for output in outputs)], default=0) >= 1 << 63:
+            raise self._too_large(total, None)
+        try:
+            arena = np.empty(total + ALIGNMENT, np.uint8)
+        except (MemoryError, ValueError) as error:
+            raise self._too_large(total, error) from None
+        # Nothing failed: only now does the model change, all at once.
+        self.shapes = None
+        for number, value in enumerate(slots):
+            self.dims[number] = value
+        self.outputs, self.arena = outputs, arena
+        base = -(-address_of(arena) // ALIGNMENT) * ALIGNMENT
         for number, offset in offsets.items():
             self.pointers[number] = base + offset
         self.shapes = shapes
+
+    def _too_large(self, size: int, error: Exception | None) -> DeviceError:
+        return DeviceError(
+            f"graph '{self.ir.name}' needs {size:,} bytes for its intermediate results, which cannot be had",
+            code="EK0813",
+            place=user_place(),
+            got=size,
+            notes=[str(error)] if error else [],
+        )
+
+    def forget(self) -> None:
+        """In the child of a fork: whatever call was under way is the parent's."""
+        self.shapes, self.failure = None, None
+        self.context.status = 0
 
     def _sizes(self, shapes: list[tuple[int, ...]]) -> dict[str, int]:
         """The value of each symbol, or an error that shows both sides."""

@@ -14,6 +14,7 @@ import functools
 import importlib
 import json
 import logging
+import os
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,9 +92,14 @@ def builtin(family: str, name: str) -> LoadedKernel:
     return LoadedKernel(OpSchema.from_json(schema), family, False, make, shipped=True, known_digest=digest)
 
 
-@functools.cache
 def _cache() -> Cache:
-    return Cache(knobs.cache_dir)
+    return _cache_at(knobs.cache_dir, knobs.cache)
+
+
+@functools.cache
+def _cache_at(root: Path | None, enabled: bool) -> Cache:
+    # A cache that is switched off is a fresh one: it sees the switch itself.
+    return Cache(root)
 
 
 def host_target() -> Target:
@@ -171,7 +177,7 @@ def _from_cache(key: str, ir: GraphIR) -> LoadedCode | None:
     path = cache.path(key, ".so")
     if parts is None or path is None:
         return None
-    return _open(path, make_plan(ir, _partition_from_json(json.loads(parts))), "cache")
+    return _open(path, make_plan(ir, _partition_from_json(json.loads(parts)), entry=False), "cache")
 
 
 def _open(path: Path, plan: Plan, tier: str) -> LoadedCode:
@@ -274,6 +280,15 @@ def _partition_from_json(data: Any) -> Partition:
 # *** the thread pool ***
 
 _POOL: list[Pool | None] = []
+
+
+def _fresh_lock() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_fresh_lock)
 
 
 def thread_pool() -> Pool | None:

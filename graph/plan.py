@@ -29,8 +29,7 @@ from ..dsl.unit import (
 from .dims import Dim, Shape, StaticDim
 from .fusion import Group, Partition
 from .ir import Constant, GraphIR, Node
-
-ALIGNMENT = 64
+from .memory import ALIGNMENT
 
 
 @dataclass(frozen=True)
@@ -89,15 +88,16 @@ class Plan:
         return {number: offset for offset, _, number in placed}, total
 
 
-def make_plan(ir: GraphIR, parts: Partition) -> Plan:
-    """The plan of a partitioned graph."""
-    return _Planner(ir, parts).run()
+def make_plan(ir: GraphIR, parts: Partition, *, entry: bool = True) -> Plan:
+    """The plan of a partitioned graph; without `entry` there is no compile unit in it, and no kernel is looked at."""
+    return _Planner(ir, parts, entry).run()
 
 
 class _Planner:
-    def __init__(self, ir: GraphIR, parts: Partition) -> None:
+    def __init__(self, ir: GraphIR, parts: Partition, with_entry: bool) -> None:
         self.ir = ir
         self.parts = parts
+        self.with_entry = with_entry
         self.producer = {value: n for n, node in enumerate(ir.nodes) for value in node.results}
         self.slots: dict[Dim, int] = {}
         self.buffers: list[PlannedBuffer] = []
@@ -109,10 +109,28 @@ class _Planner:
             self._add(value, PlannedBuffer(type.dtype, type.shape, ("input", value)))
         copies = self._outputs()
         self._temporaries()
-        groups = tuple(self._group(group) for group in self.parts.groups)
-        specs = tuple(BufferSpec(b.dtype, self._shape(b.shape), b.source[0]) for b in self.buffers)
-        entry = EntrySpec(len(self.slots), specs, groups)
+        for group in self.parts.groups:
+            for n in group.nodes:
+                self._number(n, set(group.nodes))
+        entry = None
+        if self.with_entry:
+            specs = tuple(BufferSpec(b.dtype, self._shape(b.shape), b.source[0]) for b in self.buffers)
+            groups = tuple(self._group(group) for group in self.parts.groups)
+            entry = EntrySpec(len(self.slots), specs, groups)
         return Plan(entry, tuple(self.buffers), tuple(self.slots), tuple(copies))
+
+    def _number(self, n: int, members: set[int]) -> None:
+        """Gives numbers to the constants and sizes that a node needs, in the order in which they are met."""
+        node = self._node(n)
+        for value in node.operands:
+            if self.producer.get(value) not in members:
+                self._shape(self.ir.types[value].shape)
+                origin = self._origin(value)
+                maker = self._maker(origin)
+                if isinstance(maker, Constant) and maker.array.size != 1:
+                    self._constant(origin)
+        for type in node.out_types:
+            self._shape(type.shape)
 
     # buffers
 

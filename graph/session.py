@@ -8,7 +8,9 @@ Input: a `Graph`, then tensors. Output: `Buffer`s. Non-goals: how code is made (
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -93,6 +95,12 @@ class Model:
         self._lock = threading.Lock()
         self._checks = [InputCheck(position, type) for position, type in enumerate(ir.inputs)]
         self._call = Call(ir, code, self._checks)
+        _models.add(self)
+
+    def _forget_calls(self) -> None:
+        """In the child of a fork, where a call of another thread would hold the lock for ever."""
+        self._lock = threading.Lock()
+        self._call.forget()
 
     @property
     def input_metadata(self) -> list[TensorSpec]:
@@ -141,3 +149,15 @@ class Model:
 def _spec(name: str, type: TensorType) -> TensorSpec:
     shape = tuple(int(d) if isinstance(d, StaticDim) else str(d) for d in type.shape)
     return TensorSpec(name, type.dtype, shape, type.device)
+
+
+_models: weakref.WeakSet[Model] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for model in list(_models):
+        model._forget_calls()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)

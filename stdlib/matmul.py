@@ -44,12 +44,12 @@ ROW_SPAN = 256  # columns that one task takes where there are few rows
 DOT_ROWS = 64  # rows that one task takes where there are few columns
 DOT_SPAN = 2048  # steps along the inner axis of a dot product in one go
 WORK = 1 << 16  # multiplications that are worth a task of their own
-BLOCK_WORK = 1 << 22  # the same for blocks, where a task copies much
+BLOCK_WORK = 1 << 20  # the same for blocks, where a task copies much
 TASKS = 8  # tasks that keep all threads busy, if there is enough work
 GPU_TILE = 16
 
 
-@register("matmul", writes_once=True)
+@register("matmul", writes_once=True, reads={"a": 1, "b": 1})
 def matmul(out: OutputTensor[T, "m n"], a: InputTensor[T, "m k"], b: InputTensor[T, "k n"], ctx: DeviceContext) -> None:
     """The product of two matrices; 0 where the inner axis is empty. Half types are summed in float32; integers wrap."""
 
@@ -60,7 +60,7 @@ def matmul(out: OutputTensor[T, "m n"], a: InputTensor[T, "m k"], b: InputTensor
     _multiply(ctx, sizes, T, lambda batch, i, k: a[i, k], lambda batch, k, j: b[k, j], put)
 
 
-@register("batch_matmul", writes_once=True)
+@register("batch_matmul", writes_once=True, reads={"a": 1, "b": 1})
 def batch_matmul(
     out: OutputTensor[T, "b m n"], a: InputTensor[T, "b m k"], b: InputTensor[T, "b k n"], ctx: DeviceContext
 ) -> None:
@@ -198,7 +198,7 @@ def _dot(x: Any, y: Any, at: Any, count: Any, lanes: Any, wide: Any) -> Any:
     zero = SIMD[wide, lanes](0)
     sums = (zero, zero, zero, zero)
     for k in range(0, count, 4 * lanes):
-        new = ()
+        new: tuple[Any, ...] = ()
         for v in unroll(4):
             place = k + v * lanes
             new = (*new, _times_plus(x.load(place, width=lanes), y.load(at + place, width=lanes), sums[v]))
@@ -294,19 +294,19 @@ def _tile(
 ) -> None:
     """sums = strip * panel, added to what the sums were unless this is the first slab; all of them in registers."""
     width = VECTORS * lanes
-    totals = ()
+    totals: tuple[Any, ...] = ()
     for _ in unroll(strip_rows * VECTORS):
         totals = (*totals, SIMD[sums.dtype, lanes](0))
     if not is_first:
-        before = ()
+        before: tuple[Any, ...] = ()
         for t in unroll(strip_rows * VECTORS):
             before = (*before, sums.load(at + t * lanes, width=lanes))
         totals = before
     for k in range(steps):
-        row = ()
+        row: tuple[Any, ...] = ()
         for v in unroll(VECTORS):
             row = (*row, slab.load(at_panel + k * width + v * lanes, width=lanes))
-        new = ()
+        new: tuple[Any, ...] = ()
         for i in unroll(strip_rows):
             factor = strip[i * DEPTH + k]
             for v in unroll(VECTORS):

@@ -7,7 +7,7 @@ Input and output: tensors of one dtype. Non-goals: no check of shapes, which the
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ..dsl import Element, InputTensor, OutputTensor, foreach, register, unroll
 from .algorithm import whole_number
@@ -26,7 +26,7 @@ def permute(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"], *, order: str) 
     """Axis k of the result is axis `order[k]` of x; `order` is a list such as "1,0,2"."""
 
     def element(i):
-        index = ()
+        index: tuple[Any, ...] = ()
         for axis in unroll(x.rank):
             for k in unroll(x.rank):
                 if whole_number(order, k) == axis:
@@ -41,7 +41,7 @@ def broadcast_to(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"]) -> None:
     """x repeated along its axes of size 1 and along new leading axes."""
 
     def element(i):
-        index = ()
+        index: tuple[Any, ...] = ()
         for axis in unroll(x.rank):
             at = i[out.rank - x.rank + axis]
             index = (*index, 0 if x.is_one(axis) else at)
@@ -77,7 +77,7 @@ def slice(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"], *, starts: str, s
     """
 
     def element(i):
-        index = ()
+        index: tuple[Any, ...] = ()
         for axis in unroll(x.rank):
             start = whole_number(starts, axis)
             first = start if start >= 0 else x.dim(axis) + start

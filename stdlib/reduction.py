@@ -44,12 +44,12 @@ from .algorithm import (
     plus,
     plus_in_order,
     product,
-    reduced,
     total_dtype,
     unravelled,
     wide_dtype,
     widened,
 )
+from .reduced import reduced
 
 N = TypeVar("N", bound=Numeric)
 F = TypeVar("F", bound=Floating)

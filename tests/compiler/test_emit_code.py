@@ -70,7 +70,11 @@ call uses_helper_0(buffer 0, buffer 1)"""
 
 def test_typed_print_has_the_authors_places(kernels: KernelFile) -> None:
     text = kernels.compile("uses_helper", [(F32, (1000,))]).typed
-    check(text, rf"mul .*emit_kernels\.py:{line_of('v * 2 + BIAS')}\n", rf"max .*emit_kernels\.py:{line_of('biased(x[i])')}\n")
+    check(
+        text,
+        rf"mul .*emit_kernels\.py:{line_of('v * 2 + BIAS')}\n",
+        rf"max .*emit_kernels\.py:{line_of('biased(x[i])')}\n",
+    )
 
 
 def test_an_index_of_two_axes_costs_no_division(kernels: KernelFile) -> None:

@@ -83,12 +83,12 @@ def digested(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], *, l
     {inner}
     foreach(out, lambda i: floor_at(helper(x[i]), TABLE[level]))
 '''
-HELPERS = '''
+HELPERS = """
 from einkorn.dsl import max
 LOWEST = {lowest}
 def floor_at(v, low):
     return max(v, low + LOWEST)
-'''
+"""
 USUAL = {
     "offset": "0.5",
     "table": "(1, 2, 3)",

@@ -33,7 +33,9 @@ def unfused_add(out: OutputTensor[N, "*s"], x: InputTensor[N, "*s"], y: InputTen
 
 
 @register("both_ways")
-def both_ways(up: OutputTensor[N, "*s"], down: OutputTensor[N, "*s"], high: OutputTensor[bool8, "*s"], x: InputTensor[N, "*s"]) -> None:
+def both_ways(
+    up: OutputTensor[N, "*s"], down: OutputTensor[N, "*s"], high: OutputTensor[bool8, "*s"], x: InputTensor[N, "*s"]
+) -> None:
     foreach((up, down, high), lambda i: (x[i] + 1, x[i] - 1, x[i] > 3))
 
 

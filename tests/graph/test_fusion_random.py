@@ -222,7 +222,7 @@ shapes = st.sampled_from(
 SIZES = [{"m": 3, "n": 4}, {"m": 1, "n": 1}, {"m": 2, "n": 37}, {"m": 3, "n": 4}]
 
 
-@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(shapes=shapes, program=steps, chosen=st.lists(number, min_size=0, max_size=2))
 def test_random_graphs(shapes: Any, program: list[Step], chosen: list[int]) -> None:
     types = [TensorType(DType.int32, shape, DeviceRef.CPU()) for shape in shapes]
@@ -236,7 +236,9 @@ def test_random_graphs(shapes: Any, program: list[Step], chosen: list[int]) -> N
     rng = np.random.default_rng(len(program))
     for sizes in SIZES:
         arrays = [
-            rng.integers(-9, 10, [sizes.get(d, d) for d in shape]).astype(np.int32).reshape([sizes.get(d, d) for d in shape])
+            rng.integers(-9, 10, [sizes.get(d, d) for d in shape])
+            .astype(np.int32)
+            .reshape([sizes.get(d, d) for d in shape])
             for shape in shapes
         ]
         found = recorder.replay(arrays)

@@ -158,7 +158,7 @@ def open_conditionals(out: OutputTensor[T, "4 n"], x: InputTensor[T, "n"]) -> No
         out[0, i] = v * (1.0 if v > 0 else -1.0)
         scale = 2 if v > 1 else 3
         out[1, i] = v * scale
-        if v > 0:
+        if v > 0:  # noqa: SIM108
             s = 0.1
         else:
             s = 0.2

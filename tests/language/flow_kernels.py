@@ -115,7 +115,7 @@ def triangle(out: OutputTensor[int64, "n"], x: InputTensor[int64, "n"]) -> None:
         s = 0
         for a in range(i[0]):
             for b in range(a, i[0]):
-                for c in range(b, a, 1):
+                for c in range(b, a, 1):  # noqa: B007
                     s += 100
                 s += x[a] * x[b]
         for _ in range(5, 2):
@@ -134,7 +134,7 @@ def while_loops(out: OutputTensor[int64, "3 n"], x: InputTensor[int64, "n"]) -> 
         n = x[i]
         steps = 0
         while n > 1:
-            if n % 2 == 0:
+            if n % 2 == 0:  # noqa: SIM108
                 n = n // 2
             else:
                 n = 3 * n + 1
@@ -355,7 +355,12 @@ def sign_or_none(v):
 
 
 @register("early_returns")
-def early_returns(clamped: OutputTensor[T, "n"], buckets: OutputTensor[int64, "n"], signs: OutputTensor[T, "n"], x: InputTensor[T, "n"]) -> None:
+def early_returns(
+    clamped: OutputTensor[T, "n"],
+    buckets: OutputTensor[int64, "n"],
+    signs: OutputTensor[T, "n"],
+    x: InputTensor[T, "n"],
+) -> None:
     foreach((clamped, signs), lambda i: (clamp_guard(x[i], -2.5, 3.5), sign_or_none(x[i])))
     foreach(buckets, lambda i: bucket(x[i]))
 
@@ -392,7 +397,7 @@ def chains(out: OutputTensor[bool8, "6 n"], x: InputTensor[float32, "n"], y: Inp
         out[1, i] = a < b <= 1 < 2
         out[2, i] = not a < b
         out[3, i] = (a > 0) == (b > 0)
-        out[4, i] = a > 0 and b > 0 or a < -1
+        out[4, i] = (a > 0 and b > 0) or a < -1
         out[5, i] = not (a > 0 or b > 0) and a != b
 
 

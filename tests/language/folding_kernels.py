@@ -36,7 +36,17 @@ from einkorn.dsl import (
 T = TypeVar("T", bound=Floating)
 
 OPERANDS = ((7, 2), (-7, 2), (7, -2), (-7, -2), (6, 3), (-6, 3), (0, 5), (1, 7), (-1, 7), (13, 13))
-FLOATS = ((7.5, 2.0), (-7.5, 2.0), (7.5, -2.0), (-0.0, 3.0), (0.1, 0.3), (1e300, -7.0), (-2.5, 1.0), (0.0, -0.0), (-0.0, 0.0))
+FLOATS = (
+    (7.5, 2.0),
+    (-7.5, 2.0),
+    (7.5, -2.0),
+    (-0.0, 3.0),
+    (0.1, 0.3),
+    (1e300, -7.0),
+    (-2.5, 1.0),
+    (0.0, -0.0),
+    (-0.0, 0.0),
+)
 ROUNDED = (2.5, 3.5, -2.5, -0.5, 0.5, 0.49999999999999994, 7.0, -7.9, 1e15)
 FUSED = ((1.0000000001, 1.0000000001, -1.0000000002), (0.1, 10.0, -1.0), (3.0, 4.0, 5.0), (1e308, 10.0, -1e308))
 
@@ -57,7 +67,9 @@ def division_rows(x, y):
 
 
 @register("fold_integers")
-def fold_integers(folded: OutputTensor[int64, "k 14"], run: OutputTensor[int64, "k 14"], x: InputTensor[int64, "k 2"]) -> None:
+def fold_integers(
+    folded: OutputTensor[int64, "k 14"], run: OutputTensor[int64, "k 14"], x: InputTensor[int64, "k 2"]
+) -> None:
     for p in unroll(len(OPERANDS)):
         constants = integer_rows(OPERANDS[p][0], OPERANDS[p][1])
         values = integer_rows(x[p, 0], x[p, 1])
@@ -67,7 +79,9 @@ def fold_integers(folded: OutputTensor[int64, "k 14"], run: OutputTensor[int64, 
 
 
 @register("fold_floats")
-def fold_floats(folded: OutputTensor[float64, "k 11"], run: OutputTensor[float64, "k 11"], x: InputTensor[float64, "k 2"]) -> None:
+def fold_floats(
+    folded: OutputTensor[float64, "k 11"], run: OutputTensor[float64, "k 11"], x: InputTensor[float64, "k 2"]
+) -> None:
     for p in unroll(len(FLOATS)):
         a, b = FLOATS[p]
         values = (*float_rows(x[p, 0], x[p, 1]), *division_rows(x[p, 0], x[p, 1]))
@@ -83,7 +97,9 @@ def fold_floats(folded: OutputTensor[float64, "k 11"], run: OutputTensor[float64
 
 
 @register("fold_rounding")
-def fold_rounding(folded: OutputTensor[float64, "k 4"], run: OutputTensor[float64, "k 4"], x: InputTensor[float64, "k"]) -> None:
+def fold_rounding(
+    folded: OutputTensor[float64, "k 4"], run: OutputTensor[float64, "k 4"], x: InputTensor[float64, "k"]
+) -> None:
     for p in unroll(len(ROUNDED)):
         v = ROUNDED[p]
         constants = (floor(v), ceil(v), round(v), trunc(v))
@@ -94,7 +110,9 @@ def fold_rounding(folded: OutputTensor[float64, "k 4"], run: OutputTensor[float6
 
 
 @register("fold_fused")
-def fold_fused(folded: OutputTensor[float64, "k 2"], run: OutputTensor[float64, "k 2"], x: InputTensor[float64, "k 3"]) -> None:
+def fold_fused(
+    folded: OutputTensor[float64, "k 2"], run: OutputTensor[float64, "k 2"], x: InputTensor[float64, "k 3"]
+) -> None:
     for p in unroll(len(FUSED)):
         a, b, c = FUSED[p]
         folded[p, 0] = fma(a, b, c)

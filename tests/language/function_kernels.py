@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TypeVar
 
 import helper_functions
+from helper_functions import TABLE, compose, cube, first_of, power_of, scaled, smooth, twice
+
 from einkorn.dsl import (
     SIMD,
     DeviceContext,
@@ -38,7 +40,6 @@ from einkorn.dsl import (
     store,
     unroll,
 )
-from helper_functions import TABLE, compose, cube, first_of, power_of, scaled, smooth, twice
 
 T = TypeVar("T", bound=Floating)
 N = TypeVar("N", bound=Numeric)
@@ -80,7 +81,7 @@ def captures(out: OutputTensor[int64, "4 n"], x: InputTensor[int64, "n"]) -> Non
     """Functions capture by value, at the moment when they are made."""
     for i in range(x.dim(0)):
         k = x[i]
-        add = lambda v: v + k  # noqa: E731
+        add = lambda v: v + k  # noqa: B023, E731
 
         def twice_k(v):
             return v + k + k  # noqa: B023
@@ -178,7 +179,9 @@ def sizes(out: OutputTensor[int64, "8"], x: InputTensor[float32, "a b 3"], y: In
 
 
 @register("outer_sum")
-def outer_sum(out: OutputTensor[T, "m n"], swapped: OutputTensor[T, "n m"], x: InputTensor[T, "m"], y: InputTensor[T, "n"]) -> None:
+def outer_sum(
+    out: OutputTensor[T, "m n"], swapped: OutputTensor[T, "n m"], x: InputTensor[T, "m"], y: InputTensor[T, "n"]
+) -> None:
     """Two loops one after the other, over different shapes."""
     foreach(out, lambda i: x[i[0]] + y[i[1]])
     foreach(swapped, lambda i: x[i[1]] - y[i[0]])

@@ -61,7 +61,6 @@ INTEGER_ROWS: dict[str, Callable[[Array, Array], Array]] = {
 }
 
 
-
 def quiet(function: Callable[..., Array]) -> Callable[..., Array]:
     """NumPy warns of NaN in comparisons of some types."""
 

@@ -260,7 +260,7 @@ def test_comparison_chains(kernels: KernelFile) -> None:
         [a < b <= 1 < 2 for a, b in pairs],
         [not a < b for a, b in pairs],
         [(a > 0) == (b > 0) for a, b in pairs],
-        [a > 0 and b > 0 or a < -1 for a, b in pairs],
+        [(a > 0 and b > 0) or a < -1 for a, b in pairs],
         [not (a > 0 or b > 0) and a != b for a, b in pairs],
     ]
     assert got.tolist() == wanted

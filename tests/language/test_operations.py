@@ -145,12 +145,39 @@ def cast_inputs(dtype: Any) -> np.ndarray[Any, Any]:
     kind = np.dtype(dtype).kind
     if kind in "iu":
         top = np.dtype(dtype).itemsize * 8 - (kind == "i")
-        ties = [(1 << e) + (1 << (e - d)) + n for e in range(4, top) for d in (8, 9, 11, 12, 24, 25, 53, 54) if d <= e for n in (-1, 0, 1)]
+        ties = [
+            (1 << e) + (1 << (e - d)) + n
+            for e in range(4, top)
+            for d in (8, 9, 11, 12, 24, 25, 53, 54)
+            if d <= e
+            for n in (-1, 0, 1)
+        ]
         values.append(np.array(ties, dtype))
         values.append(-np.array(ties, dtype) if kind == "i" else np.array([], dtype))
     elif dtype is not np.bool_:
-        exact = [2.0**e * (1 + 2.0**-d * k) for e in (-149, -134, -127, -15, 0, 16, 30, 62, 63) for d in (8, 9, 11, 12) for k in (1, 3)]
-        edges = [127.5, 128.0, -128.5, -129.0, 255.9, 256.0, -0.9, 32767.5, 65535.9, 65504.0, 65519.99, 65520.0, 2.0**31, 2.0**32, 2.0**64]
+        exact = [
+            2.0**e * (1 + 2.0**-d * k)
+            for e in (-149, -134, -127, -15, 0, 16, 30, 62, 63)
+            for d in (8, 9, 11, 12)
+            for k in (1, 3)
+        ]
+        edges = [
+            127.5,
+            128.0,
+            -128.5,
+            -129.0,
+            255.9,
+            256.0,
+            -0.9,
+            32767.5,
+            65535.9,
+            65504.0,
+            65519.99,
+            65520.0,
+            2.0**31,
+            2.0**32,
+            2.0**64,
+        ]
         near = [v * f for v in [*exact, *edges] for f in (1, 1 + 2.0**-30, 1 - 2.0**-30, -1)]
         with np.errstate(over="ignore"):
             values.append(np.array(near).astype(dtype))
@@ -174,8 +201,10 @@ def test_casts(kernels: KernelFile, dtype: Any, width: int) -> None:
 
 @pytest.mark.parametrize(
     "pair",
-    [(np.int8, np.uint8), (np.float16, bfloat16), (np.uint16, np.float16), (bfloat16, np.int16)]
-    + [(np.float32, np.uint32), (np.int32, np.float32), (np.float64, np.int64), (np.uint64, np.float64)],
+    [
+        *[(np.int8, np.uint8), (np.float16, bfloat16), (np.uint16, np.float16), (bfloat16, np.int16)],
+        *[(np.float32, np.uint32), (np.int32, np.float32), (np.float64, np.int64), (np.uint64, np.float64)],
+    ],
     ids=lambda pair: f"{dtype_name(pair[0])}-{dtype_name(pair[1])}",
 )
 def test_bitcasts(kernels: KernelFile, pair: tuple[Any, Any]) -> None:

@@ -18,7 +18,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, extensions
+from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType
 from einkorn.graph.session import Model
 
 Array = np.ndarray[Any, Any]
@@ -128,12 +128,10 @@ def numbers(shape: Sequence[int], dtype: Any, seed: int = 0) -> Array:
 
 @contextlib.contextmanager
 def cache_in(folder: Path) -> Iterator[None]:
-    """Code is kept in `folder`, and nothing made before is known."""
+    """Code is kept in `folder`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EINKORN_CACHE_DIR", str(folder))
-        extensions._cache.cache_clear()
         yield
-    extensions._cache.cache_clear()
 
 
 def python(script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

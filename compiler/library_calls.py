@@ -1,0 +1,88 @@
+"""Calls of the functions that the standard library writes in the language: `exp(x)`, `x ** y`.
+
+On compile-time numbers they are Python's own functions; on run-time values the library's function is inlined. Small
+whole powers become products.
+
+Input: a call and its values. Output: the result. Non-goals: the functions themselves (see `stdlib.math`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from ..dsl import syntax
+from ..dsl.types import SIMDType
+from .coerce import DEFAULTS, PYTHON_ERRORS, bind_stub, check_number, coerce, outgrows
+from .program import Value
+from .values import LibraryRef, is_comptime_number
+
+if TYPE_CHECKING:
+    from .infer import Call
+
+
+def call_library(call: Call, ref: LibraryRef, args: list[Any], keywords: dict[str, Any]) -> Any:
+    """`exp(x)`: Python's own function on compile-time numbers, the standard library's on run-time values."""
+    arguments = bind_stub(call, ref.name, args, keywords)
+    for key, operand in arguments.items():
+        check_number(call, ref.name, operand, key)
+    bound = list(arguments.values())
+    if all(is_comptime_number(v) for v in bound):
+        try:
+            if outgrows(ref.name, bound):
+                raise call.error("EK0206", "this compile-time value grows too large")
+            value = LIBRARY_FOLDS[ref.name](*bound)
+            if isinstance(value, complex):
+                raise call.error("EK0206", "this compile-time value is a complex number")
+            return value
+        except PYTHON_ERRORS as error:
+            raise call.error("EK0206", f"this cannot be computed at compile time: {error}") from None
+    settled = [_settle(call, v) for v in bound]
+    if ref.name == "pow" and type(bound[1]) is int and isinstance(settled[0], Value):
+        multiplied = power(call, settled[0], bound[1])
+        if multiplied is not None:
+            return multiplied
+    assert isinstance(call.node, syntax.Call)
+    return call.inferer.inline(ref.closure, settled, {}, call.node, call.frame)
+
+
+def power(call: Call, value: Value, exponent: int) -> Value | None:
+    """`x ** 2` as products, where these are as exact as the function: up to the 4th power, any for integers."""
+    builder, dtype = call.builder, value.dtype
+    most = 64 if dtype.is_integral() else 2 if dtype.is_half() else 4
+    if not isinstance(value.type, SIMDType) or not (dtype.is_integral() or dtype.is_float()):
+        return None
+    if not -1 <= exponent <= most or (exponent < 0 and dtype.is_integral()):
+        return None
+    if exponent < 1:
+        one = builder.const(1 if dtype.is_integral() else 1.0, value.type)
+        return one if exponent == 0 else builder.row("truediv", [one, value])
+    result: Value | None = None
+    while exponent:
+        if exponent & 1:
+            result = value if result is None else builder.row("mul", [result, value])
+        exponent >>= 1
+        if exponent:
+            value = builder.row("mul", [value, value])
+    return result
+
+
+def _settle(call: Call, value: Any) -> Any:
+    """A number whose run-time type is still open computes as its default here."""
+    if isinstance(value, Value) and value.weak is not None:
+        return coerce(call.inferer, value, DEFAULTS[value.weak], call.node, call.frame)
+    return value
+
+
+LIBRARY_FOLDS: dict[str, Any] = {
+    "rsqrt": lambda x: 1.0 / math.sqrt(x),
+    "exp": math.exp,
+    "exp2": math.exp2,
+    "log": math.log,
+    "log2": math.log2,
+    "sin": math.sin,
+    "cos": math.cos,
+    "tanh": math.tanh,
+    "erf": math.erf,
+    "pow": pow,
+}
