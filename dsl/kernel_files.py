@@ -104,14 +104,16 @@ class _TextFinder(MetaPathFinder):
     def __init__(self, root: Path, files: dict[str, Path]) -> None:
         self.root = root
         self.files = files
+        # A package has its neighbours for itself; beside installed packages nothing belongs to the kernels.
+        self.alone = any("." in name for name in files) or root.name in ("site-packages", "dist-packages")
         self.texts: dict[str, str] = {}
 
     def provides(self, name: str) -> bool:
         """Whether a name belongs to the folder rather than to the program."""
         top = name.partition(".")[0]
-        if top in self.files:
+        if top in {own.partition(".")[0] for own in self.files}:
             return True
-        if top in sys.stdlib_module_names or top == __name__.partition(".")[0]:
+        if self.alone or top in sys.stdlib_module_names or top == __name__.partition(".")[0]:
             return False
         return (self.root / f"{top}.py").is_file() or (self.root / top / "__init__.py").is_file()
 

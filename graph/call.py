@@ -23,6 +23,7 @@ from .extensions import LoadedCode, thread_pool
 from .ir import Constant, GraphIR
 from .memory import ALIGNMENT, address_of
 from .places import user_place
+from .promotion import weak_array
 from .reports import Report, render
 from .type import TensorType
 
@@ -38,13 +39,29 @@ class InputCheck:
         self.type = type
         self.dtype = type.dtype.to_numpy()
 
+    def scalar(self, value: bool | int | float) -> np.ndarray[Any, Any]:
+        """A Python number for an input of rank 0; what the dtype cannot hold is refused, not cut."""
+        dtype = self.type.dtype
+        if isinstance(value, bool) == (dtype is DType.bool):
+            return weak_array(value, dtype, f"'{self.name}'", self.name, user_place())
+        raise DTypeError(
+            f"'{self.name}' takes a {dtype}, not {value!r}",
+            code="EK0452",
+            place=user_place(),
+            argument=self.name,
+            expected=str(dtype),
+            got=repr(value),
+        )
+
     def array(self, value: Any) -> np.ndarray[Any, Any]:
         if isinstance(value, Buffer):
             found = value.to_numpy()
         elif isinstance(value, np.ndarray):
             found = value
-        elif isinstance(value, np.generic) or (isinstance(value, bool | int | float) and self.type.rank == 0):
-            found = np.asarray(value, None if isinstance(value, np.generic) else self.dtype)
+        elif isinstance(value, np.generic):
+            found = np.asarray(value)
+        elif isinstance(value, bool | int | float) and self.type.rank == 0:
+            found = self.scalar(value)
         elif hasattr(value, "__dlpack__"):
             found = Buffer.from_dlpack(value).to_numpy()
         else:

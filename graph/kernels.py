@@ -14,6 +14,7 @@ from pathlib import Path
 from ..dsl.errors import PackageError
 from ..dsl.library import KernelLibrary, LoadedKernel, load_library
 from ..dsl.source import shown_path
+from .places import user_place
 
 
 class Kernels:
@@ -46,8 +47,25 @@ class Kernels:
         return kernel
 
     def find(self, name: str) -> LoadedKernel | None:
-        """The custom op of this name, or None."""
-        return self._custom.get(name)
+        """The custom op of this name, or None. A name without its namespace serves when only one op has it.
+
+        Raises:
+            PackageError: several libraries have an op of this bare name.
+        """
+        found = self._custom.get(name)
+        if found is None and "::" not in name:
+            spaced = [full for full in self._custom if full.endswith(f"::{name}")]
+            if len(spaced) > 1:
+                raise PackageError(
+                    f"op {name!r} is in several namespaces: {', '.join(spaced)}",
+                    code="EK0443",
+                    place=user_place(),
+                    op=name,
+                    got=spaced,
+                    hint="write the name with its namespace",
+                )
+            found = self._custom[spaced[0]] if spaced else None
+        return found
 
     def names(self) -> Iterable[str]:
         """The names of all custom ops."""

@@ -370,6 +370,24 @@ def test_arange_like_index_arithmetic_is_exact() -> None:
     np.testing.assert_array_equal(picked, x[999_999:0:-111_111])
 
 
+def test_more_elements_than_32_bits_count() -> None:
+    """Pages of zeros that are only read take no memory."""
+    size = 2**31 + 9
+    x = np.zeros(size, np.int8)
+    x[-2] = 5
+    place, tail, flipped, rows = graphs.run(
+        lambda x: [
+            ops.argmax(x, axis=None, keepdims=False),
+            x[-3:] + 1,
+            x[2::-1],
+            ops.reshape(x[1:], [8, -1])[7, -3:],
+        ],
+        x,
+    )
+    assert int(place) == size - 2
+    assert (tail.tolist(), flipped.tolist(), rows.tolist()) == ([1, 6, 1], [0, 0, 0], [0, 5, 0])
+
+
 def test_many_outputs_of_one_value() -> None:
     x = numbers((4, 5), np.float32)
     outputs = graphs.run(lambda x: (lambda y: [y, y, x, ops.reshape(y, [20]), y.T, ops.constant(1.0), y])(x + 1), x)
