@@ -109,6 +109,14 @@ def host_target() -> Target:
     return host()
 
 
+@functools.cache
+def _start_log() -> None:
+    """Shows our log on standard error when `EINKORN_LOG` asks for it and the program has no log of its own."""
+    if "EINKORN_LOG" in os.environ and not logging.getLogger().handlers:
+        logging.basicConfig(format="%(name)s: %(message)s")
+        logging.getLogger("einkorn").setLevel(knobs.log.upper())
+
+
 # *** loading ***
 
 
@@ -119,6 +127,7 @@ def load_graph(ir: GraphIR, *, fuse: bool = True) -> LoadedCode:
         CompileError: a mistake in a kernel.
         PackageError: `EINKORN_NO_JIT` is set and no code is at hand.
     """
+    _start_log()
     target = host_target()
     key = _graph_key(ir, target.key, fuse)
     found = _from_cache(key, ir)

@@ -301,13 +301,13 @@ def moves() -> dict[str, Case]:
     return cases
 
 
-@pytest.mark.parametrize("dtype", (np.float32, np.int8, np.uint64))
+@pytest.mark.parametrize("dtype", (np.float32, np.int8))
 def test_movement(dtype: Any) -> None:
     x = np.random.default_rng(1).integers(0, 9, (2, 3, 4, 5)).astype(dtype)
     graphs.check(moves(), x)
 
 
-@pytest.mark.parametrize("dtype", (np.bool_, ml_dtypes.bfloat16, np.float16, np.float64))
+@pytest.mark.parametrize("dtype", (np.bool_, ml_dtypes.bfloat16, np.int64))
 def test_movement_of_other_dtypes(dtype: Any) -> None:
     x = np.random.default_rng(1).integers(0, 2, (2, 3, 4, 5)).astype(dtype)
     graphs.check({n: c for n, c in moves().items() if n not in ("reversed sum", "concat constant")}, x)

@@ -312,12 +312,14 @@ def test_a_helper_that_has_the_name_of_a_module_of_the_program(tmp_path: Path) -
 @pytest.mark.parametrize("layout", ("file", "package"))
 def test_kernels_installed_beside_other_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str) -> None:
     """As in site-packages: what lies beside them is the program's, not theirs, and numpy cannot be imported twice."""
-    (tmp_path / "numpy").symlink_to(Path(np.__file__).parent)
-    monkeypatch.syspath_prepend(str(tmp_path))
+    site = tmp_path / "site-packages"
+    site.mkdir()
+    (site / "numpy").symlink_to(Path(np.__file__).parent)
+    monkeypatch.syspath_prepend(str(site))
     text = kernel_text("halves", "x[i] * T(HALF)", "import numpy as np\n\nHALF = float(np.float32(0.5))\n")
-    library = tmp_path / "my_kernels.py"
+    library = site / "my_kernels.py"
     if layout == "package":
-        library = tmp_path / "my_kernels"
+        library = site / "my_kernels"
         library.mkdir()
         (library / "__init__.py").write_text("")
         (library / "halves.py").write_text(text)

@@ -378,8 +378,8 @@ def test_many_graphs_come_and_go() -> None:
         use(number)
     gc.collect()
     before = resident()
-    for number in range(20, 120):
+    for number in range(20, 90):
         use(number)
     gc.collect()
     grown = resident() - before
-    assert grown < 100 * 256 * 1024, f"{grown / 100 / 1024:.0f} KiB a graph"
+    assert grown < 70 * 256 * 1024, f"{grown / 70 / 1024:.0f} KiB a graph"

@@ -130,7 +130,7 @@ def in_child(work: Callable[[], bool], seconds: int = 20) -> int:
 
 
 @pytest.mark.skipif(not FORKS, reason="no fork on this system")
-def test_a_forked_child_calls_loads_and_forks(model: Model, tmp_path: Path) -> None:
+def test_a_forked_child_calls_loads_and_forks(model: Model) -> None:
     x = square(130, 1)
     expected = graphs.results(model, x)
 
