@@ -30,7 +30,7 @@ def parallel(e: FunctionEmitter, op: Op) -> None:
     has_exit = any(inner.name == "assert" for inner in walk(region))
     _task_body(e, number, region, captured, op)
     offsets, size = _layout(captured)
-    module.functions.append(_task(e, number, captured, offsets, _width(e, region)))
+    module.functions.append(_task(e, number, captured, offsets, _attributes(e, region)))
     count, block = e.names.fresh(), e.names.fresh()
     e.prologue.append(f"    {count} = llvm.mlir.constant({size} : i64) : i64\n")
     e.prologue.append(f"    {block} = llvm.alloca {count} x i8 {{alignment = 64 : i64}} : (i64) -> !llvm.ptr\n")
@@ -87,7 +87,7 @@ def _task_body(e: FunctionEmitter, number: int, region: Region, captured: list[V
     inner.at = ""
     zero = inner.op("arith.constant 0 : i32")
     inner.line(f"llvm.return {zero} : i32")
-    head = f"llvm.func internal @body_{number}({', '.join(params)}) -> i32{_width(e, region)}"
+    head = f"llvm.func internal @body_{number}({', '.join(params)}) -> i32 attributes {{{_attributes(e, region)}}}"
     module = e.module
     module.functions.append(inner.finish(head, module.location(op.location)))
 
@@ -116,20 +116,22 @@ def _task(e: FunctionEmitter, number: int, captured: list[Value], offsets: list[
     types += ["i64", "i64"]
     lines.append(f"    %status = llvm.call @body_{number}({', '.join(names)}) : ({', '.join(types)}) -> i32\n")
     lines.append("    llvm.return\n")
-    head = f"  llvm.func internal @task_{number}(%argument: !llvm.ptr, %chunk: i64){attributes}"
+    # Not inlined into the loop that runs tasks in order: there it would be a second copy, with other attributes.
+    attributes = ", ".join(filter(None, ["no_inline", attributes]))
+    head = f"  llvm.func internal @task_{number}(%argument: !llvm.ptr, %chunk: i64) attributes {{{attributes}}}"
     return f"{head} {{\n{''.join(lines)}  }}\n"
 
 
 LIGHT = 24  # operations of a loop body that memory, not arithmetic, keeps waiting
 
 
-def _width(e: FunctionEmitter, region: Region) -> str:
-    """Half of AVX-512's vectors for loops that only stream memory.
+def _attributes(e: FunctionEmitter, region: Region) -> str:
+    """Attributes of a region's functions: half of AVX-512's vectors for loops that only stream memory.
 
     A whole vector is a cache line, and every access that does not start at one touches two; where nothing is computed,
     that is all that counts (20 % on 16 M elements). Vectors that the author wrote keep their width.
     """
     light = sum(1 for _ in walk(region)) <= LIGHT
     if e.target.is_cpu and e.target.vector_bits == 512 and light:
-        return ' attributes {passthrough = [["prefer-vector-width", "256"]]}'
+        return 'passthrough = [["prefer-vector-width", "256"]]'
     return ""
