@@ -10,7 +10,7 @@ typing, no optimisation.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -176,13 +176,18 @@ class FunctionEmitter:
 
     # functions
 
-    def host_function(self, function: Function) -> str:
-        """`llvm.func internal @group(%ctx, pointers, sizes) -> i32`."""
-        params = ["%ctx: !llvm.ptr"]
-        for number, value in enumerate(function.params):
+    def parameters(self, values: Sequence[Value]) -> list[str]:
+        """The values as parameters `%a0`, `%a1`, …; pointers are promised not to overlap."""
+        params = []
+        for number, value in enumerate(values):
             self.names.set(value, f"%a{number}")
             noalias = " {llvm.noalias}" if isinstance(value.type, PointerType) else ""
             params.append(f"%a{number}: {self.type(value.type)}{noalias}")
+        return params
+
+    def host_function(self, function: Function) -> str:
+        """`llvm.func internal @group(%ctx, pointers, sizes) -> i32`."""
+        params = ["%ctx: !llvm.ptr", *self.parameters(function.params)]
         self.region(function.body)
         self.at = ""
         zero = self.op("arith.constant 0 : i32")
@@ -219,13 +224,9 @@ class FunctionEmitter:
         captured = captures(op.regions[0])
         block = tuple(int(v.const) for v in op.operands[3:6])
         assert len(block) == 3
-        params = []
-        for number, value in enumerate(captured):
-            if isinstance(value.type, PointerType) and value.type.space != "global":
-                raise InternalError("a kernel cannot take storage of the host")
-            self.names.set(value, f"%a{number}")
-            noalias = " {llvm.noalias}" if isinstance(value.type, PointerType) else ""
-            params.append(f"%a{number}: {self.type(value.type)}{noalias}")
+        if any(isinstance(v.type, PointerType) and v.type.space != "global" for v in captured):
+            raise InternalError("a kernel cannot take storage of the host")
+        params = self.parameters(captured)
         self.region(op.regions[0])
         self.at = ""
         self.line("llvm.return")

@@ -28,9 +28,10 @@ def parallel(e: FunctionEmitter, op: Op) -> None:
     region = op.regions[0]
     captured = captures(region)
     has_exit = any(inner.name == "assert" for inner in walk(region))
-    _task_body(e, number, region, captured, op)
+    attributes = _attributes(e, region)
+    module.functions.append(_task_body(e, number, captured, attributes, op))
     offsets, size = _layout(captured)
-    module.functions.append(_task(e, number, captured, offsets, _attributes(e, region)))
+    module.functions.append(_task(e, number, captured, offsets, attributes))
     count, block = e.names.fresh(), e.names.fresh()
     e.prologue.append(f"    {count} = llvm.mlir.constant({size} : i64) : i64\n")
     e.prologue.append(f"    {block} = llvm.alloca {count} x i8 {{alignment = 64 : i64}} : (i64) -> !llvm.ptr\n")
@@ -71,14 +72,10 @@ def _layout(captured: Sequence[Value]) -> tuple[list[int], int]:
     return offsets, -(-offset // 64) * 64
 
 
-def _task_body(e: FunctionEmitter, number: int, region: Region, captured: list[Value], op: Op) -> None:
-    """`@body_N(%ctx, captured..., %low, %high) -> i32`: pointers are promised not to overlap."""
-    inner = e.sibling()
-    params = ["%ctx: !llvm.ptr"]
-    for position, value in enumerate(captured):
-        inner.names.set(value, f"%a{position}")
-        noalias = " {llvm.noalias}" if isinstance(value.type, PointerType) else ""
-        params.append(f"%a{position}: {inner.type(value.type)}{noalias}")
+def _task_body(e: FunctionEmitter, number: int, captured: list[Value], attributes: str, op: Op) -> str:
+    """`@body_N(%ctx, captured..., %low, %high) -> i32`."""
+    inner, region = e.sibling(), op.regions[0]
+    params = ["%ctx: !llvm.ptr", *inner.parameters(captured)]
     for argument, name in zip(region.args, ("%low", "%high"), strict=True):
         inner.names.set(argument, name)
         params.append(f"{name}: i64")
@@ -87,9 +84,8 @@ def _task_body(e: FunctionEmitter, number: int, region: Region, captured: list[V
     inner.at = ""
     zero = inner.op("arith.constant 0 : i32")
     inner.line(f"llvm.return {zero} : i32")
-    head = f"llvm.func internal @body_{number}({', '.join(params)}) -> i32 attributes {{{_attributes(e, region)}}}"
-    module = e.module
-    module.functions.append(inner.finish(head, module.location(op.location)))
+    head = f"llvm.func internal @body_{number}({', '.join(params)}) -> i32 attributes {{{attributes}}}"
+    return inner.finish(head, e.module.location(op.location))
 
 
 def _task(e: FunctionEmitter, number: int, captured: list[Value], offsets: list[int], attributes: str) -> str:

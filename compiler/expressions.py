@@ -109,24 +109,25 @@ def unary_of(inferer: Inferer, node: s.Unary, frame: Frame) -> Any:
 @expression(s.Compare)
 def compare(inferer: Inferer, node: s.Compare, frame: Frame) -> Any:
     """`a < b <= c` is `a < b and b <= c` with b computed once, and c only if a < b."""
-    left = inferer.expr(node.operands[0], frame)
-    result: Any = True
-    for number, op in enumerate(node.ops):
-        pair = (node.operands[number], node.operands[number + 1])
-        kept = left  # a chain of three or more goes on from its middle operand
+    return _chain(inferer, node, frame, 0, inferer.expr(node.operands[0], frame))
 
-        def part(op: str = op, pair: tuple[s.Expr, s.Expr] = pair, a: Any = kept) -> Any:
-            nonlocal left
-            left = inferer.expr(pair[1], frame)
-            objects = (DType, SIMDType, str, type(None))
-            if isinstance(a, objects) or isinstance(left, objects):
-                return compare_objects(inferer, op, a, left, node, frame)
-            return binary(inferer, op, a, left, pair, node, frame)
 
-        result = part() if number == 0 else short_circuit(inferer, "and", result, part, pair[0], node, frame)
-        if not isinstance(result, Value) and not result:
-            break
-    return result
+def _chain(inferer: Inferer, node: s.Compare, frame: Frame, number: int, a: Any) -> Any:
+    """The comparisons from `number` on, `a` being the left operand of the first; each next one lies within the last."""
+    op, pair = node.ops[number], (node.operands[number], node.operands[number + 1])
+    b = inferer.expr(pair[1], frame)
+    objects = (DType, SIMDType, str, type(None))
+    if isinstance(a, objects) or isinstance(b, objects):
+        first: Any = compare_objects(inferer, op, a, b, node, frame)
+    else:
+        first = binary(inferer, op, a, b, pair, node, frame)
+    if number + 1 == len(node.ops):
+        return first
+
+    def rest() -> Any:
+        return _chain(inferer, node, frame, number + 1, b)
+
+    return short_circuit(inferer, "and", first, rest, pair[1], node, frame)
 
 
 def compare_objects(inferer: Inferer, op: str, a: Any, b: Any, node: s.Node, frame: Frame) -> bool:

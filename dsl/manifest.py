@@ -19,11 +19,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from .abi import ABI_VERSION
 from .archive import name_trouble
 from .schema import PARAMETER_KINDS, OpSchema
 
 FORMAT = (1, 0)  # major, minor: of the container and the manifest
-ABI = 1  # of compiled entries: what they are passed and what they return
+ABI = ABI_VERSION  # of compiled entries: what they are passed and what they return
 KINDS = ("so", "ptx", "hsaco")
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")

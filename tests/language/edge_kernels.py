@@ -48,6 +48,12 @@ def condition_calls(out: OutputTensor[int64, "n 2"], x: InputTensor[int64, "n m"
         out[i, 1] = calls[0]
 
 
+@register("long_chain")
+def long_chain(out: OutputTensor[int64, "n"], x: InputTensor[int64, "n"]) -> None:
+    """The third operand is read only if the first comparison holds, and takes part in two."""
+    foreach(out, lambda i: 1 if 0 < x[i] < x[x.dim(0) - 1 - i[0]] < 10 else 0)
+
+
 @register("chain_calls")
 def chain_calls(out: OutputTensor[int64, "n 2"], x: InputTensor[int64, "n"]) -> None:
     """Counts how many operands of `0 <= v < f()` are computed."""

@@ -33,6 +33,12 @@ def test_chains_are_lazy(kernels: KernelFile) -> None:
     assert kernels("chain_calls", x)[0].tolist() == [[0, 0], [1, 1], [1, 1], [0, 1]]
 
 
+def test_a_chain_goes_on_from_an_operand_that_is_read_late(kernels: KernelFile) -> None:
+    x = np.array([1, 3, -2, 5, 0, 4, 2, 12])
+    wanted = [int(0 < a < b < 10) for a, b in zip(x.tolist(), x[::-1].tolist(), strict=True)]
+    assert kernels("long_chain", x)[0].tolist() == wanted and 1 in wanted
+
+
 def test_return_from_an_unrolled_loop(kernels: KernelFile) -> None:
     x = np.array([0, 1, 2, 4, 5, -7])
     assert kernels("return_in_unrolled", x)[0].tolist() == [-1, 0, 1, 3, 4, 4]
