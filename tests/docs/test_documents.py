@@ -2,6 +2,7 @@
 
 In a document,
 
+- the blocks of `docs/language/index.md` run before those of any other page of that folder;
 - a ```python block runs, in order, in one namespace and one temporary folder;
 - a ```python block whose first line is `# path/to/file.py` is written to that file instead;
 - a ```text block right after a ```python block is what that block prints;
@@ -31,7 +32,7 @@ import pytest
 from einkorn import dsl
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# ([\w./-]+\.(?:py|json))\n")
 
@@ -74,15 +75,15 @@ def compare(where: str, shown: str, printed: str) -> None:
 class Reader:
     """Does what a reader of a document would do, and compares."""
 
-    def __init__(self, document: Path, folder: Path) -> None:
-        self.document = document
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.namespace: dict[str, Any] = {"__name__": "__main__"}
         self.printed = ""
 
-    def read(self) -> None:
-        for block in blocks_of(self.document.read_text(encoding="utf-8")):
-            where = f"{self.document.name}:{block.line}"
+    def read(self, document: Path) -> None:
+        self.document = document
+        for block in blocks_of(document.read_text(encoding="utf-8")):
+            where = f"{document.name}:{block.line}"
             file = FILE.match(block.text)
             if block.kind in ("python", "json") and file:
                 path = self.folder / file[1]
@@ -138,6 +139,12 @@ def prepare(document: Path, folder: Path) -> None:
         )
 
 
+def preface(document: Path) -> Path | None:
+    """The page whose code the examples of `document` use: in a folder of pages, its index."""
+    index = document.with_name("index.md")
+    return index if document.parent != ROOT / "docs" and index.exists() and index != document else None
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_document_does_what_it_says(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path.resolve()
@@ -146,7 +153,10 @@ def test_a_document_does_what_it_says(document: Path, tmp_path: Path, monkeypatc
     monkeypatch.setenv("EINKORN_CACHE_DIR", str(folder / ".cache"))
     prepare(document, folder)
     linecache.clearcache()
-    Reader(document, folder).read()
+    reader = Reader(folder)
+    if (index := preface(document)) is not None:
+        reader.read(index)
+    reader.read(document)
 
 
 def anchors_of(document: Path) -> set[str]:
@@ -168,13 +178,17 @@ def test_links_of_a_document_lead_somewhere(document: Path) -> None:
 
 
 def test_every_page_can_be_reached_from_the_index() -> None:
-    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    for page in (ROOT / "docs").glob("*.md"):
-        assert page.name == "index.md" or f"]({page.name})" in index, page.name
+    for index in (ROOT / "docs").rglob("index.md"):
+        text = index.read_text(encoding="utf-8")
+        pages = [*index.parent.glob("*.md"), *index.parent.glob("*/index.md")]
+        for page in pages:
+            name = page.relative_to(index.parent)
+            assert page == index or f"]({name})" in text, name
+    assert all(page.with_name("index.md").exists() for page in (ROOT / "docs").rglob("*.md"))
 
 
 def test_every_name_of_the_language_is_in_the_reference() -> None:
-    page = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "language" / "names.md").read_text(encoding="utf-8")
     sized = re.compile(r"(U?Int|Float|u?int|float)\d+")  # the page writes `int8` … `int64`
     ours = {n for n, v in vars(dsl).items() if not n.startswith("_") and not isinstance(v, ModuleType)}
     names = {n for n in ours - {"annotations", "TYPE_CHECKING"} if not sized.fullmatch(n)}
@@ -185,13 +199,13 @@ def test_every_name_of_the_language_is_in_the_reference() -> None:
 def test_every_error_code_has_a_sentence() -> None:
     code = re.compile(r"EK\d{4}")
     documented: dict[str, int] = {}
-    for page in ("language.md", "package.md"):
+    for page in ("errors.md", "package.md"):
         for row in re.findall(r"^\| (EK\d{4}) \|", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.MULTILINE):
             documented[row] = documented.get(row, 0) + 1
     folders = ("dsl", "compiler", "graph", "stdlib")
     files = [*ROOT.glob("*.py"), *(file for folder in folders for file in (ROOT / folder).rglob("*.py"))]
     used = {found for file in files for found in code.findall(file.read_text(encoding="utf-8"))}
-    assert sorted(used - set(documented)) == [], "used, but not in docs/language.md"
+    assert sorted(used - set(documented)) == [], "used, but not in docs/errors.md"
     assert sorted(set(documented) - used) == [], "in docs/, but not used"
     assert [name for name, count in documented.items() if count > 1] == []
 
