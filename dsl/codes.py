@@ -70,6 +70,8 @@ MEANINGS: dict[str, str] = {
     "EK0332": "A dim divides by zero.",
     "EK0333": "Whether two dims compare is known only when the graph runs.",
     "EK0334": "A dim of an expression has no value.",
+    "EK0340": "A function beside a kernel, such as its reference, does not take the op's inputs.",
+    "EK0341": "A reference returns another number of arrays than the op has outputs.",
     # EK04: graphs and their calls
     "EK0401": "An op is staged outside a graph.",
     "EK0402": "A value of one graph is used in another.",

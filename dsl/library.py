@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 
+from .companions import Reference
 from .errors import PackageError
 from .kernel_files import import_file
 from .package import Package, Variant, read_package
@@ -27,6 +28,7 @@ class LoadedKernel:
     """A kernel of a library.
 
     `variants` are its ready-made codes, when it comes from a package; `shipped` marks the kernels of built-in ops.
+    `reference` is the NumPy function that stands beside it in its file, if there is one; packages have none.
     """
 
     schema: OpSchema
@@ -36,6 +38,7 @@ class LoadedKernel:
     package: Package | None = field(default=None, repr=False)
     shipped: bool = False
     known_digest: str = ""
+    reference: Reference | None = field(default=None, repr=False)
 
     @cached_property
     def portable(self) -> PortableKernel:
@@ -103,7 +106,7 @@ def _from_files(path: str, files: list[Path]) -> KernelLibrary:
                     notes=[f"the first one is at {kernels[name].schema.place}"],
                     hint='give one of them another name, or a namespace: @register("mine::name")',
                 )
-            kernels[name] = LoadedKernel(kernel.schema, str(file), kernel.override, _maker(kernel))
+            kernels[name] = _loaded(kernel, str(file))
     if not kernels:
         raise PackageError(
             f"no kernels are registered in '{path}'",
@@ -117,14 +120,16 @@ def _from_files(path: str, files: list[Path]) -> KernelLibrary:
 def library_of(module: ModuleType) -> KernelLibrary:
     """The kernels of an imported module of the standard library."""
     origin = str(module.__file__)
-    kernels = {
-        k.schema.name: LoadedKernel(k.schema, origin, k.override, _maker(k), shipped=True) for k in _kernels_of(module)
-    }
+    kernels = {k.schema.name: _loaded(k, origin, shipped=True) for k in _kernels_of(module)}
     return KernelLibrary(origin, kernels)
 
 
-def _maker(kernel: Kernel) -> Callable[[], PortableKernel]:
-    return lambda: portable(kernel)
+def _loaded(kernel: Kernel, origin: str, shipped: bool = False) -> LoadedKernel:
+    def make() -> PortableKernel:
+        return portable(kernel)
+
+    reference = kernel.numpy_reference
+    return LoadedKernel(kernel.schema, origin, kernel.override, make, shipped=shipped, reference=reference)
 
 
 def _from_package(path: str, file: Path) -> KernelLibrary:

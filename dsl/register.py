@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import FunctionType
 from typing import Any, TypeVar
 
+from .companions import Reference, make_reference
 from .errors import CompileError, EinkornError, InternalError
 from .language import BOUNDS, DeviceContext, Stub, TensorAnnotation
 from .parse import module_tree
@@ -33,9 +34,22 @@ class Kernel:
         self.schema = schema
         self.function = function
         self.override = override
+        self.numpy_reference: Reference | None = None
         self.__doc__ = function.__doc__
         self.__name__ = function.__name__
         self.__module__ = function.__module__
+
+    def reference(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`@op.reference`: records a NumPy function that says what the op computes; tests compare with it.
+
+        It takes the op's inputs as NumPy arrays in order and parameters as keywords, and returns an array, or a tuple
+        of arrays for several outputs. See `companions.Reference`.
+
+        Raises:
+            CompileError: EK0340 it does not take the op's inputs.
+        """
+        self.numpy_reference = make_reference(self.schema, function, self.__name__)
+        return function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise CompileError(
