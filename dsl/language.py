@@ -9,9 +9,6 @@ Input: nothing. Output: the names. Non-goals: no meaning in code; that is the co
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from functools import cached_property
 from typing import Any
 
 from . import types
@@ -27,51 +24,11 @@ from .annotations import Numeric as Numeric
 from .annotations import OutputTensor as OutputTensor
 from .annotations import TensorAnnotation as TensorAnnotation
 from .annotations import stack as stack
-from .errors import EinkornError
-from .source import caller_place
+from .stubs import STUBS as STUBS
+from .stubs import Namespace, value
+from .stubs import Stub as Stub
+from .stubs import stub as _stub
 from .types import DType
-
-_PACKAGE = __name__.partition(".")[0]
-
-
-class Stub:
-    """A name of the language. `kind` is `row`, `rule`, `library` or `value` (used without a call)."""
-
-    def __init__(self, name: str, kind: str, function: Callable[..., Any]) -> None:
-        self.name = name
-        self.kind = kind
-        self.function = function
-        self.__doc__ = function.__doc__
-        self.__name__ = name
-
-    @cached_property
-    def signature(self) -> inspect.Signature:
-        """Its parameters; read when first asked for, since every process defines all the stubs."""
-        return inspect.signature(self.function)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise EinkornError(
-            f"'{self.name}' works inside kernels only",
-            code="EK0106",
-            place=caller_place(_PACKAGE),
-            hint="call it in a function that is compiled: one under @register, or a helper of one",
-        )
-
-    def __repr__(self) -> str:
-        return f"<einkorn.dsl.{self.name}>"
-
-
-STUBS: dict[str, Stub] = {}
-
-
-def _stub(kind: str, name: str = "") -> Callable[[Callable[..., Any]], Stub]:
-    def made(function: Callable[..., Any]) -> Stub:
-        found = Stub(name or function.__name__.rstrip("_"), kind, function)
-        STUBS[found.name] = found
-        return found
-
-    return made
-
 
 # *** arithmetic: one row each in the table of operations ***
 
@@ -273,24 +230,8 @@ def tuple_(x: Any) -> Any:
 # *** GPU ***
 
 
-class Namespace:
-    """A group of names, such as `gpu`; resolved when a kernel is parsed."""
-
-    is_namespace = True
-
-    def __init__(self, **members: Any) -> None:
-        self.__dict__.update(members)
-
-
-def _value(name: str, doc: str) -> Stub:
-    def nothing() -> Any: ...
-
-    nothing.__doc__ = doc
-    return _stub("value", name)(nothing)
-
-
 def _axes(name: str, doc: str) -> Namespace:
-    return Namespace(**{axis: _value(f"gpu.{name}.{axis}", f"{doc}, axis {axis}.") for axis in "xyz"})
+    return Namespace(**{axis: value(f"gpu.{name}.{axis}", f"{doc}, axis {axis}.") for axis in "xyz"})
 
 
 @_stub("rule", "gpu.barrier")

@@ -1,0 +1,79 @@
+"""What a name of the language is: stubs, and groups of them.
+
+A `Stub` stands for an operation that the compiler knows under the same name: a row of its table of operations, or a
+rule of its own. A library stub (`exp`, `sin`, …) is written in the language itself, in the standard library. Outside a
+kernel a stub only says that it belongs into one.
+
+Input: functions without a body, for their signatures and texts. Output: `STUBS`. Non-goals: no meaning in code.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from .errors import EinkornError
+from .source import caller_place
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+class Stub:
+    """A name of the language. `kind` is `row`, `rule`, `library` or `value` (used without a call)."""
+
+    def __init__(self, name: str, kind: str, function: Callable[..., Any]) -> None:
+        self.name = name
+        self.kind = kind
+        self.function = function
+        self.__doc__ = function.__doc__
+        self.__name__ = name
+
+    @cached_property
+    def signature(self) -> inspect.Signature:
+        """Its parameters; read when first asked for, since every process defines all the stubs."""
+        return inspect.signature(self.function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise EinkornError(
+            f"'{self.name}' works inside kernels only",
+            code="EK0106",
+            place=caller_place(_PACKAGE),
+            hint="call it in a function that is compiled: one under @register, or a helper of one",
+        )
+
+    def __repr__(self) -> str:
+        return f"<einkorn.dsl.{self.name}>"
+
+
+STUBS: dict[str, Stub] = {}
+
+
+def stub(kind: str, name: str = "") -> Callable[[Callable[..., Any]], Stub]:
+    """Makes a name of the language of a function's name, signature and text."""
+
+    def made(function: Callable[..., Any]) -> Stub:
+        found = Stub(name or function.__name__.rstrip("_"), kind, function)
+        STUBS[found.name] = found
+        return found
+
+    return made
+
+
+def value(name: str, doc: str) -> Stub:
+    """A name that is used without a call."""
+
+    def nothing() -> Any: ...
+
+    nothing.__doc__ = doc
+    return stub("value", name)(nothing)
+
+
+class Namespace:
+    """A group of names, such as `gpu`; resolved when a kernel is parsed."""
+
+    is_namespace = True
+
+    def __init__(self, **members: Any) -> None:
+        self.__dict__.update(members)
