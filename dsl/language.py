@@ -24,6 +24,16 @@ from .annotations import Numeric as Numeric
 from .annotations import OutputTensor as OutputTensor
 from .annotations import TensorAnnotation as TensorAnnotation
 from .annotations import stack as stack
+from .language_math import cos as cos
+from .language_math import erf as erf
+from .language_math import exp as exp
+from .language_math import exp2 as exp2
+from .language_math import log as log
+from .language_math import log2 as log2
+from .language_math import pow as pow
+from .language_math import rsqrt as rsqrt
+from .language_math import sin as sin
+from .language_math import tanh as tanh
 from .stubs import STUBS as STUBS
 from .stubs import Namespace, value
 from .stubs import Stub as Stub
@@ -101,59 +111,6 @@ def select(condition: Any, x: Any, y: Any) -> Any:
 @_stub("rule")
 def bitcast(x: Any, dtype: DType) -> Any:
     """The bits of `x` read as another dtype of the same width."""
-
-
-# *** mathematics, written in the language (standard library) ***
-
-
-@_stub("library")
-def rsqrt(x: Any) -> Any:
-    """`1 / sqrt(x)`."""
-
-
-@_stub("library")
-def exp(x: Any) -> Any:
-    """e to the power x."""
-
-
-@_stub("library")
-def exp2(x: Any) -> Any:
-    """2 to the power x."""
-
-
-@_stub("library")
-def log(x: Any) -> Any:
-    """The natural logarithm."""
-
-
-@_stub("library")
-def log2(x: Any) -> Any:
-    """The logarithm to base 2."""
-
-
-@_stub("library")
-def sin(x: Any) -> Any:
-    """The sine of x in radians."""
-
-
-@_stub("library")
-def cos(x: Any) -> Any:
-    """The cosine of x in radians."""
-
-
-@_stub("library")
-def tanh(x: Any) -> Any:
-    """The hyperbolic tangent."""
-
-
-@_stub("library")
-def erf(x: Any) -> Any:
-    """The Gauss error function."""
-
-
-@_stub("library")
-def pow(x: Any, y: Any) -> Any:
-    """x to the power y, also written `x ** y`. Integers take a power >= 0 and wrap."""
 
 
 # *** loops and algorithms ***
