@@ -53,6 +53,18 @@ def show_load(console: Console, rows: list[dict[str, Any]]) -> None:
     console.print(table)
 
 
+def show_compile(console: Console, rows: list[dict[str, Any]]) -> None:
+    """Milliseconds of processor time from a kernel's text to its code, by stage."""
+    table = Table(title="A compilation, ms of processor time", title_justify="left", box=box.SIMPLE)
+    table.add_column("kernel", no_wrap=True)
+    for name in (*rows[0]["median"], "numba"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        stages = [f"{1e3 * value:.1f}" for value in row["median"].values()]
+        table.add_row(row["title"], *stages, f"{1e3 * row['numba']:.0f}" if "numba" in row else "")
+    console.print(table)
+
+
 def show_section(console: Console, section: str, rows: list[dict[str, Any]]) -> None:
     """One line for each workload, number of threads and kind of output memory; under them what failed, and why."""
     peers = [peer for peer in PEERS if any(f"{peer} new" in row["timings"] for row in rows)]

@@ -26,13 +26,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import compiling
 import loading
 import report
 from rich.console import Console
 from workloads import FULL, SMALL, Sizes
 
 HERE = Path(__file__).resolve().parent
-SECTIONS = ("load", "latency", "elementwise", "chain", "reductions", "matmul")
+SECTIONS = ("load", "compile", "latency", "elementwise", "chain", "reductions", "matmul")
 PACKAGES = ("einkorn", "numpy", "torch", "numba", "llvmlite", "torch-mlir")
 
 
@@ -50,8 +51,12 @@ def main() -> int:
             starts = loading.measure_starts(1 if options.tiny else rounds, peers, Path(work), options.tiny)
             report.show_load(console, starts)
             rows += starts
+        if "compile" in options.only:
+            compilations = compiling.measure_compilations(1 if options.tiny else rounds, peers)
+            report.show_compile(console, compilations)
+            rows += compilations
         for section in options.only:
-            if section == "load":
+            if section in ("load", "compile"):
                 continue
             found = [row for count in options.threads for row in _section(section, count, rounds, sizes, peers, work)]
             found.sort(key=lambda row: row["order"])

@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from ..dsl import abi
 from .program import Program, Site
 
-# Cuts [0, total) into tasks of at least `grain`, four for each thread at most, and has the pool run them.
+# Cuts [0, total) into tasks of at least `grain`, four for each thread at most, and has the pool run them. It runs once
+# a region and is the same in every module: LLVM need not spend a fifth of its time on it.
 SPREAD = f"""  llvm.func internal @ek.spread(
-      %ctx: !llvm.ptr, %total: i64, %grain: i64, %task: !llvm.ptr, %block: !llvm.ptr) attributes {{no_inline}} {{
+      %ctx: !llvm.ptr, %total: i64, %grain: i64, %task: !llvm.ptr, %block: !llvm.ptr
+  ) attributes {{no_inline, optimize_none}} {{
     %zero = arith.constant 0 : i64
     %one = arith.constant 1 : i64
     %four = arith.constant 4 : i64
@@ -25,13 +27,13 @@ SPREAD = f"""  llvm.func internal @ek.spread(
       %parallel = llvm.load %parallel_p : !llvm.ptr -> !llvm.ptr
       %pool = llvm.load %ctx : !llvm.ptr -> !llvm.ptr
       %least = arith.maxsi %grain, %one : i64
-      %wanted = arith.ceildivsi %total, %least : i64
+      %wanted = arith.ceildivui %total, %least : i64
       %alone = arith.cmpi eq, %threads, %one : i64
       %several = arith.muli %threads, %four : i64
       %most = arith.select %alone, %one, %several : i64
       %tasks = arith.minsi %wanted, %most : i64
-      %step = arith.ceildivsi %total, %tasks : i64
-      %chunks = arith.ceildivsi %total, %step : i64
+      %step = arith.ceildivui %total, %tasks : i64
+      %chunks = arith.ceildivui %total, %step : i64
       %total_p = llvm.getelementptr inbounds %block[8] : (!llvm.ptr) -> !llvm.ptr, i8
       llvm.store %total, %total_p : i64, !llvm.ptr
       %step_p = llvm.getelementptr inbounds %block[16] : (!llvm.ptr) -> !llvm.ptr, i8
@@ -66,7 +68,10 @@ def report_table(sites: Sequence[Site]) -> str:
 
 
 def entry(program: Program) -> str:
-    """`@ek_entry(%ctx, %pointers, %dims) -> i32`: the groups in order, until one fails."""
+    """`@ek_entry(%ctx, %pointers, %dims) -> i32`: the groups in order, until one fails.
+
+    It is left as it is: LLVM would inline the groups, which it has optimised by then, and optimise them once more.
+    """
     lines: list[str] = []
     seen: set[str] = set()
 
@@ -90,4 +95,5 @@ def entry(program: Program) -> str:
             lines.append(f"    scf.if %f{number} {{ llvm.call @ek.exit() : () -> () }}\n")
     lines.append("    llvm.return %zero : i32\n")
     head = f"llvm.func @{abi.ENTRY}(%ctx: !llvm.ptr, %pointers: !llvm.ptr, %dims: !llvm.ptr) -> i32"
+    head += " attributes {no_inline, optimize_none}"
     return f"  {head} {{\n{''.join(lines)}  }}\n"

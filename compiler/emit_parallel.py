@@ -31,7 +31,7 @@ def parallel(e: FunctionEmitter, op: Op) -> None:
     attributes = _attributes(e, region)
     module.functions.append(_task_body(e, number, captured, attributes, op))
     offsets, size = _layout(captured)
-    module.functions.append(_task(e, number, captured, offsets, attributes))
+    module.functions.append(_task(e, number, captured, offsets))
     count, block = e.names.fresh(), e.names.fresh()
     e.prologue.append(f"    {count} = llvm.mlir.constant({size} : i64) : i64\n")
     e.prologue.append(f"    {block} = llvm.alloca {count} x i8 {{alignment = 64 : i64}} : (i64) -> !llvm.ptr\n")
@@ -88,7 +88,7 @@ def _task_body(e: FunctionEmitter, number: int, captured: list[Value], attribute
     return inner.finish(head, e.module.location(op.location))
 
 
-def _task(e: FunctionEmitter, number: int, captured: list[Value], offsets: list[int], attributes: str) -> str:
+def _task(e: FunctionEmitter, number: int, captured: list[Value], offsets: list[int]) -> str:
     """`@task_N(%argument, %chunk)`: what the pool calls."""
     lines = ["    %ctx = llvm.load %argument : !llvm.ptr -> !llvm.ptr\n"]
     names, types = ["%ctx"], ["!llvm.ptr"]
@@ -112,10 +112,10 @@ def _task(e: FunctionEmitter, number: int, captured: list[Value], offsets: list[
     types += ["i64", "i64"]
     lines.append(f"    %status = llvm.call @body_{number}({', '.join(names)}) : ({', '.join(types)}) -> i32\n")
     lines.append("    llvm.return\n")
-    # Not inlined into the loop that runs tasks in order: there it would be a second copy, with other attributes.
-    attributes = ", ".join(filter(None, ["no_inline", attributes]))
-    head = f"  llvm.func internal @task_{number}(%argument: !llvm.ptr, %chunk: i64) attributes {{{attributes}}}"
-    return f"{head} {{\n{''.join(lines)}  }}\n"
+    # Not inlined into the loop that runs tasks in order, where it would be a second copy, with other attributes. Nor is
+    # the body inlined here: LLVM would do all its work on it twice.
+    head = f"llvm.func internal @task_{number}(%argument: !llvm.ptr, %chunk: i64)"
+    return f"  {head} attributes {{no_inline, optimize_none}} {{\n{''.join(lines)}  }}\n"
 
 
 LIGHT = 24  # operations of a loop body that memory, not arithmetic, keeps waiting

@@ -177,7 +177,7 @@ def lower_to_llvm(
         TargetError: the bindings are not installed.
     """
     mlir = bindings()
-    with _new_context(mlir):
+    with _context(mlir):
         module = _parse(mlir, text)
         attributes = module.operation.attributes
         # Without a layout MLIR takes LLVM's defaults, and i64 would be aligned to 4 bytes.
@@ -222,16 +222,28 @@ def format_module(text: str, *, locations: bool = False) -> str:
         InternalError: MLIR refused the module.
     """
     mlir = bindings()
-    with _new_context(mlir):
+    with _context(mlir):
         return _print(_parse(mlir, text), locations)
 
 
+CONTEXT_USES = 64  # modules that one context serves before what it interned is freed (some 16 KiB each)
+
+_idle: list[tuple[Any, int]] = []  # contexts that no thread is in, with how many modules they served
+
+
 @contextmanager
-def _new_context(mlir: Bindings) -> Iterator[None]:
-    # One context a module: it frees what it interned, and two threads never meet in one.
-    with mlir.ir.Context() as context, mlir.ir.Location.unknown(context):
+def _context(mlir: Bindings) -> Iterator[None]:
+    """A context for one module, which no other thread is in. To make one costs as much as to lower a small kernel."""
+    try:
+        context, uses = _idle.pop()
+    except IndexError:
+        context, uses = mlir.ir.Context(), 0
         context.enable_multithreading(False)
+    with context, mlir.ir.Location.unknown(context):
         yield
+    # Not reached after an error: what refused a module is not asked again.
+    if uses + 1 < CONTEXT_USES:
+        _idle.append((context, uses + 1))
 
 
 def _parse(mlir: Bindings, text: str) -> Any:

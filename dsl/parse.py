@@ -13,6 +13,7 @@ import ast
 import inspect
 import linecache
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
@@ -25,17 +26,32 @@ from .source import Place
 
 def module_tree(function: FunctionType) -> ast.Module:
     """The parsed text that a function was made from: the one its module keeps, else that of the file as it is now."""
+    return _module(function).tree
+
+
+@dataclass(frozen=True)
+class _Module:
+    """The text of a file as it was parsed, its tree, and every function in it."""
+
+    text: str
+    tree: ast.Module
+    functions: tuple[_Definition, ...]
+
+
+def _module(function: FunctionType) -> _Module:
     file = function.__code__.co_filename
     linecache.checkcache(file)
     text = function.__globals__.get(SOURCE) or "".join(linecache.getlines(file))
-    cached = _TREES.get(file)
-    if cached is None or cached[0] != text:
-        cached = (text, ast.parse(text, filename=file))
-        _TREES[file] = cached
-    return cached[1]
+    known = _MODULES.get(file)
+    if known is None or known.text != text:
+        tree = ast.parse(text, filename=file)
+        known = _Module(text, tree, tuple(node for node in ast.walk(tree) if isinstance(node, _Definition)))
+        _MODULES[file] = known
+    return known
 
 
-_TREES: dict[str, tuple[str, ast.Module]] = {}
+_Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+_MODULES: dict[str, _Module] = {}
 
 
 def parse_function(function: FunctionType, resolve: Resolve) -> s.Function:
@@ -72,7 +88,7 @@ def _parsed(parser: _Parser, node: ast.FunctionDef | ast.Lambda) -> s.Function:
 def _find(function: FunctionType) -> ast.FunctionDef | ast.Lambda:
     code = function.__code__
     candidates: list[ast.FunctionDef | ast.Lambda] = []
-    for node in ast.walk(module_tree(function)):
+    for node in _module(function).functions:
         if isinstance(node, ast.AsyncFunctionDef) and node.name == function.__name__:
             name = Place(code.co_filename, node.lineno, node.col_offset + 1, node.lineno, node.col_offset + 10)
             what, hint = UNSUPPORTED["AsyncFunctionDef"]

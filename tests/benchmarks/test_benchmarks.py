@@ -42,6 +42,16 @@ def test_starts_are_split_into_stages(tmp_path: Path) -> None:
         assert best["total"] == pytest.approx(sum(best[stage] for stage in ("import", "stage", "load", "run")))
 
 
+def test_compilations_are_split_into_stages(tmp_path: Path) -> None:
+    done, rows = run(tmp_path, "--only", "compile")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert rows[0]["title"] == "50 lines: bilateral"
+    for row in rows:
+        median = row["median"]
+        assert isinstance(median, dict)
+        assert list(median) == ["parse", "typed", "mlir", "llvm", "asm", "link", "total"]
+
+
 def test_an_unknown_section_is_refused(tmp_path: Path) -> None:
     done, _ = run(tmp_path, "--only", "nothing")
     assert done.returncode == 2 and "nothing" in done.stderr
