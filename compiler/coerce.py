@@ -229,7 +229,8 @@ def _fold_index(inferer: Inferer, row: Row, operands: list[Value]) -> Value | No
         return None
     if row.name in ("shl", "shr") and not 0 <= operands[1].const < INT.dtype.bits:
         return None
-    result = row.fold(*(v.const for v in operands))
+    numbers = [v.const for v in operands]
+    result = row.fold(*numbers) if row.element is None else row.element(INT.dtype, *numbers)
     if row.result == "bool":
         return inferer.builder.const(bool(result), BOOL)
     if not isinstance(result, int):
@@ -270,10 +271,18 @@ def unary(inferer: Inferer, op: str, value: Any, node: syntax.Expr, frame: Frame
 def call_row(call: Call, name: str, operands: list[Any]) -> Any:
     """A row called by its name: `max(x, 0)`, `fma(a, b, c)`."""
     inferer, row = call.inferer, ROWS[name]
+    if not any(isinstance(v, Value) for v in operands):
+        for key, operand in zip(STUBS[name].signature.parameters, operands, strict=True):
+            check_number(call, name, operand, key)
+        return fold(inferer, row, operands, call.node, call.frame)
+    return apply_row(inferer, row, call_numbers(call, name, operands), call.node, call.frame)
+
+
+def call_numbers(call: Call, name: str, operands: list[Any]) -> list[Value]:
+    """The arguments of a name of the language as run-time values of one type; one of them is such a value."""
+    inferer = call.inferer
     for key, operand in zip(STUBS[name].signature.parameters, operands, strict=True):
         check_number(call, name, operand, key)
-    if not any(isinstance(v, Value) for v in operands):
-        return fold(inferer, row, operands, call.node, call.frame)
     nodes = [call.nodes.get(key, call.node) for key in STUBS[name].signature.parameters]
     typed = next((v for v in operands if isinstance(v, Value) and v.weak is None), None)
     anchor = typed if typed is not None else next(v for v in operands if isinstance(v, Value))
@@ -288,7 +297,7 @@ def call_row(call: Call, name: str, operands: list[Any]) -> Any:
     widest = max(out, key=lambda v: v.type.width if isinstance(v.type, SIMDType) else 0)
     if isinstance(widest.type, SIMDType) and widest.weak is None:
         out = [coerce(inferer, v, widest.type, call.node, call.frame) for v in out]
-    return apply_row(inferer, row, out, call.node, call.frame)
+    return out
 
 
 def check_number(call: Call, name: str, operand: Any, key: str) -> None:

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from ..dsl.errors import InternalError
 from ..dsl.types import SIMDType
 from . import emit_arith
-from .emit_arith import constant, mlir_type
 from .emit_entry import SPREAD, entry, report_table
 from .emit_ops import EMITTERS
 from .emit_parallel import captures
+from .emit_types import constant, mlir_type
 from .operations import ROWS
 from .program import Function, Location, Op, PointerType, Program, Region, Type, Value, walk
 from .targets import Target

@@ -1,4 +1,4 @@
-"""Regular operations, constants and conversions of the typed program as MLIR text.
+"""Regular operations and conversions of the typed program as MLIR text.
 
 One function for each expansion that a row of the table names with `=`, and one for each pair of kinds of a cast. Half
 types compute in float32 and are rounded after every operation.
@@ -9,66 +9,18 @@ the result.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..dsl.errors import InternalError
 from ..dsl.types import DType, SIMDType
+from .emit_bits import EXPANSIONS
 from .emit_half import narrow, widen
+from .emit_types import constant, mlir_type
 from .operations import ROWS
 
 if TYPE_CHECKING:
     from .emit import FunctionEmitter
-
-_ELEMENT = {
-    DType.bool: "i1",
-    DType.float16: "i16",  # between operations a half number is its bits, see `emit_half`
-    DType.bfloat16: "i16",
-    DType.float32: "f32",
-    DType.float64: "f64",
-}
-
-
-def element_type(dtype: DType) -> str:
-    """How MLIR writes an element in a register; integers have no sign there."""
-    return _ELEMENT.get(dtype) or f"i{dtype.bits}"
-
-
-def mlir_type(type: SIMDType) -> str:
-    """How MLIR writes a value's type."""
-    element = element_type(type.dtype)
-    return element if type.width == 1 else f"vector<{type.width}x{element}>"
-
-
-def float_bits(value: float, dtype: DType) -> int:
-    """The bit pattern of an already rounded number."""
-    if dtype is DType.float64:
-        return int.from_bytes(struct.pack(">d", value), "big")
-    if dtype is DType.float16:
-        return int.from_bytes(struct.pack(">e", value), "big")
-    single = int.from_bytes(struct.pack(">f", value), "big")
-    return single if dtype is DType.float32 else single >> 16
-
-
-def constant(e: FunctionEmitter, value: Any, type: SIMDType) -> str:
-    """A number in every lane."""
-    dtype = type.dtype
-    if dtype.is_half():
-        number = float_bits(float(value), dtype)
-        text = str(number - (1 << 16) if number >= 1 << 15 else number)
-    elif dtype.is_float():
-        text = f"0x{float_bits(float(value), dtype):0{dtype.bits // 4}X}"
-    elif dtype is DType.bool:
-        text = "true" if value else "false"
-        if type.width == 1:
-            return e.op(f"arith.constant {text}")  # these words carry their type
-    else:
-        number = int(value)
-        text = str(number - (1 << dtype.bits) if number >= 1 << (dtype.bits - 1) else number)
-    if type.width > 1:
-        text = f"dense<{text}>"
-    return e.op(f"arith.constant {text} : {mlir_type(type)}")
 
 
 def row(e: FunctionEmitter, name: str, operands: list[str], type: SIMDType, fastmath: frozenset[str]) -> str:
@@ -261,6 +213,7 @@ def _select(e: FunctionEmitter, test: str, a: str, b: str, type: SIMDType) -> st
 select = _select
 
 _EXPANSIONS: dict[str, Callable[[FunctionEmitter, list[str], SIMDType], str]] = {
+    **EXPANSIONS,
     "floordiv_int": _floordiv_int,
     "mod_int": _mod_int,
     "div_uint": _div_uint,

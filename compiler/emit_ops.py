@@ -13,8 +13,8 @@ from ..dsl import abi
 from ..dsl.errors import InternalError
 from ..dsl.types import BOOL, DType, SIMDType
 from . import emit_arith
-from .emit_arith import constant, element_type, mlir_type
 from .emit_parallel import parallel
+from .emit_types import constant, element_type, mlir_type
 from .program import IRREGULAR, Op, PointerType, Region, Value
 
 if TYPE_CHECKING:

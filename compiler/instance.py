@@ -22,7 +22,18 @@ from ..dsl.types import INT, DType
 from ..dsl.unit import BufferSpec, EntrySpec, FromBuffer, FromNode, GroupSpec, Literal, NodeSpec, Operand, Size, Slot
 
 # These fill infer's tables.
-from . import attributes, branches, expressions, loops, rules, rules_gpu, rules_python, statements, tensor_members  # noqa: F401
+from . import (  # noqa: F401
+    attributes,
+    branches,
+    expressions,
+    loops,
+    rules,
+    rules_gpu,
+    rules_python,
+    rules_vectors,
+    statements,
+    tensor_members,
+)
 from .flow import TooMany, count_operations
 from .infer import Inferer
 from .program import Function, Location, PointerType, Program, Region, Site, Value, walk

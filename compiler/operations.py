@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from . import integers
+
 
 @dataclass(frozen=True)
 class Row:
@@ -31,6 +33,8 @@ class Row:
         fold: Python's meaning, for compile-time numbers.
         symbol: how it is written, for messages.
         result: `same` type as the operands, or `bool` of their width.
+        element: the meaning on whole numbers of a dtype, `element(dtype, *numbers)`, for rows that ask how wide these
+            are; the result wraps.
     """
 
     name: str
@@ -39,6 +43,7 @@ class Row:
     fold: Callable[..., Any]
     symbol: str
     result: str = "same"
+    element: Callable[..., int] | None = None
 
 
 def _numbers(integer: str, floating: str, unsigned: str | None = None) -> dict[str, str]:
@@ -47,6 +52,10 @@ def _numbers(integer: str, floating: str, unsigned: str | None = None) -> dict[s
 
 def _bits(op: str) -> dict[str, str]:
     return {"bool": op, "int": op, "uint": op}
+
+
+def _integers(signed: str, unsigned: str | None = None) -> dict[str, str]:
+    return {"int": signed, "uint": unsigned or signed}
 
 
 def _compare(name: str, predicate: str, floating: str, unsigned: str) -> Row:
@@ -65,12 +74,43 @@ def _float(name: str, op: str, fold: Callable[..., Any], arity: int = 1, result:
     return Row(name, arity, {"float": op}, fold, name, result)
 
 
+def _width(name: str, mlir: Mapping[str, str], element: Callable[..., int], arity: int = 1) -> Row:
+    """A row on integers whose result depends on how wide they are: what has no width has no result."""
+
+    def fold(*operands: Any) -> Any:
+        if not all(isinstance(v, int) for v in operands):
+            raise TypeError
+        raise ValueError(f"'{name}' asks how wide its operand is; write Int32(...), or another type")
+
+    return Row(name, arity, mlir, fold, name, element=element)
+
+
 def _minimum(a: float, b: float) -> float:
     return math.nan if a != a or b != b else min(a, b, key=_zero_order)
 
 
 def _maximum(a: float, b: float) -> float:
     return math.nan if a != a or b != b else max(a, b, key=_zero_order)
+
+
+def _ones(value: int) -> int:
+    if value < 0:
+        raise ValueError("a negative number has as many ones as its type is wide; write Int32(...), or another type")
+    return value.bit_count()
+
+
+def _distance(a: float, b: float) -> float:
+    return abs(a - b)
+
+
+def _clamped(value: float, low: float, high: float) -> float:
+    return _minimum(_maximum(value, low), high)
+
+
+def _sign(value: float) -> float:
+    if value != value:
+        return value
+    return type(value)((value > 0) - (value < 0))
 
 
 def _zero_order(value: float) -> tuple[float, float]:
@@ -135,6 +175,24 @@ _ROWS = (
     _float("fmod", "arith.remf", math.fmod, arity=2),
     _float("isnan", "=isnan", math.isnan, result="bool"),
     _float("isinf", "=isinf", math.isinf, result="bool"),
+    _float("isfinite", "=isfinite", math.isfinite, result="bool"),
+    _float("copysign", "llvm.intr.copysign", math.copysign, arity=2),
+    Row("popcount", 1, _integers("llvm.intr.ctpop"), _ones, "popcount", element=integers.popcount),
+    _width("clz", _integers("=clz"), integers.leading_zeros),
+    _width("ctz", _integers("=ctz"), integers.trailing_zeros),
+    _width("bit_reverse", _integers("llvm.intr.bitreverse"), integers.reverse_bits),
+    _width("byte_swap", _integers("=byte_swap"), integers.swap_bytes),
+    _width("rotl", _integers("=rotl"), integers.rotate_left, 2),
+    _width("rotr", _integers("=rotr"), integers.rotate_right, 2),
+    Row("bit_width", 1, {"int": "=bit_width_int", "uint": "=bit_width"}, integers.bit_width, "bit_width"),
+    _width("add_sat", _integers("llvm.intr.sadd.sat", "llvm.intr.uadd.sat"), integers.add_saturating, 2),
+    _width("sub_sat", _integers("llvm.intr.ssub.sat", "llvm.intr.usub.sat"), integers.subtract_saturating, 2),
+    _width("mul_high", _integers("=mul_high_int", "=mul_high_uint"), integers.multiply_high, 2),
+    Row("avg_floor", 2, _integers("=avg_floor_int", "=avg_floor_uint"), integers.average_down, "avg_floor"),
+    Row("avg_ceil", 2, _integers("=avg_ceil_int", "=avg_ceil_uint"), integers.average_up, "avg_ceil"),
+    Row("abs_diff", 2, _numbers("=abs_diff_int", "=abs_diff_float", "=abs_diff_uint"), _distance, "abs_diff"),
+    Row("clamp", 3, _numbers("=clamp_int", "=clamp_float", "=clamp_uint"), _clamped, "clamp"),
+    Row("sign", 1, _numbers("=sign_int", "=sign_float", "=sign_uint"), _sign, "sign"),
 )
 
 ROWS: dict[str, Row] = {row.name: row for row in _ROWS}

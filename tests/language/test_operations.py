@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from bits_references import FLOATS_OF, INTEGERS_OF
 from kernel_harness import (
     ALL,
     FLOATS,
@@ -44,8 +45,8 @@ def kernels() -> KernelFile:
 def test_every_row_is_tested() -> None:
     tested = {
         "bool": set(BOOL_ROWS),
-        "int": {*INTEGER_ROWS, *COMPARISONS},
-        "float": {*FLOAT_ROWS, *FLOAT_TESTS},
+        "int": {*INTEGER_ROWS, *COMPARISONS, *INTEGERS_OF},
+        "float": {*FLOAT_ROWS, *FLOAT_TESTS, *FLOATS_OF, "isfinite"},
     }
     tested["uint"] = tested["int"]
     for row in ROWS.values():

@@ -1,0 +1,163 @@
+"""Bit operations, and the forms of arithmetic that keep more than the wrapped result, as MLIR text.
+
+Each is written in the form that LLVM's code generators know as one instruction where the hardware has one.
+
+Input: a `FunctionEmitter`, the names of operands and their type. Output: the name of the result. Non-goals: rows that
+are one operation of MLIR's (the table says so itself).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..dsl.types import DType, SIMDType
+from .emit_types import constant, mlir_type
+
+if TYPE_CHECKING:
+    from .emit import FunctionEmitter
+
+Expansion = Callable[["FunctionEmitter", list[str], SIMDType], str]
+
+
+def _count_zeros(intrinsic: str) -> Expansion:
+    """Zeros at one end; of 0, the width."""
+
+    def expand(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+        text = mlir_type(type)
+        return e.op(f'"{intrinsic}"({operands[0]}) <{{is_zero_poison = false}}> : ({text}) -> {text}')
+
+    return expand
+
+
+_leading_zeros = _count_zeros("llvm.intr.ctlz")
+
+
+def _byte_swap(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+    text = mlir_type(type)
+    return operands[0] if type.dtype.bits == 8 else e.op(f"llvm.intr.bswap({operands[0]}) : ({text}) -> {text}")
+
+
+def _rotate(intrinsic: str) -> Expansion:
+    """A funnel shift of a number into itself takes its count modulo the width."""
+
+    def expand(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+        x, count = operands
+        text = mlir_type(type)
+        return e.op(f"{intrinsic}({x}, {x}, {count}) : ({text}, {text}, {text}) -> {text}")
+
+    return expand
+
+
+def _bit_width(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+    zeros = _leading_zeros(e, operands, type)
+    return e.op(f"arith.subi {constant(e, type.dtype.bits, type)}, {zeros} : {mlir_type(type)}")
+
+
+def _bit_width_int(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+    # The magnitude of the smallest number is right as bits: its top bit is set.
+    text = mlir_type(type)
+    size = e.op(f'"llvm.intr.abs"({operands[0]}) <{{is_int_min_poison = false}}> : ({text}) -> {text}')
+    return _bit_width(e, [size], type)
+
+
+def _multiply_high(op: str) -> Expansion:
+    def expand(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+        both = e.names.fresh()
+        e.line(f"{both}:2 = {op} {operands[0]}, {operands[1]} : {mlir_type(type)}")
+        return f"{both}#1"
+
+    return expand
+
+
+def _average(shift: str, up: bool) -> Expansion:
+    """(x + y) / 2 without the carry that x + y may need: the common bits, and half of those that differ."""
+
+    def expand(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+        text = mlir_type(type)
+        x, y = operands
+        common = e.op(f"arith.{'ori' if up else 'andi'} {x}, {y} : {text}")
+        differ = e.op(f"arith.xori {x}, {y} : {text}")
+        half = e.op(f"arith.{shift} {differ}, {constant(e, 1, type)} : {text}")
+        return e.op(f"arith.{'subi' if up else 'addi'} {common}, {half} : {text}")
+
+    return expand
+
+
+def _isfinite(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+    text = mlir_type(type)
+    size = e.op(f"llvm.intr.fabs({operands[0]}) : ({text}) -> {text}")
+    return e.op(f"arith.cmpf olt, {size}, {constant(e, float('inf'), type)} : {text}")
+
+
+def _abs_diff(larger: str, smaller: str) -> Expansion:
+    def expand(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+        text = mlir_type(type)
+        x, y = operands
+        top = e.op(f"{larger} {x}, {y} : {text}")
+        return e.op(f"arith.subi {top}, {e.op(f'{smaller} {x}, {y} : {text}')} : {text}")
+
+    return expand
+
+
+def _abs_diff_float(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+    text = mlir_type(type)
+    difference = e.op(f"arith.subf {operands[0]}, {operands[1]} : {text}")
+    return e.op(f"llvm.intr.fabs({difference}) : ({text}) -> {text}")
+
+
+def _clamp(larger: str, smaller: str) -> Expansion:
+    def expand(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+        text = mlir_type(type)
+        x, low, high = operands
+        return e.op(f"{smaller} {e.op(f'{larger} {x}, {low} : {text}')}, {high} : {text}")
+
+    return expand
+
+
+def _sign_int(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+    text = mlir_type(type)
+    one, minus_one = constant(e, 1, type), constant(e, -1, type)
+    return e.op(f"arith.maxsi {e.op(f'arith.minsi {operands[0]}, {one} : {text}')}, {minus_one} : {text}")
+
+
+def _sign_uint(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+    return e.op(f"arith.minui {operands[0]}, {constant(e, 1, type)} : {mlir_type(type)}")
+
+
+def _sign_float(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+    # 1 with the sign of x where x is neither zero nor NaN; x + 0 where it is: that of -0.0 is 0.0.
+    text = mlir_type(type)
+    zero, one = constant(e, 0.0, type), constant(e, 1.0, type)
+    counts = e.op(f"arith.cmpf one, {operands[0]}, {zero} : {text}")
+    signed = e.op(f"llvm.intr.copysign({one}, {operands[0]}) : ({text}, {text}) -> {text}")
+    rest = e.op(f"arith.addf {operands[0]}, {zero} : {text}")
+    types = text if type.width == 1 else f"{mlir_type(type.with_dtype(DType.bool))}, {text}"
+    return e.op(f"arith.select {counts}, {signed}, {rest} : {types}")
+
+
+EXPANSIONS: dict[str, Expansion] = {
+    "clz": _leading_zeros,
+    "ctz": _count_zeros("llvm.intr.cttz"),
+    "byte_swap": _byte_swap,
+    "rotl": _rotate("llvm.intr.fshl"),
+    "rotr": _rotate("llvm.intr.fshr"),
+    "bit_width": _bit_width,
+    "bit_width_int": _bit_width_int,
+    "mul_high_int": _multiply_high("arith.mulsi_extended"),
+    "mul_high_uint": _multiply_high("arith.mului_extended"),
+    "avg_floor_int": _average("shrsi", up=False),
+    "avg_floor_uint": _average("shrui", up=False),
+    "avg_ceil_int": _average("shrsi", up=True),
+    "avg_ceil_uint": _average("shrui", up=True),
+    "abs_diff_int": _abs_diff("arith.maxsi", "arith.minsi"),
+    "abs_diff_uint": _abs_diff("arith.maxui", "arith.minui"),
+    "abs_diff_float": _abs_diff_float,
+    "clamp_int": _clamp("arith.maxsi", "arith.minsi"),
+    "clamp_uint": _clamp("arith.maxui", "arith.minui"),
+    "clamp_float": _clamp("arith.maximumf", "arith.minimumf"),
+    "sign_int": _sign_int,
+    "sign_uint": _sign_uint,
+    "sign_float": _sign_float,
+    "isfinite": _isfinite,
+}
