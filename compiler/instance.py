@@ -36,7 +36,7 @@ from . import (  # noqa: F401
 )
 from .flow import TooMany, count_operations
 from .infer import Inferer
-from .program import Function, Location, PointerType, Program, Region, Site, Value, walk
+from .program import Function, PointerType, Program, Region, Site, Value, walk
 from .targets import Target
 from .tensors import (
     Demand,
@@ -198,7 +198,7 @@ class Instances:
         )
         inferer = self.inferer
         with self.about(spec):
-            inferer.builder.location = Location(frame.place(function.syntax))
+            inferer.builder.location = frame.location(function.syntax)
             inferer.block(function.syntax.body, frame)
 
     @contextmanager

@@ -94,7 +94,7 @@ def compile_entry(spec: EntrySpec, target: Target, *, level: int = 3) -> Artifac
     """
     timings: dict[str, float] = {}
     watch = _Watch(timings)
-    program = watch.run("typed", lambda: _build(spec, target), print_program)
+    program = watch.run("typed", lambda: typed_program(spec, target), print_program)
     emitted = watch.run("mlir", lambda: emit_module(program, target), lambda e: format_module(e.text))
     text = watch.run("llvm", lambda: lower_to_llvm(emitted.text, target), str)
     compiled = watch.run("asm", lambda: compile_module(text, target, level=level), lambda c: c.assembly)
@@ -104,7 +104,12 @@ def compile_entry(spec: EntrySpec, target: Target, *, level: int = 3) -> Artifac
     return Artifact(target, program, emitted, compiled, code, timings)
 
 
-def _build(spec: EntrySpec, target: Target) -> Program:
+def typed_program(spec: EntrySpec, target: Target) -> Program:
+    """The verified typed program of an entry.
+
+    Raises:
+        CompileError: a mistake in a kernel.
+    """
     # Kernels are evaluated inside each other when they fuse, and functions where they are called.
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, RECURSION))

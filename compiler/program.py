@@ -22,10 +22,11 @@ from .operations import ROWS
 
 @dataclass(frozen=True)
 class Location:
-    """Where an operation comes from: the author's text, and the call that brought it here."""
+    """Where an operation comes from: the author's text, the call that brought it here, and the function it is in."""
 
     place: Place
     caller: Location | None = None
+    function: str = ""
 
     def chain(self) -> list[Place]:
         """This place and those of the calls around it, innermost first."""

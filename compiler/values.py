@@ -38,7 +38,12 @@ class Frame:
         return Place(self.file, *node.span)
 
     def location(self, node: syntax.Node) -> Location:
-        return Location(self.place(node), self.caller)
+        return Location(self.place(node), self.caller, function_name(self.stack[-1]) if self.stack else "")
+
+
+def function_name(function: syntax.Node) -> str:
+    """How Python shows a function of the author's."""
+    return function.name if isinstance(function, syntax.Function) else "<lambda>"
 
 
 @dataclass(eq=False)

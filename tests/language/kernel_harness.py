@@ -1,5 +1,7 @@
 """Compiles one kernel of a file for this machine and runs it in order, without the graph.
 
+Every call runs the interpreter too, and compares: outputs, inputs that were written, and reports, bit for bit.
+
 Input: a kernel file, an op's name, NumPy arrays. Output: NumPy arrays. Non-goals: threads (the graph tests have them).
 """
 
@@ -15,6 +17,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from einkorn.compiler.interpret import Interpreted
+from einkorn.compiler.interpret_ops import Stop
 from einkorn.compiler.pipeline import Artifact, compile_entry
 from einkorn.compiler.targets import lookup
 from einkorn.dsl import DType, abi
@@ -42,7 +46,7 @@ class KernelFile:
 
     def __init__(self, path: str | Path) -> None:
         self.library = load_library(path)
-        self._loaded: dict[Any, tuple[Any, list[TensorType], Artifact]] = {}
+        self._loaded: dict[Any, tuple[Any, list[TensorType], Artifact, Interpreted]] = {}
         self.reports: list[str] = []
 
     def entry(
@@ -91,22 +95,37 @@ class KernelFile:
                 file.write(artifact.code)
                 file.flush()
                 entry = getattr(ctypes.CDLL(file.name), abi.ENTRY)
-            self._loaded[key] = entry, outputs, artifact
-        entry, outputs, artifact = self._loaded[key]
+            self._loaded[key] = entry, outputs, artifact, Interpreted(spec, lookup("host"))
+        entry, outputs, artifact, interpreted = self._loaded[key]
         results = [np.full(s, 0, t.to_numpy()) for t, s in outputs]
         for result in results:
             result.reshape(-1).view(np.uint8)[:] = 0xA5  # what nobody writes is seen
+        again = [a.copy() for a in [*given, *results]]
         pointers = (ctypes.c_void_p * (len(given) + len(results)))(*[a.ctypes.data for a in [*given, *results]])
         context = abi.Context()
         context.threads = 1
         self.reports.clear()
 
-        @abi.ReportFunction
-        def report(site: int, arguments: int) -> None:
-            self.reports.append(json.dumps(artifact.sites[site].parts))
+        values: list[list[int]] = []
 
+        def note(site: int, arguments: Any) -> None:
+            parts = artifact.sites[site].parts
+            self.reports.append(json.dumps(parts))
+            values.append([int(arguments[k]) for k in range(sum(not isinstance(part, str) for part in parts))])
+
+        report = abi.ReportFunction(note)
         context.report = ctypes.cast(report, ctypes.c_void_p)
         entry(ctypes.byref(context), pointers, (ctypes.c_int64 * 1)())
+        compiled = list(zip(self.reports, values, strict=True))
+        self.reports.clear()
+        values.clear()
+        try:
+            interpreted.run(again, [], note)
+        except Stop as stop:
+            note(stop.site, stop.values)
+        assert list(zip(self.reports, values, strict=True)) == compiled, f"'{op}' reports otherwise when interpreted"
+        for number, (array, other) in enumerate(zip([*given, *results], again, strict=True)):
+            assert_same_bits(other, array, f"tensor {number} of '{op}', interpreted and compiled")
         return results
 
 

@@ -1,0 +1,118 @@
+"""The interpreter: runs a typed program on NumPy arrays, with exactly the semantics of compiled code.
+
+It is the oracle of the tests, and what a debugger steps in: every operation is computed by itself, every access to
+memory is checked, and the Python frames that run are those of the author's functions (see `interpret_flow`).
+
+Input: an `EntrySpec` and a target, then arrays and sizes. Output: arrays are written, prints are reported. Non-goals:
+speed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..dsl import abi
+from ..dsl.unit import EntrySpec, FromBuffer, Size, Slot
+from .interpret_flow import translate
+from .interpret_memory import Array, buffer
+from .interpret_ops import Machine, Stop
+from .pipeline import typed_program
+from .program import Site
+from .targets import Target
+
+Report = Callable[[int, list[int]], None]
+
+
+class Interpreted:
+    """An entry that is ready to be interpreted."""
+
+    def __init__(self, spec: EntrySpec, target: Target) -> None:
+        self.spec = spec
+        self.program = typed_program(spec, target)
+        self.machine = Machine(self.program, lambda site, values: None)
+        self.functions = [translate(f, self.machine) for f in self.program.functions]
+        self.names = _buffer_names(spec)
+        # Which op each function of the program is, for messages.
+        self.ops: dict[int, str] = {}
+        for group, (function, _, _) in zip(spec.groups, self.program.calls, strict=True):
+            self.ops.setdefault(function, group.nodes[group.root].kernel.schema.name)
+
+    @property
+    def sites(self) -> list[Site]:
+        return self.program.sites
+
+    def run(self, arrays: Sequence[Array], sizes: Sequence[int], report: Report, *, seed: int | None = None) -> None:
+        """Runs every group in order.
+
+        Args:
+            arrays: one for each buffer of the entry, contiguous; outputs and temporaries are written.
+            sizes: the value of each dim slot.
+            report: is called with a site and the patterns of its values for each print.
+            seed: draws an order of parallel work and of GPU threads; without one they run in order.
+
+        Raises:
+            Stop: an assert failed.
+            KernelError: an access outside of a buffer or to what nobody has written; threads that part at a barrier.
+        """
+        machine = self.machine
+        machine.report = report
+        machine.random = None if seed is None else np.random.default_rng(seed)
+        pointers = [
+            buffer(array, self.names[k], _shape(spec.shape, sizes), written=spec.role in ("input", "constant"))
+            for k, (array, spec) in enumerate(zip(arrays, self.spec.buffers, strict=True))
+        ]
+        with np.errstate(all="ignore"):
+            for function, buffers, slots in self.program.calls:
+                machine.op = self.ops[function]
+                self.functions[function](*(pointers[b] for b in buffers), *(np.int64(sizes[s]) for s in slots))
+
+    def entry(self, context_at: int, pointers_at: int, dims_at: int) -> int:
+        """As compiled code is called (`dsl.abi`): addresses of the context, of the pointers and of the sizes."""
+        context = abi.Context.from_address(context_at)
+        sizes = list((ctypes.c_int64 * self.spec.slots).from_address(dims_at)) if self.spec.slots else []
+        addresses = (ctypes.c_void_p * len(self.spec.buffers)).from_address(pointers_at)
+        arrays = []
+        for spec, address in zip(self.spec.buffers, addresses, strict=True):
+            arrays.append(_array_at(address or 0, spec.dtype.to_numpy(), _shape(spec.shape, sizes)))
+        native = abi.ReportFunction(context.report)
+
+        def report(site: int, values: list[int]) -> None:
+            native(site, (ctypes.c_int64 * max(1, len(values)))(*values))
+
+        try:
+            self.run(arrays, sizes, report)
+        except Stop as stop:
+            report(stop.site, stop.values)
+            context.status = stop.site + 1
+            return 1
+        return 0
+
+
+def _shape(shape: Sequence[Size], sizes: Sequence[int]) -> tuple[int, ...]:
+    return tuple(sizes[n.index] if isinstance(n, Slot) else n for n in shape)
+
+
+def _array_at(address: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+    """The memory at an address as an array."""
+    count = int(np.prod(shape, dtype=np.int64))
+    if count == 0 or address == 0:
+        return np.empty(shape, dtype)
+    raw = (ctypes.c_uint8 * (count * dtype.itemsize)).from_address(address)
+    return np.frombuffer(raw, np.uint8).view(dtype).reshape(shape)
+
+
+def _buffer_names(spec: EntrySpec) -> list[str]:
+    """The name of an argument that each buffer is: of the kernel that writes it, or of the first that reads it."""
+    names: dict[int, str] = {}
+    for group in spec.groups:
+        for store in group.stores:
+            names.setdefault(store.buffer, group.nodes[store.node].kernel.schema.outputs[store.output].name)
+        for node in group.nodes:
+            for operand, argument in zip(node.inputs, node.kernel.schema.inputs, strict=True):
+                if isinstance(operand, FromBuffer):
+                    names.setdefault(operand.buffer, argument.name)
+    return [names.get(k, f"buffer {k}") for k in range(len(spec.buffers))]

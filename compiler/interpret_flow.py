@@ -1,0 +1,340 @@
+"""Typed program -> Python functions whose frames look like the author's: same names, files and lines.
+
+    %v3 = add %v1, %v2   # norm.py:12        ->      %3 = %f0(%1, %2)          at line 12 of norm.py
+    for %0, %n, 1 (%i) { … }                 ->      for %i in %span(%0, %n, %1): …
+
+Each function of the author's that was inlined becomes a Python function again, so that a debugger, a profiler or a
+traceback shows the kernel's own frames. Numbers are held in variables whose names no author can write. What an
+operation computes is a call of the function that `interpret_ops` or `interpret_rows` gave for it.
+
+Input: a `Function` of the typed program. Output: the Python function. Non-goals: what operations compute.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from types import FunctionType
+from typing import Any
+
+from ..dsl.types import SIMDType
+from .emit_parallel import captures
+from .interpret_grid import run_grid
+from .interpret_ops import EVALUATORS, Machine, number, simd
+from .interpret_rows import evaluate_row
+from .operations import ROWS
+from .program import IRREGULAR, Function, Location, Op, Region, Value, walk
+
+Frame = tuple[Location | None, str, str]  # an activation: who called, the file, the function
+
+MAX_NESTING = 12  # of loops and branches in one Python function; CPython allows 20
+
+
+def frame_of(location: Location) -> Frame:
+    return (location.caller, location.place.file, location.function)
+
+
+def activations(location: Location) -> list[Frame]:
+    """The frames around a location, outermost first."""
+    found = []
+    here: Location | None = location
+    while here is not None:
+        found.append(frame_of(here))
+        here = here.caller
+    return found[::-1]
+
+
+def translate(function: Function, machine: Machine) -> Callable[..., None]:
+    """The function as one of Python's; it takes pointers and sizes as the typed one does."""
+    module = _Module(machine)
+    for op in walk(function.body):
+        module.uses.update(id(v) for v in op.operands)
+    ops = function.body.ops
+    location = ops[0].location
+    while location.caller is not None:
+        location = location.caller
+    name = location.function or function.name
+    return module.function(name, location, function.params, ops, ())
+
+
+class _Module:
+    """What the functions of one typed function share: names, constants, evaluators."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.names: dict[int, str] = {}
+        self.uses: Counter[int] = Counter()  # how often a value is an operand
+        self.globals: dict[str, Any] = {"__name__": "einkorn.kernel", "%span": _span, "%parts": _parts}
+        self.globals |= {"%machine": machine, "%grid": run_grid}
+
+    def name(self, value: Value) -> str:
+        return self.names.setdefault(id(value), f"%{len(self.names)}")
+
+    def constant(self, thing: Any) -> str:
+        """A global name for an object."""
+        name = f"%g{len(self.globals)}"
+        self.globals[name] = thing
+        return name
+
+    def read(self, value: Value) -> ast.expr:
+        """A value where it is used; constants need not have been made there."""
+        if value.const is not None and id(value) not in self.names:
+            self.names[id(value)] = self.constant(number(value.const, simd(value)))
+        return ast.Name(self.name(value), ast.Load())
+
+    def function(
+        self, name: str, location: Location, params: Sequence[Value], ops: Sequence[Op], results: Sequence[Value]
+    ) -> FunctionType:
+        """Operations as a Python function at the place of `location`."""
+        writer = _Writer(self, location)
+        body = writer.block(ops, 0)
+        if results:
+            body.append(writer.at(ast.Return(writer.tuple(results))))
+        if not body:
+            body.append(writer.at(ast.Pass()))
+        if _waits(ops):  # a generator, even where the barrier is in a function that it calls
+            body.insert(0, writer.at(ast.If(ast.Constant(False), [writer.at(ast.Expr(ast.Yield()))], [])))
+        made = ast.FunctionDef(
+            name=name,
+            args=ast.arguments([], [ast.arg(self.name(p)) for p in params], None, [], [], None, []),
+            body=body,
+            decorator_list=[],
+            type_params=[],
+        )
+        writer.line = location.place.line
+        writer.at(made)
+        tree = ast.fix_missing_locations(ast.Module([made], []))
+        scope: dict[str, Any] = {}
+        exec(compile(tree, location.place.file, "exec"), self.globals, scope)
+        found = scope[name]
+        assert isinstance(found, FunctionType)
+        return found
+
+
+class _Writer:
+    """Writes the body of one Python function."""
+
+    def __init__(self, module: _Module, location: Location) -> None:
+        self.module = module
+        self.active = set(activations(location))
+        self.file = location.place.file
+        self.line = location.place.line
+
+    # pieces
+
+    def at(self, node: Any) -> Any:
+        """A node at the current line."""
+        node.lineno = node.end_lineno = self.line
+        node.col_offset, node.end_col_offset = 0, 0
+        return node
+
+    def move(self, location: Location) -> None:
+        """What is written from now on stands at a place, if that is in this file."""
+        if location.place.file == self.file:
+            self.line = location.place.line
+
+    def tuple(self, values: Sequence[Value]) -> ast.expr:
+        if len(values) == 1:
+            return self.module.read(values[0])
+        return ast.Tuple([self.module.read(v) for v in values], ast.Load())
+
+    def target(self, values: Sequence[Value]) -> ast.expr:
+        names: list[ast.expr] = [ast.Name(self.module.name(v), ast.Store()) for v in values]
+        return names[0] if len(names) == 1 else ast.Tuple(names, ast.Store())
+
+    def call(self, function: Any, arguments: Sequence[ast.expr]) -> ast.expr:
+        callee = function if isinstance(function, str) else self.module.constant(function)
+        return ast.Call(ast.Name(callee, ast.Load()), list(arguments), [])
+
+    def assign(self, results: Sequence[Value], value: ast.expr) -> ast.stmt:
+        if not results:
+            return self.at(ast.Expr(value))
+        return self.at(ast.Assign([self.target(results)], value))
+
+    def copy(self, to: Sequence[Value], values: Sequence[Value]) -> list[ast.stmt]:
+        """`to` become `values`, all at once."""
+        return [self.assign(to, self.tuple(values))] if to else []
+
+    # blocks
+
+    def block(self, ops: Sequence[Op], depth: int) -> list[ast.stmt]:
+        """Statements for operations; those of functions that were called here become calls again."""
+        out: list[ast.stmt] = []
+        for callee, run in _runs([op for op in ops if op.name not in _ENDS], self.active):
+            if callee is not None:
+                out.append(self.called(callee, run))
+            elif depth >= MAX_NESTING:
+                out.append(self.lifted(run))
+            else:
+                for op in run:
+                    self.move(op.location)
+                    out += self.operation(op, depth)
+        return out
+
+    def called(self, callee: Frame, ops: Sequence[Op]) -> ast.stmt:
+        caller, file, name = callee
+        if caller is not None:
+            self.move(caller)
+        first = next(here for op in ops for here in _chain(op.location) if frame_of(here) == callee)
+        return self.apart(name or "kernel", first, ops)
+
+    def lifted(self, ops: Sequence[Op]) -> ast.stmt:
+        """Operations that nest too deeply, in a Python function of their own."""
+        return self.apart("<nested>", ops[0].location, ops)
+
+    def apart(self, name: str, location: Location, ops: Sequence[Op]) -> ast.stmt:
+        region = Region([], list(ops))
+        inside = Counter(id(v) for op in walk(region) for v in op.operands)
+        results = [v for op in ops for v in op.results if self.module.uses[id(v)] > inside[id(v)] and v.const is None]
+        params = captures(region)
+        function = self.module.function(name, location, params, ops, results)
+        call = self.call(function, [self.module.read(v) for v in params])
+        return self.assign(results, ast.YieldFrom(call) if _waits(ops) else call)
+
+    def operation(self, op: Op, depth: int) -> list[ast.stmt]:
+        if op.name in STRUCTURED:
+            return STRUCTURED[op.name](self, op, depth + 1)
+        if op.name == "const" and op.results[0].const is not None:
+            return []  # made where it is used
+        if op.name in ROWS:
+            function: Any = evaluate_row(op.name, simd(op.operands[0]).dtype)
+        else:
+            function = EVALUATORS[op.name](op, self.module.machine)
+        return [self.assign(op.results, self.call(function, [self.module.read(v) for v in op.operands]))]
+
+
+_ENDS = ("yield", "condition")
+
+
+def _chain(location: Location) -> Iterator[Location]:
+    here: Location | None = location
+    while here is not None:
+        yield here
+        here = here.caller
+
+
+def _runs(ops: Sequence[Op], active: set[Frame]) -> Iterator[tuple[Frame | None, list[Op]]]:
+    """Operations in groups: None for those of this function, else the function that was called."""
+    callee: Frame | None = None
+    run: list[Op] = []
+    for op in ops:
+        if op.name == "const" and op.results[0].const is not None:
+            run.append(op)  # anywhere will do
+            continue
+        path = activations(op.location)
+        new = None if path[-1] in active else next(frame for frame in path if frame not in active)
+        if callee is not None and callee in path:
+            new = callee
+        if new != callee and run:
+            yield callee, run
+            run = []
+        callee = new
+        run.append(op)
+    if run:
+        yield callee, run
+
+
+def _waits(ops: Sequence[Op]) -> bool:
+    return any(op.name == "barrier" for op in walk(Region([], list(ops))))
+
+
+# *** operations with regions ***
+
+
+def _if(w: _Writer, op: Op, depth: int) -> list[ast.stmt]:
+    arms = []
+    line = w.line
+    for region in op.regions:
+        w.line = line
+        arms.append([*w.block(region.ops, depth), *w.copy(op.results, region.ops[-1].operands)])
+    w.line = line
+    then, other = arms
+    return [w.at(ast.If(w.module.read(op.operands[0]), then or [w.at(ast.Pass())], other))]
+
+
+def _for(w: _Writer, op: Op, depth: int) -> list[ast.stmt]:
+    low, high, step, *initial = op.operands
+    region = op.regions[0]
+    index, *carried = region.args
+    start = w.copy(carried, initial)
+    span = w.call("%span", [w.module.read(v) for v in (low, high, step)])
+    line = w.line
+    body = [*w.block(region.ops, depth), *w.copy(carried, region.ops[-1].operands)]
+    w.line = line
+    loop = w.at(ast.For(w.target([index]), span, body or [w.at(ast.Pass())], []))
+    return [*start, loop, *w.copy(op.results, carried)]
+
+
+def _while(w: _Writer, op: Op, depth: int) -> list[ast.stmt]:
+    test, body = op.regions
+    start = w.copy(test.args, op.operands)
+    line = w.line
+    condition, *passed = test.ops[-1].operands
+    inner = w.block(test.ops, depth)
+    w.line = line
+    leave = [*w.copy(op.results, passed), w.at(ast.Break())]
+    inner.append(w.at(ast.If(ast.UnaryOp(ast.Not(), w.module.read(condition)), leave, [])))
+    inner += w.copy(body.args, passed)
+    inner += [*w.block(body.ops, depth), *w.copy(test.args, body.ops[-1].operands)]
+    w.line = line
+    return [*start, w.at(ast.While(ast.Constant(True), inner, []))]
+
+
+def _parallel(w: _Writer, op: Op, depth: int) -> list[ast.stmt]:
+    region = op.regions[0]
+    parts = w.call("%parts", [ast.Name("%machine", ast.Load()), *(w.module.read(v) for v in op.operands)])
+    line = w.line
+    body = w.block(region.ops, depth)
+    w.line = line
+    return [w.at(ast.For(w.target(region.args), parts, body or [w.at(ast.Pass())], []))]
+
+
+def _launch(w: _Writer, op: Op, depth: int) -> list[ast.stmt]:
+    region = op.regions[0]
+    params = captures(region)
+    name = next((f for inner in region.ops for _, _, f in activations(inner.location)[-1:] if f), "kernel")
+    first = next((inner.location for inner in region.ops if inner.location.function == name), op.location)
+    function = w.module.function(name, first, params, region.ops, ())
+    arguments = [w.module.read(v) for v in (*op.operands, *params)]
+    machine = ast.Name("%machine", ast.Load())
+    return [w.at(ast.Expr(w.call("%grid", [machine, ast.Name(w.module.constant(function), ast.Load()), *arguments])))]
+
+
+def _barrier(w: _Writer, op: Op, depth: int) -> list[ast.stmt]:
+    return [w.at(ast.Expr(ast.Yield(ast.Name(w.module.constant(op.location), ast.Load()))))]
+
+
+STRUCTURED: dict[str, Callable[[_Writer, Op, int], list[ast.stmt]]] = {
+    "if": _if,
+    "for": _for,
+    "while": _while,
+    "parallel": _parallel,
+    "launch": _launch,
+    "barrier": _barrier,
+}
+
+_known = {*EVALUATORS, *STRUCTURED, *_ENDS}
+assert _known == set(IRREGULAR), f"operations that the interpreter does not know: {_known ^ set(IRREGULAR)}"
+
+
+# *** what the functions call ***
+
+
+def _span(low: Any, high: Any, step: Any) -> Iterator[Any]:
+    """The indices of a `for`, as Ints."""
+    make = type(low)
+    return (make(k) for k in range(int(low), int(high), int(step)))
+
+
+PARTS = 4  # at most, of a parallel region
+
+
+def _parts(machine: Machine, total: Any, grain: Any) -> Iterator[tuple[Any, Any]]:
+    """Ranges that cover [0, total), as a pool may take them: cut by the grain, in any order."""
+    make = type(total)
+    step = max(int(grain), 1, -(-int(total) // PARTS))
+    lows = list(range(0, int(total), step))
+    if machine.random is not None:
+        machine.random.shuffle(lows)
+    return ((make(low), make(min(low + step, int(total)))) for low in lows)

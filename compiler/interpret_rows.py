@@ -1,0 +1,173 @@
+"""What the rows of the table of operations compute: one function each on NumPy scalars and arrays, exact to the bit.
+
+A function here sees bool, integers, float32 and float64; half types are widened before and rounded after it
+(`evaluate_row`). NaN is NaN: its sign and payload are not part of the semantics.
+
+Input: operands of one NumPy dtype, scalars (`np.generic`) or vectors. Output: the same. Non-goals: compile-time numbers
+(rows fold these themselves), and operations that are no rows (see `interpret_ops`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from ..dsl.types import DType
+from .operations import ROWS
+
+Evaluate = Callable[..., Any]
+
+
+def where(condition: Any, a: Any, b: Any) -> Any:
+    """`np.where` that gives a scalar for scalars."""
+    return np.where(condition, a, b)[()]
+
+
+def _by_kind(integer: Evaluate, floating: Evaluate) -> Evaluate:
+    def evaluate(*operands: Any) -> Any:
+        return (floating if operands[0].dtype.kind == "f" else integer)(*operands)
+
+    return evaluate
+
+
+def _floordiv_float(a: Any, b: Any) -> Any:
+    # CPython's way (Objects/floatobject.c), with a division by zero as `/` has it.
+    rest = np.fmod(a, b)
+    quotient = (a - rest) / b
+    quotient = where((rest != 0) & ((rest < 0) != (b < 0)), quotient - 1, quotient)
+    floored = np.floor(quotient)
+    floored = where(quotient - floored > 0.5, floored + 1, floored)
+    floored = where(quotient == 0, np.copysign(np.zeros_like(a), a / b), floored)
+    return where(b == 0, a / b, floored)
+
+
+def _mod_float(a: Any, b: Any) -> Any:
+    # The sign of b, also for a zero.
+    rest = np.fmod(a, b)
+    moved = where((rest < 0) != (b < 0), rest + b, rest)
+    return where(rest == 0, np.copysign(np.zeros_like(a), b), moved)
+
+
+def _unsigned(value: Any) -> Any:
+    return value.view(f"u{value.dtype.itemsize}")
+
+
+def _shl(a: Any, b: Any) -> Any:
+    inside = _unsigned(b) < a.dtype.itemsize * 8
+    return where(inside, np.left_shift(a, where(inside, b, 0)), a.dtype.type(0))
+
+
+def _shr(a: Any, b: Any) -> Any:
+    bits = a.dtype.itemsize * 8
+    inside = _unsigned(b) < bits
+    if a.dtype.kind == "i":
+        return np.right_shift(a, where(inside, b, bits - 1))
+    return where(inside, np.right_shift(a, where(inside, b, 0)), a.dtype.type(0))
+
+
+def _extreme(smaller: bool) -> Evaluate:
+    """NaN wins; -0.0 is smaller than 0.0."""
+
+    def evaluate(a: Any, b: Any) -> Any:
+        a_first = (a < b) | ((a == b) & np.signbit(a))
+        chosen = where(a_first == smaller, a, b)
+        return where(np.isnan(a) | np.isnan(b), a.dtype.type(math.nan), chosen)
+
+    return evaluate
+
+
+def to_odd(near: Any, rest: Any) -> Any:
+    """float64 numbers that stand for `near + rest` exactly, `rest` being less than half a unit of the last place.
+
+    An inexact one becomes its neighbour with an odd last bit, so that rounding it to a narrower type gives the result
+    of one rounding. (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008.)
+    """
+    inexact = (rest != 0) & np.isfinite(near) & ~np.isnan(rest)
+    even = near.view(np.uint64) & np.uint64(1) == 0
+    return where(inexact & even, np.nextafter(near, where(rest > 0, math.inf, -math.inf)), near)
+
+
+def _fma(a: Any, b: Any, c: Any) -> Any:
+    if a.dtype == np.float64:
+        flat = [fused(float(x), float(y), float(z)) for x, y, z in zip(*map(np.ravel, (a, b, c)), strict=True)]
+        return np.array(flat, np.float64).reshape(np.shape(a))[()]
+    # The product of two float32 is exact in float64; what the sum loses is found as Knuth's TwoSum does.
+    product, added = a.astype(np.float64) * b.astype(np.float64), c.astype(np.float64)
+    total = product + added
+    virtual = total - product
+    lost = (product - (total - virtual)) + (added - virtual)
+    return to_odd(total, lost).astype(np.float32)
+
+
+def fused(a: float, b: float, c: float) -> float:
+    """a * b + c in float64, rounded once."""
+    if not (math.isfinite(a) and math.isfinite(b)):
+        return float(np.float64(a) * np.float64(b) + np.float64(c))
+    if not math.isfinite(c):
+        return c
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    if exact == 0:
+        # Both terms cancel exactly, or one factor is a zero: the signs of zeros add up as those of a sum do.
+        return math.copysign(0.0, math.copysign(1.0, a) * math.copysign(1.0, b)) + c if a == 0 or b == 0 else 0.0
+    try:
+        result = float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
+    return math.copysign(result, exact)
+
+
+_ROWS: dict[str, Evaluate] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "truediv": np.true_divide,
+    "floordiv": _by_kind(np.floor_divide, _floordiv_float),  # NumPy's integers give 0 for a division by 0, as ours
+    "mod": _by_kind(np.remainder, _mod_float),
+    "and_": np.bitwise_and,
+    "or_": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "shl": _shl,
+    "shr": _shr,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "neg": np.negative,
+    "invert": np.invert,
+    "not_": np.logical_not,
+    "min": _by_kind(np.minimum, _extreme(True)),
+    "max": _by_kind(np.maximum, _extreme(False)),
+    "abs": np.abs,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "round": np.rint,
+    "trunc": np.trunc,
+    "sqrt": np.sqrt,
+    "fma": _fma,
+    "fmod": np.fmod,
+    "isnan": np.isnan,
+    "isinf": np.isinf,
+}
+
+assert set(_ROWS) == set(ROWS), f"rows that the interpreter does not evaluate: {set(_ROWS) ^ set(ROWS)}"
+
+
+def evaluate_row(name: str, dtype: DType) -> Evaluate:
+    """The function that computes a row on operands of `dtype`."""
+    function = _ROWS[name]
+    if not dtype.is_half():
+        return function
+    narrow = dtype.to_numpy()
+    compares = ROWS[name].result == "bool"
+
+    def half(*operands: Any) -> Any:
+        result = function(*(v.astype(np.float32) for v in operands))
+        return result if compares else result.astype(narrow)
+
+    return half
