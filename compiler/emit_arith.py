@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ..dsl.errors import InternalError
 from ..dsl.types import DType, SIMDType
-from .emit_bits import EXPANSIONS
+from .emit_bits import EXPANSIONS as BITS
 from .emit_half import narrow, widen
 from .emit_types import constant, mlir_type
 from .operations import ROWS
@@ -34,7 +34,7 @@ def row(e: FunctionEmitter, name: str, operands: list[str], type: SIMDType, fast
             return result
         return narrow(e, result, type)
     if spelling.startswith("="):
-        return _EXPANSIONS[spelling[1:]](e, operands, type)
+        return EXPANSIONS[spelling[1:]](e, operands, type)
     text = mlir_type(type)
     if spelling.startswith("llvm."):
         types = ", ".join([text] * len(operands))
@@ -212,8 +212,8 @@ def _select(e: FunctionEmitter, test: str, a: str, b: str, type: SIMDType) -> st
 
 select = _select
 
-_EXPANSIONS: dict[str, Callable[[FunctionEmitter, list[str], SIMDType], str]] = {
-    **EXPANSIONS,
+EXPANSIONS: dict[str, Callable[[FunctionEmitter, list[str], SIMDType], str]] = {
+    **BITS,
     "floordiv_int": _floordiv_int,
     "mod_int": _mod_int,
     "div_uint": _div_uint,
@@ -231,7 +231,7 @@ _EXPANSIONS: dict[str, Callable[[FunctionEmitter, list[str], SIMDType], str]] = 
     "isinf": _isinf,
 }
 
-_missing = {m[1:] for r in ROWS.values() for m in r.mlir.values() if m.startswith("=")} - set(_EXPANSIONS)
+_missing = {m[1:] for r in ROWS.values() for m in r.mlir.values() if m.startswith("=")} - set(EXPANSIONS)
 assert not _missing, f"expansions without a function: {_missing}"
 
 

@@ -102,7 +102,7 @@ def _array_at(address: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Arr
     if count == 0 or address == 0:
         return np.empty(shape, dtype)
     raw = (ctypes.c_uint8 * (count * dtype.itemsize)).from_address(address)
-    return np.frombuffer(raw, np.uint8).view(dtype).reshape(shape)
+    return np.ndarray(shape, dtype, buffer=memoryview(raw))
 
 
 def _buffer_names(spec: EntrySpec) -> list[str]:

@@ -39,7 +39,11 @@ def _saturate(value: Any, to: DType) -> Any:
 def _from_integer(value: Any, to: DType) -> Any:
     if to in (DType.float32, DType.float64) or value.dtype.itemsize < 8:
         # NumPy rounds these once; up to 32 bits float64 holds exactly.
-        return value.astype(to.to_numpy()) if to in (DType.float32, DType.float64) else _narrow(value.astype(np.float64), to)
+        return (
+            value.astype(to.to_numpy())
+            if to in (DType.float32, DType.float64)
+            else _narrow(value.astype(np.float64), to)
+        )
     near = value.astype(np.float64)
     # 2**63 and 2**64 are the only roundings that leave the type; what is left of the number is small either way.
     rest = np.frompyfunc(lambda whole, number: float(int(whole) - int(number)), 2, 1)(value, near)

@@ -16,9 +16,8 @@ import ast
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeVar
 
-from ..dsl.types import SIMDType
 from .emit_parallel import captures
 from .interpret_grid import run_grid
 from .interpret_ops import EVALUATORS, Machine, number, simd
@@ -27,6 +26,8 @@ from .operations import ROWS
 from .program import IRREGULAR, Function, Location, Op, Region, Value, walk
 
 Frame = tuple[Location | None, str, str]  # an activation: who called, the file, the function
+
+Node = TypeVar("Node", bound=ast.stmt)
 
 MAX_NESTING = 12  # of loops and branches in one Python function; CPython allows 20
 
@@ -95,13 +96,10 @@ class _Module:
             body.append(writer.at(ast.Pass()))
         if _waits(ops):  # a generator, even where the barrier is in a function that it calls
             body.insert(0, writer.at(ast.If(ast.Constant(False), [writer.at(ast.Expr(ast.Yield()))], [])))
-        made = ast.FunctionDef(
-            name=name,
-            args=ast.arguments([], [ast.arg(self.name(p)) for p in params], None, [], [], None, []),
-            body=body,
-            decorator_list=[],
-            type_params=[],
-        )
+        made = ast.parse("def function(): pass").body[0]  # with the fields that this version of Python has
+        assert isinstance(made, ast.FunctionDef)
+        made.name, made.body = name, body
+        made.args.args = [ast.arg(self.name(p)) for p in params]
         writer.line = location.place.line
         writer.at(made)
         tree = ast.fix_missing_locations(ast.Module([made], []))
@@ -123,7 +121,7 @@ class _Writer:
 
     # pieces
 
-    def at(self, node: Any) -> Any:
+    def at(self, node: Node) -> Node:
         """A node at the current line."""
         node.lineno = node.end_lineno = self.line
         node.col_offset, node.end_col_offset = 0, 0
@@ -148,9 +146,8 @@ class _Writer:
         return ast.Call(ast.Name(callee, ast.Load()), list(arguments), [])
 
     def assign(self, results: Sequence[Value], value: ast.expr) -> ast.stmt:
-        if not results:
-            return self.at(ast.Expr(value))
-        return self.at(ast.Assign([self.target(results)], value))
+        made: ast.stmt = ast.Assign([self.target(results)], value) if results else ast.Expr(value)
+        return self.at(made)
 
     def copy(self, to: Sequence[Value], values: Sequence[Value]) -> list[ast.stmt]:
         """`to` become `values`, all at once."""
@@ -161,7 +158,7 @@ class _Writer:
     def block(self, ops: Sequence[Op], depth: int) -> list[ast.stmt]:
         """Statements for operations; those of functions that were called here become calls again."""
         out: list[ast.stmt] = []
-        for callee, run in _runs([op for op in ops if op.name not in _ENDS], self.active):
+        for callee, run in _runs([op for op in ops if op.name not in ENDS], self.active):
             if callee is not None:
                 out.append(self.called(callee, run))
             elif depth >= MAX_NESTING:
@@ -173,7 +170,7 @@ class _Writer:
         return out
 
     def called(self, callee: Frame, ops: Sequence[Op]) -> ast.stmt:
-        caller, file, name = callee
+        caller, _, name = callee
         if caller is not None:
             self.move(caller)
         first = next(here for op in ops for here in _chain(op.location) if frame_of(here) == callee)
@@ -204,7 +201,7 @@ class _Writer:
         return [self.assign(op.results, self.call(function, [self.module.read(v) for v in op.operands]))]
 
 
-_ENDS = ("yield", "condition")
+ENDS = ("yield", "condition")
 
 
 def _chain(location: Location) -> Iterator[Location]:
@@ -236,7 +233,10 @@ def _runs(ops: Sequence[Op], active: set[Frame]) -> Iterator[tuple[Frame | None,
 
 
 def _waits(ops: Sequence[Op]) -> bool:
-    return any(op.name == "barrier" for op in walk(Region([], list(ops))))
+    """Whether there is a barrier among operations; a launch waits for its threads itself."""
+    if any(op.name == "barrier" for op in ops):
+        return True
+    return any(_waits(region.ops) for op in ops if op.name != "launch" for region in op.regions)
 
 
 # *** operations with regions ***
@@ -314,7 +314,7 @@ STRUCTURED: dict[str, Callable[[_Writer, Op, int], list[ast.stmt]]] = {
     "barrier": _barrier,
 }
 
-_known = {*EVALUATORS, *STRUCTURED, *_ENDS}
+_known = {*EVALUATORS, *STRUCTURED, *ENDS}
 assert _known == set(IRREGULAR), f"operations that the interpreter does not know: {_known ^ set(IRREGULAR)}"
 
 

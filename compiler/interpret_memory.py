@@ -80,7 +80,7 @@ def store(value: Any, pointer: Pointer, offset: int, width: int, op: str, locati
 
 def _checked(pointer: Pointer, offset: int, width: int, what: str, op: str, location: Location) -> int:
     start, extent = pointer.offset + int(offset), len(pointer.memory.data)
-    if 0 <= start and start + width <= extent:
+    if 0 <= start <= extent - width:
         return start
     memory = pointer.memory
     where = str(start) if width == 1 else f"{start} to {start + width - 1}"

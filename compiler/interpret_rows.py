@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..dsl.types import DType
-from .operations import ROWS
+from .operations import ROWS, Row
 
 Evaluate = Callable[..., Any]
 
@@ -25,13 +25,6 @@ Evaluate = Callable[..., Any]
 def where(condition: Any, a: Any, b: Any) -> Any:
     """`np.where` that gives a scalar for scalars."""
     return np.where(condition, a, b)[()]
-
-
-def _by_kind(integer: Evaluate, floating: Evaluate) -> Evaluate:
-    def evaluate(*operands: Any) -> Any:
-        return (floating if operands[0].dtype.kind == "f" else integer)(*operands)
-
-    return evaluate
 
 
 def _floordiv_float(a: Any, b: Any) -> Any:
@@ -120,18 +113,20 @@ def fused(a: float, b: float, c: float) -> float:
     return math.copysign(result, exact)
 
 
-_ROWS: dict[str, Evaluate] = {
+def _sign(a: Any) -> Any:
+    return where(np.isnan(a), a, np.sign(a))
+
+
+def _clamp(value: Any, low: Any, high: Any) -> Any:
+    return _minimum(_maximum(value, low), high)
+
+
+_minimum, _maximum = _extreme(True), _extreme(False)
+
+_BOTH: dict[str, Evaluate] = {
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,
-    "truediv": np.true_divide,
-    "floordiv": _by_kind(np.floor_divide, _floordiv_float),  # NumPy's integers give 0 for a division by 0, as ours
-    "mod": _by_kind(np.remainder, _mod_float),
-    "and_": np.bitwise_and,
-    "or_": np.bitwise_or,
-    "xor": np.bitwise_xor,
-    "shl": _shl,
-    "shr": _shr,
     "eq": np.equal,
     "ne": np.not_equal,
     "lt": np.less,
@@ -139,11 +134,30 @@ _ROWS: dict[str, Evaluate] = {
     "gt": np.greater,
     "ge": np.greater_equal,
     "neg": np.negative,
+    "abs": np.abs,
+}
+
+# On bool and integers. Rows that are not here are computed on Python's numbers, as their row says: slower, no less exact.
+INTEGERS: dict[str, Evaluate] = _BOTH | {
+    "floordiv": np.floor_divide,  # 0 for a division by 0, as ours
+    "mod": np.remainder,
+    "and_": np.bitwise_and,
+    "or_": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "shl": _shl,
+    "shr": _shr,
     "invert": np.invert,
     "not_": np.logical_not,
-    "min": _by_kind(np.minimum, _extreme(True)),
-    "max": _by_kind(np.maximum, _extreme(False)),
-    "abs": np.abs,
+    "min": np.minimum,
+    "max": np.maximum,
+}
+
+FLOATS: dict[str, Evaluate] = _BOTH | {
+    "truediv": np.true_divide,
+    "floordiv": _floordiv_float,
+    "mod": _mod_float,
+    "min": _minimum,
+    "max": _maximum,
     "floor": np.floor,
     "ceil": np.ceil,
     "round": np.rint,
@@ -153,14 +167,36 @@ _ROWS: dict[str, Evaluate] = {
     "fmod": np.fmod,
     "isnan": np.isnan,
     "isinf": np.isinf,
+    "isfinite": np.isfinite,
+    "copysign": np.copysign,
+    "abs_diff": lambda a, b: np.abs(a - b),
+    "clamp": _clamp,
+    "sign": _sign,
 }
 
-assert set(_ROWS) == set(ROWS), f"rows that the interpreter does not evaluate: {set(_ROWS) ^ set(ROWS)}"
+_unknown = set(FLOATS) ^ {name for name, row in ROWS.items() if "float" in row.mlir}
+assert not _unknown, f"rows on floats that the interpreter does not evaluate, or evaluates in vain: {_unknown}"
+
+
+def _by_python(row: Row, dtype: DType) -> Evaluate:
+    """A row on whole numbers by its meaning on Python's, wrapped."""
+    numpy_type = dtype.to_numpy()
+    low, modulus = dtype.range[0], 1 << dtype.bits
+
+    def one(*operands: int) -> int:
+        numbers = [int(n) for n in operands]
+        result = row.fold(*numbers) if row.element is None else row.element(dtype, *numbers)
+        return (int(result) - low) % modulus + low
+
+    elementwise = np.frompyfunc(one, row.arity, 1)
+    return lambda *operands: np.asarray(elementwise(*operands)).astype(numpy_type)[()]
 
 
 def evaluate_row(name: str, dtype: DType) -> Evaluate:
     """The function that computes a row on operands of `dtype`."""
-    function = _ROWS[name]
+    if not dtype.is_float():
+        return INTEGERS.get(name) or _by_python(ROWS[name], dtype)
+    function = FLOATS[name]
     if not dtype.is_half():
         return function
     narrow = dtype.to_numpy()

@@ -143,6 +143,9 @@ MEANINGS: dict[str, str] = {
     # EK07: run time
     "EK0701": "A kernel stopped itself with an assert or a raise.",
     "EK0702": "A kernel failed without saying why.",
+    "EK0720": "An interpreted kernel reads or writes outside of a buffer.",
+    "EK0721": "An interpreted kernel reads what nobody has written.",
+    "EK0722": "The threads of a block part at a barrier.",
     # EK08: devices and memory
     "EK0801": "A device is not there.",
     "EK0802": "Something is no device.",

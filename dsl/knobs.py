@@ -124,6 +124,13 @@ class Knobs:
         _parse_stages,
         "Which stages of each compilation are printed to standard error.",
     )
+    interpret: Knob[bool] = Knob(
+        "EINKORN_INTERPRET",
+        _SWITCH_WORDS,
+        False,
+        _parse_bool,
+        "Whether sessions interpret kernels instead of compiling them, unless they say so themselves.",
+    )
     stop: Knob[str | None] = Knob(
         "EINKORN_STOP", f"one of {_STAGE_WORDS}", None, _one_of(STAGES), "The stage after which compilation ends."
     )

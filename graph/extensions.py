@@ -46,13 +46,16 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True)
 class LoadedCode:
-    """A graph's code: the native entry, the plan of its buffers, and what its reports mean."""
+    """A graph's code: the native entry, the plan of its buffers, and what its reports mean.
+
+    `library` is what has to stay loaded; None when the entry is a Python function.
+    """
 
     entry: Any
     plan: Plan
     reports: tuple[Report, ...]
     tier: str
-    library: ctypes.CDLL
+    library: ctypes.CDLL | None
 
 
 @functools.cache
@@ -164,6 +167,27 @@ def _compile(ir: GraphIR, target: Target, key: str, fuse: bool) -> LoadedCode:
     cache = _cache()
     cache.put(key, json.dumps(_partition_to_json(parts)).encode(), ".json")
     return _open(cache.put(key, artifact.code, ".so"), plan, "compiled")
+
+
+def interpret_graph(ir: GraphIR) -> LoadedCode:
+    """A graph for the interpreter: nothing is compiled, fused or kept in the cache.
+
+    Raises:
+        CompileError: a mistake in a kernel.
+    """
+    from ..compiler.interpret import Interpreted
+
+    _start_log()
+    target = host_target()
+    plan = make_plan(ir, partition(ir, functools.partial(_facts, ir, target), fuse=False))
+    assert plan.entry is not None
+    try:
+        code = Interpreted(plan.entry, target)
+    except CompileError as error:
+        _explain(error, ir)
+        raise
+    reports = tuple(Report(site.kind, site.parts, site.place, site.op) for site in code.sites)
+    return LoadedCode(code.entry, plan, reports, "interpreter", None)
 
 
 def _explain(error: CompileError, ir: GraphIR) -> None:

@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..dsl.errors import DeviceError, GraphError
+from ..dsl.knobs import knobs
 from ..dsl.types import DType
 from .buffer import Buffer
 from .call import Call, InputCheck
 from .device import CPU, Device, DeviceRef
 from .dims import StaticDim
-from .extensions import LoadedCode, load_graph
+from .extensions import LoadedCode, interpret_graph, load_graph
 from .graph import Graph
 from .ir import GraphIR
 from .places import user_place
@@ -43,13 +44,16 @@ class InferenceSession:
 
     Args:
         devices: what the graphs may run on; the host when left out.
+        interpret: whether kernels are interpreted instead of compiled: slowly, with the same results to the bit, with
+            every access to memory checked, and with `breakpoint()` in them. `EINKORN_INTERPRET` says when left out.
 
     Raises:
         DeviceError: a device is no device of this machine.
     """
 
-    def __init__(self, devices: Sequence[Device] | None = None) -> None:
+    def __init__(self, devices: Sequence[Device] | None = None, *, interpret: bool | None = None) -> None:
         self.devices = [CPU()] if devices is None else list(devices)
+        self.interpret = knobs.interpret if interpret is None else interpret
         for device in self.devices:
             if not isinstance(device, Device):
                 raise DeviceError(
@@ -83,7 +87,7 @@ class InferenceSession:
                     expected=str(used.device),
                     got=names,
                 )
-        return Model(ir, load_graph(ir))
+        return Model(ir, interpret_graph(ir) if self.interpret else load_graph(ir))
 
 
 class Model:

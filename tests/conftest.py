@@ -1,6 +1,7 @@
 """What all tests share: `support` becomes importable, and kernels can be run without a graph.
 
-`run_kernel(file, op, inputs)` and `compile_kernel(file, op, types, target=...)` are the functions of `support.harness`.
+`run_kernel(file, op, inputs)`, `compile_kernel(file, op, types, target=...)` and `entry_of(file, op, types)` are the
+functions of `support.harness`.
 """
 
 from __future__ import annotations
@@ -31,3 +32,11 @@ def compile_kernel() -> Callable[..., Any]:
     from support import harness
 
     return harness.compile_kernel
+
+
+@pytest.fixture(scope="session")
+def entry_of() -> Callable[..., Any]:
+    """The compile unit of one op of a kernel file, and the types of its outputs."""
+    from support import harness
+
+    return harness.entry_of
