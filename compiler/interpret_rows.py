@@ -137,7 +137,7 @@ _BOTH: dict[str, Evaluate] = {
     "abs": np.abs,
 }
 
-# On bool and integers. Rows that are not here are computed on Python's numbers, as their row says: slower, no less exact.
+# On bool and integers. What is not here is computed on Python's numbers, as its row says: slower, no less exact.
 INTEGERS: dict[str, Evaluate] = _BOTH | {
     "floordiv": np.floor_divide,  # 0 for a division by 0, as ours
     "mod": np.remainder,
