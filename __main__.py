@@ -38,7 +38,7 @@ def _ranks(context: click.Context, option: click.Parameter, values: Sequence[str
     """Option values `name=number`, as a dict."""
     pairs = _pairs(context, option, values)
     if not all(text.isascii() and text.isdigit() for text in pairs.values()):
-        raise click.BadParameter("a rank should be written name=number")
+        raise click.BadParameter(f"{option.opts[0]} should be written name=number")
     return {name: int(text) for name, text in pairs.items()}
 
 
@@ -87,6 +87,7 @@ def build(
 @click.option("--stage", type=click.Choice(STAGES), default=STAGES[0], show_default=True, help="What to show.")
 @click.option("--dtype", "dtypes", callback=_pairs, multiple=True, metavar="T=DTYPE", help="A type variable's dtype.")
 @click.option("--rank", "ranks", callback=_ranks, multiple=True, metavar="S=NUMBER", help="The axes of a starred dim.")
+@click.option("--count", "counts", callback=_ranks, multiple=True, metavar="XS=NUMBER", help="Tensors of an argument.")
 @click.option(
     "--param",
     "parameters",
@@ -103,11 +104,12 @@ def inspect(
     dtypes: dict[str, str],
     ranks: dict[str, int],
     parameters: dict[str, str],
+    counts: dict[str, int],
 ) -> None:
     """Show what a kernel of SOURCE becomes: the typed program, MLIR, LLVM IR or the target's assembly."""
     from . import commands
 
-    commands.inspect(source, op, target, stage, dtypes, ranks, parameters)
+    commands.inspect(source, op, target, stage, dtypes, ranks, parameters, counts)
 
 
 @einkorn.group()

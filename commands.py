@@ -66,13 +66,12 @@ def inspect(
     dtypes: Mapping[str, str],
     ranks: Mapping[str, int],
     parameters: Mapping[str, str],
+    counts: Mapping[str, int],
 ) -> None:
     """Prints one stage of one kernel."""
     from .compiler.inspect import inspect_stage
 
-    text = inspect_stage(
-        source=source, op=op, target=target, stage=stage, dtypes=dtypes, ranks=ranks, parameters=parameters
-    )
+    text = inspect_stage(source, op, target, stage, dtypes, ranks, parameters, counts)
     print(text.rstrip("\n"))
 
 

@@ -120,7 +120,7 @@ def instance_entry(program: PortableKernel, instance: Instance) -> EntrySpec:
     }
     ordered = {p.name: parameters[p.name] for p in schema.parameters}
     dtypes = {name: DType[dtype] for name, dtype in instance.dtypes}
-    return op_entry(program, dtypes, dict(instance.ranks), ordered)
+    return op_entry(program.expanded(dict(instance.counts)), dtypes, dict(instance.ranks), ordered)
 
 
 def _sources(library: KernelLibrary) -> tuple[tuple[str, bytes], ...]:

@@ -23,6 +23,7 @@ def inspect_stage(
     dtypes: Mapping[str, str],
     ranks: Mapping[str, int],
     parameters: Mapping[str, str],
+    counts: Mapping[str, int] | None = None,
 ) -> str:
     """The text of a stage: `typed`, `mlir`, `llvm` or `asm`.
 
@@ -41,7 +42,7 @@ def inspect_stage(
         )
     machine = lookup(target)
     kernel = _choose(load_library(source), op)
-    instance = make_instance(kernel.schema, dtypes, ranks, parameters)
+    instance = make_instance(kernel.schema, dtypes, ranks, parameters, counts)
     artifact = compile_entry(instance_entry(kernel.portable, instance), machine)
     return str(getattr(artifact, stage))
 

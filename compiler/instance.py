@@ -13,11 +13,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
-from ..dsl.errors import CompileError, InternalError
-from ..dsl.schema import ContextArgument, Role, TensorArgument
+from ..dsl.errors import InternalError
+from ..dsl.schema import ContextArgument, Form, Role, TensorArgument
 from ..dsl.types import INT, DType
 from ..dsl.unit import BufferSpec, EntrySpec, FromBuffer, FromNode, GroupSpec, Literal, NodeSpec, Operand, Size, Slot
 
@@ -34,7 +33,7 @@ from . import (  # noqa: F401
     statements,
     tensor_members,
 )
-from .flow import TooMany, count_operations
+from .flow import TooMany
 from .infer import Inferer
 from .program import Function, PointerType, Program, Region, Site, Value, walk
 from .targets import Target
@@ -47,7 +46,6 @@ from .tensors import (
     NeedScalar,
     NotElementwise,
     NotFusible,
-    Probe,
     Stored,
     Tensor,
 )
@@ -177,15 +175,20 @@ class Instances:
         spec = self.nodes[node]
         kernel, schema = spec.kernel, spec.kernel.schema
         function = kernel.functions[0]
-        env: dict[str, Any] = {}
+        env: dict[str, Any] = {name: () for name, _ in schema.counts}
+        scalars: list[tuple[str, Tensor]] = []
         inputs, results = iter(range(len(schema.inputs))), iter(outputs)
         for argument in schema.arguments:
             if isinstance(argument, ContextArgument):
                 env[argument.name] = ContextValue()
-            elif argument.role is Role.OUTPUT:
-                env[argument.name] = next(results)
+                continue
+            tensor = next(results) if argument.role is Role.OUTPUT else self.operand(node, next(inputs))
+            if argument.group:
+                env[argument.group] += (tensor,)
+            elif argument.form is Form.SCALAR:
+                scalars.append((argument.name, tensor))
             else:
-                env[argument.name] = self.operand(node, next(inputs))
+                env[argument.name] = tensor
         env |= dict(spec.parameters)
         frame = Frame(
             env,
@@ -199,6 +202,8 @@ class Instances:
         inferer = self.inferer
         with self.about(spec):
             inferer.builder.location = frame.location(function.syntax)
+            for name, tensor in scalars:  # read once, before all that the kernel does
+                env[name] = tensor.load(inferer.builder, Index((), components=()))
             inferer.block(function.syntax.body, frame)
 
     @contextmanager
@@ -322,72 +327,3 @@ def fixed_sizes(argument: TensorArgument, shape: tuple[Size, ...]) -> tuple[int 
     if len(words) != len(shape):
         return (None,) * len(shape)
     return tuple(int(w) if w.isdecimal() else None for w in words)
-
-
-# *** what can be fused ***
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What a kernel instance allows.
-
-    Attributes:
-        elementwise: one element of its outputs can be computed alone.
-        cost: operations for one element; 0 when not elementwise.
-        identity: for each input, whether it is read only at the element that is being computed.
-        loads: for each input, how many loads one element takes.
-        loops: the element has a loop inside, so that computing it again is dear.
-    """
-
-    elementwise: bool
-    cost: int = 0
-    identity: tuple[bool, ...] = ()
-    loads: tuple[int, ...] = ()
-    loops: bool = False
-
-
-class _Prober(Instances):
-    """Evaluates one node in element mode over probes."""
-
-    def __init__(self, node: NodeSpec, shapes: tuple[tuple[DType, tuple[Size, ...]], ...], target: Target) -> None:
-        super().__init__((node,), target, [])
-        self.shapes = shapes
-        self.inferer.level = "parallel"
-        for _, shape in (*shapes, *node.outputs):
-            for size in shape:
-                if isinstance(size, Slot):
-                    self.slots.setdefault(size.index, Value(INT))
-        dims = self.dims(node.outputs[0][1])
-        self.index = Index(dims, components=tuple(Value(INT) for _ in dims))
-        self.probes: dict[int, Probe] = {}
-
-    def operand(self, node: int, number: int) -> Tensor:
-        if number not in self.probes:
-            argument = self.nodes[0].kernel.schema.inputs[number]
-            dtype, shape = self.shapes[number]
-            self.probes[number] = Probe(self.index, **self.tensor_fields(0, argument, shape, dtype))
-        return self.probes[number]
-
-
-def find_facts(node: NodeSpec, shapes: tuple[tuple[DType, tuple[Size, ...]], ...], target: Target) -> Facts:
-    """What `node` allows; `shapes` are its inputs' dtypes and shapes. A kernel with a mistake allows nothing."""
-    if not node.kernel.schema.fuse or len({shape for _, shape in node.outputs}) != 1:
-        return Facts(False)
-    prober = _Prober(node, shapes, target)
-    region = Region()
-    try:
-        with prober.inferer.builder.inside(region):
-            prober.element(0, 0, prober.index)
-    except (NotElementwise, NeedScalar, Cascade, TooMany, CompileError):
-        return Facts(False)
-    names = {op.name for op in walk(region)}
-    if prober.inferer.errors or names & {"print", "store", "atomic_add", "launch", "parallel", "barrier"}:
-        return Facts(False)
-    probes = [prober.probes.get(k) for k in range(len(shapes))]
-    return Facts(
-        elementwise=True,
-        cost=count_operations(region),
-        identity=tuple(p is None or not p.elsewhere for p in probes),
-        loads=tuple(0 if p is None else p.loads for p in probes),
-        loops=bool(names & {"for", "while"}),
-    )

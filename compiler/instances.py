@@ -1,6 +1,7 @@
 """Which instances of a generic op are compiled ahead of time, and how a user names one.
 
-An instance fixes the type variables, the number of axes of each pack, and the parameters. Sizes stay open.
+An instance fixes the type variables, the number of axes of each pack, the number of tensors of each variadic argument,
+and the parameters. Sizes stay open.
 
 Input: a schema, and what the user asked for. Output: `Instance`s. Non-goals: no compilation.
 """
@@ -18,16 +19,23 @@ from ..dsl.dims_parse import parse_dims
 from ..dsl.errors import CompileError, GraphError, PackageError, did_you_mean
 from ..dsl.package import Instance
 from ..dsl.parameters import bind_parameters
-from ..dsl.schema import OpSchema
+from ..dsl.schema import Form, OpSchema
 from ..dsl.types import DType
+from ..dsl.variadic import expand, own_names, told_count
 
 DEFAULT_RANKS = (1, 2, 3, 4)
+DEFAULT_COUNTS = (2, 3)
 
 
 def make_instance(
-    schema: OpSchema, dtypes: Mapping[str, str], ranks: Mapping[str, int], parameters: Mapping[str, Any]
+    schema: OpSchema,
+    dtypes: Mapping[str, str],
+    ranks: Mapping[str, int],
+    parameters: Mapping[str, Any],
+    tensors: Mapping[str, int] | None = None,
 ) -> Instance:
-    """One instance, with what is left out filled in: the preferred dtype, one axis for a pack, default parameters.
+    """One instance, with what is left out filled in: the preferred dtype, one axis for a pack, default parameters, two
+    tensors for a variadic argument.
 
     Raises:
         CompileError: a name that the op does not have, a dtype that it does not allow.
@@ -35,8 +43,6 @@ def make_instance(
     """
     allowed = dict(schema.typevars)
     _check_names(schema, "type variable", dtypes, allowed)
-    packs = pack_names(schema)
-    _check_names(schema, "pack", ranks, packs)
     chosen: dict[str, str] = {}
     for name, options in allowed.items():
         wanted = dtypes.get(name, options[0].name)
@@ -54,8 +60,33 @@ def make_instance(
         chosen[name] = wanted
     values = bind_parameters(schema, _typed_parameters(schema, parameters))
     shown = {n: v.name if isinstance(v, DType) else v for n, v in values.items()}
-    counts = {name: ranks.get(name, 1) for name in packs}
-    return Instance(tuple(chosen.items()), tuple(counts.items()), tuple(shown.items()))
+    counts = _counts(schema, tensors or {}, values)
+    packs = dict.fromkeys(pack_names(expand(schema, dict(counts))), 1)
+    own = {f"{name[:-1]}{k}": name for name, owner in own_names(schema).items() for k in range(dict(counts)[owner])}
+    _check_names(schema, "pack", ranks, packs | {own[name]: 1 for name in packs if name in own})
+    axes = {name: ranks.get(name, ranks.get(own.get(name, ""), 1)) for name in packs}
+    return Instance(tuple(chosen.items()), tuple(axes.items()), tuple(shown.items()), counts)
+
+
+def _counts(schema: OpSchema, given: Mapping[str, int], parameters: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+    """How many tensors each variadic argument has: as declared, as given, as the input whose sizes it takes, or two."""
+    _check_names(schema, "variadic argument", given, [a.name for a in schema.variadic])
+    chosen: dict[str, int] = {}
+    for argument in (*schema.inputs, *schema.outputs):
+        if argument.form is Form.VARIADIC:
+            told = told_count(schema, argument, chosen, parameters)
+            wanted = given.get(argument.name, told if told is not None else DEFAULT_COUNTS[0])
+            if told not in (None, wanted):
+                raise CompileError(
+                    f"op '{schema.name}': '{argument.name}' stands for {told} tensors, not {wanted}",
+                    code="EK0607",
+                    op=schema.name,
+                    argument=argument.name,
+                    expected=told,
+                    got=wanted,
+                )
+            chosen[argument.name] = wanted
+    return tuple(chosen.items())
 
 
 def _check_names(schema: OpSchema, what: str, given: Mapping[str, Any], known: Any) -> None:
@@ -118,14 +149,18 @@ def default_instances(schema: OpSchema) -> Iterator[Instance]:
     if any(p.required for p in schema.parameters):
         return
     packs = pack_names(schema)
+    several = [a.name for a in schema.inputs if a.form is Form.VARIADIC and not a.count]
     for counts in itertools.product(DEFAULT_RANKS, repeat=len(packs)):
-        yield make_instance(schema, {}, dict(zip(packs, counts, strict=True)), {})
+        for tensors in itertools.product(DEFAULT_COUNTS, repeat=len(several)):
+            ranks = dict(zip(packs, counts, strict=True))
+            yield make_instance(schema, {}, ranks, {}, dict(zip(several, tensors, strict=True)))
 
 
 def read_instances(path: str, schemas: Mapping[str, OpSchema]) -> dict[str, list[Instance]]:
     """The instances that a file lists, by op.
 
-    The file is JSON: `{"add_one": [{"dtypes": {"T": "float16"}, "ranks": {"s": 2}, "parameters": {}}]}`.
+    The file is JSON: `{"add_one": [{"dtypes": {"T": "float16"}, "ranks": {"s": 2}, "parameters": {}}]}`; `counts` says
+    how many tensors variadic arguments have.
 
     Raises:
         PackageError: the file cannot be read or is not of that form.
@@ -142,7 +177,8 @@ def read_instances(path: str, schemas: Mapping[str, OpSchema]) -> dict[str, list
                     got=op,
                     hint=did_you_mean(op, schemas),
                 )
-            parts = [(r.get("dtypes", {}), r.get("ranks", {}), r.get("parameters", {})) for r in records]
+            names = ("dtypes", "ranks", "parameters", "counts")
+            parts = [tuple(record.get(name, {}) for name in names) for record in records]
             found[op] = [make_instance(schemas[op], *part) for part in parts]
     except (OSError, ValueError, AttributeError) as error:
         if isinstance(error, GraphError):

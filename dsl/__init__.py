@@ -102,10 +102,20 @@ from .types import DType
 
 if TYPE_CHECKING:  # to a checker a tensor of T is a T, and the dims text is metadata
     from typing import Annotated as InputTensor
+    from typing import Annotated as InputVariadicTensors
     from typing import Annotated as MutableInputTensor
     from typing import Annotated as OutputTensor
+    from typing import Annotated as OutputVariadicTensors
+    from typing import Annotated as VariadicTensors
 else:
-    from .language import InputTensor, MutableInputTensor, OutputTensor
+    from .annotations import (
+        InputTensor,
+        InputVariadicTensors,
+        MutableInputTensor,
+        OutputTensor,
+        OutputVariadicTensors,
+        VariadicTensors,
+    )
 
 __all__ = [
     "SIMD",
@@ -119,6 +129,7 @@ __all__ = [
     "Float64",
     "Floating",
     "InputTensor",
+    "InputVariadicTensors",
     "Int",
     "Int8",
     "Int16",
@@ -128,10 +139,12 @@ __all__ = [
     "MutableInputTensor",
     "Numeric",
     "OutputTensor",
+    "OutputVariadicTensors",
     "UInt8",
     "UInt16",
     "UInt32",
     "UInt64",
+    "VariadicTensors",
     "abs",
     "abs_diff",
     "add_sat",

@@ -11,17 +11,19 @@ from typing import Any
 
 from . import types
 from .errors import EinkornError
-from .schema import Role
+from .schema import Form, Role
 from .types import DType, SIMDType
 
 
 @dataclass(frozen=True)
 class TensorAnnotation:
-    """`InputTensor[T, "m n"]` as the registration reads it."""
+    """`InputTensor[T, "m n"]`, or `VariadicTensors[T, "m n", count]`, as the registration reads it."""
 
     role: Role
     dtype: Any
     dims: str
+    form: Form = Form.TENSOR
+    count: str = ""
 
 
 class _TensorMarker:
@@ -36,9 +38,30 @@ class _TensorMarker:
         return TensorAnnotation(self.role, *item)
 
 
+class _VariadicMarker:
+    def __init__(self, role: Role) -> None:
+        self.role = role
+
+    def __getitem__(self, item: Any) -> TensorAnnotation:
+        parts = item if isinstance(item, tuple) else (item,)
+        count = parts[2] if len(parts) == 3 else ""
+        number = type(count) is int and count >= 0
+        name = isinstance(count, str) and (not count or count.isidentifier())
+        if not 2 <= len(parts) <= 3 or not isinstance(parts[1], str) or not (number or name):
+            raise EinkornError(
+                "a variadic annotation takes a dtype, a dims text and, if it is fixed, the number of tensors or the "
+                'name of an int parameter: VariadicTensors[T, "m n_k", 2]',
+                code="EK0301",
+            )
+        return TensorAnnotation(self.role, parts[0], parts[1], Form.VARIADIC, str(count))
+
+
 InputTensor = _TensorMarker(Role.INPUT)
 OutputTensor = _TensorMarker(Role.OUTPUT)
 MutableInputTensor = _TensorMarker(Role.MUTABLE)
+VariadicTensors = _VariadicMarker(Role.INPUT)
+InputVariadicTensors = VariadicTensors
+OutputVariadicTensors = _VariadicMarker(Role.OUTPUT)
 
 
 class DeviceContext:

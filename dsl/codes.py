@@ -72,6 +72,9 @@ MEANINGS: dict[str, str] = {
     "EK0334": "A dim of an expression has no value.",
     "EK0340": "A function beside a kernel, such as its reference, does not take the op's inputs.",
     "EK0341": "A reference returns another number of arrays than the op has outputs.",
+    "EK0343": "The number of tensors of a variadic argument is no number and no int parameter.",
+    "EK0344": "A size that each tensor of a variadic argument has for itself stands elsewhere.",
+    "EK0345": "Nothing in a call tells how many tensors a variadic argument stands for, or two things tell otherwise.",
     # EK04: graphs and their calls
     "EK0401": "An op is staged outside a graph.",
     "EK0402": "A value of one graph is used in another.",

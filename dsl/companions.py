@@ -1,9 +1,9 @@
 """What may stand beside a kernel: `@op.reference`, a NumPy function that says what the op computes.
 
 A reference is for tests. It is called with the op's inputs as NumPy arrays, in the order of the signature (a tensor
-that the kernel changes in place among them: the reference changes it in place too), and with parameters as keywords.
-It returns an array for one output, a tuple for several, nothing for none. Tuning parameters, on which no result
-depends, it may leave out.
+that the kernel changes in place among them: the reference changes it in place too; a list for a variadic argument, a
+NumPy scalar for a scalar), and with parameters as keywords. It returns an array for one output, a tuple for several,
+nothing for none, and a list for a variadic one. Tuning parameters, on which no result depends, it may leave out.
 
 Input: a schema and a function. Output: `Reference`. Non-goals: no comparison (that is `testing`), and nothing of this
 goes into a package's program.

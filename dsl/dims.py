@@ -5,7 +5,7 @@
     3           one axis of a fixed size       *s{p}       as many axes as the parameter expression p says
     _           one axis, whatever size        (2*d + p)   one axis whose size is computed
 
-    expression  + - * // % unary minus, min(...), max(...), ceildiv(a, b), integers, names, parentheses
+    expression  + - * // % unary minus, min(...), max(...), ceildiv(a, b), sum(n_k), integers, names, parentheses
 
 Here are its syntax tree, the print of it, and what expressions mean. Input: frozen items, and values for names: ints or
 anything with the arithmetic of ints (the graph's symbolic dims). Output: text that reads back as the same items; sizes.
@@ -83,7 +83,7 @@ class Binary:
 
 @dataclass(frozen=True)
 class Call:
-    """`function` is min, max or ceildiv."""
+    """`function` is min, max, ceildiv or sum (over the tensors of a variadic argument)."""
 
     function: str
     arguments: tuple[Expression, ...]
@@ -146,7 +146,12 @@ class Computed:
 
 DimItem = Axis | Size | AnyAxis | Pack | Computed
 
-FUNCTIONS = {"min": (2, None), "max": (2, None), "ceildiv": (2, 2)}  # the least and the greatest number of arguments
+FUNCTIONS = {
+    "min": (1, None),
+    "max": (1, None),
+    "ceildiv": (2, 2),
+    "sum": (1, 1),
+}  # the least and the greatest number of arguments
 
 
 def _level(expression: Expression) -> int:

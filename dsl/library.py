@@ -8,6 +8,7 @@ Input: a path. Output: `KernelLibrary`. Non-goals: nothing is compiled.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,6 +22,7 @@ from .package import Package, Variant, read_package
 from .portable import PortableKernel, portable
 from .register import Kernel
 from .schema import OpSchema
+from .variadic import expand
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +55,17 @@ class LoadedKernel:
     def digest(self) -> str:
         """The program's digest; known without making the program where somebody noted it."""
         return self.known_digest or self.portable.digest
+
+    def expanded(self, counts: Mapping[str, int]) -> LoadedKernel:
+        """The kernel for so many tensors of each variadic argument; itself if it has none."""
+        if not self.schema.variadic:
+            return self
+        return dataclasses.replace(
+            self,
+            schema=expand(self.schema, counts),
+            make=lambda: self.portable.expanded(counts),
+            known_digest=f"{self.known_digest} {sorted(counts.items())}" if self.known_digest else "",
+        )
 
     @property
     def variants(self) -> tuple[Variant, ...]:

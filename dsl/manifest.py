@@ -46,27 +46,30 @@ class MemberRecord:
 
 @dataclass(frozen=True)
 class Instance:
-    """What a kernel was compiled for. All three are brought into the order of the names.
+    """What a kernel was compiled for. All parts are brought into the order of the names.
 
     Attributes:
         dtypes: type variable -> name of the dtype.
         ranks: name of a starred dim (`*s`) -> its number of axes.
         parameters: compile-time parameter -> its value; a DType by its name.
+        counts: variadic argument -> its number of tensors.
     """
 
     dtypes: tuple[tuple[str, str], ...] = ()
     ranks: tuple[tuple[str, int], ...] = ()
     parameters: tuple[tuple[str, bool | int | float | str], ...] = ()
+    counts: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
-        for part in ("dtypes", "ranks", "parameters"):
+        for part in ("dtypes", "ranks", "parameters", "counts"):
             object.__setattr__(self, part, tuple(sorted(getattr(self, part))))
 
     def to_json(self) -> JSONDict:
-        return {"dtypes": dict(self.dtypes), "ranks": dict(self.ranks), "parameters": dict(self.parameters)}
+        parts = {"dtypes": self.dtypes, "ranks": self.ranks, "parameters": self.parameters, "counts": self.counts}
+        return {name: dict(pairs) for name, pairs in parts.items()}
 
     def __str__(self) -> str:
-        parts = (self.dtypes, self.ranks, self.parameters)
+        parts = (self.dtypes, self.ranks, self.counts, self.parameters)
         return " ".join(f"{name}={value}" for part in parts for name, value in part)
 
 
@@ -212,7 +215,7 @@ class _Reader:
 
     def variant(self, data: Any, at: str, ops: set[str]) -> Variant:
         fields = self.fields(data, at, "op instance target kind requirements code")
-        instance = self.fields(fields["instance"], f"{at}.instance", "dtypes ranks parameters")
+        instance = self.fields(fields["instance"], f"{at}.instance", "dtypes ranks parameters counts")
         requirements = self.items(fields["requirements"], f"{at}.requirements")
         variant = Variant(
             op=self.text(fields["op"], f"{at}.op"),
@@ -220,6 +223,7 @@ class _Reader:
                 dtypes=self.pairs(instance["dtypes"], f"{at}.instance.dtypes", self.text),
                 ranks=self.pairs(instance["ranks"], f"{at}.instance.ranks", self.count),
                 parameters=self.pairs(instance["parameters"], f"{at}.instance.parameters", self.scalar),
+                counts=self.pairs(instance["counts"], f"{at}.instance.counts", self.count),
             ),
             target=self.text(fields["target"], f"{at}.target"),
             kind=self.text(fields["kind"], f"{at}.kind"),

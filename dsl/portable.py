@@ -10,8 +10,10 @@ Input: a `Kernel`, or JSON. Output: `PortableKernel`. Non-goals: no types, no co
 from __future__ import annotations
 
 import builtins
+import dataclasses
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePath
@@ -27,6 +29,7 @@ from .register import Kernel, implementation
 from .schema import OpSchema
 from .source import Place
 from .types import DType, SIMDType
+from .variadic import expand
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,10 @@ class PortableKernel:
         functions = [syntax.to_json(f.syntax, spans=False) for f in self.functions]
         content = [schema, functions, [_global_to_json(g) for g in self.globals]]
         return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+    def expanded(self, counts: Mapping[str, int]) -> PortableKernel:
+        """The program for so many tensors of each variadic argument; see `variadic`."""
+        return dataclasses.replace(self, schema=expand(self.schema, counts)) if self.schema.variadic else self
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value that `from_json` turns back into an equal program."""

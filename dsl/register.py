@@ -18,7 +18,7 @@ from .companions import Reference, make_reference
 from .errors import CompileError, EinkornError, InternalError
 from .language import BOUNDS, DeviceContext, Stub, TensorAnnotation
 from .parse import module_tree
-from .schema import PARAMETER_KINDS, ContextArgument, OpSchema, Parameter, Role, TensorArgument
+from .schema import PARAMETER_KINDS, ContextArgument, Form, OpSchema, Parameter, Role, TensorArgument
 from .signature_check import check_schema
 from .source import Place, caller_place
 from .types import ANY, DType, SIMDType
@@ -163,19 +163,27 @@ class _Reader:
         annotation = self.annotation(parameter)
         if annotation is DeviceContext:
             return ContextArgument(parameter.name)
+        if isinstance(annotation, TypeVar | DType) or (isinstance(annotation, SIMDType) and annotation.is_scalar):
+            annotation = TensorAnnotation(Role.INPUT, annotation, "", Form.SCALAR)
         if not isinstance(annotation, TensorAnnotation):
+            scalar = {"int": "Int", "float": "Float64", "bool": "Bool"}.get(getattr(annotation, "__name__", ""))
+            meant = (
+                f"`{parameter.name}: {scalar}` for a number" if scalar else f'`{parameter.name}: InputTensor[T, "n"]`'
+            )
             raise self.fail(
-                f"argument '{parameter.name}' of op '{self.name}' needs a tensor annotation",
+                f"argument '{parameter.name}' of op '{self.name}' needs the annotation of a tensor or of a scalar",
                 "EK0301",
                 parameter.name,
-                f'write `{parameter.name}: InputTensor[T, "n"]`, or put compile-time parameters after a `*`',
+                f"write {meant}, or put compile-time parameters after a `*`",
             )
         if parameter.default is not parameter.empty:
-            text = f"argument '{parameter.name}' of op '{self.name}' is a tensor and has no default"
+            what = "a run-time number" if annotation.form is Form.SCALAR else "a tensor"
+            text = f"argument '{parameter.name}' of op '{self.name}' is {what} and has no default"
             raise self.fail(text, "EK0301", parameter.name)
         dtype = self.dtype(annotation.dtype, parameter.name)
         place = self.places.get(parameter.name, self.place)
-        return TensorArgument(parameter.name, annotation.role, dtype, annotation.dims, place)
+        form, count = annotation.form, annotation.count
+        return TensorArgument(parameter.name, annotation.role, dtype, annotation.dims, place, form, count)
 
     def annotation(self, parameter: inspect.Parameter) -> Any:
         annotation = parameter.annotation

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any
 
 from .source import Place
-from .types import DType
+from .types import DType, scalar_name
 
 
 class Role(Enum):
@@ -25,19 +25,47 @@ class Role(Enum):
     MUTABLE = "mutable"
 
 
+class Form(Enum):
+    """What a kernel sees of an argument: a tensor, the one number of a tensor without axes, or a tuple of tensors."""
+
+    TENSOR = "tensor"
+    SCALAR = "scalar"
+    VARIADIC = "variadic"
+
+
+_MARKERS = {
+    (Role.INPUT, Form.TENSOR): "InputTensor",
+    (Role.OUTPUT, Form.TENSOR): "OutputTensor",
+    (Role.MUTABLE, Form.TENSOR): "MutableInputTensor",
+    (Role.INPUT, Form.VARIADIC): "VariadicTensors",
+    (Role.OUTPUT, Form.VARIADIC): "OutputVariadicTensors",
+}
+
+
 @dataclass(frozen=True)
 class TensorArgument:
-    """`x: InputTensor[T, "m n"]`. `dtype` is a DType or the name of a type variable."""
+    """`x: InputTensor[T, "m n"]`. `dtype` is a DType or the name of a type variable.
+
+    Attributes:
+        form: whether it stands for a tensor, a scalar (`s: Float32`, dims ""), or any number of tensors.
+        count: of a variadic argument: how many tensors, as a number or the name of an int parameter; "" for any.
+        group: of one tensor of a variadic argument, the name of the argument; see `variadic.expand`.
+    """
 
     name: str
     role: Role
     dtype: DType | str
     dims: str
     place: Place | None = None
+    form: Form = Form.TENSOR
+    count: str = ""
+    group: str = ""
 
     def __str__(self) -> str:
-        marker = {"input": "InputTensor", "output": "OutputTensor", "mutable": "MutableInputTensor"}[self.role.value]
-        return f'{self.name}: {marker}[{self.dtype}, "{self.dims}"]'
+        if self.form is Form.SCALAR:
+            return f"{self.name}: {scalar_name(self.dtype) if isinstance(self.dtype, DType) else self.dtype}"
+        count = f", {self.count}" if self.count.isdecimal() else f', "{self.count}"' if self.count else ""
+        return f'{self.name}: {_MARKERS[self.role, self.form]}[{self.dtype}, "{self.dims}"{count}]'
 
 
 @dataclass(frozen=True)
@@ -79,6 +107,7 @@ class OpSchema:
         reads: what it costs to compute an element of an input at every read, in units of computing it once, for
             inputs where that is bounded; what comes before the op may be done in these reads.
         place: where the kernel is defined.
+        counts: of a schema whose variadic arguments are spelled out: how many tensors each of them has.
     """
 
     name: str
@@ -91,6 +120,7 @@ class OpSchema:
     writes_once: bool = False
     reads: tuple[tuple[str, int], ...] = ()
     place: Place | None = None
+    counts: tuple[tuple[str, int], ...] = ()
 
     @property
     def tensors(self) -> tuple[TensorArgument, ...]:
@@ -104,6 +134,16 @@ class OpSchema:
     @property
     def outputs(self) -> tuple[TensorArgument, ...]:
         return tuple(a for a in self.tensors if a.role is Role.OUTPUT)
+
+    @property
+    def variadic(self) -> tuple[TensorArgument, ...]:
+        """The arguments that stand for any number of tensors."""
+        return tuple(a for a in self.tensors if a.form is Form.VARIADIC)
+
+    @property
+    def mutable(self) -> tuple[TensorArgument, ...]:
+        """The inputs that the kernel changes in place."""
+        return tuple(a for a in self.tensors if a.role is Role.MUTABLE)
 
     def allowed(self, dtype: DType | str) -> tuple[DType, ...]:
         """The dtypes that an argument of this dtype or type variable takes."""
@@ -125,7 +165,7 @@ class OpSchema:
             "fastmath": sorted(self.fastmath),
             "writes_once": self.writes_once,
             "reads": dict(self.reads),
-        }
+        } | ({"counts": dict(self.counts)} if self.counts else {})
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> OpSchema:
@@ -148,22 +188,27 @@ class OpSchema:
             fastmath=frozenset(data["fastmath"]),
             writes_once=data["writes_once"],
             reads=tuple(sorted(data["reads"].items())),
+            counts=tuple(data.get("counts", {}).items()),
         )
 
 
 def _argument_to_json(argument: Argument) -> dict[str, Any]:
     if isinstance(argument, ContextArgument):
         return {"name": argument.name, "role": "context"}
+    form = "" if argument.form is Form.TENSOR else argument.form.value
+    optional = {"form": form, "count": argument.count, "group": argument.group}
     return {
         "name": argument.name,
         "role": argument.role.value,
         "dtype": str(argument.dtype),
         "dims": argument.dims,
-    }
+    } | {name: value for name, value in optional.items() if value}
 
 
 def _argument_from_json(data: dict[str, Any], typevars: set[str]) -> Argument:
     if data["role"] == "context":
         return ContextArgument(data["name"])
     dtype = data["dtype"] if data["dtype"] in typevars else DType[data["dtype"]]
-    return TensorArgument(data["name"], Role(data["role"]), dtype, data["dims"])
+    form = Form(data.get("form", "tensor"))
+    count, group = data.get("count", ""), data.get("group", "")
+    return TensorArgument(data["name"], Role(data["role"]), dtype, data["dims"], None, form, count, group)

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from .dims import Axis, Binary, Call, Computed, DimItem, Expression, Name, Negate, Number, Pack, names_in
 from .dims_parse import dims_error, parse_dims
 from .errors import CompileError, CompileErrors, did_you_mean
-from .schema import OpSchema, TensorArgument
+from .schema import Form, OpSchema, TensorArgument
+from .variadic import OVER_TENSORS, own_names
 
 
 def check_schema(schema: OpSchema) -> None:
@@ -30,6 +31,7 @@ def check_schema(schema: OpSchema) -> None:
         checker.parse(argument)
     if len(checker.items) == len(schema.tensors):  # dims that do not parse may be where a name is bound
         checker.check_uses()
+        checker.check_variadic()
         checker.check_packs()
     if checker.errors:
         raise checker.errors[0] if len(checker.errors) == 1 else CompileErrors(checker.errors)
@@ -66,6 +68,21 @@ class _SchemaCheck:
                 self.errors.append(CompileError(message, code="EK0304", place=place, op=self.schema.name))
             seen.add(name)
 
+    def check_variadic(self) -> None:
+        """Counts are int parameters; a tensor's own size stands in its own argument, or is taken together."""
+        own = own_names(self.schema)
+        for argument in self.schema.tensors:
+            if argument.count and not argument.count.isdecimal() and self.kinds.get(argument.count) != "int":
+                text = f"the number of tensors is {argument.count!r}, which is no int parameter"
+                self.fail("EK0343", text, argument, hint=did_you_mean(argument.count, self.kinds) or "")
+            if argument.form is Form.VARIADIC:
+                continue
+            for item in self.items[argument.name]:
+                for name in _alone(item):
+                    if name in own:
+                        text = f"{name!r} is a size of each tensor of '{own[name]}'"
+                        self.fail("EK0344", text, argument, name, f"take them together: (sum({name})), or max or min")
+
     def parse(self, argument: TensorArgument) -> None:
         try:
             self.items[argument.name] = parse_dims(argument.dims, argument.place)
@@ -89,8 +106,11 @@ class _SchemaCheck:
 
     def _check_items(self, argument: TensorArgument, known: set[str]) -> None:
         packs = {item.name for items in self.items.values() for item in items if isinstance(item, Pack)}
+        scalars = {a.name for a in self.schema.tensors if a.form is Form.SCALAR}
         for item in self.items.get(argument.name, ()):
-            if isinstance(item, Axis) and item.name in packs:
+            if isinstance(item, Axis) and item.name in scalars:
+                self.fail("EK0304", f"{item.name!r} is a dim and also a scalar argument", argument, item.name)
+            elif isinstance(item, Axis) and item.name in packs:
                 self.fail("EK0304", f"{item.name!r} is one axis and also a pack '*{item.name}'", argument, item.name)
             elif isinstance(item, Axis) and self.kinds.get(item.name, "int") != "int":
                 kind = self.kinds[item.name]
@@ -136,6 +156,27 @@ class _SchemaCheck:
     def _fail_packs(self, argument: TensorArgument, packs: list[str]) -> None:
         hint = f"say how many axes one of them has, as in {packs[0]}{{count}} with an int parameter 'count'"
         self.fail("EK0309", f"nothing tells where {packs[0]} ends and {packs[1]} begins", argument, packs[1], hint)
+
+
+def _alone(item: DimItem) -> Iterator[str]:
+    """The names of an item that are not taken together by sum, min or max."""
+
+    def visit(expression: Expression) -> Iterator[str]:
+        if isinstance(expression, Name):
+            yield expression.name
+        elif isinstance(expression, Negate):
+            yield from visit(expression.operand)
+        elif isinstance(expression, Binary):
+            yield from visit(expression.left)
+            yield from visit(expression.right)
+        elif isinstance(expression, Call) and expression.function not in OVER_TENSORS:
+            for argument in expression.arguments:
+                yield from visit(argument)
+
+    if isinstance(item, Axis | Pack):
+        yield item.name
+    elif isinstance(item, Computed):
+        yield from visit(item.expression)
 
 
 def _divisors(expression: Expression) -> Iterator[Expression]:

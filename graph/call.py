@@ -172,7 +172,8 @@ class Call:
         self.dims = (ctypes.c_int64 * max(1, len(plan.slots)))()
         self.pointers_at = ctypes.addressof(self.pointers)
         self.dims_at = ctypes.addressof(self.dims)
-        pointer_of = {b.source: n for n, b in enumerate(plan.buffers) if b.source[0] != "temp"}
+        again = {number for number, _ in plan.repeats}
+        pointer_of = {b.source: n for n, b in enumerate(plan.buffers) if b.source[0] != "temp" and n not in again}
         self.inputs = [(check, pointer_of["input", k]) for k, check in enumerate(checks)]
         copied = {output for output, _ in plan.copies}
         self.output_pointers = [None if k in copied else pointer_of["output", k] for k in range(len(ir.outputs))]
@@ -213,6 +214,8 @@ class Call:
             pointers[position] = address_of(value)
         if shapes != self.shapes:
             self._fit(shapes)
+        for number, first in self.code.plan.repeats:
+            pointers[number] = pointers[first]
         results = []
         for output in self.outputs:
             array = output.take()

@@ -35,6 +35,7 @@ from .fusion import Facts, Group, Partition, partition
 from .ir import Constant, GraphIR, Node
 from .plan import Plan, bound_dtypes, make_plan
 from .pool import Pool, default_threads
+from .prebuilt import matching, op_plan, single_op
 from .reports import Report, read_reports
 
 if TYPE_CHECKING:
@@ -227,21 +228,16 @@ def _open(path: Path, plan: Plan, tier: str) -> LoadedCode:
 
 def _from_package(ir: GraphIR) -> LoadedCode | None:
     """Ready-made code, for a graph that is one op of a package."""
-    nodes = [node for node in ir.nodes if isinstance(node, Node)]
-    if len(nodes) != 1 or any(isinstance(node, Constant) for node in ir.nodes):
-        return None
-    node = nodes[0]
-    kernel = node.kernel
-    if not isinstance(kernel, LoadedKernel) or kernel.package is None:
-        return None
-    if node.operands != tuple(range(len(ir.inputs))) or ir.outputs != node.results:
+    node = single_op(ir)
+    package = node.kernel.package if node is not None else None
+    if node is None or package is None:
         return None
     from ..compiler.targets.cpu import fits
-    from .prebuilt import matching, op_plan
 
-    wanted = bound_dtypes(node, [t.dtype for t in ir.inputs])
+    kernel = node.kernel
+    wanted = bound_dtypes(node, [ir.types[value].dtype for value in node.operands])
     for variant in matching(kernel, wanted, ir, node, fits):
-        data = kernel.package.code(variant)
+        data = package.code(variant)
         key = content_key("package", variant.code.sha256)
         path = _cache().path(key, ".so") or _cache().put(key, data, ".so")
         return _open(path, op_plan(ir, node), f"{kernel.origin} ({variant.target})")
@@ -264,7 +260,7 @@ def _nothing_ready(ir: GraphIR) -> PackageError:
 
 def _facts(ir: GraphIR, target: Target, node: Node) -> Facts:
     """What a node allows; found once for each kernel, dtypes, parameters and pattern of shapes."""
-    from ..compiler.instance import find_facts
+    from ..compiler.facts import find_facts
 
     slots: dict[Dim, int] = {}
 

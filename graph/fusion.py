@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from ..dsl.schema import Form
 from .dims import Shape
 from .ir import Constant, GraphIR, Node
 
@@ -148,7 +149,10 @@ class _Fusion:
     def _reads(self, reader: int, operand: int) -> int:
         """How often `reader` computes an element of its operand."""
         facts, schema = self.facts[reader], self.node(reader).kernel.schema
-        promised = dict(schema.reads).get(schema.inputs[operand].name, UNBOUNDED)
+        argument = schema.inputs[operand]
+        if argument.form is Form.SCALAR and not facts.elementwise:
+            return 1  # read once, before the kernel does anything
+        promised = dict(schema.reads).get(argument.name, UNBOUNDED)
         if facts.elementwise:
             if facts.identity[operand]:
                 return 1 if facts.loads[operand] else 0

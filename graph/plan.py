@@ -56,12 +56,14 @@ class Plan:
         buffers: in the order of the entry's pointers.
         slots: the expression behind each dim slot.
         copies: outputs that are copies of a buffer: (output, buffer); they are inputs, constants, or given back twice.
+        repeats: buffers that are another one once more: (buffer, earlier buffer); only ready-made code has them.
     """
 
     entry: EntrySpec | None
     buffers: tuple[PlannedBuffer, ...]
     slots: tuple[Dim, ...]
     copies: tuple[tuple[int, int], ...]
+    repeats: tuple[tuple[int, int], ...] = ()
 
     def place(self, sizes: Mapping[str, int]) -> tuple[dict[int, int], int]:
         """Offsets of the temporaries in the arena for these sizes of the symbols, and the arena's size in bytes.

@@ -34,6 +34,7 @@ def matching(
             tuple(sorted(instance.dtypes)) == tuple(sorted(names))
             and tuple(sorted(instance.ranks)) == ranks
             and dict(instance.parameters) == parameters
+            and dict(instance.counts) == dict(kernel.schema.counts)
         )
         if variant.kind == "so" and same and fits(variant.target):
             yield variant
@@ -47,13 +48,22 @@ def node_ranks(ir: GraphIR, node: Node) -> dict[str, int]:
     return {name: len(axes) for name, axes in bound.packs.items()}
 
 
+def single_op(ir: GraphIR) -> Node | None:
+    """The op of a graph that is one op over inputs and constants, and gives back its results; else None."""
+    nodes = [node for node in ir.nodes if isinstance(node, Node)]
+    return nodes[0] if len(nodes) == 1 and ir.outputs == nodes[0].results else None
+
+
 def op_plan(ir: GraphIR, node: Node) -> Plan:
     """How to call ready-made code of one op: its inputs, its outputs, and the sizes that its slots stand for."""
     _, sources = op_layout(node.kernel.schema, node_ranks(ir, node), dict(node.parameters))
-    types = [*ir.inputs, *node.out_types]
-    count = len(ir.inputs)
-    buffers = tuple(
-        PlannedBuffer(t.dtype, t.shape, ("input", n) if n < count else ("output", n - count))
-        for n, t in enumerate(types)
-    )
-    return Plan(None, buffers, tuple(types[s.tensor].shape[s.axis] for s in sources), ())
+    made_by = {value: number for number, other in enumerate(ir.nodes) for value in other.results}
+    types = [*(ir.types[value] for value in node.operands), *node.out_types]
+    places = [("constant", made_by[value]) if value in made_by else ("input", value) for value in node.operands]
+    places += [("output", number) for number in range(len(node.out_types))]
+    places += [("input", value) for value in range(len(ir.inputs)) if value not in node.operands]
+    types += [ir.types[value] for kind, value in places[len(types) :]]
+    first = {place: number for number, place in reversed(list(enumerate(places)))}
+    buffers = tuple(PlannedBuffer(t.dtype, t.shape, place) for t, place in zip(types, places, strict=True))
+    repeats = tuple((number, first[place]) for number, place in enumerate(places) if first[place] != number)
+    return Plan(None, buffers, tuple(types[s.tensor].shape[s.axis] for s in sources), (), repeats)

@@ -10,9 +10,15 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...dsl.errors import PackageError, did_you_mean
-from ...dsl.schema import Role
+from ...dsl.parameters import bind_parameters
+from ...dsl.schema import OpSchema, Role
+from ...dsl.types import DType
+from ...dsl.variadic import counted_inputs, counted_outputs
 from ..device import Device, DeviceRef
+from ..dims import StaticDim
 from ..ir import KernelSource
+from ..places import user_place
+from ..promotion import is_weak, weak_array
 from ..type import TensorType
 from ..value import TensorValue, TensorValueLike
 from .staging import current, fail, op, same_device, stage, tensor
@@ -34,7 +40,9 @@ def custom(
     Args:
         name: the name under which the kernel is registered.
         device: where it runs; all `values` lie there.
-        values: one tensor for each input of the signature, in order.
+        values: one tensor for each input of the signature, in order. Where it has no axes (a scalar, `s: Float32`), a
+            plain number does, and becomes a constant of the declared dtype. The tensors of a variadic argument are a
+            list in its place; without other open arguments they may stand among the rest.
         out_types: one type for each output. May be left out where the signature tells the outputs from the inputs;
             when given, it is checked against the signature.
         parameters: the compile-time parameters by name; those with defaults may be left out.
@@ -50,13 +58,62 @@ def custom(
         _fail_unknown(name, graph.kernels)
     target = DeviceRef.from_device(device)
     _check_pure(name, kernel)
-    inputs = kernel.schema.inputs
-    labelled = [(inputs[k].name if k < len(inputs) else f"values[{k}]", value) for k, value in enumerate(values)]
-    operands = [tensor(name, label, value) for label, value in labelled]
-    same_device(name, {label: value for (label, _), value in zip(labelled, operands, strict=True)}, target)
     expected = None if out_types is None else list(out_types)
     _check_out_types(name, expected, target)
+    kernel, flat = _spelled_out(kernel, list(values), parameters or {}, expected)
+    operands = _operands(name, kernel.schema, flat, parameters or {}, expected, target)
     return stage(kernel, operands, parameters or {}, target, expected)
+
+
+def _spelled_out(
+    kernel: LoadedKernel, values: list[Any], parameters: Mapping[str, Any], expected: list[TensorType] | None
+) -> tuple[LoadedKernel, list[Any]]:
+    """The kernel for as many tensors as its variadic arguments get, and all tensors in one list."""
+    schema, place = kernel.schema, user_place()
+    if not schema.variadic:
+        return kernel, values
+    bound = bind_parameters(schema, parameters, place=place)
+    counts, flat = counted_inputs(schema, values, bound, place)
+    counts = counted_outputs(schema, counts, bound, None if expected is None else len(expected), place)
+    return kernel.expanded(counts), flat
+
+
+def _operands(
+    name: str,
+    schema: OpSchema,
+    values: list[Any],
+    parameters: Mapping[str, Any],
+    expected: list[TensorType] | None,
+    device: DeviceRef,
+) -> list[TensorValue]:
+    """One tensor for each input. A plain number becomes a constant where the signature takes a tensor without axes."""
+    inputs = schema.inputs
+    labels = [inputs[k].name if k < len(inputs) else f"values[{k}]" for k in range(len(values))]
+    numbers = {k for k, value in enumerate(values[: len(inputs)]) if not inputs[k].dims.strip() and _is_number(value)}
+    found = {k: tensor(name, labels[k], value) for k, value in enumerate(values) if k not in numbers}
+    same_device(name, {labels[k]: value for k, value in found.items()}, device)
+    known: dict[Any, DType] = {
+        name: parameters[name.lower()] for name, _ in schema.typevars if name.lower() in parameters
+    }
+    known |= {argument.dtype: type.dtype for argument, type in zip(schema.outputs, expected or (), strict=False)}
+    known |= {inputs[k].dtype: value.dtype for k, value in reversed(found.items()) if k < len(inputs)}
+    for k in sorted(numbers):
+        declared = inputs[k].dtype
+        dtype = declared if isinstance(declared, DType) else known.get(declared)
+        if dtype is None:
+            tensor(name, labels[k], values[k])  # refused: nothing tells its dtype
+        else:
+            array = weak_array(_plain(values[k]), dtype, name, labels[k], user_place())
+            found[k] = current(name).stage_constant(array, device, user_place())
+    return [found[k] for k in range(len(values))]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, StaticDim) or (is_weak(value) and getattr(value, "ndim", 0) == 0)
+
+
+def _plain(value: Any) -> Any:
+    return int(value) if isinstance(value, StaticDim) else value
 
 
 def _fail_unknown(name: str, kernels: KernelSource) -> NoReturn:

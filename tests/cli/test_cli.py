@@ -168,9 +168,9 @@ def test_what_the_options_become(run: Run, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(commands, "inspect", record)
     assert run("build", "kernels/", "-o", "k.pkg", "--target", "sm_80", "--target", "gfx942", "--no-source")[0] == 0
     assert seen.pop() == (("kernels/", "k.pkg", ("sm_80", "gfx942"), None, "0", None), {"include_source": False})
-    options = "--op f --target sm_80 --stage asm --dtype T=int8 --rank s=2 --param n=1=2"
+    options = "--op f --target sm_80 --stage asm --dtype T=int8 --rank s=2 --param n=1=2 --count xs=3"
     assert run("inspect", "k.py", *options.split())[0] == 0
-    assert seen.pop() == (("k.py", "f", "sm_80", "asm", {"T": "int8"}, {"s": 2}, {"n": "1=2"}), {})
+    assert seen.pop() == (("k.py", "f", "sm_80", "asm", {"T": "int8"}, {"s": 2}, {"n": "1=2"}, {"xs": 3}), {})
 
 
 @pytest.mark.parametrize("start", [["-m", "einkorn"], ["-c", "from einkorn.__main__ import main; main()"]])

@@ -1,0 +1,86 @@
+"""What fusion has to know of a kernel instance, found by evaluating it over probes.
+
+Input: a `NodeSpec` and the shapes of its inputs. Output: `Facts`. Non-goals: nothing is decided here (see
+`graph.fusion`), and nothing is compiled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..dsl.errors import CompileError
+from ..dsl.types import INT, DType
+from ..dsl.unit import NodeSpec, Size, Slot
+from .flow import TooMany, count_operations
+from .instance import Instances
+from .program import Region, Value, walk
+from .targets import Target
+from .tensors import NeedScalar, NotElementwise, Probe, Tensor
+from .values import Cascade, Index
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a kernel instance allows.
+
+    Attributes:
+        elementwise: one element of its outputs can be computed alone.
+        cost: operations for one element; 0 when not elementwise.
+        identity: for each input, whether it is read only at the element that is being computed.
+        loads: for each input, how many loads one element takes.
+        loops: the element has a loop inside, so that computing it again is dear.
+    """
+
+    elementwise: bool
+    cost: int = 0
+    identity: tuple[bool, ...] = ()
+    loads: tuple[int, ...] = ()
+    loops: bool = False
+
+
+class _Prober(Instances):
+    """Evaluates one node in element mode over probes."""
+
+    def __init__(self, node: NodeSpec, shapes: tuple[tuple[DType, tuple[Size, ...]], ...], target: Target) -> None:
+        super().__init__((node,), target, [])
+        self.shapes = shapes
+        self.inferer.level = "parallel"
+        for _, shape in (*shapes, *node.outputs):
+            for size in shape:
+                if isinstance(size, Slot):
+                    self.slots.setdefault(size.index, Value(INT))
+        dims = self.dims(node.outputs[0][1])
+        self.index = Index(dims, components=tuple(Value(INT) for _ in dims))
+        self.probes: dict[int, Probe] = {}
+
+    def operand(self, node: int, number: int) -> Tensor:
+        if number not in self.probes:
+            argument = self.nodes[0].kernel.schema.inputs[number]
+            dtype, shape = self.shapes[number]
+            self.probes[number] = Probe(self.index, **self.tensor_fields(0, argument, shape, dtype))
+        return self.probes[number]
+
+
+def find_facts(node: NodeSpec, shapes: tuple[tuple[DType, tuple[Size, ...]], ...], target: Target) -> Facts:
+    """What `node` allows; `shapes` are its inputs' dtypes and shapes. A kernel with a mistake allows nothing."""
+    schema = node.kernel.schema
+    if not schema.fuse or schema.mutable or len({shape for _, shape in node.outputs}) != 1:
+        return Facts(False)
+    prober = _Prober(node, shapes, target)
+    region = Region()
+    try:
+        with prober.inferer.builder.inside(region):
+            prober.element(0, 0, prober.index)
+    except (NotElementwise, NeedScalar, Cascade, TooMany, CompileError):
+        return Facts(False)
+    names = {op.name for op in walk(region)}
+    if prober.inferer.errors or names & {"print", "store", "atomic_add", "launch", "parallel", "barrier"}:
+        return Facts(False)
+    probes = [prober.probes.get(k) for k in range(len(shapes))]
+    return Facts(
+        elementwise=True,
+        cost=count_operations(region),
+        identity=tuple(p is None or not p.elsewhere for p in probes),
+        loads=tuple(0 if p is None else p.loads for p in probes),
+        loops=bool(names & {"for", "while"}),
+    )
