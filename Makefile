@@ -4,12 +4,13 @@
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { command -v $$p; break; }; done)
 PYTEST_ARGS ?=
+FUZZ_MINUTES ?= 60
 
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready-for-pyproject
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint bench fuzz clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -28,6 +29,9 @@ lint: $(READY)  ## ruff and mypy
 
 bench: $(READY)  ## measure against NumPy, and torch and numba where installed
 	$(BIN)/python benchmarks/run.py
+
+fuzz: $(READY)  ## random kernels: interpreter against compiled code (FUZZ_MINUTES=60)
+	@$(BIN)/python tests/fuzz/campaign.py --minutes $(FUZZ_MINUTES)
 
 clean:  ## remove .venv and everything built
 	rm -rf $(VENV) build dist einkorn.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,183 @@
+"""A fuzzing campaign: random kernels for a number of minutes, each run three ways in a child process.
+
+    python tests/fuzz/campaign.py --minutes 60 --folder build/fuzz
+
+A program that fails is made small by Hypothesis and stored in the folder as a kernel file that a test can run (see
+`test_regressions`). The exit status is 1 when something was found.
+
+Input: minutes, a folder, a first seed. Output: progress, finds. Non-goals: what programs look like (see `programs`),
+and how one is run (see `check`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import re
+import select
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis.errors import HypothesisException
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+from programs import Program, programs  # noqa: E402
+
+ROUND = 100  # programs under one seed of Hypothesis
+RENEW = 400  # programs after which the child is replaced: it never unloads code
+PATIENCE = 180.0  # seconds that a program may take; the machine may be busy
+
+
+class Child:
+    """A process that checks programs, one after the other; replaced when it dies or does not answer."""
+
+    def __init__(self) -> None:
+        self.process: subprocess.Popen[str] | None = None
+        self.served = 0
+
+    def check(self, program: Program) -> tuple[str, str]:
+        """What became of a program; see `check.check`, and "crash" and "timeout"."""
+        if self.process is None or self.served >= RENEW:
+            self.stop()
+            command = [sys.executable, str(HERE / "check.py")]
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            )
+            self.served = 0
+        self.served += 1
+        process = self.process
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(program.to_json()) + "\n")
+            process.stdin.flush()
+            ready, _, _ = select.select([process.stdout], [], [], PATIENCE)
+            answer = process.stdout.readline() if ready else ""
+        except BrokenPipeError:
+            ready, answer = [process.stdout], ""
+        if answer:
+            status, detail = json.loads(answer)
+            return status, detail
+        self.stop()
+        if not ready:
+            return "timeout", f"no answer in {PATIENCE:.0f} s"
+        return "crash", f"the process ended with status {process.returncode}"
+
+    def stop(self) -> None:
+        """Ends the process."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+
+class Find(Exception):
+    """A program on which the three ways do not agree, or that is not compiled."""
+
+
+class Campaign:
+    """Rounds of random programs, what became of them, and the finds."""
+
+    def __init__(self, folder: Path, show: Any) -> None:
+        self.folder = folder
+        self.child = Child()
+        self.outcomes: Counter[str] = Counter()
+        self.finds: dict[str, Path] = {}
+        self.show = show
+        self.last: tuple[Program, str, str] | None = None
+        self.deadline = 0.0
+
+    def try_one(self, program: Program) -> None:
+        """Raises Find when something is wrong with a program."""
+        status, detail = self.child.check(program)
+        self.outcomes[status] += 1
+        self.show(self)
+        if status != "same":
+            self.last = (program, status, detail)
+            raise Find(status)
+
+    def round(self, number: int) -> None:
+        """One seed of Hypothesis; a find is shrunk and stored."""
+        self.last = None
+
+        @seed(number)
+        @settings(
+            max_examples=ROUND,
+            deadline=None,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+            phases=[Phase.generate, Phase.shrink],
+            report_multiple_bugs=False,
+        )
+        @given(programs())
+        def run(program: Program) -> None:
+            if time.monotonic() < self.deadline:
+                self.try_one(program)
+
+        try:
+            run()
+        except (Find, HypothesisException, BaseExceptionGroup):
+            if self.last is None:
+                raise
+            self.store(*self.last)
+
+    def store(self, program: Program, status: str, detail: str) -> None:
+        """Keeps a program, one for each kind of trouble."""
+        kind = f"{status}: {re.sub(r'[0-9]+', 'N', detail.strip().splitlines()[-1] if detail.strip() else '')}"
+        if kind in self.finds:
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        name = hashlib.sha256(program.text.encode()).hexdigest()[:10]
+        file = self.folder / f"{status}_{name}.py"
+        note = "\n".join(f"# {line}".rstrip() for line in detail.strip().splitlines()[:40])
+        data = f"INPUTS = {list(program.inputs)!r}\nSEED = {program.seed}\n"
+        file.write_text(f'"""Found by fuzzing: {status}."""\n\n{note}\n{data}\n{program.text}')
+        self.finds[kind] = file
+
+
+def summary(campaign: Campaign) -> str:
+    """Outcomes and finds in one line."""
+    found = ", ".join(f"{n} {status}" for status, n in sorted(campaign.outcomes.items()))
+    return f"{sum(campaign.outcomes.values())} programs ({found}), {len(campaign.finds)} finds"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--folder", type=Path, default=Path("build/fuzz"))
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    options = parser.parse_args()
+    console = Console()
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    start = time.monotonic()
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task("starting", total=options.minutes * 60)
+        campaign = Campaign(
+            options.folder,
+            lambda c: progress.update(task, description=summary(c), completed=time.monotonic() - start),
+        )
+        campaign.deadline = start + options.minutes * 60
+        number = options.seed
+        while time.monotonic() < campaign.deadline:
+            campaign.round(number)
+            number += 1
+            if not console.is_terminal:
+                print(f"{(time.monotonic() - start) / 60:.1f} min, seed {number}: {summary(campaign)}", flush=True)
+    campaign.child.stop()
+    console.print(f"{(time.monotonic() - start) / 60:.1f} minutes: {summary(campaign)}")
+    for kind, file in campaign.finds.items():
+        console.print(f"  {file}: {kind}", markup=False)
+    return 1 if campaign.finds else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
