@@ -16,7 +16,7 @@ from ..dsl import syntax as s
 from ..dsl.errors import TargetError, did_you_mean
 from ..dsl.schema import Role
 from ..dsl.types import DType, SIMDType
-from .coerce import bind_signature, coerce, misfit
+from .coerce import adopt, bind_signature, coerce, misfit
 from .infer import CALLABLES, Call, Inferer
 from .program import Builder, PointerType, Value
 from .tensors import Stored, Tensor
@@ -118,7 +118,7 @@ def cast(call: Call, value: Any, to: Any) -> Value:
     if value.type == to and value.weak is None:
         return value
     if value.const is not None and misfit(value.const, to.dtype) is None:
-        return call.builder.const(value.const, to)
+        return call.builder.const(adopt(value.const, to.dtype), to)
     return call.builder.one("cast", [value], to)
 
 

@@ -9,8 +9,7 @@ Input: values of the evaluator. Output: run-time values of the right type, or an
 from __future__ import annotations
 
 import inspect
-import math
-import struct
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from ..dsl import syntax
@@ -70,14 +69,7 @@ def misfit(value: bool | int | float, dtype: DType) -> str | None:
     if dtype.kind == "bool" or isinstance(value, bool):
         return None if dtype.kind == "bool" and isinstance(value, bool) else f"{shown(value)} is no {dtype}"
     if dtype.is_float():
-        if isinstance(value, float):
-            return None
-        if abs(value) <= 1 << (dtype.mantissa + 1):
-            return None
-        try:
-            exact = int(round_to(float(value), dtype)) == value
-        except OverflowError:
-            exact = False
+        exact = isinstance(value, float) or dtype.format.round(Fraction(value)) == value
         return None if exact else f"{shown(value)} is not exactly representable in {dtype}"
     if isinstance(value, float):
         return f"the float {value!r} is no {dtype}"
@@ -87,31 +79,9 @@ def misfit(value: bool | int | float, dtype: DType) -> str | None:
 
 def adopt(value: bool | int | float, dtype: DType) -> bool | int | float:
     """The number as an element of `dtype`, rounded to nearest."""
-    if dtype.is_float():
-        return round_to(float(value), dtype)
-    return value
-
-
-def round_to(value: float, dtype: DType) -> float:
-    """A double rounded to a narrower float, ties to even; too large becomes infinity."""
-    if dtype is DType.float64 or value != value or math.isinf(value) or value == 0.0:
-        return value
-    if dtype is DType.float16:
-        try:
-            return float(struct.unpack("<e", struct.pack("<e", value))[0])
-        except OverflowError:
-            return math.copysign(math.inf, value)
-    if dtype is DType.float32:
-        try:
-            return float(struct.unpack("<f", struct.pack("<f", value))[0])
-        except OverflowError:
-            return math.copysign(math.inf, value)
-    # bfloat16: keep 8 significant bits of the exact value; its exponents are float32's.
-    mantissa, exponent = math.frexp(value)
-    digits = 8 if exponent >= -125 else 8 - (-125 - exponent)
-    rounded = math.ldexp(float(round(mantissa * 2.0**digits)), exponent - digits)
-    rounded = math.copysign(rounded, value)
-    return rounded if abs(rounded) < 2.0**128 else math.copysign(math.inf, value)
+    if not dtype.is_float() or dtype is DType.float64:
+        return float(value) if dtype.is_float() else value
+    return dtype.format.round(float(value))
 
 
 def unify(
@@ -208,7 +178,7 @@ def apply_row(inferer: Inferer, row: Row, operands: list[Value], node: syntax.No
     type = operands[0].type
     assert isinstance(type, SIMDType)
     weak = operands[0].weak
-    if type.dtype.kind not in row.mlir and not weak:
+    if not row.takes(type.dtype) and not weak:
         raise no_row(inferer, row, type, node, frame)
     inferer.locate(node, frame)
     folded = _fold_index(inferer, row, operands)

@@ -88,7 +88,7 @@ class ModuleEmitter:
     def emit_host(self) -> None:
         """Every group, and the entry that calls them."""
         for function in self.program.functions:
-            emitter = FunctionEmitter(self, Names())
+            emitter = FunctionEmitter(self, Names(), alone=True)
             self.functions.append(emitter.host_function(function))
         self.functions.append(entry(self.program))
         self.functions.append(SPREAD)
@@ -125,8 +125,10 @@ class Names:
 class FunctionEmitter:
     """Writes one LLVM function."""
 
-    def __init__(self, module: ModuleEmitter, names: Names) -> None:
+    def __init__(self, module: ModuleEmitter, names: Names, *, alone: bool = False) -> None:
         self.module = module
+        self.alone = alone  # no other thread runs this function at the same time
+        self.private: set[Value] = set()  # storage that no other thread sees
         self.target = module.target
         self.names = names
         self.lines: list[str] = []
@@ -143,10 +145,10 @@ class FunctionEmitter:
     def line(self, text: str) -> None:
         self.lines.append(f"{self.indent}{text}{self.at}\n")
 
-    def op(self, text: str) -> str:
-        """An operation with one result; returns its name."""
+    def op(self, text: str, results: int = 1) -> str:
+        """An operation with a result; returns its name. Those of several results are `name#0`, `name#1`, …."""
         name = self.names.fresh()
-        self.line(f"{name} = {text}")
+        self.line(f"{name} = {text}" if results == 1 else f"{name}:{results} = {text}")
         return name
 
     def name(self, value: Value) -> str:

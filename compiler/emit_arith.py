@@ -1,10 +1,10 @@
-"""Regular operations and conversions of the typed program as MLIR text.
+"""Regular operations of the typed program as MLIR text.
 
-One function for each expansion that a row of the table names with `=`, and one for each pair of kinds of a cast. Half
-types compute in float32 and are rounded after every operation.
+One function for each expansion that a row of the table names with `=`. Half types compute in float32 and are rounded
+after every operation.
 
 Input: a `FunctionEmitter` (which gives out names and collects lines) and the names of operands. Output: the name of
-the result.
+the result. Non-goals: casts (see `emit_cast`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..dsl.errors import InternalError
 from ..dsl.types import DType, SIMDType
 from .emit_bits import EXPANSIONS as BITS
 from .emit_half import narrow, widen
@@ -179,7 +178,7 @@ def _invert(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
     return e.op(f"arith.xori {operands[0]}, {ones} : {mlir_type(type)}")
 
 
-def _abs_int(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+def abs_int(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
     return e.op(
         f'"llvm.intr.abs"({operands[0]}) <{{is_int_min_poison = false}}> : ({mlir_type(type)}) -> {mlir_type(type)}'
     )
@@ -225,7 +224,7 @@ EXPANSIONS: dict[str, Callable[[FunctionEmitter, list[str], SIMDType], str]] = {
     "shr_uint": _shift("arith.shrui"),
     "neg_int": _neg_int,
     "invert": _invert,
-    "abs_int": _abs_int,
+    "abs_int": abs_int,
     "identity": _identity,
     "isnan": _isnan,
     "isinf": _isinf,
@@ -233,117 +232,3 @@ EXPANSIONS: dict[str, Callable[[FunctionEmitter, list[str], SIMDType], str]] = {
 
 _missing = {m[1:] for r in ROWS.values() for m in r.mlir.values() if m.startswith("=")} - set(EXPANSIONS)
 assert not _missing, f"expansions without a function: {_missing}"
-
-
-# *** conversions ***
-
-
-def cast(e: FunctionEmitter, value: str, source: SIMDType, to: SIMDType) -> str:
-    """A numeric conversion between any two element types."""
-    a, b = source.dtype, to.dtype
-    if a is b or (a.bits == b.bits and a.is_integral() and b.is_integral()):
-        return value
-    if b is DType.bool:
-        if a.is_half():
-            value, source = widen(e, value, source), source.with_dtype(DType.float32)
-        zero = constant(e, 0, source)
-        compare = "arith.cmpf une," if a.is_float() else "arith.cmpi ne,"
-        return e.op(f"{compare} {value}, {zero} : {mlir_type(source)}")
-    if a.is_float() and b.is_float():
-        return _float_to_float(e, value, source, to)
-    if a.is_float():
-        return _float_to_int(e, value, source, to)
-    if b.is_float():
-        return _int_to_float(e, value, source, to)
-    if a.bits > b.bits and a is not DType.bool:
-        return e.op(f"arith.trunci {value} : {mlir_type(source)} to {mlir_type(to)}")
-    extend = "arith.extsi" if a.kind == "int" else "arith.extui"
-    return e.op(f"{extend} {value} : {mlir_type(source)} to {mlir_type(to)}")
-
-
-def _float_to_float(e: FunctionEmitter, value: str, source: SIMDType, to: SIMDType) -> str:
-    wide = source.with_dtype(DType.float32)
-    if source.dtype.is_half():
-        value = widen(e, value, source)
-        return _float_to_float(e, value, wide, to) if to != wide else value
-    if to.dtype.is_half() and source.dtype is DType.float64:
-        return narrow(e, _round_to_odd(e, value, source), to)
-    if to.dtype.is_half():
-        return narrow(e, value, to)
-    op = "arith.extf" if source.dtype.bits < to.dtype.bits else "arith.truncf"
-    return e.op(f"{op} {value} : {mlir_type(source)} to {mlir_type(to)}")
-
-
-def _round_to_odd(e: FunctionEmitter, value: str, type: SIMDType) -> str:
-    """float64 -> float32 so that rounding once more gives the result of one rounding.
-
-    Where float32 cannot hold the number, the neighbour nearer to zero is taken and its last bit set: that bit says that
-    there was more. (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008.)
-    """
-    single, bits = type.with_dtype(DType.float32), type.with_dtype(DType.int32)
-    t64, t32, ti = mlir_type(type), mlir_type(single), mlir_type(bits)
-    near = e.op(f"arith.truncf {value} : {t64} to {t32}")
-    back = e.op(f"arith.extf {near} : {t32} to {t64}")
-    size, back_size = (e.op(f"llvm.intr.fabs({v}) : ({t64}) -> {t64}") for v in (value, back))
-    too_big = e.op(f"arith.cmpf ogt, {back_size}, {size} : {t64}")
-    inexact = e.op(f"arith.cmpf one, {back}, {value} : {t64}")
-    pattern = e.op(f"arith.bitcast {near} : {t32} to {ti}")
-    one = constant(e, 1, bits)
-    lower = e.op(f"arith.subi {pattern}, {one} : {ti}")
-    towards_zero = _select(e, too_big, lower, pattern, bits)
-    odd = e.op(f"arith.ori {towards_zero}, {one} : {ti}")
-    result = _select(e, inexact, odd, pattern, bits)
-    return e.op(f"arith.bitcast {result} : {ti} to {t32}")
-
-
-def _float_to_int(e: FunctionEmitter, value: str, source: SIMDType, to: SIMDType) -> str:
-    if source.dtype.is_half():
-        wide = source.with_dtype(DType.float32)
-        value, source = widen(e, value, source), wide
-    name = "fptosi" if to.dtype.kind == "int" else "fptoui"
-    prefix = f"v{to.width}" if to.width > 1 else ""
-    suffix = f"{prefix}i{to.dtype.bits}.{prefix}f{source.dtype.bits}"
-    return e.op(f'llvm.call_intrinsic "llvm.{name}.sat.{suffix}"({value}) : ({mlir_type(source)}) -> {mlir_type(to)}')
-
-
-def _int_to_float(e: FunctionEmitter, value: str, source: SIMDType, to: SIMDType) -> str:
-    op = "arith.sitofp" if source.dtype.kind == "int" else "arith.uitofp"
-    if to.dtype.is_half():
-        # Whole numbers up to 2**24 are exact in float32, and float16 ends before that; bfloat16 does not.
-        through = DType.float64 if to.dtype is DType.bfloat16 and source.dtype.bits > 16 else DType.float32
-        wide = to.with_dtype(through)
-        if through is DType.float64 and source.dtype.bits == 64:
-            value = _sticky(e, value, source)
-        value = e.op(f"{op} {value} : {mlir_type(source)} to {mlir_type(wide)}")
-        return _float_to_float(e, value, wide, to)
-    return e.op(f"{op} {value} : {mlir_type(source)} to {mlir_type(to)}")
-
-
-def _sticky(e: FunctionEmitter, value: str, type: SIMDType) -> str:
-    """A 64-bit integer that float64 holds exactly and that rounds to bfloat16 as the whole number would.
-
-    Of a number with more than 53 bits, the last 11 are replaced by a single one if any of them is set.
-    """
-    text = mlir_type(type)
-    low_mask, one, big = constant(e, 0x7FF, type), constant(e, 1 << 11, type), constant(e, 1 << 53, type)
-    low = e.op(f"arith.andi {value}, {low_mask} : {text}")
-    zero = constant(e, 0, type)
-    any_low = e.op(f"arith.cmpi ne, {low}, {zero} : {text}")
-    high = e.op(f"arith.xori {value}, {low} : {text}")
-    marked = e.op(f"arith.ori {high}, {one} : {text}")
-    odd = _select(e, any_low, marked, value, type)
-    if type.dtype.kind == "uint":
-        is_big = e.op(f"arith.cmpi uge, {value}, {big} : {text}")
-    else:
-        size = _abs_int(e, [value], type)
-        is_big = e.op(f"arith.cmpi uge, {size}, {big} : {text}")
-    return _select(e, is_big, odd, value, type)
-
-
-def bitcast(e: FunctionEmitter, value: str, source: SIMDType, to: SIMDType) -> str:
-    """The same bits as another type of the same width."""
-    if mlir_type(source) == mlir_type(to):
-        return value
-    if source.dtype is DType.bool or to.dtype is DType.bool:
-        raise InternalError("a bool has no bit pattern")
-    return e.op(f"arith.bitcast {value} : {mlir_type(source)} to {mlir_type(to)}")

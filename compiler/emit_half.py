@@ -45,7 +45,7 @@ def _types(type: SIMDType) -> tuple[str, str, str]:
     return tuple(e if type.width == 1 else f"vector<{type.width}x{e}>" for e in ("i16", "f16", "f32"))  # type: ignore[return-value]
 
 
-class _Words:
+class Words:
     """32-bit integer arithmetic of one width."""
 
     def __init__(self, e: FunctionEmitter, width: int) -> None:
@@ -71,7 +71,7 @@ class _Words:
 def _widen_float16(e: FunctionEmitter, value: str, type: SIMDType) -> str:
     # Exponent and mantissa moved into place are the number times 2**-112, subnormals too; the product with 2**112 is
     # exact. An exponent of all ones has to stay one.
-    w = _Words(e, type.width)
+    w = Words(e, type.width)
     short, _, single = _types(type)
     wide = e.op(f"arith.extui {value} : {short} to {w.type}")
     size = w.do("andi", wide, 0x7FFF)
@@ -86,7 +86,7 @@ def _widen_float16(e: FunctionEmitter, value: str, type: SIMDType) -> str:
 
 
 def _narrow_float16(e: FunctionEmitter, value: str, type: SIMDType) -> str:
-    w = _Words(e, type.width)
+    w = Words(e, type.width)
     short, _, single = _types(type)
     bits = e.op(f"arith.bitcast {value} : {single} to {w.type}")
     size = w.do("andi", bits, 0x7FFFFFFF)
@@ -109,7 +109,7 @@ def _narrow_float16(e: FunctionEmitter, value: str, type: SIMDType) -> str:
 
 
 def _widen_bfloat16(e: FunctionEmitter, value: str, type: SIMDType) -> str:
-    w = _Words(e, type.width)
+    w = Words(e, type.width)
     short, _, single = _types(type)
     wide = e.op(f"arith.extui {value} : {short} to {w.type}")
     return e.op(f"arith.bitcast {w.do('shli', wide, 16)} : {w.type} to {single}")
@@ -118,7 +118,7 @@ def _widen_bfloat16(e: FunctionEmitter, value: str, type: SIMDType) -> str:
 def _narrow_bfloat16(e: FunctionEmitter, value: str, type: SIMDType) -> str:
     # Half a unit is added, one less on an even neighbour; a carry into the exponent is right, up to infinity. A NaN
     # keeps the upper part of its payload and is made quiet.
-    w = _Words(e, type.width)
+    w = Words(e, type.width)
     short, _, single = _types(type)
     bits = e.op(f"arith.bitcast {value} : {single} to {w.type}")
     odd = w.do("andi", w.do("shrui", bits, 16), 1)

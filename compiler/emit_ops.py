@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from ..dsl import abi
 from ..dsl.errors import InternalError
 from ..dsl.types import BOOL, DType, SIMDType
-from . import emit_arith
+from . import emit_arith, emit_cast
+from .emit_packed import load_packed, store_packed, store_pair
 from .emit_parallel import parallel
 from .emit_types import constant, element_type, mlir_type
 from .program import IRREGULAR, Op, PointerType, Region, Value
@@ -34,12 +35,12 @@ def _simd(value: Value) -> SIMDType:
 
 def _cast(e: FunctionEmitter, op: Op) -> None:
     source, to = op.operands[0], op.results[0]
-    e.names.set(to, emit_arith.cast(e, e.name(source), _simd(source), _simd(to)))
+    e.names.set(to, emit_cast.cast(e, e.name(source), _simd(source), _simd(to)))
 
 
 def _bitcast(e: FunctionEmitter, op: Op) -> None:
     source, to = op.operands[0], op.results[0]
-    e.names.set(to, emit_arith.bitcast(e, e.name(source), _simd(source), _simd(to)))
+    e.names.set(to, emit_cast.bitcast(e, e.name(source), _simd(source), _simd(to)))
 
 
 def _splat(e: FunctionEmitter, op: Op) -> None:
@@ -83,18 +84,26 @@ def _memory_type(type: SIMDType) -> SIMDType:
 def _load(e: FunctionEmitter, op: Op) -> None:
     pointer, offset = op.operands
     type = _simd(op.results[0])
+    if type.dtype.is_packed():
+        e.names.set(op.results[0], load_packed(e, op))
+        return
     address = _address(e, pointer, offset)
     memory = _memory_type(type)
     align = memory.dtype.size_in_bytes
     value = e.op(f"llvm.load {address} {{alignment = {align} : i64}} : {e.type(pointer.type)} -> {mlir_type(memory)}")
-    e.names.set(op.results[0], emit_arith.cast(e, value, memory, type) if memory is not type else value)
+    if type.dtype.bits < 8:
+        value = emit_cast.low_bits(e, value, type)
+    e.names.set(op.results[0], emit_cast.cast(e, value, memory, type) if memory is not type else value)
 
 
 def _store(e: FunctionEmitter, op: Op) -> None:
     value, pointer, offset = op.operands
     type = _simd(value)
+    if type.dtype.is_packed():
+        store_packed(e, op)
+        return
     memory = _memory_type(type)
-    name = emit_arith.cast(e, e.name(value), type, memory) if memory is not type else e.name(value)
+    name = emit_cast.cast(e, e.name(value), type, memory) if memory is not type else e.name(value)
     address = _address(e, pointer, offset)
     align = memory.dtype.size_in_bytes
     e.line(f"llvm.store {name}, {address} {{alignment = {align} : i64}} : {mlir_type(memory)}, {e.type(pointer.type)}")
@@ -113,7 +122,8 @@ def _alloca(e: FunctionEmitter, op: Op) -> None:
     type = op.results[0].type
     assert isinstance(type, PointerType)
     count, name = e.names.fresh(), e.names.fresh()
-    size = max(1, type.dtype.size_in_bytes) * op.attrs["count"]
+    size = type.dtype.bytes_for(op.attrs["count"])
+    e.private.add(op.results[0])
     text = e.type(type)
     e.prologue.append(f"    {count} = llvm.mlir.constant({size} : i64) : i64\n")
     e.prologue.append(f"    {name} = llvm.alloca {count} x i8 {{alignment = 64 : i64}} : (i64) -> {text}\n")
@@ -279,7 +289,7 @@ def _report(e: FunctionEmitter, site: int, values: Sequence[Value]) -> None:
     for number, value in enumerate(values):
         type = _simd(value)
         wide = SIMDType(DType.float64 if type.dtype.is_float() else DType.int64)
-        name = emit_arith.cast(e, e.name(value), type, wide)
+        name = emit_cast.cast(e, e.name(value), type, wide)
         address = e.op(f"llvm.getelementptr inbounds {block}[{number * 8}] : (!llvm.ptr) -> !llvm.ptr, i8")
         e.line(f"llvm.store {name}, {address} : {mlir_type(wide)}, !llvm.ptr")
     slot = e.op(f"llvm.getelementptr inbounds %ctx[{abi.REPORT_OFFSET}] : (!llvm.ptr) -> !llvm.ptr, i8")
@@ -303,6 +313,7 @@ EMITTERS: dict[str, Callable[[FunctionEmitter, Op], None]] = {
     "urem": _index_division("arith.remui"),
     "load": _load,
     "store": _store,
+    "store_pair": store_pair,
     "atomic_add": _atomic_add,
     "alloca": _alloca,
     "if": _if,

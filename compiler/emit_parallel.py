@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..dsl import abi
+from .emit_types import register_bytes
 from .program import Op, PointerType, Region, Value, free_values, walk
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def _layout(captured: Sequence[Value]) -> tuple[list[int], int]:
     """Where each captured value lies behind the task's argument."""
     offsets, offset = [], _HEADER
     for value in captured:
-        size = 8 if isinstance(value.type, PointerType) else value.dtype.size_in_bytes * value.type.width
+        size = 8 if isinstance(value.type, PointerType) else register_bytes(value.type)
         align = max(8, 1 << (size - 1).bit_length())
         offset = -(-offset // align) * align
         offsets.append(offset)

@@ -23,8 +23,16 @@ _ELEMENT = {
 
 
 def element_type(dtype: DType) -> str:
-    """How MLIR writes an element in a register; integers have no sign there."""
-    return _ELEMENT.get(dtype) or f"i{dtype.bits}"
+    """How MLIR writes an element in a register; integers have no sign there.
+
+    What is narrower fills a byte: a 4-bit integer with its sign, a narrow float with zeros above its bits.
+    """
+    return _ELEMENT.get(dtype) or f"i{max(dtype.bits, 8)}"
+
+
+def register_bytes(type: SIMDType) -> int:
+    """Bytes that a value takes outside a tensor."""
+    return max(type.dtype.bits, 8) // 8 * type.width
 
 
 def mlir_type(type: SIMDType) -> str:
@@ -35,20 +43,18 @@ def mlir_type(type: SIMDType) -> str:
 
 def float_bits(value: float, dtype: DType) -> int:
     """The bit pattern of an already rounded number."""
-    if dtype is DType.float64:
-        return int.from_bytes(struct.pack(">d", value), "big")
-    if dtype is DType.float16:
-        return int.from_bytes(struct.pack(">e", value), "big")
-    single = int.from_bytes(struct.pack(">f", value), "big")
-    return single if dtype is DType.float32 else single >> 16
+    if dtype in (DType.float64, DType.float32):  # a NaN keeps its sign
+        return int.from_bytes(struct.pack(">d" if dtype is DType.float64 else ">f", value), "big")
+    return dtype.format.encode(value)
 
 
 def constant(e: FunctionEmitter, value: Any, type: SIMDType) -> str:
     """A number in every lane."""
     dtype = type.dtype
-    if dtype.is_half():
+    width = max(dtype.bits, 8)
+    if dtype.is_float() and dtype.bits <= 16:
         number = float_bits(float(value), dtype)
-        text = str(number - (1 << 16) if number >= 1 << 15 else number)
+        text = str(number - (1 << width) if number >= 1 << (width - 1) else number)
     elif dtype.is_float():
         text = f"0x{float_bits(float(value), dtype):0{dtype.bits // 4}X}"
     elif dtype is DType.bool:
@@ -57,7 +63,7 @@ def constant(e: FunctionEmitter, value: Any, type: SIMDType) -> str:
             return e.op(f"arith.constant {text}")  # these words carry their type
     else:
         number = int(value)
-        text = str(number - (1 << dtype.bits) if number >= 1 << (dtype.bits - 1) else number)
+        text = str(number - (1 << width) if number >= 1 << (width - 1) else number)
     if type.width > 1:
         text = f"dense<{text}>"
     return e.op(f"arith.constant {text} : {mlir_type(type)}")

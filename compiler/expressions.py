@@ -205,7 +205,7 @@ def truth(inferer: Inferer, value: Any, node: s.Node, frame: Frame) -> Any:
 
 # What may run although its result is not wanted: no memory, no effects, no division.
 _UNSAFE = {"load", "store", "atomic_add", "for", "while", "parallel", "launch", "barrier", "assert", "print", "alloca"}
-_UNSAFE |= {"if", "udiv", "urem", "probe"}
+_UNSAFE |= {"if", "udiv", "urem", "probe", "store_pair"}
 
 
 def is_pure(region: Region) -> bool:

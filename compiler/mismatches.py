@@ -71,6 +71,17 @@ def not_numbers(inferer: Inferer, row: Row, operands: list[Any], node: syntax.No
 
 def no_row(inferer: Inferer, row: Row, type: SIMDType, node: syntax.Node, frame: Frame) -> CompileError:
     """`/ does not work on Int32`, with what to do about it."""
+    if type.dtype.is_storage():
+        wide = "float32" if type.dtype.is_float() else "int32"
+        return inferer.error(
+            "EK0250",
+            f"'{row.symbol}' does not work on {type}, which is only stored and cast",
+            node,
+            frame,
+            expected="a type that computes",
+            got=str(type),
+            hint=f"write .cast({wide}) first, and .cast({type.dtype}) where the result is stored",
+        )
     hint = {
         "truediv": "use `//`, or cast to a float first",
         "not_": "compare with 0",

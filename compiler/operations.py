@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from ..dsl.types import DType
 from . import integers
 
 
@@ -44,6 +45,10 @@ class Row:
     symbol: str
     result: str = "same"
     element: Callable[..., int] | None = None
+
+    def takes(self, dtype: DType) -> bool:
+        """Whether it works on elements of `dtype`; nothing does on storage types, which are cast first."""
+        return dtype.kind in self.mlir and not dtype.is_storage()
 
 
 def _numbers(integer: str, floating: str, unsigned: str | None = None) -> dict[str, str]:

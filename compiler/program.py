@@ -103,6 +103,7 @@ IRREGULAR: dict[str, str] = {
     "urem": "unsigned remainder of index arithmetic",
     "load": "pointer, element offset -> the element(s)",
     "store": "value, pointer, element offset",
+    "store_pair": "two values of a packed type, pointer, offset of the byte that they fill",
     "atomic_add": "value, pointer, element offset",
     "alloca": "storage of attrs count elements for the life of the function; attrs zeroed",
     "if": "condition; two regions that end in yield",

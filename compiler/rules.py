@@ -15,8 +15,9 @@ from .coerce import coerce
 from .expressions import select, truth
 from .flow import count_operations
 from .infer import MAX_UNROLL, Call, Inferer, rule
+from .pairs import Pairs, shares_bytes
 from .program import Region, Value
-from .tensor_members import store_into, to_index, wrong_store
+from .tensor_members import store_into, to_index, to_store, wrong_store
 from .tensors import Demand, Stored, Tensor
 from .values import (
     Closure,
@@ -50,6 +51,16 @@ def foreach(call: Call, out: Any, body: Any) -> None:
             raise call.error("EK0219", "the outputs of one foreach need equal dims", "out")
     if isinstance(outputs[0], Demand):
         demanded(call, outputs, body)
+        return
+    if shares_bytes(outputs):
+
+        def values_at(index: Index) -> tuple[Value, ...]:
+            values = element_values(call, outputs, body, index)
+            calls = (_storing(call, body, number, len(values)) for number in range(len(values)))
+            return tuple(to_store(c, t, v) for c, t, v in zip(calls, outputs, values, strict=True))
+
+        pairs = Pairs(call.inferer, outputs, values_at)
+        spread(call, pairs.pairs, pairs.chunk, pairs.thread, None)
         return
     site_count = len(call.inferer.sites)
 

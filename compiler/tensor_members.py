@@ -157,6 +157,11 @@ def wrong_rank(call: Call, tensor: Tensor, got: int) -> Exception:
 
 def store_into(call: Call, tensor: Tensor, index: Index, value: Any) -> None:
     """`tensor[index] = value`, with its checks."""
+    tensor.store(call.builder, index, to_store(call, tensor, value))
+
+
+def to_store(call: Call, tensor: Tensor, value: Any) -> Value:
+    """`value` as what `tensor` takes, with the checks of a store."""
     inferer = call.inferer
     if tensor.role is Role.INPUT:
         raise call.error(
@@ -174,10 +179,8 @@ def store_into(call: Call, tensor: Tensor, index: Index, value: Any) -> None:
     if isinstance(value, Value) and isinstance(value.type, SIMDType) and value.weak is None:
         if value.dtype is not tensor.dtype:
             raise wrong_store(call, tensor, value)
-        stored = value
-    else:
-        stored = coerce(inferer, value, SIMDType(tensor.dtype), call.nodes.get("value", call.node), call.frame)
-    tensor.store(inferer.builder, index, stored)
+        return value
+    return coerce(inferer, value, SIMDType(tensor.dtype), call.nodes.get("value", call.node), call.frame)
 
 
 def wrong_store(call: Call, tensor: Tensor, value: Value) -> Exception:

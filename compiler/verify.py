@@ -67,7 +67,7 @@ class _Verifier:
         type = op.operands[0].type
         if len(op.operands) != row.arity or len(types) != 1 or not isinstance(type, SIMDType):
             raise self.fail(op, f"takes {row.arity} operands of one type, not {[str(v.type) for v in op.operands]}")
-        if type.dtype.kind not in row.mlir:
+        if not row.takes(type.dtype):
             raise self.fail(op, f"does not work on {type}")
         wanted = type if row.result == "same" else type.with_dtype(DType.bool)
         if op.results[0].type != wanted:
@@ -86,6 +86,14 @@ def _store(op: Op) -> str | None:
     if not isinstance(pointer.type, PointerType) or offset.type != INT:
         return "takes a value, a pointer and an Int"
     return None if value.dtype is pointer.dtype else "stores another dtype than its pointer has"
+
+
+def _store_pair(op: Op) -> str | None:
+    first, second, pointer, offset = op.operands
+    if not isinstance(pointer.type, PointerType) or offset.type != INT:
+        return "takes two values, a pointer and an Int"
+    fits = first.type == second.type == SIMDType(pointer.dtype) and pointer.dtype.is_packed()
+    return None if fits else "stores other types than its pointer has"
 
 
 def _if(op: Op) -> str | None:
@@ -113,4 +121,12 @@ def _same_type(op: Op) -> str | None:
     return None if a.type == b.type == op.results[0].type and condition.dtype is DType.bool else "types differ"
 
 
-_CHECKS = {"load": _load, "store": _store, "atomic_add": _store, "if": _if, "for": _for, "select": _same_type}
+_CHECKS = {
+    "load": _load,
+    "store": _store,
+    "store_pair": _store_pair,
+    "atomic_add": _store,
+    "if": _if,
+    "for": _for,
+    "select": _same_type,
+}

@@ -108,4 +108,10 @@ class Element(Numeric):
     dtypes: tuple[DType, ...] = types.ANY
 
 
-BOUNDS: tuple[type[Numeric], ...] = (Numeric, Floating, Integral, Element)
+class Storable(Numeric):
+    """Bound of a type variable: every type that memory holds, the storage types too, which are only moved and cast."""
+
+    dtypes: tuple[DType, ...] = types.STORABLE
+
+
+BOUNDS: tuple[type[Numeric], ...] = (Numeric, Floating, Integral, Element, Storable)

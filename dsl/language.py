@@ -22,6 +22,7 @@ from .annotations import Integral as Integral
 from .annotations import MutableInputTensor as MutableInputTensor
 from .annotations import Numeric as Numeric
 from .annotations import OutputTensor as OutputTensor
+from .annotations import Storable as Storable
 from .annotations import TensorAnnotation as TensorAnnotation
 from .annotations import stack as stack
 from .language_math import cos as cos

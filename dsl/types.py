@@ -16,37 +16,75 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from .errors import DTypeError
+from .formats import FloatFormat
 
 if TYPE_CHECKING:
     import numpy as np
 
 
 class DType(Enum):
-    """An element type: its kind, its width in bits, and the limits that follow from them."""
+    """An element type: its kind, its width in bits, and the limits that follow from them.
+
+    *Storage types* (4-bit integers, floats below 16 bits) are loaded, stored, chosen and cast; arithmetic is for the
+    types that they are cast to. Elements of 4 bits are *packed*: two share a byte, the first in its low half. Floats of
+    6 bits take a byte each, in its low bits.
+    """
 
     bool = ("bool", 8)
+    int4 = ("int", 4)
     int8 = ("int", 8)
     int16 = ("int", 16)
     int32 = ("int", 32)
     int64 = ("int", 64)
+    uint4 = ("uint", 4)
     uint8 = ("uint", 8)
     uint16 = ("uint", 16)
     uint32 = ("uint", 32)
     uint64 = ("uint", 64)
-    float16 = ("float", 16, 10)
-    bfloat16 = ("float", 16, 7)
-    float32 = ("float", 32, 23)
-    float64 = ("float", 64, 52)
+    float4_e2m1fn = ("float", 4, FloatFormat(2, 1, 1, "finite"))
+    float6_e2m3fn = ("float", 6, FloatFormat(2, 3, 1, "finite"))
+    float6_e3m2fn = ("float", 6, FloatFormat(3, 2, 3, "finite"))
+    float8_e4m3fn = ("float", 8, FloatFormat(4, 3, 7, "fn"))
+    float8_e4m3fnuz = ("float", 8, FloatFormat(4, 3, 8, "fnuz"))
+    float8_e5m2 = ("float", 8, FloatFormat(5, 2, 15))
+    float8_e5m2fnuz = ("float", 8, FloatFormat(5, 2, 16, "fnuz"))
+    float8_e8m0fnu = ("float", 8, FloatFormat(8, 0, 127, "scale"))
+    float16 = ("float", 16, FloatFormat(5, 10, 15))
+    bfloat16 = ("float", 16, FloatFormat(8, 7, 127))
+    float32 = ("float", 32, FloatFormat(8, 23, 127))
+    float64 = ("float", 64, FloatFormat(11, 52, 1023))
 
-    def __init__(self, kind: str, bits: int, mantissa: int = 0) -> None:
+    def __init__(self, kind: str, bits: int, format: FloatFormat | None = None) -> None:
         self.kind = kind
         self.bits = bits
-        self.mantissa = mantissa
+        self._format = format
+        self.mantissa = format.mantissa if format is not None else 0
+
+    @property
+    def format(self) -> FloatFormat:
+        """Which numbers the patterns of a floating-point type mean."""
+        if self._format is None:
+            raise TypeError(f"{self} is no floating-point type")
+        return self._format
 
     @property
     def size_in_bytes(self) -> int:
-        """Bytes that one element takes in memory."""
-        return self.bits // 8
+        """Bytes that one element takes in memory. Two elements of a packed type share one: see `bytes_for`."""
+        if self.is_packed():
+            raise TypeError(f"an element of {self} takes half a byte: ask bytes_for(count)")
+        return (self.bits + 7) // 8
+
+    def bytes_for(self, count: int) -> int:
+        """Bytes that `count` elements take, one behind the other; the last byte of a packed type may be half empty."""
+        return (count + 1) // 2 if self.is_packed() else count * self.size_in_bytes
+
+    def is_packed(self) -> builtins.bool:
+        """Whether two elements share a byte."""
+        return self.bits == 4
+
+    def is_storage(self) -> builtins.bool:
+        """Whether values are only stored and cast, and never computed with."""
+        return self.bits < (16 if self.kind == "float" else 8)
 
     def is_float(self) -> builtins.bool:
         """Whether this is a floating-point type."""
@@ -58,7 +96,7 @@ class DType(Enum):
 
     def is_signed(self) -> builtins.bool:
         """Whether values can be negative."""
-        return self.kind in ("int", "float")
+        return self.kind == "int" or (self.kind == "float" and self.format.sign != 0)
 
     def is_half(self) -> builtins.bool:
         """Whether this is one of the 16-bit floating types, which compute through float32."""
@@ -76,14 +114,14 @@ class DType(Enum):
         raise TypeError(f"{self} has no integer range")
 
     def to_numpy(self) -> np.dtype[Any]:
-        """The NumPy dtype (bfloat16 comes from ml_dtypes)."""
+        """The NumPy dtype; those that NumPy lacks come from ml_dtypes, where every element takes a byte or more."""
         import numpy
 
-        if self is DType.bfloat16:
+        if self.is_storage() or self is DType.bfloat16:
             import ml_dtypes
 
-            bfloat16: np.dtype[Any] = numpy.dtype(ml_dtypes.bfloat16)
-            return bfloat16
+            found: np.dtype[Any] = numpy.dtype(getattr(ml_dtypes, self.name))
+            return found
         return numpy.dtype(self.name)
 
     @staticmethod
@@ -126,6 +164,8 @@ UNSIGNED = (DType.uint8, DType.uint16, DType.uint32, DType.uint64)
 INTEGRAL = SIGNED + UNSIGNED
 NUMERIC = FLOATING + INTEGRAL
 ANY = (*NUMERIC, DType.bool)
+STORAGE = tuple(dtype for dtype in DType if dtype.is_storage())
+STORABLE = (*ANY, *STORAGE)
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,11 @@ _CATEGORIES = {"bool": 0, "uint": 1, "int": 2, "float": 3}
 
 def holds(wide: DType, narrow: DType) -> bool:
     """Whether every value of `narrow` is a value of `wide`."""
-    if wide is narrow or narrow is DType.bool:
+    if wide is narrow:
+        return True
+    if wide.is_storage() or narrow.is_storage():  # cast by the user, never by an op
+        return False
+    if narrow is DType.bool:
         return True
     if wide.is_float():
         if narrow.is_float():  # float16 and bfloat16 hold neither each other; otherwise width decides

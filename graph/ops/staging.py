@@ -146,25 +146,34 @@ def same_device(name: str, operands: Mapping[str, TensorValue], device: DeviceRe
 
 
 def check_kind(name: str, argument: str, value: TensorValue, kinds: str) -> None:
-    """Raises DTypeError EK0413 unless the dtype is one of `kinds`: "float", "numeric", "bool" or "any"."""
+    """Raises DTypeError EK0413 unless the dtype is one of `kinds`: "float", "numeric", "bool" or "any".
+
+    Storage types are none of them: they are moved, chosen and cast, and nothing else.
+    """
     dtype = value.dtype
-    right = {
-        "float": dtype.is_float(),
-        "numeric": dtype is not DType.bool,
-        "integral": dtype.is_integral(),
-        "bool": dtype is DType.bool,
-        "any": True,
-    }[kinds]
+    right = (
+        not dtype.is_storage()
+        and {
+            "float": dtype.is_float(),
+            "numeric": dtype is not DType.bool,
+            "integral": dtype.is_integral(),
+            "bool": dtype is DType.bool,
+            "any": True,
+        }[kinds]
+    )
     if not right:
-        wanted = {"float": "floating-point", "numeric": "numeric", "integral": "integer", "bool": "bool"}[kinds]
+        wanted = {"float": "floating-point", "numeric": "numeric", "integral": "integer", "bool": "bool"}
+        wanted["any"] = "of a type that computes"
         cast = {"float": "ops.cast(x, DType.float32)", "bool": "a comparison, such as x != 0, gives one"}
+        if dtype.is_storage() and dtype.is_float():
+            cast |= {"numeric": cast["float"], "any": cast["float"]}
         fail(
             name,
-            f"argument '{argument}' has to be {wanted}, and is {dtype}",
+            f"argument '{argument}' has to be {wanted[kinds]}, and is {dtype}",
             code="EK0413",
             kind=DTypeError,
             argument=argument,
-            expected=wanted,
+            expected=wanted[kinds],
             got=str(dtype),
             hint=cast.get(kinds, "ops.cast(x, DType.int32)"),
         )

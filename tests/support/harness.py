@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from support.packed import packed, unpacked
 
 from einkorn.compiler.pipeline import Artifact, compile_entry
 from einkorn.compiler.targets import lookup
@@ -100,7 +101,8 @@ def run_kernel(
     inputs = [np.ascontiguousarray(array) for array in inputs]
     types = [(DType.from_numpy(array.dtype), array.shape) for array in inputs]
     artifact, results = compile_kernel(file, op, types, params, outputs, target, level)
-    arrays = [*inputs, *(np.empty(shape, dtype.to_numpy()) for dtype, shape in results)]
+    given = [packed(a) if dtype.is_packed() else a for a, (dtype, _) in zip(inputs, types, strict=True)]
+    arrays = [*given, *(_memory(dtype, shape) for dtype, shape in results)]
     pointers = (ctypes.c_void_p * len(arrays))(*[array.ctypes.data for array in arrays])
     reports: list[str] = []
 
@@ -114,7 +116,15 @@ def run_kernel(
     status = _entry(artifact)(ctypes.byref(context), pointers, (ctypes.c_int64 * 1)())
     if status != 0:
         raise KernelFailed("; ".join(reports) or f"status {context.status}")
-    return arrays[len(inputs) :]
+    outputs = zip(arrays[len(inputs) :], results, strict=True)
+    return [unpacked(a, dtype.to_numpy(), shape) if dtype.is_packed() else a for a, (dtype, shape) in outputs]
+
+
+def _memory(dtype: DType, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Memory for an output: bytes where elements share them."""
+    if dtype.is_packed():
+        return np.full(dtype.bytes_for(int(np.prod(shape))), 0xA5, np.uint8)
+    return np.empty(shape, dtype.to_numpy())
 
 
 def _entry(artifact: Artifact) -> Any:
