@@ -10,12 +10,14 @@ speed.
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from ..dsl import abi
+from ..dsl.packing import pack, unpack
+from ..dsl.types import DType
 from ..dsl.unit import EntrySpec, FromBuffer, Size, Slot
 from .interpret_flow import translate
 from .interpret_memory import Array, buffer
@@ -77,7 +79,7 @@ class Interpreted:
         addresses = (ctypes.c_void_p * len(self.spec.buffers)).from_address(pointers_at)
         arrays = []
         for spec, address in zip(self.spec.buffers, addresses, strict=True):
-            arrays.append(_array_at(address or 0, spec.dtype.to_numpy(), _shape(spec.shape, sizes)))
+            arrays.append(_array_at(address or 0, spec.dtype, _shape(spec.shape, sizes)))
         native = abi.ReportFunction(context.report)
 
         def report(site: int, values: list[int]) -> None:
@@ -89,6 +91,12 @@ class Interpreted:
             report(stop.site, stop.values)
             context.status = stop.site + 1
             return 1
+        finally:
+            for spec, array, address in zip(self.spec.buffers, arrays, addresses, strict=True):
+                before = _array_at(address or 0, spec.dtype, array.shape)
+                if spec.dtype.is_packed() and array.tobytes() != before.tobytes():
+                    data = pack(array)
+                    ctypes.memmove(address, data.ctypes.data, data.size)
         return 0
 
 
@@ -96,13 +104,15 @@ def _shape(shape: Sequence[Size], sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(sizes[n.index] if isinstance(n, Slot) else n for n in shape)
 
 
-def _array_at(address: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
-    """The memory at an address as an array."""
-    count = int(np.prod(shape, dtype=np.int64))
+def _array_at(address: int, dtype: DType, shape: tuple[int, ...]) -> Array:
+    """The memory at an address as an array; elements that share bytes are unpacked into one of their own."""
+    count = math.prod(shape)
     if count == 0 or address == 0:
-        return np.empty(shape, dtype)
-    raw = (ctypes.c_uint8 * (count * dtype.itemsize)).from_address(address)
-    return np.ndarray(shape, dtype, buffer=memoryview(raw))
+        return np.empty(shape, dtype.to_numpy())
+    raw = memoryview((ctypes.c_uint8 * dtype.bytes_for(count)).from_address(address))
+    if dtype.is_packed():
+        return unpack(np.frombuffer(raw, np.uint8), dtype, shape)
+    return np.ndarray(shape, dtype.to_numpy(), buffer=raw)
 
 
 def _buffer_names(spec: EntrySpec) -> list[str]:

@@ -20,11 +20,30 @@ def convert(value: Any, source: DType, to: DType) -> Any:
     """A number of type `source` as one of type `to`."""
     if source is to:
         return value
+    if source.is_storage():
+        return convert(_loaded(value, source), DType.float64 if source.is_float() else DType.int8, to)
+    if to.is_storage() and to.is_float():
+        return _encoded(value, to)
     if to is DType.bool:
         return (value.astype(np.float64) if source.is_float() else value) != 0
     if not source.is_float():
-        return _from_integer(value, to) if to.is_float() else value.astype(to.to_numpy())
-    return _narrow(value.astype(np.float64), to) if to.is_float() else _saturate(value.astype(np.float64), to)
+        return _from_integer(value, to) if to.is_float() else low_bits(value.astype(to.to_numpy()), to)
+    wide = value.astype(np.float64)
+    return _narrow(wide, to) if to.is_float() else low_bits(_saturate(wide, to), to)
+
+
+def _loaded(value: Any, source: DType) -> Any:
+    """A value of a storage type in a wider type; one NaN for all of them."""
+    wide = value.astype(np.float64 if source.is_float() else np.int8)
+    return where(np.isnan(wide), np.float64(np.nan), wide) if source.is_float() else wide
+
+
+def _encoded(value: Any, to: DType) -> Any:
+    """Numbers of any type rounded once to a float below 16 bits."""
+    if value.dtype.kind not in "iub":
+        value = value.astype(np.float64)
+    codes = np.frompyfunc(lambda number: to.format.encode(number), 1, 1)(value.astype(object))
+    return np.asarray(codes, np.uint8).view(to.to_numpy())[()]
 
 
 def _saturate(value: Any, to: DType) -> Any:
@@ -64,4 +83,13 @@ def _narrow(value: Any, to: DType) -> Any:
 
 def reinterpret(value: Any, to: DType) -> Any:
     """The same bits as another type of the same width."""
-    return value.view(to.to_numpy())
+    return low_bits(value.view(to.to_numpy()), to)
+
+
+def low_bits(value: Any, dtype: DType) -> Any:
+    """Values with the upper bits of their bytes as a cast leaves them, where a byte has more bits than the type."""
+    if dtype.bits >= 8:
+        return value
+    byte = value.view(np.int8)
+    codes = byte << 4 >> 4 if dtype.kind == "int" else byte & np.int8((1 << dtype.bits) - 1)
+    return codes.view(dtype.to_numpy())

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..dsl.errors import InternalError
 from ..dsl.types import DType, SIMDType
-from .interpret_casts import convert, reinterpret
+from .interpret_casts import convert, low_bits, reinterpret
 from .interpret_memory import Pointer, load, storage, store
 from .interpret_rows import where
 from .program import Op, PointerType, Program, Value
@@ -59,7 +59,10 @@ Evaluate = Callable[..., Any]
 def number(value: Any, type: SIMDType) -> Any:
     """A compile-time number as a value."""
     dtype = type.dtype.to_numpy()
-    scalar = np.array(value).astype(dtype)[()] if type.dtype.is_float() else np.array(int(value), dtype)[()]
+    if type.dtype.is_storage():
+        scalar = convert(np.array(value)[()], DType.float64 if type.dtype.is_float() else DType.int64, type.dtype)
+    else:
+        scalar = np.array(value).astype(dtype)[()] if type.dtype.is_float() else np.array(int(value), dtype)[()]
     return scalar if type.width == 1 else np.full(type.width, scalar)
 
 
@@ -113,13 +116,24 @@ def _index_division(function: Evaluate) -> Callable[[Op, Machine], Evaluate]:
 
 
 def _load(op: Op, machine: Machine) -> Evaluate:
-    width, location = simd(op.results[0]).width, op.location
-    return lambda pointer, offset: load(pointer, offset, width, machine.op, location)
+    type, location = simd(op.results[0]), op.location
+    return lambda pointer, offset: low_bits(load(pointer, offset, type.width, machine.op, location), type.dtype)
 
 
 def _store(op: Op, machine: Machine) -> Evaluate:
     width, location = simd(op.operands[0]).width, op.location
     return lambda value, pointer, offset: store(value, pointer, offset, width, machine.op, location)
+
+
+def _store_pair(op: Op, machine: Machine) -> Evaluate:
+    location = op.location
+
+    def both(first: Any, second: Any, pointer: Pointer, byte: Any) -> None:
+        store(first, pointer, 2 * byte, 1, machine.op, location)
+        if pointer.offset + 2 * byte + 1 < len(pointer.memory.data):
+            store(second, pointer, 2 * byte + 1, 1, machine.op, location)
+
+    return both
 
 
 def _atomic_add(op: Op, machine: Machine) -> Evaluate:
@@ -184,6 +198,7 @@ EVALUATORS: dict[str, Callable[[Op, Machine], Evaluate]] = {
     "urem": _index_division(np.remainder),
     "load": _load,
     "store": _store,
+    "store_pair": _store_pair,
     "atomic_add": _atomic_add,
     "alloca": _alloca,
     "gpu_id": _gpu_id,

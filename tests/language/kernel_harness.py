@@ -23,6 +23,7 @@ from einkorn.compiler.pipeline import Artifact, compile_entry
 from einkorn.compiler.targets import lookup
 from einkorn.dsl import DType, abi
 from einkorn.dsl.library import load_library
+from einkorn.dsl.packing import pack, unpack
 from einkorn.dsl.parameters import bind_parameters
 from einkorn.dsl.signature import bind
 from einkorn.dsl.unit import BufferSpec, EntrySpec, FromBuffer, GroupSpec, NodeSpec, Store
@@ -101,7 +102,9 @@ class KernelFile:
         for result in results:
             result.reshape(-1).view(np.uint8)[:] = 0xA5  # what nobody writes is seen
         again = [a.copy() for a in [*given, *results]]
-        pointers = (ctypes.c_void_p * (len(given) + len(results)))(*[a.ctypes.data for a in [*given, *results]])
+        whole = [*given, *results]
+        native = [pack(a) if DType.from_numpy(a.dtype).is_packed() else a for a in whole]
+        pointers = (ctypes.c_void_p * len(native))(*[a.ctypes.data for a in native])
         context = abi.Context()
         context.threads = 1
         self.reports.clear()
@@ -116,6 +119,9 @@ class KernelFile:
         report = abi.ReportFunction(note)
         context.report = ctypes.cast(report, ctypes.c_void_p)
         entry(ctypes.byref(context), pointers, (ctypes.c_int64 * 1)())
+        for array, memory in zip(whole, native, strict=True):
+            if memory is not array:
+                array[...] = unpack(memory, DType.from_numpy(array.dtype), array.shape)
         compiled = list(zip(self.reports, values, strict=True))
         self.reports.clear()
         values.clear()

@@ -123,3 +123,13 @@ def test_formats_round_as_the_references(dtype: Any) -> None:
     check(got, references.nearest(x, np.dtype(dtype)), x)
     for pattern, value in enumerate(references.patterns(np.dtype(dtype))):
         assert str(kind.format.decode(pattern)) == str(float(value))
+
+
+def test_the_interpreter_casts_as_code_does(kernels: Any) -> None:
+    """Every pair of a storage type and another type; `KernelFile` compares the two bit for bit."""
+    for name in (*WIDE, *NAMES):
+        x = numbers(DType[name].to_numpy())
+        some = np.append(x[:: max(len(x) // 60, 1)], x[-1:])
+        kernels("to_storage", some, outs=[(DType.from_numpy(t), some.shape) for t in references.TYPES])
+        if name in NAMES:
+            kernels("from_storage", x[::2], outs=[(DType[to], x[::2].shape) for to in WIDE])
