@@ -1,85 +1,141 @@
-"""How variables pass through branches.
+"""How variables pass through branches: `if`, `x if c else y`, and what follows a statement that may have left.
 
 A run-time `if` becomes an operation with one result for each number that its arms leave in a variable. What the arms
-cannot agree on is `Undefined` after it, and tells why when somebody asks for it.
+cannot agree on is `Undefined` after it, and tells why when somebody asks for it. An arm that has left the function
+leaves nothing: then the other arm's values hold.
 
-Registers the handler of `if`. See `infer` for the frame around it.
+Registers the handlers of `If`, `Rest` and `Conditional`. See `infer` for the frame around it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from ..dsl import syntax as s
 from ..dsl.errors import CompileError
+from ..dsl.types import BOOL, SIMDType
 from .coerce import DEFAULTS, coerce, weak_kind
-from .expressions import open_kind, truth
-from .flow import NEXT, Flow
-from .infer import Inferer, statement
+from .composite import PLAIN, is_number, is_static, parts_of, same_constant, same_kind, with_parts, zero
+from .expressions import is_pure, joint_type, open_kind, select, splice, truth
+from .flow import ABSENT, NEXT, Absent, Flow, Rest
+from .infer import Inferer, expression, statement
 from .program import Region, Value
 from .statements import undefined
-from .values import (
-    Cascade,
-    Frame,
-    Poisoned,
-    Undefined,
-    describe,
-)
+from .values import Cascade, Frame, Poisoned, Undefined, describe, is_comptime_number
+
+
+@dataclass
+class Arm:
+    """One arm of a branch: its operations, how it ended, and its variables at the end."""
+
+    region: Region
+    flow: Flow
+    env: dict[str, Any]
 
 
 @statement(s.If)
 def if_(inferer: Inferer, node: s.If, frame: Frame) -> Flow:
+    end = frame.end
     test = truth(inferer, inferer.expr(node.test, frame), node.test, frame)
     if not isinstance(test, Value):
-        return inferer.block(node.then if test else node.otherwise, frame)
-    before = dict(frame.env)
-    origins = dict(frame.origins)
-    arms: list[tuple[Region, Flow, dict[str, Any]]] = []
-    for body in (node.then, node.otherwise):
-        frame.env = dict(before)
-        frame.origins = dict(origins)
+        return inferer.block(node.then if test else node.otherwise, frame, end)
+
+    def arm(body: tuple[s.Stmt, ...]) -> Callable[[], Flow]:
+        return lambda: inferer.block(body, frame, end)
+
+    return branch(inferer, node, frame, test, [arm(node.then), arm(node.otherwise)], end)
+
+
+@statement(Rest)
+def rest(inferer: Inferer, node: Rest, frame: Frame) -> Flow:
+    """The statements after one that may have left: they are run where it did not."""
+    end = frame.end
+    return unless_left(inferer, node, frame, node.flow, lambda: inferer.block(node.statements, frame, end), end)
+
+
+def unless_left(inferer: Inferer, node: s.Stmt, frame: Frame, flow: Flow, body: Callable[[], Flow], end: str) -> Flow:
+    """What comes after a flow: `body`, where it goes on."""
+    if flow.kinds == NEXT.kinds or not flow.goes_on():
+        return body() if flow.goes_on() else flow
+    inferer.locate(node, frame)
+    left = [flow.flag(kind) for kind in flow.leaving()]
+    test = left[0]
+    for flag in left[1:]:
+        test = inferer.builder.row("or_", [test, flag])
+    gone = Flow(flow.kinds - {"next"}, flow.value, flow.flags)
+    return branch(inferer, node, frame, test, [lambda: gone, body], end)
+
+
+def branch(
+    inferer: Inferer, node: s.Stmt, frame: Frame, test: Value, bodies: list[Callable[[], Flow]], end: str
+) -> Flow:
+    """Two bodies, of which one runs; `end` is what comes after the branch."""
+    before, origins = dict(frame.env), dict(frame.origins)
+    known = dict(origins)
+    arms: list[Arm] = []
+    for body in bodies:
+        frame.env, frame.origins = dict(before), dict(origins)
         region = Region()
         with inferer.builder.inside(region):
-            flow = inferer.block(body, frame)
-        arms.append((region, flow, frame.env))
-        origins |= {k: v for k, v in frame.origins.items() if k not in origins}
-    frame.env = before
-    frame.origins = origins
+            flow = body()
+        arms.append(Arm(region, flow, frame.env))
+        known = {**frame.origins, **known}
+    frame.env, frame.origins = before, known
     inferer.locate(node, frame)
-    return _join(inferer, node, frame, test, arms)
+    return _join(inferer, node, frame, test, arms, end)
 
 
-def _join(
-    inferer: Inferer, node: s.If, frame: Frame, test: Value, arms: list[tuple[Region, Flow, dict[str, Any]]]
-) -> Flow:
-    (then, then_flow, then_env), (other, other_flow, other_env) = arms
-    kinds = {then_flow.kind, other_flow.kind}
-    if kinds == {"next", "return"} and {then_flow.value, other_flow.value} <= {None}:
-        kinds = {"return"}
-    if kinds == {"next", "continue"}:
-        kinds = {"continue"}
-    if "break" in kinds:
-        raise inferer.error("EK0109", "a run-time condition cannot end an unrolled loop", node, frame)
+def _join(inferer: Inferer, node: s.Stmt, frame: Frame, test: Value, arms: list[Arm], end: str) -> Flow:
+    if end == "loop":
+        for arm in arms:
+            arm.flow = arm.flow.caught("continue")
+    kinds = arms[0].flow.kinds | arms[1].flow.kinds
+    if end == "function" and {"next", "return"} <= kinds:
+        _end_of_function(inferer, node, frame, arms)
+        kinds = arms[0].flow.kinds | arms[1].flow.kinds
+    joint = Joint(inferer, node, frame, test, (arms[0].region, arms[1].region))
+    values = [arm.flow.value for arm in arms]
+    if any(isinstance(value, Poisoned) for value in values):
+        raise Cascade
+    value = joint.merge("", values[0], values[1])
+    if isinstance(value, Undefined):
+        raise value.error(frame.place(node))
+    flags = {}
     if len(kinds) > 1:
-        hint = "return a value at the end of the function, too"
-        raise inferer.error("EK0109", "one branch returns a value, the other ends without one", node, frame, hint=hint)
-    joint = Joint(inferer, node, frame, (then, other))
-    kind = kinds.pop()
-    if kind == "return":
-        if isinstance(then_flow.value, Poisoned) or isinstance(other_flow.value, Poisoned):
-            raise Cascade
-        value = joint.merge("", then_flow.value, other_flow.value)
-        if isinstance(value, Undefined):
-            raise value.error(frame.place(node))
-        results = joint.close(test)
-        return Flow("return", joint.resolve(value, results))
+        flags = {k: joint.flag(arms[0].flow.flag(k), arms[1].flow.flag(k)) for k in sorted(kinds - {"next"})}
     merged: dict[str, Any] = {}
-    for name in {**then_env, **other_env}:
-        a, b = then_env.get(name, _MISSING), other_env.get(name, _MISSING)
-        merged[name] = joint.merge(name, a, b)
-    results = joint.close(test)
-    frame.env = {name: joint.resolve(value, results) for name, value in merged.items()}
-    return Flow(kind) if kind != "next" else NEXT
+    if kinds - {"return"}:
+        merged = _merged_variables(joint, arms)
+    results = joint.close()
+    frame.env = {name: joint.resolve(v, results) for name, v in merged.items()}
+    if kinds == NEXT.kinds:
+        return NEXT
+    return Flow(kinds, joint.resolve(value, results), {k: joint.resolve(f, results) for k, f in flags.items()})
+
+
+def _end_of_function(inferer: Inferer, node: s.Stmt, frame: Frame, arms: list[Arm]) -> None:
+    """At the end of a function, `return` and running off the end are the same."""
+    if all(arm.flow.value is None or arm.flow.value is ABSENT for arm in arms):
+        for arm in arms:
+            arm.flow = Flow(arm.flow.kinds & {"next"}) if arm.flow.kinds <= {"next"} else NEXT
+        return
+    hint = "return a value at the end of the function, too"
+    raise inferer.error("EK0109", "one branch returns a value, the other ends without one", node, frame, hint=hint)
+
+
+def _merged_variables(joint: Joint, arms: list[Arm]) -> dict[str, Any]:
+    """The variables after a branch. An arm that has left the function has no say."""
+    gone = [not arm.flow.kinds - {"return"} for arm in arms]
+    merged: dict[str, Any] = {}
+    for name in {**arms[0].env, **arms[1].env}:
+        found = [arm.env.get(name, _MISSING) for arm in arms]
+        for k in (0, 1):
+            if gone[k] and found[k] is not found[1 - k]:
+                found[k] = ABSENT
+        merged[name] = joint.merge(name, found[0], found[1])
+    return merged
 
 
 class _Missing:
@@ -89,59 +145,100 @@ class _Missing:
 _MISSING = _Missing()
 
 
+@dataclass(frozen=True)
 class _Slot:
     """The number of a result of the operation that is being closed."""
 
-    def __init__(self, number: int) -> None:
-        self.number = number
+    number: int
 
 
 class Joint:
     """Collects what two arms leave behind and closes them into one `if` operation."""
 
-    def __init__(self, inferer: Inferer, node: s.Node, frame: Frame, regions: tuple[Region, Region]) -> None:
+    def __init__(
+        self, inferer: Inferer, node: s.Node, frame: Frame, test: Value, regions: tuple[Region, Region]
+    ) -> None:
         self.inferer = inferer
         self.node = node
         self.frame = frame
+        self.test = test
         self.regions = regions
         self.pairs: list[tuple[Value, Value]] = []
         self.weak: list[str | None] = []
 
     def merge(self, name: str, a: Any, b: Any) -> Any:
         """One value for two: itself when equal, a result slot when both are numbers, else Undefined."""
-        if a is b or (type(a) is type(b) and not isinstance(a, Value | tuple) and _equal(a, b)):
+        if same_constant(a, b):
             return a
         if isinstance(a, Poisoned) or isinstance(b, Poisoned):
             return Poisoned()
+        if isinstance(a, Absent) or isinstance(b, Absent):
+            return self.only(name, a if isinstance(b, Absent) else b, isinstance(b, Absent))
         if isinstance(a, _Missing) or isinstance(b, _Missing):
             return self.undefined(name)
         if isinstance(a, Undefined) or isinstance(b, Undefined):
             return a if isinstance(a, Undefined) else b
-        if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
-            parts = tuple(self.merge(name, x, y) for x, y in zip(a, b, strict=True))
-            return next((p for p in parts if isinstance(p, Undefined)), parts)
-        kinds = (weak_kind(a), weak_kind(b))
-        numbers = all(isinstance(v, Value) or k is not None for v, k in zip((a, b), kinds, strict=True))
-        if not numbers:
+        if same_kind(a, b):
+            return self.merge_parts(name, a, b)
+        if not (is_number(a) and is_number(b)):
             return self.differs(name, a, b)
+        kinds = (weak_kind(a), weak_kind(b))
         if kinds[0] is not None and kinds[1] is not None:
             common = DEFAULTS["float" if "float" in kinds else "int" if "int" in kinds else "bool"]
         else:
             common = (b if kinds[0] is not None else a).type
         try:
-            values = []
-            for value, region in zip((a, b), self.regions, strict=True):
-                with self.inferer.builder.inside(region):
-                    values.append(coerce(self.inferer, value, common, self.node, self.frame))
+            values = [self.within(k, value, common) for k, value in enumerate((a, b))]
         except CompileError:
             return self.differs(name, a, b)
-        self.pairs.append((values[0], values[1]))
-        self.weak.append(open_kind(a, b))
+        return self.slot(values[0], values[1], open_kind(a, b))
+
+    def merge_parts(self, name: str, a: Any, b: Any) -> Any:
+        """Two tuples of one length, or two of the same struct, part by part."""
+        parts = []
+        for number, (x, y) in enumerate(zip(parts_of(a) or (), parts_of(b) or (), strict=True)):
+            if is_static(a, number) and not same_constant(x, y):
+                return self.differs(name, x, y)
+            part = self.merge(name, x, y)
+            if isinstance(part, Undefined | Poisoned):
+                return part
+            parts.append(part)
+        return with_parts(a, tuple(parts))
+
+    def only(self, name: str, value: Any, first: bool) -> Any:
+        """The value of the one arm that goes on; nobody reads what the other yields in its place."""
+        parts = parts_of(value)
+        if parts is not None:
+            found = tuple(self.only(name, part, first) for part in parts)
+            return next((p for p in found if isinstance(p, Undefined | Poisoned)), with_parts(value, found))
+        if isinstance(value, Value) and isinstance(value.type, SIMDType):
+            filler = self.within(1 if first else 0, zero(value.type), value.type)
+            return self.slot(*((value, filler) if first else (filler, value)), value.weak)
+        if isinstance(value, (*PLAIN, Undefined, Poisoned)) or is_comptime_number(value):
+            return value
+        return self.undefined(name)
+
+    def within(self, arm: int, value: Any, type: SIMDType) -> Value:
+        """A value as an arm yields it."""
+        with self.inferer.builder.inside(self.regions[arm]):
+            return coerce(self.inferer, value, type, self.node, self.frame)
+
+    def slot(self, a: Value, b: Value, weak: str | None) -> _Slot:
+        self.pairs.append((a, b))
+        self.weak.append(weak)
         return _Slot(len(self.pairs) - 1)
 
+    def flag(self, a: Any, b: Any) -> Any:
+        """Whether the arm that ran left in some way."""
+        if a is b:
+            return a
+        if a is True and b is False:
+            return self.test
+        return self.slot(self.within(0, a, BOOL), self.within(1, b, BOOL), None)
+
     def undefined(self, name: str) -> Undefined:
-        text = f"'{name}' has a value in one branch only"
-        hint = f"give '{name}' a value before the `if`, or in both branches"
+        text = f"'{name}' has a value in one branch only" if name else "a function is returned in one branch only"
+        hint = f"give '{name}' a value before the `if`, or in both branches" if name else "choose it at compile time"
         return undefined(self.inferer, self.node, self.frame, "EK0214", lambda: text, hint, "the branches are")
 
     def differs(self, name: str, a: Any, b: Any) -> Undefined:
@@ -154,16 +251,16 @@ class Joint:
         where = "the branches are" if name else ""
         return undefined(self.inferer, self.node, self.frame, "EK0203", text, hint, where)
 
-    def close(self, test: Value) -> list[Value]:
+    def close(self) -> list[Value]:
         """Ends both arms with their values and appends the operation."""
         builder = self.inferer.builder
+        if not self.pairs and not any(op.name != "const" for region in self.regions for op in region.ops):
+            return []  # both arms are empty
         for number, region in enumerate(self.regions):
             with builder.inside(region):
                 builder.end([pair[number] for pair in self.pairs])
         types = [pair[0].type for pair in self.pairs]
-        if not types and not any(len(r.ops) > 1 for r in self.regions):
-            return []  # both arms are empty
-        results = builder.add("if", [test], types, self.regions)
+        results = builder.add("if", [self.test], types, self.regions)
         for result, weak in zip(results, self.weak, strict=True):
             result.weak = weak
         return results
@@ -172,13 +269,37 @@ class Joint:
         """A merged value with result slots filled in."""
         if isinstance(value, _Slot):
             return results[value.number]
-        if isinstance(value, tuple):
-            return tuple(self.resolve(v, results) for v in value)
+        parts = parts_of(value)
+        if parts is not None:
+            return with_parts(value, tuple(self.resolve(part, results) for part in parts))
         return value
 
 
-def _equal(a: Any, b: Any) -> bool:
-    try:
-        return bool(a == b) and repr(a) == repr(b)
-    except Exception:
-        return False
+# *** x if c else y ***
+
+
+@expression(s.Conditional)
+def conditional(inferer: Inferer, node: s.Conditional, frame: Frame) -> Any:
+    test = truth(inferer, inferer.expr(node.test, frame), node.test, frame)
+    if not isinstance(test, Value):
+        return inferer.expr(node.then if test else node.otherwise, frame)
+    regions = (Region(), Region())
+    values = []
+    for region, side in zip(regions, (node.then, node.otherwise), strict=True):
+        with inferer.builder.inside(region):
+            values.append(inferer.expr(side, frame))
+    inferer.locate(node, frame)
+    nodes = (node.then, node.otherwise)
+    if all(is_pure(region) for region in regions):
+        for region in regions:
+            splice(inferer, region)
+        return select(inferer, test, values[0], values[1], nodes, node, frame)
+    if is_number(values[0]) and is_number(values[1]):
+        joint_type(inferer, "if/else", values[0], values[1], nodes, node, frame)  # says what is wrong
+    joint = Joint(inferer, node, frame, test, regions)
+    value = joint.merge("", values[0], values[1])
+    if isinstance(value, Undefined):
+        raise inferer.error(
+            "EK0202", f"a value cannot be {describe(values[0])} or else {describe(values[1])}", node, frame
+        )
+    return joint.resolve(value, joint.close())

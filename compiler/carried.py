@@ -1,8 +1,10 @@
 """The variables that go round in a run-time loop.
 
 Every number that the body assigns and that existed before is carried: it is an argument of the loop's region and a
-result of its operation. A compile-time number among them takes the type that it meets: the body is evaluated once for
-the types alone (`trial`), then for good.
+result of its operation. So is every number in a tuple or a struct; what else is in there has to stay. A compile-time
+number among them takes the type that it meets: the body is evaluated once for the types alone (`trial`), then for good.
+
+What a `return` in the body gives only leaves the loop: nobody reads it in the next round, so it begins as any number.
 
 Input: a loop node, and how to build its condition and its body. Output: the operation, and the variables after it.
 Non-goals: no kind of loop of its own (that is `loops`).
@@ -17,6 +19,7 @@ from ..dsl import syntax as s
 from ..dsl.errors import CompileError
 from ..dsl.types import SIMDType
 from .coerce import DEFAULTS, coerce, misfit, weak_kind
+from .composite import has_numbers, numbers_of, parts_of, replaced, same_shape, zero
 from .flow import TooMany
 from .infer import Inferer
 from .program import Region, Value
@@ -44,7 +47,7 @@ class Loop:
         targets = s.assigned_names((node,)) if isinstance(node, s.For) else assigned
         self.assigned = list(dict.fromkeys([*assigned, *targets]))
         self.before = dict(frame.env)
-        self.carried = [n for n in assigned if n in frame.env and _is_number(frame.env[n])]
+        self.carried = [n for n in assigned if n in frame.env and has_numbers(frame.env[n])]
         self.path = (*frame.path, id(node))
 
     # the two kinds of loop
@@ -59,8 +62,8 @@ class Loop:
         self.inferer.locate(self.node, self.frame)
         self.finish(emit(values))
 
-    def run_while(self, condition: Any, body: Any) -> None:
-        """A conditional loop."""
+    def run_while(self, condition: Any, body: Any) -> list[Value]:
+        """A conditional loop. `body` gives the values that only leave it; their last ones come back."""
         builder = self.inferer.builder
 
         def once() -> None:
@@ -71,14 +74,20 @@ class Loop:
         values = self.enter(self.condition_region)
         with builder.inside(self.condition_region):
             test = condition()
-            builder.add("condition", [test, *self.condition_region.args])
         self.frame.env.update(self.rebuild(self._arguments(self.region, values)))
         with builder.inside(self.region):
-            body()
-            self.leave()
+            leaving = body()
+            self.leave(leaving)
+        first = [builder.const(zero(v.type), v.type) for v in leaving]
+        self._arguments(self.condition_region, leaving)
+        self._arguments(self.region, leaving)
+        with builder.inside(self.condition_region):
+            builder.add("condition", [test, *self.condition_region.args])
         self.inferer.locate(self.node, self.frame)
-        types = [v.type for v in values]
-        self.finish(builder.add("while", values, types, [self.condition_region, self.region]))
+        types = [v.type for v in (*values, *leaving)]
+        results = builder.add("while", [*values, *first], types, [self.condition_region, self.region])
+        self.finish(results[: len(values)])
+        return results[len(values) :]
 
     def _once(self, body: Any) -> None:
         region, self.region = self.region, Region()
@@ -112,7 +121,7 @@ class Loop:
             self.hide()
             with suppress(CompileError, Cascade, TooMany):
                 body()
-            for key, value in self.leaves(frame.env):
+            for key, value in self._known_leaves(frame.env):
                 fresh = isinstance(value, Value) and value.weak is None and isinstance(value.type, SIMDType)
                 if fresh and key not in inferer.hints and stand_ins[key].weak is not None:
                     inferer.hints[key] = value.type
@@ -142,20 +151,14 @@ class Loop:
             return value.type
         return self.inferer.hints.get(key)
 
-    def leaves(self, env: dict[str, Any] | None = None) -> list[tuple[Any, Any]]:
+    def leaves(self) -> list[tuple[Any, Any]]:
         """Every number among the carried variables, with a key that is the same in every evaluation."""
-        out: list[tuple[Any, Any]] = []
+        return [leaf for name in self.carried for leaf in numbers_of(self.before[name], (self.path, name))]
 
-        def visit(key: Any, value: Any) -> None:
-            if isinstance(value, tuple):
-                for number, item in enumerate(value):
-                    visit((*key, number), item)
-            else:
-                out.append((key, value))
-
-        for name in self.carried:
-            visit((self.path, name), (env or self.before)[name])
-        return out
+    def _known_leaves(self, env: dict[str, Any]) -> list[tuple[Any, Any]]:
+        """The numbers of the carried variables that still have their shape."""
+        same = [name for name in self.carried if same_shape(env[name], self.before[name])]
+        return [leaf for name in same for leaf in numbers_of(env[name], (self.path, name))]
 
     # passing values round
 
@@ -190,34 +193,33 @@ class Loop:
     def rebuild_with(self, values: dict[Any, Any]) -> dict[str, Any]:
         """The carried variables in their shape, with these numbers as leaves."""
 
-        def fill(key: Any, value: Any) -> Any:
-            if isinstance(value, tuple):
-                return tuple(fill((*key, number), item) for number, item in enumerate(value))
+        def new(key: Any, value: Any) -> Any:
             return values[key]
 
-        return {name: fill((self.path, name), self.before[name]) for name in self.carried}
+        return {name: replaced(self.before[name], new, (self.path, name)) for name in self.carried}
 
-    def leave(self) -> None:
-        """Ends the body with the values that go into the next round."""
+    def leave(self, leaving: list[Value] | None = None) -> None:
+        """Ends the body with the values that go into the next round, and those that leave."""
         inferer, frame = self.inferer, self.frame
-        after = {}
+        values = []
         for name in self.carried:
             if isinstance(frame.env[name], Poisoned):
                 raise Cascade
-        try:
-            after = dict(self.leaves(frame.env))
-        except KeyError:
-            after = {}
-        values = []
-        for key, value in self.leaves():
-            type = self.type_of(key, value)
-            assert type is not None
-            new: Any = after.get(key)
-            misfits = is_comptime_number(new) and misfit(new, type.dtype) is not None
-            if misfits or not _is_number(new) or (isinstance(new, Value) and new.type != type and new.weak is None):
-                raise self._changes_type(key[1], type)
-            values.append(coerce(inferer, new, type, self.node, frame))
-        inferer.builder.end(values)
+        for name in self.carried:
+            value = frame.env[name]
+            if isinstance(value, Undefined):
+                raise value.error(frame.origins.get(name, frame.place(self.node)))
+            if not same_shape(value, self.before[name]):
+                raise self._changes_type(name)
+            first = numbers_of(self.before[name], (self.path, name))
+            for (key, old), (_, number) in zip(first, numbers_of(value), strict=True):
+                type = self.type_of(key, old)
+                assert type is not None
+                misfits = is_comptime_number(number) and misfit(number, type.dtype) is not None
+                if misfits or (isinstance(number, Value) and number.type != type and number.weak is None):
+                    raise self._changes_type(name, type, number)
+                values.append(coerce(inferer, number, type, self.node, frame))
+        inferer.builder.end([*values, *(leaving or [])])
 
     def finish(self, results: list[Value]) -> None:
         """After the loop: carried variables have their last values; the others may never have got one."""
@@ -235,18 +237,28 @@ class Loop:
         self.frame.env = env
         env.update(self.rebuild(results))
 
-    def _changes_type(self, name: str, type: SIMDType) -> CompileError:
+    def _changes_type(self, name: str, type: SIMDType | None = None, number: Any = None) -> CompileError:
         frame = self.frame
         value = frame.env[name]
+        whole = parts_of(value) is None or type is None
+        was = str(type) if type is not None else describe(self.before[name])
+        became = describe(value if whole else number)
+        text = f"'{name}' is {was} before the loop and {became} after a round"
+        if not whole:
+            text = f"a part of '{name}' is {was} before the loop and {became} after a round"
+        elif was == became:
+            text = f"'{name}' has another shape after a round of the loop"
         made = self.inferer.error(
             "EK0203",
-            f"'{name}' is {type} before the loop and {describe(value)} after a round",
+            text,
             self.node,
             frame,
             notes=[f"the loop is at {frame.place(self.node)}"],
-            expected=str(type),
-            got=describe(value),
-            hint=f"cast it to {type.dtype} where it is assigned" if isinstance(value, Value) else "use two names",
+            expected=was,
+            got=became,
+            hint=f"cast it to {type.dtype} where it is assigned"
+            if isinstance(number, Value) and type is not None
+            else "use two names",
         )
         if name in frame.origins:
             made.place, made.labels = frame.origins[name], ()
@@ -256,18 +268,10 @@ class Loop:
         def text() -> str:
             return f"'{name}' is assigned in a run-time loop and cannot change there: it is {describe(value)}"
 
-        hint = "use another name in the loop; only numbers can change from round to round"
+        hint = "use another name in the loop; only numbers, also in tuples and structs, can change from round to round"
         return undefined(self.inferer, self.node, self.frame, "EK0203", text, hint, "the loop is")
 
     def _maybe_never(self, name: str) -> Undefined:
         text = f"'{name}' has a value only if the loop runs"
         hint = f"give '{name}' a value before the loop"
         return undefined(self.inferer, self.node, self.frame, "EK0214", lambda: text, hint, "the loop is")
-
-
-def _is_number(value: Any) -> bool:
-    if isinstance(value, tuple):
-        return bool(value) and all(_is_number(v) for v in value)
-    if isinstance(value, Value):
-        return isinstance(value.type, SIMDType)
-    return isinstance(value, bool | int | float)

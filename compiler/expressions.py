@@ -13,6 +13,7 @@ from ..dsl.errors import CompileError, did_you_mean
 from ..dsl.types import BOOL, DType, SIMDType
 from .attributes import attribute
 from .coerce import DEFAULTS, binary, coerce, unary, unify, weak_kind
+from .composite import parts_of, same_constant, same_kind, with_parts
 from .infer import Inferer, expression
 from .operations import ROWS
 from .program import Region, Value
@@ -218,42 +219,6 @@ def splice(inferer: Inferer, region: Region) -> None:
     inferer.builder.region.ops.extend(op for op in region.ops)
 
 
-@expression(s.Conditional)
-def conditional(inferer: Inferer, node: s.Conditional, frame: Frame) -> Any:
-    test = truth(inferer, inferer.expr(node.test, frame), node.test, frame)
-    if not isinstance(test, Value):
-        return inferer.expr(node.then if test else node.otherwise, frame)
-    regions = (Region(), Region())
-    values = []
-    for region, branch in zip(regions, (node.then, node.otherwise), strict=True):
-        with inferer.builder.inside(region):
-            values.append(inferer.expr(branch, frame))
-    inferer.locate(node, frame)
-    if all(is_pure(region) for region in regions):
-        for region in regions:
-            splice(inferer, region)
-        return select(inferer, test, values[0], values[1], (node.then, node.otherwise), node, frame)
-    then, otherwise = _same_type(inferer, regions, values, node, frame)
-    for region, value in zip(regions, (then, otherwise), strict=True):
-        with inferer.builder.inside(region):
-            inferer.builder.end([value])
-    result = inferer.builder.add("if", [test], [then.type], regions)[0]
-    result.weak = open_kind(values[0], values[1])
-    return result
-
-
-def _same_type(
-    inferer: Inferer, regions: tuple[Region, Region], values: list[Any], node: s.Conditional, frame: Frame
-) -> tuple[Value, Value]:
-    nodes = (node.then, node.otherwise)
-    type = joint_type(inferer, "if/else", values[0], values[1], nodes, node, frame)
-    out = []
-    for region, value, branch in zip(regions, values, nodes, strict=True):
-        with inferer.builder.inside(region):
-            out.append(coerce(inferer, value, type, branch, frame))
-    return out[0], out[1]
-
-
 def joint_type(
     inferer: Inferer, what: str, a: Any, b: Any, nodes: tuple[s.Expr, s.Expr], node: Any, frame: Frame
 ) -> SIMDType:
@@ -268,10 +233,13 @@ def joint_type(
     return left.type
 
 
-def select(
-    inferer: Inferer, test: Value, a: Any, b: Any, nodes: tuple[s.Expr, s.Expr], node: Any, frame: Frame
-) -> Value:
-    """`a` where `test`, else `b`."""
+def select(inferer: Inferer, test: Value, a: Any, b: Any, nodes: tuple[s.Expr, s.Expr], node: Any, frame: Frame) -> Any:
+    """`a` where `test`, else `b`; tuples and structs part by part."""
+    if same_constant(a, b):
+        return a
+    if same_kind(a, b):
+        pairs = zip(parts_of(a) or (), parts_of(b) or (), strict=True)
+        return with_parts(a, tuple(select(inferer, test, x, y, nodes, node, frame) for x, y in pairs))
     type = joint_type(inferer, "if/else", a, b, nodes, node, frame)
     assert isinstance(test.type, SIMDType)
     if test.type.width > type.width:

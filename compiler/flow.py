@@ -1,10 +1,15 @@
 """How blocks of statements end, and what is in them.
 
+A block may run off its end (`next`), or leave by `break`, `continue` or `return`. Where a run-time condition decides, a
+`Flow` has several of these kinds, and for each way of leaving a flag: the Bool that says whether it was taken.
+
 Input: statements and regions. Output: `Flow`, and answers about where a block leaves. Non-goals: no evaluation.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..dsl import syntax
@@ -15,27 +20,94 @@ class TooMany(Exception):
     """Enough mistakes for one go, or one that ends everything."""
 
 
+class Absent:
+    """Stands where no value is needed, since nobody comes there: what a way that did not return has returned."""
+
+
+ABSENT = Absent()
+
+
+@dataclass(frozen=True)
 class Flow:
-    """How a block ended: `next` (ran off its end), `return` with a value, `break` or `continue`."""
+    """The ways in which a block may have ended; none at all after `raise`.
 
-    def __init__(self, kind: str, value: Any = None) -> None:
-        self.kind = kind
-        self.value = value
+    Attributes:
+        kinds: some of `next`, `break`, `continue` and `return`.
+        value: what it returned, if it did.
+        flags: for each kind but `next`, where there are several: whether it ended so.
+    """
+
+    kinds: frozenset[str]
+    value: Any = ABSENT
+    flags: dict[str, Any] = field(default_factory=dict)
+
+    def flag(self, kind: str) -> Any:
+        """Whether the block left in this way: a Bool of the running program, or known."""
+        if kind not in self.kinds:
+            return False
+        return True if len(self.kinds) == 1 else self.flags[kind]
+
+    def goes_on(self) -> bool:
+        """Whether the statement after the block may be reached."""
+        return "next" in self.kinds
+
+    def leaving(self) -> list[str]:
+        """The ways of leaving, in a fixed order."""
+        return sorted(self.kinds - {"next"})
+
+    def caught(self, kind: str) -> Flow:
+        """The flow behind a loop that catches a `break` or a `continue`: who left so goes on there."""
+        if kind not in self.kinds:
+            return self
+        flags = {name: flag for name, flag in self.flags.items() if name != kind}
+        return Flow(self.kinds - {kind} | {"next"}, self.value, flags)
 
 
-NEXT = Flow("next")
+def ended(kind: str, value: Any = ABSENT) -> Flow:
+    """A block that surely ended in this way."""
+    return Flow(frozenset({kind}), value)
 
 
-def leaves(stmt: syntax.If) -> bool:
-    leaving = (syntax.Return, syntax.Break, syntax.Continue)
-    return _contains_exit(stmt.then, leaving) or _contains_exit(stmt.otherwise, leaving)
+NEXT = ended("next")
+NEVER = Flow(frozenset())
 
 
-def _contains_exit(statements: tuple[syntax.Stmt, ...], kinds: tuple[type[syntax.Stmt], ...]) -> bool:
-    return syntax.contains(statements, kinds, into_loops=False)
+class Rest(syntax.Stmt):
+    """The statements after one that may have left; made here only, never by an author."""
+
+    flow: Any
+    statements: tuple[syntax.Stmt, ...]
 
 
-def gives_value(statements: tuple[syntax.Stmt, ...]) -> bool:
+def with_rest(stmt: syntax.Stmt, rest: tuple[syntax.Stmt, ...]) -> syntax.If | None:
+    """An `if` with the statements after it in the one arm that reaches them; None where that is no single arm.
+
+    So `if c: return a` and what follows become the two arms of one branch, without a flag.
+    """
+    if not rest or not isinstance(stmt, syntax.If):
+        return None
+    then, otherwise = reaches_end(stmt.then), reaches_end(stmt.otherwise)
+    if then and otherwise:
+        return None
+    return syntax.If(
+        stmt.test,
+        stmt.then + rest if then else stmt.then,
+        stmt.otherwise + rest if otherwise else stmt.otherwise,
+        span=stmt.span,
+    )
+
+
+def reaches_end(statements: tuple[syntax.Stmt, ...]) -> bool:
+    """Whether a block may run off its end, as far as its text tells."""
+    for stmt in statements:
+        if isinstance(stmt, syntax.Return | syntax.Break | syntax.Continue):
+            return False
+        if isinstance(stmt, syntax.If) and not reaches_end(stmt.then) and not reaches_end(stmt.otherwise):
+            return False
+    return True
+
+
+def gives_value(statements: Iterable[syntax.Stmt]) -> bool:
     """Whether a function that stops at these statements would have given a value."""
     for stmt in statements:
         match stmt:
@@ -46,6 +118,9 @@ def gives_value(statements: tuple[syntax.Stmt, ...]) -> bool:
                     return True
             case syntax.For() | syntax.While():
                 if gives_value(stmt.body):
+                    return True
+            case Rest():
+                if gives_value(stmt.statements):
                     return True
             case _:
                 pass

@@ -22,12 +22,13 @@ from ..dsl.errors import CompileError, CompileErrors, did_you_mean
 from ..dsl.portable import GlobalEntry, is_shipped
 from ..dsl.source import Label, Place
 from ..dsl.types import SIMDType
-from .coerce import bind_stub, call_row, coerce
-from .flow import NEXT, Flow, TooMany, argument_node, gives_value, leaves
+from .coerce import bind_stub, call_row
+from .declared import bind_params
+from .flow import ABSENT, NEXT, Flow, Rest, TooMany, ended, gives_value, with_rest
 from .library_calls import call_library
 from .program import Builder, Site, Value
 from .targets.base import Target
-from .values import Bound, Cascade, Closure, Frame, LibraryRef, Marker, Poisoned, StubRef, describe, plural
+from .values import Bound, Cascade, Closure, Frame, LibraryRef, Marker, Poisoned, StubRef, describe
 
 MAX_DEPTH = 64
 MAX_ERRORS = 20
@@ -39,7 +40,6 @@ Handler = Callable[["Inferer", Any, Frame], Any]
 EXPRESSIONS: dict[type[syntax.Node], Handler] = {}
 STATEMENTS: dict[type[syntax.Node], Handler] = {}
 RULES: dict[str, Callable[..., Any]] = {}
-WRITTEN_OUT: dict[type[syntax.Node], Handler] = {}  # statements that may stand for several: loops that return
 
 
 def expression(kind: type[syntax.Node]) -> Callable[[Handler], Handler]:
@@ -172,37 +172,31 @@ class Inferer:
         """Operations emitted from now on belong to `node`."""
         self.builder.location = frame.location(node)
 
-    def block(self, statements: tuple[syntax.Stmt, ...], frame: Frame) -> Flow:
-        """Runs statements until one leaves the block."""
-        for number, stmt in enumerate(statements):
+    def block(self, statements: tuple[syntax.Stmt, ...], frame: Frame, end: str | None = None) -> Flow:
+        """Runs statements until one leaves the block.
+
+        `end` says what comes after the block: the end of a `loop`'s body, of a `function`, or something else ("");
+        None when it stands at the end of a statement, and shares its end.
+        """
+        after = frame.end if end is None else end
+        for number, stmt in enumerate(statements, 1):
+            rest = statements[number:]
             self.count(stmt, frame)
             self.locate(stmt, frame)
-            written_out = self.written_out(stmt, frame)
-            if written_out is not None:
-                return self.block((*written_out, *statements[number + 1 :]), frame)
-            if isinstance(stmt, syntax.If) and leaves(stmt):
-                # What follows an `if` that may leave belongs into each of its arms.
-                return self.guarded(stmt, statements[number + 1 :], frame)
-            flow = self.guarded(stmt, (), frame)
-            if flow.kind != "next":
+            whole = with_rest(stmt, rest)
+            last = not rest or whole is not None
+            frame.end = after if last else ""
+            flow = self.guarded(whole or stmt, frame)
+            if last or not flow.goes_on():
                 return flow
+            if flow.kinds != NEXT.kinds:
+                frame.end = after
+                return self.guarded(Rest(flow, rest, span=stmt.span), frame)
         return NEXT
 
-    def written_out(self, stmt: syntax.Stmt, frame: Frame) -> tuple[syntax.Stmt, ...] | None:
-        """The statements that stand for a statement, when what follows it has to be seen together with them."""
-        handler = WRITTEN_OUT.get(type(stmt))
-        try:
-            found: tuple[syntax.Stmt, ...] | None = handler(self, stmt, frame) if handler else None
-        except (CompileError, Cascade):
-            return None  # evaluated again, and reported, as the statement that it is
-        return found
-
-    def guarded(self, stmt: syntax.Stmt, rest: tuple[syntax.Stmt, ...], frame: Frame) -> Flow:
+    def guarded(self, stmt: syntax.Stmt, frame: Frame) -> Flow:
         """One statement; a mistake in it is noted and the next one is tried."""
         try:
-            if rest or (isinstance(stmt, syntax.If) and leaves(stmt)):
-                assert isinstance(stmt, syntax.If)
-                stmt = syntax.If(stmt.test, stmt.then + rest, stmt.otherwise + rest, span=stmt.span)
             flow = STATEMENTS[type(stmt)](self, stmt, frame)
             return flow if isinstance(flow, Flow) else NEXT
         except Cascade:
@@ -216,9 +210,9 @@ class Inferer:
             self.errors.append(self.error("EK0112", "this statement is nested too deeply", stmt, frame))
         if len(self.errors) >= MAX_ERRORS:
             raise TooMany
-        for name in syntax.assigned_names((stmt,)):
+        for name in syntax.assigned_names(stmt.statements if isinstance(stmt, Rest) else (stmt,)):
             frame.env[name] = Poisoned()
-        return Flow("return", Poisoned()) if gives_value((stmt,)) else NEXT
+        return ended("return", Poisoned()) if gives_value((stmt,)) else NEXT
 
     # calls
 
@@ -269,71 +263,33 @@ class Inferer:
             env=dict(home.env),
             program=home.program,
             file=home.file,
-            typevars=home.typevars,
+            typevars=dict(home.typevars),
             caller=frame.location(node),
             path=(*frame.path, id(node)),
             stack=(*frame.stack, function),
             origins=dict(home.origins),
         )
-        self.bind_params(closure, args, keywords, inner, node, frame)
+        bind_params(self, closure, args, keywords, inner, node, frame)
         if isinstance(function, syntax.Lambda):
             value = self.expr(function.body, inner)
         else:
-            flow = self.block(function.body, inner)
-            value = flow.value if flow.kind == "return" else None
+            value = self.returned(self.block(function.body, inner, "function"), function, inner)
         self.locate(node, frame)
         if isinstance(value, Poisoned):
             raise Cascade
         return value
 
-    def bind_params(
-        self,
-        closure: Closure,
-        args: list[Any],
-        keywords: dict[str, Any],
-        inner: Frame,
-        node: syntax.Node,
-        frame: Frame,
-    ) -> None:
-        """Gives every parameter its argument or default."""
-        params = closure.function.params
-        positional = [p for p in params if not p.keyword_only]
-        if len(args) > len(positional):
+    def returned(self, flow: Flow, function: syntax.Function, frame: Frame) -> Any:
+        """What a function gives that ended in this way."""
+        value = None if flow.value is ABSENT else flow.value
+        if flow.goes_on() and value is not None:
             raise self.error(
-                "EK0208",
-                f"'{closure.name}' takes {plural(len(positional), 'positional argument')}, not {len(args)}",
-                node,
+                "EK0109",
+                f"'{function.name}' returns a value in some cases, and ends without one in others",
+                function.body[-1],
                 frame,
-                notes=[f"'{closure.name}' is defined at {closure.frame.place(closure.function)}"],
+                hint="return a value at the end of the function, too",
             )
-        given = dict(zip((p.name for p in positional), args, strict=False))
-        for name, value in keywords.items():
-            if name in given or all(p.name != name for p in params):
-                text = f"'{closure.name}' has no argument '{name}'"
-                if name in given:
-                    text = f"argument '{name}' of '{closure.name}' is given twice"
-                hint = None if name in given else did_you_mean(name, [p.name for p in params])
-                raise self.error("EK0208", text, node, frame, hint=hint)
-            given[name] = value
-        for param in params:
-            if param.name not in given:
-                if param.default is None:
-                    raise self.error("EK0208", f"'{closure.name}' misses its argument '{param.name}'", node, frame)
-                given[param.name] = self.expr(param.default, closure.frame)
-            value = given[param.name]
-            if param.annotation is not None:
-                what = f"argument '{param.name}' of '{closure.name}' is declared as"
-                value = self.annotated(param.annotation, value, inner, argument_node(node, param, params), frame, what)
-            inner.env[param.name] = value
-            inner.origins.pop(param.name, None)
-
-    def annotated(
-        self, annotation: syntax.Expr, value: Any, inner: Frame, node: syntax.Node, frame: Frame, what: str
-    ) -> Any:
-        """A value checked against, or taken as, the type that an annotation names."""
-        type = self.expr(annotation, inner)
-        if isinstance(type, SIMDType) and isinstance(value, Value | bool | int | float):
-            return coerce(self, value, type, node, frame, f"{what} {type}")
         return value
 
     # globals

@@ -1,6 +1,7 @@
-"""Loops: `for`, `while`, `break`, `continue`, unrolled or at run time.
+"""Loops: `for`, `while`, `break`, `continue`, `return` from within, unrolled or at run time.
 
-A `break` at run time clears a flag that the loop's condition asks for. How variables go round is in `carried`.
+A run-time loop that can be left asks a flag in its condition; how a round ended clears it. In an unrolled loop the
+rounds after one that may have left stand in a branch. How variables go round is in `carried`.
 
 Registers the handlers of these statement nodes of `dsl.syntax`. See `infer` for the frame around it.
 """
@@ -10,36 +11,36 @@ from __future__ import annotations
 from typing import Any
 
 from ..dsl import syntax as s
-from ..dsl.types import BOOL, INT
+from ..dsl.types import BOOL, INT, SIMDType
+from .branches import unless_left
 from .carried import Loop
 from .coerce import coerce
+from .composite import PLAIN, is_number, parts_of, with_parts
 from .expressions import items, short_circuit, truth
-from .flow import NEXT, Flow
-from .infer import MAX_UNROLL, WRITTEN_OUT, Inferer, statement
+from .flow import NEXT, Absent, Flow, ended
+from .infer import MAX_UNROLL, Inferer, statement
 from .program import Value
 from .statements import bind
 from .values import (
     Frame,
     Index,
     LoopRange,
+    Poisoned,
     Unrolled,
     describe,
 )
 
-GO_ON = "$go_on"  # the variable that `break` clears; no author can name it
+GO_ON = "$go_on"  # the variable that says whether another round may come; no author can name it
 
 
 @statement(s.Break)
 def break_(inferer: Inferer, node: s.Break, frame: Frame) -> Flow:
-    if GO_ON in frame.env:
-        frame.env[GO_ON] = inferer.builder.const(False, BOOL)
-        return Flow("continue")
-    return Flow("break")
+    return ended("break")
 
 
 @statement(s.Continue)
 def continue_(inferer: Inferer, node: s.Continue, frame: Frame) -> Flow:
-    return Flow("continue")
+    return ended("continue")
 
 
 @statement(s.For)
@@ -55,21 +56,19 @@ def for_(inferer: Inferer, node: s.For, frame: Frame) -> Flow:
             node.iterable,
             frame,
         )
-    _refuse_return(inferer, node.body, frame)
     low, high, step = (
         coerce(inferer, v, INT, node.iterable, frame, "the bounds of range() are Ints")
         for v in (iterable.low, iterable.high, iterable.step)
     )
-    if s.contains(node.body, (s.Break,), into_loops=False):
-        return _for_with_break(inferer, node, frame, low, high, step)
+    if can_leave(node):
+        return _for_that_leaves(inferer, node, frame, low, high, step)
     loop = Loop(inferer, node, frame, [])
 
-    def body() -> list[Any]:
+    def body() -> None:
         index = Value(INT)
         loop.region.args.insert(0, index)
         bind(inferer, node.target, index, node.iterable, frame)
-        inferer.block(node.body, frame)
-        return []
+        inferer.block(node.body, frame, "loop")
 
     loop.run(
         body,
@@ -78,46 +77,9 @@ def for_(inferer: Inferer, node: s.For, frame: Frame) -> Flow:
     return NEXT
 
 
-def _refuse_return(inferer: Inferer, body: tuple[s.Stmt, ...], frame: Frame) -> None:
-    for stmt in body:
-        if s.contains((stmt,), (s.Return,)):
-            raise inferer.error(
-                "EK0109",
-                "return inside a run-time loop is not supported",
-                stmt,
-                frame,
-                hint="set a variable, leave the loop with `break`, and return after it",
-            )
-
-
-class Round(s.Stmt):
-    """A variable takes one of the values of an unrolled loop; made here only, never by an author."""
-
-    target: s.Expr
-    value: Any
-
-
-@statement(Round)
-def round_(inferer: Inferer, node: Round, frame: Frame) -> None:
-    bind(inferer, node.target, node.value, node.target, frame)
-
-
-def flattened(inferer: Inferer, node: s.For, frame: Frame) -> tuple[s.Stmt, ...] | None:
-    """An unrolled loop that may return, written out: what follows a round belongs into the branches of that round.
-
-    None for any other loop.
-    """
-    if not s.contains(node.body, (s.Return,)) or s.contains(node.body, (s.Break, s.Continue), into_loops=False):
-        return None
-    iterable = inferer.expr(node.iterable, frame)
-    values = iterable.values if isinstance(iterable, Unrolled) else iterable
-    if not isinstance(values, tuple) or len(values) > MAX_UNROLL:
-        return None
-    rounds = ((Round(node.target, value, span=node.span), *node.body) for value in values)
-    return tuple(stmt for one in rounds for stmt in one)
-
-
-WRITTEN_OUT[s.For] = flattened
+def can_leave(node: s.For | s.While) -> bool:
+    """Whether a loop may end before its condition says so."""
+    return s.contains(node.body, (s.Break,), into_loops=False) or s.contains(node.body, (s.Return,))
 
 
 def unrolled(inferer: Inferer, node: s.For, frame: Frame, values: tuple[Any, ...]) -> Flow:
@@ -130,28 +92,102 @@ def unrolled(inferer: Inferer, node: s.For, frame: Frame, values: tuple[Any, ...
             frame,
             hint="use `range` for a run-time loop",
         )
-    leaves = s.contains(node.body, (s.Break, s.Continue), into_loops=False)
-    if leaves and s.contains(node.body, (s.Return,)):
-        text = "return beside break or continue in an unrolled loop is not supported"
-        raise inferer.error("EK0109", text, node, frame, hint="set a variable, and return after the loop")
-    hidden = frame.env.pop(GO_ON, None)
+    flow = NEXT
     for value in values:
-        bind(inferer, node.target, value, node.iterable, frame)
-        flow = inferer.block(node.body, frame)
-        if flow.kind == "return":
-            return flow
-        if flow.kind == "break":
+
+        def once(value: Any = value) -> Flow:
+            bind(inferer, node.target, value, node.iterable, frame)
+            return inferer.block(node.body, frame, "loop").caught("continue")
+
+        flow = unless_left(inferer, node, frame, flow, once, "")
+        if not flow.goes_on():
             break
-    if hidden is not None:
-        frame.env[GO_ON] = hidden
-    return NEXT
+    return flow.caught("break")
 
 
-def _for_with_break(inferer: Inferer, node: s.For, frame: Frame, low: Value, high: Value, step: Value) -> Flow:
-    """`for` that a `break` may end: a while loop over the index and a flag."""
+class Exits:
+    """How the rounds of a run-time loop end: a flag that the next round asks for, and what a `return` gives."""
+
+    def __init__(self, inferer: Inferer, node: s.For | s.While, frame: Frame) -> None:
+        self.inferer = inferer
+        self.node = node
+        self.frame = frame
+        self.returned: Flow | None = None  # how the rounds end, where one may return
+        self.outer = frame.env.get(GO_ON)
+        frame.env[GO_ON] = inferer.builder.const(True, BOOL)
+
+    def after_round(self, flow: Flow) -> list[Value]:
+        """Sets the flag for the next round. Gives the values that leave the loop: the flag of `return`, its numbers."""
+        inferer, builder = self.inferer, self.inferer.builder
+        inferer.locate(self.node, self.frame)
+        flow = flow.caught("continue")
+        stop: Any = False
+        for flag in (flow.flag("break"), flow.flag("return")):
+            if isinstance(flag, Value) and isinstance(stop, Value):
+                stop = builder.row("or_", [stop, flag])
+            else:
+                stop = stop or flag
+        go_on = builder.row("not_", [stop]) if isinstance(stop, Value) else builder.const(not stop, BOOL)
+        self.frame.env[GO_ON] = go_on
+        if "return" not in flow.kinds or isinstance(flow.value, Poisoned):
+            self.returned = flow if "return" in flow.kinds else None
+            return []
+        self.returned = flow
+        flag = flow.flag("return")
+        numbers: list[Value] = []
+        self._collect(flow.value, numbers)
+        return [flag if isinstance(flag, Value) else builder.const(True, BOOL), *numbers]
+
+    def _collect(self, value: Any, numbers: list[Value]) -> None:
+        """The running program's numbers in what is returned; its other parts are the same in every round."""
+        parts = parts_of(value)
+        if parts is not None:
+            for part in parts:
+                self._collect(part, numbers)
+        elif isinstance(value, Value) and isinstance(value.type, SIMDType):
+            numbers.append(value)
+        elif not (is_number(value) or isinstance(value, (*PLAIN, Absent))):
+            hint = "return numbers, and choose with them after the loop"
+            raise self.inferer.error(
+                "EK0120",
+                f"{describe(value)} cannot be returned out of a run-time loop",
+                self.node,
+                self.frame,
+                hint=hint,
+            )
+
+    def finish(self, leaving: list[Value], endless: bool) -> Flow:
+        """The flow behind the loop, of the values that left it."""
+        frame = self.frame
+        frame.env.pop(GO_ON, None)
+        if self.outer is not None:
+            frame.env[GO_ON] = self.outer
+        if self.returned is None:
+            return NEXT
+        if isinstance(self.returned.value, Poisoned):
+            return ended("return", self.returned.value)
+        flag, rest = leaving[0], iter(leaving[1:])
+
+        def filled(value: Any) -> Any:
+            parts = parts_of(value)
+            if parts is not None:
+                return with_parts(value, tuple(filled(part) for part in parts))
+            if isinstance(value, Value):
+                found = next(rest)
+                found.weak = value.weak
+                return found
+            return value
+
+        value = filled(self.returned.value)
+        if endless and "break" not in self.returned.kinds:
+            return ended("return", value)
+        return Flow(frozenset({"next", "return"}), value, {"return": flag})
+
+
+def _for_that_leaves(inferer: Inferer, node: s.For, frame: Frame, low: Value, high: Value, step: Value) -> Flow:
+    """`for` that may be left: a while loop over the index and a flag."""
     builder = inferer.builder
-    outer = frame.env.get(GO_ON)
-    frame.env[GO_ON] = builder.const(True, BOOL)
+    exits = Exits(inferer, node, frame)
     name = f"$index of {id(node)}"  # loops nest
     frame.env[name] = low
     loop = Loop(inferer, node, frame, [GO_ON, name])
@@ -160,45 +196,46 @@ def _for_with_break(inferer: Inferer, node: s.For, frame: Frame, low: Value, hig
         more = builder.compare("lt", frame.env[name], high)
         return builder.row("and_", [more, frame.env[GO_ON]])
 
-    def body() -> None:
+    def body() -> list[Value]:
         bind(inferer, node.target, frame.env[name], node.iterable, frame)
         frame.env[name] = builder.iadd(frame.env[name], step)
-        inferer.block(node.body, frame)
+        return exits.after_round(inferer.block(node.body, frame, "loop"))
 
-    loop.run_while(condition, body)
+    leaving = loop.run_while(condition, body)
     frame.env.pop(name, None)
-    frame.env.pop(GO_ON, None)
-    if outer is not None:
-        frame.env[GO_ON] = outer
-    return NEXT
+    return exits.finish(leaving, False)
 
 
 @statement(s.While)
 def while_(inferer: Inferer, node: s.While, frame: Frame) -> Flow:
-    _refuse_return(inferer, node.body, frame)
     builder = inferer.builder
-    outer = frame.env.get(GO_ON)
-    breaks = s.contains(node.body, (s.Break,), into_loops=False)
-    if breaks:
-        frame.env[GO_ON] = builder.const(True, BOOL)
-    loop = Loop(inferer, node, frame, [GO_ON] if breaks else [])
+    leaves = can_leave(node)
+    exits = Exits(inferer, node, frame) if leaves else None
+    loop = Loop(inferer, node, frame, [GO_ON] if leaves else [])
+    endless = False
 
     def condition() -> Value:
-        # After a `break` the condition is not computed again.
-        go_on = frame.env[GO_ON] if breaks else True
-        value = short_circuit(inferer, "and", go_on, lambda: inferer.expr(node.test, frame), node.test, node, frame)
+        nonlocal endless
+        # Once the loop has been left the condition is not computed again.
+        go_on = frame.env[GO_ON] if leaves else True
+        asked: list[Any] = []
+
+        def ask() -> Any:
+            asked.append(inferer.expr(node.test, frame))
+            return asked[0]
+
+        value = short_circuit(inferer, "and", go_on, ask, node.test, node, frame)
         test = truth(inferer, value, node.test, frame)
+        endless = not isinstance(asked[0], Value) and bool(asked[0])
         if not isinstance(test, Value):
-            if test and not breaks:
+            if test and not leaves:
                 raise inferer.error("EK0212", "this loop never ends", node.test, frame, hint="leave it with `break`")
             test = builder.const(test, BOOL)
         return test
 
-    def body() -> None:
-        inferer.block(node.body, frame)
+    def body() -> list[Value]:
+        flow = inferer.block(node.body, frame, "loop")
+        return exits.after_round(flow) if exits is not None else []
 
-    loop.run_while(condition, body)
-    frame.env.pop(GO_ON, None)
-    if outer is not None:
-        frame.env[GO_ON] = outer
-    return NEXT
+    leaving = loop.run_while(condition, body)
+    return exits.finish(leaving, endless) if exits is not None else NEXT

@@ -15,8 +15,9 @@ from ..dsl.errors import CompileError
 from ..dsl.source import Place
 from ..dsl.types import BOOL, SIMDType
 from .coerce import DEFAULTS, binary, coerce
+from .declared import declared
 from .expressions import items, snapshot, truth
-from .flow import Flow
+from .flow import NEVER, Flow, ended
 from .infer import Call, Inferer, statement
 from .program import Site, Value
 from .tensor_members import store_into, subscript, to_index
@@ -36,7 +37,8 @@ from .values import (
 def assign(inferer: Inferer, node: s.Assign, frame: Frame) -> None:
     value = inferer.expr(node.value, frame)
     if node.annotation is not None:
-        value = inferer.annotated(node.annotation, value, frame, node.value, frame, "this variable is declared as")
+        what = "this variable is declared as"
+        value = declared(inferer, node.annotation, value, frame, node.value, frame, what)
     bind(inferer, node.target, value, node.value, frame)
 
 
@@ -144,7 +146,7 @@ def function(inferer: Inferer, node: s.Function, frame: Frame) -> None:
 
 @statement(s.Return)
 def return_(inferer: Inferer, node: s.Return, frame: Frame) -> Flow:
-    return Flow("return", None if node.value is None else inferer.expr(node.value, frame))
+    return ended("return", None if node.value is None else inferer.expr(node.value, frame))
 
 
 @statement(s.Assert)
@@ -159,9 +161,10 @@ def assert_(inferer: Inferer, node: s.Assert, frame: Frame) -> None:
 
 
 @statement(s.Raise)
-def raise_(inferer: Inferer, node: s.Raise, frame: Frame) -> None:
+def raise_(inferer: Inferer, node: s.Raise, frame: Frame) -> Flow:
     inferer.locate(node, frame)
     emit_site(inferer, node.kind, [inferer.builder.const(False, BOOL)], node.message, node, frame)
+    return NEVER
 
 
 def emit_site(

@@ -33,6 +33,7 @@ class Frame:
     path: tuple[int, ...]
     stack: tuple[syntax.Node, ...] = ()
     origins: dict[str, Place] = field(default_factory=dict)
+    end: str = "function"  # what comes after the statement that is being evaluated; see `Inferer.block`
 
     def place(self, node: syntax.Node) -> Place:
         return Place(self.file, *node.span)
@@ -56,6 +57,47 @@ class Closure:
     @property
     def name(self) -> str:
         return self.function.name if isinstance(self.function, syntax.Function) else "lambda"
+
+
+PYTHON_TYPES: dict[str, type] = {"int": int, "float": float, "bool": bool, "str": str}
+
+
+@dataclass(frozen=True, eq=False)
+class StructType:
+    """A class under `@struct`; `frame` is where the names in its text are known."""
+
+    syntax: syntax.Struct
+    frame: Frame
+
+    @property
+    def name(self) -> str:
+        return self.syntax.name
+
+    def is_static(self, part: int) -> bool:
+        """Whether a field is declared as `int`, `float`, `bool` or `str`: its value is known at compile time."""
+        annotation = self.syntax.fields[part].annotation
+        if not isinstance(annotation, syntax.Global):
+            return False
+        entry = self.frame.program.globals[annotation.index]
+        return entry.kind == "stub" and entry.value in PYTHON_TYPES
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StructType) and other.syntax is self.syntax
+
+    def __hash__(self) -> int:
+        return hash(id(self.syntax))
+
+
+@dataclass(frozen=True, eq=False)
+class StructValue:
+    """A struct: one value for each field, in their order."""
+
+    type: StructType
+    parts: tuple[Any, ...]
+
+    def part(self, name: str) -> int | None:
+        """The number of the field of this name."""
+        return next((k for k, f in enumerate(self.type.syntax.fields) if f.name == name), None)
 
 
 @dataclass(frozen=True)
@@ -279,6 +321,10 @@ def describe(value: Any) -> str:
             return f"the dtype {value}"
         case SIMDType():
             return f"the type {value}"
+        case StructValue():
+            return value.type.name
+        case StructType():
+            return f"the struct '{value.name}'"
         case Closure():
             return f"the function '{value.name}'"
         case StubRef() | LibraryRef():

@@ -17,11 +17,12 @@ MEANINGS: dict[str, str] = {
     "EK0106": "A kernel or a name of the language is called outside kernels.",
     "EK0107": "@register is used wrongly.",
     "EK0108": "A function calls itself, or calls are nested too deeply.",
-    "EK0109": "A return or a break stands where it cannot be compiled.",
+    "EK0109": "A function returns a value on some of its ways only.",
     "EK0110": "Importing a kernel file failed.",
     "EK0112": "An expression or a statement is nested too deeply.",
     "EK0113": "A value has no attribute of this name.",
     "EK0114": "A GPU name is used outside a launched kernel.",
+    "EK0120": "Something other than numbers is returned out of a run-time loop.",
     # EK02: types and values
     "EK0201": "A dtype of another library has no counterpart here.",
     "EK0202": "A value has another type than the one that is needed.",

@@ -174,7 +174,10 @@ class Lambda(Expr):
 
 
 class Assign(Stmt):
-    """`target = value`; the target is a Name, a Subscript or a Tuple of these. `annotation` fixes the type."""
+    """`target = value`; the target is a Name, a Subscript, a field `p.x` of a variable, or a Tuple of these.
+
+    `annotation` fixes the type.
+    """
 
     target: Expr
     value: Expr
@@ -240,6 +243,22 @@ class Function(Stmt):
     body: tuple[Stmt, ...]
 
 
+class Method(Node):
+    """A function of a struct; `kind` is `method`, `static`, `class` or `property`."""
+
+    function: Function
+    kind: str
+
+
+class Struct(Stmt):
+    """A class under `@struct`: its fields as parameters of the constructor, its methods, and its constants."""
+
+    name: str
+    fields: tuple[Param, ...]
+    methods: tuple[Method, ...]
+    constants: tuple[Keyword, ...]
+
+
 _CLASSES: dict[str, type[Node]] = {
     cls.__name__: cls
     for cls in list(globals().values())
@@ -296,7 +315,7 @@ def assigned_names(statements: tuple[Stmt, ...]) -> list[str]:
         elif isinstance(expr, Tuple):
             for item in expr.items:
                 target(item)
-        elif isinstance(expr, Starred):
+        elif isinstance(expr, Starred | Attribute):
             target(expr.value)
 
     def visit(block: tuple[Stmt, ...]) -> None:

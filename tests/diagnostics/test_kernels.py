@@ -90,8 +90,18 @@ TYPES = {
     "only_if_loop_runs": kernel("for i in range(x.dim(0)):\n    a = x[i]\nout[0] = a"),
     "used_before": kernel("out[0] = a\na = 1.0"),
     "return_in_one_branch": kernel("def f(v):\n    if v > 0:\n        return v\nout[0] = f(x[0])"),
-    "return_in_loop": kernel("for i in range(3):\n    if x[i] > 0:\n        return"),
-    "break_of_unrolled": kernel("for i in unroll(3):\n    if x[i] > 0:\n        break"),
+    "return_in_some_rounds": kernel(
+        "def f(v):\n    for i in range(3):\n        if x[i] > v:\n            return i\nout[0] = x[f(0)]"
+    ),
+    "function_out_of_loop": kernel(
+        "def f():\n    for i in range(3):\n        return lambda v: v + i\n    return 1\nout[0] = f()(x[0])"
+    ),
+    "function_out_of_branch": kernel(
+        "def f():\n    for i in unroll(3):\n        if x[i] > 0:\n            return lambda v: v\n    return 1\n"
+        "out[0] = f()(1)"
+    ),
+    "tuple_changes_length": kernel("t = (1, 2)\nfor i in range(3):\n    t = (*t, i)\nout[0] = x[t[0]]"),
+    "part_changes_type": kernel("t = (x[0], 0)\nfor i in range(3):\n    t = (i + 1, 0)\nout[0] = t[0]"),
     "endless_while": kernel("while True:\n    out[0] = x[0]"),
     "range_step": kernel("for i in range(3, 0, -1):\n    pass"),
     "range_float": kernel("for i in range(1.5):\n    pass"),

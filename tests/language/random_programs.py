@@ -25,22 +25,28 @@ class Writer:
 
     def text(self) -> str:
         """The function and a helper of its own."""
-        helper = f"helper_{self.seed}"
+        helper, couple = f"helper_{self.seed}", f"couple_{self.seed}"
         self.lines.append(f"def {helper}(p, q=3, *, r=1):")
         self.names = ["p", "q", "r"]
         self.block(1, 2, "function")
         self.line(1, f"return ({self.expression(2)}) % 97")
+        self.lines += ["", "", f"def {couple}(p, q, r):"]
+        self.result = "pair"
+        self.loop(1, 3, "function")
+        self.line(1, f"return ({self.expression(2)}) % 97, r")
+        self.result = "number"
         self.lines += ["", "", f"def program_{self.seed}(v, w):"]
         self.names = ["v", "w", *NAMES]
         for name in NAMES:
             self.line(1, f"{name} = {self.pick('0', '1', '5', 'v', 'w', 'v + w')}")
-        self.helper = helper
+        self.helper, self.couple = helper, couple
         for _ in range(self.random.randint(3, 6)):
             self.statement(1, 3, "function")
         self.line(1, "return a + b * 3 + c * 7 + d * 11 + v - w")
         return "\n".join(self.lines) + "\n"
 
-    helper = ""
+    helper = couple = ""
+    result = "number"
 
     def line(self, indent: int, text: str) -> None:
         self.lines.append("    " * indent + text)
@@ -94,6 +100,9 @@ class Writer:
         elif choice < 0.45:
             other = self.random.choice([n for n in self.names if (n in NAMES or n in "pqr") and n != name])
             self.line(indent, f"{name}, {other} = {other} % 500, ({self.expression(1)}) % 77")
+        elif choice < 0.52 and self.couple:
+            other = self.random.choice([n for n in NAMES if n != name])
+            self.line(indent, f"{name}, {other} = {self.couple}({self.expression(1)}, {name}, {other})")
         elif choice < 0.7:
             self.branch(indent, depth, within)
         else:
@@ -112,12 +121,14 @@ class Writer:
     def arm(self, indent: int, depth: int, within: str) -> None:
         self.block(indent, depth, within)
         if self.random.random() < 0.3:
-            if within == "function":
-                self.line(indent, f"return ({self.expression(2)}) % 1009")
-            elif within == "loop":
+            if within == "function" or self.random.random() < 0.3:
+                value = f"({self.expression(2)}) % 1009"
+                self.line(
+                    indent,
+                    f"return {value}" if self.result == "number" else f"return {value}, {self.pick(*self.names)}",
+                )
+            else:
                 self.line(indent, self.pick("break", "continue"))
-            elif within == "unrolled":
-                self.line(indent, "continue")
 
     def loop(self, indent: int, depth: int, within: str) -> None:
         self.fresh += 1
@@ -138,7 +149,7 @@ class Writer:
             within = "loop"
         self.names.append(counter)
         self.block(indent + 1, depth - 1, within)
-        if within == "loop" and self.random.random() < 0.3:
+        if self.random.random() < 0.3:
             self.line(indent + 1, f"if {self.condition(1)}:")
             self.line(indent + 2, "break")
         self.names.remove(counter)  # the loop may not have run

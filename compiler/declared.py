@@ -1,0 +1,147 @@
+"""Declared types: a value checked against, or taken as, what an annotation says; and the arguments of a function.
+
+An annotation is a scalar or vector type, a dtype, a type variable, a struct, `tuple[...]`, or one of Python's own
+types, which stand for compile-time values. Anything else says nothing.
+
+Input: annotations, values and where they stand. Output: the values in their declared types. Non-goals: the tensors of a
+kernel's signature (that is `dsl.signature`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..dsl import syntax as s
+from ..dsl.errors import did_you_mean
+from ..dsl.types import DType, SIMDType
+from .coerce import coerce
+from .flow import argument_node
+from .program import Value
+from .values import PYTHON_TYPES, Closure, Frame, Index, StructType, StructValue, describe, is_comptime_number, plural
+
+if TYPE_CHECKING:
+    from .infer import Inferer
+
+
+def bind_params(
+    inferer: Inferer,
+    closure: Closure,
+    args: list[Any],
+    keywords: dict[str, Any],
+    inner: Frame,
+    node: s.Node,
+    frame: Frame,
+) -> None:
+    """Gives every parameter of a function its argument or default."""
+    params = closure.function.params
+    positional = [p for p in params if not p.keyword_only]
+    if len(args) > len(positional):
+        raise inferer.error(
+            "EK0208",
+            f"'{closure.name}' takes {plural(len(positional), 'positional argument')}, not {len(args)}",
+            node,
+            frame,
+            notes=[f"'{closure.name}' is defined at {closure.frame.place(closure.function)}"],
+        )
+    given = dict(zip((p.name for p in positional), args, strict=False))
+    for name, value in keywords.items():
+        if name in given or all(p.name != name for p in params):
+            text = f"'{closure.name}' has no argument '{name}'"
+            if name in given:
+                text = f"argument '{name}' of '{closure.name}' is given twice"
+            hint = None if name in given else did_you_mean(name, [p.name for p in params])
+            raise inferer.error("EK0208", text, node, frame, hint=hint)
+        given[name] = value
+    for param in params:
+        if param.name not in given:
+            if param.default is None:
+                raise inferer.error("EK0208", f"'{closure.name}' misses its argument '{param.name}'", node, frame)
+            given[param.name] = inferer.expr(param.default, closure.frame)
+        value = given[param.name]
+        if param.annotation is not None:
+            what = f"argument '{param.name}' of '{closure.name}' is declared as"
+            at = argument_node(node, param, params)
+            value = declared(inferer, param.annotation, value, inner, at, frame, what)
+        inner.env[param.name] = value
+        inner.origins.pop(param.name, None)
+
+
+def declared(
+    inferer: Inferer, annotation: s.Expr, value: Any, home: Frame, node: s.Node, frame: Frame, what: str
+) -> Any:
+    """`value` as the annotation wants it; `home` is where the annotation's names are known.
+
+    A type variable that is not known yet takes the dtype of the value: `home.typevars` has it from then on.
+    """
+    variable = _typevar(annotation, home)
+    if variable is not None:
+        if home is frame:
+            inferer.expr(annotation, home)  # no call gives it a dtype: it has to have one
+        return _of_typevar(inferer, variable, value, home, node, frame, what)
+    if _is_tuple(annotation, home):
+        return _tuple(inferer, annotation, value, home, node, frame, what)
+    type = inferer.expr(annotation, home)
+    if isinstance(type, DType):
+        type = SIMDType(type)
+    if isinstance(type, SIMDType) and not isinstance(value, Index):
+        return coerce(inferer, value, type, node, frame, f"{what} {type}")
+    if isinstance(type, StructType) and not (isinstance(value, StructValue) and value.type == type):
+        raise inferer.error("EK0202", f"{what} {type.name}, not {describe(value)}", node, frame, label=describe(value))
+    return value
+
+
+def of_python_type(
+    inferer: Inferer, annotation: s.Expr, value: Any, home: Frame, node: s.Node, frame: Frame, what: str
+) -> bool:
+    """Whether a field is declared as one of Python's own types; refuses a value that is none of that type."""
+    entry = home.program.globals[annotation.index] if isinstance(annotation, s.Global) else None
+    if entry is None or entry.kind != "stub" or entry.value not in PYTHON_TYPES:
+        return False
+    wanted = PYTHON_TYPES[entry.value]
+    if type(value) is not wanted:
+        hint = None
+        if isinstance(value, Value):
+            hint = f"{entry.value} is a compile-time value; Int, Float32, … and type variables are run-time ones"
+        raise inferer.error("EK0202", f"{what} {entry.value}, not {describe(value)}", node, frame, hint=hint)
+    return True
+
+
+def _typevar(annotation: s.Expr, home: Frame) -> str | None:
+    if isinstance(annotation, s.Global):
+        entry = home.program.globals[annotation.index]
+        if entry.kind == "typevar":
+            return str(entry.value)
+    return None
+
+
+def _of_typevar(inferer: Inferer, name: str, value: Any, home: Frame, node: s.Node, frame: Frame, what: str) -> Any:
+    dtype = home.typevars.get(name)
+    if not (is_comptime_number(value) or (isinstance(value, Value) and isinstance(value.type, SIMDType))):
+        return value
+    if dtype is None:
+        if isinstance(value, Value) and value.weak is None:
+            home.typevars[name] = value.dtype
+        return value
+    type = SIMDType(dtype)
+    if isinstance(value, Value) and isinstance(value.type, SIMDType) and value.weak is None:
+        type = value.type.with_dtype(dtype) if value.dtype is dtype else type
+    return coerce(inferer, value, type, node, frame, f"{what} {name}, which is {type} here")
+
+
+def _is_tuple(annotation: s.Expr, home: Frame) -> bool:
+    if not isinstance(annotation, s.Subscript) or not isinstance(annotation.value, s.Global):
+        return False
+    entry = home.program.globals[annotation.value.index]
+    return entry.kind == "stub" and entry.value == "tuple"
+
+
+def _tuple(inferer: Inferer, annotation: s.Expr, value: Any, home: Frame, node: s.Node, frame: Frame, what: str) -> Any:
+    assert isinstance(annotation, s.Subscript)
+    index = annotation.index
+    wanted = index.items if isinstance(index, s.Tuple) else (index,)
+    if not isinstance(value, tuple) or len(value) != len(wanted):
+        raise inferer.error("EK0202", f"{what} a tuple of {len(wanted)}, not {describe(value)}", node, frame)
+    return tuple(
+        declared(inferer, part, item, home, node, frame, f"item {number} of what {what}")
+        for number, (part, item) in enumerate(zip(wanted, value, strict=True))
+    )
