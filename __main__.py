@@ -11,7 +11,8 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import click
 
@@ -80,36 +81,54 @@ def build(
     commands.build(source, output, targets, name, version, instances, include_source=not no_source)
 
 
+def _instance_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that choose an op and one of its instances."""
+    pairs: dict[str, Any] = {"callback": _pairs, "multiple": True}
+    numbers: dict[str, Any] = {"callback": _ranks, "multiple": True}
+    for option in (
+        click.option("--count", "counts", metavar="XS=NUMBER", help="Tensors of an argument.", **numbers),
+        click.option("--param", "parameters", metavar="NAME=VALUE", help="A compile-time parameter.", **pairs),
+        click.option("--rank", "ranks", metavar="S=NUMBER", help="The axes of a starred dim.", **numbers),
+        click.option("--dtype", "dtypes", metavar="T=DTYPE", help="A type variable's dtype.", **pairs),
+        click.option("--op", metavar="NAME", help="Which op; not needed when SOURCE has one."),
+    ):
+        command = option(command)
+    return command
+
+
 @einkorn.command()
 @click.argument("source")
-@click.option("--op", metavar="NAME", help="Which op; not needed when SOURCE has one.")
 @click.option("--target", default="host", show_default=True, metavar="NAME", help="What to compile for.")
 @click.option("--stage", type=click.Choice(STAGES), default=STAGES[0], show_default=True, help="What to show.")
-@click.option("--dtype", "dtypes", callback=_pairs, multiple=True, metavar="T=DTYPE", help="A type variable's dtype.")
-@click.option("--rank", "ranks", callback=_ranks, multiple=True, metavar="S=NUMBER", help="The axes of a starred dim.")
-@click.option("--count", "counts", callback=_ranks, multiple=True, metavar="XS=NUMBER", help="Tensors of an argument.")
-@click.option(
-    "--param",
-    "parameters",
-    callback=_pairs,
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="A compile-time parameter.",
-)
-def inspect(
-    source: str,
-    op: str | None,
-    target: str,
-    stage: str,
-    dtypes: dict[str, str],
-    ranks: dict[str, int],
-    parameters: dict[str, str],
-    counts: dict[str, int],
-) -> None:
+@_instance_options
+def inspect(source: str, target: str, stage: str, **wanted: Any) -> None:
     """Show what a kernel of SOURCE becomes: the typed program, MLIR, LLVM IR or the target's assembly."""
     from . import commands
 
-    commands.inspect(source, op, target, stage, dtypes, ranks, parameters, counts)
+    commands.inspect(source, target, stage, **wanted)
+
+
+@einkorn.command()
+@click.argument("source")
+@click.option("-o", "--output", required=True, metavar="FILE", help="The page to write, name.html.")
+@click.option("--target", "targets", multiple=True, metavar="NAME", help="A target to show; may be repeated.  [host]")
+@_instance_options
+def explore(source: str, output: str, targets: Sequence[str], **wanted: Any) -> None:
+    """Write a page that shows a kernel of SOURCE and all that it becomes, side by side, with the lines linked."""
+    from . import commands
+
+    commands.explore(source, output, targets or ("host",), **wanted)
+
+
+@einkorn.command()
+@click.argument("source")
+@click.option("-o", "--output", metavar="FILE", help="Where to write, name.md or name.html; Markdown to the terminal.")
+@click.option("--title", metavar="TEXT", help="The heading; by default the package's name.")
+def doc(source: str, output: str | None, title: str | None) -> None:
+    """Write the reference of the ops in SOURCE: a kernel file, a folder or a package."""
+    from . import commands
+
+    commands.doc(source, output, title)
 
 
 @einkorn.group()

@@ -12,11 +12,14 @@ import io
 import json
 import platform
 import sys
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from .dsl.archive import Archive
 from .dsl.cache import Cache
+from .dsl.errors import PackageError
+from .dsl.files import replace_file
 from .dsl.package import ABI, FORMAT, MANIFEST, Package, read_package
 
 if TYPE_CHECKING:
@@ -58,21 +61,40 @@ def build(
     _show_package(package)
 
 
-def inspect(
-    source: str,
-    op: str | None,
-    target: str,
-    stage: str,
-    dtypes: Mapping[str, str],
-    ranks: Mapping[str, int],
-    parameters: Mapping[str, str],
-    counts: Mapping[str, int],
-) -> None:
+def inspect(source: str, target: str, stage: str, **wanted: Any) -> None:
     """Prints one stage of one kernel."""
     from .compiler.inspect import inspect_stage
 
-    text = inspect_stage(source, op, target, stage, dtypes, ranks, parameters, counts)
-    print(text.rstrip("\n"))
+    print(inspect_stage(source, target, stage, **wanted).rstrip("\n"))
+
+
+def explore(source: str, output: str, targets: Sequence[str], **wanted: Any) -> None:
+    """Writes the page of one kernel."""
+    from .compiler.explore import explore
+
+    _write(output, explore(source, targets, **wanted))
+
+
+def doc(source: str, output: str | None, title: str | None) -> None:
+    """Writes the reference of a library, in the form that the file's name asks for."""
+    from .dsl.library import load_library
+    from .dsl.manual import manual, manual_page
+
+    library = load_library(source)
+    if output is None:
+        print(manual(library, title or ""), end="")
+    else:
+        make = manual_page if output.lower().endswith((".html", ".htm")) else manual
+        _write(output, make(library, title or ""))
+
+
+def _write(output: str, text: str) -> None:
+    try:
+        replace_file(Path(output), [text.encode()])
+    except OSError as error:
+        reason = error.strerror or error
+        raise PackageError(f"'{output}' cannot be written: {reason}", code="EK0515", got=output) from None
+    print(f"{output}: {_size(len(text.encode()))}")
 
 
 def package_info(path: str, as_json: bool) -> None:

@@ -6,26 +6,19 @@ Input: a kernel library, an op, a target, a stage. Output: the text. Non-goals: 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from ..dsl.errors import CompileError, PackageError, did_you_mean
 from ..dsl.library import KernelLibrary, LoadedKernel, load_library
+from ..dsl.package import Instance
 from .build import instance_entry
 from .instances import make_instance
 from .pipeline import STAGES, compile_entry
 from .targets import lookup
 
 
-def inspect_stage(
-    source: str,
-    op: str | None,
-    target: str,
-    stage: str,
-    dtypes: Mapping[str, str],
-    ranks: Mapping[str, int],
-    parameters: Mapping[str, str],
-    counts: Mapping[str, int] | None = None,
-) -> str:
-    """The text of a stage: `typed`, `mlir`, `llvm` or `asm`.
+def inspect_stage(source: str, target: str, stage: str, **wanted: Any) -> str:
+    """The text of a stage, `typed`, `mlir`, `llvm` or `asm`, of an op of `source`; `wanted` goes to `chosen`.
 
     Raises:
         PackageError: no kernels there, or no op of that name.
@@ -41,10 +34,27 @@ def inspect_stage(
             hint=did_you_mean(stage, STAGES),
         )
     machine = lookup(target)
-    kernel = _choose(load_library(source), op)
-    instance = make_instance(kernel.schema, dtypes, ranks, parameters, counts)
+    kernel, instance = chosen(source, **wanted)
     artifact = compile_entry(instance_entry(kernel.portable, instance), machine)
     return str(getattr(artifact, stage))
+
+
+def chosen(
+    source: str,
+    op: str | None = None,
+    dtypes: Mapping[str, str] | None = None,
+    ranks: Mapping[str, int] | None = None,
+    parameters: Mapping[str, str] | None = None,
+    counts: Mapping[str, int] | None = None,
+) -> tuple[LoadedKernel, Instance]:
+    """An op of a library and one of its instances; what is left out is filled in by `make_instance`.
+
+    Raises:
+        PackageError: no kernels there, or no op of that name.
+        CompileError: a mistake in the kernel's signature, or an instance that the op does not have.
+    """
+    kernel = _choose(load_library(source), op)
+    return kernel, make_instance(kernel.schema, dtypes or {}, ranks or {}, parameters or {}, counts)
 
 
 def _choose(library: KernelLibrary, op: str | None) -> LoadedKernel:

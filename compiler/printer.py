@@ -10,25 +10,38 @@ Input: a `Program`. Output: text that depends on meaning alone. Non-goals: it is
 from __future__ import annotations
 
 from ..dsl.source import shown_path
-from .program import Function, Op, Program, Region, Value
+from .program import Function, Location, Op, Program, Region, Value
+
+Line = tuple[str, Location | None]  # a line of the text, and where it comes from
 
 
 def print_program(program: Program) -> str:
-    """Every function, then the order in which the entry calls them, then the sites."""
-    parts = [_Printer().function(f) for f in program.functions]
-    for function, buffers, slots in program.calls:
-        args = [f"buffer {b}" for b in buffers] + [f"dim {s}" for s in slots]
-        parts.append(f"call {program.functions[function].name}({', '.join(args)})\n")
-    for number, site in enumerate(program.sites):
-        shown = "".join(p if isinstance(p, str) else f"{{{p[1]}{':' + p[0] if p[0] else ''}}}" for p in site.parts)
-        parts.append(f"site {number}: {site.kind} {shown!r} at {site.place}\n")
+    """Every function, then the order in which the entry calls them, then the sites; each line with its place."""
+    parts = []
+    for text, location in program_lines(program):
+        where = f"  # {shown_path(location.place.file)}:{location.place.line}" if location is not None else ""
+        parts.append(text.ljust(72 if where else 0) + where + "\n")
     return "".join(parts)
+
+
+def program_lines(program: Program) -> list[Line]:
+    """The same line by line, with what the lines come from apart."""
+    lines: list[Line] = []
+    for function in program.functions:
+        lines += _Printer().function(function)
+    for number, buffers, slots in program.calls:
+        args = [f"buffer {b}" for b in buffers] + [f"dim {s}" for s in slots]
+        lines.append((f"call {program.functions[number].name}({', '.join(args)})", None))
+    for index, site in enumerate(program.sites):
+        shown = "".join(p if isinstance(p, str) else f"{{{p[1]}{':' + p[0] if p[0] else ''}}}" for p in site.parts)
+        lines.append((f"site {index}: {site.kind} {shown!r} at {site.place}", None))
+    return lines
 
 
 class _Printer:
     def __init__(self) -> None:
         self.names: dict[int, str] = {}
-        self.lines: list[str] = []
+        self.lines: list[Line] = []
 
     def name(self, value: Value) -> str:
         if id(value) not in self.names:
@@ -37,12 +50,12 @@ class _Printer:
             self.names[id(value)] = f"%{value.name or len(self.names)}"
         return self.names[id(value)]
 
-    def function(self, function: Function) -> str:
+    def function(self, function: Function) -> list[Line]:
         params = ", ".join(f"{self.name(p)}: {p.type}" for p in function.params)
-        self.lines.append(f"func {function.name}({params}) {{")
+        self.lines.append((f"func {function.name}({params}) {{", None))
         self.region(function.body, "  ")
-        self.lines.append("}")
-        return "\n".join(self.lines) + "\n"
+        self.lines.append(("}", None))
+        return self.lines
 
     def region(self, region: Region, indent: str) -> None:
         for op in region.ops:
@@ -61,15 +74,13 @@ class _Printer:
         text = f"{results} = " if results else ""
         text += op.name + (f" {operands}" if operands else "") + (f" {{{shown}}}" if shown else "")
         text += f" : {types}" if types else ""
-        place = op.location.place
         if not op.regions:
-            self.lines.append(f"{indent}{text}".ljust(72) + f"  # {shown_path(place.file)}:{place.line}")
+            self.lines.append((f"{indent}{text}", op.location))
             return
         for number, region in enumerate(op.regions):
             arguments = ", ".join(f"{self.name(a)}: {a.type}" for a in region.args)
             head = text if number == 0 else "} else"
             head += (f" ({arguments})" if arguments else "") + " {"
-            where = f"  # {shown_path(place.file)}:{place.line}" if number == 0 else ""
-            self.lines.append(f"{indent}{head}".ljust(72 if where else 0) + where)
+            self.lines.append((f"{indent}{head}", op.location if number == 0 else None))
             self.region(region, indent + "  ")
-        self.lines.append(f"{indent}}}")
+        self.lines.append((f"{indent}}}", None))

@@ -12,9 +12,7 @@ Input: names and bytes, or a file. Output: the file, or its members. Non-goals: 
 
 from __future__ import annotations
 
-import contextlib
 import os
-import secrets
 import struct
 import unicodedata
 import zlib
@@ -24,6 +22,7 @@ from pathlib import Path
 from typing import BinaryIO, NoReturn
 
 from .errors import PackageError
+from .files import replace_file
 from .source import shown_path
 
 MAX_MEMBERS = 65_534  # more than that, and above 4 GiB, zip needs other records
@@ -103,7 +102,10 @@ def write_archive(path: Path, members: Iterable[tuple[str, bytes]]) -> None:
         offset += _LOCAL.size + len(raw) + size
     central = b"".join(directory)
     end = _END.pack(b"PK\5\6", 0, 0, len(directory), len(directory), len(central), offset, 0)
-    _replace(path, [*chunks, central, end])
+    try:
+        replace_file(path, [*chunks, central, end])
+    except OSError as error:
+        refuse(path, "EK0561", f"cannot be written: {error.strerror or error}")
 
 
 def _local_header(name: bytes, crc: int, size: int) -> bytes:
@@ -117,23 +119,6 @@ def _central_header(name: bytes, crc: int, size: int, offset: int) -> bytes:
         *(0, 0, 0, 0, _MODE, offset),
     )
     return head + name
-
-
-def _replace(path: Path, chunks: list[bytes]) -> None:
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        # os.open and not mkstemp: a package is made with the mode that the user's umask says, not for its owner alone.
-        handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0), 0o666)
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.writelines(chunks)
-            os.replace(temporary, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
-    except OSError as error:
-        refuse(path, "EK0561", f"cannot be written: {error.strerror or error}")
 
 
 class Archive:

@@ -170,7 +170,22 @@ def test_what_the_options_become(run: Run, monkeypatch: pytest.MonkeyPatch) -> N
     assert seen.pop() == (("kernels/", "k.pkg", ("sm_80", "gfx942"), None, "0", None), {"include_source": False})
     options = "--op f --target sm_80 --stage asm --dtype T=int8 --rank s=2 --param n=1=2 --count xs=3"
     assert run("inspect", "k.py", *options.split())[0] == 0
-    assert seen.pop() == (("k.py", "f", "sm_80", "asm", {"T": "int8"}, {"s": 2}, {"n": "1=2"}, {"xs": 3}), {})
+    wanted = {"op": "f", "dtypes": {"T": "int8"}, "ranks": {"s": 2}, "parameters": {"n": "1=2"}, "counts": {"xs": 3}}
+    assert seen.pop() == (("k.py", "sm_80", "asm"), wanted)
+    monkeypatch.setattr(commands, "explore", record)
+    assert run("explore", "k.py", "-o", "k.html", *options.replace("--stage asm", "").split())[0] == 0
+    assert seen.pop() == (("k.py", "k.html", ("sm_80",)), wanted)
+
+
+def test_pages_are_written(run: Run, demo: Path) -> None:
+    status, out, err = run("doc", str(demo))
+    assert (status, err) == (0, "") and out.startswith("# demo\n\nVersion 1.2, MIT.\n") and "my::add_one" in out
+    assert run("doc", str(demo), "-o", "demo.html", "--title", "Mine")[0] == 0
+    assert "<title>Mine</title>" in Path("demo.html").read_text()
+    status, out, err = run("doc", str(demo), "-o", "nowhere/demo.md")
+    assert (status, out) == (1, "") and err == (
+        "error[EK0515]: 'nowhere/demo.md' cannot be written: No such file or directory\n"
+    )
 
 
 @pytest.mark.parametrize("start", [["-m", "einkorn"], ["-c", "from einkorn.__main__ import main; main()"]])

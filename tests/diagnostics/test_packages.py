@@ -111,7 +111,7 @@ def test_gpu(name: str, workplace, golden: Callable[[str, object], None]) -> Non
     workplace.write("kernels.py", KERNELS % GPU[name])
     golden(
         f"gpu_{name}",
-        workplace.mistake(lambda: inspect_stage("kernels.py", "op", "sm_90a", "typed", {}, {}, {})),
+        workplace.mistake(lambda: inspect_stage("kernels.py", "sm_90a", "typed", op="op")),
     )
 
 

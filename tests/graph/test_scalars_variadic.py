@@ -194,5 +194,5 @@ def test_packages_hold_instances_of_scalars_and_counts(tmp_path: Path, monkeypat
 
 @pytest.mark.parametrize("target", ["x86-64-v3", "sm_80", "gfx942"])
 def test_every_target_compiles_them(target: str) -> None:
-    assert "b1" in inspect_stage(KERNELS, "total", target, "typed", {}, {}, {}, {"xs": 3})
-    assert inspect_stage(KERNELS, "blend", target, "asm", {}, {"s": 2}, {})
+    assert "b1" in inspect_stage(KERNELS, target, "typed", op="total", counts={"xs": 3})
+    assert inspect_stage(KERNELS, target, "asm", op="blend", ranks={"s": 2})

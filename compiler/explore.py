@@ -1,0 +1,182 @@
+"""One page that shows what a kernel becomes: its text and every stage side by side, with the lines linked.
+
+The page is one file without references to others. Its links are made of the places that every stage carries; without
+JavaScript it still shows the text.
+
+Input: a kernel library, an op, an instance, targets. Output: HTML that depends on these alone. Non-goals: stages for
+programs and pipes (see `inspect`).
+"""
+
+from __future__ import annotations
+
+import html
+import linecache
+import os
+from collections.abc import Sequence
+from importlib.resources import files
+from string import Template
+from typing import Any
+
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import get_lexer_by_name
+
+from ..dsl import syntax
+from ..dsl.portable import PortableKernel, is_shipped
+from ..dsl.source import shown_path
+from .build import instance_entry
+from .inspect import chosen
+from .listing import LISTINGS, Line, Spot
+from .pipeline import Artifact, compile_entry
+from .targets import Target, lookup
+
+TITLES = {
+    "source": ("source", "what the author wrote, and what it calls"),
+    "typed": ("typed program", "calls inlined, types and parameters known"),
+    "mlir": ("MLIR", "as it is emitted"),
+    "llvm": ("LLVM IR", "after optimisation"),
+    "asm": ("assembly", ""),
+}
+LEXERS = {"source": "python", "typed": "llvm", "mlir": "llvm", "llvm": "llvm", "asm": "gas"}
+GOLDEN_ANGLE = 137.508  # degrees of hue between neighbours: no two lines close to each other look alike
+
+
+def explore(source: str, targets: Sequence[str], **wanted: Any) -> str:
+    """The page of an op of `source` for one or more targets; `wanted` (op, dtypes, ...) goes to `inspect.chosen`.
+
+    Raises:
+        PackageError: no kernels there, or no op of that name.
+        TargetError: an unknown target.
+        CompileError: a mistake in the kernel, or an instance that the op does not have.
+    """
+    machines = [lookup(name) for name in dict.fromkeys(targets)]
+    kernel, instance = chosen(source, **wanted)
+    entry = instance_entry(kernel.portable, instance)
+    page = _Page(kernel.portable)
+    compiled = [(machine, compile_entry(entry, machine)) for machine in machines]
+    listings = [(machine, stage, make(artifact)) for machine, artifact in compiled for stage, make in LISTINGS.items()]
+    for _, _, lines in listings:
+        page.know(lines)
+    panes = [page.source(), *(page.stage(machine, stage, lines) for machine, stage, lines in listings)]
+    about = [kernel.schema.doc.split("\n")[0], str(instance), _needs(compiled)]
+    return Template(files(__package__).joinpath("explore.html").read_text("utf-8")).substitute(
+        title=html.escape(f"{kernel.schema.name} · einkorn explore"),
+        op=html.escape(kernel.schema.name),
+        about=html.escape(" · ".join(filter(None, about))),
+        chooser=_chooser(machines),
+        panes="\n".join(panes),
+        footer=html.escape(shown_path(kernel.origin)),
+    )
+
+
+def _needs(compiled: Sequence[tuple[Target, Artifact]]) -> str:
+    return ", ".join(f"{machine.name}: {len(artifact.code):,} bytes" for machine, artifact in compiled)
+
+
+def _chooser(machines: Sequence[Target]) -> str:
+    if len(machines) == 1:
+        return f"<span>{html.escape(machines[0].name)}</span> "
+    options = "".join(f"<option>{html.escape(machine.name)}</option>" for machine in machines)
+    return f'<select id="target" aria-label="target">{options}</select> '
+
+
+class _Page:
+    """Numbers the lines of the sources that stages name, and draws panes."""
+
+    def __init__(self, program: PortableKernel) -> None:
+        self.program = program
+        self.own = program.functions[0].file
+        self.keys: dict[Spot, int] = {}
+
+    def know(self, lines: Sequence[Line]) -> None:
+        """Gives every place that a stage names its number."""
+        for line in lines:
+            for file, number in line.spots:
+                self.keys.setdefault((os.path.realpath(file), number), len(self.keys))
+
+    def marks(self, spots: Sequence[Spot]) -> str:
+        """The attributes that link a line, and its colour: that of the innermost line that is the author's."""
+        real = [(os.path.realpath(file), number) for file, number in spots]
+        known = [self.keys[spot] for spot in real if spot in self.keys]
+        if not known:
+            return ""
+        authors = [spot for spot in real if not is_shipped(spot[0])] or real
+        hue = round(authors[0][1] * GOLDEN_ANGLE) % 360
+        return f' data-k="{" ".join(map(str, known))}" style="--h:{hue}"'
+
+    def source(self) -> str:
+        """The kernel's file, and of other files the functions that it calls."""
+        parts: list[str] = []
+        for file, ranges in self.ranges().items():
+            text = linecache.getlines(file)
+            parts.append(f'<div class="file">{html.escape(shown_path(file))}</div>')
+            if not text:
+                parts.append('<div class="file">its text is not at hand</div>')
+                continue
+            drawn = _highlighted("".join(text), "source")
+            for first, last in ranges or [(1, len(text))]:
+                for number in range(first, min(last, len(drawn)) + 1):
+                    parts.append(self.line(number, drawn[number - 1], [(file, number)]))
+        return _section("source", "", parts)
+
+    def ranges(self) -> dict[str, list[tuple[int, int]]]:
+        """Which lines of which files are shown; none stands for all of the kernel's own file."""
+        found: dict[str, list[tuple[int, int]]] = {self.own: []}
+        for function in self.program.functions:
+            if function.file != self.own:
+                found.setdefault(function.file, []).append(_lines_of(function.syntax))
+        return {file: sorted(set(ranges)) for file, ranges in found.items()}
+
+    def stage(self, machine: Target, stage: str, lines: Sequence[Line]) -> str:
+        """A pane of one stage for one target."""
+        drawn = _highlighted("\n".join(line.text for line in lines), stage)
+        parts = [
+            self.line(number, text, line.spots)
+            for number, (text, line) in enumerate(zip(drawn, lines, strict=True), start=1)
+        ]
+        return _section(stage, machine.name, parts)
+
+    def line(self, number: int, drawn: str, spots: Sequence[Spot]) -> str:
+        return f'<div class="l" data-n="{number}"{self.marks(spots)}>{drawn}</div>'
+
+
+def _lines_of(function: syntax.Function) -> tuple[int, int]:
+    spans = [node.span for node in syntax.walk(function) if node.span[0] > 0]
+    return min(span[0] for span in spans), max(max(span[0], span[2]) for span in spans)
+
+
+def _section(stage: str, target: str, parts: Sequence[str]) -> str:
+    title, remark = TITLES[stage]
+    head = f"<h2>{title}<small>{html.escape(target if stage == 'asm' else remark)}</small></h2>"
+    body = "\n".join(parts)
+    attributes = f'data-stage="{html.escape(title)}" data-target="{html.escape(target)}"'
+    return f'<section {attributes}>{head}<div class="code"><div class="lines">\n{body}\n</div></div></section>'
+
+
+class _Formatter(HtmlFormatter[str]):
+    """Five classes of tokens are enough: words, numbers, texts, remarks, names that are made."""
+
+    def _get_css_class(self, ttype: object) -> str:
+        kind = str(ttype).removeprefix("Token.")
+        for start, name in _CLASSES.items():
+            if kind.startswith(start):
+                return name
+        return ""
+
+
+_CLASSES = {
+    "Keyword": "k",
+    "Operator.Word": "k",
+    "Literal.Number": "m",
+    "Literal.String": "s",
+    "Comment": "c",
+    "Name.Function": "n",
+    "Name.Label": "n",
+    "Name.Decorator": "n",
+}
+
+
+def _highlighted(text: str, stage: str) -> list[str]:
+    """The text as HTML, line by line."""
+    lexer = get_lexer_by_name(LEXERS[stage], stripnl=False, ensurenl=False)
+    return str(highlight(text, lexer, _Formatter(nowrap=True))).split("\n")[: text.count("\n") + 1]
