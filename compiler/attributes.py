@@ -22,6 +22,7 @@ from .program import Builder, PointerType, Value
 from .tensors import Stored, Tensor
 from .values import (
     Bound,
+    ClassValue,
     ContextValue,
     Frame,
     StackType,
@@ -74,12 +75,16 @@ def method(owner: type, name: str) -> Callable[[Callable[..., Any]], Callable[..
 
 def attribute(inferer: Inferer, owner: Any, node: s.Attribute, frame: Frame) -> Any:
     """`owner.name`."""
+    if isinstance(owner, ClassValue) and node.name in owner.members:
+        return owner.members[node.name]
     for cls in type(owner).__mro__:
         found = MEMBERS.get((cls, node.name))
         if found is not None:
             inferer.locate(node, frame)
             return found(inferer, owner, node, frame)
     known = sorted({name for cls, name in MEMBERS if isinstance(owner, cls)})
+    if isinstance(owner, ClassValue):
+        known = sorted(owner.members)
     hint = did_you_mean(node.name, known) or (f"it has {', '.join(known)}" if known else None)
     if is_comptime_number(owner) and (Value, node.name) in MEMBERS:
         hint = "a compile-time number takes the type of its partner; Float32(...) makes a run-time value of it"

@@ -15,7 +15,7 @@ from .flow import TooMany, count_operations
 from .instance import Instances
 from .program import Region, Value, walk
 from .targets import Target
-from .tensors import NeedScalar, NotElementwise, Probe, Tensor
+from .tensors import NotElementwise, Probe, Tensor
 from .values import Cascade, Index
 
 
@@ -71,7 +71,7 @@ def find_facts(node: NodeSpec, shapes: tuple[tuple[DType, tuple[Size, ...]], ...
     try:
         with prober.inferer.builder.inside(region):
             prober.element(0, 0, prober.index)
-    except (NotElementwise, NeedScalar, Cascade, TooMany, CompileError):
+    except (NotElementwise, Cascade, TooMany, CompileError):
         return Facts(False)
     names = {op.name for op in walk(region)}
     if prober.inferer.errors or names & {"print", "store", "store_pair", "atomic_add", "launch", "parallel", "barrier"}:

@@ -28,7 +28,7 @@ from .flow import ABSENT, NEXT, Flow, Rest, TooMany, ended, gives_value, with_re
 from .library_calls import call_library
 from .program import Builder, Site, Value
 from .targets.base import Target
-from .values import Bound, Cascade, Closure, Frame, LibraryRef, Marker, Poisoned, StubRef, describe
+from .values import Bound, Cascade, ClassValue, Closure, Frame, LibraryRef, Marker, Poisoned, StubRef, describe
 
 MAX_DEPTH = 64
 MAX_ERRORS = 20
@@ -318,6 +318,9 @@ class Inferer:
                 return frame.typevars[entry.value]
             case "marker":
                 return Marker(entry.value)
+            case "class":
+                members = {name: self.global_value(item, frame, node) for name, item in entry.value[1]}
+                return ClassValue(entry.value[0], members)
             case "constant" if isinstance(entry.value, tuple):
                 return tuple(self.global_value(item, frame, node) for item in entry.value)
         return entry.value

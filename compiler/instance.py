@@ -43,7 +43,6 @@ from .tensors import (
     Filled,
     Fused,
     Given,
-    NeedScalar,
     NotElementwise,
     NotFusible,
     Stored,
@@ -267,7 +266,7 @@ class GroupBuilder(Instances):
             except (Cascade, TooMany):
                 if not self.inferer.errors:
                     raise InternalError("a mistake was met but not noted") from None
-            except (NeedComponents, NotElementwise, NeedScalar) as error:
+            except (NeedComponents, NotElementwise) as error:
                 raise NotFusible(f"these kernels do not fuse: {type(error).__name__}") from error
             self.inferer.builder.end()
         self.inferer.raise_errors()

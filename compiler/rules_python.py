@@ -19,6 +19,8 @@ from .tensors import Tensor
 from .values import (
     Index,
     LoopRange,
+    StubRef,
+    TargetValue,
     Unrolled,
     describe,
     is_comptime_number,
@@ -87,6 +89,18 @@ def bool_rule(call: Call, x: Any) -> Any:
         return x
     zero = coerce(call.inferer, 0 if weak_kind(x) != "bool" else False, x.type, call.node, call.frame)  # type: ignore[arg-type]
     return apply_row(call.inferer, ROWS["ne"], [x, zero], call.node, call.frame)
+
+
+@rule("compiled_for")
+def compiled_for(call: Call) -> TargetValue:
+    return TargetValue()
+
+
+@rule("isinstance")
+def isinstance_rule(call: Call, x: Any, kind: Any) -> bool:
+    if not (isinstance(kind, StubRef) and kind.name == "tuple"):
+        raise call.error("EK0208", f"isinstance asks whether a value is a tuple, not for {describe(kind)}", "kind")
+    return isinstance(x, tuple | Index)
 
 
 @rule("tuple")

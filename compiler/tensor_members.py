@@ -7,6 +7,7 @@ Registers tensor members in the table of `attributes`. Non-goals: how elements a
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from ..dsl import syntax as s
@@ -92,10 +93,11 @@ def tensor_position(call: Call, owner: Tensor, *index: Any) -> Value:
 
 
 @method(Tensor, "at")
-def tensor_at(call: Call, owner: Tensor, position: Any) -> Value:
-    """The element at a row-major position."""
+def tensor_at(call: Call, owner: Tensor, position: Any, width: Any = 1) -> Value:
+    """The element at a row-major position, or `width` elements from there on."""
+    check_width(call, width, "width")
     number = coerce(call.inferer, position, INT, call.node, call.frame, "a position is an Int")
-    return owner.load(call.builder, Index(owner.dims, linear=number, divisible=True))
+    return owner.load(call.builder, Index(owner.dims, linear=number, divisible=True), width)
 
 
 def declaration(tensor: Tensor) -> list[str]:
@@ -113,8 +115,7 @@ def to_index(call: Call, tensor: Tensor, index: Any) -> Index:
     if isinstance(index, Index) and len(index.dims) == tensor.rank:
         return index
     parts = index.components(inferer.builder) if isinstance(index, Index) else index
-    if not isinstance(parts, tuple):
-        parts = (parts,)
+    parts = tuple(_spliced(inferer, parts))
     if len(parts) != tensor.rank:
         raise wrong_rank(call, tensor, len(parts))
     components = []
@@ -132,6 +133,17 @@ def to_index(call: Call, tensor: Tensor, index: Any) -> Index:
             part = inferer.builder.one("cast", [part], INT)
         components.append(coerce(inferer, part, INT, node, call.frame, f"an index on axis {axis} is an Int"))
     return Index(tensor.dims, components=tuple(components))
+
+
+def _spliced(inferer: Inferer, index: Any) -> Iterator[Any]:
+    """The parts of an index: `x[row, k]` takes the items of `row` when that is a tuple."""
+    if isinstance(index, Index):
+        index = index.components(inferer.builder)
+    if not isinstance(index, tuple):
+        yield index
+        return
+    for part in index:
+        yield from _spliced(inferer, part)
 
 
 def _part_node(call: Call, axis: int, count: int) -> s.Node:
@@ -284,7 +296,7 @@ def tuple_item(call: Call, owner: Any, index: Any) -> Any:
 
 def load_element(call: Call, tensor: Tensor, index: Any) -> Any:
     """`x[i, j]`, or a view when slices are among the indices."""
-    parts = index if isinstance(index, tuple) else (index,)
+    parts = tuple(_spliced(call.inferer, index)) if isinstance(index, tuple) else (index,)
     if any(isinstance(p, slice) for p in parts):
         return make_view(call, tensor, parts)
     if call.inferer.level == "host" and call.inferer.target.is_gpu:
@@ -337,4 +349,5 @@ def make_view(call: Call, tensor: Tensor, parts: tuple[Any, ...]) -> Tensor:
                 out.append(item)
         return tuple(out)
 
-    return View(tensor, tuple(dims), mapping)
+    last = plan[-1] if plan else None
+    return View(tensor, tuple(dims), mapping, isinstance(last, tuple) and last[1].const == 1)

@@ -17,7 +17,7 @@ from ..dsl.errors import InternalError
 from ..dsl.schema import Role
 from ..dsl.source import Place
 from ..dsl.types import DType, SIMDType
-from .program import Builder, Value
+from .program import Builder, PointerType, Value
 from .values import Index, ravel, same_dims, value_key
 
 _serials = itertools.count()
@@ -98,10 +98,10 @@ class Fused(Tensor):
         self.element = element
 
     def load(self, builder: Builder, index: Index, width: int = 1) -> Value:
-        if width != 1:
-            raise NeedScalar(self.name)
         if not same_dims(index.dims, self.dims):
             index = Index(self.dims, components=index.components(builder))
+        if width != 1:
+            return side_by_side(self, builder, index, width)
         key = ("element", self.serial, index.key())
         found = builder.remembered(key)
         if found is None:
@@ -109,6 +109,17 @@ class Fused(Tensor):
             builder.remember(key, found)
         assert isinstance(found, Value)
         return found
+
+
+def side_by_side(tensor: Tensor, builder: Builder, index: Index, width: int) -> Value:
+    """`width` elements from `index` on, computed one by one into storage; LLVM makes vectors of it."""
+    storage = builder.one("alloca", [], PointerType(tensor.dtype, "stack"), count=width, zeroed=False)
+    loop = builder.for_loop(builder.int_(0), builder.int_(width))
+    with builder.inside(loop):
+        count = loop.args[0]
+        builder.add("store", [tensor.load(builder, index.ahead(builder, count)), storage, count])
+        builder.end()
+    return builder.one("load", [storage, builder.int_(0)], SIMDType(tensor.dtype, width))
 
 
 class Filled(Tensor):
@@ -124,10 +135,6 @@ class Filled(Tensor):
 
 class NotFusible(InternalError):
     """A group was asked for that cannot be built; the graph asks again without fusion."""
-
-
-class NeedScalar(Exception):
-    """A fused tensor was asked for a vector; this pair of kernels does not fuse."""
 
 
 class Demand(Tensor):
@@ -157,11 +164,19 @@ class Epilogue(Tensor):
         self.consume = consume
 
     def store(self, builder: Builder, index: Index, value: Value) -> None:
-        if value.type != SIMDType(self.dtype):
-            raise NeedScalar(self.name)
         if not same_dims(index.dims, self.dims):
             index = Index(self.dims, components=index.components(builder))
-        self.consume(index, value)
+        if value.type == SIMDType(self.dtype):
+            self.consume(index, value)
+            return
+        assert isinstance(value.type, SIMDType)
+        storage = builder.one("alloca", [], PointerType(self.dtype, "stack"), count=value.type.width, zeroed=False)
+        builder.add("store", [value, storage, builder.int_(0)])
+        loop = builder.for_loop(builder.int_(0), builder.int_(value.type.width))
+        with builder.inside(loop):
+            count = loop.args[0]
+            self.consume(index.ahead(builder, count), builder.one("load", [storage, count], SIMDType(self.dtype)))
+            builder.end()
 
 
 class Given(Tensor):
@@ -195,19 +210,29 @@ class Probe(Tensor):
 
 
 class View(Tensor):
-    """A slice of another tensor: `mapping` turns this view's components into the base's."""
+    """A slice of another tensor: `mapping` turns this view's components into the base's.
+
+    In an `unbroken` one neighbours along the last axis are neighbours of the base.
+    """
 
     def __init__(
-        self, base: Tensor, dims: tuple[Value, ...], mapping: Callable[[Builder, tuple[Value, ...]], tuple[Value, ...]]
+        self,
+        base: Tensor,
+        dims: tuple[Value, ...],
+        mapping: Callable[[Builder, tuple[Value, ...]], tuple[Value, ...]],
+        unbroken: bool,
     ) -> None:
         super().__init__(base.name, base.dtype, dims, base.role, declared=base.declared, annotation=base.annotation)
         self.base = base
         self.mapping = mapping
+        self.unbroken = unbroken
 
     def _mapped(self, builder: Builder, index: Index) -> Index:
         return Index(self.base.dims, components=self.mapping(builder, index.components(builder)))
 
     def load(self, builder: Builder, index: Index, width: int = 1) -> Value:
+        if width > 1 and (not self.unbroken or index.linear is not None):
+            return side_by_side(self, builder, index, width)
         return self.base.load(builder, self._mapped(builder, index), width)
 
     def store(self, builder: Builder, index: Index, value: Value) -> None:

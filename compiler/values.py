@@ -161,6 +161,14 @@ class Unrolled:
     values: tuple[Any, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class ClassValue:
+    """A class that groups functions and constants, such as a monoid."""
+
+    name: str
+    members: dict[str, Any]
+
+
 @dataclass(frozen=True)
 class ContextValue:
     """The `ctx: DeviceContext` argument."""
@@ -245,6 +253,14 @@ class Index:
             found = ravel(builder, self._components, self.dims)
             builder.remember(key, found)
         return found  # type: ignore[no-any-return]
+
+    def ahead(self, builder: Builder, count: Value) -> Index:
+        """The index of the element that lies `count` elements further on, in a row or in row-major order."""
+        if self._components is None:
+            assert self.linear is not None
+            return Index(self.dims, linear=builder.iadd(self.linear, count), divisible=self.divisible)
+        *outer, inner = self._components
+        return Index(self.dims, components=(*outer, builder.iadd(inner, count)))
 
     def key(self) -> tuple[Any, ...]:
         """Equal for indices that are made of the same values."""
@@ -345,6 +361,8 @@ def describe(value: Any) -> str:
             return "a slice"
         case complex():
             return f"the complex number {value}"
+        case ClassValue():
+            return f"the class '{value.name}'"
         case TargetValue():
             return "the target"
         case ContextValue():

@@ -142,6 +142,11 @@ def store(out: Any, index: Any, value: Any) -> None:
     """`out[index] = value`, as an expression for lambdas."""
 
 
+@_stub("rule")
+def compiled_for() -> Any:
+    """What the code is being compiled for, as `ctx.target` says it, where no `ctx` is at hand."""
+
+
 @_stub("rule", "atomic_add")
 def atomic_add(out: Any, index: Any, value: Any) -> None:
     """Adds to an element so that no addition from another thread is lost."""
@@ -178,6 +183,11 @@ def float_(x: Any) -> Any:
 @_stub("rule", "bool")
 def bool_(x: Any) -> Any:
     """Whether a number is not zero."""
+
+
+@_stub("rule", "isinstance")
+def isinstance_(x: Any, kind: Any) -> Any:
+    """Whether x is a tuple: `isinstance(x, tuple)`, known at compile time."""
 
 
 @_stub("rule", "tuple")

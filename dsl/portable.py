@@ -12,8 +12,9 @@ from __future__ import annotations
 import builtins
 import dataclasses
 import hashlib
+import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePath
@@ -38,7 +39,8 @@ class GlobalEntry:
 
     `kind` and `value`: `function` (index into the table of functions), `library` (name of the stub, and the index of
     the function that implements it), `stub` (name), `dtype` (DType), `type` (SIMDType), `typevar` (name), `constant`
-    (bool, int, float, str, None or a tuple of entries), `marker` (`SIMD` or `stack`).
+    (bool, int, float, str, None or a tuple of entries), `marker` (`SIMD` or `stack`), `class` (name of a class that
+    groups functions and constants, and a tuple of its members' names and entries).
     """
 
     kind: str
@@ -155,6 +157,13 @@ class _Collector:
             self.globals.append(entry)
         return self.seen_globals[key]
 
+    def members(self, cls: type) -> Iterator[tuple[str, GlobalEntry]]:
+        """The public members of a class, inherited ones too, in alphabetical order."""
+        for member in sorted(dir(cls)):
+            value = inspect.getattr_static(cls, member)
+            if not member.startswith("_"):
+                yield member, self.entry(value.__func__ if isinstance(value, staticmethod) else value, member)
+
     def entry(self, value: Any, name: str) -> GlobalEntry:
         match value:
             case Stub(kind="library"):
@@ -188,12 +197,20 @@ class _Collector:
         hint = f"use '{last}' of einkorn.dsl" if last in STUBS and callable(value) else None
         if python or isinstance(value, BuiltinFunctionType):
             raise Unresolved("it is a function of Python's own, not of the kernel language", hint)
+        if isinstance(value, type) and is_namespace(value):
+            return GlobalEntry("class", (value.__name__, tuple(self.members(value))))
         if isinstance(value, type):
             raise Unresolved("it is a class; kernels see numbers, strings, tuples, dtypes and functions", hint)
         if hasattr(value, "item") and getattr(value, "ndim", 0) == 0:  # a NumPy scalar
             return self.entry(value.item(), name)
         what = f"it is of type {type(value).__name__}"
         raise Unresolved(f"{what}; kernels see numbers, strings, tuples, dtypes and functions", hint)
+
+
+def is_namespace(cls: type) -> bool:
+    """Whether a class is a group of functions and constants that is never made an object of: it has static methods."""
+    own = [value for base in cls.__mro__[:-1] for value in vars(base).items()]
+    return any(isinstance(value, staticmethod) for _, value in own) and all(name != "__init__" for name, _ in own)
 
 
 def _global_to_json(entry: GlobalEntry) -> Any:
@@ -204,6 +221,8 @@ def _global_to_json(entry: GlobalEntry) -> Any:
         value = [value.dtype.name, value.width]
     elif entry.kind == "constant":
         value = [_global_to_json(v) for v in value] if isinstance(value, tuple) else syntax.to_json(value)
+    elif entry.kind == "class":
+        value = [value[0], [[member, _global_to_json(item)] for member, item in value[1]]]
     return [entry.kind, value]
 
 
@@ -217,4 +236,6 @@ def _global_from_json(data: Any) -> GlobalEntry:
         value = SIMDType(DType[value[0]], int(value[1]))
     elif kind == "constant":
         value = tuple(_global_from_json(v) for v in value) if isinstance(value, list) else syntax.from_json(value)
+    elif kind == "class":
+        value = (str(value[0]), tuple((str(member), _global_from_json(item)) for member, item in value[1]))
     return GlobalEntry(kind, value)

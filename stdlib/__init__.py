@@ -1,6 +1,54 @@
 """The standard library: what is written in the kernel language itself.
 
-`math` and its neighbours say what the functions of mathematics mean; other modules hold the kernels of built-in ops.
-Kernels import the names of the language from `einkorn.dsl`. Input: nothing. Output: the modules. Non-goals: importing
-this package loads none of them; the compiler and the kernel loader ask for what they need.
+Kernel files take the larger algorithms from here: `from einkorn.stdlib import rowwise, Sum`. `math` and its
+neighbours say what the functions of mathematics mean; other modules hold the kernels of built-in ops.
+
+Input: nothing. Output: the modules, and the names below. Non-goals: importing this package loads none of its modules;
+a name loads the one that it is from when it is first asked for.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .monoids import All as All
+    from .monoids import Any as Any
+    from .monoids import ArgMax as ArgMax
+    from .monoids import ArgMin as ArgMin
+    from .monoids import LogSumExp as LogSumExp
+    from .monoids import Max as Max
+    from .monoids import Min as Min
+    from .monoids import Monoid as Monoid
+    from .monoids import Product as Product
+    from .monoids import Sum as Sum
+    from .monoids import Welford as Welford
+    from .rows import reduce as reduce
+    from .rows import rowwise as rowwise
+
+_HOMES = {
+    "All": "monoids",
+    "Any": "monoids",
+    "ArgMax": "monoids",
+    "ArgMin": "monoids",
+    "LogSumExp": "monoids",
+    "Max": "monoids",
+    "Min": "monoids",
+    "Monoid": "monoids",
+    "Product": "monoids",
+    "Sum": "monoids",
+    "Welford": "monoids",
+    "reduce": "rows",
+    "rowwise": "rows",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

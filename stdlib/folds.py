@@ -1,0 +1,210 @@
+"""Folds: how the elements along an axis become the state of a monoid, in an order that is fixed.
+
+Along the last axis, element k of a row goes into lane `k mod lanes`, in the order of k; after 4096 elements the lanes
+are settled and joined, lane by lane, to those of the blocks before. At the end halves of the lanes are joined, lane j
+with lane j + lanes / 2, until one is left. So the order depends neither on the machine's vectors nor on its threads,
+and the innermost loop works on whole vectors.
+
+Along another axis, elements are joined in order within 256 of them, then settled; neighbouring columns go side by side.
+
+A long row or column is cut into pieces (see `pieces_of`), which are joined in order.
+
+Input: elements, and monoids in a tuple. Output: their states, in a tuple. Non-goals: which rows there are (see `rows`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..dsl import SIMD, ceildiv, int32, select, stack, unroll
+
+BLOCK = 4096  # elements of a row that lanes take before they settle
+COLUMN_BLOCK = 256  # elements of a column that are joined before they settle
+PIECE = 16384  # elements that a piece of a row or column has at least
+PIECES = 64  # pieces that a row has at most
+COLUMN_PIECES = 16
+HALVINGS = 10  # of at most 1024 lanes
+
+
+def pieces_of(n: Any) -> Any:
+    """Into how many pieces n elements are cut, and how many elements each but the last has: 16384, or n / 64."""
+    size = max(ceildiv(ceildiv(n, PIECES), BLOCK) * BLOCK, PIECE)
+    return max(ceildiv(n, size), 1), size
+
+
+def column_pieces_of(n: Any) -> Any:
+    """As `pieces_of` for a column: 256 elements each, or n / 16."""
+    size = max(ceildiv(ceildiv(n, COLUMN_PIECES), COLUMN_BLOCK) * COLUMN_BLOCK, COLUMN_BLOCK)
+    return max(ceildiv(n, size), 1), size
+
+
+# *** states ***
+
+
+def mapped(f: Any, state: Any) -> Any:
+    """f of every number of a state, in the state's form."""
+    if not isinstance(state, tuple):
+        return f(state)
+    out: Any = ()
+    for k in unroll(len(state)):
+        out = (*out, f(state[k]))
+    return out
+
+
+def zipped(f: Any, a: Any, b: Any) -> Any:
+    """f of every pair of numbers of two states of one form."""
+    if not isinstance(a, tuple):
+        return f(a, b)
+    out: Any = ()
+    for k in unroll(len(a)):
+        out = (*out, f(a[k], b[k]))
+    return out
+
+
+def for_each(monoids: Any, f: Any) -> Any:
+    """The tuple of f(number, monoid)."""
+    out: Any = ()
+    for k in unroll(len(monoids)):
+        out = (*out, f(k, monoids[k]))
+    return out
+
+
+def as_group(monoid: Any) -> Any:
+    """Several monoids as they are, one as a tuple of one."""
+    return monoid if isinstance(monoid, tuple) else (monoid,)
+
+
+def empty(monoids: Any, dtype: Any) -> Any:
+    """The settled states of no elements."""
+    return for_each(monoids, lambda _, m: m.settle(m.identity(dtype), 0))
+
+
+def joined(monoids: Any, a: Any, b: Any) -> Any:
+    """The states of a and b together, settled or not."""
+    return for_each(monoids, lambda k, m: m.combine(a[k], b[k]))
+
+
+def settled(monoids: Any, states: Any, first: Any) -> Any:
+    """States of a block as states of a row."""
+    return for_each(monoids, lambda k, m: m.settle(states[k], first))
+
+
+def finished(monoids: Any, states: Any, dtype: Any) -> Any:
+    """The value of each monoid."""
+    return for_each(monoids, lambda k, m: m.finish(states[k], dtype))
+
+
+# *** rows ***
+
+
+def widest(monoids: Any) -> Any:
+    """The largest number of lanes: a step of all takes so many elements."""
+    lanes = 1
+    for monoid in monoids:
+        lanes = max(lanes, monoid.lanes)
+    return lanes
+
+
+def lane_numbers(width: Any) -> Any:
+    """Memory with 0, 1, …, width - 1 as Int32."""
+    numbers = stack[int32](width, zeroed=False)
+    for j in unroll(width):
+        numbers[j] = j
+    return numbers
+
+
+def folded_row(elements: Any, few: Any, low: Any, high: Any, monoids: Any, dtype: Any) -> Any:
+    """The settled states of elements low..high-1 of a row.
+
+    `elements(k, width)` are so many from k on; `few(k, count, width)` is a function that gives them from a copy of the
+    `count` elements that are left, counted from 0.
+    """
+    wide = widest(monoids)
+    numbers = lane_numbers(wide)
+    totals = for_each(monoids, lambda _, m: _lanes_of(m.settle(m.identity(dtype), 0), m.lanes))
+    for first in range(low, high, BLOCK):
+        stop = min(first + BLOCK, high)
+        whole = first + (stop - first) // wide * wide
+        states = for_each(monoids, lambda _, m: _lanes_of(m.identity(dtype), m.lanes))
+        for k in range(first, whole, wide):
+            states = _stepped(monoids, states, elements, k, first, numbers)
+        for k in range(whole, stop, wide):  # once, or not at all
+            states = _stepped_in_part(monoids, states, few(k, stop - k, wide), k - first, stop - k, numbers)
+        totals = joined(monoids, totals, settled(monoids, states, first))
+    return for_each(monoids, lambda i, m: _across(m, totals[i]))
+
+
+def _lanes_of(state: Any, lanes: Any) -> Any:
+    return mapped(lambda x: SIMD[x.dtype, lanes](x), state)
+
+
+def _stepped(monoids: Any, states: Any, elements: Any, k: Any, first: Any, numbers: Any) -> Any:
+    """Each lane joined with its next elements, which begin at k."""
+    out: Any = ()
+    for i in unroll(len(monoids)):
+        out = (*out, _step(monoids[i], states[i], elements, widest(monoids), k, int32(k - first), numbers))
+    return out
+
+
+def _step(monoid: Any, state: Any, elements: Any, wide: Any, k: Any, place: Any, numbers: Any) -> Any:
+    for part in unroll(0, wide, monoid.lanes):
+        places = SIMD[int32, monoid.lanes](place) + numbers.load(part, width=monoid.lanes)
+        state = monoid.combine(state, monoid.lift(elements(k + part, monoid.lanes), places))
+    return state
+
+
+def _stepped_in_part(monoids: Any, states: Any, elements: Any, place: Any, count: Any, numbers: Any) -> Any:
+    """As `_stepped`, with the first `count` elements alone."""
+    out: Any = ()
+    for i in unroll(len(monoids)):
+        wide = widest(monoids)
+        out = (*out, _step_in_part(monoids[i], states[i], elements, wide, int32(place), int32(count), numbers))
+    return out
+
+
+def _step_in_part(monoid: Any, state: Any, elements: Any, wide: Any, place: Any, count: Any, numbers: Any) -> Any:
+    for part in unroll(0, wide, monoid.lanes):
+        offsets = numbers.load(part, width=monoid.lanes)
+        there = offsets < SIMD[int32, monoid.lanes](count)
+        places = SIMD[int32, monoid.lanes](place) + offsets
+        found = monoid.combine(state, monoid.lift(elements(part, monoid.lanes), places))
+        state = zipped(lambda new, old: select(there, new, old), found, state)  # noqa: B023
+    return state
+
+
+def _across(monoid: Any, state: Any) -> Any:
+    """The lanes of a settled state as one: halves with halves."""
+    left = (state,)  # in a tuple: a variable that is a number keeps its number of lanes
+    for k in unroll(HALVINGS):
+        half = monoid.lanes >> (k + 1)
+        if half > 0:
+            left = (monoid.combine(_half_of(left[0], 0, half), _half_of(left[0], half, half)),)
+    return left[0]
+
+
+def _half_of(state: Any, first: Any, width: Any) -> Any:
+    def part(x):
+        lanes = stack[x.dtype](2 * width, zeroed=False)
+        lanes.store(x, 0)
+        return lanes.load(first, width=width)
+
+    return mapped(part, state)
+
+
+# *** columns ***
+
+
+def folded_in_order(element: Any, low: Any, high: Any, monoids: Any, dtype: Any) -> Any:
+    """The settled states of element(low), ..., element(high - 1) of a column."""
+    totals = empty(monoids, dtype)
+    for first in range(low, high, COLUMN_BLOCK):
+        states = for_each(monoids, lambda _, m: m.identity(dtype))
+        for k in range(first, min(first + COLUMN_BLOCK, high)):
+            states = stepped_once(monoids, states, element(k), int32(k - first))
+        totals = joined(monoids, totals, settled(monoids, states, first))
+    return totals
+
+
+def stepped_once(monoids: Any, states: Any, value: Any, place: Any) -> Any:
+    """The states with one element more."""
+    return for_each(monoids, lambda i, m: m.combine(states[i], m.lift(value, place)))

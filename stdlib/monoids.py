@@ -1,0 +1,282 @@
+"""Monoids: how many elements become one value, by a function that joins two states.
+
+A monoid is a class of functions that is never made an object of. `rowwise`, `reduce` and the scans take any of these,
+or several in a tuple; a kernel file writes its own by deriving from `Monoid`:
+
+    class SumOfSquares(Monoid):
+        @staticmethod
+        def lift(value, place):
+            return value * value
+
+        @staticmethod
+        def combine(a, b):
+            return a + b
+
+States are numbers or tuples of numbers. The functions are given scalars and SIMD values alike: what depends on a
+value is chosen with `select`.
+
+Input: elements. Output: a value. Non-goals: in which order states are joined; that is documented and decided in
+`folds`.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from ..dsl import abs, bool8, exp, float64, int32, int64, log, max, min, select, uint8
+from .algorithm import highest, key_dtype, lowest, of_order_key, order_key, total_dtype, wide_dtype
+
+NOWHERE = (1 << 31) - 1  # stands for the place of no element
+
+
+class Monoid:
+    """The parts of a monoid, with what they are unless a class says otherwise.
+
+    `lanes` elements are taken side by side, each into a state of its own; with 1 lane the order is that of the
+    elements. States of a block of at most 4096 elements are settled before they are joined to those of other blocks:
+    that is where they become more precise, and where places in a block become places in a row.
+    """
+
+    lanes = 16
+
+    @staticmethod
+    def identity(dtype):
+        """The state of no elements of `dtype`: joined with any other state it changes nothing."""
+        return wide_dtype(dtype)(0)
+
+    @staticmethod
+    def lift(value, place):
+        """The state of one element; `place` says where it is in its block, as an Int32 from 0 on."""
+        return value.cast(wide_dtype(value.dtype))
+
+    @staticmethod
+    def combine(a, b):
+        """The state of the elements of `a` and those of `b`, which come after them or were taken beside them."""
+        return a + b
+
+    @staticmethod
+    def settle(state, first):
+        """The state of a block as one of a row; `first` is the index along the axis at which the block begins."""
+        return state
+
+    @staticmethod
+    def finish(state, dtype):
+        """The value of a settled state; `dtype` is that of the elements."""
+        return state.cast(dtype)
+
+
+class Sum(Monoid):
+    """The sum; 0 over no elements. Integers wrap. Floats are added in float32 (float64 in float64) within 4096
+    elements, beyond these in float64; half types are widened first, and rounded once at the end.
+    """
+
+    lanes = 32
+
+    @staticmethod
+    def settle(state, first):
+        return state.cast(total_dtype(state.dtype))
+
+
+class Product(Sum):
+    """The product; 1 over no elements. Precision as for `Sum`."""
+
+    @staticmethod
+    def identity(dtype):
+        return wide_dtype(dtype)(1)
+
+    @staticmethod
+    def combine(a, b):
+        return a * b
+
+
+class Max(Monoid):
+    """The maximum; NaN if one of the elements is NaN; 0.0 is above -0.0. Over no elements -inf, or the smallest
+    integer.
+    """
+
+    lanes = 32
+
+    @staticmethod
+    def identity(dtype):
+        return order_key(dtype(-inf), 0) if dtype.is_float() else dtype(lowest(dtype))
+
+    @staticmethod
+    def lift(value, place):
+        return order_key(value, highest(key_dtype(value.dtype)))
+
+    @staticmethod
+    def combine(a, b):
+        return max(a, b)
+
+    @staticmethod
+    def finish(state, dtype):
+        return of_order_key(state, dtype)
+
+
+class Min(Max):
+    """The minimum; NaN if one of the elements is NaN; -0.0 is below 0.0. Over no elements inf, or the largest
+    integer.
+    """
+
+    @staticmethod
+    def identity(dtype):
+        return order_key(dtype(inf), 0) if dtype.is_float() else dtype(highest(dtype))
+
+    @staticmethod
+    def lift(value, place):
+        return order_key(value, lowest(key_dtype(value.dtype)))
+
+    @staticmethod
+    def combine(a, b):
+        return min(a, b)
+
+
+class Any(Monoid):
+    """Whether an element is not zero (NaN is not); False over no elements."""
+
+    lanes = 32
+
+    @staticmethod
+    def identity(dtype):
+        return uint8(0)
+
+    @staticmethod
+    def lift(value, place):
+        return value.cast(uint8) if value.dtype == bool8 else (value != 0).cast(uint8)
+
+    @staticmethod
+    def combine(a, b):
+        return a | b
+
+    @staticmethod
+    def finish(state, dtype):
+        return state != 0
+
+
+class All(Any):
+    """Whether no element is zero; True over no elements."""
+
+    @staticmethod
+    def identity(dtype):
+        return uint8(1)
+
+    @staticmethod
+    def combine(a, b):
+        return a & b
+
+
+class ArgMax(Monoid):
+    """The index of the first maximum, or of the first NaN if there is one, as Int; -0.0 and 0.0 are equal."""
+
+    @staticmethod
+    def identity(dtype):
+        keys = key_dtype(dtype)
+        return keys(lowest(keys)), int32(NOWHERE)
+
+    @staticmethod
+    def lift(value, place):
+        # Adding 0 makes -0.0 equal to 0.0.
+        found = value + 0 if value.dtype.is_float() else value
+        return order_key(found, highest(key_dtype(value.dtype))), place
+
+    @staticmethod
+    def combine(a, b):
+        among_equals = select(b[0] == a[0], min(a[1], b[1]), a[1])
+        return max(a[0], b[0]), select(b[0] > a[0], b[1], among_equals)
+
+    @staticmethod
+    def settle(state, first):
+        place = state[1].cast(int64)
+        return state[0], select(place == NOWHERE, NOWHERE, place + first)
+
+    @staticmethod
+    def finish(state, dtype):
+        return select(state[1] == NOWHERE, 0, state[1])
+
+
+class ArgMin(ArgMax):
+    """The index of the first minimum, or of the first NaN if there is one, as Int; -0.0 and 0.0 are equal."""
+
+    @staticmethod
+    def identity(dtype):
+        keys = key_dtype(dtype)
+        return keys(highest(keys)), int32(NOWHERE)
+
+    @staticmethod
+    def lift(value, place):
+        found = value + 0 if value.dtype.is_float() else value
+        return order_key(found, lowest(key_dtype(value.dtype))), place
+
+    @staticmethod
+    def combine(a, b):
+        among_equals = select(b[0] == a[0], min(a[1], b[1]), a[1])
+        return min(a[0], b[0]), select(b[0] < a[0], b[1], among_equals)
+
+
+class Welford(Monoid):
+    """The mean and the variance of the elements (divided by their number): a pair; NaN over no elements.
+
+    The state is (count, mean, M2), M2 being the sum of squared distances from the mean. States are joined as in Chan,
+    Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances" (1979): no squares of
+    large numbers are subtracted from each other. float32 within 4096 elements, float64 beyond.
+    """
+
+    @staticmethod
+    def identity(dtype):
+        zero = wide_dtype(dtype)(0)
+        return zero, zero, zero
+
+    @staticmethod
+    def lift(value, place):
+        wide = value.cast(wide_dtype(value.dtype))
+        return wide.dtype(1), wide, wide.dtype(0)
+
+    @staticmethod
+    def combine(a, b):
+        count = a[0] + b[0]
+        share = b[0] / select(count == 0, 1, count)
+        delta = b[1] - a[1]
+        return count, a[1] + delta * share, a[2] + b[2] + delta * delta * (a[0] * share)
+
+    @staticmethod
+    def settle(state, first):
+        return state[0].cast(float64), state[1].cast(float64), state[2].cast(float64)
+
+    @staticmethod
+    def finish(state, dtype):
+        return (state[1] + 0 * (1 / state[0])).cast(dtype), (state[2] / state[0]).cast(dtype)
+
+
+class LogSumExp(Monoid):
+    """log(sum(exp(x))) without overflow; -inf over no elements.
+
+    The state is (maximum, sum of exp(x - maximum)), joined with one exp ("online softmax": Milakov and Gimelshein,
+    2018). float32 within 4096 elements, sums in float64 beyond; float64 in float64.
+    """
+
+    lanes = 8
+
+    @staticmethod
+    def identity(dtype):
+        wide = wide_dtype(dtype)
+        return wide(-inf), wide(0)
+
+    @staticmethod
+    def lift(value, place):
+        wide = value.cast(wide_dtype(value.dtype))
+        return wide, wide.dtype(1)
+
+    @staticmethod
+    def combine(a, b):
+        # A NaN makes the scale NaN, and with it the sum.
+        scale = exp(select(a[0] == b[0], 0, -abs(b[0] - a[0]))).cast(a[1].dtype)
+        larger = b[0] > a[0]
+        return select(larger, b[0], a[0]), select(larger, a[1] * scale + b[1], b[1] * scale + a[1])
+
+    @staticmethod
+    def settle(state, first):
+        return state[0], state[1].cast(float64)
+
+    @staticmethod
+    def finish(state, dtype):
+        return (state[0].cast(float64) + log(state[1])).cast(dtype)

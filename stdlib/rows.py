@@ -1,0 +1,306 @@
+"""`rowwise` and `reduce`: the elements along an axis, or all of them, become one value each time, by a monoid.
+
+    rowwise(x, Max, lambda row, value: store(out, row, value))
+    rowwise((x, w), Sum, lambda row, total: store(out, row, total), of=lambda a, b: a * b)
+    rowwise(x, (Max, Welford), body)            # body(row, largest, (mean, variance)), one pass over x
+    total = reduce(x, Sum)
+
+In which order elements are joined is said in `folds`. Rows run in parallel, and few long ones are cut into pieces
+that run in parallel; on a GPU each thread takes a row.
+
+Input: tensors, monoids (see `monoids`), functions. Output: values, handed to a function or returned. Non-goals: no
+kernel is registered here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..dsl import bool8, ceildiv, compiled_for, int32, parallel_for, stack, store, unroll
+from .algorithm import product, unravelled
+from .folds import (
+    COLUMN_BLOCK,
+    COLUMN_PIECES,
+    PIECES,
+    as_group,
+    column_pieces_of,
+    empty,
+    finished,
+    folded_in_order,
+    folded_row,
+    for_each,
+    joined,
+    mapped,
+    pieces_of,
+    settled,
+    stepped_once,
+    zipped,
+)
+
+FEW = 8  # rows of which each is cut into pieces that are tasks of their own
+FEW_BLOCKS = 4  # the same for blocks of columns
+TASK = 32768  # elements that a task takes at least, when there are many
+COLUMNS = 256  # columns that one task takes
+TOGETHER = 4  # elements of each column that are taken together, so that states go to memory less often
+
+
+def same(value: Any) -> Any:
+    """The element itself."""
+    return value
+
+
+def rowwise(x: Any, monoid: Any, body: Any, *, axis: Any = -1, of: Any = same) -> Any:
+    """Calls `body(row, value)` with what the monoid makes of the elements along `axis`, for every row in parallel.
+
+    Args:
+        x: a tensor; or a tuple of tensors, whose elements `of` joins. Those after the first have its shape, or one
+        axis,
+            which lies along `axis`.
+        monoid: a monoid, or a tuple of these; then `body` gets a value of each.
+        body: a function. `row` is the tuple of the other axes' indices: `out[row]`, and when `axis` is the last one
+            `x[row, k]`.
+        axis: the axis that goes; None for all of them, and `row` is an empty tuple.
+        of: a function of an element, or of one of each tensor: what is given to the monoid. It is called with scalars
+            and with SIMD values.
+    """
+    xs = x if isinstance(x, tuple) else (x,)
+    monoids = as_group(monoid)
+    if axis == None:  # noqa: E711
+        _by_row(xs, monoids, body, of, (), xs[0].size, _at_position)
+    elif axis == -1 or axis == xs[0].rank - 1:
+        _by_row(xs, monoids, body, of, xs[0].shape[:-1], xs[0].dim(-1), _in_row)
+    elif compiled_for().is_gpu:
+        _by_thread(xs, monoids, body, of, axis % xs[0].rank)
+    else:
+        _by_column(xs, monoids, body, of, axis % xs[0].rank)
+
+
+def reduce(x: Any, monoid: Any, *, of: Any = same) -> Any:
+    """What the monoid makes of all elements of x in row-major order; a tuple of values for a tuple of monoids.
+
+    On a CPU long tensors are cut into pieces, which run in parallel where no parallel work is going on already. On a
+    GPU it is for the code of a thread.
+    """
+    xs = x if isinstance(x, tuple) else (x,)
+    monoids = as_group(monoid)
+    dtype = _dtype_of(xs, of)
+    n = xs[0].size
+    pieces, size = pieces_of(n)
+    states = empty(monoids, dtype)
+    if compiled_for().is_gpu:
+        for piece in range(pieces):
+            states = joined(monoids, states, _piece(xs, monoids, of, dtype, (), n, piece, size, _at_position))
+    else:
+        slots = _slots(monoids, dtype, PIECES)
+        parallel_for(
+            pieces, lambda piece: _keep(slots, piece, _piece(xs, monoids, of, dtype, (), n, piece, size, _at_position))
+        )
+        for piece in range(pieces):
+            states = joined(monoids, states, _kept(slots, piece))
+    values = finished(monoids, states, dtype)
+    return values if isinstance(monoid, tuple) else values[0]
+
+
+# *** what is folded ***
+
+
+def _in_row(x: Any, lead: Any, k: Any, width: Any) -> Any:
+    """Elements from k on of a row; a tensor of one axis is the same in every row."""
+    return x.load((*lead, k) if x.rank > 1 else k, width=width)
+
+
+def _at_position(x: Any, lead: Any, position: Any, width: Any) -> Any:
+    """Elements from a row-major position on."""
+    return x.at(position, width=width)
+
+
+def _dtype_of(xs: Any, of: Any) -> Any:
+    """The dtype of what `of` gives."""
+    return of(*for_each(xs, lambda _, x: x.dtype(False if x.dtype == bool8 else 0))).dtype
+
+
+def _piece(xs: Any, monoids: Any, of: Any, dtype: Any, lead: Any, n: Any, piece: Any, size: Any, load: Any) -> Any:
+    """The settled states of one piece of a row."""
+
+    def elements(k, width):
+        return of(*for_each(xs, lambda _, x: load(x, lead, k, width)))
+
+    def few(first, count, wide):
+        """What is left of a row, copied to where there is room for whole vectors."""
+        copies = for_each(xs, lambda _, x: stack[x.dtype](wide))
+        for j in range(count):
+            for_each(xs, lambda i, x: store(copies[i], j, load(x, lead, first + j, 1)))  # noqa: B023
+        return lambda k, width: of(*for_each(copies, lambda _, copy: copy.load(k, width=width)))
+
+    low = piece * size
+    return folded_row(elements, few, low, min(low + size, n), monoids, dtype)
+
+
+# *** states in memory ***
+
+
+def _slots(monoids: Any, dtype: Any, count: Any) -> Any:
+    """Storage for `count` settled states of each monoid."""
+    states = empty(monoids, dtype)
+    return for_each(states, lambda _, state: mapped(lambda x: stack[x.dtype](count, zeroed=False), state))
+
+
+def _keep(slots: Any, number: Any, states: Any) -> None:
+    for_each(slots, lambda i, slot: zipped(lambda memory, x: store(memory, number, x), slot, states[i]))
+
+
+def _kept(slots: Any, number: Any) -> Any:
+    return for_each(slots, lambda _, slot: mapped(lambda memory: memory[number], slot))
+
+
+# *** rows ***
+
+
+def _by_row(xs: Any, monoids: Any, body: Any, of: Any, sizes: Any, n: Any, load: Any) -> None:
+    """A task takes some rows; where there are few, a piece of one, and the pieces are joined by the caller's thread."""
+    dtype = _dtype_of(xs, of)
+    rows = product(sizes)
+    pieces, size = pieces_of(n)
+
+    def row_of(number, first, count):
+        """The states of `count` pieces of a row."""
+        lead = unravelled(number, sizes)
+        states = empty(monoids, dtype)
+        for piece in range(first, first + count):
+            states = joined(monoids, states, _piece(xs, monoids, of, dtype, lead, n, piece, size, load))
+        return states
+
+    def use(number, states):
+        body(unravelled(number, sizes), *finished(monoids, states, dtype))
+
+    if compiled_for().is_gpu:
+        parallel_for(rows, lambda row: use(row, row_of(row, 0, pieces)))
+    else:
+        cut = pieces if rows < FEW else 1
+        slots = _slots(monoids, dtype, FEW * PIECES)
+
+        def part(task):
+            row = task // cut
+            states = row_of(row, (task - row * cut), pieces // cut)
+            if cut == 1:
+                use(row, states)
+            else:
+                _keep(slots, task, states)
+
+        parallel_for(rows * cut, part, grain=ceildiv(TASK, n // cut + 16))
+        if cut > 1:
+            for row in range(rows):
+                states = empty(monoids, dtype)
+                for piece in range(cut):
+                    states = joined(monoids, states, _kept(slots, row * cut + piece))
+                use(row, states)
+
+
+# *** columns ***
+
+
+def _by_thread(xs: Any, monoids: Any, body: Any, of: Any, axis: Any) -> None:
+    """Each thread takes one column."""
+    dtype = _dtype_of(xs, of)
+    sizes = (*xs[0].shape[:axis], *xs[0].shape[axis + 1 :])
+    n = xs[0].dim(axis)
+    pieces, size = column_pieces_of(n)
+
+    def one(number):
+        row = unravelled(number, sizes)
+
+        def element(k):
+            return _of_column(xs, of, row[:axis], k, row[axis:])
+
+        states = empty(monoids, dtype)
+        for piece in range(pieces):
+            low = piece * size
+            states = joined(monoids, states, folded_in_order(element, low, min(low + size, n), monoids, dtype))
+        body(row, *finished(monoids, states, dtype))
+
+    parallel_for(product(sizes), one)
+
+
+def _of_column(xs: Any, of: Any, before: Any, k: Any, after: Any) -> Any:
+    """The element k along an axis between these indices."""
+    return of(*for_each(xs, lambda _, x: x[before, k, after] if x.rank > 1 else x[k]))
+
+
+def _by_column(xs: Any, monoids: Any, body: Any, of: Any, axis: Any) -> None:
+    """Columns are taken in blocks, so that the innermost loop runs along memory."""
+    dtype = _dtype_of(xs, of)
+    sizes = (*xs[0].shape[:axis], *xs[0].shape[axis + 1 : -1])
+    n = xs[0].dim(axis)
+    width = xs[0].dim(-1)
+    pieces, size = column_pieces_of(n)
+    blocks = max(ceildiv(width, COLUMNS), 1)
+    tasks = product(sizes) * ceildiv(width, COLUMNS)
+    cut = pieces if tasks < FEW_BLOCKS else 1
+    slots = _slots(monoids, dtype, FEW_BLOCKS * COLUMN_PIECES * COLUMNS)
+
+    def columns_of(number, first, count, totals, totals_at):
+        """Joins `count` pieces of the columns of a block to what the memory holds; returns how many columns there
+        are.
+        """
+        lead = unravelled(number // blocks, sizes)
+        left = number % blocks * COLUMNS
+        columns = min(width - left, COLUMNS)
+
+        def element(k, j):
+            return _of_column(xs, of, lead[:axis], k, (*lead[axis:], left + j))
+
+        for j in range(columns):
+            _keep(totals, totals_at + j, empty(monoids, dtype))
+        for piece in range(first, first + count):
+            low = piece * size
+            found = _fold_columns(element, columns, low, min(low + size, n), monoids, dtype)
+            for j in range(columns):
+                _keep(totals, totals_at + j, joined(monoids, _kept(totals, totals_at + j), _kept(found, j)))
+        return columns
+
+    def use(number, j, states):
+        lead = unravelled(number // blocks, sizes)
+        body((*lead, number % blocks * COLUMNS + j), *finished(monoids, states, dtype))
+
+    def part(task):
+        number = task // cut
+        if cut == 1:
+            totals = _slots(monoids, dtype, COLUMNS)
+            for j in range(columns_of(number, 0, pieces, totals, 0)):
+                use(number, j, _kept(totals, j))
+        else:
+            columns_of(number, task - number * cut, 1, slots, task * COLUMNS)
+
+    parallel_for(tasks * cut, part, grain=ceildiv(TASK, n // cut * min(width, COLUMNS) + 16))
+    if cut > 1:
+        for number in range(tasks):
+            for j in range(min(width - number % blocks * COLUMNS, COLUMNS)):
+                states = empty(monoids, dtype)
+                for piece in range(cut):
+                    states = joined(monoids, states, _kept(slots, (number * cut + piece) * COLUMNS + j))
+                use(number, j, states)
+
+
+def _fold_columns(element: Any, columns: Any, low: Any, high: Any, monoids: Any, dtype: Any) -> Any:
+    """Memory with the settled states of element(low, j), ..., element(high - 1, j) for each j below `columns`."""
+    runs = for_each(monoids, lambda _, m: mapped(lambda x: stack[x.dtype](COLUMNS, zeroed=False), m.identity(dtype)))
+    totals = _slots(monoids, dtype, COLUMNS)
+    for j in range(columns):
+        _keep(totals, j, empty(monoids, dtype))
+    for base in range(low, high, COLUMN_BLOCK):
+        for j in range(columns):
+            _keep(runs, j, for_each(monoids, lambda _, m: m.identity(dtype)))
+        stop = min(base + COLUMN_BLOCK, high)
+        whole = base + (stop - base) // TOGETHER * TOGETHER
+        for k in range(base, whole, TOGETHER):
+            for j in range(columns):
+                states = _kept(runs, j)
+                for r in unroll(TOGETHER):
+                    states = stepped_once(monoids, states, element(k + r, j), int32(k + r - base))
+                _keep(runs, j, states)
+        for k in range(whole, stop):
+            for j in range(columns):
+                _keep(runs, j, stepped_once(monoids, _kept(runs, j), element(k, j), int32(k - base)))
+        for j in range(columns):
+            _keep(totals, j, joined(monoids, _kept(totals, j), settled(monoids, _kept(runs, j), base)))
+    return totals

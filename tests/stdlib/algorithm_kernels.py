@@ -1,0 +1,163 @@
+"""Kernels that use the public algorithms, for `test_rows`."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from einkorn.dsl import Element, Floating, InputTensor, Numeric, OutputTensor, bool8, float32, int64, register, store
+from einkorn.stdlib import (
+    All,
+    Any,
+    ArgMax,
+    ArgMin,
+    LogSumExp,
+    Max,
+    Min,
+    Monoid,
+    Product,
+    Sum,
+    Welford,
+    reduce,
+    rowwise,
+)
+
+E = TypeVar("E", bound=Element)
+N = TypeVar("N", bound=Numeric)
+F = TypeVar("F", bound=Floating)
+
+
+@register("totals")
+def totals(
+    a: OutputTensor[N, "*p{axis} *q"],
+    b: OutputTensor[N, "*p{axis} *q"],
+    c: OutputTensor[N, "*p{axis} *q"],
+    x: InputTensor[N, "*p{axis} n *q"],
+    *,
+    axis: int,
+):
+    def put(row, total, largest, smallest):
+        a[row] = total
+        b[row] = largest
+        c[row] = smallest
+
+    rowwise(x, (Sum, Max, Min), put, axis=axis)
+
+
+@register("places")
+def places(
+    a: OutputTensor[int64, "*p{axis} *q"],
+    b: OutputTensor[int64, "*p{axis} *q"],
+    x: InputTensor[N, "*p{axis} n *q"],
+    *,
+    axis: int,
+):
+    def put(row, first, second):
+        a[row] = first
+        b[row] = second
+
+    rowwise(x, (ArgMax, ArgMin), put, axis=axis)
+
+
+@register("moments")
+def moments(
+    mean: OutputTensor[F, "*p{axis} *q"],
+    variance: OutputTensor[F, "*p{axis} *q"],
+    powers: OutputTensor[F, "*p{axis} *q"],
+    x: InputTensor[F, "*p{axis} n *q"],
+    *,
+    axis: int,
+):
+    def put(row, found, power):
+        mean[row], variance[row] = found
+        powers[row] = power
+
+    rowwise(x, (Welford, LogSumExp), put, axis=axis)
+
+
+@register("truths")
+def truths(some: OutputTensor[bool8, "*p"], all_: OutputTensor[bool8, "*p"], x: InputTensor[E, "*p n"]):
+    def put(row, a, b):
+        some[row] = a
+        all_[row] = b
+
+    rowwise(x, (Any, All), put)
+
+
+@register("product")
+def product(out: OutputTensor[N, "*p"], x: InputTensor[N, "*p n"]):
+    rowwise(x, Product, lambda row, value: store(out, row, value))
+
+
+@register("of_everything")
+def of_everything(out: OutputTensor[float32, "3"], x: InputTensor[float32, "*s"]):
+    def put(row, largest, total):
+        out[0] = largest
+        out[1] = total
+
+    rowwise(x, (Max, Sum), put, axis=None)
+    out[2] = reduce(x, Sum)
+
+
+@register("dots")
+def dots(out: OutputTensor[float32, "m"], x: InputTensor[F, "m n"], w: InputTensor[F, "n"]):
+    """The rows of x times w, added up in float32."""
+
+    def product_of(a, b):
+        return a.cast(float32) * b.cast(float32)
+
+    rowwise((x, w), Sum, lambda row, total: store(out, row, total), of=product_of)
+
+
+@register("dots_of_columns")
+def dots_of_columns(out: OutputTensor[float32, "n"], x: InputTensor[float32, "m n"], w: InputTensor[float32, "m"]):
+    rowwise((x, w), Sum, lambda row, total: store(out, row, total), of=lambda a, b: a * b, axis=0)
+
+
+class Composed(Monoid):
+    """x -> a * x + b, one after the other: not commutative, so there is one lane."""
+
+    lanes = 1
+
+    @staticmethod
+    def identity(dtype):
+        return int64(1), int64(0)
+
+    @staticmethod
+    def lift(value, place):
+        return value % 3 + 1, value
+
+    @staticmethod
+    def combine(first, second):
+        return first[0] * second[0], first[1] * second[0] + second[1]
+
+    @staticmethod
+    def finish(state, dtype):
+        return state[0] + state[1]
+
+
+class Squares(Sum):
+    @staticmethod
+    def lift(value, place):
+        return value * value
+
+
+@register("composed")
+def composed(out: OutputTensor[int64, "m"], squares: OutputTensor[int64, "m"], x: InputTensor[int64, "m n"]):
+    def put(row, found, square):
+        out[row] = found
+        squares[row] = square
+
+    rowwise(x, (Composed, Squares), put)
+
+
+@register("centred")
+def centred(out: OutputTensor[F, "m n"], x: InputTensor[F, "m n"]):
+    """Rows less their means: a second pass over each row, and reductions of a part of it."""
+
+    def body(row, total):
+        mean = total / F(x.dim(1))
+        largest = reduce(x[row, :], Max, of=lambda v: v - mean)
+        for k in range(x.dim(1)):
+            out[row, k] = x[row, k] - mean if largest > 0 else x[row, k]
+
+    rowwise(x, Sum, body)

@@ -1,0 +1,209 @@
+"""`rowwise` and `reduce` against NumPy, and their order of combination against a model of it, bit for bit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from einkorn.dsl import DType
+
+Array = np.ndarray[Any, Any]
+KERNELS = Path(__file__).with_name("algorithm_kernels.py")
+
+FLOATS = (np.float32, np.float64, np.float16, ml_dtypes.bfloat16)
+INTEGERS = (np.int8, np.uint8, np.int32, np.uint32, np.int64)
+CASES = (((3, 70), 1), ((5,), 0), ((2, 3, 33), 2), ((2, 4500), 1), ((300, 3), 0), ((2, 9, 5), 1), ((0, 4), 1))
+LONG = (((1, 70001), 1), ((3, 20000), 1), ((9000, 2), 0))  # cut into pieces
+
+
+@pytest.fixture(scope="module")
+def run(run_kernel: Callable[..., list[Array]]) -> Callable[..., list[Array]]:
+    def call(op: str, *arrays: Array, target: str = "host", **parameters: Any) -> list[Array]:
+        return run_kernel(KERNELS, op, list(arrays), parameters, None, target)
+
+    return call
+
+
+def numbers(shape: tuple[int, ...], dtype: Any) -> Array:
+    generator = np.random.default_rng(5)
+    if np.dtype(dtype).kind in "iu":
+        return generator.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, shape, dtype, endpoint=True)
+    return (generator.standard_normal(shape) * 3).astype(dtype)
+
+
+def close(got: Array, expected: Array, dtype: Any, scale: float) -> bool:
+    eps = float(ml_dtypes.finfo(dtype).eps)
+    return np.allclose(got.astype(np.float64), expected, rtol=2 * eps, atol=scale * 1e-8 + 1e-300, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", (*FLOATS, *INTEGERS), ids=lambda d: np.dtype(d).name)
+def test_sum_maximum_and_minimum_in_one_pass(run: Any, dtype: Any) -> None:
+    some = CASES if dtype in (np.float32, np.int8) else CASES[:2] + CASES[3:5]
+    for shape, axis in (*some, ((4, 0), 1), *(LONG if dtype == np.float32 else ())):
+        x = numbers(shape, dtype)
+        total, largest, smallest = run("totals", x, axis=axis)
+        if np.dtype(dtype).kind in "iu":
+            assert np.array_equal(total, x.sum(axis, dtype=dtype)), (shape, axis)
+        else:
+            wide = x.astype(np.float64)
+            assert close(total, wide.sum(axis), dtype, np.abs(wide).sum() + 1), (shape, axis)
+        if x.shape[axis]:
+            assert np.array_equal(largest, x.max(axis)) and np.array_equal(smallest, x.min(axis)), (shape, axis)
+
+
+def test_maximum_keeps_nan_and_knows_signs_of_zero(run: Any) -> None:
+    for width in (5, 40, 5000):
+        x = np.full((4, width), -math.inf, np.float32)
+        x[1, width // 2] = math.nan
+        x[2] = -0.0
+        x[2, width - 1] = 0.0
+        x[3, -1] = -math.nan
+        _, largest, smallest = run("totals", x, axis=1)
+        assert largest[0] == -math.inf and np.isnan(largest[[1, 3]]).all() and np.isnan(smallest[[1, 3]]).all()
+        assert not np.signbit(largest[2]) and np.signbit(smallest[2])
+
+
+@pytest.mark.parametrize("dtype", (np.float32, np.int8, ml_dtypes.bfloat16), ids=lambda d: np.dtype(d).name)
+def test_places_are_the_first_ones(run: Any, dtype: Any) -> None:
+    for shape, axis in (*CASES[:6], *LONG):
+        x = numbers(shape, dtype)
+        for y in (x, np.round(x.astype(np.float32)).astype(dtype), np.zeros_like(x), np.full_like(x, x.min())):
+            wide = y.astype(np.float64)
+            largest, smallest = run("places", y, axis=axis)
+            assert np.array_equal(largest, wide.argmax(axis)), (shape, axis)
+            assert np.array_equal(smallest, wide.argmin(axis)), (shape, axis)
+    if dtype == np.int8:
+        return
+    x = np.full((3, 5000), -math.inf, dtype)
+    x[1, 4097] = x[1, 4999] = math.nan
+    x[2, 100:] = -0.0
+    x[2, 3000:] = 0.0
+    largest, smallest = run("places", x, axis=1)
+    assert largest.tolist() == [0, 4097, 100] and smallest.tolist() == [0, 4097, 0]
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: np.dtype(d).name)
+def test_moments_and_logarithms_of_sums(run: Any, dtype: Any) -> None:
+    some = (*CASES, ((4, 0), 1)) if dtype == np.float32 else CASES[:2]
+    for shape, axis in (*some, *(LONG if dtype == np.float32 else ())):
+        x = numbers(shape, dtype)
+        wide = x.astype(np.float64)
+        mean, variance, power = run("moments", x, axis=axis)
+        with np.errstate(all="ignore"):
+            expected = np.log(np.exp(wide).sum(axis))
+            if x.shape[axis]:
+                eps = 4 * float(ml_dtypes.finfo(dtype).eps)
+                assert np.allclose(mean.astype(np.float64), wide.mean(axis), rtol=eps, atol=eps / 4), (shape, axis)
+                assert np.allclose(variance.astype(np.float64), wide.var(axis), rtol=eps), (shape, axis)
+            else:
+                assert np.isnan(mean.astype(np.float64)).all() and np.isnan(variance.astype(np.float64)).all()
+        eps = 4 * float(ml_dtypes.finfo(dtype).eps)
+        assert np.allclose(power.astype(np.float64), expected, rtol=eps), (shape, axis)
+
+
+def test_welford_does_not_cancel_and_logarithms_do_not_overflow(run: Any) -> None:
+    x = numbers((3, 20000), np.float32) + np.float32(10000)
+    mean, variance, power = run("moments", x, axis=1)
+    wide = x.astype(np.float64)
+    assert np.allclose(mean, wide.mean(1), rtol=1e-6) and np.allclose(variance, wide.var(1), rtol=1e-4)
+    assert np.allclose(power, np.log(np.exp(wide - 10000).sum(1)) + 10000, rtol=1e-6)
+    x = np.full((4, 50), -math.inf, np.float32)
+    x[1, 3], x[2, 3], x[3, 3] = math.inf, math.nan, 2
+    assert np.array_equal(run("moments", x, axis=1)[2], np.float32([-math.inf, math.inf, math.nan, 2]), equal_nan=True)
+
+
+def test_any_and_all(run: Any) -> None:
+    for dtype in (np.bool_, np.float32, np.int8):
+        x = np.ones((5, 100), dtype)
+        x[0], x[2, 99], x[3, :99] = 0, 0, 0
+        some, every = run("truths", x)
+        assert some.tolist() == [False, True, True, True, True]
+        assert every.tolist() == [False, True, False, False, True]
+    some, every = run("truths", np.ones((2, 0), np.float32))
+    assert not some.any() and every.all()
+
+
+def test_products(run: Any) -> None:
+    x = (numbers((3, 77), np.float64) * 0.1 + 1).astype(np.float32)
+    assert np.allclose(run("product", x)[0], x.astype(np.float64).prod(1), rtol=1e-5)
+    x = numbers((3, 77), np.int32) | 1
+    assert np.array_equal(run("product", x)[0], x.prod(1, dtype=np.int32))
+
+
+def test_everything_at_once(run: Any) -> None:
+    for shape in ((), (7,), (3, 5, 7), (40, 1000)):
+        x = numbers(shape, np.float32)
+        largest, total, again = run("of_everything", x)[0]
+        assert largest == x.max() and total == again
+        assert math.isclose(total, x.sum(dtype=np.float64), rel_tol=1e-6, abs_tol=1e-8 * x.size)
+
+
+def test_several_tensors_and_a_function_of_their_elements(run: Any) -> None:
+    for dtype in (np.float32, ml_dtypes.bfloat16):
+        x, w = numbers((4, 101), dtype), numbers((101,), dtype)
+        assert np.allclose(run("dots", x, w)[0], x.astype(np.float64) @ w.astype(np.float64), rtol=1e-5)
+    x, w = numbers((101, 70), np.float32), numbers((101,), np.float32)
+    assert np.allclose(run("dots_of_columns", x, w)[0], w.astype(np.float64) @ x.astype(np.float64), rtol=1e-4)
+
+
+def test_monoids_of_ones_own(run: Any) -> None:
+    x = numbers((3, 50), np.int64) % 10
+    expected = []
+    for row in x.astype(object):
+        a, b = 1, 0
+        for v in row:
+            a, b = a * (v % 3 + 1), b * (v % 3 + 1) + v
+        expected.append((a + b + 2**63) % 2**64 - 2**63)
+    found, squares = run("composed", x)
+    assert found.tolist() == expected and np.array_equal(squares, (x * x).sum(1))
+
+
+def test_bodies_with_loops_and_reductions_of_their_own(run: Any) -> None:
+    x = numbers((6, 301), np.float32)
+    assert np.allclose(run("centred", x)[0], x - x.mean(1, keepdims=True, dtype=np.float64), atol=1e-5)
+
+
+def model_of_a_row(x: Array, lanes: int = 32) -> np.float32:
+    """The documented order of a float32 sum, in NumPy."""
+    size = max(math.ceil(math.ceil(x.size / 64) / 4096) * 4096, 16384)
+    total = np.float64(0)
+    for piece in (x[k : k + size] for k in range(0, x.size, size)):
+        across = np.zeros(lanes)
+        for block in (piece[k : k + 4096] for k in range(0, piece.size, 4096)):
+            sums = np.zeros(lanes, np.float32)
+            for step in (block[k : k + lanes] for k in range(0, block.size, lanes)):
+                sums[: step.size] += step
+            across += sums.astype(np.float64)
+        while across.size > 1:
+            across = across[: across.size // 2] + across[across.size // 2 :]
+        total += across[0]
+    return np.float32(total)
+
+
+@pytest.mark.parametrize("n", (1, 31, 32, 100, 4096, 4100, 16384, 40000, 2_000_003))
+def test_the_order_of_a_sum_is_the_documented_one(run: Any, n: int) -> None:
+    for rows in (1, 9) if n < 2_000_000 else (1,):
+        x = numbers((rows, n), np.float32)
+        assert np.array_equal(run("totals", x, axis=1)[0], [model_of_a_row(row) for row in x])
+
+
+def test_bits_do_not_depend_on_the_machine(run: Any) -> None:
+    x = numbers((3, 4500), np.float32)
+    for op in ("moments", "totals"):
+        expected = run(op, x, axis=1)
+        for again in (run(op, x, axis=1, target="x86-64-v2"), run(op, x, axis=1)):
+            assert all(np.array_equal(a, b) for a, b in zip(expected, again, strict=True)), op
+
+
+@pytest.mark.parametrize("target", ("sm_80", "gfx942", "aarch64"))
+def test_other_targets_compile(compile_kernel: Any, target: str) -> None:
+    for axis in (0, 1):
+        for op in ("totals", "places", "moments"):
+            artifact, _ = compile_kernel(KERNELS, op, [(DType.float32, (64, 100))], {"axis": axis}, None, target)
+            assert len(artifact.code) > 100
