@@ -15,14 +15,16 @@ from .device import CPU, Accelerator, Device, DeviceKind, DeviceRef, accelerator
 from .dims import AlgebraicDim, Dim, Shape, StaticDim, SymbolicDim
 from .graph import Graph
 from .session import InferenceSession, Model, TensorSpec
-from .type import TensorType, Type
-from .value import TensorValue, Value
+from .type import BufferType, TensorType, Type
+from .value import BufferValue, TensorValue, Value
 
 __all__ = [
     "CPU",
     "Accelerator",
     "AlgebraicDim",
     "Buffer",
+    "BufferType",
+    "BufferValue",
     "DLPackArray",
     "DType",
     "Device",

@@ -21,11 +21,11 @@ from .device import CPU
 from .dims import Dim, StaticDim, SymbolicDim
 from .extensions import LoadedCode, thread_pool
 from .ir import Constant, GraphIR
-from .memory import ALIGNMENT, address_of
+from .memory import ALIGNMENT, address_of, check_memory
 from .places import user_place
 from .promotion import weak_array
 from .reports import Report, render
-from .type import TensorType
+from .type import BufferType, ShapedType
 
 # Names that the hot path uses, found once.
 ndarray, empty, wrap = np.ndarray, np.empty, Buffer._wrap
@@ -34,10 +34,11 @@ ndarray, empty, wrap = np.ndarray, np.empty, Buffer._wrap
 class InputCheck:
     """Turns what a caller passes into an array of the right dtype, or says what is wrong."""
 
-    def __init__(self, position: int, type: TensorType) -> None:
+    def __init__(self, position: int, type: ShapedType) -> None:
         self.name = f"input{position}"
         self.type = type
         self.dtype = type.dtype.to_numpy()
+        self.is_buffer = isinstance(type, BufferType)
 
     def scalar(self, value: bool | int | float) -> np.ndarray[Any, Any]:
         """A Python number for an input of rank 0; what the dtype cannot hold is refused, not cut."""
@@ -58,9 +59,9 @@ class InputCheck:
             found = value.to_numpy()
         elif isinstance(value, np.ndarray):
             found = value
-        elif isinstance(value, np.generic):
+        elif isinstance(value, np.generic) and not self.is_buffer:
             found = np.asarray(value)
-        elif isinstance(value, bool | int | float) and self.type.rank == 0:
+        elif isinstance(value, bool | int | float) and self.type.rank == 0 and not self.is_buffer:
             found = self.scalar(value)
         elif hasattr(value, "__dlpack__"):
             found = Buffer.from_dlpack(value).to_numpy()
@@ -175,6 +176,7 @@ class Call:
         again = {number for number, _ in plan.repeats}
         pointer_of = {b.source: n for n, b in enumerate(plan.buffers) if b.source[0] != "temp" and n not in again}
         self.inputs = [(check, pointer_of["input", k]) for k, check in enumerate(checks)]
+        self.buffers = [k for k, check in enumerate(checks) if check.is_buffer]
         copied = {output for output, _ in plan.copies}
         self.output_pointers = [None if k in copied else pointer_of["output", k] for k in range(len(ir.outputs))]
         self.outputs: list[_Output] = []
@@ -214,6 +216,8 @@ class Call:
             pointers[position] = address_of(value)
         if shapes != self.shapes:
             self._fit(shapes)
+        if self.buffers:
+            check_memory(arrays, self.buffers)
         for number, first in self.code.plan.repeats:
             pointers[number] = pointers[first]
         results = []
@@ -312,7 +316,7 @@ class Call:
         axis: int,
         dim: Dim,
         size: int,
-        type: TensorType,
+        type: ShapedType,
         shape: tuple[int, ...],
     ) -> None:
         if isinstance(dim, StaticDim):
@@ -332,7 +336,7 @@ class Call:
                 got=f"{dim.name} = {size}",
             )
 
-    def _shape_error(self, name: str, type: TensorType, shape: tuple[int, ...], what: str) -> GraphError:
+    def _shape_error(self, name: str, type: ShapedType, shape: tuple[int, ...], what: str) -> GraphError:
         return GraphError(
             f"'{name}' {what}",
             code="EK0454",

@@ -8,6 +8,9 @@ stores each element exactly once and its only reader takes just that element, th
 
     x -> mul -> add -> softmax -> relu          groups: {mul, add, softmax: root, relu: epilogue}
 
+What changes or reads a buffer happens when its turn comes: it is a root of its own, and never moves into a group that
+runs later. Tensors never change, so nothing else has to keep an order but that of its operands.
+
 Built-in and custom kernels are treated alike: the decision rests on `Facts`, found by evaluating the kernel, and on
 what its author promised in `@register`.
 
@@ -97,7 +100,9 @@ class _Fusion:
         live: list[int] = []
         for number in range(len(self.ir.nodes) - 1, -1, -1):
             node = self.ir.nodes[number]
-            if isinstance(node, Node) and any(value in wanted for value in node.results):
+            if not isinstance(node, Node):
+                continue
+            if self.ir.changes(node) or any(value in wanted for value in node.results):
                 live.append(number)
                 wanted.update(node.operands)
         return live[::-1]
@@ -127,7 +132,7 @@ class _Fusion:
                 weight += (1 if facts.identity[k] else facts.loads[k]) * self.weight[made_by]
                 depth = max(depth, 1 + self.depth[made_by])
         self.weight[n], self.depth[n] = weight, depth
-        if not self.fuse or not facts.elementwise or weight > DEAR or depth > DEEP:
+        if self.ir.ordered(self.node(n)) or not self.fuse or not facts.elementwise or weight > DEAR or depth > DEEP:
             self.materialised.add(n)
 
     def _may_inline(self, n: int) -> bool:
@@ -219,6 +224,8 @@ class _Fusion:
             if before is None or candidate in gone or before.epilogue is not None:
                 continue
             node = self.node(candidate)
+            if self.ir.ordered(node):
+                continue  # as an epilogue's root it would run later than its turn
             schema = node.kernel.schema
             alone = all(r in group.nodes for r in self.readers[candidate])
             if not (schema.writes_once and schema.fuse and alone and len(node.results) == 1):

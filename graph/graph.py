@@ -34,8 +34,8 @@ from .ir import Constant, Constraint, GraphIR, KernelSource, Node, format_graph
 from .kernels import open_kernels
 from .places import user_place
 from .promotion import is_weak, literal_array
-from .type import TensorType, shown
-from .value import TensorValue, Value
+from .type import BufferType, ShapedType, TensorType, shown
+from .value import BufferValue, TensorValue, Value
 
 if TYPE_CHECKING:
     from ..dsl.library import KernelLibrary, LoadedKernel
@@ -66,7 +66,8 @@ class Graph:
         name: for messages and prints.
         forward: called at once with the inputs, then `args` and `kwargs`; what it returns (a value, or an iterable of
             values) becomes the output. Left out, the graph is a context manager.
-        input_types: the types of the inputs; their dims are sizes or names, and one name is one size everywhere.
+        input_types: the types of the inputs; their dims are sizes or names, and one name is one size everywhere. An
+            input of a `BufferType` is memory of the caller's that the graph may change.
         path, module: not supported; they keep the documented order of arguments.
         custom_extensions: folders of kernel files, single files, or packages, for `ops.custom`.
         kernel_library: an already loaded library, for the same purpose.
@@ -82,7 +83,7 @@ class Graph:
         self,
         name: str,
         forward: Callable[..., Any] | None = None,
-        input_types: Iterable[TensorType] = (),
+        input_types: Iterable[ShapedType] = (),
         path: None = None,
         *args: Any,
         custom_extensions: str | Path | Iterable[str | Path] = (),
@@ -103,13 +104,19 @@ class Graph:
         self.kernels: KernelSource = self._open(kernel_library)
         self._input_types = types
         self._dim_names = frozenset(dim for type in types for dim in type.shape.parameters)
-        self._types: list[TensorType] = list(types)
+        self._types: list[ShapedType] = list(types)
         self._nodes: list[Node | Constant] = []
         self._constraints: list[Constraint] = []
         self._ir: GraphIR | None = None
-        self._inputs = [TensorValue(self, number, type) for number, type in enumerate(types)]
+        self._inputs = [self._value(number, type) for number, type in enumerate(types)]
         if forward is not None:
             self._trace(forward, args, kwargs)
+
+    def _value(self, number: int, type: ShapedType) -> TensorValue | BufferValue:
+        return BufferValue(self, number, type) if isinstance(type, BufferType) else TensorValue(self, number, type)
+
+    def _has_effects(self) -> bool:
+        return any(isinstance(node, Node) and node.kernel.schema.mutable for node in self._nodes)
 
     def _open(self, library: KernelLibrary | None) -> KernelSource:
         try:
@@ -123,6 +130,8 @@ class Graph:
             result = forward(*self._inputs, *args, **kwargs)
             if self._ir is not None and result is None:
                 return
+            if result is None and self._has_effects():
+                result = ()
             if result is None:
                 _refuse(
                     f"graph {self.name!r}: 'forward' returned nothing",
@@ -135,12 +144,12 @@ class Graph:
     # --- what is known ---
 
     @property
-    def inputs(self) -> Sequence[TensorValue]:
-        """One value for each input type."""
+    def inputs(self) -> Sequence[Any]:
+        """One value for each input type: a `TensorValue`, or a `BufferValue` where the type is a `BufferType`."""
         return tuple(self._inputs)
 
     @property
-    def output_types(self) -> list[TensorType]:
+    def output_types(self) -> list[ShapedType]:
         """The types of the outputs; GraphError before `output` was called."""
         return list(self.ir.output_types)
 
@@ -182,14 +191,15 @@ class Graph:
         _active.set(_active.get()[:-1])
 
     def output(self, *outputs: Any) -> None:
-        """Sets the outputs and finishes the graph. Numbers and arrays become constants.
+        """Sets the outputs and finishes the graph. Numbers and arrays become constants. A graph that changes a buffer
+        may have no outputs.
 
         Raises:
             GraphError: there are none, one is not a value of this graph, or `output` was called before.
         """
         place = user_place()
         self._check_open("output", place)
-        if not outputs:
+        if not outputs and not self._has_effects():
             _refuse(f"graph {self.name!r}: a graph needs at least one output", code="EK0405")
         with self.transaction():
             numbers = tuple(self._output_number(position, value, place) for position, value in enumerate(outputs))
@@ -208,6 +218,7 @@ class Graph:
             place=place,
             expected="TensorValue",
             got=type(value).__name__,
+            hint="give back what it holds: ops.buffer_load(x)" if isinstance(value, BufferValue) else None,
         )
 
     # --- for ops ---
@@ -229,9 +240,9 @@ class Graph:
         kernel: LoadedKernel,
         operands: Iterable[Value],
         parameters: Mapping[str, Any],
-        out_types: Iterable[TensorType],
+        out_types: Iterable[ShapedType],
         place: Place | None,
-    ) -> list[TensorValue]:
+    ) -> list[Value]:
         """Adds a call of `kernel`. The caller has checked it against the schema.
 
         Raises:
@@ -250,7 +261,7 @@ class Graph:
         node = Node(kernel, tuple(parameters.items()), tuple(v.number for v in operands), types, results, place)
         self._nodes.append(node)
         self._types.extend(types)
-        return [TensorValue(self, number, type) for number, type in zip(results, types, strict=True)]
+        return [self._value(number, type) for number, type in zip(results, types, strict=True)]
 
     def stage_constant(self, array: np.ndarray[Any, Any], device: DeviceRef, place: Place | None) -> TensorValue:
         """Adds a constant. The array becomes the graph's own and read-only; pass a copy."""
@@ -269,7 +280,7 @@ class Graph:
         if not any(c.kind == kind and c.left - c.right == left - right for c in self._constraints):
             self._constraints.append(Constraint(kind, left, right, message, place))
 
-    def _check_dims_known(self, op: str, types: Iterable[TensorType], place: Place | None) -> None:
+    def _check_dims_known(self, op: str, types: Iterable[ShapedType], place: Place | None) -> None:
         known = self._dim_names
         for type in types:
             for name in type.shape.parameters:
@@ -315,12 +326,12 @@ def _refuse(message: str, *, code: str, **details: Any) -> NoReturn:
 
 
 def _check_input_type(graph: str, position: int, type: Any) -> None:
-    if not isinstance(type, TensorType):
+    if not isinstance(type, ShapedType):
         _refuse(
             f"graph {graph!r}: input type {position} is not a TensorType but {_name_of(type)}",
             code="EK0406",
             argument="input_types",
-            expected="TensorType",
+            expected="TensorType or BufferType",
             got=type,
             hint="input_types is a list, also for one input",
         )

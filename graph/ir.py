@@ -30,7 +30,7 @@ import numpy as np
 from ..dsl.source import Place
 from ..dsl.types import DType
 from .dims import Dim
-from .type import TensorType
+from .type import BufferType, ShapedType, TensorType
 
 if TYPE_CHECKING:
     from ..dsl.library import LoadedKernel
@@ -74,7 +74,7 @@ class Node:
     kernel: LoadedKernel
     parameters: tuple[tuple[str, Any], ...]
     operands: tuple[int, ...]
-    out_types: tuple[TensorType, ...]
+    out_types: tuple[ShapedType, ...]
     results: tuple[int, ...]
     place: Place | None = None
 
@@ -146,20 +146,28 @@ class GraphIR:
     """
 
     name: str
-    inputs: tuple[TensorType, ...]
+    inputs: tuple[ShapedType, ...]
     nodes: tuple[Node | Constant, ...]
     outputs: tuple[int, ...]
     constraints: tuple[Constraint, ...] = ()
 
     @cached_property
-    def types(self) -> tuple[TensorType, ...]:
+    def types(self) -> tuple[ShapedType, ...]:
         """The type of every value, by number."""
         return (*self.inputs, *(type for node in self.nodes for type in node.out_types))
 
     @property
-    def output_types(self) -> tuple[TensorType, ...]:
+    def output_types(self) -> tuple[ShapedType, ...]:
         """The types of the outputs."""
         return tuple(self.types[value] for value in self.outputs)
+
+    def changes(self, node: Node) -> bool:
+        """Whether a node changes memory that others see."""
+        return bool(node.kernel.schema.mutable)
+
+    def ordered(self, node: Node) -> bool:
+        """Whether a node changes or reads buffers, so that it has to happen when its turn comes."""
+        return self.changes(node) or any(isinstance(self.types[value], BufferType) for value in node.operands)
 
     def __str__(self) -> str:
         return format_graph(self.name, self.inputs, self.nodes, self.outputs, self.constraints)
@@ -167,7 +175,7 @@ class GraphIR:
 
 def format_graph(
     name: str,
-    inputs: Iterable[TensorType],
+    inputs: Iterable[ShapedType],
     nodes: Iterable[Node | Constant],
     outputs: Iterable[int] | None,
     constraints: Iterable[Constraint],

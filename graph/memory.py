@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import math
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import ml_dtypes
@@ -15,6 +16,7 @@ import numpy as np
 
 from ..dsl.errors import DeviceError, DTypeError, GraphError
 from ..dsl.types import DType
+from .places import user_place
 
 Array = np.ndarray[Any, Any]
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector of any CPU target
@@ -58,6 +60,62 @@ def _header_holds() -> bool:
 
 
 _DIRECT = _header_holds()
+
+
+def check_memory(arrays: Sequence[Array], changed: Sequence[int]) -> None:
+    """The inputs of a call that a graph changes in place can be written, and share nothing with the others.
+
+    Raises:
+        GraphError: EK0461 one is read-only; EK0462 one overlaps another input, or itself.
+    """
+    for number in changed:
+        array = arrays[number]
+        if not array.flags.writeable:
+            raise GraphError(
+                f"'input{number}' is changed in place, and the array is read-only",
+                code="EK0461",
+                place=user_place(),
+                argument=f"input{number}",
+                expected="an array that can be written",
+                got="a read-only array",
+                hint="pass an array of its own: x.copy()",
+            )
+        for other, theirs in enumerate(arrays):
+            if other != number and _overlap(array, theirs):
+                raise _shared(f"'input{number}' is changed in place, and shares memory with 'input{other}'", number)
+        if array.size > 1 and not _apart(array):
+            raise _shared(f"'input{number}' is changed in place, and its elements share memory with each other", number)
+
+
+def _overlap(a: Array, b: Array) -> bool:
+    if not np.may_share_memory(a, b):  # compares bounds; without an overlap of these there is none
+        return False
+    try:
+        return np.shares_memory(a, b, max_work=10_000)  # type: ignore[arg-type]  # NumPy's stub knows 0 and -1 only
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _apart(array: Array) -> bool:
+    """Whether each element has memory of its own: every stride steps over all that the smaller strides reach."""
+    reach = array.itemsize
+    for stride, size in sorted((abs(s), n) for s, n in zip(array.strides, array.shape, strict=True) if n > 1):
+        if stride < reach:
+            return False
+        reach = stride * (size - 1) + reach
+    return True
+
+
+def _shared(message: str, number: int) -> GraphError:
+    return GraphError(
+        message,
+        code="EK0462",
+        place=user_place(),
+        argument=f"input{number}",
+        expected="memory of its own",
+        got="shared memory",
+        hint="pass a copy of one of them",
+    )
 
 
 def check_storable(source: Array, value: Any, dtype: DType) -> None:

@@ -26,7 +26,7 @@ from .extensions import LoadedCode, interpret_graph, load_graph
 from .graph import Graph
 from .ir import GraphIR
 from .places import user_place
-from .type import TensorType
+from .type import ShapedType
 
 
 @dataclass(frozen=True)
@@ -123,11 +123,15 @@ class Model:
             inputs: one for each input type: `Buffer`s, NumPy arrays, or anything that speaks DLPack; contiguous, of
                 the declared dtype and shape, on the declared device. Python and NumPy scalars serve inputs of rank 0.
 
+                An input of a `BufferType` is changed in place: it has to be writable memory that shares nothing with
+                the other inputs, and numbers do not serve. When a kernel stops itself, what it changed stays changed.
+
         Returns:
             One buffer for each output.
 
         Raises:
-            GraphError: a wrong number of inputs, a wrong shape, or memory that is not contiguous.
+            GraphError: a wrong number of inputs, a wrong shape, memory that is not contiguous, or memory that is
+                changed in place and is read-only or shared.
             DTypeError: a wrong dtype, or something that is no tensor.
             KernelError: a kernel stopped itself.
         """
@@ -150,7 +154,7 @@ class Model:
         return f"Model({self._ir.name!r}: ({takes}) -> ({gives}))"
 
 
-def _spec(name: str, type: TensorType) -> TensorSpec:
+def _spec(name: str, type: ShapedType) -> TensorSpec:
     shape = tuple(int(d) if isinstance(d, StaticDim) else str(d) for d in type.shape)
     return TensorSpec(name, type.dtype, shape, type.device)
 

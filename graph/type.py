@@ -1,7 +1,8 @@
 """The types of graph values.
 
 `TensorType(DType.float32, ["rows", 10], DeviceRef.CPU())` says what is known about a tensor while the graph is built:
-dtype, shape (static, symbolic or algebraic dims) and device. Shapes and dims are in `dims`.
+dtype, shape (static, symbolic or algebraic dims) and device. `BufferType` says the same of memory that the graph may
+change. Shapes and dims are in `dims`.
 
 Input: a dtype, a shape, a device. Output: an immutable value. Non-goals: no inference.
 """
@@ -23,8 +24,8 @@ class Type:
 
 
 @dataclass(frozen=True, init=False)
-class TensorType(Type):
-    """The type of a tensor with value semantics.
+class ShapedType(Type):
+    """A dtype, a shape and a device: what `TensorType` and `BufferType` share.
 
     Attributes:
         dtype: the element type.
@@ -59,25 +60,45 @@ class TensorType(Type):
         return len(self.shape)
 
     def with_shape(self, shape: Iterable[int | str | Dim]) -> TensorType:
-        """The same dtype and device with another shape."""
+        """A tensor of the same dtype and device with another shape."""
         return TensorType(self.dtype, shape, self.device)
 
     def with_dtype(self, dtype: DType) -> TensorType:
-        """The same shape and device with another dtype."""
+        """A tensor of the same shape and device with another dtype."""
         return TensorType(dtype, self.shape, self.device)
 
     def __eq__(self, other: Any) -> bool:
         return (
-            isinstance(other, TensorType)
+            isinstance(other, ShapedType)
+            and type(self) is type(other)
             and (self.dtype, self.device) == (other.dtype, other.device)
             and tuple(self.shape) == tuple(other.shape)
         )
 
     def __hash__(self) -> int:
-        return hash((self.dtype, tuple(self.shape), self.device))
+        return hash((type(self).__name__, self.dtype, tuple(self.shape), self.device))
 
     def __str__(self) -> str:
-        return f"Tensor[{self.dtype}, {shown(self.shape)}, {self.device}]"
+        name = type(self).__name__.removesuffix("Type")
+        return f"{name}[{self.dtype}, {shown(self.shape)}, {self.device}]"
+
+
+class TensorType(ShapedType):
+    """The type of a tensor with value semantics."""
+
+    def as_buffer(self) -> BufferType:
+        """Memory that holds such a tensor."""
+        return BufferType(self.dtype, self.shape, self.device)
+
+
+class BufferType(ShapedType):
+    """The type of memory that the graph may change: a graph's input whose caller sees what ops write, or memory of its
+    own (`ops.buffer_create`).
+    """
+
+    def as_tensor(self) -> TensorType:
+        """What such memory holds at one time."""
+        return TensorType(self.dtype, self.shape, self.device)
 
 
 def shown(shape: Iterable[Any]) -> str:

@@ -1,8 +1,9 @@
 """The values of a graph, and what Python's operators mean on them.
 
-A `TensorValue` stands for a tensor that exists when the graph runs. Operators and methods stage ops in the graph that
-is being built; they mean what they mean on NumPy arrays, so comparisons with NaN are false and `//` rounds down.
-Python asks some questions that have no answer before the graph runs (`bool(x)`, `len(x)`, `for row in x`): these raise.
+A `TensorValue` stands for a tensor that exists when the graph runs, a `BufferValue` for memory that its ops change.
+Operators and methods stage ops in the graph that is being built; they mean what they mean on NumPy arrays, so
+comparisons with NaN are false and `//` rounds down. Python asks some questions that have no answer before the graph
+runs (`bool(x)`, `len(x)`, `for row in x`): these raise.
 
 Input: a graph, a number, a type. Output: staged ops. Non-goals: the ops themselves. They are in `ops`, which stands on
 this module and hands its functions over through `connect`; so no module here imports in a circle.
@@ -18,7 +19,7 @@ from ..dsl.types import DType
 from .device import Device, DeviceRef
 from .dims import Dim, Shape
 from .places import user_place
-from .type import TensorType
+from .type import BufferType, ShapedType, TensorType
 
 if TYPE_CHECKING:
     from .graph import Graph
@@ -44,7 +45,7 @@ class Value:
 
     __slots__ = ("_type", "graph", "number")
 
-    def __init__(self, graph: Graph, number: int, type: TensorType) -> None:
+    def __init__(self, graph: Graph, number: int, type: ShapedType) -> None:
         self.graph = graph
         self.number = number
         self._type = type
@@ -60,17 +61,16 @@ class Value:
             return self
         raise GraphError(f"{self!r} is not a tensor", code="EK0403", place=user_place())
 
-
-class TensorValue(Value):
-    """A tensor with value semantics: nothing changes it, every op makes a new one."""
-
-    __slots__ = ()
-    __array_ufunc__ = None  # NumPy arrays leave the reflected operators to this class
-
     @property
-    def type(self) -> TensorType:
-        """dtype, shape and device together."""
-        return self._type
+    def buffer(self) -> BufferValue:
+        """This value as a buffer.
+
+        Raises:
+            GraphError: it is not one.
+        """
+        if isinstance(self, BufferValue):
+            return self
+        raise GraphError(f"{self!r} is not a buffer", code="EK0403", place=user_place())
 
     @property
     def dtype(self) -> DType:
@@ -92,13 +92,52 @@ class TensorValue(Value):
         """Where the tensor lies when the graph runs."""
         return self._type.device
 
+    def __repr__(self) -> str:
+        return f"%{self.number}: {self._type}"
+
+
+class BufferValue(Value):
+    """Memory that ops may change. What happens to it happens in the order in which it was staged.
+
+    `buffer[...]` reads it (or a part of it) into a tensor, `buffer[i] = x` writes a part: see `ops.buffer_load` and
+    `ops.buffer_store_slice`.
+    """
+
+    __slots__ = ()
+
+    @property
+    def type(self) -> BufferType:
+        """dtype, shape and device together."""
+        assert isinstance(self._type, BufferType)
+        return self._type
+
+    def __getitem__(self, index: Any) -> TensorValue:
+        whole = _stage("buffer_load", self)
+        return whole if index is Ellipsis else whole[index]
+
+    def __setitem__(self, index: Any, value: TensorValueLike) -> None:
+        if index is Ellipsis:
+            _stage("buffer_store", self, value)
+        else:
+            _stage("buffer_store_slice", self, value, index)
+
+
+class TensorValue(Value):
+    """A tensor with value semantics: nothing changes it, every op makes a new one."""
+
+    __slots__ = ()
+    __array_ufunc__ = None  # NumPy arrays leave the reflected operators to this class
+
+    @property
+    def type(self) -> TensorType:
+        """dtype, shape and device together."""
+        assert isinstance(self._type, TensorType)
+        return self._type
+
     @property
     def T(self) -> TensorValue:
         """The last two axes swapped."""
         return self.transpose(-1, -2)
-
-    def __repr__(self) -> str:
-        return f"%{self.number}: {self._type}"
 
     # --- methods; each is the function of the same name in `ops` ---
 

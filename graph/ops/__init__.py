@@ -12,8 +12,9 @@ Input: tensors, numbers, arrays. Output: tensors. Non-goals: anything that happe
 """
 
 from ..value import connect
+from .buffers import buffer_create, buffer_load, buffer_store, buffer_store_slice
 from .constant import constant
-from .custom import custom
+from .custom import custom, inplace_custom
 from .elementwise import (
     abs,
     add,
@@ -80,6 +81,10 @@ __all__ = [
     "argmax",
     "argmin",
     "broadcast_to",
+    "buffer_create",
+    "buffer_load",
+    "buffer_store",
+    "buffer_store_slice",
     "cast",
     "ceil",
     "chunk",
@@ -97,6 +102,7 @@ __all__ = [
     "gelu",
     "greater",
     "greater_equal",
+    "inplace_custom",
     "is_inf",
     "is_nan",
     "less",

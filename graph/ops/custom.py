@@ -1,4 +1,4 @@
-"""`custom`: a kernel of the user's, as a node like any other.
+"""`custom` and `inplace_custom`: kernels of the user's, as nodes like any other.
 
 Input: a name, tensors, parameters. Output: the results of a kernel node, typed by its signature. Non-goals: loading of
 libraries (see `extensions`) and the rules of signatures (see `dsl.signature`).
@@ -20,7 +20,7 @@ from ..ir import KernelSource
 from ..places import user_place
 from ..promotion import is_weak, weak_array
 from ..type import TensorType
-from ..value import TensorValue, TensorValueLike
+from ..value import BufferValue, TensorValue, TensorValueLike, Value
 from .staging import current, fail, op, same_device, stage, tensor
 
 if TYPE_CHECKING:
@@ -49,19 +49,54 @@ def custom(
 
     Raises:
         PackageError: EK0440, no library has an op of this name.
-        GraphError, DTypeError: the call contradicts the signature; `values` lie on several devices; the kernel changes
-            an input in place.
+        GraphError, DTypeError: the call contradicts the signature; `values` lie on several devices; EK0442 the kernel
+            changes an input in place (see `inplace_custom`).
     """
-    graph = current("custom")
+    return _call("custom", name, device, values, out_types, parameters)
+
+
+@op
+def inplace_custom(
+    name: str,
+    device: DeviceRef | Device,
+    values: Iterable[TensorValueLike],
+    out_types: Iterable[TensorType] | None = None,
+    parameters: Mapping[str, bool | int | float | str | Any] | None = None,
+) -> list[TensorValue]:
+    """Calls a registered kernel that changes buffers in place.
+
+    As `custom`, with a `BufferValue` for each `MutableInputTensor` of the signature; other inputs take one too, and
+    read it as it is at this point. What is staged before and after happens before and after.
+
+    Raises:
+        PackageError: EK0440, no library has an op of this name.
+        GraphError, DTypeError: the call contradicts the signature; EK0460 something that is changed in place is no
+            buffer, or there is no buffer at all; EK0463 a buffer is changed and stands for another argument, too.
+    """
+    return _call("inplace_custom", name, device, values, out_types, parameters)
+
+
+def _call(
+    caller: str,
+    name: str,
+    device: DeviceRef | Device,
+    values: Iterable[TensorValueLike],
+    out_types: Iterable[TensorType] | None,
+    parameters: Mapping[str, Any] | None,
+) -> list[TensorValue]:
+    graph = current(caller)
     kernel = graph.kernels.find(name)
     if kernel is None:
         _fail_unknown(name, graph.kernels)
     target = DeviceRef.from_device(device)
-    _check_pure(name, kernel)
     expected = None if out_types is None else list(out_types)
     _check_out_types(name, expected, target)
     kernel, flat = _spelled_out(kernel, list(values), parameters or {}, expected)
-    operands = _operands(name, kernel.schema, flat, parameters or {}, expected, target)
+    if caller == "custom":
+        _check_pure(name, kernel)
+    else:
+        _check_buffers(name, kernel.schema, flat)
+    operands = _operands(name, kernel.schema, flat, parameters or {}, expected, target, caller != "custom")
     return stage(kernel, operands, parameters or {}, target, expected)
 
 
@@ -85,12 +120,18 @@ def _operands(
     parameters: Mapping[str, Any],
     expected: list[TensorType] | None,
     device: DeviceRef,
-) -> list[TensorValue]:
-    """One tensor for each input. A plain number becomes a constant where the signature takes a tensor without axes."""
+    inplace: bool,
+) -> list[Value]:
+    """One value for each input. A plain number becomes a constant where the signature takes a tensor without axes."""
     inputs = schema.inputs
     labels = [inputs[k].name if k < len(inputs) else f"values[{k}]" for k in range(len(values))]
     numbers = {k for k, value in enumerate(values[: len(inputs)]) if not inputs[k].dims.strip() and _is_number(value)}
-    found = {k: tensor(name, labels[k], value) for k, value in enumerate(values) if k not in numbers}
+    found: dict[int, Value] = {}
+    for k, value in enumerate(values):
+        if isinstance(value, BufferValue) and inplace:
+            found[k] = value
+        elif k not in numbers:
+            found[k] = tensor(name, labels[k], value)
     same_device(name, {labels[k]: value for k, value in found.items()}, device)
     known: dict[Any, DType] = {
         name: parameters[name.lower()] for name, _ in schema.typevars if name.lower() in parameters
@@ -137,17 +178,50 @@ def _fail_unknown(name: str, kernels: KernelSource) -> NoReturn:
 
 
 def _check_pure(name: str, kernel: LoadedKernel) -> None:
-    for argument in kernel.schema.inputs:
-        if argument.role is Role.MUTABLE:
+    for argument in kernel.schema.mutable:
+        fail(
+            name,
+            f"the kernel changes '{argument.name}' in place, and tensors of a graph never change",
+            code="EK0442",
+            argument=argument.name,
+            expected="InputTensor",
+            got="MutableInputTensor",
+            hint="call it with ops.inplace_custom and a buffer: an input of a BufferType, or ops.buffer_create(type)",
+        )
+
+
+def _check_buffers(name: str, schema: OpSchema, values: list[Any]) -> None:
+    """What is changed is a buffer, and no other argument of the call."""
+    pairs = list(zip(schema.inputs, values, strict=False))
+    for argument, value in pairs:
+        if argument.role is Role.MUTABLE and not isinstance(value, BufferValue):
             fail(
                 name,
-                f"the kernel changes '{argument.name}' in place, and tensors of a graph never change",
-                code="EK0442",
+                f"argument '{argument.name}' is changed in place, and {_kind(value)} cannot be",
+                code="EK0460",
                 argument=argument.name,
-                expected="InputTensor",
-                got="MutableInputTensor",
-                hint="write the result to an OutputTensor",
+                expected="BufferValue",
+                got=type(value).__name__,
+                hint="take it as an input of a BufferType, or make one with ops.buffer_create(type)",
             )
+        shared = [a.name for a, v in pairs if a is not argument and v is value]
+        if argument.role is Role.MUTABLE and shared:
+            fail(
+                name,
+                f"argument '{argument.name}' is changed in place, and is also argument '{shared[0]}'",
+                code="EK0463",
+                argument=argument.name,
+                expected="a buffer of its own",
+                got=repr(value),
+                hint="pass what it holds: ops.buffer_load(x)",
+            )
+    if not any(isinstance(value, BufferValue) for value in values):
+        hint = "call it with ops.custom" if not schema.mutable else None
+        fail(name, "no argument is a buffer", code="EK0460", expected="BufferValue", hint=hint)
+
+
+def _kind(value: Any) -> str:
+    return "a tensor" if isinstance(value, TensorValue) else f"a {type(value).__name__}"
 
 
 def _check_out_types(name: str, expected: list[TensorType] | None, device: DeviceRef) -> None:

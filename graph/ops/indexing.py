@@ -20,7 +20,7 @@ from typing import Any
 from ...dsl.errors import GraphError
 from ..dims import Dim, StaticDim, ceildiv
 from ..places import user_place
-from ..value import TensorValue, TensorValueLike
+from ..value import TensorValue, TensorValueLike, Value
 from .movement import _FAMILY
 from .staging import as_shape, axis_of, builtin, current, fail, op, tensor
 
@@ -44,6 +44,12 @@ def slice_tensor(x: TensorValueLike, indices: Any) -> TensorValue:
         GraphError: EK0425, an index that is none of these or lies outside its axis, too many, a step of 0.
     """
     value = tensor(_NAME, "x", x)
+    ranges, shape = ranges_of(value, indices)
+    return as_shape(take(value, ranges), shape)
+
+
+def ranges_of(value: Value, indices: Any) -> tuple[list[_Range], list[Dim]]:
+    """What indices take from each axis, and the shape of the part that they name."""
     items = list(indices) if isinstance(indices, tuple | list) else [indices]
     ranges: list[_Range] = []
     shape: list[Dim] = []
@@ -58,7 +64,7 @@ def slice_tensor(x: TensorValueLike, indices: Any) -> TensorValue:
             shape.append(ranges[-1].size)
         else:
             ranges.append(_element_of(_bound(item, axis), dim, axis))
-    return as_shape(take(value, ranges), shape)
+    return ranges, shape
 
 
 @op
@@ -114,12 +120,13 @@ def take(value: TensorValue, ranges: Sequence[_Range]) -> TensorValue:
     """One `slice` node, or none when every range is the whole axis."""
     if all(r.start == 0 and r.step == 1 and r.size == dim for r, dim in zip(ranges, value.shape, strict=True)):
         return value
-    parameters = {
-        "starts": ",".join(str(r.start) for r in ranges),
-        "steps": ",".join(str(r.step) for r in ranges),
-    }
     out = value.type.with_shape(r.size for r in ranges)
-    return builtin(_FAMILY, "slice", [value], parameters, [out])[0]
+    return builtin(_FAMILY, "slice", [value], parameters_of(ranges), [out])[0]
+
+
+def parameters_of(ranges: Sequence[_Range]) -> dict[str, str]:
+    """The parameters that tell kernels which elements are meant."""
+    return {"starts": ",".join(str(r.start) for r in ranges), "steps": ",".join(str(r.step) for r in ranges)}
 
 
 def _without_ellipsis(items: list[Any], rank: int) -> list[Any]:

@@ -22,7 +22,7 @@ from ..graph import Graph, active_graph, foreign_value
 from ..places import user_place
 from ..promotion import is_weak, promote, weak_array
 from ..type import TensorType, shown
-from ..value import TensorValue, TensorValueLike
+from ..value import BufferValue, TensorValue, TensorValueLike, Value
 
 if TYPE_CHECKING:
     from ...dsl.library import LoadedKernel
@@ -98,7 +98,11 @@ def tensor(name: str, argument: str, value: TensorValueLike) -> TensorValue:
         argument=argument,
         expected="TensorValue",
         got=type(value).__name__,
-        hint="ops.constant([...], dtype, device) makes a tensor of a list" if isinstance(value, list) else None,
+        hint="ops.constant([...], dtype, device) makes a tensor of a list"
+        if isinstance(value, list)
+        else "ops.buffer_load(x) gives what a buffer holds as a tensor"
+        if isinstance(value, BufferValue)
+        else None,
     )
 
 
@@ -127,7 +131,7 @@ def tensors(name: str, dtype: DType | None = None, **operands: TensorValueLike) 
     return result
 
 
-def same_device(name: str, operands: Mapping[str, TensorValue], device: DeviceRef | None = None) -> None:
+def same_device(name: str, operands: Mapping[str, Value], device: DeviceRef | None = None) -> None:
     """Nothing moves by itself: raises GraphError EK0430 when operands lie on different devices."""
     items = list(operands.items())
     first = device or (items[0][1].device if items else None)
@@ -259,7 +263,7 @@ def as_shape(value: TensorValue, shape: Iterable[DimLike]) -> TensorValue:
 def builtin(
     family: str,
     kernel: str,
-    operands: Sequence[TensorValue],
+    operands: Sequence[Value],
     parameters: Mapping[str, Any] | None = None,
     expected: Sequence[TensorType] | None = None,
 ) -> list[TensorValue]:
@@ -270,7 +274,7 @@ def builtin(
 
 def stage(
     kernel: LoadedKernel,
-    operands: Sequence[TensorValue],
+    operands: Sequence[Value],
     parameters: Mapping[str, Any],
     device: DeviceRef,
     expected: Sequence[TensorType] | None = None,
@@ -291,7 +295,7 @@ def stage(
     )
     out_types = [TensorType(dtype, shape, device) for dtype, shape in binding.outputs]  # type: ignore[arg-type]
     bound = bind_parameters(schema, parameters, place=place)
-    return current(schema.name).stage(kernel, operands, bound, out_types, place)
+    return [value.tensor for value in current(schema.name).stage(kernel, operands, bound, out_types, place)]
 
 
 # --- axes ---

@@ -1,0 +1,137 @@
+"""Buffers: memory that a graph changes, and ops that read and write it in the order in which they are staged.
+
+    graph = Graph("count", forward=count, input_types=[BufferType(DType.int64, [], DeviceRef.CPU())])
+
+    def count(total):
+        ops.buffer_store(total, ops.buffer_load(total) + 1)
+
+Input: buffers, tensors, indices. Output: tensors, or nothing. Non-goals: kernels of the user's that change buffers are
+called by `custom.inplace_custom`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...dsl.errors import DTypeError
+from ..places import user_place
+from ..promotion import is_weak, weak_array
+from ..type import BufferType, shown
+from ..value import BufferValue, TensorValue, TensorValueLike
+from .indexing import parameters_of, ranges_of
+from .staging import HINT_FOR_SYMBOLS, as_shape, builtin, current, expand, fail, op, same_device, tensor
+
+_FAMILY = "buffers"
+
+
+@op
+def buffer_create(type: BufferType) -> BufferValue:
+    """Memory of the graph's own, new for each call; its elements are undefined until they are written.
+
+    Raises:
+        DTypeError: EK0460, not a `BufferType`.
+    """
+    if not isinstance(type, BufferType):
+        fail(
+            "buffer_create",
+            f"a buffer needs a BufferType, not {type!r}",
+            code="EK0460",
+            kind=DTypeError,
+            argument="type",
+            expected="BufferType",
+            got=type,
+            hint="TensorType.as_buffer() makes one",
+        )
+    graph = current("buffer_create")
+    kernel = graph.kernels.builtin(_FAMILY, "buffer_create")
+    return graph.stage(kernel, [], {}, [type], user_place())[0].buffer
+
+
+@op
+def buffer_load(x: BufferValue) -> TensorValue:
+    """What the buffer holds at this point, as a tensor of its own.
+
+    Raises:
+        DTypeError: EK0460, not a buffer.
+    """
+    source = _buffer("buffer_load", "x", x)
+    return builtin(_FAMILY, "buffer_load", [source], {}, [source.type.as_tensor()])[0]
+
+
+@op
+def buffer_store(destination: BufferValue, source: TensorValueLike) -> None:
+    """Overwrites the whole buffer; a plain number or array takes its dtype.
+
+    Raises:
+        DTypeError: EK0460 `destination` is no buffer, EK0413 `source` has another dtype.
+        GraphError: EK0421 `source` has another shape, and does not have rank 0.
+    """
+    target = _buffer("buffer_store", "destination", destination)
+    value = _source("buffer_store", target, source, target.shape)
+    builtin(_FAMILY, "buffer_store", [target, value])
+
+
+@op
+def buffer_store_slice(destination: BufferValue, source: TensorValueLike, indices: Any) -> None:
+    """Overwrites the part of the buffer that the indices name; they are as those of `slice_tensor`.
+
+    Raises:
+        DTypeError: EK0460 `destination` is no buffer, EK0413 `source` has another dtype.
+        GraphError: EK0425 the indices are wrong; EK0421 `source` has another shape than the part, and not rank 0.
+    """
+    name = "buffer_store_slice"
+    target = _buffer(name, "destination", destination)
+    ranges, shape = ranges_of(target, indices)
+    value = as_shape(_source(name, target, source, shape), [r.size for r in ranges])
+    builtin(_FAMILY, name, [target, value], parameters_of(ranges))
+
+
+def _buffer(name: str, argument: str, value: Any) -> BufferValue:
+    if not isinstance(value, BufferValue):
+        fail(
+            name,
+            f"argument '{argument}' is not a buffer but {type(value).__name__}",
+            code="EK0460",
+            kind=DTypeError,
+            argument=argument,
+            expected="BufferValue",
+            got=type(value).__name__,
+            hint="take it as an input of a BufferType, or make one with ops.buffer_create(type)",
+        )
+    if value.graph is not current(name):
+        tensor(name, argument, value)  # the error of a value of another graph
+    return value
+
+
+def _source(name: str, target: BufferValue, source: TensorValueLike, shape: Any) -> TensorValue:
+    """What is written, in the dtype of the buffer and the shape of the part; a single number fills it."""
+    if is_weak(source):
+        array = weak_array(source, target.dtype, name, "source", user_place())
+        value = current(name).stage_constant(array, target.device, user_place())
+    else:
+        value = tensor(name, "source", source)
+    same_device(name, {"source": value}, target.device)
+    if value.dtype is not target.dtype:
+        fail(
+            name,
+            f"the source holds {value.dtype}, the buffer {target.dtype}",
+            code="EK0413",
+            kind=DTypeError,
+            argument="source",
+            expected=str(target.dtype),
+            got=str(value.dtype),
+            hint=f"ops.cast(x, DType.{target.dtype})",
+        )
+    if value.rank == 0:
+        return expand(value, shape)
+    if tuple(value.shape) != tuple(shape):
+        fail(
+            name,
+            f"the source has shape {shown(value.shape)}, and {shown(shape)} is written",
+            code="EK0421",
+            argument="source",
+            expected=shown(shape),
+            got=shown(value.shape),
+            hint=None if value.shape.is_static else HINT_FOR_SYMBOLS,
+        )
+    return value

@@ -1,0 +1,49 @@
+"""Kernels that read and change buffers: memory with a place in time.
+
+Input: a buffer, a tensor. Output: a tensor, or the buffer with other elements. Non-goals: no order is kept here; the
+graph runs them when their turn comes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from ..dsl import Element, InputTensor, MutableInputTensor, OutputTensor, foreach, parallel_for, register, store, unroll
+from .algorithm import unravelled, whole_number
+
+E = TypeVar("E", bound=Element)
+
+TASK = 16384  # elements that are worth a task of their own
+
+
+@register("buffer_create", fuse=False)
+def buffer_create(out: OutputTensor[E, "*s"]) -> None:
+    """Memory whose elements nobody has written yet."""
+
+
+@register("buffer_load", fuse=False)
+def buffer_load(out: OutputTensor[E, "*s"], x: InputTensor[E, "*s"]) -> None:
+    """What the buffer holds now."""
+    foreach(out, lambda i: x[i])
+
+
+@register("buffer_store", reads={"x": 1})
+def buffer_store(y: MutableInputTensor[E, "*s"], x: InputTensor[E, "*s"]) -> None:
+    """Overwrites the buffer."""
+    foreach(y, lambda i: x[i])
+
+
+@register("buffer_store_slice", reads={"x": 1})
+def buffer_store_slice(y: MutableInputTensor[E, "*s"], x: InputTensor[E, "*t"], *, starts: str, steps: str) -> None:
+    """Writes `x` to every `steps[k]`-th element from `starts[k]` on along each axis k; both are as `slice` has them."""
+
+    def element(position):
+        index = unravelled(position, x.shape)
+        there: tuple[Any, ...] = ()
+        for axis in unroll(y.rank):
+            start = whole_number(starts, axis)
+            first = start if start >= 0 else y.dim(axis) + start
+            there = (*there, first + whole_number(steps, axis) * index[axis])
+        store(y, there, x[index])
+
+    parallel_for(x.size, element, grain=TASK)
