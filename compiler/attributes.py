@@ -107,8 +107,26 @@ def value_width(inferer: Inferer, owner: Value, node: s.Attribute, frame: Frame)
 
 
 @method(Value, "cast")
-def value_cast(call: Call, owner: Value, dtype: Any) -> Value:
-    return cast(call, owner, dtype)
+def value_cast(call: Call, owner: Value, dtype: Any, saturate: Any = False) -> Value:
+    if saturate is not True and saturate is not False:
+        raise call.error("EK0208", f"saturate= is True or False, not {describe(saturate)}", "saturate")
+    return cast(call, saturated(call, owner, dtype) if saturate else owner, dtype)
+
+
+def saturated(call: Call, value: Value, to: Any) -> Value:
+    """An integer held within the range of an integer type; anything else as it is: floats saturate anyway."""
+    dtype = to.dtype if isinstance(to, SIMDType) else to
+    type = value.type
+    assert isinstance(type, SIMDType)
+    if not isinstance(dtype, DType) or not (dtype.is_integral() and type.dtype.is_integral()):
+        return value
+    low, high = dtype.range
+    least, most = type.dtype.range
+    if low > least:
+        value = call.builder.row("max", [value, call.builder.const(low, type)])
+    if high < most:
+        value = call.builder.row("min", [value, call.builder.const(high, type)])
+    return value
 
 
 def cast(call: Call, value: Any, to: Any) -> Value:
@@ -122,35 +140,12 @@ def cast(call: Call, value: Any, to: Any) -> Value:
         to = value.type.with_dtype(to.dtype)
     if value.type == to and value.weak is None:
         return value
+    if to.width != value.type.width:
+        text = f"{describe(value)} cannot become {to}"
+        raise call.error("EK0202", text, expected=str(to), got=describe(value), hint="slice or join vectors first")
     if value.const is not None and misfit(value.const, to.dtype) is None:
         return call.builder.const(adopt(value.const, to.dtype), to)
     return call.builder.one("cast", [value], to)
-
-
-@method(Value, "reduce_add")
-def value_reduce_add(call: Call, owner: Value) -> Value:
-    return _reduce_lanes(call, owner, "add")
-
-
-@method(Value, "reduce_max")
-def value_reduce_max(call: Call, owner: Value) -> Value:
-    return _reduce_lanes(call, owner, "max")
-
-
-@method(Value, "reduce_min")
-def value_reduce_min(call: Call, owner: Value) -> Value:
-    return _reduce_lanes(call, owner, "min")
-
-
-def _reduce_lanes(call: Call, value: Value, row: str) -> Value:
-    """Lanes combined pairwise, halves with halves: a fixed order on every target."""
-    assert isinstance(value.type, SIMDType)
-    lanes = [lane(call.builder, value, k) for k in range(value.type.width)]
-    while len(lanes) > 1:
-        half = (len(lanes) + 1) // 2
-        pairs = [call.builder.row(row, [a, b]) for a, b in zip(lanes, lanes[half:], strict=False)]
-        lanes = pairs + lanes[len(pairs) : half]
-    return lanes[0]
 
 
 def lane(builder: Builder, value: Value, number: int) -> Value:
@@ -193,6 +188,8 @@ def construct(
     """`Float32(x)`, `T(0)`, `SIMD[T, 8](0.0)`: a value of this type; run-time values are converted."""
     if isinstance(type, DType):
         type = SIMDType(type)
+    if len(args) == type.width > 1 and not keywords:
+        return from_scalars(inferer, type, args, node, frame)
     if len(args) != 1 or keywords:
         raise inferer.error("EK0208", f"{type} takes one value, not {len(args) + len(keywords)}", node, frame)
     value = args[0]
@@ -204,6 +201,18 @@ def construct(
         value = int(value)
     at = node.arguments[0] if len(node.arguments) == 1 else node
     return coerce(inferer, value, type, at, frame, f"{type}(...) takes a number")
+
+
+def from_scalars(inferer: Inferer, type: SIMDType, args: list[Any], node: s.Call, frame: Frame) -> Value:
+    """`SIMD[T, 4](a, b, c, d)`: a vector lane by lane."""
+    scalar = SIMDType(type.dtype)
+    nodes = node.arguments if len(node.arguments) == len(args) else (node,) * len(args)
+    lanes = []
+    for value, at in zip(args, nodes, strict=True):
+        if isinstance(value, Value) and isinstance(value.type, SIMDType) and value.type.is_scalar:
+            value = cast(Call(inferer, node, frame), value, scalar)
+        lanes.append(coerce(inferer, value, scalar, at, frame, f"a lane of {type} is a number"))
+    return inferer.builder.one("lanes", lanes, type)
 
 
 CALLABLES[SIMDType] = construct

@@ -32,6 +32,7 @@ from .values import (
     describe,
     is_comptime_number,
 )
+from .vector_members import is_vector
 
 
 class Loop:
@@ -43,7 +44,8 @@ class Loop:
         self.frame = frame
         self.region = Region()
         self.condition_region = Region()
-        assigned = list(dict.fromkeys([*s.assigned_names(node.body), *extra]))
+        lanes = [n for n in s.names_with_stores(node.body) if _is_vector(frame.env.get(n))]
+        assigned = list(dict.fromkeys([*s.assigned_names(node.body), *lanes, *extra]))
         targets = s.assigned_names((node,)) if isinstance(node, s.For) else assigned
         self.assigned = list(dict.fromkeys([*assigned, *targets]))
         self.before = dict(frame.env)
@@ -275,3 +277,9 @@ class Loop:
         text = f"'{name}' has a value only if the loop runs"
         hint = f"give '{name}' a value before the loop"
         return undefined(self.inferer, self.node, self.frame, "EK0214", lambda: text, hint, "the loop is")
+
+
+def _is_vector(value: Any) -> bool:
+    """A lane that is stored to makes another vector of the variable."""
+    return isinstance(value, Value) and is_vector(value)
+

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..dsl import abi
 from ..dsl.errors import InternalError
 from ..dsl.types import BOOL, DType, SIMDType
-from . import emit_arith, emit_cast
+from . import emit_arith, emit_cast, emit_vectors
 from .emit_packed import load_packed, store_packed, store_pair
 from .emit_parallel import parallel
 from .emit_types import constant, element_type, mlir_type
@@ -41,18 +41,6 @@ def _cast(e: FunctionEmitter, op: Op) -> None:
 def _bitcast(e: FunctionEmitter, op: Op) -> None:
     source, to = op.operands[0], op.results[0]
     e.names.set(to, emit_cast.bitcast(e, e.name(source), _simd(source), _simd(to)))
-
-
-def _splat(e: FunctionEmitter, op: Op) -> None:
-    text = e.type(op.results[0].type)
-    scalar = e.type(op.operands[0].type)
-    e.names.set(op.results[0], e.op(f"vector.broadcast {e.name(op.operands[0])} : {scalar} to {text}"))
-
-
-def _extract(e: FunctionEmitter, op: Op) -> None:
-    source = op.operands[0]
-    text = f"vector.extract {e.name(source)}[{op.attrs['lane']}]"
-    e.names.set(op.results[0], e.op(f"{text} : {e.type(op.results[0].type)} from {e.type(source.type)}"))
 
 
 def _select(e: FunctionEmitter, op: Op) -> None:
@@ -303,11 +291,10 @@ def _nothing(e: FunctionEmitter, op: Op) -> None:
 
 
 EMITTERS: dict[str, Callable[[FunctionEmitter, Op], None]] = {
+    **emit_vectors.EMITTERS,
     "const": _const,
     "cast": _cast,
     "bitcast": _bitcast,
-    "splat": _splat,
-    "extract": _extract,
     "select": _select,
     "udiv": _index_division("arith.divui"),
     "urem": _index_division("arith.remui"),

@@ -32,6 +32,7 @@ from . import (  # noqa: F401
     rules_vectors,
     statements,
     tensor_members,
+    vector_members,
 )
 from .flow import TooMany
 from .infer import Inferer

@@ -1,4 +1,4 @@
-"""What the names of the language for vectors do that are no row: widening products.
+"""What the names of the language for vectors do that are no row: widening products, counting vectors.
 
 Input: bound arguments of a call. Output: values. Non-goals: methods of vectors (see `vector_members`).
 """
@@ -8,10 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from ..dsl.types import DType, SIMDType
-from .coerce import call_numbers
+from .attributes import check_width
+from .coerce import adopt, call_numbers, coerce, misfit
 from .infer import Call, rule
 from .program import Value
-from .values import describe
+from .values import describe, is_comptime_number, shown
+from .vector_members import from_lanes
 
 WIDER = {
     DType.int8: DType.int16,
@@ -37,3 +39,27 @@ def mul_wide(call: Call, x: Any, y: Any) -> Any:
         raise call.error("EK0204", text, hint=hint)
     builder = call.builder
     return builder.row("mul", [builder.one("cast", [v], a.type.with_dtype(wide)) for v in (a, b)])
+
+
+@rule("iota")
+def iota(call: Call, dtype: Any, width: Any, start: Any = 0, step: Any = 1) -> Value:
+    kind = dtype.dtype if isinstance(dtype, SIMDType) and dtype.is_scalar else dtype
+    if not isinstance(kind, DType) or not (kind.is_integral() or kind.is_float()):
+        raise call.error("EK0208", f"iota counts in the dtype of a number, not in {describe(dtype)}", "dtype")
+    check_width(call, width, "width")
+    if not is_comptime_number(step):
+        raise call.error("EK0208", f"the step of iota is known at compile time, not {describe(step)}", "step")
+    builder, scalar = call.builder, SIMDType(kind)
+    known = start if is_comptime_number(start) else 0
+    numbers = [known + k * step for k in range(width)]
+    for value in numbers:
+        problem = misfit(value, kind)
+        if problem:
+            raise call.error("EK0205", problem, "start", expected=str(kind), got=shown(value))
+    vector = from_lanes(builder, [builder.const(adopt(value, kind), scalar) for value in numbers])
+    if is_comptime_number(start):
+        return vector
+    node = call.nodes.get("start", call.node)
+    first = coerce(call.inferer, start, scalar, node, call.frame, f"the start of iota is {scalar}")
+    whole = SIMDType(kind, width)
+    return builder.row("add", [coerce(call.inferer, first, whole, node, call.frame), vector])

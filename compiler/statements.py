@@ -31,6 +31,7 @@ from .values import (
     describe,
     plural,
 )
+from .vector_members import is_vector, with_lane
 
 
 @statement(s.Assign)
@@ -62,6 +63,9 @@ def bind(inferer: Inferer, target: s.Expr, value: Any, source: s.Expr, frame: Fr
             inferer.locate(target, frame)
             call = Call(inferer, target, frame)
             call.nodes |= {"value": source, "target": target, "index": target.index}
+            if lanes_of_a_name(target, owner):
+                bind(inferer, target.value, with_lane(call, owner, index, value), source, frame)
+                return
             if not isinstance(owner, Tensor):
                 call.node = target.value
                 hint = "use stack[T](n) for storage that changes" if isinstance(owner, tuple) else None
@@ -70,6 +74,11 @@ def bind(inferer: Inferer, target: s.Expr, value: Any, source: s.Expr, frame: Fr
             if any(isinstance(p, slice) for p in parts):
                 raise call.error("EK0207", "a slice cannot be stored to", hint="store element by element")
             store_into(call, owner, to_index(call, owner, index), value)
+
+
+def lanes_of_a_name(target: s.Subscript, owner: Any) -> bool:
+    """Whether `target` is a lane of a vector in a variable: storing it gives the variable another vector."""
+    return isinstance(target.value, s.Name) and isinstance(owner, Value) and is_vector(owner)
 
 
 def undefined(
@@ -118,6 +127,9 @@ def aug_assign(inferer: Inferer, node: s.AugAssign, frame: Frame) -> None:
         new = binary(inferer, node.op, old, value, (node.target, node.value), node, frame)
         call = Call(inferer, node.target, frame)
         call.nodes |= {"value": node.value, "target": node.target, "index": node.target.index}
+        if lanes_of_a_name(node.target, owner):
+            bind(inferer, node.target.value, with_lane(call, owner, index, new), node.value, frame)
+            return
         if not isinstance(owner, Tensor):
             raise call.error("EK0207", f"{describe(owner)} has no elements to store into")
         store_into(call, owner, to_index(call, owner, index), new)

@@ -14,7 +14,7 @@ from ..dsl import syntax as s
 from ..dsl.schema import Role
 from ..dsl.source import Label
 from ..dsl.types import INT, DType, SIMDType
-from .attributes import check_width, lane, member, method
+from .attributes import check_width, member, method
 from .coerce import coerce
 from .infer import Call, Inferer
 from .program import Builder, Value
@@ -28,6 +28,7 @@ from .values import (
     is_comptime_number,
     plural,
 )
+from .vector_members import read_lane
 
 
 @member(Tensor, "dtype")
@@ -272,10 +273,7 @@ def subscript(inferer: Inferer, owner: Any, index: Any, node: s.Subscript, frame
                 raise call.error("EK0208", f"stack takes a dtype, not {describe(index)}")
             return StackType(dtype)
         case Value(type=SIMDType(width=width)) if width > 1:
-            if type(index) is not int or not -width <= index < width:
-                text = f"a lane is a compile-time number from 0 to {width - 1}, not {describe(index)}"
-                raise call.error("EK0218", text, "index")
-            return lane(inferer.builder, owner, index % width)
+            return read_lane(call, owner, index)
     raise call.error("EK0207", f"{describe(owner)} has no elements")
 
 

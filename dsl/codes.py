@@ -45,6 +45,7 @@ MEANINGS: dict[str, str] = {
     "EK0219": "The outputs of one foreach differ in their dims.",
     "EK0220": "The condition of a static_assert is not known at compile time.",
     "EK0221": "ctx.launch is used wrongly.",
+    "EK0222": "A vector would have a number of lanes that vectors cannot have.",
     "EK0250": "Arithmetic is done on a type that is only stored and cast.",
     # EK03: signatures, dims, parameters
     "EK0301": "A signature declares an argument that is no tensor with a dtype and dims, or no output.",

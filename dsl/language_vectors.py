@@ -116,3 +116,11 @@ def copysign(x: Any, y: Any) -> Any:
 @stub("row")
 def isfinite(x: Any) -> Any:
     """Whether a float is neither infinite nor NaN."""
+
+
+# *** vectors ***
+
+
+@stub("rule")
+def iota(dtype: Any, width: Any, start: Any = 0, step: Any = 1) -> Any:
+    """The vector `start, start + step, start + 2 * step, …` of `width` lanes; `step` is known at compile time."""

@@ -340,6 +340,17 @@ def assigned_names(statements: tuple[Stmt, ...]) -> list[str]:
     return list(found)
 
 
+def names_with_stores(statements: tuple[Stmt, ...]) -> list[str]:
+    """The variables of which these statements may store an element, in order of first appearance."""
+    found: dict[str, None] = {}
+    for node in (inner for stmt in statements for inner in walk(stmt)):
+        if isinstance(node, Assign | AugAssign):
+            for part in walk(node.target):
+                if isinstance(part, Subscript) and isinstance(part.value, Name):
+                    found.setdefault(part.value.id)
+    return list(found)
+
+
 def contains(statements: tuple[Stmt, ...], kinds: tuple[type[Stmt], ...], *, into_loops: bool = True) -> bool:
     """Whether a statement of these kinds occurs, nested functions aside; `into_loops=False` stays out of loops."""
     for stmt in statements:

@@ -1,0 +1,236 @@
+"""Lanes of vectors against NumPy: every element type, many widths, bit for bit; and the instructions for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from kernel_harness import ALL, FLOATS, INTS, UINTS, KernelFile, assert_same_bits, bfloat16, dtype_name, random_values
+from references import extreme, wrap
+
+from einkorn.compiler.targets import lookup
+from einkorn.compiler.targets.nvptx import assemble, find_ptxas
+from einkorn.dsl import DType
+
+NUMBERS = [*INTS, *UINTS, *FLOATS]
+ROWS = 7
+
+
+@pytest.fixture(scope="module")
+def kernels() -> KernelFile:
+    return KernelFile(Path(__file__).parent / "lanes_kernels.py")
+
+
+def vectors(dtype: Any, width: int, seed: int = 0) -> np.ndarray[Any, Any]:
+    return random_values(np.random.default_rng(seed), dtype, ROWS * width).reshape(ROWS, width)
+
+
+# *** moving ***
+
+
+def moved(a: Any, b: Any) -> list[Any]:
+    """What the kernel `moves` does, in NumPy."""
+    w = a.shape[1]
+    h = w // 2
+    zero = np.zeros_like(a)
+    mixed = np.stack([a, b], axis=2).reshape(len(a), 2 * w)
+    both = np.concatenate([a, b], axis=1)
+    stored = a.copy()
+    stored[:, 1], stored[:, -1] = b[:, 0], b[:, 1]
+    if w == 2:
+        stored[:, 1] = b[:, 1]
+    first = a.copy()
+    first[:, 0] = b[:, -1]
+    swapped = np.concatenate([a[:, h:], a[:, :h]], axis=1)
+    filled = np.repeat(b[:, 1:2], w, axis=1)
+    return [
+        *(swapped, np.concatenate([a[:, ::2], a[:, 1::2]], axis=1), mixed[:, :w], mixed[:, w:], both[:, h : h + w]),
+        *(both[:, ::2], both[:, 1::2], a[:, ::-1], a[:, ::-1], np.roll(a, -1, axis=1), np.roll(a, 1, axis=1)),
+        *(swapped, np.concatenate([a[:, 1:], zero[:, :1]], axis=1), np.concatenate([b[:, :1], a[:, :-1]], axis=1)),
+        *(zero, a[:, ::-1], np.where(np.arange(w) % 2 == 0, a, b), np.concatenate([a[:, h:], b[:, :h]], axis=1)),
+        *(first, stored, np.repeat(a[:, -1:], w, axis=1), filled, filled, swapped),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "width"),
+    [*((t, 8) for t in ALL), *((np.float32, w) for w in (2, 4, 16, 64)), (np.uint8, 64), (np.bool_, 2), (bfloat16, 32)],
+    ids=str,
+)
+def test_moves(kernels: KernelFile, dtype: Any, width: int) -> None:
+    a, b = vectors(dtype, width, 1), vectors(dtype, width, 2)
+    (got,) = kernels("moves", a, b, w=width)
+    for k, (one, wanted) in enumerate(zip(got, moved(a, b), strict=True)):
+        assert_same_bits(one, np.ascontiguousarray(wanted), f"move {k}")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "index", "width", "size"),
+    [
+        *((t, np.int64, 8, 8) for t in ALL),
+        *((np.float32, t, 8, 16) for t in (np.int8, np.uint8, np.int16, np.uint32, np.uint64)),
+        *[(np.uint8, np.uint8, 32, 16), (np.float64, np.int32, 4, 2), (np.int8, np.int16, 16, 512)],
+    ],
+    ids=str,
+)
+def test_lanes_chosen_at_run_time(kernels: KernelFile, dtype: Any, index: Any, width: int, size: int) -> None:
+    x = vectors(dtype, width)
+    table = random_values(np.random.default_rng(3), dtype, size)
+    k = random_values(np.random.default_rng(4), index, x.size).reshape(x.shape)
+    (got,) = kernels("indexed", x, table, k, w=width, t=size)
+    at = np.array([[int(v) % width for v in row] for row in k])
+    far = np.array([[int(v) % size for v in row] for row in k])
+    changed = x.copy()
+    for i in range(len(x)):
+        for j in range(width):
+            changed[i, at[i, j]] = x[i, j]
+    assert_same_bits(got[:, 0], np.take_along_axis(x, at, axis=1), "take")
+    assert_same_bits(got[:, 1], table[far], "table")
+    assert_same_bits(got[:, 2], changed, "lanes stored")
+
+
+@pytest.mark.parametrize("dtype", NUMBERS, ids=dtype_name)
+def test_built_vectors(kernels: KernelFile, dtype: Any) -> None:
+    x = np.arange(20, 28).astype(dtype)
+    (got,) = kernels("built", x)
+    wanted = [[21, 2, 23, 4, 5, 6, 7, 20], range(8), range(3, 19, 2), range(22, 30), [20, 21, 22, 23, 24, 0, 26, 27]]
+    assert_same_bits(got, np.array([list(row) for row in wanted]).astype(dtype))
+
+
+# *** combining ***
+
+
+def by_halves(x: Any, op: Any) -> Any:
+    while x.shape[1] > 1:
+        half = x.shape[1] // 2
+        x = op(x[:, :half], x[:, half:])
+    return x[:, 0]
+
+
+def rounded(op: Any) -> Any:
+    """In float32 for half types, rounded after every step."""
+
+    def apply(a: Any, b: Any) -> Any:
+        wide = np.float32 if a.dtype.itemsize == 2 and a.dtype.kind not in "iu" else a.dtype
+        with np.errstate(all="ignore"):
+            return op(a.astype(wide), b.astype(wide)).astype(a.dtype)
+
+    return apply
+
+
+@pytest.mark.parametrize(
+    ("dtype", "width"), [*((t, 8) for t in NUMBERS), (np.float32, 2), (np.float32, 32), (np.int8, 256)], ids=str
+)
+def test_reductions(kernels: KernelFile, dtype: Any, width: int) -> None:
+    x = vectors(dtype, width)
+    whole = np.dtype(dtype).kind in "iu"
+    if not whole:
+        x[1] = (np.arange(width) - 3.25).astype(dtype)
+        x[2, 1] = np.nan
+        x[3] = np.array([0.0, -0.0] * (width // 2)).astype(dtype)
+        x[4] = x[4, 0]
+    values, lanes = kernels("reductions", x, w=width)
+    if whole:
+        exact = [[int(v) for v in row] for row in x]
+        wanted = [
+            wrap([sum(row) for row in exact], x.dtype),
+            wrap([int(np.prod(np.array(r, object))) for r in exact], x.dtype),
+        ]
+        wanted += [x.min(axis=1), x.max(axis=1)]
+    else:
+        wanted = [by_halves(x, rounded(op)) for op in (np.add, np.multiply, extreme(True), extreme(False))]
+    for got, want, name in zip(values, wanted, ("add", "mul", "min", "max"), strict=True):
+        assert_same_bits(got, want, name)
+    wide = x if whole else x.astype(np.float64)
+    assert lanes[0].tolist() == np.argmin(wide, axis=1).tolist()
+    assert lanes[1].tolist() == np.argmax(wide, axis=1).tolist()
+
+
+@pytest.mark.parametrize(("dtype", "width"), [*((t, 8) for t in [np.bool_, *INTS, *UINTS]), (np.bool_, 64)], ids=str)
+def test_reductions_of_bits(kernels: KernelFile, dtype: Any, width: int) -> None:
+    x = vectors(dtype, width)
+    x[0] = x[0, 0]
+    (got,) = kernels("bit_reductions", x, w=width)
+    wanted = [op.reduce(x, axis=1) for op in (np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.bitwise_xor)]
+    assert_same_bits(got, np.array(wanted))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "width"), [(np.float32, 8), (np.int8, 32), (np.uint64, 2), (np.float16, 16), (np.float64, 64)], ids=str
+)
+def test_masks(kernels: KernelFile, dtype: Any, width: int) -> None:
+    a, b = vectors(dtype, width, 1), vectors(dtype, width, 2)
+    b[0], b[1, 0], a[2], b[2] = a[0], a[1, 0], 1, 2
+    got, count = kernels("masks", a, b, w=width)
+    with np.errstate(invalid="ignore"):
+        low, same = a < b, a == b
+    wanted = [low.any(1), low.all(1), ~same.any(1), (~low & ~same).any(1), (low | same).all(1)]
+    assert_same_bits(got, np.array([*wanted, np.bitwise_xor.reduce(low ^ same, axis=1)]))
+    assert count.tolist() == low.sum(1).tolist()
+
+
+@pytest.mark.parametrize("dtype", [*INTS, *UINTS, np.float32, np.bool_], ids=dtype_name)
+def test_saturating_casts(kernels: KernelFile, dtype: Any) -> None:
+    x = random_values(np.random.default_rng(5), dtype, 64)
+    for to in (np.int8, np.uint8, np.int32, np.uint64):
+        (got,) = kernels("narrowed", x, outs=[(DType.from_numpy(to), (2, 64))])
+        if np.dtype(dtype).kind not in "iu":
+            assert_same_bits(got[0], got[1])
+            continue
+        info = np.iinfo(to)
+        assert_same_bits(got[0], np.array([min(max(int(v), info.min), info.max) for v in x], to), str(to))
+        assert_same_bits(got[1], wrap(x, np.dtype(to)), str(to))
+
+
+# *** the instructions ***
+
+
+@pytest.mark.parametrize(
+    ("op", "types", "width", "target", "instruction"),
+    [
+        ("lookup", ("float32 8", "int32"), 8, "x86-64-v3", "vpermps"),
+        ("lookup", ("uint8 16", "uint8"), 16, "x86-64-v2", "pshufb"),
+        ("lookup", ("uint8 16", "uint8"), 16, "x86-64-v3", "vpshufb"),
+        ("lookup", ("float32 16", "int32"), 16, "x86-64-v4", "vpermps"),
+        ("lookup", ("uint16 32", "int16"), 32, "x86-64-v4", "vpermw"),
+        ("row_sums", ("float32 100 16",), 0, "x86-64-v3", "vpmovmskb"),
+        ("packed", ("int32",), 0, "x86-64-v3", "vpackuswb"),
+    ],
+    ids=str,
+)
+def test_cpus_have_instructions(
+    kernels: KernelFile, op: str, types: tuple[str, ...], width: int, target: str, instruction: str
+) -> None:
+    given = []
+    for text in types:
+        dtype, *sizes = text.split()
+        given.append((DType[dtype], tuple(map(int, sizes)) or (4096,)))
+    parameters = {"w": width} if width else {}
+    used = set(re.findall(r"^\t([a-z]\w*)", kernels.compile(op, given, target=target, **parameters).asm, re.MULTILINE))
+    assert instruction in used
+    assert not {one for one in used if re.match("v?p(extr|insr)[bwdq]", one)}  # lane by lane
+
+
+@pytest.mark.parametrize("target", ["sm_80", "gfx942", "gfx1100"])
+@pytest.mark.parametrize("dtype", [DType.float32, DType.bfloat16, DType.uint8], ids=str)
+def test_gpus_compile_moves(kernels: KernelFile, dtype: DType, target: str) -> None:
+    artifact = kernels.compile("mixed", [(dtype, (100, 8)), (DType.int32, (100, 8))], target=target)
+    if target == "sm_80" and find_ptxas() is not None:
+        assert assemble(artifact.code.decode(), lookup(target))[:4] == b"\x7fELF"
+
+
+def test_moves_run_in_tasks(kernels: KernelFile) -> None:
+    x = np.arange(24, dtype=np.float32).reshape(3, 8)
+    k = np.array([[7, 6, 5, 4, 3, 2, 1, 0], [1] * 8, [2, 0, 0, 5, 0, 0, 0, 0]], np.int32)
+    (got,) = kernels("mixed", x, k)
+    for i, (v, at) in enumerate(zip(x, k, strict=True)):
+        taken = v[at][::-1]
+        joined = np.concatenate([taken[1::2], taken[::2]])
+        w = np.where(np.arange(8) % 2 == 0, np.append(joined[1:], v[at[3]]), v)
+        w[at[0]] = v.sum()
+        w[2] = v.max()
+        if (v < w).any():
+            w[v.argmax()] = v.min()
+        assert got[i].tolist() == w.tolist()
