@@ -191,7 +191,8 @@ def construct(
     if len(args) == type.width > 1 and not keywords:
         return from_scalars(inferer, type, args, node, frame)
     if len(args) != 1 or keywords:
-        raise inferer.error("EK0208", f"{type} takes one value, not {len(args) + len(keywords)}", node, frame)
+        wanted = "one value" if type.is_scalar else f"one value or {type.width}"
+        raise inferer.error("EK0208", f"{type} takes {wanted}, not {len(args) + len(keywords)}", node, frame)
     value = args[0]
     if isinstance(value, Value) and isinstance(value.type, SIMDType):
         if value.type.is_scalar and not type.is_scalar:

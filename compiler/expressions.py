@@ -198,6 +198,8 @@ def truth(inferer: Inferer, value: Any, node: s.Node, frame: Frame) -> Any:
             # Sizes may be known: then so is what is asked of them, and only one branch is compiled.
             return value if value.const is None else bool(value.const)
         hint = "compare it with a number, for instance `!= 0`" if isinstance(value.type, SIMDType) else None
+        if value.dtype is DType.bool and isinstance(value.type, SIMDType):
+            hint = "a mask has a truth for each lane: ask `.any()` or `.all()`, or use select(mask, x, y)"
         raise inferer.error("EK0209", f"a condition has to be a Bool, not {describe(value)}", node, frame, hint=hint)
     if not (value is None or isinstance(value, bool | int | float | str | tuple)):
         raise inferer.error("EK0209", f"a condition has to be a Bool, not {describe(value)}", node, frame)

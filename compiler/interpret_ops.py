@@ -17,6 +17,7 @@ import numpy as np
 
 from ..dsl.errors import InternalError
 from ..dsl.types import DType, SIMDType
+from . import interpret_vectors
 from .interpret_casts import convert, low_bits, reinterpret
 from .interpret_memory import Pointer, load, storage, store
 from .interpret_rows import where
@@ -90,11 +91,6 @@ def _bitcast(op: Op, machine: Machine) -> Evaluate:
 def _splat(op: Op, machine: Machine) -> Evaluate:
     width = op.results[0].type.width if isinstance(op.results[0].type, SIMDType) else 1
     return lambda value: np.full(width, value)
-
-
-def _extract(op: Op, machine: Machine) -> Evaluate:
-    lane = op.attrs["lane"]
-    return lambda value: value[lane]
 
 
 def _select(op: Op, machine: Machine) -> Evaluate:
@@ -188,11 +184,11 @@ def _print(op: Op, machine: Machine) -> Evaluate:
 
 
 EVALUATORS: dict[str, Callable[[Op, Machine], Evaluate]] = {
+    **interpret_vectors.EVALUATORS,
     "const": _const,
     "cast": _cast,
     "bitcast": _bitcast,
     "splat": _splat,
-    "extract": _extract,
     "select": _select,
     "udiv": _index_division(np.floor_divide),
     "urem": _index_division(np.remainder),
