@@ -162,7 +162,7 @@ def value_take(call: Call, owner: Value, indices: Any) -> Value:
         lanes = [lane(builder, indices, k) for k in range(width)] if width > 1 else [indices]
         return from_lanes(builder, [read_lane(call, owner, k) if type.width > 1 else owner for k in lanes])
     # As wide as the elements, or as wide as the number of a lane has to be: hardware takes them so.
-    bits = max(8, type.dtype.bits, 8 if type.width <= 256 else 16)
+    bits = max(type.dtype.bits, 8 if type.width <= 256 else 16)
     unsigned = indices.type.with_dtype(DType[f"uint{bits}"])
     position = indices if indices.type == unsigned else builder.one("cast", [indices], unsigned)
     position = builder.row("and_", [position, builder.const(type.width - 1, unsigned)])

@@ -11,6 +11,7 @@ from einkorn.dsl import (
     Integral,
     Numeric,
     OutputTensor,
+    Storable,
     bool8,
     float32,
     int32,
@@ -23,7 +24,7 @@ from einkorn.dsl import (
     unroll,
 )
 
-E = TypeVar("E", bound=Element)
+E = TypeVar("E", bound=Storable)
 N = TypeVar("N", bound=Numeric)
 I = TypeVar("I", bound=Integral)  # noqa: E741
 X = TypeVar("X", bound=Element)

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from kernel_harness import ALL, FLOATS, INTS, UINTS, KernelFile, assert_same_bits, bfloat16, dtype_name, random_values
@@ -15,6 +16,7 @@ from einkorn.compiler.targets import lookup
 from einkorn.compiler.targets.nvptx import assemble, find_ptxas
 from einkorn.dsl import DType
 
+float8 = ml_dtypes.float8_e4m3fn
 NUMBERS = [*INTS, *UINTS, *FLOATS]
 ROWS = 7
 
@@ -57,7 +59,14 @@ def moved(a: Any, b: Any) -> list[Any]:
 
 @pytest.mark.parametrize(
     ("dtype", "width"),
-    [*((t, 8) for t in ALL), *((np.float32, w) for w in (2, 4, 16, 64)), (np.uint8, 64), (np.bool_, 2), (bfloat16, 32)],
+    [
+        *((t, 8) for t in ALL),
+        *((np.float32, w) for w in (2, 4, 16, 64)),
+        (np.uint8, 64),
+        (np.bool_, 2),
+        (bfloat16, 32),
+        (float8, 8),
+    ],
     ids=str,
 )
 def test_moves(kernels: KernelFile, dtype: Any, width: int) -> None:
@@ -70,7 +79,7 @@ def test_moves(kernels: KernelFile, dtype: Any, width: int) -> None:
 @pytest.mark.parametrize(
     ("dtype", "index", "width", "size"),
     [
-        *((t, np.int64, 8, 8) for t in ALL),
+        *((t, np.int64, 8, 8) for t in [*ALL, float8]),
         *((np.float32, t, 8, 16) for t in (np.int8, np.uint8, np.int16, np.uint32, np.uint64)),
         *[(np.uint8, np.uint8, 32, 16), (np.float64, np.int32, 4, 2), (np.int8, np.int16, 16, 512)],
     ],
