@@ -282,4 +282,3 @@ class Loop:
 def _is_vector(value: Any) -> bool:
     """A lane that is stored to makes another vector of the variable."""
     return isinstance(value, Value) and is_vector(value)
-
