@@ -356,7 +356,7 @@ class Writer:
         self._body(indent, depth, width, name)
 
     def plain_test(self) -> str:
-        left = self.leaf(type := (self.pick(self.dtypes[:-1]), 1))
+        left = self.leaf(type := (self.pick([d for d in self.dtypes if d is not DType.bool] or [DType.int32]), 1))
         return f"{left} {self.pick(('!=', '<', '>='))} {self.leaf(type)}"
 
     def _unroll(self, indent: int, depth: int, width: int, result: Type | None) -> None:
