@@ -6,11 +6,14 @@ parallel regions become (see `emit_parallel`).
 
 from __future__ import annotations
 
+import functools
+import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..dsl import abi
 from ..dsl.errors import InternalError
+from ..dsl.source import Place
 from ..dsl.types import BOOL, DType, SIMDType
 from . import emit_arith, emit_cast, emit_vectors
 from .emit_packed import load_packed, store_packed, store_pair
@@ -20,6 +23,8 @@ from .program import IRREGULAR, Op, PointerType, Region, Value
 
 if TYPE_CHECKING:
     from .emit import FunctionEmitter
+
+_log = logging.getLogger("einkorn.compiler")
 
 
 def _const(e: FunctionEmitter, op: Op) -> None:
@@ -286,8 +291,18 @@ def _report(e: FunctionEmitter, site: int, values: Sequence[Value]) -> None:
     e.line(f"llvm.call {report}({number_name}, {block}) : !llvm.ptr, (i64, !llvm.ptr) -> ()")
 
 
+def _breakpoint(e: FunctionEmitter, op: Op) -> None:
+    _passed_over(op.location.place)
+
+
+@functools.cache
+def _passed_over(place: Place) -> None:
+    """Says so once for each place."""
+    _log.warning("%s: compiled code passes breakpoint(); a session with interpret=True stops there", place)
+
+
 def _nothing(e: FunctionEmitter, op: Op) -> None:
-    """`yield` and `condition` are written by the operation around them."""
+    """`yield` and `condition` are written by the operation around them; a `note` is for the interpreter."""
 
 
 EMITTERS: dict[str, Callable[[FunctionEmitter, Op], None]] = {
@@ -314,6 +329,8 @@ EMITTERS: dict[str, Callable[[FunctionEmitter, Op], None]] = {
     "barrier": _barrier,
     "assert": _assert,
     "print": _print,
+    "breakpoint": _breakpoint,
+    "note": _nothing,
 }
 
 assert set(EMITTERS) == set(IRREGULAR), set(EMITTERS) ^ set(IRREGULAR)

@@ -208,12 +208,13 @@ def truth(inferer: Inferer, value: Any, node: s.Node, frame: Frame) -> Any:
 
 # What may run although its result is not wanted: no memory, no effects, no division.
 _UNSAFE = {"load", "store", "atomic_add", "for", "while", "parallel", "launch", "barrier", "assert", "print", "alloca"}
-_UNSAFE |= {"if", "udiv", "urem", "probe", "store_pair"}
+_UNSAFE |= {"breakpoint", "if", "udiv", "urem", "probe", "store_pair"}
 
 
 def is_pure(region: Region) -> bool:
     """Whether the operations of a region may be done always, and cheaply."""
-    return len(region.ops) <= 8 and not any(op.name in _UNSAFE or op.name in ("floordiv", "mod") for op in region.ops)
+    ops = [op for op in region.ops if op.name != "note"]
+    return len(ops) <= 8 and not any(op.name in _UNSAFE or op.name in ("floordiv", "mod") for op in ops)
 
 
 def splice(inferer: Inferer, region: Region) -> None:

@@ -74,7 +74,16 @@ def find_facts(node: NodeSpec, shapes: tuple[tuple[DType, tuple[Size, ...]], ...
     except (NotElementwise, Cascade, TooMany, CompileError):
         return Facts(False)
     names = {op.name for op in walk(region)}
-    if prober.inferer.errors or names & {"print", "store", "store_pair", "atomic_add", "launch", "parallel", "barrier"}:
+    if prober.inferer.errors or names & {
+        "print",
+        "breakpoint",
+        "store",
+        "store_pair",
+        "atomic_add",
+        "launch",
+        "parallel",
+        "barrier",
+    }:
         return Facts(False)
     probes = [prober.probes.get(k) for k in range(len(shapes))]
     return Facts(

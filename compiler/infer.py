@@ -26,6 +26,7 @@ from .coerce import bind_stub, call_row
 from .declared import bind_params
 from .flow import ABSENT, NEXT, Flow, Rest, TooMany, ended, gives_value, with_rest
 from .library_calls import call_library
+from .notes import note_arguments
 from .program import Builder, Site, Value
 from .targets.base import Target
 from .values import Bound, Cascade, ClassValue, Closure, Frame, LibraryRef, Marker, Poisoned, StubRef, describe
@@ -108,6 +109,7 @@ class Inferer:
         self.op = ""
         self.level = "host"  # "host", "parallel" (a task on the CPU) or "device" (a GPU thread)
         self.gpu_ids: dict[str, Value] | None = None  # thread and block indices when a grid runs on the CPU
+        self.notes = False  # whether a debugger is told what variables hold; see `notes`
         self.statements = 0  # evaluated so far, against endless unrolling
 
     # errors
@@ -270,6 +272,7 @@ class Inferer:
             origins=dict(home.origins),
         )
         bind_params(self, closure, args, keywords, inner, node, frame)
+        note_arguments(self, closure, inner)
         if isinstance(function, syntax.Lambda):
             value = self.expr(function.body, inner)
         else:

@@ -36,6 +36,7 @@ from . import (  # noqa: F401
 )
 from .flow import TooMany
 from .infer import Inferer
+from .notes import note
 from .program import Function, PointerType, Program, Region, Site, Value, walk
 from .targets import Target
 from .tensors import (
@@ -52,8 +53,8 @@ from .tensors import (
 from .values import Cascade, ContextValue, Frame, Index, NeedComponents
 
 
-def build_program(spec: EntrySpec, target: Target) -> Program:
-    """The typed program of an entry.
+def build_program(spec: EntrySpec, target: Target, *, notes: bool = False) -> Program:
+    """The typed program of an entry; `notes` tell a debugger what variables hold.
 
     Raises:
         CompileError: a mistake in a kernel, with its place.
@@ -66,6 +67,7 @@ def build_program(spec: EntrySpec, target: Target) -> Program:
         if key not in known:
             known[key] = len(program.functions)
             builder = GroupBuilder(spec, group, numbering, target, program.sites)
+            builder.inferer.notes = notes
             root = group.nodes[group.root].kernel.schema.name
             program.functions.append(builder.build(f"{re.sub('[^A-Za-z0-9_]', '_', root)}_{len(program.functions)}"))
         program.calls.append((known[key], tuple(numbering.buffers), tuple(numbering.slots)))
@@ -204,6 +206,7 @@ class Instances:
             inferer.builder.location = frame.location(function.syntax)
             for name, tensor in scalars:  # read once, before all that the kernel does
                 env[name] = tensor.load(inferer.builder, Index((), components=()))
+            note(inferer, env, function.syntax.body[0], frame)
             inferer.block(function.syntax.body, frame)
 
     @contextmanager

@@ -30,11 +30,19 @@ Report = Callable[[int, list[int]], None]
 
 
 class Interpreted:
-    """An entry that is ready to be interpreted."""
+    """An entry that is ready to be interpreted.
 
-    def __init__(self, spec: EntrySpec, target: Target) -> None:
+    Args:
+        notes: whether a debugger sees the author's variables and stops at `breakpoint()`. Without, the program is to
+            the letter the one that is compiled.
+
+    Raises:
+        CompileError: a mistake in a kernel.
+    """
+
+    def __init__(self, spec: EntrySpec, target: Target, *, notes: bool = False) -> None:
         self.spec = spec
-        self.program = typed_program(spec, target)
+        self.program = typed_program(spec, target, notes=notes)
         self.machine = Machine(self.program, lambda site, values: None)
         self.functions = [translate(f, self.machine) for f in self.program.functions]
         self.names = _buffer_names(spec)

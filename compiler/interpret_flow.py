@@ -19,9 +19,11 @@ from types import FunctionType
 from typing import Any, TypeVar
 
 from .emit_parallel import captures
+from .interpret_debug import KERNEL, debugger, tensor
 from .interpret_grid import run_grid
 from .interpret_ops import EVALUATORS, Machine, number, simd
 from .interpret_rows import evaluate_row
+from .notes import Form
 from .operations import ROWS
 from .program import IRREGULAR, Function, Location, Op, Region, Value, walk
 
@@ -52,7 +54,7 @@ def translate(function: Function, machine: Machine) -> Callable[..., None]:
     for op in walk(function.body):
         module.uses.update(id(v) for v in op.operands)
     ops = function.body.ops
-    location = ops[0].location
+    location = next((op.location for op in ops if op.location.function), ops[0].location)
     while location.caller is not None:
         location = location.caller
     name = location.function or function.name
@@ -66,8 +68,8 @@ class _Module:
         self.machine = machine
         self.names: dict[int, str] = {}
         self.uses: Counter[int] = Counter()  # how often a value is an operand
-        self.globals: dict[str, Any] = {"__name__": "einkorn.kernel", "%span": _span, "%parts": _parts}
-        self.globals |= {"%machine": machine, "%grid": run_grid}
+        self.globals: dict[str, Any] = {"__name__": KERNEL, "%span": _span, "%parts": _parts}
+        self.globals |= {"%machine": machine, "%grid": run_grid, "%tensor": tensor, "%debugger": debugger}
 
     def name(self, value: Value) -> str:
         return self.names.setdefault(id(value), f"%{len(self.names)}")
@@ -305,6 +307,29 @@ def _barrier(w: _Writer, op: Op, depth: int) -> list[ast.stmt]:
     return [w.at(ast.Expr(ast.Yield(ast.Name(w.module.constant(op.location), ast.Load()))))]
 
 
+def _note(w: _Writer, op: Op, depth: int) -> list[ast.stmt]:
+    out: list[ast.stmt] = [w.at(ast.Pass())]  # a line to stop at
+    for name, form in op.attrs["names"]:
+        out.append(w.at(ast.Assign([ast.Name(name, ast.Store())], _formed(w, op, form))))
+    return out
+
+
+def _formed(w: _Writer, op: Op, form: Form) -> ast.expr:
+    """An expression for what a variable holds."""
+    match form:
+        case ("value", number):
+            return w.module.read(op.operands[number])
+        case ("tuple", parts):
+            return ast.Tuple([_formed(w, op, part) for part in parts], ast.Load())
+        case ("tensor", pointer, dims):
+            return w.call("%tensor", [w.module.read(op.operands[k]) for k in (pointer, *dims)])
+    return ast.Name(w.module.constant(form[1]), ast.Load())
+
+
+def _breakpoint(w: _Writer, op: Op, depth: int) -> list[ast.stmt]:
+    return [w.at(ast.Expr(ast.Call(w.call("%debugger", []), [], [])))]
+
+
 STRUCTURED: dict[str, Callable[[_Writer, Op, int], list[ast.stmt]]] = {
     "if": _if,
     "for": _for,
@@ -312,6 +337,8 @@ STRUCTURED: dict[str, Callable[[_Writer, Op, int], list[ast.stmt]]] = {
     "parallel": _parallel,
     "launch": _launch,
     "barrier": _barrier,
+    "note": _note,
+    "breakpoint": _breakpoint,
 }
 
 _known = {*EVALUATORS, *STRUCTURED, *ENDS}

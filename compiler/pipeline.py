@@ -104,8 +104,8 @@ def compile_entry(spec: EntrySpec, target: Target, *, level: int = 3) -> Artifac
     return Artifact(target, program, emitted, compiled, code, timings)
 
 
-def typed_program(spec: EntrySpec, target: Target) -> Program:
-    """The verified typed program of an entry.
+def typed_program(spec: EntrySpec, target: Target, *, notes: bool = False) -> Program:
+    """The verified typed program of an entry; with `notes` for a debugger, if wanted.
 
     Raises:
         CompileError: a mistake in a kernel.
@@ -114,7 +114,7 @@ def typed_program(spec: EntrySpec, target: Target) -> Program:
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, RECURSION))
     try:
-        program = build_program(spec, target)
+        program = build_program(spec, target, notes=notes)
     finally:
         sys.setrecursionlimit(limit)
     verify_program(program)

@@ -124,6 +124,8 @@ IRREGULAR: dict[str, str] = {
     "barrier": "waits for the threads of the block",
     "assert": "condition, values to show; attrs site",
     "print": "values to show; attrs site",
+    "breakpoint": "opens the debugger when interpreted; compiled code passes it",
+    "note": "says what the author's variables hold, attrs names; made for the interpreter only",
 }
 
 

@@ -61,6 +61,11 @@ def print_rule(call: Call, values: Any, sep: Any = " ", end: Any = "\n") -> None
     report(inferer, "print", [], parts, call.node, call.frame)
 
 
+@rule("breakpoint")
+def breakpoint_rule(call: Call) -> None:
+    call.builder.add("breakpoint", [])
+
+
 @rule("int")
 def int_rule(call: Call, x: Any) -> Any:
     return _number(call, x, int, INT)

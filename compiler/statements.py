@@ -19,6 +19,7 @@ from .declared import declared
 from .expressions import items, snapshot, truth
 from .flow import NEVER, Flow, ended
 from .infer import Call, Inferer, statement
+from .notes import note
 from .program import Site, Value
 from .tensor_members import store_into, subscript, to_index
 from .tensors import Tensor
@@ -50,6 +51,7 @@ def bind(inferer: Inferer, target: s.Expr, value: Any, source: s.Expr, frame: Fr
             check_same_type(inferer, name, value, target, frame)
             frame.env[name] = value
             frame.origins[name] = frame.place(target)
+            note(inferer, {name: value}, target, frame)
         case s.Tuple(items=targets):
             values = items(inferer, value, source, frame)
             if len(values) != len(targets):
@@ -141,10 +143,12 @@ def aug_assign(inferer: Inferer, node: s.AugAssign, frame: Frame) -> None:
     check_same_type(inferer, node.target.id, new, node.target, frame)
     frame.env[node.target.id] = new
     frame.origins.setdefault(node.target.id, frame.place(node.target))
+    note(inferer, {node.target.id: new}, node, frame)
 
 
 @statement(s.Expression)
 def expression_statement(inferer: Inferer, node: s.Expression, frame: Frame) -> None:
+    note(inferer, {}, node, frame)
     inferer.expr(node.value, frame)
 
 
@@ -158,6 +162,7 @@ def function(inferer: Inferer, node: s.Function, frame: Frame) -> None:
 
 @statement(s.Return)
 def return_(inferer: Inferer, node: s.Return, frame: Frame) -> Flow:
+    note(inferer, {}, node, frame)
     return ended("return", None if node.value is None else inferer.expr(node.value, frame))
 
 

@@ -170,6 +170,11 @@ def print_(*values: Any, sep: Any = " ", end: Any = "\n") -> None:
     """Prints from a running kernel."""
 
 
+@_stub("rule", "breakpoint")
+def breakpoint_() -> None:
+    """Opens the Python debugger when the kernel is interpreted; compiled code passes it."""
+
+
 @_stub("rule", "int")
 def int_(x: Any) -> Any:
     """A compile-time number as an int; a run-time value as `Int`."""

@@ -183,7 +183,7 @@ def interpret_graph(ir: GraphIR) -> LoadedCode:
     plan = make_plan(ir, partition(ir, functools.partial(_facts, ir, target), fuse=False))
     assert plan.entry is not None
     try:
-        code = Interpreted(plan.entry, target)
+        code = Interpreted(plan.entry, target, notes=True)
     except CompileError as error:
         _explain(error, ir)
         raise

@@ -96,7 +96,8 @@ class KernelFile:
                 file.write(artifact.code)
                 file.flush()
                 entry = getattr(ctypes.CDLL(file.name), abi.ENTRY)
-            self._loaded[key] = entry, outputs, artifact, Interpreted(spec, lookup("host"))
+            notes = len(self._loaded) % 2 == 1  # what a debugger is told changes no result: every second kernel has it
+            self._loaded[key] = entry, outputs, artifact, Interpreted(spec, lookup("host"), notes=notes)
         entry, outputs, artifact, interpreted = self._loaded[key]
         results = [np.full(s, 0, t.to_numpy()) for t, s in outputs]
         for result in results:

@@ -1,0 +1,72 @@
+"""What a debugger has to know: which variables of the author's hold which values, statement by statement.
+
+A `note` is an operation of the typed program that says so. Notes are made for the interpreter only; compiled code has
+none, and they change no other operation.
+
+Input: variables of a frame. Output: a `note` in the builder's region. Non-goals: what is done with it (see
+`interpret_flow`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..dsl import syntax
+from ..dsl.types import DType, SIMDType
+from .program import Value
+from .tensors import Stored
+from .values import Closure, Frame, Index
+
+if TYPE_CHECKING:
+    from .infer import Inferer
+
+# How a variable's value is put together from the operands of its note: ("value", number of the operand),
+# ("constant", object), ("tuple", parts), ("tensor", number of the pointer, numbers of the dims).
+Form = tuple[Any, ...]
+
+
+def note(inferer: Inferer, variables: Mapping[str, Any], node: syntax.Node, frame: Frame) -> None:
+    """Says what variables hold from `node` on; without variables, only that a statement begins there."""
+    if not inferer.notes:
+        return
+    saved, inferer.builder.location = inferer.builder.location, frame.location(node)
+    operands: list[Value] = []
+    names: list[tuple[str, Form]] = []
+    for name, value in variables.items():
+        form = _form(inferer, value, operands) if name.isidentifier() else None
+        if form is not None:
+            names.append((name, form))
+    inferer.builder.add("note", operands, names=tuple(names))
+    inferer.builder.location = saved
+
+
+def note_arguments(inferer: Inferer, closure: Closure, frame: Frame) -> None:
+    """Says what a function that begins has: its arguments, and what it uses of the functions around it."""
+    if not inferer.notes:
+        return
+    function = closure.function
+    known = {param.name for param in function.params}
+    known |= {node.id for node in syntax.walk(function) if isinstance(node, syntax.Name)}
+    first = function.body if isinstance(function, syntax.Lambda) else function.body[0]
+    note(inferer, {name: value for name, value in frame.env.items() if name in known}, first, frame)
+
+
+def _form(inferer: Inferer, value: Any, operands: list[Value]) -> Form | None:
+    def operand(one: Value) -> int:
+        operands.append(one)
+        return len(operands) - 1
+
+    if isinstance(value, Index):
+        value = value.components(inferer.builder)
+        value = value[0] if len(value) == 1 else value
+    if isinstance(value, Value):
+        return ("value", operand(value))
+    if isinstance(value, tuple):
+        forms = [_form(inferer, item, operands) for item in value]
+        return None if None in forms else ("tuple", tuple(forms))
+    if isinstance(value, Stored):
+        return ("tensor", operand(value.pointer), tuple(operand(dim) for dim in value.dims))
+    if value is None or isinstance(value, bool | int | float | str | DType | SIMDType):
+        return ("constant", value)
+    return None
