@@ -47,6 +47,7 @@ MEANINGS: dict[str, str] = {
     "EK0221": "ctx.launch is used wrongly.",
     "EK0222": "A vector would have a number of lanes that vectors cannot have.",
     "EK0250": "Arithmetic is done on a type that is only stored and cast.",
+    "EK0251": "An element of a packed dtype is asked for an address or a size of its own.",
     # EK03: signatures, dims, parameters
     "EK0301": "A signature declares an argument that is no tensor with a dtype and dims, or no output.",
     "EK0302": "A signature declares a parameter without a proper type or default.",

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, Protocol, overload, runtime_checkable
+from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
 
@@ -21,16 +21,7 @@ from ..dsl.errors import DeviceError, DTypeError, GraphError
 from ..dsl.types import DType
 from . import dlpack
 from .device import CPU, Device, DeviceRef
-from .memory import Array, allocate, check_storable
-
-
-@runtime_checkable
-class DLPackArray(Protocol):
-    """Anything that offers its memory by DLPack."""
-
-    def __dlpack__(self, *, stream: Any | None = None) -> Any: ...
-
-    def __dlpack_device__(self) -> Any: ...
+from .memory import Array, allocate, check_storable, rounded
 
 
 class Buffer:
@@ -49,15 +40,23 @@ class Buffer:
     """
 
     __slots__ = ("__weakref__", "_array", "_device", "_dtype")
+    _packed: ClassVar[Any]  # `buffer_packed.PackedBuffer`, which is what a buffer of a packed dtype is
+
+    def __new__(cls, dtype: DType, shape: Sequence[int], device: Device | DeviceRef | None = None) -> Buffer:
+        made: Buffer = object.__new__(cls._packed if dtype.is_packed() else cls)
+        return made
 
     def __init__(self, dtype: DType, shape: Sequence[int], device: Device | DeviceRef | None = None) -> None:
         self._device = _host(device)
         self._dtype = dtype
-        self._array = allocate(dtype, _sizes(shape))
+        self._array = allocate(dtype, sizes_of(shape))
 
     @classmethod
-    def _wrap(cls, array: Array, device: Device, dtype: DType | None = None) -> Buffer:
-        buffer = cls.__new__(cls)
+    def _wrap(
+        cls, array: Array, device: Device, dtype: DType | None = None, shape: tuple[int, ...] | None = None
+    ) -> Buffer:
+        """A buffer over an array, whose shape is the buffer's; `shape` is there for those of packed dtypes."""
+        buffer = object.__new__(cls)
         buffer._array = array
         buffer._dtype = dtype or DType.from_numpy(array.dtype)
         buffer._device = device
@@ -67,7 +66,7 @@ class Buffer:
 
     @classmethod
     def zeros(cls, shape: Sequence[int], dtype: DType, device: Device | DeviceRef | None = None) -> Buffer:
-        """A buffer of zeros."""
+        """A buffer of zeros; in float8_e8m0fnu, which has none, of NaN, which 0 becomes in it."""
         buffer = cls(dtype, shape, device)
         buffer._array.fill(0)
         return buffer
@@ -88,7 +87,7 @@ class Buffer:
         """A buffer over the array's own memory, which it keeps alive; writes on one side show on the other.
 
         An array that is not C-contiguous, or not aligned to its element size, is copied. A read-only array gives a
-        read-only buffer.
+        read-only buffer. Elements of 4 bits, which take a byte each in NumPy, are packed into other memory.
 
         Raises:
             DTypeError: not a NumPy array, or of a dtype that has no counterpart here.
@@ -101,6 +100,9 @@ class Buffer:
                 expected="numpy.ndarray",
                 got=type(array).__name__,
             )
+        if DType.from_numpy(array.dtype).is_packed():
+            packed: Buffer = cls._packed.of_array(array, CPU())
+            return packed
         return cls._wrap(np.require(array, requirements=["C", "A"]), CPU())
 
     @classmethod
@@ -117,6 +119,8 @@ class Buffer:
         """
         if isinstance(array, np.ndarray | Buffer):
             source = array._array if isinstance(array, Buffer) else array
+            if (array.dtype if isinstance(array, Buffer) else DType.from_numpy(array.dtype)).is_packed():
+                return cls._packed_from(array, copy)
         else:
             source = dlpack.import_host(array)
         if not source.flags.aligned:
@@ -124,6 +128,14 @@ class Buffer:
                 raise DeviceError("the array is not aligned to its elements, so it has to be copied", code="EK0804")
             copy = True
         return cls._wrap(np.array(source, order="C") if copy else source, CPU())
+
+    @classmethod
+    def _packed_from(cls, array: Array | Buffer, copy: bool | None) -> Buffer:
+        if isinstance(array, Buffer):
+            return array.copy() if copy else array
+        if copy is False:
+            raise DeviceError("elements of 4 bits have to be packed, so the array is copied", code="EK0804")
+        return cls.from_numpy(array)
 
     @classmethod
     def mmap(
@@ -139,8 +151,12 @@ class Buffer:
         Raises:
             DeviceError: the file cannot be read, or is too short.
         """
-        sizes = _sizes((shape,) if isinstance(shape, int) else shape)
+        sizes = sizes_of((shape,) if isinstance(shape, int) else shape)
         try:
+            if dtype.is_packed():
+                data = np.memmap(filename, np.uint8, mode, offset, (dtype.bytes_for(math.prod(sizes)),))
+                packed: Buffer = cls._packed.of_bytes(data, CPU(), dtype, sizes)
+                return packed
             return cls._wrap(np.memmap(filename, dtype.to_numpy(), mode, offset, sizes), CPU())
         except (OSError, ValueError) as error:
             raise DeviceError(f"cannot map {os.fspath(filename)!r}: {error}", code="EK0810") from error
@@ -181,6 +197,11 @@ class Buffer:
     def element_size(self) -> int:
         """Bytes of one element."""
         return self._dtype.size_in_bytes
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Bytes of all elements."""
+        return self._dtype.bytes_for(self.num_elements)
 
     @property
     def is_contiguous(self) -> bool:
@@ -238,10 +259,10 @@ class Buffer:
         """
         if self.is_read_only:
             raise DeviceError("the buffer is read-only, as is what it was made from", code="EK0807", hint="copy() it")
-        source = value._array if isinstance(value, Buffer) else np.asarray(value)
+        source = value.to_numpy() if isinstance(value, Buffer) else np.asarray(value)
         check_storable(source, value, self._dtype)
         try:
-            np.copyto(self._view(index), source, casting="unsafe")
+            np.copyto(self._view(index), rounded(source, self._dtype))
         except ValueError as error:
             raise GraphError(str(error), code="EK0805", expected=self.shape, got=source.shape) from error
 
@@ -276,8 +297,10 @@ class Buffer:
         Raises:
             GraphError: not contiguous, or the bytes do not divide so.
         """
-        size = self.num_elements * self.element_size
+        size = self.size_in_bytes
         if shape is None:
+            if dtype.is_packed() or self._dtype.is_packed():
+                raise GraphError(f"a view between {self.dtype} and {dtype} needs the shape", code="EK0805")
             last = self.shape[-1] * self.element_size if self.rank else self.element_size
             if last % dtype.size_in_bytes or (not self.rank and last != dtype.size_in_bytes):
                 raise GraphError(
@@ -285,15 +308,18 @@ class Buffer:
                 )
             sizes = (*self.shape[:-1], last // dtype.size_in_bytes) if self.rank else ()
         else:
-            sizes = _sizes(shape)
-        if math.prod(sizes) * dtype.size_in_bytes != size or not self.is_contiguous:
+            sizes = sizes_of(shape)
+        if dtype.bytes_for(math.prod(sizes)) != size or not self.is_contiguous:
             raise GraphError(
                 f"{self!r} cannot be viewed as {dtype} of shape {sizes}",
                 code="EK0805",
                 expected=f"{size} contiguous bytes" if self.is_contiguous else "a contiguous buffer",
-                got=f"{math.prod(sizes) * dtype.size_in_bytes} bytes",
+                got=f"{dtype.bytes_for(math.prod(sizes))} bytes",
             )
-        return self._wrap(self._array.reshape(-1).view(dtype.to_numpy()).reshape(sizes), self._device)
+        if dtype.is_packed():
+            packed: Buffer = self._packed.of_bytes(self._array.reshape(-1).view(np.uint8), self._device, dtype, sizes)
+            return packed
+        return Buffer._wrap(self._array.reshape(-1).view(dtype.to_numpy()).reshape(sizes), self._device)
 
     def contiguous(self) -> Buffer:
         """This buffer when it is contiguous, else a contiguous copy."""
@@ -362,7 +388,8 @@ def _host(device: Device | DeviceRef | None) -> Device:
     return found
 
 
-def _sizes(shape: Iterable[int]) -> tuple[int, ...]:
+def sizes_of(shape: Iterable[int]) -> tuple[int, ...]:
+    """A shape as plain ints, or a GraphError."""
     sizes = tuple(shape)
     if any(isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0 for size in sizes):
         raise GraphError(f"a buffer's sizes are ints >= 0, not {sizes}", code="EK0805", expected="ints >= 0", got=sizes)

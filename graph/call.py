@@ -6,7 +6,6 @@ Input: tensors. Output: `Buffer`s. Non-goals: how code is made and loaded (see `
 from __future__ import annotations
 
 import ctypes
-import math
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -15,20 +14,23 @@ import numpy as np
 
 from ..dsl import abi
 from ..dsl.errors import DeviceError, DTypeError, GraphError, KernelError
+from ..dsl.packing import pack
 from ..dsl.types import DType
 from .buffer import Buffer
+from .buffer_packed import PackedBuffer
 from .device import CPU
 from .dims import Dim, StaticDim, SymbolicDim
 from .extensions import LoadedCode, thread_pool
 from .ir import Constant, GraphIR
 from .memory import ALIGNMENT, address_of, check_memory
+from .outputs import Output
 from .places import user_place
 from .promotion import weak_array
 from .reports import Report, render
 from .type import BufferType, ShapedType
 
 # Names that the hot path uses, found once.
-ndarray, empty, wrap = np.ndarray, np.empty, Buffer._wrap
+ndarray, wrap = np.ndarray, Buffer._wrap
 
 
 class InputCheck:
@@ -39,6 +41,7 @@ class InputCheck:
         self.type = type
         self.dtype = type.dtype.to_numpy()
         self.is_buffer = isinstance(type, BufferType)
+        self.packed = type.dtype.is_packed()
 
     def scalar(self, value: bool | int | float) -> np.ndarray[Any, Any]:
         """A Python number for an input of rank 0; what the dtype cannot hold is refused, not cut."""
@@ -53,6 +56,23 @@ class InputCheck:
             expected=str(dtype),
             got=repr(value),
         )
+
+    def packed_bytes(self, value: Any) -> tuple[np.ndarray[Any, Any], tuple[int, ...]]:
+        """The memory and the shape of an input whose elements share bytes; only a `Buffer` has them so already."""
+        if isinstance(value, Buffer) and value.dtype is self.type.dtype:
+            return value._array, value.shape
+        if self.is_buffer:
+            raise DTypeError(
+                f"'{self.name}' is changed in place, and only a Buffer of {self.type.dtype} has its packed elements",
+                code="EK0452",
+                place=user_place(),
+                argument=self.name,
+                expected=f"Buffer of {self.type.dtype}",
+                got=type(value).__name__,
+                hint="make one by Buffer.from_numpy(x), and look at it by to_numpy() afterwards",
+            )
+        found = self.array(value)
+        return pack(found), found.shape
 
     def array(self, value: Any) -> np.ndarray[Any, Any]:
         if isinstance(value, Buffer):
@@ -98,69 +118,6 @@ class InputCheck:
         return found
 
 
-class _Output:
-    """Where an output of known size goes.
-
-    Fresh pages for a large output cost as much as the work itself, so the memory of earlier results is taken again once
-    nobody can see it any more: a `Buffer`, a view or a DLPack export each hold a reference to the array.
-    """
-
-    KEPT = 2  # with `y = model(x)` in a loop the last result still lives during the next call
-    LARGE = 1 << 20
-
-    def __init__(self, dtype: DType, shape: tuple[int, ...], pointer: int | None) -> None:
-        self.dtype = dtype
-        self.shape = shape
-        self.pointer = pointer
-        self.numpy_dtype = dtype.to_numpy()
-        self.size = math.prod(shape) * dtype.size_in_bytes
-        self.keeps = self.size >= self.LARGE and _FREE > 0
-        self.kept: list[np.ndarray[Any, Any]] = []
-
-    def take(self) -> np.ndarray[Any, Any]:
-        """An array that nobody else sees."""
-        found = _unseen(self.kept) if self.keeps else None
-        if found is not None:
-            return found
-        try:
-            array = empty(self.shape, self.numpy_dtype)
-        except (MemoryError, ValueError) as error:
-            raise DeviceError(
-                f"an output of {self.dtype} {self.shape} takes {self.size:,} bytes, which cannot be had",
-                code="EK0813",
-                place=user_place(),
-                got=self.size,
-                notes=[str(error)],
-            ) from None
-        if self.keeps:
-            self.kept = [*self.kept, array][-self.KEPT :]
-        return array
-
-
-def _unseen(kept: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any] | None:
-    """One of the arrays that nobody but the list refers to, or None."""
-    for array in kept:
-        if sys.getrefcount(array) == _FREE:
-            return array
-    return None
-
-
-def _references_of_unseen() -> int:
-    """What `getrefcount` says in `_unseen` of an array that only the list refers to; it differs between Pythons.
-
-    0 where counts say nothing: elsewhere than in CPython, and without the global lock.
-    """
-    locked = getattr(sys, "_is_gil_enabled", lambda: True)()
-    if sys.implementation.name != "cpython" or not locked:
-        return 0
-    for array in [np.empty(1)]:
-        return sys.getrefcount(array)
-    return 0
-
-
-_FREE = _references_of_unseen()
-
-
 class Call:
     """The memory of a model's calls, and the native call itself."""
 
@@ -179,7 +136,7 @@ class Call:
         self.buffers = [k for k, check in enumerate(checks) if check.is_buffer]
         copied = {output for output, _ in plan.copies}
         self.output_pointers = [None if k in copied else pointer_of["output", k] for k in range(len(ir.outputs))]
-        self.outputs: list[_Output] = []
+        self.outputs: list[Output] = []
         self.constants = self._constants()
         self.shapes: list[tuple[int, ...]] | None = None
         self.arena: np.ndarray[Any, Any] | None = None
@@ -201,18 +158,22 @@ class Call:
             if buffer.source[0] == "constant":
                 node = self.ir.nodes[buffer.source[1]]
                 assert isinstance(node, Constant)
-                kept.append(node.array)
-                self.pointers[number] = node.array.ctypes.data
+                kept.append(pack(node.array) if buffer.dtype.is_packed() else node.array)
+                self.pointers[number] = kept[-1].ctypes.data
         return kept
 
     def run(self, inputs: Sequence[Any]) -> list[Buffer]:
         """One call. This is the hot path: the checks that always hold are one comparison each."""
         pointers, arrays, shapes = self.pointers, [], []
         for value, (check, position) in zip(inputs, self.inputs, strict=True):
-            if type(value) is not ndarray or value.dtype != check.dtype or not value.flags.c_contiguous:
-                value = check.array(value)
+            if check.packed:
+                value, shape = check.packed_bytes(value)
+            else:
+                if type(value) is not ndarray or value.dtype != check.dtype or not value.flags.c_contiguous:
+                    value = check.array(value)
+                shape = value.shape
             arrays.append(value)
-            shapes.append(value.shape)
+            shapes.append(shape)
             pointers[position] = address_of(value)
         if shapes != self.shapes:
             self._fit(shapes)
@@ -225,7 +186,8 @@ class Call:
             array = output.take()
             if output.pointer is not None:
                 pointers[output.pointer] = address_of(array)
-            results.append(wrap(array, self.device, output.dtype))
+            make = PackedBuffer.of_bytes if output.packed else wrap
+            results.append(make(array, self.device, output.dtype, output.shape))
         if self.code.entry(self.context_at, self.pointers_at, self.dims_at):
             self._fail()
         if self.code.plan.copies:
@@ -239,10 +201,10 @@ class Call:
             if kind == "constant":
                 node = self.ir.nodes[number]
                 assert isinstance(node, Constant)
-                source = node.array
+                source = pack(node.array) if node.type.dtype.is_packed() else node.array
             else:
-                source = arrays[number] if kind == "input" else results[number].to_numpy()
-            results[output].to_numpy()[...] = source
+                source = arrays[number] if kind == "input" else results[number]._array
+            results[output]._array[...] = source
 
     # sizes
 
@@ -264,7 +226,7 @@ class Call:
         plan = self.code.plan
         slots = [dim.evaluate(sizes) for dim in plan.slots]
         outputs = [
-            _Output(type.dtype, tuple(d.evaluate(sizes) for d in type.shape), pointer)
+            Output(type.dtype, tuple(d.evaluate(sizes) for d in type.shape), pointer)
             for type, pointer in zip(self.ir.output_types, self.output_pointers, strict=True)
         ]
         offsets, total = plan.place(sizes)

@@ -1,9 +1,10 @@
-"""bfloat16 through DLPack.
+"""bfloat16 and floats of 8 bits through DLPack.
 
-NumPy speaks DLPack, but not for bfloat16, which it does not know. A DLPack capsule describes its elements by a kind
-and a width in bits, and uint16 has the same width. So going out, a uint16 view is exported and the capsule's kind set
-to bfloat; coming in, it is set back to unsigned, imported, and viewed as bfloat16. The capsule is fresh and ours alone
-until it is handed on, its owner looks only at its own context when it frees the memory, so this is sound.
+NumPy speaks DLPack, but not for the types of ml_dtypes, which it does not know. A DLPack capsule describes its elements
+by a kind and a width in bits, and unsigned integers have the same widths. So going out, a view as uint16 or uint8 is
+exported and the capsule's kind set to that of the type; coming in, it is set back to unsigned, imported, and viewed.
+The capsule is fresh and ours alone until it is handed on, its owner looks only at its own context when it frees the
+memory, so this is sound.
 
 Input: a producer, or a NumPy array. Output: a NumPy array, or a capsule. Non-goals: no device memory.
 Layouts: https://dmlc.github.io/dlpack/latest/c_api.html (`DLManagedTensor`, `DLManagedTensorVersioned`).
@@ -12,15 +13,34 @@ Layouts: https://dmlc.github.io/dlpack/latest/c_api.html (`DLManagedTensor`, `DL
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import ml_dtypes
 import numpy as np
 
 from ..dsl.errors import DeviceError, DTypeError
 
+
+@runtime_checkable
+class DLPackArray(Protocol):
+    """Anything that offers its memory by DLPack."""
+
+    def __dlpack__(self, *, stream: Any | None = None) -> Any: ...
+
+    def __dlpack_device__(self) -> Any: ...
+
+
 KIND_UINT = 1
-KIND_BFLOAT = 4
+# The codes of DLPack 1.1 for types that NumPy does not know; the elements of all of them are whole bytes.
+KINDS = {
+    "bfloat16": 4,
+    "float8_e4m3fn": 10,
+    "float8_e4m3fnuz": 11,
+    "float8_e5m2": 12,
+    "float8_e5m2fnuz": 13,
+    "float8_e8m0fnu": 14,
+}
+_NAMES = {code: name for name, code in KINDS.items()}
 HOST_DEVICES = (1, 3, 11)  # kDLCPU, and host memory pinned by CUDA or ROCm
 
 # Where `DLDataType {uint8 kind; uint8 bits; uint16 lanes}` lies: behind data, device and ndim of the DLTensor, which
@@ -37,10 +57,11 @@ _get_pointer.restype = ctypes.c_void_p
 
 def export(array: np.ndarray[Any, Any], keywords: dict[str, Any]) -> Any:
     """A DLPack capsule over the array's memory; `keywords` go to NumPy's `__dlpack__`."""
-    if array.dtype != ml_dtypes.bfloat16:
+    kind = KINDS.get(array.dtype.name)
+    if kind is None:
         return array.__dlpack__(**keywords)
-    capsule = array.view(np.uint16).__dlpack__(**keywords)
-    _dtype_of(capsule)[0] = KIND_BFLOAT
+    capsule = array.view(f"u{array.dtype.itemsize}").__dlpack__(**keywords)
+    _dtype_of(capsule)[0] = kind
     return capsule
 
 
@@ -73,15 +94,15 @@ def import_host(producer: Any) -> np.ndarray[Any, Any]:
         array = np.from_dlpack(source)
     except (BufferError, RuntimeError, TypeError) as error:
         raise DTypeError(f"the array cannot be taken by DLPack: {error}", code="EK0803") from error
-    return array.view(ml_dtypes.bfloat16) if source.is_bfloat else array
+    return array if source.name is None else array.view(getattr(ml_dtypes, source.name))
 
 
 class _Once:
-    """Stands before a producer and shows NumPy its bfloat16 as uint16."""
+    """Stands before a producer and shows NumPy elements that it does not know as unsigned integers."""
 
     def __init__(self, producer: Any) -> None:
         self._producer = producer
-        self.is_bfloat = False
+        self.name: str | None = None
 
     def __dlpack__(self, **keywords: Any) -> Any:
         try:
@@ -89,9 +110,10 @@ class _Once:
         except TypeError:  # a producer from before DLPack 1.0 knows none of the newer keywords
             capsule = self._producer.__dlpack__()
         dtype = _dtype_of(capsule)
-        if (dtype[0], dtype[1]) == (KIND_BFLOAT, 16):
+        name = _NAMES.get(dtype[0])
+        if name is not None and dtype[1] == np.dtype(getattr(ml_dtypes, name)).itemsize * 8:
             dtype[0] = KIND_UINT
-            self.is_bfloat = True
+            self.name = name
         return capsule
 
     def __dlpack_device__(self) -> Any:

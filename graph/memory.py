@@ -11,7 +11,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from ..dsl.errors import DeviceError, DTypeError, GraphError
@@ -25,16 +24,71 @@ ALIGNMENT = 64  # bytes: a cache line, and the widest vector of any CPU target
 def allocate(dtype: DType, sizes: tuple[int, ...]) -> Array:
     """Uninitialised memory that starts at a multiple of `ALIGNMENT`; NumPy's own starts at 16.
 
+    Of a packed dtype it is the bytes, in one axis.
+
     Raises:
         DeviceError: EK0808 there is not enough of it.
     """
-    size = math.prod(sizes) * dtype.size_in_bytes
+    size = dtype.bytes_for(math.prod(sizes))
     try:
         raw = np.empty(size + ALIGNMENT, np.uint8)
     except (MemoryError, ValueError) as error:
         raise DeviceError(f"cannot allocate {size} bytes for {dtype} of shape {sizes}", code="EK0808") from error
     skip = -raw.ctypes.data % ALIGNMENT
-    return raw[skip : skip + size].view(dtype.to_numpy()).reshape(sizes)
+    data = raw[skip : skip + size]
+    return data if dtype.is_packed() else data.view(dtype.to_numpy()).reshape(sizes)
+
+
+def rounded(source: Array, dtype: DType) -> Array:
+    """An array in another dtype: floats rounded once, to nearest, ties to even, as kernels round them.
+
+    NumPy's own casts do so too, but for the types of ml_dtypes: these go through float32 and round there first.
+    """
+    numpy_dtype = dtype.to_numpy()
+    if source.dtype == numpy_dtype:
+        return source
+    if not (dtype.is_float() and dtype.bits <= 16) or dtype is DType.float16:
+        return source.astype(numpy_dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        single = _to_odd(source)
+        out = np.asarray(single.astype(numpy_dtype))
+    if dtype.is_storage():
+        codes = out.view(np.uint8)
+        codes[np.isnan(single)] = dtype.format.nan
+        if dtype.format.family == "scale":  # ml_dtypes takes what is subnormal in float32 for the number above
+            low = (single > 0) & (single < 2.0**-126)
+            codes[low] = single[low] >= 1.5 * 2.0**-127
+    return out
+
+
+def lost(source: Array, result: Array, dtype: DType) -> Array:
+    """Which numbers of `source` became none in `result`, which is `source` rounded to the float type `dtype`: those
+    beyond its largest, and those that it lacks (infinities, NaN, 0 and what is below it in a scale)."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        wide, narrow = source.astype(np.float64), result.astype(np.float64)
+    out: Array = (np.isinf(narrow) & ~np.isinf(wide)) | (np.isnan(narrow) & ~np.isnan(wide))
+    if not dtype.format.has_nan:
+        format = dtype.format
+        largest, next_one = format.decode(format.largest), format.decode(format.largest - 1)
+        out |= np.isnan(wide) | (np.abs(wide) >= largest + (largest - next_one) / 2)
+    return out
+
+
+def _to_odd(source: Array) -> Array:
+    """Numbers as float32, so that rounding once more gives the result of one rounding: what float32 cannot hold becomes
+    the neighbour towards zero with its last bit set."""
+    near = np.array(source, np.float32)
+    if source.dtype.kind in "iu" and source.dtype.itemsize >= 4:
+        differ = np.frompyfunc(lambda found, exact: abs(int(found)) - abs(exact), 2, 1)  # in Python's integers
+        above = np.asarray(differ(near, source.astype(object)) > 0, np.bool_)
+        inexact = np.asarray(differ(near, source.astype(object)) != 0, np.bool_)
+    elif source.dtype == np.float64:
+        above, inexact = np.abs(near.astype(np.float64)) > np.abs(source), near != source
+        inexact &= ~np.isnan(source)
+    else:
+        return near
+    bits = near.view(np.uint32)
+    return np.where(inexact, (bits - above) | 1, bits).astype(np.uint32).view(np.float32)
 
 
 def address_of(array: Array) -> int:
@@ -127,7 +181,8 @@ def check_storable(source: Array, value: Any, dtype: DType) -> None:
         DTypeError: EK0803 the dtype does not hold numbers of this kind.
         GraphError: EK0805 a number is out of its range.
     """
-    kind = "f" if source.dtype == ml_dtypes.bfloat16 else source.dtype.kind
+    known = DType.__members__.get(source.dtype.name)
+    kind = known.kind[0] if known else source.dtype.kind
     if kind not in ("fiub" if dtype.is_float() else "iub"):
         raise DTypeError(
             f"cannot write {value if source.ndim == 0 else source.dtype} into a buffer of {dtype}",
@@ -138,6 +193,8 @@ def check_storable(source: Array, value: Any, dtype: DType) -> None:
         )
     if not dtype.is_float() and source.size:
         low, high = dtype.range
+        if known is not None and known.is_storage():
+            source = source.astype(np.int64)
         if int(source.min()) < low or int(source.max()) > high:
             raise GraphError(
                 f"a value is out of the range of {dtype}", code="EK0805", expected=f"{low} to {high}", got=value

@@ -73,7 +73,7 @@ class Plan:
         temps = []
         for number, buffer in enumerate(self.buffers):
             if buffer.source[0] == "temp":
-                size = buffer.shape.num_elements.evaluate(sizes) * buffer.dtype.size_in_bytes
+                size = buffer.dtype.bytes_for(buffer.shape.num_elements.evaluate(sizes))
                 temps.append((-(-size // ALIGNMENT) * ALIGNMENT, number))
         placed: list[tuple[int, int, int]] = []  # (offset, size, number)
         for size, number in sorted(temps, key=lambda item: (-item[0], item[1])):

@@ -17,6 +17,7 @@ Input: dtypes, weak values. Output: a dtype, NumPy arrays. Non-goals: no staging
 from __future__ import annotations
 
 from collections.abc import Iterable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from ..dsl.errors import DTypeError, GraphError
 from ..dsl.source import Place
 from ..dsl.types import DType
 from .buffer import Buffer
+from .memory import lost, rounded
 
 _CATEGORIES = {"bool": 0, "uint": 1, "int": 2, "float": 3}
 
@@ -106,10 +108,10 @@ def weak_array(value: Any, dtype: DType, op: str, argument: str, place: Place | 
             shown = value if isinstance(value, float) else f"an array of {own}"
             raise refuse(shown, "is a float and cannot become", "cast the tensor, or write an integer")
         with np.errstate(over="ignore", invalid="ignore"):
-            result = source.astype(dtype.to_numpy())
-            lost = np.isinf(result.astype(np.float64)) & np.isfinite(source.astype(np.float64))
-        if lost.any():
-            raise refuse(source[lost].reshape(-1)[0], "overflows", "cast the tensor to a wider dtype")
+            result = rounded(source, dtype)
+            wrong = lost(source, result, dtype)
+        if wrong.any():
+            raise refuse(source[wrong].reshape(-1)[0], "overflows", "cast the tensor to a wider dtype")
         return result
     return _exact_array(source, dtype, refuse)
 
@@ -131,14 +133,10 @@ def _own_dtype(source: np.ndarray[Any, Any], op: str, argument: str, place: Plac
 
 def _exact_int(value: int, dtype: DType, refuse: Any) -> int | float:
     if dtype.is_float():
-        try:
-            with np.errstate(over="ignore"):
-                rounded = float(np.array(float(value), dtype.to_numpy()))
-        except OverflowError:
-            rounded = float("inf")
-        if rounded in (float("inf"), float("-inf")) or int(rounded) != value:
+        nearest = dtype.format.round(Fraction(value))
+        if nearest != value:
             raise refuse(value, "is not exact in", f"write {value}.0 to have it rounded")
-        return rounded
+        return nearest
     low, high = dtype.range
     if not low <= value <= high:
         raise refuse(value, "does not fit", f"{dtype} holds {low} to {high}; cast the tensor to a wider dtype")
@@ -147,12 +145,14 @@ def _exact_int(value: int, dtype: DType, refuse: Any) -> int | float:
 
 def _exact_array(source: np.ndarray[Any, Any], dtype: DType, refuse: Any) -> np.ndarray[Any, Any]:
     """Integers or bools as `dtype`: the extremes tell whether they fit, a round trip whether a float holds them."""
+    if source.dtype.name in ("int4", "uint4"):  # whose extremes NumPy does not find
+        source = source.astype(np.int8)
     if source.size and not dtype.is_float():
         for extreme in (int(source.min()), int(source.max())):
             _exact_int(extreme, dtype, refuse)
         return source.astype(dtype.to_numpy())
     with np.errstate(over="ignore"):
-        result = source.astype(dtype.to_numpy())
+        result = rounded(source, dtype)
     if dtype.is_float() and source.size:
         wrong = _differs(result, source)
         if wrong.any():
@@ -201,9 +201,11 @@ def literal_array(value: Any, dtype: DType | None, op: str, place: Place | None 
     if dtype is None or dtype is own:
         return np.array(source, own.to_numpy(), order="C")
     with np.errstate(all="ignore"):
-        result = np.array(source.astype(dtype.to_numpy()), order="C")
+        if own.is_storage() and not own.is_float():
+            source = source.astype(np.int8)
+        result = np.array(rounded(source, dtype), order="C")
         if dtype.is_float():
-            wrong = np.isinf(result.astype(np.float64)) & ~np.isinf(source.astype(np.float64))
+            wrong = lost(source, result, dtype)
         elif own.is_float():
             wide = source.astype(np.float64)
             wrong = ~_inside(wide, *dtype.range) | (wide != np.trunc(wide))

@@ -11,13 +11,14 @@ from __future__ import annotations
 from typing import TypeVar
 
 from .. import dsl
-from ..dsl import Element, Floating, InputTensor, Numeric, OutputTensor, bool8, foreach, register, select
+from ..dsl import Element, Floating, InputTensor, Numeric, OutputTensor, Storable, bool8, foreach, register, select
 from .algorithm import widened
 
 N = TypeVar("N", bound=Numeric)
 F = TypeVar("F", bound=Floating)
 E = TypeVar("E", bound=Element)
-U = TypeVar("U", bound=Element)
+S = TypeVar("S", bound=Storable)
+U = TypeVar("U", bound=Storable)
 
 SQRT_HALF = 0.7071067811865476
 SQRT_TWO_OVER_PI = 0.7978845608028654
@@ -295,14 +296,14 @@ def is_inf(out: OutputTensor[bool8, "*s"], x: InputTensor[F, "*s"]) -> None:
 
 @register("where")
 def where(
-    out: OutputTensor[E, "*s"], condition: InputTensor[bool8, "*s"], x: InputTensor[E, "*s"], y: InputTensor[E, "*s"]
+    out: OutputTensor[S, "*s"], condition: InputTensor[bool8, "*s"], x: InputTensor[S, "*s"], y: InputTensor[S, "*s"]
 ) -> None:
     """x where the condition is true, else y."""
     foreach(out, lambda i: select(condition[i], x[i], y[i]))
 
 
 @register("cast")
-def cast(out: OutputTensor[U, "*s"], x: InputTensor[E, "*s"], *, dtype: dsl.DType) -> None:
+def cast(out: OutputTensor[U, "*s"], x: InputTensor[S, "*s"], *, dtype: dsl.DType) -> None:
     """x as `dtype`: rounded to nearest; to integers the fraction is dropped, the ends saturate and NaN becomes 0."""
     dsl.static_assert(dtype == U, "the output has another dtype than the parameter says")
     foreach(out, lambda i: x[i].cast(U))

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from ..dsl import Element, InputTensor, OutputTensor, foreach, register, unroll
+from ..dsl import InputTensor, OutputTensor, Storable, foreach, register, unroll
 from .algorithm import whole_number
 
-T = TypeVar("T", bound=Element)
+T = TypeVar("T", bound=Storable)
 
 
 @register("reshape")

@@ -1,0 +1,82 @@
+"""The memory of a model's results.
+
+Input: the dtype and the shape of an output. Output: arrays that nobody else sees. Non-goals: temporaries (see `plan`).
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+import numpy as np
+
+from ..dsl.errors import DeviceError
+from ..dsl.types import DType
+from .places import user_place
+
+empty = np.empty
+
+
+class Output:
+    """Where an output of known size goes.
+
+    Fresh pages for a large output cost as much as the work itself, so the memory of earlier results is taken again once
+    nobody can see it any more: a `Buffer`, a view or a DLPack export each hold a reference to the array.
+    """
+
+    KEPT = 2  # with `y = model(x)` in a loop the last result still lives during the next call
+    LARGE = 1 << 20
+
+    def __init__(self, dtype: DType, shape: tuple[int, ...], pointer: int | None) -> None:
+        self.dtype = dtype
+        self.shape = shape
+        self.pointer = pointer
+        self.size = dtype.bytes_for(math.prod(shape))
+        self.packed = dtype.is_packed()
+        self.memory = ((self.size,), np.dtype(np.uint8)) if self.packed else (shape, dtype.to_numpy())
+        self.keeps = self.size >= self.LARGE and _FREE > 0
+        self.kept: list[np.ndarray[Any, Any]] = []
+
+    def take(self) -> np.ndarray[Any, Any]:
+        """An array that nobody else sees."""
+        found = _unseen(self.kept) if self.keeps else None
+        if found is not None:
+            return found
+        try:
+            array = empty(*self.memory)
+        except (MemoryError, ValueError) as error:
+            raise DeviceError(
+                f"an output of {self.dtype} {self.shape} takes {self.size:,} bytes, which cannot be had",
+                code="EK0813",
+                place=user_place(),
+                got=self.size,
+                notes=[str(error)],
+            ) from None
+        if self.keeps:
+            self.kept = [*self.kept, array][-self.KEPT :]
+        return array
+
+
+def _unseen(kept: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any] | None:
+    """One of the arrays that nobody but the list refers to, or None."""
+    for array in kept:
+        if sys.getrefcount(array) == _FREE:
+            return array
+    return None
+
+
+def _references_of_unseen() -> int:
+    """What `getrefcount` says in `_unseen` of an array that only the list refers to; it differs between Pythons.
+
+    0 where counts say nothing: elsewhere than in CPython, and without the global lock.
+    """
+    locked = getattr(sys, "_is_gil_enabled", lambda: True)()
+    if sys.implementation.name != "cpython" or not locked:
+        return 0
+    for array in [np.empty(1)]:
+        return sys.getrefcount(array)
+    return 0
+
+
+_FREE = _references_of_unseen()
