@@ -1,6 +1,6 @@
 """Reductions along one axis, the places of extremes, and softmax.
 
-Floats are added in blocks (see `algorithm.folded`); half types are computed in float32 and rounded once.
+The monoids say what is computed, `rows` and `folds` in which order; softmax has loops of its own.
 
 Input: a tensor. Output: a tensor. Non-goals: several axes at once, which the graph merges into one.
 """
@@ -26,57 +26,58 @@ from ..dsl import (
     register,
     select,
     stack,
+    store,
     unroll,
 )
-from .algorithm import (
-    BLOCK,
-    COLUMNS,
-    ROW_BLOCK,
-    TASK,
-    add,
-    first_places,
-    folded,
-    highest,
-    key_dtype,
-    lowest,
-    of_order_key,
-    order_key,
-    plus,
-    plus_in_order,
-    product,
-    total_dtype,
-    unravelled,
-    wide_dtype,
-    widened,
-)
-from .reduced import reduced
+from .algorithm import highest, of_order_key, order_key, product, total_dtype, unravelled, wide_dtype, widened
+from .folds import PIECE
+from .monoids import ArgMax, ArgMin, LogSumExp, Max, Min, Sum
+from .rows import COLUMNS, FEW, TASK, reduce, rowwise
 
 N = TypeVar("N", bound=Numeric)
 F = TypeVar("F", bound=Floating)
 
+BLOCK = 4096  # elements of a row that go through memory close by
 LANE_STEPS = 4
 LANES = 1 << LANE_STEPS  # sums that run side by side
 
 
-@register("reduce_sum", fastmath={"reassoc"}, writes_once=True, reads={"x": 1})
+class Total(Sum):
+    """A sum as it was added up: in float64 for floats."""
+
+    @staticmethod
+    def finish(state, dtype):
+        return state
+
+
+class Powers(LogSumExp):
+    """The maximum, and the sum of exp(x - maximum)."""
+
+    @staticmethod
+    def finish(state, dtype):
+        return state
+
+
+@register("reduce_sum", writes_once=True, reads={"x": 1})
 def reduce_sum(
     out: OutputTensor[N, "*a{axis} 1 *b"], x: InputTensor[N, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
 ) -> None:
     """The sum along `axis`, 0 over no elements. Integers wrap."""
-    start = wide_dtype(N)(0)
-    step = plus if axis == x.rank - 1 else plus_in_order
-    reduced(ctx, out, x, axis, start, step, add, lambda value: value.cast(N), total_dtype(N))
+    _along(out, x, Sum, axis)
 
 
-@register("reduce_mean", fastmath={"reassoc"}, writes_once=True, reads={"x": 1})
+@register("reduce_mean", writes_once=True, reads={"x": 1})
 def reduce_mean(
     out: OutputTensor[F, "*a{axis} 1 *b"], x: InputTensor[F, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
 ) -> None:
     """The arithmetic mean along `axis`, NaN over no elements."""
-    start = wide_dtype(F)(0)
-    step = plus if axis == x.rank - 1 else plus_in_order
     count = Int(x.dim(axis)).cast(float64)
-    reduced(ctx, out, x, axis, start, step, add, lambda value: (value / count).cast(F), float64)
+    rowwise(
+        x,
+        Total,
+        lambda row, total: store(out, (row[:axis], 0, row[axis:]), (total.cast(float64) / count).cast(F)),
+        axis=axis,
+    )
 
 
 @register("reduce_max", writes_once=True, reads={"x": 1})
@@ -84,13 +85,7 @@ def reduce_max(
     out: OutputTensor[N, "*a{axis} 1 *b"], x: InputTensor[N, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
 ) -> None:
     """The maximum along `axis`; NaN if one of the elements is NaN. 0.0 is above -0.0."""
-    keys = key_dtype(N)
-    start = order_key(N(-inf), 0) if N.is_float() else N(lowest(N))
-
-    def step(best, value):
-        return max(best, order_key(value, highest(keys)))
-
-    reduced(ctx, out, x, axis, start, step, max, lambda key: of_order_key(key, N), keys)
+    _along(out, x, Max, axis)
 
 
 @register("reduce_min", writes_once=True, reads={"x": 1})
@@ -98,31 +93,28 @@ def reduce_min(
     out: OutputTensor[N, "*a{axis} 1 *b"], x: InputTensor[N, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
 ) -> None:
     """The minimum along `axis`; NaN if one of the elements is NaN. -0.0 is below 0.0."""
-    keys = key_dtype(N)
-    start = order_key(N(inf), 0) if N.is_float() else N(highest(N))
-
-    def step(best, value):
-        return min(best, order_key(value, lowest(keys)))
-
-    reduced(ctx, out, x, axis, start, step, min, lambda key: of_order_key(key, N), keys)
+    _along(out, x, Min, axis)
 
 
-@register("argmax", writes_once=True, reads={"x": 2})
+@register("argmax", writes_once=True, reads={"x": 1})
 def argmax(
     out: OutputTensor[int64, "*a{axis} 1 *b"], x: InputTensor[N, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
 ) -> None:
     """The index of the first maximum along `axis`, or of the first NaN if there is one."""
-    keys = key_dtype(N)
-    first_places(ctx, out, x, axis, keys(lowest(keys)), max, highest(keys))
+    _along(out, x, ArgMax, axis)
 
 
-@register("argmin", writes_once=True, reads={"x": 2})
+@register("argmin", writes_once=True, reads={"x": 1})
 def argmin(
     out: OutputTensor[int64, "*a{axis} 1 *b"], x: InputTensor[N, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
 ) -> None:
     """The index of the first minimum along `axis`, or of the first NaN if there is one."""
-    keys = key_dtype(N)
-    first_places(ctx, out, x, axis, keys(highest(keys)), min, lowest(keys))
+    _along(out, x, ArgMin, axis)
+
+
+def _along(out: Any, x: Any, monoid: Any, axis: Any) -> None:
+    """`out`, in which `axis` has one element, is what the monoid makes of x."""
+    rowwise(x, monoid, lambda row, value: store(out, (row[:axis], 0, row[axis:]), value), axis=axis)
 
 
 @register("softmax", writes_once=True, reads={"x": 3})
@@ -149,7 +141,10 @@ def _normalized(ctx: Any, out: Any, x: Any, axis: Any, logarithm: Any) -> None:
     if ctx.target.is_gpu:
         _normalized_by_thread(out, x, axis, logarithm)
     elif axis == x.rank - 1:
-        _normalized_by_row(out, x, logarithm)
+        if product(x.shape[:-1]) < FEW and x.dim(-1) > PIECE:
+            _normalized_in_pieces(out, x, logarithm)
+        else:
+            _normalized_by_row(out, x, logarithm)
     else:
         _normalized_by_column(out, x, axis, logarithm)
 
@@ -164,6 +159,12 @@ def _top_key(key: Any, value: Any) -> Any:
     return max(key, order_key(value, highest(key.dtype)))
 
 
+def _power(x: Any, shift: Any, logarithm: Any) -> Any:
+    """What is scaled of an element."""
+    value = widened(x) - shift
+    return value if logarithm else exp(value)
+
+
 def _scale(total: Any, logarithm: Any) -> Any:
     """What the sum of all exp does to each element."""
     return log(total) if logarithm else 1 / total
@@ -175,27 +176,32 @@ def _scaled(value: Any, scale: Any, logarithm: Any, dtype: Any) -> Any:
 
 
 def _normalized_by_thread(out: Any, x: Any, axis: Any, logarithm: Any) -> None:
-    sizes = (*x.shape[:axis], *x.shape[axis + 1 :])
-    n = x.dim(axis)
-    wide = wide_dtype(x.dtype)
-    bottom = order_key(wide(-inf), 0)
+    """Each thread takes a row."""
 
-    def one(position):
-        lead = unravelled(position, sizes)
+    def body(row, found):
+        scale = _scale(found[1].cast(found[0].dtype), logarithm)
+        for k in range(x.dim(axis)):
+            at = (row[:axis], k, row[axis:])
+            out[at] = _scaled(_power(x[at], _shift(found[0]), logarithm), scale, logarithm, out.dtype)
 
-        def element(k):
-            return widened(x[(*lead[:axis], k, *lead[axis:])])
+    rowwise(x, Powers, body, axis=axis)
 
-        shift = _shift(of_order_key(folded(element, 0, n, ROW_BLOCK, bottom, _top_key, max, bottom.dtype), wide))
-        total = folded(lambda k: exp(element(k) - shift), 0, n, ROW_BLOCK, wide(0), plus, add, total_dtype(wide))
-        scale = _scale(total.cast(wide), logarithm)
-        for k in range(n):
-            value = element(k) - shift
-            out[(*lead[:axis], k, *lead[axis:])] = _scaled(
-                value if logarithm else exp(value), scale, logarithm, out.dtype
-            )
 
-    parallel_for(product(sizes), one)
+def _normalized_in_pieces(out: Any, x: Any, logarithm: Any) -> None:
+    """A few long rows, one after the other; all threads work on each."""
+    n = x.dim(-1)
+    sizes = x.shape[:-1]
+    for row in range(product(sizes)):
+        lead = unravelled(row, sizes)
+        top, total = reduce(x[lead, :], Powers)
+        shift = _shift(top)
+        scale = _scale(total.cast(top.dtype), logarithm)
+
+        def part(number):
+            for k in range(number * BLOCK, min((number + 1) * BLOCK, n)):
+                out[lead, k] = _scaled(_power(x[lead, k], shift, logarithm), scale, logarithm, out.dtype)  # noqa: B023
+
+        parallel_for(ceildiv(n, BLOCK), part)
 
 
 def _normalized_by_row(out: Any, x: Any, logarithm: Any) -> None:
@@ -230,8 +236,7 @@ def _normalized_by_row(out: Any, x: Any, logarithm: Any) -> None:
                     out[(*lead, j)] = _scaled(buffer[j], scale, logarithm, out.dtype)
             else:
                 for k in range(n):
-                    value = widened(x[(*lead, k)]) - shift
-                    out[(*lead, k)] = _scaled(value if logarithm else exp(value), scale, logarithm, out.dtype)
+                    out[lead, k] = _scaled(_power(x[lead, k], shift, logarithm), scale, logarithm, out.dtype)
 
     parallel_for(ceildiv(rows, share), part)
 
