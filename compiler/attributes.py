@@ -85,12 +85,18 @@ def attribute(inferer: Inferer, owner: Any, node: s.Attribute, frame: Frame) -> 
     known = sorted({name for cls, name in MEMBERS if isinstance(owner, cls)})
     if isinstance(owner, ClassValue):
         known = sorted(owner.members)
-    hint = did_you_mean(node.name, known) or (f"it has {', '.join(known)}" if known else None)
+    hint = did_you_mean(node.name, known) or (f"it has {listed(known)}" if known else None)
     if is_comptime_number(owner) and (Value, node.name) in MEMBERS:
         hint = "a compile-time number takes the type of its partner; Float32(...) makes a run-time value of it"
     elif isinstance(owner, Tensor) and (Value, node.name) in MEMBERS and (Tensor, node.name) not in MEMBERS:
         hint = f"work on elements: x[i].{node.name} in the body of a foreach"
     raise inferer.error("EK0113", f"{describe(owner)} has no attribute '{node.name}'", node, frame, hint=hint)
+
+
+def listed(names: list[str], most: int = 8) -> str:
+    """Names for a hint; of many, the first ones and how many more there are."""
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
 # *** run-time values ***
@@ -107,7 +113,7 @@ def value_width(inferer: Inferer, owner: Value, node: s.Attribute, frame: Frame)
 
 
 @method(Value, "cast")
-def value_cast(call: Call, owner: Value, dtype: Any, saturate: Any = False) -> Value:
+def value_cast(call: Call, owner: Value, dtype: Any, *, saturate: Any = False) -> Value:
     if saturate is not True and saturate is not False:
         raise call.error("EK0208", f"saturate= is True or False, not {describe(saturate)}", "saturate")
     return cast(call, saturated(call, owner, dtype) if saturate else owner, dtype)

@@ -296,9 +296,9 @@ def bind_signature(
     try:
         bound = signature.bind(*args, **keywords)
     except TypeError as error:
-        parameters = signature.parameters.values()
-        listed = ", ".join(f"{'*' if p.kind is p.VAR_POSITIONAL else ''}{p.name}" for p in parameters)
-        raise call.error("EK0208", f"wrong arguments for {name}({listed}): {error}") from None
+        bare = [p.replace(annotation=p.empty, default=p.empty) for p in signature.parameters.values()]
+        listed = str(signature.replace(parameters=bare, return_annotation=signature.empty))
+        raise call.error("EK0208", f"wrong arguments for {name}{listed}: {error}") from None
     if isinstance(call.node, syntax.Call) and not any(isinstance(a, syntax.Starred) for a in call.node.arguments):
         call.nodes = dict(zip(signature.parameters, call.node.arguments, strict=False))
         call.nodes |= {k.name: k.value for k in call.node.keywords}
