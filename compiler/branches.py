@@ -79,6 +79,7 @@ def branch(
         frame.env, frame.origins = dict(before), dict(origins)
         region = Region()
         with inferer.builder.inside(region):
+            inferer.ranges.assume(test, body is bodies[0])
             flow = body()
         arms.append(Arm(region, flow, frame.env))
         known = {**frame.origins, **known}
@@ -287,6 +288,7 @@ def conditional(inferer: Inferer, node: s.Conditional, frame: Frame) -> Any:
     values = []
     for region, side in zip(regions, (node.then, node.otherwise), strict=True):
         with inferer.builder.inside(region):
+            inferer.ranges.assume(test, side is node.then)
             values.append(inferer.expr(side, frame))
     inferer.locate(node, frame)
     nodes = (node.then, node.otherwise)

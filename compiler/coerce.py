@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..dsl import syntax
 from ..dsl.language import STUBS
 from ..dsl.types import BOOL, INT, DType, SIMDType
+from .guards import guard_divisor
 from .mismatches import mismatch, no_row, not_numbers, source_of
 from .operations import ROWS, Row
 from .program import PointerType, Value
@@ -184,6 +185,8 @@ def apply_row(inferer: Inferer, row: Row, operands: list[Value], node: syntax.No
     folded = _fold_index(inferer, row, operands)
     if folded is not None:
         return folded
+    if row.name in ("floordiv", "mod") and not weak:
+        guard_divisor(inferer, operands[1], row.symbol, node, frame)
     value = inferer.builder.row(row.name, operands)
     if weak and row.result == "same":
         value.weak = "float" if row.name == "truediv" else weak

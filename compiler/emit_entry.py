@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 
 from ..dsl import abi
+from ..dsl.source import Place
 from .program import Program, Site
 
 # Cuts [0, total) into tasks of at least `grain`, four for each thread at most, and has the pool run them. It runs once
@@ -55,13 +56,16 @@ SPREAD = f"""  llvm.func internal @ek.spread(
 """
 
 
+def _place(place: Place) -> list[str | int]:
+    return [place.file, place.line, place.column, place.end_line, place.end_column]
+
+
 def report_table(sites: Sequence[Site]) -> str:
     """The table of sites as JSON text in the code itself, so that it is never apart from the code."""
     records = []
     for site in sites:
-        place = site.place
-        where = [place.file, place.line, place.column, place.end_line, place.end_column]
-        records.append([site.kind, site.parts, where, site.op])
+        notes = [[text, _place(place)] for text, place in site.notes]
+        records.append([site.kind, site.parts, _place(site.place), site.op, dict(site.details), notes])
     data = json.dumps(records).encode() + b"\0"
     text = "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in data)
     return f'  llvm.mlir.global external constant @{abi.REPORTS}("{text}") : !llvm.array<{len(data)} x i8>\n'

@@ -32,7 +32,7 @@ def parallel(e: FunctionEmitter, op: Op) -> None:
     attributes = _attributes(e, region)
     module.functions.append(_task_body(e, number, captured, attributes, op))
     offsets, size = _layout(captured)
-    module.functions.append(_task(e, number, captured, offsets))
+    module.functions.append(_task(e, number, captured, offsets, has_exit))
     count, block = e.names.fresh(), e.names.fresh()
     e.prologue.append(f"    {count} = llvm.mlir.constant({size} : i64) : i64\n")
     e.prologue.append(f"    {block} = llvm.alloca {count} x i8 {{alignment = 64 : i64}} : (i64) -> !llvm.ptr\n")
@@ -89,9 +89,17 @@ def _task_body(e: FunctionEmitter, number: int, captured: list[Value], attribute
     return inner.finish(head, e.module.location(op.location))
 
 
-def _task(e: FunctionEmitter, number: int, captured: list[Value], offsets: list[int]) -> str:
-    """`@task_N(%argument, %chunk)`: what the pool calls."""
+def _task(e: FunctionEmitter, number: int, captured: list[Value], offsets: list[int], has_exit: bool) -> str:
+    """`@task_N(%argument, %chunk)`: what the pool calls. After a failure, tasks that have not begun do nothing."""
     lines = ["    %ctx = llvm.load %argument : !llvm.ptr -> !llvm.ptr\n"]
+    if has_exit:
+        lines += [
+            f"    %failed_p = llvm.getelementptr inbounds %ctx[{abi.STATUS_OFFSET}] : (!llvm.ptr) -> !llvm.ptr, i8\n",
+            "    %failed = llvm.load %failed_p atomic monotonic {alignment = 8 : i64} : !llvm.ptr -> i64\n",
+            "    %none = arith.constant 0 : i64\n",
+            "    %over = arith.cmpi ne, %failed, %none : i64\n",
+            "    scf.if %over { llvm.call @ek.exit() : () -> () }\n",
+        ]
     names, types = ["%ctx"], ["!llvm.ptr"]
 
     def field(name: str, offset: int, type: str) -> None:

@@ -169,6 +169,7 @@ def short_circuit(
         return right() if truthy == (op == "and") else value
     region = Region()
     with inferer.builder.inside(region):
+        inferer.ranges.assume(truthy, op == "and")
         other = truth(inferer, right(), operand, frame)
     inferer.locate(node, frame)
     if not isinstance(other, Value):

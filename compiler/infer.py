@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..dsl import syntax
+from ..dsl.checks import SAFE, Checks
 from ..dsl.errors import CompileError, CompileErrors, did_you_mean
 from ..dsl.portable import GlobalEntry, is_shipped
 from ..dsl.source import Label, Place
@@ -28,6 +29,7 @@ from .flow import ABSENT, NEXT, Flow, Rest, TooMany, ended, gives_value, with_re
 from .library_calls import call_library
 from .notes import note_arguments
 from .program import Builder, Site, Value
+from .ranges import Ranges
 from .targets.base import Target
 from .values import Bound, Cascade, ClassValue, Closure, Frame, LibraryRef, Marker, Poisoned, StubRef, describe
 
@@ -98,10 +100,12 @@ class Call:
 class Inferer:
     """Evaluates the functions of one kernel instance (and of those fused with it) into one region."""
 
-    def __init__(self, target: Target, sites: list[Site]) -> None:
+    def __init__(self, target: Target, sites: list[Site], checks: Checks = SAFE) -> None:
         self.target = target
         self.sites = sites
+        self.checks = checks
         self.builder = Builder()
+        self.ranges = Ranges(self.builder)
         self.errors: list[CompileError] = []
         self.hints: dict[Any, SIMDType] = {}  # the types that loop variables turned out to have
         self.met: dict[Any, SIMDType] = {}  # the first type that each loop variable of open type met

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ..dsl.checks import SAFE, Checks, parse_checks
 from ..dsl.errors import InternalError
 from ..dsl.schema import ContextArgument, Form, Role, TensorArgument
 from ..dsl.types import INT, DType
@@ -35,6 +36,7 @@ from . import (  # noqa: F401
     vector_members,
 )
 from .flow import TooMany
+from .hoist import settle_checks
 from .infer import Inferer
 from .notes import note
 from .program import Function, PointerType, Program, Region, Site, Value, walk
@@ -131,9 +133,9 @@ class Numbering:
 class Instances:
     """Evaluates nodes of a group; what their operands are is asked of `operand`."""
 
-    def __init__(self, nodes: tuple[NodeSpec, ...], target: Target, sites: list[Site]) -> None:
+    def __init__(self, nodes: tuple[NodeSpec, ...], target: Target, sites: list[Site], checks: Checks = SAFE) -> None:
         self.nodes = nodes
-        self.inferer = Inferer(target, sites)
+        self.inferer = Inferer(target, sites, checks)
         self.slots: dict[int, Value] = {}
         self.given: dict[tuple[int, int], Given] = {}
 
@@ -252,12 +254,12 @@ class GroupBuilder(Instances):
     def __init__(
         self, spec: EntrySpec, group: GroupSpec, numbering: Numbering, target: Target, sites: list[Site]
     ) -> None:
-        super().__init__(group.nodes, target, sites)
+        super().__init__(group.nodes, target, sites, parse_checks(spec.checks))
         self.buffers: tuple[BufferSpec, ...] = spec.buffers
         self.group = group
         self.numbering = numbering
         self.pointers = {b: Value(PointerType(spec.buffers[b].dtype), name=f"b{b}") for b in numbering.buffers}
-        self.slots = {s: Value(INT, name=f"d{s}") for s in numbering.slots}
+        self.slots = {s: self.inferer.builder.counter(Value(INT, name=f"d{s}")) for s in numbering.slots}
         self.outputs = {(s.node, s.output): s.buffer for s in group.stores}
 
     def build(self, name: str) -> Function:
@@ -274,6 +276,7 @@ class GroupBuilder(Instances):
                 raise NotFusible(f"these kernels do not fuse: {type(error).__name__}") from error
             self.inferer.builder.end()
         self.inferer.raise_errors()
+        settle_checks(region, self.inferer.ranges)
         has_exit = any(op.name == "assert" for op in walk(region))
         assert len(self.inferer.sites) >= first_site
         return Function(name, [*self.pointers.values(), *self.slots.values()], region, has_exit)

@@ -65,7 +65,8 @@ def for_(inferer: Inferer, node: s.For, frame: Frame) -> Flow:
     loop = Loop(inferer, node, frame, [])
 
     def body() -> None:
-        index = Value(INT)
+        index = inferer.builder.counter(Value(INT), low, high)
+        inferer.builder.live(index)
         loop.region.args.insert(0, index)
         bind(inferer, node.target, index, node.iterable, frame)
         inferer.block(node.body, frame, "loop")
@@ -197,6 +198,7 @@ def _for_that_leaves(inferer: Inferer, node: s.For, frame: Frame, low: Value, hi
         return builder.row("and_", [more, frame.env[GO_ON]])
 
     def body() -> list[Value]:
+        builder.live(builder.counter(frame.env[name], low, high))
         bind(inferer, node.target, frame.env[name], node.iterable, frame)
         frame.env[name] = builder.iadd(frame.env[name], step)
         return exits.after_round(inferer.block(node.body, frame, "loop"))

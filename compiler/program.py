@@ -53,7 +53,7 @@ _serials = itertools.count()
 class Value:
     """The result of one operation, or an argument of a region or function."""
 
-    __slots__ = ("const", "name", "origin", "serial", "type", "weak")
+    __slots__ = ("const", "maker", "name", "origin", "serial", "type", "weak")
 
     def __init__(self, type: Type, *, const: Any = None, weak: str | None = None, name: str = "") -> None:
         self.serial = next(_serials)  # a name for keys; an id() may come back after its object is gone
@@ -62,6 +62,7 @@ class Value:
         self.weak = weak  # "int", "float" or "bool" while the type is still open
         self.origin: frozenset[Any] = frozenset()  # the loop variables whose type it stands for, if it is open
         self.name = name
+        self.maker: Op | None = None  # the operation whose result it is; None for an argument
 
     @property
     def dtype(self) -> DType:
@@ -131,15 +132,19 @@ IRREGULAR: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Site:
-    """A print, an assert or a raise: what to show when it is reached.
+    """A print, an assert, a raise or a check: what to show when it is reached.
 
-    `parts` are literal texts and `(format, type)` of run-time values by turns.
+    `parts` are literal texts and `(format, type)` of run-time values by turns. `details` are what a program may want to
+    know of a failure, by name: a value, or `{"value": n, "dtype": ...}` for the n-th run-time value. `notes` are texts
+    that go on with a place: the calls that led here, a declaration.
     """
 
     kind: str
     parts: tuple[str | tuple[str, str], ...]
     place: Place
     op: str
+    details: tuple[tuple[str, Any], ...] = ()
+    notes: tuple[tuple[str, Place], ...] = ()
 
 
 @dataclass
@@ -162,6 +167,10 @@ class Program:
     fastmath: frozenset[str] = frozenset()
 
 
+LIVE = "live"  # the key of a scope's counters in the memo
+Bounds = tuple[Value | None, Value | None, bool]
+
+
 class Builder:
     """Appends operations to the region that is being built, at the location that is current."""
 
@@ -170,12 +179,13 @@ class Builder:
         self.location = Location(Place("<none>", 1))
         self.fastmath: frozenset[str] = frozenset()
         self.memo: list[dict[Any, Any]] = [{}]
+        self.bounds: dict[int, list[Bounds]] = {}  # of counters, by serial; see `counter`
 
     @contextmanager
     def inside(self, region: Region) -> Iterator[Region]:
         """Builds into `region`; values computed in it are forgotten by the memo at the end."""
         saved, self.region = self.region, region
-        self.memo.append({})
+        self.memo.append({LIVE: [a for a in region.args if a.serial in self.bounds]})
         try:
             yield region
         finally:
@@ -202,12 +212,29 @@ class Builder:
     ) -> list[Value]:
         """Appends an operation and returns its results."""
         results = [Value(t) for t in types]
-        self.region.ops.append(Op(name, list(operands), results, self.location, attrs, list(regions)))
+        op = Op(name, list(operands), results, self.location, attrs, list(regions))
+        for result in results:
+            result.maker = op
+        self.region.ops.append(op)
         return results
 
     def one(self, name: str, operands: Sequence[Value], type: Type, **attrs: Any) -> Value:
         """Appends an operation with one result."""
         return self.add(name, operands, [type], **attrs)[0]
+
+    def counter(
+        self, value: Value, low: Value | None = None, high: Value | None = None, *, closed: bool = False
+    ) -> Value:
+        """Notes that `value` is a size, a loop variable or part of an index, and that low <= value < high.
+
+        No lower bound stands for 0, no upper one for nothing known; `closed` makes it value <= high.
+        """
+        self.bounds.setdefault(value.serial, []).append((low, high, closed))
+        return value
+
+    def live(self, value: Value) -> None:
+        """Notes that a counter has a value here: its bounds are facts about what they are made of, too."""
+        self.memo[-1].setdefault(LIVE, []).append(value)
 
     def const(self, value: Any, type: SIMDType) -> Value:
         """A constant; one for each value and type in a region is enough."""
@@ -289,6 +316,7 @@ class Builder:
     def for_loop(self, low: Value, high: Value, step: Value | None = None) -> Region:
         """A loop without carried values; build into the region that comes back, then close it with `end`."""
         index = Value(INT)
+        self.counter(index, low, high)
         region = Region([index])
         self.add("for", [low, high, step or self.int_(1)], regions=[region])
         return region

@@ -14,6 +14,7 @@ from ..dsl.types import INT, DType, SIMDType
 from .coerce import coerce
 from .expressions import select, truth
 from .flow import count_operations
+from .guards import guard_index
 from .infer import MAX_UNROLL, Call, Inferer, rule
 from .pairs import Pairs, shares_bytes
 from .program import Region, Value
@@ -190,7 +191,7 @@ def spread(
         inferer.locate(call.node, call.frame)
         builder.add("launch", [blocks, one, one, block, one, one], regions=[region])
         return
-    low, high = Value(INT), Value(INT)
+    low, high = builder.counter(Value(INT)), builder.counter(Value(INT), high=total, closed=True)
     region.args = [low, high]
     inferer.level = "parallel"
     try:
@@ -214,6 +215,7 @@ def _gpu_thread(inferer: Inferer, total: Value, thread: Callable[[Value], None])
     position = builder.iadd(builder.imul(block, builder.int_(GPU_BLOCK)), lane)
     inside = Region()
     with builder.inside(inside):
+        builder.counter(position, None, total)
         thread(position)
         builder.end()
     nothing = Region()
@@ -327,6 +329,7 @@ def atomic_add(call: Call, out: Any, index: Any, value: Any) -> None:
             "EK0204", f"atomic_add works on 32- and 64-bit types, not on {out.dtype}", "out", got=str(out.dtype)
         )
     position = to_index(call, out, index)
+    guard_index(call, out, position)
     node = call.nodes.get("value", call.node)
     number = coerce(call.inferer, value, SIMDType(out.dtype), node, call.frame, f"'{out.name}' holds {out.dtype}")
     out.atomic_add(call.builder, position, number)

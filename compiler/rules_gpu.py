@@ -126,7 +126,7 @@ def run_grid_on_cpu(call: Call, counts: list[Value], threads: list[int], body: A
     """The same grid as loops: blocks in parallel, the threads of a block in order."""
     inferer, builder = call.inferer, call.builder
     total = builder.product(counts)
-    low, high = Value(INT), Value(INT)
+    low, high = builder.counter(Value(INT)), builder.counter(Value(INT), high=total, closed=True)
     region = Region([low, high])
     inferer.level = "parallel"
     sizes = [builder.int_(n) for n in threads]

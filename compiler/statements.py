@@ -18,6 +18,7 @@ from .coerce import DEFAULTS, binary, coerce
 from .declared import declared
 from .expressions import items, snapshot, truth
 from .flow import NEVER, Flow, ended
+from .guards import site_place
 from .infer import Call, Inferer, statement
 from .notes import note
 from .program import Site, Value
@@ -168,6 +169,8 @@ def return_(inferer: Inferer, node: s.Return, frame: Frame) -> Flow:
 
 @statement(s.Assert)
 def assert_(inferer: Inferer, node: s.Assert, frame: Frame) -> None:
+    if not inferer.checks.asserts:
+        return
     condition = truth(inferer, inferer.expr(node.test, frame), node.test, frame)
     inferer.locate(node, frame)
     if not isinstance(condition, Value):
@@ -175,6 +178,7 @@ def assert_(inferer: Inferer, node: s.Assert, frame: Frame) -> None:
             return
         condition = inferer.builder.const(False, BOOL)
     emit_site(inferer, "assert", [condition], node.message, node, frame)
+    inferer.ranges.assume(condition)
 
 
 @statement(s.Raise)
@@ -235,5 +239,6 @@ def report(
     for value, spec in parts:
         add(value, spec)
     name = "print" if kind == "print" else "assert"
-    inferer.sites.append(Site(kind, tuple(shown), frame.place(node), inferer.op))
+    place, calls = site_place(frame, node)
+    inferer.sites.append(Site(kind, tuple(shown), place, inferer.op, (), tuple(calls)))
     inferer.builder.add(name, [*condition, *values], site=len(inferer.sites) - 1)

@@ -16,6 +16,7 @@ from ..dsl.source import Label
 from ..dsl.types import INT, DType, SIMDType
 from .attributes import check_width, member, method
 from .coerce import coerce
+from .guards import guard_index, guard_number, guard_part, guard_start
 from .infer import Call, Inferer
 from .program import Builder, Value
 from .tensors import Tensor, View
@@ -78,7 +79,9 @@ def size(tensor: Tensor, axis: int) -> Any:
 @method(Tensor, "load")
 def tensor_load(call: Call, owner: Tensor, *index: Any, width: Any = 1) -> Value:
     check_width(call, width, "width")
-    return owner.load(call.builder, to_index(call, owner, _flat(call, index)), width)
+    at = to_index(call, owner, _flat(call, index))
+    guard_index(call, owner, at, width)
+    return owner.load(call.builder, at, width)
 
 
 @method(Tensor, "store")
@@ -98,7 +101,9 @@ def tensor_at(call: Call, owner: Tensor, position: Any, width: Any = 1) -> Value
     """The element at a row-major position, or `width` elements from there on."""
     check_width(call, width, "width")
     number = coerce(call.inferer, position, INT, call.node, call.frame, "a position is an Int")
-    return owner.load(call.builder, Index(owner.dims, linear=number, divisible=True), width)
+    index = Index(owner.dims, linear=number, divisible=True, unchecked=True)
+    guard_index(call, owner, index, width)
+    return owner.load(call.builder, index, width)
 
 
 def declaration(tensor: Tensor) -> list[str]:
@@ -133,7 +138,7 @@ def to_index(call: Call, tensor: Tensor, index: Any) -> Index:
         if isinstance(part, Value) and part.type != INT and part.dtype.is_integral():
             part = inferer.builder.one("cast", [part], INT)
         components.append(coerce(inferer, part, INT, node, call.frame, f"an index on axis {axis} is an Int"))
-    return Index(tensor.dims, components=tuple(components))
+    return Index(tensor.dims, components=tuple(components), unchecked=True)
 
 
 def _spliced(inferer: Inferer, index: Any) -> Iterator[Any]:
@@ -170,7 +175,11 @@ def wrong_rank(call: Call, tensor: Tensor, got: int) -> Exception:
 
 def store_into(call: Call, tensor: Tensor, index: Index, value: Any) -> None:
     """`tensor[index] = value`, with its checks."""
-    tensor.store(call.builder, index, to_store(call, tensor, value))
+    stored = to_store(call, tensor, value)
+    assert isinstance(stored.type, SIMDType)
+    guard_index(call, tensor, index, stored.type.width)
+    guard_number(call, tensor, index, stored)
+    tensor.store(call.builder, index, stored)
 
 
 def to_store(call: Call, tensor: Tensor, value: Any) -> Value:
@@ -299,7 +308,9 @@ def load_element(call: Call, tensor: Tensor, index: Any) -> Any:
         return make_view(call, tensor, parts)
     if call.inferer.level == "host" and call.inferer.target.is_gpu:
         raise host_access(call, tensor)
-    return tensor.load(call.builder, to_index(call, tensor, index))
+    at = to_index(call, tensor, index)
+    guard_index(call, tensor, at)
+    return tensor.load(call.builder, at)
 
 
 def make_view(call: Call, tensor: Tensor, parts: tuple[Any, ...]) -> Tensor:
@@ -347,5 +358,15 @@ def make_view(call: Call, tensor: Tensor, parts: tuple[Any, ...]) -> Tensor:
                 out.append(item)
         return tuple(out)
 
+    def guard(call: Call) -> None:
+        if isinstance(tensor, View):
+            tensor.guard(call)
+        for axis, item in enumerate(plan):
+            if isinstance(item, Value):
+                guard_part(call, tensor.dims[axis], item, tensor, axis)
+            else:
+                guard_start(call, item[0], tensor, axis)
+
+    guard(call)
     last = plan[-1] if plan else None
-    return View(tensor, tuple(dims), mapping, isinstance(last, tuple) and last[1].const == 1)
+    return View(tensor, tuple(dims), mapping, isinstance(last, tuple) and last[1].const == 1, guard)

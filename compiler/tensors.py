@@ -66,6 +66,12 @@ class Stored(Tensor):
         super().__init__(*args, **kwargs)
         self.pointer = pointer
 
+    @property
+    def in_stack(self) -> bool:
+        """Whether it is storage of one thread, and no argument of a kernel."""
+        assert isinstance(self.pointer.type, PointerType)
+        return self.pointer.type.space != "global"
+
     def offset(self, builder: Builder, index: Index) -> Value:
         """The element's position behind the pointer."""
         if same_dims(index.dims, self.dims):
@@ -221,11 +227,13 @@ class View(Tensor):
         dims: tuple[Value, ...],
         mapping: Callable[[Builder, tuple[Value, ...]], tuple[Value, ...]],
         unbroken: bool,
+        guard: Callable[[Any], None],
     ) -> None:
         super().__init__(base.name, base.dtype, dims, base.role, declared=base.declared, annotation=base.annotation)
         self.base = base
         self.mapping = mapping
         self.unbroken = unbroken
+        self.guard = guard  # checks, where a call reads or stores, that the slice itself lies in the base
 
     def _mapped(self, builder: Builder, index: Index) -> Index:
         return Index(self.base.dims, components=self.mapping(builder, index.components(builder)))

@@ -217,16 +217,23 @@ class Index:
         linear: Value | None = None,
         components: tuple[Value, ...] | None = None,
         divisible: bool = False,
+        unchecked: bool = False,
     ) -> None:
         self.serial = next(_serials)
         self.dims = dims
         self.linear = linear
         self.divisible = divisible
+        self.unchecked = unchecked  # made of an author's numbers, which may lie outside the dims
         if components is None and len(dims) == 1 and linear is not None:
             components = (linear,)
         if components is None and not dims:
             components = ()
         self._components = components
+
+    @property
+    def is_position(self) -> bool:
+        """Whether it is a position over all axes that may be taken apart, and has not been made of components."""
+        return self._components is None and self.divisible
 
     def components(self, builder: Builder) -> tuple[Value, ...]:
         """One Int per axis."""
@@ -280,7 +287,7 @@ def same_dims(a: tuple[Value, ...], b: tuple[Value, ...]) -> bool:
 
 
 def unravel(builder: Builder, position: Value, dims: tuple[Value, ...]) -> tuple[Value, ...]:
-    """The components of a row-major position."""
+    """The components of a row-major position that lies within the dims."""
     out: list[Value] = []
     rest = position
     for axis in range(len(dims) - 1, 0, -1):
@@ -288,6 +295,9 @@ def unravel(builder: Builder, position: Value, dims: tuple[Value, ...]) -> tuple
         rest = builder.idiv(rest, dims[axis])
     if dims:
         out.append(rest)
+    for component, dim in zip(reversed(out), dims, strict=True):
+        if component.const is None:
+            builder.live(builder.counter(component, None, dim))
     return tuple(reversed(out))
 
 

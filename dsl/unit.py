@@ -99,11 +99,12 @@ class GroupSpec:
 
 @dataclass(frozen=True)
 class EntrySpec:
-    """A whole graph, or one op."""
+    """A whole graph, or one op. `checks` says what its code checks as it runs; see `checks`."""
 
     slots: int
     buffers: tuple[BufferSpec, ...]
     groups: tuple[GroupSpec, ...]
+    checks: str = "safe"
 
 
 # *** one op as an entry of its own ***

@@ -1,0 +1,251 @@
+"""Run-time checks: where an access could leave its tensor, a divisor could be zero, or a NaN is stored.
+
+A check is an `assert` operation with a site that says what to report, so that every later phase treats it like one of
+the author's. What `ranges` proves needs none. Under `safe`, an index that is made of loop variables and sizes is
+checked only if that can be done before the loop: such checks carry the attribute `hoist`, and `hoist` moves or drops
+them.
+
+Input: the call that reads or stores, the tensor and the index. Output: operations in the builder's region, and facts
+that hold behind them. Non-goals: what a check costs in a loop (see `hoist`), and how a report becomes an error (see
+`graph.reports`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..dsl import syntax as s
+from ..dsl.portable import is_shipped
+from ..dsl.source import Place
+from ..dsl.types import BOOL, INT, SIMDType
+from .program import Builder, Site, Value
+from .tensors import Stored, Tensor, View
+from .values import Frame, Index, same_dims, value_key
+
+if TYPE_CHECKING:
+    from .infer import Call, Inferer
+
+
+def guard_index(call: Call, tensor: Tensor, index: Index, width: int = 1) -> None:
+    """Checks that `index`, and the `width - 1` elements behind it, lie in the tensor."""
+    if call.inferer.checks.level == "off":
+        return
+    if isinstance(tensor, View):
+        tensor.guard(call)
+    if not index.unchecked and width == 1 and same_dims(index.dims, tensor.dims):
+        return  # `foreach` made it
+    index.unchecked = False
+    if index.is_position and same_dims(index.dims, tensor.dims):
+        guard_part(call, call.builder.product(tensor.dims), index.position(call.builder), tensor, None, width)
+        return
+    last = tensor.rank - 1
+    for axis, part in enumerate(index.components(call.builder)):
+        guard_part(call, tensor.dims[axis], part, tensor, axis, width if axis == last else 1)
+
+
+def guard_part(call: Call, extent: Value, part: Value, tensor: Tensor, axis: int | None, width: int = 1) -> None:
+    """Checks one part of an index; `axis` is None for a position over all axes."""
+    inferer, builder = call.inferer, call.builder
+    key = ("guarded", value_key(part), value_key(extent), width)
+    if inferer.checks.level == "off" or builder.remembered(key) or inferer.ranges.is_inside(part, extent, width):
+        return
+    counted = inferer.ranges.is_counted(part)
+    if not counted and is_shipped(call.frame.file):
+        counted = not _from_memory(part)
+    tentative = inferer.checks.level == "safe" and counted
+    if inferer.target.is_gpu and (tentative or inferer.level == "host"):
+        return  # on the host, an access is an error anyhow, and a slice is checked where it is read
+    if tentative and is_shipped(call.frame.file):
+        return
+    node = _part_node(call, axis, tensor.rank)
+    inferer.locate(node, call.frame)
+    holds = _is_inside(call, part, extent, width)
+    where = f"axis {axis} of '{tensor.name}'" if axis is not None else f"'{tensor.name}'"
+    size = "whose size is " if axis is not None else "which has as many elements as "
+    shown: list[Any] = ["index ", part, f" is out of bounds for {where}, {size}", extent]
+    if width > 1:
+        shown[2:2] = [f" with the {width - 1} elements behind it"]
+    details = {"tensor": tensor.name, "axis": axis, "index": part, "extent": extent}
+    add_check(
+        call.inferer,
+        call.frame,
+        "bounds",
+        holds,
+        shown,
+        details,
+        declared(tensor),
+        node,
+        tentative=width if tentative else None,
+    )
+    if not tentative:
+        inferer.ranges.inside(part, extent)
+    builder.remember(key, True)
+
+
+def guard_start(call: Call, start: Value, tensor: Tensor, axis: int) -> None:
+    """Checks that a slice does not begin before the tensor."""
+    inferer, builder = call.inferer, call.builder
+    key = ("begins", value_key(start))
+    if inferer.checks.level == "off" or builder.remembered(key) or inferer.ranges.is_at_least(start, 0):
+        return
+    tentative = inferer.checks.level == "safe" and inferer.ranges.is_counted(start)
+    if inferer.target.is_gpu and (tentative or inferer.level == "host"):
+        return
+    inferer.locate(call.node, call.frame)
+    holds = builder.compare("ge", start, builder.int_(0))
+    shown = [f"the slice on axis {axis} of '{tensor.name}' starts at ", start]
+    details = {"tensor": tensor.name, "axis": axis, "index": start, "extent": tensor.dims[axis]}
+    node = call.nodes.get("index", call.node)
+    add_check(
+        call.inferer,
+        call.frame,
+        "bounds",
+        holds,
+        shown,
+        details,
+        declared(tensor),
+        node,
+        tentative=0 if tentative else None,
+    )
+    builder.remember(key, True)
+
+
+def declared(tensor: Tensor) -> list[tuple[str, Place]]:
+    """The note that says where a tensor of the signature is declared."""
+    return [(f"'{tensor.annotation}' declared at", tensor.declared)] if tensor.declared is not None else []
+
+
+def _is_inside(call: Call, part: Value, extent: Value, width: int) -> Value:
+    builder = call.builder
+    low = builder.compare("ge", part, builder.int_(0))
+    room = builder.isub(extent, builder.int_(width - 1))
+    return builder.row("and_", [low, builder.compare("lt", part, room)])
+
+
+def _from_memory(value: Value, depth: int = 0) -> bool:
+    """Whether a value depends on an element that was read, as far as can be seen in a few steps."""
+    op = value.maker
+    if op is None or depth > 12:
+        return False
+    if op.name in ("load", "probe"):
+        return True
+    operands = list(op.operands)
+    if op.name == "if":
+        number = next(n for n, result in enumerate(op.results) if result is value)
+        operands = [region.ops[-1].operands[number] for region in op.regions]
+    return any(_from_memory(operand, depth + 1) for operand in operands)
+
+
+def guard_divisor(inferer: Inferer, divisor: Value, symbol: str, node: s.Node, frame: Frame) -> None:
+    """Under `all`: an integer is not divided by zero. (Otherwise that gives 0.)"""
+    builder = inferer.builder
+    if inferer.checks.level != "all" or not isinstance(divisor.type, SIMDType) or not divisor.dtype.is_integral():
+        return
+    shipped = is_shipped(frame.file)
+    if divisor.type == INT and (
+        inferer.ranges.is_at_least(divisor, 1) or (shipped and inferer.ranges.is_counted(divisor))
+    ):
+        return  # the library divides by sizes that may be 0, and means the 0 that comes out
+    if (inferer.level == "host" and inferer.target.is_gpu) or divisor.const is not None:
+        return
+    key = ("divides", value_key(divisor))
+    if builder.remembered(key):
+        return
+    inferer.locate(node, frame)
+    zero = builder.const(0, divisor.type)
+    holds = builder.row("ne", [divisor, zero])
+    if not divisor.type.is_scalar:
+        holds = all_lanes(builder, holds)
+    add_check(inferer, frame, "division", holds, [f"'{symbol}' divides an integer by zero"], {}, [], node)
+    builder.remember(key, True)
+
+
+def all_lanes(builder: Builder, mask: Value) -> Value:
+    """Whether every lane of a mask is true."""
+    assert isinstance(mask.type, SIMDType)
+    found = builder.one("extract", [mask], BOOL, lane=0)
+    for lane in range(1, mask.type.width):
+        found = builder.row("and_", [found, builder.one("extract", [mask], BOOL, lane=lane)])
+    return found
+
+
+def guard_number(call: Call, tensor: Tensor, index: Index, value: Value) -> None:
+    """Under `+nan` or `+inf`: what an op stores into an output is a number."""
+    inferer, builder = call.inferer, call.builder
+    finds = inferer.checks.finds
+    if not finds or not value.dtype.is_float():
+        return
+    while isinstance(tensor, View):
+        components = tensor.mapping(builder, index.components(builder))
+        tensor = tensor.base
+        index = Index(tensor.dims, components=components)
+    if not isinstance(tensor, Stored) or tensor.in_stack:
+        return
+    inferer.locate(call.node, call.frame)
+    bad = builder.row("isnan", [value])
+    if finds == "inf":
+        bad = builder.row("or_", [bad, builder.row("isinf", [value])])
+    good = builder.row("invert", [bad])
+    holds = good if good.type == BOOL else all_lanes(builder, good)
+    # The position alone: taking it apart into an index is done for the one that is reported, in Python.
+    shown: list[Any] = [value, f" is stored into '{tensor.name}'"]
+    details = {"tensor": tensor.name, "position": index.position(builder), "shape": tensor.dims, "value": value}
+    add_check(call.inferer, call.frame, "nan", holds, shown, details, [], call.node)
+
+
+def add_check(
+    inferer: Inferer,
+    frame: Frame,
+    kind: str,
+    holds: Value,
+    shown: Sequence[Any],
+    details: dict[str, Any],
+    notes: Sequence[tuple[str, Place]],
+    node: s.Node,
+    *,
+    tentative: int | None = None,
+) -> None:
+    """The operation and its site. Run-time values among `shown` and `details` are handed to the report."""
+    values: list[Value] = []
+    numbers: dict[int, int] = {}
+
+    def number(value: Value) -> int:
+        if value.serial not in numbers:
+            numbers[value.serial] = len(values)
+            values.append(value)
+        return numbers[value.serial]
+
+    def detail(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return [detail(item) for item in value]
+        return {"value": number(value), "dtype": value.dtype.name} if isinstance(value, Value) else value
+
+    parts: list[str | tuple[str, str]] = []
+    for part in shown:
+        if isinstance(part, Value):
+            values.append(part)  # the report takes the values of its text in order
+            numbers.setdefault(part.serial, len(values) - 1)
+            parts.append(("", part.dtype.name))
+        else:
+            parts.append(part)
+    told = tuple((name, detail(value)) for name, value in details.items())
+    place, calls = site_place(frame, node)
+    inferer.sites.append(Site(kind, tuple(parts), place, inferer.op, told, (*notes, *calls)))
+    attrs: dict[str, Any] = {} if tentative is None else {"hoist": tentative}
+    inferer.builder.add("assert", [holds, *values], site=len(inferer.sites) - 1, **attrs)
+
+
+def site_place(frame: Frame, node: s.Node) -> tuple[Place, list[tuple[str, Place]]]:
+    """Where the author's text causes what happens at `node`, and the calls that led there."""
+    chain = [frame.place(node), *(frame.caller.chain() if frame.caller is not None else [])]
+    own = [place for place in chain if not is_shipped(place.file)] or chain
+    return own[0], [("called from", place) for place in own[1:]]
+
+
+def _part_node(call: Call, axis: int | None, rank: int) -> s.Node:
+    """Where the part of an index stands that belongs to an axis."""
+    node = call.nodes.get("index", call.node)
+    if axis is None or not isinstance(node, s.Tuple) or len(node.items) != rank:
+        return node
+    return node if any(isinstance(item, s.Starred) for item in node.items) else node.items[axis]

@@ -1,0 +1,309 @@
+"""What is known of index values: polynomials over sizes and loop variables, and proofs that one is not negative.
+
+Every Int value is a polynomial over atoms (values that are no sum or product). Facts are polynomials that are at least
+0: those that an atom has by its making (a loop variable lies between its bounds, `min(a, b)` is at most `a`), and those
+that hold from some point of the program on (behind a check, in a branch), which the builder's scopes keep.
+
+A proof replaces one atom after the other, the latest made first, by a bound that a fact gives:
+
+    is  w*h - 1 - (w*y + x)  >= 0 ?     x <= w - 1   gives  w*h - w - w*y
+                                        y <= h - 1   gives  w*h - w - w*(h - 1) = 0   yes
+
+Arithmetic on Int wraps, and the polynomial is that of whole numbers: they agree modulo 2**64, so an index proven to lie
+in [0, size) lies there. Facts are read as whole numbers too; so sums are looked into within facts only when they are
+made of sizes and loop variables, which are far from wrapping, never when data is in them.
+
+Input: values of the typed program. Output: yes, or not known. Non-goals: no floats, and nothing about loads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..dsl.types import BOOL, INT
+from .program import LIVE, Builder, Value
+
+Poly = dict[tuple[int, ...], int]  # monomial (serials of atoms, ascending) -> coefficient, never 0
+
+MAX_TERMS = 12
+FUEL = 400  # steps of one proof
+DEPTH = 8
+FACTS = "facts"  # the key of a scope's facts in the builder's memo
+
+_NEGATED = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
+
+
+class Ranges:
+    """Facts about the values of one function."""
+
+    def __init__(self, builder: Builder) -> None:
+        self.builder = builder
+        self.always: dict[int, list[Poly]] = {}
+        self.atoms: dict[int, Value] = {}
+        self.counted: set[int] = set()
+        self.fuel = 0
+
+    # what is known
+
+    def inside(self, index: Value, extent: Value) -> None:
+        """From here on: 0 <= index < extent."""
+        here = self.poly(index)
+        self._hold([here, minus(minus(self.poly(extent), here), {(): 1})])
+
+    def assume(self, test: Any, outcome: bool = True) -> None:
+        """From here on, in this region, the Bool `test` has this outcome."""
+        if isinstance(test, Value) and test.type == BOOL:
+            self._hold(list(self._meaning(test, outcome)))
+
+    def _hold(self, facts: list[Poly]) -> None:
+        scope = self.builder.memo[-1].setdefault(FACTS, [])
+        scope.extend(fact for fact in facts if any(fact))
+
+    def _meaning(self, test: Value, outcome: bool, depth: int = 0) -> Iterator[Poly]:
+        op = test.maker
+        if op is None or depth > DEPTH:
+            return
+        if op.name == ("and_" if outcome else "or_"):
+            for operand in op.operands:
+                yield from self._meaning(operand, outcome, depth + 1)
+        elif op.name in ("not_", "invert"):
+            yield from self._meaning(op.operands[0], not outcome, depth + 1)
+        elif op.name == "if":  # `a and b`, `a or b`, and flags that say which way was taken
+            number = next(n for n, result in enumerate(op.results) if result is test)
+            arms = [region.ops[-1].operands[number] for region in op.regions]
+            for way in (True, False):
+                if arms[way].const is (not outcome):  # arms[1] is the other one: it cannot have been
+                    yield from self._meaning(op.operands[0], way, depth + 1)
+                    yield from self._meaning(arms[not way], outcome, depth + 1)
+        elif op.name in _NEGATED and op.operands[0].type == INT:
+            name = op.name if outcome else _NEGATED[op.name]
+            a, b = (self.poly(v) for v in op.operands)
+            if name in ("le", "lt", "eq"):
+                yield minus(minus(b, a), {(): 1} if name == "lt" else {})
+            if name in ("ge", "gt", "eq"):
+                yield minus(minus(a, b), {(): 1} if name == "gt" else {})
+
+    # polynomials
+
+    def atom(self, value: Value) -> Poly:
+        self.atoms[value.serial] = value
+        return {(value.serial,): 1}
+
+    def poly(self, value: Value, through: bool = False) -> Poly:
+        """A value as a polynomial; `through` looks into sums of data, too."""
+        if value.const is not None:
+            return {(): int(value.const)} if value.const else {}
+        op = value.maker
+        if op is not None and op.name == "cast" and op.operands[0].type == INT:
+            return self.poly(op.operands[0], through)  # a compile-time number that adopted its type
+        sums = op is not None and op.name in ("add", "sub", "mul", "neg") and value.type == INT
+        if op is not None and sums and (through or self.is_counted(value)):
+            made = _combine(op.name, [self.poly(v, through) for v in op.operands])
+            if len(made) <= MAX_TERMS:
+                return made
+        return self.atom(value)
+
+    def is_counted(self, value: Value, depth: int = 0) -> bool:
+        """Whether a value is made of sizes, loop variables and constants alone: no data is in it."""
+        if value.const is not None or value.serial in self.builder.bounds or value.serial in self.counted:
+            return True
+        op = value.maker
+        if op is None or depth > 4 * DEPTH or op.name not in _COUNTING:
+            return False
+        if all(self.is_counted(v, depth + 1) for v in op.operands[op.name == "select" :]):
+            self.counted.add(value.serial)
+            return True
+        return False
+
+    # proofs
+
+    def is_inside(self, index: Value, extent: Value, width: int = 1) -> bool:
+        """Whether 0 <= index and index + width <= extent is certain here."""
+        here, size = self.poly(index, through=True), self.poly(extent)
+        return self.proves(here) and self.proves(minus(minus(size, here), {(): width}))
+
+    def is_at_least(self, value: Value, least: int) -> bool:
+        """Whether value >= least is certain here."""
+        return self.proves(minus(self.poly(value, through=True), {(): least} if least else {}))
+
+    def proves(self, claim: Poly) -> bool:
+        """Whether a polynomial is certain not to be negative; False when that cannot be seen."""
+        self.fuel = FUEL
+        return self._proves(claim, 0)
+
+    def _proves(self, claim: Poly, depth: int) -> bool:
+        self.fuel -= 1
+        if not any(claim):
+            return claim.get((), 0) >= 0
+        if self.fuel < 0 or depth > DEPTH or len(claim) > MAX_TERMS:
+            return False
+        for serial in sorted({atom for monomial in claim for atom in monomial}, reverse=True):
+            factor, rest = _split(claim, serial)
+            if factor is None:
+                continue
+            sign = self._sign(factor, depth)
+            if sign and self._by_bounds(serial, factor, rest, sign, depth):
+                return True
+        return False
+
+    def _sign(self, factor: Poly, depth: int) -> int:
+        if not any(factor):
+            return 1 if factor.get((), 0) > 0 else -1
+        if self._proves(factor, depth + 1):
+            return 1
+        return -1 if self._proves(scaled(factor, -1), depth + 1) else 0
+
+    def _by_bounds(self, serial: int, factor: Poly, rest: Poly, sign: int, depth: int) -> bool:
+        """Whether factor * atom + rest >= 0 follows from a bound of the atom."""
+        for fact in self._facts(serial, depth):
+            by, others = _split(fact, serial)
+            if by is None or any(by):
+                continue
+            c = by[()]
+            if (c > 0) == (sign > 0):  # c * atom + others >= 0, so |c| * atom is bounded by others
+                bound = scaled(others, -1 if c > 0 else 1)
+                if self._proves(plus(times(factor, bound), scaled(rest, abs(c))), depth + 1):
+                    return True
+        for choices in self._choices(serial, sign):
+            if all(self._proves(plus(times(factor, choice), rest), depth + 1) for choice in choices):
+                return True
+        return False
+
+    def _facts(self, serial: int, depth: int) -> Iterator[Poly]:
+        if serial not in self.always:
+            self.always[serial] = list(self._by_making(self.atoms[serial]))
+        yield from self._as_counter(self.atoms[serial])
+        yield from self.always[serial]
+        yield from self._by_operands(self.atoms[serial], depth)
+        for scope in self.builder.memo:
+            facts = list(scope.get(FACTS, ()))
+            for value in scope.get(LIVE, ()):
+                facts += self._as_counter(value) if value.serial != serial else ()
+            yield from (fact for fact in facts if any(serial in monomial for monomial in fact))
+
+    def _as_counter(self, value: Value) -> Iterator[Poly]:
+        here = self.atom(value)
+        for low, high, closed in self.builder.bounds.get(value.serial, ()):
+            yield here if low is None else minus(here, self.poly(low))
+            if high is not None:
+                yield minus(minus(self.poly(high), here), {} if closed else {(): 1})
+
+    def _by_making(self, value: Value) -> Iterator[Poly]:
+        """What an atom is by its making, wherever it is used."""
+        op, here = value.maker, self.atom(value)
+        if op is None:
+            return
+        parts = [self.poly(v) for v in op.operands] if op.name in _BOUNDED else []
+        divisor = op.operands[1].const if op.name in _DIVIDES else None
+        match op.name:
+            case "min":
+                yield from (minus(part, here) for part in parts)
+            case "max":
+                yield from (minus(here, part) for part in parts)
+            case "urem":
+                yield from (here, minus(minus(parts[1], here), {(): 1}))
+            case "mod" if divisor is not None and divisor > 0:
+                yield from (here, minus({(): divisor - 1}, here))
+            case "udiv" | "floordiv" if divisor is not None and divisor > 0:
+                yield minus(parts[0], scaled(here, divisor))
+                yield plus(minus(scaled(here, divisor), parts[0]), {(): divisor - 1})
+            case "and_":
+                masks = [v.const for v in op.operands if v.const is not None and v.const >= 0]
+                for mask in masks:
+                    yield from (here, minus({(): mask}, here))
+            case "cast" if op.operands[0].dtype.is_integral():
+                low, high = op.operands[0].dtype.range
+                if high < 1 << 63:
+                    yield from (plus(here, {(): -low}), minus({(): high}, here))
+            case "gpu_id":
+                yield here
+            case _:
+                pass
+
+    def _by_operands(self, value: Value, depth: int) -> Iterator[Poly]:
+        """What an atom is if its operands are what can be shown of them here."""
+        op = value.maker
+        if op is None or op.name not in _DIVIDES:
+            return
+        here, parts = self.atom(value), [self.poly(v) for v in op.operands]
+        if op.name == "mod" and op.operands[1].const is None and self._proves(parts[1], depth + 1):
+            yield here  # x % 0 is 0
+            if self._proves(minus(parts[1], {(): 1}), depth + 1):
+                yield minus(minus(parts[1], here), {(): 1})
+        signs = {"udiv": parts[:1], "floordiv": parts}.get(op.name, [])
+        if signs and all(self._proves(part, depth + 1) for part in signs):
+            yield from (here, minus(parts[0], here))  # x // 0 is 0
+
+    def _choices(self, serial: int, sign: int) -> Iterator[list[Poly]]:
+        """What an atom is one of, or on this side bounded by one of."""
+        op = self.atoms[serial].maker
+        if op is None:
+            return
+        if op.name == ("min" if sign > 0 else "max"):
+            yield [self.poly(v) for v in op.operands]
+        elif op.name == "select":
+            yield [self.poly(v) for v in op.operands[1:]]
+        elif op.name == "if":
+            number = next(n for n, result in enumerate(op.results) if result.serial == serial)
+            yield [self.poly(region.ops[-1].operands[number]) for region in op.regions]
+
+
+_DIVIDES = {"urem", "mod", "udiv", "floordiv"}
+_BOUNDED = {"min", "max"} | _DIVIDES
+_COUNTING = _BOUNDED | {"add", "sub", "mul", "neg", "select", "gpu_id"}  # and casts from Int to Int
+
+
+# *** arithmetic of polynomials ***
+
+
+def plus(a: Poly, b: Poly) -> Poly:
+    """a + b."""
+    out = dict(a)
+    for monomial, factor in b.items():
+        out[monomial] = out.get(monomial, 0) + factor
+        if not out[monomial]:
+            del out[monomial]
+    return out
+
+
+def scaled(a: Poly, factor: int) -> Poly:
+    """a times a number."""
+    return {monomial: value * factor for monomial, value in a.items()} if factor else {}
+
+
+def minus(a: Poly, b: Poly) -> Poly:
+    """a - b."""
+    return plus(a, scaled(b, -1))
+
+
+def times(a: Poly, b: Poly) -> Poly:
+    """a * b."""
+    out: Poly = {}
+    for left, x in a.items():
+        for right, y in b.items():
+            out = plus(out, {tuple(sorted((*left, *right))): x * y})
+    return out
+
+
+def _combine(name: str, parts: list[Poly]) -> Poly:
+    if name == "neg":
+        return scaled(parts[0], -1)
+    return {"add": plus, "sub": minus, "mul": times}[name](*parts)
+
+
+def _split(poly: Poly, serial: int) -> tuple[Poly | None, Poly]:
+    """`poly` as factor * atom + rest; no factor when the atom is not in it, or squared."""
+    factor: Poly = {}
+    rest: Poly = {}
+    for monomial, value in poly.items():
+        count = monomial.count(serial)
+        if count > 1:
+            return None, poly
+        if count:
+            without = list(monomial)
+            without.remove(serial)
+            factor[tuple(without)] = value
+        else:
+            rest[monomial] = value
+    return (factor or None), rest

@@ -1,0 +1,62 @@
+"""What compiled code checks as it runs: `off`, `safe` or `all`, and whether it looks for NaN.
+
+    off     neither accesses nor the author's `assert`s; a `raise` stays
+    safe    asserts, and accesses that could leave their tensor, as far as that costs nothing noticeable: an index that
+            comes from data where it is used, an index made of loop variables and sizes once before the loop
+    all     every access that is not proven to lie inside, and integer division by zero
+    +nan    also stops at the first NaN that an op stores; +inf at the first NaN or infinity
+
+Input: a text such as `"safe"` or `"all+nan"`. Output: `Checks`. Non-goals: no check is made here (see
+`compiler.guards`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from .errors import EinkornError, did_you_mean
+
+LEVELS: Final = ("off", "safe", "all")
+FINDS: Final = ("", "nan", "inf")
+
+
+@dataclass(frozen=True)
+class Checks:
+    """What code checks: one of `LEVELS`, and which numbers end a call when an op stores them."""
+
+    level: str = "safe"
+    finds: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.level}+{self.finds}" if self.finds else self.level
+
+    @property
+    def asserts(self) -> bool:
+        """Whether the author's asserts are compiled."""
+        return self.level != "off"
+
+
+SAFE: Final = Checks()
+
+
+def parse_checks(text: object) -> Checks:
+    """The checks that a text names.
+
+    Raises:
+        EinkornError (EK0710): the text names none.
+    """
+    if isinstance(text, Checks):
+        return text
+    level, _, finds = text.partition("+") if isinstance(text, str) else ("", "", "")
+    if level not in LEVELS or finds not in FINDS or (isinstance(text, str) and text.endswith("+")):
+        listed = ", ".join(repr(name) for name in LEVELS)
+        raise EinkornError(
+            f"checks= takes {listed}, with '+nan' or '+inf' behind it if wanted, not {text!r}",
+            code="EK0710",
+            argument="checks",
+            expected=list(LEVELS),
+            got=text,
+            hint=did_you_mean(str(text), LEVELS),
+        )
+    return Checks(level, finds)
