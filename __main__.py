@@ -66,6 +66,7 @@ def einkorn() -> None:
 @click.option("--package-version", "version", default="0", metavar="VERSION", help="The package's version.")
 @click.option("--instances", metavar="FILE", help="Which dtypes, ranks and parameters to compile for.")
 @click.option("--no-source", is_flag=True, help="Leave the Python sources out.")
+@click.option("--checks", metavar="LEVEL", help="What the code checks: off, safe (the default) or all, or all+nan.")
 def build(
     source: str,
     output: str,
@@ -74,11 +75,12 @@ def build(
     version: str,
     instances: str | None,
     no_source: bool,
+    checks: str | None,
 ) -> None:
     """Compile the kernels in SOURCE, a folder or a .py file, into a package."""
     from . import commands
 
-    commands.build(source, output, targets, name, version, instances, include_source=not no_source)
+    commands.build(source, output, targets, name, version, instances, include_source=not no_source, checks=checks)
 
 
 def _instance_options(command: Callable[..., None]) -> Callable[..., None]:

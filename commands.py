@@ -20,6 +20,7 @@ from .dsl.archive import Archive
 from .dsl.cache import Cache
 from .dsl.errors import PackageError
 from .dsl.files import replace_file
+from .dsl.knobs import knobs
 from .dsl.package import ABI, FORMAT, MANIFEST, Package, read_package
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def build(
     instances: str | None,
     *,
     include_source: bool,
+    checks: str | None,
 ) -> None:
     """Compiles kernels into a package and shows what is in it."""
     from .compiler.build import build_package
@@ -57,6 +59,7 @@ def build(
         version=version,
         instances=instances,
         include_source=include_source,
+        checks=checks or knobs.checks or "safe",
     )
     _show_package(package)
 
@@ -152,11 +155,11 @@ def _show_package(package: Package) -> None:
         defaults = [p.name if p.required else f"{p.name}={p.default}" for p in schema.parameters]
         ops.add_row(schema.name, ", ".join(map(str, schema.tensors)), ", ".join(defaults))
     _print_table(ops)
-    code = _table("target", "op", "compiled for", "kind", "size", "needs")
+    code = _table("target", "op", "compiled for", "kind", "checks", "size", "needs")
     for variant in sorted(manifest.variants, key=lambda v: (v.target, v.op)):
         needs = " ".join(variant.requirements)
         size = _size(variant.code.size)
-        code.add_row(variant.target, variant.op, str(variant.instance), variant.kind, size, needs)
+        code.add_row(variant.target, variant.op, str(variant.instance), variant.kind, variant.checks, size, needs)
     if manifest.variants:
         _print_table(code)
 

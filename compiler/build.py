@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from ..dsl.checks import parse_checks
 from ..dsl.errors import CompileError, CompileErrors, PackageError
 from ..dsl.library import KernelLibrary, LoadedKernel, load_library
 from ..dsl.package import CodeContents, Instance, OpContents, Package, PackageContents, write_package
@@ -32,6 +34,7 @@ def build_package(
     version: str = "0.1.0",
     instances: str | None = None,
     include_source: bool = False,
+    checks: str = "safe",
 ) -> Package:
     """Builds the kernels in `source` into the package `output`.
 
@@ -43,6 +46,8 @@ def build_package(
         name, version: of the package; the name is the file's by default.
         instances: a JSON file that lists the instances to compile, instead of the default ones.
         include_source: whether the Python files go in as well.
+        checks: what the code checks as it runs: "off", "safe" or "all", and "+nan" or "+inf" behind it; see
+            `dsl.checks`.
 
     Raises:
         PackageError: the source holds no kernels, or the list of instances cannot be read.
@@ -59,7 +64,7 @@ def build_package(
         wanted = list(default_instances(kernel.schema)) if listed is None else listed.get(op, [])
         try:
             if op in ops:
-                codes += _compile_op(kernel, wanted, resolved)
+                codes += _compile_op(kernel, wanted, resolved, str(parse_checks(checks)))
         except CompileError as error:
             errors += getattr(error, "errors", [error])
     if errors:
@@ -96,16 +101,25 @@ def _named(target: Target) -> Target:
     return lookup(best)
 
 
-def _compile_op(kernel: LoadedKernel, instances: Iterable[Instance], targets: Sequence[Target]) -> list[CodeContents]:
+def _compile_op(
+    kernel: LoadedKernel, instances: Iterable[Instance], targets: Sequence[Target], checks: str
+) -> list[CodeContents]:
     codes = []
     # Read back from its portable form, the program names files without their folders: code is the same on any machine.
     program = PortableKernel.from_json(kernel.portable.to_json())
     for instance in instances:
-        spec = instance_entry(program, instance)
+        spec = replace(instance_entry(program, instance), checks=checks)
         for target in targets:
             artifact = compile_entry(spec, target)
             codes.append(
-                CodeContents(kernel.schema.name, instance, target.name, _KINDS[target.object_kind], artifact.code)
+                CodeContents(
+                    kernel.schema.name,
+                    instance,
+                    target.name,
+                    _KINDS[target.object_kind],
+                    artifact.code,
+                    checks=checks,
+                )
             )
     return codes
 

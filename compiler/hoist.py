@@ -99,7 +99,11 @@ class _Settler:
             room = builder.isub(size, builder.int_(width - 1))
             holds = builder.row("and_", [holds, builder.compare("lt", at, room)])
         for low, high in spans:
-            holds = builder.row("or_", [holds, builder.compare("ge", low, high)])
+            bounds = [self.value(self.ranges.poly(v)) for v in (low, high)]  # made again: they may be of an inner loop
+            if bounds[0].const is None or bounds[1].const is None:
+                holds = builder.row("or_", [holds, builder.compare("ge", *bounds)])
+            elif bounds[0].const >= bounds[1].const:
+                return
         builder.add("assert", [holds, at, size], site=op.attrs["site"], hoist=width, unless=spans)
 
     def value(self, poly: Poly) -> Value:

@@ -155,6 +155,10 @@ MEANINGS: dict[str, str] = {
     # EK07: run time
     "EK0701": "A kernel stopped itself with an assert or a raise.",
     "EK0702": "A kernel failed without saying why.",
+    "EK0703": "A kernel reads or writes outside a tensor.",
+    "EK0704": "A kernel divides an integer by zero.",
+    "EK0705": "An op stores a NaN, or an infinity.",
+    "EK0710": "Run-time checks are asked for that do not exist.",
     "EK0720": "An interpreted kernel reads or writes outside of a buffer.",
     "EK0721": "An interpreted kernel reads what nobody has written.",
     "EK0722": "The threads of a block part at a barrier.",

@@ -112,7 +112,34 @@ class DeviceError(EinkornError):
 
 
 class KernelError(EinkornError, RuntimeError):
-    """A kernel stopped itself at run time: a failed `assert`, or a `raise`."""
+    """A kernel stopped itself at run time: a failed `assert`, a `raise`, or a check.
+
+    Attributes:
+        tensor, axis, index, extent: of an access out of bounds. `index` is a number, or the tuple of a whole index when
+            `axis` is None.
+        value: what was stored, when it was no number.
+        chain: the places of the calls that led to `place`, innermost first.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        tensor: str | None = None,
+        axis: int | None = None,
+        index: int | tuple[int, ...] | None = None,
+        extent: int | tuple[int, ...] | None = None,
+        value: float | None = None,
+        chain: Iterable[Place] = (),
+        **details: Any,
+    ) -> None:
+        super().__init__(message, **details)
+        self.tensor = tensor
+        self.axis = axis
+        self.index = index
+        self.extent = extent
+        self.value = value
+        self.chain = tuple(chain)
 
 
 class InternalError(EinkornError):

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar, overload
 
+from .checks import parse_checks
 from .errors import EinkornError, nearest
 
 PREFIX = "EINKORN_"
@@ -100,6 +101,13 @@ def _parse_stages(text: str) -> frozenset[str]:
     return frozenset(_one_of(STAGES)(word.strip()) for word in text.split(","))
 
 
+def _parse_checks(text: str) -> str:
+    try:
+        return str(parse_checks(text.lower()))
+    except EinkornError:
+        raise ValueError(text) from None
+
+
 _STAGE_WORDS = ", ".join(STAGES[:-1]) + " or " + STAGES[-1]
 _SWITCH_WORDS = "a switch (1 or 0, on or off)"
 
@@ -116,6 +124,13 @@ class Knobs:
         None,
         lambda text: Path(os.path.expanduser(text)),
         "Where compiled code is kept, instead of the user's cache folder.",
+    )
+    checks: Knob[str | None] = Knob(
+        "EINKORN_CHECKS",
+        "off, safe or all, with +nan or +inf behind it if wanted",
+        None,
+        _parse_checks,
+        "What code checks as it runs, where neither the session nor the build says it.",
     )
     dump: Knob[frozenset[str]] = Knob(
         "EINKORN_DUMP",

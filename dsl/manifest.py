@@ -88,6 +88,7 @@ class Variant:
     Attributes:
         kind: `so` (a shared library for the CPU), `ptx` or `hsaco`.
         requirements: CPU or GPU features that the machine must have for the code to run.
+        checks: what the code checks as it runs; see `checks`.
     """
 
     op: str
@@ -96,6 +97,7 @@ class Variant:
     kind: str
     requirements: tuple[str, ...]
     code: MemberRecord
+    checks: str = "safe"
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,7 @@ def print_manifest(manifest: Manifest) -> bytes:
                 "kind": variant.kind,
                 "requirements": list(variant.requirements),
                 "code": vars(variant.code),
+                "checks": variant.checks,
             }
             for variant in manifest.variants
         ],
@@ -214,7 +217,7 @@ class _Reader:
         return OpRecord(schema, self.member(fields["program"], f"{at}.program"))
 
     def variant(self, data: Any, at: str, ops: set[str]) -> Variant:
-        fields = self.fields(data, at, "op instance target kind requirements code")
+        fields = self.fields(data, at, "op instance target kind requirements code", optional="checks")
         instance = self.fields(fields["instance"], f"{at}.instance", "dtypes ranks parameters counts")
         requirements = self.items(fields["requirements"], f"{at}.requirements")
         variant = Variant(
@@ -229,6 +232,7 @@ class _Reader:
             kind=self.text(fields["kind"], f"{at}.kind"),
             requirements=tuple(self.text(v, f"{at}.requirements[{i}]") for i, v in enumerate(requirements)),
             code=self.member(fields["code"], f"{at}.code"),
+            checks=self.text(fields.get("checks", "safe"), f"{at}.checks"),
         )
         if variant.op not in ops:
             raise ManifestError(f"has code for {variant.op!r}, an op that it does not list")
@@ -275,11 +279,11 @@ class _Reader:
             if read:
                 read(getattr(value, item.name), f"{at}.{item.name}")
 
-    def fields(self, data: Any, at: str, required: str, unknown: bool = False) -> JSONDict:
+    def fields(self, data: Any, at: str, required: str, unknown: bool = False, optional: str = "") -> JSONDict:
         if not isinstance(data, dict):
             self.wrong(at, "an object", data)
         missing = [name for name in required.split() if name not in data]
-        novel = [name for name in data if name not in required.split()]
+        novel = [name for name in data if name not in (*required.split(), *optional.split())]
         if missing:
             raise ManifestError(f"is not valid: {at} lacks {missing[0]!r}")
         if novel and self.strict and not unknown:

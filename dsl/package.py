@@ -77,6 +77,7 @@ class CodeContents:
     kind: str
     data: bytes = field(repr=False)
     requirements: tuple[str, ...] = ()
+    checks: str = "safe"
 
 
 @dataclass(frozen=True)
@@ -199,7 +200,7 @@ def write_package(path: str | Path, contents: PackageContents) -> Package:
         member = f"code/{_file_name(code.target)}/{_file_name(code.op)}-{number}.{code.kind}"
         record = store(member, code.data)
         requirements = tuple(sorted(set(code.requirements)))
-        variants.append(Variant(code.op, code.instance, code.target, code.kind, requirements, record))
+        variants.append(Variant(code.op, code.instance, code.target, code.kind, requirements, record, code.checks))
     manifest = Manifest(
         name=contents.name,
         version=contents.version,

@@ -15,18 +15,19 @@ import numpy as np
 from ..dsl import abi
 from ..dsl.errors import DeviceError, DTypeError, GraphError, KernelError
 from ..dsl.packing import pack
+from ..dsl.source import Place
 from ..dsl.types import DType
 from .buffer import Buffer
 from .buffer_packed import PackedBuffer
 from .device import CPU
 from .dims import Dim, StaticDim, SymbolicDim
 from .extensions import LoadedCode, thread_pool
-from .ir import Constant, GraphIR
+from .ir import Constant, GraphIR, Node
 from .memory import ALIGNMENT, address_of, check_memory
 from .outputs import Output
 from .places import user_place
 from .promotion import weak_array
-from .reports import Report, render
+from .reports import Failure, failure_error, nan_notes, read_failure, render
 from .type import BufferType, ShapedType
 
 # Names that the hot path uses, found once.
@@ -140,7 +141,7 @@ class Call:
         self.constants = self._constants()
         self.shapes: list[tuple[int, ...]] | None = None
         self.arena: np.ndarray[Any, Any] | None = None
-        self.failure: tuple[Report, str] | None = None
+        self.failure: Failure | None = None
         self.context = abi.Context()
         self._report = abi.ReportFunction(self._on_report)  # kept: native code holds its address
         self.context.report = ctypes.cast(self._report, ctypes.c_void_p)
@@ -189,7 +190,7 @@ class Call:
             make = PackedBuffer.of_bytes if output.packed else wrap
             results.append(make(array, self.device, output.dtype, output.shape))
         if self.code.entry(self.context_at, self.pointers_at, self.dims_at):
-            self._fail()
+            self._fail(arrays)
         if self.code.plan.copies:
             self._copy(arrays, results)
         return results
@@ -314,27 +315,23 @@ class Call:
         """Called by native code, from any thread: prints, or notes the first failure."""
         try:
             report = self.code.reports[site]
-            text = render(report, arguments)
             if report.kind == "print":
-                sys.stdout.write(text)
+                sys.stdout.write(render(report, arguments))
                 sys.stdout.flush()
             elif self.failure is None:
-                self.failure = (report, text)
+                self.failure = read_failure(report, arguments)
         except Exception as error:  # an exception cannot cross native code
             sys.stderr.write(f"einkorn: a report could not be shown: {error!r}\n")
 
-    def _fail(self) -> None:
+    def _fail(self, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
         """Raises what a kernel reported."""
         self.context.status = 0
         failure, self.failure = self.failure, None
         if failure is None:
             raise KernelError("a kernel failed without saying why", code="EK0702", place=user_place())
-        report, text = failure
-        what = "assertion failed" if report.kind == "assert" else report.kind
-        raise KernelError(
-            f"{what} in op '{report.op}'{': ' + text if text else ''}",
-            code="EK0701",
-            place=report.place,
-            op=report.op,
-            notes=[f"graph '{self.ir.name}' was called at {user_place()}"],
-        )
+        called = f"graph '{self.ir.name}' was called at {user_place()}"
+        raise failure_error(failure, self._staged(failure.report.op), [*nan_notes(failure, arrays), called])
+
+    def _staged(self, op: str) -> list[Place]:
+        """Where an op was staged; several places when the graph has several of that name."""
+        return [n.place for n in self.ir.nodes if isinstance(n, Node) and n.name == op and n.place is not None]

@@ -16,12 +16,13 @@ import json
 import logging
 import os
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..dsl import abi
 from ..dsl.cache import Cache, content_key
+from ..dsl.checks import SAFE, Checks, parse_checks
 from ..dsl.errors import CompileError, PackageError, TargetError
 from ..dsl.knobs import knobs
 from ..dsl.library import LoadedKernel, library_of
@@ -124,8 +125,11 @@ def _start_log() -> None:
 # *** loading ***
 
 
-def load_graph(ir: GraphIR, *, fuse: bool = True) -> LoadedCode:
+def load_graph(ir: GraphIR, *, fuse: bool = True, checks: Checks | None = None) -> LoadedCode:
     """The code of a graph on the host, from the cache, a package or the compiler.
+
+    `checks` says what the code checks as it runs. When nobody says it, compiled code checks what is `safe`, and
+    ready-made code is taken as it is. To find a NaN where it arises, every op stores its results: nothing is fused.
 
     Raises:
         CompileError: a mistake in a kernel.
@@ -133,22 +137,30 @@ def load_graph(ir: GraphIR, *, fuse: bool = True) -> LoadedCode:
     """
     _start_log()
     target = host_target()
-    key = _graph_key(ir, target.key, fuse)
+    wanted = _checks(checks)
+    checks = wanted or SAFE
+    fuse = fuse and not checks.finds
+    key = _graph_key(ir, target.key, fuse, checks)
     found = _from_cache(key, ir)
     if found is not None:
         _log.info("graph '%s': from the cache", ir.name)
         return found
-    ready = _from_package(ir)
+    ready = _from_package(ir, wanted)
     if ready is not None:
         _log.info("graph '%s': ready-made code from %s", ir.name, ready.tier)
         return ready
     if knobs.no_jit:
         raise _nothing_ready(ir)
     _log.info("graph '%s': compiling", ir.name)
-    return _compile(ir, target, key, fuse)
+    return _compile(ir, target, key, fuse, checks)
 
 
-def _compile(ir: GraphIR, target: Target, key: str, fuse: bool) -> LoadedCode:
+def _checks(said: Checks | None) -> Checks | None:
+    """What the session says, or else the environment."""
+    return said or (parse_checks(knobs.checks) if knobs.checks else None)
+
+
+def _compile(ir: GraphIR, target: Target, key: str, fuse: bool, checks: Checks) -> LoadedCode:
     from ..compiler.pipeline import compile_entry
     from ..compiler.tensors import NotFusible
 
@@ -156,12 +168,12 @@ def _compile(ir: GraphIR, target: Target, key: str, fuse: bool) -> LoadedCode:
     plan = make_plan(ir, parts)
     assert plan.entry is not None
     try:
-        artifact = compile_entry(plan.entry, target)
+        artifact = compile_entry(replace(plan.entry, checks=str(checks)), target)
     except NotFusible:
         if not fuse:
             raise
         _log.info("graph '%s': a kernel reads vectors, compiling it without fusion", ir.name)
-        return _compile(ir, target, key, False)
+        return _compile(ir, target, key, False, checks)
     except CompileError as error:
         _explain(error, ir)
         raise
@@ -170,7 +182,7 @@ def _compile(ir: GraphIR, target: Target, key: str, fuse: bool) -> LoadedCode:
     return _open(cache.put(key, artifact.code, ".so"), plan, "compiled")
 
 
-def interpret_graph(ir: GraphIR) -> LoadedCode:
+def interpret_graph(ir: GraphIR, *, checks: Checks | None = None) -> LoadedCode:
     """A graph for the interpreter: nothing is compiled, fused or kept in the cache.
 
     Raises:
@@ -183,11 +195,11 @@ def interpret_graph(ir: GraphIR) -> LoadedCode:
     plan = make_plan(ir, partition(ir, functools.partial(_facts, ir, target), fuse=False))
     assert plan.entry is not None
     try:
-        code = Interpreted(plan.entry, target, notes=True)
+        code = Interpreted(replace(plan.entry, checks=str(_checks(checks) or SAFE)), target, notes=True)
     except CompileError as error:
         _explain(error, ir)
         raise
-    reports = tuple(Report(site.kind, site.parts, site.place, site.op) for site in code.sites)
+    reports = tuple(Report(s.kind, s.parts, s.place, s.op, dict(s.details), s.notes) for s in code.sites)
     return LoadedCode(code.entry, plan, reports, "interpreter", None)
 
 
@@ -226,8 +238,8 @@ def _open(path: Path, plan: Plan, tier: str) -> LoadedCode:
 # *** packages ***
 
 
-def _from_package(ir: GraphIR) -> LoadedCode | None:
-    """Ready-made code, for a graph that is one op of a package."""
+def _from_package(ir: GraphIR, checks: Checks | None) -> LoadedCode | None:
+    """Ready-made code, for a graph that is one op of a package; with these checks, if it matters."""
     node = single_op(ir)
     package = node.kernel.package if node is not None else None
     if node is None or package is None:
@@ -237,6 +249,8 @@ def _from_package(ir: GraphIR) -> LoadedCode | None:
     kernel = node.kernel
     wanted = bound_dtypes(node, [ir.types[value].dtype for value in node.operands])
     for variant in matching(kernel, wanted, ir, node, fits):
+        if checks is not None and variant.checks != str(checks):
+            continue
         data = package.code(variant)
         key = content_key("package", variant.code.sha256)
         path = _cache().path(key, ".so") or _cache().put(key, data, ".so")
@@ -283,7 +297,7 @@ _FACTS: dict[Any, Facts] = {}
 # *** keys and metadata ***
 
 
-def _graph_key(ir: GraphIR, target_key: str, fuse: bool) -> str:
+def _graph_key(ir: GraphIR, target_key: str, fuse: bool, checks: Checks) -> str:
     nodes: list[Any] = []
     for node in ir.nodes:
         if isinstance(node, Constant):
@@ -294,7 +308,7 @@ def _graph_key(ir: GraphIR, target_key: str, fuse: bool) -> str:
             types = [str(t) for t in node.out_types]
             nodes.append([node.kernel.digest, node.kernel.shipped, parameters, list(node.operands), types])
     inputs = [str(t) for t in ir.inputs]
-    return content_key("graph", inputs, nodes, list(ir.outputs), target_key, fuse, fingerprint())
+    return content_key("graph", inputs, nodes, list(ir.outputs), target_key, fuse, str(checks), fingerprint())
 
 
 def _partition_to_json(parts: Partition) -> Any:

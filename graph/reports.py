@@ -1,39 +1,125 @@
-"""What compiled code reports: prints, failed asserts, raises.
+"""What compiled code reports: prints, failed asserts, raises, failed checks.
 
 The table of reports lies in the code itself, as JSON text. Input: that text, and the bit patterns that a report comes
-with. Output: `Report`s and their texts. Non-goals: raising.
+with. Output: `Report`s, their texts, and the errors that failures become. Non-goals: raising.
 """
 
 from __future__ import annotations
 
 import json
 import struct
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from ..dsl.errors import KernelError
+from ..dsl.portable import is_shipped
 from ..dsl.source import Place
 from ..dsl.types import DType
 
 
 @dataclass(frozen=True)
 class Report:
-    """A print, an assert or a raise in compiled code; see `compiler.program.Site`."""
+    """A print, an assert, a raise or a check in compiled code; see `compiler.program.Site`."""
 
     kind: str
     parts: tuple[str | tuple[str, str], ...]
     place: Place
     op: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[tuple[str, Place], ...] = ()
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A report of a failure with its text, and its details as values."""
+
+    report: Report
+    text: str
+    details: Mapping[str, Any]
 
 
 def read_reports(table: bytes) -> tuple[Report, ...]:
     """The reports of a table."""
     found = []
-    for kind, parts, place, op in json.loads(table):
+    for kind, parts, place, op, details, notes in json.loads(table):
         shown = tuple(p if isinstance(p, str) else (p[0], p[1]) for p in parts)
-        found.append(Report(kind, shown, Place(*place), op))
+        told = tuple((text, Place(*at)) for text, at in notes)
+        found.append(Report(kind, shown, Place(*place), op, details, told))
     return tuple(found)
+
+
+def read_failure(report: Report, arguments: Any) -> Failure:
+    """A failure, with everything read while its bit patterns are still there."""
+    details = {name: _detail(value, arguments) for name, value in report.details.items()}
+    return Failure(report, render(report, arguments), details)
+
+
+def _detail(value: Any, arguments: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_detail(item, arguments) for item in value)
+    return _number(arguments[value["value"]], DType[value["dtype"]]) if isinstance(value, dict) else value
+
+
+CODES = {"bounds": "EK0703", "division": "EK0704", "nan": "EK0705"}  # everything else is the author's own: EK0701
+
+
+def failure_error(failure: Failure, staged: list[Place], notes: list[str]) -> KernelError:
+    """The error that a failure becomes; `staged` is where the graph's author wrote the op."""
+    report, details = failure.report, dict(failure.details)
+    place = report.place
+    if staged and is_shipped(place.file):
+        place, staged = staged[0], staged[1:]  # the author wrote the graph, not the kernel
+    told = [f"{text} {at}" for text, at in report.notes]
+    if staged:
+        told.append(f"op '{report.op}' was staged at {' or '.join(dict.fromkeys(map(str, staged)))}")
+    chain = [at for text, at in report.notes if text == "called from"]
+    if report.kind not in CODES:
+        what = "assertion failed" if report.kind == "assert" else report.kind
+        text = f"{what} in op '{report.op}'{': ' + failure.text if failure.text else ''}"
+        return KernelError(text, code="EK0701", place=place, op=report.op, notes=[*told, *notes], chain=chain)
+    text = f"{failure.text}, in op '{report.op}'"
+    if report.kind == "nan":
+        shape, position = details.pop("shape"), details.pop("position")
+        details["index"] = tuple(int(n) for n in np.unravel_index(position, shape)) if shape else ()
+        details["extent"] = shape
+        text = f"{failure.text} at index {list(details['index'])}, in op '{report.op}'"
+    code = CODES[report.kind]
+    return KernelError(
+        text,
+        code=code,
+        place=place,
+        op=report.op,
+        argument=details.get("tensor"),
+        expected=details.get("extent"),
+        got=details.get("index"),
+        notes=[*told, *notes],
+        hint=HINTS.get(report.kind),
+        chain=chain,
+        **details,
+    )
+
+
+def nan_notes(failure: Failure, inputs: Sequence[np.ndarray[Any, Any]]) -> list[str]:
+    """For a NaN that was stored: which of the call's inputs already hold one."""
+    if failure.report.kind != "nan":
+        return []
+    notes = []
+    for number, array in enumerate(inputs):
+        if array.dtype.kind in "biu":
+            continue
+        found = np.argwhere(array != array)
+        if len(found):
+            notes.append(f"'input{number}' of the call holds a NaN already, first at {[int(n) for n in found[0]]}")
+    return notes
+
+
+HINTS = {
+    "bounds": "keep the index inside, with a condition or with min() and max()",
+    "division": 'make sure that the divisor is not 0; without checks="all" the result is 0',
+}
 
 
 def render(report: Report, arguments: Any) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..dsl.checks import parse_checks
 from ..dsl.errors import DeviceError, GraphError
 from ..dsl.knobs import knobs
 from ..dsl.types import DType
@@ -46,12 +47,19 @@ class InferenceSession:
         devices: what the graphs may run on; the host when left out.
         interpret: whether kernels are interpreted instead of compiled: slowly, with the same results to the bit, with
             every access to memory checked, and with `breakpoint()` in them. `EINKORN_INTERPRET` says when left out.
+        checks: what kernels check as they run: "off" (nothing, not even `assert`), "safe" (asserts, and what costs
+            nothing noticeable), "all" (every access and every integer division); behind it "+nan" or "+inf", to stop at
+            the first NaN (or infinity) that an op stores. When left out, EINKORN_CHECKS says it, or it is "safe".
 
     Raises:
         DeviceError: a device is no device of this machine.
+        EinkornError (EK0710): checks= is none of these.
     """
 
-    def __init__(self, devices: Sequence[Device] | None = None, *, interpret: bool | None = None) -> None:
+    def __init__(
+        self, devices: Sequence[Device] | None = None, *, interpret: bool | None = None, checks: str | None = None
+    ) -> None:
+        self.checks = None if checks is None else parse_checks(checks)
         self.devices = [CPU()] if devices is None else list(devices)
         self.interpret = knobs.interpret if interpret is None else interpret
         for device in self.devices:
@@ -63,8 +71,8 @@ class InferenceSession:
                     place=user_place(),
                 )
 
-    def load(self, graph: Graph) -> Model:
-        """The graph, compiled or found ready, as a model.
+    def load(self, graph: Graph, *, checks: str | None = None) -> Model:
+        """The graph, compiled or found ready, as a model; `checks` as for the session, for this graph alone.
 
         Raises:
             CompileError: a mistake in a kernel.
@@ -87,7 +95,8 @@ class InferenceSession:
                     expected=str(used.device),
                     got=names,
                 )
-        return Model(ir, interpret_graph(ir) if self.interpret else load_graph(ir))
+        wanted = self.checks if checks is None else parse_checks(checks)
+        return Model(ir, interpret_graph(ir, checks=wanted) if self.interpret else load_graph(ir, checks=wanted))
 
 
 class Model:
