@@ -50,7 +50,7 @@ def guard_part(call: Call, extent: Value, part: Value, tensor: Tensor, axis: int
     key = ("guarded", value_key(part), value_key(extent), width)
     if inferer.checks.level == "off" or builder.remembered(key) or inferer.ranges.is_inside(part, extent, width):
         return
-    counted = inferer.ranges.is_counted(part)
+    counted = all(inferer.ranges.is_counted(value) for value in (part, extent))
     if not counted and is_shipped(call.frame.file):
         counted = not _from_memory(part)
     tentative = inferer.checks.level == "safe" and counted

@@ -154,6 +154,7 @@ def nested_loop(call: Call, dims: tuple[Value, ...], element: Callable[[Index], 
             stop = builder.one("min", [builder.isub(high, base), inner], INT)
             leading = unravel(builder, row, tuple(outer))
             columns = builder.for_loop(start, stop)
+            builder.counter(columns.args[0], None, inner)
             with builder.inside(columns):
                 element(Index(dims, components=(*leading, columns.args[0])))
                 builder.end()

@@ -77,8 +77,8 @@ def test_package_info(run: Run, demo: Path) -> None:
         f"format 1.0, ABI 1, {size}\n"
         "op           arguments                                            parameters\n"
         'my::add_one  out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]  step=1\n'
-        "target     op           compiled for  kind     size  needs\n"
-        "x86-64-v3  my::add_one  T=float32     so    4.9 KiB  avx2\n",
+        "target     op           compiled for  kind  checks     size  needs\n"
+        "x86-64-v3  my::add_one  T=float32     so    safe    4.9 KiB  avx2\n",
         "",
     )
     status, out, _ = run("pkg", "info", "demo.pkg", "--json")
@@ -167,7 +167,10 @@ def test_what_the_options_become(run: Run, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(commands, "build", record)
     monkeypatch.setattr(commands, "inspect", record)
     assert run("build", "kernels/", "-o", "k.pkg", "--target", "sm_80", "--target", "gfx942", "--no-source")[0] == 0
-    assert seen.pop() == (("kernels/", "k.pkg", ("sm_80", "gfx942"), None, "0", None), {"include_source": False})
+    assert seen.pop() == (
+        ("kernels/", "k.pkg", ("sm_80", "gfx942"), None, "0", None),
+        {"include_source": False, "checks": None},
+    )
     options = "--op f --target sm_80 --stage asm --dtype T=int8 --rank s=2 --param n=1=2 --count xs=3"
     assert run("inspect", "k.py", *options.split())[0] == 0
     wanted = {"op": "f", "dtypes": {"T": "int8"}, "ranks": {"s": 2}, "parameters": {"n": "1=2"}, "counts": {"xs": 3}}

@@ -1,0 +1,205 @@
+"""Kernels that leave their tensors, and kernels that look as if they did."""
+
+from typing import TypeVar
+
+from einkorn.dsl import (
+    Floating,
+    InputTensor,
+    Numeric,
+    OutputTensor,
+    atomic_add,
+    float32,
+    foreach,
+    int32,
+    int64,
+    parallel_for,
+    register,
+    sqrt,
+    stack,
+    store,
+    uint8,
+)
+
+N = TypeVar("N", bound=Numeric)
+T = TypeVar("T", bound=Floating)
+
+
+def element(x, row, column):
+    return x[row, column]
+
+
+@register("take")
+def take(out: OutputTensor[N, "n m"], table: InputTensor[N, "v m"], ids: InputTensor[int64, "n"]):
+    foreach(out, lambda i: element(table, ids[i[0]], i[1]))
+
+
+@register("put")
+def put(out: OutputTensor[N, "n"], x: InputTensor[N, "n"], ids: InputTensor[int32, "n"]):
+    parallel_for(x.dim(0), lambda k: store(out, ids[k], x[k]))
+
+
+@register("histogram")
+def histogram(out: OutputTensor[int32, "256"], x: InputTensor[uint8, "n"]):
+    foreach(out, lambda i: int32(0))
+    parallel_for(x.dim(0), lambda k: atomic_add(out, x[k], 1))
+
+
+@register("histogram_of_ids")
+def histogram_of_ids(out: OutputTensor[int32, "16"], ids: InputTensor[int64, "n"]):
+    foreach(out, lambda i: int32(0))
+    parallel_for(ids.dim(0), lambda k: atomic_add(out, ids[k], 1))
+
+
+@register("shifted")
+def shifted(out: OutputTensor[N, "n"], x: InputTensor[N, "n"], *, by: int = 1):
+    foreach(out, lambda i: x[i[0] + by])
+
+
+@register("shifted_rows")
+def shifted_rows(out: OutputTensor[N, "h w"], x: InputTensor[N, "h w"], *, by: int = 1):
+    foreach(out, lambda i: x[i[0] + by, i[1]])
+
+
+@register("shifted_where_it_is")
+def shifted_where_it_is(out: OutputTensor[N, "n"], x: InputTensor[N, "n"]):
+    foreach(out, lambda i: x[i[0] - 1] if i[0] > 0 else x[0])
+
+
+@register("clamped")
+def clamped(out: OutputTensor[N, "h w"], x: InputTensor[N, "h w"]):
+    def body(i):
+        y, x_ = i
+        return x[min(max(y - 1, 0), x.dim(0) - 1), min(x_ + 1, x.dim(1) - 1)]
+
+    foreach(out, body)
+
+
+@register("returned_early")
+def returned_early(out: OutputTensor[N, "n"], x: InputTensor[N, "n"], ids: InputTensor[int64, "n"]):
+    def body(i):
+        k = ids[i]
+        if k < 0 or k >= x.dim(0):
+            return N(0)
+        return x[k]
+
+    foreach(out, body)
+
+
+@register("row_sums")
+def row_sums(out: OutputTensor[T, "h"], x: InputTensor[T, "h w"], *, beyond: int = 0):
+    def one(r):
+        total = 0.0
+        row = x[r, :]
+        for k in range(x.dim(1) + beyond):
+            total += row[k]
+        out[r] = total
+
+    parallel_for(x.dim(0), one)
+
+
+@register("strided_sums")
+def strided_sums(out: OutputTensor[T, "h"], x: InputTensor[T, "h w"], *, step: int = 3):
+    def one(r):
+        total = 0.0
+        for k in range(0, x.dim(1), 4):
+            total += x[r, k + step]
+        out[r] = total
+
+    parallel_for(x.dim(0), one)
+
+
+@register("windows")
+def windows(out: OutputTensor[T, "h"], x: InputTensor[T, "h w"], starts: InputTensor[int64, "h"], *, size: int = 2):
+    def one(r):
+        first = starts[r]
+        window = x[r, first : first + size]
+        total = 0.0
+        for k in range(size):
+            total += window[k]
+        out[r] = total
+
+    parallel_for(x.dim(0), one)
+
+
+@register("loaded")
+def loaded(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], ids: InputTensor[int64, "n"]):
+    parallel_for(x.dim(0), lambda k: store(out, k, x.load(ids[k], width=4).reduce_add()))
+
+
+@register("in_stack")
+def in_stack(out: OutputTensor[N, "n"], x: InputTensor[N, "n"], ids: InputTensor[int64, "n"]):
+    def one(k):
+        local = stack[N](4)
+        local[ids[k]] = x[k]
+        out[k] = local[3]
+
+    parallel_for(x.dim(0), one)
+
+
+@register("at_position")
+def at_position(out: OutputTensor[N, "n"], x: InputTensor[N, "h w"], ids: InputTensor[int64, "n"]):
+    foreach(out, lambda i: x.at(ids[i]))
+
+
+@register("quotients")
+def quotients(out: OutputTensor[N, "n"], x: InputTensor[N, "n"], y: InputTensor[N, "n"]):
+    foreach(out, lambda i: x[i] // y[i])
+
+
+@register("roots")
+def roots(out: OutputTensor[T, "h w"], x: InputTensor[T, "h w"]):
+    foreach(out, lambda i: sqrt(x[i]))
+
+
+@register("inverses")
+def inverses(out: OutputTensor[T, "h w"], x: InputTensor[T, "h w"]):
+    foreach(out, lambda i: 1 / x[i])
+
+
+@register("asserted")
+def asserted(out: OutputTensor[T, "n"], x: InputTensor[T, "n"]):
+    def body(i):
+        assert x[i] >= 0, f"{x[i]} at {i[0]}"
+        return x[i]
+
+    foreach(out, body)
+
+
+@register("raised")
+def raised(out: OutputTensor[T, "n"], x: InputTensor[T, "n"]):
+    def one(k):
+        if x[k] < 0:
+            raise ValueError(f"negative: {x[k]}")
+        out[k] = x[k]
+
+    parallel_for(x.dim(0), one)
+
+
+@register("nested")
+def nested(out: OutputTensor[N, "h w"], x: InputTensor[N, "h w"], ids: InputTensor[int64, "w"]):
+    def one(r):
+        parallel_for(x.dim(1), lambda c: store(out, (r, c), x[r, ids[c]]))
+
+    parallel_for(x.dim(0), one)
+
+
+@register("flat")
+def flat(out: OutputTensor[N, "h w"], x: InputTensor[N, "h w"], y: InputTensor[N, "n"]):
+    def body(i):
+        r, c = i
+        return x[r, c] + y[r * x.dim(1) + c]
+
+    foreach(out, body)
+
+
+@register("searched")
+def searched(out: OutputTensor[int64, "n"], x: InputTensor[N, "m"], y: InputTensor[N, "n"]):
+    """How many elements of the sorted x come before each of y, counted one by one."""
+
+    def one(k):
+        place = 0
+        while place < x.dim(0) and x[place] < y[k]:
+            place += 1
+        out[k] = place
+
+    parallel_for(y.dim(0), one)

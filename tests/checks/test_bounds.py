@@ -1,0 +1,179 @@
+"""An access outside of a tensor is an error that says all about it; an access inside costs nothing."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from einkorn.compiler.instance import build_program
+from einkorn.compiler.pipeline import compile_entry
+from einkorn.compiler.program import Program, walk
+from einkorn.compiler.targets import lookup
+from einkorn.dsl import DType
+from einkorn.dsl.errors import EinkornError, KernelError
+from einkorn.dsl.library import load_library
+from einkorn.dsl.unit import op_entry
+
+from .conftest import KERNELS, Run, model_of
+
+X = np.arange(40, dtype=np.float32).reshape(8, 5)
+ROW = np.arange(8, dtype=np.float32)
+IDS = np.array([3, 0, 7, 7, 1, 2, 5, 6])
+
+
+def wrong(ids: np.ndarray[Any, Any], value: int, at: int = 4) -> np.ndarray[Any, Any]:
+    changed = ids.copy()
+    changed[at] = value
+    return changed
+
+
+# op, inputs, parameters, and what the error says: tensor, axis, index, extent
+OUTSIDE: list[tuple[str, tuple[Any, ...], dict[str, Any], tuple[str, int | None, int, int]]] = [
+    ("take", (X, wrong(IDS, 8)), {}, ("table", 0, 8, 8)),
+    ("take", (X, wrong(IDS, -1)), {}, ("table", 0, -1, 8)),
+    ("take", (X, wrong(IDS, 2**62)), {}, ("table", 0, 2**62, 8)),
+    ("take", (X, wrong(IDS, -(2**63))), {}, ("table", 0, -(2**63), 8)),
+    ("put", (ROW, wrong(IDS, 8).astype(np.int32)), {}, ("out", 0, 8, 8)),
+    ("histogram_of_ids", (wrong(IDS, 16),), {}, ("out", 0, 16, 16)),
+    ("shifted", (ROW,), {"by": 1}, ("x", 0, 8, 8)),
+    ("shifted", (ROW,), {"by": -2}, ("x", 0, -2, 8)),
+    ("shifted_rows", (X,), {"by": 1}, ("x", 0, 8, 8)),
+    ("shifted_rows", (X,), {"by": -1}, ("x", 0, -1, 8)),
+    ("row_sums", (X,), {"beyond": 1}, ("x", 0, 5, 5)),
+    ("strided_sums", (X,), {"step": 3}, ("x", 1, 7, 5)),
+    ("windows", (X, wrong(IDS % 4, 4)), {"size": 2}, ("x", 0, 1, 1)),
+    ("windows", (X, wrong(IDS % 4, -1)), {"size": 2}, ("x", 1, -1, 5)),
+    ("loaded", (ROW, wrong(IDS % 5, 5)), {}, ("x", 0, 5, 8)),
+    ("in_stack", (ROW, wrong(IDS % 4, 4)), {}, ("stack", 0, 4, 4)),
+    ("at_position", (X, wrong(IDS, 40)), {}, ("x", None, 40, 40)),
+    ("nested", (X, np.array([0, 1, 2, 3, 5])), {}, ("x", 1, 5, 5)),
+    ("flat", (X, X.reshape(-1)[:-1].copy()), {}, ("y", 0, 39, 39)),
+    ("returned_early", (ROW, wrong(IDS, 8)), {}, ("", 0, 0, 0)),
+]
+
+
+@pytest.mark.parametrize("checks", ["safe", "all"])
+def test_what_lies_outside(run: Run, checks: str) -> None:
+    for op, arrays, parameters, expected in OUTSIDE:
+        if not expected[0]:
+            run(op, *arrays, checks=checks, **parameters)  # the kernel's own test keeps it inside
+            continue
+        with pytest.raises(KernelError) as caught:
+            pytest.fail(f"{op}{parameters}: {run(op, *arrays, checks=checks, **parameters)}")
+        error = caught.value
+        assert (error.tensor, error.axis, error.index, error.extent) == expected, (op, parameters, str(error))
+        assert error.code == "EK0703" and error.op == op
+        assert error.place is not None and error.place.file == KERNELS
+        assert error.place.source_line() is not None
+
+
+def test_what_lies_inside(run: Run) -> None:
+    """The same kernels with indices that are right, under every level."""
+    columns = np.array([4, 0, 3, 2, 1])
+    for checks in ("off", "safe", "all"):
+        assert (run("take", X, IDS, checks=checks) == X[IDS]).all()
+        assert (run("put", ROW, np.argsort(IDS).astype(np.int32), checks=checks) >= 0).all()
+        assert (run("histogram", IDS.astype(np.uint8), checks=checks) == np.bincount(IDS, minlength=256)).all()
+        assert (run("histogram_of_ids", IDS, checks=checks) == np.bincount(IDS, minlength=16)).all()
+        assert (run("shifted", ROW, checks=checks, by=0) == ROW).all()
+        assert (run("shifted_where_it_is", ROW, checks=checks) == ROW[[0, 0, 1, 2, 3, 4, 5, 6]]).all()
+        rows, last = np.maximum(np.arange(8) - 1, 0), np.minimum(np.arange(5) + 1, 4)
+        assert (run("clamped", X, checks=checks) == X[rows][:, last]).all()
+        assert (run("row_sums", X, checks=checks) == X.sum(1)).all()
+        assert (run("strided_sums", X, checks=checks, step=0) == X[:, ::4].sum(1)).all()
+        first = IDS % 4
+        assert (run("windows", X, first, checks=checks) == [X[r, f] + X[r, f + 1] for r, f in enumerate(first)]).all()
+        assert (run("loaded", ROW, IDS % 5, checks=checks) == [ROW[k : k + 4].sum() for k in IDS % 5]).all()
+        assert (run("in_stack", ROW, IDS * 0 + 3, checks=checks) == ROW).all()
+        assert (run("at_position", X, IDS * 5, checks=checks) == X[IDS, 0]).all()
+        assert (run("nested", X, columns, checks=checks) == X[:, columns]).all()
+        assert (run("flat", X, X.reshape(-1).copy(), checks=checks) == X + X).all()
+        assert (run("searched", ROW, ROW + 0.5, checks=checks) == IDS * 0 + np.arange(1, 9)).all()
+
+
+def test_nothing_to_read(run: Run) -> None:
+    """Loops without a round make no access, and none of their checks fails."""
+    for checks in ("safe", "all"):
+        for shape in [(0, 5), (8, 0), (0, 0)]:
+            empty = np.zeros(shape, np.float32)
+            assert run("shifted_rows", empty, checks=checks, by=7).shape == shape
+            assert run("clamped", empty, checks=checks).shape == shape
+            assert run("row_sums", empty, checks=checks).shape == shape[:1]
+        assert run("strided_sums", np.zeros((3, 0), np.float32), checks=checks).tolist() == [0, 0, 0]
+        assert run("shifted", ROW[:0], checks=checks, by=-3).size == 0
+        assert run("take", X[:0], IDS[:0], checks=checks).shape == (0, 5)
+        with pytest.raises(KernelError):
+            run("take", X[:0], IDS, checks=checks)
+        with pytest.raises(KernelError):
+            run("row_sums", X[:, :0].copy(), checks=checks, beyond=1)
+
+
+def test_sizes_that_are_known() -> None:
+    with pytest.raises(KernelError):
+        model_of("shifted", ROW, static=True)(ROW)
+    assert (model_of("clamped", X, static=True, checks="all")(X)[0].to_numpy().shape) == X.shape
+
+
+def checks_of(op: str, checks: str, ranks: dict[str, int] | None = None, **parameters: Any) -> list[tuple[str, bool]]:
+    """The kinds of the checks in an op's typed program, and whether each stands in a `for`."""
+    kernel = load_library(KERNELS).kernels[op].portable
+    dtypes = {name: DType.float32 for name, _ in kernel.schema.typevars}
+    values = {p.name: parameters.get(p.name, p.default) for p in kernel.schema.parameters}
+    spec = replace(op_entry(kernel, dtypes, ranks or {}, values), checks=checks)
+    program: Program = build_program(spec, lookup("x86-64-v3"))
+    found = []
+    for function in program.functions:
+        looped = {id(inner) for op in walk(function.body) if op.name == "for" for inner in walk(op.regions[0])}
+        found += [
+            (program.sites[op.attrs["site"]].kind, id(op) in looped)
+            for op in walk(function.body)
+            if op.name == "assert"
+        ]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("op", "safe", "all_"),
+    [
+        ("shifted_where_it_is", [], []),
+        ("clamped", [], []),
+        ("row_sums", [], []),
+        ("roots", [], []),
+        ("histogram", [], []),
+        ("shifted", [("bounds", False)] * 2, [("bounds", True)]),
+        ("take", [("bounds", True)], [("bounds", True)]),
+        ("flat", [("bounds", True)] * 2, [("bounds", True)]),  # before the inner loop, in that over rows
+        ("returned_early", [], []),
+        ("asserted", [("assert", True)], [("assert", True)]),
+        ("quotients", [], []),
+        ("searched", [("bounds", True)], [("bounds", True)]),
+    ],
+)
+def test_what_is_proven_or_hoisted(op: str, safe: list[Any], all_: list[Any]) -> None:
+    assert checks_of(op, "safe") == safe
+    assert checks_of(op, "all") == all_
+    assert checks_of(op, "off") == []
+
+
+def test_a_check_costs_the_loop_nothing() -> None:
+    """What is checked before a loop leaves it to LLVM, which sees here that it only copies."""
+    kernel = load_library(KERNELS).kernels["shifted"].portable
+    spec, target = op_entry(kernel, {"N": DType.float32}, {}, {"by": 1}), lookup("x86-64-v3")
+    wide = [
+        len(re.findall(r"call void @llvm.mem(?:cpy|move)", compile_entry(replace(spec, checks=checks), target).llvm))
+        for checks in ("off", "safe", "all")
+    ]
+    assert wide[0] == wide[1] > 0 == wide[2]
+
+
+def test_unknown_levels() -> None:
+    with pytest.raises(EinkornError, match=r"checks= takes 'off', 'safe', 'all'.* not 'sfae'") as caught:
+        model_of("roots", X, checks="sfae")
+    assert caught.value.code == "EK0710" and caught.value.hint == "did you mean 'safe'?"
+    for text in ("safe+", "+nan", "all+", "all+naan", "", 3):
+        with pytest.raises(EinkornError):
+            model_of("roots", X, checks=text)  # type: ignore[arg-type]
