@@ -40,6 +40,9 @@ MAX_LANES = 1024
 Member = Callable[[Inferer, Any, s.Attribute, Frame], Any]
 
 
+ATTRIBUTES: dict[type, Member] = {}  # classes of values that find all of their attributes themselves
+
+
 MEMBERS: dict[tuple[type, str], Member] = {}
 
 
@@ -77,6 +80,8 @@ def attribute(inferer: Inferer, owner: Any, node: s.Attribute, frame: Frame) -> 
     """`owner.name`."""
     if isinstance(owner, ClassValue) and node.name in owner.members:
         return owner.members[node.name]
+    if type(owner) in ATTRIBUTES:
+        return ATTRIBUTES[type(owner)](inferer, owner, node, frame)
     for cls in type(owner).__mro__:
         found = MEMBERS.get((cls, node.name))
         if found is not None:

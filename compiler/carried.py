@@ -249,7 +249,7 @@ class Loop:
         if not whole:
             text = f"a part of '{name}' is {was} before the loop and {became} after a round"
         elif was == became:
-            text = f"'{name}' has another shape after a round of the loop"
+            text = f"a part of '{name}' that is known at compile time is another one after a round of the loop"
         made = self.inferer.error(
             "EK0203",
             text,

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 from ..dsl import syntax
 from ..dsl.language import STUBS
 from ..dsl.types import BOOL, INT, DType, SIMDType
+from . import methods
 from .guards import guard_divisor
 from .mismatches import mismatch, no_row, not_numbers, source_of
 from .operations import ROWS, Row
 from .program import PointerType, Value
-from .values import Frame, Index, describe, is_comptime_number, shown
+from .values import Frame, Index, StructValue, describe, is_comptime_number, shown
 
 if TYPE_CHECKING:
     from .infer import Call, Inferer
@@ -216,6 +217,8 @@ def binary(
 ) -> Any:
     """`a op b` for any two values."""
     row = ROWS[op]
+    if isinstance(a, StructValue) or isinstance(b, StructValue):
+        return _of_structs(inferer, op, a, b, nodes, node, frame)
     if isinstance(a, Index) != isinstance(b, Index) and not isinstance(a, tuple) and not isinstance(b, tuple):
         raise mismatch(inferer, row.symbol, a, b, nodes, node, frame)
     a, b = plain(inferer, a), plain(inferer, b)
@@ -228,6 +231,23 @@ def binary(
     return apply_row(inferer, row, [left, right], node, frame)
 
 
+def _of_structs(
+    inferer: Inferer, op: str, a: Any, b: Any, nodes: tuple[syntax.Expr, syntax.Expr], node: Any, frame: Frame
+) -> Any:
+    """`a op b` as a struct among the operands defines it."""
+    if op in methods.COMPARISONS:
+
+        def parts_equal(x: Any, y: Any) -> Any:
+            return binary(inferer, "eq", x, y, nodes, node, frame)
+
+        found = methods.compare(inferer, op, a, b, node, frame, parts_equal)
+    else:
+        found = methods.operate(inferer, op, a, b, node, frame)
+    if found is NotImplemented:
+        raise mismatch(inferer, ROWS[op].symbol, a, b, nodes, node, frame)
+    return found
+
+
 def plain(inferer: Inferer, value: Any) -> Any:
     """An index as the tuple that it stands for; anything else as it is."""
     return value.components(inferer.builder) if isinstance(value, Index) else value
@@ -235,6 +255,13 @@ def plain(inferer: Inferer, value: Any) -> Any:
 
 def unary(inferer: Inferer, op: str, value: Any, node: syntax.Expr, frame: Frame) -> Any:
     """`op value` for any value."""
+    if isinstance(value, StructValue):
+        name = f"__{methods.OPERATORS[op]}__"
+        found = methods.special(inferer, value, name, [], node, frame)
+        if found is NotImplemented:
+            text = f"'{value.type.name}' does not define {name}"
+            raise inferer.error("EK0204", text, node, frame, hint=f"define {name} in the struct '{value.type.name}'")
+        return found
     row = ROWS[op]
     if not isinstance(value, Value):
         return fold(inferer, row, [value], node, frame)

@@ -16,6 +16,7 @@ from ..dsl.errors import did_you_mean
 from ..dsl.types import DType, SIMDType
 from .coerce import coerce
 from .flow import argument_node
+from .methods import typevar_in
 from .program import Value
 from .values import PYTHON_TYPES, Closure, Frame, Index, StructType, StructValue, describe, is_comptime_number, plural
 
@@ -34,29 +35,8 @@ def bind_params(
 ) -> None:
     """Gives every parameter of a function its argument or default."""
     params = closure.function.params
-    positional = [p for p in params if not p.keyword_only]
-    if len(args) > len(positional):
-        raise inferer.error(
-            "EK0208",
-            f"'{closure.name}' takes {plural(len(positional), 'positional argument')}, not {len(args)}",
-            node,
-            frame,
-            notes=[f"'{closure.name}' is defined at {closure.frame.place(closure.function)}"],
-        )
-    given = dict(zip((p.name for p in positional), args, strict=False))
-    for name, value in keywords.items():
-        if name in given or all(p.name != name for p in params):
-            text = f"'{closure.name}' has no argument '{name}'"
-            if name in given:
-                text = f"argument '{name}' of '{closure.name}' is given twice"
-            hint = None if name in given else did_you_mean(name, [p.name for p in params])
-            raise inferer.error("EK0208", text, node, frame, hint=hint)
-        given[name] = value
+    given = matched(inferer, closure.name, closure.function, args, keywords, closure.frame, node, frame)
     for param in params:
-        if param.name not in given:
-            if param.default is None:
-                raise inferer.error("EK0208", f"'{closure.name}' misses its argument '{param.name}'", node, frame)
-            given[param.name] = inferer.expr(param.default, closure.frame)
         value = given[param.name]
         if param.annotation is not None:
             what = f"argument '{param.name}' of '{closure.name}' is declared as"
@@ -66,6 +46,44 @@ def bind_params(
         inner.origins.pop(param.name, None)
 
 
+def matched(
+    inferer: Inferer,
+    name: str,
+    text: s.Function | s.Lambda | s.Struct,
+    args: list[Any],
+    keywords: dict[str, Any],
+    home: Frame,
+    node: s.Node,
+    frame: Frame,
+) -> dict[str, Any]:
+    """An argument or a default for every parameter; `home` is where the defaults' names are known."""
+    params = text.fields if isinstance(text, s.Struct) else text.params
+    positional = [p for p in params if not p.keyword_only]
+    if len(args) > len(positional):
+        raise inferer.error(
+            "EK0208",
+            f"'{name}' takes {plural(len(positional), 'positional argument')}, not {len(args)}",
+            node,
+            frame,
+            notes=[f"'{name}' is defined at {home.place(text)}"],
+        )
+    given = dict(zip((p.name for p in positional), args, strict=False))
+    for keyword, value in keywords.items():
+        if keyword in given or all(p.name != keyword for p in params):
+            message = f"'{name}' has no argument '{keyword}'"
+            if keyword in given:
+                message = f"argument '{keyword}' of '{name}' is given twice"
+            hint = None if keyword in given else did_you_mean(keyword, [p.name for p in params])
+            raise inferer.error("EK0208", message, node, frame, hint=hint)
+        given[keyword] = value
+    for param in params:
+        if param.name not in given:
+            if param.default is None:
+                raise inferer.error("EK0208", f"'{name}' misses its argument '{param.name}'", node, frame)
+            given[param.name] = inferer.expr(param.default, home)
+    return given
+
+
 def declared(
     inferer: Inferer, annotation: s.Expr, value: Any, home: Frame, node: s.Node, frame: Frame, what: str
 ) -> Any:
@@ -73,10 +91,14 @@ def declared(
 
     A type variable that is not known yet takes the dtype of the value: `home.typevars` has it from then on.
     """
-    variable = _typevar(annotation, home)
-    if variable is not None:
-        if home is frame:
-            inferer.expr(annotation, home)  # no call gives it a dtype: it has to have one
+    variable = typevar_in(annotation, home)
+    if variable is not None and home is not frame:  # a call gives it its dtype
+        if variable not in home.typevars and isinstance(value, Value) and value.weak is None:
+            home.typevars[variable] = value.dtype
+        if variable not in home.typevars:
+            return value
+    if variable is not None and isinstance(annotation, s.Global):
+        inferer.expr(annotation, home)
         return _of_typevar(inferer, variable, value, home, node, frame, what)
     if _is_tuple(annotation, home):
         return _tuple(inferer, annotation, value, home, node, frame, what)
@@ -106,22 +128,10 @@ def of_python_type(
     return True
 
 
-def _typevar(annotation: s.Expr, home: Frame) -> str | None:
-    if isinstance(annotation, s.Global):
-        entry = home.program.globals[annotation.index]
-        if entry.kind == "typevar":
-            return str(entry.value)
-    return None
-
-
 def _of_typevar(inferer: Inferer, name: str, value: Any, home: Frame, node: s.Node, frame: Frame, what: str) -> Any:
-    dtype = home.typevars.get(name)
     if not (is_comptime_number(value) or (isinstance(value, Value) and isinstance(value.type, SIMDType))):
         return value
-    if dtype is None:
-        if isinstance(value, Value) and value.weak is None:
-            home.typevars[name] = value.dtype
-        return value
+    dtype = home.typevars[name]
     type = SIMDType(dtype)
     if isinstance(value, Value) and isinstance(value.type, SIMDType) and value.weak is None:
         type = value.type.with_dtype(dtype) if value.dtype is dtype else type

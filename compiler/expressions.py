@@ -15,11 +15,12 @@ from .attributes import attribute
 from .coerce import DEFAULTS, binary, coerce, unary, unify, weak_kind
 from .composite import parts_of, same_constant, same_kind, with_parts
 from .infer import Inferer, expression
+from .methods import special
 from .operations import ROWS
 from .program import Region, Value
 from .rules_gpu import gpu_value
 from .tensor_members import subscript
-from .values import Closure, FormattedValue, Frame, Index, Poisoned, StubRef, Undefined, describe
+from .values import Closure, FormattedValue, Frame, Index, Poisoned, StructValue, StubRef, Undefined, describe
 
 
 @expression(s.Constant)
@@ -102,7 +103,9 @@ def binary_of(inferer: Inferer, node: s.Binary, frame: Frame) -> Any:
 @expression(s.Unary)
 def unary_of(inferer: Inferer, node: s.Unary, frame: Frame) -> Any:
     value = inferer.expr(node.operand, frame)
-    if node.op == "pos":
+    if node.op == "not_" and isinstance(value, StructValue):
+        value = truth(inferer, value, node.operand, frame)
+    if node.op == "pos" and not isinstance(value, StructValue):
         return value
     return unary(inferer, node.op, value, node, frame)
 
@@ -202,6 +205,10 @@ def truth(inferer: Inferer, value: Any, node: s.Node, frame: Frame) -> Any:
         if value.dtype is DType.bool and isinstance(value.type, SIMDType):
             hint = "a mask has a truth for each lane: ask `.any()` or `.all()`, or use select(mask, x, y)"
         raise inferer.error("EK0209", f"a condition has to be a Bool, not {describe(value)}", node, frame, hint=hint)
+    if isinstance(value, StructValue):
+        own = special(inferer, value, "__bool__", [], node, frame)
+        if own is not NotImplemented:
+            return truth(inferer, own, node, frame)
     if not (value is None or isinstance(value, bool | int | float | str | tuple)):
         raise inferer.error("EK0209", f"a condition has to be a Bool, not {describe(value)}", node, frame)
     return bool(value)
@@ -285,7 +292,7 @@ def starred(inferer: Inferer, node: s.Starred, frame: Frame) -> Any:
 @expression(s.Formatted)
 def formatted(inferer: Inferer, node: s.Formatted, frame: Frame) -> Any:
     values = [inferer.expr(part, frame) for part in node.parts]
-    if any(isinstance(v, Value | Index | tuple) for v in values):
+    if any(isinstance(v, Value | Index | tuple | StructValue) for v in values):
         for part, value, spec in zip(node.parts, values, node.formats, strict=True):
             check_format(inferer, part, value, spec, frame)
         return FormattedValue(tuple(zip(values, node.formats, strict=True)))
@@ -303,8 +310,8 @@ def check_format(inferer: Inferer, node: s.Expr, value: Any, spec: str, frame: F
         return
     if isinstance(value, FormattedValue | Index):
         raise inferer.error("EK0210", f"{describe(value)} takes no format", node, frame)
-    if isinstance(value, tuple):
-        for item in value:
+    if isinstance(value, tuple | StructValue):
+        for item in parts_of(value) or ():
             check_format(inferer, node, item, spec, frame)
         return
     sample = value

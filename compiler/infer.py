@@ -27,11 +27,25 @@ from .coerce import bind_stub, call_row
 from .declared import bind_params
 from .flow import ABSENT, NEXT, Flow, Rest, TooMany, ended, gives_value, with_rest
 from .library_calls import call_library
+from .methods import own_call
 from .notes import note_arguments
 from .program import Builder, Site, Value
 from .ranges import Ranges
 from .targets.base import Target
-from .values import Bound, Cascade, ClassValue, Closure, Frame, LibraryRef, Marker, Poisoned, StubRef, describe
+from .values import (
+    Bound,
+    Cascade,
+    ClassValue,
+    Closure,
+    Frame,
+    LibraryRef,
+    Marker,
+    Poisoned,
+    StructType,
+    StructValue,
+    StubRef,
+    describe,
+)
 
 MAX_DEPTH = 64
 MAX_ERRORS = 20
@@ -224,6 +238,10 @@ class Inferer:
 
     def call(self, callee: Any, args: list[Any], keywords: dict[str, Any], node: syntax.Call, frame: Frame) -> Any:
         """Calls anything that can be called; arguments are values."""
+        if any(isinstance(arg, StructValue) for arg in args) and isinstance(callee, LibraryRef | StubRef):
+            own = own_call(self, callee.name, args, node, frame)
+            if own is not NotImplemented:
+                return own
         match callee:
             case Closure():
                 return self.inline(callee, args, keywords, node, frame)
@@ -310,6 +328,12 @@ class Inferer:
                 home = Frame({}, frame.program, source.file, frame.typevars, None, ())
                 closure = Closure(source.syntax, home)
                 return closure if entry.kind == "function" else LibraryRef(entry.value[0], closure)
+            case "struct" | "instance":
+                source = frame.program.functions[entry.value if entry.kind == "struct" else entry.value[0]]
+                struct = StructType(source.syntax, Frame({}, frame.program, source.file, {}, None, ()))
+                if entry.kind == "struct":
+                    return struct
+                return StructValue(struct, tuple(self.global_value(part, frame, node) for part in entry.value[1]))
             case "stub":
                 return StubRef(entry.value)
             case "typevar":

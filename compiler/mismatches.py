@@ -13,10 +13,15 @@ from ..dsl.errors import CompileError
 from ..dsl.types import SIMDType
 from .operations import KIND_WORDS, Row
 from .program import Value
-from .values import Frame, Index, describe
+from .values import Frame, Index, StructValue, describe
 
 if TYPE_CHECKING:
     from .infer import Inferer
+
+
+METHODS = {"+": "__add__", "-": "__sub__", "*": "__mul__", "/": "__truediv__", "//": "__floordiv__", "%": "__mod__"}
+METHODS |= {"<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__", "==": "__eq__", "!=": "__ne__"}
+METHODS |= {"&": "__and__", "|": "__or__", "^": "__xor__", "<<": "__lshift__", ">>": "__rshift__"}
 
 
 def source_of(node: syntax.Node, frame: Frame) -> str:
@@ -33,7 +38,11 @@ def mismatch(
 ) -> CompileError:
     """`cannot compute Float32 + Int64`, with a cast as the hint."""
     hint = None
-    if isinstance(a, Value) and isinstance(b, Value):
+    own = a if isinstance(a, StructValue) else b
+    if isinstance(own, StructValue):
+        method = METHODS.get(symbol)
+        hint = f"define {method} in the struct '{own.type.name}'" if method else None
+    elif isinstance(a, Value) and isinstance(b, Value):
         # Cast towards the float, else towards the left operand.
         to, other = (b, nodes[0]) if b.dtype.is_float() and not a.dtype.is_float() else (a, nodes[1])
         hint = f"write ({source_of(other, frame)}).cast({to.dtype})"

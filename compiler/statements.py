@@ -22,6 +22,7 @@ from .guards import site_place
 from .infer import Call, Inferer, statement
 from .notes import note
 from .program import Site, Value
+from .structs import with_field
 from .tensor_members import store_into, subscript, to_index
 from .tensors import Tensor
 from .values import (
@@ -29,6 +30,7 @@ from .values import (
     FormattedValue,
     Frame,
     Index,
+    StructValue,
     Undefined,
     describe,
     plural,
@@ -60,6 +62,10 @@ def bind(inferer: Inferer, target: s.Expr, value: Any, source: s.Expr, frame: Fr
                 raise inferer.error("EK0208", text, target, frame)
             for part, item in zip(targets, values, strict=True):
                 bind(inferer, part, item, source, frame)
+        case s.Attribute():
+            owner = inferer.expr(target.value, frame)
+            changed = with_field(inferer, owner, target, value, source, frame)
+            bind(inferer, target.value, changed, source, frame)
         case s.Subscript():
             owner = inferer.expr(target.value, frame)
             index = inferer.expr(target.index, frame)
@@ -137,10 +143,13 @@ def aug_assign(inferer: Inferer, node: s.AugAssign, frame: Frame) -> None:
             raise call.error("EK0207", f"{describe(owner)} has no elements to store into")
         store_into(call, owner, to_index(call, owner, index), new)
         return
-    assert isinstance(node.target, s.Name)
     old = inferer.expr(node.target, frame)
     value = inferer.expr(node.value, frame)
     new = binary(inferer, node.op, old, value, (node.target, node.value), node, frame)
+    if isinstance(node.target, s.Attribute):
+        bind(inferer, node.target, new, node.value, frame)
+        return
+    assert isinstance(node.target, s.Name)
     check_same_type(inferer, node.target.id, new, node.target, frame)
     frame.env[node.target.id] = new
     frame.origins.setdefault(node.target.id, frame.place(node.target))
@@ -224,6 +233,12 @@ def report(
                 values.append(one)
             if value.type.width > 1:
                 shown.append("]")
+        elif isinstance(value, StructValue):
+            shown.append(f"{value.type.name}(")
+            for number, (field, part) in enumerate(zip(value.type.syntax.fields, value.parts, strict=True)):
+                shown.append(f"{', ' if number else ''}{field.name}=")
+                add(part, spec)
+            shown.append(")")
         elif isinstance(value, tuple):
             shown.append("(")
             for number, item in enumerate(value):

@@ -18,6 +18,7 @@ from .attributes import check_width, member, method
 from .coerce import coerce
 from .guards import guard_index, guard_number, guard_part, guard_start
 from .infer import Call, Inferer
+from .methods import method_of, special
 from .program import Builder, Value
 from .tensors import Tensor, View
 from .values import (
@@ -25,6 +26,7 @@ from .values import (
     Index,
     Marker,
     StackType,
+    StructValue,
     describe,
     is_comptime_number,
     plural,
@@ -271,6 +273,8 @@ def subscript(inferer: Inferer, owner: Any, index: Any, node: s.Subscript, frame
             return load_element(call, owner, index)
         case tuple() | Index() | str():
             return tuple_item(call, owner, index)
+        case StructValue() if method_of(owner.type, "__getitem__") is not None:
+            return special(inferer, owner, "__getitem__", [index], node, frame)
         case Marker(name="SIMD"):
             if not (isinstance(index, tuple) and len(index) == 2 and isinstance(index[0], DType)):
                 raise call.error("EK0208", "SIMD takes a dtype and a width: SIMD[float32, 8]")

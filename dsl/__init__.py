@@ -123,6 +123,7 @@ from .language_vectors import (
     sub_sat,
 )
 from .register import implements, register
+from .structs import struct
 from .types import DType
 
 if TYPE_CHECKING:  # to a checker a tensor of T is a T, and the dims text is metadata
@@ -252,6 +253,7 @@ __all__ = [
     "stack",
     "static_assert",
     "store",
+    "struct",
     "sub_sat",
     "tanh",
     "trunc",

@@ -23,6 +23,8 @@ MEANINGS: dict[str, str] = {
     "EK0113": "A value has no attribute of this name.",
     "EK0114": "A GPU name is used outside a launched kernel.",
     "EK0120": "Something other than numbers is returned out of a run-time loop.",
+    "EK0121": "A class under @struct is not what a struct can be.",
+    "EK0122": "A field is assigned to something that has no such field.",
     # EK02: types and values
     "EK0201": "A dtype of another library has no counterpart here.",
     "EK0202": "A value has another type than the one that is needed.",

@@ -26,7 +26,7 @@ from .source import Place
 
 def module_tree(function: FunctionType) -> ast.Module:
     """The parsed text that a function was made from: the one its module keeps, else that of the file as it is now."""
-    return _module(function).tree
+    return module_of(function.__code__.co_filename, function.__globals__).tree
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ class _Module:
     functions: tuple[_Definition, ...]
 
 
-def _module(function: FunctionType) -> _Module:
-    file = function.__code__.co_filename
+def module_of(file: str, names: dict[str, Any]) -> _Module:
+    """A module with these global names, as parsed from the text that it keeps or that its file has now."""
     linecache.checkcache(file)
-    text = function.__globals__.get(SOURCE) or "".join(linecache.getlines(file))
+    text = names.get(SOURCE) or "".join(linecache.getlines(file))
     known = _MODULES.get(file)
     if known is None or known.text != text:
         tree = ast.parse(text, filename=file)
@@ -64,7 +64,7 @@ def parse_function(function: FunctionType, resolve: Resolve) -> s.Function:
     file = code.co_filename
     node = _find(function)
     lookup = dict(inspect.getclosurevars(function).nonlocals)
-    parser = _Parser(file, function.__globals__, lookup, resolve)
+    parser = Parser(file, function.__globals__, lookup, resolve)
     parsed = s.Function(function.__name__, (), ())
     try:
         parsed = _parsed(parser, node)
@@ -77,7 +77,7 @@ def parse_function(function: FunctionType, resolve: Resolve) -> s.Function:
     return parsed
 
 
-def _parsed(parser: _Parser, node: ast.FunctionDef | ast.Lambda) -> s.Function:
+def _parsed(parser: Parser, node: ast.FunctionDef | ast.Lambda) -> s.Function:
     if isinstance(node, ast.FunctionDef):
         return parser.function(node, [])
     found = parser.expr_lambda(node)
@@ -88,7 +88,7 @@ def _parsed(parser: _Parser, node: ast.FunctionDef | ast.Lambda) -> s.Function:
 def _find(function: FunctionType) -> ast.FunctionDef | ast.Lambda:
     code = function.__code__
     candidates: list[ast.FunctionDef | ast.Lambda] = []
-    for node in _module(function).functions:
+    for node in module_of(code.co_filename, function.__globals__).functions:
         if isinstance(node, ast.AsyncFunctionDef) and node.name == function.__name__:
             name = Place(code.co_filename, node.lineno, node.col_offset + 1, node.lineno, node.col_offset + 10)
             what, hint = UNSUPPORTED["AsyncFunctionDef"]
@@ -115,7 +115,7 @@ def _find(function: FunctionType) -> ast.FunctionDef | ast.Lambda:
     )
 
 
-class _Parser(ExpressionParser):
+class Parser(ExpressionParser):
     """Walks one function."""
 
     def function(self, node: ast.FunctionDef, decorators: list[ast.expr]) -> s.Function:
@@ -182,11 +182,26 @@ class _Parser(ExpressionParser):
             return s.Tuple(tuple(self.target(item) for item in node.elts), span=span)
         if isinstance(node, ast.Subscript):
             return self.expr(node)
+        if isinstance(node, ast.Attribute):
+            return self.field(node)
         if isinstance(node, ast.Starred):
             raise self.refuse(node, "a starred target", "name every part")
         if isinstance(node, ast.List):
             raise self.refuse(node, "a list of targets", "write a tuple: `a, b = ...`")
         raise self.unsupported(node)
+
+    def field(self, node: ast.Attribute) -> s.Expr:
+        """`p.x` as a target: the variable p gets a new struct, so it has to be a variable of this function."""
+        owner = node.value
+        while isinstance(owner, ast.Attribute):
+            owner = owner.value
+        if not isinstance(owner, ast.Name) or (self.scopes and owner.id not in self.scopes[-1]):
+            raise self.refuse(
+                node,
+                "an assignment to a field of something that is no variable of this function",
+                "structs are values: give the changed one to a variable, or return it",
+            )
+        return self.expr(node)
 
     def stmt_if(self, node: ast.If) -> list[s.Stmt]:
         return [s.If(self.expr(node.test), self.block(node.body), self.block(node.orelse), span=self.span(node))]
@@ -246,18 +261,18 @@ class _Parser(ExpressionParser):
         return [s.Continue(span=self.span(node))]
 
 
-_STATEMENTS: dict[type[ast.stmt], Callable[[_Parser, Any], list[s.Stmt]]] = {
-    ast.Assign: _Parser.stmt_assign,
-    ast.AnnAssign: _Parser.stmt_ann_assign,
-    ast.AugAssign: _Parser.stmt_aug_assign,
-    ast.If: _Parser.stmt_if,
-    ast.For: _Parser.stmt_for,
-    ast.While: _Parser.stmt_while,
-    ast.Return: _Parser.stmt_return,
-    ast.Expr: _Parser.stmt_expr,
-    ast.Assert: _Parser.stmt_assert,
-    ast.Raise: _Parser.stmt_raise,
-    ast.FunctionDef: _Parser.stmt_function,
-    ast.Break: _Parser.stmt_break,
-    ast.Continue: _Parser.stmt_continue,
+_STATEMENTS: dict[type[ast.stmt], Callable[[Parser, Any], list[s.Stmt]]] = {
+    ast.Assign: Parser.stmt_assign,
+    ast.AnnAssign: Parser.stmt_ann_assign,
+    ast.AugAssign: Parser.stmt_aug_assign,
+    ast.If: Parser.stmt_if,
+    ast.For: Parser.stmt_for,
+    ast.While: Parser.stmt_while,
+    ast.Return: Parser.stmt_return,
+    ast.Expr: Parser.stmt_expr,
+    ast.Assert: Parser.stmt_assert,
+    ast.Raise: Parser.stmt_raise,
+    ast.FunctionDef: Parser.stmt_function,
+    ast.Break: Parser.stmt_break,
+    ast.Continue: Parser.stmt_continue,
 }

@@ -59,7 +59,7 @@ UNSUPPORTED: dict[str, tuple[str, str]] = {
     "GeneratorExp": ("a generator expression", "write a loop"),
     "Global": ("`global`", "pass the value as an argument and return the new one"),
     "Nonlocal": ("`nonlocal`", "pass the value as an argument and return the new one"),
-    "ClassDef": ("a class without @struct", "define it at module level and decorate it with `@struct`"),
+    "ClassDef": ("a class inside a function", "define it at module level, under `@struct`"),
     "Dict": ("a dict", "use a tuple, or an `if` chain on compile-time values"),
     "Set": ("a set", "use a tuple"),
     "List": ("a list", "use a tuple `(a, b)`, or `stack[T](n)` for run-time storage"),
@@ -168,6 +168,12 @@ class ExpressionParser:
 
     def annotation(self, node: ast.expr) -> s.Expr | None:
         """A type that fixes a parameter's or a variable's type; anything that is no such type says nothing."""
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):  # a name that comes later in the file
+            try:
+                quoted = ast.parse(node.value, mode="eval").body
+            except SyntaxError:
+                return None
+            node = ast.fix_missing_locations(ast.copy_location(quoted, node))
         try:
             found = self.expr(node)
         except CompileError:
@@ -220,6 +226,14 @@ class ExpressionParser:
             if error.code == "EK0104":  # nothing to show there, so it is shown where the name is used
                 error.place = self.place(node)
             raise
+
+    def constant(self, value: Any, name: str, node: ast.AST) -> s.Expr:
+        """A Python object that stands at `node` without being named there."""
+        try:
+            return s.Global(self.resolve(value, name, self.place(node)), name, span=self.span(node))
+        except Unresolved as reason:
+            text = f"'{name}' cannot be used in a kernel: {reason}"
+            raise CompileError(text, code="EK0105", place=self.place(node), hint=reason.hint) from None
 
     def expr_attribute(self, node: ast.Attribute) -> s.Expr:
         # Attributes of modules and namespaces are found now; all others belong to values of the kernel.

@@ -15,7 +15,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import PurePath
 from types import BuiltinFunctionType, FunctionType, ModuleType
@@ -26,9 +26,11 @@ from .errors import PackageError
 from .language import SIMD, STUBS, DeviceContext, Namespace, Stub, stack
 from .parse import parse_function
 from .parse_expressions import Unresolved
+from .parse_struct import parse_struct
 from .register import Kernel, implementation
 from .schema import OpSchema
 from .source import Place
+from .structs import INFO, is_struct
 from .types import DType, SIMDType
 from .variadic import expand
 
@@ -38,9 +40,10 @@ class GlobalEntry:
     """What a global name means.
 
     `kind` and `value`: `function` (index into the table of functions), `library` (name of the stub, and the index of
-    the function that implements it), `stub` (name), `dtype` (DType), `type` (SIMDType), `typevar` (name), `constant`
-    (bool, int, float, str, None or a tuple of entries), `marker` (`SIMD` or `stack`), `class` (name of a class that
-    groups functions and constants, and a tuple of its members' names and entries).
+    the function that implements it), `struct` (index into the table of functions), `instance` (such an index and the
+    entries of its fields), `stub` (name), `dtype` (DType), `type` (SIMDType), `typevar` (name), `constant` (bool, int,
+    float, str, None or a tuple of entries), `marker` (`SIMD` or `stack`), `class` (name of a class that groups functions
+    and constants, and a tuple of its members' names and entries).
     """
 
     kind: str
@@ -64,9 +67,9 @@ def _traveling(file: str) -> str:
 
 @dataclass(frozen=True)
 class SourceFunction:
-    """A function of the program and the file that it was written in."""
+    """A function of the program, or a struct, and the file that it was written in."""
 
-    syntax: syntax.Function
+    syntax: Any
     file: str
 
 
@@ -114,7 +117,9 @@ class PortableKernel:
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise PackageError(f"the portable program cannot be read: {error!r}", code="EK0510") from error
-        if not program.functions or not all(isinstance(f.syntax, syntax.Function) for f in program.functions):
+        kinds = {type(f.syntax) for f in program.functions[1:]} - {syntax.Struct}
+        kinds |= {type(f.syntax) for f in program.functions[:1]}
+        if kinds != {syntax.Function}:
             raise PackageError("the portable program holds no kernel", code="EK0510")
         return program
 
@@ -137,7 +142,7 @@ class _Collector:
     def __init__(self) -> None:
         self.functions: list[SourceFunction | None] = []
         self.globals: list[GlobalEntry] = []
-        self.seen_functions: dict[FunctionType, int] = {}
+        self.seen_functions: dict[Any, int] = {}
         self.seen_globals: dict[tuple[str, Any, str], int] = {}
 
     def function(self, function: FunctionType) -> int:
@@ -149,10 +154,19 @@ class _Collector:
             self.functions[index] = SourceFunction(parsed, function.__code__.co_filename)
         return self.seen_functions[function]
 
+    def struct(self, cls: type) -> int:
+        """A class under `@struct`; it stands in the table of functions."""
+        if cls not in self.seen_functions:
+            index = len(self.functions)
+            self.seen_functions[cls] = index
+            self.functions.append(None)  # its methods may name it
+            self.functions[index] = SourceFunction(parse_struct(cls, self.resolve), getattr(cls, INFO).file)
+        return self.seen_functions[cls]
+
     def resolve(self, value: Any, name: str, place: Place) -> int:
         entry = self.entry(value, name)
         key = (entry.kind, entry.value, type(entry.value).__name__)  # 1, 1.0 and True are different constants
-        if key not in self.seen_globals or entry.kind == "constant":
+        if key not in self.seen_globals or entry.kind in ("constant", "instance"):
             self.seen_globals[key] = len(self.globals)
             self.globals.append(entry)
         return self.seen_globals[key]
@@ -197,10 +211,16 @@ class _Collector:
         hint = f"use '{last}' of einkorn.dsl" if last in STUBS and callable(value) else None
         if python or isinstance(value, BuiltinFunctionType):
             raise Unresolved("it is a function of Python's own, not of the kernel language", hint)
+        if is_struct(value):
+            return GlobalEntry("struct", self.struct(value))
+        if is_struct(type(value)):
+            parts = tuple(self.entry(getattr(value, field.name), name) for field in fields(value))
+            return GlobalEntry("instance", (self.struct(type(value)), parts))
         if isinstance(value, type) and is_namespace(value):
             return GlobalEntry("class", (value.__name__, tuple(self.members(value))))
         if isinstance(value, type):
-            raise Unresolved("it is a class; kernels see numbers, strings, tuples, dtypes and functions", hint)
+            text = "it is a class without @struct; kernels see structs, numbers, strings, tuples, dtypes and functions"
+            raise Unresolved(text, hint)
         if hasattr(value, "item") and getattr(value, "ndim", 0) == 0:  # a NumPy scalar
             return self.entry(value.item(), name)
         what = f"it is of type {type(value).__name__}"
@@ -219,6 +239,8 @@ def _global_to_json(entry: GlobalEntry) -> Any:
         value = value.name
     elif entry.kind == "type":
         value = [value.dtype.name, value.width]
+    elif entry.kind == "instance":
+        value = [value[0], [_global_to_json(v) for v in value[1]]]
     elif entry.kind == "constant":
         value = [_global_to_json(v) for v in value] if isinstance(value, tuple) else syntax.to_json(value)
     elif entry.kind == "class":
@@ -234,6 +256,8 @@ def _global_from_json(data: Any) -> GlobalEntry:
         value = (str(value[0]), int(value[1]))
     elif kind == "type":
         value = SIMDType(DType[value[0]], int(value[1]))
+    elif kind == "instance":
+        value = (int(value[0]), tuple(_global_from_json(v) for v in value[1]))
     elif kind == "constant":
         value = tuple(_global_from_json(v) for v in value) if isinstance(value, list) else syntax.from_json(value)
     elif kind == "class":

@@ -1,0 +1,141 @@
+"""What structs define for themselves: operators, comparisons, and calls such as `abs(p)`.
+
+An operator asks its left operand's struct for the method, then its right operand's for the reflected one. Structs that
+define no equality are equal when all their fields are.
+
+Input: operands of which one is a struct. Output: what its method gives, or `NotImplemented`. Non-goals: constructors
+and attributes (see `structs`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ..dsl import syntax as s
+from .composite import is_number, same_constant
+from .program import Value
+from .values import Closure, Frame, StructType, StructValue
+
+if TYPE_CHECKING:
+    from .infer import Inferer
+
+OPERATORS = {
+    "add": "add",
+    "sub": "sub",
+    "mul": "mul",
+    "truediv": "truediv",
+    "floordiv": "floordiv",
+    "mod": "mod",
+    "and_": "and",
+    "or_": "or",
+    "xor": "xor",
+    "shl": "lshift",
+    "shr": "rshift",
+    "pow": "pow",
+    "neg": "neg",
+    "pos": "pos",
+    "invert": "invert",
+}
+COMPARISONS = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}  # with the one that mirrors it
+CALLS = {name: f"__{name}__" for name in ("abs", "len", "bool", "int", "float", "round", "floor", "ceil", "trunc")}
+
+
+def method_of(type: StructType, name: str) -> s.Method | None:
+    """The method of this name in the text of a struct."""
+    return next((m for m in type.syntax.methods if m.function.name == name), None)
+
+
+def typevar_in(annotation: s.Expr, home: Frame) -> str | None:
+    """The type variable of an annotation: `T`, or the one in `SIMD[T, 8]`."""
+    if isinstance(annotation, s.Subscript) and isinstance(annotation.index, s.Tuple) and annotation.index.items:
+        vector = annotation.value
+        if isinstance(vector, s.Global) and home.program.globals[vector.index].value == "SIMD":
+            return typevar_in(annotation.index.items[0], home)
+    if isinstance(annotation, s.Global):
+        entry = home.program.globals[annotation.index]
+        if entry.kind == "typevar":
+            return str(entry.value)
+    return None
+
+
+def bound_frame(owner: Any) -> Frame:
+    """Where a method of a struct, or of a struct's class, is evaluated: its type variables are those of the fields."""
+    type = owner.type if isinstance(owner, StructValue) else owner
+    typevars = {}
+    if isinstance(owner, StructValue):
+        for field, part in zip(type.syntax.fields, owner.parts, strict=True):
+            name = None if field.annotation is None else typevar_in(field.annotation, type.frame)
+            if name is not None and isinstance(part, Value) and part.weak is None:
+                typevars[name] = part.dtype
+    return replace(type.frame, env={}, typevars=typevars)
+
+
+def invoke(inferer: Inferer, owner: Any, method: s.Method, args: list[Any], node: s.Node, frame: Frame) -> Any:
+    """Calls a method of a struct; `args` are those after self."""
+    return inferer.inline(Closure(method.function, bound_frame(owner)), [owner, *args], {}, node, frame)
+
+
+def special(inferer: Inferer, owner: Any, name: str, args: list[Any], node: s.Node, frame: Frame) -> Any:
+    """Calls a method with a name of Python's, such as `__call__`; NotImplemented where the struct has none."""
+    if not isinstance(owner, StructValue):
+        return NotImplemented
+    method = method_of(owner.type, name)
+    return NotImplemented if method is None else invoke(inferer, owner, method, args, node, frame)
+
+
+def operate(inferer: Inferer, op: str, a: Any, b: Any, node: s.Node, frame: Frame) -> Any:
+    """`a op b` where one of them is a struct; NotImplemented where neither defines it."""
+    name = OPERATORS.get(op, op)
+    found = special(inferer, a, f"__{name}__", [b], node, frame)
+    return found if found is not NotImplemented else special(inferer, b, f"__r{name}__", [a], node, frame)
+
+
+def compare(
+    inferer: Inferer, op: str, a: Any, b: Any, node: s.Node, frame: Frame, parts_equal: Callable[[Any, Any], Any]
+) -> Any:
+    """`a < b` and its like; `parts_equal` compares two fields."""
+    found = special(inferer, a, f"__{op}__", [b], node, frame)
+    if found is NotImplemented:
+        found = special(inferer, b, f"__{COMPARISONS[op]}__", [a], node, frame)
+    if found is NotImplemented and op == "ne":
+        equal = compare(inferer, "eq", a, b, node, frame, parts_equal)
+        if equal is NotImplemented:
+            return NotImplemented
+        return inferer.builder.row("not_", [equal]) if isinstance(equal, Value) else not equal
+    if found is NotImplemented and op == "eq":
+        return _equal(inferer, a, b, parts_equal)
+    return found
+
+
+def _equal(inferer: Inferer, a: Any, b: Any, parts_equal: Callable[[Any, Any], Any]) -> Any:
+    """Whether two of the same struct are equal, field by field."""
+    if not (isinstance(a, StructValue) and isinstance(b, StructValue) and a.type == b.type):
+        return NotImplemented
+    return _all_equal(inferer, a.parts, b.parts, parts_equal)
+
+
+def _all_equal(inferer: Inferer, a: tuple[Any, ...], b: tuple[Any, ...], parts_equal: Callable[[Any, Any], Any]) -> Any:
+    result: Any = True
+    for x, y in zip(a, b, strict=True):
+        if isinstance(x, tuple) and isinstance(y, tuple) and len(x) == len(y):
+            same = _all_equal(inferer, x, y, parts_equal)
+        elif isinstance(x, StructValue) or (is_number(x) and is_number(y)):
+            same = parts_equal(x, y)
+        else:
+            same = same_constant(x, y)
+        if isinstance(result, Value) and isinstance(same, Value):
+            result = inferer.builder.row("and_", [result, same])
+        elif result is True or same is False:
+            result = same
+    return result
+
+
+def own_call(inferer: Inferer, name: str, args: list[Any], node: s.Node, frame: Frame) -> Any:
+    """`abs(p)`, `p ** n` and the like where p is a struct that defines them; else NotImplemented."""
+    if name == "pow" and len(args) == 2:
+        return operate(inferer, "pow", args[0], args[1], node, frame)
+    if name in CALLS and len(args) == 1:
+        return special(inferer, args[0], CALLS[name], [], node, frame)
+    return NotImplemented

@@ -1,0 +1,110 @@
+"""The text of a class under `@struct` -> its syntax tree: fields, methods, constants.
+
+Input: the class, and the callback that turns Python objects into entries of the program's table of globals. Output: a
+`syntax.Struct`. Non-goals: what the constructor or an operator does (the compiler's).
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from types import FunctionType
+from typing import Any
+
+from . import syntax as s
+from .errors import CompileError, CompileErrors
+from .parse import Parser, module_of
+from .parse_expressions import Resolve
+from .source import Place
+from .structs import INFO, StructInfo
+
+_KINDS = {"staticmethod": "static", "classmethod": "class", "property": "property"}
+
+
+def parse_struct(cls: type, resolve: Resolve) -> s.Struct:
+    """The syntax tree of a struct.
+
+    Raises:
+        CompileError: its source is not at hand, or something in it is not in the language.
+    """
+    info: StructInfo = getattr(cls, INFO)
+    node = _find(cls, info)
+    parser = Parser(info.file, info.names, {}, resolve)
+    reader = _Reader(cls, parser)
+    for part in node.body:
+        try:
+            reader.part(part)
+        except CompileError as error:
+            parser.note(error)
+    if parser.errors:
+        raise parser.errors[0] if len(parser.errors) == 1 else CompileErrors(parser.errors)
+    return s.Struct(
+        cls.__name__, tuple(reader.fields), tuple(reader.methods), tuple(reader.constants), span=parser.span(node)
+    )
+
+
+def _find(cls: type, info: StructInfo) -> ast.ClassDef:
+    for node in ast.walk(module_of(info.file, info.names).tree):
+        if isinstance(node, ast.ClassDef) and node.name == cls.__name__:
+            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+            if first <= info.line <= node.lineno:
+                return node
+    raise CompileError(
+        f"the source of '{cls.__name__}' is not at hand",
+        code="EK0104",
+        place=Place(info.file, info.line),
+        hint="define structs in a file; classes made by exec() or typed at a prompt keep no source",
+    )
+
+
+class _Reader:
+    """Collects what the body of a struct defines."""
+
+    def __init__(self, cls: type, parser: Parser) -> None:
+        self.cls = cls
+        self.parser = parser
+        self.defaults = {field.name: field.default for field in dataclasses.fields(cls)}
+        self.fields: list[s.Param] = []
+        self.methods: list[s.Method] = []
+        self.constants: list[s.Keyword] = []
+
+    def part(self, node: ast.stmt) -> None:
+        """One statement of the class."""
+        match node:
+            case ast.Pass() | ast.Expr(value=ast.Constant()):
+                return
+            case ast.AnnAssign(target=ast.Name(id=name)) if name in self.defaults:
+                self.field(name, node)
+            case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]):
+                self.constants.append(s.Keyword(name, self.value(name, getattr(self.cls, name, None), node)))
+            case ast.FunctionDef():
+                self.method(node)
+            case _:
+                raise self.parser.refuse(node, "this statement in a struct", "a struct has fields, constants, methods")
+
+    def field(self, name: str, node: ast.AnnAssign) -> None:
+        default = None
+        if node.value is not None:
+            found = self.defaults[name]
+            if found is dataclasses.MISSING:
+                raise self.parser.refuse(node.value, "dataclasses.field", "write the default itself")
+            default = self.value(name, found, node.value)
+        annotation = self.parser.annotation(node.annotation)
+        self.fields.append(s.Param(name, default, False, annotation, span=self.parser.span(node)))
+
+    def value(self, name: str, value: Any, node: ast.AST) -> s.Expr:
+        """What a default or a constant was when the class was made."""
+        return self.parser.constant(value, f"{self.cls.__name__}.{name}", node)
+
+    def method(self, node: ast.FunctionDef) -> None:
+        kind = "method"
+        for decorator in node.decorator_list:
+            if not isinstance(decorator, ast.Name) or decorator.id not in _KINDS or len(node.decorator_list) > 1:
+                hint = "methods may be under @staticmethod, @classmethod or @property"
+                raise self.parser.refuse(decorator, "this decorator of a method", hint)
+            kind = _KINDS[decorator.id]
+        found: Any = self.cls.__dict__.get(node.name)
+        plain = getattr(found, "fget", None) or getattr(found, "__func__", found)
+        if not isinstance(plain, FunctionType) or plain.__code__.co_firstlineno > node.body[-1].lineno:
+            return  # defined again below, or generated
+        self.methods.append(s.Method(self.parser.function(node, []), kind, span=self.parser.span(node)))
