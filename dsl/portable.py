@@ -42,8 +42,8 @@ class GlobalEntry:
     `kind` and `value`: `function` (index into the table of functions), `library` (name of the stub, and the index of
     the function that implements it), `struct` (index into the table of functions), `instance` (such an index and the
     entries of its fields), `stub` (name), `dtype` (DType), `type` (SIMDType), `typevar` (name), `constant` (bool, int,
-    float, str, None or a tuple of entries), `marker` (`SIMD` or `stack`), `class` (name of a class that groups functions
-    and constants, and a tuple of its members' names and entries).
+    float, str, None or a tuple of entries), `marker` (`SIMD` or `stack`), `class` (name of a class that groups
+    functions and constants, and a tuple of its members' names and entries).
     """
 
     kind: str
