@@ -17,6 +17,16 @@ def rsqrt(x: Any) -> Any:
 
 
 @stub("library")
+def cbrt(x: Any) -> Any:
+    """The cube root; the sign of x stays."""
+
+
+@stub("library")
+def hypot(x: Any, y: Any) -> Any:
+    """`sqrt(x * x + y * y)` without overflow on the way; infinity if either is, even beside NaN."""
+
+
+@stub("library")
 def exp(x: Any) -> Any:
     """e to the power x."""
 
@@ -27,6 +37,11 @@ def exp2(x: Any) -> Any:
 
 
 @stub("library")
+def expm1(x: Any) -> Any:
+    """`exp(x) - 1`, exact also near 0."""
+
+
+@stub("library")
 def log(x: Any) -> Any:
     """The natural logarithm."""
 
@@ -34,6 +49,16 @@ def log(x: Any) -> Any:
 @stub("library")
 def log2(x: Any) -> Any:
     """The logarithm to base 2."""
+
+
+@stub("library")
+def log10(x: Any) -> Any:
+    """The logarithm to base 10."""
+
+
+@stub("library")
+def log1p(x: Any) -> Any:
+    """`log(1 + x)`, exact also near 0."""
 
 
 @stub("library")
@@ -52,10 +77,85 @@ def cos(x: Any) -> Any:
 
 
 @stub("library")
+def tan(x: Any) -> Any:
+    """The tangent of x in radians."""
+
+
+@stub("library")
+def asin(x: Any) -> Any:
+    """The angle between -pi/2 and pi/2 whose sine is x."""
+
+
+@stub("library")
+def acos(x: Any) -> Any:
+    """The angle between 0 and pi whose cosine is x."""
+
+
+@stub("library")
+def atan(x: Any) -> Any:
+    """The angle between -pi/2 and pi/2 whose tangent is x."""
+
+
+@stub("library")
+def atan2(y: Any, x: Any) -> Any:
+    """The angle of the point (x, y), between -pi and pi; the sign is that of y."""
+
+
+@stub("library")
+def sinh(x: Any) -> Any:
+    """The hyperbolic sine."""
+
+
+@stub("library")
+def cosh(x: Any) -> Any:
+    """The hyperbolic cosine."""
+
+
+@stub("library")
 def tanh(x: Any) -> Any:
     """The hyperbolic tangent."""
 
 
 @stub("library")
+def asinh(x: Any) -> Any:
+    """The number whose hyperbolic sine is x."""
+
+
+@stub("library")
+def acosh(x: Any) -> Any:
+    """The number >= 0 whose hyperbolic cosine is x."""
+
+
+@stub("library")
+def atanh(x: Any) -> Any:
+    """The number whose hyperbolic tangent is x."""
+
+
+@stub("library")
 def erf(x: Any) -> Any:
     """The Gauss error function."""
+
+
+@stub("library")
+def erfc(x: Any) -> Any:
+    """`1 - erf(x)`, exact also for large x."""
+
+
+@stub("library")
+def lgamma(x: Any) -> Any:
+    """The logarithm of the absolute value of the gamma function."""
+
+
+@stub("library")
+def remainder(x: Any, y: Any) -> Any:
+    """`x - n * y` with the whole number n nearest to x / y, ties to even: exact (IEEE 754)."""
+
+
+@stub("library")
+def frexp(x: Any) -> Any:
+    """`(mantissa, exponent)` with x = mantissa * 2**exponent, 0.5 <= |mantissa| < 1 and an Int32 exponent."""
+
+
+@stub("library")
+def ldexp(x: Any, n: Any) -> Any:
+    """`x * 2**n` for an integer n, rounded once."""

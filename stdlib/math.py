@@ -20,17 +20,36 @@ from __future__ import annotations
 from typing import Any
 
 from ..dsl import (
+    abs,
+    bitcast,
+    cbrt,
+    float32,
     float64,
     fma,
+    frexp,
+    hypot,
     implements,
+    int32,
+    int64,
+    ldexp,
     rsqrt,
     select,
     sqrt,
+    static_assert,
+    unroll,
 )
-from . import math_circular, math_exponential, math_logarithm  # noqa: F401  (they say what their functions mean)
+from . import math_circular, math_error, math_exponential, math_hyperbolic, math_inverse, math_logarithm, math_power  # noqa: F401  (they say what their functions mean)
 from .math_parts import (
     INFINITY,
     applied,
+    clamped,
+    polynomial,
+    power_of_two,
+    product_exact,
+    split,
+    sum_fast,
+    whole,
+    with_sign_of,
 )
 
 # *** square root ***
@@ -56,3 +75,143 @@ def _rsqrt_wide(x: Any) -> Any:
     refined = fma(guess, step, guess)
     refined = select(small, refined * down, refined)
     return select((x > 0.0) & (x < INFINITY), refined, guess)
+
+
+@implements(hypot)
+def _hypot(x: Any, y: Any) -> Any:
+    # A compile-time number on either side takes the type of the other.
+    dtype = (x * y).dtype
+    return _hypot_typed(dtype(x), dtype(y))
+
+
+def _hypot_typed(x: Any, y: Any) -> Any:
+    static_assert(x.dtype.is_float(), "this function works on floats: cast the values first")
+    if x.dtype.is_half():
+        return _hypot_wide(x.cast(float32), y.cast(float32)).cast(x.dtype)
+    return _hypot_wide(x, y)
+
+
+def _hypot_wide(x: Any, y: Any) -> Any:
+    large, small = abs(x), abs(y)
+    swap = small > large
+    large, small = select(swap, small, large), select(swap, large, small)
+    if x.dtype == float64:
+        size = _hypot_64(large, small)
+    else:
+        wide, other = large.cast(float64), small.cast(float64)
+        size = sqrt(fma(wide, wide, other * other)).cast(float32)
+    return select((large == INFINITY) | (small == INFINITY), INFINITY, size)
+
+
+def _hypot_64(large: Any, small: Any) -> Any:
+    """sqrt(large**2 + small**2), with the root's residual of what is a sum of two floats."""
+    up, down = large > 2.0**500, large < 2.0**-500
+    factor = select(up, large.dtype(2.0**-600), select(down, large.dtype(2.0**600), 1.0))
+    back = select(up, large.dtype(2.0**600), select(down, large.dtype(2.0**-600), 1.0))
+    a, b = large * factor, small * factor
+    square, rest = product_exact(a, a)
+    other, other_rest = product_exact(b, b)
+    total, lost = sum_fast(square, other)
+    root = sqrt(total)
+    error = fma(-root, root, total) + (lost + (rest + other_rest))
+    return (root + error / (root + root + 2.0**-900)) * back
+
+
+# *** cube root ***
+
+# cbrt(m) on [0.7071, 1.4142], relative: 2**-13.7 and 2**-19.6
+CBRT_32 = (
+    0.0582203269,
+    -0.290378273,
+    0.73971808,
+    0.492509156,
+)
+CBRT_64 = (
+    0.026955967144766335,
+    -0.17956276437476915,
+    0.5109790132559993,
+    -0.8360841553144351,
+    1.0560228035331913,
+    0.4216881474282118,
+)
+CBRT_2 = 1.2599210498948732
+CBRT_HALF = 0.7937005259840998
+
+
+@implements(cbrt)
+def _cbrt(x: Any) -> Any:
+    return applied(_cbrt_wide, x)
+
+
+def _cbrt_wide(x: Any) -> Any:
+    """2**n cbrt(m 2**j), by a polynomial and Newton's steps whose residuals are exact."""
+    size = abs(x)
+    k, f = split(size)
+    n, third = whole(k * 0.3333333333333333)
+    j = fma(-3.0, third, k)
+    a = (1.0 + f) * select(j > 0.0, x.dtype(2.0), select(j < 0.0, x.dtype(0.5), 1.0))
+    turn = select(j > 0.0, x.dtype(CBRT_2), select(j < 0.0, x.dtype(CBRT_HALF), 1.0))
+    if x.dtype == float64:
+        y = polynomial(1.0 + f, CBRT_64) * turn
+        inverse = 0.3333333333333333 / (y * y)
+        step = fma(-(y * y), y, a) * inverse
+        y = y + step
+        # The derivative's inverse at the new place: 1 - 2 step / y of the old one, and 1 / y = 3 y inverse.
+        inverse = fma(-6.0 * step * y, inverse * inverse, inverse)
+    else:
+        y = polynomial(1.0 + f, CBRT_32) * turn
+        inverse = 0.3333333333333333 / (y * y)
+    square, lost = product_exact(y, y)
+    residual = fma(-square, y, a) - lost * y
+    root = fma(residual, inverse, y) * power_of_two(n)
+    return with_sign_of(select((size > 0.0) & (size < INFINITY), root, size), x)
+
+
+# *** exponents ***
+
+
+@implements(frexp)
+def _frexp(x: Any) -> Any:
+    static_assert(x.dtype.is_float(), "this function works on floats: cast the value first")
+    if x.dtype.is_half():
+        mantissa, exponent = _frexp_wide(x.cast(float32))
+        return mantissa.cast(x.dtype), exponent
+    return _frexp_wide(x)
+
+
+def _frexp_wide(x: Any) -> Any:
+    ordinary = (x != 0.0) & (x - x == 0.0)
+    if x.dtype == float64:
+        tiny = abs(x) < 2.2250738585072014e-308
+        bits = bitcast(select(tiny, x * 18014398509481984.0, x), int64)
+        exponent = ((bits >> 52) & 0x7FF) - select(tiny, int64(1076), 1022)
+        mantissa = bitcast((bits & -0x7FF0000000000001) | 0x3FE0000000000000, float64)
+    else:
+        tiny = abs(x) < 1.17549435e-38
+        bits = bitcast(select(tiny, x * 33554432.0, x), int32)
+        exponent = ((bits >> 23) & 0xFF) - select(tiny, int32(151), 126)
+        mantissa = bitcast((bits & -0x7F800001) | 0x3F000000, float32)
+    return select(ordinary, mantissa, x), select(ordinary, exponent, 0).cast(int32)
+
+
+@implements(ldexp)
+def _ldexp(x: Any, n: Any) -> Any:
+    static_assert(x.dtype.is_float(), "this function works on floats: cast the value first")
+    if x.dtype.is_half():
+        return _ldexp_wide(x.cast(float32), n).cast(x.dtype)
+    return _ldexp_wide(x, n)
+
+
+def _ldexp_wide(x: Any, n: Any) -> Any:
+    # At most two steps to bring the number near its place, which leave it a normal number and so lose nothing.
+    n = clamped(n.cast(int64), -3000, 3000)
+    if x.dtype == float64:
+        up, down, most, step, least = 2.0**1023, 2.0**-969, 1023, -969, -1022
+    else:
+        n = n.cast(int32)
+        up, down, most, step, least = 2.0**127, 2.0**-102, 127, -102, -126
+    for _ in unroll(2):
+        above, below = n > most, n < least
+        x = select(above, x * up, select(below, x * down, x))
+        n = select(above, n - most, select(below, n - step, n))
+    return x * power_of_two(clamped(n, least, most))

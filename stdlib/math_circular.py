@@ -1,4 +1,4 @@
-"""`sin` and `cos` in the kernel language; see `math` for what all of these have in common.
+"""`sin`, `cos` and `tan` in the kernel language; see `math` for what all of these have in common.
 
 Input: a float of any dtype, of any size. Output: a value of the same type. Non-goals: as in `math`.
 """
@@ -21,18 +21,11 @@ from ..dsl import (
     int64,
     select,
     sin,
+    tan,
     uint64,
     unroll,
 )
-from .math_parts import (
-    INFINITY,
-    SIGN32,
-    SIGN64,
-    applied,
-    polynomial,
-    sum_fast,
-    whole,
-)
+from .math_parts import INFINITY, SIGN32, SIGN64, applied, polynomial, quotient_sum, sum_fast, whole
 
 # |x| = n pi/2 + r with a whole n and |r| <= pi/4 or hardly more. float32 computes in float64 from end to end: that is
 # less work than sums of two float32, over the whole range of arguments. float64 keeps r as a sum of two floats.
@@ -195,8 +188,8 @@ def _reduce_large(size: Any) -> Any:
     return n, r, fma(total, first, -r) + fma(total, second, lost * first)
 
 
-def _sin_cos_64(size: Any) -> Any:
-    """n, and the sine and the cosine of r, for size >= 0; NaN for infinity and NaN."""
+def _parts_64(size: Any) -> Any:
+    """n, and the sine and the cosine of r as sums of two floats, for size >= 0; NaN for infinity and NaN."""
     n, r, rest = _reduce(size)
     large = (size >= LARGE) & (size < INFINITY)
     if size.width > 1:
@@ -211,14 +204,15 @@ def _sin_cos_64(size: Any) -> Any:
     half = 0.5 * z
     head = 1.0 - half
     lost = (1.0 - head) - half
-    sine = r + fma(r * z, polynomial(z, SIN_64), fma(-rest, half, rest))
-    cosine = head + fma(z * z, polynomial(z, COS_64), fma(-r, rest, lost))
-    return n, sine, cosine
+    sine_rest = fma(r * z, polynomial(z, SIN_64), fma(-rest, half, rest))
+    cosine_rest = fma(z * z, polynomial(z, COS_64), fma(-r, rest, lost))
+    return n, r, sine_rest, head, cosine_rest
 
 
 def _sin_cos(size: Any) -> Any:
     if size.dtype == float64:
-        return _sin_cos_64(size)
+        n, sine, sine_rest, cosine, cosine_rest = _parts_64(size)
+        return n, sine + sine_rest, cosine + cosine_rest
     return _sin_cos_32(size)
 
 
@@ -240,6 +234,30 @@ def _cos(x: Any) -> Any:
 def _cos_wide(x: Any) -> Any:
     n, sine, cosine = _sin_cos(abs(x))
     return _turned(select((n & 1) != 0, sine, cosine).cast(x.dtype), (n + 1) >> 1, abs(x))
+
+
+@implements(tan)
+def _tan(x: Any) -> Any:
+    return applied(_tan_wide, x)
+
+
+def _tan_wide(x: Any) -> Any:
+    """Sine by cosine, or -cosine by sine after an odd number of quarter turns."""
+    size = abs(x)
+    if x.dtype == float64:
+        n, sine, sine_rest, cosine, cosine_rest = _parts_64(size)
+        sine, sine_rest = sum_fast(sine, sine_rest)
+        cosine, cosine_rest = sum_fast(cosine, cosine_rest)
+        odd = (n & 1) != 0
+        above, above_rest = select(odd, -cosine, sine), select(odd, -cosine_rest, sine_rest)
+        below, below_rest = select(odd, sine, cosine), select(odd, sine_rest, cosine_rest)
+        quotient, rest = quotient_sum(above, above_rest, below, below_rest)
+        value = quotient + rest
+    else:
+        n, sine, cosine = _sin_cos_32(size)
+        odd = (n & 1) != 0
+        value = (select(odd, -cosine, sine) / select(odd, sine, cosine)).cast(float32)
+    return _turned(value, n - n, x)
 
 
 def _turned(value: Any, turns: Any, x: Any) -> Any:

@@ -1,24 +1,13 @@
-"""`log`, `log2` and `pow` in the kernel language; see `math` for what all of these have in common.
+"""`log`, `log2`, `log10` and `log1p` in the kernel language; see `math` for what all of these have in common.
 
-Input: floats of any dtype, for `pow` also integers. Output: a value of the same type. Non-goals: as in `math`.
+Input: a float of any dtype. Output: a value of the same type. Non-goals: as in `math`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import (
-    abs,
-    float32,
-    float64,
-    fma,
-    implements,
-    log,
-    log2,
-    pow,
-    select,
-    trunc,
-)
+from ..dsl import float64, fma, implements, log, log1p, log2, log10, select
 from .math_parts import (
     INFINITY,
     LN2_SHORT_32,
@@ -27,15 +16,12 @@ from .math_parts import (
     LOG2_E_64,
     NAN,
     applied,
-    clamped,
-    exp_parts_64,
     polynomial,
-    power_of_two,
-    scaled,
+    product_exact,
     split,
+    split_normal,
+    sum_exact,
     sum_fast,
-    whole,
-    with_sign_of,
 )
 
 # *** logarithms ***
@@ -65,8 +51,14 @@ ATANH_64 = (
     0.6666666666666734,
 )
 
+# log10(e) and log10(2) as sums; a multiple of the head of the latter by an exponent is exact.
+LOG10_E_32 = (0.434294492, -1.010305e-08)
+LOG10_E_64 = (0.4342944819032518, 1.098319650216765e-17)
+LOG10_2_32 = (0.301025391, 4.60503907e-06)
+LOG10_2_64 = (0.3010299956640665, -8.532344317057107e-14)
 
-def _log_tail(f: Any) -> Any:
+
+def log_tail(f: Any) -> Any:
     """log(1 + f) - f."""
     square = f * f
     if f.dtype == float64:
@@ -96,7 +88,7 @@ def _log_wide(x: Any) -> Any:
         head, rest = LN2_SHORT_64
     k, f = split(x)
     total, lost = sum_fast(k * head, f)
-    return _log_special(x, total + (lost + fma(k, rest, _log_tail(f))))
+    return _log_special(x, total + (lost + fma(k, rest, log_tail(f))))
 
 
 @implements(log2)
@@ -112,141 +104,47 @@ def _log2_wide(x: Any) -> Any:
     product = f * head
     product_rest = fma(f, head, -product) + f * rest
     total, lost = sum_fast(k, product)
-    return _log_special(x, total + (lost + fma(_log_tail(f), head, product_rest)))
+    return _log_special(x, total + (lost + fma(log_tail(f), head, product_rest)))
 
 
-# *** powers ***
-
-# 2 atanh(s) / (s ln 2) with z = s**2 on [0, 0.02944]: 2**-45 relative
-POW_LOG2 = (
-    0.28291033221060813,
-    0.3199049575209971,
-    0.41220927119465633,
-    0.5770779421693032,
-    0.9617966941140538,
-    2.8853900817778495,
-)
-# 2**r on [-0.5, 0.5]: 2**-34 relative
-POW_EXP2 = (
-    1.52018946053697e-05,
-    0.00015469370612554935,
-    0.0013333923274197587,
-    0.009618027007929783,
-    0.05550410351825704,
-    0.24022651199968423,
-    0.6931471807291923,
-    0.9999999999614941,
-)
-# (atanh(s) / s - 1 - z/3 - z**2/5) / z**3 with z = s**2 on [0, 0.02944]: 2**-80 relative to atanh(s) / s
-POW_ATANH = (
-    0.05473400993417135,
-    0.05216323121032327,
-    0.05884034886508644,
-    0.06666630517518932,
-    0.07692308166649087,
-    0.09090909087224514,
-    0.11111111111126441,
-    0.1428571428571426,
-)
-THIRD = (0.3333333333333333, 1.850371707708594e-17)
-FIFTH = (0.2, -1.1102230246251566e-17)
+@implements(log10)
+def _log10(x: Any) -> Any:
+    return applied(_log10_wide, x)
 
 
-@implements(pow)
-def _pow(x: Any, y: Any) -> Any:
-    # A compile-time number on either side takes the type of the other.
-    dtype = (x * y).dtype
-    return _pow_typed(dtype(x), dtype(y))
-
-
-def _pow_typed(x: Any, y: Any) -> Any:
-    if x.dtype.is_integral():
-        return _pow_whole(x, y)
-    if x.dtype.is_half():
-        return _pow_wide(x.cast(float32), y.cast(float32)).cast(x.dtype)
-    return _pow_wide(x, y)
-
-
-def _pow_wide(x: Any, y: Any) -> Any:
+def _log10_wide(x: Any) -> Any:
+    head, rest = LOG10_E_32
+    two, two_rest = LOG10_2_32
     if x.dtype == float64:
-        return _pow_special(x, y, _pow_size_64(abs(x), y))
-    return _pow_special(x, y, _pow_size_32(abs(x), y))
-
-
-def _pow_whole(x: Any, y: Any) -> Any:
-    """By squaring; wraps. A negative power gives what 1 / x**-y truncates to: 0, but for the bases 1 and -1."""
-    result = x - x + 1
-    base = x
-    left = y
-    if x.dtype.is_signed():
-        result = select((y < 0) & (x != 1) & (x != -1), 0, result)
-        left = select(y < 0, y & 1, y)
-    while left != 0:
-        if (left & 1) != 0:
-            result = result * base
-        base = base * base
-        left = left >> 1
-    return result
-
-
-def _pow_special(x: Any, y: Any, size: Any) -> Any:
-    """x**y from |x|**y: signs and the special values of C99, F.9.4.4."""
-    half = 0.5 * y
-    whole = trunc(y) == y
-    odd = whole & (trunc(half) != half)
-    size = select((abs(x) == 1.0) & (y == y), 1.0, size)
-    size = select((x < 0.0) & (x > -INFINITY) & (y - y == 0.0) & ~whole, NAN, size)
-    negative = odd & (with_sign_of(x.dtype(1.0), x) < 0.0)
-    return select((x == 1.0) | (y == 0.0), 1.0, select(negative, -size, size))
-
-
-def _pow_size_32(x: Any, y: Any) -> Any:
-    """x**y for x >= 0 in float64: 2**(y log2 x), rounded once at the end."""
-    wide = x.cast(float64)
-    k, f = split(wide)
-    s = f / (2.0 + f)
-    power = fma(s, polynomial(s * s, POW_LOG2), k)
-    power = select(x == 0.0, -INFINITY, select(x < INFINITY, power, wide))
-    power = clamped(power * y.cast(float64), -160.0, 140.0)
-    n, nearest = whole(power)
-    return (polynomial(power - nearest, POW_EXP2) * power_of_two(n)).cast(float32)
-
-
-def _pow_size_64(x: Any, y: Any) -> Any:
-    """x**y for x >= 0: e**(y log x) with log x as a sum of two floats, good to about 2**-68."""
+        head, rest = LOG10_E_64
+        two, two_rest = LOG10_2_64
     k, f = split(x)
-    # s = f / (2 + f); `below` is exactly the denominator, but for its rest.
-    below = 2.0 + f
-    below_rest = f - (below - 2.0)
-    s = f / below
-    s_rest = (fma(-s, below, f) - s * below_rest) / below
-    # z = s**2 and atanh(s) / s = 1 + z (1/3 + z (1/5 + z POW_ATANH(z)))
-    z = s * s
-    z_rest = fma(s, s, -z) + 2.0 * s * s_rest
-    inner, inner_rest = sum_fast(FIFTH[0], z * polynomial(z, POW_ATANH))
-    inner, inner_rest = _multiplied(z, z_rest, inner, inner_rest + FIFTH[1])
-    outer, lost = sum_fast(THIRD[0], inner)
-    outer, outer_rest = _multiplied(z, z_rest, outer, lost + (inner_rest + THIRD[1]))
-    extra, extra_rest = _multiplied(2.0 * s, 2.0 * s_rest, outer, outer_rest)
-    # log x = k ln 2 + 2 s + extra, largest first
-    total, lost = sum_fast(k * LN2_SHORT_64[0], 2.0 * s)
-    total, lost_next = sum_fast(total, extra)
-    rest = lost + lost_next + (2.0 * s_rest + extra_rest)
-    ln2_rest = k * LN2_SHORT_64[1]
-    total, lost = sum_fast(total, ln2_rest)
-    rest = rest + lost
-    total = select(x == 0.0, -INFINITY, select(x < INFINITY, total, x))
-    power = y * total
-    power_rest = fma(y, total, -power) + y * rest
-    inside = (power > -746.0) & (power < 710.0)
-    n, r, rest = exp_parts_64(clamped(power, -746.0, 710.0))
-    number, lost = sum_fast(1.0, r)
-    # e**(a + d) = e**a + d e**a; d is NaN where a number was infinite.
-    rest = fma(number + rest, select(inside, power_rest, 0.0), rest)
-    return scaled(number + (lost + rest), n)
+    product, lost = product_exact(f, head)
+    small = fma(k, two_rest, fma(f, rest, lost))
+    total, lost = sum_fast(k * two, product)
+    return _log_special(x, total + (lost + fma(log_tail(f), head, small)))
 
 
-def _multiplied(a: Any, a_rest: Any, b: Any, b_rest: Any) -> Any:
-    """(a + a_rest) * (b + b_rest) as a sum of two floats (Dekker 1971, with fma)."""
-    product = a * b
-    return product, fma(a, b, -product) + fma(a, b_rest, a_rest * b)
+@implements(log1p)
+def _log1p(x: Any) -> Any:
+    return applied(_log1p_wide, x)
+
+
+def _log1p_wide(x: Any) -> Any:
+    total, lost = sum_exact(x.dtype(1.0), select((x > -1.0) & (x < INFINITY), x, 0.0))
+    number = select(x == 0.0, x, log_sum(total, lost, 0.0))
+    odd = select(x == -1.0, -INFINITY, select(x == INFINITY, x, NAN))
+    return select((x > -1.0) & (x < INFINITY), number, odd)
+
+
+def log_sum(total: Any, rest: Any, doublings: Any) -> Any:
+    """log(2**doublings * (total + rest)) for a normal `total` with a `rest` that hardly changes it."""
+    k, f, inverse = split_normal(total)
+    # m - 1 with what the rest is to it: for total + rest = 1 + x with a small x that is x again.
+    f, f_rest = sum_exact(f, rest * inverse)
+    head, ln2_rest = LN2_SHORT_32
+    if f.dtype == float64:
+        head, ln2_rest = LN2_SHORT_64
+    k = k + doublings
+    total, lost = sum_fast(k * head, f)
+    return total + (lost + (f_rest + fma(k, ln2_rest, log_tail(f))))

@@ -8,16 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import (
-    bitcast,
-    float32,
-    float64,
-    fma,
-    int32,
-    int64,
-    select,
-    static_assert,
-)
+from ..dsl import bitcast, float32, float64, fma, int32, int64, select, static_assert
 
 INFINITY = float("inf")
 NAN = float("nan")
@@ -85,6 +76,27 @@ def sum_fast(large: Any, small: Any) -> Any:
     return total, small - (total - large)
 
 
+def sum_exact(a: Any, b: Any) -> Any:
+    """The sum and what its rounding lost, whichever is larger (Knuth 1969)."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def product_exact(a: Any, b: Any) -> Any:
+    """The product and what its rounding lost."""
+    product = a * b
+    return product, fma(a, b, -product)
+
+
+def quotient_sum(above: Any, above_rest: Any, below: Any, below_rest: Any) -> Any:
+    """(above + above_rest) / (below + below_rest) as a sum of two floats; 1 / below has to be normal, below_rest tiny."""
+    inverse = 1.0 / below
+    quotient = above * inverse
+    error = fma(-quotient, below, above) + fma(-quotient, below_rest, above_rest)
+    return quotient, error * inverse
+
+
 # *** exponentials ***
 
 
@@ -132,12 +144,17 @@ def exp_core(x: Any) -> Any:
     return n, fma(r, fma(r, polynomial(r, EXP_32), 1.0), 1.0)
 
 
-def exp_parts_64(x: Any) -> Any:
-    """n, r and all of e**r - 1 - r, with what r lost in its rounding, for x = n ln 2 + r in float64."""
-    n, nearest = whole(x * LOG2_E_64[0])
-    left = fma(nearest, -LN2_64[0], x)
-    r = fma(nearest, -LN2_64[1], left)
-    return n, r, fma(r * r, polynomial(r, EXP_64), fma(nearest, -LN2_64[1], left - r))
+def exp_parts(x: Any) -> Any:
+    """n, r and all of e**r - 1 - r, with what r lost in its rounding, for x = n ln 2 + r."""
+    if x.dtype == float64:
+        n, nearest = whole(x * LOG2_E_64[0])
+        left = fma(nearest, -LN2_64[0], x)
+        r = fma(nearest, -LN2_64[1], left)
+        return n, r, fma(r * r, polynomial(r, EXP_64), fma(nearest, -LN2_64[1], left - r))
+    n, nearest = whole(x * LOG2_E_32[0])
+    left = fma(nearest, -LN2_32[0], x)
+    r = fma(nearest, -LN2_32[1], left)
+    return n, r, fma(r * r, polynomial(r, EXP_32), fma(nearest, -LN2_32[1], left - r))
 
 
 # *** logarithms ***
@@ -158,3 +175,17 @@ def split(x: Any) -> Any:
     k = select(tiny, k - 25, k)
     m = bitcast((bits & 0x7FFFFF) + 0x3F3504F3, float32)
     return k.cast(float32), m - 1.0
+
+
+def split_normal(x: Any) -> Any:
+    """The same for a normal number, and 2**-k, or hardly less for large k."""
+    if x.dtype == float64:
+        bits = bitcast(x, int64) - 0x3FE6A09E667F3BCD
+        k = bits >> 52
+        m = bitcast((bits & 0xFFFFFFFFFFFFF) + 0x3FE6A09E667F3BCD, float64)
+        inverse = power_of_two(-select(k > 1000, 1000, k))
+        return bitcast(k + ROUNDER64_BITS, float64) - ROUNDER64, m - 1.0, inverse
+    bits = bitcast(x, int32) - 0x3F3504F3
+    k = bits >> 23
+    m = bitcast((bits & 0x7FFFFF) + 0x3F3504F3, float32)
+    return k.cast(float32), m - 1.0, power_of_two(-select(k > 100, 100, k))

@@ -9,21 +9,40 @@ from einkorn.dsl import (
     InputTensor,
     Numeric,
     OutputTensor,
+    acos,
+    acosh,
+    asin,
+    asinh,
+    atan,
+    atan2,
+    atanh,
     bfloat16,
+    cbrt,
     cos,
+    cosh,
     erf,
+    erfc,
     exp,
     exp2,
+    expm1,
     float16,
     float32,
     foreach,
+    frexp,
+    hypot,
+    int32,
+    ldexp,
     log,
+    log1p,
     log2,
+    log10,
     parallel_for,
     pow,
     register,
     rsqrt,
     sin,
+    sinh,
+    tan,
     tanh,
     unroll,
 )
@@ -37,6 +56,11 @@ def rsqrt_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
     foreach(out, lambda i: rsqrt(x[i]))
 
 
+@register("cbrt_each")
+def cbrt_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
+    foreach(out, lambda i: cbrt(x[i]))
+
+
 @register("exp_each")
 def exp_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
     foreach(out, lambda i: exp(x[i]))
@@ -45,6 +69,11 @@ def exp_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
 @register("exp2_each")
 def exp2_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
     foreach(out, lambda i: exp2(x[i]))
+
+
+@register("expm1_each")
+def expm1_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
+    foreach(out, lambda i: expm1(x[i]))
 
 
 @register("log_each")
@@ -57,6 +86,16 @@ def log2_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
     foreach(out, lambda i: log2(x[i]))
 
 
+@register("log10_each")
+def log10_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
+    foreach(out, lambda i: log10(x[i]))
+
+
+@register("log1p_each")
+def log1p_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
+    foreach(out, lambda i: log1p(x[i]))
+
+
 @register("sin_each")
 def sin_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
     foreach(out, lambda i: sin(x[i]))
@@ -67,14 +106,84 @@ def cos_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
     foreach(out, lambda i: cos(x[i]))
 
 
+@register("tan_each")
+def tan_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
+    foreach(out, lambda i: tan(x[i]))
+
+
+@register("asin_each")
+def asin_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
+    foreach(out, lambda i: asin(x[i]))
+
+
+@register("acos_each")
+def acos_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
+    foreach(out, lambda i: acos(x[i]))
+
+
+@register("atan_each")
+def atan_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
+    foreach(out, lambda i: atan(x[i]))
+
+
+@register("sinh_each")
+def sinh_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
+    foreach(out, lambda i: sinh(x[i]))
+
+
+@register("cosh_each")
+def cosh_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
+    foreach(out, lambda i: cosh(x[i]))
+
+
 @register("tanh_each")
 def tanh_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
     foreach(out, lambda i: tanh(x[i]))
 
 
+@register("asinh_each")
+def asinh_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
+    foreach(out, lambda i: asinh(x[i]))
+
+
+@register("acosh_each")
+def acosh_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
+    foreach(out, lambda i: acosh(x[i]))
+
+
+@register("atanh_each")
+def atanh_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
+    foreach(out, lambda i: atanh(x[i]))
+
+
 @register("erf_each")
 def erf_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
     foreach(out, lambda i: erf(x[i]))
+
+
+@register("erfc_each")
+def erfc_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
+    foreach(out, lambda i: erfc(x[i]))
+
+
+@register("atan2_each")
+def atan2_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"], y: InputTensor[T, "*s"]):
+    foreach(out, lambda i: atan2(x[i], y[i]))
+
+
+@register("hypot_each")
+def hypot_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"], y: InputTensor[T, "*s"]):
+    foreach(out, lambda i: hypot(x[i], y[i]))
+
+
+@register("frexp_each")
+def frexp_each(mantissa: OutputTensor[T, "*s"], exponent: OutputTensor[int32, "*s"], x: InputTensor[T, "*s"]):
+    foreach((mantissa, exponent), lambda i: frexp(x[i]))
+
+
+@register("ldexp_each")
+def ldexp_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"], n: InputTensor[N, "*s"]):
+    foreach(out, lambda i: ldexp(x[i], n[i]))
 
 
 @register("pow_each")

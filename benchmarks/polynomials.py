@@ -1,0 +1,93 @@
+"""Makes the coefficients of the mathematics in `stdlib/math_*.py` anew: `python benchmarks/polynomials.py [NAME …]`.
+
+Each `Fit` is named as the constant in the standard library is. It prints the constant as it stands there, and the largest
+weighted error of the polynomial, in bits. Needs mpmath.
+
+Input: names, or none for all. Output: text. Non-goals: nothing is written into the sources.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+from mpmath import mp, mpf
+from remez import Fit, fit
+
+HALF_LN2 = mpf(0.34658)
+ROOTS = (mpf(0.70710), mpf(1.41422))
+
+
+def _odd(function: Any) -> Any:
+    """(f(x) / x - 1) / z as a function of z = x**2."""
+    return lambda z: (function(mp.sqrt(z)) / mp.sqrt(z) - 1) / z
+
+
+def _odd_weight(function: Any) -> Any:
+    """What an error of that is, relative to f(x)."""
+    return lambda z: z * mp.sqrt(z) / function(mp.sqrt(z))
+
+
+def _odd_fit(function: Any, high: Any, count: int, bits: int) -> Fit:
+    return Fit(_odd(function), 0, high, count, _odd_weight(function), bits)
+
+
+def _from_ratio(center: float, t: Any) -> Any:
+    """x of t = (x - center) / (x + center)."""
+    return center * (1 + t) / (1 - t)
+
+
+def _scaled_erfc(x: Any) -> Any:
+    """(1 + 2x) e**(x**2) erfc(x), which is nearly 1 for all x >= 0."""
+    return (1 + 2 * x) * mp.exp(x * x) * mp.erfc(x)
+
+
+def _erfc_fit(center: float, constant: float, high: float, count: int, bits: int) -> Fit:
+    def wish(t: Any) -> Any:
+        return _scaled_erfc(_from_ratio(center, t)) - constant
+
+    def weight(t: Any) -> Any:
+        return 1 / _scaled_erfc(_from_ratio(center, t))
+
+    return Fit(wish, -1, (mpf(high) - center) / (mpf(high) + center), count, weight, bits)
+
+
+def _exp_tail_fit(count: int, bits: int) -> Fit:
+    return Fit(lambda r: (mp.exp(r) - 1 - r) / r**2, -HALF_LN2, HALF_LN2, count, lambda r: r**2 / mp.exp(r), bits)
+
+
+def _cbrt_fit(count: int, bits: int) -> Fit:
+    return Fit(mp.cbrt, *ROOTS, count, lambda m: 1 / mp.cbrt(m), bits)
+
+
+ATAN_LIMIT = mpf(0.41422) ** 2
+
+FITS: dict[str, Fit] = {
+    "EXP_32": _exp_tail_fit(5, 24),
+    "EXP_64": _exp_tail_fit(10, 53),
+    "SINH_32": _odd_fit(mp.sinh, 1, 4, 24),
+    "SINH_64": _odd_fit(mp.sinh, 1, 8, 53),
+    "ASIN_32": _odd_fit(mp.asin, mpf(0.2501), 5, 24),
+    "ASIN_64": _odd_fit(mp.asin, mpf(0.2501), 13, 53),
+    "ATAN_32": _odd_fit(mp.atan, ATAN_LIMIT, 5, 24),
+    "ATAN_64": _odd_fit(mp.atan, ATAN_LIMIT, 11, 53),
+    "CBRT_32": _cbrt_fit(4, 24),
+    "CBRT_64": _cbrt_fit(6, 53),
+    "ERFC_32": _erfc_fit(3.0, 1.125, 11.0, 11, 24),
+    "ERFC_64": _erfc_fit(3.0, 1.125, 28.0, 23, 53),
+}
+
+
+def main() -> None:
+    for name in sys.argv[1:] or FITS:
+        wish = FITS[name]
+        coefficients, error = fit(wish)
+        print(f"# 2**{math.log2(error):.1f}\n{name} = (")
+        for c in coefficients:
+            print(f"    {c:.9g}," if wish.bits == 24 else f"    {c!r},")
+        print(")", flush=True)
+
+
+if __name__ == "__main__":
+    main()
