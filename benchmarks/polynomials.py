@@ -1,7 +1,7 @@
 """Makes the coefficients of the mathematics in `stdlib/math_*.py` anew: `python benchmarks/polynomials.py [NAME …]`.
 
-Each `Fit` is named as the constant in the standard library is. It prints the constant as it stands there, and the largest
-weighted error of the polynomial, in bits. Needs mpmath.
+Each `Fit` is named as the constant in the standard library is. It prints the constant as it stands there, and the
+largest weighted error of the polynomial, in bits. Needs mpmath.
 
 Input: names, or none for all. Output: text. Non-goals: nothing is written into the sources.
 """
@@ -61,6 +61,24 @@ def _cbrt_fit(count: int, bits: int) -> Fit:
     return Fit(mp.cbrt, *ROOTS, count, lambda m: 1 / mp.cbrt(m), bits)
 
 
+def _lgamma_ratio(u: Any) -> Any:
+    """lgamma(x) / ((x - 1) (x - 2)) for x = u + 3/2; u = 1/2 and -1/2 are gaps."""
+    x = u + mpf(1.5)
+    return mp.loggamma(x) / ((x - 1) * (x - 2))
+
+
+def _lgamma_weight(u: Any) -> Any:
+    return 1 / _lgamma_ratio(u)
+
+
+def _stirling(z: Any) -> Any:
+    """x (lgamma(x) - (x - 1/2) log x + x - log(2 pi) / 2) for z = 1 / x**2."""
+    x = 1 / mp.sqrt(z)
+    with mp.extradps(40):
+        return +(x * (mp.loggamma(x) - (x - mpf(0.5)) * mp.log(x) + x - mp.log(2 * mp.pi) / 2))
+
+
+LGAMMA_LIMIT = mpf(0.7001)
 ATAN_LIMIT = mpf(0.41422) ** 2
 
 FITS: dict[str, Fit] = {
@@ -74,6 +92,8 @@ FITS: dict[str, Fit] = {
     "ATAN_64": _odd_fit(mp.atan, ATAN_LIMIT, 11, 53),
     "CBRT_32": _cbrt_fit(4, 24),
     "CBRT_64": _cbrt_fit(6, 53),
+    "LGAMMA": Fit(lambda u: _lgamma_ratio(u) - 0.4831289505409809, -LGAMMA_LIMIT, LGAMMA_LIMIT, 28, _lgamma_weight),
+    "STIRLING": Fit(_stirling, mpf(2) ** -60, mpf(1) / 64, 7, lambda z: mpf(1)),
     "ERFC_32": _erfc_fit(3.0, 1.125, 11.0, 11, 24),
     "ERFC_64": _erfc_fit(3.0, 1.125, 28.0, 23, 53),
 }

@@ -1,8 +1,8 @@
 """Remez's exchange: the polynomial whose largest weighted error on an interval is smallest, with rounded coefficients.
 
-Input: a `Fit`: a function, an interval, how many coefficients of how many bits. Output: coefficients, highest power first
-(as the kernels of `stdlib` have them), and the largest weighted error. Non-goals: no rational functions; what is fitted
-for the standard library stands in `polynomials`.
+Input: a `Fit`: a function, an interval, how many coefficients of how many bits. Output: coefficients, highest power
+first (as the kernels of `stdlib` have them), and the largest weighted error. Non-goals: no rational functions; what is
+fitted for the standard library stands in `polynomials`.
 
 Algorithm: E. Y. Remez 1934, on a grid of points that is dense where extrema are. On intervals from 0 up the
 coefficients are rounded one after another, lowest power first, with the others fitted again after each.

@@ -26,21 +26,33 @@ from ..dsl import (
     float32,
     float64,
     fma,
+    fmod,
     frexp,
     hypot,
     implements,
     int32,
     int64,
     ldexp,
+    remainder,
     rsqrt,
     select,
     sqrt,
     static_assert,
     unroll,
 )
-from . import math_circular, math_error, math_exponential, math_hyperbolic, math_inverse, math_logarithm, math_power  # noqa: F401  (they say what their functions mean)
+from . import (  # noqa: F401  (they say what their functions mean)
+    math_circular,
+    math_error,
+    math_exponential,
+    math_gamma,
+    math_hyperbolic,
+    math_inverse,
+    math_logarithm,
+    math_power,
+)
 from .math_parts import (
     INFINITY,
+    NAN,
     applied,
     clamped,
     polynomial,
@@ -215,3 +227,33 @@ def _ldexp_wide(x: Any, n: Any) -> Any:
         x = select(above, x * up, select(below, x * down, x))
         n = select(above, n - most, select(below, n - step, n))
     return x * power_of_two(clamped(n, least, most))
+
+
+# *** remainder ***
+
+
+@implements(remainder)
+def _remainder(x: Any, y: Any) -> Any:
+    # A compile-time number on either side takes the type of the other.
+    dtype = (x * y).dtype
+    return _remainder_typed(dtype(x), dtype(y))
+
+
+def _remainder_typed(x: Any, y: Any) -> Any:
+    static_assert(x.dtype.is_float(), "this function works on floats: cast the values first")
+    if x.dtype.is_half():
+        return _remainder_wide(x.cast(float32), y.cast(float32)).cast(x.dtype)
+    return _remainder_wide(x, y)
+
+
+def _remainder_wide(x: Any, y: Any) -> Any:
+    # With 0 <= r < 2 |y| (or r = |x|, where 2 |y| is infinite) it is r, r - |y| or r - 2 |y|, all of them exact. Halves
+    # are compared by what is left of |y|, for half of a tiny y is not exact.
+    divisor = abs(y)
+    r = fmod(abs(x), divisor + divisor)
+    above = r > divisor - r
+    r = select(above, r - divisor, r)
+    again = above & (r >= divisor - r)
+    r = select(again, r - divisor, r)
+    r = with_sign_of(abs(r), r) * with_sign_of(x.dtype(1.0), x)
+    return select(divisor == INFINITY, select(x - x == 0.0, x, NAN), r)

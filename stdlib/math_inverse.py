@@ -138,7 +138,8 @@ LARGE = 2.0**100
 def _angle(y: Any, x: Any) -> Any:
     """The angle of a point with x, y >= 0 as a sum of two floats; the larger of x and y is far from both ends.
 
-    From tan(pi/8) to its inverse it is pi/4 more than the angle of (x + y, y - x), above pi/2 more than that of (y, -x).
+    Between tan(pi/8) and its inverse it is pi/4 more than the angle of (x + y, y - x), above it pi/2 more than that of
+    (y, -x).
     """
     pi, pi_rest = PI_32
     if x.dtype == float64:
@@ -154,10 +155,7 @@ def _angle(y: Any, x: Any) -> Any:
     share = select(flat, x.dtype(0.0), select(steep, x.dtype(0.5), 0.25))
     t, t_rest = quotient_sum(above, above_rest, below, below_rest)
     z = t * t
-    if x.dtype == float64:
-        tail = t * z * polynomial(z, ATAN_64)
-    else:
-        tail = t * z * polynomial(z, ATAN_32)
+    tail = t * z * (polynomial(z, ATAN_64) if x.dtype == float64 else polynomial(z, ATAN_32))
     angle, lost = sum_fast(share * pi, t)
     # atan(t + d) = atan t + d / (1 + t**2)
     return angle, lost + fma(share, pi_rest, tail + fma(-z, t_rest, t_rest))

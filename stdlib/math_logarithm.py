@@ -148,3 +148,52 @@ def log_sum(total: Any, rest: Any, doublings: Any) -> Any:
     k = k + doublings
     total, lost = sum_fast(k * head, f)
     return total + (lost + (f_rest + fma(k, ln2_rest, log_tail(f))))
+
+
+# *** the logarithm in twice the digits, for `pow` and `lgamma` ***
+
+# (atanh(s) / s - 1 - z/3 - z**2/5) / z**3 with z = s**2 on [0, 0.02944]: 2**-80 relative to atanh(s) / s
+POW_ATANH = (
+    0.05473400993417135,
+    0.05216323121032327,
+    0.05884034886508644,
+    0.06666630517518932,
+    0.07692308166649087,
+    0.09090909087224514,
+    0.11111111111126441,
+    0.1428571428571426,
+)
+THIRD = (0.3333333333333333, 1.850371707708594e-17)
+FIFTH = (0.2, -1.1102230246251566e-17)
+
+
+def log_pair(x: Any) -> Any:
+    """log x as a sum of two floats, good to about 2**-68, for a float64 0 < x < infinity."""
+    k, f = split(x)
+    # s = f / (2 + f); `below` is exactly the denominator, but for its rest.
+    below = 2.0 + f
+    below_rest = f - (below - 2.0)
+    s = f / below
+    s_rest = (fma(-s, below, f) - s * below_rest) / below
+    # z = s**2 and atanh(s) / s = 1 + z (1/3 + z (1/5 + z POW_ATANH(z)))
+    z = s * s
+    z_rest = fma(s, s, -z) + 2.0 * s * s_rest
+    inner, inner_rest = sum_fast(FIFTH[0], z * polynomial(z, POW_ATANH))
+    inner, inner_rest = _multiplied(z, z_rest, inner, inner_rest + FIFTH[1])
+    outer, lost = sum_fast(THIRD[0], inner)
+    outer, outer_rest = _multiplied(z, z_rest, outer, lost + (inner_rest + THIRD[1]))
+    extra, extra_rest = _multiplied(2.0 * s, 2.0 * s_rest, outer, outer_rest)
+    # log x = k ln 2 + 2 s + extra, largest first
+    total, lost = sum_fast(k * LN2_SHORT_64[0], 2.0 * s)
+    total, lost_next = sum_fast(total, extra)
+    rest = lost + lost_next + (2.0 * s_rest + extra_rest)
+    ln2_rest = k * LN2_SHORT_64[1]
+    total, lost = sum_fast(total, ln2_rest)
+    rest = rest + lost
+    return total, rest
+
+
+def _multiplied(a: Any, a_rest: Any, b: Any, b_rest: Any) -> Any:
+    """(a + a_rest) * (b + b_rest) as a sum of two floats (Dekker 1971, with fma)."""
+    product = a * b
+    return product, fma(a, b, -product) + fma(a, b_rest, a_rest * b)

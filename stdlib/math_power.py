@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..dsl import abs, float32, float64, fma, implements, pow, select, trunc
+from .math_logarithm import log_pair
 from .math_parts import (
     INFINITY,
-    LN2_SHORT_64,
     NAN,
     clamped,
     exp_parts,
@@ -45,19 +45,6 @@ POW_EXP2 = (
     0.6931471807291923,
     0.9999999999614941,
 )
-# (atanh(s) / s - 1 - z/3 - z**2/5) / z**3 with z = s**2 on [0, 0.02944]: 2**-80 relative to atanh(s) / s
-POW_ATANH = (
-    0.05473400993417135,
-    0.05216323121032327,
-    0.05884034886508644,
-    0.06666630517518932,
-    0.07692308166649087,
-    0.09090909087224514,
-    0.11111111111126441,
-    0.1428571428571426,
-)
-THIRD = (0.3333333333333333, 1.850371707708594e-17)
-FIFTH = (0.2, -1.1102230246251566e-17)
 
 
 @implements(pow)
@@ -122,27 +109,7 @@ def _pow_size_32(x: Any, y: Any) -> Any:
 
 def _pow_size_64(x: Any, y: Any) -> Any:
     """x**y for x >= 0: e**(y log x) with log x as a sum of two floats, good to about 2**-68."""
-    k, f = split(x)
-    # s = f / (2 + f); `below` is exactly the denominator, but for its rest.
-    below = 2.0 + f
-    below_rest = f - (below - 2.0)
-    s = f / below
-    s_rest = (fma(-s, below, f) - s * below_rest) / below
-    # z = s**2 and atanh(s) / s = 1 + z (1/3 + z (1/5 + z POW_ATANH(z)))
-    z = s * s
-    z_rest = fma(s, s, -z) + 2.0 * s * s_rest
-    inner, inner_rest = sum_fast(FIFTH[0], z * polynomial(z, POW_ATANH))
-    inner, inner_rest = _multiplied(z, z_rest, inner, inner_rest + FIFTH[1])
-    outer, lost = sum_fast(THIRD[0], inner)
-    outer, outer_rest = _multiplied(z, z_rest, outer, lost + (inner_rest + THIRD[1]))
-    extra, extra_rest = _multiplied(2.0 * s, 2.0 * s_rest, outer, outer_rest)
-    # log x = k ln 2 + 2 s + extra, largest first
-    total, lost = sum_fast(k * LN2_SHORT_64[0], 2.0 * s)
-    total, lost_next = sum_fast(total, extra)
-    rest = lost + lost_next + (2.0 * s_rest + extra_rest)
-    ln2_rest = k * LN2_SHORT_64[1]
-    total, lost = sum_fast(total, ln2_rest)
-    rest = rest + lost
+    total, rest = log_pair(x)
     total = select(x == 0.0, -INFINITY, select(x < INFINITY, total, x))
     power = y * total
     power_rest = fma(y, total, -power) + y * rest
@@ -152,9 +119,3 @@ def _pow_size_64(x: Any, y: Any) -> Any:
     # e**(a + d) = e**a + d e**a; d is NaN where a number was infinite.
     rest = fma(number + rest, select(inside, power_rest, 0.0), rest)
     return scaled(number + (lost + rest), n)
-
-
-def _multiplied(a: Any, a_rest: Any, b: Any, b_rest: Any) -> Any:
-    """(a + a_rest) * (b + b_rest) as a sum of two floats (Dekker 1971, with fma)."""
-    product = a * b
-    return product, fma(a, b, -product) + fma(a, b_rest, a_rest * b)

@@ -32,6 +32,7 @@ from einkorn.dsl import (
     hypot,
     int32,
     ldexp,
+    lgamma,
     log,
     log1p,
     log2,
@@ -164,6 +165,11 @@ def erf_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
 @register("erfc_each")
 def erfc_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
     foreach(out, lambda i: erfc(x[i]))
+
+
+@register("lgamma_each")
+def lgamma_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
+    foreach(out, lambda i: lgamma(x[i]))
 
 
 @register("atan2_each")

@@ -1,0 +1,149 @@
+"""`lgamma` in the kernel language; see `math` for what all of these have in common.
+
+Input: a float of any dtype. Output: a value of the same type. Non-goals: as in `math`; no sign of the gamma function.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..dsl import abs, float32, float64, fma, implements, lgamma, round, select, static_assert, unroll
+from .math_circular import COS_64, SIN_64
+from .math_logarithm import log_pair
+from .math_parts import INFINITY, polynomial, product_exact, sum_exact, sum_fast
+
+# lgamma(x) / ((x - 1) (x - 2)) - LGAMMA_MIDDLE as a polynomial of x - 3/2, from 0.8 to 2.2, relative: 2**-57.1
+LGAMMA_MIDDLE = 0.4831289505409809
+LGAMMA = (
+    -1.5219414874508634e-06,
+    2.2182452985529084e-06,
+    1.7851210008886536e-06,
+    -2.2970634463037254e-06,
+    -4.458813867940764e-06,
+    6.252669589666429e-06,
+    -2.5068545202397593e-06,
+    4.5445810520928974e-06,
+    -1.1446311044844014e-05,
+    1.767419177282376e-05,
+    -2.6139942187535112e-05,
+    4.1498085498567225e-05,
+    -6.637166777497019e-05,
+    0.00010568103894127638,
+    -0.0001688851746092381,
+    0.00027126891682088935,
+    -0.00043799611593531496,
+    0.0007115230464132064,
+    -0.001164414402029087,
+    0.0019229160912508615,
+    -0.0032120740804672952,
+    0.005446457846373646,
+    -0.00942562244838577,
+    0.01679709863115158,
+    -0.031308487501012006,
+    0.0629114010745652,
+    -0.14595989591430608,
+    1.6379772383529397e-17,
+)
+# x times what lgamma(x) - (x - 1/2) log x + x - log(2 pi) / 2 is, as a polynomial of 1 / x**2, from 8 on: 2**-57.6
+STIRLING = (
+    0.004426512205152894,
+    -0.001860727448742073,
+    0.0008409554590202512,
+    -0.0005952324809519729,
+    0.000793650775025199,
+    -0.0027777777777547776,
+    0.08333333333333333,
+)
+# log(2 pi) / 2 - 1/2, log pi and pi as sums of two floats
+STIRLING_CONSTANT = (0.4189385332046727, 1.6728209650585413e-17)
+LOG_PI = (1.1447298858494002, 1.0265951162707826e-17)
+PI = (3.141592653589793, 1.2246467991473532e-16)
+
+
+@implements(lgamma)
+def _lgamma(x: Any) -> Any:
+    static_assert(x.dtype.is_float(), "this function works on floats: cast the value first")
+    if x.dtype == float64:
+        return _lgamma_64(x)
+    # float64 from end to end: near the zeros below -2 hardly a digit of a float32 would be left.
+    return _lgamma_64(x.cast(float64)).cast(float32).cast(x.dtype)
+
+
+def _lgamma_64(x: Any) -> Any:
+    size = abs(x)
+    # Every number beyond is a whole one, and lgamma has overflowed or is infinite.
+    size = select(size > 1e306, 1e306, size)
+    value, rest = _lgamma_positive(size)
+    mirrored, mirrored_rest = _mirrored(size, value, rest)
+    # Just below 0 it is what it is just above.
+    value = select(x < -(2.0**-70), mirrored + mirrored_rest, value + rest)
+    return select((x == 0.0) | (size == 1e306), INFINITY, select(x == x, value, x))
+
+
+def _lgamma_positive(x: Any) -> Any:
+    """lgamma(x) for x > 0 as a sum of two floats.
+
+    With a = y - 1 for a y from 0.8 to 2.2: lgamma(y) = a (a - 1) times a polynomial. Below 0.8, y = x + 1 and
+    lgamma(x) = lgamma(y) - log x; up to 8, y = x - k and lgamma(x) = lgamma(y) + log((x - 1) … (x - k)); then comes
+    Stirling's series.
+    """
+    small, large = x < 0.8, x >= 8.0
+    y = select(large, 2.0, x)
+    factors, factors_rest = x.dtype(1.0) + 0.0 * y, 0.0 * y
+    for _ in unroll(6):
+        beyond = y > 2.2
+        factor = select(beyond, y - 1.0, 1.0)
+        product, lost = product_exact(factors, factor)
+        factors, factors_rest = product, fma(factors_rest, factor, lost)
+        y = select(beyond, factor, y)
+    a = select(small, x, y - 1.0)
+    b, b_rest = sum_exact(a, -1.0)
+    zeros, zeros_rest = product_exact(a, b)
+    zeros_rest = fma(a, b_rest, zeros_rest)
+    ratio, ratio_rest = sum_fast(LGAMMA_MIDDLE, polynomial(a - 0.5, LGAMMA))
+    near, near_rest = product_exact(zeros, ratio)
+    near_rest = near_rest + fma(zeros, ratio_rest, zeros_rest * ratio)
+    alone = small | large
+    log, log_rest = log_pair(select(alone, x, factors))
+    log_rest = log_rest + select(alone, 0.0, factors_rest) / factors
+    near, lost = sum_exact(near, select(small, -log, log))
+    near_rest = near_rest + (lost + select(small, -log_rest, log_rest))
+    # (x - 1/2) (log x - 1) + log(2 pi) / 2 - 1/2 + …: with the -1 outside it would overflow too early.
+    factor = x - 0.5
+    log, lost = sum_fast(log, -1.0)
+    far, far_rest = product_exact(factor, log)
+    far_rest = fma(factor, lost + log_rest, far_rest)
+    far, lost = sum_fast(far, STIRLING_CONSTANT[0])
+    inverse = 1.0 / x
+    series = inverse * polynomial(inverse * inverse, STIRLING)
+    far_rest = far_rest + (lost + (STIRLING_CONSTANT[1] + series))
+    far_rest = select(far < INFINITY, far_rest, 0.0)
+    return select(large, far, near), select(large, far_rest, near_rest)
+
+
+def _mirrored(size: Any, value: Any, rest: Any) -> Any:
+    """lgamma(-size) = log pi - log(size |sin(pi size)|) - lgamma(size); infinity at whole numbers."""
+    # size = n/2 + m, both exact.
+    n = round(size + size)
+    m = fma(-0.5, n, size)
+    r, r_rest = product_exact(m, PI[0])
+    r_rest = fma(m, PI[1], r_rest)
+    z = r * r
+    sine = fma(r * z, polynomial(z, SIN_64), r_rest)
+    half = 0.5 * z
+    head = 1.0 - half
+    cosine = fma(z * z, polynomial(z, COS_64), (1.0 - head) - half)
+    odd = round(0.5 * n) != 0.5 * n
+    turn, turn_rest = select(odd, head, r), select(odd, cosine, sine)
+    turn, turn_rest = sum_fast(turn, turn_rest)
+    turn, turn_rest = select(turn < 0.0, -turn, turn), select(turn < 0.0, -turn_rest, turn_rest)
+    product, lost = product_exact(turn, size)
+    lost = fma(turn_rest, size, lost)
+    pole = product == 0.0
+    product = select(pole, 1.0, product)
+    log, log_rest = log_pair(product)
+    log_rest = log_rest + lost / product
+    first, lost = sum_exact(LOG_PI[0], -log)
+    total, lost_next = sum_exact(first, -value)
+    total_rest = (lost + lost_next) + ((LOG_PI[1] - log_rest) - rest)
+    return select(pole, INFINITY, total), select(pole, 0.0, total_rest)
