@@ -52,7 +52,6 @@ from . import (  # noqa: F401  (they say what their functions mean)
 )
 from .math_parts import (
     INFINITY,
-    NAN,
     applied,
     clamped,
     polynomial,
@@ -255,5 +254,4 @@ def _remainder_wide(x: Any, y: Any) -> Any:
     r = select(above, r - divisor, r)
     again = above & (r >= divisor - r)
     r = select(again, r - divisor, r)
-    r = with_sign_of(abs(r), r) * with_sign_of(x.dtype(1.0), x)
-    return select(divisor == INFINITY, select(x - x == 0.0, x, NAN), r)
+    return r * with_sign_of(x.dtype(1.0), x)

@@ -27,6 +27,7 @@ from einkorn.dsl import (
     expm1,
     float16,
     float32,
+    fmod,
     foreach,
     frexp,
     hypot,
@@ -40,6 +41,7 @@ from einkorn.dsl import (
     parallel_for,
     pow,
     register,
+    remainder,
     rsqrt,
     sin,
     sinh,
@@ -170,6 +172,16 @@ def erfc_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
 @register("lgamma_each")
 def lgamma_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
     foreach(out, lambda i: lgamma(x[i]))
+
+
+@register("remainder_each")
+def remainder_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"], y: InputTensor[T, "*s"]):
+    foreach(out, lambda i: remainder(x[i], y[i]))
+
+
+@register("fmod_each")
+def fmod_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"], y: InputTensor[T, "*s"]):
+    foreach(out, lambda i: fmod(x[i], y[i]))
 
 
 @register("atan2_each")
