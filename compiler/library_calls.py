@@ -74,15 +74,13 @@ def _settle(call: Call, value: Any) -> Any:
     return value
 
 
+_SAME_IN_PYTHON = (
+    *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "cbrt", "hypot", "sin", "cos", "tan", "asin", "acos"),
+    *("atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma", "remainder"),
+    *("frexp", "ldexp"),
+)
 LIBRARY_FOLDS: dict[str, Any] = {
     "rsqrt": lambda x: 1.0 / math.sqrt(x),
-    "exp": math.exp,
-    "exp2": math.exp2,
-    "log": math.log,
-    "log2": math.log2,
-    "sin": math.sin,
-    "cos": math.cos,
-    "tanh": math.tanh,
-    "erf": math.erf,
     "pow": pow,
+    **{name: getattr(math, name) for name in _SAME_IN_PYTHON},
 }

@@ -25,7 +25,7 @@ from ..dsl import (
     uint64,
     unroll,
 )
-from .math_parts import INFINITY, SIGN32, SIGN64, applied, polynomial, quotient_sum, sum_fast, whole
+from .math_parts import INFINITY, SIGN32, SIGN64, applied, float_of, polynomial, quotient_sum, sum_fast, whole
 
 # |x| = n pi/2 + r with a whole n and |r| <= pi/4 or hardly more. float32 computes in float64 from end to end: that is
 # less work than sums of two float32, over the whole range of arguments. float64 keeps r as a sum of two floats.
@@ -180,9 +180,9 @@ def _reduce_large(size: Any) -> Any:
     # A signed fraction of a quadrant in 128 bits, as the sum of a head of 53 bits and what follows it.
     fraction = bitcast((upper << 2) | (lower >> 62), int64)
     low_bits = fraction & 0x7FF
-    head = (fraction - low_bits).cast(float64)
+    head = float_of(fraction - low_bits)
     after = (low_bits << 52) | bitcast((lower << 2) >> 12, int64)
-    total, lost = sum_fast(head, after.cast(float64) * 2.220446049250313e-16)
+    total, lost = sum_fast(head, float_of(after) * 2.220446049250313e-16)
     first, second = 8.515303950216386e-20, 3.319400109442301e-36  # pi/2 * 2**-64
     r = total * first
     return n, r, fma(total, first, -r) + fma(total, second, lost * first)

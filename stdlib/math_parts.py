@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import bitcast, float32, float64, fma, int32, int64, select, static_assert
+from ..dsl import bitcast, float32, float64, fma, int32, int64, select, static_assert, uint64
 
 INFINITY = float("inf")
 NAN = float("nan")
@@ -110,6 +110,14 @@ def whole(x: Any) -> Any:
         return bitcast(shifted, int64) - ROUNDER64_BITS, shifted - ROUNDER64
     shifted = x + ROUNDER32
     return bitcast(shifted, int32) - ROUNDER32_BITS, shifted - ROUNDER32
+
+
+def float_of(n: Any) -> Any:
+    """An int64 as a float64, like `n.cast(float64)`, for which few CPUs have an instruction that works on vectors."""
+    # The upper half lies in the bits of 2**84 + 2**63 + upper * 2**32, the lower in those of 2**52 + lower.
+    upper = bitcast(((bitcast(n, uint64) >> 32) ^ 0x80000000) | 0x4530000000000000, float64) - 1.9342822337206104e25
+    lower = bitcast((n & 0xFFFFFFFF) | 0x4330000000000000, float64) - 4503599627370496.0
+    return upper + lower
 
 
 def power_of_two(n: Any) -> Any:

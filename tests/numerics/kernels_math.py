@@ -214,18 +214,65 @@ def square(out: OutputTensor[N, "*s"], x: InputTensor[N, "*s"]):
     foreach(out, lambda i: x[i] ** 2)
 
 
+def all_of(v):
+    """Every function of v, in the order of `truths.UNARY + truths.BINARY`."""
+    odd = (sin(v), tan(v), asin(v), atan(v), sinh(v), tanh(v), asinh(v), atanh(v), erf(v), cbrt(v))
+    others = (
+        cos(v),
+        cosh(v),
+        rsqrt(v),
+        exp(v),
+        exp2(v),
+        expm1(v),
+        log(v),
+        log2(v),
+        log10(v),
+        log1p(v),
+        acos(v),
+        acosh(v),
+        erfc(v),
+        lgamma(v),
+    )
+    return (*odd, *others, pow(v, 2.5), atan2(v, 2.5), hypot(v, 2.5))
+
+
 @register("vectors")
-def vectors(out: OutputTensor[T, "10 n"], x: InputTensor[T, "n"]):
+def vectors(out: OutputTensor[T, "27 n"], x: InputTensor[T, "n"]):
     """Row k is function k of x, computed on vectors."""
 
     def eight(block):
         i = 8 * block
-        v = x.load(i, width=8)
-        values = (rsqrt(v), exp(v), exp2(v), log(v), log2(v), sin(v), cos(v), tanh(v), erf(v), pow(v, 2.5))
-        for row in unroll(10):
+        values = all_of(x.load(i, width=8))
+        for row in unroll(27):
             out.store(values[row], row, i)
 
     parallel_for(x.dim(0) // 8, eight)
+
+
+@register("scalars")
+def scalars(out: OutputTensor[T, "27 n"], x: InputTensor[T, "n"]):
+    """The same, one number after another."""
+
+    def one(i):
+        values = all_of(x[i])
+        for row in unroll(27):
+            out[row, i] = values[row]
+
+    parallel_for(x.dim(0), one)
+
+
+@register("everything")
+def everything(out: OutputTensor[T, "n"], x: InputTensor[T, "n"]):
+    """All functions in one sum, for targets where one compilation has to do."""
+
+    def total(i):
+        values = all_of(x[i])
+        result = values[0]
+        for k in unroll(1, 27):
+            result = result + values[k]
+        return result
+
+    foreach(out, lambda i: total(i))
 
 
 @register("widen")

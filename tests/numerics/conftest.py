@@ -1,0 +1,8 @@
+"""The tables of what functions should give stand beside the programs that measure them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))

@@ -1,0 +1,52 @@
+"""What code the functions of mathematics become: whole vectors on CPUs, and no call of anything on any target."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from truths import BINARY, UNARY
+
+from einkorn.dsl import DType
+
+KERNELS = Path(__file__).parent / "kernels_math.py"
+SCALAR = re.compile(r"\bv(?:add|sub|mul|div|sqrt|max|min|fn?m(?:add|sub)\w*|round|ucomi|cvt\w*2)s[sd]\b")
+
+
+def loops(asm: str) -> list[str]:
+    """The blocks of assembly that jump back to their own start."""
+    blocks = re.split(r"^(?=\.LBB\w+:)", asm, flags=re.MULTILINE)
+    return [block for block in blocks if re.search(rf"\bj\w+\s+{re.escape(block.partition(':')[0])}\b", block)]
+
+
+@pytest.mark.parametrize("target", ["x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("dtype", [DType.float32, DType.float64])
+@pytest.mark.parametrize("name", UNARY + BINARY)
+def test_loops_become_vector_code(name: str, dtype: DType, target: str, compile_kernel: Callable[..., Any]) -> None:
+    inputs = [(dtype, (4096,))] * (2 if name in BINARY else 1)
+    artifact, _ = compile_kernel(KERNELS, f"{name}_each", inputs, target=target)
+    assert artifact.compiled.undefined == ()
+    width = 512 if target == "x86-64-v4" else 256
+    found = [block for block in loops(artifact.asm) if ("%zmm" if width == 512 else "%ymm") in block]
+    assert found
+    for block in found:
+        assert not SCALAR.search(block) and "call" not in block, block
+        assert not re.search(r"\bvp?(extr|insr)[bwdq]\b", block), block
+
+
+@pytest.mark.parametrize("target", ["sm_80", "gfx942"])
+@pytest.mark.parametrize("dtype", [DType.float32, DType.float64])
+def test_gpu_code_has_no_calls_and_no_approximations(
+    dtype: DType, target: str, compile_kernel: Callable[..., Any], tmp_path: Path
+) -> None:
+    artifact, _ = compile_kernel(KERNELS, "everything", [(dtype, (256,))], target=target)
+    assert not [line for line in artifact.asm.splitlines() if ".approx" in line or "call" in line.split()[:1]]
+    if target == "sm_80" and shutil.which("ptxas"):
+        text = tmp_path / "everything.ptx"
+        text.write_bytes(artifact.code)
+        subprocess.run(["ptxas", "-arch=sm_80", str(text), "-o", str(tmp_path / "out")], check=True)
