@@ -133,16 +133,6 @@ def _tanh_size_64(size: Any) -> Any:
 
 # *** inverses ***
 
-# (asinh(x) / x - 1) / z with z = x**2 up to x = 1/2, relative to asinh(x): 2**-33.9
-ASINH_32 = (
-    0.00925529376,
-    -0.0200488511,
-    0.0300334394,
-    -0.0446160883,
-    0.0749990717,
-    -0.166666657,
-)
-
 
 @implements(asinh)
 def _asinh(x: Any) -> Any:
@@ -150,21 +140,19 @@ def _asinh(x: Any) -> Any:
 
 
 def _asinh_wide(x: Any) -> Any:
-    # log(1 + size + w) with w = sqrt(size**2 + 1) - 1, for large numbers log(2 size).
+    # log(size + sqrt(size**2 + 1)), for large numbers log(2 size).
     size = abs(x)
     large = 2.0**14
     if x.dtype == float64:
         large = 2.0**30
     beyond = size > large
     bounded = select(beyond, 0.0, size)
-    square = bounded * bounded
-    v, lost = sum_fast(bounded, square / (1.0 + sqrt(1.0 + square)))
-    total, total_rest = sum_exact(x.dtype(1.0), v)
-    number = log_sum(select(beyond, size, total), total_rest + lost, select(beyond, x.dtype(1.0), 0.0))
-    if x.dtype != float64:
-        # Here w and the square of v nearly cancel, and their roundings would add up.
-        near = fma(size * square, polynomial(square, ASINH_32), size)
-        number = select(size < 0.5, near, number)
+    square, square_rest = product_exact(bounded, bounded)
+    q, lost = sum_exact(x.dtype(1.0), square)
+    root = sqrt(q)
+    root_rest = (fma(-root, root, q) + (lost + square_rest)) * (0.5 / root)
+    total, lost = sum_exact(root, bounded)
+    number = log_sum(select(beyond, size, total), lost + root_rest, select(beyond, x.dtype(1.0), 0.0))
     return with_sign_of(select(size < INFINITY, number, size), x)
 
 
