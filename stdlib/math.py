@@ -53,6 +53,7 @@ from . import (  # noqa: F401  (they say what their functions mean)
 from .math_parts import (
     INFINITY,
     applied,
+    applied_to_two,
     clamped,
     polynomial,
     power_of_two,
@@ -90,16 +91,7 @@ def _rsqrt_wide(x: Any) -> Any:
 
 @implements(hypot)
 def _hypot(x: Any, y: Any) -> Any:
-    # A compile-time number on either side takes the type of the other.
-    dtype = (x * y).dtype
-    return _hypot_typed(dtype(x), dtype(y))
-
-
-def _hypot_typed(x: Any, y: Any) -> Any:
-    static_assert(x.dtype.is_float(), "this function works on floats: cast the values first")
-    if x.dtype.is_half():
-        return _hypot_wide(x.cast(float32), y.cast(float32)).cast(x.dtype)
-    return _hypot_wide(x, y)
+    return applied_to_two(_hypot_wide, x, y)
 
 
 def _hypot_wide(x: Any, y: Any) -> Any:
@@ -233,16 +225,7 @@ def _ldexp_wide(x: Any, n: Any) -> Any:
 
 @implements(remainder)
 def _remainder(x: Any, y: Any) -> Any:
-    # A compile-time number on either side takes the type of the other.
-    dtype = (x * y).dtype
-    return _remainder_typed(dtype(x), dtype(y))
-
-
-def _remainder_typed(x: Any, y: Any) -> Any:
-    static_assert(x.dtype.is_float(), "this function works on floats: cast the values first")
-    if x.dtype.is_half():
-        return _remainder_wide(x.cast(float32), y.cast(float32)).cast(x.dtype)
-    return _remainder_wide(x, y)
+    return applied_to_two(_remainder_wide, x, y)
 
 
 def _remainder_wide(x: Any, y: Any) -> Any:

@@ -7,8 +7,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import abs, acos, asin, atan, atan2, float32, float64, fma, implements, select, sqrt, static_assert
-from .math_parts import INFINITY, NAN, applied, polynomial, quotient_sum, sum_exact, sum_fast, with_sign_of
+from ..dsl import abs, acos, asin, atan, atan2, float64, fma, implements, select, sqrt
+from .math_parts import (
+    INFINITY,
+    NAN,
+    applied,
+    applied_to_two,
+    polynomial,
+    quotient_sum,
+    sum_exact,
+    sum_fast,
+    with_sign_of,
+)
 
 # (asin(x) / x - 1) / z with z = x**2 up to x = 1/2, relative to asin(x): 2**-27 and 2**-59
 ASIN_32 = (
@@ -163,16 +173,7 @@ def _angle(y: Any, x: Any) -> Any:
 
 @implements(atan2)
 def _atan2(y: Any, x: Any) -> Any:
-    # A compile-time number on either side takes the type of the other.
-    dtype = (y * x).dtype
-    return _atan2_typed(dtype(y), dtype(x))
-
-
-def _atan2_typed(y: Any, x: Any) -> Any:
-    static_assert(x.dtype.is_float(), "this function works on floats: cast the values first")
-    if x.dtype.is_half():
-        return _atan2_wide(y.cast(float32), x.cast(float32)).cast(x.dtype)
-    return _atan2_wide(y, x)
+    return applied_to_two(_atan2_wide, y, x)
 
 
 def _atan2_wide(y: Any, x: Any) -> Any:

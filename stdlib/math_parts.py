@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import bitcast, float32, float64, fma, int32, int64, select, static_assert, uint64
+from ..dsl import SIMD, bitcast, float32, float64, fma, int32, int64, select, static_assert, uint64
 
 INFINITY = float("inf")
 NAN = float("nan")
@@ -61,6 +61,17 @@ def applied(function: Any, x: Any) -> Any:
     if x.dtype.is_half():
         return function(x.cast(float32)).cast(x.dtype)
     return function(x)
+
+
+def applied_to_two(function: Any, x: Any, y: Any) -> Any:
+    """function(x, y) for a function of two float32 or float64; a number on either side takes the type of the other."""
+    product = x * y
+    static_assert(product.dtype.is_float(), "this function works on floats: cast the values first")
+    lanes = SIMD[product.dtype, product.width]
+    a, b = lanes(x), lanes(y)
+    if product.dtype.is_half():
+        return function(a.cast(float32), b.cast(float32)).cast(product.dtype)
+    return function(a, b)
 
 
 def with_sign_of(size: Any, x: Any) -> Any:
