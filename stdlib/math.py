@@ -20,6 +20,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..dsl import (
+    SIMD,
     abs,
     bitcast,
     cbrt,
@@ -207,17 +208,18 @@ def _ldexp(x: Any, n: Any) -> Any:
 
 def _ldexp_wide(x: Any, n: Any) -> Any:
     # At most two steps to bring the number near its place, which leave it a normal number and so lose nothing.
-    n = clamped(n.cast(int64), -3000, 3000)
+    wide = clamped(SIMD[int64, x.width](n), -3000, 3000)
     if x.dtype == float64:
+        left = wide
         up, down, most, step, least = 2.0**1023, 2.0**-969, 1023, -969, -1022
     else:
-        n = n.cast(int32)
+        left = wide.cast(int32)
         up, down, most, step, least = 2.0**127, 2.0**-102, 127, -102, -126
     for _ in unroll(2):
-        above, below = n > most, n < least
+        above, below = left > most, left < least
         x = select(above, x * up, select(below, x * down, x))
-        n = select(above, n - most, select(below, n - step, n))
-    return x * power_of_two(clamped(n, least, most))
+        left = select(above, left - most, select(below, left - step, left))
+    return x * power_of_two(clamped(left, least, most))
 
 
 # *** remainder ***

@@ -179,6 +179,11 @@ def remainder_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"], y: Input
     foreach(out, lambda i: remainder(x[i], y[i]))
 
 
+@register("eightfold")
+def eightfold(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
+    foreach(out, lambda i: ldexp(x[i], 3))
+
+
 @register("fmod_each")
 def fmod_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"], y: InputTensor[T, "*s"]):
     foreach(out, lambda i: fmod(x[i], y[i]))

@@ -134,6 +134,8 @@ def test_frexp_and_ldexp_are_exact(dtype: Any, run_kernel: Run) -> None:
         want = np.ldexp(x.astype(np.float32) if dtype is np.float16 else x, n.astype(np.int32)).astype(dtype)
     assert same(run_kernel(KERNELS, "ldexp_each", [x, n.astype(np.int64)])[0], want).all()
     assert same(run_kernel(KERNELS, "ldexp_each", [x, n.astype(np.int32)])[0], want).all()
+    with np.errstate(over="ignore"):
+        assert same(run_kernel(KERNELS, "eightfold", [x])[0], x * dtype(8)).all()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
