@@ -99,9 +99,9 @@ def attribute(inferer: Inferer, owner: Any, node: s.Attribute, frame: Frame) -> 
 
 
 def listed(names: list[str], most: int = 8) -> str:
-    """Names for a hint; of many, the first ones and how many more there are."""
+    """Names for a hint; of many, the first ones."""
     shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+    return shown if len(names) <= most else f"{shown}, …"
 
 
 # *** run-time values ***
