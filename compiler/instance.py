@@ -38,7 +38,7 @@ from . import (  # noqa: F401
 from .flow import TooMany
 from .hoist import settle_checks
 from .infer import Inferer
-from .notes import note
+from .notes import beginning, note
 from .program import Function, PointerType, Program, Region, Site, Value, walk
 from .targets import Target
 from .tensors import (
@@ -208,7 +208,7 @@ class Instances:
             inferer.builder.location = frame.location(function.syntax)
             for name, tensor in scalars:  # read once, before all that the kernel does
                 env[name] = tensor.load(inferer.builder, Index((), components=()))
-            note(inferer, env, function.syntax.body[0], frame)
+            note(inferer, env, beginning(function.syntax), frame)
             inferer.block(function.syntax.body, frame)
 
     @contextmanager

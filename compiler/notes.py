@@ -48,8 +48,14 @@ def note_arguments(inferer: Inferer, closure: Closure, frame: Frame) -> None:
     function = closure.function
     known = {param.name for param in function.params}
     known |= {node.id for node in syntax.walk(function) if isinstance(node, syntax.Name)}
-    first = function.body if isinstance(function, syntax.Lambda) else function.body[0]
-    note(inferer, {name: value for name, value in frame.env.items() if name in known}, first, frame)
+    note(inferer, {name: value for name, value in frame.env.items() if name in known}, beginning(function), frame)
+
+
+def beginning(function: syntax.Function | syntax.Lambda) -> syntax.Node:
+    """Where a function begins to do something; a body may hold no more than a docstring."""
+    if isinstance(function, syntax.Lambda):
+        return function.body
+    return function.body[0] if function.body else function
 
 
 def _form(inferer: Inferer, value: Any, operands: list[Value]) -> Form | None:
