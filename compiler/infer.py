@@ -259,6 +259,8 @@ class Inferer:
 
     def call_stub(self, name: str, args: list[Any], keywords: dict[str, Any], node: syntax.Call, frame: Frame) -> Any:
         """Calls a name of the language by its rule, or by its row."""
+        if name in ("min", "max") and len(args) == 1 and not keywords:
+            return RULES["smallest or largest"](Call(self, node, frame), name, args[0])
         call = Call(self, node, frame)
         bound = bind_stub(call, name, args, keywords)
         function = RULES.get(name)

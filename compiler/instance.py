@@ -30,6 +30,7 @@ from . import (  # noqa: F401
     rules,
     rules_gpu,
     rules_python,
+    rules_sequences,
     rules_vectors,
     statements,
     tensor_members,

@@ -8,6 +8,7 @@ Registers the handlers of these statement nodes of `dsl.syntax`. See `infer` for
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..dsl import syntax as s
@@ -56,19 +57,30 @@ def for_(inferer: Inferer, node: s.For, frame: Frame) -> Flow:
             node.iterable,
             frame,
         )
-    low, high, step = (
+    low, high = (
         coerce(inferer, v, INT, node.iterable, frame, "the bounds of range() are Ints")
-        for v in (iterable.low, iterable.high, iterable.step)
+        for v in (iterable.low, iterable.high)
     )
+    step = inferer.builder.int_(abs(iterable.step))
+    start: Value | None = None
+    if iterable.step < 0:
+        start, low, high = low, inferer.builder.int_(0), _span(inferer, low, high)
+
+    def bind_index(counter: Value) -> None:
+        """The loop variable; counting down, a counter from 0 stands for it."""
+        builder = inferer.builder
+        builder.live(builder.counter(counter, low, high))
+        index = counter if start is None else builder.isub(start, counter)
+        bind(inferer, node.target, index, node.iterable, frame)
+
     if can_leave(node):
-        return _for_that_leaves(inferer, node, frame, low, high, step)
+        return _for_that_leaves(inferer, node, frame, low, high, step, bind_index)
     loop = Loop(inferer, node, frame, [])
 
     def body() -> None:
-        index = inferer.builder.counter(Value(INT), low, high)
-        inferer.builder.live(index)
+        index = Value(INT)
         loop.region.args.insert(0, index)
-        bind(inferer, node.target, index, node.iterable, frame)
+        bind_index(index)
         inferer.block(node.body, frame, "loop")
 
     loop.run(
@@ -76,6 +88,14 @@ def for_(inferer: Inferer, node: s.For, frame: Frame) -> Flow:
         lambda values: inferer.builder.add("for", [low, high, step, *values], [v.type for v in values], [loop.region]),
     )
     return NEXT
+
+
+def _span(inferer: Inferer, high: Value, low: Value) -> Value:
+    """How far it is from high down to low; 0 where high is not above."""
+    builder = inferer.builder
+    if high.const is not None and low.const is not None:
+        return builder.int_(max(0, high.const - low.const))
+    return builder.one("max", [builder.row("sub", [high, low]), builder.int_(0)], INT)
 
 
 def can_leave(node: s.For | s.While) -> bool:
@@ -185,7 +205,15 @@ class Exits:
         return Flow(frozenset({"next", "return"}), value, {"return": flag})
 
 
-def _for_that_leaves(inferer: Inferer, node: s.For, frame: Frame, low: Value, high: Value, step: Value) -> Flow:
+def _for_that_leaves(
+    inferer: Inferer,
+    node: s.For,
+    frame: Frame,
+    low: Value,
+    high: Value,
+    step: Value,
+    bind_index: Callable[[Value], None],
+) -> Flow:
     """`for` that may be left: a while loop over the index and a flag."""
     builder = inferer.builder
     exits = Exits(inferer, node, frame)
@@ -198,8 +226,7 @@ def _for_that_leaves(inferer: Inferer, node: s.For, frame: Frame, low: Value, hi
         return builder.row("and_", [more, frame.env[GO_ON]])
 
     def body() -> list[Value]:
-        builder.live(builder.counter(frame.env[name], low, high))
-        bind(inferer, node.target, frame.env[name], node.iterable, frame)
+        bind_index(frame.env[name])
         frame.env[name] = builder.iadd(frame.env[name], step)
         return exits.after_round(inferer.block(node.body, frame, "loop"))
 

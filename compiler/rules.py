@@ -255,11 +255,11 @@ def parallel_for(call: Call, n: Any, body: Any, grain: Any = 1) -> None:
 @rule("range")
 def range_rule(call: Call, bounds: Any) -> LoopRange:
     low, high, step = _bounds(call, bounds)
-    if type(step) is not int or step < 1:
+    if type(step) is not int or step == 0:
         raise call.error(
             "EK0212",
-            "the step of range() is a whole number >= 1 known at compile time",
-            hint="count up and compute the index from the counter",
+            "the step of range() is a whole number other than 0 that is known at compile time",
+            hint="count up by 1 and compute the index from the counter",
         )
     return LoopRange(low, high, step)
 

@@ -1,15 +1,16 @@
-"""What Python's own functions mean in kernels: `len`, `print`, `int`, `float`, `bool`, `tuple`.
+"""What Python's own functions mean in kernels: `len`, `print`, `int`, `bool`, `isinstance`, …
 
-Input: bound arguments. Output: values, or an operation that prints. Non-goals: loops (see `rules`).
+Input: bound arguments. Output: values, or an operation that prints. Non-goals: loops (see `rules`), and
+sequences (see `rules_sequences`).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..dsl.types import BOOL, INT, SIMDType
+from ..dsl.types import BOOL, INT, DType, SIMDType
 from .attributes import cast
-from .coerce import DEFAULTS, MAX_ITEMS, apply_row, coerce, weak_kind
+from .coerce import DEFAULTS, apply_row, coerce, weak_kind
 from .expressions import truth
 from .infer import Call, rule
 from .operations import ROWS
@@ -17,13 +18,14 @@ from .program import Value
 from .statements import report
 from .tensors import Tensor
 from .values import (
+    PYTHON_TYPES,
     Index,
-    LoopRange,
+    StructType,
+    StructValue,
     StubRef,
     TargetValue,
     Unrolled,
     describe,
-    is_comptime_number,
 )
 
 
@@ -103,19 +105,27 @@ def compiled_for(call: Call) -> TargetValue:
 
 @rule("isinstance")
 def isinstance_rule(call: Call, x: Any, kind: Any) -> bool:
-    if not (isinstance(kind, StubRef) and kind.name == "tuple"):
-        raise call.error("EK0208", f"isinstance asks whether a value is a tuple, not for {describe(kind)}", "kind")
-    return isinstance(x, tuple | Index)
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    return any(_is_one(call, x, each) for each in kinds)
 
 
-@rule("tuple")
-def tuple_rule(call: Call, x: Any) -> Any:
-    if isinstance(x, Index):
-        return x.components(call.builder)
-    if isinstance(x, LoopRange) and all(is_comptime_number(v) for v in (x.low, x.high, x.step)):
-        if (x.high - x.low) // x.step > MAX_ITEMS:
-            raise call.error("EK0206", "this compile-time value grows too large")
-        return tuple(range(x.low, x.high, x.step))
-    if isinstance(x, tuple):
-        return x
-    raise call.error("EK0207", f"{describe(x)} is no tuple", "x")
+def _is_one(call: Call, x: Any, kind: Any) -> bool:
+    match kind:
+        case StructType():
+            return isinstance(x, StructValue) and x.type == kind
+        case SIMDType():
+            return isinstance(x, Value) and x.weak is None and x.type == kind
+        case StubRef(name="tuple"):
+            return isinstance(x, tuple | Index)
+        case StubRef(name=name) if name in PYTHON_TYPES:
+            return isinstance(x, PYTHON_TYPES[name])
+    hint = "ask for tuple, int, float, bool, str, a struct, or a type such as Float32"
+    raise call.error("EK0208", f"isinstance does not ask for {describe(kind)}", "kind", hint=hint)
+
+
+@rule("str")
+def str_rule(call: Call, x: Any) -> str:
+    if isinstance(x, bool | int | float | str | DType | SIMDType) or x is None:
+        return str(x)
+    hint = "run-time values have a text in print, assert and raise only"
+    raise call.error("EK0206", f"{describe(x)} has no text at compile time", "x", hint=hint)

@@ -169,6 +169,13 @@ class ClassValue:
     members: dict[str, Any]
 
 
+@dataclass(frozen=True, eq=False)
+class Generated:
+    """A generator expression: for each item a function that computes it when it is asked for."""
+
+    items: tuple[Callable[[], Any], ...]
+
+
 @dataclass(frozen=True)
 class ContextValue:
     """The `ctx: DeviceContext` argument."""
@@ -365,6 +372,8 @@ def describe(value: Any) -> str:
             return "a range"
         case Unrolled():
             return "an unrolled range"
+        case Generated():
+            return "a generator expression"
         case FormattedValue():
             return "an f-string of run-time values"
         case slice():

@@ -25,6 +25,7 @@ MEANINGS: dict[str, str] = {
     "EK0120": "Something other than numbers is returned out of a run-time loop.",
     "EK0121": "A class under @struct is not what a struct can be.",
     "EK0122": "A field is assigned to something that has no such field.",
+    "EK0123": "How many items a generator expression has depends on the running program.",
     # EK02: types and values
     "EK0201": "A dtype of another library has no counterpart here.",
     "EK0202": "A value has another type than the one that is needed.",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import language_python as language_python
 from . import types
 from .annotations import BOUNDS as BOUNDS
 from .annotations import SIMD as SIMD
@@ -170,54 +171,6 @@ def compiled_for() -> Any:
 @_stub("rule", "atomic_add")
 def atomic_add(out: Any, index: Any, value: Any) -> None:
     """Adds to an element so that no addition from another thread is lost."""
-
-
-# *** Python's own functions, with the meaning that they have in kernels ***
-
-
-@_stub("rule", "range")
-def range_(*bounds: Any) -> Any:
-    """A run-time loop over whole numbers: `range(stop)`, `range(start, stop)`, `range(start, stop, step)`."""
-
-
-@_stub("rule", "len")
-def len_(x: Any) -> Any:
-    """The length of a tuple, or the size of a tensor's first axis."""
-
-
-@_stub("rule", "print")
-def print_(*values: Any, sep: Any = " ", end: Any = "\n") -> None:
-    """Prints from a running kernel."""
-
-
-@_stub("rule", "breakpoint")
-def breakpoint_() -> None:
-    """Opens the Python debugger when the kernel is interpreted; compiled code passes it."""
-
-
-@_stub("rule", "int")
-def int_(x: Any) -> Any:
-    """A compile-time number as an int; a run-time value as `Int`."""
-
-
-@_stub("rule", "float")
-def float_(x: Any) -> Any:
-    """A compile-time number as a float; a run-time value as `Float64`."""
-
-
-@_stub("rule", "bool")
-def bool_(x: Any) -> Any:
-    """Whether a number is not zero."""
-
-
-@_stub("rule", "isinstance")
-def isinstance_(x: Any, kind: Any) -> Any:
-    """Whether x is a tuple: `isinstance(x, tuple)`, known at compile time."""
-
-
-@_stub("rule", "tuple")
-def tuple_(x: Any) -> Any:
-    """A tuple of the items of a tuple or of a compile-time range."""
 
 
 # *** GPU ***

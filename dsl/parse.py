@@ -20,8 +20,9 @@ from typing import Any
 from . import syntax as s
 from .errors import CompileError, CompileErrors
 from .kernel_files import SOURCE
-from .parse_expressions import BINARY, UNSUPPORTED, ExpressionParser, Resolve, names_assigned
+from .parse_expressions import BINARY, ExpressionParser, Resolve, names_assigned
 from .source import Place
+from .unsupported import UNSUPPORTED
 
 
 def module_tree(function: FunctionType) -> ast.Module:

@@ -21,9 +21,11 @@ from . import syntax as s
 from .errors import CompileError, CompileErrors, did_you_mean
 from .language import STUBS
 from .source import Place
+from .unsupported import UNSUPPORTED
 
 Resolve = Callable[[Any, str, Place], int]
 
+GENERATOR_CALLS = ("tuple", "sum", "any", "all", "min", "max", "sorted")
 MAX_NESTING = 150  # operators in operators, blocks in blocks
 
 BINARY = {
@@ -41,41 +43,6 @@ BINARY = {
 }
 UNARY = {ast.USub: "neg", ast.UAdd: "pos", ast.Invert: "invert", ast.Not: "not_"}
 COMPARE = {ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
-
-# What the language leaves out, in the author's words, and what to write instead.
-UNSUPPORTED: dict[str, tuple[str, str]] = {
-    "Try": ("try/except", "check the condition with `if`, or stop with `assert` or `raise`"),
-    "TryStar": ("try/except*", "check the condition with `if`, or stop with `assert` or `raise`"),
-    "With": ("`with`", "call the function directly; kernels manage no resources"),
-    "AsyncFor": ("`async for`", "use a plain `for` over `range(...)`"),
-    "AsyncWith": ("`async with`", "kernels manage no resources"),
-    "AsyncFunctionDef": ("`async def`", "use a plain `def`; parallel work is written with `parallel_for` or `foreach`"),
-    "Await": ("`await`", "call the function directly"),
-    "Yield": ("`yield`", "return a tuple, or store into a tensor"),
-    "YieldFrom": ("`yield from`", "return a tuple, or store into a tensor"),
-    "ListComp": ("a list comprehension", "write a loop, or `foreach(out, f)`"),
-    "SetComp": ("a set comprehension", "write a loop"),
-    "DictComp": ("a dict comprehension", "write a loop"),
-    "GeneratorExp": ("a generator expression", "write a loop"),
-    "Global": ("`global`", "pass the value as an argument and return the new one"),
-    "Nonlocal": ("`nonlocal`", "pass the value as an argument and return the new one"),
-    "ClassDef": ("a class inside a function", "define it at module level, under `@struct`"),
-    "Dict": ("a dict", "use a tuple, or an `if` chain on compile-time values"),
-    "Set": ("a set", "use a tuple"),
-    "List": ("a list", "use a tuple `(a, b)`, or `stack[T](n)` for run-time storage"),
-    "Delete": ("`del`", "drop the line; variables end with their function"),
-    "Import": ("`import` in a function", "import at the top of the file"),
-    "ImportFrom": ("`import` in a function", "import at the top of the file"),
-    "Match": ("`match`", "write an `if` chain"),
-    "NamedExpr": ("the walrus operator `:=`", "assign on a line of its own"),
-    "Is": ("the operator `is`", "compare with `==`"),
-    "IsNot": ("the operator `is not`", "compare with `!=`"),
-    "In": ("the operator `in`", "write the comparisons out"),
-    "NotIn": ("the operator `not in`", "write the comparisons out"),
-    "Pow": ("`**=`", "write `x = x ** n`"),
-    "MatMult": ("the operator `@`", "write the loops of the product, or use ops.matmul in the graph"),
-    "Attribute": ("an assignment to an attribute", "assign to a variable or to an element `x[i]`"),
-}
 
 
 class Unresolved(Exception):
@@ -277,8 +244,45 @@ class ExpressionParser:
                 keywords.append(s.Keyword(keyword.arg, self.pairs(keyword.value), span=self.span(keyword)))
                 continue
             keywords.append(s.Keyword(keyword.arg, self.expr(keyword.value), span=self.span(keyword)))
-        arguments = tuple(self.expr(a) for a in node.args)
+        arguments = tuple(self.argument(node, a) for a in node.args)
         return s.Call(self.expr(node.func), arguments, tuple(keywords), span=self.span(node))
+
+    def argument(self, call: ast.Call, node: ast.expr) -> s.Expr:
+        """An argument; a generator expression may be the one of `tuple(...)` and its like."""
+        if not isinstance(node, ast.GeneratorExp):
+            return self.expr(node)
+        name = call.func.id if isinstance(call.func, ast.Name) else ""
+        if name not in GENERATOR_CALLS or any(name in scope for scope in self.scopes):
+            raise self.unsupported(node)
+        assert isinstance(call.func, ast.Name)
+        if self.lookup(call.func) not in (vars(builtins)[name], STUBS[name]):
+            raise self.unsupported(node)
+        with self.nested(node):
+            return self.generator(node)
+
+    def generator(self, node: ast.GeneratorExp) -> s.Generator:
+        clauses = []
+        self.scopes.append({name for clause in node.generators for name in names_assigned([clause.target])})
+        try:
+            for number, clause in enumerate(node.generators):
+                for part in ast.walk(clause.target):
+                    if isinstance(part, ast.Subscript | ast.Attribute | ast.Starred | ast.List):
+                        raise self.refuse(part, "a loop variable that is no name", "unpack into names")
+                own = self.scopes.pop() if number == 0 else None  # the first iterable is of the function around
+                iterable = self.expr(clause.iter)
+                if own is not None:
+                    self.scopes.append(own)
+                tests = tuple(self.expr(test) for test in clause.ifs)
+                clauses.append(s.Clause(self.loop_names(clause.target), iterable, tests, span=self.span(clause.target)))
+            return s.Generator(self.expr(node.elt), tuple(clauses), span=self.span(node))
+        finally:
+            self.scopes.pop()
+
+    def loop_names(self, node: ast.expr) -> s.Expr:
+        """A loop variable: a name, or a tuple of them."""
+        if isinstance(node, ast.Tuple):
+            return s.Tuple(tuple(self.loop_names(item) for item in node.elts), span=self.span(node))
+        return s.Name(ast.unparse(node), span=self.span(node))
 
     def pairs(self, node: ast.Dict) -> s.Expr:
         """`parameters={"BM": 64}`, the one place for a dict: a tuple of pairs."""
@@ -381,7 +385,7 @@ def names_assigned(nodes: Sequence[ast.AST]) -> set[str]:
         if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             found.add(item.name)
             continue
-        if isinstance(item, ast.Lambda):
+        if isinstance(item, ast.Lambda | ast.GeneratorExp):
             continue
         if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Store):
             found.add(item.id)

@@ -150,6 +150,21 @@ class Tuple(Expr):
     items: tuple[Expr, ...]
 
 
+class Clause(Node):
+    """`for target in iterable if test ...` within a generator expression."""
+
+    target: Expr
+    iterable: Expr
+    tests: tuple[Expr, ...]
+
+
+class Generator(Expr):
+    """A generator expression over sequences that are known at compile time, as the argument of a call."""
+
+    item: Expr
+    clauses: tuple[Clause, ...]
+
+
 class Starred(Expr):
     value: Expr
 

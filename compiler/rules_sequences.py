@@ -1,0 +1,178 @@
+"""Sequences that are known at compile time: generator expressions, and Python's functions on tuples.
+
+How many items there are is known; the items themselves may be values of the running program. A generator expression
+computes an item when it is asked for, so that `any` and `all` stop where Python stops.
+
+Input: bound arguments. Output: tuples, or what is made of their items. Non-goals: loops over them (see `loops`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..dsl import syntax as s
+from .coerce import MAX_ITEMS, binary, call_row
+from .expressions import short_circuit, snapshot, truth
+from .infer import MAX_UNROLL, RULES, Call, Inferer, expression, rule
+from .program import Value
+from .statements import bind
+from .values import Frame, Generated, Index, LoopRange, Unrolled, describe, is_comptime_number, shown
+
+
+@expression(s.Generator)
+def generator(inferer: Inferer, node: s.Generator, frame: Frame) -> Generated:
+    found: list[Callable[[], Any]] = []
+    for inner in _rounds(inferer, node.clauses, snapshot(frame)):
+        found.append(lambda inner=inner: inferer.expr(node.item, inner))  # type: ignore[misc]
+        if len(found) > MAX_UNROLL:
+            text = f"a generator expression of more than {MAX_UNROLL} items"
+            raise inferer.error("EK0216", text, node, frame, hint="use `range` for a run-time loop")
+    return Generated(tuple(found))
+
+
+def _rounds(inferer: Inferer, clauses: tuple[s.Clause, ...], frame: Frame) -> Iterator[Frame]:
+    """A frame for each item, with the loop variables in it."""
+    if not clauses:
+        yield frame
+        return
+    clause = clauses[0]
+    for value in sequence(inferer, inferer.expr(clause.iterable, frame), clause.iterable, frame):
+        inner = snapshot(frame)
+        bind(inferer, clause.target, value, clause.iterable, inner)
+        if all(_holds(inferer, test, inner) for test in clause.tests):
+            yield from _rounds(inferer, clauses[1:], inner)
+
+
+def _holds(inferer: Inferer, test: s.Expr, frame: Frame) -> bool:
+    value = truth(inferer, inferer.expr(test, frame), test, frame)
+    if isinstance(value, Value):
+        text = "how many items there are has to be known at compile time, and this condition is not"
+        raise inferer.error("EK0123", text, test, frame, hint="choose between values: `x if condition else 0`")
+    return bool(value)
+
+
+def sequence(inferer: Inferer, value: Any, node: s.Node, frame: Frame) -> tuple[Any, ...]:
+    """The items of anything that has a number of them that is known at compile time."""
+    match value:
+        case tuple():
+            return value
+        case Index():
+            return value.components(inferer.builder)
+        case Unrolled():
+            return value.values
+        case Generated():
+            return tuple(item() for item in value.items)
+        case LoopRange() if is_comptime_number(value.low) and is_comptime_number(value.high):
+            numbers = range(value.low, value.high, value.step)
+            count = max(0, -((numbers.start - numbers.stop) // numbers.step))  # len() of a range has limits
+            if count > MAX_ITEMS:
+                text = f"{shown(count)} items are too many for a compile-time value"
+                raise inferer.error("EK0206", text, node, frame)
+            return tuple(numbers)
+        case LoopRange():
+            text = "the bounds of this range are not known at compile time"
+            hint = "write a loop over the range, and count in it"
+            raise inferer.error("EK0212", text, node, frame, hint=hint)
+    raise inferer.error("EK0212", f"{describe(value)} has no items", node, frame)
+
+
+def _items(call: Call, value: Any, argument: str = "x") -> tuple[Any, ...]:
+    return sequence(call.inferer, value, call.nodes.get(argument, call.node), call.frame)
+
+
+@rule("tuple")
+def tuple_rule(call: Call, x: Any) -> tuple[Any, ...]:
+    return _items(call, x)
+
+
+@rule("enumerate")
+def enumerate_rule(call: Call, x: Any, start: Any = 0) -> tuple[Any, ...]:
+    if type(start) is not int:
+        raise call.error("EK0208", f"start= is an int known at compile time, not {describe(start)}", "start")
+    return tuple(enumerate(_items(call, x), start))
+
+
+@rule("zip")
+def zip_rule(call: Call, sequences: Any, strict: Any = False) -> tuple[Any, ...]:
+    nodes = call.node.arguments if isinstance(call.node, s.Call) else ()
+    at = nodes if len(nodes) == len(sequences) else (call.node,) * len(sequences)
+    items = [sequence(call.inferer, x, node, call.frame) for x, node in zip(sequences, at, strict=True)]
+    if strict and len({len(part) for part in items}) > 1:
+        lengths = " and ".join(str(len(part)) for part in items)
+        raise call.error("EK0208", f"zip(..., strict=True) takes sequences of one length, not of {lengths}")
+    return tuple(zip(*items, strict=False))
+
+
+@rule("reversed")
+def reversed_rule(call: Call, x: Any) -> Any:
+    if isinstance(x, LoopRange) and not (is_comptime_number(x.low) and is_comptime_number(x.high)):
+        if abs(x.step) != 1:
+            hint = "write the range the other way round"
+            raise call.error("EK0212", "reversed() of a run-time range wants a step of 1 or -1", "x", hint=hint)
+        node = call.nodes.get("x", call.node)
+        first, last = (
+            binary(call.inferer, "sub", end, x.step, (node, node), node, call.frame) for end in (x.high, x.low)
+        )
+        return LoopRange(first, last, -x.step)
+    if isinstance(x, LoopRange):
+        numbers = range(x.low, x.high, x.step)[::-1]
+        return LoopRange(numbers.start, numbers.stop, numbers.step)
+    return tuple(reversed(_items(call, x)))
+
+
+@rule("sum")
+def sum_rule(call: Call, x: Any, start: Any = 0) -> Any:
+    node: Any = call.nodes.get("x", call.node)
+    total = start
+    for item in _items(call, x):
+        total = binary(call.inferer, "add", total, item, (node, node), call.node, call.frame)
+    return total
+
+
+def _quantified(call: Call, op: str, x: Any) -> Any:
+    """Items joined by `and` or `or`, each computed only where those before it do not decide."""
+    node: Any = call.nodes.get("x", call.node)
+    items = x.items if isinstance(x, Generated) else [lambda item=item: item for item in _items(call, x)]
+    value: Any = op == "and"
+    for item in items:
+        value = short_circuit(call.inferer, op, value, item, node, call.node, call.frame)
+    return truth(call.inferer, value, node, call.frame)
+
+
+@rule("any")
+def any_rule(call: Call, x: Any) -> Any:
+    return _quantified(call, "or", x)
+
+
+@rule("all")
+def all_rule(call: Call, x: Any) -> Any:
+    return _quantified(call, "and", x)
+
+
+@rule("sorted")
+def sorted_rule(call: Call, x: Any, reverse: Any = False) -> tuple[Any, ...]:
+    items = _items(call, x)
+    try:
+        if any(isinstance(item, Value) for item in items) or not isinstance(reverse, bool):
+            raise TypeError
+        return tuple(sorted(items, reverse=reverse))
+    except TypeError:
+        text = "sorted() puts compile-time numbers or strings in order"
+        raise call.error("EK0206", text, "x", hint="order run-time values with min() and max()") from None
+
+
+def smallest_or_largest(call: Call, name: str, x: Any) -> Any:
+    """`min(t)`, `max(t)` of a tuple."""
+    if is_comptime_number(x) or isinstance(x, Value):
+        raise call.error("EK0208", f"{name} takes two or more values, or a tuple of them")
+    items = _items(call, x)
+    if not items:
+        raise call.error("EK0206", f"{name} of no values")
+    value = items[0]
+    for other in items[1:]:
+        value = call_row(call, name, [value, other])
+    return value
+
+
+RULES["smallest or largest"] = smallest_or_largest
