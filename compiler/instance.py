@@ -51,6 +51,7 @@ from .tensors import (
     NotElementwise,
     NotFusible,
     Stored,
+    Strided,
     Tensor,
 )
 from .values import Cascade, ContextValue, Frame, Index, NeedComponents
@@ -65,8 +66,8 @@ def build_program(spec: EntrySpec, target: Target, *, notes: bool = False) -> Pr
     program = Program()
     known: dict[Any, int] = {}
     for group in spec.groups:
-        numbering = Numbering(group)
-        key = numbering.key(spec)
+        numbering = Numbering(spec, group)
+        key = numbering.key()
         if key not in known:
             known[key] = len(program.functions)
             builder = GroupBuilder(spec, group, numbering, target, program.sites)
@@ -80,14 +81,16 @@ def build_program(spec: EntrySpec, target: Target, *, notes: bool = False) -> Pr
 class Numbering:
     """The buffers and dim slots that a group uses, in order of first use."""
 
-    def __init__(self, group: GroupSpec) -> None:
+    def __init__(self, spec: EntrySpec, group: GroupSpec) -> None:
         self.group = group
+        self.specs = spec.buffers
         self.buffers: list[int] = []
         self.slots: list[int] = []
         for node in group.nodes:
             for operand in node.inputs:
                 if isinstance(operand, FromBuffer):
                     self._buffer(operand.buffer)
+                    self._shape(self.specs[operand.buffer].strides or ())
                 if isinstance(operand, FromBuffer | Literal):
                     self._shape(operand.shape)
             for _, shape in node.outputs:
@@ -104,7 +107,7 @@ class Numbering:
             if isinstance(size, Slot) and size.index not in self.slots:
                 self.slots.append(size.index)
 
-    def key(self, spec: EntrySpec) -> Any:
+    def key(self) -> Any:
         """Equal for groups that can share a function."""
 
         def shape(sizes: tuple[Size, ...]) -> tuple[Any, ...]:
@@ -112,7 +115,9 @@ class Numbering:
 
         def operand(o: Operand) -> tuple[Any, ...]:
             if isinstance(o, FromBuffer):
-                return "buffer", self.buffers.index(o.buffer), spec.buffers[o.buffer].dtype, shape(o.shape)
+                buffer = self.specs[o.buffer]
+                strides = None if buffer.strides is None else shape(buffer.strides)
+                return "buffer", self.buffers.index(o.buffer), buffer.dtype, shape(o.shape), strides
             if isinstance(o, Literal):
                 return "literal", repr(o.value), o.dtype, shape(o.shape)
             return "node", o.node, o.output
@@ -289,7 +294,10 @@ class GroupBuilder(Instances):
             return self.fused(operand, argument, node)
         if isinstance(operand, Literal):
             return Filled(operand.value, **self.tensor_fields(node, argument, operand.shape, operand.dtype))
-        fields = self.tensor_fields(node, argument, operand.shape, self.buffers[operand.buffer].dtype)
+        buffer = self.buffers[operand.buffer]
+        fields = self.tensor_fields(node, argument, operand.shape, buffer.dtype)
+        if buffer.strides is not None:
+            return Strided(self.dims(buffer.strides), self.pointers[operand.buffer], **fields)
         return Stored(self.pointers[operand.buffer], **fields)
 
     def stored(self, node: int, output: int) -> Stored:

@@ -20,7 +20,7 @@ from ..dsl.packing import pack, unpack
 from ..dsl.types import DType
 from ..dsl.unit import EntrySpec, FromBuffer, Size, Slot
 from .interpret_flow import translate
-from .interpret_memory import Array, buffer
+from .interpret_memory import Array, buffer, window
 from .interpret_ops import Machine, Stop
 from .pipeline import typed_program
 from .program import Site
@@ -71,10 +71,11 @@ class Interpreted:
         machine = self.machine
         machine.report = report
         machine.random = None if seed is None else np.random.default_rng(seed)
-        pointers = [
-            buffer(array, self.names[k], _shape(spec.shape, sizes), written=spec.role in ("input", "constant"))
-            for k, (array, spec) in enumerate(zip(arrays, self.spec.buffers, strict=True))
-        ]
+        pointers = []
+        for name, array, spec in zip(self.names, arrays, self.spec.buffers, strict=True):
+            make = buffer if spec.strides is None else window
+            written = spec.role in ("input", "constant")
+            pointers.append(make(array, name, _shape(spec.shape, sizes), written=written))
         with np.errstate(all="ignore"):
             for function, buffers, slots in self.program.calls:
                 machine.op = self.ops[function]
@@ -87,7 +88,8 @@ class Interpreted:
         addresses = (ctypes.c_void_p * len(self.spec.buffers)).from_address(pointers_at)
         arrays = []
         for spec, address in zip(self.spec.buffers, addresses, strict=True):
-            arrays.append(_array_at(address or 0, spec.dtype, _shape(spec.shape, sizes)))
+            strides = None if spec.strides is None else _shape(spec.strides, sizes)
+            arrays.append(_array_at(address or 0, spec.dtype, _shape(spec.shape, sizes), strides))
         native = abi.ReportFunction(context.report)
 
         def report(site: int, values: list[int]) -> None:
@@ -101,8 +103,10 @@ class Interpreted:
             return 1
         finally:
             for spec, array, address in zip(self.spec.buffers, arrays, addresses, strict=True):
+                if not spec.dtype.is_packed():
+                    continue
                 before = _array_at(address or 0, spec.dtype, array.shape)
-                if spec.dtype.is_packed() and array.tobytes() != before.tobytes():
+                if array.tobytes() != before.tobytes():
                     data = pack(array)
                     ctypes.memmove(address, data.ctypes.data, data.size)
         return 0
@@ -112,11 +116,17 @@ def _shape(shape: Sequence[Size], sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(sizes[n.index] if isinstance(n, Slot) else n for n in shape)
 
 
-def _array_at(address: int, dtype: DType, shape: tuple[int, ...]) -> Array:
+def _array_at(address: int, dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...] | None = None) -> Array:
     """The memory at an address as an array; elements that share bytes are unpacked into one of their own."""
     count = math.prod(shape)
     if count == 0 or address == 0:
         return np.empty(shape, dtype.to_numpy())
+    if strides is not None:
+        size = dtype.size_in_bytes
+        reach = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
+        low, high = sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach)
+        around = memoryview((ctypes.c_uint8 * ((high - low + 1) * size)).from_address(address + low * size))
+        return np.ndarray(shape, dtype.to_numpy(), around, -low * size, [stride * size for stride in strides])
     raw = memoryview((ctypes.c_uint8 * dtype.bytes_for(count)).from_address(address))
     if dtype.is_packed():
         return unpack(np.frombuffer(raw, np.uint8), dtype, shape)

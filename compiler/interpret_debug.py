@@ -15,6 +15,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+import numpy as np
+
 from .interpret_memory import Array, Pointer
 
 KERNEL = f"{__name__.split('.')[0]}.kernel"  # what the functions of kernels have as their module
@@ -47,6 +49,9 @@ def debugger() -> Callable[..., Any]:
 def tensor(pointer: Pointer, *dims: Any) -> Array:
     """A tensor as an array to look at."""
     memory, shape = pointer.memory, tuple(int(n) for n in dims)
+    if memory.strides is not None:
+        steps = [stride * memory.data.itemsize for stride in memory.strides]
+        return np.lib.stride_tricks.as_strided(memory.data[pointer.offset :], shape, steps)
     count = 1
     for n in shape:
         count *= n

@@ -25,13 +25,15 @@ Array = np.ndarray[Any, Any]
 class Memory:
     """A buffer: its elements in order, its name for messages, and which elements hold a value.
 
-    `written` is None where everything does. `shape` is what messages show.
+    `written` is None where everything does. `shape` is what messages show; `strides`, in elements, are None when the
+    elements lie in row-major order.
     """
 
     data: Array
     name: str
     shape: tuple[int, ...]
     written: Array | None = None
+    strides: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,19 @@ def buffer(array: Array, name: str, shape: tuple[int, ...], *, written: bool = T
     """The start of an array of the caller's, which is contiguous."""
     data = array.reshape(-1)
     return Pointer(Memory(data, name, shape, None if written else np.zeros(data.shape, np.bool_)))
+
+
+def window(array: Array, name: str, shape: tuple[int, ...], *, written: bool = True) -> Pointer:
+    """The first element of an array of the caller's with any strides, in all the memory that it spans."""
+    if array.size == 0:
+        return buffer(array, name, shape, written=written)
+    backwards = tuple(slice(None, None, -1 if stride < 0 else 1) for stride in array.strides)
+    low = array[backwards]
+    span = 1 + sum((n - 1) * stride // array.itemsize for n, stride in zip(low.shape, low.strides, strict=True))
+    data = np.lib.stride_tricks.as_strided(low, (span,), (array.itemsize,))
+    first = (array.__array_interface__["data"][0] - low.__array_interface__["data"][0]) // array.itemsize
+    strides = tuple(stride // array.itemsize for stride in array.strides)
+    return Pointer(Memory(data, name, shape, None if written else np.zeros(span, np.bool_), strides), first)
 
 
 def storage(dtype: DType, count: int, name: str, *, zeroed: bool) -> Pointer:
@@ -97,7 +112,7 @@ def _checked(pointer: Pointer, offset: int, width: int, what: str, op: str, loca
 
 
 def _element(memory: Memory, start: int) -> str:
-    if len(memory.shape) < 2:
+    if len(memory.shape) < 2 or memory.strides is not None:
         return str(start)
     return str(tuple(int(k) for k in np.unravel_index(start, memory.shape)))
 

@@ -30,6 +30,7 @@ from .values import (
     describe,
     is_comptime_number,
     plural,
+    slice_of,
 )
 from .vector_members import read_lane
 
@@ -47,6 +48,11 @@ def tensor_rank(inferer: Inferer, owner: Tensor, node: s.Attribute, frame: Frame
 @member(Tensor, "shape")
 def tensor_shape(inferer: Inferer, owner: Tensor, node: s.Attribute, frame: Frame) -> Any:
     return tuple(size(owner, axis) for axis in range(owner.rank))
+
+
+@member(Tensor, "strides")
+def tensor_strides(inferer: Inferer, owner: Tensor, node: s.Attribute, frame: Frame) -> Any:
+    return owner.strides(inferer.builder)
 
 
 @method(Tensor, "is_one")
@@ -324,33 +330,26 @@ def make_view(call: Call, tensor: Tensor, parts: tuple[Any, ...]) -> Tensor:
         raise wrong_rank(call, tensor, len(parts))
     parts = (*parts, *(slice(None),) * (tensor.rank - len(parts)))
     dims: list[Value] = []
+    steps: list[tuple[int, Value]] = []
     plan: list[tuple[Value, Value] | Value] = []  # (start, step) of a sliced axis, or the index of a fixed one
 
-    def whole(part: Any, default: Value) -> Value:
-        return default if part is None else coerce(inferer, part, INT, call.node, call.frame, "a bound is an Int")
+    def whole(part: Any) -> Value | None:
+        return None if part is None else coerce(inferer, part, INT, call.node, call.frame, "a bound is an Int")
 
     for axis, part in enumerate(parts):
         if not isinstance(part, slice):
             node = _part_node(call, axis, len(parts))
             plan.append(coerce(inferer, part, INT, node, call.frame, "an index is an Int"))
             continue
-        if type(part.step) not in (int, type(None)) or (part.step is not None and part.step < 1):
-            raise call.error("EK0218", "the step of a slice is a whole number >= 1 known at compile time", "index")
+        if type(part.step) not in (int, type(None)) or part.step == 0:
+            raise call.error("EK0218", "the step of a slice is a whole number, not 0, known at compile time", "index")
         for bound in (part.start, part.stop):
             if type(bound) is int and bound < 0:
                 raise call.error("EK0218", f"negative bound {bound} in a slice", "index")
-        start = whole(part.start, builder.int_(0))
-        stop = whole(part.stop, tensor.dims[axis])
-        if part.stop is not None:
-            stop = builder.one("min", [stop, tensor.dims[axis]], INT)
-        extent = builder.one("max", [builder.isub(stop, start), builder.int_(0)], INT)
-        if part.start is None and part.stop is None:
-            extent = tensor.dims[axis]
-        step = builder.int_(part.step or 1)
-        if part.step not in (None, 1):
-            extent = builder.idiv(builder.iadd(extent, builder.int_(part.step - 1)), step)
+        start, step, extent = slice_of(builder, tensor.dims[axis], whole(part.start), whole(part.stop), part.step or 1)
         dims.append(extent)
         plan.append((start, step))
+        steps.append((axis, step))
 
     def mapping(builder: Builder, components: tuple[Value, ...]) -> tuple[Value, ...]:
         left = iter(components)
@@ -368,9 +367,9 @@ def make_view(call: Call, tensor: Tensor, parts: tuple[Any, ...]) -> Tensor:
         for axis, item in enumerate(plan):
             if isinstance(item, Value):
                 guard_part(call, tensor.dims[axis], item, tensor, axis)
-            else:
+            elif (item[1].const or 0) > 0:  # backwards, a slice is cut to the axis at both ends
                 guard_start(call, item[0], tensor, axis)
 
     guard(call)
     last = plan[-1] if plan else None
-    return View(tensor, tuple(dims), mapping, isinstance(last, tuple) and last[1].const == 1, guard)
+    return View(tensor, tuple(dims), mapping, isinstance(last, tuple) and last[1].const == 1, guard, tuple(steps))

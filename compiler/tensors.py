@@ -50,6 +50,13 @@ class Tensor:
     def rank(self) -> int:
         return len(self.dims)
 
+    def strides(self, builder: Builder) -> tuple[Value, ...]:
+        """How many elements lie between neighbours along each axis; row-major where no memory says otherwise."""
+        out = [builder.int_(1)]
+        for dim in reversed(self.dims[1:]):
+            out.append(builder.imul(out[-1], dim))
+        return tuple(reversed(out[: len(self.dims)]))
+
     def load(self, builder: Builder, index: Index, width: int = 1) -> Value:
         """The element at `index`, or `width` elements from there on along the last axis."""
         raise NotImplementedError
@@ -96,6 +103,41 @@ class Stored(Tensor):
         builder.add("atomic_add", [value, self.pointer, self.offset(builder, index)])
 
 
+class Strided(Stored):
+    """Elements behind a pointer with a step of its own for each axis: 0, negative, any.
+
+    A position of a flat loop says nothing here, so that loops over such tensors are nests.
+    """
+
+    def __init__(self, steps: tuple[Value, ...], *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.steps = steps
+
+    def strides(self, builder: Builder) -> tuple[Value, ...]:
+        return self.steps
+
+    def offset(self, builder: Builder, index: Index) -> Value:
+        total = builder.int_(0)
+        for component, step in zip(index.components(builder), self.steps, strict=True):
+            total = builder.iadd(total, builder.imul(component, step))
+        return total
+
+    def _in_a_row(self, index: Index) -> bool:
+        """Whether elements from here on along the last axis are neighbours in memory."""
+        return self.steps[-1].const == 1 and index.linear is None
+
+    def load(self, builder: Builder, index: Index, width: int = 1) -> Value:
+        if width > 1 and not self._in_a_row(index):
+            return side_by_side(self, builder, index, width)
+        return super().load(builder, index, width)
+
+    def store(self, builder: Builder, index: Index, value: Value) -> None:
+        if width_of(value) > 1 and not self._in_a_row(index):
+            store_apart(self, builder, index, value)
+        else:
+            super().store(builder, index, value)
+
+
 class Fused(Tensor):
     """Elements of a producer, each computed where it is read."""
 
@@ -126,6 +168,17 @@ def side_by_side(tensor: Tensor, builder: Builder, index: Index, width: int) -> 
         builder.add("store", [tensor.load(builder, index.ahead(builder, count)), storage, count])
         builder.end()
     return builder.one("load", [storage, builder.int_(0)], SIMDType(tensor.dtype, width))
+
+
+def store_apart(tensor: Tensor, builder: Builder, index: Index, value: Value) -> None:
+    """Stores the lanes of a vector one by one."""
+    for lane in range(width_of(value)):
+        one = builder.one("extract", [value], SIMDType(tensor.dtype), lane=lane)
+        tensor.store(builder, index.ahead(builder, builder.int_(lane)), one)
+
+
+def width_of(value: Value) -> int:
+    return value.type.width if isinstance(value.type, SIMDType) else 1
 
 
 class Filled(Tensor):
@@ -218,7 +271,8 @@ class Probe(Tensor):
 class View(Tensor):
     """A slice of another tensor: `mapping` turns this view's components into the base's.
 
-    In an `unbroken` one neighbours along the last axis are neighbours of the base.
+    In an `unbroken` one neighbours along the last axis are neighbours of the base. `steps` says of each axis which axis
+    of the base it is, and by how many elements of that it steps.
     """
 
     def __init__(
@@ -228,12 +282,18 @@ class View(Tensor):
         mapping: Callable[[Builder, tuple[Value, ...]], tuple[Value, ...]],
         unbroken: bool,
         guard: Callable[[Any], None],
+        steps: tuple[tuple[int, Value], ...] = (),
     ) -> None:
         super().__init__(base.name, base.dtype, dims, base.role, declared=base.declared, annotation=base.annotation)
         self.base = base
         self.mapping = mapping
         self.unbroken = unbroken
         self.guard = guard  # checks, where a call reads or stores, that the slice itself lies in the base
+        self.steps = steps
+
+    def strides(self, builder: Builder) -> tuple[Value, ...]:
+        base = self.base.strides(builder)
+        return tuple(builder.imul(base[axis], step) for axis, step in self.steps)
 
     def _mapped(self, builder: Builder, index: Index) -> Index:
         return Index(self.base.dims, components=self.mapping(builder, index.components(builder)))
@@ -244,4 +304,7 @@ class View(Tensor):
         return self.base.load(builder, self._mapped(builder, index), width)
 
     def store(self, builder: Builder, index: Index, value: Value) -> None:
-        self.base.store(builder, self._mapped(builder, index), value)
+        if width_of(value) > 1 and (not self.unbroken or index.linear is not None):
+            store_apart(self, builder, index, value)
+        else:
+            self.base.store(builder, self._mapped(builder, index), value)

@@ -62,6 +62,7 @@ class Numeric:
     dtype: Any
     rank: int
     shape: tuple[Any, ...]
+    strides: tuple[Any, ...]
     size: Any
     width: int
     def __init__(self, value: Any = ...) -> None: ...

@@ -32,11 +32,16 @@ Size = int | Slot
 
 @dataclass(frozen=True)
 class BufferSpec:
-    """A contiguous row-major buffer. `role` is input, output, temp or constant."""
+    """A buffer. `role` is input, output, temp or constant.
+
+    `strides`, in elements, are None for a row-major buffer without gaps. They may be negative: a pointer is to the
+    element whose index is all zeros. A buffer that has them is seen in its own shape only.
+    """
 
     dtype: DType
     shape: tuple[Size, ...]
     role: str
+    strides: tuple[Size, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -6,125 +6,57 @@ Input: tensors. Output: `Buffer`s. Non-goals: how code is made and loaded (see `
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import sys
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..dsl import abi
-from ..dsl.errors import DeviceError, DTypeError, GraphError, KernelError
+from ..dsl.errors import DeviceError, GraphError, KernelError
 from ..dsl.packing import pack
 from ..dsl.source import Place
-from ..dsl.types import DType
 from .buffer import Buffer
 from .buffer_packed import PackedBuffer
 from .device import CPU
 from .dims import Dim, StaticDim, SymbolicDim
 from .extensions import LoadedCode, thread_pool
+from .inputs import InputCheck
 from .ir import Constant, GraphIR, Node
-from .memory import ALIGNMENT, address_of, check_memory
+from .memory import ALIGNMENT, Array, address_of, check_memory
 from .outputs import Output
 from .places import user_place
-from .promotion import weak_array
 from .reports import Failure, failure_error, nan_notes, read_failure, render
-from .type import BufferType, ShapedType
+from .strides import Pattern, pattern_of, stride_sizes
+from .type import ShapedType
 
 # Names that the hot path uses, found once.
 ndarray, wrap = np.ndarray, Buffer._wrap
 
 
-class InputCheck:
-    """Turns what a caller passes into an array of the right dtype, or says what is wrong."""
+def _reporter(call: weakref.ref[Call]) -> Any:
+    """The function that native code reports to. It does not keep its call alive: a cycle would hold memory for long."""
 
-    def __init__(self, position: int, type: ShapedType) -> None:
-        self.name = f"input{position}"
-        self.type = type
-        self.dtype = type.dtype.to_numpy()
-        self.is_buffer = isinstance(type, BufferType)
-        self.packed = type.dtype.is_packed()
+    def report(site: int, arguments: Any) -> None:
+        owner = call()
+        if owner is not None:
+            owner._on_report(site, arguments)
 
-    def scalar(self, value: bool | int | float) -> np.ndarray[Any, Any]:
-        """A Python number for an input of rank 0; what the dtype cannot hold is refused, not cut."""
-        dtype = self.type.dtype
-        if isinstance(value, bool) == (dtype is DType.bool):
-            return weak_array(value, dtype, f"'{self.name}'", self.name, user_place())
-        raise DTypeError(
-            f"'{self.name}' takes a {dtype}, not {value!r}",
-            code="EK0452",
-            place=user_place(),
-            argument=self.name,
-            expected=str(dtype),
-            got=repr(value),
-        )
-
-    def packed_bytes(self, value: Any) -> tuple[np.ndarray[Any, Any], tuple[int, ...]]:
-        """The memory and the shape of an input whose elements share bytes; only a `Buffer` has them so already."""
-        if isinstance(value, Buffer) and value.dtype is self.type.dtype:
-            return value._array, value.shape
-        if self.is_buffer:
-            raise DTypeError(
-                f"'{self.name}' is changed in place, and only a Buffer of {self.type.dtype} has its packed elements",
-                code="EK0452",
-                place=user_place(),
-                argument=self.name,
-                expected=f"Buffer of {self.type.dtype}",
-                got=type(value).__name__,
-                hint="make one by Buffer.from_numpy(x), and look at it by to_numpy() afterwards",
-            )
-        found = self.array(value)
-        return pack(found), found.shape
-
-    def array(self, value: Any) -> np.ndarray[Any, Any]:
-        if isinstance(value, Buffer):
-            found = value.to_numpy()
-        elif isinstance(value, np.ndarray):
-            found = value
-        elif isinstance(value, np.generic) and not self.is_buffer:
-            found = np.asarray(value)
-        elif isinstance(value, bool | int | float) and self.type.rank == 0 and not self.is_buffer:
-            found = self.scalar(value)
-        elif hasattr(value, "__dlpack__"):
-            found = Buffer.from_dlpack(value).to_numpy()
-        else:
-            raise DTypeError(
-                f"'{self.name}' is no tensor but {type(value).__name__}",
-                code="EK0452",
-                place=user_place(),
-                argument=self.name,
-                expected=str(self.type),
-                got=type(value).__name__,
-                hint="pass a Buffer, a NumPy array, or anything that speaks DLPack",
-            )
-        if found.dtype != self.dtype:
-            raise DTypeError(
-                f"'{self.name}' holds {found.dtype}, the graph takes {self.type.dtype}",
-                code="EK0452",
-                place=user_place(),
-                argument=self.name,
-                expected=str(self.type.dtype),
-                got=str(found.dtype),
-                hint=f"convert it: x.astype({self.dtype.name!r})",
-            )
-        if not found.flags.c_contiguous:
-            raise GraphError(
-                f"'{self.name}' is not contiguous: shape {found.shape}, strides {found.strides} bytes",
-                code="EK0453",
-                place=user_place(),
-                argument=self.name,
-                expected="row-major, contiguous",
-                got=f"strides {found.strides}",
-                hint="copy it: np.ascontiguousarray(x), or Buffer.contiguous()",
-            )
-        return found
+    return abi.ReportFunction(report)
 
 
 class Call:
     """The memory of a model's calls, and the native call itself."""
 
-    def __init__(self, ir: GraphIR, code: LoadedCode, checks: list[InputCheck]) -> None:
+    def __init__(self, ir: GraphIR, load: Callable[[GraphIR], LoadedCode], checks: list[InputCheck]) -> None:
         self.ir = ir
-        self.code = code
+        self.load = load
+        self.checks = checks
+        self.code = code = load(ir)
+        self.entry, self.repeats, self.copies = code.entry, code.plan.repeats, code.plan.copies
+        self.variants: dict[tuple[Pattern, ...], Call] = {}
         self.device = CPU()
         plan = code.plan
         self.pointers = (ctypes.c_void_p * max(1, len(plan.buffers)))()
@@ -139,11 +71,11 @@ class Call:
         self.output_pointers = [None if k in copied else pointer_of["output", k] for k in range(len(ir.outputs))]
         self.outputs: list[Output] = []
         self.constants = self._constants()
-        self.shapes: list[tuple[int, ...]] | None = None
+        self.layout: list[Any] | None = None  # of the inputs of the last call; what memory is laid out for
         self.arena: np.ndarray[Any, Any] | None = None
         self.failure: Failure | None = None
         self.context = abi.Context()
-        self._report = abi.ReportFunction(self._on_report)  # kept: native code holds its address
+        self._report = _reporter(weakref.ref(self))  # kept: native code holds its address
         self.context.report = ctypes.cast(self._report, ctypes.c_void_p)
         self.context.threads = 1
         pool = thread_pool()
@@ -153,7 +85,7 @@ class Call:
             self.context.threads = pool.threads
         self.context_at = ctypes.addressof(self.context)
 
-    def _constants(self) -> list[np.ndarray[Any, Any]]:
+    def _constants(self) -> list[Array]:
         kept = []
         for number, buffer in enumerate(self.code.plan.buffers):
             if buffer.source[0] == "constant":
@@ -165,22 +97,42 @@ class Call:
 
     def run(self, inputs: Sequence[Any]) -> list[Buffer]:
         """One call. This is the hot path: the checks that always hold are one comparison each."""
-        pointers, arrays, shapes = self.pointers, [], []
+        pointers, arrays, shapes, plain = self.pointers, [], [], True
         for value, (check, position) in zip(inputs, self.inputs, strict=True):
             if check.packed:
                 value, shape = check.packed_bytes(value)
             else:
-                if type(value) is not ndarray or value.dtype != check.dtype or not value.flags.c_contiguous:
+                if type(value) is not ndarray or value.dtype is not check.dtype or not value.flags.c_contiguous:
                     value = check.array(value)
+                    plain = plain and value.flags.c_contiguous
                 shape = value.shape
+            address = address_of(value)
+            if address & check.misalign:
+                check.misplaced(value, address)
             arrays.append(value)
             shapes.append(shape)
-            pointers[position] = address_of(value)
-        if shapes != self.shapes:
-            self._fit(shapes)
+            pointers[position] = address
+        return self._go(arrays, shapes, shapes) if plain else self._run_views(arrays, shapes)
+
+    def _run_views(self, arrays: list[Array], shapes: list[tuple[int, ...]]) -> list[Buffer]:
+        """A call with arrays that are not contiguous: by code for their pattern, made when it is first met."""
+        patterns = tuple(pattern_of(array) for array in arrays)
+        call = self.variants.get(patterns)
+        if call is None:
+            call = Call(dataclasses.replace(self.ir, patterns=patterns), self.load, self.checks)
+            self.variants[patterns] = call
+        for array, (_, position) in zip(arrays, call.inputs, strict=True):
+            call.pointers[position] = address_of(array)
+        return call._go(arrays, shapes, [shapes, [array.strides for array in arrays]])
+
+    def _go(self, arrays: list[Array], shapes: list[tuple[int, ...]], layout: list[Any]) -> list[Buffer]:
+        """The native call, with the pointers to the inputs in their places."""
+        pointers = self.pointers
+        if layout != self.layout:
+            self._fit(arrays, shapes, layout)
         if self.buffers:
             check_memory(arrays, self.buffers)
-        for number, first in self.code.plan.repeats:
+        for number, first in self.repeats:
             pointers[number] = pointers[first]
         results = []
         for output in self.outputs:
@@ -189,15 +141,15 @@ class Call:
                 pointers[output.pointer] = address_of(array)
             make = PackedBuffer.of_bytes if output.packed else wrap
             results.append(make(array, self.device, output.dtype, output.shape))
-        if self.code.entry(self.context_at, self.pointers_at, self.dims_at):
+        if self.entry(self.context_at, self.pointers_at, self.dims_at):
             self._fail(arrays)
-        if self.code.plan.copies:
+        if self.copies:
             self._copy(arrays, results)
         return results
 
-    def _copy(self, arrays: list[np.ndarray[Any, Any]], results: list[Buffer]) -> None:
+    def _copy(self, arrays: list[Array], results: list[Buffer]) -> None:
         """Outputs that are inputs, constants, or given back twice."""
-        for output, buffer in self.code.plan.copies:
+        for output, buffer in self.copies:
             kind, number = self.code.plan.buffers[buffer].source
             if kind == "constant":
                 node = self.ir.nodes[number]
@@ -209,9 +161,10 @@ class Call:
 
     # sizes
 
-    def _fit(self, shapes: list[tuple[int, ...]]) -> None:
+    def _fit(self, arrays: list[Array], shapes: list[tuple[int, ...]], layout: list[Any]) -> None:
         """Checks the shapes against the signature and lays out the memory for them."""
         sizes = self._sizes(shapes)
+        sizes |= dict(stride_sizes(arrays, self.ir.patterns))
         for constraint in self.ir.constraints:
             left, right = constraint.left.evaluate(sizes), constraint.right.evaluate(sizes)
             if not (left == right if constraint.kind == "equal" else left >= right):
@@ -231,21 +184,21 @@ class Call:
             for type, pointer in zip(self.ir.output_types, self.output_pointers, strict=True)
         ]
         offsets, total = plan.place(sizes)
-        if max([total, *slots, *(output.size for output in outputs)], default=0) >= 1 << 63:
+        if max([total, *map(abs, slots), *(output.size for output in outputs)], default=0) >= 1 << 63:
             raise self._too_large(total, None)
         try:
             arena = np.empty(total + ALIGNMENT, np.uint8)
         except (MemoryError, ValueError) as error:
             raise self._too_large(total, error) from None
         # Nothing failed: only now does the model change, all at once.
-        self.shapes = None
+        self.layout = None
         for number, value in enumerate(slots):
             self.dims[number] = value
         self.outputs, self.arena = outputs, arena
         base = -(-address_of(arena) // ALIGNMENT) * ALIGNMENT
         for number, offset in offsets.items():
             self.pointers[number] = base + offset
-        self.shapes = shapes
+        self.layout = layout
 
     def _too_large(self, size: int, error: Exception | None) -> DeviceError:
         return DeviceError(
@@ -258,8 +211,10 @@ class Call:
 
     def forget(self) -> None:
         """In the child of a fork: whatever call was under way is the parent's."""
-        self.shapes, self.failure = None, None
+        self.layout, self.failure = None, None
         self.context.status = 0
+        for variant in self.variants.values():
+            variant.forget()
 
     def _sizes(self, shapes: list[tuple[int, ...]]) -> dict[str, int]:
         """The value of each symbol, or an error that shows both sides."""
@@ -323,7 +278,7 @@ class Call:
         except Exception as error:  # an exception cannot cross native code
             sys.stderr.write(f"einkorn: a report could not be shown: {error!r}\n")
 
-    def _fail(self, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
+    def _fail(self, arrays: Sequence[Array]) -> None:
         """Raises what a kernel reported."""
         self.context.status = 0
         failure, self.failure = self.failure, None

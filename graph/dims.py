@@ -215,6 +215,11 @@ def _make(terms: Terms) -> Dim:
     return made
 
 
+def private_dim(name: str) -> Dim:
+    """A named dim of the runtime's own; a user's name is an identifier, so that none is this one."""
+    return _make(symbol(name))
+
+
 def _dim_of(value: object) -> Dim:
     if isinstance(value, str):
         if not value.isidentifier() or value == "_":

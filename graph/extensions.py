@@ -240,7 +240,7 @@ def _open(path: Path, plan: Plan, tier: str) -> LoadedCode:
 
 def _from_package(ir: GraphIR, checks: Checks | None) -> LoadedCode | None:
     """Ready-made code, for a graph that is one op of a package; with these checks, if it matters."""
-    node = single_op(ir)
+    node = None if ir.patterns else single_op(ir)
     package = node.kernel.package if node is not None else None
     if node is None or package is None:
         return None
@@ -265,7 +265,9 @@ def _nothing_ready(ir: GraphIR) -> PackageError:
         code="EK0512",
         got=names,
         notes=[f"it uses {', '.join(names)}", "ready-made code serves graphs of a single custom op from a package"],
-        hint="build a package for this machine: einkorn build kernels/ -o name.pkg --target host",
+        hint="make the inputs contiguous: np.ascontiguousarray(x)"
+        if ir.patterns
+        else "build a package for this machine: einkorn build kernels/ -o name.pkg --target host",
     )
 
 
@@ -308,7 +310,9 @@ def _graph_key(ir: GraphIR, target_key: str, fuse: bool, checks: Checks) -> str:
             types = [str(t) for t in node.out_types]
             nodes.append([node.kernel.digest, node.kernel.shipped, parameters, list(node.operands), types])
     inputs = [str(t) for t in ir.inputs]
-    return content_key("graph", inputs, nodes, list(ir.outputs), target_key, fuse, str(checks), fingerprint())
+    layouts = [pattern and list(pattern) for pattern in ir.patterns]
+    graph = [inputs, nodes, list(ir.outputs), layouts]
+    return content_key("graph", *graph, target_key, fuse, str(checks), fingerprint())
 
 
 def _partition_to_json(parts: Partition) -> Any:

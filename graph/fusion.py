@@ -184,6 +184,8 @@ class _Fusion:
             if n not in self.materialised or not is_reshape(node) or node.results[0] in outputs:
                 continue
             made_by = self.producer.get(node.operands[0])
+            if self.ir.pattern(node.operands[0]) is not None:
+                continue  # its elements lie in another order
             if made_by is None or made_by in self.materialised or isinstance(self.ir.nodes[made_by], Constant):
                 found.add(n)
         return found

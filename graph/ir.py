@@ -30,6 +30,7 @@ import numpy as np
 from ..dsl.source import Place
 from ..dsl.types import DType
 from .dims import Dim
+from .strides import Pattern
 from .type import BufferType, ShapedType, TensorType
 
 if TYPE_CHECKING:
@@ -143,6 +144,7 @@ class GraphIR:
         nodes: in the order of staging, which is a topological one.
         outputs: the numbers of the values given back; one value may stand twice, or be an input.
         constraints: what has to hold for the dims of a call.
+        patterns: of a variant for inputs that are not contiguous, how each of them lies; see `strides`.
     """
 
     name: str
@@ -150,6 +152,7 @@ class GraphIR:
     nodes: tuple[Node | Constant, ...]
     outputs: tuple[int, ...]
     constraints: tuple[Constraint, ...] = ()
+    patterns: tuple[Pattern, ...] = ()
 
     @cached_property
     def types(self) -> tuple[ShapedType, ...]:
@@ -160,6 +163,10 @@ class GraphIR:
     def output_types(self) -> tuple[ShapedType, ...]:
         """The types of the outputs."""
         return tuple(self.types[value] for value in self.outputs)
+
+    def pattern(self, value: int) -> Pattern:
+        """How a value lies in memory, if it is an input of a variant that is not contiguous."""
+        return self.patterns[value] if value < len(self.patterns) else None
 
     def changes(self, node: Node) -> bool:
         """Whether a node changes memory that others see."""

@@ -8,7 +8,7 @@ Input: a `GraphIR` and its `Partition`. Output: a `Plan`. Non-goals: nothing is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..dsl.schema import TensorArgument
@@ -30,6 +30,7 @@ from .dims import Dim, Shape, StaticDim
 from .fusion import Group, Partition
 from .ir import Constant, GraphIR, Node
 from .memory import ALIGNMENT
+from .strides import stride_dims
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ class PlannedBuffer:
     """A buffer of the entry.
 
     `source` tells where it comes from: ("input", k), ("output", k), ("constant", node number) or ("temp", 0).
-    `first` and `last` are the groups that write and last read a temporary.
+    `first` and `last` are the groups that write and last read a temporary. `strides` are None for row-major buffers
+    without gaps.
     """
 
     dtype: DType
@@ -45,6 +47,7 @@ class PlannedBuffer:
     source: tuple[str, int]
     first: int = 0
     last: int = 0
+    strides: tuple[Dim, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,9 @@ class _Planner:
 
     def run(self) -> Plan:
         for value, type in enumerate(self.ir.inputs):
-            self._add(value, PlannedBuffer(type.dtype, type.shape, ("input", value)))
+            pattern = self.ir.pattern(value)
+            strides = None if pattern is None else stride_dims(value, pattern)
+            self._add(value, PlannedBuffer(type.dtype, type.shape, ("input", value), strides=strides))
         copies = self._outputs()
         self._temporaries()
         for group in self.parts.groups:
@@ -116,10 +121,14 @@ class _Planner:
                 self._number(n, set(group.nodes))
         entry = None
         if self.with_entry:
-            specs = tuple(BufferSpec(b.dtype, self._shape(b.shape), b.source[0]) for b in self.buffers)
+            specs = tuple(self._buffer(buffer) for buffer in self.buffers)
             groups = tuple(self._group(group) for group in self.parts.groups)
             entry = EntrySpec(len(self.slots), specs, groups)
         return Plan(entry, tuple(self.buffers), tuple(self.slots), tuple(copies))
+
+    def _buffer(self, buffer: PlannedBuffer) -> BufferSpec:
+        strides = None if buffer.strides is None else self._shape(buffer.strides)
+        return BufferSpec(buffer.dtype, self._shape(buffer.shape), buffer.source[0], strides)
 
     def _number(self, n: int, members: set[int]) -> None:
         """Gives numbers to the constants and sizes that a node needs, in the order in which they are met."""
@@ -128,6 +137,8 @@ class _Planner:
             if self.producer.get(value) not in members:
                 self._shape(self.ir.types[value].shape)
                 origin = self._origin(value)
+                if self.ir.pattern(origin) is not None:
+                    self._shape(self.buffers[self.buffer_of[origin]].strides or ())
                 maker = self._maker(origin)
                 if isinstance(maker, Constant) and maker.array.size != 1:
                     self._constant(origin)
@@ -226,7 +237,7 @@ class _Planner:
             return FromBuffer(self._constant(origin), shape)
         return FromBuffer(self.buffer_of[origin], shape)
 
-    def _shape(self, shape: Shape) -> tuple[Size, ...]:
+    def _shape(self, shape: Iterable[Dim]) -> tuple[Size, ...]:
         out: list[Size] = []
         for dim in shape:
             if isinstance(dim, StaticDim):

@@ -8,10 +8,11 @@ Input: a `Graph`, then tensors. Output: `Buffer`s. Non-goals: how code is made (
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,11 +21,12 @@ from ..dsl.errors import DeviceError, GraphError
 from ..dsl.knobs import knobs
 from ..dsl.types import DType
 from .buffer import Buffer
-from .call import Call, InputCheck
+from .call import Call
 from .device import CPU, Device, DeviceRef
 from .dims import StaticDim
 from .extensions import LoadedCode, interpret_graph, load_graph
 from .graph import Graph
+from .inputs import InputCheck
 from .ir import GraphIR
 from .places import user_place
 from .type import ShapedType
@@ -96,18 +98,18 @@ class InferenceSession:
                     got=names,
                 )
         wanted = self.checks if checks is None else parse_checks(checks)
-        return Model(ir, interpret_graph(ir, checks=wanted) if self.interpret else load_graph(ir, checks=wanted))
+        return Model(ir, functools.partial(interpret_graph if self.interpret else load_graph, checks=wanted))
 
 
 class Model:
     """A graph that is ready to run. Calls from several threads wait for each other; make one model for each thread."""
 
-    def __init__(self, ir: GraphIR, code: LoadedCode) -> None:
+    def __init__(self, ir: GraphIR, load: Callable[[GraphIR], LoadedCode]) -> None:
         self._ir = ir
-        self._code = code
         self._lock = threading.Lock()
         self._checks = [InputCheck(position, type) for position, type in enumerate(ir.inputs)]
-        self._call = Call(ir, code, self._checks)
+        self._call = Call(ir, load, self._checks)
+        self._code = self._call.code
         _models.add(self)
 
     def _forget_calls(self) -> None:
@@ -129,8 +131,10 @@ class Model:
         """Runs the graph once.
 
         Args:
-            inputs: one for each input type: `Buffer`s, NumPy arrays, or anything that speaks DLPack; contiguous, of
-                the declared dtype and shape, on the declared device. Python and NumPy scalars serve inputs of rank 0.
+            inputs: one for each input type: `Buffer`s, NumPy arrays, or anything that speaks DLPack, of the declared
+                dtype and shape, on the declared device. Python and NumPy scalars serve inputs of rank 0. Views
+                (transposed, with steps, broadcast) are read where they lie; the first call with a new kind of view
+                compiles code for it.
 
                 An input of a `BufferType` is changed in place: it has to be writable memory that shares nothing with
                 the other inputs, and numbers do not serve. When a kernel stops itself, what it changed stays changed.
@@ -139,8 +143,8 @@ class Model:
             One buffer for each output.
 
         Raises:
-            GraphError: a wrong number of inputs, a wrong shape, memory that is not contiguous, or memory that is
-                changed in place and is read-only or shared.
+            GraphError: a wrong number of inputs, a wrong shape, memory that is not aligned to its elements, or memory
+                that is changed in place and is read-only or shared.
             DTypeError: a wrong dtype, or something that is no tensor.
             KernelError: a kernel stopped itself.
         """

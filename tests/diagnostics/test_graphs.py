@@ -117,7 +117,7 @@ CALLS: dict[str, Callable[[], list[Any]]] = {
     "no_tensor": lambda: [[1, 2], np.float32([1, 2])],
     "rank": lambda: [np.zeros((2, 2), np.float32), np.float32([1, 2])],
     "dims": lambda: [np.float32([1, 2]), np.float32([1, 2, 3])],
-    "contiguity": lambda: [np.zeros(8, np.float32)[::2], np.zeros(4, np.float32)],
+    "strides": lambda: [np.zeros(4, "f4,i1")["f0"], np.zeros(4, np.float32)],
 }
 
 
