@@ -20,6 +20,7 @@ from .guards import guard_index, guard_number, guard_part, guard_start
 from .infer import Call, Inferer
 from .methods import method_of, special
 from .program import Builder, Value
+from .slices import slice_of
 from .tensors import Tensor, View
 from .values import (
     Frame,
@@ -30,7 +31,6 @@ from .values import (
     describe,
     is_comptime_number,
     plural,
-    slice_of,
 )
 from .vector_members import read_lane
 

@@ -17,7 +17,7 @@ from ..dsl import syntax
 from ..dsl.errors import CompileError
 from ..dsl.portable import PortableKernel
 from ..dsl.source import Place
-from ..dsl.types import INT, DType, SIMDType
+from ..dsl.types import DType, SIMDType
 from .program import Builder, Location, Value
 
 
@@ -314,27 +314,6 @@ def ravel(builder: Builder, components: tuple[Value, ...], dims: tuple[Value, ..
     for component, dim in zip(components, dims, strict=True):
         position = builder.iadd(builder.imul(position, dim), component)
     return position
-
-
-def slice_of(
-    builder: Builder, dim: Value, start: Value | None, stop: Value | None, step: int
-) -> tuple[Value, Value, Value]:
-    """Start, step and extent of the slice `start:stop:step` of an axis of size `dim`; bounds count from its start."""
-    zero, last = builder.int_(0), builder.isub(dim, builder.int_(1))
-    if start is None and stop is None:
-        begin, extent = zero if step > 0 else last, dim
-    elif step > 0:
-        begin = zero if start is None else start
-        end = dim if stop is None else builder.one("min", [stop, dim], INT)
-        extent = builder.one("max", [builder.isub(end, begin), zero], INT)
-    else:
-        before = builder.int_(-1)
-        begin = last if start is None else builder.one("min", [start, last], INT)
-        end = before if stop is None else builder.one("max", [stop, before], INT)
-        extent = builder.one("max", [builder.isub(begin, end), zero], INT)
-    if abs(step) != 1:
-        extent = builder.idiv(builder.iadd(extent, builder.int_(abs(step) - 1)), builder.int_(abs(step)))
-    return begin, builder.int_(step), extent
 
 
 def plural(count: int, noun: str) -> str:
