@@ -103,6 +103,11 @@ def compiled_for(call: Call) -> TargetValue:
     return TargetValue()
 
 
+@rule("within_parallel")
+def within_parallel(call: Call) -> bool:
+    return call.inferer.level != "host"
+
+
 @rule("isinstance")
 def isinstance_rule(call: Call, x: Any, kind: Any) -> bool:
     kinds = kind if isinstance(kind, tuple) else (kind,)

@@ -96,6 +96,7 @@ from .language import (
     uint32,
     uint64,
     unroll,
+    within_parallel,
 )
 from .language_types import (
     Float4_e2m1fn,
@@ -303,4 +304,5 @@ __all__ = [
     "uint32",
     "uint64",
     "unroll",
+    "within_parallel",
 ]

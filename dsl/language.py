@@ -168,6 +168,11 @@ def compiled_for() -> Any:
     """What the code is being compiled for, as `ctx.target` says it, where no `ctx` is at hand."""
 
 
+@_stub("rule")
+def within_parallel() -> Any:
+    """Whether the code is part of parallel work already, so that loops in it run in order; known at compile time."""
+
+
 @_stub("rule", "atomic_add")
 def atomic_add(out: Any, index: Any, value: Any) -> None:
     """Adds to an element so that no addition from another thread is lost."""

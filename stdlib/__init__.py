@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .monoids import Welford as Welford
     from .rows import reduce as reduce
     from .rows import rowwise as rowwise
+    from .scans import scan as scan
 
 _HOMES = {
     "All": "monoids",
@@ -41,6 +42,7 @@ _HOMES = {
     "Welford": "monoids",
     "reduce": "rows",
     "rowwise": "rows",
+    "scan": "scans",
 }
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import SIMD, ceildiv, int32, select, stack, unroll
+from ..dsl import SIMD, ceildiv, int32, select, unroll
 
 BLOCK = 4096  # elements of a row that lanes take before they settle
 COLUMN_BLOCK = 256  # elements of a column that are joined before they settle
@@ -105,14 +105,6 @@ def widest(monoids: Any) -> Any:
     return lanes
 
 
-def lane_numbers(width: Any) -> Any:
-    """Memory with 0, 1, …, width - 1 as Int32."""
-    numbers = stack[int32](width, zeroed=False)
-    for j in unroll(width):
-        numbers[j] = j
-    return numbers
-
-
 def folded_row(elements: Any, few: Any, low: Any, high: Any, monoids: Any, dtype: Any) -> Any:
     """The settled states of elements low..high-1 of a row.
 
@@ -120,7 +112,7 @@ def folded_row(elements: Any, few: Any, low: Any, high: Any, monoids: Any, dtype
     `count` elements that are left, counted from 0.
     """
     wide = widest(monoids)
-    numbers = lane_numbers(wide)
+    numbers = SIMD[int32, wide](*tuple(range(wide)))
     totals = for_each(monoids, lambda _, m: _lanes_of(m.settle(m.identity(dtype), 0), m.lanes))
     for first in range(low, high, BLOCK):
         stop = min(first + BLOCK, high)
@@ -128,8 +120,9 @@ def folded_row(elements: Any, few: Any, low: Any, high: Any, monoids: Any, dtype
         states = for_each(monoids, lambda _, m: _lanes_of(m.identity(dtype), m.lanes))
         for k in range(first, whole, wide):
             states = _stepped(monoids, states, elements, k, first, numbers)
-        for k in range(whole, stop, wide):  # once, or not at all
-            states = _stepped_in_part(monoids, states, few(k, stop - k, wide), k - first, stop - k, numbers)
+        if whole < stop:
+            left = few(whole, stop - whole, wide)
+            states = _stepped_in_part(monoids, states, left, whole - first, stop - whole, numbers)
         totals = joined(monoids, totals, settled(monoids, states, first))
     return for_each(monoids, lambda i, m: _across(m, totals[i]))
 
@@ -148,7 +141,7 @@ def _stepped(monoids: Any, states: Any, elements: Any, k: Any, first: Any, numbe
 
 def _step(monoid: Any, state: Any, elements: Any, wide: Any, k: Any, place: Any, numbers: Any) -> Any:
     for part in unroll(0, wide, monoid.lanes):
-        places = SIMD[int32, monoid.lanes](place) + numbers.load(part, width=monoid.lanes)
+        places = SIMD[int32, monoid.lanes](place) + numbers.slice(part, monoid.lanes)
         state = monoid.combine(state, monoid.lift(elements(k + part, monoid.lanes), places))
     return state
 
@@ -164,7 +157,7 @@ def _stepped_in_part(monoids: Any, states: Any, elements: Any, place: Any, count
 
 def _step_in_part(monoid: Any, state: Any, elements: Any, wide: Any, place: Any, count: Any, numbers: Any) -> Any:
     for part in unroll(0, wide, monoid.lanes):
-        offsets = numbers.load(part, width=monoid.lanes)
+        offsets = numbers.slice(part, monoid.lanes)
         there = offsets < SIMD[int32, monoid.lanes](count)
         places = SIMD[int32, monoid.lanes](place) + offsets
         found = monoid.combine(state, monoid.lift(elements(part, monoid.lanes), places))
@@ -176,19 +169,13 @@ def _across(monoid: Any, state: Any) -> Any:
     """The lanes of a settled state as one: halves with halves."""
     left = (state,)  # in a tuple: a variable that is a number keeps its number of lanes
     for k in unroll(HALVINGS):
-        half = monoid.lanes >> (k + 1)
-        if half > 0:
-            left = (monoid.combine(_half_of(left[0], 0, half), _half_of(left[0], half, half)),)
+        if monoid.lanes >> (k + 1) > 0:
+            left = (_halves_joined(monoid, left[0]),)
     return left[0]
 
 
-def _half_of(state: Any, first: Any, width: Any) -> Any:
-    def part(x):
-        lanes = stack[x.dtype](2 * width, zeroed=False)
-        lanes.store(x, 0)
-        return lanes.load(first, width=width)
-
-    return mapped(part, state)
+def _halves_joined(monoid: Any, state: Any) -> Any:
+    return monoid.combine(mapped(lambda x: x.split()[0], state), mapped(lambda x: x.split()[1], state))
 
 
 # *** columns ***

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import bool8, ceildiv, compiled_for, int32, parallel_for, stack, store, unroll
+from ..dsl import bool8, ceildiv, compiled_for, int32, parallel_for, stack, store, unroll, within_parallel
 from .algorithm import product, unravelled
 from .folds import (
     COLUMN_BLOCK,
@@ -87,7 +87,7 @@ def reduce(x: Any, monoid: Any, *, of: Any = same) -> Any:
     n = xs[0].size
     pieces, size = pieces_of(n)
     states = empty(monoids, dtype)
-    if compiled_for().is_gpu:
+    if within_parallel() or compiled_for().is_gpu:
         for piece in range(pieces):
             states = joined(monoids, states, _piece(xs, monoids, of, dtype, (), n, piece, size, _at_position))
     else:

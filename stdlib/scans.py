@@ -1,0 +1,205 @@
+"""`scan`: for every element, what a monoid makes of it and of those before it along an axis.
+
+    scan(out, x, Sum)                            # running sums of the rows
+    scan(out, x, Max, axis=0)
+    scan(out, x, Sum, exclusive=True)            # of those before it alone
+
+Along the last axis 16 elements at a time are joined in four steps, each lane with the one 1, 2, 4 and 8 lanes before
+it; then the settled state of all elements before these 16 comes in front. A row is cut into pieces as for `rowwise`:
+each piece begins with the joined states of those before it. That is the order whether the pieces of a long row run in
+parallel or not, and monoids need not be commutative. Along another axis elements are joined in order, each of them
+settled.
+
+Input: tensors, a monoid. Output: stores into the result. Non-goals: no kernel is registered here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..dsl import SIMD, bool8, ceildiv, compiled_for, int32, parallel_for, stack, store, unroll
+from .algorithm import product, unravelled
+from .folds import PIECES, for_each, mapped, pieces_of, zipped
+from .rows import COLUMNS, FEW, TASK, same
+
+LANES = 16
+STEPS = 4  # of 1, 2, 4, 8 lanes
+
+
+def scan(out: Any, x: Any, monoid: Any, *, axis: Any = -1, exclusive: Any = False, of: Any = same) -> None:
+    """Stores the value of the elements up to each one along `axis` into `out`, which has the shape of x.
+
+    Args:
+        out: a tensor; a tuple of these for a monoid whose value is a tuple.
+        x: a tensor; or a tuple of tensors of one shape, whose elements `of` joins.
+        monoid: a monoid.
+        axis: the axis to go along.
+        exclusive: whether the element itself is left out; the first value is then that of no elements.
+        of: a function of an element, or of one of each tensor, called with scalars and with SIMD values.
+    """
+    xs = x if isinstance(x, tuple) else (x,)
+    outs = out if isinstance(out, tuple) else (out,)
+    if axis == -1 or axis == xs[0].rank - 1:
+        _scan_rows(outs, xs, monoid, exclusive, of)
+    else:
+        _scan_columns(outs, xs, monoid, axis % xs[0].rank, exclusive, of)
+
+
+def _value_of(xs: Any, of: Any, index: Any, width: Any) -> Any:
+    return of(*for_each(xs, lambda _, x: x.load(*index, width=width)))
+
+
+def _put(outs: Any, value: Any, index: Any) -> None:
+    """Stores a value, or the parts of one, at an index."""
+    values = value if isinstance(value, tuple) else (value,)
+    for_each(outs, lambda i, out: out.store(values[i], *index))
+
+
+def _nothing(monoid: Any, dtype: Any) -> Any:
+    """The settled state of no elements."""
+    return monoid.settle(monoid.identity(dtype), 0)
+
+
+# *** rows ***
+
+
+def _scan_rows(outs: Any, xs: Any, monoid: Any, exclusive: Any, of: Any) -> None:
+    """A task takes rows; where there are few long ones, a piece of one, after the states of all pieces are known."""
+    dtype = of(*for_each(xs, lambda _, x: x.dtype(False if x.dtype == bool8 else 0))).dtype
+    sizes = xs[0].shape[:-1]
+    n = xs[0].dim(-1)
+    rows = product(sizes)
+    pieces, size = pieces_of(n)
+
+    def piece_of(row, piece, before, writes):
+        """Goes over a piece after the state `before`, and returns the state of the piece alone."""
+        lead = unravelled(row, sizes)
+        low = piece * size
+        return _scan_piece(outs, xs, monoid, exclusive, of, dtype, lead, low, min(low + size, n), before, writes)
+
+    def whole(row):
+        before = _nothing(monoid, dtype)
+        for piece in range(pieces):
+            before = monoid.combine(before, piece_of(row, piece, before, True))
+
+    if compiled_for().is_gpu:
+        parallel_for(rows, whole)
+    elif rows >= FEW or pieces == 1:
+        parallel_for(rows, whole, grain=ceildiv(TASK, n + 16))
+    else:
+        nothing = _nothing(monoid, dtype)
+        slots = mapped(lambda s: stack[s.dtype](PIECES, zeroed=False), nothing)
+
+        def keep(piece, state):
+            zipped(lambda memory, s: store(memory, piece, s), slots, state)
+
+        for row in range(rows):
+            parallel_for(pieces, lambda piece: keep(piece, piece_of(row, piece, nothing, False)))  # noqa: B023
+            before = nothing
+            for piece in range(pieces):
+                alone = mapped(lambda memory: memory[piece], slots)  # noqa: B023
+                keep(piece, before)
+                before = monoid.combine(before, alone)
+
+            def write(piece):
+                piece_of(row, piece, mapped(lambda memory: memory[piece], slots), True)  # noqa: B023
+
+            parallel_for(pieces, write)
+
+
+def _scan_piece(
+    outs: Any,
+    xs: Any,
+    monoid: Any,
+    exclusive: Any,
+    of: Any,
+    dtype: Any,
+    lead: Any,
+    low: Any,
+    high: Any,
+    before: Any,
+    writes: Any,
+) -> Any:
+    def wide(state):
+        return mapped(lambda s: SIMD[s.dtype, LANES](s), state)
+
+    def step(value, k, carry, alone, put):
+        """16 elements from k on: calls put(values), and gives the states after them."""
+        lanes = _joined_in_lanes(monoid, value, dtype)
+        last = wide(mapped(lambda s: s[LANES - 1], monoid.settle(lanes, k)))
+        if writes:
+            shown = zipped(lambda s, i: s.shift_right(1, i), lanes, monoid.identity(dtype)) if exclusive else lanes
+            put(monoid.finish(monoid.combine(carry, monoid.settle(shown, k)), dtype))
+        return monoid.combine(carry, last), monoid.combine(alone, last)
+
+    carry = wide(before)
+    alone = wide(_nothing(monoid, dtype))
+    full = low + (high - low) // LANES * LANES
+    for k in range(low, full, LANES):
+        value = _value_of(xs, of, (*lead, k), LANES)
+        carry, alone = step(value, k, carry, alone, lambda found: _put(outs, found, (*lead, k)))  # noqa: B023
+    if full < high:
+        copies = for_each(xs, lambda _, x: stack[x.dtype](LANES))
+        for j in range(high - full):
+            for_each(xs, lambda i, x: store(copies[i], j, x[lead, full + j]))  # noqa: B023
+        value = _value_of(copies, of, (0,), LANES)
+        results = for_each(outs, lambda _, out: stack[out.dtype](LANES, zeroed=False))
+        # What comes after the last element is not read by anybody, nor are the states that it goes into.
+        step(value, full, carry, alone, lambda found: _put(results, found, (0,)))
+        if writes:
+            for j in range(high - full):
+                for_each(outs, lambda i, out: store(out, (lead, full + j), results[i][j]))  # noqa: B023
+    return mapped(lambda s: s[0], alone)
+
+
+def _joined_in_lanes(monoid: Any, value: Any, dtype: Any) -> Any:
+    """The state of lanes 0..j in each lane j."""
+    state = monoid.lift(value, SIMD[int32, LANES](*tuple(range(LANES))))
+    state = zipped(lambda s, i: s if s.width == LANES else SIMD[i.dtype, LANES](s), state, monoid.identity(dtype))
+    for step in unroll(STEPS):
+        before = zipped(lambda s, i: s.shift_right(1 << step, i), state, monoid.identity(dtype))  # noqa: B023
+        state = monoid.combine(before, state)
+    return state
+
+
+# *** columns ***
+
+
+def _scan_columns(outs: Any, xs: Any, monoid: Any, axis: Any, exclusive: Any, of: Any) -> None:
+    """Columns are taken in blocks, so that the innermost loop runs along memory; on a GPU each thread takes one."""
+    dtype = of(*for_each(xs, lambda _, x: x.dtype(False if x.dtype == bool8 else 0))).dtype
+    sizes = (*xs[0].shape[:axis], *xs[0].shape[axis + 1 : -1])
+    n = xs[0].dim(axis)
+    width = xs[0].dim(-1)
+    columns = 1 if compiled_for().is_gpu else COLUMNS
+    blocks = max(ceildiv(width, columns), 1)
+
+    def step(lead, k, column, state):
+        """Stores the value at one element and gives the state after it."""
+        at = (*lead[:axis], k, *lead[axis:], column)
+        after = monoid.combine(state, monoid.settle(monoid.lift(_value_of(xs, of, at, 1), int32(0)), k))
+        _put(outs, monoid.finish(state if exclusive else after, dtype), at)
+        return after
+
+    def thread(task):
+        lead = unravelled(task // blocks, sizes)
+        state = _nothing(monoid, dtype)
+        for k in range(n):
+            state = step(lead, k, task % blocks, state)
+
+    def block(task):
+        lead = unravelled(task // blocks, sizes)
+        first = task % blocks * COLUMNS
+        states = mapped(lambda s: stack[s.dtype](COLUMNS, zeroed=False), _nothing(monoid, dtype))
+        for j in range(min(width - first, COLUMNS)):
+            zipped(lambda memory, s: store(memory, j, s), states, _nothing(monoid, dtype))  # noqa: B023
+        for k in range(n):
+            for j in range(min(width - first, COLUMNS)):
+                after = step(lead, k, first + j, mapped(lambda memory: memory[j], states))  # noqa: B023
+                zipped(lambda memory, s: store(memory, j, s), states, after)  # noqa: B023
+
+    tasks = product(sizes) * ceildiv(width, columns)
+    if compiled_for().is_gpu:
+        parallel_for(tasks, thread)
+    else:
+        parallel_for(tasks, block, grain=ceildiv(TASK, n * min(width, COLUMNS) + 16))

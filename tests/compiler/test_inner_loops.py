@@ -1,0 +1,114 @@
+"""The loops over elements of twenty kernels, as assembly: what an author would have written by hand.
+
+Every loop of a task that computes on vectors computes on nothing else: no floating-point arithmetic on single
+numbers, no spills, no calls. The only loops with arithmetic on single numbers are the remainders of loops that the
+author wrote over elements (`foreach`, `for k in range(n)`), which do what is less than a vector; folds and scans have
+none.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+from support.inner_loops import Loop, innermost_loops
+
+from einkorn.compiler.build import instance_entry
+from einkorn.compiler.instances import make_instance
+from einkorn.compiler.pipeline import compile_entry
+from einkorn.compiler.targets import lookup
+from einkorn.dsl.library import KernelLibrary, load_library
+
+KERNELS = Path(__file__).parents[2] / "benchmarks" / "twenty_kernels.py"
+
+# Loops that compute on vectors (LLVM may add narrower ones for what is left over), and loops of the author's own.
+LOOPS = {
+    "add_one": (1, 1),
+    "multiply_add": (1, 1),
+    "relu": (1, 1),
+    "gelu": (1, 1),
+    "silu": (1, 1),
+    "softplus": (1, 1),
+    "lerp": (1, 1),
+    "length": (1, 1),
+    "quantised": (1, 1),
+    "polynomial": (1, 1),
+    "row_sum": (1, 0),
+    "row_max": (1, 0),
+    "row_argmax": (1, 0),
+    "row_moments": (1, 0),
+    "row_dot": (1, 0),
+    "logsumexp": (1, 0),
+    "rms_norm": (2, 1),
+    "layer_norm": (3, 1),
+    "softmax": (4, 2),
+    "row_cumsum": (2, 0),
+}
+WIDE = {"x86-64-v3": {"y"}, "x86-64-v4": {"y", "z"}}
+# Operands that do not change and find no register among the sixteen of AVX2: they are read from the frame, as constants
+# are from beside the code. Nothing that changes is ever put there.
+KEPT = {"softplus": 7, "logsumexp": 2, "softmax": 2}
+# The first pass over a long row adds up what its pieces come to: one number for sixteen elements.
+SUMS_OF_PIECES = {"row_cumsum": 1}
+
+
+@cache
+def library() -> KernelLibrary:
+    return load_library(KERNELS)
+
+
+@cache
+def loops_of_tasks(name: str, target: str) -> list[Loop]:
+    kernel = library().kernels[f"twenty::{name}"]
+    ranks = {"s": 1} if any("*s" in argument.dims for argument in kernel.schema.inputs) else {}
+    instance = make_instance(kernel.schema, {}, ranks, {})
+    artifact = compile_entry(instance_entry(kernel.portable, instance), lookup(target))
+    return [loop for loop in innermost_loops(artifact.asm) if loop.function.startswith("body_")]
+
+
+def test_all_twenty_are_looked_at() -> None:
+    assert {f"twenty::{name}" for name in LOOPS} == set(library().kernels) and len(LOOPS) == 20
+
+
+@pytest.mark.parametrize("target", WIDE)
+@pytest.mark.parametrize("name", LOOPS)
+def test_loops_are_whole_vectors(name: str, target: str) -> None:
+    loops = loops_of_tasks(name, target)
+    vectors = [loop for loop in loops if loop.packed]
+    wide = [loop for loop in vectors if loop.widths & WIDE[target]]
+    expected, own = LOOPS[name]
+    assert len(wide) >= expected, [loop.instructions for loop in loops]
+    for loop in vectors:
+        assert len(loop.scalar) <= SUMS_OF_PIECES.get(name, 0), loop.scalar
+        assert not loop.spills, (loop.spills, loop.instructions)
+        assert len(loop.kept) <= (KEPT.get(name, 0) if target == "x86-64-v3" else 0), loop.kept
+        assert not loop.calls, loop.calls
+    remainders = [loop for loop in loops if loop.scalar and not loop.packed]
+    assert len(remainders) <= own, [loop.instructions for loop in remainders]
+
+
+def test_what_the_checks_look_for_is_found() -> None:
+    """Assembly with every fault: none of the properties holds for lack of seeing."""
+    text = """
+f:
+	vbroadcastss	.LCPI0_0(%rip), %ymm0
+	vmovups	%ymm0, 64(%rsp)
+	vmovups	%ymm1, 32(%rsp)
+.LBB0_1:
+	vaddps	(%rdi,%rax,4), %ymm2, %ymm2
+	vpaddd	64(%rsp), %ymm2, %ymm2
+	vmulps	32(%rsp), %ymm2, %ymm2
+	vmovups	%ymm2, 32(%rsp)
+	vaddss	(%rdi), %xmm3, %xmm3
+	vcvttss2si	%xmm3, %ebx
+	callq	expf
+	addq	$8, %rax
+	jne	.LBB0_1
+	retq
+"""
+    (loop,) = innermost_loops(text)
+    assert loop.function == "f" and len(loop.packed) == 3 and loop.widths == {"y"}
+    assert loop.scalar == ["vaddss (%rdi), %xmm3, %xmm3", "vcvttss2si %xmm3, %ebx"] and loop.calls == ["callq expf"]
+    assert loop.kept == ["vpaddd 64(%rsp), %ymm2, %ymm2"]
+    assert loop.spills == ["vmulps 32(%rsp), %ymm2, %ymm2", "vmovups %ymm2, 32(%rsp)"]
