@@ -138,7 +138,7 @@ class Campaign:
         self.folder.mkdir(parents=True, exist_ok=True)
         name = hashlib.sha256(program.text.encode()).hexdigest()[:10]
         file = self.folder / f"{status}_{name}.py"
-        note = "\n".join(f"# {line}".rstrip() for line in detail.strip().splitlines()[:40])
+        note = "\n".join(f"# {line}".rstrip() for line in detail.strip().splitlines()[-40:])
         data = f"INPUTS = {list(program.inputs)!r}\nSEED = {program.seed}\n"
         file.write_text(f'"""Found by fuzzing: {status}."""\n\n{note}\n{data}\n{program.text}')
         self.finds[kind] = file
