@@ -152,7 +152,7 @@ def op_layout(
             if isinstance(item, dims.Size):
                 shape.append(item.size)
             elif isinstance(item, dims.Pack):
-                known = item.count is not None and set(dims.names_in(item.count)) <= set(whole)
+                known = item.count is not None and {n.name for n in dims.names_in(item.count)} <= set(whole)
                 count = dims.evaluate(item.count, whole) if item.count is not None and known else ranks[item.name]
                 for number in range(int(count)):
                     shape.append(slot(f"*{item.name}.{number}", tensor, len(shape)))

@@ -1,0 +1,332 @@
+"""Tests for ops: `check_op` derives cases from a signature and compares reference, interpreter and compiled code.
+
+    from einkorn.testing import check_op
+
+    def test_add_one():
+        check_op("add_one", "kernels/addition.py", reference=lambda x: x + 1)
+
+Cases are the dtypes that the signature allows, odd sizes and those around powers of two, zero sizes, packs of several
+ranks, the same array given twice, arrays with strides, and special values. A case that fails is made small, and saved
+as a program that shows the failure alone.
+
+Input: an op. Output: a `CheckReport`, or a `CheckError`. Non-goals: speed is not measured, and gradients are not known.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .dsl.errors import EinkornError, GraphError, PackageError, did_you_mean
+from .dsl.library import KernelLibrary, library_of, load_library
+from .dsl.parameters import bind_parameters
+from .dsl.schema import Form, OpSchema, Role
+from .dsl.types import DType
+from .graph import BufferType, DeviceRef, Graph, InferenceSession, TensorType, ops
+from .graph.session import Model
+from .testing_cases import (
+    SIZES,
+    Array,
+    Instance,
+    Maker,
+    cases,
+    elements,
+    instances,
+    is_computed,
+    layout,
+    shape_of,
+    strided,
+)
+from .testing_failures import CheckError as CheckError
+from .testing_failures import Difference, Tolerance, difference, save, shrink, tolerance_for
+
+INTERPRETED = 600  # elements of all inputs up to which a case is interpreted, too
+
+Outputs = Callable[..., Sequence[tuple[DType, Sequence[int]]]]
+
+
+@dataclass
+class CheckReport:
+    """What `check_op` tried. `skipped` counts the cases that the signature refuses, `compared` says with what."""
+
+    op: str
+    cases: int = 0
+    skipped: int = 0
+    instances: int = 0
+    compared: tuple[str, ...] = ()
+    refusals: list[str] = field(default_factory=list)
+
+
+def check_op(
+    op: str | Any,
+    library: str | Path | None = None,
+    *,
+    reference: Callable[..., Any] | None = None,
+    inputs: Sequence[Any] | None = None,
+    expected: Sequence[Any] | None = None,
+    parameters: Mapping[str, object] | Sequence[Mapping[str, object]] = (),
+    dtypes: Mapping[str, Sequence[DType]] | None = None,
+    ranks: Mapping[str, Sequence[int]] | None = None,
+    sizes: Sequence[int] = SIZES,
+    data: Mapping[str, Maker] | None = None,
+    outputs: Outputs | None = None,
+    tensors: int = 2,
+    rtol: float | None = None,
+    atol: float | None = None,
+    special: bool | None = None,
+    seed: int = 0,
+    folder: str | Path = ".",
+) -> CheckReport:
+    """Compares compiled code with the interpreter, bit for bit, and with a reference, within a tolerance.
+
+    Args:
+        op: the op's name, or the function under `@register`.
+        library: the kernel file, folder or package that has it; not needed for a function or an op that ships.
+        reference: a function of the inputs as NumPy arrays (a list of them for a variadic argument) and, if it takes
+            them, of the parameters by name; it returns an array, or a tuple of them. `@op.reference` when left out;
+            without either, interpreter and code are compared alone.
+        inputs, expected: one case of your own, and what shall come out of it.
+        parameters: values for the parameters without defaults; several sets in a list.
+        dtypes: which dtypes to try for a type variable, instead of all that it allows; the first one most.
+        ranks: how many axes to try for a pack.
+        sizes: what dims may be.
+        data: makes the elements of an argument: `{"index": lambda rng, dtype, shape: rng.integers(0, 5, shape)}`.
+        outputs: dtypes and shapes of the outputs from the shapes of the inputs, where the signature does not tell them.
+        tensors: how many tensors a variadic argument stands for.
+        rtol, atol: how far from the reference a float may be; by default 8 units in the last place of the element, and
+            as much of the largest element. Integers and bools are equal.
+        special: whether special values may meet (NaN beside infinities and the largest numbers). By default they do
+            where every argument has the same dims; elsewhere an array has one of them.
+        seed: for another choice of elements.
+        folder: where the program that shows a failure is saved.
+
+    Returns:
+        How many cases were tried.
+
+    Raises:
+        CheckError: EK0730, a difference; an `AssertionError`, too. EK0731, there is no case to try.
+        PackageError: no library has the op.
+        CompileError: a mistake in the kernel.
+    """
+    subject = _Subject.find(op, library, tensors)
+    wanted = reference or subject.reference()
+    several = [parameters] if isinstance(parameters, Mapping) else list(parameters) or [{}]
+    bound = [bind_parameters(subject.schema, values) for values in several]
+    names = [*(["the reference"] if wanted or expected is not None else []), "the interpreter"]
+    report = CheckReport(subject.name, compared=tuple(names))
+    check = _Check(subject, wanted, outputs, (rtol, atol), Path(folder), report)
+    if inputs is not None:
+        check.given([np.asarray(a) for a in inputs], expected, bound[0])
+        return report
+    for instance in instances(subject.schema, dtypes or {}, ranks or {}, bound):
+        check.instance(instance, sizes, seed, data or {}, special)
+    if not report.cases:
+        raise CheckError(
+            f"op '{subject.name}' has no case to try: {report.refusals[0] if report.refusals else 'no dtypes'}",
+            code="EK0731",
+            op=subject.name,
+            hint="give sizes=, data= or parameters= that fit the op",
+        )
+    return report
+
+
+class _Subject:
+    """The op that is checked, and how it is called."""
+
+    def __init__(self, name: str, source: KernelLibrary, path: str | None, tensors: int) -> None:
+        self.library = source
+        self.path = path  # for a program of its own; None for an op that ships
+        kernel = source.kernels[name]
+        self.name = name
+        self.kernel = kernel
+        self.schema: OpSchema = kernel.expanded({a.name: tensors for a in kernel.schema.variadic}).schema
+        self.mutable = [k for k, a in enumerate(self.schema.inputs) if a.role is Role.MUTABLE]
+
+    @staticmethod
+    def find(op: str | Any, library: str | Path | None, tensors: int) -> _Subject:
+        name = op if isinstance(op, str) else op.schema.name
+        if library is None and not isinstance(op, str):
+            library = op.schema.place.file
+        if library is not None:
+            loaded = load_library(library)
+            if name not in loaded.kernels:
+                raise PackageError(
+                    f"'{library}' has no op '{name}'",
+                    code="EK0505",
+                    got=name,
+                    expected=list(loaded.kernels),
+                    hint=did_you_mean(name, list(loaded.kernels)),
+                )
+            return _Subject(name, loaded, str(Path(library).resolve()), tensors)
+        shipped: dict[str, KernelLibrary] = {}
+        root = f"{__name__.split('.')[0]}.stdlib"
+        for module in pkgutil.iter_modules(importlib.import_module(root).__path__, f"{root}."):
+            found = library_of(importlib.import_module(module.name))
+            shipped |= dict.fromkeys(found.kernels, found)
+        if name not in shipped:
+            hint = did_you_mean(name, list(shipped)) or "name the kernel file: check_op(name, 'kernels/')"
+            raise PackageError(f"no op '{name}' ships with Einkorn", code="EK0505", got=name, hint=hint)
+        return _Subject(name, shipped[name], None, tensors)
+
+    def reference(self) -> Callable[..., Any] | None:
+        """`@op.reference`, if the kernel's file has one."""
+        return self.kernel.reference
+
+    def grouped(self, values: Sequence[Any], *, scalars: bool) -> list[Any]:
+        """Values in the order of the signature, those of a variadic argument in a list."""
+        out: list[Any] = []
+        groups: dict[str, list[Any]] = {}
+        for argument, value in zip(self.schema.inputs, values, strict=True):
+            if argument.group:
+                if argument.group not in groups:
+                    groups[argument.group] = []
+                    out.append(groups[argument.group])
+                groups[argument.group].append(value)
+            else:
+                out.append(value[()] if scalars and argument.form is Form.SCALAR else value)
+        return out
+
+    def models(
+        self, types: Sequence[tuple[DType, Sequence[int | str]]], parameters: Mapping[str, Any], outs: Any
+    ) -> tuple[Model, Model]:
+        """The op as compiled code, and for the interpreter."""
+        host = DeviceRef.CPU()
+        call = ops.inplace_custom if self.mutable else ops.custom
+        kinds = [BufferType if k in self.mutable else TensorType for k in range(len(types))]
+        out_types = None if outs is None else [TensorType(dtype, shape, host) for dtype, shape in outs]
+
+        def forward(*values: Any) -> Any:
+            found = call(self.name, host, self.grouped(values, scalars=False), out_types, parameters)
+            return tuple(found)
+
+        given = [kind(dtype, shape, host) for kind, (dtype, shape) in zip(kinds, types, strict=True)]
+        graph = Graph(f"check of {self.name}", forward=forward, input_types=given, kernel_library=self.library)
+        return InferenceSession(interpret=False).load(graph), InferenceSession(interpret=True).load(graph)
+
+
+class _Check:
+    """One call of `check_op`."""
+
+    def __init__(
+        self,
+        subject: _Subject,
+        reference: Callable[..., Any] | None,
+        outputs: Outputs | None,
+        limits: tuple[float | None, float | None],
+        folder: Path,
+        report: CheckReport,
+    ) -> None:
+        self.subject = subject
+        self.reference = reference
+        self.outputs = outputs
+        self.limits = limits
+        self.folder = folder
+        self.report = report
+
+    def given(self, arrays: list[Array], expected: Sequence[Any] | None, parameters: dict[str, Any]) -> None:
+        """One case of the caller's own."""
+        types = [(DType.from_numpy(a.dtype), a.shape) for a in arrays]
+        models = self.subject.models(types, parameters, self.outputs and self.outputs(*(a.shape for a in arrays)))
+        self.compare(models, arrays, parameters, str(parameters or ""), expected)
+
+    def instance(
+        self, instance: Instance, sizes: Sequence[int], seed: int, makers: Mapping[str, Maker], special: bool | None
+    ) -> None:
+        """All cases of an instance; sizes are symbols, so that it is compiled once where that can be."""
+        schema, parameters = self.subject.schema, dict(instance.parameters)
+        shapes = layout(schema, instance)
+        each = is_computed(shapes) or self.outputs is not None
+        mixed = len({a.dims for a in schema.tensors if a.dims}) < 2 if special is None else special
+        dtypes = [a.dtype if isinstance(a.dtype, DType) else dict(instance.dtypes)[a.dtype] for a in schema.inputs]
+        models = None
+        self.report.instances += 1
+        for case in cases(shapes, instance, sizes, seed):
+            try:
+                if models is None or each:
+                    known = [shape_of(shape, case, instance) for shape in shapes] if each else shapes
+                    outs = self.outputs(*known) if self.outputs is not None else None
+                    models = self.subject.models(list(zip(dtypes, known, strict=True)), parameters, outs)
+                arrays = elements(schema.inputs, shapes, instance, case, makers, mixed=mixed)
+                if case.way == "strided":
+                    arrays = [strided(a) for a in arrays]
+                self.compare(models, arrays, parameters, f"{instance}; {case.way} elements")
+            except GraphError as error:
+                if case.way == "strided" and error.code == "EK0453":
+                    continue  # the call takes contiguous arrays only
+                self.report.skipped += 1
+                self.report.refusals.append(error.message)
+
+    def run(self, model: Model, arrays: Sequence[Array]) -> list[Array]:
+        """The outputs, and the inputs that were changed."""
+        fresh = [a.copy() if k in self.subject.mutable else a for k, a in enumerate(arrays)]
+        made = [np.array(b.to_numpy()) for b in model(*fresh)]
+        return made + [fresh[k] for k in self.subject.mutable]
+
+    def wanted(self, arrays: Sequence[Array], parameters: Mapping[str, Any]) -> list[Array]:
+        """What the reference says."""
+        assert self.reference is not None
+        fresh = [a.copy() for a in arrays]
+        takes = dict(parameters)
+        if inspect.isfunction(self.reference):
+            accepted = inspect.signature(self.reference).parameters.values()
+            if not any(p.kind is p.VAR_KEYWORD for p in accepted):
+                takes = {p.name: parameters[p.name] for p in accepted if p.name in parameters}
+        with np.errstate(all="ignore"):
+            found = self.reference(*self.subject.grouped(fresh, scalars=True), **takes)
+        listed = list(found) if isinstance(found, tuple) else [] if found is None else [found]
+        return [np.asarray(a) for a in listed] + [fresh[k] for k in self.subject.mutable]
+
+    def compare(
+        self,
+        models: tuple[Model, Model],
+        arrays: list[Array],
+        parameters: dict[str, Any],
+        about: str,
+        expected: Sequence[Any] | None = None,
+    ) -> None:
+        """Raises CheckError when the ways differ on a case."""
+        compiled, interpreted = models
+        exact = not self.subject.schema.fastmath
+
+        def trial(inputs: list[Array]) -> Difference | None:
+            got = self.run(compiled, inputs)
+            if expected is not None:
+                goal: list[Array] | None = [np.asarray(a) for a in expected]
+            else:
+                goal = self.wanted(inputs, parameters) if self.reference is not None else None
+            if goal is not None:
+                found = difference(goal, got, [self.tolerance(a) for a in goal], "the reference", "compiled code")
+                if found is not None:
+                    return found
+            if sum(a.size for a in inputs) > INTERPRETED:
+                return None
+            stepped = self.run(interpreted, inputs)
+            # A kernel that lets sums be reordered has no one result.
+            limits = [Tolerance.exact() if exact else self.tolerance(a) for a in stepped]
+            return difference(stepped, got, limits, "the interpreter", "compiled code")
+
+        found = trial(arrays)
+        self.report.cases += 1
+        if found is None:
+            return
+        small = arrays if expected is not None else shrink(arrays, lambda inputs: self._fails(trial, inputs))
+        found = trial(small) or found
+        file = save(self.folder, self.subject.name, self.subject.path, small, parameters, found)
+        raise found.error(self.subject.name, small, about, file)
+
+    @staticmethod
+    def _fails(trial: Callable[[list[Array]], Difference | None], inputs: list[Array]) -> bool:
+        try:
+            return trial(inputs) is not None
+        except EinkornError:
+            return False
+
+    def tolerance(self, array: Array) -> Tolerance:
+        return tolerance_for(array, *self.limits)
