@@ -75,6 +75,7 @@ def check_op(
     dtypes: Mapping[str, Sequence[DType]] | None = None,
     ranks: Mapping[str, Sequence[int]] | None = None,
     sizes: Sequence[int] = SIZES,
+    empty: bool = True,
     data: Mapping[str, Maker] | None = None,
     outputs: Outputs | None = None,
     tensors: int = 2,
@@ -89,52 +90,51 @@ def check_op(
     Args:
         op: the op's name, or the function under `@register`.
         library: the kernel file, folder or package that has it; not needed for a function or an op that ships.
-        reference: a function of the inputs as NumPy arrays (a list of them for a variadic argument) and, if it takes
-            them, of the parameters by name; it returns an array, or a tuple of them. `@op.reference` when left out;
-            without either, interpreter and code are compared alone.
-        inputs, expected: one case of your own, and what shall come out of it.
-        parameters: values for the parameters without defaults; several sets in a list.
-        dtypes: which dtypes to try for a type variable, instead of all that it allows; the first one most.
-        ranks: how many axes to try for a pack.
-        sizes: what dims may be.
+        reference: a function of the inputs as NumPy arrays (a list for a variadic argument) and, if it takes them, of
+            the parameters; it returns an array, or a tuple. `@op.reference` when left out; without either, interpreter
+            and code are compared alone.
+        inputs, expected: one case of your own, and what shall come out.
+        parameters: values for parameters; several sets in a list.
+        dtypes, ranks: dtypes of a type variable (the first is tried most), numbers of axes of a pack.
+        sizes, empty: what dims may be, and whether 0, too.
         data: makes the elements of an argument: `{"index": lambda rng, dtype, shape: rng.integers(0, 5, shape)}`.
-        outputs: dtypes and shapes of the outputs from the shapes of the inputs, where the signature does not tell them.
+        outputs: dtypes and shapes of outputs from the shapes of inputs, where the signature does not tell them.
         tensors: how many tensors a variadic argument stands for.
         rtol, atol: how far from the reference a float may be; by default 8 units in the last place of the element, and
             as much of the largest element. Integers and bools are equal.
         special: whether special values may meet (NaN beside infinities and the largest numbers). By default they do
             where every argument has the same dims; elsewhere an array has one of them.
-        seed: for another choice of elements.
-        folder: where the program that shows a failure is saved.
-
-    Returns:
-        How many cases were tried.
+        seed, folder: for another choice of elements; where the program that shows a failure is saved.
 
     Raises:
         CheckError: EK0730, a difference; an `AssertionError`, too. EK0731, there is no case to try.
-        PackageError: no library has the op.
-        CompileError: a mistake in the kernel.
+        PackageError, CompileError: no library has the op; a mistake in the kernel.
     """
     subject = _Subject.find(op, library, tensors)
     wanted = reference or subject.reference()
+    compared = ("the interpreter",) if wanted is None and expected is None else ("the reference", "the interpreter")
+    report = CheckReport(subject.name, compared=compared)
+    check = _Check(subject, wanted, outputs, (rtol, atol), Path(folder), report)
     several = [parameters] if isinstance(parameters, Mapping) else list(parameters) or [{}]
     bound = [bind_parameters(subject.schema, values) for values in several]
-    names = [*(["the reference"] if wanted or expected is not None else []), "the interpreter"]
-    report = CheckReport(subject.name, compared=tuple(names))
-    check = _Check(subject, wanted, outputs, (rtol, atol), Path(folder), report)
     if inputs is not None:
         check.given([np.asarray(a) for a in inputs], expected, bound[0])
-        return report
-    for instance in instances(subject.schema, dtypes or {}, ranks or {}, bound):
-        check.instance(instance, sizes, seed, data or {}, special)
-    if not report.cases:
-        raise CheckError(
-            f"op '{subject.name}' has no case to try: {report.refusals[0] if report.refusals else 'no dtypes'}",
-            code="EK0731",
-            op=subject.name,
-            hint="give sizes=, data= or parameters= that fit the op",
-        )
+    else:
+        for instance in instances(subject.schema, dtypes or {}, ranks or {}, bound):
+            check.instance(instance, _Choice(tuple(sizes), empty, special, data or {}, seed))
+        check.expect_cases()
     return report
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """What `check_op` was told about cases."""
+
+    sizes: tuple[int, ...]
+    empty: bool
+    special: bool | None
+    makers: Mapping[str, Maker]
+    seed: int
 
 
 class _Subject:
@@ -236,24 +236,33 @@ class _Check:
         models = self.subject.models(types, parameters, self.outputs and self.outputs(*(a.shape for a in arrays)))
         self.compare(models, arrays, parameters, str(parameters or ""), expected)
 
-    def instance(
-        self, instance: Instance, sizes: Sequence[int], seed: int, makers: Mapping[str, Maker], special: bool | None
-    ) -> None:
+    def expect_cases(self) -> None:
+        """There was something to compare."""
+        if not self.report.cases:
+            name, refusals = self.subject.name, self.report.refusals
+            raise CheckError(
+                f"op '{name}' has no case to try: {refusals[0] if refusals else 'there are no dtypes'}",
+                code="EK0731",
+                op=name,
+                hint="give sizes=, data= or parameters= that fit the op",
+            )
+
+    def instance(self, instance: Instance, choice: _Choice) -> None:
         """All cases of an instance; sizes are symbols, so that it is compiled once where that can be."""
         schema, parameters = self.subject.schema, dict(instance.parameters)
         shapes = layout(schema, instance)
         each = is_computed(shapes) or self.outputs is not None
-        mixed = len({a.dims for a in schema.tensors if a.dims}) < 2 if special is None else special
+        mixed = len({a.dims for a in schema.tensors if a.dims}) < 2 if choice.special is None else choice.special
         dtypes = [a.dtype if isinstance(a.dtype, DType) else dict(instance.dtypes)[a.dtype] for a in schema.inputs]
         models = None
         self.report.instances += 1
-        for case in cases(shapes, instance, sizes, seed):
+        for case in cases(shapes, instance, choice.sizes, choice.seed, empty=choice.empty):
             try:
                 if models is None or each:
                     known = [shape_of(shape, case, instance) for shape in shapes] if each else shapes
                     outs = self.outputs(*known) if self.outputs is not None else None
                     models = self.subject.models(list(zip(dtypes, known, strict=True)), parameters, outs)
-                arrays = elements(schema.inputs, shapes, instance, case, makers, mixed=mixed)
+                arrays = elements(schema.inputs, shapes, instance, case, choice.makers, mixed=mixed)
                 if case.way == "strided":
                     arrays = [strided(a) for a in arrays]
                 self.compare(models, arrays, parameters, f"{instance}; {case.way} elements")

@@ -61,6 +61,8 @@ def instances(
 ) -> Iterator[Instance]:
     """Every dtype of every type variable beside the preferred one of the others, every rank, all parameters."""
     options = {name: tuple(dtypes.get(name, allowed)) for name, allowed in schema.typevars}
+    if not all(options.values()):
+        return
     preferred = {name: allowed[0] for name, allowed in options.items()}
     bindings = [preferred]
     bindings += [preferred | {name: d} for name, allowed in options.items() for d in allowed[1:]]
@@ -115,7 +117,9 @@ def is_computed(shapes: Sequence[tuple[Any, ...]]) -> bool:
     return any(not isinstance(axis, str | int) for shape in shapes for axis in shape)
 
 
-def cases(shapes: Sequence[tuple[Any, ...]], instance: Instance, sizes: Sequence[int], seed: int) -> Iterator[Case]:
+def cases(
+    shapes: Sequence[tuple[Any, ...]], instance: Instance, sizes: Sequence[int], seed: int, *, empty: bool
+) -> Iterator[Case]:
     """Sizes in different combinations, small ones first, then with a zero; elements of every kind on some of them."""
     fixed = {name for name, _ in instance.parameters}
     names = list(dict.fromkeys(axis for shape in shapes for axis in shape if isinstance(axis, str)))
@@ -131,13 +135,13 @@ def cases(shapes: Sequence[tuple[Any, ...]], instance: Instance, sizes: Sequence
         chosen = {}
         room = MOST
         for position, name in enumerate(names):
-            wanted = first if position == 0 else sizes[(number + 4 * position) % len(sizes)]
+            wanted = first if position == 0 else sizes[(number + position) % len(sizes)]
             chosen[name] = max(1, min(wanted, room))
             room //= chosen[name]
         for way in WAYS if number in (1, 3, 6) else WAYS[number % 2 :][:1]:
             yield Case(tuple(chosen.items()), way, seed + number)
-    for empty in names:
-        yield Case(tuple((name, 0 if name == empty else 3) for name in names), "ordinary", seed)
+    for none in names if empty else ():
+        yield Case(tuple((name, 0 if name == none else 3) for name in names), "ordinary", seed)
 
 
 def shape_of(shape: tuple[Any, ...], case: Case, instance: Instance) -> tuple[int, ...]:

@@ -136,7 +136,9 @@ def pack_names(schema: OpSchema) -> list[str]:
     found: dict[str, None] = {}
     for argument in schema.tensors:
         for item in parse_dims(argument.dims):
-            if isinstance(item, Pack) and not (item.count is not None and {n.name for n in names_in(item.count)} <= parameters):
+            if isinstance(item, Pack) and not (
+                item.count is not None and {n.name for n in names_in(item.count)} <= parameters
+            ):
                 found.setdefault(item.name)
     return list(found)
 

@@ -166,6 +166,8 @@ MEANINGS: dict[str, str] = {
     "EK0720": "An interpreted kernel reads or writes outside of a buffer.",
     "EK0721": "An interpreted kernel reads what nobody has written.",
     "EK0722": "The threads of a block part at a barrier.",
+    "EK0730": "An op does not do what its reference or the interpreter says.",
+    "EK0731": "An op has no case that check_op could try.",
     # EK08: devices and memory
     "EK0801": "A device is not there.",
     "EK0802": "Something is no device.",
