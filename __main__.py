@@ -123,6 +123,16 @@ def explore(source: str, output: str, targets: Sequence[str], **wanted: Any) -> 
 
 
 @einkorn.command()
+@click.argument("name")
+@click.option("--into", default=".", metavar="FOLDER", help="Where to make it; by default here.")
+def new(name: str, into: str) -> None:
+    """Make a folder NAME with a kernel, its test, an example and a README, all of which work."""
+    from . import commands
+
+    commands.new(name, into)
+
+
+@einkorn.command()
 @click.argument("source")
 @click.option("-o", "--output", metavar="FILE", help="Where to write, name.md or name.html; Markdown to the terminal.")
 @click.option("--title", metavar="TEXT", help="The heading; by default the package's name.")

@@ -78,6 +78,16 @@ def explore(source: str, output: str, targets: Sequence[str], **wanted: Any) -> 
     _write(output, explore(source, targets, **wanted))
 
 
+def new(name: str, into: str) -> None:
+    """Makes a new kernel library and says what is in it."""
+    from .dsl.skeleton import make_skeleton
+
+    files = make_skeleton(name, Path(into))
+    for file in files:
+        print(file)
+    print(f"\nNext: cd {files[0].parents[1]}; python example.py; python -m pytest")
+
+
 def doc(source: str, output: str | None, title: str | None) -> None:
     """Writes the reference of a library, in the form that the file's name asks for."""
     from .dsl.library import load_library

@@ -132,6 +132,7 @@ MEANINGS: dict[str, str] = {
     "EK0513": "A list of instances cannot be read.",
     "EK0514": "This machine has no named level to build for.",
     "EK0515": "A file that a command makes cannot be written.",
+    "EK0516": "A new kernel library cannot be made.",
     "EK0551": "A package cannot be read.",
     "EK0552": "A file is no package.",
     "EK0553": "A package is cut short or damaged.",
