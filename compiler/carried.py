@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..dsl import syntax as s
+from ..dsl.checks import OFF
 from ..dsl.errors import CompileError
 from ..dsl.types import SIMDType
 from .coerce import DEFAULTS, coerce, misfit, weak_kind
@@ -116,6 +117,7 @@ class Loop:
         inferer, frame = self.inferer, self.frame
         saved_env, saved_origins = dict(frame.env), dict(frame.origins)
         sites, errors = len(inferer.sites), len(inferer.errors)
+        checks, inferer.checks = inferer.checks, OFF
         learnt = False
         with inferer.builder.inside(Region()):
             stand_ins = {key: self._stand_in(key, value) for key, value in self.leaves()}
@@ -133,7 +135,7 @@ class Loop:
                 if key not in inferer.hints and key in inferer.met:
                     inferer.hints[key] = inferer.met[key]
                     learnt = True
-        frame.env, frame.origins = saved_env, saved_origins
+        frame.env, frame.origins, inferer.checks = saved_env, saved_origins, checks
         del inferer.sites[sites:]
         del inferer.errors[errors:]
         return learnt

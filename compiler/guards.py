@@ -48,7 +48,10 @@ def guard_part(call: Call, extent: Value, part: Value, tensor: Tensor, axis: int
     """Checks one part of an index; `axis` is None for a position over all axes."""
     inferer, builder = call.inferer, call.builder
     key = ("guarded", value_key(part), value_key(extent), width)
-    if inferer.checks.level == "off" or builder.remembered(key) or inferer.ranges.is_inside(part, extent, width):
+    if inferer.checks.level == "off" or builder.remembered(key):
+        return
+    if inferer.ranges.is_inside(part, extent, width):
+        builder.remember(key, True)
         return
     counted = all(inferer.ranges.is_counted(value) for value in (part, extent))
     if not counted and is_shipped(call.frame.file):

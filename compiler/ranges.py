@@ -43,6 +43,8 @@ class Ranges:
         self.atoms: dict[int, Value] = {}
         self.counted: set[int] = set()
         self.fuel = 0
+        self.tried: dict[frozenset[Any], tuple[int, bool]] = {}
+        self.here: dict[int, list[tuple[int, Poly]]] | None = None
 
     # what is known
 
@@ -129,15 +131,25 @@ class Ranges:
 
     def proves(self, claim: Poly) -> bool:
         """Whether a polynomial is certain not to be negative; False when that cannot be seen."""
-        self.fuel = FUEL
+        self.fuel, self.here = FUEL, None
+        self.tried.clear()
         return self._proves(claim, 0)
 
     def _proves(self, claim: Poly, depth: int) -> bool:
-        self.fuel -= 1
         if not any(claim):
             return claim.get((), 0) >= 0
+        key = frozenset(claim.items())
+        before, known = self.tried.get(key, (depth + 1, False))
+        if known or before <= depth:  # what failed with as many steps to go, or is being tried, fails again
+            return known
+        self.fuel -= 1
         if self.fuel < 0 or depth > DEPTH or len(claim) > MAX_TERMS:
             return False
+        self.tried[key] = depth, False
+        self.tried[key] = depth, self._by_atoms(claim, depth)
+        return self.tried[key][1]
+
+    def _by_atoms(self, claim: Poly, depth: int) -> bool:
         for serial in sorted({atom for monomial in claim for atom in monomial}, reverse=True):
             factor, rest = _split(claim, serial)
             if factor is None:
@@ -176,11 +188,19 @@ class Ranges:
         yield from self._as_counter(self.atoms[serial])
         yield from self.always[serial]
         yield from self._by_operands(self.atoms[serial], depth)
-        for scope in self.builder.memo:
-            facts = list(scope.get(FACTS, ()))
-            for value in scope.get(LIVE, ()):
-                facts += self._as_counter(value) if value.serial != serial else ()
-            yield from (fact for fact in facts if any(serial in monomial for monomial in fact))
+        yield from (fact for source, fact in self._of_scopes().get(serial, ()) if source != serial)
+
+    def _of_scopes(self) -> dict[int, list[tuple[int, Poly]]]:
+        """The facts of all scopes by the atoms in them; those of a loop variable with its serial. Made once a proof."""
+        if self.here is None:
+            self.here = {}
+            for scope in self.builder.memo:
+                facts = [(-1, fact) for fact in scope.get(FACTS, ())]
+                facts += [(value.serial, fact) for value in scope.get(LIVE, ()) for fact in self._as_counter(value)]
+                for source, fact in facts:
+                    for serial in {atom for monomial in fact for atom in monomial}:
+                        self.here.setdefault(serial, []).append((source, fact))
+        return self.here
 
     def _as_counter(self, value: Value) -> Iterator[Poly]:
         here = self.atom(value)

@@ -38,6 +38,7 @@ class Checks:
 
 
 SAFE: Final = Checks()
+OFF: Final = Checks("off")
 
 
 def parse_checks(text: object) -> Checks:
