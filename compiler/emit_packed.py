@@ -62,7 +62,7 @@ def store_packed(e: FunctionEmitter, op: Op) -> None:
     with e.nested():
         some = SIMDType(DType.uint8, type.width // 2)
         text = _text(some)
-        halves = e.op(f"vector.deinterleave {name} : {mlir_type(type)} -> {text}, {text}", 2)
+        halves = e.op(f"vector.deinterleave {name} : {mlir_type(type)} -> {text}", 2)
         _write(e, pointer, low, _joined(e, f"{halves}#0", f"{halves}#1", some), some)
     e.lines.append(f"{e.indent}}} else {{\n")
     with e.nested():

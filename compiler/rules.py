@@ -354,6 +354,6 @@ def bitcast(call: Call, x: Any, dtype: Any) -> Value:
         raise call.error("EK0208", f"bitcast takes a run-time value, not {describe(x)}", "x")
     if not isinstance(to, DType):
         raise call.error("EK0208", f"bitcast takes a dtype, not {describe(to)}", "dtype")
-    if to.bits != x.dtype.bits or DType.bool in (to, x.dtype):
+    if to.memory_bits != x.dtype.memory_bits or DType.bool in (to, x.dtype):
         raise call.error("EK0208", f"{x.dtype} and {to} differ in width", "dtype")
     return call.builder.one("bitcast", [x], x.type.with_dtype(to))

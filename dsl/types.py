@@ -68,11 +68,16 @@ class DType(Enum):
         return self._format
 
     @property
+    def memory_bits(self) -> int:
+        """Bits that one element takes in memory."""
+        return 8 if self.bits == 6 else self.bits
+
+    @property
     def size_in_bytes(self) -> int:
         """Bytes that one element takes in memory. Two elements of a packed type share one: see `bytes_for`."""
         if self.is_packed():
             raise TypeError(f"an element of {self} takes half a byte: ask bytes_for(count)")
-        return (self.bits + 7) // 8
+        return self.memory_bits // 8
 
     def bytes_for(self, count: int) -> int:
         """Bytes that `count` elements take, one behind the other; the last byte of a packed type may be half empty."""
