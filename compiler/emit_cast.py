@@ -68,6 +68,8 @@ def _narrow_int(e: FunctionEmitter, value: str, source: SIMDType, to: SIMDType) 
     """Integers keep their low bits; floats saturate."""
     byte = to.with_dtype(_byte(to.dtype))
     text = mlir_type(byte)
+    if source.dtype.is_float() and e.target.is_cpu:
+        return _float_to_int(e, value, source, to)
     inside = cast(e, value, source, byte)
     if not source.dtype.is_float():
         return low_bits(e, inside, to)
@@ -163,14 +165,20 @@ def _float_to_int(e: FunctionEmitter, value: str, source: SIMDType, to: SIMDType
     if source.dtype.is_half():
         wide = source.with_dtype(DType.float32)
         value, source = widen(e, value, source), wide
+<<<<<<< HEAD
     if e.target.is_cpu and to.dtype.bits <= 16:
         return _float_to_short(e, value, source, to)
+=======
+    if e.target.is_cpu and to.dtype.bits <= 32:
+        return _clamped_to_int(e, value, source, to)
+>>>>>>> bddd0cf (wip2)
     name = "fptosi" if to.dtype.kind == "int" else "fptoui"
     prefix = f"v{to.width}" if to.width > 1 else ""
     suffix = f"{prefix}i{to.dtype.bits}.{prefix}f{source.dtype.bits}"
     return e.op(f'llvm.call_intrinsic "llvm.{name}.sat.{suffix}"({value}) : ({mlir_type(source)}) -> {mlir_type(to)}')
 
 
+<<<<<<< HEAD
 def _float_to_short(e: FunctionEmitter, value: str, source: SIMDType, to: SIMDType) -> str:
     """To an integer of 8 or 16 bits, whose limits floats hold exactly; LLVM would take vectors apart for it."""
     text, wide = mlir_type(source), to.with_dtype(DType.int32)
@@ -182,6 +190,25 @@ def _float_to_short(e: FunctionEmitter, value: str, source: SIMDType, to: SIMDTy
     value = select(e, is_number, value, constant(e, 0.0, source), source)
     whole = e.op(f"arith.fptosi {value} : {text} to {mlir_type(wide)}")
     return e.op(f"arith.trunci {whole} : {mlir_type(wide)} to {mlir_type(to)}")
+=======
+def _clamped_to_int(e: FunctionEmitter, value: str, source: SIMDType, to: SIMDType) -> str:
+    """Clamped as a float, then converted by way of 32 bits: vector code on CPUs, which the intrinsic of LLVM is not."""
+    name, wide = ("fptoui", DType.uint32) if to.dtype is DType.uint32 else ("fptosi", DType.int32)
+    text, word = mlir_type(source), to.with_dtype(wide)
+    low, high = to.dtype.range
+    short = source.dtype is DType.float32 and high >= 1 << 24
+    last = float(high - (high >> 24) if short else high)  # the largest float32 below 2**31 or 2**32
+    bottom, top = constant(e, float(low), source), constant(e, last, source)
+    raised = select(e, e.op(f"arith.cmpf ogt, {value}, {bottom} : {text}"), value, bottom, source)
+    inside = select(e, e.op(f"arith.cmpf olt, {raised}, {top} : {text}"), raised, top, source)
+    whole = e.op(f"arith.{name} {inside} : {text} to {mlir_type(word)}")
+    if short:
+        beyond = e.op(f"arith.cmpf oge, {value}, {constant(e, float(high + 1), source)} : {text}")
+        whole = select(e, beyond, constant(e, high, word), whole, word)
+    no_number = e.op(f"arith.cmpf uno, {value}, {value} : {text}")
+    whole = select(e, no_number, constant(e, 0, word), whole, word)
+    return whole if to.dtype.bits == 32 else e.op(f"arith.trunci {whole} : {mlir_type(word)} to {mlir_type(to)}")
+>>>>>>> bddd0cf (wip2)
 
 
 def _int_to_float(e: FunctionEmitter, value: str, source: SIMDType, to: SIMDType) -> str:

@@ -137,12 +137,20 @@ def patterns(
 
 @register("constants")
 def constants(
-    a: OutputTensor[float8_e4m3fn, "n"], b: OutputTensor[S, "n"], c: OutputTensor[float32, "n"], x: InputTensor[float32, "n"]
+    a: OutputTensor[float8_e4m3fn, "n"],
+    b: OutputTensor[S, "n"],
+    c: OutputTensor[float32, "n"],
+    x: InputTensor[float32, "n"],
 ):
     """Numbers known now, and the same numbers computed when the kernel runs."""
     foreach(a, lambda i: select(x[i] > 0, Float8_e4m3fn(0.1), Float8_e4m3fn(-1000.0)))
     foreach(b, lambda i: 0.7 if x[i] > 0 else S(4))
-    foreach(c, lambda i: Float4_e2m1fn(2.6).cast(float32) + SIMD[float8_e5m2, 4](0.3)[2].cast(float32) + UInt4(15).cast(float32))
+    foreach(
+        c,
+        lambda i: (
+            Float4_e2m1fn(2.6).cast(float32) + SIMD[float8_e5m2, 4](0.3)[2].cast(float32) + UInt4(15).cast(float32)
+        ),
+    )
 
 
 @register("quantize")

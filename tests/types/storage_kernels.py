@@ -3,7 +3,6 @@
 from typing import TypeVar
 
 from einkorn.dsl import (
-    Element,
     InputTensor,
     OutputTensor,
     Storable,
@@ -35,7 +34,7 @@ from einkorn.dsl import (
 )
 
 S = TypeVar("S", bound=Storable)
-E = TypeVar("E", bound=Element)
+U = TypeVar("U", bound=Storable)
 
 
 @register("to_storage")
@@ -89,3 +88,8 @@ def from_storage(
         return (v.cast(bool8), *signed, *unsigned, v.cast(float16), v.cast(bfloat16), v.cast(float32), v.cast(float64))
 
     foreach((a, b, c, d, e, f, g, h, i, j, k, m, o), casts)
+
+
+@register("cast")
+def cast(out: OutputTensor[U, "n"], x: InputTensor[S, "n"]):
+    foreach(out, lambda i: x[i].cast(U))
