@@ -72,12 +72,15 @@ def narrow_float(e: FunctionEmitter, value: str, type: SIMDType) -> str:
     moved = e.op(f"arith.addf {magnitude}, {_float(w, single, magic)} : {single}")
     small = w.do("subi", e.op(f"arith.bitcast {moved} : {single} to {w.type}"), magic)
     result = w.select(w.do("cmpi ult,", size, (128 - format.bias) << 23), small, normal)
-    result = w.select(w.do("cmpi ugt,", result, format.largest), w.const(format.overflow), result)
+    beyond = w.do("cmpi ugt,", result, format.largest)  # so is NaN
+    result = w.select(beyond, w.const(format.overflow), result)
     sign = w.do("andi", w.do("shrui", bits, 32 - format.bits), format.sign)
     signed = w.do("ori", result, sign)
     if format.family == "fnuz":
         signed = w.select(w.do("cmpi eq,", result, 0), result, signed)
-    signed = w.select(w.do("cmpi ugt,", size, _INFINITY), w.const(format.nan), signed)
+    if format.has_infinity or not format.has_nan:
+        beyond = w.do("cmpi ugt,", size, _INFINITY)
+    signed = w.select(beyond, w.const(format.nan), signed)
     return e.op(f"arith.trunci {signed} : {w.type} to {byte}")
 
 

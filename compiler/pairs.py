@@ -1,4 +1,8 @@
-"""`foreach` over tensors whose elements share bytes: two elements a round, so that a byte has one writer.
+"""`foreach` over tensors whose elements share bytes: two elements a round.
+
+Of outputs, a byte has one writer then. Of inputs that are read element by element, a byte is read once, and LLVM makes
+vector code of the loop. Where components of the index are wanted, outputs take the position apart (`divisible`); for
+the sake of inputs alone there would be too much to compute, and the loop becomes a nest.
 
 Input: the outputs of a `foreach`, and what computes their values at an index. Output: the body of a range of pairs, and
 that of one GPU thread. Non-goals: stores elsewhere than in `foreach`, which leave the neighbour alone (`emit_packed`).
@@ -26,8 +30,16 @@ def shares_bytes(outputs: tuple[Any, ...]) -> bool:
 class Pairs:
     """The loop over pairs of elements of these outputs; `values_at` computes what is stored at an index."""
 
-    def __init__(self, inferer: Inferer, outputs: tuple[Tensor, ...], values_at: Callable[[Index], Values]) -> None:
+    def __init__(
+        self,
+        inferer: Inferer,
+        outputs: tuple[Tensor, ...],
+        values_at: Callable[[Index], Values],
+        *,
+        divisible: bool,
+    ) -> None:
         self.inferer = inferer
+        self.divisible = divisible
         self.outputs = outputs
         self.values_at = values_at
         self.count = inferer.builder.product(outputs[0].dims)
@@ -68,7 +80,7 @@ class Pairs:
         builder.add("if", [condition], regions=[inside, nothing])
 
     def _index(self, position: Value) -> Index:
-        return Index(self.outputs[0].dims, linear=position, divisible=True)
+        return Index(self.outputs[0].dims, linear=position, divisible=self.divisible)
 
     def _both(self, pair: Value) -> None:
         builder = self.inferer.builder

@@ -25,6 +25,7 @@ from .values import (
     Index,
     LoopRange,
     NeedComponents,
+    NeedPairs,
     Unrolled,
     describe,
     is_comptime_number,
@@ -53,29 +54,39 @@ def foreach(call: Call, out: Any, body: Any) -> None:
     if isinstance(outputs[0], Demand):
         demanded(call, outputs, body)
         return
-    if shares_bytes(outputs):
 
-        def values_at(index: Index) -> tuple[Value, ...]:
-            values = element_values(call, outputs, body, index)
-            calls = (_storing(call, body, number, len(values)) for number in range(len(values)))
-            return tuple(to_store(c, t, v) for c, t, v in zip(calls, outputs, values, strict=True))
-
-        pairs = Pairs(call.inferer, outputs, values_at)
-        spread(call, pairs.pairs, pairs.chunk, pairs.thread, None)
-        return
-    site_count = len(call.inferer.sites)
+    def values_at(index: Index) -> tuple[Value, ...]:
+        values = element_values(call, outputs, body, index)
+        calls = (_storing(call, body, number, len(values)) for number in range(len(values)))
+        return tuple(to_store(c, t, v) for c, t, v in zip(calls, outputs, values, strict=True))
 
     def element(index: Index) -> None:
-        values = element_values(call, outputs, body, index)
-        for number, (tensor, value) in enumerate(zip(outputs, values, strict=True)):
-            store_into(_storing(call, body, number, len(values)), tensor, index, value)
+        for tensor, value in zip(outputs, values_at(index), strict=True):
+            tensor.store(call.builder, index, value)
 
-    for make in (flat_loop, nested_loop):
+    shared = shares_bytes(outputs)
+
+    def flat() -> None:
+        flat_loop(call, dims, element)
+
+    def nested() -> None:
+        nested_loop(call, dims, element)
+
+    def paired() -> None:
+        pairs = Pairs(call.inferer, outputs, values_at, divisible=shared)
+        spread(call, pairs.pairs, pairs.chunk, pairs.thread, None)
+
+    dims, site_count = outputs[0].dims, len(call.inferer.sites)
+    make = paired if shared else flat
+    while True:
         try:
-            make(call, outputs[0].dims, element)
+            make()
             return
+        except NeedPairs:
+            make = paired
         except NeedComponents:
-            del call.inferer.sites[site_count:]
+            make = nested
+        del call.inferer.sites[site_count:]
 
 
 def _storing(call: Call, body: Any, number: int, count: int) -> Call:
@@ -129,7 +140,7 @@ def flat_loop(call: Call, dims: tuple[Value, ...], element: Callable[[Index], No
     def chunk(low: Value, high: Value) -> None:
         loop = call.builder.for_loop(low, high)
         with call.builder.inside(loop):
-            element(Index(dims, linear=loop.args[0]))
+            element(Index(dims, linear=loop.args[0], flat=True))
             call.builder.end()
 
     def thread(position: Value) -> None:

@@ -18,7 +18,7 @@ from ..dsl.schema import Role
 from ..dsl.source import Place
 from ..dsl.types import DType, SIMDType
 from .program import Builder, PointerType, Value
-from .values import Index, ravel, same_dims, value_key
+from .values import Index, NeedPairs, ravel, same_dims, value_key
 
 _serials = itertools.count()
 
@@ -86,6 +86,8 @@ class Stored(Tensor):
         return ravel(builder, index.components(builder), self.dims)
 
     def load(self, builder: Builder, index: Index, width: int = 1) -> Value:
+        if self.dtype.is_packed() and index.flat and same_dims(index.dims, self.dims):
+            raise NeedPairs
         offset = self.offset(builder, index)
         key = ("load", self.pointer.serial, value_key(offset), width)
         found = builder.remembered(key) if self.role is Role.INPUT else None

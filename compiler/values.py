@@ -202,6 +202,10 @@ class Cascade(Exception):
     """Raised on the use of a poisoned variable; the statement is skipped without a message."""
 
 
+class NeedPairs(Exception):
+    """Somebody reads half a byte at the position of a flat loop: it is better taken two elements a round."""
+
+
 class NeedComponents(Exception):
     """Somebody asked a linear index for its components: the loop has to be a nest after all."""
 
@@ -225,9 +229,11 @@ class Index:
         components: tuple[Value, ...] | None = None,
         divisible: bool = False,
         unchecked: bool = False,
+        flat: bool = False,
     ) -> None:
         self.serial = next(_serials)
         self.dims = dims
+        self.flat = flat  # the position of a flat loop, which could as well take two elements a round
         self.linear = linear
         self.divisible = divisible
         self.unchecked = unchecked  # made of an author's numbers, which may lie outside the dims

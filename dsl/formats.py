@@ -5,7 +5,7 @@ not have follows from its family:
 
     family    like           beyond the largest number   NaN                      -0
     ieee      float16        infinity                    kept                     yes
-    fn        float8_e4m3fn  NaN, with its sign          kept                     yes
+    fn        float8_e4m3fn  NaN                         kept                     yes
     fnuz      float8_e4m3fnuz  NaN                       kept, the pattern of -0  no: 0
     finite    float4_e2m1fn  the largest number          -0                       yes
     scale     float8_e8m0fnu  NaN                        kept                     no: NaN, as are 0 and numbers below 0
@@ -78,8 +78,9 @@ class FloatFormat:
 
     @property
     def overflow(self) -> int:
-        """What becomes of a positive number beyond the largest; a negative one has the sign bit set as well."""
-        return {"fnuz": self.sign, "finite": self.largest}.get(self.family, self.largest + 1)
+        """What becomes of a positive number beyond the largest; a negative one has the sign bit set as well, if it is
+        no NaN."""
+        return {"ieee": self.largest + 1, "finite": self.largest}.get(self.family, self.nan)
 
     def encode(self, value: float | Fraction) -> int:
         """The pattern of a number, rounded once."""
@@ -88,11 +89,12 @@ class FloatFormat:
         negative = math.copysign(1.0, value) < 0 if value == 0 else value < 0
         if self.family == "scale" and (negative or value == 0):
             return self.nan
-        if isinstance(value, float) and math.isinf(value):
+        beyond = isinstance(value, float) and math.isinf(value)
+        size = self.overflow if beyond else self._rounded(abs(Fraction(value)))
+        if size > self.largest:
             size = self.overflow
-        else:
-            size = self._rounded(abs(Fraction(value)))
-            size = self.overflow if size > self.largest else size
+            if not self.has_infinity and self.has_nan:
+                return self.nan
         if size == 0 and self.family == "fnuz":
             return 0
         return size | (self.sign if negative else 0)

@@ -31,7 +31,7 @@ FLOATS = (
 )
 TYPES = tuple(np.dtype(t) for t in (ml_dtypes.int4, ml_dtypes.uint4, *FLOATS))
 
-# Patterns: what a NaN becomes, and what a number beyond the largest; the sign bit is set for negative ones.
+# Patterns: what a NaN becomes, and what a number beyond the largest (if no NaN, with the sign bit of a negative one).
 NAN = {"e2m1fn": 0x8, "e2m3fn": 0x20, "e3m2fn": 0x20, "e4m3fn": 0x7F, "e5m2": 0x7E, "e4m3fnuz": 0x80, "e5m2fnuz": 0x80}
 NAN |= {"e8m0fnu": 0xFF}
 BEYOND = NAN | {"e2m1fn": 0x7, "e2m3fn": 0x1F, "e3m2fn": 0x1F, "e5m2": 0x7C}
@@ -97,7 +97,7 @@ def _finish(dtype: np.dtype[Any], codes: Array, ties: Array, negative: Array, ze
     codes = codes + (ties & (codes % 2 == 1))
     codes = np.where(codes >= len(positive(dtype)), BEYOND[name], codes)
     sign = 1 << {"e2m1fn": 3, "e2m3fn": 5, "e3m2fn": 5}.get(name, 7)
-    signed = np.where(negative, codes | sign, codes)
+    signed = np.where(negative & (codes != NAN[name]), codes | sign, codes)
     return np.where(codes == 0, 0, signed).astype(np.uint8) if name.endswith("uz") else signed.astype(np.uint8)
 
 

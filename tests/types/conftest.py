@@ -20,3 +20,11 @@ def kernels() -> Any:
     from kernel_harness import KernelFile
 
     return KernelFile(HERE / "storage_kernels.py")
+
+
+@pytest.fixture(scope="session")
+def packed_kernels() -> Any:
+    """Those of `packed_kernels.py`, the same way."""
+    from kernel_harness import KernelFile
+
+    return KernelFile(HERE / "packed_kernels.py")
