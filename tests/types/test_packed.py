@@ -175,7 +175,7 @@ def check_calls(artifact: Any, target: str) -> None:
         (DType.float32, DType.float8_e5m2, r"vpsrld.*%ymm"),
         (DType.float8_e8m0fnu, DType.bfloat16, r"vpmovzxbd.*%ymm"),
         (DType.int4, DType.float32, r"vpunpcklbw"),
-        (DType.float4_e2m1fn, DType.float32, r"vpunpcklbw"),
+        (DType.float4_e2m1fn, DType.float32, r"vpslld.*%ymm"),
         (DType.float32, DType.int4, r"vcvttps2dq.*%ymm"),
         (DType.float32, DType.float4_e2m1fn, r"vpsrld.*%ymm"),
         (DType.int64, DType.float8_e4m3fn, r"vcvtdq2ps"),
