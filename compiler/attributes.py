@@ -172,7 +172,7 @@ def dtype_bits(inferer: Inferer, owner: DType, node: s.Attribute, frame: Frame) 
     return owner.bits
 
 
-for _name in ("is_float", "is_integral", "is_signed", "is_half"):
+for _name in ("is_float", "is_integral", "is_signed", "is_half", "is_storage", "is_packed"):
 
     def _make(name: str) -> Callable[..., Any]:
         def check(call: Call, owner: DType) -> Any:

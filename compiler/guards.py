@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ..dsl import syntax as s
 from ..dsl.portable import is_shipped
 from ..dsl.source import Place
-from ..dsl.types import BOOL, INT, SIMDType
+from ..dsl.types import BOOL, INT, DType, SIMDType
 from .program import Builder, Site, Value
 from .tensors import Stored, Tensor, View
 from .values import Frame, Index, same_dims, value_key
@@ -177,7 +177,7 @@ def guard_number(call: Call, tensor: Tensor, index: Index, value: Value) -> None
     """Under `+nan` or `+inf`: what an op stores into an output is a number."""
     inferer, builder = call.inferer, call.builder
     finds = inferer.checks.finds
-    if not finds or not value.dtype.is_float():
+    if not finds or not value.dtype.is_float() or not value.dtype.format.has_nan:
         return
     while isinstance(tensor, View):
         components = tensor.mapping(builder, index.components(builder))
@@ -186,9 +186,13 @@ def guard_number(call: Call, tensor: Tensor, index: Index, value: Value) -> None
     if not isinstance(tensor, Stored) or tensor.in_stack:
         return
     inferer.locate(call.node, call.frame)
-    bad = builder.row("isnan", [value])
+    number = value
+    if value.dtype.is_storage():
+        assert isinstance(value.type, SIMDType)
+        number = builder.one("cast", [value], value.type.with_dtype(DType.float32))
+    bad = builder.row("isnan", [number])
     if finds == "inf":
-        bad = builder.row("or_", [bad, builder.row("isinf", [value])])
+        bad = builder.row("or_", [bad, builder.row("isinf", [number])])
     good = builder.row("invert", [bad])
     holds = good if good.type == BOOL else all_lanes(builder, good)
     # The position alone: taking it apart into an index is done for the one that is reported, in Python.

@@ -58,7 +58,7 @@ def foreach(call: Call, out: Any, body: Any) -> None:
     def values_at(index: Index) -> tuple[Value, ...]:
         values = element_values(call, outputs, body, index)
         calls = (_storing(call, body, number, len(values)) for number in range(len(values)))
-        return tuple(to_store(c, t, v) for c, t, v in zip(calls, outputs, values, strict=True))
+        return tuple(to_store(c, t, index, v) for c, t, v in zip(calls, outputs, values, strict=True))
 
     def element(index: Index) -> None:
         for tensor, value in zip(outputs, values_at(index), strict=True):

@@ -183,15 +183,19 @@ def wrong_rank(call: Call, tensor: Tensor, got: int) -> Exception:
 
 def store_into(call: Call, tensor: Tensor, index: Index, value: Any) -> None:
     """`tensor[index] = value`, with its checks."""
-    stored = to_store(call, tensor, value)
+    tensor.store(call.builder, index, to_store(call, tensor, index, value))
+
+
+def to_store(call: Call, tensor: Tensor, index: Index, value: Any) -> Value:
+    """`value` as what `tensor` takes at `index`, with the checks of a store."""
+    stored = _storable(call, tensor, value)
     assert isinstance(stored.type, SIMDType)
     guard_index(call, tensor, index, stored.type.width)
     guard_number(call, tensor, index, stored)
-    tensor.store(call.builder, index, stored)
+    return stored
 
 
-def to_store(call: Call, tensor: Tensor, value: Any) -> Value:
-    """`value` as what `tensor` takes, with the checks of a store."""
+def _storable(call: Call, tensor: Tensor, value: Any) -> Value:
     inferer = call.inferer
     if tensor.role is Role.INPUT:
         raise call.error(

@@ -176,7 +176,9 @@ def _cbrt_wide(x: Any) -> Any:
 
 @implements(frexp)
 def _frexp(x: Any) -> Any:
-    static_assert(x.dtype.is_float(), "this function works on floats: cast the value first")
+    static_assert(
+        x.dtype.is_float() and not x.dtype.is_storage(), "this function works on floats: cast the value first"
+    )
     if x.dtype.is_half():
         mantissa, exponent = _frexp_wide(x.cast(float32))
         return mantissa.cast(x.dtype), exponent
@@ -200,7 +202,9 @@ def _frexp_wide(x: Any) -> Any:
 
 @implements(ldexp)
 def _ldexp(x: Any, n: Any) -> Any:
-    static_assert(x.dtype.is_float(), "this function works on floats: cast the value first")
+    static_assert(
+        x.dtype.is_float() and not x.dtype.is_storage(), "this function works on floats: cast the value first"
+    )
     if x.dtype.is_half():
         return _ldexp_wide(x.cast(float32), n).cast(x.dtype)
     return _ldexp_wide(x, n)

@@ -57,7 +57,9 @@ def polynomial(x: Any, coefficients: Any) -> Any:
 
 def applied(function: Any, x: Any) -> Any:
     """function(x) for a function of float32 and float64."""
-    static_assert(x.dtype.is_float(), "this function works on floats: cast the value first")
+    static_assert(
+        x.dtype.is_float() and not x.dtype.is_storage(), "this function works on floats: cast the value first"
+    )
     if x.dtype.is_half():
         return function(x.cast(float32)).cast(x.dtype)
     return function(x)
@@ -66,7 +68,10 @@ def applied(function: Any, x: Any) -> Any:
 def applied_to_two(function: Any, x: Any, y: Any) -> Any:
     """function(x, y) for a function of two float32 or float64; a number on either side takes the type of the other."""
     product = x * y
-    static_assert(product.dtype.is_float(), "this function works on floats: cast the values first")
+    static_assert(
+        product.dtype.is_float(),
+        "this function works on floats: cast the values first",
+    )
     lanes = SIMD[product.dtype, product.width]
     a, b = lanes(x), lanes(y)
     if product.dtype.is_half():

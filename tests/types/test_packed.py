@@ -14,6 +14,7 @@ import pytest
 from support.packed import packed
 
 from einkorn.dsl import DType
+from einkorn.dsl.errors import KernelError
 from einkorn.graph import Buffer, DeviceRef, Graph, InferenceSession, TensorType, ops
 
 FILE = Path(__file__).parent / "packed_kernels.py"
@@ -195,3 +196,30 @@ def test_padding_is_zero() -> None:
     graph = Graph("turned", forward=lambda x: ops.permute(x, [1, 0]), input_types=types)
     (got,) = InferenceSession().load(graph)(x)
     assert got.view(DType.uint8, (4,)).to_numpy().tobytes() == packed(x).tobytes()
+
+
+def test_checks_see_storage_types() -> None:
+    """Bounds of packed tensors, and the NaN that a narrow type makes of a number beyond its largest."""
+    x = np.array([1, 2, 1000, 3], np.float32)
+    session = InferenceSession(checks="all+nan")
+
+    def model(dtype: DType) -> Any:
+        types = [TensorType(DType.float32, x.shape, HOST)]
+        return session.load(Graph("narrowed", forward=lambda x: ops.cast(x, dtype), input_types=types))
+
+    with pytest.raises(KernelError) as caught:
+        model(DType.float8_e4m3fn)(x)
+    assert caught.value.index == (2,)
+    assert model(DType.float8_e5m2)(x)[0].to_numpy().astype(float).tolist() == [1, 2, 1024, 3]
+    assert model(DType.float4_e2m1fn)(x)[0].to_numpy().astype(float).tolist() == [1, 2, 6, 3]
+    assert model(DType.int4)(x)[0].to_numpy().astype(int).tolist() == [1, 2, 7, 3]
+
+    def scattered(x: Any, step: int) -> Any:
+        return ops.custom("scatter", device=HOST, values=[x], parameters={"step": step})
+
+    types = [TensorType(DType.uint4, ["n"], HOST)]
+    for step in (5, -5):
+        graph = Graph("checked", forward=lambda x: scattered(x, step), input_types=types, custom_extensions=[FILE])  # noqa: B023
+        loaded = session.load(graph)
+        given = elements(ml_dtypes.uint4, 7)
+        assert loaded(given)[0].to_numpy()[5 * 3 % 7 if step > 0 else -5 * 3 % 7] == given[3]
