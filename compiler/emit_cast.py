@@ -165,32 +165,14 @@ def _float_to_int(e: FunctionEmitter, value: str, source: SIMDType, to: SIMDType
     if source.dtype.is_half():
         wide = source.with_dtype(DType.float32)
         value, source = widen(e, value, source), wide
-<<<<<<< HEAD
-    if e.target.is_cpu and to.dtype.bits <= 16:
-        return _float_to_short(e, value, source, to)
-=======
     if e.target.is_cpu and to.dtype.bits <= 32:
         return _clamped_to_int(e, value, source, to)
->>>>>>> bddd0cf (wip2)
     name = "fptosi" if to.dtype.kind == "int" else "fptoui"
     prefix = f"v{to.width}" if to.width > 1 else ""
     suffix = f"{prefix}i{to.dtype.bits}.{prefix}f{source.dtype.bits}"
     return e.op(f'llvm.call_intrinsic "llvm.{name}.sat.{suffix}"({value}) : ({mlir_type(source)}) -> {mlir_type(to)}')
 
 
-<<<<<<< HEAD
-def _float_to_short(e: FunctionEmitter, value: str, source: SIMDType, to: SIMDType) -> str:
-    """To an integer of 8 or 16 bits, whose limits floats hold exactly; LLVM would take vectors apart for it."""
-    text, wide = mlir_type(source), to.with_dtype(DType.int32)
-    low, high = (constant(e, float(limit), source) for limit in to.dtype.range)
-    for limit, beyond in ((low, "olt"), (high, "ogt")):
-        outside = e.op(f"arith.cmpf {beyond}, {value}, {limit} : {text}")
-        value = select(e, outside, limit, value, source)
-    is_number = e.op(f"arith.cmpf ord, {value}, {value} : {text}")
-    value = select(e, is_number, value, constant(e, 0.0, source), source)
-    whole = e.op(f"arith.fptosi {value} : {text} to {mlir_type(wide)}")
-    return e.op(f"arith.trunci {whole} : {mlir_type(wide)} to {mlir_type(to)}")
-=======
 def _clamped_to_int(e: FunctionEmitter, value: str, source: SIMDType, to: SIMDType) -> str:
     """Clamped as a float, then converted by way of 32 bits: vector code on CPUs, which the intrinsic of LLVM is not."""
     name, wide = ("fptoui", DType.uint32) if to.dtype is DType.uint32 else ("fptosi", DType.int32)
@@ -208,7 +190,6 @@ def _clamped_to_int(e: FunctionEmitter, value: str, source: SIMDType, to: SIMDTy
     no_number = e.op(f"arith.cmpf uno, {value}, {value} : {text}")
     whole = select(e, no_number, constant(e, 0, word), whole, word)
     return whole if to.dtype.bits == 32 else e.op(f"arith.trunci {whole} : {mlir_type(word)} to {mlir_type(to)}")
->>>>>>> bddd0cf (wip2)
 
 
 def _int_to_float(e: FunctionEmitter, value: str, source: SIMDType, to: SIMDType) -> str:
