@@ -20,7 +20,7 @@ demo: $(READY)  ## compile the example kernels, run them, write the pictures
 	@$(BIN)/python examples/custom_ops/demo.py
 
 test: lint  ## lint, types and all tests (PYTEST_ARGS="-k cache" picks some)
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(PYTEST_ARGS)
 
 lint: $(READY)  ## ruff and mypy
 	$(BIN)/ruff check .
