@@ -82,12 +82,14 @@ def attribute(inferer: Inferer, owner: Any, node: s.Attribute, frame: Frame) -> 
         return owner.members[node.name]
     if type(owner) in ATTRIBUTES:
         return ATTRIBUTES[type(owner)](inferer, owner, node, frame)
-    for cls in type(owner).__mro__:
+    is_pointer = isinstance(owner, Value) and isinstance(owner.type, PointerType)
+    kinds = (PointerType,) if is_pointer else type(owner).__mro__
+    for cls in kinds:
         found = MEMBERS.get((cls, node.name))
         if found is not None:
             inferer.locate(node, frame)
             return found(inferer, owner, node, frame)
-    known = sorted({name for cls, name in MEMBERS if isinstance(owner, cls)})
+    known = sorted({name for cls, name in MEMBERS if cls in kinds})
     if isinstance(owner, ClassValue):
         known = sorted(owner.members)
     hint = did_you_mean(node.name, known) or (f"it has {listed(known)}" if known else None)

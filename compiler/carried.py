@@ -23,7 +23,7 @@ from .coerce import DEFAULTS, coerce, misfit, weak_kind
 from .composite import has_numbers, numbers_of, parts_of, replaced, same_shape, zero
 from .flow import TooMany
 from .infer import Inferer
-from .program import Region, Value
+from .program import Region, Type, Value
 from .statements import undefined
 from .values import (
     Cascade,
@@ -149,9 +149,8 @@ class Loop:
         stand_in.origin = frozenset({key}) | (value.origin if isinstance(value, Value) else frozenset())
         return stand_in
 
-    def type_of(self, key: Any, value: Any) -> SIMDType | None:
+    def type_of(self, key: Any, value: Any) -> Type | None:
         if isinstance(value, Value) and value.weak is None:
-            assert isinstance(value.type, SIMDType)
             return value.type
         return self.inferer.hints.get(key)
 
@@ -241,7 +240,7 @@ class Loop:
         self.frame.env = env
         env.update(self.rebuild(results))
 
-    def _changes_type(self, name: str, type: SIMDType | None = None, number: Any = None) -> CompileError:
+    def _changes_type(self, name: str, type: Type | None = None, number: Any = None) -> CompileError:
         frame = self.frame
         value = frame.env[name]
         whole = parts_of(value) is None or type is None

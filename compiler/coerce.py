@@ -19,7 +19,7 @@ from . import methods
 from .guards import guard_divisor
 from .mismatches import mismatch, no_row, not_numbers, source_of
 from .operations import ROWS, Row
-from .program import PointerType, Value
+from .program import PointerType, Type, Value
 from .values import Frame, Index, StructValue, describe, is_comptime_number, shown
 
 if TYPE_CHECKING:
@@ -36,17 +36,17 @@ def weak_kind(value: Any) -> str | None:
     return type(value).__name__ if is_comptime_number(value) else None
 
 
-def coerce(inferer: Inferer, value: Any, type: SIMDType, node: syntax.Node, frame: Frame, what: str = "") -> Value:
+def coerce(inferer: Inferer, value: Any, type: Type, node: syntax.Node, frame: Frame, what: str = "") -> Value:
     """`value` as a run-time value of `type`: a number adopts it, a scalar fills the lanes, all else must have it."""
     builder = inferer.builder
-    if is_comptime_number(value):
+    if isinstance(value, Value) and value.type == type and value.weak is None:
+        return value
+    if is_comptime_number(value) and isinstance(type, SIMDType):
         problem = misfit(value, type.dtype)
         if problem:
             raise inferer.error("EK0205", problem, node, frame, expected=str(type), got=shown(value))
         return builder.const(adopt(value, type.dtype), type)
-    if isinstance(value, Value) and isinstance(value.type, SIMDType):
-        if value.type == type and value.weak is None:
-            return value
+    if isinstance(value, Value) and isinstance(value.type, SIMDType) and isinstance(type, SIMDType):
         if value.weak is not None:
             for key in value.origin:
                 inferer.met.setdefault(key, SIMDType(type.dtype))
@@ -62,8 +62,12 @@ def coerce(inferer: Inferer, value: Any, type: SIMDType, node: syntax.Node, fram
         label=describe(value),
         expected=str(type),
         got=describe(value),
-        hint=f"write ({source_of(node, frame)}).cast({type.dtype})" if isinstance(value, Value) else None,
+        hint=f"write ({source_of(node, frame)}).cast({type.dtype})" if _castable(value, type) else None,
     )
+
+
+def _castable(value: Any, type: Type) -> bool:
+    return isinstance(value, Value) and isinstance(value.type, SIMDType) and isinstance(type, SIMDType)
 
 
 def misfit(value: bool | int | float, dtype: DType) -> str | None:
@@ -222,6 +226,8 @@ def binary(
     if isinstance(a, Index) != isinstance(b, Index) and not isinstance(a, tuple) and not isinstance(b, tuple):
         raise mismatch(inferer, row.symbol, a, b, nodes, node, frame)
     a, b = plain(inferer, a), plain(inferer, b)
+    if _is_pointer(a) or _is_pointer(b):
+        return _pointer_arithmetic(inferer, op, a, b, nodes, node, frame)
     if not isinstance(a, Value) and not isinstance(b, Value):
         return fold(inferer, row, [a, b], node, frame)
     left, right = unify(inferer, row.symbol, a, b, nodes, node, frame)
@@ -246,6 +252,25 @@ def _of_structs(
     if found is NotImplemented:
         raise mismatch(inferer, ROWS[op].symbol, a, b, nodes, node, frame)
     return found
+
+
+def _is_pointer(value: Any) -> bool:
+    return isinstance(value, Value) and isinstance(value.type, PointerType)
+
+
+def _pointer_arithmetic(
+    inferer: Inferer, op: str, a: Any, b: Any, nodes: tuple[syntax.Expr, syntax.Expr], node: Any, frame: Frame
+) -> Value:
+    """`p + n`, `n + p`, `p - n`: the address that many elements further on, or back."""
+    builder, symbol = inferer.builder, ROWS[op].symbol
+    pointer, count, at = (a, b, nodes[1]) if _is_pointer(a) else (b, a, nodes[0])
+    if _is_pointer(count) or (op, pointer) not in (("add", a), ("add", b), ("sub", a)):
+        text = f"cannot compute {describe(a)} {symbol} {describe(b)}"
+        hint = "pointers take `p + n` and `p - n` with an Int"
+        raise inferer.error("EK0202", text, node, frame, label=f"{describe(a)} {symbol} {describe(b)}", hint=hint)
+    offset = coerce(inferer, count, INT, at, frame, "an offset is an Int")
+    inferer.locate(node, frame)
+    return builder.advance(pointer, offset if op == "add" else builder.isub(builder.int_(0), offset))
 
 
 def plain(inferer: Inferer, value: Any) -> Any:

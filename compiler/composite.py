@@ -44,8 +44,8 @@ def same_kind(a: Any, b: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value can be one of the running program: a number, known now or not."""
-    return isinstance(value.type, SIMDType) if isinstance(value, Value) else is_comptime_number(value)
+    """Whether a value can be one of the running program: a number, known now or not, or a pointer."""
+    return isinstance(value, Value) or is_comptime_number(value)
 
 
 def has_numbers(value: Any) -> bool:

@@ -17,7 +17,7 @@ from ..dsl.types import DType, SIMDType
 from .coerce import coerce
 from .flow import argument_node
 from .methods import typevar_in
-from .program import Value
+from .program import PointerType, Value
 from .values import PYTHON_TYPES, Closure, Frame, Index, StructType, StructValue, describe, is_comptime_number, plural
 
 if TYPE_CHECKING:
@@ -100,6 +100,8 @@ def declared(
     if variable is not None and isinstance(annotation, s.Global):
         inferer.expr(annotation, home)
         return _of_typevar(inferer, variable, value, home, node, frame, what)
+    if isinstance(annotation, s.Subscript) and _is_marker(annotation.value, home, "Pointer"):
+        return _pointer(inferer, annotation, value, home, node, frame, what)
     if _is_tuple(annotation, home):
         return _tuple(inferer, annotation, value, home, node, frame, what)
     type = inferer.expr(annotation, home)
@@ -136,6 +138,25 @@ def _of_typevar(inferer: Inferer, name: str, value: Any, home: Frame, node: s.No
     if isinstance(value, Value) and isinstance(value.type, SIMDType) and value.weak is None:
         type = value.type.with_dtype(dtype) if value.dtype is dtype else type
     return coerce(inferer, value, type, node, frame, f"{what} {name}, which is {type} here")
+
+
+def _is_marker(annotation: s.Expr, home: Frame, name: str) -> bool:
+    entry = home.program.globals[annotation.index] if isinstance(annotation, s.Global) else None
+    return entry is not None and entry.kind == "marker" and entry.value == name
+
+
+def _pointer(
+    inferer: Inferer, annotation: s.Subscript, value: Any, home: Frame, node: s.Node, frame: Frame, what: str
+) -> Any:
+    """`Pointer[T]`: a pointer to elements of that dtype, whether or not it may be written through."""
+    if not isinstance(value, Value) or not isinstance(value.type, PointerType):
+        text = f"{what} a pointer, not {describe(value)}"
+        hint = "x.pointer() is the address of a tensor's first element" if hasattr(value, "dims") else None
+        raise inferer.error("EK0202", text, node, frame, label=describe(value), hint=hint)
+    type = inferer.expr(annotation, home)
+    if type.dtype is not value.dtype:
+        raise inferer.error("EK0202", f"{what} {type}, not {describe(value)}", node, frame, label=describe(value))
+    return value
 
 
 def _is_tuple(annotation: s.Expr, home: Frame) -> bool:

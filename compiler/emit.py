@@ -179,11 +179,12 @@ class FunctionEmitter:
     # functions
 
     def parameters(self, values: Sequence[Value]) -> list[str]:
-        """The values as parameters `%a0`, `%a1`, …; pointers are promised not to overlap."""
+        """The values as parameters `%a0`, `%a1`, …; pointers of the author's aside, none overlaps."""
         params = []
+        alone = all(value.type.is_whole for value in values if isinstance(value.type, PointerType))
         for number, value in enumerate(values):
             self.names.set(value, f"%a{number}")
-            noalias = " {llvm.noalias}" if isinstance(value.type, PointerType) else ""
+            noalias = " {llvm.noalias}" if alone and isinstance(value.type, PointerType) else ""
             params.append(f"%a{number}: {self.type(value.type)}{noalias}")
         return params
 

@@ -15,10 +15,9 @@ from ..dsl import abi
 from ..dsl.errors import InternalError
 from ..dsl.source import Place
 from ..dsl.types import BOOL, DType, SIMDType
-from . import emit_arith, emit_cast, emit_vectors
-from .emit_packed import load_packed, store_packed, store_pair
+from . import emit_arith, emit_atomics, emit_cast, emit_memory, emit_vectors
 from .emit_parallel import parallel
-from .emit_types import constant, element_type, mlir_type
+from .emit_types import constant, mlir_type
 from .program import IRREGULAR, Op, PointerType, Region, Value
 
 if TYPE_CHECKING:
@@ -59,55 +58,6 @@ def _index_division(mlir: str) -> Callable[[FunctionEmitter, Op], None]:
         e.names.set(op.results[0], e.op(f"{mlir} {a}, {b} : i64"))
 
     return emit
-
-
-def _address(e: FunctionEmitter, pointer: Value, offset: Value) -> str:
-    assert isinstance(pointer.type, PointerType)
-    element = "i8" if pointer.dtype is DType.bool else element_type(pointer.dtype)
-    text = e.type(pointer.type)
-    base, index = e.name(pointer), e.name(offset)
-    return e.op(f"llvm.getelementptr inbounds {base}[{index}] : ({text}, i64) -> {text}, {element}")
-
-
-def _memory_type(type: SIMDType) -> SIMDType:
-    """A bool takes a byte in memory."""
-    return type.with_dtype(DType.uint8) if type.dtype is DType.bool else type
-
-
-def _load(e: FunctionEmitter, op: Op) -> None:
-    pointer, offset = op.operands
-    type = _simd(op.results[0])
-    if type.dtype.is_packed():
-        e.names.set(op.results[0], load_packed(e, op))
-        return
-    address = _address(e, pointer, offset)
-    memory = _memory_type(type)
-    align = memory.dtype.size_in_bytes
-    value = e.op(f"llvm.load {address} {{alignment = {align} : i64}} : {e.type(pointer.type)} -> {mlir_type(memory)}")
-    if type.dtype.bits < 8:
-        value = emit_cast.low_bits(e, value, type)
-    e.names.set(op.results[0], emit_cast.cast(e, value, memory, type) if memory is not type else value)
-
-
-def _store(e: FunctionEmitter, op: Op) -> None:
-    value, pointer, offset = op.operands
-    type = _simd(value)
-    if type.dtype.is_packed():
-        store_packed(e, op)
-        return
-    memory = _memory_type(type)
-    name = emit_cast.cast(e, e.name(value), type, memory) if memory is not type else e.name(value)
-    address = _address(e, pointer, offset)
-    align = memory.dtype.size_in_bytes
-    e.line(f"llvm.store {name}, {address} {{alignment = {align} : i64}} : {mlir_type(memory)}, {e.type(pointer.type)}")
-
-
-def _atomic_add(e: FunctionEmitter, op: Op) -> None:
-    value, pointer, offset = op.operands
-    address = _address(e, pointer, offset)
-    kind = "fadd" if value.dtype.is_float() else "add"
-    text = f"llvm.atomicrmw {kind} {address}, {e.name(value)} monotonic : {e.type(pointer.type)}, {e.type(value.type)}"
-    e.op(text)
 
 
 def _alloca(e: FunctionEmitter, op: Op) -> None:
@@ -311,12 +261,10 @@ EMITTERS: dict[str, Callable[[FunctionEmitter, Op], None]] = {
     "cast": _cast,
     "bitcast": _bitcast,
     "select": _select,
+    **emit_memory.EMITTERS,
+    **emit_atomics.EMITTERS,
     "udiv": _index_division("arith.divui"),
     "urem": _index_division("arith.remui"),
-    "load": _load,
-    "store": _store,
-    "store_pair": store_pair,
-    "atomic_add": _atomic_add,
     "alloca": _alloca,
     "if": _if,
     "for": _for,

@@ -17,7 +17,7 @@ from .composite import parts_of, same_constant, same_kind, with_parts
 from .infer import Inferer, expression
 from .methods import special
 from .operations import ROWS
-from .program import Region, Value
+from .program import EFFECTS, READS, Region, Value
 from .rules_gpu import gpu_value
 from .tensor_members import subscript
 from .values import Closure, FormattedValue, Frame, Index, Poisoned, StructValue, StubRef, Undefined, describe
@@ -215,14 +215,13 @@ def truth(inferer: Inferer, value: Any, node: s.Node, frame: Frame) -> Any:
 
 
 # What may run although its result is not wanted: no memory, no effects, no division.
-_UNSAFE = {"load", "store", "atomic_add", "for", "while", "parallel", "launch", "barrier", "assert", "print", "alloca"}
-_UNSAFE |= {"breakpoint", "if", "udiv", "urem", "probe", "store_pair"}
+_UNSAFE = READS | EFFECTS | {"for", "while", "if", "alloca", "udiv", "urem", "floordiv", "mod"}
 
 
 def is_pure(region: Region) -> bool:
     """Whether the operations of a region may be done always, and cheaply."""
     ops = [op for op in region.ops if op.name != "note"]
-    return len(ops) <= 8 and not any(op.name in _UNSAFE or op.name in ("floordiv", "mod") for op in ops)
+    return len(ops) <= 8 and not any(op.name in _UNSAFE for op in ops)
 
 
 def splice(inferer: Inferer, region: Region) -> None:

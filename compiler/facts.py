@@ -13,7 +13,7 @@ from ..dsl.types import INT, DType
 from ..dsl.unit import NodeSpec, Size, Slot
 from .flow import TooMany, count_operations
 from .instance import Instances
-from .program import Region, Value, walk
+from .program import EFFECTS, Region, Value, walk
 from .targets import Target
 from .tensors import NotElementwise, Probe, Tensor
 from .values import Cascade, Index
@@ -74,16 +74,7 @@ def find_facts(node: NodeSpec, shapes: tuple[tuple[DType, tuple[Size, ...]], ...
     except (NotElementwise, Cascade, TooMany, CompileError):
         return Facts(False)
     names = {op.name for op in walk(region)}
-    if prober.inferer.errors or names & {
-        "print",
-        "breakpoint",
-        "store",
-        "store_pair",
-        "atomic_add",
-        "launch",
-        "parallel",
-        "barrier",
-    }:
+    if prober.inferer.errors or names & EFFECTS:
         return Facts(False)
     probes = [prober.probes.get(k) for k in range(len(shapes))]
     return Facts(

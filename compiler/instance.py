@@ -27,13 +27,16 @@ from . import (  # noqa: F401
     branches,
     expressions,
     loops,
+    pointer_members,
     rules,
+    rules_atomic,
     rules_gpu,
     rules_python,
     rules_sequences,
     rules_vectors,
     statements,
     tensor_members,
+    tensor_memory,
     vector_members,
 )
 from .flow import TooMany

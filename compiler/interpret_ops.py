@@ -17,7 +17,7 @@ import numpy as np
 
 from ..dsl.errors import InternalError
 from ..dsl.types import DType, SIMDType
-from . import interpret_vectors
+from . import interpret_access, interpret_vectors
 from .interpret_casts import convert, low_bits, reinterpret
 from .interpret_memory import Pointer, load, storage, store
 from .interpret_rows import where
@@ -132,16 +132,6 @@ def _store_pair(op: Op, machine: Machine) -> Evaluate:
     return both
 
 
-def _atomic_add(op: Op, machine: Machine) -> Evaluate:
-    location = op.location
-
-    def add(value: Any, pointer: Pointer, offset: Any) -> None:
-        old = load(pointer, offset, 1, machine.op, location)
-        store(old + value, pointer, offset, 1, machine.op, location)
-
-    return add
-
-
 def _alloca(op: Op, machine: Machine) -> Evaluate:
     type = op.results[0].type
     assert isinstance(type, PointerType)
@@ -184,6 +174,7 @@ def _print(op: Op, machine: Machine) -> Evaluate:
 
 
 EVALUATORS: dict[str, Callable[[Op, Machine], Evaluate]] = {
+    **interpret_access.EVALUATORS,
     **interpret_vectors.EVALUATORS,
     "const": _const,
     "cast": _cast,
@@ -195,7 +186,6 @@ EVALUATORS: dict[str, Callable[[Op, Machine], Evaluate]] = {
     "load": _load,
     "store": _store,
     "store_pair": _store_pair,
-    "atomic_add": _atomic_add,
     "alloca": _alloca,
     "gpu_id": _gpu_id,
     "assert": _assert,

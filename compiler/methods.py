@@ -48,11 +48,13 @@ def method_of(type: StructType, name: str) -> s.Method | None:
 
 
 def typevar_in(annotation: s.Expr, home: Frame) -> str | None:
-    """The type variable of an annotation: `T`, or the one in `SIMD[T, 8]`."""
-    if isinstance(annotation, s.Subscript) and isinstance(annotation.index, s.Tuple) and annotation.index.items:
-        vector = annotation.value
-        if isinstance(vector, s.Global) and home.program.globals[vector.index].value == "SIMD":
+    """The type variable of an annotation: `T`, or the one in `SIMD[T, 8]` or `Pointer[T]`."""
+    if isinstance(annotation, s.Subscript) and isinstance(annotation.value, s.Global):
+        marker = home.program.globals[annotation.value.index].value
+        if marker == "SIMD" and isinstance(annotation.index, s.Tuple) and annotation.index.items:
             return typevar_in(annotation.index.items[0], home)
+        if marker == "Pointer":
+            return typevar_in(annotation.index, home)
     if isinstance(annotation, s.Global):
         entry = home.program.globals[annotation.index]
         if entry.kind == "typevar":

@@ -35,13 +35,23 @@ class Location:
 
 @dataclass(frozen=True)
 class PointerType:
-    """The address of elements of `dtype` in a memory space: `global`, `stack` or `shared`."""
+    """The address of elements of `dtype` in a memory space: `global`, `stack` or `shared`.
+
+    `access` is empty for a whole buffer or storage, of which no other address exists. A pointer of the author's is
+    `read-write` or `read-only`, and points anywhere into one.
+    """
 
     dtype: DType
     space: str = "global"
+    access: str = ""
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.access
 
     def __str__(self) -> str:
-        return f"Pointer[{self.dtype}, {self.space}]"
+        words = [str(self.dtype), *([self.space] if self.is_whole or self.space != "global" else [])]
+        return f"Pointer[{', '.join([*words, *(['read-only'] if self.access == 'read-only' else [])])}]"
 
 
 Type = SIMDType | PointerType
@@ -112,7 +122,16 @@ IRREGULAR: dict[str, str] = {
     "load": "pointer, element offset -> the element(s)",
     "store": "value, pointer, element offset",
     "store_pair": "two values of a packed type, pointer, offset of the byte that they fill",
-    "atomic_add": "value, pointer, element offset",
+    "atomic": "value, pointer, offset -> what was there; attrs kind (add, min, exchange, …), ordering",
+    "atomic_compare_exchange": "expected, desired, pointer, offset -> what was there; equal bits; attrs ordering",
+    "atomic_load": "pointer, offset -> the element; attrs ordering",
+    "atomic_store": "value, pointer, offset; attrs ordering",
+    "offset": "pointer, Int -> the pointer that many elements further on",
+    "masked_load": "pointer, offset, mask, other -> elements where the mask holds, lanes of other elsewhere",
+    "masked_store": "value, pointer, offset, mask; the lanes where the mask holds",
+    "gather": "pointer, offsets, mask, other -> the elements at these offsets (int32 or int64), as masked_load",
+    "scatter": "value, pointer, offsets, mask; lane 0 first",
+    "prefetch": "pointer, offset; attrs locality (0 to 3), write",
     "alloca": "storage of attrs count elements for the life of the function; attrs zeroed",
     "if": "condition; two regions that end in yield",
     "for": "low, high, step, carried values; one region (index, carried) that ends in yield",
@@ -128,6 +147,14 @@ IRREGULAR: dict[str, str] = {
     "breakpoint": "opens the debugger when interpreted; compiled code passes it",
     "note": "says what the author's variables hold, attrs names; made for the interpreter only",
 }
+
+
+# What operations do beyond their results.
+READS = frozenset({"load", "masked_load", "gather", "atomic_load", "probe"})
+WRITES = frozenset(
+    {"store", "store_pair", "masked_store", "scatter", "atomic", "atomic_compare_exchange", "atomic_store"}
+)
+EFFECTS = WRITES | {"prefetch", "parallel", "launch", "barrier", "assert", "print", "breakpoint"}
 
 
 @dataclass(frozen=True)
@@ -259,6 +286,12 @@ class Builder:
         result = type if row.result == "same" else type.with_dtype(DType.bool)
         attrs = {"fastmath": self.fastmath} if self.fastmath and type.dtype.is_float() else {}
         return self.one(name, operands, result, **attrs)
+
+    def advance(self, pointer: Value, offset: Value, access: str = "") -> Value:
+        """The address some elements further on, as a pointer of the author's."""
+        type = pointer.type
+        assert isinstance(type, PointerType)
+        return self.one("offset", [pointer, offset], PointerType(type.dtype, type.space, access or type.access))
 
     # Index arithmetic: on Int, never wraps in a correct program, and folds on constants.
 

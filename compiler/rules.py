@@ -14,12 +14,11 @@ from ..dsl.types import INT, DType, SIMDType
 from .coerce import coerce
 from .expressions import select, truth
 from .flow import count_operations
-from .guards import guard_index
 from .infer import MAX_UNROLL, Call, Inferer, rule
 from .pairs import Pairs, shares_bytes
 from .program import Region, Value
 from .tensor_members import store_into, to_index, to_store, wrong_store
-from .tensors import Demand, Stored, Tensor
+from .tensors import Demand, Tensor
 from .values import (
     Closure,
     Index,
@@ -330,21 +329,6 @@ def store(call: Call, out: Any, index: Any, value: Any) -> None:
         raise call.error("EK0208", f"store takes a tensor, not {describe(out)}", "out")
     call.nodes["target"] = call.nodes.get("out", call.node)
     store_into(call, out, to_index(call, out, index), value)
-
-
-@rule("atomic_add")
-def atomic_add(call: Call, out: Any, index: Any, value: Any) -> None:
-    if not isinstance(out, Stored):
-        raise call.error("EK0208", f"atomic_add takes a tensor in memory, not {describe(out)}", "out")
-    if out.dtype.bits < 32:
-        raise call.error(
-            "EK0204", f"atomic_add works on 32- and 64-bit types, not on {out.dtype}", "out", got=str(out.dtype)
-        )
-    position = to_index(call, out, index)
-    guard_index(call, out, position)
-    node = call.nodes.get("value", call.node)
-    number = coerce(call.inferer, value, SIMDType(out.dtype), node, call.frame, f"'{out.name}' holds {out.dtype}")
-    out.atomic_add(call.builder, position, number)
 
 
 @rule("select")

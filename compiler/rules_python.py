@@ -94,7 +94,7 @@ def bool_rule(call: Call, x: Any) -> Any:
         return truth(call.inferer, x, call.nodes.get("x", call.node), call.frame)
     if x.type == BOOL:
         return x
-    zero = coerce(call.inferer, 0 if weak_kind(x) != "bool" else False, x.type, call.node, call.frame)  # type: ignore[arg-type]
+    zero = coerce(call.inferer, 0 if weak_kind(x) != "bool" else False, x.type, call.node, call.frame)
     return apply_row(call.inferer, ROWS["ne"], [x, zero], call.node, call.frame)
 
 

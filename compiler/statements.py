@@ -21,6 +21,7 @@ from .flow import NEVER, Flow, ended
 from .guards import site_place
 from .infer import Call, Inferer, statement
 from .notes import note
+from .pointer_members import is_pointer, write_element
 from .program import Site, Value
 from .structs import with_field
 from .tensor_members import store_into, subscript, to_index
@@ -74,6 +75,9 @@ def bind(inferer: Inferer, target: s.Expr, value: Any, source: s.Expr, frame: Fr
             call.nodes |= {"value": source, "target": target, "index": target.index}
             if lanes_of_a_name(target, owner):
                 bind(inferer, target.value, with_lane(call, owner, index, value), source, frame)
+                return
+            if is_pointer(owner):
+                write_element(call, owner, index, value)
                 return
             if not isinstance(owner, Tensor):
                 call.node = target.value
@@ -138,6 +142,9 @@ def aug_assign(inferer: Inferer, node: s.AugAssign, frame: Frame) -> None:
         call.nodes |= {"value": node.value, "target": node.target, "index": node.target.index}
         if lanes_of_a_name(node.target, owner):
             bind(inferer, node.target.value, with_lane(call, owner, index, new), node.value, frame)
+            return
+        if is_pointer(owner):
+            write_element(call, owner, index, new)
             return
         if not isinstance(owner, Tensor):
             raise call.error("EK0207", f"{describe(owner)} has no elements to store into")

@@ -19,7 +19,8 @@ from .coerce import coerce
 from .guards import guard_index, guard_number, guard_part, guard_start
 from .infer import Call, Inferer
 from .methods import method_of, special
-from .program import Builder, Value
+from .pointer_members import read_element
+from .program import Builder, PointerType, Value
 from .slices import slice_of
 from .tensors import Tensor, View
 from .values import (
@@ -84,24 +85,10 @@ def size(tensor: Tensor, axis: int) -> Any:
     return tensor.dims[axis] if fixed is None else fixed
 
 
-@method(Tensor, "load")
-def tensor_load(call: Call, owner: Tensor, *index: Any, width: Any = 1) -> Value:
-    check_width(call, width, "width")
-    at = to_index(call, owner, _flat(call, index))
-    guard_index(call, owner, at, width)
-    return owner.load(call.builder, at, width)
-
-
-@method(Tensor, "store")
-def tensor_store(call: Call, owner: Tensor, value: Any, *index: Any) -> None:
-    call.nodes.pop("index", None)  # the first of several
-    store_into(call, owner, to_index(call, owner, _flat(call, index)), value)
-
-
 @method(Tensor, "position")
 def tensor_position(call: Call, owner: Tensor, *index: Any) -> Value:
     """The row-major position of an index."""
-    return to_index(call, owner, _flat(call, index)).position(call.builder)
+    return to_index(call, owner, flat(call, index)).position(call.builder)
 
 
 @method(Tensor, "at")
@@ -119,7 +106,8 @@ def declaration(tensor: Tensor) -> list[str]:
     return [f"'{tensor.annotation}' declared at {tensor.declared}"] if tensor.declared is not None else []
 
 
-def _flat(call: Call, index: tuple[Any, ...]) -> Any:
+def flat(call: Call, index: tuple[Any, ...]) -> Any:
+    """An index that is given as one value, or part by part."""
     return index[0] if len(index) == 1 and isinstance(index[0], Index | tuple) else tuple(index)
 
 
@@ -290,6 +278,13 @@ def subscript(inferer: Inferer, owner: Any, index: Any, node: s.Subscript, frame
                 raise call.error("EK0208", "SIMD takes a dtype and a width: SIMD[float32, 8]")
             check_width(call, index[1], "index")
             return SIMDType(index[0], index[1])
+        case Marker(name="Pointer"):
+            dtype = index.dtype if isinstance(index, SIMDType) and index.is_scalar else index
+            if not isinstance(dtype, DType):
+                raise call.error("EK0208", f"Pointer takes a dtype, not {describe(index)}")
+            return PointerType(dtype)
+        case Value(type=PointerType()):
+            return read_element(call, owner, index)
         case Marker(name="stack"):
             dtype = index.dtype if isinstance(index, SIMDType) and index.is_scalar else index
             if not isinstance(dtype, DType):

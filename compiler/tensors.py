@@ -101,9 +101,6 @@ class Stored(Tensor):
     def store(self, builder: Builder, index: Index, value: Value) -> None:
         builder.add("store", [value, self.pointer, self.offset(builder, index)])
 
-    def atomic_add(self, builder: Builder, index: Index, value: Value) -> None:
-        builder.add("atomic_add", [value, self.pointer, self.offset(builder, index)])
-
 
 class Strided(Stored):
     """Elements behind a pointer with a step of its own for each axis: 0, negative, any.
@@ -297,16 +294,17 @@ class View(Tensor):
         base = self.base.strides(builder)
         return tuple(builder.imul(base[axis], step) for axis, step in self.steps)
 
-    def _mapped(self, builder: Builder, index: Index) -> Index:
+    def mapped(self, builder: Builder, index: Index) -> Index:
+        """The index of the base that an index of the view stands for."""
         return Index(self.base.dims, components=self.mapping(builder, index.components(builder)))
 
     def load(self, builder: Builder, index: Index, width: int = 1) -> Value:
         if width > 1 and (not self.unbroken or index.linear is not None):
             return side_by_side(self, builder, index, width)
-        return self.base.load(builder, self._mapped(builder, index), width)
+        return self.base.load(builder, self.mapped(builder, index), width)
 
     def store(self, builder: Builder, index: Index, value: Value) -> None:
         if width_of(value) > 1 and (not self.unbroken or index.linear is not None):
             store_apart(self, builder, index, value)
         else:
-            self.base.store(builder, self._mapped(builder, index), value)
+            self.base.store(builder, self.mapped(builder, index), value)

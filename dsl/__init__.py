@@ -37,7 +37,6 @@ from .language import (
     atan,
     atan2,
     atanh,
-    atomic_add,
     bfloat16,
     bitcast,
     bool8,
@@ -98,6 +97,7 @@ from .language import (
     unroll,
     within_parallel,
 )
+from .language_memory import atomic, atomic_add
 from .language_types import (
     Float4_e2m1fn,
     Float6_e2m3fn,
@@ -161,6 +161,7 @@ else:
         MutableInputTensor,
         OutputTensor,
         OutputVariadicTensors,
+        Pointer,
         VariadicTensors,
     )
 
@@ -196,6 +197,7 @@ __all__ = [
     "Numeric",
     "OutputTensor",
     "OutputVariadicTensors",
+    "Pointer",
     "Storable",
     "UInt4",
     "UInt8",
@@ -213,6 +215,7 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
+    "atomic",
     "atomic_add",
     "avg_ceil",
     "avg_floor",

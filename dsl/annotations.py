@@ -80,6 +80,14 @@ class _Stack:
     """`stack[dtype](m, n)`: zeroed storage of a fixed size that lives as long as the function around it."""
 
 
+class _Pointer:
+    """`Pointer[dtype]`: the address of elements, for the parameters of helpers."""
+
+    def __getitem__(self, item: Any) -> Any:
+        return None
+
+
+Pointer = _Pointer()
 SIMD = _SIMD()
 stack = _Stack()
 

@@ -49,6 +49,8 @@ MEANINGS: dict[str, str] = {
     "EK0220": "The condition of a static_assert is not known at compile time.",
     "EK0221": "ctx.launch is used wrongly.",
     "EK0222": "A vector would have a number of lanes that vectors cannot have.",
+    "EK0223": "A tensor whose elements have no addresses is asked for one.",
+    "EK0224": "An atomic operation has an ordering that it cannot have.",
     "EK0250": "Arithmetic is done on a type that is only stored and cast.",
     "EK0251": "An element of a packed dtype is asked for an address or a size of its own.",
     # EK03: signatures, dims, parameters

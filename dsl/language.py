@@ -23,6 +23,7 @@ from .annotations import Integral as Integral
 from .annotations import MutableInputTensor as MutableInputTensor
 from .annotations import Numeric as Numeric
 from .annotations import OutputTensor as OutputTensor
+from .annotations import Pointer as Pointer
 from .annotations import Storable as Storable
 from .annotations import TensorAnnotation as TensorAnnotation
 from .annotations import stack as stack
@@ -171,11 +172,6 @@ def compiled_for() -> Any:
 @_stub("rule")
 def within_parallel() -> Any:
     """Whether the code is part of parallel work already, so that loops in it run in order; known at compile time."""
-
-
-@_stub("rule", "atomic_add")
-def atomic_add(out: Any, index: Any, value: Any) -> None:
-    """Adds to an element so that no addition from another thread is lost."""
 
 
 # *** GPU ***

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from . import syntax
 from .errors import PackageError
-from .language import SIMD, STUBS, DeviceContext, Namespace, Stub, stack
+from .language import SIMD, STUBS, DeviceContext, Namespace, Pointer, Stub, stack
 from .parse import parse_function
 from .parse_expressions import Unresolved
 from .parse_struct import parse_struct
@@ -42,7 +42,7 @@ class GlobalEntry:
     `kind` and `value`: `function` (index into the table of functions), `library` (name of the stub, and the index of
     the function that implements it), `struct` (index into the table of functions), `instance` (such an index and the
     entries of its fields), `stub` (name), `dtype` (DType), `type` (SIMDType), `typevar` (name), `constant` (bool, int,
-    float, str, None or a tuple of entries), `marker` (`SIMD` or `stack`), `class` (name of a class that groups
+    float, str, None or a tuple of entries), `marker` (`SIMD`, `stack`, `Pointer`), `class` (name of a class that groups
     functions and constants, and a tuple of its members' names and entries).
     """
 
@@ -200,8 +200,9 @@ class _Collector:
                 raise Unresolved(f"op '{value.schema.name}' is a registered kernel; move the shared part into a helper")
             case ModuleType() | Namespace():
                 raise Unresolved("it is a group of names, name one of its members")
-        if value is SIMD or value is stack:
-            return GlobalEntry("marker", "SIMD" if value is SIMD else "stack")
+        for marker, called in ((SIMD, "SIMD"), (stack, "stack"), (Pointer, "Pointer")):
+            if value is marker:
+                return GlobalEntry("marker", called)
         if value is DeviceContext:
             raise Unresolved("the device context comes as an argument")
         python = getattr(builtins, name, None) is value

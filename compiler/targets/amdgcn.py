@@ -36,7 +36,10 @@ GRID: Final = GridOperations(
 _NARROW = frozenset({"f16", "bf16", "f32"})
 _INTRINSICS = Intrinsics(
     allowed={
-        **dict.fromkeys((*COMMON_INTRINSICS, "llvm.amdgcn.*", "llvm.ldexp", "llvm.frexp.exp", "llvm.frexp.mant"), None),
+        **dict.fromkeys(
+            (*COMMON_INTRINSICS, "llvm.amdgcn.*", "llvm.masked.*", "llvm.ldexp", "llvm.frexp.exp", "llvm.frexp.mant"),
+            None,
+        ),
         **dict.fromkeys(("llvm.exp", "llvm.exp2", "llvm.log", "llvm.log2", "llvm.sin", "llvm.cos"), _NARROW),
     },
     approximate=frozenset({"llvm.sin", "llvm.cos"}),
@@ -63,6 +66,7 @@ def _target(name: str, lanes: int, capabilities: frozenset[str], shared_memory: 
         intrinsics=_INTRINSICS,
         lanes=lanes,
         vector_bits=128,
+        atomic_scope="agent",
         spaces=AddressSpaces(global_memory=1, shared_memory=3, stack=5),
         limits=Limits(
             threads_per_block=1024,

@@ -175,6 +175,7 @@ class Target:
     lanes: int = 1
     vector_bits: int = 128
     spaces: AddressSpaces = AddressSpaces()
+    atomic_scope: str = ""
     limits: Limits = Limits()
     grid: GridOperations | None = None
     libcalls: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)

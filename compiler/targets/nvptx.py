@@ -36,7 +36,7 @@ GRID: Final = GridOperations(
 _NARROW = frozenset({"f16", "bf16", "f32"})
 _INTRINSICS = Intrinsics(
     allowed={
-        **dict.fromkeys((*COMMON_INTRINSICS, "llvm.nvvm.*"), None),
+        **dict.fromkeys((*COMMON_INTRINSICS, "llvm.masked.*", "llvm.nvvm.*"), None),
         "llvm.exp2": _NARROW,
         "llvm.sin": _NARROW,
         "llvm.cos": _NARROW,
@@ -70,6 +70,7 @@ def _target(name: str, ptx: int, capabilities: frozenset[str], shared_memory: in
         intrinsics=_INTRINSICS if name == "sm_75" else _INTRINSICS_SM80,
         lanes=32,
         vector_bits=128,
+        atomic_scope="device",
         spaces=AddressSpaces(global_memory=1, shared_memory=3, stack=0),
         limits=Limits(
             threads_per_block=1024,

@@ -1,0 +1,148 @@
+"""Reading and writing elements in memory: neighbours or not, some of them or all.
+
+A `Span` says where elements lie: a pointer, an offset, and the step from one to the next. What is read or written there
+is one operation where the target may have one: a load, a masked load, a gather.
+
+Input: a builder, spans, values. Output: operations. Non-goals: what the author wrote (see `pointer_members` and
+`tensor_memory`), and elements that share a byte, which have no address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..dsl.types import INT, DType, SIMDType
+from .program import Builder, PointerType, Region, Value
+from .vector_members import from_lanes
+
+INT32 = SIMDType(DType.int32)
+
+
+@dataclass(frozen=True)
+class Span:
+    """Elements `pointer[offset + k * step]`; no step is a step of 1."""
+
+    pointer: Value
+    offset: Value
+    step: Value | None = None
+
+    @property
+    def dtype(self) -> DType:
+        return self.pointer.dtype
+
+
+def load_span(builder: Builder, span: Span, width: int, mask: Value | None, other: Value, align: int | None) -> Value:
+    """`width` elements; where the mask says no, the lane of `other`."""
+    type = SIMDType(span.dtype, width)
+    attrs = _attributes(align)
+
+    def load() -> Value:
+        return builder.one("load", [span.pointer, span.offset], type, **attrs)
+
+    if width == 1:
+        return load() if mask is None else guarded(builder, mask, load, other)
+    if span.step is not None:
+        mask = mask if mask is not None else always(builder, width)
+        return builder.one("gather", [*_spread(builder, span, width), mask, other], type)
+    if mask is None:
+        return load()
+    return builder.one("masked_load", [span.pointer, span.offset, mask, other], type, **attrs)
+
+
+def _attributes(align: int | None) -> dict[str, Any]:
+    return {} if align is None else {"align": align}
+
+
+def store_span(builder: Builder, span: Span, value: Value, mask: Value | None, align: int | None) -> None:
+    """Stores a value's lanes, those that the mask names."""
+    assert isinstance(value.type, SIMDType)
+    attrs = _attributes(align)
+
+    def store() -> None:
+        builder.add("store", [value, span.pointer, span.offset], **attrs)
+
+    if value.type.is_scalar:
+        if mask is None:
+            store()
+        else:
+            when(builder, mask, store)
+    elif span.step is not None:
+        mask = mask if mask is not None else always(builder, value.type.width)
+        builder.add("scatter", [value, *_spread(builder, span, value.type.width), mask])
+    elif mask is None:
+        store()
+    else:
+        builder.add("masked_store", [value, span.pointer, span.offset, mask], **attrs)
+
+
+def _spread(builder: Builder, span: Span, width: int) -> list[Value]:
+    """A pointer to the first element, and the offsets of all from there."""
+    assert span.step is not None
+    whole = SIMDType(DType.int64, width)
+    count = from_lanes(builder, [builder.const(k, INT) for k in range(width)])
+    steps = builder.row("mul", [builder.one("splat", [span.step], whole), count])
+    return [builder.advance(span.pointer, span.offset, "read-write"), steps]
+
+
+def offsets_of(builder: Builder, indices: Value) -> Value:
+    """A vector of integers as offsets: of 32 bits where these hold them, else of 64."""
+    assert isinstance(indices.type, SIMDType)
+    dtype = indices.dtype
+    narrow = dtype.bits < 32 or dtype is DType.int32
+    wanted = indices.type.with_dtype(DType.int32 if narrow else DType.int64)
+    return indices if indices.type == wanted else builder.one("cast", [indices], wanted)
+
+
+def always(builder: Builder, width: int) -> Value:
+    return builder.const(True, SIMDType(DType.bool, width))
+
+
+def guarded(builder: Builder, condition: Value, make: Callable[[], Value], other: Value) -> Value:
+    """What `make` builds where the condition holds, else `other`."""
+    regions = (Region(), Region())
+    with builder.inside(regions[0]):
+        value = make()
+        builder.end([value])
+    with builder.inside(regions[1]):
+        builder.end([other])
+    return builder.add("if", [condition], [value.type], regions)[0]
+
+
+def when(builder: Builder, condition: Value, make: Callable[[], Any]) -> None:
+    """What `make` builds where the condition holds."""
+    regions = (Region(), Region())
+    with builder.inside(regions[0]):
+        make()
+        builder.end()
+    with builder.inside(regions[1]):
+        builder.end()
+    builder.add("if", [condition], regions=regions)
+
+
+def one_by_one(
+    builder: Builder, type: SIMDType, element: Callable[[Value], Value], mask: Value | None, other: Value
+) -> Value:
+    """A vector of elements that no single operation reads; `element` gets the number of a lane."""
+    storage = builder.one("alloca", [], PointerType(type.dtype, "stack"), count=type.width, zeroed=False)
+    loop = builder.for_loop(builder.int_(0), builder.int_(type.width))
+    with builder.inside(loop):
+        count = loop.args[0]
+
+        def read() -> Value:
+            return element(count)
+
+        if mask is None:
+            value = read()
+        else:
+            value = guarded(builder, lane_at(builder, mask, count), read, lane_at(builder, other, count))
+        builder.add("store", [value, storage, count])
+        builder.end()
+    return builder.one("load", [storage, builder.int_(0)], type)
+
+
+def lane_at(builder: Builder, vector: Value, number: Value) -> Value:
+    """A lane by a number that is below the width; of a scalar, the scalar."""
+    assert isinstance(vector.type, SIMDType)
+    return vector if vector.type.is_scalar else builder.one("extract_at", [vector, number], SIMDType(vector.dtype))

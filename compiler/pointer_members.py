@@ -1,0 +1,229 @@
+"""Pointers: arithmetic, loads, stores, gathers.
+
+A pointer is a value of the running program: it goes through branches and round loops, and into functions. It keeps the
+dtype and whether it may be written through; it does not know where its memory ends.
+
+Registers methods in the table of `attributes`. Non-goals: the tensor that a pointer comes from (see `tensor_memory`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..dsl.types import INT, DType, SIMDType
+from .attributes import check_width, member, method
+from .coerce import coerce
+from .infer import Call, Inferer
+from .memory import Span, load_span, offsets_of, store_span
+from .program import PointerType, Value
+from .values import Frame, describe
+
+
+@dataclass(frozen=True)
+class Access:
+    """The keywords of a load or a store, as values."""
+
+    width: int
+    mask: Value | None
+    other: Value
+    step: Value | None
+    align: int | None
+
+
+def is_pointer(value: Any) -> bool:
+    return isinstance(value, Value) and isinstance(value.type, PointerType)
+
+
+def access(call: Call, dtype: DType, width: int, mask: Any, other: Any, stride: Any, align: Any) -> Access:
+    """Checks the keywords of a load or a store of `width` elements."""
+    type = SIMDType(dtype, width)
+    given = None
+    if mask is not None:
+        wanted = SIMDType(DType.bool, width)
+        node = call.nodes.get("mask", call.node)
+        given = coerce(call.inferer, mask, wanted, node, call.frame, f"the mask of {type} is {wanted}")
+    if other is not None and mask is None:
+        raise call.error("EK0208", "other= says what stands where mask= says no; there is no mask=", "other")
+    if other is None:
+        other = False if dtype is DType.bool else 0
+    node = call.nodes.get("other", call.node)
+    filler = coerce(call.inferer, other, type, node, call.frame, f"other= is {type}, as what is loaded")
+    step = None
+    if not (type_is_int(stride) and stride == 1):
+        node = call.nodes.get("stride", call.node)
+        step = coerce(call.inferer, stride, INT, node, call.frame, "stride= is an Int")
+    return Access(width, given, filler, step, alignment(call, dtype, align, step))
+
+
+def type_is_int(value: Any) -> bool:
+    return type(value) is int
+
+
+def alignment(call: Call, dtype: DType, align: Any, step: Value | None) -> int | None:
+    """The promise that an address is a multiple of so many bytes."""
+    if align is None:
+        return None
+    least = max(1, dtype.bits // 8)
+    if type(align) is not int or align < least or align & (align - 1) or align > 4096:
+        text = f"align= is a power of two of bytes from {least} to 4096, known at compile time, not {describe(align)}"
+        raise call.error("EK0208", text, "align")
+    if step is not None:
+        raise call.error("EK0208", "align= speaks of neighbours, and stride= of none", "align")
+    return align
+
+
+def integer_offset(call: Call, value: Any, argument: str = "offset") -> Value:
+    """An offset in elements."""
+    builder = call.builder
+    known = isinstance(value, Value) and isinstance(value.type, SIMDType) and value.weak is None
+    if known and value.type.is_scalar and value.dtype.is_integral() and value.type != INT:
+        return builder.one("cast", [value], INT)
+    node = call.nodes.get(argument, call.node)
+    return coerce(call.inferer, value, INT, node, call.frame, "an offset is an Int")
+
+
+def index_vector(call: Call, indices: Any, argument: str = "indices") -> Value:
+    """The offsets of a gather or a scatter."""
+    if not isinstance(indices, Value) or not isinstance(indices.type, SIMDType) or not indices.dtype.is_integral():
+        text = f"a gather takes a vector of integers, not {describe(indices)}"
+        raise call.error("EK0204", text, argument)
+    return offsets_of(call.builder, indices)
+
+
+def writable(call: Call, pointer: Value) -> None:
+    """Refuses a store through the pointer of an input."""
+    assert isinstance(pointer.type, PointerType)
+    if pointer.type.access == "read-only":
+        raise call.error(
+            "EK0211",
+            "this pointer belongs to an input and cannot be stored through",
+            "target",
+            hint="declare the tensor as OutputTensor, or as MutableInputTensor to change it in place",
+        )
+
+
+def on_device(call: Call) -> None:
+    """Refuses memory of a GPU in host code."""
+    if call.inferer.level == "host" and call.inferer.target.is_gpu:
+        raise call.error(
+            "EK0820",
+            "this pointer is one of device memory; this code runs on the host",
+            hint="use foreach, parallel_for or ctx.launch, or guard the code by `if ctx.target.is_cpu:`",
+        )
+
+
+def stored_value(call: Call, dtype: DType, value: Any) -> Value:
+    """A value for elements of `dtype`: of that dtype, or a number that adopts it."""
+    if isinstance(value, Value) and isinstance(value.type, SIMDType) and value.weak is None and value.dtype is dtype:
+        return value
+    node = call.nodes.get("value", call.node)
+    return coerce(call.inferer, value, SIMDType(dtype), node, call.frame, f"this memory holds {dtype}")
+
+
+def hint_of(call: Call, locality: Any, write: Any) -> dict[str, Any]:
+    """The attributes of a prefetch."""
+    if type(locality) is not int or not 0 <= locality <= 3:
+        text = f"locality= is 0 (used once) to 3 (used often), known at compile time, not {describe(locality)}"
+        raise call.error("EK0208", text, "locality")
+    if write is not True and write is not False:
+        raise call.error("EK0208", f"write= is True or False, not {describe(write)}", "write")
+    return {"locality": locality, "write": write}
+
+
+@member(PointerType, "dtype")
+def pointer_dtype(inferer: Inferer, owner: Value, node: Any, frame: Frame) -> Any:
+    return owner.dtype
+
+
+@method(PointerType, "load")
+def pointer_load(
+    call: Call,
+    owner: Value,
+    offset: Any = 0,
+    width: Any = 1,
+    stride: Any = 1,
+    mask: Any = None,
+    other: Any = None,
+    align: Any = None,
+) -> Value:
+    on_device(call)
+    check_width(call, width, "width")
+    how = access(call, owner.dtype, width, mask, other, stride, align)
+    span = Span(owner, integer_offset(call, offset), how.step)
+    return load_span(call.builder, span, width, how.mask, how.other, how.align)
+
+
+@method(PointerType, "store")
+def pointer_store(
+    call: Call, owner: Value, value: Any, offset: Any = 0, stride: Any = 1, mask: Any = None, align: Any = None
+) -> None:
+    writable(call, owner)
+    on_device(call)
+    stored = stored_value(call, owner.dtype, value)
+    assert isinstance(stored.type, SIMDType)
+    how = access(call, owner.dtype, stored.type.width, mask, None, stride, align)
+    span = Span(owner, integer_offset(call, offset), how.step)
+    store_span(call.builder, span, stored, how.mask, how.align)
+
+
+def read_element(call: Call, pointer: Value, index: Any) -> Value:
+    """`p[i]`."""
+    on_device(call)
+    at = integer_offset(call, index, "index")
+    return call.builder.one("load", [pointer, at], SIMDType(pointer.dtype))
+
+
+def write_element(call: Call, pointer: Value, index: Any, value: Any) -> None:
+    """`p[i] = x`."""
+    writable(call, pointer)
+    on_device(call)
+    at = integer_offset(call, index, "index")
+    call.builder.add("store", [stored_value(call, pointer.dtype, value), pointer, at])
+
+
+@method(PointerType, "gather")
+def pointer_gather(call: Call, owner: Value, indices: Any, mask: Any = None, other: Any = None) -> Value:
+    on_device(call)
+    return gather(call, owner, indices, mask, other)
+
+
+def gather(call: Call, pointer: Value, indices: Any, mask: Any, other: Any) -> Value:
+    """The elements at some offsets; where the mask says no, the lane of `other`."""
+    offsets = index_vector(call, indices)
+    assert isinstance(offsets.type, SIMDType)
+    width = offsets.type.width
+    how = access(call, pointer.dtype, width, True if mask is None and width > 1 else mask, other, 1, None)
+    if width == 1:
+        span = Span(pointer, integer_offset(call, offsets))
+        return load_span(call.builder, span, 1, how.mask, how.other, None)
+    return call.builder.one("gather", [pointer, offsets, how.mask, how.other], SIMDType(pointer.dtype, width))  # type: ignore[list-item]
+
+
+@method(PointerType, "scatter")
+def pointer_scatter(call: Call, owner: Value, value: Any, indices: Any, mask: Any = None) -> None:
+    writable(call, owner)
+    on_device(call)
+    scatter(call, owner, value, indices, mask)
+
+
+def scatter(call: Call, pointer: Value, value: Any, indices: Any, mask: Any) -> None:
+    """Stores lanes at some offsets, lane 0 first: of two at one offset the later one stays."""
+    offsets = index_vector(call, indices)
+    assert isinstance(offsets.type, SIMDType)
+    width = offsets.type.width
+    node = call.nodes.get("value", call.node)
+    type = SIMDType(pointer.dtype, width)
+    stored = coerce(call.inferer, value, type, node, call.frame, f"{width} elements of this memory are {type}")
+    how = access(call, pointer.dtype, width, True if mask is None and width > 1 else mask, None, 1, None)
+    if width == 1:
+        store_span(call.builder, Span(pointer, integer_offset(call, offsets)), stored, how.mask, None)
+        return
+    assert how.mask is not None
+    call.builder.add("scatter", [stored, pointer, offsets, how.mask])
+
+
+@method(PointerType, "prefetch")
+def pointer_prefetch(call: Call, owner: Value, offset: Any = 0, locality: Any = 3, write: Any = False) -> None:
+    on_device(call)
+    call.builder.add("prefetch", [owner, integer_offset(call, offset)], **hint_of(call, locality, write))

@@ -1,0 +1,127 @@
+"""Atomic operations on elements of tensors and on what pointers point at.
+
+Each reads, computes and writes in one step that no other thread comes between, and gives what was there before.
+
+Input: bound arguments of a call. Output: values. Non-goals: how a target does it (see `emit_atomics`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..dsl.schema import Role
+from ..dsl.types import DType, SIMDType
+from .coerce import coerce
+from .infer import Call, rule
+from .memory import Span
+from .pointer_members import integer_offset, is_pointer, on_device, writable
+from .program import Value
+from .tensor_members import declaration, host_access, to_index
+from .tensor_memory import span_of
+from .tensors import Stored, Tensor, View
+from .values import describe
+
+KINDS = ("add", "sub", "min", "max", "and", "or", "xor", "exchange")
+BITWISE = ("and", "or", "xor")
+ORDERINGS = {
+    "": ("relaxed", "acquire", "release", "acq_rel", "seq_cst"),
+    "load": ("relaxed", "acquire", "seq_cst"),
+    "store": ("relaxed", "release", "seq_cst"),
+}
+
+
+def _place(call: Call, target: Any, index: Any, name: str, *, writes: bool) -> Span:
+    """The element that is meant."""
+    if is_pointer(target):
+        if writes:
+            writable(call, target)
+        on_device(call)
+        return Span(target, integer_offset(call, index, "index"))
+    if not isinstance(target, Tensor):
+        raise call.error("EK0208", f"{name} takes a tensor or a pointer, not {describe(target)}", "target")
+    if writes and target.role is Role.INPUT:
+        text = f"'{target.name}' is an input and cannot be stored to"
+        hint = "declare it as OutputTensor, or as MutableInputTensor to change it in place"
+        raise call.error("EK0211", text, "target", notes=declaration(target), hint=hint)
+    if call.inferer.level == "host" and call.inferer.target.is_gpu:
+        raise host_access(call, target)
+    span = span_of(call, target, to_index(call, target, index)) if isinstance(target, Stored | View) else None
+    if span is None:
+        raise call.error("EK0208", f"{name} takes a tensor in memory, not {describe(target)}", "target")
+    return span
+
+
+def _dtype(call: Call, span: Span, name: str, kind: str) -> DType:
+    dtype = span.dtype
+    if dtype is DType.bool or dtype.is_storage() or (kind in BITWISE and dtype.is_float()):
+        words = "integers" if kind in BITWISE else "integers and floats of 8 to 64 bits"
+        raise call.error("EK0204", f"{name} works on {words}, not on {dtype}", "target", got=str(dtype))
+    return dtype
+
+
+def _ordering(call: Call, ordering: Any, kind: str) -> str:
+    allowed = ORDERINGS.get(kind, ORDERINGS[""])
+    if not isinstance(ordering, str) or ordering not in allowed:
+        words = ", ".join(f'"{word}"' for word in allowed)
+        got = f'"{ordering}"' if isinstance(ordering, str) else describe(ordering)
+        raise call.error("EK0224", f"ordering= is one of {words} here, not {got}", "ordering")
+    return ordering
+
+
+def _number(call: Call, value: Any, dtype: DType, argument: str) -> Value:
+    node = call.nodes.get(argument, call.node)
+    return coerce(call.inferer, value, SIMDType(dtype), node, call.frame, f"this memory holds {dtype}")
+
+
+def modify(call: Call, kind: str, name: str, target: Any, index: Any, value: Any, ordering: Any) -> Value:
+    """One of `KINDS`; gives the value before."""
+    span = _place(call, target, index, name, writes=True)
+    dtype = _dtype(call, span, name, kind)
+    number, order = _number(call, value, dtype, "value"), _ordering(call, ordering, kind)
+    operands = [number, span.pointer, span.offset]
+    return call.builder.one("atomic", operands, SIMDType(dtype), kind=kind, ordering=order)
+
+
+def _register(kind: str) -> None:
+    def apply(call: Call, target: Any, index: Any, value: Any, ordering: Any = "relaxed") -> Value:
+        return modify(call, kind, f"atomic.{kind}", target, index, value, ordering)
+
+    rule(f"atomic.{kind}")(apply)
+
+
+for _kind in KINDS:
+    _register(_kind)
+
+
+@rule("atomic_add")
+def atomic_add(call: Call, out: Any, index: Any, value: Any) -> None:
+    call.nodes |= {"target": call.nodes.get("out", call.node)}
+    modify(call, "add", "atomic_add", out, index, value, "relaxed")
+
+
+@rule("atomic.compare_exchange")
+def compare_exchange(
+    call: Call, target: Any, index: Any, expected: Any, desired: Any, ordering: Any = "relaxed"
+) -> Value:
+    span = _place(call, target, index, "atomic.compare_exchange", writes=True)
+    dtype = _dtype(call, span, "atomic.compare_exchange", "")
+    old, new = _number(call, expected, dtype, "expected"), _number(call, desired, dtype, "desired")
+    order = _ordering(call, ordering, "")
+    operands = [old, new, span.pointer, span.offset]
+    return call.builder.one("atomic_compare_exchange", operands, SIMDType(dtype), ordering=order)
+
+
+@rule("atomic.load")
+def load(call: Call, target: Any, index: Any, ordering: Any = "relaxed") -> Value:
+    span = _place(call, target, index, "atomic.load", writes=False)
+    dtype = _dtype(call, span, "atomic.load", "")
+    order = _ordering(call, ordering, "load")
+    return call.builder.one("atomic_load", [span.pointer, span.offset], SIMDType(dtype), ordering=order)
+
+
+@rule("atomic.store")
+def store(call: Call, target: Any, index: Any, value: Any, ordering: Any = "relaxed") -> None:
+    span = _place(call, target, index, "atomic.store", writes=True)
+    dtype = _dtype(call, span, "atomic.store", "")
+    number, order = _number(call, value, dtype, "value"), _ordering(call, ordering, "store")
+    call.builder.add("atomic_store", [number, span.pointer, span.offset], ordering=order)

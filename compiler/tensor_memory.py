@@ -1,0 +1,222 @@
+"""Tensors as memory: pointers to elements, masked and strided loads and stores, gathers, prefetches.
+
+A tensor in memory has addresses. Another one (an element of a neighbour that is computed where it is read) is read one
+element after the other, with the same result.
+
+Registers methods of tensors in the table of `attributes`. Non-goals: plain loads and stores (see `tensor_members`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..dsl.schema import Role
+from ..dsl.types import INT, SIMDType
+from .attributes import check_width, method
+from .coerce import coerce
+from .infer import Call
+from .memory import Span, lane_at, load_span, one_by_one, store_span, when
+from .pointer_members import Access, access, gather, hint_of, index_vector, scatter
+from .program import Value
+from .tensor_members import flat, host_access, to_index, to_store
+from .tensors import NotElementwise, Probe, Stored, Tensor, View
+from .values import Index, describe
+
+
+def span_of(call: Call, tensor: Tensor, index: Index) -> Span | None:
+    """Where the element at an index lies, and how far the next one of the last axis is; None if nowhere."""
+    builder = call.builder
+    if tensor.dtype.is_packed():
+        return None
+    if isinstance(tensor, Stored):
+        return Span(tensor.pointer, tensor.offset(builder, index))
+    if not isinstance(tensor, View) or (tensor.rank and index.linear is not None and tensor.rank > 1):
+        return None
+    base = span_of(call, tensor.base, tensor.mapped(builder, index))
+    if base is None or tensor.unbroken or not tensor.rank:
+        return base
+    after = span_of(call, tensor.base, tensor.mapped(builder, index.ahead(builder, builder.int_(1))))
+    assert after is not None
+    return Span(base.pointer, base.offset, builder.isub(after.offset, base.offset))
+
+
+def strided(call: Call, span: Span, step: Value | None) -> Span:
+    """The span with every `step`-th element of it."""
+    if step is None or span.step is None:
+        return Span(span.pointer, span.offset, span.step if step is None else step)
+    return Span(span.pointer, span.offset, call.builder.imul(span.step, step))
+
+
+def load_some(call: Call, tensor: Tensor, index: Index, how: Access) -> Value:
+    """Elements along the last axis, those that the mask names."""
+    builder = call.builder
+    span = span_of(call, tensor, index)
+    if span is not None:
+        return load_span(builder, strided(call, span, how.step), how.width, how.mask, how.other, how.align)
+
+    def element(count: Value) -> Value:
+        return tensor.load(builder, index.ahead(builder, count if how.step is None else builder.imul(count, how.step)))
+
+    return one_by_one(builder, SIMDType(tensor.dtype, how.width), element, how.mask, how.other)
+
+
+def store_some(call: Call, tensor: Tensor, index: Index, value: Value, how: Access) -> None:
+    """Stores along the last axis, the lanes that the mask names."""
+    builder = call.builder
+    span = span_of(call, tensor, index)
+    if span is not None:
+        store_span(builder, strided(call, span, how.step), value, how.mask, how.align)
+        return
+    loop = builder.for_loop(builder.int_(0), builder.int_(how.width))
+    with builder.inside(loop):
+        count = loop.args[0]
+        at = index.ahead(builder, count if how.step is None else builder.imul(count, how.step))
+
+        def store() -> None:
+            tensor.store(builder, at, lane_at(builder, value, count))
+
+        if how.mask is None:
+            store()
+        else:
+            when(builder, lane_at(builder, how.mask, count), store)
+        builder.end()
+
+
+def _vector_index(call: Call, tensor: Tensor, index: tuple[Any, ...]) -> tuple[Index, Any]:
+    """The index of the row's first element, and the vector that stands last in the index."""
+    parts = flat(call, index)
+    parts = parts if isinstance(parts, tuple) else (parts,)
+    if not parts or tensor.rank == 0:
+        raise call.error("EK0218", "a gather takes an index whose last part is a vector of integers", "index")
+    return to_index(call, tensor, (*parts[:-1], 0)), parts[-1]
+
+
+@method(Tensor, "gather")
+def tensor_gather(call: Call, owner: Tensor, *index: Any, mask: Any = None, other: Any = None) -> Value:
+    refuse_host(call, owner)
+    call.nodes.pop("index", None)
+    first, indices = _vector_index(call, owner, index)
+    span = span_of(call, owner, first)
+    if span is not None and span.step is None:
+        return gather(call, _pointer(call, span), indices, mask, other)
+    offsets = index_vector(call, indices)
+    builder, type = call.builder, offsets.type
+    assert isinstance(type, SIMDType)
+    how = access(call, owner.dtype, type.width, mask, other, 1, None)
+
+    def element(count: Value) -> Value:
+        offset = builder.one("cast", [lane_at(builder, offsets, count)], INT)
+        return owner.load(builder, first.ahead(builder, offset))
+
+    return one_by_one(builder, SIMDType(owner.dtype, type.width), element, how.mask, how.other)
+
+
+@method(Tensor, "scatter")
+def tensor_scatter(call: Call, owner: Tensor, value: Any, *index: Any, mask: Any = None) -> None:
+    refuse_host(call, owner)
+    call.nodes["target"] = call.node
+    call.nodes.pop("index", None)
+    first, indices = _vector_index(call, owner, index)
+    stored = to_store(call, owner, value)
+    span = span_of(call, owner, first)
+    if span is not None and span.step is None:
+        scatter(call, _pointer(call, span), stored, indices, mask)
+        return
+    offsets = index_vector(call, indices)
+    builder, type = call.builder, offsets.type
+    assert isinstance(type, SIMDType)
+    whole = SIMDType(owner.dtype, type.width)
+    lanes = coerce(call.inferer, stored, whole, call.nodes.get("value", call.node), call.frame)
+    how = access(call, owner.dtype, type.width, mask, None, 1, None)
+    loop = builder.for_loop(builder.int_(0), builder.int_(type.width))
+    with builder.inside(loop):
+        count = loop.args[0]
+
+        def store() -> None:
+            offset = builder.one("cast", [lane_at(builder, offsets, count)], INT)
+            owner.store(builder, first.ahead(builder, offset), lane_at(builder, lanes, count))
+
+        if how.mask is None:
+            store()
+        else:
+            when(builder, lane_at(builder, how.mask, count), store)
+        builder.end()
+
+
+def _pointer(call: Call, span: Span) -> Value:
+    """The pointer to the first element of a span."""
+    if span.offset.const == 0:
+        return span.pointer
+    return call.builder.advance(span.pointer, span.offset, "read-write")
+
+
+@method(Tensor, "pointer")
+def tensor_pointer(call: Call, owner: Tensor, *index: Any) -> Value:
+    """The address of an element, of the first one unless an index says which."""
+    call.nodes.pop("index", None)
+    at = to_index(call, owner, flat(call, index) if index else (0,) * owner.rank)
+    if owner.dtype.is_packed():
+        text = f"the elements of '{owner.name}' share bytes and have no addresses: it holds {owner.dtype}"
+        raise call.error("EK0223", text)
+    span = span_of(call, owner, at)
+    if span is None:
+        if isinstance(owner, Probe) or not isinstance(owner, View):
+            raise NotElementwise  # in memory it will have an address
+        raise call.error("EK0223", f"{describe(owner)} is not in memory here and has no address")
+    return call.builder.advance(span.pointer, span.offset, "read-only" if owner.role is Role.INPUT else "read-write")
+
+
+@method(Tensor, "prefetch")
+def tensor_prefetch(call: Call, owner: Tensor, *index: Any, locality: Any = 3, write: Any = False) -> None:
+    refuse_host(call, owner)
+    call.nodes.pop("index", None)
+    hint = hint_of(call, locality, write)
+    span = span_of(call, owner, to_index(call, owner, flat(call, index)))
+    if span is not None:  # what is computed where it is read is in no cache
+        call.builder.add("prefetch", [span.pointer, span.offset], **hint)
+
+
+def refuse_host(call: Call, tensor: Tensor) -> None:
+    if call.inferer.level == "host" and call.inferer.target.is_gpu:
+        raise host_access(call, tensor)
+
+
+def _plain(tensor: Tensor, width: int, stride: Any) -> bool:
+    """Whether neighbours of the last axis are meant, and are neighbours in memory."""
+    broken = isinstance(tensor, View) and not tensor.unbroken and width > 1
+    return type(stride) is int and stride == 1 and not broken
+
+
+@method(Tensor, "load")
+def tensor_load(
+    call: Call,
+    owner: Tensor,
+    *index: Any,
+    width: Any = 1,
+    stride: Any = 1,
+    mask: Any = None,
+    other: Any = None,
+    align: Any = None,
+) -> Value:
+    check_width(call, width, "width")
+    refuse_host(call, owner)
+    at = to_index(call, owner, flat(call, index))
+    if _plain(owner, width, stride) and mask is None and other is None and align is None:
+        return owner.load(call.builder, at, width)
+    return load_some(call, owner, at, access(call, owner.dtype, width, mask, other, stride, align))
+
+
+@method(Tensor, "store")
+def tensor_store(
+    call: Call, owner: Tensor, value: Any, *index: Any, stride: Any = 1, mask: Any = None, align: Any = None
+) -> None:
+    call.nodes.pop("index", None)  # the first of several
+    call.nodes.setdefault("target", call.node)
+    at = to_index(call, owner, flat(call, index))
+    stored = to_store(call, owner, value)
+    assert isinstance(stored.type, SIMDType)
+    if _plain(owner, stored.type.width, stride) and mask is None and align is None:
+        owner.store(call.builder, at, stored)
+        return
+    how = access(call, owner.dtype, stored.type.width, mask, None, stride, align)
+    store_some(call, owner, at, stored, how)
