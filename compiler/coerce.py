@@ -67,7 +67,9 @@ def coerce(inferer: Inferer, value: Any, type: Type, node: syntax.Node, frame: F
 
 
 def _castable(value: Any, type: Type) -> bool:
-    return isinstance(value, Value) and isinstance(value.type, SIMDType) and isinstance(type, SIMDType)
+    """Whether a cast would help."""
+    numbers = isinstance(value, Value) and isinstance(value.type, SIMDType) and isinstance(type, SIMDType)
+    return numbers and value.dtype is not type.dtype
 
 
 def misfit(value: bool | int | float, dtype: DType) -> str | None:

@@ -49,6 +49,10 @@ def _bitcast(e: FunctionEmitter, op: Op) -> None:
 
 def _select(e: FunctionEmitter, op: Op) -> None:
     names = [e.name(v) for v in op.operands]
+    if isinstance(op.results[0].type, PointerType):
+        text = e.type(op.results[0].type)
+        e.names.set(op.results[0], e.op(f"llvm.select {', '.join(names)} : i1, {text}"))
+        return
     e.names.set(op.results[0], emit_arith.select(e, names[0], names[1], names[2], _simd(op.results[0])))
 
 

@@ -17,7 +17,7 @@ from .composite import parts_of, same_constant, same_kind, with_parts
 from .infer import Inferer, expression
 from .methods import special
 from .operations import ROWS
-from .program import EFFECTS, READS, Region, Value
+from .program import EFFECTS, READS, PointerType, Region, Value
 from .rules_gpu import gpu_value
 from .tensor_members import subscript
 from .values import Closure, FormattedValue, Frame, Index, Poisoned, StructValue, StubRef, Undefined, describe
@@ -250,6 +250,8 @@ def select(inferer: Inferer, test: Value, a: Any, b: Any, nodes: tuple[s.Expr, s
     if same_kind(a, b):
         pairs = zip(parts_of(a) or (), parts_of(b) or (), strict=True)
         return with_parts(a, tuple(select(inferer, test, x, y, nodes, node, frame) for x, y in pairs))
+    if isinstance(a, Value) and isinstance(b, Value) and a.type == b.type and isinstance(a.type, PointerType):
+        return inferer.builder.one("select", [test, a, b], a.type)
     type = joint_type(inferer, "if/else", a, b, nodes, node, frame)
     assert isinstance(test.type, SIMDType)
     if test.type.width > type.width:

@@ -86,6 +86,35 @@ def guard_part(call: Call, extent: Value, part: Value, tensor: Tensor, axis: int
     builder.remember(key, True)
 
 
+def guard_lanes(call: Call, tensor: Tensor, numbers: Value, mask: Value | None) -> None:
+    """Checks a vector of indices on the last axis, those of its lanes that the mask names."""
+    builder, type = call.builder, numbers.type
+    if call.inferer.checks.level == "off" or (call.inferer.target.is_gpu and call.inferer.level == "host"):
+        return
+    assert isinstance(type, SIMDType)
+    axis = tensor.rank - 1
+    extent = tensor.dims[axis]
+
+    def lanes(value: Value) -> Value:
+        return value if type.is_scalar else builder.one("splat", [value], type)
+
+    call.inferer.locate(call.node, call.frame)
+    low = builder.row("ge", [numbers, lanes(builder.int_(0))])
+    good = builder.row("and_", [low, builder.row("lt", [numbers, lanes(extent)])])
+    if mask is not None:
+        good = builder.row("or_", [good, builder.row("invert", [mask])])
+    wrong = numbers
+    if not type.is_scalar:  # the first that is wrong
+        count = builder.one("lanes", [builder.int_(k) for k in range(type.width)], type)
+        last = builder.const(type.width - 1, type)
+        first = builder.one("reduce", [builder.one("select", [good, last, count], type)], INT, row="min")
+        wrong = builder.one("extract_at", [numbers, first], INT)
+    shown = ["index ", wrong, f" is out of bounds for axis {axis} of '{tensor.name}', whose size is ", extent]
+    details = {"tensor": tensor.name, "axis": axis, "index": wrong, "extent": extent}
+    node = call.nodes.get("index", call.node)
+    add_check(call.inferer, call.frame, "bounds", all_lanes(builder, good), shown, details, declared(tensor), node)
+
+
 def guard_start(call: Call, start: Value, tensor: Tensor, axis: int) -> None:
     """Checks that a slice does not begin before the tensor."""
     inferer, builder = call.inferer, call.builder
@@ -167,10 +196,7 @@ def guard_divisor(inferer: Inferer, divisor: Value, symbol: str, node: s.Node, f
 def all_lanes(builder: Builder, mask: Value) -> Value:
     """Whether every lane of a mask is true."""
     assert isinstance(mask.type, SIMDType)
-    found = builder.one("extract", [mask], BOOL, lane=0)
-    for lane in range(1, mask.type.width):
-        found = builder.row("and_", [found, builder.one("extract", [mask], BOOL, lane=lane)])
-    return found
+    return mask if mask.type.is_scalar else builder.one("reduce", [mask], BOOL, row="and_")
 
 
 def guard_number(call: Call, tensor: Tensor, index: Index, value: Value) -> None:

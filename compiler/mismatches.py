@@ -12,7 +12,7 @@ from ..dsl import syntax
 from ..dsl.errors import CompileError
 from ..dsl.types import SIMDType
 from .operations import KIND_WORDS, Row
-from .program import Value
+from .program import PointerType, Value
 from .values import Frame, Index, StructValue, describe
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ def mismatch(
     if isinstance(own, StructValue):
         method = METHODS.get(symbol)
         hint = f"define {method} in the struct '{own.type.name}'" if method else None
+    elif any(isinstance(v, Value) and isinstance(v.type, PointerType) for v in (a, b)):
+        hint = "a pointer keeps its dtype, and whether it may be written through"
     elif isinstance(a, Value) and isinstance(b, Value):
         # Cast towards the float, else towards the left operand.
         to, other = (b, nodes[0]) if b.dtype.is_float() and not a.dtype.is_float() else (a, nodes[1])

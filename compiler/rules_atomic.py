@@ -12,6 +12,7 @@ from typing import Any
 from ..dsl.schema import Role
 from ..dsl.types import DType, SIMDType
 from .coerce import coerce
+from .guards import guard_index
 from .infer import Call, rule
 from .memory import Span
 from .pointer_members import integer_offset, is_pointer, on_device, writable
@@ -45,7 +46,9 @@ def _place(call: Call, target: Any, index: Any, name: str, *, writes: bool) -> S
         raise call.error("EK0211", text, "target", notes=declaration(target), hint=hint)
     if call.inferer.level == "host" and call.inferer.target.is_gpu:
         raise host_access(call, target)
-    span = span_of(call, target, to_index(call, target, index)) if isinstance(target, Stored | View) else None
+    at = to_index(call, target, index)
+    guard_index(call, target, at)
+    span = span_of(call, target, at) if isinstance(target, Stored | View) else None
     if span is None:
         raise call.error("EK0208", f"{name} takes a tensor in memory, not {describe(target)}", "target")
     return span
@@ -84,7 +87,7 @@ def modify(call: Call, kind: str, name: str, target: Any, index: Any, value: Any
 
 def _register(kind: str) -> None:
     def apply(call: Call, target: Any, index: Any, value: Any, ordering: Any = "relaxed") -> Value:
-        return modify(call, kind, f"atomic.{kind}", target, index, value, ordering)
+        return modify(call, kind, f"atomic.{kind}{'_' * (kind in ('and', 'or'))}", target, index, value, ordering)
 
     rule(f"atomic.{kind}")(apply)
 

@@ -282,7 +282,7 @@ def subscript(inferer: Inferer, owner: Any, index: Any, node: s.Subscript, frame
             dtype = index.dtype if isinstance(index, SIMDType) and index.is_scalar else index
             if not isinstance(dtype, DType):
                 raise call.error("EK0208", f"Pointer takes a dtype, not {describe(index)}")
-            return PointerType(dtype)
+            return PointerType(dtype, access="read-write")
         case Value(type=PointerType()):
             return read_element(call, owner, index)
         case Marker(name="stack"):

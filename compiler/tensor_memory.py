@@ -14,30 +14,33 @@ from ..dsl.schema import Role
 from ..dsl.types import INT, SIMDType
 from .attributes import check_width, method
 from .coerce import coerce
+from .guards import guard_index, guard_lanes
 from .infer import Call
 from .memory import Span, lane_at, load_span, one_by_one, store_span, when
 from .pointer_members import Access, access, gather, hint_of, index_vector, scatter
 from .program import Value
-from .tensor_members import flat, host_access, to_index, to_store
-from .tensors import NotElementwise, Probe, Stored, Tensor, View
+from .tensor_members import flat, host_access, store_into, to_index, to_store
+from .tensors import NotElementwise, Probe, Stored, Strided, Tensor, View
 from .values import Index, describe
+from .vector_members import from_lanes
 
 
 def span_of(call: Call, tensor: Tensor, index: Index) -> Span | None:
     """Where the element at an index lies, and how far the next one of the last axis is; None if nowhere."""
     builder = call.builder
-    if tensor.dtype.is_packed():
+    root: Tensor = tensor
+    at = index
+    while isinstance(root, View):
+        at = root.mapped(builder, at)
+        root = root.base
+    if not isinstance(root, Stored) or tensor.dtype.is_packed():
         return None
-    if isinstance(tensor, Stored):
-        return Span(tensor.pointer, tensor.offset(builder, index))
-    if not isinstance(tensor, View) or (tensor.rank and index.linear is not None and tensor.rank > 1):
-        return None
-    base = span_of(call, tensor.base, tensor.mapped(builder, index))
-    if base is None or tensor.unbroken or not tensor.rank:
-        return base
-    after = span_of(call, tensor.base, tensor.mapped(builder, index.ahead(builder, builder.int_(1))))
-    assert after is not None
-    return Span(base.pointer, base.offset, builder.isub(after.offset, base.offset))
+    step = None
+    if tensor.rank and type(tensor) is not Stored:
+        if index.linear is not None and tensor.rank > 1:
+            return None  # from the end of a row, the way goes on at the start of the next one
+        step = tensor.strides(builder)[-1]
+    return Span(root.pointer, root.offset(builder, at), None if step is None or step.const == 1 else step)
 
 
 def strided(call: Call, span: Span, step: Value | None) -> Span:
@@ -91,11 +94,50 @@ def _vector_index(call: Call, tensor: Tensor, index: tuple[Any, ...]) -> tuple[I
     return to_index(call, tensor, (*parts[:-1], 0)), parts[-1]
 
 
+def _guard_span(call: Call, tensor: Tensor, index: Index, how: Access) -> None:
+    """Checks the elements that a load or a store with these keywords touches."""
+    builder = call.builder
+    last = (how.width - 1) * (1 if how.step is None else how.step.const or 0) + 1
+    if how.mask is None and last > 0:
+        guard_index(call, tensor, index, last)
+    if tensor.rank == 0 or (how.mask is None and (how.step is None or how.step.const is not None)):
+        return
+    *outer, inner = index.components(builder)
+    guard_index(call, tensor, Index(tensor.dims, components=(*outer, builder.int_(0)), unchecked=True))
+    guard_lanes(call, tensor, _numbers(call, inner, how), how.mask)
+
+
+def _numbers(call: Call, first: Value, how: Access) -> Value:
+    """The indices on the last axis: first, first + step, …"""
+    builder = call.builder
+    if how.width == 1:
+        return first
+    type = SIMDType(INT.dtype, how.width)
+    count = from_lanes(builder, [builder.int_(k) for k in range(how.width)])
+    if how.step is not None:
+        count = builder.row("mul", [count, builder.one("splat", [how.step], type)])
+    return builder.row("add", [builder.one("splat", [first], type), count])
+
+
+def _guard_indices(call: Call, tensor: Tensor, first: Index, indices: Any, mask: Any) -> None:
+    """Checks the row of a gather or a scatter, and the elements that it touches there."""
+    if call.inferer.checks.level == "off":
+        return
+    offsets = index_vector(call, indices)
+    builder, type = call.builder, offsets.type
+    assert isinstance(type, SIMDType)
+    wide = type.with_dtype(INT.dtype)
+    numbers = offsets if type == wide else builder.one("cast", [offsets], wide)
+    guard_index(call, tensor, first)
+    guard_lanes(call, tensor, numbers, access(call, tensor.dtype, type.width, mask, None, 1, None).mask)
+
+
 @method(Tensor, "gather")
 def tensor_gather(call: Call, owner: Tensor, *index: Any, mask: Any = None, other: Any = None) -> Value:
     refuse_host(call, owner)
     call.nodes.pop("index", None)
     first, indices = _vector_index(call, owner, index)
+    _guard_indices(call, owner, first, indices, mask)
     span = span_of(call, owner, first)
     if span is not None and span.step is None:
         return gather(call, _pointer(call, span), indices, mask, other)
@@ -118,6 +160,7 @@ def tensor_scatter(call: Call, owner: Tensor, value: Any, *index: Any, mask: Any
     call.nodes.pop("index", None)
     first, indices = _vector_index(call, owner, index)
     stored = to_store(call, owner, value)
+    _guard_indices(call, owner, first, indices, mask)
     span = span_of(call, owner, first)
     if span is not None and span.step is None:
         scatter(call, _pointer(call, span), stored, indices, mask)
@@ -181,10 +224,14 @@ def refuse_host(call: Call, tensor: Tensor) -> None:
         raise host_access(call, tensor)
 
 
-def _plain(tensor: Tensor, width: int, stride: Any) -> bool:
-    """Whether neighbours of the last axis are meant, and are neighbours in memory."""
-    broken = isinstance(tensor, View) and not tensor.unbroken and width > 1
-    return type(stride) is int and stride == 1 and not broken
+def _plain(call: Call, tensor: Tensor, index: Index, width: int, stride: Any) -> bool:
+    """Whether neighbours of the last axis are meant, and are neighbours in memory or in no memory."""
+    if type(stride) is not int or stride != 1:
+        return False
+    if width == 1 or not isinstance(tensor, View | Strided):
+        return True
+    span = span_of(call, tensor, index)
+    return span is None or span.step is None
 
 
 @method(Tensor, "load")
@@ -201,9 +248,12 @@ def tensor_load(
     check_width(call, width, "width")
     refuse_host(call, owner)
     at = to_index(call, owner, flat(call, index))
-    if _plain(owner, width, stride) and mask is None and other is None and align is None:
+    if _plain(call, owner, at, width, stride) and mask is None and other is None and align is None:
+        guard_index(call, owner, at, width)
         return owner.load(call.builder, at, width)
-    return load_some(call, owner, at, access(call, owner.dtype, width, mask, other, stride, align))
+    how = access(call, owner.dtype, width, mask, other, stride, align)
+    _guard_span(call, owner, at, how)
+    return load_some(call, owner, at, how)
 
 
 @method(Tensor, "store")
@@ -215,8 +265,9 @@ def tensor_store(
     at = to_index(call, owner, flat(call, index))
     stored = to_store(call, owner, value)
     assert isinstance(stored.type, SIMDType)
-    if _plain(owner, stored.type.width, stride) and mask is None and align is None:
-        owner.store(call.builder, at, stored)
+    if _plain(call, owner, at, stored.type.width, stride) and mask is None and align is None:
+        store_into(call, owner, at, stored)
         return
     how = access(call, owner.dtype, stored.type.width, mask, None, stride, align)
+    _guard_span(call, owner, at, how)
     store_some(call, owner, at, stored, how)

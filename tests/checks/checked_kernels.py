@@ -3,10 +3,12 @@
 from typing import TypeVar
 
 from einkorn.dsl import (
+    SIMD,
     Floating,
     InputTensor,
     Numeric,
     OutputTensor,
+    atomic,
     atomic_add,
     float32,
     foreach,
@@ -124,6 +126,27 @@ def windows(out: OutputTensor[T, "h"], x: InputTensor[T, "h w"], starts: InputTe
 @register("loaded")
 def loaded(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], ids: InputTensor[int64, "n"]):
     parallel_for(x.dim(0), lambda k: store(out, k, x.load(ids[k], width=4).reduce_add()))
+
+
+@register("strays")
+def strays(out: OutputTensor[N, "n"], x: InputTensor[N, "n"], k: InputTensor[int64, "n"], *, how: str):
+    """Vectors of elements, some of which are not there."""
+    at = k.load(0, width=4)
+    foreach(out, lambda i: x[i])
+    if how == "gather":
+        out.store(x.gather(at), 0)
+    if how == "masked gather":
+        out.store(x.gather(at, mask=at < 8), 0)
+    if how == "scatter":
+        out.scatter(SIMD[N, 4](1), at)
+    if how == "masked":
+        out.store(x.load(k[0], width=4, mask=at >= 0), 0)
+    if how == "strided":
+        out.store(x.load(k[1], width=4, stride=2), 0)
+    if how == "steps":
+        out.store(x.load(0, width=4, stride=k[2]), 0)
+    if how == "atomic":
+        atomic.add(out, k[3], 1)
 
 
 @register("in_stack")

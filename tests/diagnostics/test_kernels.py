@@ -145,8 +145,8 @@ TYPES = {
     "library_argument": kernel("out[0] = exp(x)"),
     "library_of_int": kernel("a = exp(x.dim(0))"),
     "inside_ceildiv": kernel("n = ceildiv(3, 0)"),
-    "atomic_add_int8": kernel(
-        "atomic_add(out, 0, Int8(1))", signature='out: OutputTensor[int8, "n"], x: InputTensor[T, "n"]'
+    "atomic_add_bool": kernel(
+        "atomic_add(out, 0, True)", signature='out: OutputTensor[bool8, "n"], x: InputTensor[T, "n"]'
     ),
     "print_format": kernel('print(f"{x[0]:d}")'),
     "unknown_feature": kernel('if ctx.target.supports("tensor_corse"):\n    pass', signature=CONTEXT),

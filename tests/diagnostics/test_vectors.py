@@ -37,6 +37,39 @@ LANES = {
 }
 
 
-@pytest.mark.parametrize("name", LANES)
+MEMORY = {
+    "pointer_to_input_stored": kernel("p = x.pointer()\np[0] = 1.0"),
+    "pointer_moved_to_input_stored": kernel("p = x.pointer() + 4\np.store(out.load(0, width=4), 1)"),
+    "pointer_to_input_scattered": kernel("x.pointer().scatter(x.load(0, width=2), iota(int32, 2))"),
+    "pointer_holds_another_type": kernel("p = out.pointer()\np[0] = Int32(1)"),
+    "pointer_by_float": kernel("out[0] = x.pointer()[x[0]]"),
+    "pointers_added": kernel("p = x.pointer() + x.pointer()"),
+    "pointer_times_number": kernel("p = x.pointer() * 2"),
+    "pointer_as_number": kernel("out[0] = x.pointer()"),
+    "pointer_member": kernel("p = x.pointer()\nout[0] = p.lode(0)"),
+    "pointer_parameter_of_another_type": kernel(
+        "out[0] = f(x.pointer()).cast(T)", before="def f(p: Pointer[int32]):\n    return p[0]"
+    ),
+    "pointer_parameter_gets_tensor": kernel("out[0] = f(x)", before="def f(p: Pointer[T]):\n    return p[0]"),
+    "pointer_becomes_number": kernel("p = x.pointer()\nfor i in range(x.dim(0)):\n    p = 3\nout[0] = p[0]"),
+    "pointer_chosen": kernel("p = x.pointer() if x[0] > 0 else out.pointer()\nout[0] = p[0]"),
+    "masked_load_wrong_mask": kernel("v = x.load(0, width=4)\nout.store(x.load(0, width=8, mask=v > 0), 0)"),
+    "masked_load_number_as_mask": kernel("out.store(x.load(0, width=8, mask=1), 0)"),
+    "other_without_mask": kernel("out.store(x.load(0, width=8, other=1), 0)"),
+    "load_alignment": kernel("out.store(x.load(0, width=8, align=3), 0)"),
+    "gather_by_floats": kernel("v = x.load(0, width=4)\nout.store(x.gather(v), 0)"),
+    "scatter_widths": kernel("out.scatter(x.load(0, width=4), iota(int32, 8))"),
+    "scatter_into_input": kernel("x.scatter(x.load(0, width=4), iota(int32, 4))"),
+    "prefetch_locality": kernel("x.prefetch(0, locality=7)"),
+    "atomic_ordering": kernel('atomic.add(out, 0, 1.0, ordering="strict")'),
+    "atomic_load_ordering": kernel('out[0] = atomic.load(out, 0, ordering="release")'),
+    "atomic_bits_of_float": kernel("atomic.and_(out, 0, 1.0)"),
+    "atomic_of_input": kernel("atomic.add(x, 0, 1.0)"),
+    "atomic_of_number": kernel("atomic.exchange(3, 0, 1.0)"),
+    "atomic_value_type": kernel("atomic.max(out, 0, Int32(1))"),
+}
+
+
+@pytest.mark.parametrize("name", [*LANES, *MEMORY])
 def test_mistake(name: str, workplace, golden: Callable[[str, object], None]) -> None:  # type: ignore[no-untyped-def]
-    golden(name, workplace.load(LANES[name]))
+    golden(name, workplace.load({**LANES, **MEMORY}[name]))

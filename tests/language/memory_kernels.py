@@ -129,7 +129,7 @@ def walks(o: OutputTensor[N, "6 n"], x: InputTensor[N, "n m"]) -> None:
     for i in range(x.dim(0)):
         row = x.pointer(i, 0)
         o[0, i] = total(row, x.dim(1))
-        o[1, i] = later(row, row + 1, i % 2 == 1)[1]
+        o[1, i] = later(row, row + 1, i % 2 == 1)[1] + (row + 2 if i % 2 == 0 else row)[0]
         buffer = stack[N](16)
         start = buffer.pointer()
         a, b = start, start + 8
