@@ -176,14 +176,15 @@ def store_into(call: Call, tensor: Tensor, index: Index, value: Any) -> None:
 
 def to_store(call: Call, tensor: Tensor, index: Index, value: Any) -> Value:
     """`value` as what `tensor` takes at `index`, with the checks of a store."""
-    stored = _storable(call, tensor, value)
+    stored = storable(call, tensor, value)
     assert isinstance(stored.type, SIMDType)
     guard_index(call, tensor, index, stored.type.width)
     guard_number(call, tensor, index, stored)
     return stored
 
 
-def _storable(call: Call, tensor: Tensor, value: Any) -> Value:
+def storable(call: Call, tensor: Tensor, value: Any) -> Value:
+    """`value` as what `tensor` takes."""
     inferer = call.inferer
     if tensor.role is Role.INPUT:
         raise call.error(

@@ -19,7 +19,7 @@ from .infer import Call
 from .memory import Span, lane_at, load_span, one_by_one, store_span, when
 from .pointer_members import Access, access, gather, hint_of, index_vector, scatter
 from .program import Value
-from .tensor_members import flat, host_access, store_into, to_index, to_store
+from .tensor_members import flat, host_access, storable, store_into, to_index
 from .tensors import NotElementwise, Probe, Stored, Strided, Tensor, View
 from .values import Index, describe
 from .vector_members import from_lanes
@@ -159,7 +159,7 @@ def tensor_scatter(call: Call, owner: Tensor, value: Any, *index: Any, mask: Any
     call.nodes["target"] = call.node
     call.nodes.pop("index", None)
     first, indices = _vector_index(call, owner, index)
-    stored = to_store(call, owner, value)
+    stored = storable(call, owner, value)
     _guard_indices(call, owner, first, indices, mask)
     span = span_of(call, owner, first)
     if span is not None and span.step is None:
@@ -263,7 +263,7 @@ def tensor_store(
     call.nodes.pop("index", None)  # the first of several
     call.nodes.setdefault("target", call.node)
     at = to_index(call, owner, flat(call, index))
-    stored = to_store(call, owner, value)
+    stored = storable(call, owner, value)
     assert isinstance(stored.type, SIMDType)
     if _plain(call, owner, at, stored.type.width, stride) and mask is None and align is None:
         store_into(call, owner, at, stored)
