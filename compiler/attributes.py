@@ -16,7 +16,7 @@ from ..dsl import syntax as s
 from ..dsl.errors import TargetError, did_you_mean
 from ..dsl.schema import Role
 from ..dsl.types import DType, SIMDType
-from .coerce import adopt, bind_signature, coerce, misfit
+from .coerce import DEFAULTS, adopt, bind_signature, coerce, misfit
 from .infer import CALLABLES, Call, Inferer
 from .program import Builder, PointerType, Value
 from .tensors import Stored, Tensor
@@ -140,6 +140,16 @@ def saturated(call: Call, value: Value, to: Any) -> Value:
     if high < most:
         value = call.builder.row("min", [value, call.builder.const(high, type)])
     return value
+
+
+def number_cast(call: Call, owner: Any, dtype: Any) -> Value:
+    """A compile-time number as a run-time value, converted as such a value of the number's default type is."""
+    type = DEFAULTS[builtins.type(owner).__name__]
+    return cast(call, coerce(call.inferer, owner, type, call.node, call.frame), dtype)
+
+
+for _type in (bool, int, float):
+    method(_type, "cast")(number_cast)
 
 
 def cast(call: Call, value: Any, to: Any) -> Value:

@@ -14,6 +14,7 @@ from ..dsl.types import BOOL, DType, SIMDType
 from .attributes import attribute
 from .coerce import DEFAULTS, binary, coerce, unary, unify, weak_kind
 from .composite import parts_of, same_constant, same_kind, with_parts
+from .globals import global_value
 from .infer import Inferer, expression
 from .methods import special
 from .operations import ROWS
@@ -43,7 +44,7 @@ def name(inferer: Inferer, node: s.Name, frame: Frame) -> Any:
 
 @expression(s.Global)
 def global_name(inferer: Inferer, node: s.Global, frame: Frame) -> Any:
-    value = inferer.global_value(frame.program.globals[node.index], frame, node)
+    value = global_value(inferer, frame.program.globals[node.index], frame, node)
     if isinstance(value, StubRef) and value.name.startswith("gpu.") and value.name.count(".") == 2:
         inferer.locate(node, frame)
         return gpu_value(inferer, value.name.removeprefix("gpu."), node, frame)

@@ -15,17 +15,19 @@ which kernels fuse, and how a target spells anything.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import groupby
 from typing import Any
 
 from ..dsl import syntax
 from ..dsl.checks import SAFE, Checks
-from ..dsl.errors import CompileError, CompileErrors, did_you_mean
-from ..dsl.portable import GlobalEntry, is_shipped
+from ..dsl.errors import CompileError, CompileErrors
+from ..dsl.portable import is_shipped
 from ..dsl.source import Label, Place
 from ..dsl.types import SIMDType
 from .coerce import bind_stub, call_row
 from .declared import bind_params
 from .flow import ABSENT, NEXT, Flow, Rest, TooMany, ended, gives_value, with_rest
+from .folding import UNKNOWN, attempt, count_folded, has_loops, is_known
 from .library_calls import call_library
 from .methods import own_call
 from .notes import note_arguments
@@ -35,13 +37,10 @@ from .targets.base import Target
 from .values import (
     Bound,
     Cascade,
-    ClassValue,
     Closure,
     Frame,
     LibraryRef,
-    Marker,
     Poisoned,
-    StructType,
     StructValue,
     StubRef,
     describe,
@@ -128,6 +127,7 @@ class Inferer:
         self.level = "host"  # "host", "parallel" (a task on the CPU) or "device" (a GPU thread)
         self.gpu_ids: dict[str, Value] | None = None  # thread and block indices when a grid runs on the CPU
         self.notes = False  # whether a debugger is told what variables hold; see `notes`
+        self.folding = False  # whether a call is being computed at compile time; see `folding`
         self.statements = 0  # evaluated so far, against endless unrolling
 
     # errors
@@ -155,7 +155,9 @@ class Inferer:
             label, labels = "", ()
             details.pop("hint", None)
         all_notes = list(notes)
-        all_notes += [f"called from {p}" for p in own[1:]]
+        for call, times in groupby(own[1:]):
+            count = len(list(times))
+            all_notes.append(f"called from {call}" + (f", {count} times" if count > 1 else ""))
         if self.instance:
             all_notes.append(f"compiled for {self.instance}")
         return CompileError(
@@ -220,13 +222,15 @@ class Inferer:
             flow = STATEMENTS[type(stmt)](self, stmt, frame)
             return flow if isinstance(flow, Flow) else NEXT
         except Cascade:
-            if not self.errors:
+            if not self.errors or self.folding:
                 raise
         except CompileError as error:
-            if frame.caller is not None and is_shipped(frame.file):
+            if self.folding or (frame.caller is not None and is_shipped(frame.file)):
                 raise  # one mistake for the whole call, at the author's place
             self.errors += error.errors if isinstance(error, CompileErrors) else [error]
         except RecursionError:
+            if self.folding:
+                raise
             self.errors.append(self.error("EK0112", "this statement is nested too deeply", stmt, frame))
         if len(self.errors) >= MAX_ERRORS:
             raise TooMany
@@ -274,16 +278,22 @@ class Inferer:
         """Evaluates a function of the author's at this point."""
         function = closure.function
         home = closure.frame
+        recursive = any(function is active for active in frame.stack)
         if len(frame.stack) > MAX_DEPTH:
-            raise self.error("EK0108", f"calls are nested more than {MAX_DEPTH} deep", node, frame)
-        if any(function is active for active in frame.stack):
+            code = "EK0124" if self.folding else "EK0108"
+            raise self.error(code, f"calls are nested more than {MAX_DEPTH} deep", node, frame)
+        if not self.folding and (recursive or has_loops(function)) and is_known((*args, *keywords.values())):
+            value = attempt(self, lambda: self.inline(closure, args, keywords, node, frame))
+            if value is not UNKNOWN:
+                return value
+        if recursive and not self.folding:
             raise self.error(
                 "EK0108",
                 f"'{closure.name}' calls itself",
                 node,
                 frame,
                 label="recursion",
-                hint="kernels inline every call: write a loop instead",
+                hint="write a loop instead; only calls with compile-time values alone may be recursive",
             )
         inner = Frame(
             env=dict(home.env),
@@ -319,50 +329,14 @@ class Inferer:
             )
         return value
 
-    # globals
-
-    def global_value(self, entry: GlobalEntry, frame: Frame, node: syntax.Node) -> Any:
-        """The value of an entry of the program's table of globals."""
-        match entry.kind:
-            case "function" | "library":
-                index = entry.value if entry.kind == "function" else entry.value[1]
-                source = frame.program.functions[index]
-                home = Frame({}, frame.program, source.file, frame.typevars, None, ())
-                closure = Closure(source.syntax, home)
-                return closure if entry.kind == "function" else LibraryRef(entry.value[0], closure)
-            case "struct" | "instance":
-                source = frame.program.functions[entry.value if entry.kind == "struct" else entry.value[0]]
-                struct = StructType(source.syntax, Frame({}, frame.program, source.file, {}, None, ()))
-                if entry.kind == "struct":
-                    return struct
-                return StructValue(struct, tuple(self.global_value(part, frame, node) for part in entry.value[1]))
-            case "stub":
-                return StubRef(entry.value)
-            case "typevar":
-                if entry.value not in frame.typevars:
-                    raise self.error(
-                        "EK0101",
-                        f"the type variable '{entry.value}' has no dtype here: the signature does not use it",
-                        node,
-                        frame,
-                        hint=did_you_mean(entry.value, frame.typevars)
-                        or f'use it in a tensor\'s annotation, as in InputTensor[{entry.value}, "n"]',
-                    )
-                return frame.typevars[entry.value]
-            case "marker":
-                return Marker(entry.value)
-            case "class":
-                members = {name: self.global_value(item, frame, node) for name, item in entry.value[1]}
-                return ClassValue(entry.value[0], members)
-            case "constant" if isinstance(entry.value, tuple):
-                return tuple(self.global_value(item, frame, node) for item in entry.value)
-        return entry.value
-
     # counting, for the guards against endless unrolling
 
     def count(self, node: syntax.Node, frame: Frame) -> None:
         """Counts a statement; ends the compilation of a program that grows without bounds."""
         self.statements += 1
+        if self.folding:
+            count_folded(self, node, frame)
+            return
         if self.statements > MAX_STATEMENTS:
             self.errors.append(
                 self.error(

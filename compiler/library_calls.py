@@ -1,19 +1,19 @@
 """Calls of the functions that the standard library writes in the language: `exp(x)`, `x ** y`.
 
-On compile-time numbers they are Python's own functions; on run-time values the library's function is inlined. Small
-whole powers become products.
+On run-time values the library's function is inlined; on compile-time numbers it is computed for float64, with the bits
+that running it gives. Small whole powers become products.
 
 Input: a call and its values. Output: the result. Non-goals: the functions themselves (see `stdlib.math`).
 """
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from ..dsl import syntax
 from ..dsl.types import SIMDType
 from .coerce import DEFAULTS, PYTHON_ERRORS, bind_stub, check_number, coerce, outgrows
+from .folding import library_value
 from .program import Value
 from .values import LibraryRef, is_comptime_number
 
@@ -22,21 +22,30 @@ if TYPE_CHECKING:
 
 
 def call_library(call: Call, ref: LibraryRef, args: list[Any], keywords: dict[str, Any]) -> Any:
-    """`exp(x)`: Python's own function on compile-time numbers, the standard library's on run-time values."""
+    """`exp(x)`: the standard library's function, computed now on compile-time numbers."""
     arguments = bind_stub(call, ref.name, args, keywords)
     for key, operand in arguments.items():
         check_number(call, ref.name, operand, key)
     bound = list(arguments.values())
     if all(is_comptime_number(v) for v in bound):
-        try:
-            if outgrows(ref.name, bound):
-                raise call.error("EK0206", "this compile-time value grows too large")
-            value = LIBRARY_FOLDS[ref.name](*bound)
-            if isinstance(value, complex):
-                raise call.error("EK0206", "this compile-time value is a complex number")
-            return value
-        except PYTHON_ERRORS as error:
-            raise call.error("EK0206", f"this cannot be computed at compile time: {error}") from None
+        return _folded(call, ref, bound)
+    return _run(call, ref, bound)
+
+
+def _folded(call: Call, ref: LibraryRef, bound: list[Any]) -> Any:
+    """Powers of whole numbers are Python's; all else is what the library's function gives for float64."""
+    try:
+        if outgrows(ref.name, bound):
+            raise call.error("EK0206", "this compile-time value grows too large")
+        if ref.name == "pow" and all(isinstance(v, int) for v in bound):
+            return pow(*bound)
+        return library_value(call.inferer, ref.name, bound, lambda operands: _run(call, ref, operands))
+    except PYTHON_ERRORS as error:
+        raise call.error("EK0206", f"this cannot be computed at compile time: {error}") from None
+
+
+def _run(call: Call, ref: LibraryRef, bound: list[Any]) -> Any:
+    """The library's function, inlined."""
     settled = [_settle(call, v) for v in bound]
     if ref.name == "pow" and type(bound[1]) is int and isinstance(settled[0], Value):
         multiplied = power(call, settled[0], bound[1])
@@ -72,15 +81,3 @@ def _settle(call: Call, value: Any) -> Any:
     if isinstance(value, Value) and value.weak is not None:
         return coerce(call.inferer, value, DEFAULTS[value.weak], call.node, call.frame)
     return value
-
-
-_SAME_IN_PYTHON = (
-    *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "cbrt", "hypot", "sin", "cos", "tan", "asin", "acos"),
-    *("atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma", "remainder"),
-    *("frexp", "ldexp"),
-)
-LIBRARY_FOLDS: dict[str, Any] = {
-    "rsqrt": lambda x: 1.0 / math.sqrt(x),
-    "pow": pow,
-    **{name: getattr(math, name) for name in _SAME_IN_PYTHON},
-}

@@ -8,7 +8,7 @@ Registers the handlers of these statement nodes of `dsl.syntax`. See `infer` for
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..dsl import syntax as s
@@ -19,8 +19,9 @@ from .coerce import coerce
 from .composite import PLAIN, is_number, parts_of, with_parts
 from .expressions import items, short_circuit, truth
 from .flow import NEXT, Absent, Flow, ended
+from .folding import repeated
 from .infer import MAX_UNROLL, Inferer, statement
-from .program import Value
+from .program import NotPure, Value
 from .statements import bind
 from .values import (
     Frame,
@@ -29,6 +30,7 @@ from .values import (
     Poisoned,
     Unrolled,
     describe,
+    is_comptime_number,
 )
 
 GO_ON = "$go_on"  # the variable that says whether another round may come; no author can name it
@@ -57,6 +59,8 @@ def for_(inferer: Inferer, node: s.For, frame: Frame) -> Flow:
             node.iterable,
             frame,
         )
+    if inferer.folding:
+        return _folded_for(inferer, node, frame, iterable)
     low, high = (
         coerce(inferer, v, INT, node.iterable, frame, "the bounds of range() are Ints")
         for v in (iterable.low, iterable.high)
@@ -88,6 +92,34 @@ def for_(inferer: Inferer, node: s.For, frame: Frame) -> Flow:
         lambda values: inferer.builder.add("for", [low, high, step, *values], [v.type for v in values], [loop.region]),
     )
     return NEXT
+
+
+def _folded_for(inferer: Inferer, node: s.For, frame: Frame, iterable: LoopRange) -> Flow:
+    """A loop of a call that is computed at compile time."""
+    if not (is_comptime_number(iterable.low) and is_comptime_number(iterable.high)):
+        raise NotPure
+
+    def once(value: int) -> Flow:
+        bind(inferer, node.target, value, node.iterable, frame)
+        return inferer.block(node.body, frame, "loop")
+
+    return repeated(range(iterable.low, iterable.high, iterable.step), once)
+
+
+def _folded_while(inferer: Inferer, node: s.While, frame: Frame) -> Flow:
+    """The same, with a condition; one that a run-time value decides ends the attempt."""
+
+    def conditions() -> Iterator[None]:
+        while True:
+            inferer.count(node, frame)
+            test = truth(inferer, inferer.expr(node.test, frame), node.test, frame)
+            if isinstance(test, Value):
+                raise NotPure
+            if not test:
+                return
+            yield None
+
+    return repeated(conditions(), lambda _: inferer.block(node.body, frame, "loop"))
 
 
 def _span(inferer: Inferer, high: Value, low: Value) -> Value:
@@ -237,6 +269,8 @@ def _for_that_leaves(
 
 @statement(s.While)
 def while_(inferer: Inferer, node: s.While, frame: Frame) -> Flow:
+    if inferer.folding:
+        return _folded_while(inferer, node, frame)
     builder = inferer.builder
     leaves = can_leave(node)
     exits = Exits(inferer, node, frame) if leaves else None

@@ -65,10 +65,12 @@ def typevar_in(annotation: s.Expr, home: Frame) -> str | None:
 def bound_frame(owner: Any) -> Frame:
     """Where a method of a struct, or of a struct's class, is evaluated: its type variables are those of the fields."""
     type = owner.type if isinstance(owner, StructValue) else owner
-    typevars = {}
+    typevars = dict(type.frame.typevars)
+    names = [f.annotation and typevar_in(f.annotation, type.frame) for f in type.syntax.fields]
+    for name in filter(None, names):
+        typevars.pop(name, None)  # the kernel's variable of this name is another one
     if isinstance(owner, StructValue):
-        for field, part in zip(type.syntax.fields, owner.parts, strict=True):
-            name = None if field.annotation is None else typevar_in(field.annotation, type.frame)
+        for name, part in zip(names, owner.parts, strict=True):
             if name is not None and isinstance(part, Value) and part.weak is None:
                 typevars[name] = part.dtype
     return replace(type.frame, env={}, typevars=typevars)

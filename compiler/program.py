@@ -198,6 +198,10 @@ LIVE = "live"  # the key of a scope's counters in the memo
 Bounds = tuple[Value | None, Value | None, bool]
 
 
+class NotPure(Exception):
+    """An operation is needed where everything is to be computed at compile time."""
+
+
 class Builder:
     """Appends operations to the region that is being built, at the location that is current."""
 
@@ -206,6 +210,7 @@ class Builder:
         self.location = Location(Place("<none>", 1))
         self.fastmath: frozenset[str] = frozenset()
         self.memo: list[dict[Any, Any]] = [{}]
+        self.pure = False  # whether an operation would be in vain; see `folding`
         self.bounds: dict[int, list[Bounds]] = {}  # of counters, by serial; see `counter`
 
     @contextmanager
@@ -238,6 +243,8 @@ class Builder:
         **attrs: Any,
     ) -> list[Value]:
         """Appends an operation and returns its results."""
+        if self.pure and name not in ("const", "note"):
+            raise NotPure
         results = [Value(t) for t in types]
         op = Op(name, list(operands), results, self.location, attrs, list(regions))
         for result in results:

@@ -26,6 +26,7 @@ MEANINGS: dict[str, str] = {
     "EK0121": "A class under @struct is not what a struct can be.",
     "EK0122": "A field is assigned to something that has no such field.",
     "EK0123": "How many items a generator expression has depends on the running program.",
+    "EK0124": "A call that is computed at compile time takes too long, or is nested too deeply.",
     # EK02: types and values
     "EK0201": "A dtype of another library has no counterpart here.",
     "EK0202": "A value has another type than the one that is needed.",

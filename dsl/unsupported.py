@@ -19,8 +19,8 @@ UNSUPPORTED: dict[str, tuple[str, str]] = {
     "SetComp": ("a set comprehension", "write a loop"),
     "DictComp": ("a dict comprehension", "write a loop"),
     "GeneratorExp": (
-        "a generator expression that is no argument of `tuple`, `sum`, `any`, `all`, `min` or `max`",
-        "write a loop",
+        "a generator expression outside of `tuple(...)`, `sum(...)` and their like",
+        "write `tuple(... for ...)`",
     ),
     "Global": ("`global`", "pass the value as an argument and return the new one"),
     "Nonlocal": ("`nonlocal`", "pass the value as an argument and return the new one"),

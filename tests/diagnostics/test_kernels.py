@@ -56,7 +56,7 @@ SYNTAX = {
     "decorated_nested": kernel("@fast\ndef f(a):\n    return a"),
     "raise_form": kernel("raise"),
     "complex_constant": element("x[i] + 1j"),
-    "python_function": element("sorted(x)"),
+    "python_function": element("divmod(x[i], 2)"),
     "numpy_function": element("np.exp(x[i])", before="import numpy as np"),
     "list_global": element("x[i] * SIZES[0]", before="SIZES = [1, 2]"),
     "class_call": element("K(x[i])", before="class K:\n    pass"),
@@ -98,7 +98,7 @@ TYPES = {
         "def f(v):\n    for i in range(3):\n        if x[i] > v:\n            return i\nout[0] = x[f(0)]"
     ),
     "function_out_of_loop": kernel(
-        "def f():\n    for i in range(3):\n        return lambda v: v + i\n    return 1\nout[0] = f()(x[0])"
+        "def f():\n    for i in range(x.dim(0)):\n        return lambda v: v + i\n    return 1\nout[0] = f()(x[0])"
     ),
     "function_out_of_branch": kernel(
         "def f():\n    for i in unroll(3):\n        if x[i] > 0:\n            return lambda v: v\n    return 1\n"
@@ -141,7 +141,10 @@ TYPES = {
     "method_keyword": element("x.load(i, widht=4)"),
     "annotated_argument": kernel("out[0] = f(x[0])", before="def f(a: Int32):\n    return a"),
     "unknown_attribute": element("x.shap"),
-    "cast_number": kernel("a = 0\nout[0] = a.cast(float32)"),
+    "attribute_of_number": kernel("a = 0\nout[0] = a.reduce_add()"),
+    "folded_forever": kernel("def f(n):\n    while n > 0:\n        n += 1\n    return n\na = f(1)"),
+    "folded_deeply": kernel("a = f(100)", before="def f(n):\n    return 0 if n == 0 else f(n - 1)"),
+    "library_without_result": kernel("a = log(-1.0)"),
     "library_argument": kernel("out[0] = exp(x)"),
     "library_of_int": kernel("a = exp(x.dim(0))"),
     "inside_ceildiv": kernel("n = ceildiv(3, 0)"),

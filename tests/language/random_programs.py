@@ -1,4 +1,4 @@
-"""Random functions in the kernel language that are also plain Python: whole numbers, branches, loops, helpers.
+"""Random functions in the kernel language that are also plain Python: whole numbers, structs, branches, loops, helpers.
 
 Input: a seed. Output: the text of a function `program_<seed>(v, w)`. Every assignment keeps numbers small, so that
 Python's integers and 64-bit ones agree.
@@ -8,6 +8,20 @@ from __future__ import annotations
 
 import random
 
+PAIR = """
+class Pair:
+    a: Any
+    b: Any = 1
+
+    def __add__(self, other):
+        return Pair((self.a + other.a) % 211, self.b ^ other.b)
+
+    def turned(self, by=2):
+        for k in range(by):
+            if self.a > k * 9:
+                return Pair(self.b, self.a - k)
+        return self
+"""
 NAMES = ["a", "b", "c", "d"]
 
 
@@ -39,14 +53,17 @@ class Writer:
         self.names = ["v", "w", *NAMES]
         for name in NAMES:
             self.line(1, f"{name} = {self.pick('0', '1', '5', 'v', 'w', 'v + w')}")
+        self.line(1, f"s = {self.pick('Pair(0)', 'Pair(v, 2)', 'Pair(w, v)')}")
+        self.pair = "s"
         self.helper, self.couple = helper, couple
         for _ in range(self.random.randint(3, 6)):
             self.statement(1, 3, "function")
-        self.line(1, "return a + b * 3 + c * 7 + d * 11 + v - w")
+        self.line(1, "return a + b * 3 + c * 7 + d * 11 + v - w + s.a * 13 - s.b")
         return "\n".join(self.lines) + "\n"
 
     helper = couple = ""
     result = "number"
+    pair = ""
 
     def line(self, indent: int, text: str) -> None:
         self.lines.append("    " * indent + text)
@@ -55,6 +72,8 @@ class Writer:
 
     def expression(self, depth: int) -> str:
         choice = self.random.random()
+        if self.pair and choice < 0.08:
+            return self.pick("s.a", "s.b", "s.turned().a")
         if depth == 0 or choice < 0.25:
             return self.pick(*self.names, str(self.random.randint(-9, 9)))
         left, right = self.expression(depth - 1), self.expression(depth - 1)
@@ -95,6 +114,8 @@ class Writer:
         name = self.assigned()
         if depth == 0 or choice < 0.3:
             self.line(indent, f"{name} = ({self.expression(2)}) % {self.random.choice([101, 64, 1009])}")
+        elif self.pair and choice < 0.38:
+            self.struct_statement(indent)
         elif choice < 0.4:
             self.line(indent, f"{name} {self.pick('+=', '-=', '^=')} ({self.expression(1)}) % 31")
         elif choice < 0.45:
@@ -107,6 +128,19 @@ class Writer:
             self.branch(indent, depth, within)
         else:
             self.loop(indent, depth, within)
+
+    def struct_statement(self, indent: int) -> None:
+        a, b = f"({self.expression(1)}) % 97", f"({self.expression(1)}) % 61"
+        self.line(
+            indent,
+            self.pick(
+                f"s = Pair({a}, {b})",
+                f"s = s + Pair({a})",
+                f"s = s.turned({self.pick('', '3', 'by=1')})",
+                f"s.a = {a}",
+                f"s.b {self.pick('+=', '^=')} {b}",
+            ),
+        )
 
     def branch(self, indent: int, depth: int, within: str) -> None:
         self.line(indent, f"if {self.condition(2)}:")

@@ -1,0 +1,167 @@
+"""Compile-time evaluation of calls: a function that gets compile-time values, and meets no others, is computed now.
+
+    def powers(base, n):                 powers(3, 4)  is the tuple (1, 3, 9, 27), also in the argument of stack[T](...)
+        out = ()
+        for k in range(n):               its loops and its recursion are Python's
+            out = (*out, base**k)
+        return out
+
+The attempt ends where an operation of the running program would be needed; then the call is compiled like any other.
+
+Mathematics that the library writes in the language (`exp(1.0)`) is computed by the interpreter, from what would be
+compiled for float64: so folding gives the bits of running.
+
+Input: calls with their values. Output: compile-time values, or `UNKNOWN`. Non-goals: operators (see `coerce.fold`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from ..dsl import syntax as s
+from ..dsl.errors import CompileError
+from ..dsl.types import DType, SIMDType
+from .composite import PLAIN, parts_of, with_parts
+from .flow import NEXT, Flow
+from .interpret_flow import translate
+from .interpret_memory import Pointer, storage
+from .interpret_ops import Machine
+from .program import Function, NotPure, PointerType, Program, Region, Value
+from .values import Cascade, Closure, Frame, LibraryRef, is_comptime_number
+
+if TYPE_CHECKING:
+    from .infer import Inferer
+
+UNKNOWN = object()
+MAX_FOLDED = 200_000  # statements of one call that is computed at compile time
+DEEP = ("EK0124",)  # mistakes that only such a computation can make
+
+
+def is_known(value: Any) -> bool:
+    """Whether a value, with all its parts, exists at compile time."""
+    parts = parts_of(value)
+    if parts is not None:
+        return all(is_known(part) for part in parts)
+    return is_comptime_number(value) or isinstance(value, (*PLAIN, Closure, LibraryRef))
+
+
+def has_loops(function: s.Function | s.Lambda) -> bool:
+    """Whether a function has loops of its own: without any, it is computed as far as it can be anyhow."""
+    return isinstance(function, s.Function) and s.contains(function.body, (s.For, s.While))
+
+
+def attempt(inferer: Inferer, call: Callable[[], Any]) -> Any:
+    """What `call` gives if it needs no operation of the running program, else UNKNOWN; leaves no trace then."""
+    builder = inferer.builder
+    sites, errors, location = len(inferer.sites), len(inferer.errors), builder.location
+    statements, inferer.statements = inferer.statements, 0
+    inferer.folding = builder.pure = True
+    try:
+        with builder.inside(Region()):
+            value = call()
+        return value if is_known(value) else UNKNOWN
+    except CompileError as error:
+        if error.code in DEEP:
+            raise
+        return UNKNOWN
+    except (NotPure, Cascade, RecursionError):
+        return UNKNOWN
+    finally:
+        inferer.folding = builder.pure = False
+        inferer.statements = statements
+        builder.location = location
+        del inferer.sites[sites:]
+        del inferer.errors[errors:]
+
+
+def count_folded(inferer: Inferer, node: s.Node, frame: Frame) -> None:
+    """Ends a computation that takes too long."""
+    if inferer.statements > MAX_FOLDED:
+        raise inferer.error(
+            "EK0124",
+            f"this call takes more than {MAX_FOLDED} statements at compile time",
+            node,
+            frame,
+            hint="pass it a value of the running program, Int(n) for example",
+        )
+
+
+def repeated(values: Iterable[Any], once: Callable[[Any], Flow]) -> Flow:
+    """A loop whose rounds are known, as far as its rounds are asked for."""
+    for value in values:
+        flow = once(value).caught("continue")
+        if not flow.goes_on():
+            return flow.caught("break")
+    return NEXT
+
+
+# *** the library's mathematics ***
+
+
+def interpreted(inferer: Inferer, emit: Callable[[], Any]) -> Any:
+    """The numbers that the operations of `emit` compute, which depend on nothing but constants."""
+    builder = inferer.builder
+    pure, memo = builder.pure, builder.memo
+    builder.pure, builder.memo = False, [{}]  # no value from outside
+    region = Region()
+    try:
+        with builder.inside(region):
+            value = emit()
+            results = _numbers(value)
+            pointers = [Value(PointerType(result.dtype)) for result in results]
+            for result, pointer in zip(results, pointers, strict=True):
+                builder.add("store", [result, pointer, builder.int_(0)])
+            builder.end()
+    finally:
+        builder.pure, builder.memo = pure, memo
+    memory = [storage(result.dtype, 1, "", zeroed=True) for result in results]
+    translate(Function("folded", pointers, region), Machine(Program(), lambda site, values: None))(*memory)
+    found = iter(zip(results, memory, strict=True))
+    return _replaced(value, lambda: _as_python(*next(found)))
+
+
+def _numbers(value: Any) -> list[Value]:
+    parts = parts_of(value)
+    if parts is not None:
+        return [number for part in parts for number in _numbers(part)]
+    return [value] if isinstance(value, Value) else []
+
+
+def _replaced(value: Any, number: Callable[[], Any]) -> Any:
+    parts = parts_of(value)
+    if parts is not None:
+        return with_parts(value, tuple(_replaced(part, number) for part in parts))
+    return number() if isinstance(value, Value) else value
+
+
+def _as_python(value: Value, pointer: Pointer) -> bool | int | float:
+    element = pointer.memory.data[0].item()
+    assert isinstance(element, bool | int | float)
+    return element
+
+
+def library_value(inferer: Inferer, name: str, operands: list[Any], emit: Callable[[list[Any]], Any]) -> Any:
+    """A function of the library on compile-time numbers: floats are float64 here, and whole numbers become floats.
+
+    Raises:
+        ValueError: the result is no number.
+    """
+    whole = 1 if name in ("pow", "ldexp") else len(operands)  # the exponent of these may stay an int
+    floats = [float(v) if k < whole or isinstance(v, float) else v for k, v in enumerate(operands)]
+    key = (name, *(v.hex() if isinstance(v, float) else v for v in floats))
+    if key not in _KNOWN:
+        double = SIMDType(DType.float64)
+
+        def constants() -> Any:
+            return emit([inferer.builder.const(v, double) if isinstance(v, float) else v for v in floats])
+
+        _KNOWN[key] = interpreted(inferer, constants)
+    value = _KNOWN[key]
+    if isinstance(value, float) and math.isnan(value) and not any(math.isnan(v) for v in floats):
+        raise ValueError("the result is no number")
+    return value
+
+
+_KNOWN: dict[Any, Any] = {}  # the library is the same in all programs of a process

@@ -1,0 +1,54 @@
+"""What the names of a module mean in a kernel: the entries of a program's table of globals as values.
+
+Input: an entry. Output: a value of the evaluator. Non-goals: how the table is made (see `dsl.portable`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..dsl import syntax
+from ..dsl.errors import did_you_mean
+from ..dsl.portable import GlobalEntry
+from .values import ClassValue, Closure, Frame, LibraryRef, Marker, StructType, StructValue, StubRef
+
+if TYPE_CHECKING:
+    from .infer import Inferer
+
+
+def global_value(inferer: Inferer, entry: GlobalEntry, frame: Frame, node: syntax.Node) -> Any:
+    """The value of an entry of the program's table of globals."""
+    match entry.kind:
+        case "function" | "library":
+            index = entry.value if entry.kind == "function" else entry.value[1]
+            source = frame.program.functions[index]
+            home = Frame({}, frame.program, source.file, frame.typevars, None, ())
+            closure = Closure(source.syntax, home)
+            return closure if entry.kind == "function" else LibraryRef(entry.value[0], closure)
+        case "struct" | "instance":
+            source = frame.program.functions[entry.value if entry.kind == "struct" else entry.value[0]]
+            struct = StructType(source.syntax, Frame({}, frame.program, source.file, frame.typevars, None, ()))
+            if entry.kind == "struct":
+                return struct
+            return StructValue(struct, tuple(global_value(inferer, part, frame, node) for part in entry.value[1]))
+        case "stub":
+            return StubRef(entry.value)
+        case "typevar":
+            if entry.value not in frame.typevars:
+                raise inferer.error(
+                    "EK0101",
+                    f"the type variable '{entry.value}' has no dtype here: the signature does not use it",
+                    node,
+                    frame,
+                    hint=did_you_mean(entry.value, frame.typevars)
+                    or f'use it in a tensor\'s annotation, as in InputTensor[{entry.value}, "n"]',
+                )
+            return frame.typevars[entry.value]
+        case "marker":
+            return Marker(entry.value)
+        case "class":
+            members = {name: global_value(inferer, item, frame, node) for name, item in entry.value[1]}
+            return ClassValue(entry.value[0], members)
+        case "constant" if isinstance(entry.value, tuple):
+            return tuple(global_value(inferer, item, frame, node) for item in entry.value)
+    return entry.value
