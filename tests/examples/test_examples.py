@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from einkorn.dsl.library import load_library
+from einkorn.testing import check_op
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "custom_ops"
 PROGRAMS = sorted(p.name for p in EXAMPLES.glob("*.py") if not p.name.startswith("_") and p.name != "demo.py")
 PICTURES = {
@@ -92,3 +95,14 @@ def test_the_demo_tells_its_story_where_there_is_no_terminal(tmp_path: Path) -> 
     rows = {words[0]: words[1:] for words in map(str.split, table[3:8])}
     assert set(rows) == {"blur", "brightness", "grayscale", "mandelbrot", "palette"}
     assert all(int(cell.replace(",", "")) > 500 for row in rows.values() for cell in row)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy on empty rows and infinities
+def test_kernels_agree_with_their_references(tmp_path: Path) -> None:
+    found = []
+    for file in sorted((EXAMPLES / "kernels").glob("*.py")):
+        for name, kernel in load_library(file).kernels.items():
+            if kernel.reference is not None:
+                assert check_op(name, file, sizes=(0, 1, 3, 17, 33), folder=tmp_path).cases > 50
+                found.append(name)
+    assert "layer_norm" in found
