@@ -19,7 +19,7 @@ from ..dsl import syntax as s
 from ..dsl.portable import is_shipped
 from ..dsl.source import Place
 from ..dsl.types import BOOL, INT, DType, SIMDType
-from .program import Builder, Site, Value
+from .program import READS, Builder, Site, Value
 from .tensors import Stored, Tensor, View
 from .values import Frame, Index, same_dims, value_key
 
@@ -160,7 +160,7 @@ def _from_memory(value: Value, depth: int = 0) -> bool:
     op = value.maker
     if op is None or depth > 12:
         return False
-    if op.name in ("load", "probe"):
+    if op.name in READS:
         return True
     operands = list(op.operands)
     if op.name == "if":

@@ -31,6 +31,7 @@ from . import (  # noqa: F401
     rules,
     rules_atomic,
     rules_gpu,
+    rules_loops,
     rules_python,
     rules_sequences,
     rules_vectors,

@@ -27,7 +27,6 @@ from .values import (
     NeedPairs,
     Unrolled,
     describe,
-    is_comptime_number,
     plural,
     same_dims,
     shown,
@@ -234,32 +233,6 @@ def _gpu_thread(inferer: Inferer, total: Value, thread: Callable[[Value], None])
         builder.end()
     builder.add("if", [builder.compare("lt", position, total)], regions=[inside, nothing])
     builder.end()
-
-
-@rule("parallel_for")
-def parallel_for(call: Call, n: Any, body: Any, grain: Any = 1) -> None:
-    inferer, builder = call.inferer, call.builder
-    total = coerce(inferer, n, INT, call.nodes.get("n", call.node), call.frame, "parallel_for runs over an Int")
-    if is_comptime_number(grain) and grain < 1:
-        raise call.error("EK0208", f"grain= is at least 1, not {grain}", "grain")
-    size = coerce(inferer, grain, INT, call.nodes.get("grain", call.node), call.frame, "grain= takes an Int")
-
-    def once(index: Value) -> None:
-        assert isinstance(call.node, s.Call)
-        value = inferer.call(body, [index], {}, call.node, call.frame)
-        if value is not None:
-            raise call.error(
-                "EK0208", "the body of parallel_for gives a value that goes nowhere", "body", hint="use store(...)"
-            )
-
-    def chunk(low: Value, high: Value) -> None:
-        loop = builder.for_loop(low, high)
-        with builder.inside(loop):
-            once(loop.args[0])
-            builder.end()
-
-    total = builder.one("max", [total, builder.int_(0)], INT) if total.const is None else total
-    spread(call, total, chunk, once, size)
 
 
 @rule("range")

@@ -97,7 +97,7 @@ from .language import (
     unroll,
     within_parallel,
 )
-from .language_memory import atomic, atomic_add
+from .language_memory import atomic, atomic_add, parallel_chunks, tile, vectorize
 from .language_types import (
     Float4_e2m1fn,
     Float6_e2m3fn,
@@ -279,6 +279,7 @@ __all__ = [
     "min",
     "mul_high",
     "mul_wide",
+    "parallel_chunks",
     "parallel_for",
     "popcount",
     "pow",
@@ -300,6 +301,7 @@ __all__ = [
     "sub_sat",
     "tan",
     "tanh",
+    "tile",
     "trunc",
     "uint4",
     "uint8",
@@ -307,5 +309,6 @@ __all__ = [
     "uint32",
     "uint64",
     "unroll",
+    "vectorize",
     "within_parallel",
 ]

@@ -1,4 +1,4 @@
-"""Names of the language for memory: atomic operations, loops over vectors.
+"""Names of the language for memory and loops: atomic operations, vectors, tiles.
 
 Input: nothing. Output: the names. Non-goals: no meaning in code; that is the compiler's.
 """
@@ -52,3 +52,21 @@ atomic = Namespace(
     load=_load,
     store=_store,
 )
+
+
+# *** loops that call a function ***
+
+
+@stub("rule")
+def parallel_chunks(n: Any, body: Any, *, grain: Any = 1) -> None:
+    """Calls `body(low, high)` for ranges that cover [0, n), in any order and in parallel, of at least `grain` each."""
+
+
+@stub("rule")
+def vectorize(n: Any, width: Any, body: Any, *, masked: Any = False) -> None:
+    """Calls `body(i, width)` for whole vectors, then `body(i, 1)` for what is left; masked: `body(i, width, mask)`."""
+
+
+@stub("rule")
+def tile(n: Any, sizes: Any, body: Any) -> None:
+    """Calls `body(i, size)` with the largest of the sizes that still fits, until everything below n was met."""

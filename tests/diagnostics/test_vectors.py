@@ -70,6 +70,16 @@ MEMORY = {
 }
 
 
-@pytest.mark.parametrize("name", [*LANES, *MEMORY])
+LOOPS = {
+    "vectorize_width": kernel("vectorize(x.dim(0), 3, lambda i, width: store(out, i, x[i]))"),
+    "vectorize_value": kernel("vectorize(x.dim(0), 4, lambda i, width: x.load(i, width=width))"),
+    "vectorize_body": kernel("vectorize(x.dim(0), 4, lambda i: store(out, i, x[i]))"),
+    "tile_left_over": kernel("tile(x.dim(0), (8, 4), lambda i, size: store(out, i, x[i]))"),
+    "tile_order": kernel("tile(x.dim(0), (1, 8), lambda i, size: store(out, i, x[i]))"),
+    "chunks_value": kernel("parallel_chunks(x.dim(0), lambda low, high: x[low])"),
+}
+
+
+@pytest.mark.parametrize("name", [*LANES, *MEMORY, *LOOPS])
 def test_mistake(name: str, workplace, golden: Callable[[str, object], None]) -> None:  # type: ignore[no-untyped-def]
-    golden(name, workplace.load({**LANES, **MEMORY}[name]))
+    golden(name, workplace.load({**LANES, **MEMORY, **LOOPS}[name]))

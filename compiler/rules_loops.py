@@ -1,0 +1,143 @@
+"""Loops that call a function of the author's: in parallel, in vectors, in tiles.
+
+Input: bound arguments of a call. Output: loops in the builder's region. Non-goals: `foreach` (see `rules`), and loops
+that are statements (see `loops`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..dsl import syntax as s
+from ..dsl.types import INT, DType, SIMDType
+from .attributes import check_width
+from .coerce import coerce
+from .infer import Call, rule
+from .memory import always
+from .program import Value
+from .rules import spread
+from .values import describe, is_comptime_number
+from .vector_members import from_lanes
+
+
+def _invoke(call: Call, name: str, body: Any, args: list[Any]) -> None:
+    """Calls a body, which gives no value."""
+    assert isinstance(call.node, s.Call)
+    value = call.inferer.call(body, args, {}, call.node, call.frame)
+    if value is not None:
+        text = f"the body of {name} gives a value that goes nowhere"
+        raise call.error("EK0208", text, "body", hint="use store(...)")
+
+
+def _total(call: Call, n: Any, name: str) -> Value:
+    """How many there are: at least none."""
+    total = coerce(call.inferer, n, INT, call.nodes.get("n", call.node), call.frame, f"{name} runs over an Int")
+    if total.const is not None:
+        return call.builder.int_(max(total.const, 0))
+    return call.builder.one("max", [total, call.builder.int_(0)], INT)
+
+
+def _grain(call: Call, grain: Any) -> Value:
+    """How many calls a task does at least."""
+    if is_comptime_number(grain) and grain < 1:
+        raise call.error("EK0208", f"grain= is at least 1, not {grain}", "grain")
+    return coerce(call.inferer, grain, INT, call.nodes.get("grain", call.node), call.frame, "grain= takes an Int")
+
+
+@rule("parallel_for")
+def parallel_for(call: Call, n: Any, body: Any, grain: Any = 1) -> None:
+    builder = call.builder
+    total, size = _total(call, n, "parallel_for"), _grain(call, grain)
+
+    def once(index: Value) -> None:
+        _invoke(call, "parallel_for", body, [index])
+
+    def chunk(low: Value, high: Value) -> None:
+        loop = builder.for_loop(low, high)
+        with builder.inside(loop):
+            once(loop.args[0])
+            builder.end()
+
+    spread(call, total, chunk, once, size)
+
+
+@rule("parallel_chunks")
+def parallel_chunks(call: Call, n: Any, body: Any, grain: Any = 1) -> None:
+    total, size = _total(call, n, "parallel_chunks"), _grain(call, grain)
+
+    def chunk(low: Value, high: Value) -> None:
+        _invoke(call, "parallel_chunks", body, [low, high])
+
+    def thread(index: Value) -> None:
+        chunk(index, call.builder.iadd(index, call.builder.int_(1)))
+
+    spread(call, total, chunk, thread, size)
+
+
+def _blocks(call: Call, low: Value, total: Value, size: int) -> Value:
+    """Where the last whole block of `size` ends that begins at `low` or one or several blocks behind it."""
+    builder = call.builder
+    if size == 1:
+        return total
+    left = builder.isub(total, low)
+    return builder.iadd(low, builder.isub(left, builder.irem(left, builder.int_(size))))
+
+
+def _each(call: Call, low: Value, high: Value, step: int, once: Any) -> None:
+    """`once(i)` for i from low on, below high, in steps."""
+    if low.const is not None and low.const == high.const:
+        return
+    builder = call.builder
+    loop = builder.for_loop(low, high, builder.int_(step))
+    with builder.inside(loop):
+        once(loop.args[0])
+        builder.end()
+
+
+@rule("vectorize")
+def vectorize(call: Call, n: Any, width: Any, body: Any, masked: Any = False) -> None:
+    check_width(call, width, "width")
+    if masked is not True and masked is not False:
+        raise call.error("EK0208", f"masked= is True or False, not {describe(masked)}", "masked")
+    builder, total = call.builder, _total(call, n, "vectorize")
+    whole = _blocks(call, builder.int_(0), total, width)
+    every = [always(builder, width)] if masked else []
+
+    def several(index: Value) -> None:
+        _invoke(call, "vectorize", body, [index, width, *every])
+
+    def single(index: Value) -> None:
+        _invoke(call, "vectorize", body, [index, 1])
+
+    def rest(index: Value) -> None:
+        type = SIMDType(DType.int64, width)
+        count = from_lanes(builder, [builder.int_(k) for k in range(width)])
+        left = builder.one("splat", [builder.isub(total, index)], type)
+        _invoke(call, "vectorize", body, [index, width, builder.row("lt", [count, left])])
+
+    _each(call, builder.int_(0), whole, width, several)
+    if width > 1:
+        _each(call, whole, total, width if masked else 1, rest if masked else single)
+
+
+@rule("tile")
+def tile(call: Call, n: Any, sizes: Any, body: Any) -> None:
+    known = sizes if isinstance(sizes, tuple) else (sizes,)
+    if not known or any(type(size) is not int or size < 1 for size in known):
+        text = f"tile takes whole sizes >= 1 that are known at compile time, not {describe(sizes)}"
+        raise call.error("EK0208", text, "sizes")
+    if list(known) != sorted(set(known), reverse=True):
+        raise call.error("EK0208", "the sizes of tile go from the largest to the smallest", "sizes")
+    builder, total = call.builder, _total(call, n, "tile")
+    if known[-1] != 1 and (total.const is None or total.const % known[-1]):
+        hint = f"write {(*known, 1)}"
+        raise call.error("EK0208", "the last size of tile is 1, so that nothing is left over", "sizes", hint=hint)
+    low = builder.int_(0)
+    for size in known:
+        high = _blocks(call, low, total, size)
+
+        def once(index: Value, size: int = size) -> None:
+            _invoke(call, "tile", body, [index, size])
+
+        _each(call, low, high, size, once)
+        low = high
