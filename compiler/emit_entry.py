@@ -71,11 +71,37 @@ def report_table(sites: Sequence[Site]) -> str:
     return f'  llvm.mlir.global external constant @{abi.REPORTS}("{text}") : !llvm.array<{len(data)} x i8>\n'
 
 
+_PARAMETERS = "%ctx: !llvm.ptr, %pointers: !llvm.ptr, %dims: !llvm.ptr"
+
+
 def entry(program: Program) -> str:
-    """`@ek_entry(%ctx, %pointers, %dims) -> i32`: the groups in order, until one fails.
+    """`@ek_entry(%ctx, %pointers, %dims) -> i32`: the groups in order, until one fails; or the stage that is asked for.
 
     It is left as it is: LLVM would inline the groups, which it has optimised by then, and optimise them once more.
     """
+    if not program.stages:
+        return _calls(program, f"@{abi.ENTRY}", program.stage(0))
+    count = len(program.stages) + 1
+    functions = [_calls(program, f"internal @ek.stage_{k}", program.stage(k)) for k in range(count)]
+    lines = [
+        f"    %at = llvm.getelementptr inbounds %ctx[{abi.STAGE_OFFSET}] : (!llvm.ptr) -> !llvm.ptr, i8\n",
+        "    %stage = llvm.load %at : !llvm.ptr -> i64\n",
+        "    %r0 = arith.constant 1 : i32\n",
+    ]
+    for k in range(count):  # each says what comes out unless a later one is meant
+        call = f"llvm.call @ek.stage_{k}(%ctx, %pointers, %dims) : (!llvm.ptr, !llvm.ptr, !llvm.ptr) -> i32"
+        lines += [
+            f"    %n{k} = arith.constant {k} : i64\n",
+            f"    %is{k} = arith.cmpi eq, %stage, %n{k} : i64\n",
+            f"    %r{k + 1} = scf.if %is{k} -> (i32) {{\n      %c{k} = {call}\n      scf.yield %c{k} : i32\n",
+            f"    }} else {{\n      scf.yield %r{k} : i32\n    }}\n",
+        ]
+    lines.append(f"    llvm.return %r{count} : i32\n")
+    return f"{''.join(functions)}  llvm.func @{abi.ENTRY}({_PARAMETERS}) -> i32 {{\n{''.join(lines)}  }}\n"
+
+
+def _calls(program: Program, symbol: str, calls: range) -> str:
+    """A function that makes some of the program's calls, in order, until one fails."""
     lines: list[str] = []
     seen: set[str] = set()
 
@@ -89,7 +115,8 @@ def entry(program: Program) -> str:
         return name
 
     lines.append("    %zero = arith.constant 0 : i32\n")
-    for number, (function, buffers, slots) in enumerate(program.calls):
+    for number in calls:
+        function, buffers, slots = program.calls[number]
         names = ["%ctx", *(fetch("pointer", b) for b in buffers), *(fetch("dim", s) for s in slots)]
         types = ["!llvm.ptr"] * (1 + len(buffers)) + ["i64"] * len(slots)
         callee = program.functions[function]
@@ -98,6 +125,5 @@ def entry(program: Program) -> str:
             lines.append(f"    %f{number} = arith.cmpi ne, %r{number}, %zero : i32\n")
             lines.append(f"    scf.if %f{number} {{ llvm.call @ek.exit() : () -> () }}\n")
     lines.append("    llvm.return %zero : i32\n")
-    head = f"llvm.func @{abi.ENTRY}(%ctx: !llvm.ptr, %pointers: !llvm.ptr, %dims: !llvm.ptr) -> i32"
-    head += " attributes {no_inline, optimize_none}"
+    head = f"llvm.func {symbol}({_PARAMETERS}) -> i32 attributes {{no_inline, optimize_none}}"
     return f"  {head} {{\n{''.join(lines)}  }}\n"

@@ -67,7 +67,7 @@ def build_program(spec: EntrySpec, target: Target, *, notes: bool = False) -> Pr
     Raises:
         CompileError: a mistake in a kernel, with its place.
     """
-    program = Program()
+    program = Program(stages=spec.stages)
     known: dict[Any, int] = {}
     for group in spec.groups:
         numbering = Numbering(spec, group)

@@ -55,8 +55,16 @@ class Interpreted:
     def sites(self) -> list[Site]:
         return self.program.sites
 
-    def run(self, arrays: Sequence[Array], sizes: Sequence[int], report: Report, *, seed: int | None = None) -> None:
-        """Runs every group in order.
+    def run(
+        self,
+        arrays: Sequence[Array],
+        sizes: Sequence[int],
+        report: Report,
+        *,
+        seed: int | None = None,
+        stage: int = 0,
+    ) -> None:
+        """Runs every group of a stage in order; all of them where the entry has no stages.
 
         Args:
             arrays: one for each buffer of the entry, contiguous; outputs and temporaries are written.
@@ -74,10 +82,11 @@ class Interpreted:
         pointers = []
         for name, array, spec in zip(self.names, arrays, self.spec.buffers, strict=True):
             make = buffer if spec.strides is None else window
-            written = spec.role in ("input", "constant")
+            written = spec.role in ("input", "constant") or stage > 0  # what stages before wrote is not known here
             pointers.append(make(array, name, _shape(spec.shape, sizes), written=written))
         with np.errstate(all="ignore"):
-            for function, buffers, slots in self.program.calls:
+            for number in self.program.stage(stage):
+                function, buffers, slots = self.program.calls[number]
                 machine.op = self.ops[function]
                 self.functions[function](*(pointers[b] for b in buffers), *(np.int64(sizes[s]) for s in slots))
 
@@ -96,7 +105,7 @@ class Interpreted:
             native(site, (ctypes.c_int64 * max(1, len(values)))(*values))
 
         try:
-            self.run(arrays, sizes, report)
+            self.run(arrays, sizes, report, stage=context.stage)
         except Stop as stop:
             report(stop.site, stop.values)
             context.status = stop.site + 1

@@ -29,7 +29,9 @@ def program_lines(program: Program) -> list[Line]:
     lines: list[Line] = []
     for function in program.functions:
         lines += _Printer().function(function)
-    for number, buffers, slots in program.calls:
+    for position, (number, buffers, slots) in enumerate(program.calls):
+        if position in program.stages:
+            lines.append((f"stage {program.stages.index(position) + 1}", None))
         args = [f"buffer {b}" for b in buffers] + [f"dim {s}" for s in slots]
         lines.append((f"call {program.functions[number].name}({', '.join(args)})", None))
     for index, site in enumerate(program.sites):

@@ -186,12 +186,21 @@ class Function:
 
 @dataclass
 class Program:
-    """Everything one entry needs. `calls` lists, in order, which function runs on which buffers and dim slots."""
+    """Everything one entry needs. `calls` lists, in order, which function runs on which buffers and dim slots.
+
+    `stages` are the calls before which a stage of the entry begins, the first one aside.
+    """
 
     functions: list[Function] = field(default_factory=list)
     calls: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)
     sites: list[Site] = field(default_factory=list)
     fastmath: frozenset[str] = frozenset()
+    stages: tuple[int, ...] = ()
+
+    def stage(self, number: int) -> range:
+        """The calls of a stage."""
+        ends = (0, *self.stages, len(self.calls))
+        return range(ends[number], ends[number + 1])
 
 
 LIVE = "live"  # the key of a scope's counters in the memo

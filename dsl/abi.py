@@ -4,9 +4,11 @@ Every compiled entry is a C function
 
     int32_t entry(Context *context, void **pointers, int64_t *dims)
 
-`pointers[i]` is the base address of buffer i (contiguous, row-major), `dims[k]` the value of dim slot k. It returns 0,
-or nonzero when `context->status` is nonzero. The context is 64 bytes, little-endian, in fields of 8 bytes; generated
-code reads it by the offsets here, Python by the structure here, and a test holds the two together.
+`pointers[i]` is the base address of buffer i, `dims[k]` the value of dim slot k: a size, or a stride in elements. It
+returns 0, or nonzero when `context->status` is nonzero. An entry may have several stages, because sizes of its buffers
+are computed on the way: it is called once for each, with `context->stage` counting from 0, and between two calls the
+caller reads these sizes and fills in what depends on them. The context is 64 bytes, little-endian, in fields of 8
+bytes; generated code reads it by the offsets here, Python by the structure here, and a test holds the two together.
 
 Non-goals: no code is loaded and no thread is started here.
 """
@@ -28,6 +30,7 @@ REPORT_OFFSET: Final = 16
 STATUS_OFFSET: Final = 24
 THREADS_OFFSET: Final = 32
 LAUNCH_OFFSET: Final = 40
+STAGE_OFFSET: Final = 48
 CONTEXT_SIZE: Final = 64
 
 # task(argument, chunk): one chunk of a parallel region.
@@ -57,7 +60,8 @@ class Context(ctypes.Structure):
         ("status", ctypes.c_int64),
         ("threads", ctypes.c_int64),
         ("launch", ctypes.c_void_p),
-        ("reserved", ctypes.c_int64 * 2),
+        ("stage", ctypes.c_int64),
+        ("reserved", ctypes.c_int64),
     )
 
 

@@ -82,6 +82,7 @@ MEANINGS: dict[str, str] = {
     "EK0334": "A dim of an expression has no value.",
     "EK0340": "A function beside a kernel, such as its reference, does not take the op's inputs.",
     "EK0341": "A reference returns another number of arrays than the op has outputs.",
+    "EK0342": "A shape function has no dim to compute.",
     "EK0343": "The number of tensors of a variadic argument is no number and no int parameter.",
     "EK0344": "A size that each tensor of a variadic argument has for itself stands elsewhere.",
     "EK0345": "Nothing in a call tells how many tensors a variadic argument stands for, or two things tell otherwise.",
@@ -124,6 +125,7 @@ MEANINGS: dict[str, str] = {
     "EK0462": "An input that a graph changes in place shares memory.",
     "EK0463": "An op changes a buffer that is another of its arguments, too.",
     "EK0464": "The address of an input of a model is not aligned to its elements.",
+    "EK0465": "A shape function gives a size that cannot be.",
     # EK05: kernel libraries and packages
     "EK0501": "There is no kernel library at a path.",
     "EK0502": "A kernel library has no kernels.",

@@ -1,24 +1,34 @@
-"""What may stand beside a kernel: `@op.reference`, a NumPy function that says what the op computes.
+"""What may stand beside a kernel: `@op.reference`, a NumPy function, and `@op.shape`, a function of the language.
+
+A shape function computes output dims that the inputs' types do not tell: it takes the op's inputs (and parameters, as
+keywords), runs before the op, and returns one Int for each dim that it computes. It becomes a kernel of its own, with
+an output that holds these numbers.
 
 A reference is for tests. It is called with the op's inputs as NumPy arrays, in the order of the signature (a tensor
 that the kernel changes in place among them: the reference changes it in place too; a list for a variadic argument, a
 NumPy scalar for a scalar), and with parameters as keywords. It returns an array for one output, a tuple for several,
 nothing for none, and a list for a variadic one. Tuning parameters, on which no result depends, it may leave out.
 
-Input: a schema and a function. Output: `Reference`. Non-goals: no comparison (that is `testing`), and nothing of this
-goes into a package's program.
+Input: a schema and a function. Output: `Reference`; the names of late dims, and the schema of the kernel that computes
+them. Non-goals: no comparison (that is `testing`), and a reference goes into no package's program.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from .dims import Axis
+from .dims_parse import parse_dims
 from .errors import CompileError, EinkornError
-from .schema import OpSchema
+from .schema import Form, OpSchema, Role, TensorArgument
 from .source import Place
+from .types import DType
+
+SIZES = "$sizes"  # the argument of a shape function's kernel that takes what it returns; no author's name
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +77,43 @@ def make_reference(schema: OpSchema, function: Callable[..., Any], kernel: str) 
     named = {p.name for p in parameters if p.kind is not p.VAR_KEYWORD}
     everything = any(p.kind is p.VAR_KEYWORD for p in parameters)
     return Reference(schema, function, frozenset(keywords if everything else keywords & named))
+
+
+def late_dims(schema: OpSchema, function: Callable[..., Any], kernel: str) -> tuple[str, ...]:
+    """The output dims that the shape function of an op computes: the named ones that no input and no parameter tells.
+
+    Raises:
+        CompileError: EK0340 the function cannot be called with the op's inputs, EK0342 there is nothing to compute.
+    """
+    check_companion(schema, function, kernel, "shape")
+    told = {item.name for argument in schema.inputs for item in parse_dims(argument.dims) if isinstance(item, Axis)}
+    told |= {parameter.name for parameter in schema.parameters if parameter.kind == "int"}
+    axes = (item.name for a in schema.outputs for item in parse_dims(a.dims) if isinstance(item, Axis))
+    late = tuple(dict.fromkeys(name for name in axes if name not in told))
+    if not late or any(a.form is Form.VARIADIC for a in schema.outputs):
+        why = "the inputs tell every size of the outputs" if not late else "one of its outputs is variadic"
+        raise CompileError(
+            f"op '{schema.name}' needs no shape function: {why}" if not late else f"op '{schema.name}': {why}",
+            code="EK0342",
+            place=place_of(function),
+            op=schema.name,
+            hint='a shape function computes axes with a name of their own, as k in OutputTensor[T, "k"]',
+        )
+    return late
+
+
+def shape_schema(schema: OpSchema) -> OpSchema:
+    """The contract of the kernel that computes an op's late dims: what the op takes, and one int64 for each dim."""
+    inputs = tuple(dataclasses.replace(argument, role=Role.INPUT) for argument in schema.inputs)
+    return OpSchema(
+        name=f"{schema.name}.shape",
+        arguments=(TensorArgument(SIZES, Role.OUTPUT, DType.int64, str(len(schema.late))), *inputs),
+        parameters=schema.parameters,
+        typevars=schema.typevars,
+        fuse=False,
+        place=schema.place,
+        counts=schema.counts,
+    )
 
 
 def check_companion(

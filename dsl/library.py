@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 
-from .companions import Reference
+from .companions import Reference, shape_schema
 from .errors import PackageError
 from .kernel_files import import_file
 from .package import Package, Variant, read_package
@@ -66,6 +66,19 @@ class LoadedKernel:
             make=lambda: self.portable.expanded(counts),
             known_digest=f"{self.known_digest} {sorted(counts.items())}" if self.known_digest else "",
         )
+
+    @cached_property
+    def shape(self) -> LoadedKernel | None:
+        """The kernel that computes the late dims of this one's outputs, if it has any."""
+        if not self.schema.late:
+            return None
+
+        def make() -> PortableKernel:
+            assert self.portable.shape is not None
+            return self.portable.shape
+
+        known = f"{self.known_digest} shape" if self.known_digest else ""
+        return LoadedKernel(shape_schema(self.schema), self.origin, False, make, known_digest=known)
 
     @property
     def variants(self) -> tuple[Variant, ...]:

@@ -22,6 +22,7 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, TypeVar
 
 from . import syntax
+from .companions import SIZES, shape_schema
 from .errors import PackageError
 from .language import SIMD, STUBS, DeviceContext, Namespace, Pointer, Stub, stack
 from .parse import parse_function
@@ -75,11 +76,15 @@ class SourceFunction:
 
 @dataclass(frozen=True)
 class PortableKernel:
-    """All that is needed to compile an op for any dtype, rank, parameters and target."""
+    """All that is needed to compile an op for any dtype, rank, parameters and target.
+
+    `shape` is the kernel that computes its late dims, if it has any; see `companions`.
+    """
 
     schema: OpSchema
     functions: tuple[SourceFunction, ...]
     globals: tuple[GlobalEntry, ...]
+    shape: PortableKernel | None = None
 
     @cached_property
     def digest(self) -> str:
@@ -92,7 +97,10 @@ class PortableKernel:
 
     def expanded(self, counts: Mapping[str, int]) -> PortableKernel:
         """The program for so many tensors of each variadic argument; see `variadic`."""
-        return dataclasses.replace(self, schema=expand(self.schema, counts)) if self.schema.variadic else self
+        if not self.schema.variadic:
+            return self
+        shape = None if self.shape is None else self.shape.expanded(counts)
+        return dataclasses.replace(self, schema=expand(self.schema, counts), shape=shape)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value that `from_json` turns back into an equal program."""
@@ -100,7 +108,7 @@ class PortableKernel:
             "schema": self.schema.to_json(),
             "functions": [{"file": _traveling(f.file), "syntax": syntax.to_json(f.syntax)} for f in self.functions],
             "globals": [_global_to_json(g) for g in self.globals],
-        }
+        } | ({} if self.shape is None else {"shape": self.shape.to_json()})
 
     @staticmethod
     def from_json(data: Any) -> PortableKernel:
@@ -114,6 +122,7 @@ class PortableKernel:
                 OpSchema.from_json(data["schema"]),
                 tuple(SourceFunction(syntax.from_json(f["syntax"]), str(f["file"])) for f in data["functions"]),
                 tuple(_global_from_json(g) for g in data["globals"]),
+                PortableKernel.from_json(data["shape"]) if "shape" in data else None,
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise PackageError(f"the portable program cannot be read: {error!r}", code="EK0510") from error
@@ -132,8 +141,35 @@ def portable(kernel: Kernel) -> PortableKernel:
     """
     collector = _Collector()
     collector.function(kernel.function)
-    assert all(f is not None for f in collector.functions)
-    return PortableKernel(kernel.schema, tuple(f for f in collector.functions if f), tuple(collector.globals))
+    shape = None if kernel.shape_function is None else _shape_program(kernel.schema, kernel.shape_function)
+    return PortableKernel(kernel.schema, collector.table(), tuple(collector.globals), shape)
+
+
+def _shape_program(schema: OpSchema, function: FunctionType) -> PortableKernel:
+    """The kernel around a shape function: `sizes[0], sizes[1] = function(x, y, parameter=parameter)`."""
+    collector = _Collector()
+    collector.functions.append(None)
+    entry = GlobalEntry("function", collector.function(function))
+    collector.globals.append(entry)
+    called = collector.functions[1]
+    assert called is not None and isinstance(called.syntax, syntax.Function)
+    span, name = called.syntax.span, called.syntax.name
+    out = syntax.Name(SIZES, span=span)
+    targets = tuple(syntax.Subscript(out, syntax.Constant(k, span=span), span=span) for k in range(len(schema.late)))
+    wanted = {param.name for param in called.syntax.params}
+    keywords = tuple(
+        syntax.Keyword(p.name, syntax.Name(p.name, span=span), span=span) for p in schema.parameters if p.name in wanted
+    )
+    call = syntax.Call(
+        syntax.Global(len(collector.globals) - 1, name, span=span),
+        tuple(syntax.Name(argument.name, span=span) for argument in schema.inputs),
+        keywords,
+        span=span,
+    )
+    target = targets[0] if len(targets) == 1 else syntax.Tuple(targets, span=span)
+    body = (syntax.Assign(target, call, span=span),)
+    collector.functions[0] = SourceFunction(syntax.Function(f"{name}_sizes", (), body, span=span), called.file)
+    return PortableKernel(shape_schema(schema), collector.table(), tuple(collector.globals))
 
 
 class _Collector:
@@ -144,6 +180,11 @@ class _Collector:
         self.globals: list[GlobalEntry] = []
         self.seen_functions: dict[Any, int] = {}
         self.seen_globals: dict[tuple[str, Any, str], int] = {}
+
+    def table(self) -> tuple[SourceFunction, ...]:
+        """All functions that were met."""
+        assert all(f is not None for f in self.functions)
+        return tuple(f for f in self.functions if f)
 
     def function(self, function: FunctionType) -> int:
         if function not in self.seen_functions:

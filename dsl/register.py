@@ -6,6 +6,7 @@ is not looked at before somebody asks for the program (`portable`).
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import inspect
 import re
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import FunctionType
 from typing import Any, TypeVar
 
-from .companions import Reference, make_reference
+from .companions import Reference, late_dims, make_reference
 from .errors import CompileError, EinkornError, InternalError
 from .language import BOUNDS, DeviceContext, Stub, TensorAnnotation
 from .parse import module_tree
@@ -35,6 +36,7 @@ class Kernel:
         self.function = function
         self.override = override
         self.numpy_reference: Reference | None = None
+        self.shape_function: FunctionType | None = None
         self.__doc__ = function.__doc__
         self.__name__ = function.__name__
         self.__module__ = function.__module__
@@ -49,6 +51,20 @@ class Kernel:
             CompileError: EK0340 it does not take the op's inputs.
         """
         self.numpy_reference = make_reference(self.schema, function, self.__name__)
+        return function
+
+    def shape(self, function: Any) -> Any:
+        """`@op.shape`: records a function of the language that computes sizes of outputs which no type tells.
+
+        It takes the op's inputs in order and parameters as keywords, runs before the op, and returns an Int for each
+        named dim of the outputs that no input and no parameter tells, in the order of the signature.
+
+        Raises:
+            CompileError: EK0340 it does not take the op's inputs, EK0342 there is no dim to compute.
+        """
+        late = late_dims(self.schema, function, self.__name__)
+        self.schema = dataclasses.replace(self.schema, late=late)
+        self.shape_function = function
         return function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -108,6 +108,7 @@ class OpSchema:
             inputs where that is bounded; what comes before the op may be done in these reads.
         place: where the kernel is defined.
         counts: of a schema whose variadic arguments are spelled out: how many tensors each of them has.
+        late: the names of output dims that the op's shape function computes from the inputs' elements, in its order.
     """
 
     name: str
@@ -121,6 +122,7 @@ class OpSchema:
     reads: tuple[tuple[str, int], ...] = ()
     place: Place | None = None
     counts: tuple[tuple[str, int], ...] = ()
+    late: tuple[str, ...] = ()
 
     @property
     def tensors(self) -> tuple[TensorArgument, ...]:
@@ -165,7 +167,7 @@ class OpSchema:
             "fastmath": sorted(self.fastmath),
             "writes_once": self.writes_once,
             "reads": dict(self.reads),
-        } | ({"counts": dict(self.counts)} if self.counts else {})
+        } | {name: value for name, value in (("counts", dict(self.counts)), ("late", list(self.late))) if value}
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> OpSchema:
@@ -189,6 +191,7 @@ class OpSchema:
             writes_once=data["writes_once"],
             reads=tuple(sorted(data["reads"].items())),
             counts=tuple(data.get("counts", {}).items()),
+            late=tuple(data.get("late", ())),
         )
 
 

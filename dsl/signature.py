@@ -21,7 +21,7 @@ from .dims import DimLike
 from .errors import DTypeError
 from .parameters import bind_parameters
 from .schema import OpSchema, TensorArgument
-from .signature_call import CallState
+from .signature_call import CallState, Known
 from .signature_shapes import check_computed, match_shapes, output_shape
 from .source import Place
 from .types import DType
@@ -52,6 +52,7 @@ def bind(
     parameters: Mapping[str, object],
     *,
     expected_outputs: Sequence[tuple[DType, Sequence[DimLike]]] | None = None,
+    late: Mapping[str, DimLike] | None = None,
     place: Place | None = None,
 ) -> Binding:
     """Checks a call against its signature and infers the outputs.
@@ -62,6 +63,7 @@ def bind(
         parameters: the compile-time parameters; left-out ones take their defaults.
         expected_outputs: dtype and shape of each output as the caller wants them. They settle what the inputs leave
             open, and contradict nothing.
+        late: what stands for the dims that the op's shape function computes, where nothing is expected of them.
         place: where the call stands, for messages.
 
     Raises:
@@ -78,6 +80,9 @@ def bind(
     match_shapes(call, given)
     check_computed(call, given)
     if expected_outputs is None:
+        for name in schema.late:
+            if name in (late or {}):
+                call.dims.setdefault(name, Known((late or {})[name], "by the op's shape function"))
         outputs = tuple((_output_dtype(call, a), output_shape(call, a)) for a in schema.outputs)
     else:
         wanted = call.tensors("out_types of", schema.outputs, expected_outputs, "output")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from . import dims
 from .dims_parse import parse_dims
@@ -104,12 +105,17 @@ class GroupSpec:
 
 @dataclass(frozen=True)
 class EntrySpec:
-    """A whole graph, or one op. `checks` says what its code checks as it runs; see `checks`."""
+    """A whole graph, or one op. `checks` says what its code checks as it runs; see `checks`.
+
+    `stages` are the groups before which the caller has its turn: it reads the sizes that groups before them have
+    computed, fills in the slots and buffers that depend on these, and calls the entry for the next stage.
+    """
 
     slots: int
     buffers: tuple[BufferSpec, ...]
     groups: tuple[GroupSpec, ...]
     checks: str = "safe"
+    stages: tuple[int, ...] = ()
 
 
 # *** one op as an entry of its own ***
@@ -176,13 +182,18 @@ def op_entry(
     roles = ["input"] * len(schema.inputs) + ["output"] * len(schema.outputs)
     types = [a.dtype if isinstance(a.dtype, DType) else dtypes[a.dtype] for a in arguments]
     buffers = tuple(BufferSpec(t, s, r) for t, s, r in zip(types, shapes, roles, strict=True))
-    count = len(schema.inputs)
-    node = NodeSpec(
-        kernel,
-        tuple(sorted(dtypes.items())),
-        tuple(parameters.items()),
-        tuple(FromBuffer(number, shapes[number]) for number in range(count)),
-        tuple((b.dtype, b.shape) for b in buffers[count:]),
-    )
-    stores = tuple(Store(0, number, count + number) for number in range(len(schema.outputs)))
-    return EntrySpec(len(sources), buffers, (GroupSpec((node,), 0, stores),))
+    inputs = tuple(FromBuffer(number, shapes[number]) for number in range(len(schema.inputs)))
+    known = (tuple(sorted(dtypes.items())), tuple(parameters.items()), inputs)
+    groups = [_alone(kernel, known, buffers, len(inputs))]
+    if kernel.shape is not None:
+        buffers = (*buffers, BufferSpec(DType.int64, (len(schema.late),), "temp"))
+        groups.insert(0, _alone(kernel.shape, known, buffers, len(buffers) - 1))
+    return EntrySpec(len(sources), buffers, tuple(groups), stages=(1,) if len(groups) > 1 else ())
+
+
+def _alone(kernel: PortableKernel, known: Any, buffers: tuple[BufferSpec, ...], first: int) -> GroupSpec:
+    """One kernel as a group; its outputs are the buffers from `first` on."""
+    dtypes, parameters, inputs = known
+    stores = tuple(Store(0, number, first + number) for number in range(len(kernel.schema.outputs)))
+    outputs = tuple((buffers[store.buffer].dtype, buffers[store.buffer].shape) for store in stores)
+    return GroupSpec((NodeSpec(kernel, dtypes, parameters, inputs, outputs),), 0, stores)

@@ -10,6 +10,7 @@ import dataclasses
 import sys
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,11 @@ from .device import CPU
 from .dims import Dim, StaticDim, SymbolicDim
 from .extensions import LoadedCode, thread_pool
 from .inputs import InputCheck
-from .ir import Constant, GraphIR, Node
+from .ir import Constant, Constraint, GraphIR, Node
 from .memory import ALIGNMENT, Array, address_of, check_memory
 from .outputs import Output
 from .places import user_place
+from .plan import Plan
 from .reports import Failure, failure_error, nan_notes, read_failure, render
 from .strides import Pattern, pattern_of, stride_sizes
 from .type import ShapedType
@@ -45,6 +47,40 @@ def _reporter(call: weakref.ref[Call]) -> Any:
             owner._on_report(site, arguments)
 
     return abi.ReportFunction(report)
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """What a stage of an entry is the first to know: dim slots, positions of outputs, conditions."""
+
+    slots: list[tuple[int, Dim]]
+    outputs: list[int]
+    constraints: list[Constraint]
+
+
+def _stages_of(ir: GraphIR, plan: Plan) -> list[_Stage]:
+    stages = [_Stage([], [], []) for _ in range(len(plan.steps) + 1)]
+    for slot, dim in enumerate(plan.slots):
+        stages[plan.stage_of(dim)].slots.append((slot, dim))
+    for position, type in enumerate(ir.output_types):
+        stages[plan.stage_of(*type.shape)].outputs.append(position)
+    for constraint in ir.constraints:
+        stages[plan.stage_of(constraint.left, constraint.right)].constraints.append(constraint)
+    return stages
+
+
+def _check(constraint: Constraint, sizes: dict[str, int]) -> None:
+    left, right = constraint.left.evaluate(sizes), constraint.right.evaluate(sizes)
+    if not (left == right if constraint.kind == "equal" else left >= right):
+        sign = "==" if constraint.kind == "equal" else ">="
+        raise GraphError(
+            constraint.message or f"{constraint.left} {sign} {constraint.right} does not hold",
+            code="EK0454",
+            place=user_place(),
+            expected=f"{constraint.left} {sign} {constraint.right}",
+            got=f"{left} and {right}",
+            notes=[f"required at {constraint.place}"] if constraint.place else [],
+        )
 
 
 class Call:
@@ -69,10 +105,16 @@ class Call:
         self.buffers = [k for k, check in enumerate(checks) if check.is_buffer]
         copied = {output for output, _ in plan.copies}
         self.output_pointers = [None if k in copied else pointer_of["output", k] for k in range(len(ir.outputs))]
-        self.outputs: list[Output] = []
+        self.outputs: list[Output] = []  # by position; those of a later stage are not up to date before it
         self.constants = self._constants()
         self.layout: list[Any] | None = None  # of the inputs of the last call; what memory is laid out for
-        self.arena: np.ndarray[Any, Any] | None = None
+        self.stages = _stages_of(ir, plan)
+        self.sizes: dict[str, int] = {}
+        self.found: list[tuple[int, ...]] = [()] * len(self.stages)  # late sizes that a stage is laid out for
+        self.computed = [np.zeros(len(step.names), np.int64) for step in plan.steps]
+        for number, memory in enumerate(self.computed):
+            self.pointers[pointer_of["sizes", number]] = memory.ctypes.data
+        self.arenas: list[Array | None] = [None] * len(self.stages)
         self.failure: Failure | None = None
         self.context = abi.Context()
         self._report = _reporter(weakref.ref(self))  # kept: native code holds its address
@@ -134,6 +176,8 @@ class Call:
             check_memory(arrays, self.buffers)
         for number, first in self.repeats:
             pointers[number] = pointers[first]
+        if self.computed:
+            return self._go_in_stages(arrays)
         results = []
         for output in self.outputs:
             array = output.take()
@@ -146,6 +190,48 @@ class Call:
         if self.copies:
             self._copy(arrays, results)
         return results
+
+    def _go_in_stages(self, arrays: list[Array]) -> list[Buffer]:
+        """As `_go`, for an entry that computes sizes on the way: each stage is laid out when its sizes are known."""
+        made: dict[int, Buffer] = {}
+        sizes = dict(self.sizes)
+        for number, stage in enumerate(self.stages):
+            if number > 0:
+                sizes |= self._computed_sizes(number - 1)
+                known = tuple(value for memory in self.computed[:number] for value in memory.tolist())
+                if known != self.found[number]:
+                    self._fit_stage(number, sizes)
+                    self.found[number] = known
+            for position in stage.outputs:
+                output = self.outputs[position]
+                array = output.take()
+                if output.pointer is not None:
+                    self.pointers[output.pointer] = address_of(array)
+                make = PackedBuffer.of_bytes if output.packed else wrap
+                made[position] = make(array, self.device, output.dtype, output.shape)
+            self.context.stage = number
+            if self.entry(self.context_at, self.pointers_at, self.dims_at):
+                self._fail(arrays)
+        results = [made[position] for position in range(len(made))]
+        self._copy(arrays, results)
+        return results
+
+    def _computed_sizes(self, number: int) -> dict[str, int]:
+        """The dims that a step has computed."""
+        step = self.code.plan.steps[number]
+        values = self.computed[number].tolist()
+        for name, value in zip(step.names, values, strict=True):
+            if value < 0:
+                raise GraphError(
+                    f"the shape function of op '{step.op}' gives {value} for dim '{name}'",
+                    code="EK0465",
+                    place=user_place(),
+                    op=step.op,
+                    expected="a size from 0 on",
+                    got=value,
+                    notes=[f"op '{step.op}' is staged at {step.place}"] if step.place else [],
+                )
+        return dict(zip(step.names, values, strict=True))
 
     def _copy(self, arrays: list[Array], results: list[Buffer]) -> None:
         """Outputs that are inputs, constants, or given back twice."""
@@ -165,40 +251,38 @@ class Call:
         """Checks the shapes against the signature and lays out the memory for them."""
         sizes = self._sizes(shapes)
         sizes |= dict(stride_sizes(arrays, self.ir.patterns))
-        for constraint in self.ir.constraints:
-            left, right = constraint.left.evaluate(sizes), constraint.right.evaluate(sizes)
-            if not (left == right if constraint.kind == "equal" else left >= right):
-                sign = "==" if constraint.kind == "equal" else ">="
-                raise GraphError(
-                    constraint.message or f"{constraint.left} {sign} {constraint.right} does not hold",
-                    code="EK0454",
-                    place=user_place(),
-                    expected=f"{constraint.left} {sign} {constraint.right}",
-                    got=f"{left} and {right}",
-                    notes=[f"required at {constraint.place}"] if constraint.place else [],
-                )
-        plan = self.code.plan
-        slots = [dim.evaluate(sizes) for dim in plan.slots]
-        outputs = [
-            Output(type.dtype, tuple(d.evaluate(sizes) for d in type.shape), pointer)
-            for type, pointer in zip(self.ir.output_types, self.output_pointers, strict=True)
-        ]
-        offsets, total = plan.place(sizes)
-        if max([total, *map(abs, slots), *(output.size for output in outputs)], default=0) >= 1 << 63:
+        self._fit_stage(0, sizes)
+        self.sizes, self.found = sizes, [()] * len(self.stages)
+        self.layout = layout
+
+    def _fit_stage(self, number: int, sizes: dict[str, int]) -> None:
+        """Checks what a stage relies on, and lays out its memory."""
+        stage, plan = self.stages[number], self.code.plan
+        for constraint in stage.constraints:
+            _check(constraint, sizes)
+        slots = [(slot, dim.evaluate(sizes)) for slot, dim in stage.slots]
+        outputs: list[Any] = [*self.outputs] if number else [None] * len(self.ir.outputs)
+        for position in stage.outputs:
+            type = self.ir.types[self.ir.outputs[position]]
+            shape = tuple(d.evaluate(sizes) for d in type.shape)
+            outputs[position] = Output(type.dtype, shape, self.output_pointers[position])
+        offsets, total = plan.place(sizes, number)
+        fresh = (outputs[position].size for position in stage.outputs)
+        if max([total, *(abs(value) for _, value in slots), *fresh], default=0) >= 1 << 63:
             raise self._too_large(total, None)
         try:
             arena = np.empty(total + ALIGNMENT, np.uint8)
         except (MemoryError, ValueError) as error:
             raise self._too_large(total, error) from None
         # Nothing failed: only now does the model change, all at once.
-        self.layout = None
-        for number, value in enumerate(slots):
-            self.dims[number] = value
-        self.outputs, self.arena = outputs, arena
+        if number == 0:
+            self.layout = None
+        for slot, value in slots:
+            self.dims[slot] = value
+        self.outputs, self.arenas[number] = outputs, arena
         base = -(-address_of(arena) // ALIGNMENT) * ALIGNMENT
-        for number, offset in offsets.items():
-            self.pointers[number] = base + offset
-        self.layout = layout
+        for buffer, offset in offsets.items():
+            self.pointers[buffer] = base + offset
 
     def _too_large(self, size: int, error: Exception | None) -> DeviceError:
         return DeviceError(

@@ -311,7 +311,8 @@ def _graph_key(ir: GraphIR, target_key: str, fuse: bool, checks: Checks) -> str:
             nodes.append([node.kernel.digest, node.kernel.shipped, parameters, list(node.operands), types])
     inputs = [str(t) for t in ir.inputs]
     layouts = [pattern and list(pattern) for pattern in ir.patterns]
-    graph = [inputs, nodes, list(ir.outputs), layouts]
+    steps = [[step.value, list(step.names)] for step in ir.steps]
+    graph = [inputs, nodes, list(ir.outputs), layouts, steps]
     return content_key("graph", *graph, target_key, fuse, str(checks), fingerprint())
 
 

@@ -97,6 +97,10 @@ class _Fusion:
 
     def _live(self) -> list[int]:
         wanted = set(self.ir.outputs)
+        makers = {name: step.value for step in self.ir.steps for name in step.names}
+        named = {name for type in self.ir.output_types for name in type.shape.parameters}
+        named.update(n for c in self.ir.constraints for dim in (c.left, c.right) for n in dim.parameters)
+        wanted.update(makers[name] for name in named if name in makers)
         live: list[int] = []
         for number in range(len(self.ir.nodes) - 1, -1, -1):
             node = self.ir.nodes[number]
@@ -105,6 +109,8 @@ class _Fusion:
             if self.ir.changes(node) or any(value in wanted for value in node.results):
                 live.append(number)
                 wanted.update(node.operands)
+                shapes = (name for type in node.out_types for name in type.shape.parameters)
+                wanted.update(makers[name] for name in shapes if name in makers)
         return live[::-1]
 
     def run(self) -> Partition:

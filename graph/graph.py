@@ -17,6 +17,7 @@ no op is known here (see `ops`).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -30,7 +31,7 @@ from ..dsl.source import Place
 from ..dsl.types import DType
 from .device import DeviceRef
 from .dims import AlgebraicDim, Dim
-from .ir import Constant, Constraint, GraphIR, KernelSource, Node, format_graph
+from .ir import Constant, Constraint, GraphIR, KernelSource, Node, SizeStep, format_graph
 from .kernels import open_kernels
 from .places import user_place
 from .promotion import is_weak, literal_array
@@ -107,6 +108,7 @@ class Graph:
         self._types: list[ShapedType] = list(types)
         self._nodes: list[Node | Constant] = []
         self._constraints: list[Constraint] = []
+        self._steps: list[SizeStep] = []
         self._ir: GraphIR | None = None
         self._inputs = [self._value(number, type) for number, type in enumerate(types)]
         if forward is not None:
@@ -175,7 +177,7 @@ class Graph:
 
     def __str__(self) -> str:
         outputs = None if self._ir is None else self._ir.outputs
-        return format_graph(self.name, self._input_types, self._nodes, outputs, self._constraints)
+        return format_graph(self.name, self._input_types, self._nodes, outputs, self._constraints, self._steps)
 
     def __repr__(self) -> str:
         state = "being built" if self._ir is None else f"{len(self._ir.outputs)} outputs"
@@ -203,7 +205,8 @@ class Graph:
             _refuse(f"graph {self.name!r}: a graph needs at least one output", code="EK0405")
         with self.transaction():
             numbers = tuple(self._output_number(position, value, place) for position, value in enumerate(outputs))
-        self._ir = GraphIR(self.name, self._input_types, tuple(self._nodes), numbers, tuple(self._constraints))
+        parts = (tuple(self._nodes), numbers, tuple(self._constraints), tuple(self._steps))
+        self._ir = GraphIR(self.name, self._input_types, *parts)
 
     def _output_number(self, position: int, value: Any, place: Place | None) -> int:
         if isinstance(value, TensorValue):
@@ -226,13 +229,15 @@ class Graph:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Undoes what was staged inside when the block raises."""
-        marks = len(self._nodes), len(self._types), len(self._constraints)
+        staged: tuple[list[Any], ...] = (self._nodes, self._types, self._constraints, self._steps)
+        marks = [len(part) for part in staged]
+        names = self._dim_names
         try:
             yield
         except BaseException:
-            del self._nodes[marks[0] :]
-            del self._types[marks[1] :]
-            del self._constraints[marks[2] :]
+            for part, mark in zip(staged, marks, strict=True):
+                del part[mark:]
+            self._dim_names = names
             raise
 
     def stage(
@@ -273,6 +278,21 @@ class Graph:
         self._nodes.append(Constant(array, type, value.number, place))
         self._types.append(type)
         return value
+
+    def knows_dim(self, name: str) -> bool:
+        """Whether a dim of this name has a size: from an input, or computed on the way."""
+        return name in self._dim_names
+
+    def unused_dim(self, name: str) -> Dim:
+        """A dim with a name like this one that the graph does not know yet."""
+        names = itertools.chain([name], (f"{name}_{k}" for k in itertools.count(2)))
+        return Dim(next(n for n in names if n not in self._dim_names))
+
+    def define_dims(self, value: Value, names: Iterable[str], op: str, place: Place | None) -> None:
+        """Says that the elements of a value are the sizes of these dims."""
+        step = SizeStep(value.number, tuple(names), op, place)
+        self._steps.append(step)
+        self._dim_names = self._dim_names | set(step.names)
 
     def require(self, kind: str, left: Dim, right: Dim, message: str, place: Place | None) -> None:
         """Adds a condition on run-time dims; see `Constraint`."""

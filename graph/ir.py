@@ -134,6 +134,23 @@ class Constraint:
         return f"require {self.left} {'==' if self.kind == 'equal' else '>='} {self.right}"
 
 
+@dataclass(frozen=True)
+class SizeStep:
+    """Named dims that are known only once a value is: its elements are their sizes.
+
+    Attributes:
+        value: the number of the value, an int64 tensor of one axis, which a shape function computes.
+        names: one dim for each of its elements.
+        op: the op whose shape function it is.
+        place: the user's line that staged the op.
+    """
+
+    value: int
+    names: tuple[str, ...]
+    op: str
+    place: Place | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class GraphIR:
     """A finished graph.
@@ -144,6 +161,7 @@ class GraphIR:
         nodes: in the order of staging, which is a topological one.
         outputs: the numbers of the values given back; one value may stand twice, or be an input.
         constraints: what has to hold for the dims of a call.
+        steps: the dims that are computed on the way, in the order in which they become known.
         patterns: of a variant for inputs that are not contiguous, how each of them lies; see `strides`.
     """
 
@@ -152,6 +170,7 @@ class GraphIR:
     nodes: tuple[Node | Constant, ...]
     outputs: tuple[int, ...]
     constraints: tuple[Constraint, ...] = ()
+    steps: tuple[SizeStep, ...] = ()
     patterns: tuple[Pattern, ...] = ()
 
     @cached_property
@@ -177,7 +196,7 @@ class GraphIR:
         return self.changes(node) or any(isinstance(self.types[value], BufferType) for value in node.operands)
 
     def __str__(self) -> str:
-        return format_graph(self.name, self.inputs, self.nodes, self.outputs, self.constraints)
+        return format_graph(self.name, self.inputs, self.nodes, self.outputs, self.constraints, self.steps)
 
 
 def format_graph(
@@ -186,10 +205,13 @@ def format_graph(
     nodes: Iterable[Node | Constant],
     outputs: Iterable[int] | None,
     constraints: Iterable[Constraint],
+    steps: Iterable[SizeStep] = (),
 ) -> str:
     """The text of a graph, finished or (without outputs) still being built."""
     arguments = ", ".join(f"%{value}: {type}" for value, type in enumerate(inputs))
-    lines = [f"  {line}" for line in (*constraints, *nodes)]
+    lines = [f"  {constraint}" for constraint in constraints]
+    defined = {step.value: f" defines {', '.join(step.names)}" for step in steps}
+    lines += [f"  {node}{''.join(defined.get(value, '') for value in node.results)}" for node in nodes]
     if outputs is not None:
         lines.append(f"  output {', '.join(f'%{value}' for value in outputs)}".rstrip())
     return "\n".join([f"graph {name}({arguments}) {{", *lines, "}"])

@@ -8,6 +8,7 @@ Input: a `GraphIR` and its `Partition`. Output: a `Plan`. Non-goals: nothing is 
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -28,7 +29,7 @@ from ..dsl.unit import (
 )
 from .dims import Dim, Shape, StaticDim
 from .fusion import Group, Partition
-from .ir import Constant, GraphIR, Node
+from .ir import Constant, GraphIR, Node, SizeStep
 from .memory import ALIGNMENT
 from .strides import stride_dims
 
@@ -37,7 +38,8 @@ from .strides import stride_dims
 class PlannedBuffer:
     """A buffer of the entry.
 
-    `source` tells where it comes from: ("input", k), ("output", k), ("constant", node number) or ("temp", 0).
+    `source` tells where it comes from: ("input", k), ("output", k), ("constant", node number), ("temp", 0), or
+    ("sizes", k) for what step k of the plan computes.
     `first` and `last` are the groups that write and last read a temporary. `strides` are None for row-major buffers
     without gaps.
     """
@@ -60,6 +62,8 @@ class Plan:
         slots: the expression behind each dim slot.
         copies: outputs that are copies of a buffer: (output, buffer); they are inputs, constants, or given back twice.
         repeats: buffers that are another one once more: (buffer, earlier buffer); only ready-made code has them.
+        steps: what computes dims on the way; step k ends stage k of the entry.
+        stages: the groups before which a stage begins, the first stage aside.
     """
 
     entry: EntrySpec | None
@@ -67,15 +71,24 @@ class Plan:
     slots: tuple[Dim, ...]
     copies: tuple[tuple[int, int], ...]
     repeats: tuple[tuple[int, int], ...] = ()
+    steps: tuple[SizeStep, ...] = ()
+    stages: tuple[int, ...] = ()
 
-    def place(self, sizes: Mapping[str, int]) -> tuple[dict[int, int], int]:
-        """Offsets of the temporaries in the arena for these sizes of the symbols, and the arena's size in bytes.
+    def stage_of(self, *dims: Dim) -> int:
+        """The stage from which on the sizes of all these dims are known."""
+        late = {name: number for number, step in enumerate(self.steps, 1) for name in step.names}
+        return max((late.get(name, 0) for dim in dims for name in dim.parameters), default=0)
+
+    def place(self, sizes: Mapping[str, int], stage: int = 0) -> tuple[dict[int, int], int]:
+        """Offsets in the arena of a stage, for these sizes of the symbols, and the arena's size in bytes.
+
+        The arena of a stage holds the temporaries that it is the first to write.
 
         Greedy by size: the largest first, each at the lowest offset where it meets nobody alive at the same time.
         """
         temps = []
         for number, buffer in enumerate(self.buffers):
-            if buffer.source[0] == "temp":
+            if buffer.source[0] == "temp" and bisect.bisect_right(self.stages, buffer.first) == stage:
                 size = buffer.dtype.bytes_for(buffer.shape.num_elements.evaluate(sizes))
                 temps.append((-(-size // ALIGNMENT) * ALIGNMENT, number))
         placed: list[tuple[int, int, int]] = []  # (offset, size, number)
@@ -115,7 +128,7 @@ class _Planner:
             strides = None if pattern is None else stride_dims(value, pattern)
             self._add(value, PlannedBuffer(type.dtype, type.shape, ("input", value), strides=strides))
         copies = self._outputs()
-        self._temporaries()
+        stages = self._temporaries()
         for group in self.parts.groups:
             for n in group.nodes:
                 self._number(n, set(group.nodes))
@@ -123,8 +136,9 @@ class _Planner:
         if self.with_entry:
             specs = tuple(self._buffer(buffer) for buffer in self.buffers)
             groups = tuple(self._group(group) for group in self.parts.groups)
-            entry = EntrySpec(len(self.slots), specs, groups)
-        return Plan(entry, tuple(self.buffers), tuple(self.slots), tuple(copies))
+            entry = EntrySpec(len(self.slots), specs, groups, stages=stages)
+        steps = tuple(step for step in self.ir.steps if step.value in self.buffer_of)
+        return Plan(entry, tuple(self.buffers), tuple(self.slots), tuple(copies), (), steps, stages)
 
     def _buffer(self, buffer: PlannedBuffer) -> BufferSpec:
         strides = None if buffer.strides is None else self._shape(buffer.strides)
@@ -174,8 +188,8 @@ class _Planner:
             self._add(value, PlannedBuffer(type.dtype, type.shape, ("constant", self.producer[value])))
         return self.buffer_of[value]
 
-    def _temporaries(self) -> None:
-        """Values that a group stores and another reads."""
+    def _temporaries(self) -> tuple[int, ...]:
+        """Values that a group stores and another reads, and the groups that wait for sizes."""
         written: dict[int, int] = {}
         last: dict[int, int] = {}
         for time, group in enumerate(self.parts.groups):
@@ -187,10 +201,13 @@ class _Planner:
                     source = self._origin(value)
                     if source in written:
                         last[source] = time
+        made = [step.value for step in self.ir.steps if step.value in written]
         for value, time in written.items():
             if value not in self.buffer_of:
                 type = self.ir.types[value]
-                self._add(value, PlannedBuffer(type.dtype, type.shape, ("temp", 0), time, last[value]))
+                place = ("sizes", made.index(value)) if value in made else ("temp", 0)
+                self._add(value, PlannedBuffer(type.dtype, type.shape, place, time, last[value]))
+        return tuple(written[value] + 1 for value in made)
 
     def _node(self, number: int) -> Node:
         node = self.ir.nodes[number]

@@ -50,7 +50,8 @@ def node_ranks(ir: GraphIR, node: Node) -> dict[str, int]:
 
 def single_op(ir: GraphIR) -> Node | None:
     """The op of a graph that is one op over inputs and constants, and gives back its results; else None."""
-    nodes = [node for node in ir.nodes if isinstance(node, Node)]
+    sizes = {step.value for step in ir.steps}  # its shape function is not a second op
+    nodes = [node for node in ir.nodes if isinstance(node, Node) and sizes.isdisjoint(node.results)]
     return nodes[0] if len(nodes) == 1 and ir.outputs == nodes[0].results else None
 
 
@@ -61,9 +62,13 @@ def op_plan(ir: GraphIR, node: Node) -> Plan:
     types = [*(ir.types[value] for value in node.operands), *node.out_types]
     places = [("constant", made_by[value]) if value in made_by else ("input", value) for value in node.operands]
     places += [("output", number) for number in range(len(node.out_types))]
+    for number, step in enumerate(ir.steps):
+        types.append(ir.types[step.value])
+        places.append(("sizes", number))
     places += [("input", value) for value in range(len(ir.inputs)) if value not in node.operands]
     types += [ir.types[value] for kind, value in places[len(types) :]]
     first = {place: number for number, place in reversed(list(enumerate(places)))}
     buffers = tuple(PlannedBuffer(t.dtype, t.shape, place) for t, place in zip(types, places, strict=True))
     repeats = tuple((number, first[place]) for number, place in enumerate(places) if first[place] != number)
-    return Plan(None, buffers, tuple(types[s.tensor].shape[s.axis] for s in sources), (), repeats)
+    slots = tuple(types[s.tensor].shape[s.axis] for s in sources)
+    return Plan(None, buffers, slots, (), repeats, ir.steps, (1,) * len(ir.steps))

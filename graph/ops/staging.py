@@ -17,7 +17,7 @@ from ...dsl.parameters import bind_parameters
 from ...dsl.signature import bind
 from ...dsl.types import DType
 from ..device import DeviceRef
-from ..dims import Dim, Shape, StaticDim
+from ..dims import Dim, Shape, StaticDim, SymbolicDim
 from ..graph import Graph, active_graph, foreign_value
 from ..places import user_place
 from ..promotion import is_weak, promote, weak_array
@@ -286,16 +286,44 @@ def stage(
     """
     place = user_place()
     schema = kernel.schema
+    graph = current(schema.name)
+    late = {name: graph.unused_dim(f"{schema.name.rpartition('::')[2]}_{name}") for name in schema.late}
     binding = bind(
         schema,
         [(value.dtype, tuple(value.shape)) for value in operands],
         parameters,
         expected_outputs=None if expected is None else [(type.dtype, tuple(type.shape)) for type in expected],
+        late=late,
         place=place,
     )
     out_types = [TensorType(dtype, shape, device) for dtype, shape in binding.outputs]  # type: ignore[arg-type]
     bound = bind_parameters(schema, parameters, place=place)
-    return [value.tensor for value in current(schema.name).stage(kernel, operands, bound, out_types, place)]
+    if late:
+        _stage_sizes(kernel, operands, bound, device, {name: Dim(binding.dims[name]) for name in late}, late)  # type: ignore[arg-type]
+    return [value.tensor for value in graph.stage(kernel, operands, bound, out_types, place)]
+
+
+def _stage_sizes(
+    kernel: LoadedKernel,
+    operands: Sequence[Value],
+    parameters: Mapping[str, Any],
+    device: DeviceRef,
+    wanted: Mapping[str, Dim],
+    fresh: Mapping[str, Dim],
+) -> None:
+    """Stages an op's shape function. A dim that is new in the graph gets its size there; one that has a size already
+    has to have that one, which is checked when the graph runs."""
+    name, place = kernel.schema.name, user_place()
+    graph = current(name)
+    assert kernel.shape is not None
+    known = {n for n, dim in wanted.items() if not isinstance(dim, SymbolicDim) or graph.knows_dim(dim.name)}
+    defined = [str(fresh[n] if n in known else dim) for n, dim in wanted.items()]
+    sizes = TensorType(DType.int64, [len(defined)], device)
+    value = graph.stage(kernel.shape, operands, parameters, [sizes], place)[0]
+    graph.define_dims(value, defined, name, place)
+    for n in known:
+        message = f"{name}: its shape function gives another size for {n!r} than out_types, which say {wanted[n]}"
+        graph.require("equal", fresh[n], wanted[n], message, place)
 
 
 # --- axes ---
