@@ -186,16 +186,13 @@ class Function:
 
 @dataclass
 class Program:
-    """Everything one entry needs. `calls` lists, in order, which function runs on which buffers and dim slots.
-
-    `stages` are the calls before which a stage of the entry begins, the first one aside.
-    """
+    """Everything one entry needs. `calls` lists, in order, which function runs on which buffers and dim slots."""
 
     functions: list[Function] = field(default_factory=list)
     calls: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)
     sites: list[Site] = field(default_factory=list)
     fastmath: frozenset[str] = frozenset()
-    stages: tuple[int, ...] = ()
+    stages: tuple[int, ...] = ()  # the calls before which a stage of the entry begins, the first stage aside
 
     def stage(self, number: int) -> range:
         """The calls of a stage."""
