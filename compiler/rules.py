@@ -17,6 +17,7 @@ from .flow import count_operations
 from .infer import MAX_UNROLL, Call, Inferer, rule
 from .pairs import Pairs, shares_bytes
 from .program import Region, Value
+from .rare import element_loop
 from .tensor_members import store_into, to_index, to_store, wrong_store
 from .tensors import Demand, Tensor
 from .values import (
@@ -136,10 +137,7 @@ def flat_loop(call: Call, dims: tuple[Value, ...], element: Callable[[Index], No
     """One loop over positions; whoever needs components raises NeedComponents."""
 
     def chunk(low: Value, high: Value) -> None:
-        loop = call.builder.for_loop(low, high)
-        with call.builder.inside(loop):
-            element(Index(dims, linear=loop.args[0], flat=True))
-            call.builder.end()
+        element_loop(call, low, high, lambda position: element(Index(dims, linear=position, flat=True)))
 
     def thread(position: Value) -> None:
         element(Index(dims, linear=position))

@@ -145,6 +145,15 @@ def foreach(out: Any, body: Any) -> None:
 
 
 @_stub("rule")
+def rare(condition: Any) -> Any:
+    """The condition, of which you know that it holds for nearly no element.
+
+    A `foreach` on a CPU then looks at a block of elements first, and computes the blocks where it never holds by a loop
+    without that case.
+    """
+
+
+@_stub("rule")
 def parallel_for(n: Any, body: Any, *, grain: Any = 1) -> None:
     """Calls `body(i)` for every i in [0, n), in any order and in parallel; a task takes at least `grain` calls."""
 

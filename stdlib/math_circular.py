@@ -19,30 +19,43 @@ from ..dsl import (
     implements,
     int32,
     int64,
+    rare,
     select,
     sin,
     tan,
     uint64,
     unroll,
 )
-from .math_parts import INFINITY, SIGN32, SIGN64, applied, float_of, polynomial, quotient_sum, sum_fast, whole
+from .math_parts import (
+    INFINITY,
+    SIGN32,
+    SIGN64,
+    applied,
+    float_of,
+    polynomial,
+    product_exact,
+    quotient_sum,
+    sum_fast,
+    whole,
+)
 
-# |x| = n pi/2 + r with a whole n and |r| <= pi/4 or hardly more. float32 computes in float64 from end to end: that is
-# less work than sums of two float32, over the whole range of arguments. float64 keeps r as a sum of two floats.
+# |x| = n pi/2 + r with a whole n and |r| <= pi/4 or hardly more; r is kept as a sum of two floats.
 
-HALF_PI = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
+HALF_PI_32 = (1.57079637, -4.37113883e-08, -1.71512451e-15)
+HALF_PI_64 = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
 TWO_OVER_PI = 0.6366197723675814
 
 # From here on n grows so large that n * HALF_PI loses digits, or that x * TWO_OVER_PI is no good guess of n.
-LARGE = 67108864.0
+LARGE_32 = 131072.0
+LARGE_64 = 67108864.0
 
-# 2/pi without its bits above 2**(25 - E), as sums, for E = 17, 39, 61, 83 and 105.
+# 2/pi without its bits above 2**(25 - E), as sums, for E = 48, 70, 92 and 114; before that all of them.
 SLICES_32 = (
     (0.6366197723675814, -3.935735335036497e-17),
-    (2.3092680081343076e-05, -8.144891411629536e-22),
-    (1.2974804064533467e-11, -5.811337864506167e-28),
-    (2.276010073078396e-18, 1.668286766860824e-34),
-    (2.8376220177865265e-25, -7.058761003808782e-42),
+    (8.528719804229428e-08, 6.074026489649846e-24),
+    (1.4504564269239186e-14, -5.321602079519459e-31),
+    (5.961774436871449e-21, -1.8556067874822505e-37),
+    (1.0344533474420156e-27, -6.347906989929515e-44),
 )
 # The bits of 2/pi after 28 zeros.
 TWO_OVER_PI_BITS = (
@@ -67,10 +80,11 @@ TWO_OVER_PI_BITS = (
     0xF8D5D0856033046F,
 )
 
-# (sin(r) / r - 1) / z and (cos(r) - 1) / z with z = r**2 up to 0.75, relative to sin(r) and cos(r): 2**-36 and 2**-32
-SIN_32 = (2.7100166860942338e-06, -0.00019838374074168154, 0.00833332607588623, -0.1666666660986055)
-COS_32 = (2.4292090756641616e-05, -0.0013885602621134321, 0.041666582282214294, -0.49999999316801214)
-# (sin(r) / r - 1) / z and (cos(r) - 1 + z/2) / z**2 up to r = 0.793, relative to sin(r) and cos(r): 2**-57 and 2**-63
+# (sin(r) / r - 1) / z and (cos(r) - 1 + z/2) / z**2 with z = r**2 up to 0.65, relative to sin(r) and cos(r): 2**-32
+# and 2**-33
+SIN_32 = (2.8146078e-06, -0.000198515831, 0.00833337661, -0.166666672)
+COS_32 = (2.44120893e-05, -0.00138871302, 0.0416666418)
+# The same up to r = 0.793: 2**-57 and 2**-63
 SIN_64 = (
     1.589310345068632e-10,
     -2.505069532069959e-08,
@@ -89,31 +103,11 @@ COS_64 = (
 )
 
 
-def _sin_cos_32(size: Any) -> Any:
-    """n, and in float64 the sine and the cosine of r, for a float32 size >= 0 (after Payne and Hanek 1983).
-
-    From 2**E on, size is a multiple of 2**(E - 23), so the bits of 2/pi above 2**(25 - E) give multiples of 4 to n and
-    are left out. The product with the others is below 2**48 and known to 2**-57; no float32 but 0 comes nearer to a
-    multiple of pi/2 than 2**-30. For infinity and NaN the result is NaN.
-    """
-    wide = size.cast(float64)
-    lanes = SIMD[float64, size.width]
-    head, after = lanes(SLICES_32[0][0]), lanes(SLICES_32[0][1])
-    for k in unroll(1, 5):
-        beyond = size >= 2.0 ** (17 + 22 * k)
-        head = select(beyond, SLICES_32[k][0], head)
-        after = select(beyond, SLICES_32[k][1], after)
-    product = wide * head
-    lost = fma(wide, head, -product)
-    n, nearest = whole(product)
-    r = fma(wide, after, (product - nearest) + lost) * HALF_PI[0]
-    z = r * r
-    return n.cast(int32), fma(r * z, polynomial(z, SIN_32), r), fma(z, polynomial(z, COS_32), 1.0)
-
-
 def _reduce(size: Any) -> Any:
     """n, r and the rest of r for 0 <= size < LARGE (Cody and Waite 1980, in three parts and with fma)."""
-    first, second, third = HALF_PI
+    first, second, third = HALF_PI_32
+    if size.dtype == float64:
+        first, second, third = HALF_PI_64
     n, nearest = whole(size * TWO_OVER_PI)
     # Exact: both numbers are multiples of the last bit of `first` (or n is 0), and they nearly cancel.
     left = fma(-nearest, first, size)
@@ -123,6 +117,28 @@ def _reduce(size: Any) -> Any:
     r = left - product
     lost = (left - r) - product
     return n, r, fma(-nearest, third, lost - product_rest)
+
+
+def _reduce_large_32(size: Any) -> Any:
+    """n, r and the rest of r for LARGE_32 <= size < infinity, in float64 (after Payne and Hanek 1983).
+
+    From 2**E on, size is a multiple of 2**(E - 23), so the bits of 2/pi above 2**(25 - E) give multiples of 4 to n and
+    are left out. The product with the others is below 2**48 and known to 2**-57; no float32 but 0 comes nearer to a
+    multiple of pi/2 than 2**-30.
+    """
+    wide = size.cast(float64)
+    lanes = SIMD[float64, size.width]
+    head, after = lanes(SLICES_32[0][0]), lanes(SLICES_32[0][1])
+    for k in unroll(1, 5):
+        beyond = wide >= 2.0 ** (26 + 22 * k)
+        head = select(beyond, SLICES_32[k][0], head)
+        after = select(beyond, SLICES_32[k][1], after)
+    product = wide * head
+    lost = fma(wide, head, -product)
+    n, nearest = whole(product)
+    turn = fma(wide, after, (product - nearest) + lost) * HALF_PI_64[0]
+    r = turn.cast(float32)
+    return n.cast(int32), r, (turn - r.cast(float64)).cast(float32)
 
 
 def _window(words: Any, index: Any, first_step: int, count: int) -> Any:
@@ -139,8 +155,8 @@ def _window(words: Any, index: Any, first_step: int, count: int) -> Any:
     return words
 
 
-def _reduce_large(size: Any) -> Any:
-    """n, r and the rest of r for LARGE <= size < infinity (Payne and Hanek 1983), in integers.
+def _reduce_large_64(size: Any) -> Any:
+    """n, r and the rest of r for LARGE_64 <= size < infinity (Payne and Hanek 1983), in integers.
 
     size = m * 2**q with m < 2**53. The bits of 2/pi above 2**(1 - q) give multiples of 4 to n and are left out; of the
     bits from there on 189 are taken as 7 digits of 27 bits, times m as 2 digits. The smallest r is above 2**-62.
@@ -188,10 +204,14 @@ def _reduce_large(size: Any) -> Any:
     return n, r, fma(total, first, -r) + fma(total, second, lost * first)
 
 
-def _parts_64(size: Any) -> Any:
+def _quadrant(size: Any) -> Any:
     """n, and the sine and the cosine of r as sums of two floats, for size >= 0; NaN for infinity and NaN."""
     n, r, rest = _reduce(size)
-    large = (size >= LARGE) & (size < INFINITY)
+    limit = LARGE_32
+    if size.dtype == float64:
+        limit = LARGE_64
+    # Infinity stays with the small ones, where it becomes NaN.
+    large = rare((size >= limit) & (size < INFINITY))
     if size.width > 1:
         n_large, r_large, rest_large = _reduce_large(size)
         n, r, rest = select(large, n_large, n), select(large, r_large, r), select(large, rest_large, rest)
@@ -199,21 +219,24 @@ def _parts_64(size: Any) -> Any:
         # A branch of its own: a GPU takes it where needed, a vectoriser makes selections of it.
         if large:
             n, r, rest = _reduce_large(size)
-    z = r * r
+    z, z_rest = product_exact(r, r)
     # sin(r + d) = sin r + d cos r, cos(r + d) = cos r - d sin r; 1 - z/2 is rounded with what it loses kept.
     half = 0.5 * z
     head = 1.0 - half
-    lost = (1.0 - head) - half
-    sine_rest = fma(r * z, polynomial(z, SIN_64), fma(-rest, half, rest))
-    cosine_rest = fma(z * z, polynomial(z, COS_64), fma(-r, rest, lost))
+    lost = fma(-0.5, z_rest, (1.0 - head) - half)
+    if size.dtype == float64:
+        sine_rest = fma(r * z, polynomial(z, SIN_64), fma(-rest, half, rest))
+        cosine_rest = fma(z * z, polynomial(z, COS_64), fma(-r, rest, lost))
+    else:
+        sine_rest = fma(r * z, polynomial(z, SIN_32), fma(-rest, half, rest))
+        cosine_rest = fma(z * z, polynomial(z, COS_32), fma(-r, rest, lost))
     return n, r, sine_rest, head, cosine_rest
 
 
-def _sin_cos(size: Any) -> Any:
+def _reduce_large(size: Any) -> Any:
     if size.dtype == float64:
-        n, sine, sine_rest, cosine, cosine_rest = _parts_64(size)
-        return n, sine + sine_rest, cosine + cosine_rest
-    return _sin_cos_32(size)
+        return _reduce_large_64(size)
+    return _reduce_large_32(size)
 
 
 @implements(sin)
@@ -222,8 +245,9 @@ def _sin(x: Any) -> Any:
 
 
 def _sin_wide(x: Any) -> Any:
-    n, sine, cosine = _sin_cos(abs(x))
-    return _turned(select((n & 1) != 0, cosine, sine).cast(x.dtype), n >> 1, x)
+    n, sine, sine_rest, cosine, cosine_rest = _quadrant(abs(x))
+    odd = (n & 1) != 0
+    return _turned(select(odd, cosine, sine) + select(odd, cosine_rest, sine_rest), n >> 1, x)
 
 
 @implements(cos)
@@ -232,8 +256,9 @@ def _cos(x: Any) -> Any:
 
 
 def _cos_wide(x: Any) -> Any:
-    n, sine, cosine = _sin_cos(abs(x))
-    return _turned(select((n & 1) != 0, sine, cosine).cast(x.dtype), (n + 1) >> 1, abs(x))
+    n, sine, sine_rest, cosine, cosine_rest = _quadrant(abs(x))
+    odd = (n & 1) != 0
+    return _turned(select(odd, sine, cosine) + select(odd, sine_rest, cosine_rest), (n + 1) >> 1, abs(x))
 
 
 @implements(tan)
@@ -243,21 +268,14 @@ def _tan(x: Any) -> Any:
 
 def _tan_wide(x: Any) -> Any:
     """Sine by cosine, or -cosine by sine after an odd number of quarter turns."""
-    size = abs(x)
-    if x.dtype == float64:
-        n, sine, sine_rest, cosine, cosine_rest = _parts_64(size)
-        sine, sine_rest = sum_fast(sine, sine_rest)
-        cosine, cosine_rest = sum_fast(cosine, cosine_rest)
-        odd = (n & 1) != 0
-        above, above_rest = select(odd, -cosine, sine), select(odd, -cosine_rest, sine_rest)
-        below, below_rest = select(odd, sine, cosine), select(odd, sine_rest, cosine_rest)
-        quotient, rest = quotient_sum(above, above_rest, below, below_rest)
-        value = quotient + rest
-    else:
-        n, sine, cosine = _sin_cos_32(size)
-        odd = (n & 1) != 0
-        value = (select(odd, -cosine, sine) / select(odd, sine, cosine)).cast(float32)
-    return _turned(value, n - n, x)
+    n, sine, sine_rest, cosine, cosine_rest = _quadrant(abs(x))
+    sine, sine_rest = sum_fast(sine, sine_rest)
+    cosine, cosine_rest = sum_fast(cosine, cosine_rest)
+    odd = (n & 1) != 0
+    above, above_rest = select(odd, -cosine, sine), select(odd, -cosine_rest, sine_rest)
+    below, below_rest = select(odd, sine, cosine), select(odd, sine_rest, cosine_rest)
+    quotient, rest = quotient_sum(above, above_rest, below, below_rest)
+    return _turned(quotient + rest, n - n, x)
 
 
 def _turned(value: Any, turns: Any, x: Any) -> Any:

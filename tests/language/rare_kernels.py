@@ -1,0 +1,47 @@
+"""Kernels that call a case rare: alone, in a branch, beside a print, of several outputs."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from einkorn.dsl import Floating, InputTensor, OutputTensor, foreach, rare, register
+
+T = TypeVar("T", bound=Floating)
+
+
+def bent(v):
+    """v, but for large numbers, which are halved; negative ones among them are turned."""
+    if rare(v > 100):
+        v = v / 2
+    if rare(v < -100):
+        v = -v
+    return v
+
+
+@register("bend")
+def bend(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
+    foreach(out, lambda i: bent(x[i]))
+
+
+@register("bend_both")
+def bend_both(out: OutputTensor[T, "m n"], other: OutputTensor[T, "m n"], x: InputTensor[T, "m n"]):
+    foreach((out, other), lambda i: (bent(x[i]), bent(-x[i])))
+
+
+@register("bend_transposed")
+def bend_transposed(out: OutputTensor[T, "m n"], x: InputTensor[T, "n m"]):
+    def at(i):
+        row, column = i
+        return bent(x[column, row])
+
+    foreach(out, at)
+
+
+@register("bend_some")
+def bend_some(out: OutputTensor[T, "n"], x: InputTensor[T, "n"]):
+    def within(v):
+        if v > 0:
+            v = bent(v)
+        return v
+
+    foreach(out, lambda i: within(x[i]))

@@ -1,0 +1,56 @@
+"""`rare(condition)`: the numbers are those of the condition itself, whoever else is in the block."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from kernel_harness import KernelFile
+
+from einkorn.dsl import DType
+
+FILE = Path(__file__).parent / "rare_kernels.py"
+
+Array = np.ndarray[Any, Any]
+
+
+@pytest.fixture(scope="module")
+def kernels() -> KernelFile:
+    return KernelFile(FILE)
+
+
+def bent(x: Array) -> Array:
+    return np.where(x > 100, x / 2, np.where(x < -100, -x, x))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+@pytest.mark.parametrize("places", [[], [0], [1023], [1024], [2049], [0, 1024, 2049]])
+def test_blocks_with_and_without_the_rare_case(dtype: Any, places: list[int], kernels: KernelFile) -> None:
+    x = np.linspace(-90, 90, 2050).astype(dtype)
+    x[places] = 500
+    x[[place - 1 for place in places if place]] = -300
+    assert np.array_equal(kernels("bend", x)[0], bent(x))
+
+
+@pytest.mark.parametrize("shape", [(0,), (1,), (1023,), (3, 5)])
+def test_odd_sizes(shape: tuple[int, ...], kernels: KernelFile) -> None:
+    x = np.linspace(-200, 200, int(np.prod(shape))).reshape(shape)
+    assert np.array_equal(kernels("bend", x)[0], bent(x))
+
+
+def test_several_outputs_other_loops_and_branches(kernels: KernelFile) -> None:
+    x = np.linspace(-200, 200, 60).reshape(6, 10)
+    assert all(np.array_equal(a, b) for a, b in zip(kernels("bend_both", x), (bent(x), bent(-x)), strict=True))
+    assert np.array_equal(kernels("bend_transposed", x)[0], bent(x.T))
+    flat = x.ravel()
+    assert np.array_equal(kernels("bend_some", flat)[0], np.where(flat > 0, bent(flat), flat))
+
+
+def test_one_loop_is_without_the_rare_case(kernels: KernelFile) -> None:
+    artifact = kernels.compile("bend", [(DType.float64, (4096,))], target="x86-64-v3")
+    # Three loops over a block: the search stores nothing, and only one of the others divides.
+    assert artifact.typed.count("store ") == 2 and artifact.typed.count("truediv ") == 1
+    gpu = kernels.compile("bend", [(DType.float64, (4096,))], target="sm_80")
+    assert gpu.typed.count("store ") == 1
