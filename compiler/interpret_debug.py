@@ -15,9 +15,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-import numpy as np
-
-from .interpret_memory import Array, Pointer
+from .interpret_memory import Array, Pointer, as_strided
 
 KERNEL = f"{__name__.split('.')[0]}.kernel"  # what the functions of kernels have as their module
 _INSIDES = tuple(f"{__name__.split('.')[0]}.{floor}." for floor in ("compiler", "graph", "dsl"))
@@ -50,8 +48,8 @@ def tensor(pointer: Pointer, *dims: Any) -> Array:
     """A tensor as an array to look at."""
     memory, shape = pointer.memory, tuple(int(n) for n in dims)
     if memory.strides is not None:
-        steps = [stride * memory.data.itemsize for stride in memory.strides]
-        return np.lib.stride_tricks.as_strided(memory.data[pointer.offset :], shape, steps)
+        steps = tuple(stride * memory.data.itemsize for stride in memory.strides)
+        return as_strided(memory.data[pointer.offset :], shape, steps)
     count = 1
     for n in shape:
         count *= n

@@ -57,10 +57,16 @@ def window(array: Array, name: str, shape: tuple[int, ...], *, written: bool = T
     backwards = tuple(slice(None, None, -1 if stride < 0 else 1) for stride in array.strides)
     low = array[backwards]
     span = 1 + sum((n - 1) * stride // array.itemsize for n, stride in zip(low.shape, low.strides, strict=True))
-    data = np.lib.stride_tricks.as_strided(low, (span,), (array.itemsize,))
+    data = as_strided(low, (span,), (array.itemsize,))
     first = (array.__array_interface__["data"][0] - low.__array_interface__["data"][0]) // array.itemsize
     strides = tuple(stride // array.itemsize for stride in array.strides)
     return Pointer(Memory(data, name, shape, None if written else np.zeros(span, np.bool_), strides), first)
+
+
+def as_strided(array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
+    """A view with these strides in bytes; NumPy's own function does not take every dtype of ml_dtypes."""
+    bits = array.view(f"u{array.itemsize}")
+    return np.lib.stride_tricks.as_strided(bits, shape, strides).view(array.dtype)
 
 
 def storage(dtype: DType, count: int, name: str, *, zeroed: bool) -> Pointer:

@@ -93,3 +93,8 @@ def from_storage(
 @register("cast")
 def cast(out: OutputTensor[U, "n"], x: InputTensor[S, "n"]):
     foreach(out, lambda i: x[i].cast(U))
+
+
+@register("turned")
+def turned(out: OutputTensor[S, "n m"], x: InputTensor[S, "m n"]):
+    foreach(out, lambda i: x[i[1], i[0]])
