@@ -70,7 +70,8 @@ def difference(found: dict[str, list[Array]]) -> str | None:
             bits = f"u{a.dtype.itemsize}"
             wrong = a.view(bits) != b.view(bits)
             if a.dtype.kind not in "biu":
-                wrong &= ~(np.isnan(a) & np.isnan(b))
+                with np.errstate(invalid="ignore"):
+                    wrong &= ~(np.isnan(a) & np.isnan(b))
             if wrong.any():
                 at = tuple(int(k[0]) for k in np.nonzero(wrong))
                 return f"output {number} at {at}: {a[at]!r} {first}, {b[at]!r} with {way}"

@@ -33,7 +33,11 @@ DTYPES = (
     DType.int32, DType.float32, DType.int64, DType.float64, DType.uint8, DType.int8, DType.int16, DType.uint16,
     DType.uint32, DType.uint64, DType.float16, DType.bfloat16, DType.bool,
 )  # fmt: skip
-MATHEMATICS = ("exp", "log", "sin", "tanh", "erf", "pow", "cos", "exp2", "log2", "rsqrt")
+STORAGE = (
+    DType.float8_e4m3fn, DType.float8_e5m2, DType.float8_e4m3fnuz, DType.float8_e5m2fnuz, DType.float6_e2m3fn,
+    DType.float6_e3m2fn,
+)  # fmt: skip
+TWO = ("pow", "hypot", "atan2", "remainder")  # mathematics of two numbers; `frexp` and `ldexp` are not tried
 TABLE = 16  # elements of the inputs that are read at computed places
 WIDTHS = (4, 2, 8, 16)
 FLOAT_LITERALS = (0.0, 1.0, -1.0, 0.5, 2.0, 3.0, -0.0, 0.1, 1e-3, 7.25, 127.5, 1e4, -1e30, 3e38, 1e-40)
@@ -97,6 +101,7 @@ class Writer:
         self.tables: dict[str, DType] = {}  # read anywhere
         self.index = "i"
         self.helpers: dict[str, tuple[list[Type], Type]] = {}
+        self.structs: dict[str, list[Type]] = {}
         self.hoisted: list[tuple[str, str]] = []  # variables to assign before the present statement
         # Few types in one program, so that its values meet.
         self.dtypes = [self.pick(DTYPES) for _ in range(3)] + [DType.bool]
@@ -123,6 +128,8 @@ class Writer:
 
     def literal(self, type: Type, *, typed: bool = True) -> str:
         dtype, width = type
+        if dtype.is_storage():
+            return f"{self.literal((DType.float32, width))}.cast({name_of(dtype)})"
         if dtype is DType.bool:
             text = self.pick(("False", "True"))
         elif dtype.is_float():
@@ -162,6 +169,8 @@ class Writer:
         if depth <= 0 or self.budget <= 0:
             return self.leaf(type)
         dtype, width = type
+        if dtype.is_storage():
+            return self.pick((self._leaf, self._cast, self._select))(type, depth - 1)
         ways: list[Callable[[Type, int], str]] = [self._leaf, self._row, self._row, self._row, self._cast, self._select]
         if dtype is DType.bool:
             ways += [self._comparison, self._comparison]
@@ -169,6 +178,8 @@ class Writer:
             ways.append(self._bitcast)
         if width == 1:
             ways += [self._table, self._lane, self._ternary, self._helper]
+        else:
+            ways += [self._moved, self._moved]
         if dtype.is_float() and self.budget > 60:
             ways.append(self._mathematics)
         return self.pick(ways)(type, depth - 1)
@@ -178,7 +189,7 @@ class Writer:
 
     def _row(self, type: Type, depth: int) -> str:
         dtype, width = type
-        rows = [row for row in ROWS.values() if dtype.kind in row.mlir and row.result == "same" and _usable(row.name)]
+        rows = [row for row in ROWS.values() if row.takes(dtype) and row.result == "same" and _usable(row.name)]
         row = self.pick(rows)
         if row.name == "not_" and width > 1:
             return f"(~{self.expression(type, depth)})"
@@ -197,7 +208,7 @@ class Writer:
 
     def _no_nan(self, text: str, type: Type) -> str:
         """An expression that is no NaN."""
-        if not text.isidentifier():
+        if not text.replace(".", "").isidentifier():
             name = self.fresh("v")
             self.hoisted.append((name, text))
             text = name
@@ -224,7 +235,7 @@ class Writer:
 
     def _comparison(self, type: Type, depth: int) -> str:
         dtype = self.pick(self.dtypes)
-        rows = [row for row in ROWS.values() if dtype.kind in row.mlir and row.result == "bool" and _usable(row.name)]
+        rows = [row for row in ROWS.values() if row.takes(dtype) and row.result == "bool" and _usable(row.name)]
         row = self.pick(rows)
         operands = [self.expression((dtype, type[1]), depth) for _ in range(row.arity)]
         if type[1] == 1 and row.name in ("lt", "le", "gt", "ge") and self.chance(20):
@@ -246,7 +257,32 @@ class Writer:
         ways = [f"{name}[{self.number(0, width - 1)}]"]
         if type[0] is not DType.bool:
             ways += [f"{name}.reduce_max()", f"{name}.reduce_min()", f"{name}.reduce_add()"]
+        if type[0] is DType.bool:
+            ways += [f"{name}.any()", f"{name}.all()", f"{name}.none()"]
+        else:
+            ways.append(f"{name}.reduce_mul()")
+        if not type[0].is_float():
+            ways += [f"{name}.reduce_xor()", f"{name}.reduce_and()", f"{name}.reduce_or()"]
         return self.pick(ways)
+
+    def _moved(self, type: Type, depth: int) -> str:
+        """Lanes in other places."""
+        width = type[1]
+        a = self.expression(type, depth)
+        way = self.number(0, 5)
+        lanes = [self.number(0, width - 1) for _ in range(width)]
+        if way == 0:
+            return f"({a}).reverse()"
+        if way == 1:
+            return f"({a}).shuffle({', '.join(map(str, lanes))})"
+        if way == 2:
+            return f"({a}).shuffle({', '.join(str(n * 2) for n in lanes)}, other={self.expression(type, depth)})"
+        if way == 3:
+            index = self.expression((self.pick((DType.int32, DType.uint8, DType.int64)), width), depth)
+            return f"({a}).take({index})"
+        if way == 4:
+            return f"({a}).interleave({self.expression(type, depth)}).deinterleave()[{self.number(0, 1)}]"
+        return f"({a})[::-1]"
 
     def _ternary(self, type: Type, depth: int) -> str:
         test = self.condition(depth)
@@ -267,9 +303,10 @@ class Writer:
         return f"{name}({', '.join(self.expression(t, depth - 1) for t in self.helpers[name][0])})"
 
     def _mathematics(self, type: Type, depth: int) -> str:
-        name = self.pick([m for m in MATHEMATICS if m in STUBS])
-        arity = len(STUBS[name].signature.parameters)
-        self.budget -= 20
+        names = [s.name for s in STUBS.values() if s.kind == "library" and s.name not in (*TWO, "frexp", "ldexp")]
+        name = self.pick([*names, *TWO])
+        arity = 2 if name in TWO else 1
+        self.budget -= 30
         return f"{name}({', '.join(self.expression(type, depth) for _ in range(arity))})"
 
     # statements
@@ -306,7 +343,9 @@ class Writer:
 
     def statement(self, indent: int, depth: int, width: int, result: Type | None) -> None:
         """`result` is what the function around may return here."""
-        ways = [self._new, self._assign, self._assign]
+        ways = [self._new, self._assign, self._assign, self._tuple]
+        if self.structs:
+            ways.append(self._struct)
         if depth > 0 and self.budget > 20:
             ways += [self._if, self._for, self._while, self._unroll]
         self.pick(ways)(indent, depth, width, result)
@@ -324,11 +363,55 @@ class Writer:
             return self._new(indent, depth, width, result)
         name = self.pick(names)
         type = self.vars[name]
-        rows = [r for r in ("add", "sub", "mul", "xor", "and_", "floordiv") if type[0].kind in ROWS[r].mlir]
+        rows = [r for r in ("add", "sub", "mul", "xor", "and_", "floordiv") if ROWS[r].takes(type[0])]
         if rows and self.chance(40):
             self.line(indent, f"{name} {OPERATORS[self.pick(rows)]}= {self.value(indent, type, 2)}")
         else:
             self.line(indent, f"{name} = {self.value(indent, type)}")
+
+    def _tuple(self, indent: int, depth: int, width: int, result: Type | None) -> None:
+        """A tuple; its items are variables that are not assigned by themselves."""
+        types = [self.any_type() for _ in range(2)]
+        texts = [self.value(indent, type, 2) for type in types]
+        name = self.fresh("u")
+        self.line(indent, f"{name} = ({', '.join(texts)})")
+        if self.chance(40):
+            self.line(indent, f"if {self.test(indent, 1)}:")
+            again = [self.value(indent + 1, type, 2) for type in types]
+            self.line(indent + 1, f"{name} = ({', '.join(again)})")
+        for number, type in enumerate(types):
+            self.vars[f"{name}[{number}]"] = type
+            self.fixed.add(f"{name}[{number}]")
+
+    def _struct(self, indent: int, depth: int, width: int, result: Type | None) -> None:
+        """A struct; its fields are variables, and so is what its method gives."""
+        kind = self.pick(list(self.structs))
+        texts = [self.value(indent, type, 2) for type in self.structs[kind]]
+        name = self.fresh("o")
+        self.line(indent, f"{name} = {kind}({', '.join(texts)})")
+        for number, type in enumerate(self.structs[kind]):
+            self.vars[f"{name}.f{number}"] = type
+        self.vars[f"{name}.mixed()"] = self.structs[kind][0]
+        self.fixed.add(f"{name}.mixed()")
+
+    def struct_class(self) -> None:
+        """A class of two fields with a method at the top of the file."""
+        types = [self.any_type() for _ in range(2)]
+        name = self.fresh("S")
+        self.line(0, "@struct")
+        self.line(0, f"class {name}:")
+        for number, (dtype, _) in enumerate(types):
+            self.line(1, f"f{number}: {scalar_name(dtype)}")
+        self.line(0, "")
+        self.line(1, "def mixed(self):")
+        saved = (self.vars, self.tensors, self.tables)
+        self.vars = {f"self.f{number}": type for number, type in enumerate(types)}
+        self.tensors, self.tables = {}, {}
+        self.line(2, f"return {self.value(2, types[0], 2)}")
+        self.vars, self.tensors, self.tables = saved
+        self.line(0, "")
+        self.line(0, "")
+        self.structs[name] = types
 
     def _if(self, indent: int, depth: int, width: int, result: Type | None) -> None:
         self.line(indent, f"if {self.test(indent)}:")
@@ -344,7 +427,7 @@ class Writer:
         bounds = self.pick((high, f"1, {high}", f"-2, {high}, 3"))
         name = self.fresh("j")
         self.line(indent, f"for {name} in range({bounds}):")
-        self._body(indent, depth, width, name)
+        self._body(indent, depth, width, name, result)
 
     def _while(self, indent: int, depth: int, width: int, result: Type | None) -> None:
         name = self.fresh("w")
@@ -353,7 +436,7 @@ class Writer:
         text = self.plain_test()
         self.line(indent, f"while {name} < {self.number(1, 5)} and {text}:")
         self.line(indent + 1, f"{name} += 1")
-        self._body(indent, depth, width, name)
+        self._body(indent, depth, width, name, result)
 
     def plain_test(self) -> str:
         left = self.leaf(type := (self.pick([d for d in self.dtypes if d is not DType.bool] or [DType.int32]), 1))
@@ -362,12 +445,12 @@ class Writer:
     def _unroll(self, indent: int, depth: int, width: int, result: Type | None) -> None:
         name = self.fresh("j")
         self.line(indent, f"for {name} in {self.pick(('unroll(2)', '(1, 3)', 'unroll(3, 0, -1)'))}:")
-        self.block(indent + 1, min(depth - 1, 1), width)
+        self.block(indent + 1, min(depth - 1, 1), width, result)
 
-    def _body(self, indent: int, depth: int, width: int, counter: str) -> None:
+    def _body(self, indent: int, depth: int, width: int, counter: str, result: Type | None) -> None:
         self.vars[counter] = (DType.int64, 1)
         self.fixed.add(counter)
-        self.block(indent + 1, depth - 1, width)
+        self.block(indent + 1, depth - 1, width, result)
         if self.chance(30):
             self.line(indent + 1, f"if {self.test(indent + 1, 1)}:")
             self.line(indent + 2, self.pick(("break", "continue")))
@@ -394,14 +477,18 @@ class Writer:
         self.helpers[name] = (params, result)
 
     def program(self) -> Program:
+        for _ in range(self.number(0, 1)):
+            self.struct_class()
         for _ in range(self.number(0, 2)):
             self.helper()
-        outputs = [self.pick(self.dtypes) for _ in range(self.number(1, 2))]
+        outputs = [self.pick(STORAGE if self.chance(10) else self.dtypes) for _ in range(self.number(1, 2))]
         shape = self.pick(((5,), (33,), (1,), (3, 5), (2, 1, 7)))
         way = self.pick((self.elementwise, self.rows, self.vectors))
         if way is not self.elementwise:
             shape = (self.pick((33, 16, 5)),)
-        inputs = {self.fresh("x"): self.pick(self.dtypes) for _ in range(self.number(1, 3))}
+        inputs = {
+            self.fresh("x"): self.pick(STORAGE if self.chance(15) else self.dtypes) for _ in range(self.number(1, 3))
+        }
         tables = {self.fresh("t"): self.pick(self.dtypes) for _ in range(self.number(0, 2))}
         axes = " ".join("abc"[: len(shape)])
         outs = [f"out{k}: OutputTensor[{name_of(d)}, '{axes}']" for k, d in enumerate(outputs)]
