@@ -265,7 +265,9 @@ class _Check:
                 arrays = elements(schema.inputs, shapes, instance, case, choice.makers, mixed=mixed)
                 if case.way == "strided":
                     arrays = [strided(a) for a in arrays]
-                self.compare(models, arrays, parameters, f"{instance}; {case.way} elements")
+                self.compare(
+                    models, arrays, parameters, "; ".join(filter(None, [str(instance), f"{case.way} elements"]))
+                )
             except GraphError as error:
                 if case.way == "strided" and error.code == "EK0453":
                     continue  # the call takes contiguous arrays only
