@@ -17,7 +17,7 @@ from ..dsl import syntax as s
 from ..dsl.errors import CompileError
 from ..dsl.types import BOOL, SIMDType
 from .coerce import DEFAULTS, coerce, weak_kind
-from .composite import PLAIN, is_number, is_static, parts_of, same_constant, same_kind, with_parts, zero
+from .composite import PLAIN, is_number, is_static, nothing, parts_of, same_constant, same_kind, with_parts
 from .expressions import is_pure, joint_type, open_kind, select, splice, truth
 from .flow import ABSENT, NEXT, Absent, Flow, Rest
 from .infer import Inferer, expression, statement
@@ -212,8 +212,9 @@ class Joint:
         if parts is not None:
             found = tuple(self.only(name, part, first) for part in parts)
             return next((p for p in found if isinstance(p, Undefined | Poisoned)), with_parts(value, found))
-        if isinstance(value, Value) and isinstance(value.type, SIMDType):
-            filler = self.within(1 if first else 0, zero(value.type), value.type)
+        if isinstance(value, Value):
+            with self.inferer.builder.inside(self.regions[1 if first else 0]):
+                filler = nothing(self.inferer.builder, value.type)
             return self.slot(*((value, filler) if first else (filler, value)), value.weak)
         if isinstance(value, (*PLAIN, Undefined, Poisoned)) or is_comptime_number(value):
             return value

@@ -20,7 +20,7 @@ from ..dsl.checks import OFF
 from ..dsl.errors import CompileError
 from ..dsl.types import SIMDType
 from .coerce import DEFAULTS, coerce, misfit, weak_kind
-from .composite import has_numbers, numbers_of, parts_of, replaced, same_shape, zero
+from .composite import has_numbers, nothing, numbers_of, parts_of, replaced, same_shape
 from .flow import TooMany
 from .infer import Inferer
 from .program import Region, Type, Value
@@ -81,7 +81,7 @@ class Loop:
         with builder.inside(self.region):
             leaving = body()
             self.leave(leaving)
-        first = [builder.const(zero(v.type), v.type) for v in leaving]
+        first = [nothing(builder, v.type) for v in leaving]
         self._arguments(self.condition_region, leaving)
         self._arguments(self.region, leaving)
         with builder.inside(self.condition_region):

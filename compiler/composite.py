@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..dsl.types import DType, SIMDType
-from .program import Value
+from .program import Builder, PointerType, Type, Value
 from .values import Marker, StackType, StructType, StructValue, StubRef, is_comptime_number
 
 PLAIN = (str, DType, SIMDType, StructType, StubRef, Marker, StackType, type(None))
@@ -104,6 +104,9 @@ def same_constant(a: Any, b: Any) -> bool:
         return False
 
 
-def zero(type: SIMDType) -> bool | int | float:
-    """A number that any value of a type can start from."""
-    return 0.0 if type.dtype.is_float() else False if type.dtype is DType.bool else 0
+def nothing(builder: Builder, type: Type) -> Value:
+    """A value of a type that nobody reads: where another branch or another round gives the real one."""
+    if isinstance(type, PointerType):
+        return builder.one("nowhere", [], type)
+    number = 0.0 if type.dtype.is_float() else False if type.dtype is DType.bool else 0
+    return builder.const(number, type)

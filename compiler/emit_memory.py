@@ -46,6 +46,10 @@ def _offset(e: FunctionEmitter, op: Op) -> None:
     e.names.set(op.results[0], e.op(moved))
 
 
+def _nowhere(e: FunctionEmitter, op: Op) -> None:
+    e.names.set(op.results[0], e.op(f"llvm.mlir.zero : {e.type(op.results[0].type)}"))
+
+
 def _memory_type(type: SIMDType) -> SIMDType:
     """A bool takes a byte in memory."""
     return type.with_dtype(DType.uint8) if type.dtype is DType.bool else type
@@ -152,6 +156,7 @@ def _prefetch(e: FunctionEmitter, op: Op) -> None:
 
 EMITTERS: dict[str, Callable[[FunctionEmitter, Op], None]] = {
     "offset": _offset,
+    "nowhere": _nowhere,
     "load": _load,
     "store": _store,
     "store_pair": store_pair,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..dsl import syntax as s
-from ..dsl.types import BOOL, INT, SIMDType
+from ..dsl.types import BOOL, INT
 from .branches import unless_left
 from .carried import Loop
 from .coerce import coerce
@@ -197,7 +197,7 @@ class Exits:
         if parts is not None:
             for part in parts:
                 self._collect(part, numbers)
-        elif isinstance(value, Value) and isinstance(value.type, SIMDType):
+        elif isinstance(value, Value):
             numbers.append(value)
         elif not (is_number(value) or isinstance(value, (*PLAIN, Absent))):
             hint = "return numbers, and choose with them after the loop"

@@ -127,6 +127,7 @@ IRREGULAR: dict[str, str] = {
     "atomic_load": "pointer, offset -> the element; attrs ordering",
     "atomic_store": "value, pointer, offset; attrs ordering",
     "offset": "pointer, Int -> the pointer that many elements further on",
+    "nowhere": "a pointer that nobody reads through",
     "masked_load": "pointer, offset, mask, other -> elements where the mask holds, lanes of other elsewhere",
     "masked_store": "value, pointer, offset, mask; the lanes where the mask holds",
     "gather": "pointer, offsets, mask, other -> the elements at these offsets (int32 or int64), as masked_load",

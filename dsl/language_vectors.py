@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .language import bitcast, int16, int32, int64, isnan, select
 from .stubs import stub
 
 # *** bit operations on integers of any width, scalars and vectors ***
@@ -116,6 +117,16 @@ def copysign(x: Any, y: Any) -> Any:
 @stub("row")
 def isfinite(x: Any) -> Any:
     """Whether a float is neither infinite nor NaN."""
+
+
+def nextafter(x: Any, y: Any) -> Any:
+    """The neighbour of a float `x` on the way to `y`; `y` where they are equal, NaN where one is NaN."""
+    kind = int16 if x.dtype.bits == 16 else int32 if x.dtype.bits == 32 else int64
+    bits = bitcast(x, kind)
+    # Away from zero the magnitude's pattern grows by one; zero has the smallest subnormal on either side.
+    neighbour = bitcast(select((y > x) == (x > 0), bits + 1, bits - 1), x.dtype)
+    neighbour = select(x == 0, copysign(bitcast(kind(1), x.dtype), y), neighbour)
+    return select(isnan(x) | isnan(y), x + y, select(x == y, y, neighbour))
 
 
 # *** vectors ***

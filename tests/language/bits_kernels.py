@@ -30,6 +30,7 @@ from einkorn.dsl import (
     isfinite,
     mul_high,
     mul_wide,
+    nextafter,
     popcount,
     register,
     rotl,
@@ -89,7 +90,7 @@ def mixed(o: OutputTensor[I, "n"], x: InputTensor[I, "n"], y: InputTensor[I, "n"
 
 @register("floats")
 def floats(
-    o: OutputTensor[F, "4 n"],
+    o: OutputTensor[F, "6 n"],
     p: OutputTensor[bool8, "n"],
     x: InputTensor[F, "n"],
     y: InputTensor[F, "n"],
@@ -99,7 +100,7 @@ def floats(
 ) -> None:
     for b in range(0, x.dim(0), width):
         u, v, w = x.load(b, width=width), y.load(b, width=width), z.load(b, width=width)
-        put(o, b, width, (copysign(u, v), abs_diff(u, v), clamp(u, v, w), sign(u)))
+        put(o, b, width, (copysign(u, v), abs_diff(u, v), clamp(u, v, w), sign(u), nextafter(u, v), nextafter(u, 0)))
         p.store(isfinite(u), b)
 
 

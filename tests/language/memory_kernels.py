@@ -261,3 +261,50 @@ def scattered(
         v = x.load(b, width=w, mask=m.load(b, width=w))
         o.scatter(v, k.load(b, width=w), mask=m.load(b, width=w))
         o.store(v, b, mask=m.load(b, width=w))
+
+
+@register("alias")
+def alias(o: MutableInputTensor[N, "n"]) -> None:
+    """A pointer and its tensor, both from outside of the tasks: each sees what the other stores."""
+    p = o.pointer() + 1
+
+    def body(i):
+        o[i] = o[i] + 1
+        p[i - 1] = p[i - 1] * 2
+        o[i] = o[i] + 3
+
+    parallel_for(o.dim(0), body)
+
+
+def find(p, n, least):
+    """Where the first number above `least` lies."""
+    for i in range(n):
+        if p[i] > least:
+            return p + i
+    return p
+
+
+@register("returned")
+def returned(o: OutputTensor[N, "n 2"], x: InputTensor[N, "n m"]) -> None:
+    for i in range(x.dim(0)):
+        p = find(x.pointer(i, 0), x.dim(1), 3)
+        o.store(p.load(width=2), i, 0)
+
+
+@register("stacks")
+def stacks(o: OutputTensor[E, "n 2 8"], x: InputTensor[E, "n 16"]) -> None:
+    """Storage of three axes and of one: vectors go in and come out."""
+
+    def row(i):
+        a = stack[E](2, 2, 4)
+        b = stack[E](16, zeroed=False)
+        for j in range(2):
+            a.store(x.load(i, 8 * j, width=4), j, 0, 0)
+            a.store(x.load(i, 8 * j + 4, width=4), j, 1, 0)
+        b.store(a[0, 1, :].load(0, width=4).join(a[1, 0, :].load(0, width=4)), 0)
+        for j in range(8, 16):
+            b[j] = a[(j - 8) // 4, 0, j % 4]
+        o.store(b.load(0, width=8), i, 0, 0)
+        o.store(b.load(8, width=8), i, 1, 0)
+
+    parallel_for(x.dim(0), row)

@@ -57,7 +57,9 @@ def test_floats(kernels: KernelFile, dtype: Any, width: int) -> None:
     values, finite = kernels("floats", x, y, z, width=width)
     wide = [v.astype(np.float32) if v.dtype.itemsize == 2 else v for v in (x, y, z)]
     with np.errstate(all="ignore"):
-        for got, (name, reference) in zip(values, FLOATS_OF.items(), strict=True):
+        for got, to in zip(values[4:], (y, np.zeros_like(y)), strict=True):
+            assert_same_bits(got, np.where(x == to, to, np.nextafter(x, to)), "nextafter", (x, to))
+        for got, (name, reference) in zip(values[:4], FLOATS_OF.items(), strict=True):
             assert_same_bits(got, reference(*wide).astype(dtype), name, (x, y, z))
         assert_same_bits(finite, np.isfinite(x), "isfinite", (x,))
         # The sign of a NaN counts, too.

@@ -111,6 +111,32 @@ def test_pointers(kernels: KernelFile, dtype: Any) -> None:
     assert_same_bits(got, np.array(wanted).astype(np.int64).astype(dtype))
 
 
+@pytest.mark.parametrize("dtype", [*ALL, float8, ml_dtypes.float4_e2m1fn], ids=dtype_name)
+def test_storage(kernels: KernelFile, dtype: Any) -> None:
+    x = (
+        arrays(dtype, 3, 16)
+        if np.dtype(dtype) != ml_dtypes.float4_e2m1fn
+        else np.arange(48).reshape(3, 16).astype(dtype)
+    )
+    (got,) = kernels("stacks", x)
+    a = x.reshape(3, 2, 2, 4)
+    wanted = [np.concatenate([a[:, 0, 1], a[:, 1, 0]], axis=1), np.concatenate([a[:, 0, 0], a[:, 1, 0]], axis=1)]
+    assert_same_bits(got, np.stack(wanted, axis=1))
+
+
+def test_pointers_beside_their_tensor(kernels: KernelFile) -> None:
+    o = np.arange(10, dtype=np.float32)
+    kernels("alias", o)
+    assert o.tolist() == ((np.arange(10) + 1) * 2 + 3).tolist()
+
+
+def test_pointers_are_returned_out_of_loops(kernels: KernelFile) -> None:
+    x = np.array([[1, 2, 5, 7], [9, 1, 1, 1], [0, 3, 2, 1], [1, 2, 3, 4]], np.int16)
+    wide = np.zeros((5, 5), np.int16)  # a row more: the pointer may stand at the end
+    wide[:4, :4] = x
+    assert kernels("returned", wide)[0][:4].tolist() == [[5, 7], [9, 1], [0, 3], [4, 0]]
+
+
 # *** atomics ***
 
 

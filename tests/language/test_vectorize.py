@@ -31,7 +31,7 @@ def test_vectorize(kernels: KernelFile, n: int, width: int) -> None:
 SIZES = [(8, 1), (16, 4, 1), (4, 1), (16, 8), (1,)]  # of the kernel
 
 
-@pytest.mark.parametrize(("n", "sizes"), zip([0, 37, 3, 24, 5], SIZES, strict=True))
+@pytest.mark.parametrize(("n", "sizes"), list(zip([0, 37, 3, 24, 5], SIZES, strict=True)))
 def test_tile(kernels: KernelFile, n: int, sizes: tuple[int, ...]) -> None:
     (got,) = kernels("tiled", np.zeros(n, np.int64), which=SIZES.index(sizes))
     wanted: list[int] = []
