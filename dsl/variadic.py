@@ -143,7 +143,8 @@ def counted_inputs(
     missing = [name for name, count in known.items() if count is None]
     if len(missing) > 1:
         hint = f"give the tensors of '{missing[0]}' as one list: values=[[a, b], ...]"
-        raise _wrong_count(schema, missing[0], "has not one number of tensors that fits", hint, place)
+        text = f"stands for any number of tensors, and so does {missing[1]!r}"
+        raise _wrong_count(schema, missing[0], text, hint, place)
     rest = len(values) - (len(schema.inputs) - len(several)) - sum(count or 0 for count in known.values())
     counts = {name: max(rest, 0) if count is None else count for name, count in known.items()}
     return counts, list(values)

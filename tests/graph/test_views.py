@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,11 @@ import numpy as np
 import pytest
 from support import graphs
 
+from einkorn.compiler.pipeline import compile_entry
+from einkorn.compiler.targets import lookup
 from einkorn.dsl.errors import EinkornError, GraphError, PackageError
+from einkorn.dsl.library import load_library
+from einkorn.dsl.unit import Slot, op_entry
 from einkorn.graph import Buffer, BufferType, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
 from einkorn.graph.session import Model
 
@@ -181,6 +186,17 @@ def test_views_need_the_compiler_once(tmp_path: Path, monkeypatch: pytest.Monkey
             model(x[::-1])
         assert caught.value.code == "EK0512"
         assert graphs.results(model, x)[0].tobytes() == expected.T.tobytes()
+
+
+@pytest.mark.parametrize("target", ["x86-64-v2", "x86-64-v4", "sm_80", "gfx942"])
+def test_every_target_compiles_strides(target: str) -> None:
+    library = load_library(KERNELS)
+    for op, dtype in (("by_vectors", DType.bfloat16), ("flipped", DType.int8), ("by_vectors", DType.float64)):
+        kernel = library.kernels[op].portable
+        spec = op_entry(kernel, {v: dtype for v, _ in kernel.schema.typevars}, {}, {})
+        strides = tuple(Slot(spec.slots + axis) for axis in range(2))
+        buffers = tuple(dataclasses.replace(b, strides=strides) if b.role == "input" else b for b in spec.buffers)
+        assert compile_entry(dataclasses.replace(spec, slots=spec.slots + 2, buffers=buffers), lookup(target)).asm
 
 
 def test_no_kind_of_view_is_taken_for_another() -> None:
