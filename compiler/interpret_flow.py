@@ -13,7 +13,7 @@ Input: a `Function` of the typed program. Output: the Python function. Non-goals
 from __future__ import annotations
 
 import ast
-from collections import Counter
+from collections import Counter, namedtuple
 from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
 from typing import Any, TypeVar
@@ -321,6 +321,9 @@ def _formed(w: _Writer, op: Op, form: Form) -> ast.expr:
             return w.module.read(op.operands[number])
         case ("tuple", parts):
             return ast.Tuple([_formed(w, op, part) for part in parts], ast.Load())
+        case ("struct", name, fields, parts):
+            make = w.module.constant(namedtuple(name, fields))
+            return ast.Call(ast.Name(make, ast.Load()), [_formed(w, op, part) for part in parts], [])
         case ("tensor", pointer, dims):
             return w.call("%tensor", [w.module.read(op.operands[k]) for k in (pointer, *dims)])
     return ast.Name(w.module.constant(form[1]), ast.Load())

@@ -16,13 +16,14 @@ from ..dsl import syntax
 from ..dsl.types import DType, SIMDType
 from .program import Value
 from .tensors import Stored
-from .values import Closure, Frame, Index
+from .values import Closure, Frame, Index, StructValue
 
 if TYPE_CHECKING:
     from .infer import Inferer
 
 # How a variable's value is put together from the operands of its note: ("value", number of the operand),
-# ("constant", object), ("tuple", parts), ("tensor", number of the pointer, numbers of the dims).
+# ("constant", object), ("tuple", parts), ("struct", name, names of the fields, parts),
+# ("tensor", number of the pointer, numbers of the dims).
 Form = tuple[Any, ...]
 
 
@@ -71,6 +72,10 @@ def _form(inferer: Inferer, value: Any, operands: list[Value]) -> Form | None:
     if isinstance(value, tuple):
         forms = [_form(inferer, item, operands) for item in value]
         return None if None in forms else ("tuple", tuple(forms))
+    if isinstance(value, StructValue):
+        forms = [_form(inferer, part, operands) for part in value.parts]
+        names = tuple(field.name for field in value.type.syntax.fields)
+        return None if None in forms else ("struct", value.type.name, names, tuple(forms))
     if isinstance(value, Stored):
         return ("tensor", operand(value.pointer), tuple(operand(dim) for dim in value.dims))
     if value is None or isinstance(value, bool | int | float | str | DType | SIMDType):

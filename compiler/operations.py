@@ -136,8 +136,10 @@ def _whole(function: Callable[[float], float]) -> Callable[[float], float]:
 
 def _fused(a: float, b: float, c: float) -> float:
     """a * b + c, rounded once."""
-    if not all(math.isfinite(v) for v in (a, b, c)):
+    if not (math.isfinite(a) and math.isfinite(b)):
         return a * b + c
+    if not math.isfinite(c):
+        return c  # whatever a * b would round to
     exact = Fraction(a) * Fraction(b) + Fraction(c)
     if exact == 0:
         return a * b + c  # the sign of zero

@@ -5,10 +5,19 @@ from typing import TypeVar
 
 import numpy as np
 
-from einkorn.dsl import Floating, InputTensor, OutputTensor, foreach, register, sqrt
+from einkorn.dsl import Floating, InputTensor, Int, OutputTensor, foreach, register, sqrt, struct
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, ops
 
 T = TypeVar("T", bound=Floating)
+
+
+@struct
+class Sum:
+    total: T
+    count: Int = 0
+
+    def more(self, x):
+        return Sum(self.total + x, self.count + 1)
 
 
 def squared(value):
@@ -29,6 +38,8 @@ def row_norm(out: OutputTensor[T, "m"], x: InputTensor[T, "m n"], *, scale: floa
             y = x[i[0], k]
             total += squared(y) * scale
         half = total / pair[1]
+        sum = Sum(half).more(half)
+        half = sum.total / 2
         return sqrt(half)
 
     foreach(out, norm)

@@ -63,11 +63,12 @@ def test_stepping_into_a_helper() -> None:
 
 def test_breakpoints_by_line() -> None:
     line = next(n for n, text in enumerate(LINES, 1) if text.strip() == "return sqrt(half)")
-    answers = session(f"b {SCRIPT}:{line}", "c", "p total, half", "c", "p total", "cl 1", "c")
+    answers = session(f"b {SCRIPT}:{line}", "c", "p total, half", "p sum", "c", "p total", "cl 1", "c")
     assert f"Breakpoint 1 at {SCRIPT}:{line}" in answers[1]
     assert at(answers[2]) == ("norm", "return sqrt(half)")
     assert answers[3] == "(np.float32(252.0), np.float32(36.0))"
-    assert answers[5] == "np.float32(732.0)"
+    assert answers[4] == "Sum(total=np.float32(72.0), count=np.int64(1))"
+    assert answers[6] == "np.float32(732.0)"
 
 
 def test_stepping_out_leads_to_the_program() -> None:

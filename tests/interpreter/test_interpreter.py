@@ -5,6 +5,7 @@ That its results are those of compiled code is tested wherever kernels run: `tes
 
 from __future__ import annotations
 
+import itertools
 import re
 import traceback
 from collections.abc import Callable
@@ -42,6 +43,24 @@ def test_table_interpreter_and_emitter_know_the_same_operations() -> None:
     assert set(interpret_rows.INTEGERS) <= set(ROWS)
     spellings = {spelling for row in ROWS.values() for spelling in row.mlir.values()}
     assert {s[1:] for s in spellings if s.startswith("=")} <= set(emit_arith.EXPANSIONS)
+
+
+def test_rows_fold_as_they_are_interpreted() -> None:
+    """On numbers that float64 holds, what is known at compile time is what comes out at run time."""
+    values = [0.0, -0.0, 1.5, -2.5, 1e200, -1e200, 5e-324, np.inf, -np.inf, np.nan]
+    wrong = []
+    with np.errstate(all="ignore"):
+        for name, function in interpret_rows.FLOATS.items():
+            for operands in itertools.product(values, repeat=ROWS[name].arity):
+                try:
+                    folded = ROWS[name].fold(*operands)
+                except (ArithmeticError, ValueError):  # an error at compile time
+                    continue
+                stepped = function(*map(np.float64, operands))
+                same = str(folded) == str(stepped.item()) or (folded != folded and stepped != stepped)
+                if not same and not isinstance(folded, complex):
+                    wrong.append((name, operands, folded, stepped))
+    assert not wrong
 
 
 def failure(run: Interpret, op: str, *arrays: Any, **options: Any) -> KernelError:
