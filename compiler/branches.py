@@ -218,7 +218,7 @@ class Joint:
             return self.slot(*((value, filler) if first else (filler, value)), value.weak)
         if isinstance(value, (*PLAIN, Undefined, Poisoned)) or is_comptime_number(value):
             return value
-        return self.undefined(name)
+        return self.undefined(name, value)
 
     def within(self, arm: int, value: Any, type: SIMDType) -> Value:
         """A value as an arm yields it."""
@@ -238,8 +238,10 @@ class Joint:
             return self.test
         return self.slot(self.within(0, a, BOOL), self.within(1, b, BOOL), None)
 
-    def undefined(self, name: str) -> Undefined:
-        text = f"'{name}' has a value in one branch only" if name else "a function is returned in one branch only"
+    def undefined(self, name: str, value: Any = None) -> Undefined:
+        text = (
+            f"'{name}' has a value in one branch only" if name else f"{describe(value)} is returned in one branch only"
+        )
         hint = f"give '{name}' a value before the `if`, or in both branches" if name else "choose it at compile time"
         return undefined(self.inferer, self.node, self.frame, "EK0214", lambda: text, hint, "the branches are")
 

@@ -16,6 +16,8 @@ from ..dsl import syntax
 from ..dsl.language import STUBS
 from ..dsl.types import BOOL, INT, DType, SIMDType
 from . import methods
+from .composite import nothing
+from .flow import ABSENT
 from .guards import guard_divisor
 from .mismatches import mismatch, no_row, not_numbers, source_of
 from .operations import ROWS, Row
@@ -41,6 +43,8 @@ def coerce(inferer: Inferer, value: Any, type: Type, node: syntax.Node, frame: F
     builder = inferer.builder
     if isinstance(value, Value) and value.type == type and value.weak is None:
         return value
+    if value is ABSENT:
+        return nothing(builder, type)
     if is_comptime_number(value) and isinstance(type, SIMDType):
         problem = misfit(value, type.dtype)
         if problem:
@@ -222,6 +226,8 @@ def binary(
     inferer: Inferer, op: str, a: Any, b: Any, nodes: tuple[syntax.Expr, syntax.Expr], node: Any, frame: Frame
 ) -> Any:
     """`a op b` for any two values."""
+    if a is ABSENT or b is ABSENT:
+        return ABSENT
     row = ROWS[op]
     if isinstance(a, StructValue) or isinstance(b, StructValue):
         return _of_structs(inferer, op, a, b, nodes, node, frame)

@@ -318,7 +318,9 @@ class Inferer:
         return value
 
     def returned(self, flow: Flow, function: syntax.Function, frame: Frame) -> Any:
-        """What a function gives that ended in this way."""
+        """What a function gives that ended in this way; ABSENT after a `raise`, which takes any type."""
+        if not flow.kinds:
+            return ABSENT
         value = None if flow.value is ABSENT else flow.value
         if flow.goes_on() and value is not None:
             raise self.error(

@@ -13,7 +13,7 @@ from ..dsl import syntax as s
 from ..dsl.types import INT, DType, SIMDType
 from .coerce import coerce
 from .expressions import select, truth
-from .flow import count_operations
+from .flow import ABSENT, count_operations
 from .infer import MAX_UNROLL, Call, Inferer, rule
 from .pairs import Pairs, shares_bytes
 from .program import Region, Value
@@ -112,6 +112,8 @@ def element_values(call: Call, outputs: tuple[Any, ...], body: Any, index: Index
     assert isinstance(call.node, s.Call)
     value = call.inferer.call(body, [index], {}, call.node, call.frame)
     values = value if isinstance(value, tuple) else (value,)
+    if value is ABSENT:
+        values = (ABSENT,) * len(outputs)
     if len(values) != len(outputs) or value is None:
         given = "no value" if value is None else plural(len(values), "value")
         raise call.error(

@@ -12,6 +12,7 @@ from ..dsl import syntax as s
 from ..dsl.types import INT, DType, SIMDType
 from .attributes import check_width
 from .coerce import coerce
+from .flow import ABSENT
 from .infer import Call, rule
 from .memory import always
 from .program import Value
@@ -24,7 +25,7 @@ def _invoke(call: Call, name: str, body: Any, args: list[Any]) -> None:
     """Calls a body, which gives no value."""
     assert isinstance(call.node, s.Call)
     value = call.inferer.call(body, args, {}, call.node, call.frame)
-    if value is not None:
+    if value is not None and value is not ABSENT:
         text = f"the body of {name} gives a value that goes nowhere"
         raise call.error("EK0208", text, "body", hint="use store(...)")
 

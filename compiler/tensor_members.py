@@ -16,6 +16,7 @@ from ..dsl.source import Label
 from ..dsl.types import INT, DType, SIMDType
 from .attributes import check_width, member, method
 from .coerce import coerce
+from .flow import Absent
 from .guards import guard_index, guard_number, guard_part, guard_start
 from .infer import Call, Inferer
 from .methods import method_of, special
@@ -196,7 +197,7 @@ def storable(call: Call, tensor: Tensor, value: Any) -> Value:
         )
     if inferer.level == "host" and inferer.target.is_gpu:
         raise host_access(call, tensor)
-    if not isinstance(value, Value) and not is_comptime_number(value):
+    if not (isinstance(value, Value | Absent) or is_comptime_number(value)):
         hint = "store one of its elements" if isinstance(value, Tensor) else None
         raise call.error("EK0202", f"cannot store {describe(value)} into '{tensor.name}'", "value", hint=hint)
     if isinstance(value, Value) and isinstance(value.type, SIMDType) and value.weak is None:
