@@ -76,6 +76,11 @@ def _castable(value: Any, type: Type) -> bool:
     return numbers and value.dtype is not type.dtype
 
 
+def zero_of(dtype: DType) -> bool | int | float:
+    """The number 0 as elements of `dtype` adopt it: a float for floats, of which one, the scale, has no 0 but NaN."""
+    return False if dtype is DType.bool else 0.0 if dtype.is_float() else 0
+
+
 def misfit(value: bool | int | float, dtype: DType) -> str | None:
     """Why a compile-time number cannot become a `dtype`, or None when it can."""
     if dtype.kind == "bool" or isinstance(value, bool):

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..dsl.types import INT, DType, SIMDType
 from .attributes import check_width, member, method
-from .coerce import coerce
+from .coerce import coerce, zero_of
 from .infer import Call, Inferer
 from .memory import Span, load_span, offsets_of, store_span
 from .program import PointerType, Value
@@ -46,7 +46,7 @@ def access(call: Call, dtype: DType, width: int, mask: Any, other: Any, stride: 
     if other is not None and mask is None:
         raise call.error("EK0208", "other= says what stands where mask= says no; there is no mask=", "other")
     if other is None:
-        other = False if dtype is DType.bool else 0
+        other = zero_of(dtype)
     node = call.nodes.get("other", call.node)
     filler = coerce(call.inferer, other, type, node, call.frame, f"other= is {type}, as what is loaded")
     step = None

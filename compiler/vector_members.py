@@ -14,7 +14,7 @@ from typing import Any
 from ..dsl import syntax as s
 from ..dsl.types import INT, DType, SIMDType
 from .attributes import MAX_LANES, check_width, lane, method
-from .coerce import coerce
+from .coerce import coerce, zero_of
 from .infer import Call
 from .operations import ROWS
 from .program import Builder, Value
@@ -243,7 +243,7 @@ def _shifted(call: Call, owner: Value, count: Any, fill: Any, name: str, towards
     width = type.width
     by = towards * number(call, count, 0, width, "count", "the count of lanes")
     if fill is None:
-        fill = False if type.dtype is DType.bool else 0
+        fill = zero_of(type.dtype)
     filler = coerce(call.inferer, fill, type, call.nodes.get("fill", call.node), call.frame)
     return shuffle(call, owner, filler, [k + by if 0 <= k + by < width else width + k for k in range(width)])
 

@@ -21,6 +21,7 @@ from einkorn.dsl import (
     int4,
     int8,
     int32,
+    iota,
     max,
     min,
     parallel_for,
@@ -183,3 +184,21 @@ def shown(out: OutputTensor[int8, "n"], x: InputTensor[S, "n"]):
     for i in range(x.dim(0)):
         print(f"{i}: {x[i]}")
         out[i] = 0
+
+
+@register("memory")
+def memory(
+    a: OutputTensor[S, "m 4"],
+    b: OutputTensor[S, "m 4"],
+    c: OutputTensor[S, "m 4"],
+    d: OutputTensor[S, "n"],
+    x: InputTensor[S, "n"],
+):
+    """Gathers, steps, masks and scatters."""
+    for r in range(a.dim(0)):
+        a.store(x.gather((iota(int32, 4) * 3 + r.cast(int32)) % x.dim(0).cast(int32)), r, 0)
+        b.store(x.load(r, width=4, stride=2), r, 0)
+        c.store(x.load(r, width=4, mask=iota(int32, 4) < 2, other=S(1)), r, 0)
+    foreach(d, lambda i: S(1))
+    d.scatter(x.load(0, width=4), iota(int32, 4) * 2 + 1)
+    d.store(x.load(4, width=4), 8, mask=iota(int32, 4) != 1)

@@ -223,3 +223,20 @@ def test_checks_see_storage_types() -> None:
         loaded = session.load(graph)
         given = elements(ml_dtypes.uint4, 7)
         assert loaded(given)[0].to_numpy()[5 * 3 % 7 if step > 0 else -5 * 3 % 7] == given[3]
+
+
+@pytest.mark.parametrize("dtype", [d for d in DType if d.is_storage()], ids=str)
+def test_scattered_accesses(packed_kernels: Any, dtype: DType) -> None:
+    x = np.arange(16).astype(np.int8).view(np.uint8) if dtype is not DType.int4 else np.arange(-8, 8).astype(np.int8)
+    x = x.view(dtype.to_numpy())
+    outs = [(dtype, (5, 4))] * 3 + [(dtype, x.shape)]
+    a, b, c, d = packed_kernels("memory", x, outs=outs)
+    rows, lanes = np.arange(5)[:, None], np.arange(4)
+    one = np.array(1, np.float32).astype(x.dtype)
+    assert a.tobytes() == x[(lanes * 3 + rows) % 16].tobytes()
+    assert b.tobytes() == x[rows + 2 * lanes].tobytes()
+    assert c.tobytes() == np.where(lanes < 2, x[rows + lanes].view(np.uint8), one.view(np.uint8)).tobytes()
+    want = np.full(16, one.view(np.uint8))
+    want[[1, 3, 5, 7]] = x[:4].view(np.uint8)
+    want[[8, 10, 11]] = x[[4, 6, 7]].view(np.uint8)
+    assert d.tobytes() == want.tobytes()
