@@ -241,3 +241,9 @@ def test_gpus_compile_accesses(kernels: KernelFile, dtype: DType, target: str) -
             assert assemble(artifact.code.decode(), lookup(target))[:4] == b"\x7fELF"
     else:
         assert "atomic" in artifact.asm
+
+
+@pytest.mark.parametrize("target", ["x86-64-v2", "aarch64"])
+def test_cpus_without_masks_need_no_library(kernels: KernelFile, target: str) -> None:
+    types = [(DType.bfloat16, (9, 8)), (DType.bfloat16, (9, 8)), (DType.bool, (9, 8)), (DType.int64, (9, 8))]
+    assert set(kernels.compile("on_gpus", types, target=target).compiled.undefined) <= {"memset", "memcpy"}
