@@ -19,6 +19,7 @@ TITLES = {
     "elementwise": "Elementwise, float32: ms; GB/s of ours",
     "chain": "Five elementwise ops in a row: ms; passes = time through that of one x + 1 of the same library",
     "reductions": "Reductions, float32: ms; GB/s of ours",
+    "twenty": "Twenty kernels, float32: ms; GB/s of ours",
     "matmul": "Matrix products, float32: ms; GFLOP/s of ours",
 }
 

@@ -114,9 +114,9 @@ def row_argmax(out: OutputTensor[int64, "m"], x: InputTensor[float32, "m n"]):
 
 
 @register("twenty::row_moments")
-def row_moments(mean: OutputTensor[float32, "m"], variance: OutputTensor[float32, "m"], x: InputTensor[float32, "m n"]):
+def row_moments(out: OutputTensor[float32, "2 m"], x: InputTensor[float32, "m n"]):
     def body(row, moments):
-        mean[row], variance[row] = moments
+        out[0, row], out[1, row] = moments
 
     rowwise(x, Welford, body)
 

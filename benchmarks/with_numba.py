@@ -13,6 +13,7 @@ from typing import Any
 
 import numba
 import numpy as np
+import twenty_numba
 from workloads import Array, Workload
 
 Run = Callable[[], Any]
@@ -52,7 +53,7 @@ _LOOPS = {"add_one": _add_one, "multiply_add": _multiply_add, "relu": _relu, "ex
 
 def prepare(workload: Workload, arrays: list[Array]) -> dict[str, Run]:
     """What to call; "new" makes the output's memory, "given" writes into the same memory each time."""
-    loop: Any = _LOOPS.get(workload.key)
+    loop: Any = _LOOPS.get(workload.key) or twenty_numba.LOOPS.get(workload.key.removeprefix("twenty::"))
     if loop is None:
         return {}
     compiled: Any = numba.njit(parallel=numba.get_num_threads() > 1 and arrays[0].size > 1)(loop)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import torch
+import twenty_torch
 from workloads import Array, Workload
 
 Run = Callable[[], Any]
@@ -31,6 +32,8 @@ def _multiply_add(tensors: list[Any], out: Any) -> Any:
 
 def prepare(workload: Workload, arrays: list[Array]) -> dict[str, Run]:
     """What to call; "new" makes the output's memory, "given" writes into the same memory each time."""
+    if workload.section == "twenty":
+        return twenty_torch.prepare(workload, arrays)
     tensors: list[Any] = [torch.from_numpy(array) for array in arrays]
     axis: Any = workload.axis if workload.axis is not None else (0, 1)
     run: Callable[..., Any] = {

@@ -16,6 +16,29 @@ Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 
 ELEMENTWISE = {"add_one": ("x + 1", 1), "multiply_add": ("x*y + z", 3), "relu": ("relu(x)", 1), "exp": ("exp(x)", 1)}
+# What the kernels of `twenty_kernels` take and give: x, or m rows of n elements.
+TWENTY = {
+    "add_one": ("x + 1", "x", "x"),
+    "multiply_add": ("x*y + z", "x x x", "x"),
+    "relu": ("relu", "x", "x"),
+    "gelu": ("gelu, with erf", "x", "x"),
+    "silu": ("silu", "x", "x"),
+    "softplus": ("softplus", "x", "x"),
+    "lerp": ("lerp", "x x", "x"),
+    "length": ("sqrt(x*x + y*y)", "x x", "x"),
+    "quantised": ("to int8", "x", "x"),
+    "polynomial": ("polynomial of degree 7", "x", "x"),
+    "row_sum": ("sums of rows", "mn", "m"),
+    "row_max": ("maxima of rows", "mn", "m"),
+    "row_argmax": ("argmax of rows", "mn", "m"),
+    "row_moments": ("mean and variance", "mn", "2m"),
+    "row_dot": ("rows times weights", "mn n", "m"),
+    "logsumexp": ("logsumexp", "mn", "m"),
+    "rms_norm": ("rms_norm", "mn n", "mn"),
+    "layer_norm": ("layer_norm", "mn n n", "mn"),
+    "softmax": ("softmax", "mn", "mn"),
+    "row_cumsum": ("cumsum of rows", "mn", "mn"),
+}
 CHAIN = "relu(x*2 + 1)*0.5 - 3"
 
 
@@ -29,6 +52,7 @@ class Workload:
         inputs, output: shapes; all float32, the output of argmax int64.
         amount: bytes that have to be moved when `unit` is "GB/s", operations when it is "GFLOP/s", else 1.
         axis: of a reduction; None is all of them.
+        dtype: of the output.
     """
 
     section: str
@@ -39,6 +63,7 @@ class Workload:
     amount: float
     unit: str
     axis: int | None = None
+    dtype: str = "float32"
 
     def arrays(self) -> list[Array]:
         """The same inputs each time, between -4 and 4."""
@@ -47,7 +72,7 @@ class Workload:
 
     def empty(self) -> Array:
         """Memory for an output, touched once."""
-        return np.zeros(self.output, np.int64 if self.key == "argmax" else np.float32)
+        return np.zeros(self.output, np.int64 if self.key == "argmax" else self.dtype)
 
 
 @dataclass(frozen=True)
@@ -64,7 +89,8 @@ SMALL = Sizes(1 << 10, ((8, 8, 8), (5, 7, 3)))
 
 def workloads(sizes: Sizes, sections: Sequence[str]) -> Iterator[Workload]:
     """The workloads of these sections, in the order of the report."""
-    for workload in (*_latency(), *_elementwise(sizes.elements), *_reductions(sizes.elements), *_products(sizes)):
+    n = sizes.elements
+    for workload in (*_latency(), *_elementwise(n), *_reductions(n), *_products(sizes), *_twenty(max(n >> 2, 64))):
         if workload.section in sections:
             yield workload
 
@@ -79,6 +105,18 @@ def _elementwise(n: int) -> Iterator[Workload]:
         yield Workload("elementwise", key, title, (shape,) * inputs, shape, 4.0 * n * (inputs + 1), "GB/s")
     yield Workload("chain", "add_one", "x + 1", (shape,), shape, 8.0 * n, "GB/s")
     yield Workload("chain", "chain", CHAIN, (shape,), shape, 8.0 * n, "GB/s")
+
+
+def _twenty(n: int) -> Iterator[Workload]:
+    """The kernels of `twenty_kernels`: elementwise ones over n elements, the others over as many in square rows."""
+    side = math.isqrt(n)
+    for key, (title, inputs, output) in TWENTY.items():
+        shapes = {"x": (n,), "m": (side,), "n": (side,), "mn": (side, side), "2m": (2, side)}
+        dtype = "int8" if key == "quantised" else "int64" if key == "row_argmax" else "float32"
+        found = tuple(shapes[name] for name in inputs.split())
+        amount = 4.0 * sum(math.prod(shape) for shape in found)
+        amount += np.dtype(dtype).itemsize * math.prod(shapes[output])
+        yield Workload("twenty", f"twenty::{key}", title, found, shapes[output], amount, "GB/s", None, dtype)
 
 
 def _reductions(n: int) -> Iterator[Workload]:

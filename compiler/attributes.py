@@ -22,6 +22,7 @@ from .program import Builder, PointerType, Value
 from .tensors import Stored, Tensor
 from .values import (
     Bound,
+    ClassMethod,
     ClassValue,
     ContextValue,
     Frame,
@@ -79,7 +80,7 @@ def method(owner: type, name: str) -> Callable[[Callable[..., Any]], Callable[..
 def attribute(inferer: Inferer, owner: Any, node: s.Attribute, frame: Frame) -> Any:
     """`owner.name`."""
     if isinstance(owner, ClassValue) and node.name in owner.members:
-        return owner.members[node.name]
+        return _of_class(owner, node.name)
     if type(owner) in ATTRIBUTES:
         return ATTRIBUTES[type(owner)](inferer, owner, node, frame)
     is_pointer = isinstance(owner, Value) and isinstance(owner.type, PointerType)
@@ -104,6 +105,19 @@ def listed(names: list[str], most: int = 8) -> str:
     """Names for a hint; of many, the first ones."""
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown}, …"
+
+
+def _of_class(owner: ClassValue, name: str) -> Any:
+    """A member of a class; a class method waits for its call with the class in hand."""
+    found = owner.members[name]
+    if not isinstance(found, ClassMethod):
+        return found
+    closure = found.closure
+
+    def invoke(call: Call, *args: Any, **keywords: Any) -> Any:
+        return call.inferer.inline(closure, [owner, *args], keywords, call.node, call.frame)
+
+    return Bound(owner, name, invoke)
 
 
 # *** run-time values ***

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..dsl import syntax
 from ..dsl.errors import did_you_mean
 from ..dsl.portable import GlobalEntry
-from .values import ClassValue, Closure, Frame, LibraryRef, Marker, StructType, StructValue, StubRef
+from .values import ClassMethod, ClassValue, Closure, Frame, LibraryRef, Marker, StructType, StructValue, StubRef
 
 if TYPE_CHECKING:
     from .infer import Inferer
@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 def global_value(inferer: Inferer, entry: GlobalEntry, frame: Frame, node: syntax.Node) -> Any:
     """The value of an entry of the program's table of globals."""
     match entry.kind:
-        case "function" | "library":
-            index = entry.value if entry.kind == "function" else entry.value[1]
+        case "function" | "library" | "classmethod":
+            index = entry.value[1] if entry.kind == "library" else entry.value
             source = frame.program.functions[index]
             home = Frame({}, frame.program, source.file, frame.typevars, None, ())
             closure = Closure(source.syntax, home)
+            if entry.kind == "classmethod":
+                return ClassMethod(closure)
             return closure if entry.kind == "function" else LibraryRef(entry.value[0], closure)
         case "struct" | "instance":
             source = frame.program.functions[entry.value if entry.kind == "struct" else entry.value[0]]

@@ -36,6 +36,8 @@ def _load() -> Any:
             hint="pip install llvmlite==0.50.*",
             notes=[str(error)],
         ) from None
+    # Vectors as wide as the smallest type allows: else a loop from floats to bytes writes an eighth of one at a time.
+    binding.set_option("einkorn", "-vectorizer-maximize-bandwidth")
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
     binding.initialize_native_asmparser()  # for inline assembly

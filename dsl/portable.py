@@ -44,7 +44,8 @@ class GlobalEntry:
     the function that implements it), `struct` (index into the table of functions), `instance` (such an index and the
     entries of its fields), `stub` (name), `dtype` (DType), `type` (SIMDType), `typevar` (name), `constant` (bool, int,
     float, str, None or a tuple of entries), `marker` (`SIMD`, `stack`, `Pointer`), `class` (name of a class that groups
-    functions and constants, and a tuple of its members' names and entries).
+    functions and constants, and a tuple of its members' names and entries), `classmethod` (a member that is given the
+    class: index into the table of functions).
     """
 
     kind: str
@@ -217,7 +218,10 @@ class _Collector:
         for member in sorted(dir(cls)):
             value = inspect.getattr_static(cls, member)
             if not member.startswith("_"):
-                yield member, self.entry(value.__func__ if isinstance(value, staticmethod) else value, member)
+                if isinstance(value, classmethod) and isinstance(value.__func__, FunctionType):
+                    yield member, GlobalEntry("classmethod", self.function(value.__func__))
+                else:
+                    yield member, self.entry(value.__func__ if isinstance(value, staticmethod) else value, member)
 
     def entry(self, value: Any, name: str) -> GlobalEntry:
         match value:

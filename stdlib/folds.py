@@ -142,7 +142,7 @@ def _stepped(monoids: Any, states: Any, elements: Any, k: Any, first: Any, numbe
 def _step(monoid: Any, state: Any, elements: Any, wide: Any, k: Any, place: Any, numbers: Any) -> Any:
     for part in unroll(0, wide, monoid.lanes):
         places = SIMD[int32, monoid.lanes](place) + numbers.slice(part, monoid.lanes)
-        state = monoid.combine(state, monoid.lift(elements(k + part, monoid.lanes), places))
+        state = monoid.step(state, elements(k + part, monoid.lanes), places)
     return state
 
 
@@ -160,7 +160,7 @@ def _step_in_part(monoid: Any, state: Any, elements: Any, wide: Any, place: Any,
         offsets = numbers.slice(part, monoid.lanes)
         there = offsets < SIMD[int32, monoid.lanes](count)
         places = SIMD[int32, monoid.lanes](place) + offsets
-        found = monoid.combine(state, monoid.lift(elements(part, monoid.lanes), places))
+        found = monoid.step(state, elements(part, monoid.lanes), places)
         state = zipped(lambda new, old: select(there, new, old), found, state)  # noqa: B023
     return state
 
@@ -194,4 +194,4 @@ def folded_in_order(element: Any, low: Any, high: Any, monoids: Any, dtype: Any)
 
 def stepped_once(monoids: Any, states: Any, value: Any, place: Any) -> Any:
     """The states with one element more."""
-    return for_each(monoids, lambda i, m: m.combine(states[i], m.lift(value, place)))
+    return for_each(monoids, lambda i, m: m.step(states[i], value, place))

@@ -54,6 +54,11 @@ class Monoid:
         """The state of the elements of `a` and those of `b`, which come after them or were taken beside them."""
         return a + b
 
+    @classmethod
+    def step(cls, state, value, place):
+        """The state of the elements of `state` and one that comes after all of them; a monoid may know a faster way."""
+        return cls.combine(state, cls.lift(value, place))
+
     @staticmethod
     def settle(state, first):
         """The state of a block as one of a row; `first` is the index along the axis at which the block begins."""
@@ -168,21 +173,28 @@ class All(Any):
 class ArgMax(Monoid):
     """The index of the first maximum, or of the first NaN if there is one, as Int; -0.0 and 0.0 are equal."""
 
+    lanes = 32
+
     @staticmethod
     def identity(dtype):
-        keys = key_dtype(dtype)
-        return keys(lowest(keys)), int32(NOWHERE)
+        wide = wide_dtype(dtype)
+        return wide(-inf) if wide.is_float() else wide(lowest(wide)), int32(NOWHERE)
 
     @staticmethod
     def lift(value, place):
-        # Adding 0 makes -0.0 equal to 0.0.
-        found = value + 0 if value.dtype.is_float() else value
-        return order_key(found, highest(key_dtype(value.dtype))), place
+        return value.cast(wide_dtype(value.dtype)), place
+
+    @classmethod
+    def step(cls, state, value, place):
+        # A NaN is not at most the best so far, and what comes after one is not looked at.
+        best, at = state
+        new = value.cast(best.dtype)
+        found = select(new <= best, best, new), select(new <= best, at, place)
+        return select(best == best, found[0], best), select(best == best, found[1], at)
 
     @staticmethod
     def combine(a, b):
-        among_equals = select(b[0] == a[0], min(a[1], b[1]), a[1])
-        return max(a[0], b[0]), select(b[0] > a[0], b[1], among_equals)
+        return _better(a, b, _key(a[0], False), _key(b[0], False))
 
     @staticmethod
     def settle(state, first):
@@ -199,18 +211,33 @@ class ArgMin(ArgMax):
 
     @staticmethod
     def identity(dtype):
-        keys = key_dtype(dtype)
-        return keys(highest(keys)), int32(NOWHERE)
+        wide = wide_dtype(dtype)
+        return wide(inf) if wide.is_float() else wide(highest(wide)), int32(NOWHERE)
 
-    @staticmethod
-    def lift(value, place):
-        found = value + 0 if value.dtype.is_float() else value
-        return order_key(found, lowest(key_dtype(value.dtype))), place
+    @classmethod
+    def step(cls, state, value, place):
+        best, at = state
+        new = value.cast(best.dtype)
+        found = select(new >= best, best, new), select(new >= best, at, place)
+        return select(best == best, found[0], best), select(best == best, found[1], at)
 
     @staticmethod
     def combine(a, b):
-        among_equals = select(b[0] == a[0], min(a[1], b[1]), a[1])
-        return min(a[0], b[0]), select(b[0] < a[0], b[1], among_equals)
+        return _better(a, b, _key(a[0], True), _key(b[0], True))
+
+
+def _key(x, turned):
+    """An integer that is larger for better elements, and largest for NaN; `turned` where smaller ones are better."""
+    found = x + 0 if x.dtype.is_float() else x  # makes -0.0 equal to 0.0
+    if turned:
+        return ~order_key(found, lowest(key_dtype(x.dtype)))
+    return order_key(found, highest(key_dtype(x.dtype)))
+
+
+def _better(a, b, of_a, of_b):
+    """The pair of an element and its place that has the larger key; of equals, the one that comes first."""
+    among_equals = select(of_a == of_b, min(a[1], b[1]), a[1])
+    return select(of_b > of_a, b[0], a[0]), select(of_b > of_a, b[1], among_equals)
 
 
 class Welford(Monoid):

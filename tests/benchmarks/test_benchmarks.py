@@ -55,3 +55,9 @@ def test_compilations_are_split_into_stages(tmp_path: Path) -> None:
 def test_an_unknown_section_is_refused(tmp_path: Path) -> None:
     done, _ = run(tmp_path, "--only", "nothing")
     assert done.returncode == 2 and "nothing" in done.stderr
+
+
+def test_the_twenty_kernels_agree_with_numpy(tmp_path: Path) -> None:
+    done, rows = run(tmp_path, "--only", "twenty", "--threads", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(rows) == 20 and all(row["failures"] == {} for row in rows)
