@@ -17,12 +17,12 @@ from ..dsl.errors import TargetError, did_you_mean
 from ..dsl.schema import Role
 from ..dsl.types import DType, SIMDType
 from .coerce import DEFAULTS, adopt, bind_signature, coerce, misfit
+from .globals import ClassMethod
 from .infer import CALLABLES, Call, Inferer
 from .program import Builder, PointerType, Value
 from .tensors import Stored, Tensor
 from .values import (
     Bound,
-    ClassMethod,
     ClassValue,
     ContextValue,
     Frame,

@@ -5,15 +5,23 @@ Input: an entry. Output: a value of the evaluator. Non-goals: how the table is m
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..dsl import syntax
 from ..dsl.errors import did_you_mean
 from ..dsl.portable import GlobalEntry
-from .values import ClassMethod, ClassValue, Closure, Frame, LibraryRef, Marker, StructType, StructValue, StubRef
+from .values import ClassValue, Closure, Frame, LibraryRef, Marker, StructType, StructValue, StubRef
 
 if TYPE_CHECKING:
     from .infer import Inferer
+
+
+@dataclass(frozen=True, eq=False)
+class ClassMethod:
+    """A function of a class that is given the class first."""
+
+    closure: Closure
 
 
 def global_value(inferer: Inferer, entry: GlobalEntry, frame: Frame, node: syntax.Node) -> Any:

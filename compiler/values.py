@@ -176,13 +176,6 @@ class Generated:
     items: tuple[Callable[[], Any], ...]
 
 
-@dataclass(frozen=True, eq=False)
-class ClassMethod:
-    """A function of a class that is given the class first."""
-
-    closure: Closure
-
-
 @dataclass(frozen=True)
 class ContextValue:
     """The `ctx: DeviceContext` argument."""

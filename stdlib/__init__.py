@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from .rows import reduce as reduce
     from .rows import rowwise as rowwise
     from .scans import scan as scan
+    from .sorting import argsort as argsort
+    from .sorting import sort as sort
+    from .sorting import top_k as top_k
+    from .stencils import stencil as stencil
 
 _HOMES = {
     "All": "monoids",
@@ -40,9 +44,13 @@ _HOMES = {
     "Product": "monoids",
     "Sum": "monoids",
     "Welford": "monoids",
+    "argsort": "sorting",
     "reduce": "rows",
     "rowwise": "rows",
     "scan": "scans",
+    "sort": "sorting",
+    "stencil": "stencils",
+    "top_k": "sorting",
 }
 
 

@@ -1,0 +1,161 @@
+"""`sort`, `argsort` and `top_k` of short rows, each by one thread in storage of its own.
+
+    sort(out, x)                                      # rows in ascending order, at most 1024 elements each
+    argsort(places, x, descending=True, limit=64)
+    top_k(values, places, x, 5)
+
+All are stable: equal elements keep their order, -0.0 and 0.0 are equal, and NaN comes last whatever the direction is.
+
+Rows are sorted in runs of 16 by insertion, then runs are merged pairwise, between two halves of the storage. `top_k`
+keeps the best so far in order and inserts what beats the last of them.
+
+Input: tensors. Output: stores into the results. Non-goals: long rows; no kernel is registered here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..dsl import bool8, ceildiv, int32, min, parallel_for, select, stack, static_assert
+from .algorithm import highest, key_dtype, lowest, order_key, product, unravelled
+from .rows import TASK, same
+
+RUN = 16  # elements that are sorted by insertion
+
+
+def sort(out: Any, x: Any, *, axis: Any = -1, descending: Any = False, key: Any = same, limit: Any = 1024) -> None:
+    """Stores the elements of x in order along `axis` into `out`, which has the same shape and dtype.
+
+    Args:
+        out, x: tensors.
+        axis: the axis along which elements are sorted.
+        descending: whether the largest come first.
+        key: a function of an element; what it gives is compared.
+        limit: how many elements a row has at most, known at compile time: it sets the size of the storage. A longer
+        row stops
+            the op with a `KernelError`.
+    """
+    _sorted(x, axis, descending, key, limit, lambda at, place, value: out.store(value, *at))
+
+
+def argsort(out: Any, x: Any, *, axis: Any = -1, descending: Any = False, key: Any = same, limit: Any = 1024) -> None:
+    """Stores the places of the elements of x, in the order in which `sort` has them, into `out`: indices along
+    `axis`.
+    """
+    _sorted(x, axis, descending, key, limit, lambda at, place, value: out.store(place.cast(out.dtype), *at))
+
+
+def top_k(values: Any, places: Any, x: Any, k: Any, *, axis: Any = -1, descending: Any = True, key: Any = same) -> None:
+    """Stores the k first elements along `axis` in the order of `sort`, and their places, into `values` and `places`.
+
+    Args:
+        values, places: tensors with k elements along `axis`; None for what is not wanted.
+        x: a tensor with at least k elements along `axis`; it may be long.
+        k: how many, known at compile time.
+        axis, descending, key: as in `sort`; the largest elements come first unless `descending` is False.
+    """
+    axis = axis % x.rank
+    static_assert(k >= 1, "top_k takes at least one element")
+    sizes = (*x.shape[:axis], *x.shape[axis + 1 :])
+    n = x.dim(axis)
+
+    def row(number):
+        lead = unravelled(number, sizes)
+        assert n >= k, f"top_k is to find {k} of {n} elements"
+        keys = stack[_keys_of(x, key)](k, zeroed=False)
+        at = stack[int32](k)
+        for place in range(n):
+            found = _key_of(x, key, descending, (lead[:axis], place, lead[axis:]))
+            if place < k or found < keys[k - 1]:
+                j = min(place, k - 1)
+                while j > 0 and keys[j - 1] > found:
+                    keys[j] = keys[j - 1]
+                    at[j] = at[j - 1]
+                    j -= 1
+                keys[j] = found
+                at[j] = int32(place)
+        for j in range(k):
+            if values != None:  # noqa: E711
+                values[lead[:axis], j, lead[axis:]] = x[lead[:axis], at[j], lead[axis:]]
+            if places != None:  # noqa: E711
+                places[lead[:axis], j, lead[axis:]] = at[j].cast(places.dtype)
+
+    parallel_for(product(sizes), row, grain=ceildiv(TASK, 4 * n + 16))
+
+
+def _keys_of(x: Any, key: Any) -> Any:
+    """The dtype of `_key_of`."""
+    return key_dtype(key(x.dtype(False if x.dtype == bool8 else 0)).dtype)
+
+
+def _key_of(x: Any, key: Any, descending: Any, at: Any) -> Any:
+    """An integer that is smaller the earlier an element comes, and largest for NaN."""
+    value = key(x[at])
+    value = value + 0 if value.dtype.is_float() else value  # makes -0.0 equal to 0.0
+    if descending:
+        return ~order_key(value, lowest(key_dtype(value.dtype)))
+    return order_key(value, highest(key_dtype(value.dtype)))
+
+
+def _sorted(x: Any, axis: Any, descending: Any, key: Any, limit: Any, put: Any) -> None:
+    """Calls put(index, place, element) for every index of x, with the element that belongs there and where it was."""
+    axis = axis % x.rank
+    sizes = (*x.shape[:axis], *x.shape[axis + 1 :])
+    n = x.dim(axis)
+
+    def row(number):
+        lead = unravelled(number, sizes)
+        assert n <= limit, f"a row of {n} elements is longer than limit={limit}"
+        keys = stack[_keys_of(x, key)](2 * limit, zeroed=False)
+        places = stack[int32](2 * limit, zeroed=False)
+        for k in range(n):
+            keys[k] = _key_of(x, key, descending, (lead[:axis], k, lead[axis:]))
+            places[k] = int32(k)
+        _insert(keys, places, n)
+        first = _merge(keys, places, n, limit)
+        for k in range(n):
+            place = places[first + k]
+            put((*lead[:axis], k, *lead[axis:]), place, x[lead[:axis], place, lead[axis:]])
+
+    parallel_for(product(sizes), row, grain=ceildiv(TASK, 16 * n + 16))
+
+
+def _insert(keys: Any, places: Any, n: Any) -> None:
+    """Sorts runs of the first n elements by insertion."""
+    for first in range(0, n, RUN):
+        for k in range(first + 1, min(first + RUN, n)):
+            key = keys[k]
+            place = places[k]
+            j = k
+            while j > first and keys[j - 1] > key:
+                keys[j] = keys[j - 1]
+                places[j] = places[j - 1]
+                j -= 1
+            keys[j] = key
+            places[j] = place
+
+
+def _merge(keys: Any, places: Any, n: Any, limit: Any) -> Any:
+    """Merges the sorted runs; returns where the result begins: in the first or in the second half of the memory."""
+    run = RUN + n * 0
+    source = n * 0
+    while run < n:
+        target = limit - source
+        for number in range(ceildiv(n, 2 * run)):
+            first = number * 2 * run
+            middle = min(first + run, n)
+            last = min(first + 2 * run, n)
+            i = first
+            j = middle
+            for k in range(first, last):
+                # Of equals the left one comes first. An index that is used up points at something that is not taken.
+                a = keys[source + min(i, n - 1)]
+                b = keys[source + min(j, n - 1)]
+                left = (j >= last) | ((i < middle) & (a <= b))
+                keys[target + k] = select(left, a, b)
+                places[target + k] = places[source + select(left, i, j)]
+                i = select(left, i + 1, i)
+                j = select(left, j, j + 1)
+        source = target
+        run = run * 2
+    return source
