@@ -118,6 +118,29 @@ def _cells(row: dict[str, Any], memory: str, peers: list[str], rows: list[dict[s
     return [*cells, f"{fewest['clean']}/{fewest['rounds']}"]
 
 
+def twenty_markdown(about: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+    """The twenty kernels on one thread as a table for `docs/performance.md`: ms of ours, and theirs / ours."""
+    machine, versions = about["machine"], about["versions"]
+    peers = [peer for peer in PEERS if any(f"{peer} new" in row["timings"] for row in rows)]
+    names = {"numpy": "NumPy", "torch": "PyTorch", "numba": "Numba"}
+    lines = [
+        f"{about['date']}, commit {about['commit']}, {machine['processor']}, load {machine['load']}; "
+        + ", ".join(f"{names[peer]} {versions[peer]}" for peer in peers)
+        + ". One thread, processor time, medians; *given* is our code alone, and Numba's.",
+        "",
+        "| kernel | ms | GB/s | " + " | ".join(f"÷ {names[peer]}" for peer in peers) + " | *given*, ms | ÷ Numba |",
+        "|---|" + "---|" * (len(peers) + 4),
+    ]
+    for row in (row for row in rows if row["threads"] == 1):
+        times = {name: _median(timing, row) for name, timing in row["timings"].items()}
+        ours = times["einkorn new"]
+        ratios = [f"{times[f'{peer} new'] / ours:.2f}" if f"{peer} new" in times else "" for peer in peers]
+        given, numba = times["einkorn given"], times.get("numba given")
+        cells = [row["title"].replace("|", "\\|"), f"{ours * 1e3:.2f}", f"{row['amount'] / ours * 1e-9:.1f}", *ratios]
+        lines.append(f"| {' | '.join(cells)} | {given * 1e3:.2f} | {numba / given if numba else 0:.2f} |")
+    return "\n".join(lines) + "\n"
+
+
 def _median(timing: dict[str, Any], row: dict[str, Any]) -> float:
     """Seconds: processor time on one thread, where only the own work counts, and wall time on several."""
     return float(timing["cpu_median" if row["threads"] == 1 else "median"])

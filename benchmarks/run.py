@@ -62,6 +62,8 @@ def main() -> int:
             found.sort(key=lambda row: row["order"])
             report.show_section(console, section, found)
             rows += found
+    if options.docs:
+        _write_docs(report.twenty_markdown(about, [row for row in rows if row.get("section") == "twenty"]))
     if options.json:
         Path(options.json).write_text(json.dumps({**about, "results": rows}, indent=1) + "\n")
     return int(any("einkorn" in row.get("failures", {}) for row in rows))
@@ -78,6 +80,7 @@ def _options() -> argparse.Namespace:
         "--peers", nargs="*", choices=["torch", "numba"], default=["torch", "numba"], help="besides NumPy"
     )
     parser.add_argument("--json", metavar="FILE", help="write the numbers there too")
+    parser.add_argument("--docs", action="store_true", help="write the table of the twenty kernels into the docs")
     parser.add_argument("--tiny", action="store_true", help="small sizes and few rounds, for a test of the program")
     return parser.parse_args()
 
@@ -101,6 +104,14 @@ def _section(
             yield {**json.loads(line), "order": order}
     if child.returncode:
         raise SystemExit(f"the process for '{section}' on {threads} threads ended with status {child.returncode}")
+
+
+def _write_docs(table: str) -> None:
+    """Puts a table between the marks of `docs/performance.md`."""
+    file = HERE.parent / "docs" / "performance.md"
+    before, mark, rest = file.read_text().partition("<!-- twenty -->\n")
+    _, end, after = rest.partition("<!-- /twenty -->\n")
+    file.write_text(f"{before}{mark}{table}{end}{after}")
 
 
 def _about() -> dict[str, Any]:
