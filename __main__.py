@@ -12,12 +12,14 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from .dsl.errors import EinkornError, InternalError
 from .dsl.knobs import STAGES, knobs
+from .shown import COLORS, FORMATS, Shown
 
 USER_MISTAKE, WRONG_USAGE, OUR_FAULT, INTERRUPTED = 1, 2, 70, 130
 
@@ -51,7 +53,39 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
         ctx.exit()
 
 
+class _Way:
+    """How errors of this run are shown; the options set it before a command runs."""
+
+    shown = Shown()
+
+
+def _set_color(_: click.Context, __: click.Parameter, value: str) -> None:
+    _Way.shown = replace(_Way.shown, color=value)
+
+
+def _set_format(_: click.Context, __: click.Parameter, value: str) -> None:
+    _Way.shown = replace(_Way.shown, format=value)
+
+
+_format = click.option(
+    "--format",
+    type=click.Choice(FORMATS),
+    default="text",
+    expose_value=False,
+    callback=_set_format,
+    help="How errors are shown: as text, or as lines of JSON.",
+)
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--color",
+    type=click.Choice(COLORS),
+    default="auto",
+    expose_value=False,
+    callback=_set_color,
+    help="Whether errors are coloured; auto does it on a terminal, unless NO_COLOR is set.",
+)
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version.")
 def einkorn() -> None:
     """Kernels written once in typed Python: build them, look at every stage, see what a package holds."""
@@ -67,6 +101,7 @@ def einkorn() -> None:
 @click.option("--instances", metavar="FILE", help="Which dtypes, ranks and parameters to compile for.")
 @click.option("--no-source", is_flag=True, help="Leave the Python sources out.")
 @click.option("--checks", metavar="LEVEL", help="What the code checks: off, safe (the default) or all, or all+nan.")
+@_format
 def build(
     source: str,
     output: str,
@@ -103,6 +138,7 @@ def _instance_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--target", default="host", show_default=True, metavar="NAME", help="What to compile for.")
 @click.option("--stage", type=click.Choice(STAGES), default=STAGES[0], show_default=True, help="What to show.")
 @_instance_options
+@_format
 def inspect(source: str, target: str, stage: str, **wanted: Any) -> None:
     """Show what a kernel of SOURCE becomes: the typed program, MLIR, LLVM IR or the target's assembly."""
     from . import commands
@@ -141,6 +177,28 @@ def doc(source: str, output: str | None, title: str | None) -> None:
     from . import commands
 
     commands.doc(source, output, title)
+
+
+@einkorn.command()
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.option(
+    "--target", "targets", multiple=True, metavar="NAME", help="A target to check for; may be repeated.  [host]"
+)
+@_format
+def check(sources: Sequence[str], targets: Sequence[str]) -> int:
+    """Find the mistakes in the kernels of each SOURCE, a folder or a .py file, without building anything."""
+    from . import commands_check
+
+    return commands_check.check(sources, targets, _Way.shown)
+
+
+@einkorn.command()
+@click.argument("code", required=False)
+def explain(code: str | None) -> None:
+    """Say what an error CODE means, with an example and its repair; without a code, list all."""
+    from . import commands_check
+
+    commands_check.explain(code, _Way.shown)
 
 
 @einkorn.group()
@@ -203,6 +261,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and gives the exit status."""
+    _Way.shown = Shown()
     try:
         status = einkorn.main(arguments, prog_name="einkorn", standalone_mode=False)
         sys.stdout.flush()
@@ -216,21 +275,22 @@ def run(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return USER_MISTAKE
     except InternalError as error:
-        return _our_fault(str(error))
+        return _our_fault(error)
     except EinkornError as error:
-        click.echo(str(error), err=True)
+        _Way.shown.error(error, sys.stderr)
         return USER_MISTAKE
     except Exception as error:
         what = f"{type(error).__name__}: {error}".splitlines()[0]
-        return _our_fault(str(InternalError(f"einkorn failed with {what}")))
+        return _our_fault(InternalError(f"einkorn failed with {what}"))
 
 
-def _our_fault(message: str) -> int:
-    if os.environ.get("EINKORN_LOG", "").lower() == "debug":
+def _our_fault(error: InternalError) -> int:
+    debugging = os.environ.get("EINKORN_LOG", "").lower() == "debug"
+    if debugging:
         click.echo(traceback.format_exc(), err=True)
-    else:
-        message += "\nhint: set EINKORN_LOG=debug for the trace"
-    click.echo(message, err=True)
+    _Way.shown.error(error, sys.stderr)
+    if not debugging and _Way.shown.format == "text":
+        click.echo("hint: set EINKORN_LOG=debug for the trace", err=True)
     return OUR_FAULT
 
 

@@ -21,6 +21,7 @@ from ..dsl.source import Place
 from ..dsl.types import BOOL, INT, DType, SIMDType
 from .program import READS, Builder, Site, Value
 from .tensors import Stored, Tensor, View
+from .trail import trail
 from .values import Frame, Index, same_dims, value_key
 
 if TYPE_CHECKING:
@@ -263,17 +264,10 @@ def add_check(
         else:
             parts.append(part)
     told = tuple((name, detail(value)) for name, value in details.items())
-    place, calls = site_place(frame, node)
+    place, calls = trail(frame, node)
     inferer.sites.append(Site(kind, tuple(parts), place, inferer.op, told, (*notes, *calls)))
     attrs: dict[str, Any] = {} if tentative is None else {"hoist": tentative}
     inferer.builder.add("assert", [holds, *values], site=len(inferer.sites) - 1, **attrs)
-
-
-def site_place(frame: Frame, node: s.Node) -> tuple[Place, list[tuple[str, Place]]]:
-    """Where the author's text causes what happens at `node`, and the calls that led there."""
-    chain = [frame.place(node), *(frame.caller.chain() if frame.caller is not None else [])]
-    own = [place for place in chain if not is_shipped(place.file)] or chain
-    return own[0], [("called from", place) for place in own[1:]]
 
 
 def _part_node(call: Call, axis: int | None, rank: int) -> s.Node:

@@ -34,6 +34,7 @@ from .notes import note_arguments
 from .program import Builder, Site, Value
 from .ranges import Ranges
 from .targets.base import Target
+from .trail import trail
 from .values import (
     Bound,
     Cascade,
@@ -149,16 +150,14 @@ class Inferer:
 
         What goes wrong inside a function that ships with Einkorn is shown where the author calls it.
         """
-        chain = [frame.place(node), *(frame.caller.chain() if frame.caller is not None else [])]
-        own = [place for place in chain if not is_shipped(place.file)] or chain
-        place = own[0]
-        if place is not chain[0]:
+        place, calls = trail(frame, node)
+        if place != frame.place(node):
             label, labels = "", ()
             details.pop("hint", None)
         all_notes = list(notes)
-        for call, times in groupby(own[1:]):
-            count = len(list(times))
-            all_notes.append(f"called from {call}" + (f", {count} times" if count > 1 else ""))
+        for at, steps in groupby(calls, key=lambda call: call[1]):
+            same = [text for text, _ in steps]
+            all_notes.append(f"{same[0]} {at}" + (f", {len(same)} times" if len(same) > 1 else ""))
         if self.instance:
             all_notes.append(f"compiled for {self.instance}")
         return CompileError(
@@ -168,6 +167,7 @@ class Inferer:
             labels=(Label(place, label), *labels),
             notes=all_notes,
             op=self.op or None,
+            chain=[at for _, at in calls],
             **details,
         )
 
@@ -307,6 +307,7 @@ class Inferer:
             origins=dict(home.origins),
         )
         bind_params(self, closure, args, keywords, inner, node, frame)
+        inner.given = tuple((p.name, inner.env[p.name]) for p in function.params)
         note_arguments(self, closure, inner)
         if isinstance(function, syntax.Lambda):
             value = self.expr(function.body, inner)

@@ -18,7 +18,6 @@ from .coerce import DEFAULTS, binary, coerce
 from .declared import declared
 from .expressions import items, snapshot, truth
 from .flow import NEVER, Flow, ended
-from .guards import site_place
 from .infer import Call, Inferer, statement
 from .notes import note
 from .pointer_members import is_pointer, write_element
@@ -26,6 +25,7 @@ from .program import Site, Value
 from .structs import with_field
 from .tensor_members import store_into, subscript, to_index
 from .tensors import Tensor
+from .trail import trail
 from .values import (
     Closure,
     FormattedValue,
@@ -261,6 +261,6 @@ def report(
     for value, spec in parts:
         add(value, spec)
     name = "print" if kind == "print" else "assert"
-    place, calls = site_place(frame, node)
+    place, calls = trail(frame, node)
     inferer.sites.append(Site(kind, tuple(shown), place, inferer.op, (), tuple(calls)))
     inferer.builder.add(name, [*condition, *values], site=len(inferer.sites) - 1)

@@ -34,12 +34,14 @@ class Frame:
     stack: tuple[syntax.Node, ...] = ()
     origins: dict[str, Place] = field(default_factory=dict)
     end: str = "function"  # what comes after the statement that is being evaluated; see `Inferer.block`
+    given: tuple[tuple[str, Any], ...] = ()  # the arguments of a call, for messages
 
     def place(self, node: syntax.Node) -> Place:
         return Place(self.file, *node.span)
 
     def location(self, node: syntax.Node) -> Location:
-        return Location(self.place(node), self.caller, function_name(self.stack[-1]) if self.stack else "")
+        name = function_name(self.stack[-1]) if self.stack else ""
+        return Location(self.place(node), self.caller, name, self.given)
 
 
 def function_name(function: syntax.Node) -> str:

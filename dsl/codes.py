@@ -169,6 +169,7 @@ MEANINGS: dict[str, str] = {
     "EK0704": "A kernel divides an integer by zero.",
     "EK0705": "An op stores a NaN, or an infinity.",
     "EK0710": "Run-time checks are asked for that do not exist.",
+    "EK0711": "An error code is asked for that does not exist.",
     "EK0720": "An interpreted kernel reads or writes outside of a buffer.",
     "EK0721": "An interpreted kernel reads what nobody has written.",
     "EK0722": "The threads of a block part at a barrier.",

@@ -10,6 +10,7 @@ targets and the toolchain, EK07xx what fails at run time, EK08xx devices and mem
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -28,6 +29,7 @@ class EinkornError(Exception):
         notes: facts that help, one sentence each; a pair adds a place.
         hint: what to write instead.
         op, argument, expected, got: the parts of the message for programs that want to handle it.
+        chain: the places of the calls that led to `place`, innermost first.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class EinkornError(Exception):
         argument: str | None = None,
         expected: Any = None,
         got: Any = None,
+        chain: Iterable[Place] = (),
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -55,6 +58,24 @@ class EinkornError(Exception):
         self.argument = argument
         self.expected = expected
         self.got = got
+        self.chain = tuple(chain)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as JSON values: what `--format json` prints as one line. A place is shown as the text shows it."""
+        return {
+            "code": self.code,
+            "message": self.message,
+            "meaning": self.meaning,
+            "place": self.place.to_dict() if self.place else None,
+            "labels": [{"place": x.place.to_dict(), "text": x.text, "primary": x.primary} for x in self.labels],
+            "notes": list(self.notes),
+            "hint": self.hint,
+            "op": self.op,
+            "argument": self.argument,
+            "expected": _plain(self.expected),
+            "got": _plain(self.got),
+            "chain": [place.to_dict() for place in self.chain],
+        }
 
     @property
     def meaning(self) -> str | None:
@@ -91,6 +112,12 @@ class CompileErrors(CompileError):
         return "\n\n".join(str(error) for error in self.errors) + f"\n\n{len(self.errors)} errors"
 
 
+def joined(errors: Iterable[CompileError]) -> CompileError:
+    """One error, or all of them in one."""
+    flat = [one for error in errors for one in getattr(error, "errors", [error])]
+    return flat[0] if len(flat) == 1 else CompileErrors(flat)
+
+
 class TargetError(CompileError):
     """An unknown target, or a tool that this target needs and that is not here."""
 
@@ -118,7 +145,6 @@ class KernelError(EinkornError, RuntimeError):
         tensor, axis, index, extent: of an access out of bounds. `index` is a number, or the tuple of a whole index when
             `axis` is None.
         value: what was stored, when it was no number.
-        chain: the places of the calls that led to `place`, innermost first.
     """
 
     def __init__(
@@ -130,7 +156,6 @@ class KernelError(EinkornError, RuntimeError):
         index: int | tuple[int, ...] | None = None,
         extent: int | tuple[int, ...] | None = None,
         value: float | None = None,
-        chain: Iterable[Place] = (),
         **details: Any,
     ) -> None:
         super().__init__(message, **details)
@@ -139,7 +164,10 @@ class KernelError(EinkornError, RuntimeError):
         self.index = index
         self.extent = extent
         self.value = value
-        self.chain = tuple(chain)
+
+    def to_dict(self) -> dict[str, Any]:
+        access = {"tensor": self.tensor, "axis": self.axis, "index": _plain(self.index), "extent": _plain(self.extent)}
+        return {**super().to_dict(), **access, "value": _plain(self.value)}
 
 
 class InternalError(EinkornError):
@@ -149,6 +177,15 @@ class InternalError(EinkornError):
         details.setdefault("code", "EK0901")
         details.setdefault("hint", "this is a fault of Einkorn: please report it with the kernel that shows it")
         super().__init__(message, **details)
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON can say it; numbers that it cannot say, and everything else, as text."""
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return str(value)
 
 
 def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .errors import CompileError, EinkornError
+from .errors import CompileError, EinkornError, joined
 from .source import Place, instruction_place
 
 SOURCE = "__einkorn_source__"  # where a module keeps the text that it was made from
@@ -39,6 +39,7 @@ class _Loaded:
 
 _loaded: dict[str, _Loaded] = {}
 _lock = threading.RLock()
+_collected: list[list[CompileError]] = []  # of the files that are being imported; only under the lock
 
 
 def import_file(file: Path) -> ModuleType:
@@ -53,10 +54,27 @@ def import_file(file: Path) -> ModuleType:
             return known.module
         root, name = _dotted_name(file)
         finder = _TextFinder(root, {name: file})
-        with _apart(finder), _located(file):
-            module = importlib.import_module(name)
+        mistakes: list[CompileError] = []
+        _collected.append(mistakes)
+        try:
+            with _apart(finder), _located(file):
+                module = importlib.import_module(name)
+        except CompileError as error:
+            if not (mistakes and error.code == "EK0110"):  # what fails after a mistake may fail because of it
+                mistakes.append(error)
+        finally:
+            _collected.pop()
+        if mistakes:
+            raise joined(mistakes)
         _loaded[str(file)] = _Loaded(module, finder.texts)
         return module
+
+
+def collect(mistake: CompileError) -> bool:
+    """Notes a mistake of a file that is being imported, to be raised with all others of it; False when none is."""
+    if _collected:
+        _collected[-1].append(mistake)
+    return bool(_collected)
 
 
 def _digest_of(path: str) -> str | None:

@@ -104,8 +104,7 @@ def load_library(path: str | Path) -> KernelLibrary:
     """
     where = Path(path).resolve()
     if where.is_dir():
-        files = sorted(p for p in where.glob("*.py") if p.name != "__init__.py" and not p.name.startswith("."))
-        return _from_files(str(path), files)
+        return _from_files(str(path), kernel_files(where))
     if not where.exists():
         raise PackageError(
             f"there is no kernel library at '{path}'",
@@ -116,6 +115,14 @@ def load_library(path: str | Path) -> KernelLibrary:
     if where.suffix == ".py":
         return _from_files(str(path), [where])
     return _from_package(str(path), where)
+
+
+def kernel_files(path: str | Path) -> list[Path]:
+    """The Python files that a library is made of; none for a package, or where nothing is."""
+    where = Path(path).resolve()
+    if where.is_dir():
+        return sorted(p for p in where.glob("*.py") if p.name != "__init__.py" and not p.name.startswith("."))
+    return [where] if where.suffix == ".py" and where.is_file() else []
 
 
 def _from_files(path: str, files: list[Path]) -> KernelLibrary:

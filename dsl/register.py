@@ -13,10 +13,11 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from .companions import Reference, late_dims, make_reference
 from .errors import CompileError, EinkornError, InternalError
+from .kernel_files import collect
 from .language import BOUNDS, DeviceContext, Stub, TensorAnnotation
 from .parse import module_tree
 from .schema import PARAMETER_KINDS, ContextArgument, Form, OpSchema, Parameter, Role, TensorArgument
@@ -116,11 +117,23 @@ def register(
     def record(function: Callable[..., Any]) -> Kernel:
         if not isinstance(function, FunctionType):
             raise CompileError("@register belongs on a function defined with `def`", code="EK0107")
-        schema = _Reader(name, function).schema(fuse, frozenset(fastmath), writes_once, dict(reads or {}))
-        check_schema(schema)
+        try:
+            schema = _Reader(name, function).schema(fuse, frozenset(fastmath), writes_once, dict(reads or {}))
+            check_schema(schema)
+        except CompileError as error:
+            if not collect(error):
+                raise
+            return cast(Kernel, _Broken())
         return Kernel(schema, function, override)
 
     return record
+
+
+class _Broken:
+    """Stands for a kernel whose signature is wrong while the rest of its file is read."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return lambda *given, **_: given[0] if given else None
 
 
 class _Reader:

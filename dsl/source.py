@@ -28,6 +28,11 @@ class Place:
     def __str__(self) -> str:
         return f"{shown_path(self.file)}:{self.line}:{self.column}"
 
+    def to_dict(self) -> dict[str, str | int]:
+        """The range as JSON values; the file as messages show it."""
+        here: dict[str, str | int] = {"file": shown_path(self.file), "line": self.line, "column": self.column}
+        return {**here, "end_line": self.end_line or self.line, "end_column": self.end_column or self.column + 1}
+
     def source_line(self) -> str | None:
         """The text of the first line, or None when the file is not at hand (a kernel from a package)."""
         linecache.checkcache(self.file)  # the file may have been written since

@@ -1,0 +1,55 @@
+"""What the commands around mistakes do: `check` finds them, `explain` says what they mean.
+
+Input: options that are already typed (`__main__` parses them). Output: text on standard output. Floors are imported by
+the command that needs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .dsl.codes import MEANINGS
+from .dsl.errors import EinkornError
+from .dsl.explain import KERNEL_PRELUDE, PROGRAM_PRELUDE, Explanation
+from .dsl.explain import explain as explanation_of
+from .shown import Shown
+
+
+def check(sources: Sequence[str], targets: Sequence[str], shown: Shown) -> int:
+    """Checks kernel files; prints every mistake and one line that sums up. Gives the exit status."""
+    from .compiler.check import check_kernels
+
+    files = kernels = instances = 0
+    errors: list[EinkornError] = []
+    for source in sources:
+        checked = check_kernels(source, targets or ("host",))
+        files, kernels, instances = files + checked.files, kernels + checked.kernels, instances + checked.instances
+        errors += checked.errors
+    for error in errors:
+        shown.error(error)
+    what = f"{_plural(files, 'file')}, {_plural(kernels, 'kernel')}, {_plural(instances, 'instance')}"
+    shown.summary(f"{what}: {_plural(len(errors), 'error') if errors else 'no errors'}", bool(errors))
+    return 1 if errors else 0
+
+
+def explain(code: str | None, shown: Shown) -> None:
+    """Prints what a code means; without a code, the list of all."""
+    if code is None:
+        for name, meaning in MEANINGS.items():
+            print(f"{name}  {meaning}")
+        return
+    shown.page(_page(explanation_of(code)))
+
+
+def _page(explanation: Explanation) -> str:
+    kinds = {example.kind for example in explanation.examples}
+    notes = ""
+    if "kernel" in kinds:
+        notes += f"\nKernel files here begin with\n\n```python\n{KERNEL_PRELUDE}```\n"
+    if "python" in kinds:
+        notes += f"\nPrograms here begin with\n\n```python\n{PROGRAM_PRELUDE}```\n"
+    return explanation.markdown() + notes
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

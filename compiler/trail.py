@@ -1,0 +1,48 @@
+"""The way to a place: which calls led there, and with what arguments.
+
+    note: in scaled(v: Float32, by=2), called from kernels.py:10:28
+
+Input: a frame and a node. Output: the author's own place, and a text and a place for each call. Non-goals: no error is
+made here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..dsl import syntax
+from ..dsl.portable import is_shipped
+from ..dsl.source import Place
+from ..dsl.types import DType, SIMDType
+from .program import Location
+from .values import Frame, describe, shown
+
+
+def trail(frame: Frame, node: syntax.Node) -> tuple[Place, list[tuple[str, Place]]]:
+    """Where the author's text causes what happens at `node`, and the calls that led there, with a text before each.
+
+    What happens inside a function that ships with Einkorn is shown where the author calls it.
+    """
+    steps: list[Location] = []
+    step: Location | None = frame.location(node)
+    while step is not None:
+        steps.append(step)
+        step = step.caller
+    own = [k for k, step in enumerate(steps) if not is_shipped(step.place.file)] or list(range(len(steps)))
+    return steps[own[0]].place, [(f"{_called(steps[k - 1])}called from", steps[k].place) for k in own[1:]]
+
+
+def _called(step: Location) -> str:
+    """`in scaled(v: Float32, by=2), `: the call that a place lies in, with what it was given."""
+    if not step.function:
+        return ""
+    return f"in {step.function}({', '.join(_argument(name, value) for name, value in step.given)}), "
+
+
+def _argument(name: str, value: Any) -> str:
+    if isinstance(value, bool | int | float | str) or value is None:
+        text = f"{name}={shown(value)}"
+        return text if len(text) <= 40 else f"{name}=..."
+    if isinstance(value, DType | SIMDType):
+        return f"{name}={value}"
+    return f"{name}: {describe(value).removeprefix('the ').removeprefix('a ').removeprefix('an ')}"

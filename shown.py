@@ -1,0 +1,100 @@
+"""How the command line shows errors and pages: text or JSON lines, with colours on a terminal.
+
+Colours are an addition: the text is the same without them. They are there when standard output (or error) is a
+terminal, unless NO_COLOR is set; `--color always` and `never` overrule both. With `--format json` every error is one
+line of JSON, see `EinkornError.to_dict`.
+
+Input: errors, Markdown. Output: text on the streams. Non-goals: what the texts say.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from dataclasses import dataclass
+from typing import TextIO
+
+from .dsl.errors import EinkornError
+
+COLORS = ("auto", "always", "never")
+FORMATS = ("text", "json")
+
+_HEAD = re.compile(r"^(?P<place>.+?:\d+:\d+: )?(?P<word>error)\[(?P<code>EK\d{4})\]: (?P<message>.*)$")
+_MARKS = re.compile(r"^(?P<bar>      \| )(?P<space> *)(?P<marks>[\^~][\^~ ]*)(?P<text>.*)$")
+_SOURCE = re.compile(r"^(?P<number> *\d+ \| )(?P<text>.*)$")
+_ASIDE = re.compile(r"^(?P<word>note|hint): (?P<text>.*)$")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The chosen way: one of `FORMATS`, one of `COLORS`."""
+
+    format: str = "text"
+    color: str = "auto"
+
+    def colored(self, stream: TextIO) -> bool:
+        """Whether a stream gets colours."""
+        if self.color != "auto":
+            return self.color == "always"
+        return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+    def error(self, error: EinkornError, stream: TextIO | None = None) -> None:
+        """Shows an error; each on its own when it stands for several."""
+        out = sys.stdout if stream is None else stream
+        if self.format == "json":
+            for each in getattr(error, "errors", [error]):
+                print(json.dumps(each.to_dict(), ensure_ascii=False), file=out)
+            return
+        text = str(error)
+        if not self.colored(out):
+            print(text, end="\n\n" if stream is None else "\n", file=out)
+            return
+        from rich.console import Console
+
+        console = Console(file=out, force_terminal=True, highlight=False, soft_wrap=True)
+        for line in text.splitlines():
+            console.print(_styled(line), markup=True)
+        if stream is None:
+            console.print()
+
+    def summary(self, text: str, failed: bool) -> None:
+        """The last line of a check."""
+        if self.format == "json":
+            return
+        if not self.colored(sys.stdout):
+            print(text)
+            return
+        from rich.console import Console
+
+        Console(force_terminal=True, highlight=False).print(text, style="bold red" if failed else "bold green")
+
+    def page(self, markdown: str) -> None:
+        """A page of Markdown: set for a terminal, as it is in a pipe."""
+        if not self.colored(sys.stdout):
+            print(markdown.rstrip("\n"))
+            return
+        from rich.console import Console
+        from rich.markdown import Markdown
+
+        Console(force_terminal=True).print(Markdown(markdown))
+
+
+def _styled(line: str) -> str:
+    """A line of an error in rich's markup, by what kind of line it is."""
+
+    def plain(text: str | None) -> str:
+        return (text or "").replace("[", "\\[")
+
+    if found := _HEAD.match(line):
+        place = f"[bold]{plain(found['place'])}[/]" if found["place"] else ""
+        return f"{place}[bold red]error\\[{found['code']}][/][bold]: {plain(found['message'])}[/]"
+    if found := _MARKS.match(line):
+        return f"[blue]{found['bar']}[/]{found['space']}[bold red]{found['marks']}{plain(found['text'])}[/]"
+    if found := _SOURCE.match(line):
+        return f"[blue]{found['number']}[/]{plain(found['text'])}"
+    if found := _ASIDE.match(line):
+        style = "bold green" if found["word"] == "hint" else "bold cyan"
+        return f"[{style}]{found['word']}[/]: {plain(found['text'])}"
+    return plain(line)

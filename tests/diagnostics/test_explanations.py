@@ -1,0 +1,140 @@
+"""Every code is explained, and what the explanations show is true: each wrong example gives its code, each right one
+gives no error."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from einkorn import dsl
+from einkorn.__main__ import run
+from einkorn.compiler.check import check_kernels
+from einkorn.dsl.codes import MEANINGS
+from einkorn.dsl.errors import EinkornError
+from einkorn.dsl.explain import KERNEL_PRELUDE, LIBRARY, PROGRAM_PRELUDE, Example, explain
+
+# What has no example, and why.
+PROSE = {
+    "EK0504": "an installation that is broken",
+    "EK0510": "a package made by another tool",
+    "EK0514": "a machine that is older than x86-64-v2",
+    "EK0602": "an installation without MLIR or LLVM",
+    "EK0605": "a machine of another architecture",
+    "EK0702": "code of another tool",
+    "EK0720": "a fault that compiled code cannot have under checks",
+    "EK0721": "a mistake of which only the interpreter knows",
+    "EK0722": "a mistake of which only the interpreter knows",
+    "EK0804": "an array at an odd address",
+    "EK0901": "a fault of ours",
+    "EK0902": "a fault of ours",
+    "EK0903": "a fault of ours",
+    "EK0904": "a fault of ours",
+    "EK0905": "a fault of ours",
+    "EK0906": "a fault of ours",
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder for the examples, with `einkorn` and `python` on the path, and one cache for all of them."""
+    folder = tmp_path_factory.mktemp("explained")
+    tools = tmp_path_factory.mktemp("bin")
+    for name, arguments in (("einkorn", "-m einkorn "), ("python", "")):
+        (tools / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments}"$@"\n')
+        (tools / name).chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
+        patch.setenv("EINKORN_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield folder
+
+
+def codes_of_kernels(text: str, folder: Path) -> list[str]:
+    (folder / "example.py").write_text(KERNEL_PRELUDE + "\n\n" + text)
+    return [error.code for error in check_kernels("example.py").errors]
+
+
+def codes_of_program(text: str, library: str, folder: Path) -> list[str]:
+    (folder / "kernels.py").write_text(library)
+    try:
+        exec(compile(PROGRAM_PRELUDE + "\n\n" + text, "<program>", "exec"), {"__name__": "program"})
+    except EinkornError as error:
+        return [each.code for each in getattr(error, "errors", [error])]
+    return []
+
+
+def codes_of_console(text: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> list[str]:
+    """A plain command runs in this process; what needs a shell gets one."""
+    (folder / "kernels.py").write_text(LIBRARY)
+    for line in text.strip().splitlines():
+        assert line.startswith("$ ")
+        if re.fullmatch(r"\$ einkorn [^|&;<>=$'\"]*", line):
+            status = run(line.split()[2:])
+            shown = "".join(capfd.readouterr())
+        else:
+            done = subprocess.run(line[2:], shell=True, capture_output=True, text=True, cwd=folder)
+            status, shown = done.returncode, done.stdout + done.stderr
+        if status:
+            return re.findall(r"error\[(EK\d{4})\]", shown) or [shown]
+    return []
+
+
+def test_every_code_is_explained() -> None:
+    folder = resources.files(dsl).joinpath("explanations")
+    files = {item.name.removesuffix(".md") for item in folder.iterdir()}
+    assert files == set(MEANINGS), sorted(files ^ set(MEANINGS))
+    for code in MEANINGS:
+        examples = explain(code).examples
+        roles = {example.role for example in examples}
+        assert roles == (set() if code in PROSE else {"wrong", "right"}), code
+        fences = explain(code).text.count("\n```")
+        assert fences == 2 * len(examples), f"{code} has a fence of an unknown kind"
+
+
+@pytest.mark.parametrize("hundred", sorted({code[:4] for code in MEANINGS}))
+def test_examples(hundred: str, place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    seen: set[Example] = set()
+    false = []
+    for code in [code for code in MEANINGS if code.startswith(hundred)]:
+        examples = explain(code).examples
+        kernels = {e.role: e.text for e in examples if e.kind == "kernel"}
+        programs = any(e.kind == "python" for e in examples)
+        for example in examples:
+            if example in seen or (example.kind == "kernel" and programs):
+                continue
+            seen.add(example)
+            if example.kind == "kernel":
+                found = codes_of_kernels(example.text, place)
+            elif example.kind == "python":
+                kernel = kernels.get(example.role, kernels.get("wrong"))
+                library = f"{KERNEL_PRELUDE}\n\n{kernel}" if kernel else LIBRARY
+                found = codes_of_program(example.text, library, place)
+            else:
+                found = codes_of_console(example.text, place, capfd)
+            expected = {code} if example.role == "wrong" else set()
+            if set(found) != expected:
+                false.append(f"{code}: the {example.role} example gives {found or 'no error'}")
+    assert not false, "\n".join(false)
+
+
+def test_how_a_code_is_asked_for(capfd: pytest.CaptureFixture[str]) -> None:
+    for text in ("EK0213", "ek0213", "ek213", "213", " 0213 "):
+        assert explain(text).code == "EK0213"
+    assert run(["explain", "EK0213"]) == 0
+    shown = capfd.readouterr().out
+    assert shown.startswith("# EK0213\n\nA value of another dtype is stored into a tensor.\n")
+    assert "Wrong:\n\n```python\n@register" in shown and "Right:\n\n```python\n@register" in shown
+    assert "Kernel files here begin with" in shown and "\x1b" not in shown
+    assert run(["explain"]) == 0
+    assert capfd.readouterr().out.splitlines() == [f"{code}  {meaning}" for code, meaning in MEANINGS.items()]
+    assert run(["explain", "EK2130"]) == 1
+    assert "error[EK0711]: there is no error code 'EK2130'" in capfd.readouterr().err
+    assert run(["--color", "always", "explain", "EK0213"]) == 0
+    assert "\x1b[" in capfd.readouterr().out
