@@ -22,15 +22,12 @@ from .operations import ROWS
 
 @dataclass(frozen=True)
 class Location:
-    """Where an operation comes from: the author's text, the call that brought it here, and the function it is in.
-
-    `given` are the arguments of that function, for messages.
-    """
+    """Where an operation comes from: the author's text, the call that brought it here, and the function it is in."""
 
     place: Place
     caller: Location | None = None
     function: str = ""
-    given: tuple[tuple[str, Any], ...] = field(default=(), compare=False, repr=False)
+    given: tuple[tuple[str, Any], ...] = field(default=(), compare=False, repr=False)  # its arguments, for messages
 
     def chain(self) -> list[Place]:
         """This place and those of the calls around it, innermost first."""
