@@ -163,9 +163,8 @@ EFFECTS = WRITES | {"prefetch", "parallel", "launch", "barrier", "assert", "prin
 class Site:
     """A print, an assert, a raise or a check: what to show when it is reached.
 
-    `parts` are literal texts and `(format, type)` of run-time values by turns. `details` are what a program may want to
-    know of a failure, by name: a value, or `{"value": n, "dtype": ...}` for the n-th run-time value. `notes` are texts
-    that go on with a place: the calls that led here, a declaration.
+    `parts` are literal texts and `(format, type)` of run-time values by turns. `details` tell programs of a failure: by
+    name a value, or `{"value": n, "dtype": ...}` for the n-th run-time value. `notes` are texts that end in a place.
     """
 
     kind: str
@@ -267,10 +266,7 @@ class Builder:
     def counter(
         self, value: Value, low: Value | None = None, high: Value | None = None, *, closed: bool = False
     ) -> Value:
-        """Notes that `value` is a size, a loop variable or part of an index, and that low <= value < high.
-
-        No lower bound stands for 0, no upper one for nothing known; `closed` makes it value <= high.
-        """
+        """Notes that `value` is a size or a loop variable with low (or 0) <= value < high (<= high if `closed`)."""
         self.bounds.setdefault(value.serial, []).append((low, high, closed))
         return value
 
