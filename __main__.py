@@ -201,6 +201,16 @@ def explain(code: str | None) -> None:
     commands_check.explain(code, _Way.shown)
 
 
+@einkorn.command()
+@click.argument("path", metavar="FILE")
+@_format
+def reproduce(path: str) -> None:
+    """Run the compilation again that a fault of Einkorn left in FILE."""
+    from . import commands_check
+
+    commands_check.reproduce(path)
+
+
 @einkorn.group()
 def pkg() -> None:
     """Look into packages."""

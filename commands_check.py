@@ -41,6 +41,17 @@ def explain(code: str | None, shown: Shown) -> None:
     shown.page(_page(explanation_of(code)))
 
 
+def reproduce(path: str) -> None:
+    """Compiles what a reproducer holds; the fault shows itself again, or is gone."""
+    from .compiler.pipeline import compile_entry
+    from .compiler.reproducer import read_reproducer
+    from .compiler.targets import lookup
+
+    spec, target = read_reproducer(path)
+    compile_entry(spec, lookup(target))
+    print(f"{path}: compiles without a fault")
+
+
 def _page(explanation: Explanation) -> str:
     kinds = {example.kind for example in explanation.examples}
     notes = ""

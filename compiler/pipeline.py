@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
 
-from ..dsl.errors import CompileError
+from ..dsl.errors import CompileError, EinkornError, InternalError
 from ..dsl.knobs import knobs
 from ..dsl.unit import EntrySpec
 from .emit import Emitted, KernelInfo, emit_module
@@ -28,7 +28,9 @@ from .llvm import Compiled, compile_module
 from .mlir import format_module, lower_to_llvm
 from .printer import print_program
 from .program import Program, Site
+from .reproducer import fault
 from .targets import Target
+from .tensors import NotFusible
 from .verify import verify_program
 
 RECURSION = 8000  # Python frames that the evaluation of nested kernels and functions may take
@@ -92,6 +94,19 @@ def compile_entry(spec: EntrySpec, target: Target, *, level: int = 3) -> Artifac
         CompileError: a mistake in a kernel, or something that the target lacks.
         InternalError: a fault of the compiler.
     """
+    try:
+        return _compiled(spec, target, level)
+    except NotFusible:
+        raise  # no fault: the graph asks again without fusion
+    except InternalError as error:
+        raise fault(spec, target, error) from error.__cause__
+    except (EinkornError, MemoryError):
+        raise
+    except Exception as error:
+        raise fault(spec, target, error) from error
+
+
+def _compiled(spec: EntrySpec, target: Target, level: int) -> Artifact:
     timings: dict[str, float] = {}
     watch = _Watch(timings)
     program = watch.run("typed", lambda: typed_program(spec, target), print_program)

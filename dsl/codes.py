@@ -197,4 +197,5 @@ MEANINGS: dict[str, str] = {
     "EK0904": "A typed program is not consistent.",
     "EK0905": "A name of the language is implemented twice.",
     "EK0906": "An object file is not as Einkorn expects.",
+    "EK0907": "A file is no reproducer.",
 }

@@ -38,6 +38,7 @@ PROSE = {
     "EK0904": "a fault of ours",
     "EK0905": "a fault of ours",
     "EK0906": "a fault of ours",
+    "EK0907": "a file that only a fault of ours makes",
 }
 
 

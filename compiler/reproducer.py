@@ -1,0 +1,112 @@
+"""What is left behind when the compiler itself fails: one JSON file with everything that is needed to see it again.
+
+It holds the compile unit (portable programs, dtypes, shapes, parameters), the target, the versions and the trace. Its
+name is made of its content, so that the same fault writes the same file.
+
+Input: a compile unit, a target and the exception. Output: the path of the file; and from a file, the unit again.
+Non-goals: a fault of LLVM that ends the process leaves nothing (nobody is there to write it).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import tempfile
+import traceback
+from pathlib import Path
+from typing import Any
+
+from ..dsl import unit
+from ..dsl.errors import InternalError, PackageError
+from ..dsl.knobs import knobs
+from ..dsl.portable import PortableKernel
+from ..dsl.toolchain import fingerprint
+from ..dsl.types import DType
+from ..dsl.unit import EntrySpec
+from .targets import Target
+
+FORMAT = 1
+_CLASSES: dict[str, Any] = {name: value for name, value in vars(unit).items() if dataclasses.is_dataclass(value)}
+
+
+def write_reproducer(spec: EntrySpec, target: Target, error: BaseException) -> Path | None:
+    """The file for a fault; None where nothing can be written."""
+    trace = "".join(traceback.format_exception(error))
+    data = {
+        "einkorn": FORMAT,
+        "target": target.name,
+        "fault": f"{type(error).__name__}: {error}",
+        "toolchain": fingerprint(),
+        "trace": trace,
+        "unit": _encoded(spec),
+    }
+    text = json.dumps(data, indent=1, sort_keys=True)
+    name = f"einkorn-fault-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
+    for folder in (knobs.cache_dir, Path(tempfile.gettempdir())):
+        if folder is None:
+            continue
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8")
+            return folder / name
+        except OSError:
+            continue
+    return None
+
+
+def fault(spec: EntrySpec, target: Target, error: Exception) -> InternalError:
+    """An unexpected exception of a compilation, as the error that its user sees."""
+    path = write_reproducer(spec, target, error)
+    first = next(iter(str(error).splitlines()), "")
+    text = f"the compiler failed with {type(error).__name__}: {first}"
+    made = error if isinstance(error, InternalError) else InternalError(text)
+    if path is not None:
+        made.notes.append(f"a reproducer is in {path}; `einkorn reproduce {path}` runs it again")
+    return made
+
+
+def read_reproducer(path: str) -> tuple[EntrySpec, str]:
+    """The compile unit and the name of the target of a reproducer.
+
+    Raises:
+        PackageError: EK0907, the file is none.
+    """
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        spec = _decoded(data["unit"])
+        if data["einkorn"] != FORMAT or not isinstance(spec, EntrySpec):
+            raise ValueError("it has another format")
+        return spec, str(data["target"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise PackageError(f"'{path}' is no reproducer: {error}", code="EK0907", got=path) from None
+
+
+def _encoded(value: Any) -> Any:
+    if isinstance(value, PortableKernel):
+        return {"@": "PortableKernel", "value": value.to_json()}
+    if isinstance(value, DType):
+        return {"@": "DType", "value": value.name}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: _encoded(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {"@": type(value).__name__, "value": fields}
+    if isinstance(value, tuple):
+        return [_encoded(item) for item in value]
+    if isinstance(value, float):
+        return {"@": "float", "value": value.hex()}
+    return value
+
+
+def _decoded(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_decoded(item) for item in value)
+    if not isinstance(value, dict):
+        return value
+    kind, inner = value["@"], value["value"]
+    if kind == "PortableKernel":
+        return PortableKernel.from_json(inner)
+    if kind == "DType":
+        return DType[inner]
+    if kind == "float":
+        return float.fromhex(inner)
+    return _CLASSES[kind](**{name: _decoded(item) for name, item in inner.items()})
