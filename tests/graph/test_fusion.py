@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +59,7 @@ class Loaded:
 def load(forward: Callable[..., Any], *inputs: tuple[Any, Sequence[int | str]]) -> Loaded:
     types = [TensorType(DType.from_numpy(np.dtype(dtype)), shape, DeviceRef.CPU()) for dtype, shape in inputs]
     graph = Graph("test", forward=forward, input_types=types, custom_extensions=[KERNELS])
-    return Loaded(
-        Model(graph.ir, extensions.load_graph(graph.ir)), Model(graph.ir, extensions.load_graph(graph.ir, fuse=False))
-    )
+    return Loaded(Model(graph.ir, extensions.load_graph), Model(graph.ir, partial(extensions.load_graph, fuse=False)))
 
 
 def custom(name: str, *values: Any, **parameters: Any) -> Any:
@@ -329,7 +328,7 @@ def test_atomic_additions_from_many_threads() -> None:
         input_types=[TensorType(DType.int64, ["n"], DeviceRef.CPU())],
         custom_extensions=[KERNELS],
     )
-    model = Model(graph.ir, extensions.load_graph(graph.ir))
+    model = Model(graph.ir, extensions.load_graph)
     x = np.random.default_rng(0).integers(0, 1000, 200_000)
     for _ in range(5):
         np.testing.assert_array_equal(model(x)[0].to_numpy(), np.bincount(x % 10, minlength=10))

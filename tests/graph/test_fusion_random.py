@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -232,7 +233,7 @@ def test_random_graphs(shapes: Any, program: list[Step], chosen: list[int]) -> N
             stage(recorder, step)
         outputs = [len(recorder.values) - 1, *(k % len(recorder.values) for k in chosen)]
         graph.output(*(recorder.values[k] for k in outputs))
-    models = [Model(graph.ir, extensions.load_graph(graph.ir, fuse=fuse)) for fuse in (True, False)]
+    models = [Model(graph.ir, partial(extensions.load_graph, fuse=fuse)) for fuse in (True, False)]
     rng = np.random.default_rng(len(program))
     for sizes in SIZES:
         arrays = [
