@@ -83,6 +83,7 @@ ATAN_LIMIT = mpf(0.41422) ** 2
 
 FITS: dict[str, Fit] = {
     "EXP_32": _exp_tail_fit(5, 24),
+    "EXP_FINE_32": _exp_tail_fit(6, 24),
     "EXP_64": _exp_tail_fit(10, 53),
     "SINH_32": _odd_fit(mp.sinh, 1, 4, 24),
     "SINH_64": _odd_fit(mp.sinh, 1, 8, 53),
@@ -90,6 +91,7 @@ FITS: dict[str, Fit] = {
     "ASIN_64": _odd_fit(mp.asin, mpf(0.2501), 13, 53),
     "ATAN_32": _odd_fit(mp.atan, ATAN_LIMIT, 5, 24),
     "ATAN_64": _odd_fit(mp.atan, ATAN_LIMIT, 11, 53),
+    "ASINH_32": _odd_fit(mp.asinh, mpf(0.2501), 6, 24),
     "CBRT_32": _cbrt_fit(4, 24),
     "CBRT_64": _cbrt_fit(6, 53),
     "LGAMMA": Fit(lambda u: _lgamma_ratio(u) - 0.4831289505409809, -LGAMMA_LIMIT, LGAMMA_LIMIT, 28, _lgamma_weight),

@@ -18,6 +18,7 @@ TITLES = {
     "latency": "execute of one element, µs",
     "elementwise": "Elementwise, float32: ms; GB/s of ours",
     "chain": "Five elementwise ops in a row: ms; passes = time through that of one x + 1 of the same library",
+    "math": "Mathematics, 64 Ki numbers: ms; thousand millions in a second of ours",
     "reductions": "Reductions, float32: ms; GB/s of ours",
     "twenty": "Twenty kernels, float32: ms; GB/s of ours",
     "matmul": "Matrix products, float32: ms; GFLOP/s of ours",

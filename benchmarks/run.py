@@ -33,7 +33,7 @@ from rich.console import Console
 from workloads import FULL, SMALL, Sizes
 
 HERE = Path(__file__).resolve().parent
-SECTIONS = ("load", "compile", "latency", "elementwise", "chain", "reductions", "matmul", "twenty")
+SECTIONS = ("load", "compile", "latency", "elementwise", "chain", "math", "reductions", "matmul", "twenty")
 PACKAGES = ("einkorn", "numpy", "torch", "numba", "llvmlite", "torch-mlir")
 
 

@@ -23,12 +23,16 @@ from einkorn.graph.ir import Constant
 
 Run = Callable[[], Any]
 KERNELS = Path(__file__).with_name("twenty_kernels.py")
+MATHEMATICS = Path(__file__).resolve().parents[1] / "tests" / "numerics" / "kernels_math.py"
 
 
 def _forward(workload: Workload) -> Callable[..., Any]:
     if workload.section == "twenty":
         return lambda *values: ops.custom(workload.key, device=DeviceRef.CPU(), values=list(values))
     axis: Any = workload.axis
+    if workload.section == "math":
+        device = DeviceRef.CPU()
+        return lambda *values: ops.custom(f"{workload.key}_each", device=device, values=values)[0]
     build: dict[str, Callable[..., Any]] = {
         "add_one": lambda x: x + 1.0,
         "multiply_add": lambda x, y, z: x * y + z,
@@ -47,8 +51,8 @@ def _forward(workload: Workload) -> Callable[..., Any]:
 
 def prepare(workload: Workload, arrays: list[Array]) -> dict[str, Run]:
     """What to call; "new" makes the output's memory, "given" writes into the same memory each time."""
-    types = [TensorType(DType.float32, array.shape, DeviceRef.CPU()) for array in arrays]
-    kernels = [KERNELS] if workload.section == "twenty" else []
+    types = [TensorType(DType.from_numpy(array.dtype), array.shape, DeviceRef.CPU()) for array in arrays]
+    kernels = {"twenty": [KERNELS], "math": [MATHEMATICS]}.get(workload.section, [])
     graph = Graph(workload.key, forward=_forward(workload), input_types=types, custom_extensions=kernels)
     model = InferenceSession().load(graph)
     return {"new": lambda: model(*arrays)[0].to_numpy(), "given": _Entry(model, arrays, workload.empty())}

@@ -14,6 +14,7 @@ from typing import Any
 import numba
 import numpy as np
 import twenty_numba
+from mathematics import with_numba
 from workloads import Array, Workload
 
 Run = Callable[[], Any]
@@ -53,10 +54,14 @@ _LOOPS = {"add_one": _add_one, "multiply_add": _multiply_add, "relu": _relu, "ex
 
 def prepare(workload: Workload, arrays: list[Array]) -> dict[str, Run]:
     """What to call; "new" makes the output's memory, "given" writes into the same memory each time."""
-    loop: Any = _LOOPS.get(workload.key) or twenty_numba.LOOPS.get(workload.key.removeprefix("twenty::"))
-    if loop is None:
+    compiled: Any
+    if workload.section == "math":
+        compiled = with_numba(workload.key)
+    else:
+        loop: Any = _LOOPS.get(workload.key) or twenty_numba.LOOPS.get(workload.key.removeprefix("twenty::"))
+        compiled = loop and numba.njit(parallel=numba.get_num_threads() > 1 and arrays[0].size > 1)(loop)
+    if compiled is None:
         return {}
-    compiled: Any = numba.njit(parallel=numba.get_num_threads() > 1 and arrays[0].size > 1)(loop)
     given = workload.empty()
 
     def into(make: Callable[[], Array]) -> Array:

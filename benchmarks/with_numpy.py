@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import twenty_numpy
+from mathematics import with_numpy
 from workloads import Array, Workload
 
 Run = Callable[[], Any]
@@ -40,6 +41,14 @@ def prepare(workload: Workload, arrays: list[Array]) -> dict[str, Run]:
     """What to call; "new" makes the output's memory, "given" writes into the same memory each time."""
     if workload.section == "twenty":
         return twenty_numpy.prepare(workload, arrays)
+    if workload.section == "math":
+        into = with_numpy(workload.key)
+        if into is None:
+            return {}
+        return {
+            "new": lambda: into(np.empty_like(arrays[0]), *arrays),
+            "given": partial(into, workload.empty(), *arrays),
+        }
     reduce: dict[str, Any] = {"axis": workload.axis, "keepdims": True}
     run: Callable[..., Any] = {
         "add_one": lambda out: np.add(arrays[0], np.float32(1), out=out),

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 import twenty_torch
+from mathematics import with_torch
 from workloads import Array, Workload
 
 Run = Callable[[], Any]
@@ -35,6 +36,14 @@ def prepare(workload: Workload, arrays: list[Array]) -> dict[str, Run]:
     if workload.section == "twenty":
         return twenty_torch.prepare(workload, arrays)
     tensors: list[Any] = [torch.from_numpy(array) for array in arrays]
+    if workload.section == "math":
+        into = with_torch(workload.key)
+        if into is None:
+            return {}
+        return {
+            "new": lambda: into(torch.empty_like(tensors[0]), *tensors),
+            "given": partial(into, torch.from_numpy(workload.empty()), *tensors),
+        }
     axis: Any = workload.axis if workload.axis is not None else (0, 1)
     run: Callable[..., Any] = {
         "add_one": lambda out: torch.add(tensors[0], 1.0, out=out),

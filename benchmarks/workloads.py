@@ -5,12 +5,14 @@ Input: sizes. Output: `Workload`s, and arrays for them. Non-goals: how a library
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from mathematics import BINARY, RANGES, UNARY
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
@@ -49,10 +51,10 @@ class Workload:
     Attributes:
         key: what the libraries know it by.
         title: what it computes.
-        inputs, output: shapes; all float32, the output of argmax int64.
+        inputs, output: shapes; all float32 but in `math`, the output of argmax int64.
         amount: bytes that have to be moved when `unit` is "GB/s", operations when it is "GFLOP/s", else 1.
         axis: of a reduction; None is all of them.
-        dtype: of the output.
+        dtype: of the output; in `math` of the inputs, too.
     """
 
     section: str
@@ -66,9 +68,12 @@ class Workload:
     dtype: str = "float32"
 
     def arrays(self) -> list[Array]:
-        """The same inputs each time, between -4 and 4."""
+        """The same inputs each time, between -4 and 4 or where a function is defined."""
         generator = np.random.default_rng(7)
-        return [generator.uniform(-4, 4, shape).astype(np.float32) for shape in self.inputs]
+        mathematics = self.section == "math"
+        low, high = RANGES.get(self.key, (-4.0, 4.0)) if mathematics else (-4.0, 4.0)
+        dtype = self.dtype if mathematics else "float32"
+        return [generator.uniform(low, high, shape).astype(dtype) for shape in self.inputs]
 
     def empty(self) -> Array:
         """Memory for an output, touched once."""
@@ -90,7 +95,8 @@ SMALL = Sizes(1 << 10, ((8, 8, 8), (5, 7, 3)))
 def workloads(sizes: Sizes, sections: Sequence[str]) -> Iterator[Workload]:
     """The workloads of these sections, in the order of the report."""
     n = sizes.elements
-    for workload in (*_latency(), *_elementwise(n), *_reductions(n), *_products(sizes), *_twenty(max(n >> 2, 64))):
+    given = (_latency(), _elementwise(n), _math(n), _reductions(n), _products(sizes), _twenty(max(n >> 2, 64)))
+    for workload in itertools.chain(*given):
         if workload.section in sections:
             yield workload
 
@@ -117,6 +123,14 @@ def _twenty(n: int) -> Iterator[Workload]:
         amount = 4.0 * sum(math.prod(shape) for shape in found)
         amount += np.dtype(dtype).itemsize * math.prod(shapes[output])
         yield Workload("twenty", f"twenty::{key}", title, found, shapes[output], amount, "GB/s", None, dtype)
+
+
+def _math(n: int) -> Iterator[Workload]:
+    shape = (min(n, 1 << 16),)  # fits the second cache
+    for name in UNARY + BINARY if n >= 1 << 16 else ("exp", "erf", "pow"):
+        for dtype in ("float32", "float64"):
+            inputs = (shape,) * (2 if name in BINARY else 1)
+            yield Workload("math", name, f"{name}, {dtype}", inputs, shape, float(shape[0]), "G/s", dtype=dtype)
 
 
 def _reductions(n: int) -> Iterator[Workload]:

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from .monoids import Product as Product
     from .monoids import Sum as Sum
     from .monoids import Welford as Welford
+    from .random import normal as normal
+    from .random import philox as philox
+    from .random import philox_4x32 as philox_4x32
+    from .random import philox_4x64 as philox_4x64
+    from .random import uniform as uniform
     from .rows import reduce as reduce
     from .rows import rowwise as rowwise
     from .scans import scan as scan
@@ -45,6 +50,11 @@ _HOMES = {
     "Sum": "monoids",
     "Welford": "monoids",
     "argsort": "sorting",
+    "normal": "random",
+    "philox": "random",
+    "philox_4x32": "random",
+    "philox_4x64": "random",
+    "uniform": "random",
     "reduce": "rows",
     "rowwise": "rows",
     "scan": "scans",

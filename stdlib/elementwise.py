@@ -187,6 +187,24 @@ def log(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
     foreach(out, lambda i: dsl.log(x[i]))
 
 
+@register("log1p")
+def log1p(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
+    """log(1 + x), exact also near 0; NaN below -1, -inf at -1."""
+    foreach(out, lambda i: dsl.log1p(x[i]))
+
+
+@register("acos")
+def acos(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
+    """The angle whose cosine is x; numbers beyond -1 and 1 count as these."""
+    foreach(out, lambda i: dsl.acos(dsl.min(dsl.max(x[i], -1), 1)))
+
+
+@register("atanh")
+def atanh(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
+    """The number whose hyperbolic tangent is x; NaN beyond -1 and 1."""
+    foreach(out, lambda i: dsl.atanh(x[i]))
+
+
 @register("sqrt")
 def sqrt(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
     """The square root, correctly rounded; NaN below 0."""

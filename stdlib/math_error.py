@@ -86,8 +86,11 @@ def _erf_wide(x: Any) -> Any:
     else:
         near = fma(size, polynomial(square, ERF_32), size)
         bounded = select(size > 4.0, 4.0, size)
-        n, number = exp_core(polynomial(bounded, ERFC_LOG_32))
-        far = fma(-number, power_of_two(n), 1.0)
+        # The last step of the polynomial with what it loses: e**(a + d) = e**a + d e**a.
+        power, lost = product_exact(bounded, polynomial(bounded, ERFC_LOG_32[:-1]))
+        exponent, lost_next = sum_fast(power, ERFC_LOG_32[-1])
+        n, number = exp_core(exponent)
+        far = fma(-fma(number, lost + lost_next, number), power_of_two(n), 1.0)
     return with_sign_of(select(size < 1.0, near, far), x)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import abs, float32, float64, fma, implements, lgamma, round, select, static_assert, unroll
+from ..dsl import abs, float32, float64, fma, implements, lgamma, rare, round, select, static_assert, unroll
 from .math_circular import COS_64, SIN_64
 from .math_logarithm import log_pair
 from .math_parts import INFINITY, polynomial, product_exact, sum_exact, sum_fast
@@ -76,9 +76,15 @@ def _lgamma_64(x: Any) -> Any:
     # Every number beyond is a whole one, and lgamma has overflowed or is infinite.
     size = select(size > 1e306, 1e306, size)
     value, rest = _lgamma_positive(size)
-    mirrored, mirrored_rest = _mirrored(size, value, rest)
     # Just below 0 it is what it is just above.
-    value = select(x < -(2.0**-70), mirrored + mirrored_rest, value + rest)
+    below = rare(x < -(2.0**-70))
+    if size.width > 1:
+        mirrored, mirrored_rest = _mirrored(size, value, rest)
+        value, rest = select(below, mirrored, value), select(below, mirrored_rest, rest)
+    else:
+        if below:
+            value, rest = _mirrored(size, value, rest)
+    value = value + rest
     return select((x == 0.0) | (size == 1e306), INFINITY, select(x == x, value, x))
 
 

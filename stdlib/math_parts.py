@@ -33,6 +33,15 @@ LOG2_E_64 = (1.4426950408889634, 2.0355273740931033e-17)
 # x = n ln 2 + r with a whole n and |r| <= ln(2) / 2; then e**x = 2**n * (1 + r + r**2 * Q(r)), and this is Q:
 # (e**r - 1 - r) / r**2 on [-0.3467, 0.3467], relative to e**r: 2**-28 and 2**-57
 EXP_32 = (1.3838036e-03, 8.369166e-03, 4.1668102e-02, 1.6666517e-01, 4.9999994e-01)
+# the same with a term more, 2**-29.8, for differences that lose digits
+EXP_FINE_32 = (
+    0.000197903064,
+    0.00139446522,
+    0.00833349675,
+    0.0416662954,
+    0.166666657,
+    0.5,
+)
 EXP_64 = (
     2.50401590877666e-08,
     2.7631176491577773e-07,
@@ -181,7 +190,7 @@ def exp_parts(x: Any) -> Any:
     n, nearest = whole(x * LOG2_E_32[0])
     left = fma(nearest, -LN2_32[0], x)
     r = fma(nearest, -LN2_32[1], left)
-    return n, r, fma(r * r, polynomial(r, EXP_32), fma(nearest, -LN2_32[1], left - r))
+    return n, r, fma(r * r, polynomial(r, EXP_FINE_32), fma(nearest, -LN2_32[1], left - r))
 
 
 # *** logarithms ***

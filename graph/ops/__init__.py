@@ -17,7 +17,9 @@ from .constant import constant
 from .custom import custom, inplace_custom
 from .elementwise import (
     abs,
+    acos,
     add,
+    atanh,
     cast,
     ceil,
     cos,
@@ -35,6 +37,7 @@ from .elementwise import (
     less,
     less_equal,
     log,
+    log1p,
     logical_and,
     logical_not,
     logical_or,
@@ -77,9 +80,11 @@ from .reduction import argmax, argmin, logsoftmax, max, mean, min, softmax, sum
 
 __all__ = [
     "abs",
+    "acos",
     "add",
     "argmax",
     "argmin",
+    "atanh",
     "broadcast_to",
     "buffer_create",
     "buffer_load",
@@ -108,6 +113,7 @@ __all__ = [
     "less",
     "less_equal",
     "log",
+    "log1p",
     "logical_and",
     "logical_not",
     "logical_or",

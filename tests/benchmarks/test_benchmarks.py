@@ -32,6 +32,16 @@ def test_the_sections_run_and_agree_with_numpy(tmp_path: Path) -> None:
         assert all(0 < timing["best"] <= timing["median"] for timing in timings.values())
 
 
+def test_mathematics_is_timed_where_there_is_a_function(tmp_path: Path) -> None:
+    done, rows = run(tmp_path, "--only", "math", "--threads", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    titles = {str(row["title"]): row["timings"] for row in rows}
+    assert len(titles) == 6
+    for title, timings in titles.items():
+        assert isinstance(timings, dict)
+        assert ("numpy given" in timings) == ("erf" not in title) and "einkorn given" in timings
+
+
 def test_starts_are_split_into_stages(tmp_path: Path) -> None:
     done, rows = run(tmp_path, "--only", "load")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -59,6 +59,7 @@ def _builtins() -> dict[tuple[str, str], OpSchema]:
     row("elementwise", "logical_not", "bool *s", "bool *s")
     row("elementwise", "negate abs relu", "T *s", "T *s")
     row("elementwise", "exp log sqrt rsqrt sin cos tanh erf sigmoid silu floor ceil round trunc", "T *s", "T *s")
+    row("elementwise", "log1p acos atanh", "T *s", "T *s")
     row("elementwise", "is_nan is_inf", "bool *s", "T *s", allowed=FLOATING)
     row("elementwise", "gelu", "T *s", "T *s", allowed=FLOATING, parameters=[("approximate", "str")])
     row("elementwise", "where", "T *s", "bool *s", "T *s", "T *s", allowed=ANY)

@@ -66,6 +66,9 @@ EXACT_FLOATS: dict[str, Case] = {
 ROUNDED: dict[str, Case] = {
     "exp": (ops.exp, _float64(np.exp)),
     "log": (ops.log, _float64(np.log)),
+    "log1p": (ops.log1p, _float64(np.log1p)),
+    "acos": (ops.acos, _float64(lambda x: np.arccos(np.clip(x, -1, 1)))),
+    "atanh": (ops.atanh, _float64(np.arctanh)),
     "rsqrt": (ops.rsqrt, _float64(lambda x: 1 / np.sqrt(x))),
     "sin": (ops.sin, _float64(np.sin)),
     "cos": (ops.cos, _float64(np.cos)),

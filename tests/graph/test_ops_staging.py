@@ -50,7 +50,7 @@ def refused(code: str, forward: Callable[..., Any], *shapes: Shape, dtype: DType
 # --- elementwise ---
 
 UNARY_FLOAT = [
-    *("exp", "log", "sqrt", "rsqrt", "sin", "cos", "tanh", "erf", "sigmoid", "silu"),
+    *("exp", "log", "log1p", "acos", "atanh", "sqrt", "rsqrt", "sin", "cos", "tanh", "erf", "sigmoid", "silu"),
     *("floor", "ceil", "round", "trunc"),
 ]
 BINARY = ["add", "sub", "mul", "floordiv", "mod", "pow", "maximum", "minimum"]

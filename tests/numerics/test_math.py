@@ -111,6 +111,13 @@ def test_vectors_give_the_bits_of_scalars(dtype: Any, run_kernel: Run) -> None:
         assert same(row, want).all(), name
 
 
+def test_what_is_computed_at_compile_time_has_the_same_bits(run_kernel: Run) -> None:
+    x = np.array([0.7])
+    outputs = [(DType.float64, (len(FUNCTIONS), 1))]
+    (folded,) = run_kernel(KERNELS, "folded", [x], outputs=outputs)
+    assert same(folded, run_kernel(KERNELS, "scalars", [x], outputs=outputs)[0]).all()
+
+
 # *** exponents and remainders ***
 
 
