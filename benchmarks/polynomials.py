@@ -96,7 +96,7 @@ FITS: dict[str, Fit] = {
     "CBRT_64": _cbrt_fit(6, 53),
     "LGAMMA": Fit(lambda u: _lgamma_ratio(u) - 0.4831289505409809, -LGAMMA_LIMIT, LGAMMA_LIMIT, 28, _lgamma_weight),
     "STIRLING": Fit(_stirling, mpf(2) ** -60, mpf(1) / 64, 7, lambda z: mpf(1)),
-    "ERFC_32": _erfc_fit(3.0, 1.125, 11.0, 11, 24),
+    "ERFC_32": _erfc_fit(3.5, 1.125, 11.0, 13, 24),
     "ERFC_64": _erfc_fit(3.0, 1.125, 28.0, 23, 53),
 }
 

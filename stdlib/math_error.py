@@ -96,20 +96,22 @@ def _erf_wide(x: Any) -> Any:
 
 # *** its complement ***
 
-# (1 + 2x) e**(x**2) erfc(x) - 1.125 as a polynomial of t = (x - 3) / (x + 3), relative to the first term: from 0 to 11
-# 2**-27, from 0 to 28 2**-XX
+# (1 + 2x) e**(x**2) erfc(x) - 1.125, relative to the first term, as a polynomial of t = (x - 3.5) / (x + 3.5) from 0 to
+# 11: 2**-28.7; and of t = (x - 3) / (x + 3) from 0 to 28: 2**-54.5
 ERFC_32 = (
-    -0.000259749766,
-    -0.000756300113,
-    0.00201406935,
-    0.002559138,
-    -0.0238062907,
-    0.0682960451,
-    -0.119269304,
-    0.12964654,
-    -0.0475624986,
-    -0.135621145,
-    0.128008053,
+    -6.59415673e-05,
+    -0.000110239285,
+    0.000587343355,
+    -0.000300472631,
+    -0.0042232573,
+    0.0190974381,
+    -0.0488219485,
+    0.0879835263,
+    -0.115089707,
+    0.0975190699,
+    -0.0105555933,
+    -0.14000918,
+    0.117349245,
 )
 ERFC_64 = (
     -3.981114166674849e-09,
@@ -144,7 +146,7 @@ def _erfc(x: Any) -> Any:
 
 
 def _erfc_wide(x: Any) -> Any:
-    """1 - x - (erf(x) - x) up to 3/4, and beyond 2**n e**r (1.125 + polynomial) / (1 + 2 |x|) (after Shepherd 1981).
+    """1 - x - (erf(x) - x) up to 0.7, and beyond 2**n e**r (1.125 + polynomial) / (1 + 2 |x|) (after Shepherd 1981).
 
     Every factor is a sum of two floats.
     """
@@ -157,7 +159,7 @@ def _erfc_wide(x: Any) -> Any:
     else:
         near = total + fma(-x, polynomial(x * x, ERF_32), lost)
         bounded = select(size > 11.0, 11.0, size)
-        small = polynomial((bounded - 3.0) / (bounded + 3.0), ERFC_32)
+        small = polynomial((bounded - 3.5) / (bounded + 3.5), ERFC_32)
     scale, scale_rest = sum_fast(1.125, small)
     square, square_rest = product_exact(bounded, bounded)
     n, r, tail = exp_parts(-square)
@@ -172,4 +174,4 @@ def _erfc_wide(x: Any) -> Any:
     power = power_of_two(select(n < -100, -100, n))
     total, lost = sum_fast(2.0, -quotient * power)
     far = select(x < 0.0, total + fma(-rest, power, lost), scaled(quotient + rest, n))
-    return select(size < 0.75, near, far)
+    return select(size < 0.7, near, far)
