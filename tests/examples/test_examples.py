@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from einkorn.dsl import DType
 from einkorn.dsl.library import load_library
 from einkorn.testing import check_op
 
@@ -103,6 +104,7 @@ def test_kernels_agree_with_their_references(tmp_path: Path) -> None:
     for file in sorted((EXAMPLES / "kernels").glob("*.py")):
         for name, kernel in load_library(file).kernels.items():
             if kernel.reference is not None:
-                assert check_op(name, file, sizes=(0, 1, 3, 17, 33), folder=tmp_path).cases > 50
+                dtypes = {"T": [DType.float32, DType.float16]}
+                assert check_op(name, file, dtypes=dtypes, sizes=(0, 1, 3, 17), folder=tmp_path).cases > 20
                 found.append(name)
     assert "layer_norm" in found

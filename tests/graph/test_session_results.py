@@ -118,8 +118,7 @@ def test_torch_shares_memory_both_ways(shifted: Model) -> None:
     back = torch.from_dlpack(doubled)
     assert back.dtype == torch.bfloat16 and back.tolist() == [2, 2, 2] and back.data_ptr() == doubled.address
     grid = torch.arange(6, dtype=torch.float32).reshape(2, 3).T
-    with pytest.raises(ValueError):
-        shifted(grid[0])
+    assert shifted(grid[0])[0].to_numpy().tolist() == [1, 4]
     assert x[1] == 5
 
 
