@@ -80,6 +80,20 @@ def _half_angle(size: Any) -> Any:
     return z, root, fma(-root, root, z) / (root + root + tiny)
 
 
+def _split_at_half(x: Any) -> Any:
+    """What asin and acos share: (far, z, root, root_rest, pi, pi_rest), where z = root**2 is at most 1/4.
+
+    Up to 1/2 the root is |x|; beyond (far) it is the sine of half of acos|x|, less its rest. pi comes in two parts.
+    """
+    pi, pi_rest = PI_32
+    if x.dtype == float64:
+        pi, pi_rest = PI_64
+    size = abs(x)
+    far = size > 0.5
+    z, root, root_rest = _half_angle(size)
+    return far, select(far, z, x * x), select(far, root, size), root_rest, pi, pi_rest
+
+
 def _asin_tail(z: Any, root: Any) -> Any:
     """asin(root) - root for z = root**2."""
     if z.dtype == float64:
@@ -93,19 +107,12 @@ def _asin(x: Any) -> Any:
 
 
 def _asin_wide(x: Any) -> Any:
-    # Above 1/2: pi/2 - 2 asin(sqrt((1 - size) / 2)).
-    pi, pi_rest = PI_32
-    if x.dtype == float64:
-        pi, pi_rest = PI_64
-    size = abs(x)
-    far = size > 0.5
-    z, root, root_rest = _half_angle(size)
-    z = select(far, z, size * size)
-    root = select(far, root, size)
+    # Above 1/2: pi/2 - 2 asin(sqrt((1 - size) / 2)). Below, the root is the size.
+    far, z, root, root_rest, pi, pi_rest = _split_at_half(x)
     tail = _asin_tail(z, root)
     total, lost = sum_fast(0.5 * pi, -2.0 * root)
     beyond = total + (lost + fma(-2.0, tail + root_rest, 0.5 * pi_rest))
-    return with_sign_of(select(far, beyond, size + tail), x)
+    return with_sign_of(select(far, beyond, root + tail), x)
 
 
 @implements(acos)
@@ -115,14 +122,7 @@ def _acos(x: Any) -> Any:
 
 def _acos_wide(x: Any) -> Any:
     # base - turn * root: pi/2 - asin(x) for |x| <= 1/2, 2 asin(root) and pi - 2 asin(root) beyond.
-    pi, pi_rest = PI_32
-    if x.dtype == float64:
-        pi, pi_rest = PI_64
-    size = abs(x)
-    far = size > 0.5
-    z, root, root_rest = _half_angle(size)
-    z = select(far, z, x * x)
-    root = select(far, root, size)
+    far, z, root, root_rest, pi, pi_rest = _split_at_half(x)
     rest = select(far, root_rest, 0.0) + _asin_tail(z, root)
     factor = select(far, select(x > 0.0, x.dtype(2.0), -2.0), select(x > 0.0, x.dtype(-1.0), 1.0))
     share = select(far, select(x > 0.0, x.dtype(0.0), 1.0), 0.5)
