@@ -15,10 +15,8 @@ no check is found to be needless here (see `guards`).
 
 from __future__ import annotations
 
-from typing import Any
-
 from .program import Builder, Op, Region, Value, walk
-from .ranges import Poly, Ranges, minus, plus, times
+from .ranges import Poly, Ranges, minus, plus, split, times
 
 Span = tuple[Value, Value]  # the bounds of a loop that has no rounds unless low < high
 
@@ -76,7 +74,7 @@ class _Settler:
         outside = [extent, *(self.ranges.poly(v) for span in spans for v in span)]
         if any(not inner.isdisjoint(monomial) for poly in outside for monomial in poly):
             return False
-        slope, rest = _linear(index, counter.serial)
+        slope, rest = split(index, counter.serial)
         if slope is None or any(not inner.isdisjoint(m) for m in (*slope, *rest)) or step.const is None:
             return False
         self.builder.location = op.location
@@ -132,19 +130,6 @@ def settled(op: Op) -> None:
     """A check that is tentative no longer."""
     del op.attrs["hoist"]
     op.attrs.pop("unless", None)
-
-
-def _linear(poly: Poly, serial: int) -> tuple[Poly | None, Poly]:
-    """`poly` as slope * atom + rest; no slope when the atom is squared."""
-    slope: Poly = {}
-    rest: Poly = {}
-    for monomial, factor in poly.items():
-        count = monomial.count(serial)
-        if count > 1:
-            return None, poly
-        target: Any = slope if count else rest
-        target[tuple(atom for atom in monomial if atom != serial)] = factor
-    return slope, rest
 
 
 _COMPUTED = {"and_", "or_", "ge", "lt", "add", "sub", "mul", "udiv"}

@@ -151,8 +151,8 @@ class Ranges:
 
     def _by_atoms(self, claim: Poly, depth: int) -> bool:
         for serial in sorted({atom for monomial in claim for atom in monomial}, reverse=True):
-            factor, rest = _split(claim, serial)
-            if factor is None:
+            factor, rest = split(claim, serial)
+            if not factor:
                 continue
             sign = self._sign(factor, depth)
             if sign and self._by_bounds(serial, factor, rest, sign, depth):
@@ -169,8 +169,8 @@ class Ranges:
     def _by_bounds(self, serial: int, factor: Poly, rest: Poly, sign: int, depth: int) -> bool:
         """Whether factor * atom + rest >= 0 follows from a bound of the atom."""
         for fact in self._facts(serial, depth):
-            by, others = _split(fact, serial)
-            if by is None or any(by):
+            by, others = split(fact, serial)
+            if not by or any(by):
                 continue
             c = by[()]
             if (c > 0) == (sign > 0):  # c * atom + others >= 0, so |c| * atom is bounded by others
@@ -312,8 +312,8 @@ def _combine(name: str, parts: list[Poly]) -> Poly:
     return {"add": plus, "sub": minus, "mul": times}[name](*parts)
 
 
-def _split(poly: Poly, serial: int) -> tuple[Poly | None, Poly]:
-    """`poly` as factor * atom + rest; no factor when the atom is not in it, or squared."""
+def split(poly: Poly, serial: int) -> tuple[Poly | None, Poly]:
+    """`poly` as factor * atom + rest; None for the factor when the atom is squared, {} when it is not there."""
     factor: Poly = {}
     rest: Poly = {}
     for monomial, value in poly.items():
@@ -326,4 +326,4 @@ def _split(poly: Poly, serial: int) -> tuple[Poly | None, Poly]:
             factor[tuple(without)] = value
         else:
             rest[monomial] = value
-    return (factor or None), rest
+    return factor, rest

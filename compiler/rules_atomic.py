@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl.schema import Role
 from ..dsl.types import DType, SIMDType
 from .coerce import coerce
 from .guards import guard_index
@@ -17,7 +16,7 @@ from .infer import Call, rule
 from .memory import Span
 from .pointer_members import integer_offset, is_pointer, on_device, writable
 from .program import Value
-from .tensor_members import declaration, host_access, to_index
+from .tensor_members import refuse_host, refuse_input, to_index
 from .tensor_memory import span_of
 from .tensors import Stored, Tensor, View
 from .values import describe
@@ -40,12 +39,9 @@ def _place(call: Call, target: Any, index: Any, name: str, *, writes: bool) -> S
         return Span(target, integer_offset(call, index, "index"))
     if not isinstance(target, Tensor):
         raise call.error("EK0208", f"{name} takes a tensor or a pointer, not {describe(target)}", "target")
-    if writes and target.role is Role.INPUT:
-        text = f"'{target.name}' is an input and cannot be stored to"
-        hint = "declare it as OutputTensor, or as MutableInputTensor to change it in place"
-        raise call.error("EK0211", text, "target", notes=declaration(target), hint=hint)
-    if call.inferer.level == "host" and call.inferer.target.is_gpu:
-        raise host_access(call, target)
+    if writes:
+        refuse_input(call, target)
+    refuse_host(call, target)
     at = to_index(call, target, index)
     guard_index(call, target, at)
     span = span_of(call, target, at) if isinstance(target, Stored | View) else None

@@ -187,16 +187,8 @@ def to_store(call: Call, tensor: Tensor, index: Index, value: Any) -> Value:
 def storable(call: Call, tensor: Tensor, value: Any) -> Value:
     """`value` as what `tensor` takes."""
     inferer = call.inferer
-    if tensor.role is Role.INPUT:
-        raise call.error(
-            "EK0211",
-            f"'{tensor.name}' is an input and cannot be stored to",
-            "target",
-            notes=declaration(tensor),
-            hint="declare it as OutputTensor, or as MutableInputTensor to change it in place",
-        )
-    if inferer.level == "host" and inferer.target.is_gpu:
-        raise host_access(call, tensor)
+    refuse_input(call, tensor)
+    refuse_host(call, tensor)
     if not (isinstance(value, Value | Absent) or is_comptime_number(value)):
         hint = "store one of its elements" if isinstance(value, Tensor) else None
         raise call.error("EK0202", f"cannot store {describe(value)} into '{tensor.name}'", "value", hint=hint)
@@ -252,13 +244,26 @@ def _dtype_name(call: Call, tensor: Tensor) -> str:
     return declared if call.frame.typevars.get(declared) is tensor.dtype else str(tensor.dtype)
 
 
-def host_access(call: Call, tensor: Tensor) -> Exception:
-    """Host code of a GPU op touches an element."""
-    return call.error(
-        "EK0820",
-        f"'{tensor.name}' lies in device memory; this code runs on the host",
-        hint="use foreach, parallel_for or ctx.launch, or guard the code by `if ctx.target.is_cpu:`",
-    )
+def refuse_input(call: Call, tensor: Tensor) -> None:
+    """Refuses to store into an input."""
+    if tensor.role is Role.INPUT:
+        raise call.error(
+            "EK0211",
+            f"'{tensor.name}' is an input and cannot be stored to",
+            "target",
+            notes=declaration(tensor),
+            hint="declare it as OutputTensor, or as MutableInputTensor to change it in place",
+        )
+
+
+def refuse_host(call: Call, tensor: Tensor) -> None:
+    """Refuses to touch an element in host code of a GPU op."""
+    if call.inferer.level == "host" and call.inferer.target.is_gpu:
+        raise call.error(
+            "EK0820",
+            f"'{tensor.name}' lies in device memory; this code runs on the host",
+            hint="use foreach, parallel_for or ctx.launch, or guard the code by `if ctx.target.is_cpu:`",
+        )
 
 
 # *** subscripts ***
@@ -317,8 +322,7 @@ def load_element(call: Call, tensor: Tensor, index: Any) -> Any:
     parts = tuple(_spliced(call.inferer, index)) if isinstance(index, tuple) else (index,)
     if any(isinstance(p, slice) for p in parts):
         return make_view(call, tensor, parts)
-    if call.inferer.level == "host" and call.inferer.target.is_gpu:
-        raise host_access(call, tensor)
+    refuse_host(call, tensor)
     at = to_index(call, tensor, index)
     guard_index(call, tensor, at)
     return tensor.load(call.builder, at)

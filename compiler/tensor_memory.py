@@ -19,7 +19,7 @@ from .infer import Call
 from .memory import Span, lane_at, load_span, one_by_one, store_span, when
 from .pointer_members import Access, access, gather, hint_of, index_vector, scatter
 from .program import Value
-from .tensor_members import flat, host_access, storable, store_into, to_index
+from .tensor_members import flat, refuse_host, storable, store_into, to_index
 from .tensors import NotElementwise, Probe, Stored, Strided, Tensor, View
 from .values import Index, describe
 from .vector_members import from_lanes
@@ -217,11 +217,6 @@ def tensor_prefetch(call: Call, owner: Tensor, *index: Any, locality: Any = 3, w
     span = span_of(call, owner, to_index(call, owner, flat(call, index)))
     if span is not None:  # what is computed where it is read is in no cache
         call.builder.add("prefetch", [span.pointer, span.offset], **hint)
-
-
-def refuse_host(call: Call, tensor: Tensor) -> None:
-    if call.inferer.level == "host" and call.inferer.target.is_gpu:
-        raise host_access(call, tensor)
 
 
 def _plain(call: Call, tensor: Tensor, index: Index, width: int, stride: Any) -> bool:
