@@ -72,17 +72,7 @@ def guard_part(call: Call, extent: Value, part: Value, tensor: Tensor, axis: int
     if width > 1:
         shown[2:2] = [f" with the {width - 1} elements behind it"]
     details = {"tensor": tensor.name, "axis": axis, "index": part, "extent": extent}
-    add_check(
-        call.inferer,
-        call.frame,
-        "bounds",
-        holds,
-        shown,
-        details,
-        declared(tensor),
-        node,
-        tentative=width if tentative else None,
-    )
+    _check_bounds(call, tensor, node, holds, shown, details, tentative=width if tentative else None)
     if not tentative:
         inferer.ranges.inside(part, extent)
     builder.remember(key, True)
@@ -114,7 +104,7 @@ def guard_lanes(call: Call, tensor: Tensor, numbers: Value, mask: Value | None) 
     shown = ["index ", wrong, f" is out of bounds for axis {axis} of '{tensor.name}', whose size is ", extent]
     details = {"tensor": tensor.name, "axis": axis, "index": wrong, "extent": extent}
     node = call.nodes.get("index", call.node)
-    add_check(call.inferer, call.frame, "bounds", all_lanes(builder, good), shown, details, declared(tensor), node)
+    _check_bounds(call, tensor, node, all_lanes(builder, good), shown, details)
 
 
 def guard_start(call: Call, start: Value, tensor: Tensor, axis: int) -> None:
@@ -131,17 +121,7 @@ def guard_start(call: Call, start: Value, tensor: Tensor, axis: int) -> None:
     shown = [f"the slice on axis {axis} of '{tensor.name}' starts at ", start]
     details = {"tensor": tensor.name, "axis": axis, "index": start, "extent": tensor.dims[axis]}
     node = call.nodes.get("index", call.node)
-    add_check(
-        call.inferer,
-        call.frame,
-        "bounds",
-        holds,
-        shown,
-        details,
-        declared(tensor),
-        node,
-        tentative=0 if tentative else None,
-    )
+    _check_bounds(call, tensor, node, holds, shown, details, tentative=0 if tentative else None)
     builder.remember(key, True)
 
 
@@ -227,6 +207,19 @@ def guard_number(call: Call, tensor: Tensor, index: Index, value: Value) -> None
     shown: list[Any] = [value, f" is stored into '{tensor.name}'"]
     details = {"tensor": tensor.name, "position": index.position(builder), "shape": tensor.dims, "value": value}
     add_check(call.inferer, call.frame, "nan", holds, shown, details, [], call.node)
+
+
+def _check_bounds(
+    call: Call,
+    tensor: Tensor,
+    node: s.Node,
+    holds: Value,
+    shown: Sequence[Any],
+    details: dict[str, Any],
+    *,
+    tentative: int | None = None,
+) -> None:
+    add_check(call.inferer, call.frame, "bounds", holds, shown, details, declared(tensor), node, tentative=tentative)
 
 
 def add_check(
