@@ -58,6 +58,7 @@ class ExpressionParser:
 
     def __init__(self, file: str, names: dict[str, Any], closure: dict[str, Any], resolve: Resolve) -> None:
         self.file = file
+        self.lines = linecache.getlines(file)
         self.names = names
         self.closure = closure
         self.resolve = resolve
@@ -79,7 +80,7 @@ class ExpressionParser:
 
     def _column(self, line: int, offset: int) -> int:
         """`ast` counts UTF-8 bytes from 0; places count characters from 1."""
-        text = linecache.getline(self.file, line)
+        text = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
         if text.isascii():
             return offset + 1
         return len(text.encode()[:offset].decode(errors="replace")) + 1
@@ -382,12 +383,11 @@ def names_assigned(nodes: Sequence[ast.AST]) -> set[str]:
     stack = list(nodes)
     while stack:
         item = stack.pop()
-        if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        if isinstance(item, ast.Name):
+            if isinstance(item.ctx, ast.Store):
+                found.add(item.id)
+        elif isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             found.add(item.name)
-            continue
-        if isinstance(item, ast.Lambda | ast.GeneratorExp):
-            continue
-        if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Store):
-            found.add(item.id)
-        stack.extend(ast.iter_child_nodes(item))
+        elif not isinstance(item, ast.Lambda | ast.GeneratorExp | ast.Constant):
+            stack.extend(ast.iter_child_nodes(item))
     return found

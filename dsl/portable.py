@@ -215,13 +215,12 @@ class _Collector:
 
     def members(self, cls: type) -> Iterator[tuple[str, GlobalEntry]]:
         """The public members of a class, inherited ones too, in alphabetical order."""
-        for member in sorted(dir(cls)):
+        for member in sorted(name for name in dir(cls) if not name.startswith("_")):
             value = inspect.getattr_static(cls, member)
-            if not member.startswith("_"):
-                if isinstance(value, classmethod) and isinstance(value.__func__, FunctionType):
-                    yield member, GlobalEntry("classmethod", self.function(value.__func__))
-                else:
-                    yield member, self.entry(value.__func__ if isinstance(value, staticmethod) else value, member)
+            if isinstance(value, classmethod) and isinstance(value.__func__, FunctionType):
+                yield member, GlobalEntry("classmethod", self.function(value.__func__))
+            else:
+                yield member, self.entry(value.__func__ if isinstance(value, staticmethod) else value, member)
 
     def entry(self, value: Any, name: str) -> GlobalEntry:
         match value:
