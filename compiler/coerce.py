@@ -203,7 +203,10 @@ def apply_row(inferer: Inferer, row: Row, operands: list[Value], node: syntax.No
         return folded
     if row.name in ("floordiv", "mod") and not weak:
         guard_divisor(inferer, operands[1], row.symbol, node, frame)
-    value = inferer.builder.row(row.name, operands)
+    if row.in_library(type.dtype):
+        value = inferer.library_operator(row.name, operands, node, frame)
+    else:
+        value = inferer.builder.row(row.name, operands)
     if weak and row.result == "same":
         value.weak = "float" if row.name == "truediv" else weak
         value.origin = frozenset().union(*(v.origin for v in operands))

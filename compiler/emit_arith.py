@@ -111,48 +111,6 @@ def _zero_unless(e: FunctionEmitter, divisor: str, value: str, type: SIMDType) -
     return _select(e, is_zero, zero, value, type)
 
 
-def _mod_float(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
-    # C's remainder has the sign of n; Python's that of d. A zero gets the sign of d too.
-    text = mlir_type(type)
-    zero = constant(e, 0.0, type)
-    rest = e.op(f"arith.remf {operands[0]}, {operands[1]} : {text}")
-    is_zero = e.op(f"arith.cmpf oeq, {rest}, {zero} : {text}")
-    low_rest = e.op(f"arith.cmpf olt, {rest}, {zero} : {text}")
-    low_divisor = e.op(f"arith.cmpf olt, {operands[1]}, {zero} : {text}")
-    differ = e.op(f"arith.xori {low_rest}, {low_divisor} : {mlir_type(type.with_dtype(DType.bool))}")
-    shifted = e.op(f"arith.addf {rest}, {operands[1]} : {text}")
-    signed_zero = e.op(f"llvm.intr.copysign({zero}, {operands[1]}) : ({text}, {text}) -> {text}")
-    moved = _select(e, differ, shifted, rest, type)
-    return _select(e, is_zero, signed_zero, moved, type)
-
-
-def _floordiv_float(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
-    # CPython's way (Objects/floatobject.c): with r = fmod(n, d), q = (n - r) / d is whole but for its rounding, and one
-    # less where r and d differ in sign. A quotient of 0 has the sign of n / d; a division by 0 gives what `/` gives.
-    text, flags = mlir_type(type), mlir_type(type.with_dtype(DType.bool))
-    number, divisor = operands
-    zero, half, one = (constant(e, value, type) for value in (0.0, 0.5, 1.0))
-    rest = e.op(f"arith.remf {number}, {divisor} : {text}")
-    whole = e.op(f"arith.subf {number}, {rest} : {text}")
-    quotient = e.op(f"arith.divf {whole}, {divisor} : {text}")
-    has_rest = e.op(f"arith.cmpf one, {rest}, {zero} : {text}")
-    low_rest = e.op(f"arith.cmpf olt, {rest}, {zero} : {text}")
-    low_divisor = e.op(f"arith.cmpf olt, {divisor}, {zero} : {text}")
-    differ = e.op(f"arith.xori {low_rest}, {low_divisor} : {flags}")
-    lower = e.op(f"arith.subf {quotient}, {one} : {text}")
-    quotient = _select(e, _and(e, has_rest, differ, type), lower, quotient, type)
-    floored = e.op(f"llvm.intr.floor({quotient}) : ({text}) -> {text}")
-    above = e.op(f"arith.subf {quotient}, {floored} : {text}")
-    rounds_up = e.op(f"arith.cmpf ogt, {above}, {half} : {text}")
-    nearest = _select(e, rounds_up, e.op(f"arith.addf {floored}, {one} : {text}"), floored, type)
-    plain = e.op(f"arith.divf {number}, {divisor} : {text}")
-    signed_zero = e.op(f"llvm.intr.copysign({zero}, {plain}) : ({text}, {text}) -> {text}")
-    is_zero = e.op(f"arith.cmpf oeq, {quotient}, {zero} : {text}")
-    result = _select(e, is_zero, signed_zero, nearest, type)
-    by_zero = e.op(f"arith.cmpf oeq, {divisor}, {zero} : {text}")
-    return _select(e, by_zero, plain, result, type)
-
-
 def _shift(op: str) -> Callable[[FunctionEmitter, list[str], SIMDType], str]:
     """A shift by the width or more (or by less than 0) gives what shifting one by one would: 0, or all sign bits."""
 
@@ -217,8 +175,6 @@ EXPANSIONS: dict[str, Callable[[FunctionEmitter, list[str], SIMDType], str]] = {
     "mod_int": _mod_int,
     "div_uint": _div_uint,
     "rem_uint": _rem_uint,
-    "mod_float": _mod_float,
-    "floordiv_float": _floordiv_float,
     "shl": _shift("arith.shli"),
     "shr_int": _shift("arith.shrsi"),
     "shr_uint": _shift("arith.shrui"),

@@ -20,6 +20,8 @@ import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..dsl import syntax as s
 from ..dsl.errors import CompileError
 from ..dsl.types import DType, SIMDType
@@ -117,7 +119,8 @@ def interpreted(inferer: Inferer, emit: Callable[[], Any]) -> Any:
     finally:
         builder.pure, builder.memo = pure, memo
     memory = [storage(result.dtype, 1, "", zeroed=True) for result in results]
-    translate(Function("folded", pointers, region), Machine(Program(), lambda site, values: None))(*memory)
+    with np.errstate(all="ignore"):
+        translate(Function("folded", pointers, region), Machine(Program(), lambda site, values: None))(*memory)
     found = iter(zip(results, memory, strict=True))
     return _replaced(value, lambda: _as_python(*next(found)))
 

@@ -28,7 +28,7 @@ from .coerce import bind_stub, call_row
 from .declared import bind_params
 from .flow import ABSENT, NEXT, Flow, Rest, TooMany, ended, gives_value, with_rest
 from .folding import UNKNOWN, attempt, count_folded, has_loops, is_known
-from .library_calls import call_library
+from .library_calls import call_library, call_operator
 from .methods import own_call
 from .notes import note_arguments
 from .program import Builder, Site, Value
@@ -272,6 +272,10 @@ class Inferer:
         if function is None:
             return call_row(call, name, list(bound.values()))
         return function(call, **bound)
+
+    def library_operator(self, name: str, operands: list[Value], node: syntax.Node, frame: Frame) -> Value:
+        """An operator on floats of one type that the standard library writes."""
+        return call_operator(self, name, operands, node, frame)
 
     def inline(
         self, closure: Closure, args: list[Any], keywords: dict[str, Any], node: syntax.Node, frame: Frame

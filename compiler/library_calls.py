@@ -1,7 +1,8 @@
-"""Calls of the functions that the standard library writes in the language: `exp(x)`, `x ** y`.
+"""Calls of the functions that the standard library writes in the language: `exp(x)`, `x ** y`, `x % y` of floats.
 
 On run-time values the library's function is inlined; on compile-time numbers it is computed for float64, with the bits
-that running it gives. Small whole powers become products.
+that running it gives. Small whole powers become products. The liberties that a kernel asks for with `fastmath=` are its
+own: the library's functions are exact as they are written.
 
 Input: a call and its values. Output: the result. Non-goals: the functions themselves (see `stdlib.math`).
 """
@@ -11,14 +12,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..dsl import syntax
+from ..dsl.portable import operator_program
 from ..dsl.types import SIMDType
 from .coerce import DEFAULTS, PYTHON_ERRORS, bind_stub, check_number, coerce, outgrows
 from .folding import library_value
 from .program import Value
-from .values import LibraryRef, is_comptime_number
+from .values import Closure, Frame, LibraryRef, is_comptime_number
 
 if TYPE_CHECKING:
-    from .infer import Call
+    from .infer import Call, Inferer
 
 
 def call_library(call: Call, ref: LibraryRef, args: list[Any], keywords: dict[str, Any]) -> Any:
@@ -51,8 +53,28 @@ def _run(call: Call, ref: LibraryRef, bound: list[Any]) -> Any:
         multiplied = power(call, settled[0], bound[1])
         if multiplied is not None:
             return multiplied
-    assert isinstance(call.node, syntax.Call)
-    return call.inferer.inline(ref.closure, settled, {}, call.node, call.frame)
+    return _inlined(call.inferer, ref.closure, settled, call.node, call.frame)
+
+
+def call_operator(inferer: Inferer, name: str, operands: list[Value], node: syntax.Node, frame: Frame) -> Value:
+    """`x % y` of floats. A number of open type is computed in the type that it would have."""
+    program = operator_program(name)
+    function = program.functions[0]
+    assert isinstance(function.syntax, syntax.Function)
+    closure = Closure(function.syntax, Frame({}, program, function.file, {}, None, ()))
+    settled = [v if v.weak is None else inferer.builder.one("cast", [v], v.type) for v in operands]
+    value = _inlined(inferer, closure, settled, node, frame)
+    assert isinstance(value, Value)
+    return value
+
+
+def _inlined(inferer: Inferer, closure: Closure, operands: list[Any], node: syntax.Node, frame: Frame) -> Any:
+    builder = inferer.builder
+    fastmath, builder.fastmath = builder.fastmath, frozenset()
+    try:
+        return inferer.inline(closure, operands, {}, node, frame)
+    finally:
+        builder.fastmath = fastmath
 
 
 def power(call: Call, value: Value, exponent: int) -> Value | None:

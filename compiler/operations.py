@@ -21,6 +21,8 @@ from typing import Any
 from ..dsl.types import DType
 from . import integers
 
+LIBRARY = "library"
+
 
 @dataclass(frozen=True)
 class Row:
@@ -30,7 +32,8 @@ class Row:
         name: the key, also the name of the stub or of Python's operator function.
         arity: how many operands, all of one type.
         mlir: the MLIR operation for each kind of element (`bool`, `int`, `uint`, `float`) that it works on; an entry
-            that starts with `=` names an expansion in `emit_arith`.
+            that starts with `=` names an expansion in `emit_arith`; `LIBRARY` is a function of the standard library,
+            inlined, so that no such operation is in a typed program.
         fold: Python's meaning, for compile-time numbers.
         symbol: how it is written, for messages.
         result: `same` type as the operands, or `bool` of their width.
@@ -49,6 +52,10 @@ class Row:
     def takes(self, dtype: DType) -> bool:
         """Whether it works on elements of `dtype`; nothing does on storage types, which are cast first."""
         return dtype.kind in self.mlir and not dtype.is_storage()
+
+    def in_library(self, dtype: DType) -> bool:
+        """Whether the standard library writes it on elements of `dtype`."""
+        return self.mlir.get(dtype.kind) == LIBRARY
 
 
 def _numbers(integer: str, floating: str, unsigned: str | None = None) -> dict[str, str]:
@@ -154,8 +161,8 @@ _ROWS = (
     Row("sub", 2, _numbers("arith.subi", "arith.subf"), operator.sub, "-"),
     Row("mul", 2, _numbers("arith.muli", "arith.mulf"), operator.mul, "*"),
     Row("truediv", 2, {"float": "arith.divf"}, operator.truediv, "/"),
-    Row("floordiv", 2, _numbers("=floordiv_int", "=floordiv_float", "=div_uint"), operator.floordiv, "//"),
-    Row("mod", 2, _numbers("=mod_int", "=mod_float", "=rem_uint"), operator.mod, "%"),
+    Row("floordiv", 2, _numbers("=floordiv_int", LIBRARY, "=div_uint"), operator.floordiv, "//"),
+    Row("mod", 2, _numbers("=mod_int", LIBRARY, "=rem_uint"), operator.mod, "%"),
     Row("and_", 2, _bits("arith.andi"), operator.and_, "&"),
     Row("or_", 2, _bits("arith.ori"), operator.or_, "|"),
     Row("xor", 2, _bits("arith.xori"), operator.xor, "^"),
@@ -179,7 +186,6 @@ _ROWS = (
     _float("trunc", "llvm.intr.trunc", _whole(math.trunc)),
     _float("sqrt", "llvm.intr.sqrt", math.sqrt),
     _float("fma", "llvm.intr.fma", _fused, arity=3),
-    _float("fmod", "arith.remf", math.fmod, arity=2),
     _float("isnan", "=isnan", math.isnan, result="bool"),
     _float("isinf", "=isinf", math.isinf, result="bool"),
     _float("isfinite", "=isfinite", math.isfinite, result="bool"),

@@ -8,7 +8,7 @@ runs:
     if any: for i in block: out[i] = body(x[i])          # `rare` is the condition
     else:   for i in block: out[i] = body(x[i])          # `rare` is False, known at compile time
 
-Elsewhere (on GPUs, on vectors, within branches, beside prints and checks) `rare(condition)` is the condition. The
+Elsewhere (on GPUs, on vectors, within branches, beside prints, checks, loops) `rare(condition)` is the condition. The
 numbers are the same either way, as long as the body gives the same for elements whose condition is false.
 
 Input: the bounds of a loop and what builds its body. Output: operations. Non-goals: no guess of what is rare.
@@ -59,7 +59,7 @@ def element_loop(call: Call, low: Value, high: Value, element: Callable[[Value],
     asked = _build(inferer, loop, element, without=False)
     with builder.inside(loop):
         builder.end()
-    if not asked or inferer.target.is_gpu or any(op.name not in _HARMLESS for op in walk(loop)):
+    if not asked or inferer.target.is_gpu or any(op.name not in _HARMLESS | {"for"} for op in walk(loop)):
         return
     whole = builder.region.ops.pop()
     assert whole.name == "for"
@@ -70,10 +70,13 @@ def element_loop(call: Call, low: Value, high: Value, element: Callable[[Value],
             builder.one("min", [builder.iadd(start, builder.int_(BLOCK)), high], INT), high=high, closed=True
         )
         needed = _find(inferer, start, stop, element)
-        builder.add(
-            "if", [needed], regions=[_rarely(inferer, whole, start, stop), _mostly(inferer, start, stop, element)]
-        )
+        mostly = _mostly(inferer, start, stop, element)
+        loops = sum(op.name == "for" for op in walk(mostly))
+        if loops == 1:
+            builder.add("if", [needed], regions=[_rarely(inferer, whole, start, stop), mostly])
         builder.end()
+    if loops > 1:  # a body with loops of its own is not worth being looked at twice
+        builder.region.ops[-1] = whole
 
 
 @contextmanager

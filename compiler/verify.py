@@ -67,7 +67,7 @@ class _Verifier:
         type = op.operands[0].type
         if len(op.operands) != row.arity or len(types) != 1 or not isinstance(type, SIMDType):
             raise self.fail(op, f"takes {row.arity} operands of one type, not {[str(v.type) for v in op.operands]}")
-        if not row.takes(type.dtype):
+        if not row.takes(type.dtype) or row.in_library(type.dtype):
             raise self.fail(op, f"does not work on {type}")
         wanted = type if row.result == "same" else type.with_dtype(DType.bool)
         if op.results[0].type != wanted:

@@ -42,6 +42,7 @@ from .language_math import erfc as erfc
 from .language_math import exp as exp
 from .language_math import exp2 as exp2
 from .language_math import expm1 as expm1
+from .language_math import fmod as fmod
 from .language_math import frexp as frexp
 from .language_math import hypot as hypot
 from .language_math import ldexp as ldexp
@@ -119,11 +120,6 @@ def isnan(x: Any) -> Any:
 @_stub("row")
 def isinf(x: Any) -> Any:
     """Whether a float is plus or minus infinity."""
-
-
-@_stub("row")
-def fmod(x: Any, y: Any) -> Any:
-    """The remainder of a float x / y with the sign of x."""
 
 
 @_stub("rule")

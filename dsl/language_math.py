@@ -147,6 +147,11 @@ def lgamma(x: Any) -> Any:
 
 
 @stub("library")
+def fmod(x: Any, y: Any) -> Any:
+    """The remainder of a float x / y with the sign of x: exact."""
+
+
+@stub("library")
 def remainder(x: Any, y: Any) -> Any:
     """`x - n * y` with the whole number n nearest to x / y, ties to even: exact (IEEE 754)."""
 

@@ -16,7 +16,7 @@ import inspect
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import PurePath
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, TypeVar
@@ -146,6 +146,14 @@ def portable(kernel: Kernel) -> PortableKernel:
     return PortableKernel(kernel.schema, collector.table(), tuple(collector.globals), shape)
 
 
+@cache
+def operator_program(name: str) -> PortableKernel:
+    """The program of an operator on floats that the standard library writes; its function 0 is the operator."""
+    collector = _Collector()
+    collector.function(implementation(name))
+    return PortableKernel(OpSchema(name, ()), collector.table(), tuple(collector.globals))
+
+
 def _shape_program(schema: OpSchema, function: FunctionType) -> PortableKernel:
     """The kernel around a shape function: `sizes[0], sizes[1] = function(x, y, parameter=parameter)`."""
     collector = _Collector()
@@ -225,7 +233,7 @@ class _Collector:
     def entry(self, value: Any, name: str) -> GlobalEntry:
         match value:
             case Stub(kind="library"):
-                return GlobalEntry("library", (value.name, self.function(implementation(value))))
+                return GlobalEntry("library", (value.name, self.function(implementation(value.name))))
             case Stub():
                 return GlobalEntry("stub", value.name)
             case FunctionType():

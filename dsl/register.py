@@ -330,25 +330,26 @@ _IMPLEMENTATIONS: dict[str, FunctionType] = {}
 _LIBRARY_MODULES = ("math",)
 
 
-def implements(stub: Stub | Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Marks a function of the standard library as the meaning of a library stub."""
+def implements(what: Stub | str | Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Marks a function of the standard library as the meaning of a library stub, or of an operator of floats."""
+    meant = what if isinstance(what, str) else what.name
 
     def record(function: Callable[..., Any]) -> Callable[..., Any]:
         assert isinstance(function, FunctionType)
-        if stub.name in _IMPLEMENTATIONS and _IMPLEMENTATIONS[stub.name].__module__ != function.__module__:
-            raise InternalError(f"'{stub.name}' is implemented twice", code="EK0905")
-        _IMPLEMENTATIONS[stub.name] = function
+        if meant in _IMPLEMENTATIONS and _IMPLEMENTATIONS[meant].__module__ != function.__module__:
+            raise InternalError(f"'{meant}' is implemented twice", code="EK0905")
+        _IMPLEMENTATIONS[meant] = function
         return function
 
     return record
 
 
-def implementation(stub: Stub) -> FunctionType:
+def implementation(meant: str) -> FunctionType:
     """The function that says what a library stub does. The standard library is loaded when first asked for."""
-    if stub.name not in _IMPLEMENTATIONS:
+    if meant not in _IMPLEMENTATIONS:
         root = __name__.rsplit(".", 2)[0]
         for module in _LIBRARY_MODULES:
             name = f"{root}.stdlib.{module}"
             if name not in sys.modules:
                 importlib.import_module(name)
-    return _IMPLEMENTATIONS[stub.name]
+    return _IMPLEMENTATIONS[meant]

@@ -27,14 +27,12 @@ from ..dsl import (
     float32,
     float64,
     fma,
-    fmod,
     frexp,
     hypot,
     implements,
     int32,
     int64,
     ldexp,
-    remainder,
     rsqrt,
     select,
     sqrt,
@@ -50,6 +48,7 @@ from . import (  # noqa: F401  (they say what their functions mean)
     math_inverse,
     math_logarithm,
     math_power,
+    math_remainder,
 )
 from .math_parts import (
     INFINITY,
@@ -224,23 +223,3 @@ def _ldexp_wide(x: Any, n: Any) -> Any:
         x = select(above, x * up, select(below, x * down, x))
         left = select(above, left - most, select(below, left - step, left))
     return x * power_of_two(clamped(left, least, most))
-
-
-# *** remainder ***
-
-
-@implements(remainder)
-def _remainder(x: Any, y: Any) -> Any:
-    return applied_to_two(_remainder_wide, x, y)
-
-
-def _remainder_wide(x: Any, y: Any) -> Any:
-    # With 0 <= r < 2 |y| (or r = |x|, where 2 |y| is infinite) it is r, r - |y| or r - 2 |y|, all of them exact. Halves
-    # are compared by what is left of |y|, for half of a tiny y is not exact.
-    divisor = abs(y)
-    r = fmod(abs(x), divisor + divisor)
-    above = r > divisor - r
-    r = select(above, r - divisor, r)
-    again = above & (r >= divisor - r)
-    r = select(again, r - divisor, r)
-    return r * with_sign_of(x.dtype(1.0), x)

@@ -43,7 +43,7 @@ _INTRINSICS = Intrinsics(
         **dict.fromkeys(("llvm.exp", "llvm.exp2", "llvm.log", "llvm.log2", "llvm.sin", "llvm.cos"), _NARROW),
     },
     approximate=frozenset({"llvm.sin", "llvm.cos"}),
-    instructions=("frem bfloat",),
+    instructions=("frem",),
 )
 
 _COMMON = frozenset(

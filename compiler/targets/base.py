@@ -116,8 +116,8 @@ class Intrinsics:
     """Which LLVM intrinsics a target's code generator survives: others may end the process.
 
     `allowed` maps a base name (`llvm.fma`, or a whole family as `llvm.nvvm.*`) to the element types it takes, or to
-    None for every type. `approximate` names those that need the `afn` flag on every call. `instructions` are those,
-    with their type, that the code generator does not survive either.
+    None for every type. `approximate` names those that need the `afn` flag on every call. `instructions` are those
+    that the code generator does not survive either, or whose result is not exact.
     """
 
     allowed: Mapping[str, frozenset[str] | None]

@@ -22,14 +22,14 @@ X86_DATA_LAYOUT: Final = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128
 AARCH64_TRIPLE: Final = "aarch64-unknown-linux-gnu"
 AARCH64_DATA_LAYOUT: Final = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i8:8:32-i16:16:32-i64:64-i128:128-n32:64-S128-Fn32"
 
-# Symbols that objects may leave undefined. fma, fmod and round are exact, so the library that has them does not matter;
-# exp and its kind are not, and are written in the kernel language instead.
+# Symbols that objects may leave undefined. fma and round are exact, so the library that has them does not matter; exp
+# and its kind are not, and are written in the kernel language instead, as is fmod, which is slow there.
 LIBCALLS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("memcpy", "memmove", "memset", "memcmp", "bcmp", "syscall"), "libc.so.6"),
     **dict.fromkeys(
         (
             f"{name}{suffix}"
-            for name in ("fma", "fmod", "round", "roundeven", "rint", "nearbyint", "floor", "ceil", "trunc", "ldexp")
+            for name in ("fma", "round", "roundeven", "rint", "nearbyint", "floor", "ceil", "trunc", "ldexp")
             for suffix in ("", "f")
         ),
         "libm.so.6",

@@ -42,10 +42,12 @@ _INTRINSICS = Intrinsics(
         "llvm.cos": _NARROW,
     },
     approximate=frozenset({"llvm.exp2", "llvm.sin", "llvm.cos"}),
+    instructions=("frem",),
 )
 _INTRINSICS_SM80 = Intrinsics(
     allowed={**_INTRINSICS.allowed, "llvm.tanh": _NARROW},
     approximate=_INTRINSICS.approximate | {"llvm.tanh"},
+    instructions=_INTRINSICS.instructions,
 )
 
 _TURING = frozenset(

@@ -37,7 +37,7 @@ STORAGE = (
     DType.float8_e4m3fn, DType.float8_e5m2, DType.float8_e4m3fnuz, DType.float8_e5m2fnuz, DType.float6_e2m3fn,
     DType.float6_e3m2fn,
 )  # fmt: skip
-TWO = ("pow", "hypot", "atan2", "remainder")  # mathematics of two numbers; `frexp` and `ldexp` are not tried
+TWO = ("pow", "hypot", "atan2", "fmod", "remainder")  # mathematics of two numbers; `frexp` and `ldexp` are not tried
 TABLE = 16  # elements of the inputs that are read at computed places
 WIDTHS = (4, 2, 8, 16)
 FLOAT_LITERALS = (0.0, 1.0, -1.0, 0.5, 2.0, 3.0, -0.0, 0.1, 1e-3, 7.25, 127.5, 1e4, -1e30, 3e38, 1e-40)

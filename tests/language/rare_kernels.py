@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from einkorn.dsl import Floating, InputTensor, OutputTensor, foreach, rare, register
+from einkorn.dsl import Floating, InputTensor, OutputTensor, foreach, rare, register, select
 
 T = TypeVar("T", bound=Floating)
 
@@ -35,6 +35,32 @@ def bend_transposed(out: OutputTensor[T, "m n"], x: InputTensor[T, "n m"]):
         return bent(x[column, row])
 
     foreach(out, at)
+
+
+def worn(v):
+    """v, halved until it is no more than 100: the rare case has a loop."""
+    if rare(v > 100):
+        for _ in range(3):
+            v = select(v > 100, v / 2, v)
+    return v
+
+
+@register("wear")
+def wear(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
+    foreach(out, lambda i: worn(x[i]))
+
+
+@register("bend_sums")
+def bend_sums(out: OutputTensor[T, "m"], x: InputTensor[T, "m n"]):
+    """What is rare depends on a loop, which is not done twice."""
+
+    def total(i):
+        row = x[i, 0] * 0
+        for k in range(x.dim(1)):
+            row += x[i, k]
+        return bent(row)
+
+    foreach(out, lambda i: total(i[0]))
 
 
 @register("bend_some")

@@ -54,3 +54,17 @@ def test_one_loop_is_without_the_rare_case(kernels: KernelFile) -> None:
     assert artifact.typed.count("store ") == 2 and artifact.typed.count("truediv ") == 1
     gpu = kernels.compile("bend", [(DType.float64, (4096,))], target="sm_80")
     assert gpu.typed.count("store ") == 1
+
+
+def test_loops_in_the_rare_case_and_around_it(kernels: KernelFile) -> None:
+    x = np.linspace(-400, 700, 3000)
+    want = x.copy()
+    for _ in range(3):
+        want = np.where(want > 100, want / 2, want)
+    assert np.array_equal(kernels("wear", x)[0], want)
+    worn = kernels.compile("wear", [(DType.float64, (4096,))], target="x86-64-v3")
+    assert worn.typed.count("store ") == 2 and worn.typed.count("truediv ") == 1
+    table = np.linspace(-30, 30, 60).reshape(6, 10)
+    assert np.allclose(kernels("bend_sums", table, outs=[(DType.float64, (6,))])[0], bent(table.sum(1)), rtol=1e-12)
+    sums = kernels.compile("bend_sums", [(DType.float64, (64, 64))], outs=[(DType.float64, (64,))])
+    assert sums.typed.count("store ") == 1

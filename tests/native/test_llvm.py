@@ -79,10 +79,11 @@ def test_each_call_needs_the_flag_and_not_just_one() -> None:
         llvm.compile_module(text, lookup("sm_90"))
 
 
-def test_instructions_that_would_kill_are_refused() -> None:
-    text = "define bfloat @f(bfloat %x, bfloat %y) { %r = frem bfloat %x, %y\n ret bfloat %r }"
-    with pytest.raises(InternalError, match="frem bfloat is not available on gfx942"):
-        llvm.compile_module(text, lookup("gfx942"))
+@pytest.mark.parametrize("target", ["gfx942", "sm_75", "sm_90"])
+def test_the_inexact_remainder_of_gpus_is_refused(target: str) -> None:
+    text = "define float @f(float %x, float %y) { %r = frem float %x, %y\n ret float %r }"
+    with pytest.raises(InternalError, match=f"frem is not available on {target}"):
+        llvm.compile_module(text, lookup(target))
 
 
 def test_calls_outside_must_be_known() -> None:
@@ -99,21 +100,22 @@ def test_libraries_are_asked_for_only_when_needed(tmp_path: Path) -> None:
     assert (plain.undefined, plain.needed) == ((), ())
     text = """
     declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+    declare double @llvm.fma.f64(double, double, double)
     define double @f(ptr %p, i64 %n, double %x, double %y) {
       call void @llvm.memset.p0.i64(ptr %p, i8 7, i64 %n, i1 false)
-      %r = frem double %x, %y
+      %r = call double @llvm.fma.f64(double %x, double %y, double 1.0)
       ret double %r
     }
     """
-    compiled = llvm.compile_module(text, host())
-    assert compiled.undefined == ("fmod", "memset")
+    compiled = llvm.compile_module(text, lookup("x86-64-v2"))  # which has no such instruction
+    assert compiled.undefined == ("fma", "memset")
     assert compiled.needed == ("libm.so.6", "libc.so.6")
     path = tmp_path / "f.so"
     path.write_bytes(compiled.link("f.so"))
     function = ctypes.CDLL(str(path)).f
     function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_int64, *[ctypes.c_double] * 2], ctypes.c_double
     memory = (ctypes.c_uint8 * 40)()
-    assert function(memory, 39, 7.5, 2.0) == 1.5
+    assert function(memory, 39, 7.5, 2.0) == 16.0
     assert list(memory) == [7] * 39 + [0]
 
 

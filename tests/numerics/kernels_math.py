@@ -190,6 +190,11 @@ def fmod_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"], y: InputTenso
     foreach(out, lambda i: fmod(x[i], y[i]))
 
 
+@register("mod_each")
+def mod_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"], y: InputTensor[T, "*s"]):
+    foreach(out, lambda i: x[i] % y[i])
+
+
 @register("atan2_each")
 def atan2_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"], y: InputTensor[T, "*s"]):
     foreach(out, lambda i: atan2(x[i], y[i]))
@@ -281,8 +286,8 @@ def everything(out: OutputTensor[T, "n"], x: InputTensor[T, "n"]):
 
     def total(i):
         values = all_of(x[i])
-        result = values[0]
-        for k in unroll(1, 27):
+        result = fmod(x[i], 2.5) + remainder(x[i], 2.5) + x[i] % 2.5 + x[i] // 2.5
+        for k in unroll(27):
             result = result + values[k]
         return result
 

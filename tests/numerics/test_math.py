@@ -153,10 +153,23 @@ def test_remainders_are_exact(dtype: Any, run_kernel: Run) -> None:
     pairs = [part.ravel() for part in np.meshgrid(odd, odd)]
     whole = rng.integers(-40, 40, 900) / 2, rng.integers(1, 9, 900)
     wide = [rng.normal(size=900) * 2.0 ** rng.integers(-100, 100, 900) for _ in range(2)]
+    unsigned = np.uint32 if dtype is np.float32 else np.uint64
     x, y = (np.concatenate(parts).astype(dtype) for parts in zip(pairs, whole, wide, strict=True))
+    # Any two numbers: quotients of hundreds of bits, and subnormal numbers below any others.
+    top = np.iinfo(unsigned).max
+    bits, other = (rng.integers(0, top, 3000, unsigned).view(dtype) for _ in range(2))
+    tiny = rng.integers(0, 1 << info.nmant, 3000, unsigned).view(dtype)
+    multiples = x[-900:] * rng.integers(1, 1 << 12, 900).astype(dtype)
+    above = np.nextafter(multiples, dtype(INF))
+    y = np.concatenate([y, other, tiny, tiny[::-1], x[-900:], x[-900:]])
+    x = np.concatenate([x, bits, bits, tiny, multiples, above])
     for name, function in (("remainder", math.remainder), ("fmod", math.fmod)):
         want = np.array([c99(function, float(a), float(b)) for a, b in zip(x, y, strict=True)])
         assert same(run_kernel(KERNELS, f"{name}_each", [x, y])[0], want.astype(dtype)).all(), name
+    with np.errstate(all="ignore"):
+        rest = np.fmod(x, y)
+        want = np.where(rest == 0, np.copysign(rest, y), np.where((rest < 0) != (y < 0), rest + y, rest))
+    assert same(run_kernel(KERNELS, "mod_each", [x, y])[0], want).all()
 
 
 def c99(function: Callable[..., float], *arguments: float) -> float:

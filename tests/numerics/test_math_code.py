@@ -14,6 +14,7 @@ from truths import BINARY, UNARY
 
 from einkorn.dsl import DType
 
+REMAINDERS = ("fmod", "mod", "remainder")
 KERNELS = Path(__file__).parent / "kernels_math.py"
 SCALAR = re.compile(r"\bv(?:add|sub|mul|div|sqrt|max|min|fn?m(?:add|sub)\w*|round|ucomi|cvt\w*2)s[sd]\b")
 
@@ -26,9 +27,9 @@ def loops(asm: str) -> list[str]:
 
 @pytest.mark.parametrize("target", ["x86-64-v3", "x86-64-v4"])
 @pytest.mark.parametrize("dtype", [DType.float32, DType.float64])
-@pytest.mark.parametrize("name", UNARY + BINARY)
+@pytest.mark.parametrize("name", (*UNARY, *BINARY, *REMAINDERS))
 def test_loops_become_vector_code(name: str, dtype: DType, target: str, compile_kernel: Callable[..., Any]) -> None:
-    inputs = [(dtype, (4096,))] * (2 if name in BINARY else 1)
+    inputs = [(dtype, (4096,))] * (1 if name in UNARY else 2)
     artifact, _ = compile_kernel(KERNELS, f"{name}_each", inputs, target=target)
     assert artifact.compiled.undefined == ()
     width = 512 if target == "x86-64-v4" else 256
