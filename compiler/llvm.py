@@ -19,6 +19,7 @@ from typing import Any
 
 from ..dsl.errors import InternalError, TargetError
 from . import elf
+from .llvm_repairs import one_lane_stores
 from .targets import Target
 from .targets.base import LIBRARY_INTRINSICS, split_intrinsic
 
@@ -146,6 +147,23 @@ def emit_object(text: str, target: Target, *, level: int = 3) -> bytes:
     return code
 
 
+def _machine(target: Target, level: int) -> Any:
+    """What turns modules into code."""
+    cpu, features = processor(target)
+    return (
+        library()
+        .Target.from_triple(target.triple)
+        .create_target_machine(
+            # llvmlite's default code model makes relocations for code that never leaves the process.
+            cpu=cpu,
+            features=features,
+            opt=level,
+            reloc="pic",
+            codemodel="default",
+        )
+    )
+
+
 def _optimised(text: str, target: Target, level: int) -> tuple[Any, Any]:
     """The optimised module, and the machine that turns it into code.
 
@@ -155,16 +173,7 @@ def _optimised(text: str, target: Target, level: int) -> tuple[Any, Any]:
     for instruction in target.intrinsics.instructions:
         if re.search(rf"\b{instruction}\b", text):
             raise InternalError(f"{instruction} is not available on {target.name}", code="EK0903", got=instruction)
-    binding = library()
-    cpu, features = processor(target)
-    machine = binding.Target.from_triple(target.triple).create_target_machine(
-        # llvmlite's default code model makes relocations for code that never leaves the process.
-        cpu=cpu,
-        features=features,
-        opt=level,
-        reloc="pic",
-        codemodel="default",
-    )
+    binding, machine = library(), _machine(target, level)
     try:
         module = binding.parse_assembly(text, binding.create_context())
         module.triple = target.triple
@@ -184,6 +193,12 @@ def _optimised(text: str, target: Target, level: int) -> tuple[Any, Any]:
         if names & LIBRARY_INTRINSICS:
             uses = [use for use in _intrinsic_uses(str(module)) if split_intrinsic(use[0])[0] in LIBRARY_INTRINSICS]
             check_intrinsics(uses, target)
+    if any(function.name.startswith("llvm.masked.store") for function in module.functions):
+        before = str(module)
+        after = one_lane_stores(before)
+        if after != before:
+            module = binding.parse_assembly(after, binding.create_context())
+            module.verify()
     return module, machine
 
 

@@ -6,6 +6,7 @@ import ctypes
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from einkorn.compiler import llvm
@@ -145,6 +146,33 @@ end:
   ret void
 }
 """
+
+
+MASKED = """
+define void @f(ptr %x, ptr %y) {{
+  %v = load <{n} x i{wide}>, ptr %x, align 1
+  %t = trunc <{n} x i{wide}> %v to <{n} x i{narrow}>
+  call void @llvm.masked.store.v{n}i{narrow}.p0(<{n} x i{narrow}> %t, ptr align 1 %y, <{n} x i1> <{mask}>)
+  ret void
+}}
+declare void @llvm.masked.store.v{n}i{narrow}.p0(<{n} x i{narrow}>, ptr, <{n} x i1>)
+"""
+
+
+@pytest.mark.parametrize(("n", "wide", "narrow"), [(4, 64, 8), (4, 64, 32), (8, 32, 16), (16, 32, 8)])
+def test_a_masked_store_of_known_lanes_stores_these_alone(n: int, wide: int, narrow: int, tmp_path: Path) -> None:
+    """LLVM's own code for one lane of narrowed numbers stores the wide number."""
+    for lanes in ({0}, {1}, {n - 1}, {0, 2}, set(range(n))):
+        mask = ", ".join(f"i1 {'true' if k in lanes else 'false'}" for k in range(n))
+        text = MASKED.format(n=n, wide=wide, narrow=narrow, mask=mask)
+        for level in (0, 3):
+            path = tmp_path / f"{level}_{mask.count('true')}_{min(lanes)}.so"
+            path.write_bytes(llvm.compile_module(text, host(), level=level).link())
+            x = np.arange(1, n + 1, dtype=f"u{wide // 8}") * 257
+            y = np.full(2 * n, 99, f"u{narrow // 8}")
+            ctypes.CDLL(str(path)).f(ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(y.ctypes.data))
+            expected = [int(x.astype(y.dtype)[k]) if k in lanes else 99 for k in range(n)] + [99] * n
+            assert y.tolist() == expected, (lanes, level)
 
 
 def test_loops_are_vectorised_and_floats_not_contracted() -> None:

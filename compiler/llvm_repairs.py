@@ -1,0 +1,48 @@
+"""What LLVM 22 makes wrong code of, written in another way before its code generator sees it.
+
+A masked store whose mask is known and has one lane,
+
+    %t = trunc <4 x i64> %x to <4 x i8>
+    call void @llvm.masked.store.v4i8.p0(<4 x i8> %t, ptr align 1 %p, <4 x i1> <i1 true, i1 false, i1 false, i1 false>)
+
+becomes a store of the whole lane of %x on x86: eight bytes where one was to be written. It is written as a store of
+that lane of %t, which is what it should have become.
+
+Input: the text of an optimised module. Output: the same, with ordinary stores in these places.
+"""
+
+from __future__ import annotations
+
+import re
+
+_STORE = re.compile(
+    r"^ *(?:tail )?call void @llvm\.masked\.store\.[\w.]+\("
+    r"(?P<vector><\d+ x i(?P<bits>8|16|32|64)>) (?P<value>%[^ ,]+), "
+    r"(?P<space>ptr(?: addrspace\(\d+\))?) (?P<attributes>.*?)(?P<place>%[^ ,]+), "
+    r"<\d+ x i1> <(?P<mask>i1 [^>]*)>\)(?P<rest>.*)$",
+    re.MULTILINE,
+)
+_ALIGN = re.compile(r"\balign (\d+)")
+
+
+def one_lane_stores(text: str) -> str:
+    """The module with an ordinary store for each masked one of a single known lane."""
+    count = 0
+
+    def lane_alone(match: re.Match[str]) -> str:
+        nonlocal count
+        lanes = [lane.strip() == "i1 true" for lane in match["mask"].split(",")]
+        if lanes.count(True) != 1:
+            return match[0]
+        count += 1
+        lane, element = lanes.index(True), f"i{match['bits']}"
+        found = _ALIGN.search(match["attributes"])
+        align = min(int(found[1]) if found else 1, int(match["bits"]) // 8)
+        one, place = f"%one.lane.{count}", f"%one.place.{count}"
+        return (
+            f"  {one} = extractelement {match['vector']} {match['value']}, i64 {lane}\n"
+            f"  {place} = getelementptr inbounds {element}, {match['space']} {match['place']}, i64 {lane}\n"
+            f"  store {element} {one}, {match['space']} {place}, align {align}{match['rest']}"
+        )
+
+    return _STORE.sub(lane_alone, text)
