@@ -63,7 +63,10 @@ def store_packed(e: FunctionEmitter, op: Op) -> None:
         some = SIMDType(DType.uint8, type.width // 2)
         text = _text(some)
         halves = e.op(f"vector.deinterleave {name} : {mlir_type(type)} -> {text}", 2)
-        _write(e, pointer, low, _joined(e, f"{halves}#0", f"{halves}#1", some), some)
+        bytes_ = _joined(e, f"{halves}#0", f"{halves}#1", some)
+        if some.width == 1:
+            bytes_ = e.op(f"vector.extract {bytes_}[0] : i8 from {text}")
+        _write(e, pointer, low, bytes_, some)
     e.lines.append(f"{e.indent}}} else {{\n")
     with e.nested():
         for lane in range(type.width):
