@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import bool8, ceildiv, int32, min, parallel_for, select, stack, static_assert
+from ..dsl import bool8, ceildiv, int32, min, parallel_for, select, stack, static_assert, uint8
 from .algorithm import highest, key_dtype, lowest, order_key, product, unravelled
 from .rows import TASK, same
 
@@ -85,12 +85,17 @@ def top_k(values: Any, places: Any, x: Any, k: Any, *, axis: Any = -1, descendin
 
 def _keys_of(x: Any, key: Any) -> Any:
     """The dtype of `_key_of`."""
-    return key_dtype(key(x.dtype(False if x.dtype == bool8 else 0)).dtype)
+    return key_dtype(_number(key(x.dtype(False if x.dtype == bool8 else 0))).dtype)
+
+
+def _number(value: Any) -> Any:
+    """What can be compared: False is before True."""
+    return value.cast(uint8) if value.dtype == bool8 else value
 
 
 def _key_of(x: Any, key: Any, descending: Any, at: Any) -> Any:
     """An integer that is smaller the earlier an element comes, and largest for NaN."""
-    value = key(x[at])
+    value = _number(key(x[at]))
     value = value + 0 if value.dtype.is_float() else value  # makes -0.0 equal to 0.0
     if descending:
         return ~order_key(value, lowest(key_dtype(value.dtype)))

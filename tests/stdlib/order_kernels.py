@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from einkorn.dsl import Floating, InputTensor, Numeric, OutputTensor, abs, float32, int64, register
+from einkorn.dsl import Element, Floating, InputTensor, Numeric, OutputTensor, abs, float32, int64, register
 from einkorn.stdlib import argsort, sort, stencil, top_k
 
 N = TypeVar("N", bound=Numeric)
+E = TypeVar("E", bound=Element)
 F = TypeVar("F", bound=Floating)
 
 
 @register("sorted_rows")
 def sorted_rows(
-    out: OutputTensor[N, "*s"],
+    out: OutputTensor[E, "*s"],
     places: OutputTensor[int64, "*s"],
-    x: InputTensor[N, "*s"],
+    x: InputTensor[E, "*s"],
     *,
     axis: int = -1,
     descending: bool = False,
@@ -32,9 +33,9 @@ def by_size(out: OutputTensor[F, "m n"], x: InputTensor[F, "m n"]):
 
 @register("best")
 def best(
-    values: OutputTensor[N, "m k"],
+    values: OutputTensor[E, "m k"],
     places: OutputTensor[int64, "m k"],
-    x: InputTensor[N, "m n"],
+    x: InputTensor[E, "m n"],
     *,
     k: int,
     descending: bool = True,
