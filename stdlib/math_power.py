@@ -76,9 +76,8 @@ def _pow_whole(x: Any, y: Any) -> Any:
     if x.dtype.is_signed():
         result = select((y < 0) & (x != 1) & (x != -1), 0, result)
         left = select(y < 0, y & 1, y)
-    while left != 0:
-        if (left & 1) != 0:
-            result = result * base
+    while (left != 0).any():
+        result = select((left & 1) != 0, result * base, result)
         base = base * base
         left = left >> 1
     return result
