@@ -1,8 +1,8 @@
-"""A fuzzing campaign: random kernels for a number of minutes, each run three ways in a child process.
+"""A fuzzing campaign: random kernels for a number of minutes, each run four ways in a child process.
 
     python tests/fuzz/campaign.py --minutes 60 --folder build/fuzz
 
-A program that fails is made small by Hypothesis and stored in the folder as a kernel file that a test can run (see
+A program that fails is made small and stored in the folder as a kernel file that a test can run (see
 `test_regressions`). The exit status is 1 when something was found.
 
 Input: minutes, a folder, a first seed. Output: progress, finds. Non-goals: what programs look like (see `programs`),
@@ -14,26 +14,29 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import random
 import re
 import select
 import subprocess
 import sys
+import textwrap
 import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, Phase, given, seed, settings
-from hypothesis.errors import HypothesisException
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-from programs import Program, programs  # noqa: E402
+from programs import Program  # noqa: E402
+from shrinking import Choices, program_of_choices, random_choices, shrunk  # noqa: E402
+from writing.base import FEATURES  # noqa: E402
 
-ROUND = 100  # programs under one seed of Hypothesis
+ROUND = 60  # programs of one seed
+FINE = ("same", "fails")
 RENEW = 400  # programs after which the child is replaced: it never unloads code
 PATIENCE = 180.0  # seconds that a program may take; the machine may be busy
 
@@ -80,74 +83,72 @@ class Child:
             self.process = None
 
 
-class Find(Exception):
-    """A program on which the three ways do not agree, or that is not compiled."""
-
-
 class Campaign:
-    """Rounds of random programs, what became of them, and the finds."""
+    """Rounds of random programs, what was in them, what became of them, and the finds."""
 
     def __init__(self, folder: Path, show: Any) -> None:
         self.folder = folder
         self.child = Child()
         self.outcomes: Counter[str] = Counter()
+        self.features: Counter[str] = Counter()
         self.finds: dict[str, Path] = {}
         self.show = show
-        self.last: tuple[Program, str, str] | None = None
         self.deadline = 0.0
 
-    def try_one(self, program: Program) -> None:
-        """Raises Find when something is wrong with a program."""
-        status, detail = self.child.check(program)
-        self.outcomes[status] += 1
-        self.show(self)
-        if status != "same":
-            self.last = (program, status, detail)
-            raise Find(status)
-
     def round(self, number: int) -> None:
-        """One seed of Hypothesis; a find is shrunk and stored."""
-        self.last = None
+        """The programs of one seed; a find is made small and stored."""
+        rng = random.Random(number)
+        for _ in range(ROUND):
+            if time.monotonic() >= self.deadline:
+                return
+            program, choices = random_choices(rng)
+            status, detail = self.child.check(program)
+            self.outcomes[status] += 1
+            self.features.update(program.features)
+            self.show(self)
+            if status not in FINE and kind_of(status, detail) not in self.finds:
+                self.make_small(choices, kind_of(status, detail))
 
-        @seed(number)
-        @settings(
-            max_examples=ROUND,
-            deadline=None,
-            database=None,
-            suppress_health_check=list(HealthCheck),
-            phases=[Phase.generate, Phase.shrink],
-            report_multiple_bugs=False,
-        )
-        @given(programs())
-        def run(program: Program) -> None:
-            if time.monotonic() < self.deadline:
-                self.try_one(program)
+    def make_small(self, choices: Choices, kind: str) -> None:
+        """Stores a smaller program with the same kind of trouble."""
+        found: dict[Program, tuple[str, str]] = {}
 
-        try:
-            run()
-        except (Find, HypothesisException, BaseExceptionGroup):
-            if self.last is None:
-                raise
-            self.store(*self.last)
+        def fails(program: Program) -> bool:
+            found[program] = self.child.check(program)
+            return kind_of(*found[program]) == kind
 
-    def store(self, program: Program, status: str, detail: str) -> None:
-        """Keeps a program, one for each kind of trouble."""
-        kind = f"{status}: {re.sub(r'[0-9]+', 'N', detail.strip().splitlines()[-1] if detail.strip() else '')}"
-        if kind in self.finds:
-            return
+        program, _ = program_of_choices(shrunk(choices, fails))
+        self.finds[kind] = self.store(program, *(found.get(program) or self.child.check(program)))
+
+    def store(self, program: Program, status: str, detail: str) -> Path:
+        """Keeps a program as a kernel file."""
         self.folder.mkdir(parents=True, exist_ok=True)
         name = hashlib.sha256(program.text.encode()).hexdigest()[:10]
         file = self.folder / f"{status}_{name}.py"
         note = "\n".join(f"# {line}".rstrip() for line in detail.strip().splitlines()[-40:])
-        data = f"INPUTS = {list(program.inputs)!r}\nSEED = {program.seed}\n"
-        file.write_text(f'"""Found by fuzzing: {status}."""\n\n{note}\n{data}\n{program.text}')
-        self.finds[kind] = file
+        file.write_text(f'"""Found by fuzzing: {status}."""\n\n{note}\n{program.data()}\n{program.text}')
+        return file
+
+
+def kind_of(status: str, detail: str) -> str:
+    """What trouble has in common: its last line, or that of an error, without numbers and paths."""
+    lines = detail.strip().splitlines() or [""]
+    chosen = next((line for line in lines if "error[" in line), lines[-1])
+    if status == "differs":
+        return status
+    return f"{status}: {re.sub(r'[0-9]+', 'N', chosen.rpartition('error[')[2])}"
 
 
 def summary(campaign: Campaign) -> str:
     """Outcomes and finds in one line."""
     found = ", ".join(f"{n} {status}" for status, n in sorted(campaign.outcomes.items()))
     return f"{sum(campaign.outcomes.values())} programs ({found}), {len(campaign.finds)} finds"
+
+
+def counts(campaign: Campaign) -> str:
+    """How many programs had what in them."""
+    found = (f"{feature} {campaign.features[feature]}" for feature in FEATURES)
+    return textwrap.fill(", ".join(found), 120, break_on_hyphens=False)
 
 
 def main() -> int:
@@ -174,6 +175,7 @@ def main() -> int:
                 print(f"{(time.monotonic() - start) / 60:.1f} min, seed {number}: {summary(campaign)}", flush=True)
     campaign.child.stop()
     console.print(f"{(time.monotonic() - start) / 60:.1f} minutes: {summary(campaign)}")
+    console.print(counts(campaign), markup=False, highlight=False)
     for kind, file in campaign.finds.items():
         console.print(f"  {file}: {kind}", markup=False)
     return 1 if campaign.finds else 0

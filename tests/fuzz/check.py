@@ -1,4 +1,5 @@
-"""One program three ways: interpreted, compiled without optimisation, compiled with all of it. All bits have to agree.
+"""One program four ways: interpreted; compiled without optimisation; with all of it, and its ops melted together; and
+this by two threads. All bits have to agree, and so have failures.
 
 As a program, it is the child of a fuzzing campaign: one request a line on standard input, one answer a line on standard
 output, both JSON. LLVM may abort it, or never come back; the parent notices.
@@ -7,12 +8,15 @@ output, both JSON. LLVM may abort it, or never come back; the parent notices.
 from __future__ import annotations
 
 import ctypes
+import functools
 import json
 import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,89 +24,234 @@ import numpy as np
 
 from einkorn.compiler.interpret import Interpreted
 from einkorn.compiler.pipeline import compile_entry
+from einkorn.compiler.pool import pool_object
 from einkorn.compiler.targets import lookup
-from einkorn.dsl import DType, abi
-from einkorn.dsl.errors import CompileError, InternalError
-from einkorn.dsl.library import load_library
+from einkorn.compiler.tensors import NotFusible
+from einkorn.dsl.checks import parse_checks
+from einkorn.dsl.errors import CompileError, InternalError, KernelError
+from einkorn.graph import DeviceRef, DType, Graph, Model, TensorType, extensions, ops, outputs
+from einkorn.graph import call as calls
+from einkorn.graph.extensions import LoadedCode
+from einkorn.graph.fusion import partition
+from einkorn.graph.ir import GraphIR
+from einkorn.graph.plan import make_plan
+from einkorn.graph.pool import Pool
+from einkorn.graph.reports import Report
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+sys.path.insert(0, str(Path(__file__).parent))
 
-from programs import arrays_of  # noqa: E402
-from support import harness  # noqa: E402
+from programs import Program, arrays_of
 
 Array = np.ndarray[Any, Any]
-LEVELS = (0, 3)
+HOST = DeviceRef.CPU()
+FIXED = (1, 16)  # sizes that signatures may have as numbers
+GUARD = 64  # bytes around each output that nobody may write
 
 
-def outputs_of(file: Path, inputs: Sequence[Array], op: str = "k") -> dict[str, list[Array]]:
-    """The outputs of op `k` of a file by each of the three ways."""
-    types = [(DType.from_numpy(a.dtype), a.shape) for a in inputs]
-    spec, results = harness.entry_of(file, op, types)
+@dataclass(frozen=True)
+class Failure:
+    """How a program stopped itself."""
+
+    code: str
+    line: int
+    text: str
+    index: str
+
+
+Found = list[Array] | Failure
+
+
+# *** graphs ***
+
+
+def graph_of(program: Program, file: Path) -> Graph:
+    """The calls of a program's ops; the outputs are what no call reads."""
+    steps = program.graph or (("k", tuple(range(len(program.inputs)))),)
+
+    def forward(*inputs: Any) -> list[Any]:
+        results: list[Any] = []
+        read: set[int] = set()
+
+        def value(number: Any) -> Any:
+            if not isinstance(number, int):
+                return [value(n) for n in number]
+            read.add(number)
+            return inputs[number] if number >= 0 else results[-1 - number]
+
+        for name, operands in steps:
+            values = [value(number) for number in operands]
+            if name.startswith("ops."):
+                results.append(getattr(ops, name[4:])(*values))
+            else:
+                results += ops.custom(name, device=HOST, values=values)
+        return [result for number, result in enumerate(results) if -1 - number not in read]
+
+    names = iter("abcdefghijklmnopq")
+    known: dict[int, str] = {}
+
+    def dim(size: int) -> int | str:
+        return size if size in FIXED or not program.symbolic else known.setdefault(size, next(names))
+
+    types = [TensorType(DType[dtype], [dim(n) for n in shape], HOST) for dtype, shape, *_ in program.inputs]
+    return Graph("fuzz", forward=forward, input_types=types, custom_extensions=[str(file)])
+
+
+def interpreted(ir: GraphIR, checks: str) -> LoadedCode:
+    """A graph for the interpreter, one op after the other."""
     target = lookup("host")
+    plan = make_plan(ir, partition(ir, functools.partial(extensions._facts, ir, target), fuse=False))
+    assert plan.entry is not None
+    code = Interpreted(replace(plan.entry, checks=str(parse_checks(checks))), target)
+    reports = tuple(Report(s.kind, s.parts, s.place, s.op, dict(s.details), s.notes) for s in code.sites)
+    return LoadedCode(code.entry, plan, reports, "interpreter", None)
 
-    def blank() -> list[Array]:
-        out = [np.zeros(shape, dtype.to_numpy()) for dtype, shape in results]
-        for array in out:
-            array.reshape(-1).view(np.uint8)[:] = 0xA5
-        return out
 
-    found = {"interpreted": blank()}
-    Interpreted(spec, target).run([*inputs, *found["interpreted"]], [], lambda site, values: None)
-    for level in LEVELS:
-        code = compile_entry(spec, target, level=level).code
-        with tempfile.NamedTemporaryFile(suffix=".so") as shared:
-            shared.write(code)
-            shared.flush()
-            entry = ctypes.CDLL(shared.name)[abi.ENTRY]
-        found[f"-O{level}"] = out = blank()
-        pointers = (ctypes.c_void_p * (len(inputs) + len(out)))(*(a.ctypes.data for a in (*inputs, *out)))
-        context = abi.Context()
-        context.threads = 1
-        entry(ctypes.byref(context), pointers, (ctypes.c_int64 * 1)())
+def compiled(ir: GraphIR, checks: str, level: int, fuse: bool) -> LoadedCode:
+    """A graph as machine code."""
+    target = lookup("host")
+    plan = make_plan(ir, partition(ir, functools.partial(extensions._facts, ir, target), fuse=fuse))
+    assert plan.entry is not None
+    try:
+        artifact = compile_entry(replace(plan.entry, checks=str(parse_checks(checks))), target, level=level)
+    except NotFusible:
+        if not fuse:
+            raise
+        return compiled(ir, checks, level, False)
+    with tempfile.NamedTemporaryFile(suffix=".so") as shared:
+        shared.write(artifact.code)
+        shared.flush()
+        return extensions._open(Path(shared.name), plan, f"-O{level}")
+
+
+# *** runs ***
+
+
+@functools.cache
+def _pool() -> Pool:
+    handle, name = tempfile.mkstemp(suffix=".so")
+    os.write(handle, pool_object(lookup("host")))
+    os.close(handle)
+    pool = Pool(ctypes.CDLL(name), 2)
+    os.unlink(name)
+    return pool
+
+
+@contextmanager
+def surroundings(threads: int) -> Iterator[list[Array]]:
+    """Calls run on so many threads, and into memory that is full of a pattern and has a guard on either side."""
+    guarded: list[Array] = []
+
+    def empty(shape: tuple[int, ...], dtype: Any) -> Array:
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        memory = np.full(size + 2 * GUARD, 0xA5, np.uint8)
+        guarded.append(memory)
+        return memory[GUARD : GUARD + size].view(dtype).reshape(shape)
+
+    before = calls.thread_pool, outputs.empty
+    calls.thread_pool, outputs.empty = (_pool if threads > 1 else lambda: None), empty
+    try:
+        yield guarded
+    finally:
+        calls.thread_pool, outputs.empty = before
+
+
+def run(ir: GraphIR, load: Callable[[GraphIR], LoadedCode], arrays: Sequence[Array], threads: int = 1) -> Found:
+    """One call of a graph.
+
+    Raises:
+        AssertionError: something was written that is no output.
+    """
+    before = [array.tobytes() for array in arrays]
+    with surroundings(threads) as guarded:
+        try:
+            found: Found = [np.array(buffer.to_numpy()) for buffer in Model(ir, load)(*arrays)]
+        except KernelError as error:
+            line = error.place.line if error.place is not None else 0
+            found = Failure(error.code, line, error.message, str(error.got))
+    assert before == [array.tobytes() for array in arrays], "an input was written"
+    for memory in guarded:
+        assert (memory[:GUARD] == 0xA5).all() and (memory[-GUARD:] == 0xA5).all(), "written beside an output"
     return found
 
 
-def difference(found: dict[str, list[Array]]) -> str | None:
+def outcomes(program: Program, file: Path) -> dict[str, Found]:
+    """What each way gives."""
+    arrays = arrays_of(program.inputs, program.seed)
+    ir = graph_of(program, file).ir
+    fast = functools.cache(lambda ir: compiled(ir, program.checks, 3, True))  # views have code of their own
+    return {
+        "interpreted": run(ir, lambda ir: interpreted(ir, program.checks), arrays),
+        "-O0": run(ir, lambda ir: compiled(ir, program.checks, 0, False), arrays),
+        "-O3": run(ir, fast, arrays),
+        "two threads": run(ir, fast, arrays, 2),
+    }
+
+
+# *** comparisons ***
+
+
+def difference(found: dict[str, Found]) -> str | None:
     """How the ways differ, or None."""
     (first, wanted), *others = found.items()
     for way, got in others:
+        if isinstance(wanted, Failure) or isinstance(got, Failure):
+            # Of several failures, the one that is told is the first that a thread meets.
+            if type(wanted) is not type(got) or (way != "two threads" and wanted != got):
+                return f"{first}: {shown(wanted)}; {way}: {shown(got)}"
+            continue
         for number, (a, b) in enumerate(zip(wanted, got, strict=True)):
-            bits = f"u{a.dtype.itemsize}"
-            wrong = a.view(bits) != b.view(bits)
-            if a.dtype.kind not in "biu":
-                with np.errstate(invalid="ignore"):
-                    wrong &= ~(np.isnan(a) & np.isnan(b))
+            if a.shape != b.shape:
+                return f"output {number} has shape {a.shape} {first}, {b.shape} with {way}"
+            wrong = _wrong(np.atleast_1d(a), np.atleast_1d(b))
             if wrong.any():
                 at = tuple(int(k[0]) for k in np.nonzero(wrong))
-                return f"output {number} at {at}: {a[at]!r} {first}, {b[at]!r} with {way}"
+                values = np.atleast_1d(a)[at], np.atleast_1d(b)[at]
+                return f"output {number} at {at}: {values[0]!r} {first}, {values[1]!r} with {way}"
     return None
 
 
-def check(text: str, inputs: Sequence[tuple[str, Sequence[int]]], seed: int) -> tuple[str, str]:
-    """What became of a program: "same", "differs", "refused" (by the compiler) or "fault", and more about it."""
+def shown(found: Found) -> str:
+    return "results" if not isinstance(found, Failure) else f"{found.code}, line {found.line}: {found.text}"
+
+
+def _wrong(a: Array, b: Array) -> Array:
+    """Where elements differ; all NaN are one."""
+    bits = f"u{a.dtype.itemsize}"
+    wrong: Array = np.ascontiguousarray(a).view(bits) != np.ascontiguousarray(b).view(bits)
+    if DType.from_numpy(a.dtype).is_float():
+        with np.errstate(invalid="ignore"):
+            wrong &= ~(np.isnan(a) & np.isnan(b))
+    return wrong
+
+
+def check(program: Program) -> tuple[str, str]:
+    """What became of a program, and more about it.
+
+    That is "same", "fails" (in the same way each time), "differs", "refused" (by the compiler) or "fault".
+    """
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "kernel.py"
-        file.write_text(text)
+        file.write_text(program.text)
         try:
-            load_library(file)
-            found = outputs_of(file, arrays_of(inputs, seed))
+            found = outcomes(program, file)
         except InternalError as error:
             return "fault", str(error)
         except CompileError as error:
             return "refused", str(error)
         except Exception:
             return "fault", traceback.format_exc()
-        finally:
-            harness._libraries.pop(file, None)
     wrong = difference(found)
-    return ("same", "") if wrong is None else ("differs", wrong)
+    if wrong is not None:
+        return "differs", wrong
+    first = found["interpreted"]
+    return ("fails", first.code) if isinstance(first, Failure) else ("same", "")
 
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what kernels or LLVM print is no answer
     for line in sys.stdin:
-        answers.write(json.dumps(check(**json.loads(line))) + "\n")
+        answers.write(json.dumps(check(Program(**json.loads(line)))) + "\n")
         answers.flush()
 
 

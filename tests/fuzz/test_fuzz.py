@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import random
 import sys
+from collections import Counter
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+import numpy as np
 import pytest
 
 HERE = Path(__file__).parent
@@ -15,6 +19,8 @@ sys.path.insert(0, str(HERE))
 import campaign as campaigns  # noqa: E402
 import check  # noqa: E402
 import programs  # noqa: E402
+import shrinking  # noqa: E402
+from writing.base import FEATURES  # noqa: E402
 
 REGRESSIONS = sorted((HERE / "regressions").glob("*.py"))
 
@@ -30,22 +36,27 @@ def module(file: Path) -> ModuleType:
 @pytest.mark.parametrize("file", REGRESSIONS, ids=lambda file: file.stem)
 def test_regressions(file: Path) -> None:
     """Each was a difference, a crash or a refusal once."""
-    found = module(file)
-    status, detail = check.check(file.read_text(), found.INPUTS, found.SEED)
+    status, detail = check.check(programs.program_of(module(file), file.read_text()))
     assert status == "same", detail
 
 
+def test_every_kind_of_text_is_reached() -> None:
+    rng = random.Random(2026)
+    found = Counter(feature for _ in range(400) for feature in shrinking.random_choices(rng)[0].features)
+    assert [feature for feature in FEATURES if not found[feature]] == []
+
+
 def test_a_short_campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(campaigns, "ROUND", 8)
+    monkeypatch.setattr(campaigns, "ROUND", 12)
     one = campaigns.Campaign(tmp_path, lambda campaign: None)
     one.deadline = float("inf")
     one.round(2026)
     one.child.stop()
     assert not one.finds, [file.read_text() for file in one.finds.values()]
-    assert one.outcomes == {"same": 8}
+    assert sum(one.outcomes.values()) == 12 and set(one.outcomes) <= {"same", "fails"}
 
 
-def test_a_campaign_finds_makes_small_and_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_campaign_finds_makes_small_and_stores(tmp_path: Path) -> None:
     """With a child that takes every shift for a crash."""
 
     class Fussy(campaigns.Child):
@@ -58,9 +69,49 @@ def test_a_campaign_finds_makes_small_and_stores(tmp_path: Path, monkeypatch: py
     for seed in range(3):
         one.round(seed)
     (file,) = one.finds.values()
-    kept = module(file)
-    assert len(file.read_text().splitlines()) < 25
-    assert check.check(file.read_text(), kept.INPUTS, kept.SEED) == ("same", "")
+    text = file.read_text()
+    assert len(text.splitlines()) < 25
+    assert check.check(programs.program_of(module(file), text))[0] == "same"
+
+
+@pytest.mark.parametrize("trouble", ["text", "error", "input", "guard"])
+def test_what_differs_is_seen(trouble: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results, failures, and memory that is nobody's, of one way alone."""
+    file = tmp_path / "k.py"
+    text = (
+        "from einkorn.dsl import *\n@register('k')\ndef k(out: OutputTensor[int8, '3'], x: InputTensor[int8, '3']):\n"
+        "    for i in range(3):\n        assert x[i] < 5\n        out[i] = x[i]\n"
+    )
+    file.write_text(text)
+    program = programs.Program(text, (("int8", (3,)),), 0)
+    monkeypatch.setattr(check, "arrays_of", lambda inputs, seed: [np.array([1, 2, 3], np.int8)])
+    fine = check.run
+
+    def wrong(ir: Any, load: Any, arrays: Any, threads: int = 1) -> Any:
+        if threads == 1:
+            return fine(ir, load, arrays, threads)
+        if trouble == "text":
+            return [fine(ir, load, arrays)[0] + 1]
+        if trouble == "error":
+            return check.Failure("EK0701", 5, "assertion failed", "None")
+        real = check.Model
+
+        def careless(ir: Any, load: Any) -> Any:
+            def call(*given: Any) -> Any:
+                results = real(ir, load)(*given)
+                array = given[0] if trouble == "input" else np.asarray(results[0].to_numpy()).base
+                array.view(np.uint8)[-1] += 1
+                return results
+
+            return call
+
+        monkeypatch.setattr(check, "Model", careless)
+        return fine(ir, load, arrays, threads)
+
+    monkeypatch.setattr(check, "run", wrong)
+    status, detail = check.check(program)
+    expected = {"text": "output 0 at (0,)", "error": "interpreted: results", "input": "an input", "guard": "beside"}
+    assert status in ("differs", "fault") and expected[trouble] in detail
 
 
 def test_a_child_that_dies_is_replaced() -> None:
