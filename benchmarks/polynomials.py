@@ -33,6 +33,19 @@ def _odd_fit(function: Any, high: Any, count: int, bits: int) -> Fit:
     return Fit(_odd(function), 0, high, count, _odd_weight(function), bits)
 
 
+def _cot_fit(count: int, bits: int) -> Fit:
+    """(1 - r cot(r)) / z for z = r**2."""
+
+    def slope(z: Any) -> Any:
+        return mp.sqrt(z) * mp.cot(mp.sqrt(z))
+
+    return Fit(lambda z: (1 - slope(z)) / z, 0, mpf("0.63"), count, lambda z: z / slope(z), bits)
+
+
+def _acosh_tail(t: Any) -> Any:
+    return (mp.acosh(1 + t) / mp.sqrt(2 * t) - 1) / t
+
+
 def _from_ratio(center: float, t: Any) -> Any:
     """x of t = (x - center) / (x + center)."""
     return center * (1 + t) / (1 - t)
@@ -79,7 +92,6 @@ def _stirling(z: Any) -> Any:
 
 
 LGAMMA_LIMIT = mpf(0.7001)
-ATAN_LIMIT = mpf(0.41422) ** 2
 
 FITS: dict[str, Fit] = {
     "EXP_32": _exp_tail_fit(5, 24),
@@ -89,9 +101,14 @@ FITS: dict[str, Fit] = {
     "SINH_64": _odd_fit(mp.sinh, 1, 8, 53),
     "ASIN_32": _odd_fit(mp.asin, mpf(0.2501), 5, 24),
     "ASIN_64": _odd_fit(mp.asin, mpf(0.2501), 13, 53),
-    "ATAN_32": _odd_fit(mp.atan, ATAN_LIMIT, 5, 24),
-    "ATAN_64": _odd_fit(mp.atan, ATAN_LIMIT, 11, 53),
+    "ATAN_32": _odd_fit(mp.atan, mpf("1.0001"), 10, 24),
+    "ATAN_64": _odd_fit(mp.atan, mpf("1.0001"), 20, 53),
+    "COT_32": _cot_fit(5, 24),
+    "COT_64": _cot_fit(9, 53),
     "ASINH_32": _odd_fit(mp.asinh, mpf(0.2501), 6, 24),
+    "ACOSH_32": Fit(_acosh_tail, 0, mpf("0.5001"), 5, lambda t: t * mp.sqrt(2 * t) / mp.acosh(1 + t), 24),
+    "ATANH_NEAR_32": _odd_fit(mp.atanh, mpf("0.2501"), 6, 24),
+    "ATANH_NEAR_64": _odd_fit(mp.atanh, mpf("0.2501"), 13, 53),
     "CBRT_32": _cbrt_fit(4, 24),
     "CBRT_64": _cbrt_fit(6, 53),
     "LGAMMA": Fit(lambda u: _lgamma_ratio(u) - 0.4831289505409809, -LGAMMA_LIMIT, LGAMMA_LIMIT, 28, _lgamma_weight),

@@ -27,14 +27,13 @@ from ..dsl import (
     unroll,
 )
 from .math_parts import (
-    INFINITY,
     SIGN32,
     SIGN64,
     applied,
     float_of,
     polynomial,
     product_exact,
-    quotient_sum,
+    quotient,
     sum_fast,
     whole,
 )
@@ -100,6 +99,21 @@ COS_64 = (
     2.4801587287527964e-05,
     -0.001388888888887097,
     0.04166666666666658,
+)
+
+
+# (1 - r cot(r)) / z with z = r**2 up to 0.63, relative to r cot(r): 2**-32.6 and 2**-56.9
+COT_32 = (2.63321108e-05, 0.00020777827, 0.00211774372, 0.0222220197, 0.333333343)
+COT_64 = (
+    3.1230769035822125e-09,
+    2.0973602502694554e-08,
+    2.202062798160723e-07,
+    2.1639739149839384e-06,
+    2.1377919062476116e-05,
+    0.00021164019150822548,
+    0.0021164021183128177,
+    0.022222222222133308,
+    0.33333333333333476,
 )
 
 
@@ -204,21 +218,25 @@ def _reduce_large_64(size: Any) -> Any:
     return n, r, fma(total, first, -r) + fma(total, second, lost * first)
 
 
-def _quadrant(size: Any) -> Any:
-    """n, and the sine and the cosine of r as sums of two floats, for size >= 0; NaN for infinity and NaN."""
+def _reduced(size: Any) -> Any:
+    """n, r and the rest of r for any size >= 0; NaN for infinity and NaN."""
     n, r, rest = _reduce(size)
     limit = LARGE_32
     if size.dtype == float64:
         limit = LARGE_64
-    # Infinity stays with the small ones, where it becomes NaN.
-    large = rare((size >= limit) & (size < INFINITY))
+    large = rare(size >= limit)
     if size.width > 1:
         n_large, r_large, rest_large = _reduce_large(size)
-        n, r, rest = select(large, n_large, n), select(large, r_large, r), select(large, rest_large, rest)
-    else:
-        # A branch of its own: a GPU takes it where needed, a vectoriser makes selections of it.
-        if large:
-            n, r, rest = _reduce_large(size)
+        return select(large, n_large, n), select(large, r_large, r), select(large, rest_large, rest)
+    # A branch of its own: a GPU takes it where needed, a vectoriser makes selections of it.
+    if large:
+        n, r, rest = _reduce_large(size)
+    return n, r, rest
+
+
+def _quadrant(size: Any) -> Any:
+    """n, and the sine and the cosine of r as sums of two floats, for size >= 0; NaN for infinity and NaN."""
+    n, r, rest = _reduced(size)
     z, z_rest = product_exact(r, r)
     # sin(r + d) = sin r + d cos r, cos(r + d) = cos r - d sin r; 1 - z/2 is rounded with what it loses kept.
     half = 0.5 * z
@@ -235,8 +253,10 @@ def _quadrant(size: Any) -> Any:
 
 def _reduce_large(size: Any) -> Any:
     if size.dtype == float64:
-        return _reduce_large_64(size)
-    return _reduce_large_32(size)
+        n, r, rest = _reduce_large_64(size)
+    else:
+        n, r, rest = _reduce_large_32(size)
+    return n, r, rest + (size - size)  # NaN for infinity
 
 
 @implements(sin)
@@ -267,15 +287,19 @@ def _tan(x: Any) -> Any:
 
 
 def _tan_wide(x: Any) -> Any:
-    """Sine by cosine, or -cosine by sine after an odd number of quarter turns."""
-    n, sine, sine_rest, cosine, cosine_rest = _quadrant(abs(x))
-    sine, sine_rest = sum_fast(sine, sine_rest)
-    cosine, cosine_rest = sum_fast(cosine, cosine_rest)
+    """r by r cot r, or the negative inverse of that after an odd number of quarter turns."""
+    n, r, rest = _reduced(abs(x))
+    z = r * r
+    g = polynomial(z, COT_64) if x.dtype == float64 else polynomial(z, COT_32)
+    slope = fma(-z, g, 1.0)
+    # What its rounding lost, and its change from r to r + rest.
+    slope_rest = fma(-0.6666667 * r, rest, fma(-z, g, 1.0 - slope))
+    # Close to a multiple of pi/2 the rest is not tiny beside r.
+    r, rest = sum_fast(r, rest)
     odd = (n & 1) != 0
-    above, above_rest = select(odd, -cosine, sine), select(odd, -cosine_rest, sine_rest)
-    below, below_rest = select(odd, sine, cosine), select(odd, sine_rest, cosine_rest)
-    quotient, rest = quotient_sum(above, above_rest, below, below_rest)
-    return _turned(quotient + rest, n - n, x)
+    above, above_rest = select(odd, slope, r), select(odd, slope_rest, rest)
+    below, below_rest = select(odd, r, slope), select(odd, rest, slope_rest)
+    return _turned(quotient(above, above_rest, below, below_rest), n, x)
 
 
 def _turned(value: Any, turns: Any, x: Any) -> Any:

@@ -7,21 +7,46 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import abs, acosh, asinh, atanh, cosh, float64, fma, implements, select, sinh, sqrt, tanh
-from .math_logarithm import log_sum
+from ..dsl import (
+    abs,
+    acosh,
+    asinh,
+    atanh,
+    bitcast,
+    cosh,
+    float32,
+    float64,
+    fma,
+    implements,
+    int32,
+    int64,
+    select,
+    sinh,
+    sqrt,
+    tanh,
+)
+from .math_exponential import EXP2_32
+from .math_logarithm import LOG_32, log_sum
 from .math_parts import (
     EXP_32,
+    EXP_64,
     INFINITY,
+    LN2_32,
+    LN2_64,
+    LN2_SHORT_32,
+    LOG2_E_32,
+    LOG2_E_64,
     NAN,
+    ROUNDER64,
+    ROUNDER64_BITS,
     applied,
     exp_parts,
-    exp_reduced,
     polynomial,
     power_of_two,
     product_exact,
-    quotient_sum,
-    sum_exact,
+    quotient,
     sum_fast,
+    whole,
     with_sign_of,
 )
 
@@ -63,13 +88,31 @@ def _sinh(x: Any) -> Any:
 def _sinh_wide(x: Any) -> Any:
     size = abs(x)
     square = size * size
+    high = 89.5
     if x.dtype == float64:
+        high = 710.5
         near = fma(size * square, polynomial(square, SINH_64), size)
     else:
         near = fma(size * square, polynomial(square, SINH_32), size)
-    total, rest = _half_exp(size)
-    far = 2.0 * (total + (rest - 0.0625 / (total + rest)))
+    # With a quarter of e**size as power * (1 + lead + tail), a quarter of 2 sinh, smallest parts first.
+    n, lead, tail = _exp_lead(select(size > high, high, size))
+    power = power_of_two(n - 2)
+    inverse = 0.0625 / fma(power, lead + tail, power)
+    far = 2.0 * (power + fma(power, lead, fma(power, tail, -inverse)))
     return with_sign_of(select(size < 1.0, near, far), x)
+
+
+def _exp_lead(x: Any) -> Any:
+    """n, an exact lead and a small tail that make e**x = 2**n * (1 + lead + tail)."""
+    if x.dtype == float64:
+        n, nearest = whole(x * LOG2_E_64[0])
+        lead = fma(nearest, -LN2_64[0], x)
+        r = fma(nearest, -LN2_64[1], lead)
+        return n, lead, fma(nearest, -LN2_64[1], r * r * polynomial(r, EXP_64))
+    n, nearest = whole(x * LOG2_E_32[0])
+    lead = fma(nearest, -LN2_32[0], x)
+    r = fma(nearest, -LN2_32[1], lead)
+    return n, lead, fma(nearest, -LN2_32[1], r * r * polynomial(r, EXP_32))
 
 
 @implements(cosh)
@@ -107,11 +150,12 @@ def _tanh_wide(x: Any) -> Any:
         return with_sign_of(_tanh_size_64(size), x)
     square = size * size
     near = fma(size * square, polynomial(square, TANH_32), size)
-    # With e**(2x) = power * (1 + t): tanh x = 1 - 2 / (power + 1 + power t). It rounds to 1 from 9.02 on.
-    n, r = exp_reduced(2.0 * select(size > 10.0, 10.0, size))
-    t = fma(r * r, polynomial(r, EXP_32), r)
+    # tanh x = 1 - 2 / (e**(2x) + 1). It rounds to 1 from 9.02 on.
+    bounded = select(size > 10.0, 10.0, size)
+    n, nearest = whole(bounded * (2.0 * LOG2_E_32[0]))
+    r = fma(bounded, 2.0 * LOG2_E_32[0], -nearest)
     power = power_of_two(n)
-    far = 1.0 - 2.0 / fma(power, t, power + 1.0)
+    far = 1.0 - 2.0 / fma(power, r * polynomial(r, EXP2_32), power + 1.0)
     return with_sign_of(select(size < 1.0, near, far), x)
 
 
@@ -125,10 +169,7 @@ def _tanh_size_64(size: Any) -> Any:
     denominator = numerator + 2.0
     two = denominator - numerator
     denominator_rest = ((numerator - (denominator - two)) + (2.0 - two)) + numerator_rest
-    inverse = 1.0 / denominator
-    quotient = numerator * inverse
-    error = fma(-quotient, denominator, numerator) + fma(-quotient, denominator_rest, numerator_rest)
-    return fma(error, inverse, quotient)
+    return quotient(numerator, numerator_rest, denominator, denominator_rest)
 
 
 # *** inverses ***
@@ -142,6 +183,32 @@ ASINH_32 = (
     0.0749990717,
     -0.166666657,
 )
+# (acosh(1 + t) / sqrt(2t) - 1) / t up to t = 1/2, relative to acosh(1 + t): 2**-29.6
+ACOSH_32 = (-0.000413219386, 0.00176005764, -0.00554786855, 0.0187466014, -0.0833332166)
+# (atanh(x) / x - 1) / z with z = x**2 up to x = 1/2, relative to atanh(x): 2**-29.4 and 2**-57
+ATANH_NEAR_32 = (
+    0.177739114,
+    0.0506472252,
+    0.118415296,
+    0.142207593,
+    0.200026155,
+    0.333332986,
+)
+ATANH_NEAR_64 = (
+    0.22494638049672203,
+    -0.15315811626868764,
+    0.14510788044376616,
+    0.014493487770179385,
+    0.05984216790960807,
+    0.0577408706694323,
+    0.0667798028003058,
+    0.07691491923224313,
+    0.09090948632792914,
+    0.11111109883808602,
+    0.1428571430812428,
+    0.1999999999979432,
+    0.3333333333333399,
+)
 
 
 @implements(asinh)
@@ -152,22 +219,44 @@ def _asinh(x: Any) -> Any:
 def _asinh_wide(x: Any) -> Any:
     # log(size + sqrt(size**2 + 1)), for large numbers log(2 size).
     size = abs(x)
-    large = 2.0**14
+    beyond = size > 2.0**60
+    bounded = select(beyond, 1.0, size)
+    q = fma(bounded, bounded, 1.0)
+    root, root_rest = _root(q, fma(bounded, bounded, 1.0 - q))
+    total, lost = sum_fast(root, bounded)
+    total, doublings = select(beyond, size * 2.0**-64, total), select(beyond, x.dtype(65.0), 0.0)
     if x.dtype == float64:
-        large = 2.0**30
-    beyond = size > large
-    bounded = select(beyond, 0.0, size)
-    square, square_rest = product_exact(bounded, bounded)
-    q, lost = sum_exact(x.dtype(1.0), square)
-    root = sqrt(q)
-    root_rest = (fma(-root, root, q) + (lost + square_rest)) * (0.5 / root)
-    total, lost = sum_exact(root, bounded)
-    number = log_sum(select(beyond, size, total), lost + root_rest, select(beyond, x.dtype(1.0), 0.0))
-    if x.dtype != float64:
-        # Here terms of the logarithm nearly cancel, and their roundings would add up.
-        near = fma(size * square, polynomial(square, ASINH_32), size)
-        number = select(size < 0.5, near, number)
+        number = log_sum(total, lost + root_rest, doublings)
+    else:
+        # Below 1/2 terms of the logarithm nearly cancel, and their roundings would add up.
+        square = bounded * bounded
+        near = fma(bounded * square, polynomial(square, ASINH_32), bounded)
+        number = select(size < 0.5, near, _log_above(total, lost + root_rest, doublings))
     return with_sign_of(select(size < INFINITY, number, size), x)
+
+
+def _root(q: Any, rest: Any) -> Any:
+    """The square root of q + rest for normal numbers q and q = 0, as a sum of two floats."""
+    root = sqrt(q)
+    # 0.5 / root to a few bits, and exactly for 1: all bits of a float together are nearly its logarithm.
+    if q.dtype == float64:
+        half = bitcast(0x5FD8000000000000 - (bitcast(q, int64) >> 1), float64)
+    else:
+        half = bitcast(0x5EC00000 - (bitcast(q, int32) >> 1), float32)
+    return root, (fma(-root, root, q) + rest) * half
+
+
+def _log_above(total: Any, rest: Any, doublings: Any) -> Any:
+    """log(2**doublings * (total + rest)) for a float32 `total` above 1.4 with a `rest` that hardly changes it."""
+    bits = bitcast(total, int32)
+    place = (bits - 0x3F3504F3) & -0x800000
+    f = bitcast(bits - place, float32) - 1.0
+    small = rest * bitcast(0x3F800000 - place, float32)
+    k = (place >> 23).cast(float32) + doublings
+    # log(1 + f + d) = log(1 + f) + d / (1 + f)
+    tail = fma(-0.5 * f, f, f * (f * f) * polynomial(f, LOG_32))
+    sum, lost = sum_fast(k * LN2_SHORT_32[0], f)
+    return sum + (lost + fma(k, LN2_SHORT_32[1], tail + fma(-f, small, small)))
 
 
 @implements(acosh)
@@ -176,22 +265,25 @@ def _acosh(x: Any) -> Any:
 
 
 def _acosh_wide(x: Any) -> Any:
-    # log(1 + t + sqrt(t**2 + 2t)) with t = x - 1, for large numbers log(2x).
-    large = 2.0**14
-    tiny = 2.0**-100
+    # log(x + sqrt(x**2 - 1)), for large numbers log(2x).
+    beyond = x > 2.0**60
+    bounded = select(beyond, 2.0, x)
+    square, square_rest = product_exact(bounded, bounded)
+    q = square - 1.0
+    doublings = select(beyond, x.dtype(65.0), 0.0)
     if x.dtype == float64:
-        large = 2.0**30
-        tiny = 2.0**-900
-    beyond = x > large
-    t = select(beyond, 1.0, x) - 1.0
-    square, square_rest = product_exact(t, t)
-    q, lost = sum_exact(t + t, square)
-    root = sqrt(q)
-    root_rest = (fma(-root, root, q) + (lost + square_rest)) / (root + root + tiny)
-    v, lost = sum_exact(t, root)
-    total, total_rest = sum_exact(x.dtype(1.0), v)
-    inside = select(x >= 1.0, select(beyond, x, total), 1.0)
-    number = log_sum(inside, total_rest + (lost + root_rest), select(beyond, x.dtype(1.0), 0.0))
+        q, square_rest = sum_fast(q, square_rest)
+        root, root_rest = _root(q, square_rest)
+        total, lost = sum_fast(bounded, root)
+        number = log_sum(select(beyond, x * 2.0**-64, total), lost + root_rest, doublings)
+    else:
+        # Below 3/2, with t = x - 1: sqrt(2t) times a polynomial.
+        t = bounded - 1.0
+        close = x < 1.5
+        root, root_rest = _root(select(close, t + t, q), select(close, 0.0, square_rest))
+        near = root + fma(root * t, polynomial(t, ACOSH_32), root_rest)
+        total, lost = sum_fast(bounded, root)
+        number = select(close, near, _log_above(select(beyond, x * 2.0**-64, total), lost + root_rest, doublings))
     return select(x >= 1.0, select(x < INFINITY, number, x), NAN)
 
 
@@ -201,11 +293,26 @@ def _atanh(x: Any) -> Any:
 
 
 def _atanh_wide(x: Any) -> Any:
-    # Half of log(1 + 2x / (1 - x)).
+    """k ln 2 / 2 + atanh(y) with 2**k = (1 + x) / (1 - x) * (1 - y) / (1 + y); up to 1/2, k is 0 and y is x."""
     size = abs(x)
-    inside = select(size < 1.0, size, 0.0)
-    below, below_rest = sum_fast(1.0, -inside)
-    v, lost = quotient_sum(2.0 * inside, 0.0, below, below_rest)
-    total, total_rest = sum_exact(x.dtype(1.0), v)
-    number = 0.5 * log_sum(total, total_rest + lost, 0.0)
+    near = size < 0.5
+    # 1 - x = m 2**-j with m about 1, and k = j + 1.
+    left = 1.0 - size
+    if x.dtype == float64:
+        bits = bitcast(left, int64)
+        place = (bits - 0x3FE4CCCCCCCCCCCD) & -0x10000000000000
+        m = 2.0 * bitcast(bits - place, float64)
+        k = 1.0 - (bitcast((place >> 52) + ROUNDER64_BITS, float64) - ROUNDER64)
+        head, rest = 0.5 * LN2_64[0], 0.5 * LN2_64[1]
+    else:
+        bits = bitcast(left, int32)
+        place = (bits - 0x3F266666) & -0x800000
+        m = 2.0 * bitcast(bits - place, float32)
+        k = 1.0 - (place >> 23).cast(float32)
+        head, rest = 0.5 * LN2_32[0], 0.5 * LN2_32[1]
+    k = select(near, 0.0, k)
+    y = select(near, size, (size + (1.0 - m)) / (size + (1.0 + m)))
+    z = y * y
+    tail = y * z * (polynomial(z, ATANH_NEAR_64) if x.dtype == float64 else polynomial(z, ATANH_NEAR_32))
+    number = fma(k, head, y + fma(k, rest, tail))
     return with_sign_of(select(size < 1.0, number, select(size == 1.0, INFINITY, NAN)), x)

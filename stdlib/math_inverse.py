@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import abs, acos, asin, atan, atan2, float64, fma, implements, select, sqrt
+from ..dsl import abs, acos, asin, atan, atan2, float64, fma, implements, rare, select, sqrt
 from .math_parts import (
     INFINITY,
-    NAN,
     applied,
     applied_to_two,
     polynomial,
+    polynomial_in_halves,
     quotient_sum,
-    sum_exact,
     sum_fast,
     with_sign_of,
 )
@@ -43,26 +42,40 @@ ASIN_64 = (
     0.07499999999970813,
     0.1666666666666676,
 )
-# (atan(x) / x - 1) / z with z = x**2 up to tan(pi/8), relative to atan(x): 2**-30 and 2**-59
+# (atan(x) / x - 1) / z with z = x**2 up to 1, relative to atan(x): 2**-30.9 and 2**-57
 ATAN_32 = (
-    -0.0609005652,
-    0.105991691,
-    -0.14244391,
-    0.199985281,
-    -0.333333164,
+    0.00113439548,
+    -0.0074248435,
+    0.0227767471,
+    -0.0449825041,
+    0.0676361397,
+    -0.088214539,
+    0.110612325,
+    -0.142803431,
+    0.199997157,
+    -0.333333284,
 )
 ATAN_64 = (
-    -0.017908446439995267,
-    0.038065514351594644,
-    -0.05039335378598611,
-    0.05847894651477997,
-    -0.06663104602476042,
-    0.07692060251405856,
-    -0.09090897759570839,
-    0.11111110783551698,
-    -0.14285714280200398,
-    0.19999999999953677,
-    -0.333333333333332,
+    1.3121868215539996e-05,
+    -0.00015122052287184357,
+    0.0008273663951539911,
+    -0.0028747176051737203,
+    0.007178436326828985,
+    -0.013877230990834577,
+    0.021962099536134344,
+    -0.02988672794727017,
+    0.03663183033939096,
+    -0.04218712844350574,
+    0.04722153083863847,
+    -0.052534707643275856,
+    0.058805174517189696,
+    -0.066664023699128,
+    0.07692279638961413,
+    -0.09090906986353163,
+    0.11111111006114553,
+    -0.1428571428254507,
+    0.19999999999950954,
+    -0.33333333333333065,
 )
 
 # pi as a sum of two floats
@@ -136,39 +149,32 @@ def _atan(x: Any) -> Any:
 
 
 def _atan_wide(x: Any) -> Any:
+    # Above 1: pi/2 + atan(-1 / size).
+    pi, pi_rest = PI_32
+    if x.dtype == float64:
+        pi, pi_rest = PI_64
     size = abs(x)
-    total, rest = _angle(select(size > LARGE, LARGE, size), x.dtype(1.0))
-    return with_sign_of(select(x == x, total + rest, x), x)
+    size = select(size > LARGE, LARGE, size)
+    far = size > 1.0
+    t = select(far, -1.0 / size, size)
+    # atan(t + t e) = atan t + e t / (1 + t**2), which counts near 1.
+    error = fma(t, size, 1.0)
+    rest = fma(0.6 * t, error, 0.5 * pi_rest)
+    head, lost = sum_fast(x.dtype(0.5 * pi), t)
+    cube, factor = _atan_tail(t)
+    return with_sign_of(select(far, head + fma(cube, factor, lost + rest), fma(cube, factor, t)), x)
 
 
 # No number here is larger, for its inverse would be subnormal.
 LARGE = 2.0**100
 
 
-def _angle(y: Any, x: Any) -> Any:
-    """The angle of a point with x, y >= 0 as a sum of two floats; the larger of x and y is far from both ends.
-
-    Between tan(pi/8) and its inverse it is pi/4 more than the angle of (x + y, y - x), above it pi/2 more than that of
-    (y, -x).
-    """
-    pi, pi_rest = PI_32
-    if x.dtype == float64:
-        pi, pi_rest = PI_64
-    steep = y > 2.414213562373095 * x
-    flat = y <= 0.41421356237309503 * x
-    total, total_rest = sum_exact(x, y)
-    difference, difference_rest = sum_exact(y, -x)
-    above = select(flat, y, select(steep, -x, difference))
-    above_rest = select(flat | steep, 0.0, difference_rest)
-    below = select(flat, x, select(steep, y, total))
-    below_rest = select(flat | steep, 0.0, total_rest)
-    share = select(flat, x.dtype(0.0), select(steep, x.dtype(0.5), 0.25))
-    t, t_rest = quotient_sum(above, above_rest, below, below_rest)
+def _atan_tail(t: Any) -> Any:
+    """Two factors whose product is atan(t) - t, for |t| <= 1."""
     z = t * t
-    tail = t * z * (polynomial(z, ATAN_64) if x.dtype == float64 else polynomial(z, ATAN_32))
-    angle, lost = sum_fast(share * pi, t)
-    # atan(t + d) = atan t + d / (1 + t**2)
-    return angle, lost + fma(share, pi_rest, tail + fma(-z, t_rest, t_rest))
+    if t.dtype == float64:
+        return t * z, polynomial_in_halves(z, ATAN_64)
+    return t * z, polynomial(z, ATAN_32)
 
 
 @implements(atan2)
@@ -177,28 +183,51 @@ def _atan2(y: Any, x: Any) -> Any:
 
 
 def _atan2_wide(y: Any, x: Any) -> Any:
+    """atan(small / large) of the two sizes, from 0, pi/2 or pi on, upwards or downwards."""
     pi, pi_rest = PI_32
+    least, most, tiny = 2.0**-60, 2.0**60, 2.0**-126
     if x.dtype == float64:
         pi, pi_rest = PI_64
+        least, most, tiny = 2.0**-500, 2.0**500, 2.0**-1022
     high, wide = abs(y), abs(x)
-    # Infinities are far beyond all numbers, and equal to each other; (0, 0) lies on the axis.
-    infinite = (high == INFINITY) | (wide == INFINITY)
-    high = select(infinite, select(high == INFINITY, x.dtype(1.0), 0.0), high)
-    wide = select(infinite, select(wide == INFINITY, x.dtype(1.0), 0.0), wide)
-    wide = select((high == 0.0) & (wide == 0.0), 1.0, wide)
-    high, wide = _brought_near(high, wide)
-    angle, rest = _angle(high, wide)
-    left = with_sign_of(x.dtype(1.0), x) < 0.0
-    total, lost = sum_fast(x.dtype(pi), -angle)
-    angle = select(left, total + (lost + (pi_rest - rest)), angle + rest)
-    return with_sign_of(select((x == x) & (y == y), angle, NAN), y)
-
-
-def _brought_near(a: Any, b: Any) -> Any:
-    """Two numbers >= 0 times one power of two, so that the inverse of the larger is a normal number."""
-    largest = select(a > b, a, b)
-    if a.dtype == float64:
-        factor = select(largest > 2.0**100, a.dtype(2.0**-100), select(largest < 2.0**-100, a.dtype(2.0**974), 1.0))
+    small, large = select(high > wide, wide, high), select(high > wide, high, wide)
+    extreme = rare(((small < least) & (small != 0.0)) | (large > most))
+    if x.width > 1:
+        high_near, wide_near = _brought_near(high, wide, large)
+        high, wide = select(extreme, high_near, high), select(extreme, wide_near, wide)
     else:
-        factor = select(largest > 2.0**60, a.dtype(2.0**-24), select(largest < 2.0**-60, a.dtype(2.0**89), 1.0))
-    return a * factor, b * factor
+        if extreme:
+            high, wide = _brought_near(high, wide, large)
+    steep = high > wide
+    small, large = select(steep, wide, high), select(steep, high, wide)
+    large = select(large < tiny, tiny, large)  # then `small` is 0
+    # Downwards from pi, and from pi/2 where x > 0.
+    below = with_sign_of(large, x)
+    below = select(steep, -below, below)
+    t, t_rest = quotient_sum(small, 0.0, below, 0.0)
+    left = with_sign_of(x.dtype(1.0), x) < 0.0
+    base = select(steep, x.dtype(0.5 * pi), select(left, x.dtype(pi), 0.0))
+    rest = select(steep, x.dtype(0.5 * pi_rest), select(left, x.dtype(pi_rest), 0.0))
+    # atan(t + d) = atan t + d / (1 + t**2)
+    rest = rest + fma(-0.5 * t * t, t_rest, t_rest)
+    head, lost = sum_fast(base, t)
+    cube, factor = _atan_tail(t)
+    return with_sign_of(head + fma(cube, factor, lost + rest), y)
+
+
+def _brought_near(a: Any, b: Any, large: Any) -> Any:
+    """Two numbers >= 0 times one power of two, so that neither the larger nor its inverse is near the ends.
+
+    An infinity is far beyond all numbers, and equal to another one.
+    """
+    if a.dtype == float64:
+        factor = select(large > 2.0**500, a.dtype(2.0**-100), 2.0**520)
+    else:
+        factor = select(large > 2.0**60, a.dtype(2.0**-24), 2.0**64)
+    infinite = large == INFINITY
+    return select(infinite, _infinities(a), a * factor), select(infinite, _infinities(b), b * factor)
+
+
+def _infinities(a: Any) -> Any:
+    """1 for infinity, 0 for other numbers."""
+    return select(a < INFINITY, 0.0, select(a == INFINITY, 1.0, a))

@@ -64,6 +64,17 @@ def polynomial(x: Any, coefficients: Any) -> Any:
     return result
 
 
+def polynomial_in_halves(x: Any, coefficients: Any) -> Any:
+    """The same for 13 coefficients or more: x**9 and above apart, so that fewer steps wait for each other.
+
+    The last step is as in Horner's rule, and so is the error.
+    """
+    square = x * x
+    fourth = square * square
+    higher = fma(fourth * fourth, polynomial(x, coefficients[:-9]), polynomial(x, coefficients[-9:-1]))
+    return fma(x, higher, coefficients[-1])
+
+
 def applied(function: Any, x: Any) -> Any:
     """function(x) for a function of float32 and float64."""
     static_assert(
@@ -123,6 +134,14 @@ def quotient_sum(above: Any, above_rest: Any, below: Any, below_rest: Any) -> An
     quotient = above * inverse
     error = fma(-quotient, below, above) + fma(-quotient, below_rest, above_rest)
     return quotient, error * inverse
+
+
+def quotient(above: Any, above_rest: Any, below: Any, below_rest: Any) -> Any:
+    """The same, rounded to one float."""
+    inverse = 1.0 / below
+    result = above * inverse
+    error = fma(-result, below, above) + fma(-result, below_rest, above_rest)
+    return fma(error, inverse, result)
 
 
 # *** exponentials ***
