@@ -15,15 +15,17 @@ from typing import Any
 
 from ..dsl import syntax as s
 from ..dsl.errors import CompileError
+from ..dsl.portable import is_shipped
 from ..dsl.types import BOOL, SIMDType
 from .coerce import DEFAULTS, coerce, weak_kind
 from .composite import PLAIN, is_number, is_static, nothing, parts_of, same_constant, same_kind, with_parts
-from .expressions import is_pure, joint_type, open_kind, select, splice, truth
+from .expressions import decision, is_pure, joint_type, open_kind, select, splice
 from .flow import ABSENT, NEXT, Absent, Flow, Rest
 from .infer import Inferer, expression, statement
+from .poison import Cascade, Poisoned, Undecided, is_poisoned
 from .program import Region, Value
 from .statements import undefined
-from .values import Cascade, Frame, Poisoned, Undefined, describe, is_comptime_number
+from .values import Frame, Undefined, describe, is_comptime_number
 
 
 @dataclass
@@ -38,7 +40,12 @@ class Arm:
 @statement(s.If)
 def if_(inferer: Inferer, node: s.If, frame: Frame) -> Flow:
     end = frame.end
-    test = truth(inferer, inferer.expr(node.test, frame), node.test, frame)
+    try:
+        test = decision(inferer, node.test, frame)
+    except Cascade:
+        if inferer.folding or not inferer.errors or is_shipped(frame.file):
+            raise
+        raise Undecided from None
     if not isinstance(test, Value):
         return inferer.block(node.then if test else node.otherwise, frame, end)
 
@@ -284,7 +291,7 @@ class Joint:
 
 @expression(s.Conditional)
 def conditional(inferer: Inferer, node: s.Conditional, frame: Frame) -> Any:
-    test = truth(inferer, inferer.expr(node.test, frame), node.test, frame)
+    test = decision(inferer, node.test, frame)
     if not isinstance(test, Value):
         return inferer.expr(node.then if test else node.otherwise, frame)
     regions = (Region(), Region())
@@ -292,7 +299,9 @@ def conditional(inferer: Inferer, node: s.Conditional, frame: Frame) -> Any:
     for region, side in zip(regions, (node.then, node.otherwise), strict=True):
         with inferer.builder.inside(region):
             inferer.ranges.assume(test, side is node.then)
-            values.append(inferer.expr(side, frame))
+            values.append(inferer.tried(side, frame))
+    if is_poisoned(values):
+        raise Cascade
     inferer.locate(node, frame)
     nodes = (node.then, node.otherwise)
     if all(is_pure(region) for region in regions):

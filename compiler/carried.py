@@ -23,16 +23,10 @@ from .coerce import DEFAULTS, coerce, misfit, weak_kind
 from .composite import has_numbers, nothing, numbers_of, parts_of, replaced, same_shape
 from .flow import TooMany
 from .infer import Inferer
+from .poison import Cascade, Poisoned
 from .program import Region, Type, Value
 from .statements import undefined
-from .values import (
-    Cascade,
-    Frame,
-    Poisoned,
-    Undefined,
-    describe,
-    is_comptime_number,
-)
+from .values import Frame, Undefined, describe, is_comptime_number
 from .vector_members import is_vector
 
 
@@ -52,6 +46,7 @@ class Loop:
         self.before = dict(frame.env)
         self.carried = [n for n in assigned if n in frame.env and has_numbers(frame.env[n])]
         self.path = (*frame.path, id(node))
+        self.lost: set[str] = set()  # variables of open type that are poisoned after a round
 
     # the two kinds of loop
 
@@ -108,6 +103,13 @@ class Loop:
             open_leaves = [key for key, value in self.leaves() if self.type_of(key, value) is None]
             if not open_leaves or not self.trial(body):
                 break
+        if (
+            self.lost
+        ):  # nobody knows what type it would have met: in the body it may meet any, afterwards it is poisoned
+            shaped = self.rebuild_with({key: self._stand_in(key, value) for key, value in self.leaves()})
+            self.frame.env.update({name: shaped[name] for name in self.lost})
+            self.carried = [name for name in self.carried if name not in self.lost]
+            self.before.update(dict.fromkeys(self.lost, Poisoned(runtime=True)))
         for key, value in self.leaves():
             if self.type_of(key, value) is None:
                 self.inferer.hints[key] = DEFAULTS[weak_kind(value) or "int"]
@@ -125,6 +127,7 @@ class Loop:
             self.hide()
             with suppress(CompileError, Cascade, TooMany):
                 body()
+            self.lost = {n for n in self.carried if isinstance(frame.env[n], Poisoned) and self._is_open(n)}
             for key, value in self._known_leaves(frame.env):
                 fresh = isinstance(value, Value) and value.weak is None and isinstance(value.type, SIMDType)
                 if fresh and key not in inferer.hints and stand_ins[key].weak is not None:
@@ -139,6 +142,11 @@ class Loop:
         del inferer.sites[sites:]
         del inferer.errors[errors:]
         return learnt
+
+    def _is_open(self, name: str) -> bool:
+        """Whether a number in a variable has no type yet."""
+        leaves = numbers_of(self.before[name], (self.path, name))
+        return any(self.type_of(key, value) is None for key, value in leaves)
 
     def _stand_in(self, key: Any, value: Any) -> Value:
         type = self.type_of(key, value)
@@ -206,10 +214,11 @@ class Loop:
         inferer, frame = self.inferer, self.frame
         values = []
         for name in self.carried:
-            if isinstance(frame.env[name], Poisoned):
-                raise Cascade
-        for name in self.carried:
             value = frame.env[name]
+            if isinstance(value, Poisoned):  # it keeps its type
+                types = (self.type_of(key, old) for key, old in numbers_of(self.before[name], (self.path, name)))
+                values += [nothing(inferer.builder, type) for type in types if type is not None]
+                continue
             if isinstance(value, Undefined):
                 raise value.error(frame.origins.get(name, frame.place(self.node)))
             if not same_shape(value, self.before[name]):

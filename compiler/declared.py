@@ -9,14 +9,16 @@ kernel's signature (that is `dsl.signature`).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..dsl import syntax as s
-from ..dsl.errors import did_you_mean
+from ..dsl.errors import CompileError, did_you_mean
 from ..dsl.types import DType, SIMDType
 from .coerce import coerce
 from .flow import argument_node
 from .methods import typevar_in
+from .poison import Poisoned
 from .program import PointerType, Value
 from .values import PYTHON_TYPES, Closure, Frame, Index, StructType, StructValue, describe, is_comptime_number, plural
 
@@ -32,18 +34,28 @@ def bind_params(
     inner: Frame,
     node: s.Node,
     frame: Frame,
-) -> None:
-    """Gives every parameter of a function its argument or default."""
+) -> bool:
+    """Gives every parameter of a function its argument or default; whether the arguments are as many as it takes.
+
+    When they are not, which is noted, the parameters are poisoned, and the function can still be looked into.
+    """
     params = closure.function.params
-    given = matched(inferer, closure.name, closure.function, args, keywords, closure.frame, node, frame)
+    try:
+        given = matched(inferer, closure.name, closure.function, args, keywords, closure.frame, node, frame)
+    except CompileError as error:
+        inferer.note(error, frame)
+        inner.env |= {param.name: Poisoned() for param in params}
+        return False
     for param in params:
         value = given[param.name]
-        if param.annotation is not None:
+        if param.annotation is not None and not isinstance(value, Poisoned):
             what = f"argument '{param.name}' of '{closure.name}' is declared as"
             at = argument_node(node, param, params)
-            value = declared(inferer, param.annotation, value, inner, at, frame, what)
+            work = partial(declared, inferer, param.annotation, value, inner, at, frame, what)
+            value = inferer.caught(work, at, frame)
         inner.env[param.name] = value
         inner.origins.pop(param.name, None)
+    return True
 
 
 def matched(

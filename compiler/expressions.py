@@ -10,6 +10,7 @@ from typing import Any
 
 from ..dsl import syntax as s
 from ..dsl.errors import CompileError, did_you_mean
+from ..dsl.portable import is_shipped
 from ..dsl.types import BOOL, DType, SIMDType
 from .attributes import attribute
 from .coerce import DEFAULTS, binary, coerce, unary, unify, weak_kind
@@ -17,16 +18,24 @@ from .composite import parts_of, same_constant, same_kind, with_parts
 from .globals import global_value
 from .infer import Inferer, expression
 from .methods import special
+from .mistaken import look_into
 from .operations import ROWS
+from .poison import Cascade, Poisoned, is_poisoned
 from .program import EFFECTS, READS, PointerType, Region, Value
 from .rules_gpu import gpu_value
 from .tensor_members import subscript
-from .values import Closure, FormattedValue, Frame, Index, Poisoned, StructValue, StubRef, Undefined, describe
+from .tensors import Tensor
+from .values import Closure, FormattedValue, Frame, Index, StructValue, StubRef, Undefined, describe
 
 
 @expression(s.Constant)
 def constant(inferer: Inferer, node: s.Constant, frame: Frame) -> Any:
     return node.value
+
+
+@expression(s.Wrong)
+def wrong(inferer: Inferer, node: s.Wrong, frame: Frame) -> Poisoned:
+    return Poisoned()
 
 
 @expression(s.Name)
@@ -37,7 +46,7 @@ def name(inferer: Inferer, node: s.Name, frame: Frame) -> Any:
     value = frame.env[node.id]
     if isinstance(value, Undefined):
         error = value.error(frame.place(node))
-        frame.env[node.id] = Poisoned()
+        frame.env[node.id] = Poisoned(runtime=True)
         raise error
     return value
 
@@ -59,30 +68,44 @@ def attribute_of(inferer: Inferer, node: s.Attribute, frame: Frame) -> Any:
 
 @expression(s.Subscript)
 def subscript_of(inferer: Inferer, node: s.Subscript, frame: Frame) -> Any:
-    owner = inferer.expr(node.value, frame)
-    index = inferer.expr(node.index, frame)
+    owner, index = inferer.tried(node.value, frame), inferer.tried(node.index, frame)
+    if is_poisoned((owner, index)):
+        if isinstance(owner, Tensor) and not any(isinstance(part, s.Slice) for part in s.walk(node.index)):
+            return Value(SIMDType(owner.dtype))  # whichever element it is
+        raise Cascade
     inferer.locate(node, frame)
     return subscript(inferer, owner, index, node, frame)
 
 
 @expression(s.Slice)
 def slice_of(inferer: Inferer, node: s.Slice, frame: Frame) -> Any:
-    parts = (None if n is None else inferer.expr(n, frame) for n in (node.lower, node.upper, node.step))
-    return slice(*parts)
+    nodes = (node.lower, node.upper, node.step)
+    given = iter(inferer.values([n for n in nodes if n is not None], frame))
+    return slice(*(None if n is None else next(given) for n in nodes))
 
 
 @expression(s.Call)
 def call(inferer: Inferer, node: s.Call, frame: Frame) -> Any:
-    callee = inferer.expr(node.function, frame)
-    args: list[Any] = []
-    for argument in node.arguments:
-        if isinstance(argument, s.Starred):
-            args.extend(items(inferer, inferer.expr(argument.value, frame), argument, frame))
-        else:
-            args.append(inferer.expr(argument, frame))
-    keywords = {k.name: inferer.expr(k.value, frame) for k in node.keywords}
+    callee = inferer.tried(node.function, frame)
+    args = starred_values(inferer, node.arguments, frame)
+    keywords = {k.name: inferer.tried(k.value, frame) for k in node.keywords}
     inferer.locate(node, frame)
-    return inferer.call(callee, args, keywords, node, frame)
+    value = inferer.caught(lambda: inferer.call(callee, args, keywords, node, frame), node, frame)
+    if isinstance(value, Poisoned) and not isinstance(callee, Closure):
+        look_into(inferer, [*args, *keywords.values()], node, frame)
+    return value
+
+
+def starred_values(inferer: Inferer, nodes: tuple[s.Expr, ...], frame: Frame) -> list[Any]:
+    """The values of arguments or items, those under a star one by one; a poisoned one under a star is one value."""
+    out: list[Any] = []
+    for node in nodes:
+        value = inferer.tried(node.value if isinstance(node, s.Starred) else node, frame)
+        if isinstance(node, s.Starred) and not isinstance(value, Poisoned):
+            out.extend(items(inferer, value, node, frame))
+        else:
+            out.append(value)
+    return out
 
 
 def items(inferer: Inferer, value: Any, node: s.Node, frame: Frame) -> tuple[Any, ...]:
@@ -96,8 +119,7 @@ def items(inferer: Inferer, value: Any, node: s.Node, frame: Frame) -> tuple[Any
 
 @expression(s.Binary)
 def binary_of(inferer: Inferer, node: s.Binary, frame: Frame) -> Any:
-    left = inferer.expr(node.left, frame)
-    right = inferer.expr(node.right, frame)
+    left, right = inferer.values((node.left, node.right), frame)
     return binary(inferer, node.op, left, right, (node.left, node.right), node, frame)
 
 
@@ -114,13 +136,16 @@ def unary_of(inferer: Inferer, node: s.Unary, frame: Frame) -> Any:
 @expression(s.Compare)
 def compare(inferer: Inferer, node: s.Compare, frame: Frame) -> Any:
     """`a < b <= c` is `a < b and b <= c` with b computed once, and c only if a < b."""
-    return _chain(inferer, node, frame, 0, inferer.expr(node.operands[0], frame))
+    return _chain(inferer, node, frame, 0, inferer.tried(node.operands[0], frame))
 
 
 def _chain(inferer: Inferer, node: s.Compare, frame: Frame, number: int, a: Any) -> Any:
     """The comparisons from `number` on, `a` being the left operand of the first; each next one lies within the last."""
     op, pair = node.ops[number], (node.operands[number], node.operands[number + 1])
-    b = inferer.expr(pair[1], frame)
+    b = inferer.tried(pair[1], frame)
+    if is_poisoned((a, b)):
+        inferer.values(node.operands[number + 2 :], frame)
+        raise Cascade
     objects = (DType, SIMDType, str, type(None))
     if isinstance(a, objects) or isinstance(b, objects):
         first: Any = compare_objects(inferer, op, a, b, node, frame)
@@ -152,13 +177,23 @@ def compare_objects(inferer: Inferer, op: str, a: Any, b: Any, node: s.Node, fra
 @expression(s.Logical)
 def logical(inferer: Inferer, node: s.Logical, frame: Frame) -> Any:
     """`and`, `or`: the right side is computed only when the left one does not decide."""
-    value = inferer.expr(node.operands[0], frame)
-    for operand in node.operands[1:]:
+    value = inferer.tried(node.operands[0], frame)
+    if isinstance(value, Poisoned):
+        if value.runtime:
+            inferer.values(node.operands[1:], frame)
+        raise Cascade
+    for number, operand in enumerate(node.operands[1:], 2):
 
         def right(operand: s.Expr = operand) -> Any:
             return inferer.expr(operand, frame)
 
-        value = short_circuit(inferer, node.op, value, right, operand, node, frame)
+        def both(value: Any = value, operand: s.Expr = operand, right: Callable[[], Any] = right) -> Any:
+            return short_circuit(inferer, node.op, value, right, operand, node, frame)
+
+        value = inferer.caught(both, node, frame)
+        if isinstance(value, Poisoned):
+            inferer.values(node.operands[number:], frame)
+            raise Cascade
     return value
 
 
@@ -194,6 +229,26 @@ def _branch(inferer: Inferer, value: Value, region: Region, right: Value, op: st
         builder.end([builder.const(op == "or", BOOL)])
     regions = [region, short] if op == "and" else [short, region]
     return builder.add("if", [value], [BOOL], regions)[0]
+
+
+def decision(inferer: Inferer, node: s.Expr, frame: Frame, runtime: bool = False) -> Any:
+    """The truth of an expression that decides what is run; where it is poisoned, any Bool of the running program.
+
+    `runtime` says that it is decided at run time, whatever the expression is made of.
+
+    Raises:
+        Cascade: it is poisoned, and may be known at compile time.
+    """
+    value = inferer.tried(node, frame)
+    if not isinstance(value, Poisoned):
+        try:
+            return truth(inferer, value, node, frame)
+        except CompileError as error:
+            inferer.note(error, frame)
+            value = Poisoned(isinstance(value, Value))
+    if not (runtime or value.runtime) or is_shipped(frame.file):
+        raise Cascade
+    return Value(BOOL)
 
 
 def truth(inferer: Inferer, value: Any, node: s.Node, frame: Frame) -> Any:
@@ -276,13 +331,10 @@ def open_kind(a: Any, b: Any) -> str | None:
 
 @expression(s.Tuple)
 def tuple_of(inferer: Inferer, node: s.Tuple, frame: Frame) -> Any:
-    out: list[Any] = []
-    for item in node.items:
-        if isinstance(item, s.Starred):
-            out.extend(items(inferer, inferer.expr(item.value, frame), item, frame))
-        else:
-            out.append(inferer.expr(item, frame))
-    return tuple(out)
+    found = tuple(starred_values(inferer, node.items, frame))
+    if is_poisoned(found):
+        raise Cascade
+    return found
 
 
 @expression(s.Starred)
@@ -293,7 +345,7 @@ def starred(inferer: Inferer, node: s.Starred, frame: Frame) -> Any:
 
 @expression(s.Formatted)
 def formatted(inferer: Inferer, node: s.Formatted, frame: Frame) -> Any:
-    values = [inferer.expr(part, frame) for part in node.parts]
+    values = inferer.values(node.parts, frame)
     if any(isinstance(v, Value | Index | tuple | StructValue) for v in values):
         for part, value, spec in zip(node.parts, values, node.formats, strict=True):
             check_format(inferer, part, value, spec, frame)

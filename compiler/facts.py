@@ -13,10 +13,11 @@ from ..dsl.types import INT, DType
 from ..dsl.unit import NodeSpec, Size, Slot
 from .flow import TooMany, count_operations
 from .instance import Instances
+from .poison import Cascade
 from .program import EFFECTS, Region, Value, walk
 from .targets import Target
 from .tensors import NotElementwise, Probe, Tensor
-from .values import Cascade, Index
+from .values import Index
 
 
 @dataclass(frozen=True)

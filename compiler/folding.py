@@ -30,8 +30,9 @@ from .flow import NEXT, Flow
 from .interpret_flow import translate
 from .interpret_memory import Pointer, storage
 from .interpret_ops import Machine
+from .poison import Cascade
 from .program import Function, NotPure, PointerType, Program, Region, Value
-from .values import Cascade, Closure, Frame, LibraryRef, is_comptime_number
+from .values import Closure, Frame, LibraryRef, is_comptime_number
 
 if TYPE_CHECKING:
     from .infer import Inferer

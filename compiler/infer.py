@@ -20,9 +20,9 @@ from typing import Any
 
 from ..dsl import syntax
 from ..dsl.checks import SAFE, Checks
-from ..dsl.errors import CompileError, CompileErrors
+from ..dsl.errors import CompileError, joined
 from ..dsl.portable import is_shipped
-from ..dsl.source import Label, Place
+from ..dsl.source import Label
 from ..dsl.types import SIMDType
 from .coerce import bind_stub, call_row
 from .declared import bind_params
@@ -30,25 +30,17 @@ from .flow import ABSENT, NEXT, Flow, Rest, TooMany, ended, gives_value, with_re
 from .folding import UNKNOWN, attempt, count_folded, has_loops, is_known
 from .library_calls import call_library, call_operator
 from .methods import own_call
+from .mistaken import call_poisoned, of_run_time
 from .notes import note_arguments
+from .poison import Cascade, Poisoned, Undecided, is_poisoned
 from .program import Builder, Site, Value
 from .ranges import Ranges
 from .targets.base import Target
 from .trail import trail
-from .values import (
-    Bound,
-    Cascade,
-    Closure,
-    Frame,
-    LibraryRef,
-    Poisoned,
-    StructValue,
-    StubRef,
-    describe,
-)
+from .values import Bound, Closure, Frame, LibraryRef, StructValue, StubRef, describe
 
 MAX_DEPTH = 64
-MAX_ERRORS = 20
+MAX_ERRORS = 100
 MAX_UNROLL = 4096
 MAX_STATEMENTS = 50_000
 
@@ -171,16 +163,24 @@ class Inferer:
             **details,
         )
 
+    def note(self, error: CompileError, frame: Frame | None = None) -> None:
+        """Keeps a mistake, to be raised with all others; one that was met before is kept once.
+
+        A mistake within a function that ships with Einkorn is one of its call: it is raised on to the author's place.
+        """
+        if self.folding or (frame is not None and frame.caller is not None and is_shipped(frame.file)):
+            raise error
+        known = {(kept.place, kept.message) for kept in self.errors}
+        for each in getattr(error, "errors", [error]):
+            if (each.place, each.message) not in known:
+                self.errors.append(each)
+        if len(self.errors) >= MAX_ERRORS:
+            raise TooMany
+
     def raise_errors(self) -> None:
         """Raises what was collected, if anything."""
-        unique: dict[tuple[Place | None, str], CompileError] = {}
-        for error in self.errors:
-            unique.setdefault((error.place, error.message), error)
-        found = list(unique.values())
-        if len(found) == 1:
-            raise found[0]
-        if found:
-            raise CompileErrors(found)
+        if self.errors:
+            raise joined(self.errors, more=len(self.errors) >= MAX_ERRORS)
 
     # expressions and statements
 
@@ -190,6 +190,28 @@ class Inferer:
         if isinstance(value, Poisoned):
             raise Cascade
         return value
+
+    def tried(self, node: syntax.Expr, frame: Frame) -> Any:
+        """The value of an expression; with a mistake in it, which is noted, it is a poisoned one."""
+        return self.caught(lambda: EXPRESSIONS[type(node)](self, node, frame), node, frame)
+
+    def caught(self, work: Callable[[], Any], node: syntax.Node, frame: Frame) -> Any:
+        """What `work` gives for an expression; a poisoned value where it meets a mistake, which is noted."""
+        try:
+            return work()
+        except Cascade:
+            if not self.errors or self.folding:
+                raise
+        except CompileError as error:
+            self.note(error, frame)
+        return Poisoned(of_run_time(node, frame))
+
+    def values(self, nodes: Iterable[syntax.Expr], frame: Frame) -> list[Any]:
+        """The values of several expressions; mistakes in each of them are noted before the statement is given up."""
+        found = [self.tried(node, frame) for node in nodes]
+        if is_poisoned(found):
+            raise Cascade
+        return found
 
     def locate(self, node: syntax.Node, frame: Frame) -> None:
         """Operations emitted from now on belong to `node`."""
@@ -209,7 +231,11 @@ class Inferer:
             whole = with_rest(stmt, rest)
             last = not rest or whole is not None
             frame.end = after if last else ""
-            flow = self.guarded(whole or stmt, frame)
+            try:
+                flow = self.guarded(whole or stmt, frame)
+            except Undecided:
+                flow = self.block(rest, self.poison(stmt, frame), after)
+                return ended("return", Poisoned()) if gives_value((stmt,)) else flow
             if last or not flow.goes_on():
                 return flow
             if flow.kinds != NEXT.kinds:
@@ -226,23 +252,26 @@ class Inferer:
             if not self.errors or self.folding:
                 raise
         except CompileError as error:
-            if self.folding or (frame.caller is not None and is_shipped(frame.file)):
-                raise  # one mistake for the whole call, at the author's place
-            self.errors += error.errors if isinstance(error, CompileErrors) else [error]
+            self.note(error, frame)
         except RecursionError:
             if self.folding:
                 raise
-            self.errors.append(self.error("EK0112", "this statement is nested too deeply", stmt, frame))
-        if len(self.errors) >= MAX_ERRORS:
-            raise TooMany
+            self.note(self.error("EK0112", "this statement is nested too deeply", stmt, frame), frame)
+        self.poison(stmt, frame)
+        return ended("return", Poisoned()) if gives_value((stmt,)) else NEXT
+
+    def poison(self, stmt: syntax.Stmt, frame: Frame) -> Frame:
+        """The frame, with all variables poisoned that a statement might have assigned."""
         for name in syntax.assigned_names(stmt.statements if isinstance(stmt, Rest) else (stmt,)):
             frame.env[name] = Poisoned()
-        return ended("return", Poisoned()) if gives_value((stmt,)) else NEXT
+        return frame
 
     # calls
 
     def call(self, callee: Any, args: list[Any], keywords: dict[str, Any], node: syntax.Call, frame: Frame) -> Any:
         """Calls anything that can be called; arguments are values."""
+        if isinstance(callee, Poisoned) or is_poisoned((*args, *keywords.values())):
+            return call_poisoned(self, callee, args, keywords, node, frame)
         if any(isinstance(arg, StructValue) for arg in args) and isinstance(callee, LibraryRef | StubRef):
             own = own_call(self, callee.name, args, node, frame)
             if own is not NotImplemented:
@@ -261,6 +290,10 @@ class Inferer:
                 if handler is not None:
                     return handler(self, callee, args, keywords, node, frame)
         raise self.error("EK0207", f"{describe(callee)} cannot be called", node.function, frame)
+
+    def runs(self, closure: Closure, frame: Frame) -> bool:
+        """Whether a call of the function is being evaluated."""
+        return any(closure.function is active for active in frame.stack)
 
     def call_stub(self, name: str, args: list[Any], keywords: dict[str, Any], node: syntax.Call, frame: Frame) -> Any:
         """Calls a name of the language by its rule, or by its row."""
@@ -283,7 +316,7 @@ class Inferer:
         """Evaluates a function of the author's at this point."""
         function = closure.function
         home = closure.frame
-        recursive = any(function is active for active in frame.stack)
+        recursive = self.runs(closure, frame)
         if len(frame.stack) > MAX_DEPTH:
             code = "EK0124" if self.folding else "EK0108"
             raise self.error(code, f"calls are nested more than {MAX_DEPTH} deep", node, frame)
@@ -310,7 +343,7 @@ class Inferer:
             stack=(*frame.stack, function),
             origins=dict(home.origins),
         )
-        bind_params(self, closure, args, keywords, inner, node, frame)
+        fits = bind_params(self, closure, args, keywords, inner, node, frame)
         inner.given = tuple((p.name, inner.env[p.name]) for p in function.params)
         note_arguments(self, closure, inner)
         if isinstance(function, syntax.Lambda):
@@ -318,7 +351,7 @@ class Inferer:
         else:
             value = self.returned(self.block(function.body, inner, "function"), function, inner)
         self.locate(node, frame)
-        if isinstance(value, Poisoned):
+        if isinstance(value, Poisoned) or not fits:
             raise Cascade
         return value
 

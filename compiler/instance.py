@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..dsl.checks import SAFE, Checks, parse_checks
-from ..dsl.errors import InternalError
+from ..dsl.errors import InternalError, joined
 from ..dsl.schema import ContextArgument, Form, Role, TensorArgument
 from ..dsl.types import INT, DType
 from ..dsl.unit import BufferSpec, EntrySpec, FromBuffer, FromNode, GroupSpec, Literal, NodeSpec, Operand, Size, Slot
@@ -44,6 +44,7 @@ from .flow import TooMany
 from .hoist import settle_checks
 from .infer import Inferer
 from .notes import beginning, note
+from .poison import Cascade
 from .program import Function, PointerType, Program, Region, Site, Value, walk
 from .targets import Target
 from .tensors import (
@@ -58,7 +59,7 @@ from .tensors import (
     Strided,
     Tensor,
 )
-from .values import Cascade, ContextValue, Frame, Index, NeedComponents
+from .values import ContextValue, Frame, Index, NeedComponents
 
 
 def build_program(spec: EntrySpec, target: Target, *, notes: bool = False) -> Program:
@@ -214,6 +215,8 @@ class Instances:
             (function.syntax,),
         )
         inferer = self.inferer
+        if kernel.mistakes:
+            inferer.note(joined(kernel.mistakes))
         with self.about(spec):
             inferer.builder.location = frame.location(function.syntax)
             for name, tensor in scalars:  # read once, before all that the kernel does
@@ -284,6 +287,9 @@ class GroupBuilder(Instances):
                     raise InternalError("a mistake was met but not noted") from None
             except (NeedComponents, NotElementwise) as error:
                 raise NotFusible(f"these kernels do not fuse: {type(error).__name__}") from error
+            except Exception:
+                if not self.inferer.errors:  # beside a mistake, what fails may fail because of it
+                    raise
             self.inferer.builder.end()
         self.inferer.raise_errors()
         settle_checks(region, self.inferer.ranges)

@@ -9,7 +9,7 @@ Registers the handlers of these statement nodes of `dsl.syntax`. See `infer` for
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 from ..dsl import syntax as s
 from ..dsl.types import BOOL, INT
@@ -17,21 +17,14 @@ from .branches import unless_left
 from .carried import Loop
 from .coerce import coerce
 from .composite import PLAIN, is_number, parts_of, with_parts
-from .expressions import items, short_circuit, truth
+from .expressions import decision, items, short_circuit, truth
 from .flow import NEXT, Absent, Flow, ended
 from .folding import repeated
 from .infer import MAX_UNROLL, Inferer, statement
+from .poison import Cascade, Poisoned
 from .program import NotPure, Value
 from .statements import bind
-from .values import (
-    Frame,
-    Index,
-    LoopRange,
-    Poisoned,
-    Unrolled,
-    describe,
-    is_comptime_number,
-)
+from .values import Frame, Index, LoopRange, Unrolled, describe, is_comptime_number
 
 GO_ON = "$go_on"  # the variable that says whether another round may come; no author can name it
 
@@ -48,7 +41,9 @@ def continue_(inferer: Inferer, node: s.Continue, frame: Frame) -> Flow:
 
 @statement(s.For)
 def for_(inferer: Inferer, node: s.For, frame: Frame) -> Flow:
-    iterable = inferer.expr(node.iterable, frame)
+    iterable = inferer.tried(node.iterable, frame)
+    if isinstance(iterable, Poisoned):
+        _rounds_unknown(inferer, node, frame)
     if isinstance(iterable, Unrolled | tuple | Index):
         values = iterable.values if isinstance(iterable, Unrolled) else items(inferer, iterable, node, frame)
         return unrolled(inferer, node, frame, values)
@@ -92,6 +87,14 @@ def for_(inferer: Inferer, node: s.For, frame: Frame) -> Flow:
         lambda values: inferer.builder.add("for", [low, high, step, *values], [v.type for v in values], [loop.region]),
     )
     return NEXT
+
+
+def _rounds_unknown(inferer: Inferer, node: s.For, frame: Frame) -> NoReturn:
+    """One round of a loop over something poisoned: its variable, and all that it assigns, are so too."""
+    for name in s.assigned_names((node,)):
+        frame.env[name] = Poisoned()
+    inferer.block(node.body, frame, "loop")
+    raise Cascade
 
 
 def _folded_for(inferer: Inferer, node: s.For, frame: Frame, iterable: LoopRange) -> Flow:
@@ -284,7 +287,7 @@ def while_(inferer: Inferer, node: s.While, frame: Frame) -> Flow:
         asked: list[Any] = []
 
         def ask() -> Any:
-            asked.append(inferer.expr(node.test, frame))
+            asked.append(decision(inferer, node.test, frame, runtime=True))
             return asked[0]
 
         value = short_circuit(inferer, "and", go_on, ask, node.test, node, frame)

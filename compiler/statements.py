@@ -16,11 +16,12 @@ from ..dsl.source import Place
 from ..dsl.types import BOOL, SIMDType
 from .coerce import DEFAULTS, binary, coerce
 from .declared import declared
-from .expressions import items, snapshot, truth
+from .expressions import decision, items, snapshot
 from .flow import NEVER, Flow, ended
 from .infer import Call, Inferer, statement
 from .notes import note
 from .pointer_members import is_pointer, write_element
+from .poison import Cascade, Poisoned
 from .program import Site, Value
 from .structs import with_field
 from .tensor_members import store_into, subscript, to_index
@@ -41,16 +42,27 @@ from .vector_members import is_vector, with_lane
 
 @statement(s.Assign)
 def assign(inferer: Inferer, node: s.Assign, frame: Frame) -> None:
-    value = inferer.expr(node.value, frame)
-    if node.annotation is not None:
+    value = _side_by_side(inferer, node.target, node.value, frame)
+    if node.annotation is not None and not isinstance(value, Poisoned):
         what = "this variable is declared as"
         value = declared(inferer, node.annotation, value, frame, node.value, frame, what)
     bind(inferer, node.target, value, node.value, frame)
 
 
+def _side_by_side(inferer: Inferer, target: s.Expr, source: s.Expr, frame: Frame) -> Any:
+    """The value of an assignment; of `a, b = c, d` item by item, since a mistake in one leaves the others known."""
+    if not (isinstance(target, s.Tuple) and isinstance(source, s.Tuple) and len(target.items) == len(source.items)):
+        return inferer.tried(source, frame)
+    if any(isinstance(item, s.Starred) for item in source.items):
+        return inferer.tried(source, frame)
+    return tuple(inferer.tried(item, frame) for item in source.items)
+
+
 def bind(inferer: Inferer, target: s.Expr, value: Any, source: s.Expr, frame: Frame) -> None:
     """Gives a name, an element or a tuple of these its value."""
     match target:
+        case _ if isinstance(value, Poisoned):
+            _bind_poisoned(inferer, target, value, frame)
         case s.Name(id=name):
             check_same_type(inferer, name, value, target, frame)
             frame.env[name] = value
@@ -68,8 +80,7 @@ def bind(inferer: Inferer, target: s.Expr, value: Any, source: s.Expr, frame: Fr
             changed = with_field(inferer, owner, target, value, source, frame)
             bind(inferer, target.value, changed, source, frame)
         case s.Subscript():
-            owner = inferer.expr(target.value, frame)
-            index = inferer.expr(target.index, frame)
+            owner, index = inferer.values((target.value, target.index), frame)
             inferer.locate(target, frame)
             call = Call(inferer, target, frame)
             call.nodes |= {"value": source, "target": target, "index": target.index}
@@ -87,6 +98,24 @@ def bind(inferer: Inferer, target: s.Expr, value: Any, source: s.Expr, frame: Fr
             if any(isinstance(p, slice) for p in parts):
                 raise call.error("EK0207", "a slice cannot be stored to", hint="store element by element")
             store_into(call, owner, to_index(call, owner, index), value)
+
+
+def _bind_poisoned(inferer: Inferer, target: s.Expr, value: Poisoned, frame: Frame) -> None:
+    """A variable is poisoned with its value; a struct and a tensor stay what they are."""
+    match target:
+        case s.Name(id=name):
+            frame.env[name] = value
+        case s.Tuple(items=targets):
+            for part in targets:
+                _bind_poisoned(inferer, part, value, frame)
+        case s.Attribute():
+            inferer.values((target.value,), frame)
+        case s.Subscript():
+            owner, index = inferer.values((target.value, target.index), frame)
+            if isinstance(owner, Tensor) and not isinstance(index, slice):
+                call = Call(inferer, target, frame)
+                call.nodes["index"] = target.index
+                to_index(call, owner, index)
 
 
 def lanes_of_a_name(target: s.Subscript, owner: Any) -> bool:
@@ -133,10 +162,8 @@ def check_same_type(inferer: Inferer, name: str, value: Any, target: s.Expr, fra
 @statement(s.AugAssign)
 def aug_assign(inferer: Inferer, node: s.AugAssign, frame: Frame) -> None:
     if isinstance(node.target, s.Subscript):
-        owner = inferer.expr(node.target.value, frame)
-        index = inferer.expr(node.target.index, frame)
+        owner, index, value = inferer.values((node.target.value, node.target.index, node.value), frame)
         old = subscript(inferer, owner, index, node.target, frame)
-        value = inferer.expr(node.value, frame)
         new = binary(inferer, node.op, old, value, (node.target, node.value), node, frame)
         call = Call(inferer, node.target, frame)
         call.nodes |= {"value": node.value, "target": node.target, "index": node.target.index}
@@ -150,8 +177,7 @@ def aug_assign(inferer: Inferer, node: s.AugAssign, frame: Frame) -> None:
             raise call.error("EK0207", f"{describe(owner)} has no elements to store into")
         store_into(call, owner, to_index(call, owner, index), new)
         return
-    old = inferer.expr(node.target, frame)
-    value = inferer.expr(node.value, frame)
+    old, value = inferer.values((node.target, node.value), frame)
     new = binary(inferer, node.op, old, value, (node.target, node.value), node, frame)
     if isinstance(node.target, s.Attribute):
         bind(inferer, node.target, new, node.value, frame)
@@ -180,21 +206,24 @@ def function(inferer: Inferer, node: s.Function, frame: Frame) -> None:
 @statement(s.Return)
 def return_(inferer: Inferer, node: s.Return, frame: Frame) -> Flow:
     note(inferer, {}, node, frame)
-    return ended("return", None if node.value is None else inferer.expr(node.value, frame))
+    return ended("return", None if node.value is None else inferer.tried(node.value, frame))
 
 
 @statement(s.Assert)
 def assert_(inferer: Inferer, node: s.Assert, frame: Frame) -> None:
     if not inferer.checks.asserts:
         return
-    condition = truth(inferer, inferer.expr(node.test, frame), node.test, frame)
+    test = inferer.caught(lambda: decision(inferer, node.test, frame), node.test, frame)
     inferer.locate(node, frame)
-    if not isinstance(condition, Value):
-        if condition:
+    if not isinstance(test, Value | Poisoned):
+        if test:
             return
-        condition = inferer.builder.const(False, BOOL)
-    emit_site(inferer, "assert", [condition], node.message, node, frame)
-    inferer.ranges.assume(condition)
+        test = inferer.builder.const(False, BOOL)
+    if isinstance(test, Poisoned):
+        inferer.values([node.message] if node.message else [], frame)
+        raise Cascade
+    emit_site(inferer, "assert", [test], node.message, node, frame)
+    inferer.ranges.assume(test)
 
 
 @statement(s.Raise)

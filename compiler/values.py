@@ -18,6 +18,7 @@ from ..dsl.errors import CompileError
 from ..dsl.portable import PortableKernel
 from ..dsl.source import Place
 from ..dsl.types import DType, SIMDType
+from .poison import Poisoned
 from .program import Builder, Location, Value
 
 
@@ -195,15 +196,6 @@ class Undefined:
     error: Callable[[Place], CompileError]
 
 
-@dataclass(frozen=True)
-class Poisoned:
-    """A variable whose assignment failed; using it again is no new mistake."""
-
-
-class Cascade(Exception):
-    """Raised on the use of a poisoned variable; the statement is skipped without a message."""
-
-
 class NeedPairs(Exception):
     """Somebody reads half a byte at the position of a flat loop: it is better taken two elements a round."""
 
@@ -354,6 +346,8 @@ def describe(value: Any) -> str:
             return "a string"
         case None:
             return "None"
+        case Poisoned():
+            return "unknown"
         case tuple():
             return f"a tuple of {len(value)}"
         case Index():

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 from .codes import MEANINGS
 from .source import Label, Place, draw
+
+Failure = TypeVar("Failure", bound="EinkornError")
 
 
 class EinkornError(Exception):
@@ -101,21 +103,45 @@ class CompileError(EinkornError):
 
 
 class CompileErrors(CompileError):
-    """Several independent mistakes, found in one go. `errors` holds each."""
+    """Several independent mistakes, found in one go. `errors` holds each; `more` says that there may be others."""
 
-    def __init__(self, errors: list[CompileError]) -> None:
+    def __init__(self, errors: list[CompileError], more: bool = False) -> None:
         first = errors[0]
         super().__init__(first.message, code=first.code, place=first.place)
         self.errors = errors
+        self.more = more
 
     def __str__(self) -> str:
-        return "\n\n".join(str(error) for error in self.errors) + f"\n\n{len(self.errors)} errors"
+        return "\n\n".join(str(error) for error in self.errors) + f"\n\n{counted(len(self.errors), self.more)}"
 
 
-def joined(errors: Iterable[CompileError]) -> CompileError:
-    """One error, or all of them in one."""
-    flat = [one for error in errors for one in getattr(error, "errors", [error])]
-    return flat[0] if len(flat) == 1 else CompileErrors(flat)
+def counted(errors: int, more: bool = False) -> str:
+    """`3 errors`; where the search for more was ended early, that there may be more."""
+    text = f"{errors} error{'' if errors == 1 else 's'}"
+    return f"{text}, and there may be more: the search ends with so many in one kernel" if more else text
+
+
+def joined(errors: Iterable[CompileError], more: bool = False) -> CompileError:
+    """One error, or all of them in one, each once, in the order of their files and of the text."""
+    unique: dict[tuple[Place | None, str], CompileError] = {}
+    for error in errors:
+        more = more or getattr(error, "more", False)
+        for one in getattr(error, "errors", [error]):
+            unique.setdefault((one.place, one.message), one)
+    found = in_order(unique.values())
+    return found[0] if len(found) == 1 else CompileErrors(found, more)
+
+
+def in_order(errors: Iterable[Failure]) -> list[Failure]:
+    """Errors in the order of the text, file by file; the files as they first appear, and first what has no place."""
+    listed = list(errors)
+    files = list(dict.fromkeys(error.place.file for error in listed if error.place))
+
+    def position(error: Failure) -> tuple[int, int, int]:
+        place = error.place
+        return (-1, 0, 0) if place is None else (files.index(place.file), place.line, place.column)
+
+    return sorted(listed, key=position)
 
 
 class TargetError(CompileError):

@@ -27,6 +27,7 @@ from .errors import CompileError, EinkornError, joined
 from .source import Place, instruction_place
 
 SOURCE = "__einkorn_source__"  # where a module keeps the text that it was made from
+BROKEN = "__einkorn_broken__"  # where it keeps the names that it would have, but for mistakes that have been noted
 
 
 @dataclass(frozen=True)

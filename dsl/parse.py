@@ -18,9 +18,10 @@ from types import FunctionType
 from typing import Any
 
 from . import syntax as s
-from .errors import CompileError, CompileErrors
+from .errors import CompileError
 from .kernel_files import SOURCE
-from .parse_expressions import BINARY, ExpressionParser, Resolve, names_assigned
+from .parse_expressions import ExpressionParser, Resolve
+from .parse_names import BINARY, Reported, names_assigned, names_bound, yields
 from .source import Place
 from .unsupported import UNSUPPORTED
 
@@ -55,33 +56,32 @@ _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _MODULES: dict[str, _Module] = {}
 
 
-def parse_function(function: FunctionType, resolve: Resolve) -> s.Function:
-    """The syntax tree of `function`.
+def parse_function(function: FunctionType, resolve: Resolve) -> tuple[s.Function | None, list[CompileError]]:
+    """The syntax tree of `function`, None where it cannot be called, and the mistakes in its text: constructs that are
+    not in the language, unknown names.
 
     Raises:
-        CompileError: its source is not at hand, a construct is not in the language, or a name is unknown.
+        CompileError: its source is not at hand.
     """
     code = function.__code__
     file = code.co_filename
     node = _find(function)
     lookup = dict(inspect.getclosurevars(function).nonlocals)
     parser = Parser(file, function.__globals__, lookup, resolve)
-    parsed = s.Function(function.__name__, (), ())
     try:
-        parsed = _parsed(parser, node)
-    except CompileError as error:
-        parser.note(error)
+        return _parsed(parser, node), parser.errors
     except RecursionError:
         parser.note(parser.too_deep(node))
-    if parser.errors:
-        raise parser.errors[0] if len(parser.errors) == 1 else CompileErrors(parser.errors)
-    return parsed
+    return None, parser.errors
 
 
-def _parsed(parser: Parser, node: ast.FunctionDef | ast.Lambda) -> s.Function:
+def _parsed(parser: Parser, node: ast.FunctionDef | ast.Lambda) -> s.Function | None:
     if isinstance(node, ast.FunctionDef):
         return parser.function(node, [])
-    found = parser.expr_lambda(node)
+    try:
+        found = parser.expr_lambda(node)
+    except Reported:
+        return None
     returned = s.Return(found.body, span=parser.span(node.body))
     return s.Function("lambda", found.params, (returned,), span=found.span)
 
@@ -119,14 +119,18 @@ def _find(function: FunctionType) -> ast.FunctionDef | ast.Lambda:
 class Parser(ExpressionParser):
     """Walks one function."""
 
-    def function(self, node: ast.FunctionDef, decorators: list[ast.expr]) -> s.Function:
+    def function(self, node: ast.FunctionDef, decorators: list[ast.expr]) -> s.Function | None:
+        """A function; None when it cannot be called as it is, which has been noted."""
         if decorators:
-            raise self.refuse(decorators[0], "a decorator on a nested function", "call the decorator's work explicitly")
+            hint = "call the decorator's work explicitly"
+            self.note(self.refuse(decorators[0], "a decorator on a nested function", hint))
+        stars = self.stars(node.args)
         params = self.params(node.args)
-        self.scopes.append({p.name for p in params} | names_assigned(node.body))
+        self.scopes.append({p.name for p in params} | stars | names_assigned(node.body))
         body = self.block(node.body)  # notes its mistakes and goes on
         self.scopes.pop()
-        return s.Function(node.name, params, body, span=self.span(node))
+        sound = not decorators and not stars and not any(map(yields, node.body))
+        return s.Function(node.name, params, body, span=self.span(node)) if sound else None
 
     # statements
 
@@ -145,7 +149,30 @@ class Parser(ExpressionParser):
                     out.extend(handler(self, node))
             except CompileError as error:
                 self.note(error)
+                out += self.in_place_of(node)
+            except Reported:
+                out += self.in_place_of(node)
         return tuple(out)
+
+    def in_place_of(self, node: ast.stmt) -> list[s.Stmt]:
+        """What stands for a statement that is not in the language: what it would have run, and nobody knows whether."""
+        body: list[s.Stmt] = []
+        if isinstance(node, ast.With | ast.AsyncWith | ast.Try | ast.TryStar | ast.AsyncFor):
+            heads = [part for part in ast.iter_child_nodes(node) if not isinstance(part, ast.stmt)]
+            body = [self.unknown(name, node) for head in heads for name in sorted(names_bound(head))]
+            body += self.block(node.body)
+        self.parts(node)
+        lost: list[s.Stmt] = [self.unknown(name, node) for name in sorted(names_assigned([node]))]
+        if any(isinstance(part, ast.Return) for part in ast.walk(node)):
+            lost.append(s.Return(s.Wrong(span=self.span(node)), span=self.span(node)))
+        if lost:
+            body.append(s.If(s.Wrong(span=self.span(node)), tuple(lost), (), span=self.span(node)))
+        return body
+
+    def unknown(self, name: str, node: ast.AST) -> s.Stmt:
+        """A variable gets a value that nobody knows."""
+        span = self.span(node)
+        return s.Assign(s.Name(name, span=span), s.Wrong(span=span), span=span)
 
     def stmt_assign(self, node: ast.Assign) -> list[s.Stmt]:
         span = self.span(node)
@@ -208,16 +235,20 @@ class Parser(ExpressionParser):
         return [s.If(self.expr(node.test), self.block(node.body), self.block(node.orelse), span=self.span(node))]
 
     def stmt_for(self, node: ast.For) -> list[s.Stmt]:
-        if node.orelse:
-            raise self.refuse(node.orelse[0], "else after a loop", "set a flag in the loop and test it afterwards")
+        self.no_else(node)
         for part in ast.walk(node.target):
             if isinstance(part, ast.Subscript | ast.Attribute):
                 raise self.refuse(part, "a loop variable that is no name", "assign in the body of the loop")
         return [s.For(self.target(node.target), self.expr(node.iter), self.block(node.body), span=self.span(node))]
 
-    def stmt_while(self, node: ast.While) -> list[s.Stmt]:
+    def no_else(self, node: ast.For | ast.While) -> None:
         if node.orelse:
-            raise self.refuse(node.orelse[0], "else after a loop", "set a flag in the loop and test it afterwards")
+            hint = "set a flag in the loop and test it afterwards"
+            self.note(self.refuse(node.orelse[0], "else after a loop", hint))
+            self.block(node.orelse)
+
+    def stmt_while(self, node: ast.While) -> list[s.Stmt]:
+        self.no_else(node)
         return [s.While(self.expr(node.test), self.block(node.body), span=self.span(node))]
 
     def stmt_return(self, node: ast.Return) -> list[s.Stmt]:
@@ -231,18 +262,15 @@ class Parser(ExpressionParser):
         return [s.Assert(self.expr(node.test), message, span=self.span(node))]
 
     def stmt_raise(self, node: ast.Raise) -> list[s.Stmt]:
-        error = node.exc
-        if error is None or node.cause is not None:
-            raise self.refuse(node, "this form of raise", 'write `raise ValueError("what is wrong")`')
-        kind, message = error, None
+        error, message = node.exc, None
+        kind = error.func if isinstance(error, ast.Call) else error
+        allowed = kind is not None and node.cause is None and self.is_exception(kind)
         if isinstance(error, ast.Call):
-            kind = error.func
-            if len(error.args) > 1 or error.keywords:
-                raise self.refuse(node, "this form of raise", 'write `raise ValueError("what is wrong")`')
+            allowed = allowed and len(error.args) <= 1 and not error.keywords
             message = self.expr(error.args[0]) if error.args else None
-        if not self.is_exception(kind):
-            raise self.refuse(node, "this form of raise", 'write `raise ValueError("what is wrong")`')
-        return [s.Raise(ast.unparse(kind), message, span=self.span(node))]
+        if not allowed:
+            self.note(self.refuse(node, "this form of raise", 'write `raise ValueError("what is wrong")`'))
+        return [s.Raise("" if kind is None else ast.unparse(kind), message, span=self.span(node))]
 
     def is_exception(self, node: ast.expr) -> bool:
         if isinstance(node, ast.Name):
@@ -253,7 +281,7 @@ class Parser(ExpressionParser):
         return isinstance(found, type) and issubclass(found, BaseException)
 
     def stmt_function(self, node: ast.FunctionDef) -> list[s.Stmt]:
-        return [self.function(node, node.decorator_list)]
+        return [self.function(node, node.decorator_list) or self.unknown(node.name, node)]
 
     def stmt_break(self, node: ast.Break) -> list[s.Stmt]:
         return [s.Break(span=self.span(node))]

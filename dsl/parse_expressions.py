@@ -12,14 +12,16 @@ from __future__ import annotations
 import ast
 import builtins
 import linecache
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
 from . import syntax as s
-from .errors import CompileError, CompileErrors, did_you_mean
+from .errors import CompileError, did_you_mean
+from .kernel_files import BROKEN
 from .language import STUBS
+from .parse_names import BINARY, CLOSED, COMPARE, UNARY, Reported, Unresolved, names_assigned, names_bound
 from .source import Place
 from .unsupported import UNSUPPORTED
 
@@ -28,33 +30,12 @@ Resolve = Callable[[Any, str, Place], int]
 GENERATOR_CALLS = ("tuple", "sum", "any", "all", "min", "max", "sorted")
 MAX_NESTING = 150  # operators in operators, blocks in blocks
 
-BINARY = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.Mult: "mul",
-    ast.Div: "truediv",
-    ast.FloorDiv: "floordiv",
-    ast.Mod: "mod",
-    ast.LShift: "shl",
-    ast.RShift: "shr",
-    ast.BitAnd: "and_",
-    ast.BitOr: "or_",
-    ast.BitXor: "xor",
-}
-UNARY = {ast.USub: "neg", ast.UAdd: "pos", ast.Invert: "invert", ast.Not: "not_"}
-COMPARE = {ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
-
-
-class Unresolved(Exception):
-    """Raised by `resolve` for an object that has no meaning in a kernel; the text says why, the hint what else."""
-
-    def __init__(self, reason: str, hint: str | None = None) -> None:
-        super().__init__(reason)
-        self.hint = hint
-
 
 class ExpressionParser:
-    """Walks expressions; `scopes` are the local names of the functions around the present point."""
+    """Walks expressions; `scopes` are the local names of the functions around the present point.
+
+    An expression with a mistake becomes `syntax.Wrong`, and all around it is still read; `errors` holds the mistakes.
+    """
 
     def __init__(self, file: str, names: dict[str, Any], closure: dict[str, Any], resolve: Resolve) -> None:
         self.file = file
@@ -64,6 +45,7 @@ class ExpressionParser:
         self.resolve = resolve
         self.scopes: list[set[str]] = []
         self.errors: list[CompileError] = []
+        self.lost: set[str] = set()  # variables that something outside of the language would have given a value
         self.depth = 0
 
     # places and errors
@@ -97,8 +79,10 @@ class ExpressionParser:
         return self.refuse(at or node, what, hint)
 
     def note(self, error: CompileError) -> None:
-        """Keeps a mistake; the statements after it are still looked at."""
-        self.errors += error.errors if isinstance(error, CompileErrors) else [error]
+        """Keeps a mistake, once."""
+        known = {(kept.place, kept.message) for kept in self.errors}
+        if (error.place, error.message) not in known:
+            self.errors.append(error)
 
     def too_deep(self, node: ast.AST) -> CompileError:
         return CompileError(
@@ -119,9 +103,6 @@ class ExpressionParser:
     # parameters
 
     def params(self, args: ast.arguments) -> tuple[s.Param, ...]:
-        for star in (args.vararg, args.kwarg):
-            if star is not None:
-                raise self.refuse(star, "a star argument", "name every argument; a tuple takes several values")
         out = []
         positional = args.posonlyargs + args.args
         defaults = [None] * (len(positional) - len(args.defaults)) + list(args.defaults)
@@ -134,6 +115,13 @@ class ExpressionParser:
             out.append(s.Param(arg.arg, value, keyword_only, annotation, span=self.span(arg)))
         return tuple(out)
 
+    def stars(self, args: ast.arguments) -> set[str]:
+        """The names of parameters under a star, which are refused."""
+        found = [star for star in (args.vararg, args.kwarg) if star is not None]
+        for star in found:
+            self.note(self.refuse(star, "a star argument", "name every argument; a tuple takes several values"))
+        return {star.arg for star in found}
+
     def annotation(self, node: ast.expr) -> s.Expr | None:
         """A type that fixes a parameter's or a variable's type; anything that is no such type says nothing."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):  # a name that comes later in the file
@@ -142,21 +130,53 @@ class ExpressionParser:
             except SyntaxError:
                 return None
             node = ast.fix_missing_locations(ast.copy_location(quoted, node))
-        try:
-            found = self.expr(node)
-        except CompileError:
-            return None
-        return found if isinstance(found, s.Global | s.Subscript) else None
+        mark = len(self.errors)
+        found = self.expr(node)
+        del self.errors[mark:]
+        known = not any(isinstance(part, s.Wrong) for part in s.walk(found))
+        return found if known and isinstance(found, s.Global | s.Subscript) else None
 
     # expressions
 
     def expr(self, node: ast.expr) -> s.Expr:
         handler = _EXPRESSIONS.get(type(node))
-        if handler is None:
-            raise self.unsupported(node)
-        with self.nested(node):
-            found: s.Expr = handler(self, node)
-        return found
+        try:
+            if handler is None:
+                raise self.unsupported(node)
+            with self.nested(node):
+                found: s.Expr = handler(self, node)
+            return found
+        except CompileError as error:
+            self.note(error)
+            self.parts(node)
+        except Reported:
+            pass
+        return s.Wrong(span=self.span(node))
+
+    def parts(self, node: ast.AST) -> None:
+        """Looks for further mistakes in the parts of something that is not in the language."""
+        if self.depth >= MAX_NESTING or isinstance(node, CLOSED):
+            return
+        if isinstance(node, ast.NamedExpr):
+            self.lost |= names_bound(node.target)
+        self.scopes.append(names_bound(node))
+        for part in ast.iter_child_nodes(node):
+            if isinstance(part, ast.expr):
+                if not isinstance(getattr(part, "ctx", None), ast.Store | ast.Del) or isinstance(part, ast.Subscript):
+                    self.expr(part)
+            elif isinstance(part, ast.stmt):
+                self.block([part])
+            elif isinstance(part, ast.ExceptHandler):
+                self.block(part.body)
+            elif isinstance(part, ast.keyword) and part.arg is None:
+                self.parts(part.value)
+            elif isinstance(part, ast.keyword | ast.comprehension | ast.withitem | ast.match_case):
+                self.parts(part)
+        self.scopes.pop()
+
+    def block(self, nodes: list[ast.stmt]) -> tuple[s.Stmt, ...]:
+        """The statements of a block."""
+        raise NotImplementedError
 
     def expr_constant(self, node: ast.Constant) -> s.Expr:
         if isinstance(node.value, complex | bytes) or node.value is Ellipsis:
@@ -164,6 +184,8 @@ class ExpressionParser:
         return s.Constant(node.value, span=self.span(node))
 
     def expr_name(self, node: ast.Name) -> s.Expr:
+        if node.id in self.lost:
+            raise Reported
         if any(node.id in scope for scope in self.scopes):
             return s.Name(node.id, span=self.span(node))
         return self.global_(self.lookup(node), node)
@@ -172,6 +194,8 @@ class ExpressionParser:
         for names in (self.closure, self.names, vars(builtins)):
             if node.id in names:
                 return names[node.id]
+        if node.id in self.names.get(BROKEN, ()):
+            raise Reported
         known = {*self.closure, *self.names, *(name for scope in self.scopes for name in scope)}
         known |= {name for name in STUBS if hasattr(builtins, name)}
         known = {name for name in known if not name.startswith("__")}
@@ -180,16 +204,8 @@ class ExpressionParser:
         )
 
     def global_(self, value: Any, node: ast.expr) -> s.Expr:
-        name = ast.unparse(node)
         try:
-            return s.Global(self.resolve(value, name, self.place(node)), name, span=self.span(node))
-        except Unresolved as reason:
-            raise CompileError(
-                f"'{name}' cannot be used in a kernel: {reason}",
-                code="EK0105",
-                place=self.place(node),
-                hint=reason.hint,
-            ) from None
+            return self.constant(value, ast.unparse(node), node)
         except CompileError as error:
             if error.code == "EK0104":  # nothing to show there, so it is shown where the name is used
                 error.place = self.place(node)
@@ -332,12 +348,15 @@ class ExpressionParser:
         return s.Starred(self.expr(node.value), span=self.span(node))
 
     def expr_lambda(self, node: ast.Lambda) -> s.Lambda:
+        stars = self.stars(node.args)
         params = self.params(node.args)
-        self.scopes.append({p.name for p in params} | names_assigned([node.body]))
+        self.scopes.append({p.name for p in params} | stars | names_assigned([node.body]))
         try:
             body = self.expr(node.body)
         finally:
             self.scopes.pop()
+        if stars:
+            raise Reported
         return s.Lambda(params, body, span=self.span(node))
 
     def expr_formatted(self, node: ast.JoinedStr) -> s.Expr:
@@ -375,19 +394,3 @@ _EXPRESSIONS: dict[type[ast.expr], Callable[[ExpressionParser, Any], s.Expr]] = 
     ast.Lambda: ExpressionParser.expr_lambda,
     ast.JoinedStr: ExpressionParser.expr_formatted,
 }
-
-
-def names_assigned(nodes: Sequence[ast.AST]) -> set[str]:
-    """Names that Python makes local to a function with this body, those of its nested functions aside."""
-    found: set[str] = set()
-    stack = list(nodes)
-    while stack:
-        item = stack.pop()
-        if isinstance(item, ast.Name):
-            if isinstance(item.ctx, ast.Store):
-                found.add(item.id)
-        elif isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found.add(item.name)
-        elif not isinstance(item, ast.Lambda | ast.GeneratorExp | ast.Constant):
-            stack.extend(ast.iter_child_nodes(item))
-    return found

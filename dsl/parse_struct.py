@@ -12,35 +12,37 @@ from types import FunctionType
 from typing import Any
 
 from . import syntax as s
-from .errors import CompileError, CompileErrors
+from .errors import CompileError
 from .parse import Parser, module_of
 from .parse_expressions import Resolve
+from .parse_names import Reported
 from .source import Place
 from .structs import INFO, StructInfo
 
 _KINDS = {"staticmethod": "static", "classmethod": "class", "property": "property"}
 
 
-def parse_struct(cls: type, resolve: Resolve) -> s.Struct:
-    """The syntax tree of a struct.
+def parse_struct(cls: type, resolve: Resolve) -> tuple[s.Struct | None, list[CompileError]]:
+    """The syntax tree of a struct, None where no value of it can be made, and the mistakes in its text.
 
     Raises:
-        CompileError: its source is not at hand, or something in it is not in the language.
+        CompileError: its source is not at hand.
     """
     info: StructInfo = getattr(cls, INFO)
     node = _find(cls, info)
     parser = Parser(info.file, info.names, {}, resolve)
     reader = _Reader(cls, parser)
+    sound = True
     for part in node.body:
         try:
             reader.part(part)
         except CompileError as error:
             parser.note(error)
-    if parser.errors:
-        raise parser.errors[0] if len(parser.errors) == 1 else CompileErrors(parser.errors)
-    return s.Struct(
-        cls.__name__, tuple(reader.fields), tuple(reader.methods), tuple(reader.constants), span=parser.span(node)
-    )
+            sound = False
+        except Reported:
+            sound = False
+    parts = (tuple(reader.fields), tuple(reader.methods), tuple(reader.constants))
+    return s.Struct(cls.__name__, *parts, span=parser.span(node)) if sound else None, parser.errors
 
 
 def _find(cls: type, info: StructInfo) -> ast.ClassDef:
@@ -107,4 +109,7 @@ class _Reader:
         plain = getattr(found, "fget", None) or getattr(found, "__func__", found)
         if not isinstance(plain, FunctionType) or plain.__code__.co_firstlineno > node.body[-1].lineno:
             return  # defined again below, or generated
-        self.methods.append(s.Method(self.parser.function(node, []), kind, span=self.parser.span(node)))
+        function = self.parser.function(node, [])
+        if function is None:
+            raise Reported
+        self.methods.append(s.Method(function, kind, span=self.parser.span(node)))

@@ -14,8 +14,8 @@ import dataclasses
 import hashlib
 import inspect
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from functools import cache, cached_property
 from pathlib import PurePath
 from types import BuiltinFunctionType, FunctionType, ModuleType
@@ -23,10 +23,10 @@ from typing import Any, TypeVar
 
 from . import syntax
 from .companions import SIZES, shape_schema
-from .errors import PackageError
+from .errors import CompileError, PackageError, joined
 from .language import SIMD, STUBS, DeviceContext, Namespace, Pointer, Stub, stack
 from .parse import parse_function
-from .parse_expressions import Unresolved
+from .parse_names import Reported, Unresolved
 from .parse_struct import parse_struct
 from .register import Kernel, implementation
 from .schema import OpSchema
@@ -79,13 +79,15 @@ class SourceFunction:
 class PortableKernel:
     """All that is needed to compile an op for any dtype, rank, parameters and target.
 
-    `shape` is the kernel that computes its late dims, if it has any; see `companions`.
+    `shape` is the kernel that computes its late dims, if it has any; see `companions`. `mistakes` are those of its
+    text: they are raised when it is evaluated, with all that is found then.
     """
 
     schema: OpSchema
     functions: tuple[SourceFunction, ...]
     globals: tuple[GlobalEntry, ...]
     shape: PortableKernel | None = None
+    mistakes: tuple[CompileError, ...] = field(default=(), compare=False)
 
     @cached_property
     def digest(self) -> str:
@@ -104,7 +106,13 @@ class PortableKernel:
         return dataclasses.replace(self, schema=expand(self.schema, counts), shape=shape)
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON value that `from_json` turns back into an equal program."""
+        """A JSON value that `from_json` turns back into an equal program.
+
+        Raises:
+            CompileError: there are mistakes in its text.
+        """
+        if self.mistakes:
+            raise joined(self.mistakes)
         return {
             "schema": self.schema.to_json(),
             "functions": [{"file": _traveling(f.file), "syntax": syntax.to_json(f.syntax)} for f in self.functions],
@@ -135,15 +143,18 @@ class PortableKernel:
 
 
 def portable(kernel: Kernel) -> PortableKernel:
-    """The program of a registered kernel.
-
-    Raises:
-        CompileError: the kernel or a function that it calls is outside the language.
-    """
+    """The program of a registered kernel; its mistakes say what in it is outside the language."""
     collector = _Collector()
-    collector.function(kernel.function)
+    collector.begin(kernel.function)
     shape = None if kernel.shape_function is None else _shape_program(kernel.schema, kernel.shape_function)
-    return PortableKernel(kernel.schema, collector.table(), tuple(collector.globals), shape)
+    return collector.program(kernel.schema, shape)
+
+
+def text_mistakes(function: FunctionType) -> list[CompileError]:
+    """What is wrong in the text of a kernel (and of functions that it calls) whose signature is not known."""
+    collector = _Collector()
+    collector.begin(function)
+    return collector.mistakes
 
 
 @cache
@@ -157,11 +168,13 @@ def operator_program(name: str) -> PortableKernel:
 def _shape_program(schema: OpSchema, function: FunctionType) -> PortableKernel:
     """The kernel around a shape function: `sizes[0], sizes[1] = function(x, y, parameter=parameter)`."""
     collector = _Collector()
-    collector.functions.append(None)
-    entry = GlobalEntry("function", collector.function(function))
-    collector.globals.append(entry)
-    called = collector.functions[1]
-    assert called is not None and isinstance(called.syntax, syntax.Function)
+    collector.functions.append(_NOTHING)
+    collector.begin(function)
+    if collector.unusable:
+        return collector.program(shape_schema(schema))
+    collector.globals.append(GlobalEntry("function", 1))
+    called = collector.table()[1]
+    assert isinstance(called.syntax, syntax.Function)
     span, name = called.syntax.span, called.syntax.name
     out = syntax.Name(SIZES, span=span)
     targets = tuple(syntax.Subscript(out, syntax.Constant(k, span=span), span=span) for k in range(len(schema.late)))
@@ -178,7 +191,10 @@ def _shape_program(schema: OpSchema, function: FunctionType) -> PortableKernel:
     target = targets[0] if len(targets) == 1 else syntax.Tuple(targets, span=span)
     body = (syntax.Assign(target, call, span=span),)
     collector.functions[0] = SourceFunction(syntax.Function(f"{name}_sizes", (), body, span=span), called.file)
-    return PortableKernel(shape_schema(schema), collector.table(), tuple(collector.globals))
+    return collector.program(shape_schema(schema))
+
+
+_NOTHING = SourceFunction(syntax.Function("", (), ()), "")
 
 
 class _Collector:
@@ -189,29 +205,52 @@ class _Collector:
         self.globals: list[GlobalEntry] = []
         self.seen_functions: dict[Any, int] = {}
         self.seen_globals: dict[tuple[str, Any, str], int] = {}
+        self.mistakes: list[CompileError] = []
+        self.unusable: set[int] = set()  # functions and structs that nothing can be made of, which has been noted
+
+    def begin(self, function: FunctionType) -> None:
+        """Follows what a kernel's function names."""
+        try:
+            self.function(function)
+        except Reported:
+            pass
+        except CompileError as error:
+            self.mistakes.append(error)
+
+    def program(self, schema: OpSchema, shape: PortableKernel | None = None) -> PortableKernel:
+        """The program of all that was met."""
+        return PortableKernel(schema, self.table(), tuple(self.globals), shape, tuple(self.mistakes))
 
     def table(self) -> tuple[SourceFunction, ...]:
-        """All functions that were met."""
-        assert all(f is not None for f in self.functions)
-        return tuple(f for f in self.functions if f)
+        """All functions that were met; an empty one for each that is unusable."""
+        assert all(f is not None or k in self.unusable for k, f in enumerate(self.functions))
+        return tuple(f or _NOTHING for f in self.functions)
 
     def function(self, function: FunctionType) -> int:
-        if function not in self.seen_functions:
-            index = len(self.functions)
-            self.seen_functions[function] = index
-            self.functions.append(None)  # the place is taken before the body is read: functions may be recursive
-            parsed = parse_function(function, self.resolve)
-            self.functions[index] = SourceFunction(parsed, function.__code__.co_filename)
-        return self.seen_functions[function]
+        return self.source(function, function.__code__.co_filename, lambda: parse_function(function, self.resolve))
 
     def struct(self, cls: type) -> int:
         """A class under `@struct`; it stands in the table of functions."""
-        if cls not in self.seen_functions:
+        return self.source(cls, getattr(cls, INFO).file, lambda: parse_struct(cls, self.resolve))
+
+    def source(self, what: Any, file: str, parse: Callable[[], tuple[Any, list[CompileError]]]) -> int:
+        """The number of a function or a struct, which is read when it is met first."""
+        if what not in self.seen_functions:
             index = len(self.functions)
-            self.seen_functions[cls] = index
-            self.functions.append(None)  # its methods may name it
-            self.functions[index] = SourceFunction(parse_struct(cls, self.resolve), getattr(cls, INFO).file)
-        return self.seen_functions[cls]
+            self.seen_functions[what] = index
+            self.functions.append(None)  # the place is taken before the body is read: functions may be recursive
+            parsed = None
+            try:
+                parsed, mistakes = parse()
+                self.mistakes += mistakes
+            finally:
+                if parsed is None:
+                    self.unusable.add(index)
+            if parsed is not None:
+                self.functions[index] = SourceFunction(parsed, file)
+        if self.seen_functions[what] in self.unusable:
+            raise Reported
+        return self.seen_functions[what]
 
     def resolve(self, value: Any, name: str, place: Place) -> int:
         entry = self.entry(value, name)

@@ -176,6 +176,10 @@ class Formatted(Expr):
     formats: tuple[str, ...]
 
 
+class Wrong(Expr):
+    """An expression with a mistake, which has been noted. No package holds one."""
+
+
 class Param(Node):
     name: str
     default: Expr | None = None
@@ -313,11 +317,17 @@ def from_json(data: Any) -> Any:
 def walk(node: Node) -> Iterator[Node]:
     """A node and all that is in it, in the order of the text."""
     yield node
+    for part in children(node):
+        yield from walk(part)
+
+
+def children(node: Node) -> Iterator[Node]:
+    """The nodes that a node is made of, in the order of its fields."""
     for name in node._fields:
         value = getattr(node, name)
         for item in value if isinstance(value, tuple) else (value,):
             if isinstance(item, Node):
-                yield from walk(item)
+                yield item
 
 
 def assigned_names(statements: tuple[Stmt, ...]) -> list[str]:

@@ -1,0 +1,80 @@
+"""Names around Python's `ast`: of its operators, of what a piece of text binds, and why one has no meaning.
+
+Input: nodes of Python's `ast`. Output: names. Non-goals: what they mean.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+BINARY = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "truediv",
+    ast.FloorDiv: "floordiv",
+    ast.Mod: "mod",
+    ast.LShift: "shl",
+    ast.RShift: "shr",
+    ast.BitAnd: "and_",
+    ast.BitOr: "or_",
+    ast.BitXor: "xor",
+}
+UNARY = {ast.USub: "neg", ast.UAdd: "pos", ast.Invert: "invert", ast.Not: "not_"}
+CLOSED = (ast.Name, ast.Attribute, ast.ClassDef, ast.AsyncFunctionDef)  # with no parts to look at beside a mistake
+COMPARE = {ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
+
+
+class Unresolved(Exception):
+    """Raised by `resolve` for an object that has no meaning in a kernel; the text says why, the hint what else."""
+
+    def __init__(self, reason: str, hint: str | None = None) -> None:
+        super().__init__(reason)
+        self.hint = hint
+
+
+class Reported(Exception):
+    """Raised by `resolve` for an object with a mistake in it that has been noted: its use says nothing more."""
+
+
+def names_assigned(nodes: Sequence[ast.AST]) -> set[str]:
+    """Names that Python makes local to a function with this body, those of its nested functions aside."""
+    found: set[str] = set()
+    stack = list(nodes)
+    while stack:
+        item = stack.pop()
+        if isinstance(item, ast.Name):
+            if isinstance(item.ctx, ast.Store):
+                found.add(item.id)
+        elif isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(item.name)
+        elif not isinstance(item, ast.Lambda | ast.GeneratorExp | ast.Constant):
+            if isinstance(item, ast.ExceptHandler | ast.pattern | ast.alias):
+                found |= _bound(item)
+            stack.extend(ast.iter_child_nodes(item))
+    return found
+
+
+def names_bound(node: ast.AST) -> set[str]:
+    """Names that something binds, those of its own comprehensions among them."""
+    return {name for part in ast.walk(node) for name in _bound(part)}
+
+
+def _bound(node: ast.AST) -> set[str]:
+    """The name that a node itself binds, if it does; also where that is not in the language."""
+    match node:
+        case ast.Name(id=name, ctx=ast.Store()) | ast.ExceptHandler(name=str() as name):
+            return {name}
+        case ast.MatchAs(name=str() as name) | ast.MatchStar(name=str() as name) | ast.MatchMapping(rest=str() as name):
+            return {name}
+        case ast.alias(name=name, asname=other):
+            return {other or name.partition(".")[0]}
+    return set()
+
+
+def yields(node: ast.AST) -> bool:
+    """Whether a function with this in its body is a generator."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+        return False
+    return isinstance(node, ast.Yield | ast.YieldFrom) or any(map(yields, ast.iter_child_nodes(node)))
