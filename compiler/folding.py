@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,8 +56,27 @@ def has_loops(function: s.Function | s.Lambda) -> bool:
     return isinstance(function, s.Function) and s.contains(function.body, (s.For, s.While))
 
 
-def attempt(inferer: Inferer, call: Callable[[], Any]) -> Any:
-    """What `call` gives if it needs no operation of the running program, else UNKNOWN; leaves no trace then."""
+def attempt(inferer: Inferer, call: Callable[[], Any], *, again: bool) -> Any:
+    """What `call` gives if it needs no operation of the running program, else UNKNOWN; leaves no trace then.
+
+    Where it meets a mistake it is evaluated `again`, for the running program. When there are mistakes then, too, or it
+    may not be, the one that was met first is what is wrong.
+    """
+    try:
+        return _attempt(inferer, call)
+    except CompileError as error:
+        if error.code in DEEP:
+            raise
+        mark = len(inferer.errors)
+        with suppress(CompileError, Cascade):
+            value = call() if again else None
+            if again and len(inferer.errors) == mark:
+                return value
+        del inferer.errors[mark:]
+        raise
+
+
+def _attempt(inferer: Inferer, call: Callable[[], Any]) -> Any:
     builder = inferer.builder
     sites, errors, location = len(inferer.sites), len(inferer.errors), builder.location
     statements, inferer.statements = inferer.statements, 0
@@ -65,10 +85,6 @@ def attempt(inferer: Inferer, call: Callable[[], Any]) -> Any:
         with builder.inside(Region()):
             value = call()
         return value if is_known(value) else UNKNOWN
-    except CompileError as error:
-        if error.code in DEEP:
-            raise
-        return UNKNOWN
     except (NotPure, Cascade, RecursionError):
         return UNKNOWN
     finally:

@@ -15,6 +15,7 @@ which kernels fuse, and how a target spells anything.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -315,13 +316,13 @@ class Inferer:
     ) -> Any:
         """Evaluates a function of the author's at this point."""
         function = closure.function
-        home = closure.frame
         recursive = self.runs(closure, frame)
         if len(frame.stack) > MAX_DEPTH:
             code = "EK0124" if self.folding else "EK0108"
             raise self.error(code, f"calls are nested more than {MAX_DEPTH} deep", node, frame)
+        work = partial(self.inlined, closure, args, keywords, node, frame)
         if not self.folding and (recursive or has_loops(function)) and is_known((*args, *keywords.values())):
-            value = attempt(self, lambda: self.inline(closure, args, keywords, node, frame))
+            value = attempt(self, work, again=not recursive)
             if value is not UNKNOWN:
                 return value
         if recursive and not self.folding:
@@ -333,6 +334,13 @@ class Inferer:
                 label="recursion",
                 hint="write a loop instead; only calls with compile-time values alone may be recursive",
             )
+        return work()
+
+    def inlined(
+        self, closure: Closure, args: list[Any], keywords: dict[str, Any], node: syntax.Node, frame: Frame
+    ) -> Any:
+        """The body of a function of the author's, in a frame of its own."""
+        function, home = closure.function, closure.frame
         inner = Frame(
             env=dict(home.env),
             program=home.program,
