@@ -31,7 +31,7 @@ from .flow import ABSENT, NEXT, Flow, Rest, TooMany, ended, gives_value, with_re
 from .folding import UNKNOWN, attempt, count_folded, has_loops, is_known
 from .library_calls import call_library, call_operator
 from .methods import own_call
-from .mistaken import call_poisoned, of_run_time
+from .mistaken import call_poisoned, of_run_time, poisoned
 from .notes import note_arguments
 from .poison import Cascade, Poisoned, Undecided, is_poisoned
 from .program import Builder, Site, Value
@@ -235,7 +235,7 @@ class Inferer:
             try:
                 flow = self.guarded(whole or stmt, frame)
             except Undecided:
-                flow = self.block(rest, self.poison(stmt, frame), after)
+                flow = self.block(rest, poisoned(frame, stmt), after)
                 return ended("return", Poisoned()) if gives_value((stmt,)) else flow
             if last or not flow.goes_on():
                 return flow
@@ -258,14 +258,8 @@ class Inferer:
             if self.folding:
                 raise
             self.note(self.error("EK0112", "this statement is nested too deeply", stmt, frame), frame)
-        self.poison(stmt, frame)
+        poisoned(frame, *(stmt.statements if isinstance(stmt, Rest) else (stmt,)))
         return ended("return", Poisoned()) if gives_value((stmt,)) else NEXT
-
-    def poison(self, stmt: syntax.Stmt, frame: Frame) -> Frame:
-        """The frame, with all variables poisoned that a statement might have assigned."""
-        for name in syntax.assigned_names(stmt.statements if isinstance(stmt, Rest) else (stmt,)):
-            frame.env[name] = Poisoned()
-        return frame
 
     # calls
 

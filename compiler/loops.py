@@ -21,6 +21,7 @@ from .expressions import decision, items, short_circuit, truth
 from .flow import NEXT, Absent, Flow, ended
 from .folding import repeated
 from .infer import MAX_UNROLL, Inferer, statement
+from .mistaken import poisoned
 from .poison import Cascade, Poisoned
 from .program import NotPure, Value
 from .statements import bind
@@ -91,9 +92,7 @@ def for_(inferer: Inferer, node: s.For, frame: Frame) -> Flow:
 
 def _rounds_unknown(inferer: Inferer, node: s.For, frame: Frame) -> NoReturn:
     """One round of a loop over something poisoned: its variable, and all that it assigns, are so too."""
-    for name in s.assigned_names((node,)):
-        frame.env[name] = Poisoned()
-    inferer.block(node.body, frame, "loop")
+    inferer.block(node.body, poisoned(frame, node), "loop")
     raise Cascade
 
 

@@ -28,6 +28,13 @@ if TYPE_CHECKING:
 GPU_IDS = [f"{what}.{axis}" for what in ("thread_idx", "block_idx", "block_dim", "grid_dim") for axis in "xyz"]
 
 
+def poisoned(frame: Frame, *statements: s.Stmt) -> Frame:
+    """The frame, with all variables poisoned that these statements might have assigned."""
+    for name in s.assigned_names(statements):
+        frame.env[name] = Poisoned()
+    return frame
+
+
 def call_poisoned(
     inferer: Inferer, callee: Any, args: list[Any], keywords: dict[str, Any], node: s.Call, frame: Frame
 ) -> Any:
