@@ -92,7 +92,7 @@ class ModuleEmitter:
             self.functions.append(emitter.host_function(function))
         self.functions.append(entry(self.program))
         self.functions.append(SPREAD)
-        self.functions.append("  llvm.func @ek.exit()\n")
+        self.functions.append("  llvm.func @ek.exit()\n  llvm.func @ek.together()\n")
         self.functions.append(report_table(self.program.sites))
 
     def emit_kernels(self) -> None:

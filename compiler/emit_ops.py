@@ -19,6 +19,7 @@ from . import emit_arith, emit_atomics, emit_cast, emit_memory, emit_vectors
 from .emit_parallel import parallel
 from .emit_types import constant, mlir_type
 from .program import IRREGULAR, Op, PointerType, Region, Value
+from .together import together
 
 if TYPE_CHECKING:
     from .emit import FunctionEmitter
@@ -103,13 +104,15 @@ def _types(e: FunctionEmitter, values: Sequence[Value]) -> str:
     return ", ".join(e.type(v.type) for v in values)
 
 
-def _body(e: FunctionEmitter, region: Region) -> None:
-    """The operations of a structured region and its yield."""
+def _body(e: FunctionEmitter, region: Region, *, vectors: int = 0) -> None:
+    """The operations of a structured region and its yield; `vectors` is for `mlir.interleave`."""
     with e.nested():
         for op in region.ops[:-1]:
             e.operation(op)
         values = _yielded(region)
         e.at = e.module.location(region.ops[-1].location)
+        if vectors:
+            e.line(f"llvm.call @ek.together() {{vectors = {vectors} : i32}} : () -> ()")
         if values:
             names = ", ".join(e.name(v) for v in values)
             e.line(f"scf.yield {names} : {_types(e, values)}")
@@ -148,7 +151,7 @@ def _for(e: FunctionEmitter, op: Op) -> None:
             pairs.append(f"{inner} = {name}")
         carried = f" iter_args({', '.join(pairs)}) -> ({_types(e, initial)})"
     e.lines.append(f"{e.indent}{head}scf.for {index} = {bounds}{carried} : i64 {{\n")
-    _body(e, region)
+    _body(e, region, vectors=together(region, e.target) if "elements" in op.attrs else 0)
     e.lines.append(f"{e.indent}}}{at}\n")
 
 

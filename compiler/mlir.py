@@ -31,6 +31,7 @@ Step = str | Hook
 Observer = Callable[[str, float, Callable[[], str]], None]
 
 EXIT_FUNCTION: Final = "ek.exit"
+TOGETHER_FUNCTION: Final = "ek.together"
 
 _TRANSLATABLE: Final = ("llvm.", "nvvm.", "rocdl.", "builtin.module")
 
@@ -96,22 +97,38 @@ def exit_early(mlir: Bindings, module: Any) -> None:
 
     Blocks that only the branch reached are left without a way in, and the next step removes them.
     """
+    for call in _calls(mlir, module, EXIT_FUNCTION):
+        _return_instead(mlir, call)
+
+
+def interleave(mlir: Bindings, module: Any) -> None:
+    """Loops that end in a call of `@ek.together` become loops over several vectors at a time; see `together`."""
+    for call in _calls(mlir, module, TOGETHER_FUNCTION):
+        back = list(call.block.operations)[-1].operation
+        if back.name == "llvm.br":
+            count = f"count = {call.attributes['vectors'].value} : i32"
+            back.attributes["loop_annotation"] = mlir.ir.Attribute.parse(
+                f"#llvm.loop_annotation<interleave = <{count}>>"
+            )
+        call.erase()
+
+
+def _calls(mlir: Bindings, module: Any, function: str) -> list[Any]:
+    """Every call of a function that only marks a place; its declaration goes."""
     calls: list[Any] = []
 
     def visit(operation: Any) -> Any:
-        if operation.name == "llvm.call" and "callee" in operation.attributes:
-            callee = operation.attributes["callee"]
-            if callee.value == EXIT_FUNCTION:
-                calls.append(operation)
+        attributes = operation.attributes
+        if operation.name == "llvm.call" and "callee" in attributes and attributes["callee"].value == function:
+            calls.append(operation)
         return mlir.ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)
-    for call in calls:
-        _return_instead(mlir, call)
     for operation in list(module.body.operations):
         attributes = operation.operation.attributes
-        if "sym_name" in attributes and attributes["sym_name"].value == EXIT_FUNCTION:
+        if "sym_name" in attributes and attributes["sym_name"].value == function:
             operation.operation.erase()
+    return calls
 
 
 def _return_instead(mlir: Bindings, call: Any) -> None:
@@ -155,6 +172,7 @@ def pipeline(target: Target) -> tuple[Step, ...]:
         "convert-arith-to-llvm",
         "convert-index-to-llvm",
         "convert-cf-to-llvm",
+        interleave,
         "convert-nvvm-to-llvm",
         "reconcile-unrealized-casts",
         f"ensure-debug-info-scope-on-llvm-func{{emission-kind={target.debug_info}}}",

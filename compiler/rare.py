@@ -25,7 +25,7 @@ from ..dsl.types import BOOL, INT
 from .expressions import truth
 from .infer import Call, Inferer, rule
 from .operations import ROWS
-from .program import Op, Region, Value, walk
+from .program import Builder, Op, Region, Value, walk
 
 BLOCK = 1024  # some KiB of elements, which stay in the first cache between the two loops
 _HARMLESS = {*ROWS, "const", "cast", "bitcast", "splat", "select", "udiv", "urem", "load", "store", "if", "yield"}
@@ -55,7 +55,7 @@ def rare(call: Call, condition: Any) -> Any:
 def element_loop(call: Call, low: Value, high: Value, element: Callable[[Value], None]) -> None:
     """`for i in range(low, high): element(i)`, in three loops where the body asks for that."""
     builder, inferer = call.builder, call.inferer
-    loop = builder.for_loop(low, high)
+    loop = _loop(builder, low, high)
     asked = _build(inferer, loop, element, without=False)
     with builder.inside(loop):
         builder.end()
@@ -77,6 +77,13 @@ def element_loop(call: Call, low: Value, high: Value, element: Callable[[Value],
         builder.end()
     if loops > 1:  # a body with loops of its own is not worth being looked at twice
         builder.region.ops[-1] = whole
+
+
+def _loop(builder: Builder, low: Value, high: Value) -> Region:
+    """A loop over elements, of which each is one call of the author's function."""
+    region = builder.for_loop(low, high)
+    builder.region.ops[-1].attrs["elements"] = True
+    return region
 
 
 @contextmanager
@@ -134,7 +141,7 @@ def _mostly(inferer: Inferer, start: Value, stop: Value, element: Callable[[Valu
     """The loop without the rare case."""
     region, builder = Region(), inferer.builder
     with builder.inside(region):
-        loop = builder.for_loop(start, stop)
+        loop = _loop(builder, start, stop)
         _build(inferer, loop, element, without=True)
         with builder.inside(loop):
             builder.end()
