@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import io
 import json
 import os
 import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,19 @@ from einkorn.compiler.targets import lookup
 from einkorn.compiler.tensors import NotFusible
 from einkorn.dsl.checks import parse_checks
 from einkorn.dsl.errors import CompileError, InternalError, KernelError
-from einkorn.graph import DeviceRef, DType, Graph, Model, TensorType, extensions, ops, outputs
+from einkorn.graph import (
+    Buffer,
+    BufferType,
+    BufferValue,
+    DeviceRef,
+    DType,
+    Graph,
+    Model,
+    TensorType,
+    extensions,
+    ops,
+    outputs,
+)
 from einkorn.graph import call as calls
 from einkorn.graph.extensions import LoadedCode
 from einkorn.graph.fusion import partition
@@ -80,7 +93,9 @@ def graph_of(program: Program, file: Path) -> Graph:
 
         for name, operands in steps:
             values = [value(number) for number in operands]
-            if name.startswith("ops."):
+            if any(isinstance(value, BufferValue) for value in values):
+                results += ops.inplace_custom(name, device=HOST, values=values)
+            elif name.startswith("ops."):
                 results.append(getattr(ops, name[4:])(*values))
             else:
                 results += ops.custom(name, device=HOST, values=values)
@@ -92,7 +107,10 @@ def graph_of(program: Program, file: Path) -> Graph:
     def dim(size: int) -> int | str:
         return size if size in FIXED or not program.symbolic else known.setdefault(size, next(names))
 
-    types = [TensorType(DType[dtype], [dim(n) for n in shape], HOST) for dtype, shape, *_ in program.inputs]
+    types = [
+        (BufferType if "buffer" in layout else TensorType)(DType[dtype], [dim(n) for n in shape], HOST)
+        for dtype, shape, *layout in program.inputs
+    ]
     return Graph("fuzz", forward=forward, input_types=types, custom_extensions=[str(file)])
 
 
@@ -156,15 +174,21 @@ def surroundings(threads: int) -> Iterator[list[Array]]:
 
 
 def run(ir: GraphIR, load: Callable[[GraphIR], LoadedCode], arrays: Sequence[Array], threads: int = 1) -> Found:
-    """One call of a graph.
+    """One call of a graph: its outputs, what it has changed in place, and what it has printed, in no order.
 
     Raises:
         AssertionError: something was written that is no output.
     """
+    changed = [isinstance(type, BufferType) for type in ir.inputs]
+    given = [
+        Buffer.from_numpy(array.copy()) if change else array for array, change in zip(arrays, changed, strict=True)
+    ]
     before = [array.tobytes() for array in arrays]
-    with surroundings(threads) as guarded:
+    with surroundings(threads) as guarded, redirect_stdout(io.StringIO()) as printed:
         try:
-            found: Found = [np.array(buffer.to_numpy()) for buffer in Model(ir, load)(*arrays)]
+            found: Found = [np.array(buffer.to_numpy()) for buffer in Model(ir, load)(*given)]
+            found += [np.array(buffer.to_numpy()) for buffer in given if isinstance(buffer, Buffer)]
+            found.append(np.frombuffer("".join(sorted(printed.getvalue().splitlines(True))).encode(), np.uint8))
         except KernelError as error:
             line = error.place.line if error.place is not None else 0
             found = Failure(error.code, line, error.message, str(error.got))

@@ -11,7 +11,7 @@ from .kernels import Kernels, Op
 
 NUMBERS = tuple(dtype for dtype in DTYPES if dtype is not DType.bool)
 FLOATS = tuple(dtype for dtype in DTYPES if dtype.is_float())
-ROWS = ((3, 5), (2, 33), (4, 1), (1, 200), (5, 70), (0, 3), (3, 0), (2, 3, 4), (1, 4100), (17,), (300, 2))
+ROWS = ((3, 5), (2, 33), (4, 1), (1, 200), (5, 70), (0, 3), (3, 0), (2, 3, 4), (1, 4100), (17,), (300, 2), (1, 20000))
 
 
 class Algorithms(Kernels):
@@ -77,6 +77,16 @@ class Algorithms(Kernels):
         types = [kind for _, kinds in monoids for kind in kinds]
         letters, _ = self.without(shape, axis)
         op = self.plain(name, shape, dtype, [(self.pick(self.dtypes), " ".join(letters)) for _ in types])
+        x = op.inputs[0][0]
+        if dtype is not DType.bool and self.chance(40):
+            # A second tensor: of the same shape, or along the axis alone.
+            self.use("several tensors")
+            along = self.chance(50)
+            dims = "abcd"[axis % len(shape)] if along else op.dims
+            second = self.argument(op, "x", dtype, dims, (shape[axis],) if along else shape)
+            x = f"({x}, {second})"
+            text = f"{self.simple('v', dtype)} {self.pick(('*', '+'))} w"
+            of = f", of=lambda v, w: {self.cast_to(text, dtype, given)}"
         self.library("rowwise")
         self.use("rowwise")
         self.head(op)
@@ -94,7 +104,7 @@ class Algorithms(Kernels):
         if len(monoids) > 1:
             self.use("several monoids")
         along = f", axis={axis}" if axis != -1 or self.chance(20) else ""
-        self.line(1, f"rowwise({op.inputs[0][0]}, {group}, body{along}{of})")
+        self.line(1, f"rowwise({x}, {group}, body{along}{of})")
         return op
 
     def whole(self, name: str) -> Op:

@@ -34,7 +34,15 @@ FEATURES = (
     *("tile", "computed shape", "shared atomics", "rowwise", "reduce", "scan", "sort", "top_k", "stencil"),
     *("own monoid", "several monoids", "function of elements", "graph", "built-in op"),
     *("rank 0", "rank 1", "rank 2", "rank 3", "rank 4", "no elements", "strided input", "packed type"),
-    *("storage type", "scalar argument", "parameter", "variadic argument", "symbolic sizes", "size arithmetic"),
+    *(
+        "storage type",
+        "scalar argument",
+        "parameter",
+        "variadic argument",
+        "symbolic sizes",
+        "size arithmetic",
+        "changed in place",
+    ),
     *("operation", "cast", "saturating cast", "bit cast", "select", "comparison", "chain", "and/or", "if/else"),
     *("mathematics", "frexp", "ldexp", "nextafter", "wide product", "power of integers", "random numbers"),
     *("minimum of three", "position", "rare"),
@@ -44,6 +52,7 @@ FEATURES = (
     *("storage of one's own", "scatter", "masked store", "strided store", "prefetch", "atomic", "compare_exchange"),
     *("lane", "lane at run time", "lane assignment", "shuffle", "take", "slice", "join", "interleave", "rotate"),
     *("shift", "iota", "lane by lane", "lane reduction", "reduction by function", "place of extreme", "mask"),
+    *("print", "several tensors", "call method"),
     *("if", "elif", "for", "while", "unroll", "break", "continue", "assert", "raise"),
     *("checks all", "checks off", "may fail"),
 )
@@ -108,6 +117,7 @@ class Base:
         self.needs: dict[str, set[str]] = {}
         self.needed: set[str] = set()
         self.pointed: set[str] = set()  # tables that a pointer goes along: their elements lie side by side
+        self.alone = True  # no other op in the graph
         self.failing = False  # whether accesses may fall outside
         # Few types in one program, so that its values meet.
         self.dtypes = [self.pick(DTYPES) for _ in range(3)] + [DType.bool]

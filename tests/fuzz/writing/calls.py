@@ -112,9 +112,14 @@ class Calls(Lanes):
             over = f"reversed({over})"
         if type[0] is DType.bool:
             return f"{self.pick(('any', 'all'))}({each} for {name} in {over})"
-        way = self.pick(("sum", "min", "max", "tuple", "enumerate"))
+        way = self.pick(("sum", "min", "max", "tuple", "enumerate", "zip"))
         if way == "tuple":
             return f"tuple({each} for {name} in {over})[{self.number(-len(items), len(items) - 1)}]"
+        if way == "zip":
+            other = self.fresh("g")
+            second = ", ".join(self.expression(type, depth - 1) for _ in items)
+            start = f", {self.expression(type, 0)}" if not type[0].is_storage() else ""
+            return f"sum((({each}) * {other} for {name}, {other} in zip({over}, ({second}))){start})"
         if way == "enumerate":
             k = self.fresh("k")
             return f"max(({each}) for {k}, {name} in enumerate({over}) if {k} != 1)"
@@ -126,7 +131,12 @@ class Calls(Lanes):
             self.prologue[name] = f"from einkorn.stdlib import {name}"
         word = f"philox({self.expression(INT, depth - 1)}, {self.expression(INT, depth - 1)})[{self.number(0, 3)}]"
         self.budget -= 20
-        return word if type[0] is DType.uint32 else f"uniform({word})"
+        if type[0] is DType.uint32:
+            return word
+        if self.chance(40):
+            self.prologue["normal"] = "from einkorn.stdlib import normal"
+            return f"normal({word}, {self.expression((DType.uint32, 1), depth - 1)})[{self.number(0, 1)}]"
+        return f"uniform({word})"
 
     def simple(self, name: str, dtype: DType, depth: int = 2) -> str:
         """An expression of `name`, a scalar or a vector of these elements, of the same type."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from einkorn.dsl.types import DType, scalar_name
 
-from .base import Scope, Type
+from .base import INT, Scope, Type
 from .statements import Statement
 from .storage import Storage
 
@@ -18,7 +18,7 @@ class Functions(Storage):
             kinds += [self._struct] * 3
         return kinds + ([self._closure] if depth > 1 else [])
 
-    def alone(self, **changes: object) -> Scope:
+    def alone_scope(self, **changes: object) -> Scope:
         """A scope in which nothing of a kernel is seen, but for the functions of the file."""
         functions = {name: f for name, f in self.scope.functions.items() if name.startswith("h")}
         return Scope(functions=functions, **changes)  # type: ignore[arg-type]
@@ -29,7 +29,7 @@ class Functions(Storage):
         result = self.any_type()
         names = [self.fresh("p") for _ in params]
         name = self.fresh("h")
-        outer, self.scope = self.scope, self.alone(vars=dict(zip(names, params, strict=True)))
+        outer, self.scope = self.scope, self.alone_scope(vars=dict(zip(names, params, strict=True)))
         with self.section(name):
             self.use("helper")
             given = [f"{n}: {scalar_name(t[0])}" if self.chance(20) else n for n, t in zip(names, params, strict=True)]
@@ -68,7 +68,7 @@ class Functions(Storage):
             self.line(0, f"class {name}:")
             for number, (dtype, _) in enumerate(types):
                 self.line(1, f"f{number}: {scalar_name(dtype)}")
-            self.scope = self.alone(vars={f"self.f{number}": type for number, type in enumerate(types)})
+            self.scope = self.alone_scope(vars={f"self.f{number}": type for number, type in enumerate(types)})
             self.line(0, "")
             self.line(1, "@property")
             self.line(1, "def mixed(self):")
@@ -81,9 +81,13 @@ class Functions(Storage):
             self.line(1, "def __lt__(self, other):")
             self.line(2, f"return {self.condition()}")
             self.line(0, "")
+            self.line(1, "def __call__(self, by):")
+            self.scope = self.alone_scope(vars={**{f"self.f{k}": type for k, type in enumerate(types)}, "by": INT})
+            self.line(2, f"return {self.expression(types[1], 2)}")
+            self.line(0, "")
             self.line(1, "@staticmethod")
             self.line(1, "def of(value):")
-            self.scope = self.alone(vars={"value": types[0]})
+            self.scope = self.alone_scope(vars={"value": types[0]})
             self.line(2, f"return {name}({first}(value), {self.expression(types[1], 2)})")
         self.scope = outer
         self.structs[name] = types
@@ -107,6 +111,9 @@ class Functions(Storage):
         for number, type in enumerate(types):
             self.scope.vars[f"{name}.f{number}"] = type
         self.scope.objects[name] = kind
+        if self.chance(30):
+            self.use("call method")
+            self.fix(f"{name}({self.expression(INT, 1)})", types[1])
         self.use("property")
         self.fix(f"{name}.mixed", types[0])
 

@@ -48,7 +48,7 @@ class Writer(Algorithms):
         self.failing = checks == "all" and self.chance(70)
         if checks != "safe":
             self.use("checks all" if checks == "all" else "checks off")
-        alone = checks == "all" or self.chance(70)
+        self.alone = alone = checks == "all" or self.chance(70)
         for _ in range(self.number(0, 1)):
             self.struct_class()
         for _ in range(self.number(0, 2)):
@@ -94,8 +94,8 @@ class Writer(Algorithms):
 
     def input(self, dtype: DType, shape: tuple[int, ...], name: str) -> int:
         """Another input of the graph; gives its number."""
-        layout = ""
-        if shape and not dtype.is_packed() and name not in self.pointed and self.chance(15):
+        layout = "buffer" if name.startswith("y") else ""
+        if not layout and shape and not dtype.is_packed() and name not in self.pointed and self.chance(15):
             layout = self.pick(LAYOUTS[1:])
             self.use("strided input")
         self.inputs.append((dtype.name, shape, layout))
@@ -106,7 +106,7 @@ class Writer(Algorithms):
         found: list[Operand] = []
         part: list[int] = []
         for dtype, shape, name in op.given:
-            fitting = [number for number, *type in before if type == [dtype, shape]]
+            fitting = [number for number, *type in before if type == [dtype, shape] and not name.startswith("y")]
             number = self.pick(fitting) if fitting else self.input(dtype, shape, name)
             if name.startswith("xs"):
                 part.append(number)
@@ -116,7 +116,7 @@ class Writer(Algorithms):
                 found.append(number)
         return tuple(found)
 
-    def small(self, name: str, shape: tuple[int, ...], given: DType, wanted: DType) -> Op:
+    def small(self, name: str, shape: tuple[int, ...], given: DType, wanted: DType, more: bool) -> Op:
         """An elementwise op of one tensor, to stand before or behind another one."""
         op = Op(name, shape, "*s")
         op.outputs.append(("out0", wanted))
@@ -125,6 +125,9 @@ class Writer(Algorithms):
             vars={}, tensors={}, tables={}, stores={}, pointers={}, objects={}, sizes=()
         )
         scope.tensors[self.argument(op, "x", given, "*s", shape)] = given
+        if more and self.chance(50):
+            other = self.pick(self.dtypes)
+            scope.tensors[self.argument(op, "x", other, "*s", shape)] = other
         self.budget = max(self.budget, 40)
         self.line(0, "")
         self.line(0, "")
@@ -141,17 +144,18 @@ class Writer(Algorithms):
         """Ops whose results the main one takes."""
         made = []
         for dtype, shape, given in op.given:
-            if given.startswith("xs") or dtype.is_storage() or not self.chance(60):
+            if given.startswith(("xs", "y")) or dtype.is_storage() or not self.chance(60):
                 continue
             self.scope = outer
             name = self.fresh("before")
-            small = self.small(name, shape, self.pick(self.dtypes), dtype)
+            small = self.small(name, shape, self.pick(self.dtypes), dtype, True)
             made += [(number, dtype, shape) for number in self.step(name, self.operands(small, []), 1)]
         return made
 
     def consumers(self, op: Op, outer: Any) -> None:
         """Ops that take what the main one gives."""
         results = [-1 - k for k in range(self.values - len(op.outputs), self.values)]
+        alike = f"'{op.dims}'" in op.signature[0]  # the results are of the shape of the inputs
         for number, (_, dtype) in zip(results, op.outputs, strict=True):
             for _ in range(self.number(0, 2)):
                 shape = op.shape
@@ -164,5 +168,5 @@ class Writer(Algorithms):
                     continue
                 self.scope = outer
                 name = self.fresh("after")
-                self.small(name, shape, dtype, self.pick(self.dtypes))
-                self.step(name, (number,), 1)
+                small = self.small(name, shape, dtype, self.pick(self.dtypes), alike)
+                self.step(name, self.operands(small, [(number, dtype, shape)]), 1)

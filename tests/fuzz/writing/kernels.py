@@ -10,8 +10,8 @@ from einkorn.dsl.types import DType, scalar_name
 from .base import DTYPES, INT, STORAGE, TABLE, name_of
 from .functions import Functions
 
-SHAPES = ((5,), (33,), (3, 5), (1,), (2, 1, 7), (), (0,), (2, 3, 1, 2), (0, 3), (2, 0, 3))
-LENGTHS = (33, 16, 5, 70, 1, 0)
+SHAPES = ((5,), (33,), (3, 5), (1,), (2, 1, 7), (), (0,), (2, 3, 1, 2), (0, 3), (2, 0, 3), (4, 130), (1500,))
+LENGTHS = (33, 16, 5, 70, 1, 0, 300)
 INTEGERS = tuple(dtype for dtype in DTYPES if dtype.is_integral())
 
 
@@ -105,7 +105,16 @@ class Kernels(Functions):
     def ways_to_loop(self) -> list[Callable[[str], Op]]:
         """The kernels that there may be, the simplest first; others add to it."""
         ways = [self.elementwise, self.elementwise, self.each, self.each, self.each, self.vectors, self.vectors]
-        return [*ways, self.vectorized, self.masked_tail, self.chunks, self.tiles, self.kept, self.counted]
+        return [
+            *ways,
+            self.vectorized,
+            self.masked_tail,
+            self.chunks,
+            self.tiles,
+            self.kept,
+            self.counted,
+            self.in_place,
+        ]
 
     def elementwise(self, name: str) -> Op:
         """One `foreach` over all outputs."""
@@ -118,7 +127,7 @@ class Kernels(Functions):
         with self.inner(parallel=True, position=place):
             if self.chance(25):
                 self.storage(2)
-            self.statements(2)
+            self.statements(2, result=(dtypes[0], 1) if len(dtypes) == 1 else None)
             self.line(2, f"return {self.returned(dtypes)}")
         self.line(0, "")
         outs = [f"out{k}" for k in range(len(dtypes))]
@@ -306,4 +315,24 @@ class Kernels(Functions):
             self.line(2, f"atomic.{kind}(out0, {self.place(2)}, {self.expression((dtype, 1))})")
         self.line(0, "")
         self.line(1, f"parallel_for({op.inputs[0][0]}.dim(0), body)")
+        return op
+
+    def in_place(self, name: str) -> Op:
+        """An op that changes one of its inputs, and has no other result."""
+        op = self.op(name, (self.pick(LENGTHS),), 1, dims="a")
+        self.use("changed in place")
+        kind = op.outputs.pop()[1]
+        changed = self.fresh("y")
+        op.signature = [f"{changed}: MutableInputTensor[{name_of(kind)}, 'a']", *op.signature[1:]]
+        op.given.insert(0, (kind, op.shape, changed))
+        sizes = tuple(size for size in self.scope.sizes if "out0" not in size)
+        self.scope = self.scope.copy(tensors={changed: kind, **self.scope.tensors}, sizes=sizes)
+        self.head(op)
+        self.line(1, "def body(i):")
+        with self.inner():
+            for _ in range(self.number(1, 2)):
+                self.statements(2, 2)
+                self.line(2, f"{changed}[i] = {self.expression((kind, 1))}")
+        self.line(0, "")
+        self.line(1, f"parallel_for({changed}.dim(0), body)")
         return op

@@ -70,7 +70,7 @@ class Lanes(Expressions):
         ways = [".reduce_add()", ".reduce_min()", ".reduce_max()", ".reduce_mul()"]
         if not dtype.is_float():
             ways += [".reduce_xor()", ".reduce_and()", ".reduce_or()"]
-        if self.chance(35):
+        if self.chance(60):
             self.use("reduction by function")
             body = self.pick(("a + b", "max(a, b)", "a * b"))
             return f"{name}.reduce(lambda a, b: {body})"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from einkorn.compiler.operations import ROWS
 from einkorn.dsl.types import DType
 
-from .base import INT, Type
+from .base import BOOL, INT, Type
 from .calls import Calls
 from .expressions import OPERATORS
 
@@ -22,7 +22,7 @@ class Statements(Calls):
         kinds: list[Statement] = [self._new, self._assign, self._assign, self._tuple, self._star, self._lane_store]
         if depth > 0 and self.budget > 20:
             kinds += [self._if, self._for, self._while, self._unroll]
-        return [*kinds, *[self._assert] * (4 if self.failing else 1)]
+        return [*kinds, *[self._assert] * (4 if self.failing else 1), *[self._print] * self.alone]
 
     def statement(self, indent: int, depth: int, result: Type | None = None) -> None:
         self.pick(self.kinds(depth))(indent, depth, result)
@@ -144,6 +144,13 @@ class Statements(Calls):
             test, value = f"{self.place(1, 7)} < 8", self.expression(INT, 0)
         self.use("assert")
         self.line(indent, f'assert {test}, f"it is {{{value}}}"')
+
+    def _print(self, indent: int, depth: int, result: Type | None) -> None:
+        """Whole numbers and bools: a NaN may be shown with a sign."""
+        self.use("print")
+        first, second = self.expression(INT, 1), self.expression(BOOL, 1)
+        shown = self.pick((f"{first}, {second}", f'"at", {first}', f'f"{{{first}:5}} and {{{second}}}"'))
+        self.line(indent, f"print({shown})")
 
     # loops
 

@@ -28,6 +28,8 @@ class Storage(Statements):
         name, dtype = self.fresh("s"), self.pick(self.dtypes)
         self.line(indent, f"{name} = stack[{name_of(dtype)}]({TABLE})")
         self.scope.tables[name] = self.scope.stores[name] = dtype
+        if self.chance(30):
+            self._new_pointer(indent, name)
 
     def _store(self, indent: int, depth: int, result: Type | None) -> None:
         name = self.pick(list(self.scope.stores))
@@ -78,13 +80,14 @@ class Storage(Statements):
                 self.line(indent, f"if {self.condition(1)}:")
                 self.line(indent + 1, f"{name} = {self.address(self.pick(tables))}")
                 return
-        name, table = (
-            self.fresh("q"),
-            self.pick([t for t in self.scope.tables if not self.scope.tables[t].is_packed()] or [""]),
-        )
-        if not table:
+        fitting = [table for table, dtype in self.scope.tables.items() if not dtype.is_packed()]
+        if not fitting:
             return self._new(indent, depth, result)
+        self._new_pointer(indent, self.pick(fitting))
+
+    def _new_pointer(self, indent: int, table: str) -> None:
         self.use("pointer")
+        name = self.fresh("q")
         self.line(indent, f"{name} = {self.address(table)}")
         self.scope.pointers[name] = (self.scope.tables[table], table in self.scope.stores)
 
@@ -120,7 +123,7 @@ class Storage(Statements):
         type = (dtype, 1)
         kinds = ["add", "sub", "min", "max", "exchange"] + (["and_", "or_", "xor"] * (not dtype.is_float()))
         if not dtype.is_float():  # which bits a NaN has is open
-            kinds.append("compare_exchange")
+            kinds += ["compare_exchange"] * 3
         kind = self.pick(kinds)
         self.use("compare_exchange" if kind == "compare_exchange" else "atomic")
         target, at = name, self.place(1)
