@@ -10,7 +10,7 @@ Input: a list, and a test of programs. Output: a list. Non-goals: what programs 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from programs import Program, program_by
 
@@ -43,34 +43,53 @@ def program_of_choices(choices: Sequence[int]) -> tuple[Program, Choices]:
     return program, tuple(taken)
 
 
-def shrunk(choices: Choices, fails: Callable[[Program], bool], trials: int = 300) -> Choices:
+class _Search:
+    """The best list so far, and how many programs may still be tried."""
+
+    def __init__(self, choices: Choices, fails: Callable[[Program], bool], trials: int) -> None:
+        self.best = program_of_choices(choices)[1]
+        self.fails = fails
+        self.trials = trials
+        self.tried = {self.best}
+
+    def better(self, candidate: Choices) -> bool:
+        """Takes a list that is shorter, or has smaller numbers, if its program still fails."""
+        program, taken = program_of_choices(candidate)
+        if taken in self.tried or (len(taken), taken) >= (len(self.best), self.best) or self.trials == 0:
+            return False
+        self.trials -= 1
+        self.tried.add(taken)
+        if not self.fails(program):
+            return False
+        self.best = taken
+        return True
+
+    def cut(self) -> None:
+        """Leaves out runs of choices, long ones first, from the end to the start."""
+        size = len(self.best) // 2
+        while size > 0:
+            first = len(self.best) - size
+            while first >= 0:
+                if not self.better(self.best[:first] + self.best[first + size :]):
+                    first -= max(1, size // 2)
+                first = min(first, len(self.best) - size)
+            size //= 2
+
+    def lower(self) -> None:
+        """Makes single choices smaller."""
+        for at in range(len(self.best)):
+            for by in (lambda value: 0, lambda value: value // 2, lambda value: value - 1):
+                while at < len(self.best) and self.best[at] > 0:
+                    if not self.better((*self.best[:at], by(self.best[at]), *self.best[at + 1 :])):
+                        break
+
+
+def shrunk(choices: Choices, fails: Callable[[Program], bool], trials: int = 600) -> Choices:
     """A shorter list of choices, or of smaller ones, whose program still fails; `trials` of programs at most."""
-    best = program_of_choices(choices)[1]
-    tried = {best}
-    better = True
-    while better:
-        better = False
-        for candidate in _smaller(best):
-            program, taken = program_of_choices(candidate)
-            if taken in tried or (len(taken), taken) >= (len(best), best):
-                continue
-            if trials == 0:
-                return best
-            trials -= 1
-            tried.add(taken)
-            if fails(program):
-                best, better = taken, True
-                break
-    return best
-
-
-def _smaller(choices: Choices) -> Iterator[Choices]:
-    """Lists that may do as well, those that take away most first."""
-    size = len(choices)
-    while size > 0:
-        for first in range(len(choices) - size, -1, -max(1, size // 2)):
-            yield choices[:first] + choices[first + size :]
-        size //= 2
-    for first, value in enumerate(choices):
-        for less in {0, value // 2, value - 1} - {value, -1}:
-            yield (*choices[:first], less, *choices[first + 1 :])
+    search = _Search(choices, fails, trials)
+    before = None
+    while before != search.best:
+        before = search.best
+        search.cut()
+        search.lower()
+    return search.best

@@ -40,13 +40,16 @@ class Lanes(Expressions):
 
     # scalars of vectors
 
-    def vector(self, dtype: DType) -> tuple[str, int] | None:
-        """A variable that is a vector of these elements."""
+    def vector(self, dtype: DType, depth: int) -> tuple[str, int] | None:
+        """A vector of these elements, and its width: a variable, or an expression where there are vectors."""
         found = [(name, t[1]) for name, t in self.scope.vars.items() if t[0] is dtype and t[1] > 1]
-        return self.pick(found) if found else None
+        if found and self.chance(80):
+            return self.pick(found)
+        width = self.width_here()
+        return (f"({self.expression((dtype, width), depth)})", width) if width > 1 and depth > 0 else None
 
     def _lane(self, type: Type, depth: int) -> str:
-        found = self.vector(type[0])
+        found = self.vector(type[0], depth)
         if found is None:
             return self.leaf(type)
         name, width = found
@@ -60,7 +63,7 @@ class Lanes(Expressions):
         dtype = type[0]
         if type == INT and self.chance(70):
             return self._counted(depth)
-        found = self.vector(dtype)
+        found = self.vector(dtype, depth)
         if found is None:
             return self.leaf(type)
         name, _ = found
@@ -70,7 +73,7 @@ class Lanes(Expressions):
         ways = [".reduce_add()", ".reduce_min()", ".reduce_max()", ".reduce_mul()"]
         if not dtype.is_float():
             ways += [".reduce_xor()", ".reduce_and()", ".reduce_or()"]
-        if self.chance(60):
+        if self.chance(25):
             self.use("reduction by function")
             body = self.pick(("a + b", "max(a, b)", "a * b"))
             return f"{name}.reduce(lambda a, b: {body})"
@@ -139,7 +142,7 @@ class Lanes(Expressions):
 
     def masked(self, type: Type, depth: int) -> str:
         """Arguments of a load that leave out lanes; or none."""
-        if self.chance(50):
+        if depth <= 0 or self.chance(50):
             return ""
         self.use("masked load")
         other = f", other={self.expression(type, depth - 1)}" if self.chance(50) else ""
@@ -156,6 +159,11 @@ class Lanes(Expressions):
             return f", stride=1 + {self.place(1, 1)}"
         return f", stride={step}"
 
+    def gathered(self, name: str, type: Type, most: int, depth: int) -> str:
+        self.use("gather")
+        index = self.expression((self.pick(INDICES), type[1]), depth - 1)
+        return f"{name}.gather({index} & {most}{self.masked(type, depth)})"
+
     def _read(self, type: Type, depth: int) -> str:
         """A vector from a table or a pointer."""
         dtype, width = type
@@ -164,27 +172,21 @@ class Lanes(Expressions):
         if pointers and width <= 8 and self.chance(50):
             self.use("pointer")
             name = self.pick(pointers)
-            if self.chance(40):
-                self.use("gather")
-                index = self.expression((self.pick(INDICES), width), depth - 1)
-                return f"{name}.gather({index} & 7{self.masked(type, depth)})"
-            return (
-                f"{name}.load({self.place(depth, 1)}, width={width}{self.strided(width, 8)}{self.masked(type, depth)})"
-            )
+            if depth > 0 and self.chance(40):
+                return self.gathered(name, type, 7, depth)
+            at, steps = self.place(depth, 1), self.strided(width, 8)
+            return f"{name}.load({at}, width={width}{steps}{self.masked(type, depth)})"
         if not tables or width > TABLE // 2:
             return self.leaf(type)
         name = self.pick(tables)
-        if self.chance(40):
-            self.use("gather")
-            index = self.expression((self.pick(INDICES), width), depth - 1)
-            return f"{name}.gather({index} & {TABLE - 1}{self.masked(type, depth)})"
+        if depth > 0 and self.chance(40):
+            return self.gathered(name, type, TABLE - 1, depth)
         self.use("table")
+        at = self.place(depth, 7)
         if self.chance(15):
             self.use("strided load")
-            return (
-                f"{name}.load({TABLE - 1} - {self.place(depth, 7)}, width={width}, stride=-1{self.masked(type, depth)})"
-            )
-        return f"{name}.load({self.place(depth, 7)}, width={width}{self.strided(width, 9)}{self.masked(type, depth)})"
+            return f"{name}.load({TABLE - 1} - {at}, width={width}, stride=-1{self.masked(type, depth)})"
+        return f"{name}.load({at}, width={width}{self.strided(width, 9)}{self.masked(type, depth)})"
 
     def _pointed(self, type: Type, depth: int) -> str:
         """An element behind a pointer."""
