@@ -39,11 +39,14 @@ def address(e: FunctionEmitter, pointer: Value, offset: Value) -> str:
 
 
 def _offset(e: FunctionEmitter, op: Op) -> None:
-    # Not `inbounds`: an address may lie outside while nothing is read there.
-    pointer, offset = op.operands
+    e.names.set(op.results[0], _place(e, *op.operands))
+
+
+def _place(e: FunctionEmitter, pointer: Value, offset: Value) -> str:
+    """An address that may lie outside, while nothing is read there: so it is not `inbounds`."""
     text = e.type(pointer.type)
-    moved = f"llvm.getelementptr {e.name(pointer)}[{e.name(offset)}] : ({text}, i64) -> {text}, {_element(pointer)}"
-    e.names.set(op.results[0], e.op(moved))
+    types = f"({text}, i64) -> {text}, {_element(pointer)}"
+    return e.op(f"llvm.getelementptr {e.name(pointer)}[{e.name(offset)}] : {types}")
 
 
 def _nowhere(e: FunctionEmitter, op: Op) -> None:
@@ -144,7 +147,7 @@ def _addresses(e: FunctionEmitter, pointer: Value, offsets: Value) -> tuple[str,
 
 
 def _prefetch(e: FunctionEmitter, op: Op) -> None:
-    place, text = address(e, *op.operands), e.type(op.operands[0].type)
+    place, text = _place(e, *op.operands), e.type(op.operands[0].type)
     locality = op.attrs["locality"]
     if e.target.kind == "cuda":  # LLVM drops its own prefetch there
         level = "L1" if locality == 3 else "L2"

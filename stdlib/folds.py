@@ -23,6 +23,7 @@ COLUMN_BLOCK = 256  # elements of a column that are joined before they settle
 PIECE = 16384  # elements that a piece of a row or column has at least
 PIECES = 64  # pieces that a row has at most
 COLUMN_PIECES = 16
+AT_ONCE = 32  # elements that are given to a `fold` at least
 HALVINGS = 10  # of at most 1024 lanes
 
 
@@ -113,18 +114,27 @@ def folded_row(elements: Any, few: Any, low: Any, high: Any, monoids: Any, dtype
     """
     wide = widest(monoids)
     numbers = SIMD[int32, wide](*tuple(range(wide)))
+
+    def left_over(states, first, whole, stop):
+        left = few(whole, stop - whole, wide)
+        return _stepped_in_part(monoids, states, left, whole - first, stop - whole, numbers)
+
+    nothing = for_each(monoids, lambda _, m: _lanes_of(m.identity(dtype), m.lanes))
+    if len(monoids) == 1 and monoids[0].fold != None:  # noqa: E711
+        if high - low >= AT_ONCE:
+            return settled(monoids, (monoids[0].fold(elements, low, high, dtype),), low)
+        return _across(monoids, settled(monoids, left_over(nothing, low, low, high), low))
     totals = for_each(monoids, lambda _, m: _lanes_of(m.settle(m.identity(dtype), 0), m.lanes))
     for first in range(low, high, BLOCK):
         stop = min(first + BLOCK, high)
         whole = first + (stop - first) // wide * wide
-        states = for_each(monoids, lambda _, m: _lanes_of(m.identity(dtype), m.lanes))
+        states = nothing
         for k in range(first, whole, wide):
             states = _stepped(monoids, states, elements, k, first, numbers)
         if whole < stop:
-            left = few(whole, stop - whole, wide)
-            states = _stepped_in_part(monoids, states, left, whole - first, stop - whole, numbers)
+            states = left_over(states, first, whole, stop)
         totals = joined(monoids, totals, settled(monoids, states, first))
-    return for_each(monoids, lambda i, m: _across(m, totals[i]))
+    return _across(monoids, totals)
 
 
 def _lanes_of(state: Any, lanes: Any) -> Any:
@@ -165,8 +175,12 @@ def _step_in_part(monoid: Any, state: Any, elements: Any, wide: Any, place: Any,
     return state
 
 
-def _across(monoid: Any, state: Any) -> Any:
-    """The lanes of a settled state as one: halves with halves."""
+def _across(monoids: Any, states: Any) -> Any:
+    """The lanes of settled states as one: halves with halves."""
+    return for_each(monoids, lambda k, m: _lanes_joined(m, states[k]))
+
+
+def _lanes_joined(monoid: Any, state: Any) -> Any:
     left = (state,)  # in a tuple: a variable that is a number keeps its number of lanes
     for k in unroll(HALVINGS):
         if monoid.lanes >> (k + 1) > 0:

@@ -22,9 +22,11 @@ Input: elements. Output: a value. Non-goals: in which order states are joined; t
 from __future__ import annotations
 
 from math import inf
+from typing import Any as Anything
 
-from ..dsl import abs, bool8, exp, float64, int32, int64, log, max, min, select, uint8
+from ..dsl import abs, bitcast, bool8, exp, float64, int32, int64, log, max, min, select, uint8
 from .algorithm import highest, key_dtype, lowest, of_order_key, order_key, total_dtype, wide_dtype
+from .extremes import extreme_bits, first_extreme, goes_by_bits, key_of_bits, repeated
 
 NOWHERE = (1 << 31) - 1  # stands for the place of no element
 
@@ -35,9 +37,19 @@ class Monoid:
     `lanes` elements are taken side by side, each into a state of its own; with 1 lane the order is that of the
     elements. States of a block of at most 4096 elements are settled before they are joined to those of other blocks:
     that is where they become more precise, and where places in a block become places in a row.
+
+    A monoid whose states do not depend on the order may have a class method `fold(elements, low, high, dtype)`, if it
+    knows a faster way than step by step: the state of elements low..high-1, of which there are 32 at least.
+    `elements(k, width)` are so many from k on.
     """
 
     lanes = 16
+    fold: Anything = None
+
+    def __init_subclass__(cls) -> None:
+        """A class does not inherit `fold`: it need not be right for what the class changes."""
+        if "fold" not in vars(cls):
+            cls.fold = None
 
     @staticmethod
     def identity(dtype):
@@ -117,6 +129,14 @@ class Max(Monoid):
     def finish(state, dtype):
         return of_order_key(state, dtype)
 
+    @classmethod
+    def fold(cls, elements, low, high, dtype):
+        if not goes_by_bits(dtype):
+            return repeated(elements, low, high, cls, dtype)
+        largest, smallest, farthest = extreme_bits(elements, low, high, dtype)
+        bits = select(largest < 0, smallest, largest)
+        return key_of_bits(bits, largest, farthest, highest(largest.dtype), dtype)
+
 
 class Min(Max):
     """The minimum; NaN if one of the elements is NaN; -0.0 is below 0.0. Over no elements inf, or the largest
@@ -134,6 +154,15 @@ class Min(Max):
     @staticmethod
     def combine(a, b):
         return min(a, b)
+
+    @classmethod
+    def fold(cls, elements, low, high, dtype):
+        if not goes_by_bits(dtype):
+            return repeated(elements, low, high, cls, dtype)
+        largest, smallest, farthest = extreme_bits(elements, low, high, dtype)
+        negative = bitcast(farthest, smallest.dtype)
+        bits = select(negative < 0, negative, smallest)
+        return key_of_bits(bits, largest, farthest, lowest(largest.dtype), dtype)
 
 
 class Any(Monoid):
@@ -196,6 +225,10 @@ class ArgMax(Monoid):
     def combine(a, b):
         return _better(a, b, _key(a[0], False), _key(b[0], False))
 
+    @classmethod
+    def fold(cls, elements, low, high, dtype):
+        return first_extreme(elements, low, high, cls.identity(dtype)[0], lambda a, b: a > b)
+
     @staticmethod
     def settle(state, first):
         place = state[1].cast(int64)
@@ -224,6 +257,10 @@ class ArgMin(ArgMax):
     @staticmethod
     def combine(a, b):
         return _better(a, b, _key(a[0], True), _key(b[0], True))
+
+    @classmethod
+    def fold(cls, elements, low, high, dtype):
+        return first_extreme(elements, low, high, cls.identity(dtype)[0], lambda a, b: a < b)
 
 
 def _key(x, turned):

@@ -39,6 +39,8 @@ from .folds import (
 
 FEW = 8  # rows of which each is cut into pieces that are tasks of their own
 FEW_BLOCKS = 4  # the same for blocks of columns
+LINE = 512  # bits of a line of the cache
+AHEAD = 32768  # bits between what is asked for and what is taken: as long as it takes to come
 TASK = 32768  # elements that a task takes at least, when there are many
 COLUMNS = 256  # columns that one task takes
 TOGETHER = 4  # elements of each column that are taken together, so that states go to memory less often
@@ -111,7 +113,7 @@ def _in_row(x: Any, lead: Any, k: Any, width: Any) -> Any:
 
 def _at_position(x: Any, lead: Any, position: Any, width: Any) -> Any:
     """Elements from a row-major position on."""
-    return x.at(position, width=width)
+    return x.load(position, width=width) if x.rank == 1 else x.at(position, width=width)
 
 
 def _dtype_of(xs: Any, of: Any) -> Any:
@@ -123,6 +125,7 @@ def _piece(xs: Any, monoids: Any, of: Any, dtype: Any, lead: Any, n: Any, piece:
     """The settled states of one piece of a row."""
 
     def elements(k, width):
+        for_each(xs, lambda _, x: _ask_ahead(x, xs[0].rank, lead, k, width))
         return of(*for_each(xs, lambda _, x: load(x, lead, k, width)))
 
     def few(first, count, wide):
@@ -134,6 +137,16 @@ def _piece(xs: Any, monoids: Any, of: Any, dtype: Any, lead: Any, n: Any, piece:
 
     low = piece * size
     return folded_row(elements, few, low, min(low + size, n), monoids, dtype)
+
+
+def _ask_ahead(x: Any, rank: Any, lead: Any, k: Any, width: Any) -> Any:
+    """Asks for what comes some time after the elements from k on: the next row too, where it lies beside this one."""
+    bits = x.dtype.bits
+    in_row = x.rank == rank and rank == len(lead) + 1
+    if in_row and width * bits >= LINE // 2 and not compiled_for().is_gpu:
+        beside = True if rank == 1 else x.strides[-2] == x.dim(-1)
+        for part in unroll(0, width, LINE // bits):
+            x.prefetch(lead, k + part + (AHEAD // bits if beside else 0))
 
 
 # *** states in memory ***

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from einkorn.dsl import Element, Floating, InputTensor, Numeric, OutputTensor, bool8, float32, int64, register, store
+from einkorn.dsl import (
+    Element,
+    Floating,
+    InputTensor,
+    Numeric,
+    OutputTensor,
+    abs,
+    bool8,
+    float32,
+    int64,
+    register,
+    store,
+)
 from einkorn.stdlib import (
     All,
     Any,
@@ -111,6 +123,54 @@ def dots(out: OutputTensor[float32, "m"], x: InputTensor[F, "m n"], w: InputTens
 @register("dots_of_columns")
 def dots_of_columns(out: OutputTensor[float32, "n"], x: InputTensor[float32, "m n"], w: InputTensor[float32, "m"]):
     rowwise((x, w), Sum, lambda row, total: store(out, row, total), of=lambda a, b: a * b, axis=0)
+
+
+@register("extremes_of_parts")
+def extremes_of_parts(
+    largest: OutputTensor[N, "m"],
+    smallest: OutputTensor[N, "m"],
+    first: OutputTensor[int64, "m"],
+    second: OutputTensor[int64, "m"],
+    x: InputTensor[N, "k"],
+    begins: InputTensor[int64, "m"],
+    ends: InputTensor[int64, "m"],
+):
+    """Each monoid alone, over elements begins[i]..ends[i]-1."""
+    for i in range(begins.dim(0)):
+        part = x[begins[i] : ends[i]]
+        largest[i] = reduce(part, Max)
+        smallest[i] = reduce(part, Min)
+        first[i] = reduce(part, ArgMax)
+        second[i] = reduce(part, ArgMin)
+
+
+@register("extremes_of_strided")
+def extremes_of_strided(
+    largest: OutputTensor[N, "m"],
+    smallest: OutputTensor[N, "m"],
+    first: OutputTensor[int64, "m"],
+    second: OutputTensor[int64, "m"],
+    x: InputTensor[N, "m n"],
+):
+    """Each monoid alone, over every other element of the rows but the first three."""
+    part = x[:, 3::2]
+    rowwise(part, Max, lambda row, value: store(largest, row, value))
+    rowwise(part, Min, lambda row, value: store(smallest, row, value))
+    rowwise(part, ArgMax, lambda row, place: store(first, row, place))
+    rowwise(part, ArgMin, lambda row, place: store(second, row, place))
+
+
+class Farthest(Max):
+    """The largest distance from 0: what `Max` knows to be faster is not for what this one changes."""
+
+    @staticmethod
+    def lift(value, place):
+        return Max.lift(abs(value), place)
+
+
+@register("farthest")
+def farthest(out: OutputTensor[F, "m"], x: InputTensor[F, "m n"]):
+    rowwise(x, Farthest, lambda row, value: store(out, row, value))
 
 
 class Composed(Monoid):

@@ -33,6 +33,12 @@ def test_reductions(axis: int) -> None:
         kernels("moments", numbers(2, 37).astype(ml_dtypes.bfloat16), axis=axis)
         kernels("truths", numbers(2, 33) > 0)
         kernels("of_everything", numbers(5, 9))
+        begins, ends = np.array([0, 3, 0, 20, 40], np.int64), np.array([0, 5, 70, 60, 72], np.int64)
+        kernels("extremes_of_parts", numbers(80), begins, ends)
+        kernels("extremes_of_parts", numbers(80)[3::11], begins // 10, ends // 10)
+        kernels("extremes_of_parts", np.abs(np.nan_to_num(numbers(80))), begins, ends)
+        kernels("extremes_of_strided", -np.abs(np.nan_to_num(numbers(2, 90))))
+        kernels("farthest", numbers(2, 50))
         kernels("composed", np.arange(66, dtype=np.int64).reshape(2, 33))
 
 

@@ -88,6 +88,81 @@ def test_places_are_the_first_ones(run: Any, dtype: Any) -> None:
     assert largest.tolist() == [0, 4097, 100] and smallest.tolist() == [0, 4097, 0]
 
 
+def extremes(x: Array) -> tuple[Any, Any, int, int]:
+    """Maximum, minimum and their first places, as they are documented."""
+    wide = x.astype(np.float64) if x.dtype.kind not in "iu" else x
+    if not x.size:
+        ends = (-math.inf, math.inf) if x.dtype.kind not in "iu" else (np.iinfo(x.dtype).min, np.iinfo(x.dtype).max)
+        return *ends, 0, 0
+    if (wide != wide).any():
+        place = int(np.flatnonzero(wide != wide)[0])
+        return math.nan, math.nan, place, place
+    key = [(v, not s) for v, s in zip(wide.tolist(), np.signbit(wide).tolist(), strict=True)]
+    largest, smallest = x[key.index(max(key))], x[key.index(min(key))]
+    return largest, smallest, int(wide.argmax()), int(wide.argmin())
+
+
+def mixtures(size: int, dtype: Any) -> list[Array]:
+    """Numbers of many sizes and of one sign; the same with NaNs, infinities and zeros; zeros alone."""
+    generator = np.random.default_rng(size)
+    x = numbers((size,), dtype)
+    if np.dtype(dtype).kind in "iu":
+        return [x, np.full_like(x, np.iinfo(dtype).min), x % 3]
+    wide = generator.standard_normal(size) * 10.0 ** generator.integers(-4, 5, size)
+    found = [wide.astype(dtype), -np.abs(wide).astype(dtype), np.abs(wide).astype(dtype)]
+    for share, values in ((0.05, (math.nan, -math.nan)), (0.2, (math.inf, -math.inf, 0.0, -0.0))):
+        for y in found[:3]:
+            y = y.copy()
+            there = generator.random(size) < share
+            y[there] = generator.choice(np.array(values, dtype), there.sum())
+            found.append(y)
+    return [*found, generator.choice(np.array([0.0, -0.0], dtype), size), np.full(size, -math.inf, dtype)]
+
+
+def same_extremes(got: list[Array], rows: list[Array]) -> None:
+    """Also of the same signs."""
+    with np.errstate(invalid="ignore"):  # widening a signalling NaN
+        expected = [extremes(row) for row in rows]
+    for column, (result, name) in enumerate(zip(got, ("max", "min", "argmax", "argmin"), strict=True)):
+        for k, row in enumerate(rows):
+            value, wanted = float(result[k]), float(expected[k][column])
+            assert value == wanted or (value != value and wanted != wanted), (name, k, row)
+            assert value != value or np.signbit(value) == np.signbit(wanted), (name, k, row)
+
+
+@pytest.mark.parametrize("target, level", (("host", 3), ("host", 0), ("x86-64-v2", 3), ("x86-64-v3", 3)))
+@pytest.mark.parametrize("dtype", (*FLOATS, np.int8, np.uint32), ids=lambda d: np.dtype(d).name)
+def test_extremes_alone(run_kernel: Any, dtype: Any, target: str, level: int) -> None:
+    begins = np.array([*range(71), *(0, 1, 5, 7, 0, 30)], np.int64)
+    ends = begins + np.array([*range(71), *(4095, 4096, 4097, 4128, 20000, 16385)], np.int64)
+    if level == 0:
+        begins, ends = begins[:72], ends[:72]
+    for x in mixtures(20000, dtype):
+        got = run_kernel(KERNELS, "extremes_of_parts", [x, begins, ends], {}, None, target, level)
+        same_extremes(got, [x[a:b] for a, b in zip(begins, ends, strict=True)])
+
+
+@pytest.mark.parametrize("position", (0, 1, 15, 16, 31, 32, 50, 68, 69))
+def test_one_nan_is_found_anywhere(run_kernel: Any, position: int) -> None:
+    ends = np.array([31, 32, 33, 64, 69, 70], np.int64)
+    for bits in (0x7FC00000, 0xFFC00000, 0x7F800001, 0xFFFFFFFF):
+        x = numbers((70,), np.float32)
+        x.view(np.uint32)[position] = bits
+        got = run_kernel(KERNELS, "extremes_of_parts", [x, np.zeros_like(ends), ends], {}, None)
+        same_extremes(got, [x[:end] for end in ends])
+
+
+def test_extremes_of_elements_that_lie_apart(run: Any) -> None:
+    for x in mixtures(3 * 141, np.float32):
+        rows = x.reshape(3, 141)
+        same_extremes(run("extremes_of_strided", rows), [row[3::2] for row in rows])
+
+
+def test_a_monoid_that_derives_from_another_has_its_own_steps(run: Any) -> None:
+    x = numbers((3, 100), np.float32)
+    assert np.array_equal(run("farthest", x)[0], np.abs(x).max(1))
+
+
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: np.dtype(d).name)
 def test_moments_and_logarithms_of_sums(run: Any, dtype: Any) -> None:
     some = (*CASES, ((4, 0), 1)) if dtype == np.float32 else CASES[:2]
