@@ -52,37 +52,28 @@ STATEMENTS: dict[type[syntax.Node], Handler] = {}
 RULES: dict[str, Callable[..., Any]] = {}
 
 
-def expression(kind: type[syntax.Node]) -> Callable[[Handler], Handler]:
-    """Registers the handler of a kind of expression."""
-
-    def add(handler: Handler) -> Handler:
-        assert kind not in EXPRESSIONS, kind
-        EXPRESSIONS[kind] = handler
+def _registered(table: dict[Any, Any], key: Any) -> Callable[[Any], Any]:
+    def add(handler: Any) -> Any:
+        assert key not in table, key
+        table[key] = handler
         return handler
 
     return add
+
+
+def expression(kind: type[syntax.Node]) -> Callable[[Handler], Handler]:
+    """Registers the handler of a kind of expression."""
+    return _registered(EXPRESSIONS, kind)
 
 
 def statement(kind: type[syntax.Node]) -> Callable[[Handler], Handler]:
     """Registers the handler of a kind of statement."""
-
-    def add(handler: Handler) -> Handler:
-        assert kind not in STATEMENTS, kind
-        STATEMENTS[kind] = handler
-        return handler
-
-    return add
+    return _registered(STATEMENTS, kind)
 
 
 def rule(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Registers what a stub of the language does: `f(call, **bound arguments)`."""
-
-    def add(function: Callable[..., Any]) -> Callable[..., Any]:
-        assert name not in RULES, name
-        RULES[name] = function
-        return function
-
-    return add
+    return _registered(RULES, name)
 
 
 class Call:
@@ -194,17 +185,23 @@ class Inferer:
 
     def tried(self, node: syntax.Expr, frame: Frame) -> Any:
         """The value of an expression; with a mistake in it, which is noted, it is a poisoned one."""
-        return self.caught(lambda: EXPRESSIONS[type(node)](self, node, frame), node, frame)
+        try:
+            return EXPRESSIONS[type(node)](self, node, frame)
+        except (Cascade, CompileError) as error:
+            return self._poisoned_by(error, node, frame)
 
     def caught(self, work: Callable[[], Any], node: syntax.Node, frame: Frame) -> Any:
         """What `work` gives for an expression; a poisoned value where it meets a mistake, which is noted."""
         try:
             return work()
-        except Cascade:
-            if not self.errors or self.folding:
-                raise
-        except CompileError as error:
+        except (Cascade, CompileError) as error:
+            return self._poisoned_by(error, node, frame)
+
+    def _poisoned_by(self, error: Cascade | CompileError, node: syntax.Node, frame: Frame) -> Poisoned:
+        if isinstance(error, CompileError):
             self.note(error, frame)
+        elif not self.errors or self.folding:
+            raise error
         return Poisoned(of_run_time(node, frame))
 
     def values(self, nodes: Iterable[syntax.Expr], frame: Frame) -> list[Any]:

@@ -129,7 +129,9 @@ class Parser(ExpressionParser):
         self.scopes.append({p.name for p in params} | stars | names_assigned(node.body))
         body = self.block(node.body)  # notes its mistakes and goes on
         self.scopes.pop()
-        sound = not decorators and not stars and not any(map(yields, node.body))
+        text = self.lines[node.lineno - 1 : node.end_lineno]
+        is_generator = any("yield" in line for line in text) and any(map(yields, node.body))
+        sound = not decorators and not stars and not is_generator
         return s.Function(node.name, params, body, span=self.span(node)) if sound else None
 
     # statements

@@ -40,6 +40,7 @@ class ExpressionParser:
     def __init__(self, file: str, names: dict[str, Any], closure: dict[str, Any], resolve: Resolve) -> None:
         self.file = file
         self.lines = linecache.getlines(file)
+        self.is_ascii = all(map(str.isascii, self.lines))
         self.names = names
         self.closure = closure
         self.resolve = resolve
@@ -62,9 +63,9 @@ class ExpressionParser:
 
     def _column(self, line: int, offset: int) -> int:
         """`ast` counts UTF-8 bytes from 0; places count characters from 1."""
-        text = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
-        if text.isascii():
+        if self.is_ascii or not 0 < line <= len(self.lines):
             return offset + 1
+        text = self.lines[line - 1]
         return len(text.encode()[:offset].decode(errors="replace")) + 1
 
     def place(self, node: ast.AST) -> Place:
@@ -140,17 +141,20 @@ class ExpressionParser:
 
     def expr(self, node: ast.expr) -> s.Expr:
         handler = _EXPRESSIONS.get(type(node))
+        self.depth += 1
         try:
+            if self.depth > MAX_NESTING:
+                raise self.too_deep(node)
             if handler is None:
                 raise self.unsupported(node)
-            with self.nested(node):
-                found: s.Expr = handler(self, node)
-            return found
+            return handler(self, node)
         except CompileError as error:
             self.note(error)
             self.parts(node)
         except Reported:
             pass
+        finally:
+            self.depth -= 1
         return s.Wrong(span=self.span(node))
 
     def parts(self, node: ast.AST) -> None:
