@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import ceildiv, compiled_for, max, min, parallel_for, select, static_assert, unroll
+from ..dsl import bool8, ceildiv, compiled_for, max, min, parallel_for, select, static_assert, unroll
 from .algorithm import product, unravelled
 from .rows import TASK
 
@@ -40,6 +40,8 @@ def stencil(out: Any, x: Any, body: Any, *, reach: Any, border: Any = "constant"
     known = border == "constant" or border == "edge" or border == "reflect" or border == "wrap"
     static_assert(known, "border is 'constant', 'edge', 'reflect' or 'wrap'")
     before = x.rank - axes
+    if x.dtype == bool8 and isinstance(value, int):
+        value = value != 0
 
     def element(index, inside):
         def near(a=0, b=0, c=0):

@@ -175,7 +175,7 @@ def main() -> int:
                 print(f"{(time.monotonic() - start) / 60:.1f} min, seed {number}: {summary(campaign)}", flush=True)
     campaign.child.stop()
     console.print(f"{(time.monotonic() - start) / 60:.1f} minutes: {summary(campaign)}")
-    console.print(counts(campaign), markup=False, highlight=False)
+    print(counts(campaign))
     for kind, file in campaign.finds.items():
         console.print(f"  {file}: {kind}", markup=False)
     return 1 if campaign.finds else 0

@@ -89,7 +89,7 @@ class Algorithms(Kernels):
             of = f", of=lambda v, w: {self.cast_to(text, dtype, given)}"
         self.library("rowwise")
         self.use("rowwise")
-        self.head(op)
+        self.head(op, once=True)
         names = [f"m{k}" for k in range(len(monoids))]
         self.line(1, f"def body(row, {', '.join(names)}):")
         with self.inner():
@@ -117,7 +117,7 @@ class Algorithms(Kernels):
         op = self.plain(name, shape, dtype, [(self.pick(self.dtypes), "a" if by_row else "1")])
         self.library("reduce")
         self.use("reduce")
-        self.head(op)
+        self.head(op, once=True)
         x = op.inputs[0][0]
         with self.inner():
             if by_row:
@@ -203,7 +203,7 @@ class Algorithms(Kernels):
         op = self.plain(name, shape, dtype, [(self.pick(self.dtypes), letters)])
         self.library("stencil")
         self.use("stencil")
-        self.head(op)
+        self.head(op, once=True)
         self.line(1, "def body(near, i):")
         with self.inner():
             for _ in range(self.number(1, 3)):

@@ -32,7 +32,7 @@ INT_LITERALS = (0, 1, 2, 3, 7, 8, 15, 31, 63, 100, 127, 128, 255, 1 << 15, 1 << 
 FEATURES = (
     *("foreach", "parallel_for", "parallel_chunks", "vector loop", "masked tail", "vectorize", "masked vectorize"),
     *("tile", "computed shape", "shared atomics", "rowwise", "reduce", "scan", "sort", "top_k", "stencil"),
-    *("own monoid", "several monoids", "function of elements", "graph", "built-in op"),
+    *("own monoid", "several monoids", "function of elements", "graph", "built-in op", "promises"),
     *("rank 0", "rank 1", "rank 2", "rank 3", "rank 4", "no elements", "strided input", "packed type"),
     *(
         "storage type",
@@ -118,6 +118,7 @@ class Base:
         self.needed: set[str] = set()
         self.pointed: set[str] = set()  # tables that a pointer goes along: their elements lie side by side
         self.alone = True  # no other op in the graph
+        self.quiet = False  # whether nothing is asserted, so that an op may melt into others
         self.failing = False  # whether accesses may fall outside
         # Few types in one program, so that its values meet.
         self.dtypes = [self.pick(DTYPES) for _ in range(3)] + [DType.bool]

@@ -48,7 +48,7 @@ class Writer(Algorithms):
         self.failing = checks == "all" and self.chance(70)
         if checks != "safe":
             self.use("checks all" if checks == "all" else "checks off")
-        self.alone = alone = checks == "all" or self.chance(70)
+        self.alone = alone = checks == "all" or self.chance(60)
         for _ in range(self.number(0, 1)):
             self.struct_class()
         for _ in range(self.number(0, 2)):
@@ -133,9 +133,12 @@ class Writer(Algorithms):
         self.line(0, "")
         self.head(op)
         self.line(1, "def body(i):")
+        tiny = self.chance(60)  # so cheap that it may be computed again for every reader
+        self.quiet = True
         with self.inner(parallel=True):
-            self.statements(2, 2, 2)
-            self.line(2, f"return {self.expression((wanted, 1))}")
+            self.statements(2, 0 if tiny else 2, 2)
+            self.line(2, f"return {self.expression((wanted, 1), 1 if tiny else 3)}")
+        self.quiet = False
         self.line(0, "")
         self.line(1, "foreach(out0, body)")
         return op

@@ -95,9 +95,16 @@ class Kernels(Functions):
         op.given.append((dtype, (), name))
         self.fix(name, (dtype, 1))
 
-    def head(self, op: Op, indent: int = 0) -> None:
+    def head(self, op: Op, *, once: bool = False) -> None:
+        """The lines before the body. `once` says that every element of a result is stored once, and none is read."""
         arguments = ", ".join(op.signature + (["*", *op.keywords] if op.keywords else []))
-        self.line(0, f"@register('{op.name}')")
+        promises = ""
+        if not self.alone and self.chance(70):
+            self.use("promises")
+            names = [name for _, _, name in op.given if name.startswith(("x", "t")) and not name.startswith("xs")]
+            reads = ", ".join(f'"{name}": 100000' for name in names)  # loops are few, and their rounds
+            promises = f", reads={{{reads}}}" + ", writes_once=True" * once
+        self.line(0, f"@register('{op.name}'{promises})")
         self.line(0, f"def {op.name}({arguments}):")
 
     # kernels
@@ -138,7 +145,7 @@ class Kernels(Functions):
         """`parallel_for` over the elements, with storage of the thread's own."""
         op = self.op(name, (self.pick(LENGTHS),), self.number(1, 2), dims="a")
         self.use("parallel_for")
-        self.head(op)
+        self.head(op, once=True)
         self.line(1, "def body(i):")
         self.round(op, 2)
         self.line(0, "")
@@ -160,7 +167,7 @@ class Kernels(Functions):
         """`parallel_chunks`, with something that goes from one element to the next within what is written alone."""
         op = self.op(name, (self.pick(LENGTHS),), 1, dims="a")
         self.use("parallel_chunks")
-        self.head(op)
+        self.head(op, once=True)
         self.line(1, "def some(low, high):")
         self.line(2, "for i in range(low, high):")
         self.round(op, 3)
@@ -171,7 +178,7 @@ class Kernels(Functions):
     def tiles(self, name: str) -> Op:
         op = self.op(name, (self.pick(LENGTHS),), 1, dims="a")
         self.use("tile")
-        self.head(op)
+        self.head(op, once=True)
         self.line(1, "def some(first, size):")
         self.line(2, "for k in range(size):")
         self.line(3, "i = first + k")
@@ -189,7 +196,7 @@ class Kernels(Functions):
         width = self.pick((4, 2, 8, 16))
         op = self.op(name, (self.pick(LENGTHS),), self.number(1, 2), dims="a")
         self.use("vector loop")
-        self.head(op)
+        self.head(op, once=True)
         self.line(1, "n = out0.dim(0)")
         self.line(1, f"for i in range(0, n - {width - 1}, {width}):")
         self.vector_round(op, 2, width)
@@ -216,7 +223,7 @@ class Kernels(Functions):
         width = self.pick((4, 2, 8, 16))
         op = self.op(name, (self.pick(LENGTHS),), 1, dims="a")
         self.use("masked tail")
-        self.head(op)
+        self.head(op, once=True)
         self.line(1, "n = out0.dim(0)")
         self.line(1, f"for i in range(0, n, {width}):")
         self.line(2, f"inside = iota(int64, {width}) < n - i")
@@ -242,7 +249,7 @@ class Kernels(Functions):
         """`vectorize`, whose body is compiled for whole vectors and for single elements."""
         width = self.pick((4, 2, 8, 16))
         op = self.op(name, (self.pick(LENGTHS),), 1, dims="a")
-        self.head(op)
+        self.head(op, once=True)
         if self.chance(50):
             self.use("masked vectorize")
             self.line(1, "def lanes(i, width, mask):")

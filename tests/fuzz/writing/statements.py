@@ -22,7 +22,7 @@ class Statements(Calls):
         kinds: list[Statement] = [self._new, self._assign, self._assign, self._tuple, self._star, self._lane_store]
         if depth > 0 and self.budget > 20:
             kinds += [self._if, self._for, self._while, self._unroll]
-        return [*kinds, *[self._assert] * (4 if self.failing else 1), *[self._print] * self.alone]
+        return [*kinds, *[self._assert] * (4 if self.failing else not self.quiet), *[self._print] * self.alone]
 
     def statement(self, indent: int, depth: int, result: Type | None = None) -> None:
         self.pick(self.kinds(depth))(indent, depth, result)
