@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .dsl.codes import MEANINGS
-from .dsl.errors import EinkornError
+from .dsl.errors import repeated_once
 from .dsl.explain import KERNEL_PRELUDE, PROGRAM_PRELUDE, Explanation
 from .dsl.explain import explain as explanation_of
 from .shown import Shown
@@ -19,16 +19,13 @@ def check(sources: Sequence[str], targets: Sequence[str], shown: Shown) -> int:
     """Checks kernel files; prints every mistake and one line that sums up. Gives the exit status."""
     from .compiler.check import check_kernels
 
-    files = kernels = instances = 0
-    errors: list[EinkornError] = []
-    for source in sources:
-        checked = check_kernels(source, targets or ("host",))
-        files, kernels, instances = files + checked.files, kernels + checked.kernels, instances + checked.instances
-        errors += checked.errors
+    looked = [check_kernels(source, targets or ("host",)) for source in sources]
+    errors = repeated_once(checked.errors for checked in looked)
     for error in errors:
         shown.error(error)
+    files, kernels, instances = (sum(getattr(c, count) for c in looked) for count in ("files", "kernels", "instances"))
     what = f"{_plural(files, 'file')}, {_plural(kernels, 'kernel')}, {_plural(instances, 'instance')}"
-    shown.summary(f"{what}: {_plural(len(errors), 'error') if errors else 'no errors'}", bool(errors))
+    shown.summary(what, len(errors), any(checked.more for checked in looked))
     return 1 if errors else 0
 
 

@@ -16,7 +16,7 @@ import sys
 from dataclasses import dataclass
 from typing import TextIO
 
-from .dsl.errors import EinkornError
+from .dsl.errors import CompileErrors, EinkornError, counted
 
 COLORS = ("auto", "always", "never")
 FORMATS = ("text", "json")
@@ -46,6 +46,8 @@ class Shown:
         if self.format == "json":
             for each in getattr(error, "errors", [error]):
                 print(json.dumps(each.to_dict(), ensure_ascii=False), file=out)
+            if isinstance(error, CompileErrors):
+                print(json.dumps({"errors": len(error.errors), "more": error.more}), file=out)
             return
         text = str(error)
         if not self.colored(out):
@@ -59,10 +61,12 @@ class Shown:
         if stream is None:
             console.print()
 
-    def summary(self, text: str, failed: bool) -> None:
-        """The last line of a check."""
+    def summary(self, looked: str, errors: int, more: bool) -> None:
+        """The last line of a check: what was looked at, and how many errors there are."""
         if self.format == "json":
+            print(json.dumps({"looked_at": looked, "errors": errors, "more": more}))
             return
+        text, failed = f"{looked}: {counted(errors, more) if errors else 'no errors'}", bool(errors)
         if not self.colored(sys.stdout):
             print(text)
             return

@@ -7,19 +7,19 @@ Input: a kernel library's path, targets, instances. Output: the written `Package
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from ..dsl.checks import parse_checks
-from ..dsl.errors import CompileError, CompileErrors, PackageError
-from ..dsl.library import KernelLibrary, LoadedKernel, load_library
+from ..dsl.errors import CompileError, EinkornError, PackageError, each_of, has_more, joined, repeated_once
+from ..dsl.library import KernelLibrary, LoadedKernel, kernel_files, load_library
 from ..dsl.package import CodeContents, Instance, OpContents, Package, PackageContents, write_package
 from ..dsl.portable import PortableKernel
 from ..dsl.types import DType
 from ..dsl.unit import EntrySpec, op_entry
 from .instances import default_instances, read_instances
-from .pipeline import compile_entry
+from .pipeline import compile_entry, typed_program
 from .targets import Target, lookup
 from .targets.cpu import LEVELS, fits
 
@@ -54,21 +54,24 @@ def build_package(
         TargetError: an unknown target.
         CompileError: mistakes in kernels; those of all ops are reported together.
     """
-    library = load_library(source)
+    found: list[EinkornError] = []
+    library = load_library(source, found)
     resolved = [_named(lookup(target)) for target in dict.fromkeys(targets)]
     schemas = {op: kernel.schema for op, kernel in library.kernels.items()}
     listed = None if instances is None else read_instances(instances, schemas)
-    ops, errors = _programs(library)
+    mistakes: list[EinkornError] = []
+    ops: dict[str, OpContents] = {}
     codes: list[CodeContents] = []
     for op, kernel in library.kernels.items():
         wanted = list(default_instances(kernel.schema)) if listed is None else listed.get(op, [])
         try:
-            if op in ops:
-                codes += _compile_op(kernel, wanted, resolved, str(parse_checks(checks)))
+            ops[op] = OpContents(kernel.schema, kernel.portable.to_json())
+            codes += _compile_op(kernel, wanted, resolved, str(parse_checks(checks)))
         except CompileError as error:
-            errors += getattr(error, "errors", [error])
-    if errors:
-        raise errors[0] if len(errors) == 1 else CompileErrors(errors)
+            mistakes += list(_mistakes(kernel, wanted, resolved)) or [error]
+    if found or mistakes:
+        errors = repeated_once([found, *map(each_of, mistakes)], kernel_files(source))
+        raise joined(errors, any(map(has_more, mistakes)))
     contents = PackageContents(
         name=name or Path(output).stem,
         version=version,
@@ -80,15 +83,14 @@ def build_package(
     return write_package(output, contents)
 
 
-def _programs(library: KernelLibrary) -> tuple[dict[str, OpContents], list[CompileError]]:
-    ops: dict[str, OpContents] = {}
-    errors: list[CompileError] = []
-    for op, kernel in library.kernels.items():
-        try:
-            ops[op] = OpContents(kernel.schema, kernel.portable.to_json())
-        except CompileError as error:
-            errors += getattr(error, "errors", [error])
-    return ops, errors
+def _mistakes(kernel: LoadedKernel, instances: Iterable[Instance], targets: Sequence[Target]) -> Iterator[EinkornError]:
+    """What is wrong in each instance of a kernel, for each target."""
+    for instance in instances:
+        for target in targets:
+            try:
+                typed_program(instance_entry(kernel.portable, instance), target)
+            except CompileError as error:
+                yield error
 
 
 def _named(target: Target) -> Target:

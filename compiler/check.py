@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..dsl.errors import CompileErrors, EinkornError, InternalError
-from ..dsl.kernel_files import import_file
-from ..dsl.library import KernelLibrary, LoadedKernel, kernel_files, load_library
+from ..dsl.errors import EinkornError, InternalError, each_of, has_more, repeated_once
+from ..dsl.library import LoadedKernel, kernel_files, load_library
 from ..dsl.package import Instance
 from ..dsl.schema import OpSchema
+from ..dsl.unit import EntrySpec
 from .build import instance_entry
 from .instances import make_instance
 from .pipeline import typed_program
@@ -29,12 +29,13 @@ REFUSED = "EK0215"  # a static_assert: the author's own way to say what an insta
 
 @dataclass(frozen=True)
 class Checked:
-    """What was looked at, and the mistakes that were found."""
+    """What was looked at, and the mistakes that were found; `more` when the search in a kernel was ended early."""
 
     files: int
     kernels: int
     instances: int
     errors: tuple[EinkornError, ...]
+    more: bool = False
 
 
 def check_kernels(source: str, targets: Iterable[str] = ("host",)) -> Checked:
@@ -42,67 +43,59 @@ def check_kernels(source: str, targets: Iterable[str] = ("host",)) -> Checked:
 
     Raises:
         TargetError: an unknown target.
-        PackageError: there is nothing at that path.
         InternalError: a fault of the compiler.
     """
     machines = [lookup(name) for name in dict.fromkeys(targets)]
     files = kernel_files(source)
-    errors: list[EinkornError] = []
-    for file in files:
-        errors += _mistakes(lambda file=file: import_file(file))
-    if errors:
-        return Checked(len(files), 0, 0, tuple(errors))
-    libraries: list[KernelLibrary] = []
-    errors += _mistakes(lambda: libraries.append(load_library(source)))
-    count = 0
-    kernels = [kernel for library in libraries for kernel in library.kernels.values()]
-    for kernel in kernels:
-        checker = _Checker(kernel, machines)
-        checker.run()
-        count += checker.count
-        errors += checker.errors
-    return Checked(max(1, len(files)), len(kernels), count, tuple(errors))
-
-
-def _mistakes(work: Any) -> list[EinkornError]:
-    """The user's mistakes that `work` raises."""
+    found: list[EinkornError] = []
     try:
-        work()
+        kernels = list(load_library(source, found).kernels.values())
     except InternalError:
         raise
     except EinkornError as error:
-        return list(error.errors) if isinstance(error, CompileErrors) else [error]
-    return []
+        return Checked(max(1, len(files)), 0, 0, tuple(each_of(error)))
+    mistakes = [found]
+    count, more = 0, False
+    for kernel in kernels:
+        checker = _Checker(kernel, machines)
+        checker.run()
+        count, more = count + checker.count, more or checker.more
+        mistakes += checker.errors
+    return Checked(max(1, len(files)), len(kernels), count, tuple(repeated_once(mistakes, files)), more)
 
 
 class _Checker:
-    """Evaluates the instances of one kernel, and keeps one error for each place."""
+    """Evaluates the instances of one kernel; `errors` holds what each of them finds."""
 
     def __init__(self, kernel: LoadedKernel, targets: list[Target]) -> None:
         self.kernel = kernel
         self.targets = targets
         self.count = 0
-        self.errors: list[EinkornError] = []
+        self.more = False
+        self.errors: list[list[EinkornError]] = []
 
     def run(self) -> None:
-        self.errors = _mistakes(lambda: self.kernel.portable)
-        if self.errors:
-            return
-        found: dict[Any, EinkornError] = {}
         refusals: list[EinkornError] = []
+        program = self.kernel.portable
         for instance in representative_instances(self.kernel.schema):
-            spec = instance_entry(self.kernel.portable, instance)
             for target in self.targets:
-                errors = _mistakes(lambda spec=spec, target=target: typed_program(spec, target))
+                errors = self.mistakes(instance_entry(program, instance), target)
                 self.count += 1
-                for error in errors:
-                    if error.code == REFUSED:
-                        refusals.append(error)
-                    else:
-                        found.setdefault((error.place, error.code), error)
-        self.errors = list(found.values())
+                self.errors.append([error for error in errors if error.code != REFUSED])
+                refusals += [error for error in errors if error.code == REFUSED]
         if len(refusals) == self.count:  # no instance is allowed at all
-            self.errors.append(refusals[0])
+            self.errors.append(refusals[:1])
+
+    def mistakes(self, spec: EntrySpec, target: Target) -> list[EinkornError]:
+        """The author's mistakes in one instance."""
+        try:
+            typed_program(spec, target)
+        except InternalError:
+            raise
+        except EinkornError as error:
+            self.more = self.more or has_more(error)
+            return each_of(error)
+        return []
 
 
 def representative_instances(schema: OpSchema) -> Iterator[Instance]:

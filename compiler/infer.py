@@ -21,7 +21,7 @@ from typing import Any
 
 from ..dsl import syntax
 from ..dsl.checks import SAFE, Checks
-from ..dsl.errors import CompileError, joined
+from ..dsl.errors import CompileError, EinkornError, each_of, joined
 from ..dsl.portable import is_shipped
 from ..dsl.source import Label
 from ..dsl.types import SIMDType
@@ -104,7 +104,7 @@ class Inferer:
         self.checks = checks
         self.builder = Builder()
         self.ranges = Ranges(self.builder)
-        self.errors: list[CompileError] = []
+        self.errors: list[EinkornError] = []
         self.hints: dict[Any, SIMDType] = {}  # the types that loop variables turned out to have
         self.met: dict[Any, SIMDType] = {}  # the first type that each loop variable of open type met
         self.instance = ""  # "op 'x' [T=float32, target=sm_90]", for notes
@@ -155,7 +155,7 @@ class Inferer:
             **details,
         )
 
-    def note(self, error: CompileError, frame: Frame | None = None) -> None:
+    def note(self, error: EinkornError, frame: Frame | None = None) -> None:
         """Keeps a mistake, to be raised with all others; one that was met before is kept once.
 
         A mistake within a function that ships with Einkorn is one of its call: it is raised on to the author's place.
@@ -163,7 +163,7 @@ class Inferer:
         if self.folding or (frame is not None and frame.caller is not None and is_shipped(frame.file)):
             raise error
         known = {(kept.place, kept.message) for kept in self.errors}
-        for each in getattr(error, "errors", [error]):
+        for each in each_of(error):
             if (each.place, each.message) not in known:
                 self.errors.append(each)
         if len(self.errors) >= MAX_ERRORS:

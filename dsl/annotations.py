@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import types
-from .errors import EinkornError
+from .errors import CompileError
+from .kernel_files import collect
+from .read_on import Broken
 from .schema import Form, Role
+from .source import caller_place
 from .types import DType, SIMDType
 
 
@@ -26,15 +29,21 @@ class TensorAnnotation:
     count: str = ""
 
 
+def _refused(message: str) -> Broken:
+    """Stands for an annotation that is wrong, while a kernel file is read; else the mistake is raised."""
+    error = CompileError(message, code="EK0301", place=caller_place(__name__.partition(".")[0]))
+    if not collect(error):
+        raise error
+    return Broken(error)
+
+
 class _TensorMarker:
     def __init__(self, role: Role) -> None:
         self.role = role
 
-    def __getitem__(self, item: Any) -> TensorAnnotation:
+    def __getitem__(self, item: Any) -> TensorAnnotation | Broken:
         if not isinstance(item, tuple) or len(item) != 2 or not isinstance(item[1], str):
-            raise EinkornError(
-                'a tensor annotation takes a dtype and a dims text: InputTensor[T, "m n"]', code="EK0301"
-            )
+            return _refused('a tensor annotation takes a dtype and a dims text: InputTensor[T, "m n"]')
         return TensorAnnotation(self.role, *item)
 
 
@@ -42,16 +51,15 @@ class _VariadicMarker:
     def __init__(self, role: Role) -> None:
         self.role = role
 
-    def __getitem__(self, item: Any) -> TensorAnnotation:
+    def __getitem__(self, item: Any) -> TensorAnnotation | Broken:
         parts = item if isinstance(item, tuple) else (item,)
         count = parts[2] if len(parts) == 3 else ""
         number = type(count) is int and count >= 0
         name = isinstance(count, str) and (not count or count.isidentifier())
         if not 2 <= len(parts) <= 3 or not isinstance(parts[1], str) or not (number or name):
-            raise EinkornError(
+            return _refused(
                 "a variadic annotation takes a dtype, a dims text and, if it is fixed, the number of tensors or the "
-                'name of an int parameter: VariadicTensors[T, "m n_k", 2]',
-                code="EK0301",
+                'name of an int parameter: VariadicTensors[T, "m n_k", 2]'
             )
         return TensorAnnotation(self.role, parts[0], parts[1], Form.VARIADIC, str(count))
 

@@ -105,7 +105,7 @@ class CompileError(EinkornError):
 class CompileErrors(CompileError):
     """Several independent mistakes, found in one go. `errors` holds each; `more` says that there may be others."""
 
-    def __init__(self, errors: list[CompileError], more: bool = False) -> None:
+    def __init__(self, errors: list[EinkornError], more: bool = False) -> None:
         first = errors[0]
         super().__init__(first.message, code=first.code, place=first.place)
         self.errors = errors
@@ -121,25 +121,47 @@ def counted(errors: int, more: bool = False) -> str:
     return f"{text}, and there may be more: the search ends with so many in one kernel" if more else text
 
 
-def joined(errors: Iterable[CompileError], more: bool = False) -> CompileError:
+def joined(errors: Iterable[EinkornError], more: bool = False) -> EinkornError:
     """One error, or all of them in one, each once, in the order of their files and of the text."""
-    unique: dict[tuple[Place | None, str], CompileError] = {}
+    unique: dict[tuple[Place | None, str], EinkornError] = {}
     for error in errors:
-        more = more or getattr(error, "more", False)
-        for one in getattr(error, "errors", [error]):
+        more = more or has_more(error)
+        for one in each_of(error):
             unique.setdefault((one.place, one.message), one)
     found = in_order(unique.values())
     return found[0] if len(found) == 1 else CompileErrors(found, more)
 
 
-def in_order(errors: Iterable[Failure]) -> list[Failure]:
-    """Errors in the order of the text, file by file; the files as they first appear, and first what has no place."""
+def each_of(error: EinkornError) -> list[EinkornError]:
+    """The errors that one stands for: itself, or several."""
+    return list(getattr(error, "errors", [error]))
+
+
+def has_more(error: EinkornError) -> bool:
+    """Whether the search for errors was ended early."""
+    return isinstance(error, CompileErrors) and error.more
+
+
+def repeated_once(batches: Iterable[Iterable[Failure]], files: Iterable[object] = ()) -> list[Failure]:
+    """The errors of several looks at files, in their order. What one finds at a place, a later one does not repeat."""
+    found: list[Failure] = []
+    known: set[Any] = set()
+    for batch in batches:
+        once = {(e.place, e.message): e for e in reversed(list(batch))}.values()
+        fresh = [e for e in reversed(once) if (e.place, e.code, None if e.place else e.message) not in known]
+        known |= {(e.place, e.code, None if e.place else e.message) for e in fresh}
+        found += fresh
+    return in_order(found, files)
+
+
+def in_order(errors: Iterable[Failure], files: Iterable[object] = ()) -> list[Failure]:
+    """Errors in the order of the text, file by file: `files`, then others as they appear; first what has no place."""
     listed = list(errors)
-    files = list(dict.fromkeys(error.place.file for error in listed if error.place))
+    names = list(dict.fromkeys([*map(str, files), *(error.place.file for error in listed if error.place)]))
 
     def position(error: Failure) -> tuple[int, int, int]:
         place = error.place
-        return (-1, 0, 0) if place is None else (files.index(place.file), place.line, place.column)
+        return (-1, 0, 0) if place is None else (names.index(place.file), place.line, place.column)
 
     return sorted(listed, key=position)
 

@@ -23,11 +23,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .errors import CompileError, EinkornError, joined
-from .source import Place, instruction_place
+from .errors import EinkornError, each_of, joined
+from .read_on import as_mistake, read_on
 
 SOURCE = "__einkorn_source__"  # where a module keeps the text that it was made from
-BROKEN = "__einkorn_broken__"  # where it keeps the names that it would have, but for mistakes that have been noted
 
 
 @dataclass(frozen=True)
@@ -40,14 +39,16 @@ class _Loaded:
 
 _loaded: dict[str, _Loaded] = {}
 _lock = threading.RLock()
-_collected: list[list[CompileError]] = []  # of the files that are being imported; only under the lock
+_collected: list[list[EinkornError]] = []  # of the files that are being imported; only under the lock
 
 
-def import_file(file: Path) -> ModuleType:
+def import_file(file: Path, found: list[EinkornError] | None = None) -> ModuleType | None:
     """The module of a kernel file; the same one as long as no text that it was made from changes.
 
+    With `found`, mistakes are added there, and the module has what could be read; None when that is nothing.
+
     Raises:
-        CompileError: the file is not valid Python, or importing it fails.
+        CompileError: without `found`: the file is not valid Python, or importing it fails.
     """
     with _lock:
         known = _loaded.get(str(file))
@@ -55,26 +56,29 @@ def import_file(file: Path) -> ModuleType:
             return known.module
         root, name = _dotted_name(file)
         finder = _TextFinder(root, {name: file})
-        mistakes: list[CompileError] = []
+        mistakes: list[EinkornError] = []
+        module: ModuleType | None = None
         _collected.append(mistakes)
         try:
-            with _apart(finder), _located(file):
+            with _apart(finder):
                 module = importlib.import_module(name)
-        except CompileError as error:
-            if not (mistakes and error.code == "EK0110"):  # what fails after a mistake may fail because of it
-                mistakes.append(error)
+        except (Exception, SystemExit) as error:
+            mistakes.append(as_mistake(error, str(file)))
         finally:
             _collected.pop()
-        if mistakes:
+        if not mistakes and module is not None:
+            _loaded[str(file)] = _Loaded(module, finder.texts)
+        elif found is None:
             raise joined(mistakes)
-        _loaded[str(file)] = _Loaded(module, finder.texts)
+        else:
+            found += mistakes
         return module
 
 
-def collect(mistake: CompileError) -> bool:
+def collect(mistake: EinkornError) -> bool:
     """Notes a mistake of a file that is being imported, to be raised with all others of it; False when none is."""
     if _collected:
-        _collected[-1].append(mistake)
+        _collected[-1].extend(each_of(mistake))
     return bool(_collected)
 
 
@@ -100,9 +104,10 @@ def _dotted_name(file: Path) -> tuple[Path, str]:
 class _TextLoader(SourceFileLoader):
     """Makes a module from its text alone: bytecode may be older than it claims to be."""
 
-    def __init__(self, name: str, path: str, texts: dict[str, str]) -> None:
+    def __init__(self, name: str, path: str, texts: dict[str, str], kernels: bool) -> None:
         super().__init__(name, path)
         self.texts = texts
+        self.kernels = kernels  # whether it is the kernel file itself, of which all mistakes are wanted
 
     def path_stats(self, path: Any) -> Any:
         raise OSError("no bytecode")  # the loader's own way to go without
@@ -113,8 +118,14 @@ class _TextLoader(SourceFileLoader):
         return data
 
     def exec_module(self, module: ModuleType) -> None:
-        module.__dict__[SOURCE] = importlib.util.decode_source(self.get_data(self.path))
-        super().exec_module(module)
+        text = importlib.util.decode_source(self.get_data(self.path))
+        module.__dict__[SOURCE] = text
+        try:
+            super().exec_module(module)
+        except (Exception, SystemExit) as error:
+            if not self.kernels:
+                raise
+            read_on(module.__dict__, self.path, text, error, collect)
 
 
 class _TextFinder(MetaPathFinder):
@@ -152,7 +163,7 @@ class _TextFinder(MetaPathFinder):
         return None
 
     def _spec(self, name: str, file: Path, below: list[str] | None = None) -> ModuleSpec | None:
-        loader = _TextLoader(name, str(file), self.texts)
+        loader = _TextLoader(name, str(file), self.texts, name in self.files)
         return importlib.util.spec_from_file_location(name, file, loader=loader, submodule_search_locations=below)
 
 
@@ -170,42 +181,3 @@ def _apart(finder: _TextFinder) -> Iterator[None]:
         for name in [name for name in sys.modules if finder.provides(name)]:
             del sys.modules[name]
         sys.modules.update(hidden)
-
-
-@contextmanager
-def _located(file: Path) -> Iterator[None]:
-    """Turns what importing a kernel file raises into an error at its place."""
-    try:
-        yield
-    except EinkornError as error:
-        if error.place is None:
-            error.place = _place_of(error, file)
-        raise
-    except RecursionError as error:
-        raise CompileError("this file is nested too deeply", code="EK0112", place=_place_of(error, file)) from None
-    except SyntaxError as error:
-        line, column = error.lineno or 1, error.offset or 1
-        end_line, end_column = error.end_lineno or line, error.end_offset or column + 1
-        raise CompileError(
-            f"this is not valid Python: {error.msg}",
-            code="EK0100",
-            place=Place(error.filename or str(file), line, column, end_line, max(end_column, column + 1)),
-        ) from None
-    except (Exception, SystemExit) as error:
-        raise CompileError(
-            f"importing this kernel file failed: {type(error).__name__}: {error}",
-            code="EK0110",
-            place=_place_of(error, file),
-        ) from error
-
-
-def _place_of(error: BaseException, file: Path) -> Place:
-    """The deepest frame of the traceback that lies in the file."""
-    place = Place(str(file), 1)
-    traceback = error.__traceback__
-    while traceback is not None:
-        code = traceback.tb_frame.f_code
-        if code.co_filename == str(file):
-            place = instruction_place(code, traceback.tb_lasti, traceback.tb_lineno)
-        traceback = traceback.tb_next
-    return place

@@ -16,10 +16,11 @@ from pathlib import Path
 from types import ModuleType
 
 from .companions import Reference, shape_schema
-from .errors import PackageError
+from .errors import EinkornError, PackageError, joined, repeated_once
 from .kernel_files import import_file
 from .package import Package, Variant, read_package
-from .portable import PortableKernel, portable
+from .portable import PortableKernel, portable, text_mistakes
+from .read_on import Broken
 from .register import Kernel
 from .schema import OpSchema
 from .variadic import expand
@@ -95,16 +96,18 @@ class KernelLibrary:
     kernels: Mapping[str, LoadedKernel]
 
 
-def load_library(path: str | Path) -> KernelLibrary:
+def load_library(path: str | Path, found: list[EinkornError] | None = None) -> KernelLibrary:
     """Loads the kernels of a `.py` file, a folder of such files, or a `.pkg`.
+
+    With `found`, the mistakes of files are added there, and the library has the kernels that can be had beside them.
 
     Raises:
         PackageError: the path does not exist, holds no kernels, or a package cannot be trusted.
-        CompileError: a file is not valid Python, or a signature is wrong.
+        CompileError: without `found`: a file is not valid Python, or a signature is wrong; all of them together.
     """
     where = Path(path).resolve()
     if where.is_dir():
-        return _from_files(str(path), kernel_files(where))
+        return _from_files(str(path), kernel_files(where), found)
     if not where.exists():
         raise PackageError(
             f"there is no kernel library at '{path}'",
@@ -113,7 +116,7 @@ def load_library(path: str | Path) -> KernelLibrary:
             hint="custom_extensions= takes a folder of kernel files, one file, or a .pkg",
         )
     if where.suffix == ".py":
-        return _from_files(str(path), [where])
+        return _from_files(str(path), [where], found)
     return _from_package(str(path), where)
 
 
@@ -125,35 +128,53 @@ def kernel_files(path: str | Path) -> list[Path]:
     return [where] if where.suffix == ".py" and where.is_file() else []
 
 
-def _from_files(path: str, files: list[Path]) -> KernelLibrary:
+def _from_files(path: str, files: list[Path], found: list[EinkornError] | None) -> KernelLibrary:
     kernels: dict[str, LoadedKernel] = {}
+    mistakes: list[EinkornError] = []
+    beside: list[list[EinkornError]] = []  # in the texts of kernels whose signatures are wrong
     for file in files:
-        for kernel in _kernels_of(import_file(file)):
+        module = import_file(file, mistakes)
+        for kernel in _kernels_of(module) if module is not None else ():
+            if isinstance(kernel, Broken):
+                beside.append(text_mistakes(kernel))
+                continue
             name = kernel.schema.name
             if name in kernels:
-                raise PackageError(
-                    f"op '{name}' is registered twice",
-                    code="EK0503",
-                    place=kernel.schema.place,
-                    op=name,
-                    notes=[f"the first one is at {kernels[name].schema.place}"],
-                    hint='give one of them another name, or a namespace: @register("mine::name")',
-                )
-            kernels[name] = _loaded(kernel, str(file))
-    if not kernels:
+                mistakes.append(_twice(kernel, kernels[name]))
+            else:
+                kernels[name] = _loaded(kernel, str(file))
+    mistakes = repeated_once([mistakes, *beside], files)
+    if mistakes and found is None:
+        raise joined(mistakes)
+    if not kernels and not mistakes:
         raise PackageError(
             f"no kernels are registered in '{path}'",
             code="EK0502",
             got=path,
             hint='put @register("name") over a function of the file',
         )
+    if found is not None:
+        found += mistakes
     return KernelLibrary(path, kernels)
+
+
+def _twice(kernel: Kernel, first: LoadedKernel) -> PackageError:
+    name = kernel.schema.name
+    return PackageError(
+        f"op '{name}' is registered twice",
+        code="EK0503",
+        place=kernel.schema.place,
+        op=name,
+        notes=[f"the first one is at {first.schema.place}"],
+        hint='give one of them another name, or a namespace: @register("mine::name")',
+    )
 
 
 def library_of(module: ModuleType) -> KernelLibrary:
     """The kernels of an imported module of the standard library."""
     origin = str(module.__file__)
-    kernels = {k.schema.name: _loaded(k, origin, shipped=True) for k in _kernels_of(module)}
+    own = (kernel for kernel in _kernels_of(module) if isinstance(kernel, Kernel))
+    kernels = {kernel.schema.name: _loaded(kernel, origin, shipped=True) for kernel in own}
     return KernelLibrary(origin, kernels)
 
 
@@ -178,10 +199,12 @@ def _from_package(path: str, file: Path) -> KernelLibrary:
     return KernelLibrary(path, kernels)
 
 
-def _kernels_of(module: ModuleType) -> Iterator[Kernel]:
-    """The kernels that the module itself registers, not those it imports."""
+def _kernels_of(module: ModuleType) -> Iterator[Kernel | Broken]:
+    """The kernels that the module itself registers, not those it imports; also those whose signature is wrong."""
     seen: set[int] = set()
     for value in vars(module).values():
-        if isinstance(value, Kernel) and value.__module__ == module.__name__ and id(value) not in seen:
+        wrong = isinstance(value, Broken) and value.kernel is not None
+        own = value.kernel if wrong else value if isinstance(value, Kernel) else None
+        if own is not None and own.__module__ == module.__name__ and id(value) not in seen:
             seen.add(id(value))
             yield value

@@ -18,7 +18,7 @@ from types import FunctionType
 from typing import Any
 
 from . import syntax as s
-from .errors import CompileError
+from .errors import CompileError, EinkornError
 from .kernel_files import SOURCE
 from .parse_expressions import ExpressionParser, Resolve
 from .parse_names import BINARY, Reported, names_assigned, names_bound, yields
@@ -56,7 +56,14 @@ _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _MODULES: dict[str, _Module] = {}
 
 
-def parse_function(function: FunctionType, resolve: Resolve) -> tuple[s.Function | None, list[CompileError]]:
+def lines_of_head(function: FunctionType) -> set[tuple[str, int]]:
+    """The lines of a function, with its file, that come before its body."""
+    node, file = _find(function), function.__code__.co_filename
+    first = node.body[0].lineno if isinstance(node, ast.FunctionDef) else node.lineno
+    return {(file, line) for line in range(function.__code__.co_firstlineno, first)}
+
+
+def parse_function(function: FunctionType, resolve: Resolve) -> tuple[s.Function | None, list[EinkornError]]:
     """The syntax tree of `function`, None where it cannot be called, and the mistakes in its text: constructs that are
     not in the language, unknown names.
 
@@ -152,7 +159,8 @@ class Parser(ExpressionParser):
             except CompileError as error:
                 self.note(error)
                 out += self.in_place_of(node)
-            except Reported:
+            except Reported as reported:
+                self.note(reported.error)
                 out += self.in_place_of(node)
         return tuple(out)
 

@@ -18,10 +18,10 @@ from types import ModuleType
 from typing import Any
 
 from . import syntax as s
-from .errors import CompileError, did_you_mean
-from .kernel_files import BROKEN
+from .errors import CompileError, EinkornError, did_you_mean, each_of
 from .language import STUBS
 from .parse_names import BINARY, CLOSED, COMPARE, UNARY, Reported, Unresolved, names_assigned, names_bound
+from .read_on import BROKEN
 from .source import Place
 from .unsupported import UNSUPPORTED
 
@@ -45,7 +45,7 @@ class ExpressionParser:
         self.closure = closure
         self.resolve = resolve
         self.scopes: list[set[str]] = []
-        self.errors: list[CompileError] = []
+        self.errors: list[EinkornError] = []
         self.lost: set[str] = set()  # variables that something outside of the language would have given a value
         self.depth = 0
 
@@ -79,11 +79,10 @@ class ExpressionParser:
         what, hint = UNSUPPORTED.get(name, (f"this construct ({name})", "see the language reference for what is"))
         return self.refuse(at or node, what, hint)
 
-    def note(self, error: CompileError) -> None:
-        """Keeps a mistake, once."""
+    def note(self, error: EinkornError | None) -> None:
+        """Keeps a mistake, once; None stands for one that is kept already."""
         known = {(kept.place, kept.message) for kept in self.errors}
-        if (error.place, error.message) not in known:
-            self.errors.append(error)
+        self.errors += [each for each in (each_of(error) if error else []) if (each.place, each.message) not in known]
 
     def too_deep(self, node: ast.AST) -> CompileError:
         return CompileError(
@@ -151,8 +150,8 @@ class ExpressionParser:
         except CompileError as error:
             self.note(error)
             self.parts(node)
-        except Reported:
-            pass
+        except Reported as reported:
+            self.note(reported.error)
         finally:
             self.depth -= 1
         return s.Wrong(span=self.span(node))
@@ -198,8 +197,8 @@ class ExpressionParser:
         for names in (self.closure, self.names, vars(builtins)):
             if node.id in names:
                 return names[node.id]
-        if node.id in self.names.get(BROKEN, ()):
-            raise Reported
+        if node.id in self.names.get(BROKEN, {}):
+            raise Reported(self.names[BROKEN][node.id])
         known = {*self.closure, *self.names, *(name for scope in self.scopes for name in scope)}
         known |= {name for name in STUBS if hasattr(builtins, name)}
         known = {name for name in known if not name.startswith("__")}

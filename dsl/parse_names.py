@@ -8,6 +8,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from .errors import EinkornError
+
 BINARY = {
     ast.Add: "add",
     ast.Sub: "sub",
@@ -35,7 +37,14 @@ class Unresolved(Exception):
 
 
 class Reported(Exception):
-    """Raised by `resolve` for an object with a mistake in it that has been noted: its use says nothing more."""
+    """Raised for the use of something with a mistake in it, which says nothing more.
+
+    `error` is that mistake, where it has been noted for another text.
+    """
+
+    def __init__(self, error: EinkornError | None = None) -> None:
+        super().__init__()
+        self.error = error
 
 
 def names_assigned(nodes: Sequence[ast.AST]) -> set[str]:

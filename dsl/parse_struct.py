@@ -12,17 +12,18 @@ from types import FunctionType
 from typing import Any
 
 from . import syntax as s
-from .errors import CompileError
+from .errors import CompileError, EinkornError
 from .parse import Parser, module_of
 from .parse_expressions import Resolve
 from .parse_names import Reported
+from .read_on import BROKEN
 from .source import Place
 from .structs import INFO, StructInfo
 
 _KINDS = {"staticmethod": "static", "classmethod": "class", "property": "property"}
 
 
-def parse_struct(cls: type, resolve: Resolve) -> tuple[s.Struct | None, list[CompileError]]:
+def parse_struct(cls: type, resolve: Resolve) -> tuple[s.Struct | None, list[EinkornError]]:
     """The syntax tree of a struct, None where no value of it can be made, and the mistakes in its text.
 
     Raises:
@@ -39,7 +40,8 @@ def parse_struct(cls: type, resolve: Resolve) -> tuple[s.Struct | None, list[Com
         except CompileError as error:
             parser.note(error)
             sound = False
-        except Reported:
+        except Reported as reported:
+            parser.note(reported.error)
             sound = False
     parts = (tuple(reader.fields), tuple(reader.methods), tuple(reader.constants))
     return s.Struct(cls.__name__, *parts, span=parser.span(node)) if sound else None, parser.errors
@@ -100,7 +102,10 @@ class _Reader:
 
     def method(self, node: ast.FunctionDef) -> None:
         kind = "method"
+        broken = self.parser.names.get(BROKEN, {})
         for decorator in node.decorator_list:
+            if isinstance(decorator, ast.Name) and decorator.id in broken:
+                raise Reported(broken[decorator.id])
             if not isinstance(decorator, ast.Name) or decorator.id not in _KINDS or len(node.decorator_list) > 1:
                 hint = "methods may be under @staticmethod, @classmethod or @property"
                 raise self.parser.refuse(decorator, "this decorator of a method", hint)

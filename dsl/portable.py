@@ -23,11 +23,12 @@ from typing import Any, TypeVar
 
 from . import syntax
 from .companions import SIZES, shape_schema
-from .errors import CompileError, PackageError, joined
+from .errors import CompileError, EinkornError, PackageError, joined
 from .language import SIMD, STUBS, DeviceContext, Namespace, Pointer, Stub, stack
-from .parse import parse_function
+from .parse import lines_of_head, parse_function
 from .parse_names import Reported, Unresolved
 from .parse_struct import parse_struct
+from .read_on import Broken
 from .register import Kernel, implementation
 from .schema import OpSchema
 from .source import Place
@@ -87,7 +88,7 @@ class PortableKernel:
     functions: tuple[SourceFunction, ...]
     globals: tuple[GlobalEntry, ...]
     shape: PortableKernel | None = None
-    mistakes: tuple[CompileError, ...] = field(default=(), compare=False)
+    mistakes: tuple[EinkornError, ...] = field(default=(), compare=False)
 
     @cached_property
     def digest(self) -> str:
@@ -150,11 +151,15 @@ def portable(kernel: Kernel) -> PortableKernel:
     return collector.program(kernel.schema, shape)
 
 
-def text_mistakes(function: FunctionType) -> list[CompileError]:
-    """What is wrong in the text of a kernel (and of functions that it calls) whose signature is not known."""
+def text_mistakes(broken: Broken) -> list[EinkornError]:
+    """What is wrong in the body of a kernel whose signature is wrong, too, and in functions that it calls."""
+    kernel = broken.kernel
+    if kernel is None:
+        return []
     collector = _Collector()
-    collector.begin(function)
-    return collector.mistakes
+    collector.begin(kernel)
+    head = lines_of_head(kernel)
+    return [e for e in collector.mistakes if e.place and (e.place.file, e.place.line) not in head]
 
 
 @cache
@@ -205,7 +210,7 @@ class _Collector:
         self.globals: list[GlobalEntry] = []
         self.seen_functions: dict[Any, int] = {}
         self.seen_globals: dict[tuple[str, Any, str], int] = {}
-        self.mistakes: list[CompileError] = []
+        self.mistakes: list[EinkornError] = []
         self.unusable: set[int] = set()  # functions and structs that nothing can be made of, which has been noted
 
     def begin(self, function: FunctionType) -> None:
@@ -233,7 +238,7 @@ class _Collector:
         """A class under `@struct`; it stands in the table of functions."""
         return self.source(cls, getattr(cls, INFO).file, lambda: parse_struct(cls, self.resolve))
 
-    def source(self, what: Any, file: str, parse: Callable[[], tuple[Any, list[CompileError]]]) -> int:
+    def source(self, what: Any, file: str, parse: Callable[[], tuple[Any, list[EinkornError]]]) -> int:
         """The number of a function or a struct, which is read when it is met first."""
         if what not in self.seen_functions:
             index = len(self.functions)
@@ -271,6 +276,8 @@ class _Collector:
 
     def entry(self, value: Any, name: str) -> GlobalEntry:
         match value:
+            case Broken():
+                raise Reported(value.error)
             case Stub(kind="library"):
                 return GlobalEntry("library", (value.name, self.function(implementation(value.name))))
             case Stub():

@@ -16,12 +16,14 @@ from types import FunctionType
 from typing import Any, TypeVar, cast
 
 from .companions import Reference, late_dims, make_reference
-from .errors import CompileError, EinkornError, InternalError
+from .errors import CompileError, EinkornError, InternalError, joined
 from .kernel_files import collect
 from .language import BOUNDS, DeviceContext, Stub, TensorAnnotation
 from .parse import module_tree
+from .parse_names import Reported
+from .read_on import BROKEN, Broken
 from .schema import PARAMETER_KINDS, ContextArgument, Form, OpSchema, Parameter, Role, TensorArgument
-from .signature_check import check_schema
+from .signature_check import schema_mistakes
 from .source import Place, caller_place
 from .types import ANY, DType, SIMDType
 
@@ -117,23 +119,17 @@ def register(
     def record(function: Callable[..., Any]) -> Kernel:
         if not isinstance(function, FunctionType):
             raise CompileError("@register belongs on a function defined with `def`", code="EK0107")
-        try:
-            schema = _Reader(name, function).schema(fuse, frozenset(fastmath), writes_once, dict(reads or {}))
-            check_schema(schema)
-        except CompileError as error:
-            if not collect(error):
-                raise
-            return cast(Kernel, _Broken())
-        return Kernel(schema, function, override)
+        reader = _Reader(name, function)
+        schema = reader.schema(fuse, frozenset(fastmath), writes_once, dict(reads or {}))
+        mistakes = [*reader.errors, *schema_mistakes(schema, whole=reader.sound)]
+        if reader.sound and not mistakes:
+            return Kernel(schema, function, override)
+        error = joined(mistakes) if mistakes else None
+        if error is not None and not collect(error):
+            raise error
+        return cast(Kernel, Broken(error, function))
 
     return record
-
-
-class _Broken:
-    """Stands for a kernel whose signature is wrong while the rest of its file is read."""
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        return lambda *given, **_: given[0] if given else None
 
 
 class _Reader:
@@ -146,35 +142,47 @@ class _Reader:
         self.place = Place(self.file, function.__code__.co_firstlineno)
         self.typevars: dict[str, tuple[DType, ...]] = {}
         self.places = _argument_places(function)
+        self.errors: list[CompileError] = []
+        self.sound = True  # whether every part could be read
+
+    def note(self, error: CompileError) -> None:
+        """Keeps a mistake; the rest of the signature is still read."""
+        self.errors.append(error)
+        self.sound = False
 
     def fail(self, message: str, code: str, argument: str | None = None, hint: str | None = None) -> CompileError:
         place = self.places.get(argument or "", self.place)
         return CompileError(message, code=code, place=place, op=self.name, argument=argument, hint=hint)
 
     def schema(self, fuse: bool, fastmath: frozenset[str], writes_once: bool, reads: dict[str, int]) -> OpSchema:
+        """What can be read; `errors` says what is wrong with the rest."""
         if not isinstance(self.name, str) or not _NAME.match(self.name):
-            raise self.fail(f"{self.name!r} is not an op name", "EK0107", hint='use "name" or "library::name"')
-        unknown = sorted(fastmath - _FASTMATH)
-        if unknown:
-            raise self.fail(f"unknown fastmath flag '{unknown[0]}'", "EK0107", hint="known: contract, reassoc")
+            self.note(self.fail(f"{self.name!r} is not an op name", "EK0107", hint='use "name" or "library::name"'))
+        for flag in sorted(fastmath - _FASTMATH):
+            self.note(self.fail(f"unknown fastmath flag '{flag}'", "EK0107", hint="known: contract, reassoc"))
         arguments: list[TensorArgument | ContextArgument] = []
         parameters: list[Parameter] = []
-        for parameter in inspect.signature(self.function).parameters.values():
-            if parameter.kind is parameter.KEYWORD_ONLY:
-                parameters.append(self.parameter(parameter))
-            elif parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
-                arguments.append(self.argument(parameter))
-            else:
-                raise self.fail(
-                    f"op '{self.name}' takes star arguments", "EK0102", parameter.name, "name every argument"
-                )
-        if not any(isinstance(a, TensorArgument) and a.role is not Role.INPUT for a in arguments):
+        signature = inspect.signature(self.function).parameters
+        for parameter in signature.values():
+            try:
+                if parameter.kind is parameter.KEYWORD_ONLY:
+                    parameters.append(self.parameter(parameter))
+                elif parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
+                    arguments.append(self.argument(parameter))
+                else:
+                    text = f"op '{self.name}' takes star arguments"
+                    self.note(self.fail(text, "EK0102", parameter.name, "name every argument"))
+            except CompileError as error:
+                self.note(error)
+            except Reported:
+                self.sound = False
+        if self.sound and not any(isinstance(a, TensorArgument) and a.role is not Role.INPUT for a in arguments):
             hint = 'its outputs come first: out: OutputTensor[T, "n"]'
-            raise self.fail(f"op '{self.name}' has no output", "EK0301", hint=hint)
-        names = {a.name for a in arguments}
+            self.note(self.fail(f"op '{self.name}' has no output", "EK0301", hint=hint))
         for argument in reads:
-            if argument not in names:
-                raise self.fail(f"reads= names '{argument}', which is no argument of '{self.name}'", "EK0107")
+            if argument not in signature:
+                text = f"reads= names '{argument}', which is no argument of '{self.name}'"
+                self.note(self.fail(text, "EK0107"))
         return OpSchema(
             name=self.name,
             arguments=tuple(arguments),
@@ -190,6 +198,8 @@ class _Reader:
 
     def argument(self, parameter: inspect.Parameter) -> TensorArgument | ContextArgument:
         annotation = self.annotation(parameter)
+        if isinstance(annotation, Broken):
+            raise Reported
         if annotation is DeviceContext:
             return ContextArgument(parameter.name)
         if isinstance(annotation, TypeVar | DType) or (isinstance(annotation, SIMDType) and annotation.is_scalar):
@@ -208,7 +218,7 @@ class _Reader:
         if parameter.default is not parameter.empty:
             what = "a run-time number" if annotation.form is Form.SCALAR else "a tensor"
             text = f"argument '{parameter.name}' of op '{self.name}' is {what} and has no default"
-            raise self.fail(text, "EK0301", parameter.name)
+            self.note(self.fail(text, "EK0301", parameter.name))
         dtype = self.dtype(annotation.dtype, parameter.name)
         place = self.places.get(parameter.name, self.place)
         form, count = annotation.form, annotation.count
@@ -221,6 +231,8 @@ class _Reader:
             try:
                 annotation = eval(annotation, self.function.__globals__, names)
             except Exception as error:
+                if isinstance(error, NameError) and error.name in self.function.__globals__.get(BROKEN, {}):
+                    raise Reported from None
                 reason = error.message if isinstance(error, EinkornError) else error
                 raise self.fail(
                     f"the annotation of '{parameter.name}' cannot be read: {reason}", "EK0301", parameter.name
@@ -235,6 +247,8 @@ class _Reader:
         if isinstance(dtype, TypeVar):
             self.typevars[dtype.__name__] = self.bound(dtype, argument)
             return dtype.__name__
+        if isinstance(dtype, Broken):
+            raise Reported
         raise self.fail(
             f"argument '{argument}' of op '{self.name}' needs a dtype, not {_named(dtype)}",
             "EK0301",
@@ -271,6 +285,8 @@ class _Reader:
         annotation = parameter.annotation
         if not isinstance(annotation, str) or annotation not in ("bool", "int", "float", "str", "DType"):
             annotation = self.annotation(parameter)
+            if isinstance(annotation, Broken):
+                raise Reported
             annotation = getattr(annotation, "__name__", str(annotation))
         kinds = {cls.__name__: kind for kind, cls in PARAMETER_KINDS.items()}
         kind = kinds.get(annotation)
@@ -314,7 +330,8 @@ def _argument_places(function: FunctionType) -> dict[str, Place]:
         if isinstance(node, ast.FunctionDef) and node.name == function.__name__:
             first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
             if first == function.__code__.co_firstlineno:
-                args = node.args.args + node.args.kwonlyargs
+                stars = [star for star in (node.args.vararg, node.args.kwarg) if star is not None]
+                args = node.args.args + node.args.kwonlyargs + stars
                 return {
                     a.arg: Place(
                         file, a.lineno, a.col_offset + 1, a.end_lineno or a.lineno, (a.end_col_offset or 0) + 1

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from .dims import Axis, Binary, Call, Computed, DimItem, Expression, Name, Negate, Number, Pack, names_in
 from .dims_parse import dims_error, parse_dims
-from .errors import CompileError, CompileErrors, did_you_mean
+from .errors import CompileError, did_you_mean, joined
 from .schema import Form, OpSchema, TensorArgument
 from .variadic import OVER_TENSORS, own_names
 
@@ -25,16 +25,22 @@ def check_schema(schema: OpSchema) -> None:
             binds, EK0309 packs that cannot be told apart, EK0304 one name for two things, EK0305 a type variable that
             is not declared, EK0306 a division by the literal zero; several at once as `CompileErrors`.
     """
+    mistakes = schema_mistakes(schema)
+    if mistakes:
+        raise joined(mistakes)
+
+
+def schema_mistakes(schema: OpSchema, whole: bool = True) -> list[CompileError]:
+    """What is wrong with a signature; without what its arguments mean to each other where it is not `whole`."""
     checker = _SchemaCheck(schema)
     checker.check_names()
     for argument in schema.tensors:
         checker.parse(argument)
-    if len(checker.items) == len(schema.tensors):  # dims that do not parse may be where a name is bound
+    if whole and len(checker.items) == len(schema.tensors):  # dims that do not parse may be where a name is bound
         checker.check_uses()
         checker.check_variadic()
         checker.check_packs()
-    if checker.errors:
-        raise checker.errors[0] if len(checker.errors) == 1 else CompileErrors(checker.errors)
+    return checker.errors
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,11 @@ from textwrap import dedent
 
 import pytest
 
+from einkorn.__main__ import main
+from einkorn.compiler.build import build_package
 from einkorn.compiler.check import check_kernels
+from einkorn.dsl.errors import CompileErrors
+from einkorn.dsl.library import load_library
 
 PRELUDE = """from typing import TypeVar
 from einkorn.dsl import *
@@ -179,6 +184,168 @@ def errors_of(folder: Path, text: str, name: str = "kernels.py") -> list[object]
 def test_all_at_once(name: str, workplace, golden: Callable[[str, object], None]) -> None:  # type: ignore[no-untyped-def]
     found = errors_of(workplace.folder, FILES[name])
     golden(f"independent_{name}", "\n\n".join(map(str, found)) + f"\n\n{len(found)} errors")
+
+
+SIGNATURES = """
+@register("op1", fastmath=["quick"], reads={"y": 3})
+def op1(out: OutputTensor[T, "n +"], x: InputTensor[Q, "n"], y: float, w: Float32 = 1.0, *, p: list, q: int = 1.5):
+    out[0] = x[0] + missing
+
+
+@register("op2")
+def op2(out: OutputTensor[T, "n"], x: InputTensor[T, "m"], y: InputTensor[float32, "(k + 1)"], *, m: str = "a"):
+    out[0] = [x[0]][0]
+
+
+@register("op-3")
+def op3(out: OutputTensor[T], x: InputTensor[3, "k"], y: VariadicTensors[T], *rest):
+    pass
+
+
+@register("op4")
+def op4(out: OutputTensor[T, "n"], x: InputTensor[T, "n"]):
+    out[0] = x[0] + Int32(1) + Pair(x[0]).a
+
+
+@op4.shape
+def op4_shape(a, b):
+    return 1
+
+
+@op4.reference
+def op4_reference(a, b):
+    return a
+
+
+@op1.reference
+def op1_reference(a, b, c):
+    return a
+
+
+@struct
+class Pair(Base):
+    a: Flaot32
+
+
+@register("op5")
+def op5(out: OutputTensor[T, "k"], x: InputTensor[T, "n"]):
+    out[0] = Pair(x[0]).b
+
+
+@op5.shape
+def op5_shape(x):
+    return x.dim(0) + Int32(2) + sqr(3)
+"""
+
+IMPORTED = """import numpyy as np
+from typing import TypeVar
+from einkorn.dsl import *
+
+T = TypeVar("T", bound=Floatng)
+U = TypeVar("U", bound=Floating)
+SIZES = [1, 2][7]
+TWICE = SIZES * 2
+
+
+def helper(v):
+    return v + np.pi + TWICE
+
+
+@register("a")
+def a(out: OutputTensor[T, "n"], x: InputTensor[T, "n"]):
+    out[0] = helper(x[0]) + foo
+
+
+@registr("b")
+def b(out: OutputTensor[U, "n"], x: InputTensor[U, "n"]):
+    out[0] = helper(x[0])
+
+
+@register("c")
+def c(out: OutputTensor[U, "n"], x: InputTensor[U, "n"]):
+    out[0] = helper(x[0]) + (x[0] + Int32(3))
+    out[1] = bar + SIZES
+
+
+print("nobody should see this")
+raise ValueError("nor this")
+"""
+
+
+def test_signatures_and_companions(workplace, golden: Callable[[str, object], None]) -> None:  # type: ignore[no-untyped-def]
+    found = errors_of(workplace.folder, PRELUDE + SIGNATURES)
+    golden("independent_signatures", "\n\n".join(map(str, found)) + f"\n\n{len(found)} errors")
+
+
+def test_what_fails_at_import(workplace, golden: Callable[[str, object], None], capsys) -> None:  # type: ignore[no-untyped-def]
+    """After a statement that failed, definitions are still made; what needs a name that is missing says nothing."""
+    found = errors_of(workplace.folder, IMPORTED)
+    golden("independent_imported", "\n\n".join(map(str, found)) + f"\n\n{len(found)} errors")
+    assert "nobody" not in capsys.readouterr().out
+    with pytest.raises(CompileErrors) as caught:
+        load_library("kernels.py")
+    assert [error.code for error in caught.value.errors].count("EK0110") == 4
+
+
+SHARED = """
+def shared(v):
+    return v + Int32(7)
+
+
+@register("{0}")
+def {0}(out: OutputTensor[T, "n"], x: InputTensor[T, "n"]):
+    foreach(out, lambda i: x[i] + Int32(1) + shared(x[i]))
+
+
+@register("{0}_too")
+def {0}_too(out: OutputTensor[T, "n"], x: InputTensor[T, "n"]):
+    foreach(out, lambda i: shared(x[i]) + unknown)
+    out[1] = x[0].foo
+"""
+
+
+def command(*words: str) -> None:
+    """Runs a command that finds mistakes."""
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    assert end.value.code == 1
+
+
+def test_files_of_a_folder(workplace, golden: Callable[[str, object], None], capsys) -> None:  # type: ignore[no-untyped-def]
+    """One error for a place, whatever kernels, instances and targets lead there; the count in both formats."""
+    for name in ("first", "second"):
+        workplace.write(f"kernels/{name}.py", PRELUDE + SHARED.format(name))
+    workplace.write("kernels/third.py", "def f(:\n    pass\n")
+    command("check", "kernels", "--target", "host", "--target", "x86-64-v3")
+    golden("independent_folder", capsys.readouterr().out)
+    command("check", "kernels", "kernels/first.py", "--format", "json")
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(lines) == 10 and lines[-1]["errors"] == 9 and lines[-1]["more"] is False
+    assert [line["place"]["line"] for line in lines[:9]] == [7, 12, 17, 18] * 2 + [1]
+    with pytest.raises(CompileErrors) as caught:
+        build_package("kernels", "out.pkg", ["x86-64-v3"])
+    assert len(caught.value.errors) == 9
+    command("build", "kernels", "-o", "out.pkg", "--target", "host", "--format", "json")
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert len(lines) == 10 and lines[-1] == {"errors": 9, "more": False}
+
+
+def test_kernels_of_a_graph(workplace, golden: Callable[[str, object], None]) -> None:  # type: ignore[no-untyped-def]
+    workplace.write("kernels.py", PRELUDE + SHARED.format("op"))
+    model = """
+        from einkorn.graph import *
+        from einkorn.graph import ops
+
+        def forward(x):
+            y = ops.custom("op", device=DeviceRef.CPU(), values=[x])[0]
+            return ops.custom("op_too", device=DeviceRef.CPU(), values=[y])[0]
+
+        types = [TensorType(DType.float32, ["n"], DeviceRef.CPU())]
+        graph = Graph("model", forward=forward, input_types=types, custom_extensions=["kernels.py"])
+        model = InferenceSession().load(graph)
+    """
+    golden("independent_graph", workplace.mistake(lambda: workplace.run(dedent(model))))
+    workplace.still_works()
 
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "custom_ops" / "kernels").glob("*.py"))

@@ -1,0 +1,152 @@
+"""Reading a kernel file on after one of its statements has failed, so that its mistakes are all found in one go.
+
+A statement that fails leaves those names broken that it would have bound, and what mentions one of these says nothing
+more. A name that is unknown in the head of a function or a class is told, and stands for anything while the head is
+read again. After a mistake only definitions are run: functions, classes, assignments, imports.
+
+Input: a module's names, its text, what was raised. Output: mistakes, and as many names as can be had. Non-goals: how
+modules are found (see `kernel_files`).
+"""
+
+from __future__ import annotations
+import __future__
+
+import ast
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from .errors import CompileError, EinkornError
+from .parse_names import names_assigned
+from .source import Place, instruction_place
+
+BROKEN = "__einkorn_broken__"  # where a module keeps the names that it would have, but for mistakes, with these
+
+_DEFINING = (ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign, ast.Import, ast.ImportFrom, ast.If, ast.Try)
+
+
+class Broken:
+    """Stands for what a mistake, which has been noted, kept from being made; `kernel` is the function of a kernel."""
+
+    def __init__(self, error: EinkornError | None, kernel: FunctionType | None = None) -> None:
+        self.error = error
+        self.kernel = kernel
+
+    def __call__(self, *given: Any, **_: Any) -> Any:
+        return given[0] if given and isinstance(given[0], FunctionType | type) else self
+
+    def __getitem__(self, index: Any) -> Broken:
+        return self
+
+    def __getattr__(self, name: str) -> Broken:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+
+def read_on(
+    names: dict[str, Any], file: str, text: str, error: BaseException, note: Callable[[EinkornError], object]
+) -> None:
+    """Runs the statements behind the one that has raised `error`; gives `note` what is wrong in each.
+
+    Raises:
+        BaseException: `error` itself, where no statement has raised it.
+    """
+    if isinstance(error, SyntaxError) and error.filename == file:
+        raise error
+    statements: list[ast.stmt] = ast.parse(text, filename=file).body
+    flags = _future_flags(statements)
+    broken: dict[str, EinkornError] = names.setdefault(BROKEN, {})
+    raised: BaseException | None = error
+    while raised is not None:
+        at = _failed(statements, raised, file)
+        if at is None:
+            raise raised
+        statement = statements[at]
+        unknown = raised.name if isinstance(raised, NameError) else None
+        causes = [broken[name] for name in (_mentioned(statement) if unknown is None else [unknown]) if name in broken]
+        mistake = causes[0] if causes else as_mistake(raised, file)
+        if not causes:
+            note(mistake)
+        again = isinstance(statement, ast.FunctionDef | ast.ClassDef) and unknown is not None and unknown not in names
+        if again and unknown is not None:
+            names[unknown] = Broken(mistake)
+            broken[unknown] = mistake
+        rest = statements[at:] if again else statements[at + 1 :]
+        statements = [stmt for stmt in rest if isinstance(stmt, _DEFINING)]
+        lost = names_assigned([stmt for stmt in [statement, *rest] if stmt not in statements])
+        broken |= dict.fromkeys(lost, mistake)
+        raised = _run(statements, file, flags, names)
+
+
+def _run(statements: list[ast.stmt], file: str, flags: int, names: dict[str, Any]) -> BaseException | None:
+    """Runs statements of a module; what one of them raises."""
+    code = compile(ast.Module(statements, []), file, "exec", flags, dont_inherit=True)
+    try:
+        exec(code, names)
+    except (Exception, SystemExit) as error:
+        return error
+    return None
+
+
+def _failed(statements: list[ast.stmt], error: BaseException, file: str) -> int | None:
+    """The number of the statement of the file in which an error was raised."""
+    traceback = error.__traceback__
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if code.co_filename == file and code.co_name == "<module>":
+            for number, stmt in enumerate(statements):
+                first = min([stmt.lineno, *(node.lineno for node in getattr(stmt, "decorator_list", ()))])
+                if first <= traceback.tb_lineno <= (stmt.end_lineno or stmt.lineno):
+                    return number
+        traceback = traceback.tb_next
+    return None
+
+
+def _mentioned(statement: ast.stmt) -> list[str]:
+    """The names that a statement reads when it is run; those in the body of a function it does not."""
+    parts: list[ast.AST] = [statement]
+    if isinstance(statement, ast.FunctionDef):
+        parts = [*statement.decorator_list, statement.args, *([statement.returns] if statement.returns else [])]
+    return [node.id for part in parts for node in ast.walk(part) if isinstance(node, ast.Name)]
+
+
+def _future_flags(statements: list[ast.stmt]) -> int:
+    flags = 0
+    for stmt in statements:
+        if isinstance(stmt, ast.ImportFrom) and stmt.module == "__future__":
+            for alias in stmt.names:
+                flags |= getattr(__future__, alias.name).compiler_flag
+    return flags
+
+
+def as_mistake(error: BaseException, file: str) -> EinkornError:
+    """What the import of a kernel file has raised, as an error at its place."""
+    place = place_of(error, file)
+    if isinstance(error, EinkornError):
+        error.place = error.place or place
+        return error
+    if isinstance(error, RecursionError):
+        return CompileError("this file is nested too deeply", code="EK0112", place=place)
+    if isinstance(error, SyntaxError):
+        line, column = error.lineno or 1, error.offset or 1
+        end_line, end_column = error.end_lineno or line, error.end_offset or column + 1
+        return CompileError(
+            f"this is not valid Python: {error.msg}",
+            code="EK0100",
+            place=Place(error.filename or file, line, column, end_line, max(end_column, column + 1)),
+        )
+    text = f"importing this kernel file failed: {type(error).__name__}: {error}"
+    return CompileError(text, code="EK0110", place=place)
+
+
+def place_of(error: BaseException, file: str) -> Place:
+    """The deepest frame of the traceback that lies in the file."""
+    place = Place(file, 1)
+    traceback = error.__traceback__
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if code.co_filename == file:
+            place = instruction_place(code, traceback.tb_lasti, traceback.tb_lineno)
+        traceback = traceback.tb_next
+    return place
