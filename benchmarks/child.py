@@ -4,7 +4,8 @@ Thread counts are read once in a process, by us and by others, so the driver sta
 result of every contender is compared with NumPy's before it is timed. What cannot be prepared or is wrong is reported
 with the reason, and counts as a failure of the run when it is ours.
 
-Input: one JSON argument with threads, rounds, pause, sections, sizes, peers. Output: a JSON line for each workload.
+Input: one JSON argument with threads, rounds, pause, sections, functions, sizes, peers. Output: a JSON line for each
+workload.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def main() -> None:
         if hasattr(peers[name], "use_threads"):
             peers[name].use_threads(threads)
     sizes = Sizes(request["elements"], tuple((m, k, n) for m, k, n in request["products"]))
-    for workload in workloads(sizes, request["sections"]):
+    for workload in workloads(sizes, request["sections"], request["functions"]):
         answer = _measure(workload, peers, request["rounds"], request["pause"])
         print(json.dumps({**asdict(workload), "threads": threads, **answer}), flush=True)
 

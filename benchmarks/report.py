@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 PEERS = ("numpy", "torch", "numba")
+NAMES = {"numpy": "NumPy", "torch": "PyTorch", "numba": "Numba"}
 TITLES = {
     "latency": "execute of one element, µs",
     "elementwise": "Elementwise, float32: ms; GB/s of ours",
@@ -119,20 +120,24 @@ def _cells(row: dict[str, Any], memory: str, peers: list[str], rows: list[dict[s
     return [*cells, f"{fewest['clean']}/{fewest['rounds']}"]
 
 
-def twenty_markdown(about: dict[str, Any], rows: list[dict[str, Any]]) -> str:
-    """The twenty kernels on one thread as a table for `docs/performance.md`: ms of ours, and theirs / ours."""
+def _source(about: dict[str, Any], rows: list[dict[str, Any]]) -> tuple[list[str], str]:
+    """The peers that were measured, and where and when: the words above a table of the docs."""
     machine, versions = about["machine"], about["versions"]
     peers = [peer for peer in PEERS if any(f"{peer} new" in row["timings"] for row in rows)]
-    names = {"numpy": "NumPy", "torch": "PyTorch", "numba": "Numba"}
+    text = f"{about['date']}, commit {about['commit']}, {machine['processor']}, load {machine['load']}; "
+    return peers, text + ", ".join(f"{NAMES[peer]} {versions[peer]}" for peer in peers)
+
+
+def twenty_markdown(about: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+    """The twenty kernels on one thread as a table for `docs/performance.md`: ms of ours, and theirs / ours."""
+    peers, source = _source(about, rows)
     lines = [
-        f"{about['date']}, commit {about['commit']}, {machine['processor']}, load {machine['load']}; "
-        + ", ".join(f"{names[peer]} {versions[peer]}" for peer in peers)
-        + ". One thread, processor time, medians; *given* is our code alone, and Numba's.",
+        source + ". One thread, processor time, medians; *given* is our code alone, and Numba's.",
         "",
-        "| kernel | ms | GB/s | " + " | ".join(f"÷ {names[peer]}" for peer in peers) + " | *given*, ms | ÷ Numba |",
+        "| kernel | ms | GB/s | " + " | ".join(f"÷ {NAMES[peer]}" for peer in peers) + " | *given*, ms | ÷ Numba |",
         "|---|" + "---|" * (len(peers) + 4),
     ]
-    for row in (row for row in rows if row["threads"] == 1):
+    for row in rows:
         times = {name: _median(timing, row) for name, timing in row["timings"].items()}
         ours = times["einkorn new"]
         ratios = [f"{times[f'{peer} new'] / ours:.2f}" if f"{peer} new" in times else "" for peer in peers]
@@ -140,6 +145,25 @@ def twenty_markdown(about: dict[str, Any], rows: list[dict[str, Any]]) -> str:
         cells = [row["title"].replace("|", "\\|"), f"{ours * 1e3:.2f}", f"{row['amount'] / ours * 1e-9:.1f}", *ratios]
         lines.append(f"| {' | '.join(cells)} | {given * 1e3:.2f} | {numba / given if numba else 0:.2f} |")
     return "\n".join(lines) + "\n"
+
+
+def math_markdown(about: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+    """The functions of mathematics on one thread: ns for a number with given memory, and theirs / ours."""
+    peers, source = _source(about, rows)
+    columns = [f"{dtype}, ns | " + " | ".join(f"÷ {NAMES[p]}" for p in peers) for dtype in ("float32", "float64")]
+    lines = [source + ".", "", f"| function | {' | '.join(columns)} |", "|---|" + "---|" * (2 * len(peers) + 2)]
+    cells: dict[str, list[str]] = {}
+    for row in rows:
+        times = {name: _median(timing, row) for name, timing in row["timings"].items()}
+        ours = times["einkorn given"]
+        ratios = [f"{times[f'{peer} given'] / ours:.1f}" if f"{peer} given" in times else "" for peer in peers]
+        cells.setdefault(row["key"], []).extend([f"{ours / row['amount'] * 1e9:.2f}", *ratios])
+    lines += [f"| `{name}` | {' | '.join(found)} |" for name, found in cells.items()]
+    return "\n".join(lines) + "\n"
+
+
+# The sections whose tables stand in the docs.
+MARKDOWN = {"math": math_markdown, "twenty": twenty_markdown}
 
 
 def _median(timing: dict[str, Any], row: dict[str, Any]) -> float:

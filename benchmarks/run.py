@@ -2,6 +2,7 @@
 
     python benchmarks/run.py                          everything, in some ten minutes
     python benchmarks/run.py --only matmul chain      some sections
+    python benchmarks/run.py --only math --functions log pow --threads 1
     python benchmarks/run.py --json result.json       also as data
     python benchmarks/run.py --tiny                   a few seconds: whether it works, not how fast
 
@@ -29,8 +30,9 @@ from typing import Any
 import compiling
 import loading
 import report
+from mathematics import BINARY, UNARY
 from rich.console import Console
-from workloads import FULL, SMALL, Sizes
+from workloads import FULL, SMALL
 
 HERE = Path(__file__).resolve().parent
 SECTIONS = ("load", "compile", "latency", "elementwise", "chain", "math", "reductions", "matmul", "twenty")
@@ -58,12 +60,16 @@ def main() -> int:
         for section in options.only:
             if section in ("load", "compile"):
                 continue
-            found = [row for count in options.threads for row in _section(section, count, rounds, sizes, peers, work)]
+            request = {"rounds": rounds, "sections": [section], "functions": options.functions, "peers": peers}
+            request |= {**asdict(sizes), "pause": 0.0 if sizes is SMALL else 0.03}
+            found = [row for count in options.threads for row in _rows(request, count, work)]
             found.sort(key=lambda row: row["order"])
             report.show_section(console, section, found)
             rows += found
     if options.docs:
-        _write_docs(report.twenty_markdown(about, [row for row in rows if row.get("section") == "twenty"]))
+        for section in set(options.only) & set(report.MARKDOWN):
+            found = [row for row in rows if row.get("section") == section and row["threads"] == 1]
+            _write_docs(section, report.MARKDOWN[section](about, found))
     if options.json:
         Path(options.json).write_text(json.dumps({**about, "results": rows}, indent=1) + "\n")
     return int(any("einkorn" in row.get("failures", {}) for row in rows))
@@ -74,43 +80,44 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--only", nargs="+", choices=SECTIONS, default=list(SECTIONS), metavar="SECTION", help=", ".join(SECTIONS)
     )
+    parser.add_argument("--functions", nargs="+", choices=UNARY + BINARY, default=[], metavar="NAME", help="of `math`")
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2], help="numbers of threads; by default 1 and 2")
     parser.add_argument("--rounds", type=int, help="samples of each contender, by default 9, or more")
     parser.add_argument(
         "--peers", nargs="*", choices=["torch", "numba"], default=["torch", "numba"], help="besides NumPy"
     )
     parser.add_argument("--json", metavar="FILE", help="write the numbers there too")
-    parser.add_argument("--docs", action="store_true", help="write the table of the twenty kernels into the docs")
+    parser.add_argument("--docs", action="store_true", help="write the tables of `math` and `twenty` into the docs")
     parser.add_argument("--tiny", action="store_true", help="small sizes and few rounds, for a test of the program")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.docs and (options.functions or options.tiny):
+        parser.error("the tables of the docs are of all functions, and of full size")
+    return options
 
 
-def _section(
-    section: str, threads: int, rounds: int, sizes: Sizes, peers: list[str], work: str
-) -> Iterator[dict[str, Any]]:
+def _rows(request: dict[str, Any], threads: int, work: str) -> Iterator[dict[str, Any]]:
     """The rows of a section, from a process with this many threads, in the order of the workloads."""
-    request = {"threads": threads, "rounds": rounds, "sections": [section], "peers": peers, **asdict(sizes)}
-    request["pause"] = 0.0 if sizes is SMALL else 0.03
     limits = ("EINKORN", "OMP", "OPENBLAS", "MKL", "NUMBA")
     environment = {
         **os.environ,
         **{f"{name}_NUM_THREADS": str(threads) for name in limits},
         "EINKORN_CACHE_DIR": str(Path(work, "cache")),
     }
-    command = [sys.executable, str(HERE / "child.py"), json.dumps(request)]
+    command = [sys.executable, str(HERE / "child.py"), json.dumps({**request, "threads": threads})]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         for order, line in enumerate(child.stdout):
             yield {**json.loads(line), "order": order}
     if child.returncode:
+        section = request["sections"][0]
         raise SystemExit(f"the process for '{section}' on {threads} threads ended with status {child.returncode}")
 
 
-def _write_docs(table: str) -> None:
-    """Puts a table between the marks of `docs/performance.md`."""
+def _write_docs(section: str, table: str) -> None:
+    """Puts a table between its marks in `docs/performance.md`."""
     file = HERE.parent / "docs" / "performance.md"
-    before, mark, rest = file.read_text().partition("<!-- twenty -->\n")
-    _, end, after = rest.partition("<!-- /twenty -->\n")
+    before, mark, rest = file.read_text().partition(f"<!-- {section} -->\n")
+    _, end, after = rest.partition(f"<!-- /{section} -->\n")
     file.write_text(f"{before}{mark}{table}{end}{after}")
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from mathematics import BINARY, RANGES, UNARY
+from mathematics import BINARY, UNARY, arguments
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
@@ -69,11 +69,8 @@ class Workload:
 
     def arrays(self) -> list[Array]:
         """The same inputs each time, between -4 and 4 or where a function is defined."""
-        generator = np.random.default_rng(7)
         mathematics = self.section == "math"
-        low, high = RANGES.get(self.key, (-4.0, 4.0)) if mathematics else (-4.0, 4.0)
-        dtype = self.dtype if mathematics else "float32"
-        return [generator.uniform(low, high, shape).astype(dtype) for shape in self.inputs]
+        return arguments(self.key if mathematics else "", self.inputs, self.dtype if mathematics else "float32")
 
     def empty(self) -> Array:
         """Memory for an output, touched once."""
@@ -92,10 +89,11 @@ FULL = Sizes(1 << 24, ((256, 256, 256), (512, 512, 512), (1024, 1024, 1024), (10
 SMALL = Sizes(1 << 10, ((8, 8, 8), (5, 7, 3)))
 
 
-def workloads(sizes: Sizes, sections: Sequence[str]) -> Iterator[Workload]:
-    """The workloads of these sections, in the order of the report."""
+def workloads(sizes: Sizes, sections: Sequence[str], functions: Sequence[str] = ()) -> Iterator[Workload]:
+    """The workloads of these sections, in the order of the report; of mathematics these functions, if any are named."""
     n = sizes.elements
-    given = (_latency(), _elementwise(n), _math(n), _reductions(n), _products(sizes), _twenty(max(n >> 2, 64)))
+    mathematics = _math(n, functions or (UNARY + BINARY if n >= 1 << 16 else ("exp", "erf", "pow")))
+    given = (_latency(), _elementwise(n), mathematics, _reductions(n), _products(sizes), _twenty(max(n >> 2, 64)))
     for workload in itertools.chain(*given):
         if workload.section in sections:
             yield workload
@@ -125,9 +123,9 @@ def _twenty(n: int) -> Iterator[Workload]:
         yield Workload("twenty", f"twenty::{key}", title, found, shapes[output], amount, "GB/s", None, dtype)
 
 
-def _math(n: int) -> Iterator[Workload]:
+def _math(n: int, functions: Sequence[str]) -> Iterator[Workload]:
     shape = (min(n, 1 << 16),)  # fits the second cache
-    for name in UNARY + BINARY if n >= 1 << 16 else ("exp", "erf", "pow"):
+    for name in functions:
         for dtype in ("float32", "float64"):
             inputs = (shape,) * (2 if name in BINARY else 1)
             yield Workload("math", name, f"{name}, {dtype}", inputs, shape, float(shape[0]), "G/s", dtype=dtype)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from mathematics import BINARY, UNARY
+from report import math_markdown
+from workloads import TWENTY
 
 PROGRAM = Path(__file__).parents[2] / "benchmarks" / "run.py"
+DOCS = Path(__file__).parents[2] / "docs" / "performance.md"
 
 
 def run(folder: Path, *options: str) -> tuple[subprocess.CompletedProcess[str], list[dict[str, object]]]:
@@ -71,3 +76,34 @@ def test_the_twenty_kernels_agree_with_numpy(tmp_path: Path) -> None:
     done, rows = run(tmp_path, "--only", "twenty", "--threads", "1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(rows) == 20 and all(row["failures"] == {} for row in rows)
+
+
+def test_functions_can_be_chosen_and_agree_with_numpy(tmp_path: Path) -> None:
+    functions = ["frexp", "fmod", "mod", "remainder", "ldexp", "hypot"]
+    done, rows = run(tmp_path, "--only", "math", "--functions", *functions, "--threads", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    wanted = [f"{name}, {dtype}" for name in functions for dtype in ("float32", "float64")]
+    assert [row["title"] for row in rows] == wanted and all(row["failures"] == {} for row in rows)
+
+
+def test_the_tables_of_the_docs_are_of_all_kernels_and_functions() -> None:
+    text = DOCS.read_text(encoding="utf-8")
+    for section, names in (("math", UNARY + BINARY), ("twenty", tuple(title for title, *_ in TWENTY.values()))):
+        table = text.partition(f"<!-- {section} -->\n")[2].partition(f"<!-- /{section} -->\n")[0]
+        rows = re.findall(r"^\| `?(.*?)`? \|", table, re.MULTILINE)
+        assert rows[0] in ("function", "kernel") and tuple(rows[1:]) == names
+
+
+def test_a_table_of_mathematics_has_a_row_for_each_function() -> None:
+    timing = {"cpu_median": 1e-6, "median": 1e-6}
+    row = {"key": "exp", "threads": 1, "amount": 1000.0, "timings": {"einkorn given": timing}}
+    faster = {"numpy given": {"cpu_median": 3e-6}, "numpy new": {"cpu_median": 4e-6}}
+    rows = [{**row, "timings": {"einkorn given": timing, **faster}}, row]
+    about = {"date": "today", "commit": "c", "machine": {"processor": "p", "load": "0"}, "versions": {"numpy": "2"}}
+    lines = math_markdown(about, rows).splitlines()
+    assert lines[0] == "today, commit c, p, load 0; NumPy 2."
+    assert lines[2:] == [
+        "| function | float32, ns | ÷ NumPy | float64, ns | ÷ NumPy |",
+        "|---|---|---|---|---|",
+        "| `exp` | 1.00 | 3.0 | 1.00 |  |",
+    ]
