@@ -16,7 +16,9 @@ from mpmath import mp, mpf
 from remez import Fit, fit
 
 HALF_LN2 = mpf(0.34658)
-ROOTS = (mpf(0.70710), mpf(1.41422))
+AROUND_1 = (mpf(0.70710) - 1, mpf(1.41422) - 1)
+FROM_3_4 = (mpf(-0.250001), mpf(0.500001))
+LOG10_E = mpf(0.4342944920063019)
 
 
 def _odd(function: Any) -> Any:
@@ -66,12 +68,36 @@ def _erfc_fit(center: float, constant: float, high: float, count: int, bits: int
     return Fit(wish, -1, (mpf(high) - center) / (mpf(high) + center), count, weight, bits)
 
 
+def _expm1_fit(count: int, bits: int) -> Fit:
+    low, high = mpf(-0.28769), mpf(0.40547)
+    return _around(lambda r: (mp.expm1(r) - r) / r**2, low, high, count, lambda r: r**2 / mp.expm1(r), bits)
+
+
 def _exp_tail_fit(count: int, bits: int) -> Fit:
     return Fit(lambda r: (mp.exp(r) - 1 - r) / r**2, -HALF_LN2, HALF_LN2, count, lambda r: r**2 / mp.exp(r), bits)
 
 
 def _cbrt_fit(count: int, bits: int) -> Fit:
-    return Fit(mp.cbrt, *ROOTS, count, lambda m: 1 / mp.cbrt(m), bits)
+    limit = mpf(0.1024)
+    return _around(lambda e: (1 / mp.cbrt(1 - e) - 1) / e, -limit, limit, count, lambda e: e * mp.cbrt(1 - e), bits)
+
+
+def _around(wish: Any, low: Any, high: Any, count: int, weight: Any, bits: int) -> Fit:
+    """A fit on an interval around 0."""
+    return Fit(wish, low, high, count, weight, bits, squares=True)
+
+
+def _log_fit(power: int, constant: Any, base: Any, interval: Any, count: int, bits: int) -> Fit:
+    """(log(1 + f) / (f log(base)) - constant) / f**power, relative to log(1 + f)."""
+
+    def wish(f: Any) -> Any:
+        return (mp.log(1 + f) / (f * mp.log(base)) - constant) / f**power
+
+    return _around(wish, *interval, count, lambda f: f ** (power + 1) * mp.log(base) / mp.log(1 + f), bits)
+
+
+def _exp2_wish(r: Any) -> Any:
+    return (mpf(2) ** r - 1 - r * mp.ln2) / r**2
 
 
 def _lgamma_ratio(u: Any) -> Any:
@@ -97,6 +123,8 @@ FITS: dict[str, Fit] = {
     "EXP_32": _exp_tail_fit(5, 24),
     "EXP_FINE_32": _exp_tail_fit(6, 24),
     "EXP_64": _exp_tail_fit(10, 53),
+    "EXPM1_32": _expm1_fit(6, 24),
+    "EXPM1_64": _expm1_fit(11, 53),
     "SINH_32": _odd_fit(mp.sinh, 1, 4, 24),
     "SINH_64": _odd_fit(mp.sinh, 1, 8, 53),
     "ASIN_32": _odd_fit(mp.asin, mpf(0.2501), 5, 24),
@@ -109,8 +137,13 @@ FITS: dict[str, Fit] = {
     "ACOSH_32": Fit(_acosh_tail, 0, mpf("0.5001"), 5, lambda t: t * mp.sqrt(2 * t) / mp.acosh(1 + t), 24),
     "ATANH_NEAR_32": _odd_fit(mp.atanh, mpf("0.2501"), 6, 24),
     "ATANH_NEAR_64": _odd_fit(mp.atanh, mpf("0.2501"), 13, 53),
-    "CBRT_32": _cbrt_fit(4, 24),
-    "CBRT_64": _cbrt_fit(6, 53),
+    "CBRT_32": _cbrt_fit(3, 24),
+    "CBRT_64": _cbrt_fit(4, 53),
+    "LOG_WIDE_32": _log_fit(1, 1, mp.e, FROM_3_4, 9, 24),
+    "LOG2_32": _log_fit(0, 1, 2, AROUND_1, 10, 24),
+    "LOG10_32": _log_fit(0, LOG10_E, 10, AROUND_1, 10, 24),
+    "POW_LOG2": _log_fit(0, 0, 2, AROUND_1, 12, 53),
+    "POW_EXP2": _around(_exp2_wish, -0.5, 0.5, 5, lambda r: r**2 / mpf(2) ** r, 53),
     "LGAMMA": Fit(lambda u: _lgamma_ratio(u) - 0.4831289505409809, -LGAMMA_LIMIT, LGAMMA_LIMIT, 28, _lgamma_weight),
     "STIRLING": Fit(_stirling, mpf(2) ** -60, mpf(1) / 64, 7, lambda z: mpf(1)),
     "ERFC_32": _erfc_fit(3.5, 1.125, 11.0, 13, 24),

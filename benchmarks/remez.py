@@ -4,8 +4,10 @@ Input: a `Fit`: a function, an interval, how many coefficients of how many bits.
 first (as the kernels of `stdlib` have them), and the largest weighted error. Non-goals: no rational functions; what is
 fitted for the standard library stands in `polynomials`.
 
-Algorithm: E. Y. Remez 1934, on a grid of points that is dense where extrema are. On intervals from 0 up the
-coefficients are rounded one after another, lowest power first, with the others fitted again after each.
+Algorithm: E. Y. Remez 1934, on a grid of points that is dense where extrema are. Around 0, where all powers but the
+lowest vanish and the best fit need not be unique: least squares whose weights grow with the errors (C. L. Lawson 1961),
+or the same. The coefficients are rounded one after another, lowest power first, with the others fitted again after
+each; but not around 0 by Remez's exchange.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ class Fit:
         weight: what a deviation is multiplied with; 1 / function(z) for relative errors.
         bits: of a coefficient: 24 for float32, 53 for float64.
         fixed: coefficients of the lowest powers that are given, lowest first; they count in `count`.
+        squares: by least squares.
     """
 
     function: Function
@@ -40,6 +43,7 @@ class Fit:
     weight: Function
     bits: int = 53
     fixed: tuple[float, ...] = ()
+    squares: bool = False
 
 
 def rounded(value: Any, bits: int) -> Any:
@@ -56,9 +60,9 @@ def fit(wish: Fit) -> tuple[list[float], float]:
         weights = [wish.weight(z) for z in points]
         known = [mpf(c) for c in wish.fixed]
         while len(known) < wish.count:
-            free = _exchange(points, values, weights, known, wish.count)
-            # Powers that all vanish within the interval have no unique best fit: then nothing is fitted again.
-            again = wish.low >= 0
+            solve = _least_squares if wish.squares else _exchange
+            free = solve(points, values, weights, known, wish.count)
+            again = wish.low >= 0 or wish.squares
             known += [rounded(c, wish.bits) for c in (free[:1] if again else free)]
         error = max(abs(e) for e in _errors(points, values, weights, known, 0))
         return [float(c) for c in reversed(known)], float(error)
@@ -106,6 +110,32 @@ def _exchange(
         if following == chosen:
             break
         chosen = following
+    return found
+
+
+def _least_squares(
+    points: Sequence[Any], values: Sequence[Any], weights: Sequence[Any], known: list[Any], count: int
+) -> Any:
+    """The same as `_exchange`, nearly."""
+    start, unknowns = len(known), count - len(known)
+    lowered = [-e for e in _errors(points, values, weights, known, 0)]
+    rows = [[w * z ** (start + j) for j in range(unknowns)] for z, w in zip(points, weights, strict=True)]
+    shares, smallest, found = [mpf(1)] * len(rows), mpf("inf"), None
+    for _ in range(24):
+        matrix, right = mp.matrix(unknowns, unknowns), mp.matrix(unknowns, 1)
+        for row, value, share in zip(rows, lowered, shares, strict=True):
+            for i in range(unknowns):
+                right[i] += share * row[i] * value
+                for j in range(unknowns):
+                    matrix[i, j] += share * row[i] * row[j]
+        solved = mp.lu_solve(matrix, right)
+        errors = [abs(mp.fdot(row, solved) - value) for row, value in zip(rows, lowered, strict=True)]
+        largest = max(errors)
+        if largest < smallest:
+            smallest, found = largest, [solved[j] for j in range(unknowns)]
+        shares = [share * (error / largest + mpf(2) ** -10) for share, error in zip(shares, errors, strict=True)]
+        total = sum(shares)
+        shares = [share / total for share in shares]
     return found
 
 

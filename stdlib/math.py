@@ -33,6 +33,7 @@ from ..dsl import (
     int32,
     int64,
     ldexp,
+    rare,
     rsqrt,
     select,
     sqrt,
@@ -58,9 +59,7 @@ from .math_parts import (
     polynomial,
     power_of_two,
     product_exact,
-    split,
     sum_fast,
-    whole,
     with_sign_of,
 )
 
@@ -122,23 +121,18 @@ def _hypot_64(large: Any, small: Any) -> Any:
 
 # *** cube root ***
 
-# cbrt(m) on [0.7071, 1.4142], relative: 2**-13.7 and 2**-19.6
+# ((1 - e)**(-1/3) - 1) / e on [-0.1024, 0.1024], relative to (1 - e)**(-1/3): 2**-18.6 and 2**-23.3
 CBRT_32 = (
-    0.0582203269,
-    -0.290378273,
-    0.73971808,
-    0.492509156,
+    0.174409151,
+    0.22348313,
+    0.333329797,
 )
 CBRT_64 = (
-    0.026955967144766335,
-    -0.17956276437476915,
-    0.5109790132559993,
-    -0.8360841553144351,
-    1.0560228035331913,
-    0.4216881474282118,
+    0.14573458956591706,
+    0.17448589842629178,
+    0.22221631552824045,
+    0.3333290357308159,
 )
-CBRT_2 = 1.2599210498948732
-CBRT_HALF = 0.7937005259840998
 
 
 @implements(cbrt)
@@ -147,27 +141,38 @@ def _cbrt(x: Any) -> Any:
 
 
 def _cbrt_wide(x: Any) -> Any:
-    """2**n cbrt(m 2**j), by a polynomial and Newton's steps whose residuals are exact."""
+    """a y**2 with y near a**(-1/3), put right by its residual. That of small numbers would underflow: they are rare."""
     size = abs(x)
-    k, f = split(size)
-    n, third = whole(k * 0.3333333333333333)
-    j = fma(-3.0, third, k)
-    a = (1.0 + f) * select(j > 0.0, x.dtype(2.0), select(j < 0.0, x.dtype(0.5), 1.0))
-    turn = select(j > 0.0, x.dtype(CBRT_2), select(j < 0.0, x.dtype(CBRT_HALF), 1.0))
+    least, up, down = 2.0**-100, 2.0**54, 2.0**-18
     if x.dtype == float64:
-        y = polynomial(1.0 + f, CBRT_64) * turn
-        inverse = 0.3333333333333333 / (y * y)
-        step = fma(-(y * y), y, a) * inverse
-        y = y + step
-        # The derivative's inverse at the new place: 1 - 2 step / y of the old one, and 1 / y = 3 y inverse.
-        inverse = fma(-6.0 * step * y, inverse * inverse, inverse)
+        least, up, down = 2.0**-960, 2.0**120, 2.0**-40
+    odd = rare(~((size >= least) & (size < INFINITY)))
+    small = size < least
+    a = select(odd, select(small, size * up, size), size)
+    # a**(-1/3) to 3.5 %, e is 1 - a y**3
+    y = _cbrt_guess(a)
+    e = fma(y * y, -(a * y), 1.0)
+    y = fma(y * e, polynomial(e, CBRT_64 if x.dtype == float64 else CBRT_32), y)
+    square = y * y
+    root = a * square
+    # With t = 1 - root**3 / a the cube root is root (1 - t)**(-1/3) = root + root t (1/3 + 2/9 t + ...).
+    residual = fma(root * root, -root, a)
+    if x.dtype == float64:
+        third = fma(residual * (square * y), 0.2222222222222222, 0.3333333333333333)
+        root = fma(residual * square, third, root)
     else:
-        y = polynomial(1.0 + f, CBRT_32) * turn
-        inverse = 0.3333333333333333 / (y * y)
-    square, lost = product_exact(y, y)
-    residual = fma(-square, y, a) - lost * y
-    root = fma(residual, inverse, y) * power_of_two(n)
-    return with_sign_of(select((size > 0.0) & (size < INFINITY), root, size), x)
+        root = fma(residual, square * 0.3333333333333333, root)
+    root = select(odd, select(small, root * down, root), root)
+    return with_sign_of(select(odd, select((size > 0.0) & (size < INFINITY), root, size), root), x)
+
+
+def _cbrt_guess(a: Any) -> Any:
+    """The number whose bits are a constant less a third of those of a, by floats that have the upper bits as digits."""
+    if a.dtype == float64:
+        digits = bitcast((bitcast(a, int64) >> 32) | 0x4330000000000000, float64)
+        return bitcast(bitcast(fma(digits, -0.3333333333333333, 6004800933346816.0), int64) << 32, float64)
+    digits = bitcast((bitcast(a, int32) >> 8) | 0x4B000000, float32)
+    return bitcast(bitcast(fma(digits, -0.3333333333333333, 16731291.0), int32) << 8, float32)
 
 
 # *** exponents ***

@@ -8,7 +8,19 @@ from __future__ import annotations
 from typing import Any
 
 from ..dsl import abs, exp, exp2, expm1, float64, fma, implements, select
-from .math_parts import applied, clamped, exp_core, exp_parts, polynomial, power_of_two, scaled, sum_fast, whole
+from .math_parts import (
+    LN2_SHORT_32,
+    LN2_SHORT_64,
+    LOG2_E_64,
+    applied,
+    clamped,
+    exp_core,
+    polynomial,
+    power_of_two,
+    scaled,
+    sum_fast,
+    whole,
+)
 
 # *** exponentials ***
 
@@ -26,6 +38,29 @@ EXP2_64 = (
     0.05550410866482457,
     0.24022650695910172,
     0.6931471805599453,
+)
+
+# (e**r - 1 - r) / r**2 on [-0.2877, 0.4055], relative to e**r - 1: 2**-31 and 2**-61
+EXPM1_32 = (
+    0.000209415404,
+    0.00139178359,
+    0.00833204295,
+    0.0416665897,
+    0.166666701,
+    0.5,
+)
+EXPM1_64 = (
+    2.200176885329196e-09,
+    2.5074447055203057e-08,
+    2.755482681634476e-07,
+    2.755731629029306e-06,
+    2.4801589301314102e-05,
+    0.0001984126983511193,
+    0.0013888888888218425,
+    0.00833333333333543,
+    0.04166666666666743,
+    0.16666666666666666,
+    0.5,
 )
 
 
@@ -66,13 +101,18 @@ def _expm1(x: Any) -> Any:
 
 
 def _expm1_wide(x: Any) -> Any:
-    # Half of 2**n (1 + r + tail) - 1, largest first: 2**n itself may be too large. Below -40 nothing is left but -1.
-    tiny, high = 2.0**-26, 89.0
+    # 3/4 <= e**r <= 3/2: then 2**n (e**r - 1) + (2**n - 1) needs no rest of a sum. Half of it: 2**n itself may be too
+    # large. Below -40 nothing is left but -1.
+    tiny, high, ln2 = 2.0**-26, 89.0, LN2_SHORT_32
     if x.dtype == float64:
-        tiny, high = 2.0**-55, 710.0
-    n, r, tail = exp_parts(clamped(x, -40.0, high))
+        tiny, high, ln2 = 2.0**-55, 710.0, LN2_SHORT_64
+    near = clamped(x, -40.0, high)
+    n, nearest = whole(fma(near, LOG2_E_64[0], -0.0849625007211562))
+    # Exact, as is the product.
+    left = fma(nearest, -ln2[0], near)
+    rest = nearest * ln2[1]
+    r = left - rest
+    number = left + fma(r * r, polynomial(r, EXPM1_64 if x.dtype == float64 else EXPM1_32), -rest)
     power = power_of_two(n - 1)
-    head, head_rest = sum_fast(power, -0.5)
-    total, lost = sum_fast(head, power * r)
-    number = 2.0 * (total + fma(power, tail, lost + head_rest))
-    return select(abs(x) < tiny, x, number)
+    head, lost = sum_fast(power, -0.5)
+    return select(abs(x) < tiny, x, 2.0 * (head + fma(power, number, lost)))

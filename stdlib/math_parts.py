@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import SIMD, bitcast, float32, float64, fma, int32, int64, select, static_assert, uint64
+from ..dsl import SIMD, bitcast, float32, float64, fma, int32, int64, select, static_assert, uint32, uint64
 
 INFINITY = float("inf")
 NAN = float("nan")
@@ -73,6 +73,14 @@ def polynomial_in_halves(x: Any, coefficients: Any) -> Any:
     fourth = square * square
     higher = fma(fourth * fourth, polynomial(x, coefficients[:-9]), polynomial(x, coefficients[-9:-1]))
     return fma(x, higher, coefficients[-1])
+
+
+def polynomial_apart(x: Any, square: Any, coefficients: Any) -> Any:
+    """The same with x**2 at hand, and even and odd powers apart: for loops that wait for long polynomials."""
+    ahead, last = polynomial(square, coefficients[0::2]), polynomial(square, coefficients[1::2])
+    if len(coefficients) % 2 == 0:
+        return fma(ahead, x, last)
+    return fma(last, x, ahead)
 
 
 def applied(function: Any, x: Any) -> Any:
@@ -179,7 +187,8 @@ def scaled(x: Any, n: Any) -> Any:
 
 def clamped(x: Any, low: Any, high: Any) -> Any:
     """x between two bounds; NaN stays."""
-    return select(x > high, high, select(x < low, low, x))
+    above = select(x < low, low, x)
+    return select(above > high, high, above)
 
 
 def exp_reduced(x: Any) -> Any:
@@ -230,6 +239,38 @@ def split(x: Any) -> Any:
     k = select(tiny, k - 25, k)
     m = bitcast((bits & 0x7FFFFF) + 0x3F3504F3, float32)
     return k.cast(float32), m - 1.0
+
+
+ROOT_HALF = 0.7071067811865476
+
+
+def is_positive(x: Any) -> Any:
+    """Whether x is a positive normal number, by one comparison of its bits."""
+    if x.dtype == float64:
+        return bitcast(x, uint64) - 0x0010000000000000 < 0x7FE0000000000000
+    return bitcast(x, uint32) - 0x00800000 < 0x7F000000
+
+
+def mantissa_from(least: Any, x: Any) -> Any:
+    """k as a float, m, and 2**-k (for |k| < 1023 or 127) of x = 2**k m with least <= m < 2 least, for a normal number.
+
+    `least` is ROOT_HALF or 3/4.
+    """
+    if x.dtype == float64:
+        first = 0x3FE8000000000000
+        if least == ROOT_HALF:
+            first = 0x3FE6A09E667F3BCD
+        # The biased exponent lies in the bits of 2**52 + k + 1023.
+        bits = bitcast(x, uint64) + (0x3FF0000000000000 - first)
+        k = bitcast((bits >> 52) | 0x4330000000000000, float64) - 4503599627371519.0
+        m = bitcast((bits & 0xFFFFFFFFFFFFF) + first, float64)
+        return k, m, bitcast(0x7FE0000000000000 - (bits & 0xFFF0000000000000), float64)
+    first = 0x3F400000
+    if least == ROOT_HALF:
+        first = 0x3F3504F3
+    bits = bitcast(x, int32) - first
+    m = bitcast((bits & 0x7FFFFF) + first, float32)
+    return (bits >> 23).cast(float32), m, bitcast(0x3F800000 - (bits & -0x800000), float32)
 
 
 def split_normal(x: Any) -> Any:

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import abs, float32, float64, fma, implements, pow, select, trunc
-from .math_logarithm import log_pair
+from ..dsl import abs, bitcast, float32, float64, fma, implements, int64, pow, rare, select, trunc
+from .math_logarithm import log_pair_of, split_of
 from .math_parts import (
     INFINITY,
     NAN,
+    ROOT_HALF,
     clamped,
     exp_parts,
-    polynomial,
-    power_of_two,
+    is_positive,
+    mantissa_from,
+    polynomial_apart,
     scaled,
-    split,
     sum_fast,
     whole,
     with_sign_of,
@@ -25,26 +26,30 @@ from .math_parts import (
 
 # *** powers ***
 
-# 2 atanh(s) / (s ln 2) with z = s**2 on [0, 0.02944]: 2**-45 relative
+# log2(1 + f) / f on [-0.2929, 0.4142], relative to log2(1 + f): 2**-33.2
 POW_LOG2 = (
-    0.28291033221060813,
-    0.3199049575209971,
-    0.41220927119465633,
-    0.5770779421693032,
-    0.9617966941140538,
-    2.8853900817778495,
+    -0.08635159581899643,
+    0.15487319231033325,
+    -0.15698909759521484,
+    0.15899930894374847,
+    -0.17904551327228546,
+    0.2060963213443756,
+    -0.24050426959066673,
+    0.2885406450474532,
+    -0.36067279821796544,
+    0.48089832066970184,
+    -0.7213475252283889,
+    1.4426950409395238,
 )
-# 2**r on [-0.5, 0.5]: 2**-34 relative
+# (2**r - 1 - r ln 2) / r**2 on [-0.5, 0.5], relative to 2**r: 2**-28.3
 POW_EXP2 = (
-    1.52018946053697e-05,
-    0.00015469370612554935,
-    0.0013333923274197587,
-    0.009618027007929783,
-    0.05550410351825704,
-    0.24022651199968423,
-    0.6931471807291923,
-    0.9999999999614941,
+    0.0001532111926926155,
+    0.0013390176595331786,
+    0.009618526556454302,
+    0.05550362227288038,
+    0.24022647547461473,
 )
+LN2 = 0.6931471805599453
 
 
 @implements(pow)
@@ -63,9 +68,9 @@ def _pow_typed(x: Any, y: Any) -> Any:
 
 
 def _pow_wide(x: Any, y: Any) -> Any:
-    if x.dtype == float64:
-        return _pow_special(x, y, _pow_size_64(abs(x), y))
-    return _pow_special(x, y, _pow_size_32(abs(x), y))
+    odd = rare(~(is_positive(x) & (abs(y) < INFINITY)))
+    size = _pow_size_64(x, y, odd) if x.dtype == float64 else _pow_size_32(x, y, odd)
+    return select(odd, _pow_special(x, y, size), size)
 
 
 def _pow_whole(x: Any, y: Any) -> Any:
@@ -94,27 +99,30 @@ def _pow_special(x: Any, y: Any, size: Any) -> Any:
     return select((x == 1.0) | (y == 0.0), 1.0, select(negative, -size, size))
 
 
-def _pow_size_32(x: Any, y: Any) -> Any:
-    """x**y for x >= 0 in float64: 2**(y log2 x), rounded once at the end."""
-    wide = x.cast(float64)
-    k, f = split(wide)
-    s = f / (2.0 + f)
-    power = fma(s, polynomial(s * s, POW_LOG2), k)
-    power = select(x == 0.0, -INFINITY, select(x < INFINITY, power, wide))
+def _pow_size_32(x: Any, y: Any, odd: Any) -> Any:
+    """|x|**y in float64, as 2**(y log2 x), rounded once at the end."""
+    size = select(odd, abs(x), x).cast(float64)
+    k, m, _ = mantissa_from(ROOT_HALF, size)
+    f = m - 1.0
+    power = fma(f, polynomial_apart(f, f * f, POW_LOG2), k)
+    power = select(odd, select(size == 0.0, -INFINITY, select(size < INFINITY, power, size)), power)
     power = clamped(power * y.cast(float64), -160.0, 140.0)
     n, nearest = whole(power)
-    return (polynomial(power - nearest, POW_EXP2) * power_of_two(n)).cast(float32)
+    r = power - nearest
+    number = fma(r * r, polynomial_apart(r, r * r, POW_EXP2), fma(r, LN2, 1.0))
+    return bitcast(bitcast(number, int64) + (n << 52), float64).cast(float32)
 
 
-def _pow_size_64(x: Any, y: Any) -> Any:
-    """x**y for x >= 0: e**(y log x) with log x as a sum of two floats, good to about 2**-68."""
-    total, rest = log_pair(x)
-    total = select(x == 0.0, -INFINITY, select(x < INFINITY, total, x))
+def _pow_size_64(x: Any, y: Any, odd: Any) -> Any:
+    """|x|**y as e**(y log x) with log x as a sum of two floats, good to about 2**-65."""
+    size = select(odd, abs(x), x)
+    k, f = split_of(size, odd, ROOT_HALF)
+    total, rest = log_pair_of(k, f)
+    total = select(odd, select(size == 0.0, -INFINITY, select(size < INFINITY, total, size)), total)
     power = y * total
-    power_rest = fma(y, total, -power) + y * rest
-    inside = (power > -746.0) & (power < 710.0)
+    power_rest = fma(y, rest, fma(y, total, -power))
     n, r, rest = exp_parts(clamped(power, -746.0, 710.0))
     number, lost = sum_fast(1.0, r)
-    # e**(a + d) = e**a + d e**a; d is NaN where a number was infinite.
-    rest = fma(number + rest, select(inside, power_rest, 0.0), rest)
+    # e**(a + d) = e**a + d e**a; d is of no use, or NaN, where the result is 0 or infinity.
+    rest = fma(number + rest, select(abs(power) < 746.0, power_rest, 0.0), rest)
     return scaled(number + (lost + rest), n)
