@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import SIMD, bool8, ceildiv, compiled_for, int32, parallel_for, stack, store, unroll
+from ..dsl import SIMD, bool8, ceildiv, compiled_for, int32, iota, parallel_for, select, stack, store, unroll
 from .algorithm import product, unravelled
 from .folds import PIECES, for_each, mapped, pieces_of, zipped
 from .rows import COLUMNS, FEW, TASK, same
@@ -120,20 +120,18 @@ def _scan_piece(
     before: Any,
     writes: Any,
 ) -> Any:
-    def wide(state):
-        return mapped(lambda s: SIMD[s.dtype, LANES](s), state)
-
     def step(value, k, carry, alone, put):
         """16 elements from k on: calls put(values), and gives the states after them."""
         lanes = _joined_in_lanes(monoid, value, dtype)
-        last = wide(mapped(lambda s: s[LANES - 1], monoid.settle(lanes, k)))
+        last = mapped(lambda s: s[LANES - 1], monoid.settle(lanes, k))
         if writes:
             shown = zipped(lambda s, i: s.shift_right(1, i), lanes, monoid.identity(dtype)) if exclusive else lanes
-            put(monoid.finish(monoid.combine(carry, monoid.settle(shown, k)), dtype))
+            come_before = mapped(lambda s: SIMD[s.dtype, LANES](s), carry)
+            put(monoid.finish(monoid.combine(come_before, monoid.settle(shown, k)), dtype))
         return monoid.combine(carry, last), monoid.combine(alone, last)
 
-    carry = wide(before)
-    alone = wide(_nothing(monoid, dtype))
+    carry = before
+    alone = _nothing(monoid, dtype)
     full = low + (high - low) // LANES * LANES
     for k in range(low, full, LANES):
         value = _value_of(xs, of, (*lead, k), LANES)
@@ -149,16 +147,19 @@ def _scan_piece(
         if writes:
             for j in range(high - full):
                 for_each(outs, lambda i, out: store(out, (lead, full + j), results[i][j]))  # noqa: B023
-    return mapped(lambda s: s[0], alone)
+    return alone
 
 
 def _joined_in_lanes(monoid: Any, value: Any, dtype: Any) -> Any:
     """The state of lanes 0..j in each lane j."""
     state = monoid.lift(value, SIMD[int32, LANES](*tuple(range(LANES))))
     state = zipped(lambda s, i: s if s.width == LANES else SIMD[i.dtype, LANES](s), state, monoid.identity(dtype))
+    number = iota(int32, LANES)
     for step in unroll(STEPS):
-        before = zipped(lambda s, i: s.shift_right(1 << step, i), state, monoid.identity(dtype))  # noqa: B023
-        state = monoid.combine(before, state)
+        # What comes from the other end is not taken: nothing is cheaper to move than zeros.
+        before = mapped(lambda s: s.rotate_right(1 << step), state)  # noqa: B023
+        joined = monoid.combine(before, state)
+        state = zipped(lambda new, old: select(number >= (1 << step), new, old), joined, state)  # noqa: B023
     return state
 
 
