@@ -43,6 +43,7 @@ LINE = 512  # bits of a line of the cache
 AHEAD = 32768  # bits between what is asked for and what is taken: as long as it takes to come
 TASK = 32768  # elements that a task takes at least, when there are many
 COLUMNS = 256  # columns that one task takes
+WIDE = 1024  # the same where there are enough and states are one number: it goes to other pages less often
 TOGETHER = 4  # elements of each column that are taken together, so that states go to memory less often
 
 
@@ -246,8 +247,10 @@ def _by_column(xs: Any, monoids: Any, body: Any, of: Any, axis: Any) -> None:
     n = xs[0].dim(axis)
     width = xs[0].dim(-1)
     pieces, size = column_pieces_of(n)
-    blocks = max(ceildiv(width, COLUMNS), 1)
-    tasks = product(sizes) * ceildiv(width, COLUMNS)
+    most = _most_columns(monoids, dtype)
+    columns = most if product(sizes) * ceildiv(width, most) >= FEW_BLOCKS else COLUMNS
+    blocks = max(ceildiv(width, columns), 1)
+    tasks = product(sizes) * ceildiv(width, columns)
     cut = pieces if tasks < FEW_BLOCKS else 1
     slots = _slots(monoids, dtype, FEW_BLOCKS * COLUMN_PIECES * COLUMNS)
 
@@ -256,59 +259,66 @@ def _by_column(xs: Any, monoids: Any, body: Any, of: Any, axis: Any) -> None:
         are.
         """
         lead = unravelled(number // blocks, sizes)
-        left = number % blocks * COLUMNS
-        columns = min(width - left, COLUMNS)
+        left = number % blocks * columns
+        here = min(width - left, columns)
 
         def element(k, j):
             return _of_column(xs, of, lead[:axis], k, (*lead[axis:], left + j))
 
-        for j in range(columns):
+        for j in range(here):
             _keep(totals, totals_at + j, empty(monoids, dtype))
         for piece in range(first, first + count):
             low = piece * size
-            found = _fold_columns(element, columns, low, min(low + size, n), monoids, dtype)
-            for j in range(columns):
+            found = _fold_columns(element, here, low, min(low + size, n), monoids, dtype)
+            for j in range(here):
                 _keep(totals, totals_at + j, joined(monoids, _kept(totals, totals_at + j), _kept(found, j)))
-        return columns
+        return here
 
     def use(number, j, states):
         lead = unravelled(number // blocks, sizes)
-        body((*lead, number % blocks * COLUMNS + j), *finished(monoids, states, dtype))
+        body((*lead, number % blocks * columns + j), *finished(monoids, states, dtype))
 
     def part(task):
         number = task // cut
         if cut == 1:
-            totals = _slots(monoids, dtype, COLUMNS)
+            totals = _slots(monoids, dtype, most)
             for j in range(columns_of(number, 0, pieces, totals, 0)):
                 use(number, j, _kept(totals, j))
         else:
             columns_of(number, task - number * cut, 1, slots, task * COLUMNS)
 
-    parallel_for(tasks * cut, part, grain=ceildiv(TASK, n // cut * min(width, COLUMNS) + 16))
+    parallel_for(tasks * cut, part, grain=ceildiv(TASK, n // cut * min(width, columns) + 16))
     if cut > 1:
         for number in range(tasks):
-            for j in range(min(width - number % blocks * COLUMNS, COLUMNS)):
+            for j in range(min(width - number % blocks * columns, columns)):
                 states = empty(monoids, dtype)
                 for piece in range(cut):
                     states = joined(monoids, states, _kept(slots, (number * cut + piece) * COLUMNS + j))
                 use(number, j, states)
 
 
+def _most_columns(monoids: Any, dtype: Any) -> Any:
+    """How many columns one task takes at most."""
+    return WIDE if len(monoids) == 1 and not isinstance(monoids[0].identity(dtype), tuple) else COLUMNS
+
+
 def _fold_columns(element: Any, columns: Any, low: Any, high: Any, monoids: Any, dtype: Any) -> Any:
     """Memory with the settled states of element(low, j), ..., element(high - 1, j) for each j below `columns`."""
-    runs = for_each(monoids, lambda _, m: mapped(lambda x: stack[x.dtype](COLUMNS, zeroed=False), m.identity(dtype)))
-    totals = _slots(monoids, dtype, COLUMNS)
+    most = _most_columns(monoids, dtype)
+    together = TOGETHER if most == COLUMNS else 2 * TOGETHER
+    runs = for_each(monoids, lambda _, m: mapped(lambda x: stack[x.dtype](most, zeroed=False), m.identity(dtype)))
+    totals = _slots(monoids, dtype, most)
     for j in range(columns):
         _keep(totals, j, empty(monoids, dtype))
     for base in range(low, high, COLUMN_BLOCK):
         for j in range(columns):
             _keep(runs, j, for_each(monoids, lambda _, m: m.identity(dtype)))
         stop = min(base + COLUMN_BLOCK, high)
-        whole = base + (stop - base) // TOGETHER * TOGETHER
-        for k in range(base, whole, TOGETHER):
+        whole = base + (stop - base) // together * together
+        for k in range(base, whole, together):
             for j in range(columns):
                 states = _kept(runs, j)
-                for r in unroll(TOGETHER):
+                for r in unroll(together):
                     states = stepped_once(monoids, states, element(k + r, j), int32(k + r - base))
                 _keep(runs, j, states)
         for k in range(whole, stop):
