@@ -34,7 +34,7 @@ def _most_alive(region: Region) -> int:
     most = 0
     for number, op in enumerate(region.ops):
         alive = {serial for serial in alive if last[serial] > number}
-        if op.name not in ("const", "splat"):
+        if op.name not in ("const", "splat", "neg"):
             alive |= {v.serial for v in op.results if v.dtype.is_float() and last.get(v.serial, -1) > number}
         most = max(most, len(alive))
     return most

@@ -32,7 +32,6 @@ from .math_parts import (
     applied,
     float_of,
     polynomial,
-    product_exact,
     quotient,
     sum_fast,
     whole,
@@ -126,11 +125,10 @@ def _reduce(size: Any) -> Any:
     # Exact: both numbers are multiples of the last bit of `first` (or n is 0), and they nearly cancel.
     left = fma(-nearest, first, size)
     product = nearest * second
-    product_rest = fma(nearest, second, -product)
     # Nothing is lost below either: `left` is a multiple of the last bit of `product`.
     r = left - product
-    lost = (left - r) - product
-    return n, r, fma(-nearest, third, lost - product_rest)
+    lost = ((left - r) - product) - fma(nearest, second, -product)
+    return n, r, fma(-nearest, third, lost)
 
 
 def _reduce_large_32(size: Any) -> Any:
@@ -237,17 +235,19 @@ def _reduced(size: Any) -> Any:
 def _quadrant(size: Any) -> Any:
     """n, and the sine and the cosine of r as sums of two floats, for size >= 0; NaN for infinity and NaN."""
     n, r, rest = _reduced(size)
-    z, z_rest = product_exact(r, r)
+    z = r * r
     # sin(r + d) = sin r + d cos r, cos(r + d) = cos r - d sin r; 1 - z/2 is rounded with what it loses kept.
     half = 0.5 * z
     head = 1.0 - half
-    lost = fma(-0.5, z_rest, (1.0 - head) - half)
+    sine_rest = fma(-rest, half, rest)
+    cosine_rest = fma(-r, rest, (1.0 - head) - half)
+    cosine_rest = fma(-0.5, fma(r, r, -z), cosine_rest)
     if size.dtype == float64:
-        sine_rest = fma(r * z, polynomial(z, SIN_64), fma(-rest, half, rest))
-        cosine_rest = fma(z * z, polynomial(z, COS_64), fma(-r, rest, lost))
+        sine_rest = fma(r, z * polynomial(z, SIN_64), sine_rest)
+        cosine_rest = fma(z * z, polynomial(z, COS_64), cosine_rest)
     else:
-        sine_rest = fma(r * z, polynomial(z, SIN_32), fma(-rest, half, rest))
-        cosine_rest = fma(z * z, polynomial(z, COS_32), fma(-r, rest, lost))
+        sine_rest = fma(r, z * polynomial(z, SIN_32), sine_rest)
+        cosine_rest = fma(z * z, polynomial(z, COS_32), cosine_rest)
     return n, r, sine_rest, head, cosine_rest
 
 

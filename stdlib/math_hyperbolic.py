@@ -218,21 +218,29 @@ def _asinh(x: Any) -> Any:
 
 def _asinh_wide(x: Any) -> Any:
     # log(size + sqrt(size**2 + 1)), for large numbers log(2 size).
-    size = abs(x)
-    beyond = size > 2.0**60
-    bounded = select(beyond, 1.0, size)
-    q = fma(bounded, bounded, 1.0)
-    root, root_rest = _root(q, fma(bounded, bounded, 1.0 - q))
+    beyond, bounded, one = _bounded(abs(x))
+    infinite, close = bounded == INFINITY, bounded < 0.5
+    q = fma(bounded, bounded, one)
+    root, root_rest = _root(q, fma(bounded, bounded, one - q))
     total, lost = sum_fast(root, bounded)
-    total, doublings = select(beyond, size * 2.0**-64, total), select(beyond, x.dtype(65.0), 0.0)
     if x.dtype == float64:
-        number = log_sum(total, lost + root_rest, doublings)
+        number = log_sum(total, lost + root_rest, select(beyond, x.dtype(512.0), 0.0))
     else:
+        number = _log_above(total, lost + root_rest, beyond)
         # Below 1/2 terms of the logarithm nearly cancel, and their roundings would add up.
         square = bounded * bounded
         near = fma(bounded * square, polynomial(square, ASINH_32), bounded)
-        number = select(size < 0.5, near, _log_above(total, lost + root_rest, doublings))
-    return with_sign_of(select(size < INFINITY, number, size), x)
+        number = select(close & ~beyond, near, number)
+    return with_sign_of(select(infinite, INFINITY, number), x)
+
+
+def _bounded(size: Any) -> Any:
+    """Whether the square of a number would overflow; the number, then times 2**-64 or 2**-512; and 1, then 0."""
+    if size.dtype == float64:
+        beyond = size > 2.0**511
+        return beyond, select(beyond, size * 2.0**-512, size), select(beyond, size.dtype(0.0), 1.0)
+    beyond = size > 2.0**63
+    return beyond, select(beyond, size * 2.0**-64, size), select(beyond, size.dtype(0.0), 1.0)
 
 
 def _root(q: Any, rest: Any) -> Any:
@@ -246,17 +254,21 @@ def _root(q: Any, rest: Any) -> Any:
     return root, (fma(-root, root, q) + rest) * half
 
 
-def _log_above(total: Any, rest: Any, doublings: Any) -> Any:
-    """log(2**doublings * (total + rest)) for a float32 `total` above 1.4 with a `rest` that hardly changes it."""
+def _log_above(total: Any, rest: Any, beyond: Any) -> Any:
+    """log(total + rest), and 64 ln 2 more where it is `beyond`.
+
+    For a float32 `total` above 1 with a `rest` that hardly changes it.
+    """
     bits = bitcast(total, int32)
     place = (bits - 0x3F3504F3) & -0x800000
     f = bitcast(bits - place, float32) - 1.0
     small = rest * bitcast(0x3F800000 - place, float32)
-    k = (place >> 23).cast(float32) + doublings
     # log(1 + f + d) = log(1 + f) + d / (1 + f)
-    tail = fma(-0.5 * f, f, f * (f * f) * polynomial(f, LOG_32))
+    tail = f * (f * f) * polynomial(f, LOG_32)
+    tail = fma(-0.5 * f, f, tail) + fma(-f, small, small)
+    k = ((place >> 23) + select(beyond, int32(64), 0)).cast(float32)
     sum, lost = sum_fast(k * LN2_SHORT_32[0], f)
-    return sum + (lost + fma(k, LN2_SHORT_32[1], tail + fma(-f, small, small)))
+    return sum + (lost + fma(k, LN2_SHORT_32[1], tail))
 
 
 @implements(acosh)
@@ -266,25 +278,24 @@ def _acosh(x: Any) -> Any:
 
 def _acosh_wide(x: Any) -> Any:
     # log(x + sqrt(x**2 - 1)), for large numbers log(2x).
-    beyond = x > 2.0**60
-    bounded = select(beyond, 2.0, x)
+    inside, close = x >= 1.0, x < 1.5
+    beyond, bounded, one = _bounded(x)
+    infinite = bounded == INFINITY
     square, square_rest = product_exact(bounded, bounded)
-    q = square - 1.0
-    doublings = select(beyond, x.dtype(65.0), 0.0)
+    q = square - one
     if x.dtype == float64:
         q, square_rest = sum_fast(q, square_rest)
         root, root_rest = _root(q, square_rest)
         total, lost = sum_fast(bounded, root)
-        number = log_sum(select(beyond, x * 2.0**-64, total), lost + root_rest, doublings)
+        number = log_sum(total, lost + root_rest, select(beyond, x.dtype(512.0), 0.0))
     else:
         # Below 3/2, with t = x - 1: sqrt(2t) times a polynomial.
         t = bounded - 1.0
-        close = x < 1.5
         root, root_rest = _root(select(close, t + t, q), select(close, 0.0, square_rest))
         near = root + fma(root * t, polynomial(t, ACOSH_32), root_rest)
         total, lost = sum_fast(bounded, root)
-        number = select(close, near, _log_above(select(beyond, x * 2.0**-64, total), lost + root_rest, doublings))
-    return select(x >= 1.0, select(x < INFINITY, number, x), NAN)
+        number = select(close, near, _log_above(total, lost + root_rest, beyond))
+    return select(infinite, INFINITY, select(inside, number, NAN))
 
 
 @implements(atanh)
