@@ -48,6 +48,12 @@ def _acosh_tail(t: Any) -> Any:
     return (mp.acosh(1 + t) / mp.sqrt(2 * t) - 1) / t
 
 
+def _log_of_ratio(z: Any) -> Any:
+    """(log((1 + s) / (1 - s)) / s - 2) / z for z = s**2."""
+    s = mp.sqrt(z)
+    return (2 * mp.atanh(s) / s - 2) / z
+
+
 def _from_ratio(center: float, t: Any) -> Any:
     """x of t = (x - center) / (x + center)."""
     return center * (1 + t) / (1 - t)
@@ -145,6 +151,9 @@ FITS: dict[str, Fit] = {
     "POW_LOG2": _log_fit(0, 0, 2, AROUND_1, 12, 53),
     "POW_EXP2": _around(_exp2_wish, -0.5, 0.5, 5, lambda r: r**2 / mpf(2) ** r, 53),
     "LGAMMA": Fit(lambda u: _lgamma_ratio(u) - 0.4831289505409809, -LGAMMA_LIMIT, LGAMMA_LIMIT, 28, _lgamma_weight),
+    "LGAMMA_SHORT": Fit(_lgamma_ratio, -LGAMMA_LIMIT, LGAMMA_LIMIT, 15, _lgamma_weight),
+    "STIRLING_SHORT": Fit(_stirling, mpf(2) ** -60, mpf(1) / 16, 4, lambda z: mpf(1)),
+    "ATANH_SHORT": Fit(_log_of_ratio, 0, mpf("0.02945"), 4, lambda z: 1 / (_log_of_ratio(z) + 2 / z)),
     "STIRLING": Fit(_stirling, mpf(2) ** -60, mpf(1) / 64, 7, lambda z: mpf(1)),
     "ERFC_32": _erfc_fit(3.5, 1.125, 11.0, 13, 24),
     "ERFC_64": _erfc_fit(3.0, 1.125, 28.0, 23, 53),

@@ -30,8 +30,8 @@ from .math_parts import (
     SIGN32,
     SIGN64,
     applied,
+    fitted,
     float_of,
-    polynomial,
     quotient,
     sum_fast,
     whole,
@@ -242,12 +242,8 @@ def _quadrant(size: Any) -> Any:
     sine_rest = fma(-rest, half, rest)
     cosine_rest = fma(-r, rest, (1.0 - head) - half)
     cosine_rest = fma(-0.5, fma(r, r, -z), cosine_rest)
-    if size.dtype == float64:
-        sine_rest = fma(r, z * polynomial(z, SIN_64), sine_rest)
-        cosine_rest = fma(z * z, polynomial(z, COS_64), cosine_rest)
-    else:
-        sine_rest = fma(r, z * polynomial(z, SIN_32), sine_rest)
-        cosine_rest = fma(z * z, polynomial(z, COS_32), cosine_rest)
+    sine_rest = fma(r, z * fitted(z, SIN_32, SIN_64), sine_rest)
+    cosine_rest = fma(z * z, fitted(z, COS_32, COS_64), cosine_rest)
     return n, r, sine_rest, head, cosine_rest
 
 
@@ -290,7 +286,7 @@ def _tan_wide(x: Any) -> Any:
     """r by r cot r, or the negative inverse of that after an odd number of quarter turns."""
     n, r, rest = _reduced(abs(x))
     z = r * r
-    g = polynomial(z, COT_64) if x.dtype == float64 else polynomial(z, COT_32)
+    g = fitted(z, COT_32, COT_64)
     slope = fma(-z, g, 1.0)
     # What its rounding lost, and its change from r to r + rest.
     slope_rest = fma(-0.6666667 * r, rest, fma(-z, g, 1.0 - slope))

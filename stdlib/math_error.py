@@ -12,6 +12,7 @@ from .math_parts import (
     applied,
     exp_core,
     exp_parts,
+    fitted,
     polynomial,
     power_of_two,
     product_exact,
@@ -77,14 +78,13 @@ def _erf_wide(x: Any) -> Any:
     """erf |x| by a polynomial up to 1, and as 1 - erfc |x| above it."""
     size = abs(x)
     square = size * size
+    near = fma(size, fitted(square, ERF_32, ERF_64), size)
     if x.dtype == float64:
-        near = fma(size, polynomial(square, ERF_64), size)
         bounded = select(size > 6.0, 6.0, size)
         n, number = exp_core(-bounded * bounded)
         scale = polynomial((bounded - 2.0) / (bounded + 2.0), ERFC_SCALE_64)
         far = 1.0 - number * power_of_two(n) * scale
     else:
-        near = fma(size, polynomial(square, ERF_32), size)
         bounded = select(size > 4.0, 4.0, size)
         # The last step of the polynomial with what it loses: e**(a + d) = e**a + d e**a.
         power, lost = product_exact(bounded, polynomial(bounded, ERFC_LOG_32[:-1]))
@@ -152,12 +152,11 @@ def _erfc_wide(x: Any) -> Any:
     """
     size = abs(x)
     total, lost = sum_fast(1.0, -x)
+    near = total + fma(-x, fitted(x * x, ERF_32, ERF_64), lost)
     if x.dtype == float64:
-        near = total + fma(-x, polynomial(x * x, ERF_64), lost)
         bounded = select(size > 28.0, 28.0, size)
         small = polynomial((bounded - 3.0) / (bounded + 3.0), ERFC_64)
     else:
-        near = total + fma(-x, polynomial(x * x, ERF_32), lost)
         bounded = select(size > 11.0, 11.0, size)
         small = polynomial((bounded - 3.5) / (bounded + 3.5), ERFC_32)
     scale, scale_rest = sum_fast(1.125, small)

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..dsl import abs, float32, float64, fma, implements, lgamma, rare, round, select, static_assert, unroll
 from .math_circular import COS_64, SIN_64
-from .math_logarithm import log_pair
+from .math_logarithm import log_pair, log_short
 from .math_parts import INFINITY, polynomial, product_exact, sum_exact, sum_fast
 
 # lgamma(x) / ((x - 1) (x - 2)) - LGAMMA_MIDDLE as a polynomial of x - 3/2, from 0.8 to 2.2, relative: 2**-57.1
@@ -60,6 +60,27 @@ LOG_PI = (1.1447298858494002, 1.0265951162707826e-17)
 PI = (3.141592653589793, 1.2246467991473532e-16)
 
 
+# lgamma(x) / ((x - 1) (x - 2)) and the Stirling series, from 4 on, as above but for float32: 2**-33.3 and 2**-33.7
+LGAMMA_SHORT = (
+    0.00024730276532014485,
+    -0.00037178050950017967,
+    0.0001386998212815615,
+    -0.0002648870781675438,
+    0.000771271389565872,
+    -0.0012342474403180836,
+    0.001908438450666088,
+    -0.003197418336975515,
+    0.00544833556579127,
+    -0.009427178628066548,
+    0.016796979949719168,
+    -0.03130841524828169,
+    0.06291140392028274,
+    -0.14595989687962244,
+    0.48312895052980903,
+)
+STIRLING_SHORT = (-0.0005072531529491486, 0.0007904272002277783, -0.0027777389347536743, 0.08333333325976049)
+
+
 @implements(lgamma)
 def _lgamma(x: Any) -> Any:
     static_assert(
@@ -67,8 +88,44 @@ def _lgamma(x: Any) -> Any:
     )
     if x.dtype == float64:
         return _lgamma_64(x)
-    # float64 from end to end: near the zeros below -2 hardly a digit of a float32 would be left.
-    return _lgamma_64(x.cast(float64)).cast(float32).cast(x.dtype)
+    return _lgamma_32(x.cast(float64)).cast(float32).cast(x.dtype)
+
+
+def _lgamma_32(x: Any) -> Any:
+    """lgamma of a float32, in float64.
+
+    Near the zeros below -2 hardly a digit of a float32 would be left, and even a float64 has none to spare.
+    """
+    # Every float32 beyond overflows. Just below 0 it is what it is just above.
+    size = abs(x)
+    value = _lgamma_above_0(select(size > 1e39, 1e39, size))
+    below = rare(x < -(2.0**-70))
+    if x.width > 1:
+        value = select(below, _lgamma_64(x), value)
+    else:
+        if below:
+            value = _lgamma_64(x)
+    return select(x == 0.0, INFINITY, value)
+
+
+def _lgamma_above_0(x: Any) -> Any:
+    """What `_lgamma_positive` gives, to about 2**-32."""
+    x = select(x < 2.0**-150, 2.0**-150, x)
+    small, large = x < 0.8, x >= 4.0
+    y = select(large, 2.0, x)
+    beyond = y > 2.2
+    y = select(beyond, y - 1.0, y)
+    factors = select(beyond, y, 1.0)
+    beyond = y > 2.2
+    y = select(beyond, y - 1.0, y)
+    factors = select(beyond, factors * y, factors)
+    a = select(small, x, y - 1.0)
+    near = a * (a - 1.0) * polynomial(a - 0.5, LGAMMA_SHORT)
+    log = log_short(select(small | large, x, factors))
+    inverse = 1.0 / x
+    series = inverse * polynomial(inverse * inverse, STIRLING_SHORT)
+    far = fma(x - 0.5, log - 1.0, STIRLING_CONSTANT[0] + series)
+    return select(large, far, near + select(small, -log, log))
 
 
 def _lgamma_64(x: Any) -> Any:

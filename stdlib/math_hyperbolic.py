@@ -41,6 +41,7 @@ from .math_parts import (
     ROUNDER64_BITS,
     applied,
     exp_parts,
+    fitted,
     polynomial,
     power_of_two,
     product_exact,
@@ -69,12 +70,17 @@ SINH_64 = (
 )
 
 
-def _half_exp(size: Any) -> Any:
-    """e**size / 4 as a sum of two floats, for 0 <= size; beyond the largest result of sinh and cosh it stays there."""
+def _overflowing(size: Any) -> Any:
+    """size, or where sinh and cosh of it overflow, a number hardly larger than the last of which they do not."""
     high = 89.5
     if size.dtype == float64:
         high = 710.5
-    n, r, tail = exp_parts(select(size > high, high, size))
+    return select(size > high, high, size)
+
+
+def _half_exp(size: Any) -> Any:
+    """e**size / 4 as a sum of two floats, for 0 <= size; beyond the largest result of sinh and cosh it stays there."""
+    n, r, tail = exp_parts(_overflowing(size))
     power = power_of_two(n - 2)
     total, lost = sum_fast(power, power * r)
     return total, fma(power, tail, lost)
@@ -88,14 +94,9 @@ def _sinh(x: Any) -> Any:
 def _sinh_wide(x: Any) -> Any:
     size = abs(x)
     square = size * size
-    high = 89.5
-    if x.dtype == float64:
-        high = 710.5
-        near = fma(size * square, polynomial(square, SINH_64), size)
-    else:
-        near = fma(size * square, polynomial(square, SINH_32), size)
+    near = fma(size * square, fitted(square, SINH_32, SINH_64), size)
     # With a quarter of e**size as power * (1 + lead + tail), a quarter of 2 sinh, smallest parts first.
-    n, lead, tail = _exp_lead(select(size > high, high, size))
+    n, lead, tail = _exp_lead(_overflowing(size))
     power = power_of_two(n - 2)
     inverse = 0.0625 / fma(power, lead + tail, power)
     far = 2.0 * (power + fma(power, lead, fma(power, tail, -inverse)))
@@ -104,15 +105,13 @@ def _sinh_wide(x: Any) -> Any:
 
 def _exp_lead(x: Any) -> Any:
     """n, an exact lead and a small tail that make e**x = 2**n * (1 + lead + tail)."""
+    inverse, ln2 = LOG2_E_32[0], LN2_32
     if x.dtype == float64:
-        n, nearest = whole(x * LOG2_E_64[0])
-        lead = fma(nearest, -LN2_64[0], x)
-        r = fma(nearest, -LN2_64[1], lead)
-        return n, lead, fma(nearest, -LN2_64[1], r * r * polynomial(r, EXP_64))
-    n, nearest = whole(x * LOG2_E_32[0])
-    lead = fma(nearest, -LN2_32[0], x)
-    r = fma(nearest, -LN2_32[1], lead)
-    return n, lead, fma(nearest, -LN2_32[1], r * r * polynomial(r, EXP_32))
+        inverse, ln2 = LOG2_E_64[0], LN2_64
+    n, nearest = whole(x * inverse)
+    lead = fma(nearest, -ln2[0], x)
+    r = fma(nearest, -ln2[1], lead)
+    return n, lead, fma(nearest, -ln2[1], r * r * fitted(r, EXP_32, EXP_64))
 
 
 @implements(cosh)
@@ -324,6 +323,6 @@ def _atanh_wide(x: Any) -> Any:
     k = select(near, 0.0, k)
     y = select(near, size, (size + (1.0 - m)) / (size + (1.0 + m)))
     z = y * y
-    tail = y * z * (polynomial(z, ATANH_NEAR_64) if x.dtype == float64 else polynomial(z, ATANH_NEAR_32))
+    tail = y * z * fitted(z, ATANH_NEAR_32, ATANH_NEAR_64)
     number = fma(k, head, y + fma(k, rest, tail))
     return with_sign_of(select(size < 1.0, number, select(size == 1.0, INFINITY, NAN)), x)

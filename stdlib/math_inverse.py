@@ -12,6 +12,7 @@ from .math_parts import (
     INFINITY,
     applied,
     applied_to_two,
+    fitted,
     polynomial,
     polynomial_in_halves,
     quotient_sum,
@@ -109,9 +110,7 @@ def _split_at_half(x: Any) -> Any:
 
 def _asin_tail(z: Any, root: Any) -> Any:
     """asin(root) - root for z = root**2."""
-    if z.dtype == float64:
-        return root * z * polynomial(z, ASIN_64)
-    return root * z * polynomial(z, ASIN_32)
+    return root * z * fitted(z, ASIN_32, ASIN_64)
 
 
 @implements(asin)

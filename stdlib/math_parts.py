@@ -64,6 +64,11 @@ def polynomial(x: Any, coefficients: Any) -> Any:
     return result
 
 
+def fitted(x: Any, narrow: Any, wide: Any) -> Any:
+    """The polynomial of x whose coefficients were made for its dtype: float32 or float64."""
+    return polynomial(x, wide) if x.dtype == float64 else polynomial(x, narrow)
+
+
 def polynomial_in_halves(x: Any, coefficients: Any) -> Any:
     """The same for 13 coefficients or more: x**9 and above apart, so that fewer steps wait for each other.
 
