@@ -140,6 +140,9 @@ FITS: dict[str, Fit] = {
     "COT_32": _cot_fit(5, 24),
     "COT_64": _cot_fit(9, 53),
     "ASINH_32": _odd_fit(mp.asinh, mpf(0.2501), 6, 24),
+    "LOG_ABOVE_32": Fit(
+        lambda f: (mp.log(1 + f) - f + f**2 / 2) / f**3, mpf("-0.2929"), mpf("0.41422"), 7, lambda f: f**3, 24
+    ),
     "ACOSH_32": Fit(_acosh_tail, 0, mpf("0.5001"), 5, lambda t: t * mp.sqrt(2 * t) / mp.acosh(1 + t), 24),
     "ATANH_NEAR_32": _odd_fit(mp.atanh, mpf("0.2501"), 6, 24),
     "ATANH_NEAR_64": _odd_fit(mp.atanh, mpf("0.2501"), 13, 53),

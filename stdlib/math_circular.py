@@ -35,6 +35,7 @@ from .math_parts import (
     quotient,
     sum_fast,
     whole,
+    whole_multiple,
 )
 
 # |x| = n pi/2 + r with a whole n and |r| <= pi/4 or hardly more; r is kept as a sum of two floats.
@@ -121,7 +122,7 @@ def _reduce(size: Any) -> Any:
     first, second, third = HALF_PI_32
     if size.dtype == float64:
         first, second, third = HALF_PI_64
-    n, nearest = whole(size * TWO_OVER_PI)
+    n, nearest = whole_multiple(size, TWO_OVER_PI)
     # Exact: both numbers are multiples of the last bit of `first` (or n is 0), and they nearly cancel.
     left = fma(-nearest, first, size)
     product = nearest * second

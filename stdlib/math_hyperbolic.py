@@ -26,14 +26,13 @@ from ..dsl import (
     tanh,
 )
 from .math_exponential import EXP2_32
-from .math_logarithm import LOG_32, log_sum
+from .math_logarithm import log_sum
 from .math_parts import (
     EXP_32,
     EXP_64,
     INFINITY,
     LN2_32,
     LN2_64,
-    LN2_SHORT_32,
     LOG2_E_32,
     LOG2_E_64,
     NAN,
@@ -47,7 +46,7 @@ from .math_parts import (
     product_exact,
     quotient,
     sum_fast,
-    whole,
+    whole_multiple,
     with_sign_of,
 )
 
@@ -108,7 +107,7 @@ def _exp_lead(x: Any) -> Any:
     inverse, ln2 = LOG2_E_32[0], LN2_32
     if x.dtype == float64:
         inverse, ln2 = LOG2_E_64[0], LN2_64
-    n, nearest = whole(x * inverse)
+    n, nearest = whole_multiple(x, inverse)
     lead = fma(nearest, -ln2[0], x)
     r = fma(nearest, -ln2[1], lead)
     return n, lead, fma(nearest, -ln2[1], r * r * fitted(r, EXP_32, EXP_64))
@@ -151,7 +150,7 @@ def _tanh_wide(x: Any) -> Any:
     near = fma(size * square, polynomial(square, TANH_32), size)
     # tanh x = 1 - 2 / (e**(2x) + 1). It rounds to 1 from 9.02 on.
     bounded = select(size > 10.0, 10.0, size)
-    n, nearest = whole(bounded * (2.0 * LOG2_E_32[0]))
+    n, nearest = whole_multiple(bounded, 2.0 * LOG2_E_32[0])
     r = fma(bounded, 2.0 * LOG2_E_32[0], -nearest)
     power = power_of_two(n)
     far = 1.0 - 2.0 / fma(power, r * polynomial(r, EXP2_32), power + 1.0)
@@ -210,6 +209,18 @@ ATANH_NEAR_64 = (
 )
 
 
+# (log(1 + f) - f + f**2 / 2) / f**3 on [-0.2929, 0.4143], without regard to how small log(1 + f) is: 2**-26.9
+LOG_ABOVE_32 = (
+    0.0821754187,
+    -0.142512769,
+    0.150764436,
+    -0.165840954,
+    0.199474752,
+    -0.250009745,
+    0.333343536,
+)
+
+
 @implements(asinh)
 def _asinh(x: Any) -> Any:
     return applied(_asinh_wide, x)
@@ -263,11 +274,11 @@ def _log_above(total: Any, rest: Any, beyond: Any) -> Any:
     f = bitcast(bits - place, float32) - 1.0
     small = rest * bitcast(0x3F800000 - place, float32)
     # log(1 + f + d) = log(1 + f) + d / (1 + f)
-    tail = f * (f * f) * polynomial(f, LOG_32)
+    tail = f * (f * f) * polynomial(f, LOG_ABOVE_32)
     tail = fma(-0.5 * f, f, tail) + fma(-f, small, small)
-    k = ((place >> 23) + select(beyond, int32(64), 0)).cast(float32)
-    sum, lost = sum_fast(k * LN2_SHORT_32[0], f)
-    return sum + (lost + fma(k, LN2_SHORT_32[1], tail))
+    # The exponent is a float last of all: registers are short up to here.
+    k = (place + select(beyond, int32(64 << 23), 0)).cast(float32)
+    return fma(k, 2.0**-23 * LN2_32[0], f + fma(k, 2.0**-23 * LN2_32[1], tail))
 
 
 @implements(acosh)
@@ -277,7 +288,7 @@ def _acosh(x: Any) -> Any:
 
 def _acosh_wide(x: Any) -> Any:
     # log(x + sqrt(x**2 - 1)), for large numbers log(2x).
-    inside, close = x >= 1.0, x < 1.5
+    close = x < 1.5
     beyond, bounded, one = _bounded(x)
     infinite = bounded == INFINITY
     square, square_rest = product_exact(bounded, bounded)
@@ -287,14 +298,15 @@ def _acosh_wide(x: Any) -> Any:
         root, root_rest = _root(q, square_rest)
         total, lost = sum_fast(bounded, root)
         number = log_sum(total, lost + root_rest, select(beyond, x.dtype(512.0), 0.0))
+        number = select(x >= 1.0, number, NAN)
     else:
-        # Below 3/2, with t = x - 1: sqrt(2t) times a polynomial.
+        # Below 3/2, with t = x - 1: sqrt(2t) times a polynomial; a NaN for t < 0.
         t = bounded - 1.0
         root, root_rest = _root(select(close, t + t, q), select(close, 0.0, square_rest))
         near = root + fma(root * t, polynomial(t, ACOSH_32), root_rest)
         total, lost = sum_fast(bounded, root)
         number = select(close, near, _log_above(total, lost + root_rest, beyond))
-    return select(infinite, INFINITY, select(inside, number, NAN))
+    return select(infinite, INFINITY, number)
 
 
 @implements(atanh)

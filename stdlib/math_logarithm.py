@@ -22,7 +22,6 @@ from .math_parts import (
     polynomial,
     product_exact,
     split,
-    split_normal,
     sum_exact,
     sum_fast,
     with_sign_of,
@@ -33,18 +32,6 @@ from .math_parts import (
 # x = 2**k * m with a <= m < 2 a, f = m - 1, then log x = k ln 2 + log(1 + f). a is sqrt(1/2), or 3/4 where that makes f
 # exact. What is no positive normal number is rare.
 
-# (log(1 + f) - f + f**2 / 2) / f**3 on [-0.2929, 0.4143], relative to log(1 + f): 2**-29
-LOG_32 = (
-    6.0427748e-02,
-    -1.1299543e-01,
-    1.1994712e-01,
-    -1.24750465e-01,
-    1.4215083e-01,
-    -1.6663969e-01,
-    2.0002148e-01,
-    -2.500008e-01,
-    3.3333313e-01,
-)
 # (log(1 + f) - f) / f**2 on [-0.25, 0.5], relative to log(1 + f): 2**-27.6
 LOG_WIDE_32 = (
     -0.0450758934,
@@ -110,13 +97,8 @@ LOG10_2_64 = (0.3010299956640665, -8.532344317057107e-14)
 
 
 def log_tail(f: Any) -> Any:
-    """log(1 + f) - f for sqrt(1/2) <= 1 + f < sqrt(2)."""
-    if f.dtype == float64:
-        return _log_tail_64(f, ATANH_64)
-    # The last bits of the square count: near log2(1.4) they are a tenth of an ulp.
-    square = f * f
-    lost = fma(f, f, -square)
-    return fma(-0.5, square, fma(-0.5, lost, f * square * polynomial(f, LOG_32)))
+    """log(1 + f) - f for a float64 with sqrt(1/2) <= 1 + f < sqrt(2)."""
+    return _log_tail_64(f, ATANH_64)
 
 
 def _log_tail_64(f: Any, coefficients: Any) -> Any:
@@ -228,16 +210,13 @@ def _log1p_wide(x: Any) -> Any:
 
 
 def log_sum(total: Any, rest: Any, doublings: Any) -> Any:
-    """log(2**doublings * (total + rest)) for a normal `total` with a `rest` that hardly changes it."""
-    k, f, inverse = split_normal(total)
+    """log(2**doublings * (total + rest)) for a float64 `total` above 1/2 with a `rest` that hardly changes it."""
+    k, m, inverse = mantissa_from(ROOT_HALF, total)
     # m - 1 with what the rest is to it: for total + rest = 1 + x with a small x that is x again.
-    f, f_rest = sum_exact(f, rest * inverse)
-    head, ln2_rest = LN2_SHORT_32
-    if f.dtype == float64:
-        head, ln2_rest = LN2_SHORT_64
+    f, f_rest = sum_exact(m - 1.0, rest * inverse)
     k = k + doublings
-    total, lost = sum_fast(k * head, f)
-    return total + (lost + (f_rest + fma(k, ln2_rest, log_tail(f))))
+    total, lost = sum_fast(k * LN2_SHORT_64[0], f)
+    return total + (lost + (f_rest + fma(k, LN2_SHORT_64[1], log_tail(f))))
 
 
 # *** the logarithm in twice the digits, for `pow` and `lgamma` ***
@@ -291,8 +270,8 @@ ATANH_SHORT = (0.23582057761187245, 0.2853731866615134, 0.40000334933187176, 0.6
 
 def log_short(x: Any) -> Any:
     """log x to about 2**-35, for a normal float64."""
-    k, f, _ = split_normal(x)
-    s = f / (2.0 + f)
+    k, m, _ = mantissa_from(ROOT_HALF, x)
+    s = (m - 1.0) / (m + 1.0)
     z = s * s
     return fma(k, LN2_64[0], fma(s * z, polynomial(z, ATANH_SHORT), s + s))
 

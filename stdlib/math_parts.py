@@ -169,6 +169,15 @@ def whole(x: Any) -> Any:
     return bitcast(shifted, int32) - ROUNDER32_BITS, shifted - ROUNDER32
 
 
+def whole_multiple(x: Any, factor: float) -> Any:
+    """The same for x * factor, which is rounded once only."""
+    if x.dtype == float64:
+        shifted = fma(x, factor, ROUNDER64)
+        return bitcast(shifted, int64) - ROUNDER64_BITS, shifted - ROUNDER64
+    shifted = fma(x, factor, ROUNDER32)
+    return bitcast(shifted, int32) - ROUNDER32_BITS, shifted - ROUNDER32
+
+
 def float_of(n: Any) -> Any:
     """An int64 as a float64, like `n.cast(float64)`, for which few CPUs have an instruction that works on vectors."""
     # The upper half lies in the bits of 2**84 + 2**63 + upper * 2**32, the lower in those of 2**52 + lower.
@@ -276,17 +285,3 @@ def mantissa_from(least: Any, x: Any) -> Any:
     bits = bitcast(x, int32) - first
     m = bitcast((bits & 0x7FFFFF) + first, float32)
     return (bits >> 23).cast(float32), m, bitcast(0x3F800000 - (bits & -0x800000), float32)
-
-
-def split_normal(x: Any) -> Any:
-    """The same for a normal number, and 2**-k, or hardly less for large k."""
-    if x.dtype == float64:
-        bits = bitcast(x, int64) - 0x3FE6A09E667F3BCD
-        k = bits >> 52
-        m = bitcast((bits & 0xFFFFFFFFFFFFF) + 0x3FE6A09E667F3BCD, float64)
-        inverse = power_of_two(-select(k > 1000, 1000, k))
-        return bitcast(k + ROUNDER64_BITS, float64) - ROUNDER64, m - 1.0, inverse
-    bits = bitcast(x, int32) - 0x3F3504F3
-    k = bits >> 23
-    m = bitcast((bits & 0x7FFFFF) + 0x3F3504F3, float32)
-    return k.cast(float32), m - 1.0, power_of_two(-select(k > 100, 100, k))
