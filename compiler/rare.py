@@ -8,8 +8,9 @@ runs:
     if any: for i in block: out[i] = body(x[i])          # `rare` is the condition
     else:   for i in block: out[i] = body(x[i])          # `rare` is False, known at compile time
 
-Elsewhere (on GPUs, on vectors, within branches, beside prints, checks, loops) `rare(condition)` is the condition. The
-numbers are the same either way, as long as the body gives the same for elements whose condition is false.
+That is done where the first loop does less than the last one is spared: not where a condition is of a number that took
+long to compute. There, on GPUs, on vectors, within branches, and beside prints and checks, `rare(condition)` is the
+condition. The numbers are the same either way, as long as the body gives the same where a condition is false.
 
 Input: the bounds of a loop and what builds its body. Output: operations. Non-goals: no guess of what is rare.
 """
@@ -27,7 +28,9 @@ from .infer import Call, Inferer, rule
 from .operations import ROWS
 from .program import Builder, Op, Region, Value, walk
 
-BLOCK = 1024  # some KiB of elements, which stay in the first cache between the two loops
+ROUNDS = 8  # that a loop within the body is taken to have
+BLOCK = 2048  # some KiB of elements, which stay in the first cache between the two loops
+_NO_WORK = ("const", "load", "store", "yield")
 _HARMLESS = {*ROWS, "const", "cast", "bitcast", "splat", "select", "udiv", "urem", "load", "store", "if", "yield"}
 
 
@@ -70,12 +73,14 @@ def element_loop(call: Call, low: Value, high: Value, element: Callable[[Value],
             builder.one("min", [builder.iadd(start, builder.int_(BLOCK)), high], INT), high=high, closed=True
         )
         needed = _find(inferer, start, stop, element)
+        search = builder.region.ops[-1].regions[0]
         mostly = _mostly(inferer, start, stop, element)
-        loops = sum(op.name == "for" for op in walk(mostly))
-        if loops == 1:
+        loop = next(op.regions[0] for op in mostly.ops if op.name == "for")
+        pays = _work(search) + _work(loop) < _work(whole.regions[0])
+        if pays:
             builder.add("if", [needed], regions=[_rarely(inferer, whole, start, stop), mostly])
         builder.end()
-    if loops > 1:  # a body with loops of its own is not worth being looked at twice
+    if not pays:
         builder.region.ops[-1] = whole
 
 
@@ -117,6 +122,19 @@ def _find(inferer: Inferer, start: Value, stop: Value, element: Callable[[Value]
             found = builder.one("or_", [found, condition], BOOL)
         builder.end([found])
     return builder.add("for", [start, stop, builder.int_(1), none], [BOOL], regions=[region])[0]
+
+
+def _work(region: Region, needed: set[int] | None = None) -> int:
+    """How many operations compute something that a store or the end of the region needs."""
+    needed = set() if needed is None else needed
+    count = 0
+    for op in reversed(region.ops):
+        lasting = op.name in ("store", "yield") or any(inner.name == "store" for r in op.regions for inner in walk(r))
+        if lasting or any(id(result) in needed for result in op.results):
+            needed.update(id(operand) for operand in op.operands)
+            inside = sum(_work(inner, needed) for inner in reversed(op.regions))
+            count += (op.name not in _NO_WORK) + inside * (ROUNDS if op.name == "for" else 1)
+    return count
 
 
 def _drop_stores(region: Region) -> None:

@@ -56,6 +56,7 @@ from .math_parts import (
     applied,
     applied_to_two,
     clamped,
+    is_positive,
     polynomial,
     power_of_two,
     product_exact,
@@ -163,7 +164,7 @@ def _cbrt_wide(x: Any) -> Any:
     else:
         root = fma(residual, square * 0.3333333333333333, root)
     root = select(odd, select(small, root * down, root), root)
-    return with_sign_of(select(odd, select((size > 0.0) & (size < INFINITY), root, size), root), x)
+    return with_sign_of(select(odd, select(small & (size > 0.0), root, size), root), x)
 
 
 def _cbrt_guess(a: Any) -> Any:
@@ -190,18 +191,19 @@ def _frexp(x: Any) -> Any:
 
 
 def _frexp_wide(x: Any) -> Any:
-    ordinary = (x != 0.0) & (x - x == 0.0)
+    odd = rare(~is_positive(abs(x)))
     if x.dtype == float64:
         tiny = abs(x) < 2.2250738585072014e-308
-        bits = bitcast(select(tiny, x * 18014398509481984.0, x), int64)
-        exponent = ((bits >> 52) & 0x7FF) - select(tiny, int64(1076), 1022)
+        bits = bitcast(select(odd, select(tiny, x * 18014398509481984.0, x), x), int64)
+        exponent = ((bits >> 52) & 0x7FF).cast(int32) - select(odd, select(tiny, int32(1076), 1022), 1022)
         mantissa = bitcast((bits & -0x7FF0000000000001) | 0x3FE0000000000000, float64)
     else:
         tiny = abs(x) < 1.17549435e-38
-        bits = bitcast(select(tiny, x * 33554432.0, x), int32)
-        exponent = ((bits >> 23) & 0xFF) - select(tiny, int32(151), 126)
+        bits = bitcast(select(odd, select(tiny, x * 33554432.0, x), x), int32)
+        exponent = ((bits >> 23) & 0xFF) - select(odd, select(tiny, int32(151), 126), 126)
         mantissa = bitcast((bits & -0x7F800001) | 0x3F000000, float32)
-    return select(ordinary, mantissa, x), select(ordinary, exponent, 0).cast(int32)
+    ordinary = (x != 0.0) & (x - x == 0.0)
+    return select(odd, select(ordinary, mantissa, x), mantissa), select(odd, select(ordinary, exponent, 0), exponent)
 
 
 @implements(ldexp)
@@ -215,16 +217,23 @@ def _ldexp(x: Any, n: Any) -> Any:
 
 
 def _ldexp_wide(x: Any, n: Any) -> Any:
-    # At most two steps to bring the number near its place, which leave it a normal number and so lose nothing.
-    wide = clamped(SIMD[int64, x.width](n), -3000, 3000)
+    up, down, most, step, least = 2.0**127, 2.0**-102, 127, -102, -126
     if x.dtype == float64:
-        left = wide
         up, down, most, step, least = 2.0**1023, 2.0**-969, 1023, -969, -1022
-    else:
-        left = wide.cast(int32)
-        up, down, most, step, least = 2.0**127, 2.0**-102, 127, -102, -126
+    # A product with a normal power of two is rounded once. Others take two steps more to bring the number near its
+    # place, which leave it a normal number and so lose nothing.
+    wide = SIMD[int64, x.width](n)
+    far = rare((wide > most) | (wide < least))
+    left = _as_wide(select(far, clamped(wide, -3000, 3000), wide), x)
     for _ in unroll(2):
         above, below = left > most, left < least
-        x = select(above, x * up, select(below, x * down, x))
-        left = select(above, left - most, select(below, left - step, left))
-    return x * power_of_two(clamped(left, least, most))
+        x = select(far, select(above, x * up, select(below, x * down, x)), x)
+        left = select(far, select(above, left - most, select(below, left - step, left)), left)
+    return x * power_of_two(select(far, clamped(left, least, most), left))
+
+
+def _as_wide(n: Any, x: Any) -> Any:
+    """The lower bits of an Int that are as wide as x."""
+    if x.dtype == float64:
+        return n
+    return n.cast(int32)

@@ -116,19 +116,18 @@ def _scaled_sum(k: Any, one: Any, f: Any, factor: Any) -> Any:
 
 
 def split_of(x: Any, odd: Any, least: Any) -> Any:
-    """k as a float and f of x = 2**k (1 + f), with 1 + f from `least` to twice that."""
+    """k as a float and f of x = 2**k (1 + f), with 1 + f from `least` to twice that; `odd` numbers may be subnormal."""
+    up, down = 33554432.0, 25.0
     if x.dtype == float64:
-        tiny, up, down = x < 2.2250738585072014e-308, 18014398509481984.0, 54.0
-    else:
-        tiny, up, down = x < 1.17549435e-38, 33554432.0, 25.0
-    k, m, _ = mantissa_from(least, select(odd, select(tiny, x * up, x), x))
-    return select(odd, select(tiny, k - down, k), k), m - 1.0
+        up, down = 18014398509481984.0, 54.0
+    k, m, _ = mantissa_from(least, select(odd, select(x < 1.0, x * up, x), x))
+    return select(odd, select(x < 1.0, k - down, k), k), m - 1.0
 
 
 def _log_special(x: Any, odd: Any, result: Any) -> Any:
-    """The result for ordinary x; log 0 = -infinity, log infinity = infinity, NaN for all else."""
-    special = select(x == INFINITY, x, select(x == 0.0, -INFINITY, x.dtype(NAN)))
-    return select(odd, select((x > 0.0) & (x < INFINITY), result, special), result)
+    """The result for ordinary and subnormal x; log 0 = -infinity, log infinity = infinity, NaN for all else."""
+    special = select(x == 0.0, -INFINITY, x.dtype(NAN))
+    return select(odd, select(x > 0.0, select(x < 1.0, result, x), special), result)
 
 
 @implements(log)

@@ -50,6 +50,12 @@ def wear(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
     foreach(out, lambda i: worn(x[i]))
 
 
+@register("bend_far")
+def bend_far(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
+    """What is rare is known after more operations than are spared."""
+    foreach(out, lambda i: bent(x[i] * x[i] * x[i] * x[i] * x[i] * x[i] - x[i]))
+
+
 @register("bend_sums")
 def bend_sums(out: OutputTensor[T, "m"], x: InputTensor[T, "m n"]):
     """What is rare depends on a loop, which is not done twice."""

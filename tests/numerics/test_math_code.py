@@ -20,9 +20,10 @@ SCALAR = re.compile(r"\bv(?:add|sub|mul|div|sqrt|max|min|fn?m(?:add|sub)\w*|roun
 
 
 def loops(asm: str) -> list[str]:
-    """The blocks of assembly that jump back to their own start."""
+    """The blocks of assembly that jump back to their own start, up to that jump."""
     blocks = re.split(r"^(?=\.LBB\w+:)", asm, flags=re.MULTILINE)
-    return [block for block in blocks if re.search(rf"\bj\w+\s+{re.escape(block.partition(':')[0])}\b", block)]
+    jumps = (re.match(rf"(?s).*\bj\w+\s+{re.escape(block.partition(':')[0])}\b", block) for block in blocks)
+    return [found[0] for found in jumps if found]
 
 
 @pytest.mark.parametrize("target", ["x86-64-v3", "x86-64-v4"])
