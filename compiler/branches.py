@@ -113,11 +113,10 @@ def _join(inferer: Inferer, node: s.Stmt, frame: Frame, test: Value, arms: list[
     flags = {}
     if len(kinds) > 1:
         flags = {k: joint.flag(arms[0].flow.flag(k), arms[1].flow.flag(k)) for k in sorted(kinds - {"next"})}
-    merged: dict[str, Any] = {}
-    if kinds - {"return"}:
-        merged = _merged_variables(joint, arms)
+    # Where nobody goes on, the variables stay as they were: for a branch around this one they are not another value.
+    merged = _merged_variables(joint, arms) if kinds - {"return"} else {}
     results = joint.close()
-    frame.env = {name: joint.resolve(v, results) for name, v in merged.items()}
+    frame.env |= {name: joint.resolve(v, results) for name, v in merged.items()}
     if kinds == NEXT.kinds:
         return NEXT
     return Flow(kinds, joint.resolve(value, results), {k: joint.resolve(f, results) for k, f in flags.items()})
