@@ -125,6 +125,11 @@ def _sign(value: float) -> float:
     return type(value)((value > 0) - (value < 0))
 
 
+def _inverted(value: int) -> int:
+    """The bits turned over; of a bool the other one, as at run time, where Python says -1 or -2."""
+    return not value if isinstance(value, bool) else ~value
+
+
 def _zero_order(value: float) -> tuple[float, float]:
     """-0.0 comes before 0.0, as it does at run time."""
     return value, math.copysign(1.0, value)
@@ -175,7 +180,7 @@ _ROWS = (
     _compare("gt", "sgt", "ogt", "ugt"),
     _compare("ge", "sge", "oge", "uge"),
     Row("neg", 1, _numbers("=neg_int", "arith.negf"), operator.neg, "-"),
-    Row("invert", 1, _bits("=invert"), operator.invert, "~"),
+    Row("invert", 1, _bits("=invert"), _inverted, "~"),
     Row("not_", 1, {"bool": "=invert"}, operator.not_, "not"),
     Row("min", 2, _numbers("arith.minsi", "arith.minimumf", "arith.minui") | {"bool": "arith.andi"}, _minimum, "min"),
     Row("max", 2, _numbers("arith.maxsi", "arith.maximumf", "arith.maxui") | {"bool": "arith.ori"}, _maximum, "max"),
