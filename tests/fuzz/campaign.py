@@ -38,6 +38,7 @@ from writing.base import FEATURES  # noqa: E402
 ROUND = 60  # programs of one seed
 FINE = ("same", "fails")
 RENEW = 400  # programs after which the child is replaced: it never unloads code
+SMALL_ENOUGH = 240.0  # seconds after which a find is no longer made smaller
 PATIENCE = 180.0  # seconds that a program may take; the machine may be busy
 
 
@@ -112,8 +113,11 @@ class Campaign:
     def make_small(self, choices: Choices, kind: str) -> None:
         """Stores a smaller program with the same kind of trouble."""
         found: dict[Program, tuple[str, str]] = {}
+        end = time.monotonic() + SMALL_ENOUGH
 
         def fails(program: Program) -> bool:
+            if time.monotonic() > end:
+                return False
             found[program] = self.child.check(program)
             return kind_of(*found[program]) == kind
 

@@ -53,6 +53,7 @@ FEATURES = (
     *("lane", "lane at run time", "lane assignment", "shuffle", "take", "slice", "join", "interleave", "rotate"),
     *("shift", "iota", "lane by lane", "lane reduction", "reduction by function", "place of extreme", "mask"),
     *("print", "several tensors", "call method"),
+    *("struct in a struct", "grid"),
     *("if", "elif", "for", "while", "unroll", "break", "continue", "assert", "raise"),
     *("checks all", "checks off", "may fail"),
 )

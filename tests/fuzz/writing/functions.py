@@ -111,11 +111,28 @@ class Functions(Storage):
         for number, type in enumerate(types):
             self.scope.vars[f"{name}.f{number}"] = type
         self.scope.objects[name] = kind
+        if self.chance(25):
+            self._around(indent, name, kind)
         if self.chance(30):
             self.use("call method")
             self.fix(f"{name}({self.expression(INT, 1)})", types[1])
         self.use("property")
         self.fix(f"{name}.mixed", types[0])
+
+    def _around(self, indent: int, name: str, kind: str) -> None:
+        """A struct with another one in it."""
+        self.use("struct in a struct")
+        outer = f"Around{kind}"
+        text = ["@struct", f"class {outer}:", f"    inner: {kind}", "    by: Int = 2", ""]
+        self.sections[outer] = [*text, "    def __getitem__(self, k):", "        return self.by + k"]
+        self.needs[outer] = {kind}
+        self.called(outer)
+        made = self.fresh("o")
+        by = f", {self.expression(INT, 1)}" if self.chance(60) else ""
+        self.line(indent, f"{made} = {outer}({name}{by})")
+        for number, type in enumerate(self.structs[kind]):
+            self.fix(f"{made}.inner.f{number}", type)
+        self.fix(f"{made}[{self.number(0, 9)}]", INT)
 
     # monoids
 

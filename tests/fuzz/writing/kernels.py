@@ -121,6 +121,7 @@ class Kernels(Functions):
             self.kept,
             self.counted,
             self.in_place,
+            self.grid,
         ]
 
     def elementwise(self, name: str) -> Op:
@@ -342,4 +343,24 @@ class Kernels(Functions):
                 self.line(2, f"{changed}[i] = {self.expression((kind, 1))}")
         self.line(0, "")
         self.line(1, f"parallel_for({changed}.dim(0), body)")
+        return op
+
+    def grid(self, name: str) -> Op:
+        """A function for every thread of a grid."""
+        op = self.op(name, (self.pick(LENGTHS),), 1, dims="a")
+        self.use("grid")
+        op.keywords = []
+        names = dict.fromkeys(["out0", *(given for _, _, given in op.given)])
+        allowed = {n: t for n, t in self.scope.vars.items() if not n.startswith("Int(")}
+        self.line(0, f"def thread({', '.join(names)}, n):")
+        self.line(1, "i = gpu.global_idx.x")
+        self.line(1, "if i < n:")
+        with self.inner(vars=allowed, functions={n: f for n, f in self.scope.functions.items() if n.startswith("h")}):
+            self.round(op, 2)
+        self.line(0, "")
+        self.line(0, "")
+        op.signature.append("ctx: DeviceContext")
+        self.head(op, once=True)
+        self.line(1, "n = out0.dim(0)")
+        self.line(1, f"ctx.launch(thread, {', '.join(names)}, n, grid=(ceildiv(n, 16),), block=(16,))")
         return op
