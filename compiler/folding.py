@@ -85,7 +85,11 @@ def _attempt(inferer: Inferer, call: Callable[[], Any]) -> Any:
         with builder.inside(Region()):
             value = call()
         return value if is_known(value) else UNKNOWN
-    except (NotPure, Cascade, RecursionError):
+    except Cascade:
+        if errors:  # beside a mistake, nobody knows whether it could have been computed
+            raise
+        return UNKNOWN
+    except (NotPure, RecursionError):
         return UNKNOWN
     finally:
         inferer.folding = builder.pure = False
