@@ -16,7 +16,7 @@ import sys
 from dataclasses import dataclass
 from typing import TextIO
 
-from .dsl.errors import CompileErrors, EinkornError, counted
+from .dsl.errors import EinkornError, Several, counted
 
 COLORS = ("auto", "always", "never")
 FORMATS = ("text", "json")
@@ -46,7 +46,7 @@ class Shown:
         if self.format == "json":
             for each in getattr(error, "errors", [error]):
                 print(json.dumps(each.to_dict(), ensure_ascii=False), file=out)
-            if isinstance(error, CompileErrors):
+            if isinstance(error, Several):
                 print(json.dumps({"errors": len(error.errors), "more": error.more}), file=out)
             return
         text = str(error)

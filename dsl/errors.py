@@ -11,7 +11,7 @@ targets and the toolchain, EK07xx what fails at run time, EK08xx devices and mem
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from .codes import MEANINGS
@@ -102,17 +102,21 @@ class CompileError(EinkornError):
     """A kernel that cannot be compiled as written: syntax, names, types, or what a target lacks."""
 
 
-class CompileErrors(CompileError):
+class Several(EinkornError):
     """Several independent mistakes, found in one go. `errors` holds each; `more` says that there may be others."""
 
-    def __init__(self, errors: list[EinkornError], more: bool = False) -> None:
+    def __init__(self, errors: Sequence[EinkornError], more: bool = False) -> None:
         first = errors[0]
         super().__init__(first.message, code=first.code, place=first.place)
-        self.errors = errors
+        self.errors = list(errors)
         self.more = more
 
     def __str__(self) -> str:
         return "\n\n".join(str(error) for error in self.errors) + f"\n\n{counted(len(self.errors), self.more)}"
+
+
+class CompileErrors(Several, CompileError):
+    """Several mistakes of kernels."""
 
 
 def counted(errors: int, more: bool = False) -> str:
@@ -139,7 +143,7 @@ def each_of(error: EinkornError) -> list[EinkornError]:
 
 def has_more(error: EinkornError) -> bool:
     """Whether the search for errors was ended early."""
-    return isinstance(error, CompileErrors) and error.more
+    return isinstance(error, Several) and error.more
 
 
 def repeated_once(batches: Iterable[Iterable[Failure]], files: Iterable[object] = ()) -> list[Failure]:
@@ -176,6 +180,15 @@ class GraphError(EinkornError, ValueError):
 
 class DTypeError(EinkornError, TypeError):
     """An element type that does not fit."""
+
+
+class CallErrors(Several, GraphError, DTypeError):
+    """Several mistakes of one call: of an op where it is staged, or of a model's inputs."""
+
+
+def of_call(errors: Sequence[EinkornError]) -> EinkornError:
+    """One mistake of a call, or all of them in one."""
+    return errors[0] if len(errors) == 1 else CallErrors(errors)
 
 
 class PackageError(EinkornError):

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numbers
 import operator
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
-from .errors import GraphError, did_you_mean, nearest
+from .errors import GraphError, did_you_mean, nearest, of_call
 from .schema import OpSchema, Parameter
 from .source import Place
 from .types import DType
@@ -27,18 +27,27 @@ def bind_parameters(schema: OpSchema, given: Mapping[str, object], *, place: Pla
         GraphError: EK0320 unknown, EK0321 missing, EK0322 ill-typed parameter.
     """
     known = {p.name: p for p in schema.parameters}
+    errors: list[GraphError] = []
     for name in given:
         if name not in known:
             has = f"its parameters are {', '.join(known)}" if known else "it has no parameters"
-            _fail_parameter(schema, f"there is no parameter {name!r}; {has}", name, place, "EK0320", list(known))
-    missing = [p for p in schema.parameters if p.required and p.name not in given]
+            text = f"there is no parameter {name!r}; {has}"
+            errors.append(_wrong_parameter(schema, text, name, place, "EK0320", list(known)))
+    # A misspelt name may be that of a missing one.
+    missing = [p for p in schema.parameters if p.required and p.name not in given] if not errors else []
     if missing:
         names = ", ".join(f"{p.name}: {p.kind}" for p in missing)
         noun = "parameter" if len(missing) == 1 else "parameters"
-        _fail_parameter(schema, f"missing {noun} {names}", missing[0].name, place, "EK0321")
-    return {
-        p.name: _checked(schema, p, given[p.name], place) if p.name in given else p.default for p in schema.parameters
-    }
+        errors.append(_wrong_parameter(schema, f"missing {noun} {names}", missing[0].name, place, "EK0321"))
+    values = {p.name: p.default for p in schema.parameters}
+    for name in (name for name in values if name in given):
+        try:
+            values[name] = _checked(schema, known[name], given[name], place)
+        except GraphError as error:
+            errors.append(error)
+    if errors:
+        raise of_call(errors)
+    return values
 
 
 def _checked(schema: OpSchema, parameter: Parameter, value: object, place: Place | None) -> Any:
@@ -85,10 +94,10 @@ def _convert(kind: str, value: object) -> Any:
         return None
 
 
-def _fail_parameter(
+def _wrong_parameter(
     schema: OpSchema, message: str, name: str, place: Place | None, code: str, known: Sequence[str] = ()
-) -> NoReturn:
-    raise GraphError(
+) -> GraphError:
+    return GraphError(
         f"op {schema.name!r}: {message}",
         code=code,
         place=place,

@@ -22,7 +22,7 @@ from .errors import DTypeError
 from .parameters import bind_parameters
 from .schema import OpSchema, TensorArgument
 from .signature_call import CallState, Known
-from .signature_shapes import check_computed, match_shapes, output_shape
+from .signature_shapes import match, output_shape
 from .source import Place
 from .types import DType
 
@@ -75,10 +75,7 @@ def bind(
     """
     call = CallState(schema, bind_parameters(schema, parameters, place=place), place)
     given = call.tensors("argument", schema.inputs, inputs, "input")
-    for tensor in given:
-        call.match_dtype(tensor)
-    match_shapes(call, given)
-    check_computed(call, given)
+    match(call, given)
     if expected_outputs is None:
         for name in schema.late:
             if name in (late or {}):
@@ -86,10 +83,7 @@ def bind(
         outputs = tuple((_output_dtype(call, a), output_shape(call, a)) for a in schema.outputs)
     else:
         wanted = call.tensors("out_types of", schema.outputs, expected_outputs, "output")
-        for tensor in wanted:
-            call.match_dtype(tensor)
-        match_shapes(call, wanted)
-        check_computed(call, wanted)
+        match(call, wanted)
         outputs = tuple((tensor.dtype, tensor.shape) for tensor in wanted)
     return Binding(
         dtypes={name: known.value for name, known in call.dtypes.items()},

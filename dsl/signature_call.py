@@ -9,13 +9,13 @@ no result yet (that is `signature`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from .dims import DimItem, DimLike, Expression, evaluate, names_in
 from .dims_parse import parse_dims
-from .errors import DTypeError, GraphError
+from .errors import DTypeError, EinkornError, GraphError
 from .schema import OpSchema, TensorArgument
 from .source import Place
 from .types import DType
@@ -53,6 +53,14 @@ class CallState:
     dtypes: dict[str, Known] = field(default_factory=dict)
     dims: dict[str, Known] = field(default_factory=dict)
     packs: dict[str, Known] = field(default_factory=dict)
+    errors: list[EinkornError] = field(default_factory=list)
+
+    def tried(self, work: Callable[..., None], *given: Any) -> None:
+        """Does a part of the unification; keeps what does not fit."""
+        try:
+            work(*given)
+        except (GraphError, DTypeError) as error:
+            self.errors.append(error)
 
     def __post_init__(self) -> None:
         self.integers = {p.name: self.parameters[p.name] for p in self.schema.parameters if p.kind == "int"}

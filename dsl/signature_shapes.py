@@ -14,8 +14,24 @@ from typing import Any, NoReturn
 
 from .dims import Axis, Computed, DimItem, DimLike, Expression, Pack, Size, names_in
 from .dims_parse import parse_dims
+from .errors import of_call
 from .schema import TensorArgument
 from .signature_call import CallState, Known, Tensor
+
+
+def match(call: CallState, tensors: Sequence[Tensor]) -> None:
+    """Unifies dtypes and shapes with what the signature says.
+
+    Raises:
+        GraphError, DTypeError: what does not fit; several at once as `CallErrors`.
+    """
+    for tensor in tensors:
+        call.tried(call.match_dtype, tensor)
+    match_shapes(call, tensors)
+    if not call.errors:  # else names may be missing
+        check_computed(call, tensors)
+    if call.errors:
+        raise of_call(call.errors)
 
 
 def match_shapes(call: CallState, tensors: Sequence[Tensor]) -> None:
@@ -23,6 +39,8 @@ def match_shapes(call: CallState, tensors: Sequence[Tensor]) -> None:
     pending = list(tensors)
     while pending:
         ready = next((tensor for tensor in pending if _unknown_packs(call, tensor) <= 1), None)
+        if ready is None and call.errors:  # the tensor that would tell may be among those that do not fit
+            return
         if ready is None:
             tensor = pending[0]
             call.fail(
@@ -31,7 +49,7 @@ def match_shapes(call: CallState, tensors: Sequence[Tensor]) -> None:
                 code="EK0311",
             )
         pending.remove(ready)
-        _match_shape(call, ready)
+        call.tried(_match_shape, call, ready)
 
 
 def _unknown_packs(call: CallState, tensor: Tensor) -> int:
@@ -136,19 +154,23 @@ def _match_pack(call: CallState, item: Pack, tensor: Tensor, axis: int, sizes: t
 def check_computed(call: CallState, tensors: Sequence[Tensor]) -> None:
     """Compares computed sizes with the actual ones, once every name that can be known is known."""
     for tensor in tensors:
-        axis = 0
-        for item in tensor.items:
-            if isinstance(item, Computed):
-                wanted = call.value_of(item.expression, tensor.argument)
-                if wanted != tensor.shape[axis]:
-                    where = call.where(item.expression)
-                    shown = str(item) if _is_constant(item) else f"{item} = {wanted}{where}"
-                    _wrong_size(call, tensor, axis, shown, wanted)
-            length = _length(call, item, tensor)
-            if length is None:  # only an unnamed pack stays unknown; it takes the axes that the others leave
-                others = (_length(call, other, tensor) for other in tensor.items)
-                length = len(tensor.shape) - sum(other or 0 for other in others)
-            axis += length
+        call.tried(_check_computed, call, tensor)
+
+
+def _check_computed(call: CallState, tensor: Tensor) -> None:
+    axis = 0
+    for item in tensor.items:
+        if isinstance(item, Computed):
+            wanted = call.value_of(item.expression, tensor.argument)
+            if wanted != tensor.shape[axis]:
+                where = call.where(item.expression)
+                shown = str(item) if _is_constant(item) else f"{item} = {wanted}{where}"
+                _wrong_size(call, tensor, axis, shown, wanted)
+        length = _length(call, item, tensor)
+        if length is None:  # only an unnamed pack stays unknown; it takes the axes that the others leave
+            others = (_length(call, other, tensor) for other in tensor.items)
+            length = len(tensor.shape) - sum(other or 0 for other in others)
+        axis += length
 
 
 def _wrong_size(call: CallState, tensor: Tensor, axis: int, shown: str, wanted: Any) -> NoReturn:

@@ -22,9 +22,9 @@ from ..dsl.source import Place
 from .buffer import Buffer
 from .buffer_packed import PackedBuffer
 from .device import CPU
-from .dims import Dim, StaticDim, SymbolicDim
+from .dims import Dim
 from .extensions import LoadedCode, thread_pool
-from .inputs import InputCheck
+from .inputs import InputCheck, sizes_of
 from .ir import Constant, Constraint, GraphIR, Node
 from .memory import ALIGNMENT, Array, address_of, check_memory
 from .outputs import Output
@@ -32,7 +32,6 @@ from .places import user_place
 from .plan import Plan
 from .reports import Failure, failure_error, nan_notes, read_failure, render
 from .strides import Pattern, pattern_of, stride_sizes
-from .type import ShapedType
 
 # Names that the hot path uses, found once.
 ndarray, wrap = np.ndarray, Buffer._wrap
@@ -249,7 +248,9 @@ class Call:
 
     def _fit(self, arrays: list[Array], shapes: list[tuple[int, ...]], layout: list[Any]) -> None:
         """Checks the shapes against the signature and lays out the memory for them."""
-        sizes = self._sizes(shapes)
+        sizes, wrong = sizes_of([check.type for check in self.checks], shapes)
+        if wrong:
+            raise next(iter(wrong.values()))
         sizes |= dict(stride_sizes(arrays, self.ir.patterns))
         self._fit_stage(0, sizes)
         self.sizes, self.found = sizes, [()] * len(self.stages)
@@ -299,54 +300,6 @@ class Call:
         self.context.status = 0
         for variant in self.variants.values():
             variant.forget()
-
-    def _sizes(self, shapes: list[tuple[int, ...]]) -> dict[str, int]:
-        """The value of each symbol, or an error that shows both sides."""
-        sizes: dict[str, tuple[int, str]] = {}
-        for position, (type, shape) in enumerate(zip(self.ir.inputs, shapes, strict=True)):
-            name = f"input{position}"
-            if len(shape) != type.rank:
-                raise self._shape_error(name, type, shape, f"has rank {len(shape)}, the graph takes rank {type.rank}")
-            for axis, (dim, size) in enumerate(zip(type.shape, shape, strict=True)):
-                self._unify(sizes, name, axis, dim, size, type, shape)
-        return {name: size for name, (size, _) in sizes.items()}
-
-    def _unify(
-        self,
-        sizes: dict[str, tuple[int, str]],
-        name: str,
-        axis: int,
-        dim: Dim,
-        size: int,
-        type: ShapedType,
-        shape: tuple[int, ...],
-    ) -> None:
-        if isinstance(dim, StaticDim):
-            if int(dim) != size:
-                raise self._shape_error(name, type, shape, f"has size {size} on axis {axis}, the graph takes {dim}")
-            return
-        assert isinstance(dim, SymbolicDim)
-        known = sizes.setdefault(dim.name, (size, f"axis {axis} of '{name}'"))
-        if known[0] != size:
-            text = f"dim '{dim.name}' is {known[0]} on {known[1]} and {size} on axis {axis} of '{name}'"
-            raise GraphError(
-                text,
-                code="EK0454",
-                place=user_place(),
-                argument=name,
-                expected=f"{dim.name} = {known[0]}",
-                got=f"{dim.name} = {size}",
-            )
-
-    def _shape_error(self, name: str, type: ShapedType, shape: tuple[int, ...], what: str) -> GraphError:
-        return GraphError(
-            f"'{name}' {what}",
-            code="EK0454",
-            place=user_place(),
-            argument=name,
-            expected=str(type),
-            got=str(shape),
-        )
 
     # reports
 

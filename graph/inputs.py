@@ -1,22 +1,26 @@
-"""What a model takes: each input of a call as an array of the right dtype, or an error that says what is wrong with it.
+"""What a model takes: each input of a call as an array of the right dtype and shape, or what is wrong with it.
 
-Input: what a caller passes. Output: NumPy arrays over the caller's memory. Non-goals: shapes (see `call`).
+Input: what a caller passes. Output: NumPy arrays over the caller's memory. Non-goals: memory (see `call`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ..dsl.errors import DTypeError, GraphError
+from ..dsl.errors import DTypeError, EinkornError, GraphError
 from ..dsl.packing import pack
 from ..dsl.types import DType
 from .buffer import Buffer
+from .dims import StaticDim, SymbolicDim
 from .places import user_place
 from .promotion import weak_array
 from .strides import whole
 from .type import BufferType, ShapedType
+
+WRONG_INPUT = ("EK0452", "EK0453", "EK0454")  # which other inputs may be, too
 
 
 class InputCheck:
@@ -122,3 +126,57 @@ class InputCheck:
             got=f"{address:#x}",
             hint="copy it: np.array(x)",
         )
+
+
+def wrong_inputs(checks: Sequence[InputCheck], inputs: Sequence[Any]) -> list[EinkornError]:
+    """What is wrong with each of a call's inputs, in their order."""
+    found: dict[int, EinkornError] = {}
+    shapes: list[tuple[int, ...] | None] = []
+    for position, (check, value) in enumerate(zip(checks, inputs, strict=True)):
+        try:
+            shapes.append(check.packed_bytes(value)[1] if check.packed else check.array(value).shape)
+        except EinkornError as error:
+            found[position] = error
+            shapes.append(None)
+    found |= sizes_of([check.type for check in checks], shapes)[1]
+    return [found[position] for position in sorted(found)]
+
+
+def sizes_of(
+    types: Sequence[ShapedType], shapes: Sequence[tuple[int, ...] | None]
+) -> tuple[dict[str, int], dict[int, GraphError]]:
+    """The value of each symbol, and for each input of the wrong shape an error that shows both sides."""
+    sizes: dict[str, tuple[int, str]] = {}
+    wrong: dict[int, GraphError] = {}
+    for position, (type, shape) in enumerate(zip(types, shapes, strict=True)):
+        if shape is not None:
+            error = _misfit(sizes, f"input{position}", type, shape)
+            if error is not None:
+                wrong[position] = error
+    return {name: size for name, (size, _) in sizes.items()}, wrong
+
+
+def _misfit(
+    sizes: dict[str, tuple[int, str]], name: str, type: ShapedType, shape: tuple[int, ...]
+) -> GraphError | None:
+    """Unifies the sizes of one input with those that are known."""
+    if len(shape) != type.rank:
+        return _shape_error(
+            name, str(type), str(shape), f"'{name}' has rank {len(shape)}, the graph takes rank {type.rank}"
+        )
+    for axis, (dim, size) in enumerate(zip(type.shape, shape, strict=True)):
+        if isinstance(dim, StaticDim):
+            if int(dim) != size:
+                text = f"'{name}' has size {size} on axis {axis}, the graph takes {dim}"
+                return _shape_error(name, str(type), str(shape), text)
+            continue
+        assert isinstance(dim, SymbolicDim)
+        known, where = sizes.setdefault(dim.name, (size, f"axis {axis} of '{name}'"))
+        if known != size:
+            text = f"dim '{dim.name}' is {known} on {where} and {size} on axis {axis} of '{name}'"
+            return _shape_error(name, f"{dim.name} = {known}", f"{dim.name} = {size}", text)
+    return None
+
+
+def _shape_error(name: str, expected: str, got: str, text: str) -> GraphError:
+    return GraphError(text, code="EK0454", place=user_place(), argument=name, expected=expected, got=got)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..dsl.checks import parse_checks
-from ..dsl.errors import DeviceError, GraphError
+from ..dsl.errors import DeviceError, EinkornError, GraphError, of_call
 from ..dsl.knobs import knobs
 from ..dsl.types import DType
 from .buffer import Buffer
@@ -26,7 +26,7 @@ from .device import CPU, Device, DeviceRef
 from .dims import StaticDim
 from .extensions import LoadedCode, interpret_graph, load_graph
 from .graph import Graph
-from .inputs import InputCheck
+from .inputs import WRONG_INPUT, InputCheck, wrong_inputs
 from .ir import GraphIR
 from .places import user_place
 from .type import ShapedType
@@ -157,7 +157,13 @@ class Model:
                 got=len(inputs),
             )
         with self._lock:
-            return self._call.run(inputs)
+            try:
+                return self._call.run(inputs)
+            except EinkornError as error:
+                wrong = wrong_inputs(self._checks, inputs) if error.code in WRONG_INPUT else []
+                if len(wrong) > 1:
+                    raise of_call(wrong) from None
+                raise
 
     __call__ = execute
 

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
 
+import numpy as np
 import pytest
 
 from einkorn.__main__ import main
 from einkorn.compiler.build import build_package
 from einkorn.compiler.check import check_kernels
-from einkorn.dsl.errors import CompileErrors
+from einkorn.dsl.errors import CompileErrors, DTypeError, GraphError
 from einkorn.dsl.library import load_library
 
 PRELUDE = """from typing import TypeVar
@@ -346,6 +347,60 @@ def test_kernels_of_a_graph(workplace, golden: Callable[[str, object], None]) ->
     """
     golden("independent_graph", workplace.mistake(lambda: workplace.run(dedent(model))))
     workplace.still_works()
+
+
+CALLED = """
+@register("mixed")
+def mixed(
+    out: OutputTensor[T, "m n"], a: InputTensor[T, "m k"], b: InputTensor[T, "k n"], c: InputTensor[int32, "(2*n)"],
+    *, flag: bool = False, count: int,
+):
+    out[0, 0] = a[0, 0]
+"""
+
+CALL = """
+    import numpy as np
+    from einkorn.graph import *
+    from einkorn.graph import ops
+
+    CPU = DeviceRef.CPU()
+    types = [TensorType(DType.float32, ["n", 3], CPU), TensorType(DType.float64, ["n"], CPU)]
+    graph = Graph("model", input_types=types, custom_extensions=["kernels.py"])
+    graph.__enter__()
+    x, y = graph.inputs
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    {
+        "tensors": "ops.custom('mixed', device=CPU, values=[x, y, y], parameters={'count': 1})",
+        "parameters": "ops.custom('mixed', device=CPU, values=[x, x, y], parameters={'flag': 3, 'cuont': 1, 'k': 2})",
+    }.items(),
+)
+def test_calls_of_ops(name: str, call: str, workplace, golden: Callable[[str, object], None]) -> None:  # type: ignore[no-untyped-def]
+    workplace.write("kernels.py", PRELUDE + CALLED)
+    error = workplace.mistake(lambda: workplace.run(dedent(CALL) + call))
+    assert isinstance(error, GraphError) and isinstance(error, DTypeError)
+    golden(f"independent_call_{name}", error)
+
+
+def test_inputs_of_a_model(workplace, golden: Callable[[str, object], None]) -> None:  # type: ignore[no-untyped-def]
+    model = """
+        from einkorn.graph import *
+
+        f32 = lambda *shape: TensorType(DType.float32, shape, DeviceRef.CPU())
+        graph = Graph("model", lambda x, y, z: (x + y, z), [f32("n"), f32("n"), f32(3)])
+        model = InferenceSession().load(graph)
+    """
+    made = workplace.run(dedent(model))["model"]
+    wrong = [np.zeros(3), np.zeros((3, 1), np.float32), np.zeros(4, np.float32)]
+    error = workplace.mistake(lambda: workplace.run_with(made, wrong))
+    assert isinstance(error, GraphError) and isinstance(error, DTypeError)
+    golden("independent_inputs", error)
+    other = workplace.mistake(lambda: workplace.run_with(made, [None, *(np.zeros(n, np.float32) for n in (4, 3))]))
+    assert isinstance(other, DTypeError) and not isinstance(other, GraphError)
+    assert made(*(np.ones(3, np.float32) for _ in range(3)))[0].to_numpy().tolist() == [2, 2, 2]
 
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "custom_ops" / "kernels").glob("*.py"))
