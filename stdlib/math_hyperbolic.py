@@ -92,13 +92,13 @@ def _sinh(x: Any) -> Any:
 
 def _sinh_wide(x: Any) -> Any:
     size = abs(x)
-    square = size * size
-    near = fma(size * square, fitted(square, SINH_32, SINH_64), size)
     # With a quarter of e**size as power * (1 + lead + tail), a quarter of 2 sinh, smallest parts first.
     n, lead, tail = _exp_lead(_overflowing(size))
     power = power_of_two(n - 2)
     inverse = 0.0625 / fma(power, lead + tail, power)
     far = 2.0 * (power + fma(power, lead, fma(power, tail, -inverse)))
+    square = size * size
+    near = fma(size * square, fitted(square, SINH_32, SINH_64), size)
     return with_sign_of(select(size < 1.0, near, far), x)
 
 

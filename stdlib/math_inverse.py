@@ -159,8 +159,8 @@ def _atan_wide(x: Any) -> Any:
     # atan(t + t e) = atan t + e t / (1 + t**2), which counts near 1.
     error = fma(t, size, 1.0)
     rest = fma(0.6 * t, error, 0.5 * pi_rest)
-    head, lost = sum_fast(x.dtype(0.5 * pi), t)
     cube, factor = _atan_tail(t)
+    head, lost = sum_fast(x.dtype(0.5 * pi), t)
     return with_sign_of(select(far, head + fma(cube, factor, lost + rest), fma(cube, factor, t)), x)
 
 
@@ -171,9 +171,8 @@ LARGE = 2.0**100
 def _atan_tail(t: Any) -> Any:
     """Two factors whose product is atan(t) - t, for |t| <= 1."""
     z = t * t
-    if t.dtype == float64:
-        return t * z, polynomial_in_halves(z, ATAN_64)
-    return t * z, polynomial(z, ATAN_32)
+    factor = polynomial_in_halves(z, ATAN_64) if t.dtype == float64 else polynomial(z, ATAN_32)
+    return t * z, factor
 
 
 @implements(atan2)
@@ -209,8 +208,8 @@ def _atan2_wide(y: Any, x: Any) -> Any:
     rest = select(steep, x.dtype(0.5 * pi_rest), select(left, x.dtype(pi_rest), 0.0))
     # atan(t + d) = atan t + d / (1 + t**2)
     rest = rest + fma(-0.5 * t * t, t_rest, t_rest)
-    head, lost = sum_fast(base, t)
     cube, factor = _atan_tail(t)
+    head, lost = sum_fast(base, t)
     return with_sign_of(head + fma(cube, factor, lost + rest), y)
 
 
