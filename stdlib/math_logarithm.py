@@ -20,6 +20,7 @@ from .math_parts import (
     is_positive,
     mantissa_from,
     polynomial,
+    polynomial_apart,
     product_exact,
     split,
     sum_exact,
@@ -254,7 +255,7 @@ def log_pair_of(k: Any, f: Any) -> Any:
     z = s * s
     twice, twice_rest = s + s, s_rest + s_rest
     z_rest = fma(twice, s_rest, fma(s, s, -z))
-    inner, inner_rest = sum_fast(THIRD[0], z * polynomial(z, PAIR_ATANH))
+    inner, inner_rest = sum_fast(THIRD[0], z * polynomial_apart(z, z * z, PAIR_ATANH))
     outer, outer_rest = _multiplied(z, z_rest, inner, inner_rest + THIRD[1])
     extra, extra_rest = _multiplied(twice, twice_rest, outer, outer_rest)
     # log x = k ln 2 + 2 s + extra, largest first
