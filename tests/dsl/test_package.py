@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -126,7 +127,9 @@ def test_the_same_contents_give_the_same_bytes(demo: Package, tmp_path: Path) ->
         "test_package.write_package('third.pkg', test_package.CONTENTS)"
     )
     for seed in ("1", "2"):
-        subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, env={"PYTHONHASHSEED": seed})
+        subprocess.run(
+            [sys.executable, "-c", code], check=True, cwd=tmp_path, env={**os.environ, "PYTHONHASHSEED": seed}
+        )
         assert (tmp_path / "third.pkg").read_bytes() == demo.path.read_bytes()
 
 
