@@ -146,14 +146,14 @@ def _tanh_wide(x: Any) -> Any:
     size = abs(x)
     if x.dtype == float64:
         return with_sign_of(_tanh_size_64(size), x)
-    square = size * size
-    near = fma(size * square, polynomial(square, TANH_32), size)
     # tanh x = 1 - 2 / (e**(2x) + 1). It rounds to 1 from 9.02 on.
     bounded = select(size > 10.0, 10.0, size)
     n, nearest = whole_multiple(bounded, 2.0 * LOG2_E_32[0])
     r = fma(bounded, 2.0 * LOG2_E_32[0], -nearest)
     power = power_of_two(n)
     far = 1.0 - 2.0 / fma(power, r * polynomial(r, EXP2_32), power + 1.0)
+    square = size * size
+    near = fma(size * square, polynomial(square, TANH_32), size)
     return with_sign_of(select(size < 1.0, near, far), x)
 
 
