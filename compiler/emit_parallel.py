@@ -155,9 +155,14 @@ def _attributes(e: FunctionEmitter, region: Region) -> str:
 
 
 def _streams(region: Region) -> bool:
-    """Whether each innermost loop computes little for what it reads and writes, and moves no lanes."""
+    """Whether each innermost loop computes little for what it reads and writes, and moves no lanes.
+
+    Some of it is asked for ahead: else more instructions for a line mean that fewer lines are under way at a time.
+    """
     loops = [loop for op in walk(region) if op.name in LOOPS for loop in op.regions]
-    return bool(loops) and all(_streams_loop(loop) for loop in loops if not any(op.name in LOOPS for op in walk(loop)))
+    return any(op.name == "prefetch" for op in walk(region)) and all(
+        _streams_loop(loop) for loop in loops if not any(op.name in LOOPS for op in walk(loop))
+    )
 
 
 def _streams_loop(loop: Region) -> bool:

@@ -298,13 +298,17 @@ class View(Tensor):
         """The index of the base that an index of the view stands for."""
         return Index(self.base.dims, components=self.mapping(builder, index.components(builder)))
 
+    def _in_a_row(self, index: Index) -> bool:
+        """Whether elements from here on are neighbours of the base, and not the end of a row and the next one."""
+        return self.unbroken and (index.linear is None or self.rank == 1)
+
     def load(self, builder: Builder, index: Index, width: int = 1) -> Value:
-        if width > 1 and (not self.unbroken or index.linear is not None):
+        if width > 1 and not self._in_a_row(index):
             return side_by_side(self, builder, index, width)
         return self.base.load(builder, self.mapped(builder, index), width)
 
     def store(self, builder: Builder, index: Index, value: Value) -> None:
-        if width_of(value) > 1 and (not self.unbroken or index.linear is not None):
+        if width_of(value) > 1 and not self._in_a_row(index):
             store_apart(self, builder, index, value)
         else:
             self.base.store(builder, self.mapped(builder, index), value)

@@ -114,7 +114,7 @@ def _in_row(x: Any, lead: Any, k: Any, width: Any) -> Any:
 
 def _at_position(x: Any, lead: Any, position: Any, width: Any) -> Any:
     """Elements from a row-major position on."""
-    return x.load(position, width=width) if x.rank == 1 else x.at(position, width=width)
+    return x.at(position, width=width)
 
 
 def _dtype_of(xs: Any, of: Any) -> Any:

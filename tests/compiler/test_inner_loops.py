@@ -88,6 +88,16 @@ def test_loops_are_whole_vectors(name: str, target: str) -> None:
     assert len(remainders) <= own, [loop.instructions for loop in remainders]
 
 
+def test_rows_that_only_stream_take_half_vectors_and_ask_ahead() -> None:
+    """Where much is computed, vectors are whole ones."""
+    for name in ("row_sum", "row_dot", "row_max", "rms_norm", "layer_norm"):
+        loops = [loop for loop in loops_of_tasks(name, "x86-64-v4") if loop.packed]
+        assert not any("z" in loop.widths for loop in loops), name
+        assert any(line.startswith("prefetch") for loop in loops for line in loop.instructions), name
+    for name in ("row_argmax", "row_moments", "softmax", "row_cumsum"):
+        assert any("z" in loop.widths for loop in loops_of_tasks(name, "x86-64-v4")), name
+
+
 def test_what_the_checks_look_for_is_found() -> None:
     """Assembly with every fault: none of the properties holds for lack of seeing."""
     text = """
