@@ -8,17 +8,18 @@ Registers methods of tensors in the table of `attributes`. Non-goals: plain load
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..dsl.schema import Role
 from ..dsl.types import INT, SIMDType
 from .attributes import check_width, method
 from .coerce import coerce
-from .guards import guard_index, guard_lanes
+from .guards import guard_index, guard_lanes, guard_number
 from .infer import Call
 from .memory import Span, lane_at, load_span, one_by_one, store_span, when
 from .pointer_members import Access, access, gather, hint_of, index_vector, scatter
-from .program import Value
+from .program import Builder, Value
 from .tensor_members import flat, refuse_host, storable, store_into, to_index
 from .tensors import NotElementwise, Probe, Stored, Strided, Tensor, View
 from .values import Index, describe
@@ -66,23 +67,35 @@ def load_some(call: Call, tensor: Tensor, index: Index, how: Access) -> Value:
 def store_some(call: Call, tensor: Tensor, index: Index, value: Value, how: Access) -> None:
     """Stores along the last axis, the lanes that the mask names."""
     builder = call.builder
+
+    def at(count: Value) -> Index:
+        return index.ahead(builder, count if how.step is None else builder.imul(count, how.step))
+
+    _guard_numbers(call, tensor, at, value, how)
     span = span_of(call, tensor, index)
     if span is not None:
         store_span(builder, strided(call, span, how.step), value, how.mask, how.align)
         return
+    _each_lane(builder, how, lambda count: tensor.store(builder, at(count), lane_at(builder, value, count)))
+
+
+def _each_lane(builder: Builder, how: Access, work: Callable[[Value], None]) -> None:
+    """Does `work` for the lanes that the mask names, one by one."""
     loop = builder.for_loop(builder.int_(0), builder.int_(how.width))
     with builder.inside(loop):
         count = loop.args[0]
-        at = index.ahead(builder, count if how.step is None else builder.imul(count, how.step))
-
-        def store() -> None:
-            tensor.store(builder, at, lane_at(builder, value, count))
-
         if how.mask is None:
-            store()
+            work(count)
         else:
-            when(builder, lane_at(builder, how.mask, count), store)
+            when(builder, lane_at(builder, how.mask, count), lambda: work(count))
         builder.end()
+
+
+def _guard_numbers(call: Call, tensor: Tensor, at: Callable[[Value], Index], value: Value, how: Access) -> None:
+    """Under `+nan` or `+inf`: every lane that is stored is a number."""
+    builder = call.builder
+    if call.inferer.checks.finds:
+        _each_lane(builder, how, lambda count: guard_number(call, tensor, at(count), lane_at(builder, value, count)))
 
 
 def _vector_index(call: Call, tensor: Tensor, index: tuple[Any, ...]) -> tuple[Index, Any]:
@@ -162,7 +175,8 @@ def tensor_scatter(call: Call, owner: Tensor, value: Any, *index: Any, mask: Any
     stored = storable(call, owner, value)
     _guard_indices(call, owner, first, indices, mask)
     span = span_of(call, owner, first)
-    if span is not None and span.step is None:
+    plain = span is not None and span.step is None
+    if span is not None and plain and not call.inferer.checks.finds:
         scatter(call, _pointer(call, span), stored, indices, mask)
         return
     offsets = index_vector(call, indices)
@@ -171,19 +185,15 @@ def tensor_scatter(call: Call, owner: Tensor, value: Any, *index: Any, mask: Any
     whole = SIMDType(owner.dtype, type.width)
     lanes = coerce(call.inferer, stored, whole, call.nodes.get("value", call.node), call.frame)
     how = access(call, owner.dtype, type.width, mask, None, 1, None)
-    loop = builder.for_loop(builder.int_(0), builder.int_(type.width))
-    with builder.inside(loop):
-        count = loop.args[0]
 
-        def store() -> None:
-            offset = builder.one("cast", [lane_at(builder, offsets, count)], INT)
-            owner.store(builder, first.ahead(builder, offset), lane_at(builder, lanes, count))
+    def at(count: Value) -> Index:
+        return first.ahead(builder, builder.one("cast", [lane_at(builder, offsets, count)], INT))
 
-        if how.mask is None:
-            store()
-        else:
-            when(builder, lane_at(builder, how.mask, count), store)
-        builder.end()
+    _guard_numbers(call, owner, at, lanes, how)
+    if span is not None and plain:
+        scatter(call, _pointer(call, span), stored, indices, mask)
+        return
+    _each_lane(builder, how, lambda count: owner.store(builder, at(count), lane_at(builder, lanes, count)))
 
 
 def _pointer(call: Call, span: Span) -> Value:

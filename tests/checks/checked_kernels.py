@@ -174,6 +174,21 @@ def roots(out: OutputTensor[T, "h w"], x: InputTensor[T, "h w"]):
     foreach(out, lambda i: sqrt(x[i]))
 
 
+@register("masked_roots")
+def masked_roots(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], order: InputTensor[int64, "n"]):
+    """Eight at a time: those below 100 straight, those above by their order, every other one with a step."""
+    for i in range(0, x.dim(0), 8):
+        v = x.load(i, width=8)
+        out.store(sqrt(v), i, mask=v < 100)
+        out.scatter(sqrt(v - 100), order.load(i, width=8), mask=v > 100)
+
+
+@register("stepped_roots")
+def stepped_roots(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"]):
+    for i in range(2):
+        out.store(sqrt(x.load(i * 4, width=4)), i, stride=2)
+
+
 @register("inverses")
 def inverses(out: OutputTensor[T, "h w"], x: InputTensor[T, "h w"]):
     foreach(out, lambda i: 1 / x[i])

@@ -116,6 +116,27 @@ def test_zero_divisors_and_nan() -> None:
     assert caught.value.to_dict()["value"] == "inf"
 
 
+@pytest.mark.parametrize("interpret", ["0", "1"])
+def test_nan_in_masked_scattered_and_stepped_stores(interpret: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only lanes that are stored count, and the index is that of the lane."""
+    monkeypatch.setenv("EINKORN_INTERPRET", interpret)
+    x = np.float32([1, 4, 9, 200, 16, 25, 36, 49] * 2)
+    order = np.arange(16)[::-1].copy()
+    assert model_of("masked_roots", x, order, checks="safe+nan")(x, order)[0].to_numpy()[4] == 10
+    x[13] = -1
+    with pytest.raises(KernelError) as caught:
+        model_of("masked_roots", x, order, checks="safe+nan")(x, order)
+    assert (caught.value.code, caught.value.tensor, caught.value.index) == ("EK0705", "out", (13,))
+    x[13], x[14] = 1, np.inf
+    with pytest.raises(KernelError) as caught:
+        model_of("masked_roots", x, order, checks="safe+inf")(x, order)
+    assert (caught.value.index, caught.value.value) == ((1,), np.inf)
+    y = np.float32([1, 1, 1, 1, 1, 1, -4, 1])
+    with pytest.raises(KernelError) as caught:
+        model_of("stepped_roots", y, checks="off+nan")(y)
+    assert caught.value.index == (5,)
+
+
 def test_off_leaves_asserts_out_and_raises_in() -> None:
     x = np.float32([1, -1])
     assert model_of("asserted", x, checks="off")(x)[0].to_numpy().tolist() == [1, -1]
