@@ -102,6 +102,11 @@ def _log_fit(power: int, constant: Any, base: Any, interval: Any, count: int, bi
     return _around(wish, *interval, count, lambda f: f ** (power + 1) * mp.log(base) / mp.log(1 + f), bits)
 
 
+def _twice_atanh(z: Any) -> Any:
+    """2 atanh(s) / s for s**2 = z."""
+    return 2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z)
+
+
 def _exp2_wish(r: Any) -> Any:
     return (mpf(2) ** r - 1 - r * mp.ln2) / r**2
 
@@ -151,6 +156,7 @@ FITS: dict[str, Fit] = {
     "LOG_WIDE_32": _log_fit(1, 1, mp.e, FROM_3_4, 9, 24),
     "LOG2_32": _log_fit(0, 1, 2, AROUND_1, 10, 24),
     "LOG10_32": _log_fit(0, LOG10_E, 10, AROUND_1, 10, 24),
+    "ATANH_WIDE_64": Fit(lambda z: (_twice_atanh(z) - 2) / z, 0, mpf(0.0401), 7, lambda z: z / _twice_atanh(z)),
     "POW_LOG2": _log_fit(0, 0, 2, AROUND_1, 12, 53),
     "POW_EXP2": _around(_exp2_wish, -0.5, 0.5, 5, lambda r: r**2 / mpf(2) ** r, 53),
     "LGAMMA": Fit(lambda u: _lgamma_ratio(u) - 0.4831289505409809, -LGAMMA_LIMIT, LGAMMA_LIMIT, 28, _lgamma_weight),
