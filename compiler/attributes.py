@@ -149,6 +149,9 @@ def saturated(call: Call, value: Value, to: Any) -> Value:
         return value
     low, high = dtype.range
     least, most = type.dtype.range
+    if type.dtype.is_storage() and (low > least or high < most):
+        type = type.with_dtype(DType.int8)  # nothing is computed on 4 bits
+        value = cast(call, value, type)
     if low > least:
         value = call.builder.row("max", [value, call.builder.const(low, type)])
     if high < most:

@@ -65,12 +65,13 @@ class _Search:
         return True
 
     def cut(self) -> None:
-        """Leaves out runs of choices, long ones first, from the end to the start."""
+        """Leaves out runs of choices, or makes them 0, long ones first, from the end to the start."""
         size = len(self.best) // 2
         while size > 0:
             first = len(self.best) - size
             while first >= 0:
-                if not self.better(self.best[:first] + self.best[first + size :]):
+                before, behind = self.best[:first], self.best[first + size :]
+                if not (self.better(before + behind) or self.better(before + (0,) * size + behind)):
                     first -= max(1, size // 2)
                 first = min(first, len(self.best) - size)
             size //= 2

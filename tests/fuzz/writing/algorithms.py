@@ -58,6 +58,9 @@ class Algorithms(Kernels):
         wanted = self.pick([dtype, *NUMBERS]) if self.chance(40) else dtype
         return f", of=lambda v: {self.cast_to(self.simple('v', dtype), dtype, wanted)}", wanted
 
+    def result_type(self) -> DType:
+        return DType.uint64 if self.chance(40) else self.pick(self.dtypes)
+
     def axis_of(self, shape: tuple[int, ...]) -> int:
         return self.pick([-1, *range(len(shape))])
 
@@ -76,7 +79,7 @@ class Algorithms(Kernels):
         monoids = [self.monoid_for(given) for _ in range(2 if self.chance(45) else 1)]
         types = [kind for _, kinds in monoids for kind in kinds]
         letters, _ = self.without(shape, axis)
-        op = self.plain(name, shape, dtype, [(self.pick(self.dtypes), " ".join(letters)) for _ in types])
+        op = self.plain(name, shape, dtype, [(self.result_type(), " ".join(letters)) for _ in types])
         x = op.inputs[0][0]
         if dtype is not DType.bool and self.chance(40):
             # A second tensor: of the same shape, or along the axis alone.
@@ -96,9 +99,10 @@ class Algorithms(Kernels):
             for k, (_, kinds) in zip(names, monoids, strict=True):
                 for part, kind in enumerate(kinds):
                     self.fix(k if len(kinds) == 1 else f"{k}[{part}]", (kind, 1))
+            self.begin(2, [kind for _, kind in op.outputs])
             self.statements(2, 2)
             for out, kind in op.outputs:
-                self.line(2, f"{out}[row] = {self.expression((kind, 1))}")
+                self.line(2, f"{out}[row] = {self.final(2, (kind, 1))}")
         self.line(0, "")
         group = monoids[0][0] if len(monoids) == 1 else f"({', '.join(m for m, _ in monoids)})"
         if len(monoids) > 1:
@@ -200,7 +204,7 @@ class Algorithms(Kernels):
         # What lies beyond a border is a neighbour that there is.
         reach = [self.number(0, min(2, (n - 1) // 2)) for n in shape[-axes:]]
         letters = " ".join("abcd"[: len(shape)])
-        op = self.plain(name, shape, dtype, [(self.pick(self.dtypes), letters)])
+        op = self.plain(name, shape, dtype, [(self.result_type(), letters)])
         self.library("stencil")
         self.use("stencil")
         self.head(op, once=True)
@@ -209,8 +213,9 @@ class Algorithms(Kernels):
             for _ in range(self.number(1, 3)):
                 at = ", ".join(str(self.number(-r, r)) for r in reach)
                 self.fix(f"near({at})", (dtype, 1))
+            self.begin(2, [op.outputs[0][1]])
             self.statements(2, 2)
-            self.line(2, f"return {self.expression((op.outputs[0][1], 1))}")
+            self.line(2, f"return {self.final(2, (op.outputs[0][1], 1))}")
         self.line(0, "")
         more = f", value={self.literal((dtype, 1))}" if border == "constant" and self.chance(50) else ""
         reaches = f"({', '.join(map(str, reach))},)"

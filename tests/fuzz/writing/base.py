@@ -32,7 +32,7 @@ INT_LITERALS = (0, 1, 2, 3, 7, 8, 15, 31, 63, 100, 127, 128, 255, 1 << 15, 1 << 
 FEATURES = (
     *("foreach", "parallel_for", "parallel_chunks", "vector loop", "masked tail", "vectorize", "masked vectorize"),
     *("tile", "computed shape", "shared atomics", "rowwise", "reduce", "scan", "sort", "top_k", "stencil"),
-    *("own monoid", "several monoids", "function of elements", "graph", "built-in op", "promises"),
+    *("own monoid", "several monoids", "function of elements", "graph", "built-in op", "promises", "digest"),
     *("rank 0", "rank 1", "rank 2", "rank 3", "rank 4", "no elements", "strided input", "packed type"),
     *(
         "storage type",
@@ -45,7 +45,7 @@ FEATURES = (
     ),
     *("operation", "cast", "saturating cast", "bit cast", "select", "comparison", "chain", "and/or", "if/else"),
     *("mathematics", "frexp", "ldexp", "nextafter", "wide product", "power of integers", "random numbers"),
-    *("minimum of three", "position", "rare"),
+    *("minimum of three", "position", "another element", "rare"),
     *("helper", "closure", "lambda", "generator expression", "early return", "struct", "operator method"),
     *("property", "static method", "field assignment", "tuple", "star"),
     *("table", "view", "gather", "masked load", "strided load", "pointer", "moved pointer", "pointer store"),
@@ -90,6 +90,7 @@ class Scope:
     index: str = "i"
     position: str = ""  # the row-major position of the present element in a tensor `{}`
     loads: bool = False
+    digest: str = ""  # a UInt64 that the bits of variables go into
     parallel: bool = False  # inside of a loop whose rounds may run at the same time
 
     def copy(self, **changes: Any) -> Scope:

@@ -44,6 +44,7 @@ class Expressions(Base):
             ways += [self._bitcast, self._minimum]
         if width == 1:
             ways += [self._ternary, self._table]
+            ways += [self._elsewhere] if self.scope.position else []
         if type == INT:
             ways += [self._size, self._position]
         return ways
@@ -92,6 +93,17 @@ class Expressions(Base):
             view, most = self.pick((("[::-1]", 15), ("[8:]", 7), ("[1::2]", 7), ("[:4]", 3)))
             return f"{name}{view}[{self.place(depth, most)}]"
         return f"{name}[{self.place(depth)}]"
+
+    def _elsewhere(self, type: Type, depth: int) -> str:
+        """Another element of a tensor that nobody changes."""
+        found = [n for n, dtype in self.scope.tensors.items() if dtype is type[0] and not n.startswith("y")]
+        if not found:
+            return self.leaf(type)
+        self.use("another element")
+        name = self.pick(found)
+        if self.chance(50):
+            return f"{name}.at({name}.size - 1 - {self.scope.position.format(name)})"
+        return f"{name}.at({self.expression(INT, depth)} % {name}.size)"
 
     # operations
 

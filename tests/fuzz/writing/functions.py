@@ -48,7 +48,7 @@ class Functions(Storage):
             self.line(indent, f"def {name}({parameter}):")
             # What lies around is read and not assigned: a function has variables of its own.
             scope.vars[parameter] = given
-            self.scope = self.scope.copy(fixed=frozenset(scope.vars), stores={}, pointers={})
+            self.scope = self.scope.copy(fixed=frozenset(scope.vars), stores={}, pointers={}, digest="")
             self.statements(indent + 1, 2, 1, type)
             self.line(indent + 1, f"return {self.expression(type, 2)}")
         self.line(indent, "")
@@ -115,7 +115,7 @@ class Functions(Storage):
             self._around(indent, name, kind)
         if self.chance(30):
             self.use("call method")
-            self.fix(f"{name}({self.expression(INT, 1)})", types[1])
+            self.fix(f"{name}({self.literal(INT)})", types[1])
         self.use("property")
         self.fix(f"{name}.mixed", types[0])
 

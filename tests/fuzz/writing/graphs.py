@@ -135,7 +135,7 @@ class Writer(Algorithms):
         self.line(1, "def body(i):")
         tiny = self.chance(60)  # so cheap that it may be computed again for every reader
         self.quiet = True
-        with self.inner(parallel=True):
+        with self.inner(parallel=True, position="{}.position(*i)" if shape else ""):
             self.statements(2, 0 if tiny else 2, 2)
             self.line(2, f"return {self.expression((wanted, 1), 1 if tiny else 3)}")
         self.quiet = False

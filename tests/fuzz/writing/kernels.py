@@ -46,6 +46,7 @@ class Kernels(Functions):
         op = Op(name, shape, dims)
         for k in range(outputs):
             dtype = self.storage_type(self.pick(STORAGE if self.chance(15) else self.dtypes))
+            dtype = DType.uint64 if self.chance(40) else dtype
             op.outputs.append((f"out{k}", dtype))
             op.signature.append(f"out{k}: OutputTensor[{name_of(dtype)}, '{dims}']")
         scope = self.scope = self.scope.copy(vars={}, tensors={}, tables={}, stores={}, pointers={}, index="i")
@@ -135,8 +136,9 @@ class Kernels(Functions):
         with self.inner(parallel=True, position=place):
             if self.chance(25):
                 self.storage(2)
+            self.begin(2, dtypes)
             self.statements(2, result=(dtypes[0], 1) if len(dtypes) == 1 else None)
-            self.line(2, f"return {self.returned(dtypes)}")
+            self.line(2, f"return {self.returned(2, dtypes)}")
         self.line(0, "")
         outs = [f"out{k}" for k in range(len(dtypes))]
         self.line(1, f"foreach({outs[0] if len(outs) == 1 else '(' + ', '.join(outs) + ')'}, body)")
@@ -160,9 +162,10 @@ class Kernels(Functions):
                 self.storage(indent)
                 for _ in range(self.number(0, 2)):
                     self._store(indent, 0, None)
+            self.begin(indent, [dtype for _, dtype in op.outputs])
             self.statements(indent)
             for k, dtype in op.outputs:
-                self.line(indent, f"{k}[{index}] = {self.expression((dtype, 1))}")
+                self.line(indent, f"{k}[{index}] = {self.final(indent, (dtype, 1))}")
 
     def chunks(self, name: str) -> Op:
         """`parallel_chunks`, with something that goes from one element to the next within what is written alone."""
@@ -207,9 +210,10 @@ class Kernels(Functions):
                 self.line(2, f"{k}[i] = {self.expression((dtype, 1))}")
         return op
 
-    def vector_round(self, op: Op, indent: int, width: int, more: str = "") -> None:
+    def vector_round(self, op: Op, indent: int, width: int) -> None:
         """Statements over vectors of one width, and a store of one into each output."""
         with self.inner(loads=width > 1):
+            self.begin(indent, [dtype for _, dtype in op.outputs])
             for _ in range(self.number(1, 2)):
                 type = (self.pick(self.dtypes), width)
                 made = self.fresh("v")
@@ -217,7 +221,7 @@ class Kernels(Functions):
                 self.scope.vars[made] = type
             self.statements(indent, 3)
             for k, dtype in op.outputs:
-                self.line(indent, f"{k}.store({self.expression((dtype, width))}, i{more})")
+                self.line(indent, f"{k}.store({self.final(indent, (dtype, width))}, i)")
 
     def masked_tail(self, name: str) -> Op:
         """Whole vectors alone, the last of them with a mask."""
@@ -242,9 +246,10 @@ class Kernels(Functions):
                 self.line(2, f"{made} = {tensor}.load(i, width={width}, mask={mask}{other})")
                 self.scope.vars[made] = (dtype, width)
             self.fix(mask, (DType.bool, width))
+            self.begin(2, [dtype for _, dtype in op.outputs])
             self.statements(2, 3)
             for k, dtype in op.outputs:
-                self.line(2, f"{k}.store({self.expression((dtype, width))}, i, mask={mask})")
+                self.line(2, f"{k}.store({self.final(2, (dtype, width))}, i, mask={mask})")
 
     def vectorized(self, name: str) -> Op:
         """`vectorize`, whose body is compiled for whole vectors and for single elements."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from einkorn.compiler.operations import ROWS
 from einkorn.dsl.types import DType
@@ -11,6 +11,15 @@ from .base import BOOL, INT, Type
 from .calls import Calls
 from .expressions import OPERATORS
 
+BITS_OF = """
+def bits_of(x):
+    if x.dtype.is_float():
+        some = select(isnan(x), 1.5, x)
+        bits = bitcast(some, uint16 if x.dtype.bits == 16 else uint32 if x.dtype.bits == 32 else uint64).cast(uint64)
+    else:
+        bits = x.cast(uint64)
+    return (bits * iota(uint64, x.width, 3, 2)).reduce_add() if x.width > 1 else bits
+"""
 Statement = Callable[[int, int, "Type | None"], None]
 
 
@@ -33,9 +42,33 @@ class Statements(Calls):
 
     def block(self, indent: int, depth: int, result: Type | None) -> None:
         """Statements; variables made in them are gone afterwards."""
+        outer = set(self.scope.vars)
         with self.inner():
             for _ in range(self.number(1, 3)):
                 self.statement(indent, depth, result)
+            self.digest(indent, [name for name in self.scope.vars if name not in outer])
+
+    # the bits of variables, so that none is computed for nothing
+
+    def begin(self, indent: int, dtypes: Sequence[DType]) -> None:
+        """Where a result is a UInt64, it is made of all variables."""
+        if DType.uint64 in dtypes and not self.scope.digest:
+            self.use("digest")
+            self.line(indent, "d = UInt64(0)")
+            self.scope = self.scope.copy(digest="d")
+
+    def digest(self, indent: int, names: Sequence[str]) -> None:
+        for name in names[-6:] if self.scope.digest else ():
+            if not self.scope.vars[name][0].is_storage():
+                self.line(indent, f"d = rotl(d, 7) ^ {self.with_function('bits_of', BITS_OF)}({name})")
+
+    def final(self, indent: int, type: Type) -> str:
+        """What is stored into a result of this type."""
+        if type[0] is not DType.uint64 or not self.scope.digest:
+            return self.expression(type)
+        self.digest(indent, list(self.scope.vars))
+        value = self.expression(type, 2)
+        return f"({value} ^ d)"
 
     # assignments
 
@@ -203,6 +236,6 @@ class Statements(Calls):
         if self.assignable():
             self._assign(indent, 0, result)
 
-    def returned(self, dtypes: list[DType]) -> str:
+    def returned(self, indent: int, dtypes: list[DType]) -> str:
         """What a function gives back for outputs of these types."""
-        return ", ".join(self.expression((dtype, 1)) for dtype in dtypes)
+        return ", ".join(self.final(indent, (dtype, 1)) for dtype in dtypes)
