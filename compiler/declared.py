@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..dsl import syntax as s
 from ..dsl.errors import CompileError, did_you_mean
+from ..dsl.portable import is_shipped
 from ..dsl.types import DType, SIMDType
 from .coerce import coerce
 from .flow import argument_node
 from .methods import typevar_in
-from .poison import Poisoned
+from .poison import Cascade, Poisoned
 from .program import PointerType, Value
 from .values import PYTHON_TYPES, Closure, Frame, Index, StructType, StructValue, describe, is_comptime_number, plural
 
@@ -44,6 +45,8 @@ def bind_params(
         given = matched(inferer, closure.name, closure.function, args, keywords, closure.frame, node, frame)
     except CompileError as error:
         inferer.note(error, frame)
+        if is_shipped(inner.file):
+            raise Cascade from None
         inner.env |= {param.name: Poisoned() for param in params}
         return False
     for param in params:

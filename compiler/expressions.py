@@ -18,7 +18,7 @@ from .composite import parts_of, same_constant, same_kind, with_parts
 from .globals import global_value
 from .infer import Inferer, expression
 from .methods import special
-from .mistaken import look_into
+from .mistaken import is_own, look_into
 from .operations import ROWS
 from .poison import Cascade, Poisoned, is_poisoned
 from .program import EFFECTS, READS, PointerType, Region, Value
@@ -91,7 +91,7 @@ def call(inferer: Inferer, node: s.Call, frame: Frame) -> Any:
     keywords = {k.name: inferer.tried(k.value, frame) for k in node.keywords}
     inferer.locate(node, frame)
     value = inferer.caught(lambda: inferer.call(callee, args, keywords, node, frame), node, frame)
-    if isinstance(value, Poisoned) and not isinstance(callee, Closure):
+    if isinstance(value, Poisoned) and not is_own(callee):
         look_into(inferer, [*args, *keywords.values()], node, frame)
     return value
 

@@ -162,10 +162,8 @@ class Inferer:
         """
         if self.folding or (frame is not None and frame.caller is not None and is_shipped(frame.file)):
             raise error
-        known = {(kept.place, kept.message) for kept in self.errors}
-        for each in each_of(error):
-            if (each.place, each.message) not in known:
-                self.errors.append(each)
+        known = {(kept.place, kept.code) for kept in self.errors}
+        self.errors += [each for each in each_of(error) if (each.place, each.code) not in known]
         if len(self.errors) >= MAX_ERRORS:
             raise TooMany
 

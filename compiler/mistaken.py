@@ -20,7 +20,7 @@ from ..dsl.portable import is_shipped
 from ..dsl.types import INT
 from .poison import Cascade, Poisoned
 from .program import Value
-from .values import Closure, Frame, LoopRange, StubRef
+from .values import ClassValue, Closure, Frame, LoopRange, StubRef
 
 if TYPE_CHECKING:
     from .infer import Inferer
@@ -39,7 +39,7 @@ def call_poisoned(
     inferer: Inferer, callee: Any, args: list[Any], keywords: dict[str, Any], node: s.Call, frame: Frame
 ) -> Any:
     """A call of which something is poisoned: functions of the author's are still looked into."""
-    if isinstance(callee, Closure) and not is_shipped(callee.frame.file):
+    if is_own(callee) and not any(isinstance(argument, s.Starred) for argument in node.arguments):
         if inferer.runs(callee, frame):
             raise Cascade
         return inferer.inline(callee, args, keywords, node, frame)
@@ -47,6 +47,11 @@ def call_poisoned(
     if callee == StubRef("range") and not inferer.folding:
         return LoopRange(0, Value(INT), 1)
     raise Cascade
+
+
+def is_own(value: Any) -> bool:
+    """Whether a value is a function of the author's."""
+    return isinstance(value, Closure) and not is_shipped(value.frame.file)
 
 
 def look_into(inferer: Inferer, values: Iterable[Any], node: s.Node, frame: Frame) -> None:
@@ -57,8 +62,9 @@ def look_into(inferer: Inferer, values: Iterable[Any], node: s.Node, frame: Fram
     saved = (inferer.level, inferer.gpu_ids)
     if inferer.level == "host":
         inferer.level, inferer.gpu_ids = "device", {name: Value(INT) for name in GPU_IDS}
-    for value in values:
-        if isinstance(value, Closure) and not is_shipped(value.frame.file) and not inferer.runs(value, frame):
+    functions = [f for value in values for f in (value.members.values() if isinstance(value, ClassValue) else [value])]
+    for value in functions:
+        if is_own(value) and not inferer.runs(value, frame):
             unknown = {p.name: Poisoned(runtime=True) for p in value.function.params}
             inferer.caught(partial(inferer.inline, value, [], unknown, node, frame), node, frame)
     inferer.level, inferer.gpu_ids = saved

@@ -97,7 +97,7 @@ FILES = {
         """
         out[0] = first(x[0]) + first(x[1]) + second(x[0].foo)
         out[1] = second(x[0], 1)
-        out[2] = third(Int32(1), x[0] + Int32(2))
+        out[2] = third(Int32(1), x[0] + Int32(2)) + third(*x[0].foo)
         foreach(out, lambda i: first(x[i]))
         foreach(out, lambda i, j: x[0] + Int32(3))
         for i in unroll(3):
@@ -132,6 +132,38 @@ FILES = {
             last = last + Int32(2)
         out[3] = last + Int32(3)
         """
+    ),
+    # Monoids and functions that the library is given; its own functions say nothing of what follows.
+    "library": kernel(
+        """
+        rowwise(x, Mine, lambda row, v: store(out, 0, v.foo))
+        rowwise(x, Mine, lambda row, v: store(out, 0, x[0] + Int32(1)), axes=0)
+        rowwise(xx, Other, lambda row, v: store(out, 0, x[0] + Int32(2)))
+        out[0] = reduce(x, Mine) + (x[0] + Int32(3))
+        """,
+        """
+        from einkorn.stdlib import Monoid, reduce, rowwise
+
+
+        class Mine(Monoid):
+            @staticmethod
+            def lift(value, place):
+                return value * Int32(4) + unknown
+
+            @staticmethod
+            def combine(a, b):
+                return a + b.foo
+
+
+        class Other(Monoid):
+            @staticmethod
+            def lift(value, place):
+                return value + (Float32(1) + Int32(5))
+
+            @staticmethod
+            def combine(a, b):
+                return a + b
+        """,
     ),
     # Methods of structs, and what is computed at compile time.
     "structs": kernel(
