@@ -59,8 +59,11 @@ class Statements(Calls):
 
     def digest(self, indent: int, names: Sequence[str]) -> None:
         for name in names[-6:] if self.scope.digest else ():
-            if not self.scope.vars[name][0].is_storage():
-                self.line(indent, f"d = rotl(d, 7) ^ {self.with_function('bits_of', BITS_OF)}({name})")
+            dtype, width = self.scope.vars[name]
+            if not dtype.is_storage():
+                # A Bool that is known now may be one of Python's, which has no dtype.
+                text = f"Bool({name})" if (dtype, width) == BOOL else name
+                self.line(indent, f"d = rotl(d, 7) ^ {self.with_function('bits_of', BITS_OF)}({text})")
 
     def final(self, indent: int, type: Type) -> str:
         """What is stored into a result of this type."""
