@@ -28,7 +28,7 @@ from .llvm import Compiled, compile_module
 from .mlir import format_module, lower_to_llvm
 from .printer import print_program
 from .program import Program, Site
-from .reproducer import fault
+from .reproducer import fault, left_behind
 from .targets import Target
 from .tensors import NotFusible
 from .verify import verify_program
@@ -110,9 +110,10 @@ def _compiled(spec: EntrySpec, target: Target, level: int) -> Artifact:
     timings: dict[str, float] = {}
     watch = _Watch(timings)
     program = watch.run("typed", lambda: typed_program(spec, target), print_program)
-    emitted = watch.run("mlir", lambda: emit_module(program, target), lambda e: format_module(e.text))
-    text = watch.run("llvm", lambda: lower_to_llvm(emitted.text, target), str)
-    compiled = watch.run("asm", lambda: compile_module(text, target, level=level), lambda c: c.assembly)
+    with left_behind(spec, target):
+        emitted = watch.run("mlir", lambda: emit_module(program, target), lambda e: format_module(e.text))
+        text = watch.run("llvm", lambda: lower_to_llvm(emitted.text, target), str)
+        compiled = watch.run("asm", lambda: compile_module(text, target, level=level), lambda c: c.assembly)
     start = time.perf_counter()
     code = compiled.link()
     timings["link"] = time.perf_counter() - start

@@ -1,19 +1,27 @@
 """What is left behind when the compiler itself fails: one JSON file with everything that is needed to see it again.
 
 It holds the compile unit (portable programs, dtypes, shapes, parameters), the target, the versions and the trace. Its
-name is made of its content, so that the same fault writes the same file.
+name is made of its content, so that the same fault writes the same file. A fault of LLVM or MLIR may end the process:
+while they work a file lies there, and the next process that compiles finds it and says so.
 
 Input: a compile unit, a target and the exception. Output: the path of the file; and from a file, the unit again.
-Non-goals: a fault of LLVM that ends the process leaves nothing (nobody is there to write it).
+Non-goals: nothing is sent anywhere.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
+import itertools
 import json
+import logging
+import os
+import platform
 import tempfile
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,22 +38,88 @@ FORMAT = 1
 _CLASSES: dict[str, Any] = {name: value for name, value in vars(unit).items() if dataclasses.is_dataclass(value)}
 
 
+_log = logging.getLogger("einkorn.compiler")
+_numbers = itertools.count()
+
+
 def write_reproducer(spec: EntrySpec, target: Target, error: BaseException) -> Path | None:
     """The file for a fault; None where nothing can be written."""
     trace = "".join(traceback.format_exception(error))
+    text = _text(spec, target, f"{type(error).__name__}: {error}", trace)
+    return _write(_name(text), text)
+
+
+@contextmanager
+def left_behind(spec: EntrySpec, target: Target) -> Iterator[None]:
+    """While it lasts, a reproducer lies in the cache: one that stays there is that of a process that has ended."""
+    _tell_of_others()
+    text = _text(spec, target, "the process ended while LLVM or MLIR compiled this", "")
+    path = _write(f"{_ours(os.getpid())}{next(_numbers)}.json", text)
+    try:
+        yield
+    finally:
+        if path is not None:
+            path.unlink(missing_ok=True)
+
+
+@functools.cache
+def _tell_of_others() -> None:
+    """Says, once in a process, which compilations have ended theirs, and makes reproducers of what they left."""
+    for folder in _folders():
+        for path in folder.glob(f"{_ours()}*.json"):
+            with suppress(OSError, ValueError, PackageError):
+                if _is_alive(int(path.stem.split("-")[-2])):
+                    continue
+                spec, _ = read_reproducer(str(path))
+                ops = ", ".join(node.kernel.schema.name for group in spec.groups for node in group.nodes)
+                kept = path.replace(folder / _name(path.read_text(encoding="utf-8")))
+                _log.warning(
+                    "an earlier process ended while LLVM or MLIR compiled %s; if nobody ended it, this is a fault of "
+                    "Einkorn. A reproducer is in %s; `einkorn reproduce %s` runs it again",
+                    ops,
+                    kept,
+                    kept,
+                )
+
+
+def _ours(process: int | str = "") -> str:
+    """How the names of files begin that a process (or any) of this machine has left."""
+    machine = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
+    return f"einkorn-compiles-{machine}-{process}" + ("-" if process else "")
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def _name(text: str) -> str:
+    return f"einkorn-fault-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
+
+
+def _text(spec: EntrySpec, target: Target, problem: str, trace: str) -> str:
     data = {
         "einkorn": FORMAT,
         "target": target.name,
-        "fault": f"{type(error).__name__}: {error}",
+        "fault": problem,
         "toolchain": fingerprint(),
         "trace": trace,
         "unit": _encoded(spec),
     }
-    text = json.dumps(data, indent=1, sort_keys=True)
-    name = f"einkorn-fault-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
-    for folder in (knobs.cache_dir, Path(tempfile.gettempdir())):
-        if folder is None:
-            continue
+    return json.dumps(data, indent=1, sort_keys=True)
+
+
+def _folders() -> list[Path]:
+    return [folder for folder in (knobs.cache_dir, Path(tempfile.gettempdir())) if folder is not None]
+
+
+def _write(name: str, text: str) -> Path | None:
+    for folder in _folders():
         try:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8")
