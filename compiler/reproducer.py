@@ -111,7 +111,7 @@ def _text(spec: EntrySpec, target: Target, problem: str, trace: str) -> str:
         "trace": trace,
         "unit": _encoded(spec),
     }
-    return json.dumps(data, indent=1, sort_keys=True)
+    return json.dumps(data, sort_keys=True)  # indented, it would take ten times as long
 
 
 def _folders() -> list[Path]:
