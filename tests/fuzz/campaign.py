@@ -139,7 +139,7 @@ def kind_of(status: str, detail: str) -> str:
     lines = detail.strip().splitlines() or [""]
     chosen = next((line for line in lines if "error[" in line), lines[-1])
     if status == "differs":
-        return status
+        return f"{status} {' '.join(re.findall(r'EK[0-9]+|-O[0-9]|two threads', detail))}"
     return f"{status}: {re.sub(r'[0-9]+', 'N', chosen.rpartition('error[')[2])}"
 
 

@@ -70,7 +70,7 @@ class Scope:
 
     Attributes:
         vars: values. Those in `fixed` may not be assigned.
-        tensors: read at `index`, the index of the present element; with `loads` also as vectors from there on.
+        tensors: read at `index`, the index of the present element; also as vectors of `loads` elements from there on.
         tables: `TABLE` elements, read anywhere; `stores` are those that may be written, storage of the thread's own.
         pointers: with 9 elements behind them; True for those that may be stored through.
         sizes: Ints that say how large something is.
@@ -89,7 +89,7 @@ class Scope:
     objects: dict[str, str] = field(default_factory=dict)
     index: str = "i"
     position: str = ""  # the row-major position of the present element in a tensor `{}`
-    loads: bool = False
+    loads: int = 0
     digest: str = ""  # a UInt64 that the bits of variables go into
     parallel: bool = False  # inside of a loop whose rounds may run at the same time
 

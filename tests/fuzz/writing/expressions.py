@@ -55,7 +55,7 @@ class Expressions(Base):
         dtype, width = type
         options = [name for name, found in self.scope.vars.items() if found == type]
         loads = [name for name, found in self.scope.tensors.items() if found is dtype]
-        options += [self.element(name, width) for name in loads] if width == 1 or self.scope.loads else []
+        options += [self.element(name, width) for name in loads] if width in (1, self.scope.loads) else []
         if self.chance(15):
             return self.literal(type)
         return self.pick(options) if options else self.converted(type)
@@ -68,7 +68,7 @@ class Expressions(Base):
         """A variable or an element of any type, as one of this type."""
         dtype, width = type
         options = [name for name, found in self.scope.vars.items() if found[1] == width]
-        if width == 1 or self.scope.loads:
+        if width in (1, self.scope.loads):
             options += [self.element(name, width) for name in self.scope.tensors]
         return f"{self.pick(options)}.cast({name_of(dtype)})" if options else self.literal(type)
 

@@ -136,6 +136,11 @@ class Writer(Algorithms):
         tiny = self.chance(60)  # so cheap that it may be computed again for every reader
         self.quiet = True
         with self.inner(parallel=True, position="{}.position(*i)" if shape else ""):
+            if shape and self.chance(30):
+                self.use("another element")
+                (tensor, dtype), *_ = scope.tensors.items()
+                self.line(2, f"v = {tensor}.at({tensor}.size - 1 - {tensor}.position(*i))")
+                self.scope = self.scope.copy(vars={"v": (dtype, 1)}, tensors={})
             self.statements(2, 0 if tiny else 2, 2)
             self.line(2, f"return {self.expression((wanted, 1), 1 if tiny else 3)}")
         self.quiet = False

@@ -212,7 +212,7 @@ class Kernels(Functions):
 
     def vector_round(self, op: Op, indent: int, width: int) -> None:
         """Statements over vectors of one width, and a store of one into each output."""
-        with self.inner(loads=width > 1):
+        with self.inner(loads=width):
             self.begin(indent, [dtype for _, dtype in op.outputs])
             for _ in range(self.number(1, 2)):
                 type = (self.pick(self.dtypes), width)

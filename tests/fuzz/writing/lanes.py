@@ -27,7 +27,7 @@ class Lanes(Expressions):
     def converted(self, type: Type) -> str:
         """A vector of the width wanted, from whatever there is."""
         dtype, width = type
-        if width > 1 and not self.scope.loads and all(found[1] != width for found in self.scope.vars.values()):
+        if width not in (1, self.scope.loads) and all(found[1] != width for found in self.scope.vars.values()):
             scalars = [name for name, found in self.scope.vars.items() if found == (dtype, 1)]
             if width <= 8 and any(found is dtype for found in self.scope.tables.values()):
                 return self._read(type, 0)
@@ -201,6 +201,8 @@ class Lanes(Expressions):
 
     def width_here(self) -> int:
         """The width of a vector that makes sense in this scope; 1 where there are none."""
-        if self.scope.tables or self.scope.loads or any(t[1] > 1 for t in self.scope.vars.values()):
+        if self.scope.loads:
+            return self.scope.loads
+        if self.scope.tables or any(t[1] > 1 for t in self.scope.vars.values()):
             return self.pick([w for w in WIDTHS if w <= TABLE // 2])
         return 1
