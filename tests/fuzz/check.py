@@ -101,11 +101,8 @@ def graph_of(program: Program, file: Path) -> Graph:
                 results += ops.custom(name, device=HOST, values=values)
         return [result for number, result in enumerate(results) if -1 - number not in read]
 
-    names = iter("abcdefghijklmnopq")
-    known: dict[int, str] = {}
-
     def dim(size: int) -> int | str:
-        return size if size in FIXED or not program.symbolic else known.setdefault(size, next(names))
+        return f"n{size}" if program.symbolic and size not in FIXED else size
 
     types = [
         (BufferType if "buffer" in layout else TensorType)(DType[dtype], [dim(n) for n in shape], HOST)

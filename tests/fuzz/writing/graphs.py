@@ -48,7 +48,7 @@ class Writer(Algorithms):
         self.failing = checks == "all" and self.chance(70)
         if checks != "safe":
             self.use("checks all" if checks == "all" else "checks off")
-        self.alone = alone = checks == "all" or self.chance(60)
+        self.alone = alone = checks == "all" or not self.chance(40)
         for _ in range(self.number(0, 1)):
             self.struct_class()
         for _ in range(self.number(0, 2)):
@@ -165,12 +165,12 @@ class Writer(Algorithms):
         results = [-1 - k for k in range(self.values - len(op.outputs), self.values)]
         alike = f"'{op.dims}'" in op.signature[0]  # the results are of the shape of the inputs
         for number, (_, dtype) in zip(results, op.outputs, strict=True):
-            for _ in range(self.number(0, 2)):
+            for _ in range(self.pick((0, 1, 1, 1, 2))):
                 shape = op.shape
                 if self.chance(30) and not dtype.is_storage() and dtype is not DType.bool:
                     names = [n for n in BUILT_IN if n not in FLOATS_ALONE or dtype.is_float()]
                     # A reduction wants an axis, with elements.
-                    names = [n for n in names if n in BUILT_IN[:4] or (shape and all(shape) and op.dims != "kept")]
+                    names = [n for n in names if n in BUILT_IN[:4] or (alike and shape and all(shape))]
                     self.use("built-in op")
                     self.step(self.pick(names), (number,), 1)
                     continue
