@@ -138,6 +138,8 @@ FITS: dict[str, Fit] = {
     "EXPM1_64": _expm1_fit(11, 53),
     "SINH_32": _odd_fit(mp.sinh, 1, 4, 24),
     "SINH_64": _odd_fit(mp.sinh, 1, 8, 53),
+    "TANH_NEAR_32": _odd_fit(mp.tanh, mpf("1.0001"), 7, 24),
+    "TANH_FAR_32": _around(lambda r: mp.expm1(r * mp.ln2) / r, -0.5, 0.5, 6, lambda r: r / mpf(2) ** r, 24),
     "ASIN_32": _odd_fit(mp.asin, mpf(0.2501), 5, 24),
     "ASIN_64": _odd_fit(mp.asin, mpf(0.2501), 13, 53),
     "ATAN_32": _odd_fit(mp.atan, mpf("1.0001"), 10, 24),

@@ -24,8 +24,8 @@ from ..dsl import (
     sinh,
     sqrt,
     tanh,
+    unroll,
 )
-from .math_exponential import EXP2_32
 from .math_logarithm import log_sum
 from .math_parts import (
     EXP_32,
@@ -125,15 +125,25 @@ def _cosh_wide(x: Any) -> Any:
 
 # *** hyperbolic tangent ***
 
-# (tanh(x) / x - 1) / z with z = x**2 up to x = 1, relative to tanh(x): 2**-27
-TANH_32 = (
-    -3.5838148e-04,
-    2.3011954e-03,
-    -7.945992e-03,
-    2.1486672e-02,
-    -5.3879846e-02,
-    1.3332346e-01,
-    -3.3333296e-01,
+# (tanh(x) / x - 1) / z with z = x**2 up to x = 1, relative to tanh(x): 2**-27.7
+TANH_NEAR_32 = (
+    -0.000358380057,
+    0.00230119308,
+    -0.00794599112,
+    0.0214866716,
+    -0.0538798459,
+    0.133323461,
+    -0.333332956,
+)
+# (2**r - 1) / r on [-0.5, 0.5], relative to 2**r: 2**-28.3; and 0, to be as many as the others
+TANH_FAR_32 = (
+    0.0,
+    0.000153289715,
+    0.00133909809,
+    0.00961850025,
+    0.0555035956,
+    0.240226477,
+    0.693147182,
 )
 
 
@@ -146,15 +156,18 @@ def _tanh_wide(x: Any) -> Any:
     size = abs(x)
     if x.dtype == float64:
         return with_sign_of(_tanh_size_64(size), x)
-    # tanh x = 1 - 2 / (e**(2x) + 1). It rounds to 1 from 9.02 on.
+    # From 1 on, tanh x = 1 - 2 / (e**(2x) + 1); it rounds to 1 from 9.02 on. The odd polynomial below that has the same
+    # form as e**(2x) + 1 = (2**n + 1) + 2**n r p(r), so one is computed, of chosen coefficients.
+    near = size < 1.0
     bounded = select(size > 10.0, 10.0, size)
     n, nearest = whole_multiple(bounded, 2.0 * LOG2_E_32[0])
-    r = fma(bounded, 2.0 * LOG2_E_32[0], -nearest)
-    power = power_of_two(n)
-    far = 1.0 - 2.0 / fma(power, r * polynomial(r, EXP2_32), power + 1.0)
-    square = size * size
-    near = fma(size * square, polynomial(square, TANH_32), size)
-    return with_sign_of(select(size < 1.0, near, far), x)
+    t = select(near, size * size, fma(bounded, 2.0 * LOG2_E_32[0], -nearest))
+    unit = select(near, size, power_of_two(n))
+    p = select(near, float32(TANH_NEAR_32[0]), TANH_FAR_32[0])
+    for k in unroll(1, len(TANH_NEAR_32)):
+        p = fma(p, t, select(near, float32(TANH_NEAR_32[k]), TANH_FAR_32[k]))
+    number = fma(unit * t, p, unit + select(near, float32(0.0), 1.0))
+    return with_sign_of(select(near, number, 1.0 - 2.0 / number), x)
 
 
 def _tanh_size_64(size: Any) -> Any:
