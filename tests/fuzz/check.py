@@ -95,6 +95,8 @@ def graph_of(program: Program, file: Path) -> Graph:
             values = [value(number) for number in operands]
             if any(isinstance(value, BufferValue) for value in values):
                 results += ops.inplace_custom(name, device=HOST, values=values)
+            elif name == "value[::-1]":
+                results.append(values[0][::-1])
             elif name.startswith("ops."):
                 results.append(getattr(ops, name[4:])(*values))
             else:

@@ -18,7 +18,17 @@ from .kernels import Op
 
 Operand = int | tuple[int, ...]  # the number of a value; several for a variadic argument
 Step = tuple[str, tuple[Operand, ...]]  # an op of the file, or a built-in one, and what it takes
-BUILT_IN = ("ops.negate", "ops.abs", "ops.relu", "ops.exp", "ops.sum", "ops.softmax", "ops.max")
+BUILT_IN = (
+    "ops.negate",
+    "ops.abs",
+    "ops.relu",
+    "ops.exp",
+    "ops.sum",
+    "ops.softmax",
+    "ops.max",
+    "value[::-1]",
+    "value[::-1]",
+)
 FLOATS_ALONE = ("ops.exp", "ops.softmax", "ops.relu")
 LAYOUTS = ("", "transposed", "steps", "backwards", "broadcast")
 
@@ -136,11 +146,6 @@ class Writer(Algorithms):
         tiny = self.chance(60)  # so cheap that it may be computed again for every reader
         self.quiet = True
         with self.inner(parallel=True, position="{}.position(*i)" if shape else ""):
-            if shape and self.chance(30):
-                self.use("another element")
-                (tensor, dtype), *_ = scope.tensors.items()
-                self.line(2, f"v = {tensor}.at({tensor}.size - 1 - {tensor}.position(*i))")
-                self.scope = self.scope.copy(vars={"v": (dtype, 1)}, tensors={})
             self.statements(2, 0 if tiny else 2, 2)
             self.line(2, f"return {self.expression((wanted, 1), 1 if tiny else 3)}")
         self.quiet = False
@@ -167,9 +172,9 @@ class Writer(Algorithms):
         for number, (_, dtype) in zip(results, op.outputs, strict=True):
             for _ in range(self.pick((0, 1, 1, 1, 2))):
                 shape = op.shape
-                if self.chance(30) and not dtype.is_storage() and dtype is not DType.bool:
+                if self.chance(40) and not dtype.is_storage() and dtype is not DType.bool:
                     names = [n for n in BUILT_IN if n not in FLOATS_ALONE or dtype.is_float()]
-                    # A reduction wants an axis, with elements.
+                    # A reduction wants an axis, with elements, and what is turned round has an axis, too.
                     names = [n for n in names if n in BUILT_IN[:4] or (alike and shape and all(shape))]
                     self.use("built-in op")
                     self.step(self.pick(names), (number,), 1)
