@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from ..dsl import unit
+from ..dsl.cache import default_root
 from ..dsl.errors import InternalError, PackageError
 from ..dsl.knobs import knobs
 from ..dsl.portable import PortableKernel
@@ -115,17 +116,17 @@ def _text(spec: EntrySpec, target: Target, problem: str, trace: str) -> str:
 
 
 def _folders() -> list[Path]:
-    return [folder for folder in (knobs.cache_dir, Path(tempfile.gettempdir())) if folder is not None]
+    temporary = Path(tempfile.gettempdir())
+    return [default_root(), temporary] if knobs.cache else [temporary]
 
 
 def _write(name: str, text: str) -> Path | None:
     for folder in _folders():
-        try:
+        with suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(text, encoding="utf-8")
+            with suppress(FileExistsError), open(folder / name, "x", encoding="utf-8") as file:  # follows no link
+                file.write(text)
             return folder / name
-        except OSError:
-            continue
     return None
 
 

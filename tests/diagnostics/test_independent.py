@@ -6,6 +6,7 @@ import ast
 import json
 import random
 from collections.abc import Callable
+from contextvars import copy_context
 from pathlib import Path
 from textwrap import dedent
 
@@ -412,7 +413,8 @@ CALL = """
 )
 def test_calls_of_ops(name: str, call: str, workplace, golden: Callable[[str, object], None]) -> None:  # type: ignore[no-untyped-def]
     workplace.write("kernels.py", PRELUDE + CALLED)
-    error = workplace.mistake(lambda: workplace.run(dedent(CALL) + call))
+    # The graph is left open: in a context of its own, so that no other test is in it.
+    error = copy_context().run(workplace.mistake, lambda: workplace.run(dedent(CALL) + call))
     assert isinstance(error, GraphError) and isinstance(error, DTypeError)
     golden(f"independent_call_{name}", error)
 
