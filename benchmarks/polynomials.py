@@ -107,8 +107,19 @@ def _twice_atanh(z: Any) -> Any:
     return 2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z)
 
 
-def _exp2_wish(r: Any) -> Any:
-    return (mpf(2) ** r - 1 - r * mp.ln2) / r**2
+def _log2_ratio_fit(power: int, count: int, bits: int) -> Fit:
+    """2 atanh(s) / (s ln 2) for s**2 = z, without its first one or two terms and divided by the next power of z."""
+
+    def wish(z: Any) -> Any:
+        known = 2 + (2 * z / 3 if power == 2 else 0)
+        return (_twice_atanh(z) - known) / mp.ln2 / z**power
+
+    return Fit(wish, 0, mpf("0.02945"), count, lambda z: z**power * mp.ln2 / _twice_atanh(z), bits)
+
+
+def _exp2_fit(count: int, bits: int) -> Fit:
+    limit = mpf("0.5001")
+    return _around(lambda r: (mpf(2) ** r - 1) / r, -limit, limit, count, lambda r: r / mpf(2) ** r, bits)
 
 
 def _lgamma_ratio(u: Any) -> Any:
@@ -159,8 +170,10 @@ FITS: dict[str, Fit] = {
     "LOG2_32": _log_fit(0, 1, 2, AROUND_1, 10, 24),
     "LOG10_32": _log_fit(0, LOG10_E, 10, AROUND_1, 10, 24),
     "ATANH_WIDE_64": Fit(lambda z: (_twice_atanh(z) - 2) / z, 0, mpf(0.0401), 7, lambda z: z / _twice_atanh(z)),
-    "POW_LOG2": _log_fit(0, 0, 2, AROUND_1, 12, 53),
-    "POW_EXP2": _around(_exp2_wish, -0.5, 0.5, 5, lambda r: r**2 / mpf(2) ** r, 53),
+    "POW_LOG_32": _log2_ratio_fit(1, 4, 24),
+    "POW_LOG_64": _log2_ratio_fit(2, 7, 53),
+    "POW_EXP_32": _exp2_fit(6, 24),
+    "POW_EXP_64": _exp2_fit(11, 53),
     "LGAMMA": Fit(lambda u: _lgamma_ratio(u) - 0.4831289505409809, -LGAMMA_LIMIT, LGAMMA_LIMIT, 28, _lgamma_weight),
     "LGAMMA_SHORT": Fit(_lgamma_ratio, -LGAMMA_LIMIT, LGAMMA_LIMIT, 15, _lgamma_weight),
     "STIRLING_SHORT": Fit(_stirling, mpf(2) ** -60, mpf(1) / 16, 4, lambda z: mpf(1)),

@@ -28,6 +28,7 @@ BINARY = ("pow", "atan2", "hypot")
 # What docs/numerics.md promises, in units in the last place, for float32 and float64; `lgamma` for x > 0.
 NEARLY_EXACT = ("rsqrt", "hypot")
 BOUNDS = {name: (0.51, 0.51) if name in NEARLY_EXACT else (1.0, 1.0) for name in UNARY + BINARY}
+BOUNDS["pow"] = (1.5, 1.5)
 
 NUMPY: dict[str, Callable[..., Any]] = {
     "rsqrt": lambda x: 1 / np.sqrt(x),

@@ -219,7 +219,7 @@ def log_sum(total: Any, rest: Any, doublings: Any) -> Any:
     return total + (lost + (f_rest + fma(k, LN2_SHORT_64[1], log_tail(f))))
 
 
-# *** the logarithm in twice the digits, for `pow` and `lgamma` ***
+# *** the logarithm in twice the digits, for `lgamma` ***
 
 # (atanh(s) / s - 1 - z/3) / z**2 with z = s**2 on [0, 0.02944]: 2**-73 relative to atanh(s) / s
 PAIR_ATANH = (
@@ -239,12 +239,6 @@ THIRD = (0.3333333333333333, 1.850371707708594e-17)
 def log_pair(x: Any) -> Any:
     """log x as a sum of two floats, good to about 2**-65, for a float64 0 < x < infinity."""
     k, f = split(x)
-    total, rest = log_pair_of(k, f)
-    return sum_fast(total, rest)
-
-
-def log_pair_of(k: Any, f: Any) -> Any:
-    """The same for x = 2**k (1 + f); the second number is up to 2**-43 of the first."""
     # s = f / (2 + f); `below` is exactly the denominator, but for its rest.
     below = 2.0 + f
     below_rest = f - (below - 2.0)
@@ -261,7 +255,7 @@ def log_pair_of(k: Any, f: Any) -> Any:
     # log x = k ln 2 + 2 s + extra, largest first
     total, lost = _scaled_sum(k, LN2_SHORT_64[0], twice, 1.0)
     total, lost_next = sum_fast(total, extra)
-    return total, fma(k, LN2_SHORT_64[1], lost + lost_next + (twice_rest + extra_rest))
+    return sum_fast(total, fma(k, LN2_SHORT_64[1], lost + lost_next + (twice_rest + extra_rest)))
 
 
 # (2 atanh(s) / s - 2) / z with z = s**2 on [0, 0.02944], relative to 2 atanh(s): 2**-37.6

@@ -7,49 +7,74 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import abs, bitcast, float32, float64, fma, implements, int64, pow, rare, select, trunc
-from .math_logarithm import log_pair_of, split_of
+from ..dsl import abs, bitcast, float32, float64, fma, implements, int32, int64, pow, rare, select, trunc, uint64
+from .math_logarithm import split_of
 from .math_parts import (
     INFINITY,
     NAN,
     ROOT_HALF,
     clamped,
-    exp_parts,
-    is_positive,
-    mantissa_from,
+    polynomial,
     polynomial_apart,
     scaled,
-    sum_fast,
     whole,
+    whole_multiple,
     with_sign_of,
 )
 
 # *** powers ***
+#
+# |x|**y = 2**(y log2 |x|), with x = 2**k (1 + f) and s = f / (2 + f): log2 x = k + 2 atanh(s) / ln 2, as a sum of two
+# floats. What is no positive normal number, and a power whose result might be none, is rare.
 
-# log2(1 + f) / f on [-0.2929, 0.4142], relative to log2(1 + f): 2**-33.2
-POW_LOG2 = (
-    -0.08635159581899643,
-    0.15487319231033325,
-    -0.15698909759521484,
-    0.15899930894374847,
-    -0.17904551327228546,
-    0.2060963213443756,
-    -0.24050426959066673,
-    0.2885406450474532,
-    -0.36067279821796544,
-    0.48089832066970184,
-    -0.7213475252283889,
-    1.4426950409395238,
+# 2 / ln 2 and 2 / (3 ln 2), of which s and s**3 are multiplied
+TWICE_32 = (2.88539, 3.851926e-08)
+TWICE_64 = (2.8853900817779268, 4.0710547481862066e-17)
+THIRD_64 = (0.9617966939259756, 5.0577616648125907e-17)
+# (2 atanh(s) / (s ln 2) - 2 / ln 2) / z with z = s**2 on [0, 0.02945], and the same but for 2 / (3 ln 2), over z**2;
+# relative to the logarithm: 2**-36.4 and 2**-66.3
+POW_LOG_32 = (
+    0.336491019,
+    0.411927253,
+    0.577078819,
+    0.961796701,
 )
-# (2**r - 1 - r ln 2) / r**2 on [-0.5, 0.5], relative to 2**r: 2**-28.3
-POW_EXP2 = (
-    0.0001532111926926155,
-    0.0013390176595331786,
-    0.009618526556454302,
-    0.05550362227288038,
-    0.24022647547461473,
+POW_LOG_64 = (
+    0.19038983958325614,
+    0.19125475784696663,
+    0.22198401178841437,
+    0.2623077008957508,
+    0.3205989022753024,
+    0.41219858309193524,
+    0.577078016355618,
 )
-LN2 = 0.6931471805599453
+# (2**r - 1) / r on [-0.5001, 0.5001], relative to 2**r: 2**-28.3 and 2**-57.8
+POW_EXP_32 = (
+    0.000153289628,
+    0.00133909809,
+    0.00961850025,
+    0.0555035956,
+    0.240226477,
+    0.693147182,
+)
+POW_EXP_64 = (
+    4.438748100752839e-10,
+    7.073239949928891e-09,
+    1.0178160877718645e-07,
+    1.3215438802083071e-06,
+    1.525273363186774e-05,
+    0.00015403530449088266,
+    0.0013333558146548464,
+    0.00961812910760158,
+    0.055504108664821715,
+    0.24022650695910108,
+    0.6931471805599453,
+)
+# The bits of 1, cut and read as _is_moderate does. That wants the product of the difference and y below 350 or 86
+# times the bits of a doubling, and the difference alone below 1021 or 125 times these.
+ONE_BITS_64 = 2.0**52 + 1023 * 2.0**40
+MODERATE_64 = ((350 / 1021) ** 2, (350 * 2.0**40) ** 2)
+MODERATE_32 = ((86 / 125) ** 2, (86 * 2.0**23) ** 2)
 
 
 @implements(pow)
@@ -68,9 +93,23 @@ def _pow_typed(x: Any, y: Any) -> Any:
 
 
 def _pow_wide(x: Any, y: Any) -> Any:
-    odd = rare(~(is_positive(x) & (abs(y) < INFINITY)))
-    size = _pow_size_64(x, y, odd) if x.dtype == float64 else _pow_size_32(x, y, odd)
+    odd = rare(~_is_moderate(x, y))
+    size = _pow_size(x, y, odd)
     return select(odd, _pow_special(x, y, size), size)
+
+
+def _is_moderate(x: Any, y: Any) -> Any:
+    """Whether x is positive and normal, and so is x**y, with room to spare; never for an infinite y or NaN.
+
+    The bits of a float are nearly its logarithm: that is less than 1.45 times the difference from those of 1, and less
+    than 2.9 times where that is cut to a few units, but not to 0. With a sign, the difference is too large for all y.
+    """
+    if x.dtype == float64:
+        bits = bitcast((bitcast(x, uint64) >> 12) | 0x4330000000000001, float64)
+        near = bits - ONE_BITS_64
+        return near * near * fma(y, y, MODERATE_64[0]) < MODERATE_64[1]
+    near = (bitcast(x, int32) - 0x3F800000).cast(float32)
+    return near * near * fma(y, y, MODERATE_32[0]) < MODERATE_32[1]
 
 
 def _pow_whole(x: Any, y: Any) -> Any:
@@ -99,30 +138,50 @@ def _pow_special(x: Any, y: Any, size: Any) -> Any:
     return select((x == 1.0) | (y == 0.0), 1.0, select(negative, -size, size))
 
 
-def _pow_size_32(x: Any, y: Any, odd: Any) -> Any:
-    """|x|**y in float64, as 2**(y log2 x), rounded once at the end."""
-    size = select(odd, abs(x), x).cast(float64)
-    k, m, _ = mantissa_from(ROOT_HALF, size)
-    f = m - 1.0
-    power = fma(f, polynomial_apart(f, f * f, POW_LOG2), k)
-    power = select(odd, select(size == 0.0, -INFINITY, select(size < INFINITY, power, size)), power)
-    power = clamped(power * y.cast(float64), -160.0, 140.0)
-    n, nearest = whole(power)
-    r = power - nearest
-    number = fma(r * r, polynomial_apart(r, r * r, POW_EXP2), fma(r, LN2, 1.0))
-    return bitcast(bitcast(number, int64) + (n << 52), float64).cast(float32)
-
-
-def _pow_size_64(x: Any, y: Any, odd: Any) -> Any:
-    """|x|**y as e**(y log x) with log x as a sum of two floats, good to about 2**-65."""
+def _pow_size(x: Any, y: Any, odd: Any) -> Any:
+    """|x|**y for numbers; 0 or infinity, or anything where that has to be 1 or NaN, for special values."""
     size = select(odd, abs(x), x)
     k, f = split_of(size, odd, ROOT_HALF)
-    total, rest = log_pair_of(k, f)
+    total, rest = _log2_pair(k, f)
     total = select(odd, select(size == 0.0, -INFINITY, select(size < INFINITY, total, size)), total)
     power = y * total
-    power_rest = fma(y, rest, fma(y, total, -power))
-    n, r, rest = exp_parts(clamped(power, -746.0, 710.0))
-    number, lost = sum_fast(1.0, r)
-    # e**(a + d) = e**a + d e**a; d is of no use, or NaN, where the result is 0 or infinity.
-    rest = fma(number + rest, select(abs(power) < 746.0, power_rest, 0.0), rest)
-    return scaled(number + (lost + rest), n)
+    low, high = (-1100.0, 1030.0) if x.dtype == float64 else (-160.0, 140.0)
+    far = abs(power) > -low
+    n, nearest = whole_multiple(y, total)
+    n_odd, nearest_odd = whole(clamped(power, low, high))
+    n, nearest = select(odd, n_odd, n), select(odd, nearest_odd, nearest)
+    r = fma(y, rest, fma(y, total, -nearest))
+    r = select(odd, select(far, 0.0, r), r)
+    if x.dtype == float64:
+        number = fma(r, polynomial_apart(r, r * r, POW_EXP_64), 1.0)
+        return select(odd, scaled(number, n), bitcast(bitcast(number, int64) + (n << 52), float64))
+    number = fma(r, polynomial(r, POW_EXP_32), 1.0)
+    return select(odd, scaled(number, n), bitcast(bitcast(number, int32) + (n << 23), float32))
+
+
+def _log2_pair(k: Any, f: Any) -> Any:
+    """log2 of 2**k (1 + f), good to about 2**-31 or 2**-63; the second number is tiny beside the first."""
+    inverse = 1.0 / (2.0 + f)
+    s = f * inverse
+    # The denominator is not exact, but f - 2 s is: both are nearly the same.
+    s_rest = fma(-s, f, f - (s + s)) * inverse
+    z = s * s
+    z_rest = fma(s, s, -z)
+    # The factor of s is twice + z inner + rests.
+    if f.dtype == float64:
+        twice = TWICE_64[0]
+        more = polynomial_apart(z, z * z, POW_LOG_64)
+        inner = fma(z, more, THIRD_64[0])
+        inner_rest = fma(z, more, THIRD_64[0] - inner)
+        rests = fma(z, inner_rest, fma(z_rest, inner, fma(z, THIRD_64[1], TWICE_64[1])))
+    else:
+        twice = TWICE_32[0]
+        inner = polynomial(z, POW_LOG_32)
+        rests = fma(z_rest, inner, TWICE_32[1])
+    factor = fma(z, inner, twice)
+    factor_rest = fma(z, inner, twice - factor) + rests
+    total = fma(s, factor, k)
+    lost = fma(s, factor, k - total)
+    # The derivative by s is 2 / ln 2 / (1 - z), here as a line.
+    slope = fma(z, 2.9726264, 2.8850677)
+    return total, fma(s, factor_rest, s_rest * slope) + lost
