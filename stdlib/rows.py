@@ -41,6 +41,8 @@ FEW = 8  # rows of which each is cut into pieces that are tasks of their own
 FEW_BLOCKS = 4  # the same for blocks of columns
 LINE = 512  # bits of a line of the cache
 AHEAD = 32768  # bits between what is asked for and what is taken: as long as it takes to come
+KEPT = 16384  # elements of what is the same in every row of which a copy is kept,
+MANY = 64  # where there are as many rows
 TASK = 32768  # elements that a task takes at least, when there are many
 COLUMNS = 256  # columns that one task takes
 WIDE = 1024  # the same where there are enough and states are one number: it goes to other pages less often
@@ -170,18 +172,49 @@ def _kept(slots: Any, number: Any) -> Any:
 # *** rows ***
 
 
+def _is_kept(xs: Any, rows: Any, n: Any) -> Any:
+    """Whether copies are made of tensors that are the same in every row."""
+    one_for_all = False
+    for x in xs:
+        one_for_all = one_for_all or x.rank < xs[0].rank
+    return one_for_all and rows >= MANY and n <= KEPT
+
+
+def _copied(xs: Any, n: Any) -> Any:
+    """The tensors, with copies of those that are the same in every row; these begin where a line of the cache does.
+
+    What is given to a kernel begins anywhere, and then half of the loads, or all, touch two lines.
+    """
+
+    def copy(x):
+        if x.rank == xs[0].rank:
+            return x
+        memory = stack[x.dtype](KEPT, zeroed=False)
+        for k in range(n):
+            memory[k] = x[k]
+        return memory
+
+    return for_each(xs, lambda _, x: copy(x))
+
+
 def _by_row(xs: Any, monoids: Any, body: Any, of: Any, sizes: Any, n: Any, load: Any) -> None:
     """A task takes some rows; where there are few, a piece of one, and the pieces are joined by the caller's thread."""
     dtype = _dtype_of(xs, of)
     rows = product(sizes)
     pieces, size = pieces_of(n)
+    kept = not compiled_for().is_gpu and _is_kept(xs, rows, n)
+    copies = _copied(xs, n if kept else 0) if not compiled_for().is_gpu else xs
 
     def row_of(number, first, count):
         """The states of `count` pieces of a row."""
         lead = unravelled(number, sizes)
         states = empty(monoids, dtype)
         for piece in range(first, first + count):
-            states = joined(monoids, states, _piece(xs, monoids, of, dtype, lead, n, piece, size, load))
+            if kept:
+                found = _piece(copies, monoids, of, dtype, lead, n, piece, size, load)
+            else:
+                found = _piece(xs, monoids, of, dtype, lead, n, piece, size, load)
+            states = joined(monoids, states, found)
         return states
 
     def use(number, states):

@@ -268,6 +268,12 @@ def test_the_order_of_a_sum_is_the_documented_one(run: Any, n: int) -> None:
         assert np.array_equal(run("totals", x, axis=1)[0], [model_of_a_row(row) for row in x])
 
 
+@pytest.mark.parametrize(("rows", "n"), ((63, 101), (64, 1), (70, 101), (64, 4100), (64, 16384), (64, 16385)))
+def test_weights_of_many_rows_are_copied_and_change_no_bit(run: Any, rows: int, n: int) -> None:
+    x, w = numbers((rows, n), np.float32), numbers((2 * n,), np.float32)[1 : n + 1]
+    assert np.array_equal(run("dots", x, w)[0], [model_of_a_row(row) for row in x * w])
+
+
 def test_bits_do_not_depend_on_the_machine(run: Any) -> None:
     x = numbers((3, 4500), np.float32)
     for op in ("moments", "totals"):
