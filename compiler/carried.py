@@ -103,9 +103,8 @@ class Loop:
             open_leaves = [key for key, value in self.leaves() if self.type_of(key, value) is None]
             if not open_leaves or not self.trial(body):
                 break
-        if (
-            self.lost
-        ):  # nobody knows what type it would have met: in the body it may meet any, afterwards it is poisoned
+        if self.lost:
+            # Nobody knows what type it would have met: in the body it may meet any, afterwards it is poisoned.
             shaped = self.rebuild_with({key: self._stand_in(key, value) for key, value in self.leaves()})
             self.frame.env.update({name: shaped[name] for name in self.lost})
             self.carried = [name for name in self.carried if name not in self.lost]

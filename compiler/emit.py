@@ -63,6 +63,7 @@ class ModuleEmitter:
         self.locations: dict[Location, int] = {}
         self.kernels: list[KernelInfo] = []
         self.task_count = 0
+        self.has_marks = False  # whether a loop asks for `mlir.interleave`
 
     def location(self, location: Location) -> str:
         """` loc(#locN)` for an operation."""
@@ -92,7 +93,9 @@ class ModuleEmitter:
             self.functions.append(emitter.host_function(function))
         self.functions.append(entry(self.program))
         self.functions.append(SPREAD)
-        self.functions.append("  llvm.func @ek.exit()\n  llvm.func @ek.together()\n")
+        self.functions.append("  llvm.func @ek.exit()\n")
+        if self.has_marks:
+            self.functions.append("  llvm.func @ek.together()\n")
         self.functions.append(report_table(self.program.sites))
 
     def emit_kernels(self) -> None:

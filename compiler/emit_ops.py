@@ -112,6 +112,7 @@ def _body(e: FunctionEmitter, region: Region, *, vectors: int = 0) -> None:
         values = _yielded(region)
         e.at = e.module.location(region.ops[-1].location)
         if vectors:
+            e.module.has_marks = True
             e.line(f"llvm.call @ek.together() {{vectors = {vectors} : i32}} : () -> ()")
         if values:
             names = ", ".join(e.name(v) for v in values)

@@ -114,21 +114,24 @@ def interleave(mlir: Bindings, module: Any) -> None:
 
 
 def _calls(mlir: Bindings, module: Any, function: str) -> list[Any]:
-    """Every call of a function that only marks a place; its declaration goes."""
+    """Every call of a function that only marks a place; its declaration goes. Without one, nothing is looked at."""
     calls: list[Any] = []
 
     def visit(operation: Any) -> Any:
-        attributes = operation.attributes
-        if operation.name == "llvm.call" and "callee" in attributes and attributes["callee"].value == function:
+        if operation.name == "llvm.call" and _named(operation, "callee") == function:
             calls.append(operation)
         return mlir.ir.WalkResult.ADVANCE
 
-    module.operation.walk(visit)
     for operation in list(module.body.operations):
-        attributes = operation.operation.attributes
-        if "sym_name" in attributes and attributes["sym_name"].value == function:
+        if _named(operation.operation, "sym_name") == function:
+            module.operation.walk(visit)
             operation.operation.erase()
     return calls
+
+
+def _named(operation: Any, attribute: str) -> str | None:
+    found: str | None = operation.attributes[attribute].value if attribute in operation.attributes else None
+    return found
 
 
 def _return_instead(mlir: Bindings, call: Any) -> None:

@@ -55,6 +55,7 @@ from .math_parts import (
     INFINITY,
     applied,
     applied_to_two,
+    as_wide,
     clamped,
     is_positive,
     polynomial,
@@ -224,16 +225,9 @@ def _ldexp_wide(x: Any, n: Any) -> Any:
     # place, which leave it a normal number and so lose nothing.
     wide = SIMD[int64, x.width](n)
     far = rare((wide > most) | (wide < least))
-    left = _as_wide(select(far, clamped(wide, -3000, 3000), wide), x)
+    left = as_wide(select(far, clamped(wide, -3000, 3000), wide), x)
     for _ in unroll(2):
         above, below = left > most, left < least
         x = select(far, select(above, x * up, select(below, x * down, x)), x)
         left = select(far, select(above, left - most, select(below, left - step, left)), left)
     return x * power_of_two(select(far, clamped(left, least, most), left))
-
-
-def _as_wide(n: Any, x: Any) -> Any:
-    """The lower bits of an Int that are as wide as x."""
-    if x.dtype == float64:
-        return n
-    return n.cast(int32)

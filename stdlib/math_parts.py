@@ -186,6 +186,11 @@ def float_of(n: Any) -> Any:
     return upper + lower
 
 
+def as_wide(n: Any, x: Any) -> Any:
+    """The lower bits of an integer, as a signed one that is as wide as the float x."""
+    return n.cast(int64 if x.dtype == float64 else int32)
+
+
 def power_of_two(n: Any) -> Any:
     """2**n as a float of the width of the integer n, which has to be the exponent of a normal number."""
     if n.dtype == int64:

@@ -25,7 +25,7 @@ from ..dsl import (
     select,
     trunc,
 )
-from .math_parts import INFINITY, applied_to_two, power_of_two, with_sign_of
+from .math_parts import INFINITY, applied_to_two, as_wide, power_of_two, with_sign_of
 
 
 def _rest(x: Any, y: Any) -> Any:
@@ -54,7 +54,7 @@ def _rest_far(x: Any, y: Any, far: Any) -> Any:
     """The same for x far above y: long division, whose digits have as many bits as a quotient above."""
     mantissa, exponent = frexp(x)
     divisor, place = frexp(y)
-    left = _as_wide(select(far, exponent - place, 0), x)
+    left = as_wide(select(far, exponent - place, 0), x)
     bits = 23
     if x.dtype == float64:
         bits = 52
@@ -66,13 +66,6 @@ def _rest_far(x: Any, y: Any, far: Any) -> Any:
         rest = select(rest < 0.0, rest + divisor, rest)
         left = left - now
     return ldexp(rest, place)
-
-
-def _as_wide(n: Any, x: Any) -> Any:
-    """An Int32 as an integer that is as wide as x."""
-    if x.dtype == float64:
-        return n.cast(int64)
-    return n
 
 
 def _largest(n: Any) -> Any:
