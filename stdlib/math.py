@@ -57,8 +57,8 @@ from .math_parts import (
     applied_to_two,
     as_wide,
     clamped,
+    fitted,
     is_positive,
-    polynomial,
     power_of_two,
     product_exact,
     sum_fast,
@@ -154,7 +154,7 @@ def _cbrt_wide(x: Any) -> Any:
     # a**(-1/3) to 3.5 %, e is 1 - a y**3
     y = _cbrt_guess(a)
     e = fma(y * y, -(a * y), 1.0)
-    y = fma(y * e, polynomial(e, CBRT_64 if x.dtype == float64 else CBRT_32), y)
+    y = fma(y * e, fitted(e, CBRT_32, CBRT_64), y)
     square = y * y
     root = a * square
     # With t = 1 - root**3 / a the cube root is root (1 - t)**(-1/3) = root + root t (1/3 + 2/9 t + ...).

@@ -15,6 +15,7 @@ from .math_parts import (
     applied,
     clamped,
     exp_core,
+    fitted,
     polynomial,
     power_of_two,
     scaled,
@@ -112,7 +113,7 @@ def _expm1_wide(x: Any) -> Any:
     left = fma(nearest, -ln2[0], near)
     rest = nearest * ln2[1]
     r = left - rest
-    number = left + fma(r * r, polynomial(r, EXPM1_64 if x.dtype == float64 else EXPM1_32), -rest)
+    number = left + fma(r * r, fitted(r, EXPM1_32, EXPM1_64), -rest)
     power = power_of_two(n - 1)
     head, lost = sum_fast(power, -0.5)
     return select(abs(x) < tiny, x, 2.0 * (head + fma(power, number, lost)))
