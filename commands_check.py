@@ -20,7 +20,7 @@ def check(sources: Sequence[str], targets: Sequence[str], shown: Shown) -> int:
     from .compiler.check import check_kernels
 
     looked = [check_kernels(source, targets or ("host",)) for source in sources]
-    errors = repeated_once(checked.errors for checked in looked)
+    errors = repeated_once(error for checked in looked for error in checked.errors)
     for error in errors:
         shown.error(error)
     files, kernels, instances = (sum(getattr(c, count) for c in looked) for count in ("files", "kernels", "instances"))

@@ -7,19 +7,18 @@ Input: a kernel library's path, targets, instances. Output: the written `Package
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from ..dsl.checks import parse_checks
-from ..dsl.errors import CompileError, EinkornError, PackageError, each_of, has_more, joined, repeated_once
+from ..dsl.errors import CompileError, EinkornError, PackageError, joined
 from ..dsl.library import KernelLibrary, LoadedKernel, kernel_files, load_library
 from ..dsl.package import CodeContents, Instance, OpContents, Package, PackageContents, write_package
 from ..dsl.portable import PortableKernel
-from ..dsl.types import DType
-from ..dsl.unit import EntrySpec, op_entry
-from .instances import default_instances, read_instances
-from .pipeline import compile_entry, typed_program
+from .check import failures
+from .instances import default_instances, instance_entry, read_instances
+from .pipeline import compile_entry
 from .targets import Target, lookup
 from .targets.cpu import LEVELS, fits
 
@@ -68,10 +67,9 @@ def build_package(
             ops[op] = OpContents(kernel.schema, kernel.portable.to_json())
             codes += _compile_op(kernel, wanted, resolved, str(parse_checks(checks)))
         except CompileError as error:
-            mistakes += list(_mistakes(kernel, wanted, resolved)) or [error]
+            mistakes += list(filter(None, failures(kernel, wanted, resolved))) or [error]
     if found or mistakes:
-        errors = repeated_once([found, *map(each_of, mistakes)], kernel_files(source))
-        raise joined(errors, any(map(has_more, mistakes)))
+        raise joined([*found, *mistakes], files=kernel_files(source))
     contents = PackageContents(
         name=name or Path(output).stem,
         version=version,
@@ -81,16 +79,6 @@ def build_package(
         producers=_producers(),
     )
     return write_package(output, contents)
-
-
-def _mistakes(kernel: LoadedKernel, instances: Iterable[Instance], targets: Sequence[Target]) -> Iterator[EinkornError]:
-    """What is wrong in each instance of a kernel, for each target."""
-    for instance in instances:
-        for target in targets:
-            try:
-                typed_program(instance_entry(kernel.portable, instance), target)
-            except CompileError as error:
-                yield error
 
 
 def _named(target: Target) -> Target:
@@ -124,19 +112,6 @@ def _compile_op(
                 )
             )
     return codes
-
-
-def instance_entry(program: PortableKernel, instance: Instance) -> EntrySpec:
-    """The compile unit of an instance."""
-    schema = program.schema
-    kinds = {p.name: p.kind for p in schema.parameters}
-    parameters = {
-        name: DType[str(value)] if kinds[name] == "dtype" else value
-        for name, value in dict(instance.parameters).items()
-    }
-    ordered = {p.name: parameters[p.name] for p in schema.parameters}
-    dtypes = {name: DType[dtype] for name, dtype in instance.dtypes}
-    return op_entry(program.expanded(dict(instance.counts)), dtypes, dict(instance.ranks), ordered)
 
 
 def _sources(library: KernelLibrary) -> tuple[tuple[str, bytes], ...]:

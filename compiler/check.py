@@ -8,7 +8,7 @@ Input: the path of kernels, targets. Output: `Checked`. Non-goals: what only a r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,7 @@ from ..dsl.errors import EinkornError, InternalError, each_of, has_more, repeate
 from ..dsl.library import LoadedKernel, kernel_files, load_library
 from ..dsl.package import Instance
 from ..dsl.schema import OpSchema
-from ..dsl.unit import EntrySpec
-from .build import instance_entry
-from .instances import make_instance
+from .instances import instance_entry, make_instance
 from .pipeline import typed_program
 from .targets import Target, lookup
 
@@ -54,48 +52,41 @@ def check_kernels(source: str, targets: Iterable[str] = ("host",)) -> Checked:
         raise
     except EinkornError as error:
         return Checked(max(1, len(files)), 0, 0, tuple(each_of(error)))
-    mistakes = [found]
     count, more = 0, False
     for kernel in kernels:
-        checker = _Checker(kernel, machines)
-        checker.run()
-        count, more = count + checker.count, more or checker.more
-        mistakes += checker.errors
-    return Checked(max(1, len(files)), len(kernels), count, tuple(repeated_once(mistakes, files)), more)
+        looked = list(failures(kernel, representative_instances(kernel.schema), machines))
+        wrong = [error for error in looked if error is not None]
+        count, more = count + len(looked), more or any(map(has_more, wrong))
+        found += _not_refused([each_of(error) for error in wrong], len(looked))
+    return Checked(max(1, len(files)), len(kernels), count, tuple(repeated_once(found, files)), more)
 
 
-class _Checker:
-    """Evaluates the instances of one kernel; `errors` holds what each of them finds."""
+def failures(
+    kernel: LoadedKernel, instances: Iterable[Instance], targets: Sequence[Target]
+) -> Iterator[EinkornError | None]:
+    """What is wrong with each of a kernel's instances, for each target; None where nothing is.
 
-    def __init__(self, kernel: LoadedKernel, targets: list[Target]) -> None:
-        self.kernel = kernel
-        self.targets = targets
-        self.count = 0
-        self.more = False
-        self.errors: list[list[EinkornError]] = []
+    Raises:
+        InternalError: a fault of the compiler.
+    """
+    for instance in instances:
+        for target in targets:
+            try:
+                typed_program(instance_entry(kernel.portable, instance), target)
+            except InternalError:
+                raise
+            except EinkornError as error:
+                yield error
+            else:
+                yield None
 
-    def run(self) -> None:
-        refusals: list[EinkornError] = []
-        program = self.kernel.portable
-        for instance in representative_instances(self.kernel.schema):
-            for target in self.targets:
-                errors = self.mistakes(instance_entry(program, instance), target)
-                self.count += 1
-                self.errors.append([error for error in errors if error.code != REFUSED])
-                refusals += [error for error in errors if error.code == REFUSED]
-        if len(refusals) == self.count:  # no instance is allowed at all
-            self.errors.append(refusals[:1])
 
-    def mistakes(self, spec: EntrySpec, target: Target) -> list[EinkornError]:
-        """The author's mistakes in one instance."""
-        try:
-            typed_program(spec, target)
-        except InternalError:
-            raise
-        except EinkornError as error:
-            self.more = self.more or has_more(error)
-            return each_of(error)
-        return []
+def _not_refused(mistakes: list[list[EinkornError]], instances: int) -> list[EinkornError]:
+    """The mistakes of a kernel's instances without those that its author refuses, unless that is each of them."""
+    refused = [error for errors in mistakes for error in errors if error.code == REFUSED]
+    others = [error for errors in mistakes for error in errors if error.code != REFUSED]
+    each = sum(any(error.code == REFUSED for error in errors) for errors in mistakes) == instances
+    return others + refused[:1] if each else others
 
 
 def representative_instances(schema: OpSchema) -> Iterator[Instance]:

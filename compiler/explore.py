@@ -24,8 +24,8 @@ from pygments.lexers import get_lexer_by_name
 from ..dsl import syntax
 from ..dsl.portable import PortableKernel, is_shipped
 from ..dsl.source import shown_path
-from .build import instance_entry
 from .inspect import chosen
+from .instances import instance_entry
 from .listing import LISTINGS, Line, Spot
 from .pipeline import Artifact, compile_entry
 from .targets import Target, lookup

@@ -21,7 +21,7 @@ from typing import Any
 
 from ..dsl import syntax
 from ..dsl.checks import SAFE, Checks
-from ..dsl.errors import CompileError, EinkornError, each_of, joined
+from ..dsl.errors import CompileError, EinkornError, each_of, joined, unlike
 from ..dsl.portable import is_shipped
 from ..dsl.source import Label
 from ..dsl.types import SIMDType
@@ -162,8 +162,7 @@ class Inferer:
         """
         if self.folding or (frame is not None and frame.caller is not None and is_shipped(frame.file)):
             raise error
-        known = {(kept.place, kept.code) for kept in self.errors}
-        self.errors += [each for each in each_of(error) if (each.place, each.code) not in known]
+        self.errors += unlike(each_of(error), self.errors)
         if len(self.errors) >= MAX_ERRORS:
             raise TooMany
 

@@ -11,8 +11,7 @@ from typing import Any
 from ..dsl.errors import CompileError, PackageError, did_you_mean
 from ..dsl.library import KernelLibrary, LoadedKernel, load_library
 from ..dsl.package import Instance
-from .build import instance_entry
-from .instances import make_instance
+from .instances import instance_entry, make_instance
 from .pipeline import STAGES, compile_entry
 from .targets import lookup
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..dsl.checks import SAFE, Checks, parse_checks
-from ..dsl.errors import CompileError, EinkornError, InternalError, each_of, has_more, joined, repeated_once
+from ..dsl.errors import CompileError, EinkornError, InternalError, joined
 from ..dsl.schema import ContextArgument, Form, Role, TensorArgument
 from ..dsl.types import INT, DType
 from ..dsl.unit import BufferSpec, EntrySpec, FromBuffer, FromNode, GroupSpec, Literal, NodeSpec, Operand, Size, Slot
@@ -70,8 +70,7 @@ def build_program(spec: EntrySpec, target: Target, *, notes: bool = False) -> Pr
     """
     program = Program(stages=spec.stages)
     known: dict[Any, int] = {}
-    mistakes: list[list[EinkornError]] = []
-    more = False
+    mistakes: list[EinkornError] = []
     for group in spec.groups:
         numbering = Numbering(spec, group)
         key = numbering.key()
@@ -84,11 +83,10 @@ def build_program(spec: EntrySpec, target: Target, *, notes: bool = False) -> Pr
             try:
                 program.functions.append(builder.build(name))
             except CompileError as error:  # the mistakes of all kernels are wanted
-                mistakes.append(each_of(error))
-                more = more or has_more(error)
+                mistakes.append(error)
         program.calls.append((known[key], tuple(numbering.buffers), tuple(numbering.slots)))
     if mistakes:
-        raise joined(repeated_once(mistakes), more)
+        raise joined(mistakes)
     return program
 
 

@@ -19,8 +19,10 @@ from ..dsl.dims_parse import parse_dims
 from ..dsl.errors import CompileError, GraphError, PackageError, did_you_mean
 from ..dsl.package import Instance
 from ..dsl.parameters import bind_parameters
+from ..dsl.portable import PortableKernel
 from ..dsl.schema import Form, OpSchema
 from ..dsl.types import DType
+from ..dsl.unit import EntrySpec, op_entry
 from ..dsl.variadic import expand, own_names, told_count
 
 DEFAULT_RANKS = (1, 2, 3, 4)
@@ -66,6 +68,19 @@ def make_instance(
     _check_names(schema, "pack", ranks, packs | {own[name]: 1 for name in packs if name in own})
     axes = {name: ranks.get(name, ranks.get(own.get(name, ""), 1)) for name in packs}
     return Instance(tuple(chosen.items()), tuple(axes.items()), tuple(shown.items()), counts)
+
+
+def instance_entry(program: PortableKernel, instance: Instance) -> EntrySpec:
+    """The compile unit of an instance."""
+    schema = program.schema
+    kinds = {p.name: p.kind for p in schema.parameters}
+    parameters = {
+        name: DType[str(value)] if kinds[name] == "dtype" else value
+        for name, value in dict(instance.parameters).items()
+    }
+    ordered = {p.name: parameters[p.name] for p in schema.parameters}
+    dtypes = {name: DType[dtype] for name, dtype in instance.dtypes}
+    return op_entry(program.expanded(dict(instance.counts)), dtypes, dict(instance.ranks), ordered)
 
 
 def _counts(schema: OpSchema, given: Mapping[str, int], parameters: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:

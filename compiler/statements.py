@@ -8,6 +8,7 @@ Registers a handler for these statement nodes of `dsl.syntax`. See `infer` for t
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ..dsl import syntax as s
@@ -19,6 +20,7 @@ from .declared import declared
 from .expressions import decision, items, snapshot
 from .flow import NEVER, Flow, ended
 from .infer import Call, Inferer, statement
+from .mistaken import poisoned
 from .notes import note
 from .pointer_members import is_pointer, write_element
 from .poison import Cascade, Poisoned
@@ -74,7 +76,8 @@ def bind(inferer: Inferer, target: s.Expr, value: Any, source: s.Expr, frame: Fr
                 text = f"{plural(len(targets), 'name')} cannot take {plural(len(values), 'value')}"
                 raise inferer.error("EK0208", text, target, frame)
             for part, item in zip(targets, values, strict=True):
-                bind(inferer, part, item, source, frame)
+                if inferer.caught(partial(bind, inferer, part, item, source, frame), part, frame) is not None:
+                    poisoned(frame, s.Assign(part, source, span=target.span))
         case s.Attribute():
             owner = inferer.expr(target.value, frame)
             changed = with_field(inferer, owner, target, value, source, frame)

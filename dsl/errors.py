@@ -11,7 +11,9 @@ targets and the toolchain, EK07xx what fails at run time, EK08xx devices and mem
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from .codes import MEANINGS
@@ -125,15 +127,11 @@ def counted(errors: int, more: bool = False) -> str:
     return f"{text}, and there may be more: the search ends with so many in one kernel" if more else text
 
 
-def joined(errors: Iterable[EinkornError], more: bool = False) -> EinkornError:
+def joined(errors: Iterable[EinkornError], more: bool = False, files: Iterable[object] = ()) -> EinkornError:
     """One error, or all of them in one, each once, in the order of their files and of the text."""
-    unique: dict[tuple[Place | None, str], EinkornError] = {}
-    for error in errors:
-        more = more or has_more(error)
-        for one in each_of(error):
-            unique.setdefault((one.place, one.message), one)
-    found = in_order(unique.values())
-    return found[0] if len(found) == 1 else CompileErrors(found, more)
+    listed = list(errors)
+    found = repeated_once((part for error in listed for part in each_of(error)), files)
+    return found[0] if len(found) == 1 else CompileErrors(found, more or any(map(has_more, listed)))
 
 
 def each_of(error: EinkornError) -> list[EinkornError]:
@@ -146,16 +144,39 @@ def has_more(error: EinkornError) -> bool:
     return isinstance(error, Several) and error.more
 
 
-def repeated_once(batches: Iterable[Iterable[Failure]], files: Iterable[object] = ()) -> list[Failure]:
-    """The errors of several looks at files, in their order. What one finds at a place, a later one does not repeat."""
-    found: list[Failure] = []
-    known: set[Any] = set()
-    for batch in batches:
-        once = {(e.place, e.message): e for e in reversed(list(batch))}.values()
-        fresh = [e for e in reversed(once) if (e.place, e.code, None if e.place else e.message) not in known]
-        known |= {(e.place, e.code, None if e.place else e.message) for e in fresh}
-        found += fresh
-    return in_order(found, files)
+def repeated_once(errors: Iterable[Failure], files: Iterable[object] = ()) -> list[Failure]:
+    """The errors of several looks at files, in their order, each once."""
+    return in_order(unlike(errors), files)
+
+
+def unlike(errors: Iterable[Failure], kept: Iterable[EinkornError] = ()) -> list[Failure]:
+    """Those of these errors that say something new, each once, beside those that are `kept`.
+
+    Two errors are one mistake when they are at one place, with one code, and with texts that differ only in types and
+    numbers: what is wrong with a helper for one dtype is not told again for each of the others.
+    """
+    known = {_mistake(error) for error in kept}
+    found: dict[Any, Failure] = {}
+    for error in errors:
+        found.setdefault(_mistake(error), error)
+    return [error for mistake, error in found.items() if mistake not in known]
+
+
+_QUOTED_OR_TYPE = re.compile(
+    r"""(?P<quoted>'[^']*'|"[^"]*"|`[^`]*`)|SIMD\[[^\]]*\]|\b[Bb]ool\b|\bInt\b|-?\b\d[\d.]*(?: [a-z]+)?|\b\w*\d\w*"""
+    r"""|a compile-time (?:bool|int|float)\b|the compile-time (?:bool|int|float) \S+"""
+)
+
+
+def _mistake(error: EinkornError) -> tuple[Place | None, str, str]:
+    """What errors have in common that are one mistake; without a place, that is their whole text."""
+    return error.place, error.code, _without_types(error.message) if error.place else error.message
+
+
+@lru_cache(1024)
+def _without_types(message: str) -> str:
+    """A message with its types, and its numbers and what they count, taken out; names in quotes stay."""
+    return _QUOTED_OR_TYPE.sub(lambda found: found["quoted"] or "_", message)
 
 
 def in_order(errors: Iterable[Failure], files: Iterable[object] = ()) -> list[Failure]:

@@ -131,19 +131,19 @@ def kernel_files(path: str | Path) -> list[Path]:
 def _from_files(path: str, files: list[Path], found: list[EinkornError] | None) -> KernelLibrary:
     kernels: dict[str, LoadedKernel] = {}
     mistakes: list[EinkornError] = []
-    beside: list[list[EinkornError]] = []  # in the texts of kernels whose signatures are wrong
+    beside: list[EinkornError] = []  # in the texts of kernels whose signatures are wrong
     for file in files:
         module = import_file(file, mistakes)
         for kernel in _kernels_of(module) if module is not None else ():
             if isinstance(kernel, Broken):
-                beside.append(text_mistakes(kernel))
+                beside += text_mistakes(kernel)
                 continue
             name = kernel.schema.name
             if name in kernels:
                 mistakes.append(_twice(kernel, kernels[name]))
             else:
                 kernels[name] = _loaded(kernel, str(file))
-    mistakes = repeated_once([mistakes, *beside], files)
+    mistakes = repeated_once([*mistakes, *beside], files)
     if mistakes and found is None:
         raise joined(mistakes)
     if not kernels and not mistakes:

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from . import syntax as s
-from .errors import CompileError, EinkornError, did_you_mean, each_of
+from .errors import CompileError, EinkornError, did_you_mean, each_of, unlike
 from .language import STUBS
 from .parse_names import BINARY, CLOSED, COMPARE, UNARY, Reported, Unresolved, names_assigned, names_bound
 from .read_on import BROKEN
@@ -81,8 +81,7 @@ class ExpressionParser:
 
     def note(self, error: EinkornError | None) -> None:
         """Keeps a mistake, once; None stands for one that is kept already."""
-        known = {(kept.place, kept.message) for kept in self.errors}
-        self.errors += [each for each in (each_of(error) if error else []) if (each.place, each.message) not in known]
+        self.errors += unlike(each_of(error) if error else (), self.errors)
 
     def too_deep(self, node: ast.AST) -> CompileError:
         return CompileError(

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 from support.inner_loops import Loop, innermost_loops
 
-from einkorn.compiler.build import instance_entry
-from einkorn.compiler.instances import make_instance
+from einkorn.compiler.instances import instance_entry, make_instance
 from einkorn.compiler.pipeline import compile_entry
 from einkorn.compiler.targets import lookup
 from einkorn.dsl.library import KernelLibrary, load_library

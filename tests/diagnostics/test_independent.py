@@ -271,6 +271,43 @@ def op5_shape(x):
     return x.dim(0) + Int32(2) + sqr(3)
 """
 
+TWO_WAYS = """
+N = TypeVar("N", bound=Numeric)
+
+
+def helper(v):
+    return v + ("text" if v.dtype == float32 else (1, 2) if v.dtype == float64 else None)
+
+
+def too_large(v):
+    return v & 1.5
+
+
+@register("op")
+def op(out: OutputTensor[N, "n"], x: InputTensor[N, "n"]):
+    first, second = x[0], x[1]
+    for i in range(3):
+        first, second = Bool(True), Bool(False)
+    out[0] = helper(x[0])
+    out[1] = too_large(x[0]) + too_large(Bool(True)) + too_large(Float16(1))
+"""
+
+
+def test_different_mistakes_at_one_place(workplace) -> None:  # type: ignore[no-untyped-def]
+    """Each way in which a text goes wrong is told, with one code as with several, but not again for each dtype."""
+    found = errors_of(workplace.folder, PRELUDE + TWO_WAYS)
+    told = [(error.code, str(error.place).split(":", 1)[1], error.message) for error in found]  # type: ignore[attr-defined]
+    assert told == [
+        ("EK0202", "10:12", "cannot compute Float32 + a string"),
+        ("EK0202", "10:12", "cannot compute Float64 + a tuple of 2"),
+        ("EK0202", "10:12", "cannot compute Float16 + None"),
+        ("EK0204", "14:12", "'&' works on Bool, integers, not on Float32"),
+        ("EK0205", "14:16", "the float 1.5 is no bool"),
+        ("EK0203", "21:9", "'first' is Float32 and cannot become Bool"),
+        ("EK0203", "21:16", "'second' is Float32 and cannot become Bool"),
+    ]
+
+
 IMPORTED = """import numpyy as np
 from typing import TypeVar
 from einkorn.dsl import *
