@@ -16,7 +16,7 @@ from ..dsl.errors import CompileError, EinkornError, PackageError, joined
 from ..dsl.library import KernelLibrary, LoadedKernel, kernel_files, load_library
 from ..dsl.package import CodeContents, Instance, OpContents, Package, PackageContents, write_package
 from ..dsl.portable import PortableKernel
-from .check import failures
+from .check import failures, representative_instances
 from .instances import default_instances, instance_entry, read_instances
 from .pipeline import compile_entry
 from .targets import Target, lookup
@@ -68,6 +68,8 @@ def build_package(
             codes += _compile_op(kernel, wanted, resolved, str(parse_checks(checks)))
         except CompileError as error:
             mistakes += list(filter(None, failures(kernel, wanted, resolved))) or [error]
+    for kernel in library.unusable:
+        mistakes += filter(None, failures(kernel, representative_instances(kernel.schema), resolved))
     if found or mistakes:
         raise joined([*found, *mistakes], files=kernel_files(source))
     contents = PackageContents(

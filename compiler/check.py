@@ -47,18 +47,18 @@ def check_kernels(source: str, targets: Iterable[str] = ("host",)) -> Checked:
     files = kernel_files(source)
     found: list[EinkornError] = []
     try:
-        kernels = list(load_library(source, found).kernels.values())
+        library = load_library(source, found)
     except InternalError:
         raise
     except EinkornError as error:
         return Checked(max(1, len(files)), 0, 0, tuple(each_of(error)))
     count, more = 0, False
-    for kernel in kernels:
+    for kernel in (*library.kernels.values(), *library.unusable):
         looked = list(failures(kernel, representative_instances(kernel.schema), machines))
         wrong = [error for error in looked if error is not None]
         count, more = count + len(looked), more or any(map(has_more, wrong))
         found += _not_refused([each_of(error) for error in wrong], len(looked))
-    return Checked(max(1, len(files)), len(kernels), count, tuple(repeated_once(found, files)), more)
+    return Checked(max(1, len(files)), len(library.kernels), count, tuple(repeated_once(found, files)), more)
 
 
 def failures(

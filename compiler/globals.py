@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..dsl import syntax
 from ..dsl.errors import did_you_mean
 from ..dsl.portable import GlobalEntry
+from .poison import Cascade
 from .values import ClassValue, Closure, Frame, LibraryRef, Marker, StructType, StructValue, StubRef
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ def global_value(inferer: Inferer, entry: GlobalEntry, frame: Frame, node: synta
         case "stub":
             return StubRef(entry.value)
         case "typevar":
+            if entry.value not in frame.typevars and frame.program.unknown:
+                raise Cascade
             if entry.value not in frame.typevars:
                 raise inferer.error(
                     "EK0101",

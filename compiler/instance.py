@@ -44,7 +44,7 @@ from .flow import TooMany
 from .hoist import settle_checks
 from .infer import Inferer
 from .notes import beginning, note
-from .poison import Cascade
+from .poison import Cascade, Poisoned
 from .program import Function, PointerType, Program, Region, Site, Value, walk
 from .targets import Target
 from .tensors import (
@@ -197,7 +197,7 @@ class Instances:
         spec = self.nodes[node]
         kernel, schema = spec.kernel, spec.kernel.schema
         function = kernel.functions[0]
-        env: dict[str, Any] = {name: () for name, _ in schema.counts}
+        env: dict[str, Any] = {name: Poisoned() for name in kernel.unknown} | {name: () for name, _ in schema.counts}
         scalars: list[tuple[str, Tensor]] = []
         inputs, results = iter(range(len(schema.inputs))), iter(outputs)
         for argument in schema.arguments:

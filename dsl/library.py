@@ -19,7 +19,7 @@ from .companions import Reference, shape_schema
 from .errors import EinkornError, PackageError, joined, repeated_once
 from .kernel_files import import_file
 from .package import Package, Variant, read_package
-from .portable import PortableKernel, portable, text_mistakes
+from .portable import PortableKernel, as_far_as_known, portable
 from .read_on import Broken
 from .register import Kernel
 from .schema import OpSchema
@@ -90,10 +90,11 @@ class LoadedKernel:
 
 @dataclass(frozen=True)
 class KernelLibrary:
-    """The kernels of one path, by op name."""
+    """The kernels of one path, by op name, and those with a mistake around their bodies, which can be looked at."""
 
     path: str
     kernels: Mapping[str, LoadedKernel]
+    unusable: tuple[LoadedKernel, ...] = ()
 
 
 def load_library(path: str | Path, found: list[EinkornError] | None = None) -> KernelLibrary:
@@ -131,19 +132,20 @@ def kernel_files(path: str | Path) -> list[Path]:
 def _from_files(path: str, files: list[Path], found: list[EinkornError] | None) -> KernelLibrary:
     kernels: dict[str, LoadedKernel] = {}
     mistakes: list[EinkornError] = []
-    beside: list[EinkornError] = []  # in the texts of kernels whose signatures are wrong
+    unusable: list[LoadedKernel] = []
     for file in files:
         module = import_file(file, mistakes)
         for kernel in _kernels_of(module) if module is not None else ():
             if isinstance(kernel, Broken):
-                beside += text_mistakes(kernel)
+                unusable.append(_loaded_as_far_as_known(kernel, str(file)))
                 continue
             name = kernel.schema.name
             if name in kernels:
                 mistakes.append(_twice(kernel, kernels[name]))
+                unusable.append(_loaded(kernel, str(file)))
             else:
                 kernels[name] = _loaded(kernel, str(file))
-    mistakes = repeated_once([*mistakes, *beside], files)
+    mistakes = repeated_once([*mistakes, *(e for kernel in unusable for e in kernel.portable.mistakes)], files)
     if mistakes and found is None:
         raise joined(mistakes)
     if not kernels and not mistakes:
@@ -155,7 +157,7 @@ def _from_files(path: str, files: list[Path], found: list[EinkornError] | None) 
         )
     if found is not None:
         found += mistakes
-    return KernelLibrary(path, kernels)
+    return KernelLibrary(path, kernels, tuple(unusable))
 
 
 def _twice(kernel: Kernel, first: LoadedKernel) -> PackageError:
@@ -184,6 +186,12 @@ def _loaded(kernel: Kernel, origin: str, shipped: bool = False) -> LoadedKernel:
 
     reference = kernel.numpy_reference
     return LoadedKernel(kernel.schema, origin, kernel.override, make, shipped=shipped, reference=reference)
+
+
+def _loaded_as_far_as_known(broken: Broken, origin: str) -> LoadedKernel:
+    function, schema = broken.kernel, broken.schema
+    assert function is not None and schema is not None
+    return LoadedKernel(schema, origin, False, lambda: as_far_as_known(function, broken))
 
 
 def _from_package(path: str, file: Path) -> KernelLibrary:

@@ -57,8 +57,11 @@ _MODULES: dict[str, _Module] = {}
 
 
 def lines_of_head(function: FunctionType) -> set[tuple[str, int]]:
-    """The lines of a function, with its file, that come before its body."""
-    node, file = _find(function), function.__code__.co_filename
+    """The lines of a function, with its file, that come before its body; none where that is not at hand."""
+    try:
+        node, file = _find(function), function.__code__.co_filename
+    except CompileError:
+        return set()
     first = node.body[0].lineno if isinstance(node, ast.FunctionDef) else node.lineno
     return {(file, line) for line in range(function.__code__.co_firstlineno, first)}
 

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from . import syntax
 from .companions import SIZES, shape_schema
-from .errors import CompileError, EinkornError, PackageError, joined
+from .errors import CompileError, EinkornError, PackageError, each_of, joined
 from .language import SIMD, STUBS, DeviceContext, Namespace, Pointer, Stub, stack
 from .parse import lines_of_head, parse_function
 from .parse_names import Reported, Unresolved
@@ -81,7 +81,8 @@ class PortableKernel:
     """All that is needed to compile an op for any dtype, rank, parameters and target.
 
     `shape` is the kernel that computes its late dims, if it has any; see `companions`. `mistakes` are those of its
-    text: they are raised when it is evaluated, with all that is found then.
+    text: they are raised when it is evaluated, with all that is found then. `unknown` are arguments and parameters
+    that a mistake in the signature leaves unknown: the program can be looked at, and nothing can be made of it.
     """
 
     schema: OpSchema
@@ -89,6 +90,7 @@ class PortableKernel:
     globals: tuple[GlobalEntry, ...]
     shape: PortableKernel | None = None
     mistakes: tuple[EinkornError, ...] = field(default=(), compare=False)
+    unknown: tuple[str, ...] = field(default=(), compare=False)
 
     @cached_property
     def digest(self) -> str:
@@ -151,15 +153,15 @@ def portable(kernel: Kernel) -> PortableKernel:
     return collector.program(kernel.schema, shape)
 
 
-def text_mistakes(broken: Broken) -> list[EinkornError]:
-    """What is wrong in the body of a kernel whose signature is wrong, too, and in functions that it calls."""
-    kernel = broken.kernel
-    if kernel is None:
-        return []
+def as_far_as_known(function: FunctionType, broken: Broken) -> PortableKernel:
+    """The program of a kernel whose signature is wrong, which is one of its mistakes."""
+    assert broken.schema is not None
     collector = _Collector()
-    collector.begin(kernel)
-    head = lines_of_head(kernel)
-    return [e for e in collector.mistakes if e.place and (e.place.file, e.place.line) not in head]
+    collector.begin(function)
+    head = lines_of_head(function)
+    inside = [e for e in collector.mistakes if e.place and (e.place.file, e.place.line) not in head]
+    collector.mistakes = [*(each_of(broken.error) if broken.error else ()), *inside]
+    return dataclasses.replace(collector.program(broken.schema), unknown=broken.unknown)
 
 
 @cache

@@ -12,25 +12,38 @@ from __future__ import annotations
 import __future__
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FunctionType
 from typing import Any
 
 from .errors import CompileError, EinkornError
 from .parse_names import names_assigned
+from .schema import OpSchema
 from .source import Place, instruction_place
 
 BROKEN = "__einkorn_broken__"  # where a module keeps the names that it would have, but for mistakes, with these
 
-_DEFINING = (ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign, ast.Import, ast.ImportFrom, ast.If, ast.Try)
+_MADE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_DEFINING = (*_MADE, ast.Assign, ast.AnnAssign, ast.Import, ast.ImportFrom, ast.If, ast.Try)
 
 
 class Broken:
-    """Stands for what a mistake, which has been noted, kept from being made; `kernel` is the function of a kernel."""
+    """Stands for what a mistake, which has been noted, kept from being made.
 
-    def __init__(self, error: EinkornError | None, kernel: FunctionType | None = None) -> None:
+    Of a kernel: its function, what is known of its signature, and the arguments and parameters that are not.
+    """
+
+    def __init__(
+        self,
+        error: EinkornError | None,
+        kernel: FunctionType | None = None,
+        schema: OpSchema | None = None,
+        unknown: Iterable[str] = (),
+    ) -> None:
         self.error = error
         self.kernel = kernel
+        self.schema = schema
+        self.unknown = tuple(sorted(unknown))
 
     def __call__(self, *given: Any, **_: Any) -> Any:
         return given[0] if given and isinstance(given[0], FunctionType | type) else self
@@ -68,7 +81,7 @@ def read_on(
         mistake = causes[0] if causes else as_mistake(raised, file)
         if not causes:
             note(mistake)
-        again = isinstance(statement, ast.FunctionDef | ast.ClassDef) and unknown is not None and unknown not in names
+        again = isinstance(statement, _MADE) and unknown is not None and unknown not in names
         if again and unknown is not None:
             names[unknown] = Broken(mistake)
             broken[unknown] = mistake
@@ -106,7 +119,7 @@ def _failed(statements: list[ast.stmt], error: BaseException, file: str) -> int 
 def _mentioned(statement: ast.stmt) -> list[str]:
     """The names that a statement reads when it is run; those in the body of a function it does not."""
     parts: list[ast.AST] = [statement]
-    if isinstance(statement, ast.FunctionDef):
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
         parts = [*statement.decorator_list, statement.args, *([statement.returns] if statement.returns else [])]
     return [node.id for part in parts for node in ast.walk(part) if isinstance(node, ast.Name)]
 

@@ -29,6 +29,7 @@ from .types import ANY, DType, SIMDType
 
 _NAME = re.compile(r"[A-Za-z_]\w*(::[A-Za-z_]\w*)*\Z")
 _FASTMATH = frozenset({"contract", "reassoc"})
+_RANK_IS_KNOWN = frozenset({"EK0306", "EK0308"})  # mistakes in a dims text that leave the number of axes known
 
 
 class Kernel:
@@ -127,9 +128,17 @@ def register(
         error = joined(mistakes) if mistakes else None
         if error is not None and not collect(error):
             raise error
-        return cast(Kernel, Broken(error, function))
+        unknown = _unknown(schema, reader.unknown, mistakes)
+        return cast(Kernel, Broken(error or reader.cause, function, schema.without(unknown), unknown))
 
     return record
+
+
+def _unknown(schema: OpSchema, unread: set[str], mistakes: list[CompileError]) -> set[str]:
+    """The arguments and parameters of a signature of which too little is known for a look at the kernel's body."""
+    unknown = unread | {error.argument for error in mistakes if error.argument and error.code not in _RANK_IS_KNOWN}
+    counts = {p.name for p in schema.parameters if p.kind == "int"} - unknown
+    return unknown | {a.name for a in schema.tensors if not (a.count in ("", *counts) or a.count.isdecimal())}
 
 
 class _Reader:
@@ -143,6 +152,8 @@ class _Reader:
         self.typevars: dict[str, tuple[DType, ...]] = {}
         self.places = _argument_places(function)
         self.errors: list[CompileError] = []
+        self.unknown: set[str] = set()  # arguments and parameters that could not be read
+        self.cause: EinkornError | None = None  # a mistake that was noted elsewhere, of the last of these
         self.sound = True  # whether every part could be read
 
     def note(self, error: CompileError) -> None:
@@ -171,11 +182,13 @@ class _Reader:
                     arguments.append(self.argument(parameter))
                 else:
                     text = f"op '{self.name}' takes star arguments"
-                    self.note(self.fail(text, "EK0102", parameter.name, "name every argument"))
+                    raise self.fail(text, "EK0102", parameter.name, "name every argument")
             except CompileError as error:
                 self.note(error)
-            except Reported:
-                self.sound = False
+                self.unknown.add(parameter.name)
+            except Reported as reported:
+                self.sound, self.cause = False, reported.error
+                self.unknown.add(parameter.name)
         if self.sound and not any(isinstance(a, TensorArgument) and a.role is not Role.INPUT for a in arguments):
             hint = 'its outputs come first: out: OutputTensor[T, "n"]'
             self.note(self.fail(f"op '{self.name}' has no output", "EK0301", hint=hint))
@@ -199,7 +212,7 @@ class _Reader:
     def argument(self, parameter: inspect.Parameter) -> TensorArgument | ContextArgument:
         annotation = self.annotation(parameter)
         if isinstance(annotation, Broken):
-            raise Reported
+            raise Reported(annotation.error)
         if annotation is DeviceContext:
             return ContextArgument(parameter.name)
         if isinstance(annotation, TypeVar | DType) or (isinstance(annotation, SIMDType) and annotation.is_scalar):
@@ -232,7 +245,7 @@ class _Reader:
                 annotation = eval(annotation, self.function.__globals__, names)
             except Exception as error:
                 if isinstance(error, NameError) and error.name in self.function.__globals__.get(BROKEN, {}):
-                    raise Reported from None
+                    raise Reported(self.function.__globals__[BROKEN][error.name]) from None
                 reason = error.message if isinstance(error, EinkornError) else error
                 raise self.fail(
                     f"the annotation of '{parameter.name}' cannot be read: {reason}", "EK0301", parameter.name
@@ -248,7 +261,7 @@ class _Reader:
             self.typevars[dtype.__name__] = self.bound(dtype, argument)
             return dtype.__name__
         if isinstance(dtype, Broken):
-            raise Reported
+            raise Reported(dtype.error)
         raise self.fail(
             f"argument '{argument}' of op '{self.name}' needs a dtype, not {_named(dtype)}",
             "EK0301",
@@ -286,7 +299,7 @@ class _Reader:
         if not isinstance(annotation, str) or annotation not in ("bool", "int", "float", "str", "DType"):
             annotation = self.annotation(parameter)
             if isinstance(annotation, Broken):
-                raise Reported
+                raise Reported(annotation.error)
             annotation = getattr(annotation, "__name__", str(annotation))
         kinds = {cls.__name__: kind for kind, cls in PARAMETER_KINDS.items()}
         kind = kinds.get(annotation)

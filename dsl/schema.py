@@ -9,6 +9,8 @@ Input: the pieces, from `register` or from JSON. Output: `OpSchema`, and JSON ag
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -150,6 +152,14 @@ class OpSchema:
     def allowed(self, dtype: DType | str) -> tuple[DType, ...]:
         """The dtypes that an argument of this dtype or type variable takes."""
         return (dtype,) if isinstance(dtype, DType) else dict(self.typevars)[dtype]
+
+    def without(self, names: Collection[str]) -> OpSchema:
+        """The contract without these arguments and parameters."""
+        return dataclasses.replace(
+            self,
+            arguments=tuple(a for a in self.arguments if a.name not in names),
+            parameters=tuple(p for p in self.parameters if p.name not in names),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value that `from_json` turns back into an equal schema, places aside."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import random
+import re
 from collections.abc import Callable
 from contextvars import copy_context
 from pathlib import Path
@@ -271,6 +272,73 @@ def op5_shape(x):
     return x.dim(0) + Int32(2) + sqr(3)
 """
 
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "custom_ops" / "kernels").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("mistake", ['{}[T, "n +"]', '{}[missing, "n"]', "float", "Unknown[{}]"])
+def test_one_mistake_of_a_signature_has_one_message(path: Path, mistake: str, workplace) -> None:  # type: ignore[no-untyped-def]
+    """An argument of which a mistake leaves nothing known says nothing in the kernel's body."""
+    text = path.read_text(encoding="utf-8")
+    choose = random.Random(path.stem + mistake)
+    places = list(re.finditer(r"(\w*(?:InputTensor|VariadicTensors))\[[^\]]*\]", text))
+    for found in choose.sample(places, min(3, len(places))):
+        wrong = text[: found.start()] + mistake.format(found[1]) + text[found.end() :]
+        told = errors_of(workplace.folder, wrong)
+        line = text.count("\n", 0, found.start()) + 1
+        assert [error.place.line for error in told] == [line], "\n\n".join(map(str, told))  # type: ignore[attr-defined]
+
+
+WRONG_SIGNATURES = """
+Q = TypeVar("Q", bound=Floatng)
+
+
+@register("op1")
+def op1(out: OutputTensor[T, "n +"], x: InputTensor[T, "n"], y: float, *, k: int = 1.5, m: int = 3):
+    out[0] = x[0] + Bool(True)
+    foreach(out, lambda i: x[i].foo + y + k + m + out[0].foo)
+    if m > 2:
+        out[1] = x[0, 1]
+
+
+@register("op2")
+def op2(out: OutputTensor[T, "*s"], x: InputTensor[Q, "*s"], y: InputTensor[T, "(q + 1)"]):
+    out[0, 1] = x[0, 1] + Q(3) + SIMD[Q, 4](1)
+    out[0] = y[0] + y.foo
+
+
+@register("op3")
+def op3(out: OutputTensor[T, "n"], x: VariadicTensors[T, "n", "j"], y: VariadicTensors[T, "n", "l"], *, j: int = 1.5,
+        l: int = 2):
+    out[0] = x[0].foo + y[0].foo
+
+
+@register("op3")
+def op3_again(out: OutputTensor[T, "n"]):
+    out[0] = out.foo
+
+
+@register("op3")
+def op3_once_more(out: OutputTensor[T, "n"]):
+    out[0] = out.bar
+
+
+@register("op4")
+async def op4(x: InputTensor[T, "n"], y):
+    x[0] = x.foo
+"""
+
+
+def test_bodies_under_wrong_signatures(workplace, golden: Callable[[str, object], None]) -> None:  # type: ignore[no-untyped-def]
+    """They are looked at as far as their arguments are known; also those of ops that are registered twice."""
+    found = errors_of(workplace.folder, PRELUDE + WRONG_SIGNATURES)
+    golden("independent_bodies", "\n\n".join(map(str, found)) + f"\n\n{len(found)} errors")
+    with pytest.raises(CompileErrors) as caught:
+        build_package("kernels.py", "out.pkg", ["host"])
+    built = [(error.place, error.message) for error in caught.value.errors]
+    assert built == [(error.place, error.message) for error in found]  # type: ignore[attr-defined]
+
+
 TWO_WAYS = """
 N = TypeVar("N", bound=Numeric)
 
@@ -472,9 +540,6 @@ def test_inputs_of_a_model(workplace, golden: Callable[[str, object], None]) -> 
     other = workplace.mistake(lambda: workplace.run_with(made, [None, *(np.zeros(n, np.float32) for n in (4, 3))]))
     assert isinstance(other, DTypeError) and not isinstance(other, GraphError)
     assert made(*(np.ones(3, np.float32) for _ in range(3)))[0].to_numpy().tolist() == [2, 2, 2]
-
-
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "custom_ops" / "kernels").glob("*.py"))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
