@@ -145,38 +145,48 @@ def _attributes(e: FunctionEmitter, region: Region) -> str:
     """
     if not (e.target.is_cpu and e.target.vector_bits == 512):
         return ""
+    ops = list(walk(region))
+    streams = any(op.name == "prefetch" for op in ops) and all(map(_streams, _innermost(region)))
     attributes = []
-    light, streams = sum(1 for _ in walk(region)) <= LIGHT, _streams(region)
-    if light or streams:
+    if streams or len(ops) <= LIGHT:
         attributes.append('["prefer-vector-width", "256"]')
     if streams:
         attributes.append('["min-legal-vector-width", "256"]')
     return f"passthrough = [{', '.join(attributes)}]" if attributes else ""
 
 
-def _streams(region: Region) -> bool:
-    """Whether each innermost loop computes little for what it reads and writes, and moves no lanes.
+def _innermost(region: Region) -> list[Region]:
+    """The loops within a region that have no loop in them."""
+    found: list[Region] = []
+    for op in region.ops:
+        for inner in op.regions:
+            within = _innermost(inner)
+            found += within or ([inner] if op.name in LOOPS else [])
+    return found
 
-    Some of it is asked for ahead: else more instructions for a line mean that fewer lines are under way at a time.
+
+def _streams(loop: Region) -> bool:
+    """Whether an innermost loop computes little for what it reads and writes, and moves no lanes.
+
+    That counts where memory is asked for ahead: else more instructions for a line mean that fewer lines are under way
+    at a time.
     """
-    loops = [loop for op in walk(region) if op.name in LOOPS for loop in op.regions]
-    return any(op.name == "prefetch" for op in walk(region)) and all(
-        _streams_loop(loop) for loop in loops if not any(op.name in LOOPS for op in walk(loop))
-    )
-
-
-def _streams_loop(loop: Region) -> bool:
     used = {value.serial for op in walk(loop) for value in op.operands}
     same: dict[int, Any] = {}  # what splats are the splats of: one scalar may be spread more than once
+    loaded = set[int]()  # what was read and what is made of it: no indices, even if they are integers
     work, accesses = set(), 0
     for op in walk(loop):
         if op.name in _LANES:
             return False
         accesses += op.name in ("load", "store")
+        if op.name == "load" or any(value.serial in loaded for value in op.operands):
+            loaded.update(result.serial for result in op.results)
         operands = tuple(same.get(value.serial, value.serial) for value in op.operands)
         if op.name == "splat":
             same[op.results[0].serial] = ("splat", *operands)
-        elif op.name not in _MOVED and any(_is_number(result) and result.serial in used for result in op.results):
+        elif op.name not in _MOVED and any(
+            result.serial in used and (result.serial in loaded or _is_number(result)) for result in op.results
+        ):
             work.add((op.name, operands))
     return len(work) <= min(STREAMED * accesses, FEW)
 

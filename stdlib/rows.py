@@ -45,7 +45,7 @@ KEPT = 16384  # elements of what is the same in every row of which a copy is kep
 MANY = 64  # where there are as many rows
 TASK = 32768  # elements that a task takes at least, when there are many
 COLUMNS = 256  # columns that one task takes
-WIDE = 1024  # the same where there are enough and states are one number: it goes to other pages less often
+WIDE = 1024  # the same where states are one number: it goes to other pages less often
 TOGETHER = 4  # elements of each column that are taken together, so that states go to memory less often
 
 
@@ -280,12 +280,11 @@ def _by_column(xs: Any, monoids: Any, body: Any, of: Any, axis: Any) -> None:
     n = xs[0].dim(axis)
     width = xs[0].dim(-1)
     pieces, size = column_pieces_of(n)
-    most = _most_columns(monoids, dtype)
-    columns = most if product(sizes) * ceildiv(width, most) >= FEW_BLOCKS else COLUMNS
+    columns = _most_columns(monoids, dtype)
     blocks = max(ceildiv(width, columns), 1)
     tasks = product(sizes) * ceildiv(width, columns)
     cut = pieces if tasks < FEW_BLOCKS else 1
-    slots = _slots(monoids, dtype, FEW_BLOCKS * COLUMN_PIECES * COLUMNS)
+    slots = _slots(monoids, dtype, (FEW_BLOCKS - 1) * COLUMN_PIECES * columns)
 
     def columns_of(number, first, count, totals, totals_at):
         """Joins `count` pieces of the columns of a block to what the memory holds; returns how many columns there
@@ -298,11 +297,14 @@ def _by_column(xs: Any, monoids: Any, body: Any, of: Any, axis: Any) -> None:
         def element(k, j):
             return _of_column(xs, of, lead[:axis], k, (*lead[axis:], left + j))
 
+        def ask_ahead(k):
+            for_each(xs, lambda _, x: x.prefetch(lead[:axis], k, lead[axis:], left) if x.rank > 1 else None)
+
         for j in range(here):
             _keep(totals, totals_at + j, empty(monoids, dtype))
         for piece in range(first, first + count):
             low = piece * size
-            found = _fold_columns(element, here, low, min(low + size, n), monoids, dtype)
+            found = _fold_columns(element, ask_ahead, here, low, min(low + size, n), monoids, dtype)
             for j in range(here):
                 _keep(totals, totals_at + j, joined(monoids, _kept(totals, totals_at + j), _kept(found, j)))
         return here
@@ -314,11 +316,11 @@ def _by_column(xs: Any, monoids: Any, body: Any, of: Any, axis: Any) -> None:
     def part(task):
         number = task // cut
         if cut == 1:
-            totals = _slots(monoids, dtype, most)
+            totals = _slots(monoids, dtype, columns)
             for j in range(columns_of(number, 0, pieces, totals, 0)):
                 use(number, j, _kept(totals, j))
         else:
-            columns_of(number, task - number * cut, 1, slots, task * COLUMNS)
+            columns_of(number, task - number * cut, 1, slots, task * columns)
 
     parallel_for(tasks * cut, part, grain=ceildiv(TASK, n // cut * min(width, columns) + 16))
     if cut > 1:
@@ -326,7 +328,7 @@ def _by_column(xs: Any, monoids: Any, body: Any, of: Any, axis: Any) -> None:
             for j in range(min(width - number % blocks * columns, columns)):
                 states = empty(monoids, dtype)
                 for piece in range(cut):
-                    states = joined(monoids, states, _kept(slots, (number * cut + piece) * COLUMNS + j))
+                    states = joined(monoids, states, _kept(slots, (number * cut + piece) * columns + j))
                 use(number, j, states)
 
 
@@ -335,7 +337,7 @@ def _most_columns(monoids: Any, dtype: Any) -> Any:
     return WIDE if len(monoids) == 1 and not isinstance(monoids[0].identity(dtype), tuple) else COLUMNS
 
 
-def _fold_columns(element: Any, columns: Any, low: Any, high: Any, monoids: Any, dtype: Any) -> Any:
+def _fold_columns(element: Any, ask_ahead: Any, columns: Any, low: Any, high: Any, monoids: Any, dtype: Any) -> Any:
     """Memory with the settled states of element(low, j), ..., element(high - 1, j) for each j below `columns`."""
     most = _most_columns(monoids, dtype)
     together = TOGETHER if most == COLUMNS else 2 * TOGETHER
@@ -349,6 +351,7 @@ def _fold_columns(element: Any, columns: Any, low: Any, high: Any, monoids: Any,
         stop = min(base + COLUMN_BLOCK, high)
         whole = base + (stop - base) // together * together
         for k in range(base, whole, together):
+            ask_ahead(k + together)
             for j in range(columns):
                 states = _kept(runs, j)
                 for r in unroll(together):

@@ -17,7 +17,10 @@ from support.inner_loops import Loop, innermost_loops
 from einkorn.compiler.instances import instance_entry, make_instance
 from einkorn.compiler.pipeline import compile_entry
 from einkorn.compiler.targets import lookup
-from einkorn.dsl.library import KernelLibrary, load_library
+from einkorn.dsl.library import KernelLibrary, library_of, load_library
+from einkorn.dsl.manifest import Instance
+from einkorn.dsl.portable import PortableKernel
+from einkorn.stdlib import reduction
 
 KERNELS = Path(__file__).parents[2] / "benchmarks" / "twenty_kernels.py"
 
@@ -61,8 +64,11 @@ def library() -> KernelLibrary:
 def loops_of_tasks(name: str, target: str) -> list[Loop]:
     kernel = library().kernels[f"twenty::{name}"]
     ranks = {"s": 1} if any("*s" in argument.dims for argument in kernel.schema.inputs) else {}
-    instance = make_instance(kernel.schema, {}, ranks, {})
-    artifact = compile_entry(instance_entry(kernel.portable, instance), lookup(target))
+    return loops_of(kernel.portable, make_instance(kernel.schema, {}, ranks, {}), target)
+
+
+def loops_of(portable: PortableKernel, instance: Instance, target: str) -> list[Loop]:
+    artifact = compile_entry(instance_entry(portable, instance), lookup(target))
     return [loop for loop in innermost_loops(artifact.asm) if loop.function.startswith("body_")]
 
 
@@ -95,6 +101,17 @@ def test_rows_that_only_stream_take_half_vectors_and_ask_ahead() -> None:
         assert any(line.startswith("prefetch") for loop in loops for line in loop.instructions), name
     for name in ("row_argmax", "row_moments", "softmax", "row_cumsum"):
         assert any("z" in loop.widths for loop in loops_of_tasks(name, "x86-64-v4")), name
+
+
+@pytest.mark.parametrize("dtype", ("float32", "int32"))
+@pytest.mark.parametrize("name", ("reduce_sum", "reduce_max"))
+def test_columns_that_only_stream_take_half_vectors(name: str, dtype: str) -> None:
+    """Not those whose maximum is found by the bits of floats, which takes more than one instruction for each."""
+    kernel = library_of(reduction).kernels[name]
+    instance = make_instance(kernel.schema, {"N": dtype}, {"b": 1}, {"axis": 0})
+    loops = [loop for loop in loops_of(kernel.portable, instance, "x86-64-v4") if loop.packed]
+    whole = any("z" in loop.widths for loop in loops)
+    assert loops and whole == (name == "reduce_max" and dtype == "float32")
 
 
 def test_what_the_checks_look_for_is_found() -> None:

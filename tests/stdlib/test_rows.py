@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -268,6 +269,28 @@ def test_the_order_of_a_sum_is_the_documented_one(run: Any, n: int) -> None:
         assert np.array_equal(run("totals", x, axis=1)[0], [model_of_a_row(row) for row in x])
 
 
+def model_of_columns(x: Array) -> Array:
+    """The documented order of float32 sums along the first axis, in NumPy."""
+    size = max(math.ceil(math.ceil(len(x) / 16) / 256) * 256, 256)
+    total = np.zeros(x.shape[1])
+    for piece in (x[k : k + size] for k in range(0, len(x), size)):
+        settled = np.zeros(x.shape[1])
+        for block in (piece[k : k + 256] for k in range(0, len(piece), 256)):
+            settled += np.add.accumulate(block, axis=0, dtype=np.float32)[-1]
+        total += settled
+    return total.astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    "shape", ((7, 3), (256, 1024), (257, 1025), (600, 2050), (515, 4097), (9001, 70), (4100, 1030))
+)
+def test_the_order_of_sums_along_columns_is_the_documented_one(run: Any, shape: tuple[int, int]) -> None:
+    """In one block of columns, in few that are cut, and in many."""
+    x = numbers(shape, np.float32)
+    assert np.array_equal(run("dots_of_columns", x, np.ones(len(x), np.float32))[0], model_of_columns(x))
+    assert np.array_equal(run("totals", x, axis=0)[0], model_of_columns(x))
+
+
 @pytest.mark.parametrize(("rows", "n"), ((63, 101), (64, 1), (70, 101), (64, 4100), (64, 16384), (64, 16385)))
 def test_weights_of_many_rows_are_copied_and_change_no_bit(run: Any, rows: int, n: int) -> None:
     x, w = numbers((rows, n), np.float32), numbers((2 * n,), np.float32)[1 : n + 1]
@@ -280,6 +303,16 @@ def test_bits_do_not_depend_on_the_machine(run: Any) -> None:
         expected = run(op, x, axis=1)
         for again in (run(op, x, axis=1, target="x86-64-v2"), run(op, x, axis=1)):
             assert all(np.array_equal(a, b) for a, b in zip(expected, again, strict=True)), op
+
+
+@pytest.mark.parametrize("op", ("totals", "places", "moments", "dots_of_columns"))
+def test_frames_fit_the_stacks_of_threads(compile_kernel: Any, op: str) -> None:
+    """What pieces of columns keep lies on the caller's stack, which may be one of 1 MiB: half of it is enough."""
+    inputs = [(DType.float32, (5000, 700)), (DType.float32, (5000,))]
+    own = [inputs, {}] if op == "dots_of_columns" else [inputs[:1], {"axis": 0}]
+    artifact, _ = compile_kernel(KERNELS, op, *own, None, "x86-64-v3")
+    frames = [int(size) for size in re.findall(r"subq\s+\$(\d+), %rsp", artifact.asm)]
+    assert max(frames) > 100_000 and sum(frames) < 500_000, frames
 
 
 @pytest.mark.parametrize("target", ("sm_80", "gfx942", "aarch64"))
