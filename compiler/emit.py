@@ -63,7 +63,7 @@ class ModuleEmitter:
         self.locations: dict[Location, int] = {}
         self.kernels: list[KernelInfo] = []
         self.task_count = 0
-        self.has_marks = False  # whether a loop asks for `mlir.interleave`
+        self.has_hints = False  # whether there are calls for `mlir.hint_loops`
 
     def location(self, location: Location) -> str:
         """` loc(#locN)` for an operation."""
@@ -94,8 +94,8 @@ class ModuleEmitter:
         self.functions.append(entry(self.program))
         self.functions.append(SPREAD)
         self.functions.append("  llvm.func @ek.exit()\n")
-        if self.has_marks:
-            self.functions.append("  llvm.func @ek.together()\n")
+        if self.has_hints:
+            self.functions.append("  llvm.func @ek.hint()\n")
         self.functions.append(report_table(self.program.sites))
 
     def emit_kernels(self) -> None:
@@ -133,6 +133,7 @@ class FunctionEmitter:
         self.alone = alone  # no other thread runs this function at the same time
         self.private: set[Value] = set()  # storage that no other thread sees
         self.target = module.target
+        self.vector_bits = module.target.vector_bits  # of the vectors that the function's loops become
         self.names = names
         self.lines: list[str] = []
         self.prologue: list[str] = []

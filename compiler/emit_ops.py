@@ -16,10 +16,10 @@ from ..dsl.errors import InternalError
 from ..dsl.source import Place
 from ..dsl.types import BOOL, DType, SIMDType
 from . import emit_arith, emit_atomics, emit_cast, emit_memory, emit_vectors
+from .cutting import Cut, cut, together
 from .emit_parallel import parallel
 from .emit_types import constant, mlir_type
 from .program import IRREGULAR, Op, PointerType, Region, Value
-from .together import together
 
 if TYPE_CHECKING:
     from .emit import FunctionEmitter
@@ -104,16 +104,16 @@ def _types(e: FunctionEmitter, values: Sequence[Value]) -> str:
     return ", ".join(e.type(v.type) for v in values)
 
 
-def _body(e: FunctionEmitter, region: Region, *, vectors: int = 0) -> None:
-    """The operations of a structured region and its yield; `vectors` is for `mlir.interleave`."""
+def _body(e: FunctionEmitter, region: Region, hint: str = "") -> None:
+    """The operations of a structured region and its yield; `hint` is for `mlir.hint_loops`."""
     with e.nested():
         for op in region.ops[:-1]:
             e.operation(op)
         values = _yielded(region)
         e.at = e.module.location(region.ops[-1].location)
-        if vectors:
-            e.module.has_marks = True
-            e.line(f"llvm.call @ek.together() {{vectors = {vectors} : i32}} : () -> ()")
+        if hint:
+            e.module.has_hints = True
+            e.line(f"llvm.call @ek.hint() {{{hint}}} : () -> ()")
         if values:
             names = ", ".join(e.name(v) for v in values)
             e.line(f"scf.yield {names} : {_types(e, values)}")
@@ -135,6 +135,10 @@ def _if(e: FunctionEmitter, op: Op) -> None:
 
 
 def _for(e: FunctionEmitter, op: Op) -> None:
+    whole = cut(op, e.target, e.vector_bits)
+    if whole is not None:
+        _cut_for(e, op, whole)
+        return
     at = e.at
     low, high, step, *initial = op.operands
     region = op.regions[0]
@@ -151,8 +155,44 @@ def _for(e: FunctionEmitter, op: Op) -> None:
             e.names.set(argument, inner)
             pairs.append(f"{inner} = {name}")
         carried = f" iter_args({', '.join(pairs)}) -> ({_types(e, initial)})"
+    vectors = together(region, e.target) if "elements" in op.attrs else 0
     e.lines.append(f"{e.indent}{head}scf.for {index} = {bounds}{carried} : i64 {{\n")
-    _body(e, region, vectors=together(region, e.target) if "elements" in op.attrs else 0)
+    _body(e, region, f"vectors = {vectors} : i32" if vectors else "")
+    e.lines.append(f"{e.indent}}}{at}\n")
+
+
+def _cut_for(e: FunctionEmitter, op: Op, whole: Cut) -> None:
+    """A loop over whole vectors, and one under a mask over what is left; see `cutting`.
+
+    Both count from 0, and the first stands where there is a round for it: so LLVM sees that nothing is left of it.
+    """
+    at = e.at
+    low, high = (e.name(v) for v in op.operands[:2])
+    zero, elements = (e.op(f"arith.constant {number} : i64") for number in (0, whole.elements))
+    between = e.op(f"arith.subi {high}, {low} overflow<nsw> : i64")
+    count = e.op(f"arith.maxsi {between}, {zero} : i64")
+    multiple = e.op(f"arith.constant {-whole.elements} : i64")
+    first = e.op(f"arith.andi {count}, {multiple} : i64")
+    rest = e.op(f"arith.subi {count}, {first} overflow<nsw> : i64")
+    start = e.op(f"arith.addi {low}, {first} overflow<nsw> : i64")
+    some = e.op(f"arith.cmpi sge, {count}, {elements} : i64")
+    e.lines.append(f"{e.indent}scf.if {some} {{\n")
+    with e.nested():
+        _rounds(e, op, low, first, f"vectors = {whole.vectors} : i32")
+    e.lines.append(f"{e.indent}}}{at}\n")
+    e.at = at
+    _rounds(e, op, start, rest, "masked")
+
+
+def _rounds(e: FunctionEmitter, op: Op, start: str, count: str, hint: str) -> None:
+    """`count` rounds of a loop over elements, from `start` on."""
+    at, region = e.at, op.regions[0]
+    zero, one = (e.op(f"arith.constant {number} : i64") for number in (0, 1))
+    round_ = e.names.fresh()
+    e.lines.append(f"{e.indent}scf.for {round_} = {zero} to {count} step {one} : i64 {{\n")
+    with e.nested():
+        e.names.set(region.args[0], e.op(f"arith.addi {start}, {round_} overflow<nsw> : i64"))
+    _body(e, region, hint)
     e.lines.append(f"{e.indent}}}{at}\n")
 
 

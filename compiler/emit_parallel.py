@@ -77,6 +77,8 @@ def _layout(captured: Sequence[Value]) -> tuple[list[int], int]:
 def _task_body(e: FunctionEmitter, number: int, captured: list[Value], attributes: str, op: Op) -> str:
     """`@body_N(%ctx, captured..., %low, %high) -> i32`."""
     inner, region = e.sibling(), op.regions[0]
+    if attributes:  # half vectors
+        inner.vector_bits //= 2
     params = ["%ctx: !llvm.ptr", *inner.parameters(captured)]
     for argument, name in zip(region.args, ("%low", "%high"), strict=True):
         inner.names.set(argument, name)

@@ -31,7 +31,7 @@ Step = str | Hook
 Observer = Callable[[str, float, Callable[[], str]], None]
 
 EXIT_FUNCTION: Final = "ek.exit"
-TOGETHER_FUNCTION: Final = "ek.together"
+HINT_FUNCTION: Final = "ek.hint"
 
 _TRANSLATABLE: Final = ("llvm.", "nvvm.", "rocdl.", "builtin.module")
 
@@ -101,14 +101,19 @@ def exit_early(mlir: Bindings, module: Any) -> None:
         _return_instead(mlir, call)
 
 
-def interleave(mlir: Bindings, module: Any) -> None:
-    """Loops that end in a call of `@ek.together` become loops over several vectors at a time; see `together`."""
-    for call in _calls(mlir, module, TOGETHER_FUNCTION):
+def hint_loops(mlir: Bindings, module: Any) -> None:
+    """What LLVM is told of loops that end in a call of `@ek.hint`: `vectors` are taken at a time, or it is `masked`.
+
+    A masked loop becomes vectors of which each lane asks whether its round is one of the loop's; see `cutting`.
+    """
+    for call in _calls(mlir, module, HINT_FUNCTION):
         back = list(call.block.operations)[-1].operation
         if back.name == "llvm.br":
-            count = f"count = {call.attributes['vectors'].value} : i32"
+            count, rest = 1, ", vectorize = <predicateEnable = true>, unroll = <disable = true>"
+            if "vectors" in call.attributes:
+                count, rest = call.attributes["vectors"].value, ""
             back.attributes["loop_annotation"] = mlir.ir.Attribute.parse(
-                f"#llvm.loop_annotation<interleave = <{count}>>"
+                f"#llvm.loop_annotation<interleave = <count = {count} : i32>{rest}>"
             )
         call.erase()
 
@@ -175,7 +180,7 @@ def pipeline(target: Target) -> tuple[Step, ...]:
         "convert-arith-to-llvm",
         "convert-index-to-llvm",
         "convert-cf-to-llvm",
-        interleave,
+        hint_loops,
         "convert-nvvm-to-llvm",
         "reconcile-unrealized-casts",
         f"ensure-debug-info-scope-on-llvm-func{{emission-kind={target.debug_info}}}",

@@ -1,0 +1,125 @@
+"""How a loop over elements is cut into vectors: several at a time, and under a mask what is left over.
+
+LLVM makes vectors of a loop, and what is less than a round of them is left to a loop over single elements: up to 63
+times the work of one `exp`. So a loop that makes neighbours of neighbours becomes two, of which LLVM makes vectors:
+
+    for i in range(low, high):          whole = (high - low) // elements * elements
+        out[i] = f(x[i])         =>     for i in range(low, low + whole):  out[i] = f(x[i])      # without a remainder
+                                        for i in range(low + whole, high): out[i] = f(x[i])      # under a mask
+
+That is done for AVX-512. AVX2 writes parts of vectors so slowly that LLVM's way is faster (by 2 % over rows of all
+lengths, by up to 30 % on short ones), and has none of small elements.
+
+A long function of one element (an `exp`, a `tan`) is a chain of operations that wait for each other. A CPU looks only
+so far ahead, and finds too little to do in one chain; LLVM takes several vectors at a time in short loops only. So long
+loops over elements take several where registers allow it.
+
+Input: a loop over elements. Output: numbers, which `mlir.hint_loops` tells LLVM. Non-goals: nothing is reordered, and
+no loop has to become vectors: LLVM decides whether that pays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..dsl.types import DType
+from .operations import ROWS
+from .program import Op, PointerType, Region, walk
+from .targets.base import Target
+
+LONG = 16  # operations on an element; shorter loops take as many vectors at a time as LLVM would choose,
+SHORT = 4  # which is so many
+HALF = 8  # operations that convert a bfloat16
+REGISTERS = 32  # of 512 bits; CPUs with shorter vectors have half as many, which one chain fills
+PLAIN = {*ROWS, "const", "cast", "bitcast", "splat", "select", "load", "store", "yield"} - {"floordiv", "mod"}
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The first of two loops takes a multiple of `elements`, in so many `vectors` at a time."""
+
+    elements: int
+    vectors: int
+
+
+def cut(loop: Op, target: Target, vector_bits: int) -> Cut | None:
+    """How a loop is cut where vectors have so many bits; None where it is not."""
+    low, high, step, *carried = loop.operands
+    region = loop.regions[0]
+    if not (target.is_cpu and target.vector_bits >= 512) or carried or step.const != 1 or "rare" in loop.attrs:
+        return None
+    if any(op.name not in PLAIN for op in walk(region)) or not _neighbours(region):
+        return None
+    accesses = [op for op in region.ops if op.name in ("load", "store")]
+    sizes = [_bits(op) for op in accesses]
+    if not all(sizes) or all(op.name == "load" or op.operands[0].maker in accesses for op in accesses):
+        return None  # elements that share bytes; a copy, for which there is a function
+    lanes, registers = vector_bits // min(sizes), max(sizes) // min(sizes)
+    work = sum(_work(op) for op in region.ops)
+    if low.const is not None and high.const is not None:
+        left = (high.const - low.const) % lanes
+        if work < LONG or left <= lanes // 2:  # LLVM writes out what it knows the number of
+            return None
+    vectors = max(SHORT // registers, 1) if work < LONG else max(together(region, target), 1)
+    return Cut(lanes * vectors, vectors)
+
+
+def _work(op: Op) -> int:
+    """How many operations an operation becomes, nearly."""
+    if op.name == "cast":
+        dtypes = (op.operands[0].dtype, op.results[0].dtype)
+        return LONG if any(dtype.is_storage() for dtype in dtypes) else HALF if DType.bfloat16 in dtypes else 1
+    return op.name in ROWS
+
+
+def together(region: Region, target: Target) -> int:
+    """How many vectors a long loop takes at a time: 4 or 2, or 0 where LLVM decides."""
+    inside = [op.name for op in walk(region)]
+    if target.is_gpu or target.vector_bits < 512 or sum(name in ROWS for name in inside) < LONG:
+        return 0
+    if not {"for", "while"}.isdisjoint(inside):
+        return 0
+    return 4 if 4 * (_most_alive(region) + 1) <= REGISTERS else 2
+
+
+def _most_alive(region: Region) -> int:
+    """How many floats at most are still to be used, between two operations."""
+    last = {value.serial: number for number, op in enumerate(region.ops) for value in op.operands}
+    alive: set[int] = set()
+    most = 0
+    for number, op in enumerate(region.ops):
+        alive = {serial for serial in alive if last[serial] > number}
+        if op.name not in ("const", "splat", "neg"):
+            alive |= {v.serial for v in op.results if v.dtype.is_float() and last.get(v.serial, -1) > number}
+        most = max(most, len(alive))
+    return most
+
+
+def _bits(access: Op) -> int:
+    """The size in memory of what a load or a store goes to; 0 where elements share bytes."""
+    dtype = (access.results or access.operands)[0].dtype
+    return 0 if dtype.is_packed() else 8 * dtype.size_in_bytes
+
+
+def _neighbours(region: Region) -> bool:
+    """Whether every round writes the next elements, and reads the next ones or the same again."""
+    steps: dict[int, int | None] = {region.args[0].serial: 1}  # by how much values grow each round; None: nobody knows
+    written = False
+    for op in region.ops:
+        by = [steps.get(value.serial, 0) for value in op.operands]
+        if op.name in ("load", "store"):
+            pointer = op.operands[-2].type
+            if by[-1] not in ((1,) if op.name == "store" else (0, 1)) or not isinstance(pointer, PointerType):
+                return False
+            if not pointer.is_whole:  # it may point into what another one points into
+                return False
+            written |= op.name == "store"
+        grows = None
+        if not any(by) and None not in by:
+            grows = 0
+        elif op.name in ("add", "sub") and None not in by:
+            first, second = by
+            assert first is not None and second is not None
+            grows = first + second if op.name == "add" else first - second
+        steps.update((result.serial, grows) for result in op.results)
+    return written
