@@ -21,6 +21,7 @@ from .emit_entry import SPREAD, entry, report_table
 from .emit_ops import EMITTERS
 from .emit_parallel import captures
 from .emit_types import constant, mlir_type
+from .mlir import MARKS
 from .operations import ROWS
 from .program import Function, Location, Op, PointerType, Program, Region, Type, Value, walk
 from .targets import Target
@@ -63,7 +64,6 @@ class ModuleEmitter:
         self.locations: dict[Location, int] = {}
         self.kernels: list[KernelInfo] = []
         self.task_count = 0
-        self.has_hints = False  # whether there are calls for `mlir.hint_loops`
 
     def location(self, location: Location) -> str:
         """` loc(#locN)` for an operation."""
@@ -75,7 +75,8 @@ class ModuleEmitter:
 
     def text(self) -> str:
         """The whole module."""
-        parts = ["module {\n", *self.functions, "} loc(unknown)\n"]
+        marks = [mark for mark in MARKS if any(f"@{mark}(" in function for function in self.functions)]
+        parts = ["module {\n", *self.functions, *(f"  llvm.func @{mark}()\n" for mark in marks), "} loc(unknown)\n"]
         for location, number in self.locations.items():
             place = location.place
             file = place.file.replace("\\", "\\\\").replace('"', '\\"')
@@ -93,9 +94,6 @@ class ModuleEmitter:
             self.functions.append(emitter.host_function(function))
         self.functions.append(entry(self.program))
         self.functions.append(SPREAD)
-        self.functions.append("  llvm.func @ek.exit()\n")
-        if self.has_hints:
-            self.functions.append("  llvm.func @ek.hint()\n")
         self.functions.append(report_table(self.program.sites))
 
     def emit_kernels(self) -> None:
@@ -105,7 +103,6 @@ class ModuleEmitter:
             for number, op in enumerate(launches):
                 emitter = FunctionEmitter(self, Names())
                 self.functions.append(emitter.kernel(f"{function.name}_kernel_{number}", op))
-        self.functions.append("  llvm.func @ek.exit()\n")
 
 
 class Names:

@@ -112,7 +112,6 @@ def _body(e: FunctionEmitter, region: Region, hint: str = "") -> None:
         values = _yielded(region)
         e.at = e.module.location(region.ops[-1].location)
         if hint:
-            e.module.has_hints = True
             e.line(f"llvm.call @ek.hint() {{{hint}}} : () -> ()")
         if values:
             names = ", ".join(e.name(v) for v in values)

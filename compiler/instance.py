@@ -73,7 +73,7 @@ def build_program(spec: EntrySpec, target: Target, *, notes: bool = False) -> Pr
     mistakes: list[EinkornError] = []
     for group in spec.groups:
         numbering = Numbering(spec, group)
-        key = numbering.key()
+        key = numbering.key() if len(spec.groups) > 1 else None  # a digest of each kernel is in it
         if key not in known:
             known[key] = len(program.functions)
             builder = GroupBuilder(spec, group, numbering, target, program.sites)

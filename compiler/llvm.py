@@ -202,15 +202,15 @@ def _optimised(text: str, target: Target, level: int) -> tuple[Any, Any]:
     return module, machine
 
 
-_INTRINSIC = re.compile(r"^.*@(llvm\.[\w.]+)\(.*$", re.MULTILINE)
+_INTRINSIC = re.compile(r".*@(llvm\.[\w.]+)\(")
 _APPROXIMATE = re.compile(r"\bcall\b.*?\b(?:afn|fast)\b.*?@llvm\.")
 
 
 def _intrinsic_uses(text: str) -> Iterable[tuple[str, bool]]:
     """Every intrinsic in the text, and whether that use allows an approximation (a declaration does)."""
-    for match in _INTRINSIC.finditer(text):
-        line = match[0].lstrip()
-        yield match[1], line.startswith("declare ") or _APPROXIMATE.search(line) is not None
+    for line in text.split("\n"):
+        if "@llvm." in line and (match := _INTRINSIC.match(line)):
+            yield match[1], line.lstrip().startswith("declare ") or _APPROXIMATE.search(line) is not None
 
 
 def check_intrinsics(uses: Iterable[tuple[str, bool]], target: Target) -> None:

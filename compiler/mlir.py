@@ -2,7 +2,8 @@
 
 Input: a module in MLIR's text form, with the places of the author's own text as locations. Output: LLVM IR in the
 version that llvmlite reads. The way between is a visible tuple of steps, each a pass by name or a Python function over
-the module; each is verified, timed and can be watched. Non-goals: nothing is emitted here, and no machine code is made.
+the module. Who watches sees each by itself, verified and timed; else passes in a row are run as one. Non-goals: nothing
+is emitted here, and no machine code is made.
 
 This is the only module that imports the bindings: a package named `mlir` when one is installed, else `torch_mlir`.
 """
@@ -15,7 +16,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -32,6 +33,7 @@ Observer = Callable[[str, float, Callable[[], str]], None]
 
 EXIT_FUNCTION: Final = "ek.exit"
 HINT_FUNCTION: Final = "ek.hint"
+MARKS: Final = (EXIT_FUNCTION, HINT_FUNCTION)  # functions that are called to mark a place for a step
 
 _TRANSLATABLE: Final = ("llvm.", "nvvm.", "rocdl.", "builtin.module")
 
@@ -178,10 +180,9 @@ def pipeline(target: Target) -> tuple[Step, ...]:
         f"arith-expand{bf16}",
         "convert-vector-to-llvm",
         "convert-arith-to-llvm",
-        "convert-index-to-llvm",
         "convert-cf-to-llvm",
         hint_loops,
-        "convert-nvvm-to-llvm",
+        *(("convert-nvvm-to-llvm",) if target.kind == "cuda" else ()),
         "reconcile-unrealized-casts",
         f"ensure-debug-info-scope-on-llvm-func{{emission-kind={target.debug_info}}}",
     )
@@ -193,7 +194,7 @@ def lower_to_llvm(
     """Lowers MLIR text to the text of an LLVM module that `llvm.compile_module` takes.
 
     Args:
-        text: a module of `llvm.func`s whose bodies use scf, cf, arith, vector, index, llvm, nvvm and rocdl.
+        text: a module of `llvm.func`s whose bodies use scf, cf, arith, vector, llvm, nvvm and rocdl.
         target: gives the triple, the data layout and the kind of debug information.
         steps: what to run instead of `pipeline(target)`.
         observe: is told of every step after it ran.
@@ -202,6 +203,28 @@ def lower_to_llvm(
         InternalError: MLIR refused the module; its place is in the author's own text where the location says so.
         TargetError: the bindings are not installed.
     """
+    steps = pipeline(target) if steps is None else steps
+    if observe is None:
+        with suppress(InternalError):  # the steps one by one will say where
+            return _lower(text, target, _joined(steps, text), None)
+    return _lower(text, target, steps, observe)
+
+
+_MARKED: Final[dict[Step, str]] = {exit_early: EXIT_FUNCTION, hint_loops: HINT_FUNCTION}
+
+
+def _joined(steps: Sequence[Step], text: str) -> list[Step]:
+    """The steps without those whose mark is not in the text, and passes that follow each other as one."""
+    joined: list[Step] = []
+    for step in steps:
+        if isinstance(step, str) and joined and isinstance(joined[-1], str):
+            joined[-1] += f",{step}"
+        elif isinstance(step, str) or f"@{_MARKED.get(step, '')}" in text:
+            joined.append(step)
+    return joined
+
+
+def _lower(text: str, target: Target, steps: Sequence[Step], observe: Observer | None) -> str:
     mlir = bindings()
     with _context(mlir):
         module = _parse(mlir, text)
@@ -209,7 +232,7 @@ def lower_to_llvm(
         # Without a layout MLIR takes LLVM's defaults, and i64 would be aligned to 4 bytes.
         attributes["llvm.data_layout"] = mlir.ir.StringAttr.get(target.data_layout)
         attributes["llvm.target_triple"] = mlir.ir.StringAttr.get(target.triple)
-        for step in pipeline(target) if steps is None else steps:
+        for step in steps:
             name = step if isinstance(step, str) else step.__name__
             start = time.perf_counter()
             with _reporting(mlir, f"in {name.partition('{')[0]}", text):
@@ -263,7 +286,8 @@ def _context(mlir: Bindings) -> Iterator[None]:
     try:
         context, uses = _idle.pop()
     except IndexError:
-        context, uses = mlir.ir.Context(), 0
+        # Dialects are loaded as the text names them: to load all takes longer than the rest.
+        context, uses = mlir.ir.Context(load_on_create_dialects=[]), 0
         context.enable_multithreading(False)
     with context, mlir.ir.Location.unknown(context):
         yield
@@ -274,18 +298,17 @@ def _context(mlir: Bindings) -> Iterator[None]:
 
 def _parse(mlir: Bindings, text: str) -> Any:
     with _reporting(mlir, "when it was read", text):
-        module = mlir.ir.Module.parse(text)
-        module.operation.verify()
-    return module
+        return mlir.ir.Module.parse(text)  # which verifies it
 
 
 def _run_step(mlir: Bindings, step: Step, module: Any) -> None:
     if isinstance(step, str):
-        # The pass manager verifies after every pass.
-        mlir.passmanager.PassManager.parse(f"builtin.module({step})").run(module.operation)
+        passes = mlir.passmanager.PassManager.parse(f"builtin.module({step})")
+        passes.enable_verifier(False)  # between joined passes: that takes as long as the passes
+        passes.run(module.operation)
     else:
         step(mlir, module)
-        module.operation.verify()
+    module.operation.verify()
 
 
 def _print(module: Any, locations: bool) -> str:

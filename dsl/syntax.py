@@ -287,16 +287,22 @@ _CLASSES: dict[str, type[Node]] = {
 
 def to_json(node: Any, *, spans: bool = True) -> Any:
     """Lists and scalars: `[class name, span, fields…]`. Without spans the result depends on meaning alone."""
-    if isinstance(node, Node):
-        head: list[Any] = [type(node).__name__]
-        if spans:
-            head.append(list(node.span))
-        return head + [to_json(getattr(node, name), spans=spans) for name in node._fields]
-    if isinstance(node, tuple):
-        return {"t": [to_json(item, spans=spans) for item in node]}
-    if isinstance(node, float):
+    kind = type(node)
+    if kind in _PLAIN:
+        return node
+    if kind is tuple:
+        return {"t": [item if type(item) in _PLAIN else to_json(item, spans=spans) for item in node]}
+    if kind is float:
         return {"f": node.hex()}
-    return node
+    fields = vars(node)
+    head: list[Any] = [kind.__name__, list(node.span)] if spans else [kind.__name__]
+    for name in kind._fields:
+        value = fields[name]
+        head.append(value if type(value) in _PLAIN else to_json(value, spans=spans))
+    return head
+
+
+_PLAIN = frozenset({str, int, bool, type(None)})  # values that JSON has as they are
 
 
 def from_json(data: Any) -> Any:
