@@ -11,55 +11,23 @@ from __future__ import annotations
 
 import ast
 import inspect
-import linecache
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
 from . import syntax as s
+from .definitions import Nodes, definitions, first_line
 from .errors import CompileError, EinkornError
-from .kernel_files import SOURCE
 from .parse_expressions import ExpressionParser, Resolve
 from .parse_names import BINARY, Reported, names_assigned, names_bound, yields
 from .source import Place
 from .unsupported import UNSUPPORTED
 
 
-def module_tree(function: FunctionType) -> ast.Module:
-    """The parsed text that a function was made from: the one its module keeps, else that of the file as it is now."""
-    return module_of(function.__code__.co_filename, function.__globals__).tree
-
-
-@dataclass(frozen=True)
-class _Module:
-    """The text of a file as it was parsed, its tree, and every function in it."""
-
-    text: str
-    tree: ast.Module
-    functions: tuple[_Definition, ...]
-
-
-def module_of(file: str, names: dict[str, Any]) -> _Module:
-    """A module with these global names, as parsed from the text that it keeps or that its file has now."""
-    linecache.checkcache(file)
-    text = names.get(SOURCE) or "".join(linecache.getlines(file))
-    known = _MODULES.get(file)
-    if known is None or known.text != text:
-        tree = ast.parse(text, filename=file)
-        known = _Module(text, tree, tuple(node for node in ast.walk(tree) if isinstance(node, _Definition)))
-        _MODULES[file] = known
-    return known
-
-
-_Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-_MODULES: dict[str, _Module] = {}
-
-
 def lines_of_head(function: FunctionType) -> set[tuple[str, int]]:
     """The lines of a function, with its file, that come before its body; none where that is not at hand."""
     try:
-        node, file = _find(function), function.__code__.co_filename
+        node, file = find_function(function), function.__code__.co_filename
     except CompileError:
         return set()
     first = node.body[0].lineno if isinstance(node, ast.FunctionDef) else node.lineno
@@ -75,7 +43,7 @@ def parse_function(function: FunctionType, resolve: Resolve) -> tuple[s.Function
     """
     code = function.__code__
     file = code.co_filename
-    node = _find(function)
+    node = find_function(function)
     lookup = dict(inspect.getclosurevars(function).nonlocals)
     parser = Parser(file, function.__globals__, lookup, resolve)
     try:
@@ -96,34 +64,45 @@ def _parsed(parser: Parser, node: ast.FunctionDef | ast.Lambda) -> s.Function | 
     return s.Function("lambda", found.params, (returned,), span=found.span)
 
 
-def _find(function: FunctionType) -> ast.FunctionDef | ast.Lambda:
+def find_function(function: FunctionType) -> ast.FunctionDef | ast.Lambda:
+    """What a function was made from.
+
+    Raises:
+        CompileError: it is asynchronous, or it cannot be found.
+    """
     code = function.__code__
-    candidates: list[ast.FunctionDef | ast.Lambda] = []
-    for node in module_of(code.co_filename, function.__globals__).functions:
-        if isinstance(node, ast.AsyncFunctionDef) and node.name == function.__name__:
-            name = Place(code.co_filename, node.lineno, node.col_offset + 1, node.lineno, node.col_offset + 10)
-            what, hint = UNSUPPORTED["AsyncFunctionDef"]
-            if code.co_firstlineno == min([node.lineno, *(d.lineno for d in node.decorator_list)]):
-                raise CompileError(f"{what} is not part of the kernel language", code="EK0102", place=name, hint=hint)
-        if isinstance(node, ast.FunctionDef) and node.name == function.__name__:
-            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-            if first == code.co_firstlineno:
-                return node
-        elif isinstance(node, ast.Lambda) and function.__name__ == "<lambda>" and node.lineno == code.co_firstlineno:
-            candidates.append(node)
-    if len(candidates) == 1:
-        return candidates[0]
-    place = Place(code.co_filename, code.co_firstlineno)
-    if candidates:
-        raise CompileError(
-            "two lambdas on one line cannot be told apart", code="EK0103", place=place, hint="put each on its own line"
-        )
+    for nodes in definitions(code.co_filename, function.__globals__, code.co_firstlineno):
+        found = _among(nodes, function)
+        if found is not None:
+            return found
     raise CompileError(
         f"the source of '{function.__name__}' is not at hand",
         code="EK0104",
-        place=place,
+        place=Place(code.co_filename, code.co_firstlineno),
         hint="define kernels in a file; functions made by exec() or typed at a prompt keep no source",
     )
+
+
+def _among(nodes: Nodes, function: FunctionType) -> ast.FunctionDef | ast.Lambda | None:
+    code = function.__code__
+    candidates: list[ast.Lambda] = []
+    for node in nodes:
+        if isinstance(node, ast.AsyncFunctionDef) and node.name == function.__name__:
+            name = Place(code.co_filename, node.lineno, node.col_offset + 1, node.lineno, node.col_offset + 10)
+            what, hint = UNSUPPORTED["AsyncFunctionDef"]
+            if code.co_firstlineno == first_line(node):
+                raise CompileError(f"{what} is not part of the kernel language", code="EK0102", place=name, hint=hint)
+        if isinstance(node, ast.FunctionDef) and node.name == function.__name__:
+            if first_line(node) == code.co_firstlineno:
+                return node
+        elif isinstance(node, ast.Lambda) and function.__name__ == "<lambda>" and node.lineno == code.co_firstlineno:
+            candidates.append(node)
+    if len(candidates) > 1:
+        place = Place(code.co_filename, code.co_firstlineno)
+        raise CompileError(
+            "two lambdas on one line cannot be told apart", code="EK0103", place=place, hint="put each on its own line"
+        )
+    return candidates[0] if candidates else None
 
 
 class Parser(ExpressionParser):

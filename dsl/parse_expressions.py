@@ -52,18 +52,15 @@ class ExpressionParser:
     # places and errors
 
     def span(self, node: ast.AST) -> s.Span:
-        line = getattr(node, "lineno", 1)
-        end_line = getattr(node, "end_lineno", None) or line
-        return (
-            line,
-            self._column(line, getattr(node, "col_offset", 0)),
-            end_line,
-            self._column(end_line, getattr(node, "end_col_offset", None) or 0),
-        )
+        line, start = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
+        end_line, end = getattr(node, "end_lineno", None) or line, getattr(node, "end_col_offset", None) or 0
+        if self.is_ascii:
+            return line, start + 1, end_line, end + 1
+        return line, self._column(line, start), end_line, self._column(end_line, end)
 
     def _column(self, line: int, offset: int) -> int:
         """`ast` counts UTF-8 bytes from 0; places count characters from 1."""
-        if self.is_ascii or not 0 < line <= len(self.lines):
+        if not 0 < line <= len(self.lines):
             return offset + 1
         text = self.lines[line - 1]
         return len(text.encode()[:offset].decode(errors="replace")) + 1
@@ -207,7 +204,7 @@ class ExpressionParser:
 
     def global_(self, value: Any, node: ast.expr) -> s.Expr:
         try:
-            return self.constant(value, ast.unparse(node), node)
+            return self.constant(value, node.id if isinstance(node, ast.Name) else ast.unparse(node), node)
         except CompileError as error:
             if error.code == "EK0104":  # nothing to show there, so it is shown where the name is used
                 error.place = self.place(node)

@@ -58,11 +58,15 @@ def names_assigned(nodes: Sequence[ast.AST]) -> set[str]:
                 found.add(item.id)
         elif isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             found.add(item.name)
-        elif not isinstance(item, ast.Lambda | ast.GeneratorExp | ast.Constant):
-            if isinstance(item, ast.ExceptHandler | ast.pattern | ast.alias):
+        elif not isinstance(item, _NAMELESS):
+            if isinstance(item, _BINDING):
                 found |= _bound(item)
             stack.extend(ast.iter_child_nodes(item))
     return found
+
+
+_NAMELESS = (ast.Lambda, ast.GeneratorExp, ast.Constant, ast.operator, ast.cmpop, ast.unaryop, ast.expr_context)
+_BINDING = (ast.ExceptHandler, ast.pattern, ast.alias)
 
 
 def names_bound(node: ast.AST) -> set[str]:

@@ -12,8 +12,9 @@ from types import FunctionType
 from typing import Any
 
 from . import syntax as s
+from .definitions import definitions, first_line
 from .errors import CompileError, EinkornError
-from .parse import Parser, module_of
+from .parse import Parser
 from .parse_expressions import Resolve
 from .parse_names import Reported
 from .read_on import BROKEN
@@ -48,10 +49,10 @@ def parse_struct(cls: type, resolve: Resolve) -> tuple[s.Struct | None, list[Ein
 
 
 def _find(cls: type, info: StructInfo) -> ast.ClassDef:
-    for node in ast.walk(module_of(info.file, info.names).tree):
-        if isinstance(node, ast.ClassDef) and node.name == cls.__name__:
-            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-            if first <= info.line <= node.lineno:
+    for nodes in definitions(info.file, info.names, info.line):
+        for node in nodes:
+            named = isinstance(node, ast.ClassDef) and node.name == cls.__name__
+            if named and first_line(node) <= info.line <= node.lineno:
                 return node
     raise CompileError(
         f"the source of '{cls.__name__}' is not at hand",

@@ -19,7 +19,7 @@ from .companions import Reference, late_dims, make_reference
 from .errors import CompileError, EinkornError, InternalError, joined
 from .kernel_files import collect
 from .language import BOUNDS, DeviceContext, Stub, TensorAnnotation
-from .parse import module_tree
+from .parse import find_function
 from .parse_names import Reported
 from .read_on import BROKEN, Broken
 from .schema import PARAMETER_KINDS, ContextArgument, Form, OpSchema, Parameter, Role, TensorArgument
@@ -332,26 +332,16 @@ def _named(value: Any) -> str:
 
 def _argument_places(function: FunctionType) -> dict[str, Place]:
     """Where each argument stands in the text; empty when the text is not at hand."""
-    import ast
-
     file = function.__code__.co_filename
     try:
-        tree = module_tree(function)
-    except (OSError, SyntaxError):
+        args = find_function(function).args
+    except (OSError, SyntaxError, CompileError):
         return {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and node.name == function.__name__:
-            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-            if first == function.__code__.co_firstlineno:
-                stars = [star for star in (node.args.vararg, node.args.kwarg) if star is not None]
-                args = node.args.args + node.args.kwonlyargs + stars
-                return {
-                    a.arg: Place(
-                        file, a.lineno, a.col_offset + 1, a.end_lineno or a.lineno, (a.end_col_offset or 0) + 1
-                    )
-                    for a in args
-                }
-    return {}
+    stars = [star for star in (args.vararg, args.kwarg) if star is not None]
+    return {
+        a.arg: Place(file, a.lineno, a.col_offset + 1, a.end_lineno or a.lineno, (a.end_col_offset or 0) + 1)
+        for a in args.args + args.kwonlyargs + stars
+    }
 
 
 # *** functions of the language that are written in the language ***

@@ -32,6 +32,9 @@ class _Record:
         cls._defaults = {name: cls.__dict__[name] for name in cls._fields if name in cls.__dict__}
 
     def __init__(self, *values: Any, span: Span = NOWHERE, **named: Any) -> None:
+        if len(values) == len(self._fields) and not named:
+            self.__dict__.update(zip(self._fields, values, strict=True), span=span)
+            return
         fields = {**self._defaults, **dict(zip(self._fields, values, strict=False)), **named}
         if len(values) > len(self._fields) or fields.keys() != set(self._fields):
             raise TypeError(f"{type(self).__name__} takes {', '.join(self._fields)}")
