@@ -18,13 +18,14 @@ Input: values of the typed program. Output: yes, or not known. Non-goals: no flo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..dsl.types import BOOL, INT
 from .program import LIVE, Builder, Value
 
 Poly = dict[tuple[int, ...], int]  # monomial (serials of atoms, ascending) -> coefficient, never 0
+Bound = tuple[int, Poly]  # c and others, of a fact c * atom + others >= 0
 
 MAX_TERMS = 12
 FUEL = 400  # steps of one proof
@@ -39,12 +40,14 @@ class Ranges:
 
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
-        self.always: dict[int, list[Poly]] = {}
+        self.always: dict[int, list[Bound]] = {}
+        self.counters: dict[int, tuple[int, list[Bound]]] = {}  # with how many bounds of the counter there were
         self.atoms: dict[int, Value] = {}
         self.counted: set[int] = set()
         self.fuel = 0
         self.tried: dict[frozenset[Any], tuple[int, bool]] = {}
         self.here: dict[int, list[tuple[int, Poly]]] | None = None
+        self.bounding: dict[int, list[Bound]] = {}
 
     # what is known
 
@@ -168,41 +171,60 @@ class Ranges:
 
     def _by_bounds(self, serial: int, factor: Poly, rest: Poly, sign: int, depth: int) -> bool:
         """Whether factor * atom + rest >= 0 follows from a bound of the atom."""
-        for fact in self._facts(serial, depth):
-            by, others = split(fact, serial)
-            if not by or any(by):
-                continue
-            c = by[()]
+        open_claims: list[list[Poly]] = []
+
+        def follows(claims: list[Poly]) -> bool:
+            """Whether that is plain; what is to be shown else waits until no bound is left that might be plain."""
+            left = [claim for claim in claims if any(claim) or claim.get((), 0) < 0]
+            if left and all(map(any, left)):
+                open_claims.append(left)
+            return not left
+
+        for c, others in self._facts(serial, depth):
             if (c > 0) == (sign > 0):  # c * atom + others >= 0, so |c| * atom is bounded by others
                 bound = scaled(others, -1 if c > 0 else 1)
-                if self._proves(plus(times(factor, bound), scaled(rest, abs(c))), depth + 1):
+                if follows([plus(times(factor, bound), scaled(rest, abs(c)))]):
                     return True
         for choices in self._choices(serial, sign):
-            if all(self._proves(plus(times(factor, choice), rest), depth + 1) for choice in choices):
+            if follows([plus(times(factor, choice), rest) for choice in choices]):
                 return True
-        return False
+        return any(all(self._proves(claim, depth + 1) for claim in claims) for claims in open_claims)
 
-    def _facts(self, serial: int, depth: int) -> Iterator[Poly]:
+    def _facts(self, serial: int, depth: int) -> Iterator[Bound]:
+        value = self.atoms[serial]
         if serial not in self.always:
-            self.always[serial] = list(self._by_making(self.atoms[serial]))
-        yield from self._as_counter(self.atoms[serial])
+            self.always[serial] = _bounds_on(serial, self._by_making(value))
+        yield from self._as_counter(serial)
         yield from self.always[serial]
-        yield from self._by_operands(self.atoms[serial], depth)
-        yield from (fact for source, fact in self._of_scopes().get(serial, ()) if source != serial)
+        yield from self._of_scopes(serial)
+        yield from _bounds_on(serial, self._by_operands(value, depth))
 
-    def _of_scopes(self) -> dict[int, list[tuple[int, Poly]]]:
-        """The facts of all scopes by the atoms in them; those of a loop variable with its serial. Made once a proof."""
+    def _of_scopes(self, serial: int) -> list[Bound]:
+        """What the facts of all scopes say of an atom. They are sorted by their atoms once a proof."""
         if self.here is None:
-            self.here = {}
+            self.here, self.bounding = {}, {}
             for scope in self.builder.memo:
                 facts = [(-1, fact) for fact in scope.get(FACTS, ())]
-                facts += [(value.serial, fact) for value in scope.get(LIVE, ()) for fact in self._as_counter(value)]
+                facts += [(value.serial, fact) for value in scope.get(LIVE, ()) for fact in self._counted(value)]
                 for source, fact in facts:
-                    for serial in {atom for monomial in fact for atom in monomial}:
-                        self.here.setdefault(serial, []).append((source, fact))
-        return self.here
+                    for atom in {atom for monomial in fact for atom in monomial}:
+                        self.here.setdefault(atom, []).append((source, fact))
+        if serial not in self.bounding:
+            others = (fact for source, fact in self.here.get(serial, ()) if source != serial)
+            self.bounding[serial] = _bounds_on(serial, others)
+        return self.bounding[serial]
 
-    def _as_counter(self, value: Value) -> Iterator[Poly]:
+    def _as_counter(self, serial: int) -> list[Bound]:
+        count, found = self.counters.get(serial, (0, []))
+        if count != len(self.builder.bounds.get(serial, ())):
+            self.counters[serial] = _, found = (
+                len(self.builder.bounds[serial]),
+                _bounds_on(serial, self._counted(self.atoms[serial])),
+            )
+        return found
+
+    def _counted(self, value: Value) -> Iterator[Poly]:
+        """What is known of a loop variable or a size."""
         here = self.atom(value)
         for low, high, closed in self.builder.bounds.get(value.serial, ()):
             yield here if low is None else minus(here, self.poly(low))
@@ -310,6 +332,12 @@ def _combine(name: str, parts: list[Poly]) -> Poly:
     if name == "neg":
         return scaled(parts[0], -1)
     return {"add": plus, "sub": minus, "mul": times}[name](*parts)
+
+
+def _bounds_on(serial: int, facts: Iterable[Poly]) -> list[Bound]:
+    """The facts in which an atom has a number as its factor."""
+    parts = (split(fact, serial) for fact in facts)
+    return [(by[()], others) for by, others in parts if by and not any(by)]
 
 
 def split(poly: Poly, serial: int) -> tuple[Poly | None, Poly]:
