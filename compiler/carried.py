@@ -119,27 +119,36 @@ class Loop:
         saved_env, saved_origins = dict(frame.env), dict(frame.origins)
         sites, errors = len(inferer.sites), len(inferer.errors)
         checks, inferer.checks = inferer.checks, OFF
+        inferer.trials += 1
+        try:
+            with inferer.builder.inside(Region()):
+                return self._learn(body)
+        finally:  # also when the loop around is to be built in another way
+            frame.env, frame.origins, inferer.checks = saved_env, saved_origins, checks
+            inferer.trials -= 1
+            del inferer.sites[sites:]
+            del inferer.errors[errors:]
+
+    def _learn(self, body: Any) -> bool:
+        """Evaluates the body with numbers of open type, and keeps the types that they met."""
+        inferer, frame = self.inferer, self.frame
+        stand_ins = {key: self._stand_in(key, value) for key, value in self.leaves()}
+        frame.env.update(self.rebuild_with(stand_ins))
+        self.hide()
+        with suppress(CompileError, Cascade, TooMany):
+            body()
+        self.lost = {n for n in self.carried if isinstance(frame.env[n], Poisoned) and self._is_open(n)}
         learnt = False
-        with inferer.builder.inside(Region()):
-            stand_ins = {key: self._stand_in(key, value) for key, value in self.leaves()}
-            frame.env.update(self.rebuild_with(stand_ins))
-            self.hide()
-            with suppress(CompileError, Cascade, TooMany):
-                body()
-            self.lost = {n for n in self.carried if isinstance(frame.env[n], Poisoned) and self._is_open(n)}
-            for key, value in self._known_leaves(frame.env):
-                fresh = isinstance(value, Value) and value.weak is None and isinstance(value.type, SIMDType)
-                if fresh and key not in inferer.hints and stand_ins[key].weak is not None:
-                    inferer.hints[key] = value.type
-                    learnt = True
-                elif weak_kind(value) == "float" and stand_ins[key].weak == "int":
-                    inferer.hints.setdefault(key, DEFAULTS["float"])
-                if key not in inferer.hints and key in inferer.met:
-                    inferer.hints[key] = inferer.met[key]
-                    learnt = True
-        frame.env, frame.origins, inferer.checks = saved_env, saved_origins, checks
-        del inferer.sites[sites:]
-        del inferer.errors[errors:]
+        for key, value in self._known_leaves(frame.env):
+            fresh = isinstance(value, Value) and value.weak is None and isinstance(value.type, SIMDType)
+            if fresh and key not in inferer.hints and stand_ins[key].weak is not None:
+                inferer.hints[key] = value.type
+                learnt = True
+            elif weak_kind(value) == "float" and stand_ins[key].weak == "int":
+                inferer.hints.setdefault(key, DEFAULTS["float"])
+            if key not in inferer.hints and key in inferer.met:
+                inferer.hints[key] = inferer.met[key]
+                learnt = True
         return learnt
 
     def _is_open(self, name: str) -> bool:

@@ -34,7 +34,7 @@ from .methods import own_call
 from .mistaken import call_poisoned, of_run_time, poisoned
 from .notes import note_arguments
 from .poison import Cascade, Poisoned, Undecided, is_poisoned
-from .program import Builder, Site, Value
+from .program import Builder, Site, Type, Value
 from .ranges import Ranges
 from .targets.base import Target
 from .trail import trail
@@ -115,6 +115,8 @@ class Inferer:
         self.notes = False  # whether a debugger is told what variables hold; see `notes`
         self.folding = False  # whether a call is being computed at compile time; see `folding`
         self.statements = 0  # evaluated so far, against endless unrolling
+        self.trials = 0  # how many evaluations for types alone this is within; see `carried`
+        self.found: dict[Any, Type] = {}  # the types of calls of the library, for those; see `library_calls`
 
     # errors
 

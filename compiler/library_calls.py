@@ -70,11 +70,18 @@ def call_operator(inferer: Inferer, name: str, operands: list[Value], node: synt
 
 def _inlined(inferer: Inferer, closure: Closure, operands: list[Any], node: syntax.Node, frame: Frame) -> Any:
     builder = inferer.builder
+    plain = all(isinstance(v, Value) and v.const is None for v in operands)
+    key = (id(closure.function), *(v.type for v in operands)) if plain and not builder.pure else None
+    if inferer.trials and key in inferer.found:
+        return Value(inferer.found[key])
     fastmath, builder.fastmath = builder.fastmath, frozenset()
     try:
-        return inferer.inline(closure, operands, {}, node, frame)
+        value = inferer.inline(closure, operands, {}, node, frame)
     finally:
         builder.fastmath = fastmath
+    if key is not None and isinstance(value, Value) and value.weak is None:
+        inferer.found[key] = value.type
+    return value
 
 
 def power(call: Call, value: Value, exponent: int) -> Value | None:

@@ -87,6 +87,17 @@ def returned_early(out: OutputTensor[N, "n"], x: InputTensor[N, "n"], ids: Input
     foreach(out, body)
 
 
+@register("from_column")
+def from_column(out: OutputTensor[N, "n m"], x: InputTensor[N, "n m"], row: InputTensor[N, "k"]):
+    def value(i):
+        total = 0  # its type is not known yet where the index is taken apart
+        for k in range(2):
+            total += row[i[1] + k]
+        return total + x[i]
+
+    foreach(out, value)
+
+
 @register("row_sums")
 def row_sums(out: OutputTensor[T, "h"], x: InputTensor[T, "h w"], *, beyond: int = 0):
     def one(r):
