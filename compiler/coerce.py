@@ -9,6 +9,7 @@ Input: values of the evaluator. Output: run-time values of the right type, or an
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -368,17 +369,26 @@ def bind_signature(
     call: Call, name: str, signature: inspect.Signature, args: list[Any], keywords: dict[str, Any]
 ) -> dict[str, Any]:
     """Arguments by the names of a signature; remembers where each stands in the text."""
+    parameters = signature.parameters
+    plain = not keywords and len(args) == len(parameters)
+    if plain and all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters.values()):
+        _know_nodes(call, parameters)
+        return dict(zip(parameters, args, strict=True))
     try:
         bound = signature.bind(*args, **keywords)
     except TypeError as error:
         bare = [p.replace(annotation=p.empty, default=p.empty) for p in signature.parameters.values()]
         listed = str(signature.replace(parameters=bare, return_annotation=signature.empty))
         raise call.error("EK0208", f"wrong arguments for {name}{listed}: {error}") from None
-    if isinstance(call.node, syntax.Call) and not any(isinstance(a, syntax.Starred) for a in call.node.arguments):
-        call.nodes = dict(zip(signature.parameters, call.node.arguments, strict=False))
-        call.nodes |= {k.name: k.value for k in call.node.keywords}
+    _know_nodes(call, parameters)
     bound.apply_defaults()
     return dict(bound.arguments)
+
+
+def _know_nodes(call: Call, parameters: Iterable[str]) -> None:
+    if isinstance(call.node, syntax.Call) and not any(isinstance(a, syntax.Starred) for a in call.node.arguments):
+        call.nodes = dict(zip(parameters, call.node.arguments, strict=False))
+        call.nodes |= {k.name: k.value for k in call.node.keywords}
 
 
 def _fold_left(call: Call, name: str, args: list[Any]) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..dsl.errors import InternalError
 from ..dsl.types import BOOL, INT, DType, SIMDType
 from .operations import ROWS
-from .program import IRREGULAR, Function, Op, PointerType, Program, Region, Value
+from .program import IRREGULAR, Function, Op, PointerType, Program, Region
 
 # How each structured region has to end.
 _TERMINATORS = {"while": ("condition", "yield")}
@@ -23,7 +23,7 @@ def verify_program(program: Program) -> None:
 class _Verifier:
     def __init__(self, function: Function) -> None:
         self.function = function
-        self.scopes: list[set[int]] = [{id(p) for p in function.params}]
+        self.known = {id(p) for p in function.params}  # the values that are made so far, here and around
 
     def run(self) -> None:
         self.region(self.function.body, "yield")
@@ -31,24 +31,24 @@ class _Verifier:
     def fail(self, op: Op, problem: str) -> InternalError:
         return InternalError(f"typed program: {op.name}: {problem}", place=op.location.place, code="EK0904")
 
-    def defined(self, value: Value) -> bool:
-        return any(id(value) in scope for scope in self.scopes)
-
     def region(self, region: Region, terminator: str) -> None:
-        self.scopes.append({id(a) for a in region.args})
+        inner = {id(a) for a in region.args}
+        self.known |= inner
         for number, op in enumerate(region.ops):
             last = number == len(region.ops) - 1
             if (op.name in ("yield", "condition")) != last or (last and op.name != terminator):
                 raise self.fail(op, f"a region ends in {terminator}")
             self.op(op)
-            self.scopes[-1].update(id(r) for r in op.results)
+            results = [id(r) for r in op.results]
+            inner.update(results)
+            self.known.update(results)
         if not region.ops:
             raise InternalError("typed program: a region without an end", code="EK0904")
-        self.scopes.pop()
+        self.known -= inner
 
     def op(self, op: Op) -> None:
         for value in op.operands:
-            if not self.defined(value):
+            if id(value) not in self.known:
                 raise self.fail(op, f"uses {value!r} before it is made")
         if op.name in ROWS:
             self.row(op)

@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,13 @@ class FloatFormat:
 
     def round(self, value: float | Fraction) -> float:
         """The nearest number of this format, as `encode` finds it."""
-        return self.decode(self.encode(value))
+        return _nearest(self, value, math.copysign(1.0, value) if value == 0 else 0.0)
+
+
+@lru_cache(maxsize=4096)
+def _nearest(form: FloatFormat, value: float | Fraction, sign: float) -> float:
+    """`sign` tells the zeros apart. A program has few constants, and evaluates each several times."""
+    return form.decode(form.encode(value))
 
 
 def _exponent(size: Fraction) -> int:

@@ -51,8 +51,9 @@ def parse_struct(cls: type, resolve: Resolve) -> tuple[s.Struct | None, list[Ein
 def _find(cls: type, info: StructInfo) -> ast.ClassDef:
     for nodes in definitions(info.file, info.names, info.line):
         for node in nodes:
-            named = isinstance(node, ast.ClassDef) and node.name == cls.__name__
-            if named and first_line(node) <= info.line <= node.lineno:
+            if not isinstance(node, ast.ClassDef) or node.name != cls.__name__:
+                continue
+            if first_line(node) <= info.line <= node.lineno:
                 return node
     raise CompileError(
         f"the source of '{cls.__name__}' is not at hand",

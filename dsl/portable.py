@@ -57,6 +57,7 @@ _ROOT = PurePath(__file__).parent.parent
 _SHIPPED = "<einkorn>/"  # stands for the folder in files that travel
 
 
+@cache
 def is_shipped(file: str) -> bool:
     """Whether a source file belongs to the language itself: its functions are no text of the author's."""
     return file.startswith(_SHIPPED) or PurePath(file).parent in (_ROOT / "dsl", _ROOT / "stdlib")
