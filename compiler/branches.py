@@ -19,8 +19,8 @@ from ..dsl.portable import is_shipped
 from ..dsl.types import BOOL, SIMDType
 from .coerce import DEFAULTS, coerce, weak_kind
 from .composite import PLAIN, is_number, is_static, nothing, parts_of, same_constant, same_kind, with_parts
-from .expressions import decision, is_pure, joint_type, open_kind, select, splice
-from .flow import ABSENT, NEXT, Absent, Flow, Rest
+from .expressions import decision, joint_type, open_kind, select, splice
+from .flow import ABSENT, NEXT, Absent, Flow, Rest, Stopped, is_pure
 from .infer import Inferer, expression, statement
 from .poison import Cascade, Poisoned, Undecided, is_poisoned
 from .program import Region, Value
@@ -298,7 +298,10 @@ def conditional(inferer: Inferer, node: s.Conditional, frame: Frame) -> Any:
     for region, side in zip(regions, (node.then, node.otherwise), strict=True):
         with inferer.builder.inside(region):
             inferer.ranges.assume(test, side is node.then)
-            values.append(inferer.tried(side, frame))
+            try:
+                values.append(inferer.tried(side, frame))
+            except Stopped:
+                values.append(ABSENT)
     if is_poisoned(values):
         raise Cascade
     inferer.locate(node, frame)
@@ -315,4 +318,7 @@ def conditional(inferer: Inferer, node: s.Conditional, frame: Frame) -> Any:
         raise inferer.error(
             "EK0202", f"a value cannot be {describe(values[0])} or else {describe(values[1])}", node, frame
         )
-    return joint.resolve(value, joint.close())
+    result = joint.resolve(value, joint.close())
+    if result is ABSENT:
+        raise Stopped
+    return result

@@ -15,13 +15,14 @@ from ..dsl.types import BOOL, DType, SIMDType
 from .attributes import attribute
 from .coerce import DEFAULTS, binary, coerce, unary, unify, weak_kind
 from .composite import parts_of, same_constant, same_kind, with_parts
+from .flow import ABSENT, Stopped, is_pure
 from .globals import global_value
 from .infer import Inferer, expression
 from .methods import special
 from .mistaken import is_own, look_into
 from .operations import ROWS
 from .poison import Cascade, Poisoned, is_poisoned
-from .program import EFFECTS, READS, PointerType, Region, Value
+from .program import PointerType, Region, Value
 from .rules_gpu import gpu_value
 from .tensor_members import subscript
 from .tensors import Tensor
@@ -93,6 +94,8 @@ def call(inferer: Inferer, node: s.Call, frame: Frame) -> Any:
     value = inferer.caught(lambda: inferer.call(callee, args, keywords, node, frame), node, frame)
     if isinstance(value, Poisoned) and not is_own(callee):
         look_into(inferer, [*args, *keywords.values()], node, frame)
+    if value is ABSENT:
+        raise Stopped
     return value
 
 
@@ -209,7 +212,10 @@ def short_circuit(
     region = Region()
     with inferer.builder.inside(region):
         inferer.ranges.assume(truthy, op == "and")
-        other = truth(inferer, right(), operand, frame)
+        try:
+            other = truth(inferer, right(), operand, frame)
+        except Stopped:
+            other = inferer.builder.const(False, BOOL)
     inferer.locate(node, frame)
     if not isinstance(other, Value):
         other = inferer.builder.const(other, BOOL)
@@ -239,7 +245,12 @@ def decision(inferer: Inferer, node: s.Expr, frame: Frame, runtime: bool = False
     Raises:
         Cascade: it is poisoned, and may be known at compile time.
     """
-    value = inferer.tried(node, frame)
+    try:
+        value = inferer.tried(node, frame)
+    except Stopped:
+        if not runtime:
+            raise
+        return inferer.builder.const(False, BOOL)
     if not isinstance(value, Poisoned):
         try:
             return truth(inferer, value, node, frame)
@@ -268,16 +279,6 @@ def truth(inferer: Inferer, value: Any, node: s.Node, frame: Frame) -> Any:
     if not (value is None or isinstance(value, bool | int | float | str | tuple)):
         raise inferer.error("EK0209", f"a condition has to be a Bool, not {describe(value)}", node, frame)
     return bool(value)
-
-
-# What may run although its result is not wanted: no memory, no effects, no division.
-_UNSAFE = READS | EFFECTS | {"for", "while", "if", "alloca", "udiv", "urem", "floordiv", "mod"}
-
-
-def is_pure(region: Region) -> bool:
-    """Whether the operations of a region may be done always, and cheaply."""
-    ops = [op for op in region.ops if op.name != "note"]
-    return len(ops) <= 8 and not any(op.name in _UNSAFE for op in ops)
 
 
 def splice(inferer: Inferer, region: Region) -> None:

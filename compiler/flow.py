@@ -13,11 +13,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..dsl import syntax
-from .program import Op, Region
+from .program import EFFECTS, READS, Op, Region
 
 
 class TooMany(Exception):
     """Enough mistakes for one go, or one that ends everything."""
+
+
+class Stopped(Exception):
+    """Raised by the call of a function that always raises: what would have been done with its value is never done."""
 
 
 class Absent:
@@ -150,3 +154,13 @@ def count_operations(region: Region) -> int:
         for inner in op.regions:
             stack.extend(inner.ops)
     return total
+
+
+# What may run although its result is not wanted: no memory, no effects, no division.
+_UNSAFE = READS | EFFECTS | {"for", "while", "if", "alloca", "udiv", "urem", "floordiv", "mod"}
+
+
+def is_pure(region: Region) -> bool:
+    """Whether the operations of a region may be done always, and cheaply."""
+    ops = [op for op in region.ops if op.name != "note"]
+    return len(ops) <= 8 and not any(op.name in _UNSAFE for op in ops)

@@ -27,7 +27,7 @@ from ..dsl.source import Label
 from ..dsl.types import SIMDType
 from .coerce import bind_stub, call_row
 from .declared import bind_params
-from .flow import ABSENT, NEXT, Flow, Rest, TooMany, ended, gives_value, with_rest
+from .flow import ABSENT, NEVER, NEXT, Flow, Rest, Stopped, TooMany, ended, gives_value, with_rest
 from .folding import UNKNOWN, attempt, count_folded, has_loops, is_known
 from .library_calls import call_library, call_operator
 from .methods import own_call
@@ -245,6 +245,8 @@ class Inferer:
         try:
             flow = STATEMENTS[type(stmt)](self, stmt, frame)
             return flow if isinstance(flow, Flow) else NEXT
+        except Stopped:
+            return NEVER
         except Cascade:
             if not self.errors or self.folding:
                 raise
@@ -345,7 +347,10 @@ class Inferer:
         inner.given = tuple((p.name, inner.env[p.name]) for p in function.params)
         note_arguments(self, closure, inner)
         if isinstance(function, syntax.Lambda):
-            value = self.expr(function.body, inner)
+            try:
+                value = self.expr(function.body, inner)
+            except Stopped:
+                value = ABSENT
         else:
             value = self.returned(self.block(function.body, inner, "function"), function, inner)
         self.locate(node, frame)

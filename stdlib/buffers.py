@@ -8,27 +8,39 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from ..dsl import Element, InputTensor, MutableInputTensor, OutputTensor, foreach, parallel_for, register, store, unroll
+from ..dsl import (
+    Element,
+    InputTensor,
+    MutableInputTensor,
+    OutputTensor,
+    Storable,
+    foreach,
+    parallel_for,
+    register,
+    store,
+    unroll,
+)
 from .algorithm import unravelled, whole_number
 
 E = TypeVar("E", bound=Element)
+S = TypeVar("S", bound=Storable)
 
 TASK = 16384  # elements that are worth a task of their own
 
 
 @register("buffer_create", fuse=False)
-def buffer_create(out: OutputTensor[E, "*s"]) -> None:
+def buffer_create(out: OutputTensor[S, "*s"]) -> None:
     """Memory whose elements nobody has written yet."""
 
 
 @register("buffer_load", fuse=False)
-def buffer_load(out: OutputTensor[E, "*s"], x: InputTensor[E, "*s"]) -> None:
+def buffer_load(out: OutputTensor[S, "*s"], x: InputTensor[S, "*s"]) -> None:
     """What the buffer holds now."""
     foreach(out, lambda i: x[i])
 
 
 @register("buffer_store", reads={"x": 1})
-def buffer_store(y: MutableInputTensor[E, "*s"], x: InputTensor[E, "*s"]) -> None:
+def buffer_store(y: MutableInputTensor[S, "*s"], x: InputTensor[S, "*s"]) -> None:
     """Overwrites the buffer."""
     foreach(y, lambda i: x[i])
 

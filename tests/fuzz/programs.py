@@ -20,6 +20,7 @@ import numpy as np
 from writing.graphs import Step, Writer
 
 from einkorn.dsl.types import DType
+from einkorn.graph.memory import allocate
 
 Array = np.ndarray[Any, Any]
 
@@ -81,7 +82,12 @@ def _laid(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...], layout
         return _elements(rng, dtype, shape)[::-1]
     if layout == "broadcast":
         return np.broadcast_to(_elements(rng, dtype, shape[1:]), shape)
-    return _elements(rng, dtype, shape)
+    made = _elements(rng, dtype, shape)
+    if dtype.is_packed():
+        return made
+    array = allocate(dtype, shape)  # at a multiple of 64 bytes, which kernels may promise
+    np.copyto(array, made)
+    return array
 
 
 def _elements(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> Array:

@@ -7,14 +7,18 @@ from collections.abc import Callable
 from einkorn.dsl.types import DType
 
 from .base import DTYPES, name_of
-from .kernels import Kernels, Op
+from .kernels import Op
+from .signatures import Signatures
 
 NUMBERS = tuple(dtype for dtype in DTYPES if dtype is not DType.bool)
 FLOATS = tuple(dtype for dtype in DTYPES if dtype.is_float())
-ROWS = ((3, 5), (2, 33), (4, 1), (1, 200), (5, 70), (0, 3), (3, 0), (2, 3, 4), (1, 4100), (17,), (300, 2), (1, 20000))
+ROWS = (
+    *((3, 5), (2, 33), (4, 1), (1, 200), (5, 70), (0, 3), (3, 0), (2, 3, 4), (1, 4100), (17,), (300, 2), (1, 20000)),
+    *((2, 3, 1, 5), (2, 2, 2, 1, 3), (1, 0, 2, 3), (3, 1, 2, 33), (2, 1, 3, 2, 2)),
+)
 
 
-class Algorithms(Kernels):
+class Algorithms(Signatures):
     """Ops that are calls of the standard library."""
 
     def ways_to_loop(self) -> list[Callable[[str], Op]]:
@@ -27,7 +31,9 @@ class Algorithms(Kernels):
 
     def plain(self, name: str, shape: tuple[int, ...], dtype: DType, outputs: list[tuple[DType, str]]) -> Op:
         """An op with one tensor `x` of this shape to go over, and outputs of dims of their own."""
-        op = Op(name, shape, " ".join("abcd"[: len(shape)]))
+        op = Op(name, shape, " ".join("abcde"[: len(shape)]))
+        if len(shape) > 3:
+            self.use("library above rank 3")
         self.scope = self.scope.copy(vars={}, tensors={}, tables={}, stores={}, pointers={}, objects={}, sizes=())
         for k, (kind, dims) in enumerate(outputs):
             op.outputs.append((f"out{k}", kind))
@@ -67,7 +73,7 @@ class Algorithms(Kernels):
     def without(self, shape: tuple[int, ...], axis: int) -> tuple[str, tuple[int, ...]]:
         """The dims that stay when an axis goes."""
         axis %= len(shape)
-        letters = "abcd"[: len(shape)]
+        letters = "abcde"[: len(shape)]
         return letters[:axis] + letters[axis + 1 :], shape[:axis] + shape[axis + 1 :]
 
     def rows(self, name: str) -> Op:
@@ -85,7 +91,7 @@ class Algorithms(Kernels):
             # A second tensor: of the same shape, or along the axis alone.
             self.use("several tensors")
             along = self.chance(50)
-            dims = "abcd"[axis % len(shape)] if along else op.dims
+            dims = "abcde"[axis % len(shape)] if along else op.dims
             second = self.argument(op, "x", dtype, dims, (shape[axis],) if along else shape)
             x = f"({x}, {second})"
             text = f"{self.simple('v', dtype)} {self.pick(('*', '+'))} w"
@@ -146,7 +152,7 @@ class Algorithms(Kernels):
         dtype = self.pick(self.dtypes)
         of, given = self.of(dtype)
         monoid, kinds = self.monoid_for(given)
-        op = self.plain(name, shape, dtype, [(kind, " ".join("abcd"[: len(shape)])) for kind in kinds])
+        op = self.plain(name, shape, dtype, [(kind, " ".join("abcde"[: len(shape)])) for kind in kinds])
         self.library("scan")
         self.use("scan")
         self.head(op)
@@ -167,7 +173,7 @@ class Algorithms(Kernels):
         dtype = self.pick(self.dtypes)
         places = self.chance(40)
         kind = self.pick((DType.int64, DType.int32)) if places else dtype
-        op = self.plain(name, shape, dtype, [(kind, " ".join("abcd"[: len(shape)]))])
+        op = self.plain(name, shape, dtype, [(kind, " ".join("abcde"[: len(shape)]))])
         function = "argsort" if places else "sort"
         self.library(function)
         self.use("sort")
@@ -180,10 +186,11 @@ class Algorithms(Kernels):
 
     def first_ones(self, name: str) -> Op:
         """`top_k`, with values and places, or one of these."""
-        shape = self.pick([s for s in ROWS if len(s) == 2 and s[1] > 0])
+        shape = self.pick([s for s in ROWS if len(s) > 1 and s[-1] > 0])
         dtype = self.pick(self.dtypes)
-        k = self.number(1, min(7, shape[1]))
-        op = self.plain(name, shape, dtype, [(dtype, f"a {k}"), (DType.int64, f"a {k}")])
+        k = self.number(1, min(7, shape[-1]))
+        dims = " ".join([*"abcd"[: len(shape) - 1], str(k)])
+        op = self.plain(name, shape, dtype, [(dtype, dims), (DType.int64, dims)])
         self.library("top_k")
         self.use("top_k")
         self.head(op)
@@ -197,13 +204,13 @@ class Algorithms(Kernels):
 
     def stencilled(self, name: str) -> Op:
         """`stencil` over one or two axes."""
-        shape = self.pick(((2, 33), (5, 7), (3, 4, 9), (40,), (1, 6)))
+        shape = self.pick(((2, 33), (5, 7), (3, 4, 9), (40,), (1, 6), (2, 1, 3, 7), (2, 2, 1, 4, 5)))
         dtype = self.pick(self.dtypes)
         axes = self.number(1, min(2, len(shape)))
         border = self.pick(("constant", "edge", "wrap", "reflect"))
         # What lies beyond a border is a neighbour that there is.
         reach = [self.number(0, min(2, (n - 1) // 2)) for n in shape[-axes:]]
-        letters = " ".join("abcd"[: len(shape)])
+        letters = " ".join("abcde"[: len(shape)])
         op = self.plain(name, shape, dtype, [(self.result_type(), letters)])
         self.library("stencil")
         self.use("stencil")

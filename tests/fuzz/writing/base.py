@@ -33,7 +33,7 @@ FEATURES = (
     *("foreach", "parallel_for", "parallel_chunks", "vector loop", "masked tail", "vectorize", "masked vectorize"),
     *("tile", "computed shape", "shared atomics", "rowwise", "reduce", "scan", "sort", "top_k", "stencil"),
     *("own monoid", "several monoids", "function of elements", "graph", "built-in op", "promises", "digest"),
-    *("rank 0", "rank 1", "rank 2", "rank 3", "rank 4", "no elements", "strided input", "packed type"),
+    *("rank 0", "rank 1", "rank 2", "rank 3", "rank 4", "rank 5", "no elements", "strided input", "packed type"),
     *(
         "storage type",
         "scalar argument",
@@ -55,7 +55,9 @@ FEATURES = (
     *("print", "several tensors", "call method"),
     *("struct in a struct", "grid"),
     *("if", "elif", "for", "while", "unroll", "break", "continue", "assert", "raise"),
-    *("checks all", "checks off", "may fail"),
+    *("checks all", "checks off", "may fail", "failing graph"),
+    *("promised alignment", "type variable", "generic helper", "fastmath", "static assertion", "branch left out"),
+    *("buffer read", "buffer overwritten", "changed twice", "library above rank 3"),
 )
 
 
@@ -118,7 +120,7 @@ class Base:
         self.brought: dict[str, Counter[str]] = {}
         self.needs: dict[str, set[str]] = {}
         self.needed: set[str] = set()
-        self.pointed: set[str] = set()  # tables that a pointer goes along: their elements lie side by side
+        self.pointed: set[str] = set()  # tensors whose elements lie side by side: a pointer goes along them
         self.alone = True  # no other op in the graph
         self.quiet = False  # whether nothing is asserted, so that an op may melt into others
         self.failing = False  # whether accesses may fall outside
@@ -195,6 +197,18 @@ class Base:
         self.used.update(self.brought.get(name, {}))
         self.needed |= {name} | self.needs.get(name, set())
         return name
+
+    def aligned(self, tensor: str, dtype: DType, count: int = 1) -> str:
+        """The argument that promises the address of an element whose number is a multiple of `count`; or none.
+
+        Memory begins at a multiple of 64 bytes, unless a tensor lies in it in a way of its own.
+        """
+        if not self.chance(15):
+            return ""
+        self.use("promised alignment")
+        size, most = (1, 1) if dtype.is_packed() else (max(1, dtype.bits // 8), count)
+        self.pointed |= {tensor.partition("[")[0]} if most > 1 else set()
+        return f", align={size * self.pick([n for n in (1, 2, 4, 8, 16) if n <= most and size * n <= 64])}"
 
     # literals
 

@@ -54,23 +54,28 @@ class Expressions(Base):
     def leaf(self, type: Type) -> str:
         dtype, width = type
         options = [name for name, found in self.scope.vars.items() if found == type]
-        loads = [name for name, found in self.scope.tensors.items() if found is dtype]
-        options += [self.element(name, width) for name in loads] if width in (1, self.scope.loads) else []
+        if width in (1, self.scope.loads):
+            options += [name for name, found in self.scope.tensors.items() if found is dtype]
         if self.chance(15):
             return self.literal(type)
-        return self.pick(options) if options else self.converted(type)
+        return self.element(self.pick(options), width) if options else self.converted(type)
 
     def element(self, name: str, width: int) -> str:
+        """A variable, or what a tensor holds here."""
         at = self.scope.index
-        return f"{name}[{at}]" if width == 1 else f"{name}.load({at}, width={width})"
+        if name not in self.scope.tensors:
+            return name
+        if width == 1:
+            return f"{name}[{at}]"
+        return f"{name}.load({at}, width={width}{self.aligned(name, self.scope.tensors[name], width)})"
 
     def converted(self, type: Type) -> str:
         """A variable or an element of any type, as one of this type."""
         dtype, width = type
         options = [name for name, found in self.scope.vars.items() if found[1] == width]
         if width in (1, self.scope.loads):
-            options += [self.element(name, width) for name in self.scope.tensors]
-        return f"{self.pick(options)}.cast({name_of(dtype)})" if options else self.literal(type)
+            options += list(self.scope.tensors)
+        return f"{self.element(self.pick(options), width)}.cast({name_of(dtype)})" if options else self.literal(type)
 
     def _leaf(self, type: Type, depth: int) -> str:
         return self.leaf(type)

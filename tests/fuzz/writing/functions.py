@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from einkorn.dsl.types import DType, scalar_name
 
-from .base import INT, Scope, Type
+from .base import INT, Scope, Type, name_of
 from .statements import Statement
 from .storage import Storage
 
@@ -32,12 +32,31 @@ class Functions(Storage):
         outer, self.scope = self.scope, self.alone_scope(vars=dict(zip(names, params, strict=True)))
         with self.section(name):
             self.use("helper")
-            given = [f"{n}: {scalar_name(t[0])}" if self.chance(20) else n for n, t in zip(names, params, strict=True)]
+            given = [self._declared(n, t[0]) for n, t in zip(names, params, strict=True)]
             self.line(0, f"def {name}({', '.join(given)}):")
             self.statements(1, 3, 2, result)
             self.line(1, f"return {self.expression(result)}")
         self.scope = outer
         self.scope.functions[name] = (params, result)
+
+    def _declared(self, name: str, dtype: DType) -> str:
+        """A parameter, at times with its type, which may be open: a call gives it its dtype."""
+        if self.chance(10):
+            self.use("generic helper")
+            return f"{name}: {self.type_variable(dtype)}"
+        return f"{name}: {scalar_name(dtype)}" if self.chance(20) else name
+
+    def type_variable(self, dtype: DType) -> str:
+        """A type variable that may stand for this dtype; another one each time."""
+        bounds = ["bound=Storable"]
+        if not dtype.is_storage():
+            other = self.pick(self.dtypes)
+            bounds += ["bound=Element"] + ([f"{name_of(dtype)}, {name_of(other)}"] if other is not dtype else [])
+            if dtype is not DType.bool:
+                bounds += ["bound=Numeric", "bound=Floating" if dtype.is_float() else "bound=Integral"]
+        name = self.fresh("T")
+        self.prologue[name] = f'from typing import TypeVar\n\n{name} = TypeVar("{name}", {self.pick(bounds)})\n'
+        return name
 
     def _closure(self, indent: int, depth: int, result: Type | None) -> None:
         """A function in a function, with what the variables around it hold here."""

@@ -58,18 +58,22 @@ class Writer(Algorithms):
         self.failing = checks == "all" and self.chance(70)
         if checks != "safe":
             self.use("checks all" if checks == "all" else "checks off")
-        self.alone = alone = checks == "all" or not self.chance(40)
+        way = self.pick(self.ways_to_loop())
+        self.alone = alone = not self.chance(70 if way == self.in_place else 40)
         for _ in range(self.number(0, 1)):
             self.struct_class()
         for _ in range(self.number(0, 2)):
             self.helper()
         outer = self.scope
-        op = self.pick(self.ways_to_loop())("k")
+        op = way("k")
+        self.opened(op, 0)
         before = [] if alone else self.producers(op, outer)
         operands = self.operands(op, before)
-        self.step("k", operands, len(op.outputs))
+        self.with_buffers(op, operands, outer)
         if not alone:
             self.consumers(op, outer)
+            if self.used["may fail"]:
+                self.use("failing graph")
         symbolic = self.chance(50)
         if symbolic:
             self.use("symbolic sizes")
@@ -139,6 +143,7 @@ class Writer(Algorithms):
             other = self.pick(self.dtypes)
             scope.tensors[self.argument(op, "x", other, "*s", shape)] = other
         self.budget = max(self.budget, 40)
+        first = len(self.lines)
         self.line(0, "")
         self.line(0, "")
         self.head(op)
@@ -151,6 +156,7 @@ class Writer(Algorithms):
         self.quiet = False
         self.line(0, "")
         self.line(1, "foreach(out0, body)")
+        self.opened(op, first)
         return op
 
     def producers(self, op: Op, outer: Any) -> list[tuple[int, DType, tuple[int, ...]]]:
@@ -183,3 +189,32 @@ class Writer(Algorithms):
                 name = self.fresh("after")
                 small = self.small(name, shape, dtype, self.pick(self.dtypes), alike)
                 self.step(name, self.operands(small, [(number, dtype, shape)]), 1)
+
+    def with_buffers(self, op: Op, operands: tuple[Operand, ...], outer: Any) -> None:
+        """The main op; where it changes a buffer, at times also what that held, and more that changes it."""
+        dtype, shape, name = op.given[0]
+        if self.alone or not name.startswith("y"):
+            self.step("k", operands, len(op.outputs))
+            return
+        buffer = operands[0]
+        held: list[tuple[int, DType, tuple[int, ...]]] = []
+        staged = False
+        for _ in range(self.number(1, 5)):
+            way = self.pick(("k", "read", "small", "overwrite"))
+            if way == "k":
+                if staged:
+                    self.use("changed twice")
+                staged = True
+                self.step("k", operands, 0)
+            elif way == "small" and held and not dtype.is_storage():
+                self.scope = outer
+                small = self.small(self.fresh("after"), shape, dtype, dtype, True)
+                held += [(n, dtype, shape) for n in self.step(small.name, self.operands(small, held), 1)]
+            elif way == "overwrite" and held:
+                self.use("buffer overwritten")
+                self.step("ops.buffer_store", (buffer, self.pick(held)[0]), 0)
+            else:
+                self.use("buffer read")
+                held += [(n, dtype, shape) for n in self.step("ops.buffer_load", (buffer,), 1)]
+        if not staged:
+            self.step("k", operands, 0)

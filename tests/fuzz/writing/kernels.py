@@ -96,15 +96,14 @@ class Kernels(Functions):
         op.given.append((dtype, (), name))
         self.fix(name, (dtype, 1))
 
-    def head(self, op: Op, *, once: bool = False) -> None:
+    def head(self, op: Op, *, once: bool = False, promises: str = "") -> None:
         """The lines before the body. `once` says that every element of a result is stored once, and none is read."""
         arguments = ", ".join(op.signature + (["*", *op.keywords] if op.keywords else []))
-        promises = ""
         if not self.alone and self.chance(70):
             self.use("promises")
             names = [name for _, _, name in op.given if name.startswith(("x", "t")) and not name.startswith("xs")]
             reads = ", ".join(f'"{name}": 100000' for name in names)  # loops are few, and their rounds
-            promises = f", reads={{{reads}}}" + ", writes_once=True" * once
+            promises += f", reads={{{reads}}}" + ", writes_once=True" * once
         self.line(0, f"@register('{op.name}'{promises})")
         self.line(0, f"def {op.name}({arguments}):")
 
@@ -121,6 +120,7 @@ class Kernels(Functions):
             self.tiles,
             self.kept,
             self.counted,
+            self.in_place,
             self.in_place,
             self.grid,
         ]
@@ -221,7 +221,8 @@ class Kernels(Functions):
                 self.scope.vars[made] = type
             self.statements(indent, 3)
             for k, dtype in op.outputs:
-                self.line(indent, f"{k}.store({self.final(indent, (dtype, width))}, i)")
+                value = self.final(indent, (dtype, width))
+                self.line(indent, f"{k}.store({value}, i{self.aligned(k, dtype, width)})")
 
     def masked_tail(self, name: str) -> Op:
         """Whole vectors alone, the last of them with a mask."""
@@ -232,24 +233,26 @@ class Kernels(Functions):
         self.line(1, "n = out0.dim(0)")
         self.line(1, f"for i in range(0, n, {width}):")
         self.line(2, f"inside = iota(int64, {width}) < n - i")
-        self._with_mask(op, width, "inside")
+        self._with_mask(op, width, "inside", width)
         return op
 
-    def _with_mask(self, op: Op, width: int, mask: str) -> None:
-        """Masked loads of all inputs, statements, and masked stores."""
+    def _with_mask(self, op: Op, width: int, mask: str, step: int = 1) -> None:
+        """Masked loads of all inputs, statements, and masked stores; the index is a multiple of `step`."""
         self.use("masked load", "masked store", "mask")
         tensors = dict(self.scope.tensors)
         with self.inner(tensors={}):
             for tensor, dtype in tensors.items():
                 made = self.fresh("v")
                 other = f", other={self.literal((dtype, width))}" if self.chance(50) else ""
-                self.line(2, f"{made} = {tensor}.load(i, width={width}, mask={mask}{other})")
+                more = other + self.aligned(tensor, dtype, step)
+                self.line(2, f"{made} = {tensor}.load(i, width={width}, mask={mask}{more})")
                 self.scope.vars[made] = (dtype, width)
             self.fix(mask, (DType.bool, width))
             self.begin(2, [dtype for _, dtype in op.outputs])
             self.statements(2, 3)
             for k, dtype in op.outputs:
-                self.line(2, f"{k}.store({self.final(2, (dtype, width))}, i, mask={mask})")
+                value, more = self.final(2, (dtype, width)), self.aligned(k, dtype, step)
+                self.line(2, f"{k}.store({value}, i, mask={mask}{more})")
 
     def vectorized(self, name: str) -> Op:
         """`vectorize`, whose body is compiled for whole vectors and for single elements."""

@@ -174,7 +174,8 @@ class Lanes(Expressions):
             name = self.pick(pointers)
             if depth > 0 and self.chance(40):
                 return self.gathered(name, type, 7, depth)
-            at, steps = self.place(depth, 1), self.strided(width, 8)
+            at = self.place(depth, 1)
+            steps = self.strided(width, 8) or self.aligned("", dtype)
             return f"{name}.load({at}, width={width}{steps}{self.masked(type, depth)})"
         if not tables or width > TABLE // 2:
             return self.leaf(type)
@@ -186,7 +187,11 @@ class Lanes(Expressions):
         if self.chance(15):
             self.use("strided load")
             return f"{name}.load({TABLE - 1} - {at}, width={width}, stride=-1{self.masked(type, depth)})"
-        return f"{name}.load({at}, width={width}{self.strided(width, 9)}{self.masked(type, depth)})"
+        if width <= 4 and self.chance(15):
+            more = self.aligned(name, dtype, 4)
+            return f"{name}.load(4 * {self.place(depth, 1)}, width={width}{more}{self.masked(type, depth)})"
+        steps = self.strided(width, 9) or self.aligned("", dtype)
+        return f"{name}.load({at}, width={width}{steps}{self.masked(type, depth)})"
 
     def _pointed(self, type: Type, depth: int) -> str:
         """An element behind a pointer."""

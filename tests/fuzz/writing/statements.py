@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from einkorn.compiler.operations import ROWS
 from einkorn.dsl.types import DType
 
-from .base import BOOL, INT, Type
+from .base import BOOL, INT, STORAGE, Type, name_of
 from .calls import Calls
 from .expressions import OPERATORS
 
@@ -31,6 +31,8 @@ class Statements(Calls):
         kinds: list[Statement] = [self._new, self._assign, self._assign, self._tuple, self._star, self._lane_store]
         if depth > 0 and self.budget > 20:
             kinds += [self._if, self._for, self._while, self._unroll]
+        if self.scope.tensors or self.scope.tables:
+            kinds.append(self._known)
         return [*kinds, *[self._assert] * (4 if self.failing else not self.quiet), *[self._print] * self.alone]
 
     def statement(self, indent: int, depth: int, result: Type | None = None) -> None:
@@ -180,6 +182,27 @@ class Statements(Calls):
             test, value = f"{self.place(1, 7)} < 8", self.expression(INT, 0)
         self.use("assert")
         self.line(indent, f'assert {test}, f"it is {{{value}}}"')
+
+    def _known(self, indent: int, depth: int, result: Type | None) -> None:
+        """What is known when the kernel is compiled: an assertion that holds, or a branch that is not there."""
+        name, dtype = self.pick([*self.scope.tensors.items(), *self.scope.tables.items()])
+        test = f"{name}.dtype == {name_of(dtype)}"
+        vectors = [(v, t) for v, t in self.scope.vars.items() if t[1] > 1]
+        if vectors and self.chance(40):
+            vector, (kind, width) = self.pick(vectors)
+            test = f"{vector}.width == {width} and {vector}.dtype == {name_of(kind)}"
+        unlike = f"{name}.dtype != {name_of(STORAGE[0] if dtype is not STORAGE[0] else STORAGE[1])}"
+        test = self.pick((test, f"({test}) and {name}.rank < 9", f"not ({test}) or {unlike}"))
+        if self.chance(50):
+            self.use("static assertion")
+            message = self.pick(("", ', "as it was declared"', ', f"of {1 + 1}"'))
+            self.line(indent, f"static_assert({test}{message})")
+            return
+        self.use("branch left out")
+        self.line(indent, f"if {name}.dtype == {name_of(dtype)}:" if self.chance(50) else f"if {name}.rank < 9:")
+        self.block(indent + 1, 0, None)
+        self.line(indent, "else:")
+        self.line(indent + 1, 'static_assert(False, "this cannot be")')
 
     def _print(self, indent: int, depth: int, result: Type | None) -> None:
         """Whole numbers and bools: a NaN may be shown with a sign."""

@@ -59,9 +59,8 @@ class Storage(Statements):
             index = self.expression((self.pick(INDICES), width), 1)
             return f"scatter({self.expression(type, 2)}, {index} & {room - 1}{mask})"
         value, at = self.expression(type, 2), self.place(1, room - 9 if room > 9 else 1)
-        if room > 9:
-            return f"store({value}, {at}{self.strided(width, 9, 'strided store')}{mask})"
-        return f"store({value}, {at}{self.strided(width, 8, 'strided store')}{mask})"
+        steps = self.strided(width, 9 if room > 9 else 8, "strided store") or self.aligned("", type[0])
+        return f"store({value}, {at}{steps}{mask})"
 
     # pointers
 
