@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ..dsl.checks import parse_checks
 from ..dsl.errors import CompileError, EinkornError, PackageError, joined
+from ..dsl.frames import without_internals
 from ..dsl.library import KernelLibrary, LoadedKernel, kernel_files, load_library
 from ..dsl.package import CodeContents, Instance, OpContents, Package, PackageContents, write_package
 from ..dsl.portable import PortableKernel
@@ -25,6 +26,7 @@ from .targets.cpu import LEVELS, fits
 _KINDS = {"elf-so": "so", "ptx": "ptx", "hsaco": "hsaco"}
 
 
+@without_internals
 def build_package(
     source: str,
     output: str,

@@ -154,7 +154,7 @@ class Knobs:
         f"one of {', '.join(LOG_LEVELS[:-1])} or {LOG_LEVELS[-1]}",
         "warning",
         _one_of(LOG_LEVELS),
-        "How much is logged; debug also shows the Python trace of a fault of Einkorn.",
+        "How much is logged; debug also shows Einkorn's own frames in Python's traces.",
     )
     no_jit: Knob[bool] = Knob(
         "EINKORN_NO_JIT",

@@ -18,6 +18,7 @@ from typing import Any
 
 from ..dsl.checks import parse_checks
 from ..dsl.errors import DeviceError, EinkornError, GraphError, of_call
+from ..dsl.frames import bare, without_internals
 from ..dsl.knobs import knobs
 from ..dsl.types import DType
 from .buffer import Buffer
@@ -73,6 +74,7 @@ class InferenceSession:
                     place=user_place(),
                 )
 
+    @without_internals
     def load(self, graph: Graph, *, checks: str | None = None) -> Model:
         """The graph, compiled or found ready, as a model; `checks` as for the session, for this graph alone.
 
@@ -163,7 +165,7 @@ class Model:
                 wrong = wrong_inputs(self._checks, inputs) if error.code in WRONG_INPUT else []
                 if len(wrong) > 1:
                     raise of_call(wrong) from None
-                raise
+                raise bare(error) from error.__cause__
 
     __call__ = execute
 

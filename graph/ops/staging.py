@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ...dsl.errors import DTypeError, EinkornError, GraphError
+from ...dsl.frames import without_internals
 from ...dsl.parameters import bind_parameters
 from ...dsl.signature import bind
 from ...dsl.types import DType
@@ -36,6 +37,7 @@ HINT_FOR_SYMBOLS = "if the two are always equal, give them one name in the input
 def op(function: F) -> F:
     """Makes a function an op: it runs inside a graph, and leaves nothing behind when it raises."""
 
+    @without_internals
     @functools.wraps(function)
     def staged(*args: Any, **kwargs: Any) -> Any:
         with current(function.__name__).transaction():
