@@ -276,12 +276,14 @@ class Joint:
         return results
 
     def resolve(self, value: Any, results: list[Value]) -> Any:
-        """A merged value with result slots filled in."""
+        """A merged value with result slots filled in; itself where none is in it: branches around compare by it."""
         if isinstance(value, _Slot):
             return results[value.number]
         parts = parts_of(value)
         if parts is not None:
-            return with_parts(value, tuple(self.resolve(part, results) for part in parts))
+            found = tuple(self.resolve(part, results) for part in parts)
+            if any(new is not old for new, old in zip(found, parts, strict=True)):
+                return with_parts(value, found)
         return value
 
 
