@@ -13,7 +13,8 @@ import functools
 import importlib
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,15 +91,15 @@ class Compiled:
     @functools.cached_property
     def llvm(self) -> str:
         """The optimised LLVM IR."""
-        return str(_optimised(self.text, self.target, self.level)[0])
+        with _machine(self.target, self.level) as machine:
+            return str(_optimised(self.text, self.target, self.level, machine))
 
     @functools.cached_property
     def assembly(self) -> str:
         """The assembly text; for an NVIDIA target, the PTX."""
         if self.target.object_kind == "ptx":
             return self.ptx
-        module, machine = _optimised(self.text, self.target, self.level)
-        return str(machine.emit_assembly(module))
+        return _emit_assembly(self.text, self.target, self.level)
 
     @property
     def needed(self) -> tuple[str, ...]:
@@ -124,8 +125,7 @@ def compile_module(text: str, target: Target, *, level: int = 3) -> Compiled:
         TargetError: llvmlite is not installed.
     """
     if target.object_kind == "ptx":
-        module, machine = _optimised(text, target, level)
-        return Compiled(target, level, text, machine.emit_assembly(module).encode())
+        return Compiled(target, level, text, _emit_assembly(text, target, level).encode())
     code = emit_object(text, target, level=level)
     undefined = tuple(sorted(elf.undefined_symbols(code)))
     for symbol in undefined:
@@ -142,13 +142,32 @@ def emit_object(text: str, target: Target, *, level: int = 3) -> bytes:
     Raises:
         InternalError: LLVM cannot read the module, or it uses an intrinsic that the target does not have.
     """
-    module, machine = _optimised(text, target, level)
-    code: bytes = machine.emit_object(module)
+    with _machine(target, level) as machine:
+        code: bytes = machine.emit_object(_optimised(text, target, level, machine))
     return code
 
 
-def _machine(target: Target, level: int) -> Any:
-    """What turns modules into code."""
+def _emit_assembly(text: str, target: Target, level: int) -> str:
+    with _machine(target, level) as machine:
+        return str(machine.emit_assembly(_optimised(text, target, level, machine)))
+
+
+_idle: dict[tuple[Target, int], list[Any]] = {}  # machines that no thread uses
+
+
+@contextmanager
+def _machine(target: Target, level: int) -> Iterator[Any]:
+    """What turns modules into code, for one module at a time: to make one takes as long as to read a small module."""
+    idle = _idle.setdefault((target, level), [])
+    try:
+        machine = idle.pop()
+    except IndexError:
+        machine = _new_machine(target, level)
+    yield machine
+    idle.append(machine)  # not reached after an error
+
+
+def _new_machine(target: Target, level: int) -> Any:
     cpu, features = processor(target)
     return (
         library()
@@ -164,8 +183,8 @@ def _machine(target: Target, level: int) -> Any:
     )
 
 
-def _optimised(text: str, target: Target, level: int) -> tuple[Any, Any]:
-    """The optimised module, and the machine that turns it into code.
+def _optimised(text: str, target: Target, level: int, machine: Any) -> Any:
+    """The optimised module, for the machine to turn into code.
 
     AMDGPU's code generator changes the module: nothing may be emitted twice from one.
     """
@@ -173,7 +192,7 @@ def _optimised(text: str, target: Target, level: int) -> tuple[Any, Any]:
     for instruction in target.intrinsics.instructions:
         if re.search(rf"\b{instruction}\b", text):
             raise InternalError(f"{instruction} is not available on {target.name}", code="EK0903", got=instruction)
-    binding, machine = library(), _machine(target, level)
+    binding = library()
     try:
         module = binding.parse_assembly(text, binding.create_context())
         module.triple = target.triple
@@ -199,7 +218,7 @@ def _optimised(text: str, target: Target, level: int) -> tuple[Any, Any]:
         if after != before:
             module = binding.parse_assembly(after, binding.create_context())
             module.verify()
-    return module, machine
+    return module
 
 
 _INTRINSIC = re.compile(r".*@(llvm\.[\w.]+)\(")
