@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from ..dsl.errors import InternalError
 from ..dsl.types import SIMDType
 from . import emit_arith
-from .emit_entry import SPREAD, entry, report_table
+from .emit_entry import ENTRY, SPREAD, entry, is_small, report_table
 from .emit_ops import EMITTERS
 from .emit_parallel import captures
 from .emit_types import constant, mlir_type
@@ -89,11 +89,15 @@ class ModuleEmitter:
 
     def emit_host(self) -> None:
         """Every group, and the entry that calls them."""
-        for function in self.program.functions:
-            emitter = FunctionEmitter(self, Names(), alone=True)
-            self.functions.append(emitter.host_function(function))
-        self.functions.append(entry(self.program))
-        self.functions.append(SPREAD)
+        if is_small(self.program):
+            self.functions.append(FunctionEmitter(self, Names(), alone=True).small_entry(self.program))
+        else:
+            for function in self.program.functions:
+                emitter = FunctionEmitter(self, Names(), alone=True)
+                self.functions.append(emitter.host_function(function))
+            self.functions.append(entry(self.program))
+        if any("@ek.spread(" in function for function in self.functions):
+            self.functions.append(SPREAD)
         self.functions.append(report_table(self.program.sites))
 
     def emit_kernels(self) -> None:
@@ -128,6 +132,7 @@ class FunctionEmitter:
     def __init__(self, module: ModuleEmitter, names: Names, *, alone: bool = False) -> None:
         self.module = module
         self.alone = alone  # no other thread runs this function at the same time
+        self.spreads = False  # whether its one parallel region is spread here, not by `@ek.spread`
         self.private: set[Value] = set()  # storage that no other thread sees
         self.target = module.target
         self.vector_bits = module.target.vector_bits  # of the vectors that the function's loops become
@@ -192,11 +197,29 @@ class FunctionEmitter:
     def host_function(self, function: Function) -> str:
         """`llvm.func internal @group(%ctx, pointers, sizes) -> i32`."""
         params = ["%ctx: !llvm.ptr", *self.parameters(function.params)]
+        self.body(function)
+        return self.finish(f"llvm.func internal @{function.name}({', '.join(params)}) -> i32")
+
+    def small_entry(self, program: Program) -> str:
+        """The entry with the one group in it; see `is_small`."""
+        function = program.functions[0]
+        _, buffers, slots = program.calls[0]
+        self.spreads = sum(op.name == "parallel" for op in walk(function.body)) == 1
+        places = [("%pointers", "!llvm.ptr", b) for b in buffers] + [("%dims", "i64", s) for s in slots]
+        for number, (value, (array, type, index)) in enumerate(zip(function.params, places, strict=True)):
+            self.names.set(value, f"%a{number}")
+            at = f"llvm.getelementptr inbounds {array}[{index}] : (!llvm.ptr) -> !llvm.ptr, {type}"
+            self.prologue.append(f"    %at{number} = {at}\n")
+            self.prologue.append(f"    %a{number} = llvm.load %at{number} : !llvm.ptr -> {type}\n")
+        self.body(function)
+        return self.finish(ENTRY)
+
+    def body(self, function: Function) -> None:
+        """What a function does; it returns 0."""
         self.region(function.body)
         self.at = ""
         zero = self.op("arith.constant 0 : i32")
         self.line(f"llvm.return {zero} : i32")
-        return self.finish(f"llvm.func internal @{function.name}({', '.join(params)}) -> i32")
 
     def finish(self, head: str, location: str = "") -> str:
         return f"  {head} {{\n{''.join(self.prologue)}{''.join(self.lines)}  }}{location}\n"

@@ -6,38 +6,48 @@ Input: the typed program. Output: MLIR text of whole functions. Non-goals: no op
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 
 from ..dsl import abi
 from ..dsl.source import Place
-from .program import Program, Site
+from .program import Op, Program, Region, Site
+
+
+def spreading(total: str, grain: str, task: str, block: str) -> str:
+    """The operations that spread a region."""
+    names = {"TOTAL": total, "GRAIN": grain, "TASK": task, "BLOCK": block}
+    return re.sub("|".join(names), lambda match: names[match[0]], _SPREADING)
+
 
 # Cuts [0, total) into tasks of at least `grain`, four for each thread at most, and has the pool run them. It runs once
 # a region and is the same in every module: LLVM need not spend a fifth of its time on it.
-SPREAD = f"""  llvm.func internal @ek.spread(
-      %ctx: !llvm.ptr, %total: i64, %grain: i64, %task: !llvm.ptr, %block: !llvm.ptr
-  ) attributes {{no_inline, optimize_none}} {{
+_SPREADING = f"""\
     %zero = arith.constant 0 : i64
     %one = arith.constant 1 : i64
     %four = arith.constant 4 : i64
-    %some = arith.cmpi sgt, %total, %zero : i64
+    %some = arith.cmpi sgt, TOTAL, %zero : i64
     scf.if %some {{
       %threads_p = llvm.getelementptr inbounds %ctx[{abi.THREADS_OFFSET}] : (!llvm.ptr) -> !llvm.ptr, i8
       %threads = llvm.load %threads_p : !llvm.ptr -> i64
       %parallel_p = llvm.getelementptr inbounds %ctx[{abi.PARALLEL_OFFSET}] : (!llvm.ptr) -> !llvm.ptr, i8
       %parallel = llvm.load %parallel_p : !llvm.ptr -> !llvm.ptr
       %pool = llvm.load %ctx : !llvm.ptr -> !llvm.ptr
-      %least = arith.maxsi %grain, %one : i64
-      %wanted = arith.ceildivui %total, %least : i64
+      %least = arith.maxsi GRAIN, %one : i64
+      %before = arith.subi TOTAL, %one : i64
+      %wanted_less = arith.divui %before, %least : i64
+      %wanted = arith.addi %wanted_less, %one : i64
       %alone = arith.cmpi eq, %threads, %one : i64
       %several = arith.muli %threads, %four : i64
       %most = arith.select %alone, %one, %several : i64
       %tasks = arith.minsi %wanted, %most : i64
-      %step = arith.ceildivui %total, %tasks : i64
-      %chunks = arith.ceildivui %total, %step : i64
-      %total_p = llvm.getelementptr inbounds %block[8] : (!llvm.ptr) -> !llvm.ptr, i8
-      llvm.store %total, %total_p : i64, !llvm.ptr
-      %step_p = llvm.getelementptr inbounds %block[16] : (!llvm.ptr) -> !llvm.ptr, i8
+      %step_less = arith.divui %before, %tasks : i64
+      %step = arith.addi %step_less, %one : i64
+      %chunks_less = arith.divui %before, %step : i64
+      %chunks = arith.addi %chunks_less, %one : i64
+      %total_p = llvm.getelementptr inbounds BLOCK[8] : (!llvm.ptr) -> !llvm.ptr, i8
+      llvm.store TOTAL, %total_p : i64, !llvm.ptr
+      %step_p = llvm.getelementptr inbounds BLOCK[16] : (!llvm.ptr) -> !llvm.ptr, i8
       llvm.store %step, %step_p : i64, !llvm.ptr
       %nobody = llvm.mlir.zero : !llvm.ptr
       %serial = llvm.icmp "eq" %parallel, %nobody : !llvm.ptr
@@ -45,13 +55,19 @@ SPREAD = f"""  llvm.func internal @ek.spread(
       %here = arith.ori %serial, %single : i1
       scf.if %here {{
         scf.for %chunk = %zero to %chunks step %one : i64 {{
-          llvm.call %task(%block, %chunk) : !llvm.ptr, (!llvm.ptr, i64) -> ()
+          llvm.call TASK(BLOCK, %chunk) : !llvm.ptr, (!llvm.ptr, i64) -> ()
         }}
       }} else {{
-        llvm.call %parallel(%pool, %chunks, %task, %block) : !llvm.ptr, (!llvm.ptr, i64, !llvm.ptr, !llvm.ptr) -> ()
+        llvm.call %parallel(%pool, %chunks, TASK, BLOCK) : !llvm.ptr, (!llvm.ptr, i64, !llvm.ptr, !llvm.ptr) -> ()
       }}
     }}
-    llvm.return
+"""
+
+# `@ek.spread(%ctx, %total, %grain, %task, %block)`, for entries that are not as one.
+SPREAD = f"""  llvm.func internal @ek.spread(
+      %ctx: !llvm.ptr, %total: i64, %grain: i64, %task: !llvm.ptr, %block: !llvm.ptr
+  ) attributes {{no_inline, optimize_none}} {{
+{spreading("%total", "%grain", "%task", "%block")}    llvm.return
   }}
 """
 
@@ -72,6 +88,28 @@ def report_table(sites: Sequence[Site]) -> str:
 
 
 _PARAMETERS = "%ctx: !llvm.ptr, %pointers: !llvm.ptr, %dims: !llvm.ptr"
+_PLAIN = "attributes {no_inline, optimize_none}"
+ENTRY = f"llvm.func @{abi.ENTRY}({_PARAMETERS}) -> i32 {_PLAIN}"
+SMALL = 48  # operations
+
+
+def is_small(program: Program) -> bool:
+    """Whether an entry calls one group that does next to nothing beside its parallel regions.
+
+    It is one function then, and left as it is: to LLVM a function is as dear as some forty operations.
+    """
+    if len(program.calls) > 1 or program.stages:
+        return False
+    beside = list(_beside(program.functions[program.calls[0][0]].body))
+    return len(beside) <= SMALL and not any(op.name in ("for", "while") for op in beside)
+
+
+def _beside(region: Region) -> Iterator[Op]:
+    """The operations of a region that are not in a parallel one."""
+    for op in region.ops:
+        yield op
+        for inner in op.regions if op.name != "parallel" else ():
+            yield from _beside(inner)
 
 
 def entry(program: Program) -> str:
@@ -125,5 +163,5 @@ def _calls(program: Program, symbol: str, calls: range) -> str:
             lines.append(f"    %f{number} = arith.cmpi ne, %r{number}, %zero : i32\n")
             lines.append(f"    scf.if %f{number} {{ llvm.call @ek.exit() : () -> () }}\n")
     lines.append("    llvm.return %zero : i32\n")
-    head = f"llvm.func {symbol}({_PARAMETERS}) -> i32 attributes {{no_inline, optimize_none}}"
+    head = f"llvm.func {symbol}({_PARAMETERS}) -> i32 {_PLAIN}"
     return f"  {head} {{\n{''.join(lines)}  }}\n"

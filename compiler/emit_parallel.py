@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dsl import abi
 from ..dsl.types import SIMDType
+from .emit_entry import spreading
 from .emit_types import register_bytes
 from .program import Op, PointerType, Region, Value, free_values, walk
 
@@ -43,10 +44,11 @@ def parallel(e: FunctionEmitter, op: Op) -> None:
         address = e.op(f"llvm.getelementptr inbounds {block}[{offset}] : (!llvm.ptr) -> !llvm.ptr, i8")
         e.line(f"llvm.store {e.name(value)}, {address} : {e.type(value.type)}, !llvm.ptr")
     task = e.op(f"llvm.mlir.addressof @task_{number} : !llvm.ptr")
-    e.line(
-        f"llvm.call @ek.spread(%ctx, {total}, {grain}, {task}, {block}) : "
-        "(!llvm.ptr, i64, i64, !llvm.ptr, !llvm.ptr) -> ()"
-    )
+    if e.spreads:
+        e.lines.append(spreading(total, grain, task, block))
+    else:
+        types = "(!llvm.ptr, i64, i64, !llvm.ptr, !llvm.ptr) -> ()"
+        e.line(f"llvm.call @ek.spread(%ctx, {total}, {grain}, {task}, {block}) : {types}")
     if has_exit:
         _exit_if_failed(e)
 
