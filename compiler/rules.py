@@ -12,6 +12,7 @@ from typing import Any
 from ..dsl import syntax as s
 from ..dsl.types import INT, DType, SIMDType
 from .coerce import coerce
+from .composite import PLAIN, is_static, parts_of, same_kind, with_parts
 from .expressions import select, truth
 from .flow import ABSENT, count_operations
 from .infer import MAX_UNROLL, Call, Inferer, rule
@@ -313,6 +314,28 @@ def select_rule(call: Call, condition: Any, x: Any, y: Any) -> Any:
         raise call.error("EK0209", text, "condition", hint="compare it with a number, for instance `!= 0`")
     nodes = (call.nodes.get("x", call.node), call.nodes.get("y", call.node))
     return select(call.inferer, condition, x, y, nodes, call.node, call.frame)
+
+
+@rule("map_parts")
+def map_parts(call: Call, f: Any, value: Any, others: Any) -> Any:
+    node = call.node
+    assert isinstance(node, s.Call)
+
+    def mapped(values: tuple[Any, ...]) -> Any:
+        first, rows = values[0], [parts_of(each) for each in values]
+        if isinstance(first, PLAIN):
+            return first
+        if not any(isinstance(parts, tuple) for parts in rows):
+            found = call.inferer.call(f, list(values), {}, node, call.frame)
+            return None if found is ABSENT else found
+        for other in values[1:]:
+            if not same_kind(first, other):
+                text = f"{describe(first)} and {describe(other)} do not have the same parts"
+                raise call.error("EK0204", text, hint="map_parts takes values of one form: equal tuples or structs")
+        columns = zip(*(parts or () for parts in rows), strict=True)
+        return with_parts(first, tuple(c[0] if is_static(first, k) else mapped(c) for k, c in enumerate(columns)))
+
+    return mapped((value, *others))
 
 
 @rule("bitcast")

@@ -128,6 +128,13 @@ def select(condition: Any, x: Any, y: Any) -> Any:
 
 
 @_stub("rule")
+def map_parts(f: Any, value: Any, *others: Any) -> Any:
+    """`f` of each number in a value, and of those in the same place in the others, in the form that the value has:
+    tuples and structs part by part. Parts may become anything, whatever a struct declares.
+    """
+
+
+@_stub("rule")
 def bitcast(x: Any, dtype: DType) -> Any:
     """The bits of `x` read as another dtype of the same width."""
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import SIMD, ceildiv, int32, select, unroll
+from ..dsl import SIMD, ceildiv, int32, map_parts, select, unroll
 
 BLOCK = 4096  # elements of a row that lanes take before they settle
 COLUMN_BLOCK = 256  # elements of a column that are joined before they settle
@@ -42,24 +42,9 @@ def column_pieces_of(n: Any) -> Any:
 # *** states ***
 
 
-def mapped(f: Any, state: Any) -> Any:
-    """f of every number of a state, in the state's form."""
-    if not isinstance(state, tuple):
-        return f(state)
-    out: Any = ()
-    for k in unroll(len(state)):
-        out = (*out, f(state[k]))
-    return out
-
-
-def zipped(f: Any, a: Any, b: Any) -> Any:
-    """f of every pair of numbers of two states of one form."""
-    if not isinstance(a, tuple):
-        return f(a, b)
-    out: Any = ()
-    for k in unroll(len(a)):
-        out = (*out, f(a[k], b[k]))
-    return out
+def is_one_number(state: Any) -> Any:
+    """Whether a state is a number, and no tuple or struct of these."""
+    return isinstance(map_parts(lambda _: 0, state), int)
 
 
 def for_each(monoids: Any, f: Any) -> Any:
@@ -138,7 +123,7 @@ def folded_row(elements: Any, few: Any, low: Any, high: Any, monoids: Any, dtype
 
 
 def _lanes_of(state: Any, lanes: Any) -> Any:
-    return mapped(lambda x: SIMD[x.dtype, lanes](x), state)
+    return map_parts(lambda x: SIMD[x.dtype, lanes](x), state)
 
 
 def _stepped(monoids: Any, states: Any, elements: Any, k: Any, first: Any, numbers: Any) -> Any:
@@ -171,7 +156,7 @@ def _step_in_part(monoid: Any, state: Any, elements: Any, wide: Any, place: Any,
         there = offsets < SIMD[int32, monoid.lanes](count)
         places = SIMD[int32, monoid.lanes](place) + offsets
         found = monoid.step(state, elements(part, monoid.lanes), places)
-        state = zipped(lambda new, old: select(there, new, old), found, state)  # noqa: B023
+        state = map_parts(lambda new, old: select(there, new, old), found, state)  # noqa: B023
     return state
 
 
@@ -189,7 +174,7 @@ def _lanes_joined(monoid: Any, state: Any) -> Any:
 
 
 def _halves_joined(monoid: Any, state: Any) -> Any:
-    return monoid.combine(mapped(lambda x: x.split()[0], state), mapped(lambda x: x.split()[1], state))
+    return monoid.combine(map_parts(lambda x: x.split()[0], state), map_parts(lambda x: x.split()[1], state))
 
 
 # *** columns ***

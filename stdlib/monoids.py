@@ -12,8 +12,8 @@ or several in a tuple; a kernel file writes its own by deriving from `Monoid`:
         def combine(a, b):
             return a + b
 
-States are numbers or tuples of numbers. The functions are given scalars and SIMD values alike: what depends on a
-value is chosen with `select`.
+States are numbers, or tuples or structs of numbers. The functions are given scalars and SIMD values alike: what depends
+on a value is chosen with `select`.
 
 Input: elements. Output: a value. Non-goals: in which order states are joined; that is documented and decided in
 `folds`.

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import bool8, ceildiv, compiled_for, int32, parallel_for, stack, store, unroll, within_parallel
+from ..dsl import bool8, ceildiv, compiled_for, int32, map_parts, parallel_for, stack, store, unroll, within_parallel
 from .algorithm import product, unravelled
 from .folds import (
     COLUMN_BLOCK,
@@ -29,12 +29,11 @@ from .folds import (
     folded_in_order,
     folded_row,
     for_each,
+    is_one_number,
     joined,
-    mapped,
     pieces_of,
     settled,
     stepped_once,
-    zipped,
 )
 
 FEW = 8  # rows of which each is cut into pieces that are tasks of their own
@@ -158,15 +157,15 @@ def _ask_ahead(x: Any, rank: Any, lead: Any, k: Any, width: Any) -> Any:
 def _slots(monoids: Any, dtype: Any, count: Any) -> Any:
     """Storage for `count` settled states of each monoid."""
     states = empty(monoids, dtype)
-    return for_each(states, lambda _, state: mapped(lambda x: stack[x.dtype](count, zeroed=False), state))
+    return for_each(states, lambda _, state: map_parts(lambda x: stack[x.dtype](count, zeroed=False), state))
 
 
 def _keep(slots: Any, number: Any, states: Any) -> None:
-    for_each(slots, lambda i, slot: zipped(lambda memory, x: store(memory, number, x), slot, states[i]))
+    for_each(slots, lambda i, slot: map_parts(lambda memory, x: store(memory, number, x), slot, states[i]))
 
 
 def _kept(slots: Any, number: Any) -> Any:
-    return for_each(slots, lambda _, slot: mapped(lambda memory: memory[number], slot))
+    return for_each(slots, lambda _, slot: map_parts(lambda memory: memory[number], slot))
 
 
 # *** rows ***
@@ -334,14 +333,14 @@ def _by_column(xs: Any, monoids: Any, body: Any, of: Any, axis: Any) -> None:
 
 def _most_columns(monoids: Any, dtype: Any) -> Any:
     """How many columns one task takes at most."""
-    return WIDE if len(monoids) == 1 and not isinstance(monoids[0].identity(dtype), tuple) else COLUMNS
+    return WIDE if len(monoids) == 1 and is_one_number(monoids[0].identity(dtype)) else COLUMNS
 
 
 def _fold_columns(element: Any, ask_ahead: Any, columns: Any, low: Any, high: Any, monoids: Any, dtype: Any) -> Any:
     """Memory with the settled states of element(low, j), ..., element(high - 1, j) for each j below `columns`."""
     most = _most_columns(monoids, dtype)
     together = TOGETHER if most == COLUMNS else 2 * TOGETHER
-    runs = for_each(monoids, lambda _, m: mapped(lambda x: stack[x.dtype](most, zeroed=False), m.identity(dtype)))
+    runs = for_each(monoids, lambda _, m: map_parts(lambda x: stack[x.dtype](most, zeroed=False), m.identity(dtype)))
     totals = _slots(monoids, dtype, most)
     for j in range(columns):
         _keep(totals, j, empty(monoids, dtype))

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import SIMD, bool8, ceildiv, compiled_for, int32, iota, parallel_for, select, stack, store, unroll
+from ..dsl import SIMD, bool8, ceildiv, compiled_for, int32, iota, map_parts, parallel_for, select, stack, store, unroll
 from .algorithm import product, unravelled
-from .folds import PIECES, for_each, mapped, pieces_of, zipped
+from .folds import PIECES, for_each, pieces_of
 from .rows import COLUMNS, FEW, TASK, same
 
 LANES = 16
@@ -88,21 +88,21 @@ def _scan_rows(outs: Any, xs: Any, monoid: Any, exclusive: Any, of: Any) -> None
         parallel_for(rows, whole, grain=ceildiv(TASK, n + 16))
     else:
         nothing = _nothing(monoid, dtype)
-        slots = mapped(lambda s: stack[s.dtype](PIECES, zeroed=False), nothing)
+        slots = map_parts(lambda s: stack[s.dtype](PIECES, zeroed=False), nothing)
 
         def keep(piece, state):
-            zipped(lambda memory, s: store(memory, piece, s), slots, state)
+            map_parts(lambda memory, s: store(memory, piece, s), slots, state)
 
         for row in range(rows):
             parallel_for(pieces, lambda piece: keep(piece, piece_of(row, piece, nothing, False)))  # noqa: B023
             before = nothing
             for piece in range(pieces):
-                alone = mapped(lambda memory: memory[piece], slots)  # noqa: B023
+                alone = map_parts(lambda memory: memory[piece], slots)  # noqa: B023
                 keep(piece, before)
                 before = monoid.combine(before, alone)
 
             def write(piece):
-                piece_of(row, piece, mapped(lambda memory: memory[piece], slots), True)  # noqa: B023
+                piece_of(row, piece, map_parts(lambda memory: memory[piece], slots), True)  # noqa: B023
 
             parallel_for(pieces, write)
 
@@ -123,10 +123,10 @@ def _scan_piece(
     def step(value, k, carry, alone, put):
         """16 elements from k on: calls put(values), and gives the states after them."""
         lanes = _joined_in_lanes(monoid, value, dtype)
-        last = mapped(lambda s: s[LANES - 1], monoid.settle(lanes, k))
+        last = map_parts(lambda s: s[LANES - 1], monoid.settle(lanes, k))
         if writes:
-            shown = zipped(lambda s, i: s.shift_right(1, i), lanes, monoid.identity(dtype)) if exclusive else lanes
-            come_before = mapped(lambda s: SIMD[s.dtype, LANES](s), carry)
+            shown = map_parts(lambda s, i: s.shift_right(1, i), lanes, monoid.identity(dtype)) if exclusive else lanes
+            come_before = map_parts(lambda s: SIMD[s.dtype, LANES](s), carry)
             put(monoid.finish(monoid.combine(come_before, monoid.settle(shown, k)), dtype))
         return monoid.combine(carry, last), monoid.combine(alone, last)
 
@@ -153,13 +153,13 @@ def _scan_piece(
 def _joined_in_lanes(monoid: Any, value: Any, dtype: Any) -> Any:
     """The state of lanes 0..j in each lane j."""
     state = monoid.lift(value, SIMD[int32, LANES](*tuple(range(LANES))))
-    state = zipped(lambda s, i: s if s.width == LANES else SIMD[i.dtype, LANES](s), state, monoid.identity(dtype))
+    state = map_parts(lambda s, i: s if s.width == LANES else SIMD[i.dtype, LANES](s), state, monoid.identity(dtype))
     number = iota(int32, LANES)
     for step in unroll(STEPS):
         # What comes from the other end is not taken: nothing is cheaper to move than zeros.
-        before = mapped(lambda s: s.rotate_right(1 << step), state)  # noqa: B023
+        before = map_parts(lambda s: s.rotate_right(1 << step), state)  # noqa: B023
         joined = monoid.combine(before, state)
-        state = zipped(lambda new, old: select(number >= (1 << step), new, old), joined, state)  # noqa: B023
+        state = map_parts(lambda new, old: select(number >= (1 << step), new, old), joined, state)  # noqa: B023
     return state
 
 
@@ -191,13 +191,13 @@ def _scan_columns(outs: Any, xs: Any, monoid: Any, axis: Any, exclusive: Any, of
     def block(task):
         lead = unravelled(task // blocks, sizes)
         first = task % blocks * COLUMNS
-        states = mapped(lambda s: stack[s.dtype](COLUMNS, zeroed=False), _nothing(monoid, dtype))
+        states = map_parts(lambda s: stack[s.dtype](COLUMNS, zeroed=False), _nothing(monoid, dtype))
         for j in range(min(width - first, COLUMNS)):
-            zipped(lambda memory, s: store(memory, j, s), states, _nothing(monoid, dtype))  # noqa: B023
+            map_parts(lambda memory, s: store(memory, j, s), states, _nothing(monoid, dtype))  # noqa: B023
         for k in range(n):
             for j in range(min(width - first, COLUMNS)):
-                after = step(lead, k, first + j, mapped(lambda memory: memory[j], states))  # noqa: B023
-                zipped(lambda memory, s: store(memory, j, s), states, after)  # noqa: B023
+                after = step(lead, k, first + j, map_parts(lambda memory: memory[j], states))  # noqa: B023
+                map_parts(lambda memory, s: store(memory, j, s), states, after)  # noqa: B023
 
     tasks = product(sizes) * ceildiv(width, columns)
     if compiled_for().is_gpu:

@@ -52,6 +52,7 @@ STRUCTS = {
     "struct_field_in_loop": kernel(
         "p = Tag('a', 1)\nfor i in range(3):\n    p = Tag('b', i)\nout[0] = 1.0", before=POINT
     ),
+    "parts_of_two_forms": kernel("p = map_parts(lambda a, b: a + b, Point(1.0, 2.0), (1.0, 2.0))\nout[0] = p.x"),
     "struct_with_base": kernel("pass", before="@struct\nclass A(int):\n    x: Int\n"),
     "struct_with_init": kernel("pass", before="@struct\nclass A:\n    x: Int\n    def __init__(self):\n        pass\n"),
     "struct_defaults": kernel("pass", before="@struct\nclass A:\n    x: Int = 0\n    y: Int\n"),

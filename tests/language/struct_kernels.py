@@ -16,9 +16,11 @@ from einkorn.dsl import (
     float64,
     foreach,
     int64,
+    map_parts,
     parallel_for,
     register,
     sqrt,
+    static_assert,
     struct,
     unroll,
 )
@@ -237,6 +239,20 @@ def lanes(out: OutputTensor[T, "n"], x: InputTensor[T, "n"]) -> None:
         out.store(pair.v, k * 4)
 
     parallel_for(x.dim(0) // 4, group)
+
+
+@register("parts")
+def parts(out: OutputTensor[float64, "n"], x: InputTensor[float64, "n"]) -> None:
+    """Numbers of any form and in any place, and what is no number stays what it is."""
+
+    def one(i):
+        seen = (Complex(x[i], 1.0), ("seen", 3, (x[i], float64)))
+        twice = map_parts(lambda a, b: a + b, seen, map_parts(lambda a: a * 2, seen))
+        z, (name, three, (last, dtype)) = twice
+        static_assert(name == "seen" and three == 9 and dtype == float64)
+        return z.re + z.im * 10 + last * 100
+
+    foreach(out, one)
 
 
 @register("choices")

@@ -99,6 +99,12 @@ def test_vectors_in_structs(kernels: KernelFile) -> None:
     assert_same_bits(kernels("lanes", x)[0], x * 4)
 
 
+def test_functions_of_parts(kernels: KernelFile) -> None:
+    x = np.array([1.0, -2.5, 0.0])
+    (out,) = kernels("parts", x)
+    assert np.array_equal(out, 303 * x + 30)
+
+
 def test_choices_and_reports(kernels: KernelFile) -> None:
     x = np.array([-1.5, 0.25, 3.0])
     (got,) = kernels("choices", x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TypeVar
 
 from einkorn.dsl import (
@@ -13,9 +14,13 @@ from einkorn.dsl import (
     abs,
     bool8,
     float32,
+    float64,
     int64,
+    max,
+    min,
     register,
     store,
+    struct,
 )
 from einkorn.stdlib import (
     All,
@@ -208,6 +213,61 @@ def composed(out: OutputTensor[int64, "m"], squares: OutputTensor[int64, "m"], x
         squares[row] = square
 
     rowwise(x, (Composed, Squares), put)
+
+
+@struct
+class Extent:
+    low: F
+    high: F
+
+
+@struct
+class Summary:
+    """What was seen of elements: a struct in a struct, a tuple, and a field that is known at compile time."""
+
+    extent: Extent
+    sums: tuple[N]
+    name: str
+
+
+class Summarised(Monoid):
+    lanes = 32
+
+    @staticmethod
+    def identity(dtype):
+        wide = dtype if dtype == float64 else float32
+        return Summary(Extent(dtype(inf), dtype(-inf)), (wide(0),), "seen")
+
+    @staticmethod
+    def lift(value, place):
+        return Summary(Extent(value, value), (value.cast(float64 if value.dtype == float64 else float32),), "seen")
+
+    @staticmethod
+    def combine(a, b):
+        extent = Extent(min(a.extent.low, b.extent.low), max(a.extent.high, b.extent.high))
+        return Summary(extent, (a.sums[0] + b.sums[0],), a.name)
+
+    @staticmethod
+    def settle(state, first):
+        return Summary(state.extent, (state.sums[0].cast(float64),), state.name)
+
+    @staticmethod
+    def finish(state, dtype):
+        return state.extent.high - state.extent.low, state.sums[0].cast(dtype)
+
+
+@register("summaries")
+def summaries(
+    spread: OutputTensor[F, "*p{axis} *q"],
+    total: OutputTensor[F, "*p{axis} *q"],
+    x: InputTensor[F, "*p{axis} n *q"],
+    *,
+    axis: int,
+):
+    def put(row, found):
+        spread[row], total[row] = found
+
+    rowwise(x, Summarised, put, axis=axis)
 
 
 @register("centred")

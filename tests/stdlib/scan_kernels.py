@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from algorithm_kernels import Composed
+from algorithm_kernels import Composed, Summarised
 
 from einkorn.dsl import Floating, InputTensor, Numeric, OutputTensor, int64, register
 from einkorn.stdlib import ArgMax, Max, Sum, Welford, scan
@@ -32,3 +32,10 @@ def composed(out: OutputTensor[int64, "m n"], x: InputTensor[int64, "m n"]):
 @register("moments")
 def moments(mean: OutputTensor[F, "m n"], variance: OutputTensor[F, "m n"], x: InputTensor[F, "m n"]):
     scan((mean, variance), x, Welford)
+
+
+@register("summaries")
+def summaries(
+    spread: OutputTensor[F, "*s"], total: OutputTensor[F, "*s"], x: InputTensor[F, "*s"], *, axis: int, exclusive: bool
+):
+    scan((spread, total), x, Summarised, axis=axis, exclusive=exclusive)

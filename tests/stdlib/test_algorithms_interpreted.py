@@ -26,7 +26,7 @@ def numbers(*shape: int) -> np.ndarray:
 @pytest.mark.parametrize("axis", (0, 1))
 def test_reductions(axis: int) -> None:
     kernels = KernelFile(HERE / "algorithm_kernels.py")
-    for op in ("totals", "places", "moments"):
+    for op in ("totals", "places", "moments", "summaries"):
         kernels(op, numbers(3, 70), axis=axis)
     if axis:
         kernels("totals", np.arange(150, dtype=np.int8).reshape(3, 50), axis=axis)
@@ -47,6 +47,7 @@ def test_scans() -> None:
     for axis in (0, 1):
         kernels("sums", numbers(3, 37), axis=axis, exclusive=axis == 1)
         kernels("largest", numbers(3, 37), axis=axis)
+        kernels("summaries", numbers(3, 37), axis=axis, exclusive=axis == 0)
     kernels("moments", numbers(2, 20))
 
 

@@ -240,6 +240,16 @@ def test_monoids_of_ones_own(run: Any) -> None:
     assert found.tolist() == expected and np.array_equal(squares, (x * x).sum(1))
 
 
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: np.dtype(d).name)
+def test_states_that_are_structs(run: Any, dtype: Any) -> None:
+    """Nested ones, with other fields than numbers; sums as `Sum` has them, bit for bit."""
+    for shape, axis in (*CASES[:5], *(LONG if dtype == np.float32 else ())):
+        x = numbers(shape, dtype)
+        spread, total = run("summaries", x, axis=axis)
+        expected, largest, smallest = run("totals", x, axis=axis)
+        assert np.array_equal(total, expected) and np.array_equal(spread, largest - smallest), (shape, axis)
+
+
 def test_bodies_with_loops_and_reductions_of_their_own(run: Any) -> None:
     x = numbers((6, 301), np.float32)
     assert np.allclose(run("centred", x)[0], x - x.mean(1, keepdims=True, dtype=np.float64), atol=1e-5)

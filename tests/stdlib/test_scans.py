@@ -67,6 +67,16 @@ def test_compositions_keep_their_order(run: Any) -> None:
         assert np.array_equal(run("composed", x)[0], expected), n
 
 
+@pytest.mark.parametrize("exclusive", (False, True))
+def test_states_that_are_structs(run: Any, exclusive: bool) -> None:
+    for shape, axis in (*CASES[:5], *LONG):
+        x = numbers(shape, np.float32)
+        spread, total = run("summaries", x, axis=axis, exclusive=exclusive)
+        assert np.array_equal(total, run("sums", x, axis=axis, exclusive=exclusive)[0]), (shape, axis)
+        if not exclusive:
+            assert np.array_equal(spread, np.maximum.accumulate(x, axis) - np.minimum.accumulate(x, axis))
+
+
 def test_values_of_several_parts(run: Any) -> None:
     x = numbers((3, 45), np.float32)
     mean, variance = run("moments", x)
