@@ -24,13 +24,19 @@ from .algorithm import highest, key_dtype, lowest
 LANES = 32
 
 
+def taken(elements: Any, low: Any, high: Any, state: Any, step: Any) -> Any:
+    """The state after `step(state, elements, place)` for 32 elements at a time, whose place counts from low."""
+    for k in range(low, high, LANES):
+        at = min(k, high - LANES)
+        state = step(state, elements(at, LANES), int32(at - low))
+    return state
+
+
 def repeated(elements: Any, low: Any, high: Any, monoid: Any, dtype: Any) -> Any:
     """The state by `monoid.step`, for a monoid whose state is one number."""
     nothing = monoid.identity(dtype)
     state = SIMD[nothing.dtype, LANES](nothing)
-    for k in range(low, high, LANES):
-        state = monoid.step(state, elements(min(k, high - LANES), LANES), 0)
-    return state.reduce(monoid.combine)
+    return taken(elements, low, high, state, monoid.step).reduce(monoid.combine)
 
 
 # *** by bits ***
@@ -47,11 +53,12 @@ def extreme_bits(elements: Any, low: Any, high: Any, dtype: Any) -> Any:
     largest = SIMD[signed, LANES](lowest(signed))
     smallest = SIMD[signed, LANES](highest(signed))
     farthest = SIMD[unsigned, LANES](0)
-    for k in range(low, high, LANES):
-        value = elements(min(k, high - LANES), LANES)
-        largest = max(largest, bitcast(value, signed))
-        smallest = min(smallest, bitcast(value, signed))
-        farthest = max(farthest, bitcast(value, unsigned))
+
+    def step(state, value, place):
+        bits = bitcast(value, signed)
+        return max(state[0], bits), min(state[1], bits), max(state[2], bitcast(value, unsigned))
+
+    largest, smallest, farthest = taken(elements, low, high, (largest, smallest, farthest), step)
     return largest.reduce_max(), smallest.reduce_min(), farthest.reduce_max()
 
 
@@ -74,24 +81,26 @@ def first_extreme(elements: Any, low: Any, high: Any, worst: Any, beats: Any) ->
     best = SIMD[worst.dtype, LANES](worst)
     steps = SIMD[int32, LANES](0)
     strange = SIMD[int32, LANES // 2](0)
-    for k in range(low, high, LANES):
-        at = min(k, high - LANES)
-        new = elements(at, LANES).cast(worst.dtype)
+
+    def step(state, value, place):
+        best, steps, strange = state
+        new = value.cast(worst.dtype)
         better = beats(new, best)  # no NaN is
-        best = select(better, new, best)
-        steps = select(better, int32(at - low), steps)
         if worst.dtype.is_float():
             left, right = new.split()
             strange = select((left != left) | (right != right), -1, strange)
+        return select(better, new, best), select(better, place, steps), strange
+
+    def step_to_nan(places, value, place):
+        new = value.cast(worst.dtype)
+        return min(places, _places(new != new, SIMD[int32, LANES](place)))
+
+    best, steps, strange = taken(elements, low, high, (best, steps, strange), step)
     top = best.reduce(lambda a, b: select(beats(b, a), b, a))
     places = _places(best == top, steps)
     if worst.dtype.is_float() and (strange != 0).any():
         top = top * 0 / 0
-        places = SIMD[int32, LANES](highest(int32))
-        for k in range(low, high, LANES):
-            at = min(k, high - LANES)
-            new = elements(at, LANES).cast(worst.dtype)
-            places = min(places, _places(new != new, SIMD[int32, LANES](int32(at - low))))
+        places = taken(elements, low, high, SIMD[int32, LANES](highest(int32)), step_to_nan)
     return top, places.reduce_min()
 
 
