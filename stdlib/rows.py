@@ -91,14 +91,17 @@ def reduce(x: Any, monoid: Any, *, of: Any = same) -> Any:
     n = xs[0].size
     pieces, size = pieces_of(n)
     states = empty(monoids, dtype)
+    no_copies = for_each(xs, lambda _, x: (False, x))
+
+    def part(piece):
+        return _piece(xs, no_copies, monoids, of, dtype, (), n, piece, size, _at_position)
+
     if within_parallel() or compiled_for().is_gpu:
         for piece in range(pieces):
-            states = joined(monoids, states, _piece(xs, monoids, of, dtype, (), n, piece, size, _at_position))
+            states = joined(monoids, states, part(piece))
     else:
         slots = _slots(monoids, dtype, PIECES)
-        parallel_for(
-            pieces, lambda piece: _keep(slots, piece, _piece(xs, monoids, of, dtype, (), n, piece, size, _at_position))
-        )
+        parallel_for(pieces, lambda piece: _keep(slots, piece, part(piece)))
         for piece in range(pieces):
             states = joined(monoids, states, _kept(slots, piece))
     values = finished(monoids, states, dtype)
@@ -123,12 +126,14 @@ def _dtype_of(xs: Any, of: Any) -> Any:
     return of(*for_each(xs, lambda _, x: x.dtype(False if x.dtype == bool8 else 0))).dtype
 
 
-def _piece(xs: Any, monoids: Any, of: Any, dtype: Any, lead: Any, n: Any, piece: Any, size: Any, load: Any) -> Any:
-    """The settled states of one piece of a row."""
+def _piece(
+    xs: Any, nearby: Any, monoids: Any, of: Any, dtype: Any, lead: Any, n: Any, piece: Any, size: Any, load: Any
+) -> Any:
+    """The settled states of one piece of a row; `nearby` are what `_copied` gives."""
 
     def elements(k, width):
         for_each(xs, lambda _, x: _ask_ahead(x, xs[0].rank, lead, k, width))
-        return of(*for_each(xs, lambda _, x: load(x, lead, k, width)))
+        return of(*for_each(xs, lambda i, x: _nearest(x, nearby[i], lead, k, width, load)))
 
     def few(first, count, wide):
         """What is left of a row, copied to where there is room for whole vectors."""
@@ -139,6 +144,12 @@ def _piece(xs: Any, monoids: Any, of: Any, dtype: Any, lead: Any, n: Any, piece:
 
     low = piece * size
     return folded_row(elements, few, low, min(low + size, n), monoids, dtype)
+
+
+def _nearest(x: Any, nearby: Any, lead: Any, k: Any, width: Any, load: Any) -> Any:
+    """Elements of a row from its copy, if there is one."""
+    there, copy = nearby
+    return copy.load(k, width=width) if there else load(x, lead, k, width)
 
 
 def _ask_ahead(x: Any, rank: Any, lead: Any, k: Any, width: Any) -> Any:
@@ -171,29 +182,23 @@ def _kept(slots: Any, number: Any) -> Any:
 # *** rows ***
 
 
-def _is_kept(xs: Any, rows: Any, n: Any) -> Any:
-    """Whether copies are made of tensors that are the same in every row."""
-    one_for_all = False
-    for x in xs:
-        one_for_all = one_for_all or x.rank < xs[0].rank
-    return one_for_all and rows >= MANY and n <= KEPT
+def _copied(xs: Any, rows: Any, n: Any) -> Any:
+    """For each tensor whether there is a copy of it, and the copy, which begins where a line of the cache does.
 
-
-def _copied(xs: Any, n: Any) -> Any:
-    """The tensors, with copies of those that are the same in every row; these begin where a line of the cache does.
-
-    What is given to a kernel begins anywhere, and then half of the loads, or all, touch two lines.
+    What is given to a kernel begins anywhere, and then half of the loads, or all, touch two lines. For what is the same
+    in every row, that is mended.
     """
 
-    def copy(x):
-        if x.rank == xs[0].rank:
-            return x
+    def copied(x):
+        if x.rank == xs[0].rank or compiled_for().is_gpu:
+            return False, x
         memory = stack[x.dtype](KEPT, zeroed=False)
-        for k in range(n):
+        there = rows >= MANY and n <= KEPT
+        for k in range(n if there else 0):
             memory[k] = x[k]
-        return memory
+        return there, memory
 
-    return for_each(xs, lambda _, x: copy(x))
+    return for_each(xs, lambda _, x: copied(x))
 
 
 def _by_row(xs: Any, monoids: Any, body: Any, of: Any, sizes: Any, n: Any, load: Any) -> None:
@@ -201,18 +206,14 @@ def _by_row(xs: Any, monoids: Any, body: Any, of: Any, sizes: Any, n: Any, load:
     dtype = _dtype_of(xs, of)
     rows = product(sizes)
     pieces, size = pieces_of(n)
-    kept = not compiled_for().is_gpu and _is_kept(xs, rows, n)
-    copies = _copied(xs, n if kept else 0) if not compiled_for().is_gpu else xs
+    nearby = _copied(xs, rows, n)
 
     def row_of(number, first, count):
         """The states of `count` pieces of a row."""
         lead = unravelled(number, sizes)
         states = empty(monoids, dtype)
         for piece in range(first, first + count):
-            if kept:
-                found = _piece(copies, monoids, of, dtype, lead, n, piece, size, load)
-            else:
-                found = _piece(xs, monoids, of, dtype, lead, n, piece, size, load)
+            found = _piece(xs, nearby, monoids, of, dtype, lead, n, piece, size, load)
             states = joined(monoids, states, found)
         return states
 
