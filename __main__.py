@@ -7,17 +7,20 @@ wrong usage, 70 for a fault of Einkorn.
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import click
 
 from .dsl.errors import EinkornError, InternalError
+from .dsl.kernel_files import printing_to
 from .dsl.knobs import STAGES, knobs
 from .shown import COLORS, FORMATS, Shown
 
@@ -272,6 +275,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and gives the exit status."""
     _Way.shown = Shown()
+    sys.stdout = sys.stdout or io.StringIO()  # there is none where the caller has closed it
+    sys.stderr = sys.stderr or io.StringIO()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # what a terminal's encoding lacks is no fault
+    try:
+        with printing_to(_Aside()):
+            return _run(arguments)
+    except BrokenPipeError:  # `einkorn inspect ... | head`; Python would complain once more while it closes stdout
+        return _without_output()
+    except OSError as error:
+        if error.filename is not None:
+            return _our_fault(InternalError(f"einkorn failed with {type(error).__name__}: {error}"))
+        text = f"error[EK0515]: the output cannot be written: {error.strerror or error}"
+        with suppress(OSError):
+            print(text, file=sys.stderr)
+        return _without_output()
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         status = einkorn.main(arguments, prog_name="einkorn", standalone_mode=False)
         sys.stdout.flush()
@@ -281,17 +304,31 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return WRONG_USAGE
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except BrokenPipeError:  # `einkorn inspect ... | head`; Python would complain once more while it closes stdout
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return USER_MISTAKE
     except InternalError as error:
         return _our_fault(error)
     except EinkornError as error:
         _Way.shown.error(error, sys.stderr)
         return USER_MISTAKE
+    except OSError:
+        raise
     except Exception as error:
         what = f"{type(error).__name__}: {error}".splitlines()[0]
         return _our_fault(InternalError(f"einkorn failed with {what}"))
+
+
+class _Aside(io.StringIO):
+    """What kernel files print when they are imported: beside the results of a command, whatever they do with it."""
+
+    def write(self, text: str, /) -> int:
+        return sys.stderr.write(text)
+
+
+def _without_output() -> int:
+    """The status of a command whose output nobody takes; nothing more is written, not even at the end."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return USER_MISTAKE
 
 
 def _our_fault(error: InternalError) -> int:

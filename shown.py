@@ -72,7 +72,9 @@ class Shown:
             return
         from rich.console import Console
 
-        Console(force_terminal=True, highlight=False).print(text, style="bold red" if failed else "bold green")
+        Console(force_terminal=True, highlight=False).print(
+            text, style="bold red" if failed else "bold green", soft_wrap=True
+        )
 
     def page(self, markdown: str) -> None:
         """A page of Markdown: set for a terminal, as it is in a pipe."""

@@ -27,10 +27,12 @@ import numpy as np
 from .dsl.errors import EinkornError, GraphError, PackageError, did_you_mean
 from .dsl.library import KernelLibrary, library_of, load_library
 from .dsl.parameters import bind_parameters
+from .dsl.register import Kernel
 from .dsl.schema import Form, OpSchema, Role
 from .dsl.types import DType
 from .graph import BufferType, DeviceRef, Graph, InferenceSession, TensorType, ops
 from .graph.session import Model
+from .testing_arguments import check_arguments
 from .testing_cases import (
     SIZES,
     Array,
@@ -108,15 +110,15 @@ def check_op(
 
     Raises:
         CheckError: EK0730, a difference; an `AssertionError`, too. EK0731, there is no case to try.
-        PackageError, CompileError: no library has the op; a mistake in the kernel.
+        GraphError: EK0732, the op lacks what is asked for. PackageError: no library has it. CompileError: a mistake.
     """
     subject = _Subject.find(op, library, tensors)
-    wanted = reference or subject.reference()
+    wanted = reference or subject.kernel.reference
     compared = ("the interpreter",) if wanted is None and expected is None else ("the reference", "the interpreter")
+    check_arguments(subject.schema, dtypes or {}, ranks or {}, data or {}, sizes, inputs, expected)
     report = CheckReport(subject.name, compared=compared)
     check = _Check(subject, wanted, outputs, (rtol, atol), Path(folder), report)
-    several = [parameters] if isinstance(parameters, Mapping) else list(parameters) or [{}]
-    bound = [bind_parameters(subject.schema, values) for values in several]
+    bound = subject.bound(parameters)
     if inputs is not None:
         check.given([np.asarray(a) for a in inputs], expected, bound[0])
     else:
@@ -151,9 +153,12 @@ class _Subject:
 
     @staticmethod
     def find(op: str | Any, library: str | Path | None, tensors: int) -> _Subject:
+        if not isinstance(op, str | Kernel):
+            text = f"check_op takes the name of an op or a function under @register, not {op!r}"
+            raise PackageError(text, code="EK0505", got=op)
         name = op if isinstance(op, str) else op.schema.name
         if library is None and not isinstance(op, str):
-            library = op.schema.place.file
+            library = op.function.__code__.co_filename
         if library is not None:
             loaded = load_library(library)
             if name not in loaded.kernels:
@@ -175,9 +180,10 @@ class _Subject:
             raise PackageError(f"no op '{name}' ships with Einkorn", code="EK0505", got=name, hint=hint)
         return _Subject(name, shipped[name], None, tensors)
 
-    def reference(self) -> Callable[..., Any] | None:
-        """`@op.reference`, if the kernel's file has one."""
-        return self.kernel.reference
+    def bound(self, parameters: Mapping[str, object] | Sequence[Mapping[str, object]]) -> list[dict[str, Any]]:
+        """One set of parameters, or several, with defaults for what is left out."""
+        several = [parameters] if isinstance(parameters, Mapping) else list(parameters) or [{}]
+        return [bind_parameters(self.schema, values) for values in several]
 
     def grouped(self, values: Sequence[Any], *, scalars: bool) -> list[Any]:
         """Values in the order of the signature, those of a variadic argument in a list."""

@@ -174,8 +174,9 @@ def elements(
         sizes = shape_of(shape, case, instance)
         dtype = argument.dtype if isinstance(argument.dtype, DType) else dict(instance.dtypes)[argument.dtype]
         kind = dtype.to_numpy()
-        if argument.name in makers:
-            arrays.append(np.asarray(makers[argument.name](rng, kind, sizes), kind).reshape(sizes))
+        maker = makers.get(argument.name) or makers.get(argument.group)
+        if maker is not None:
+            arrays.append(np.asarray(maker(rng, kind, sizes), kind).reshape(sizes))
             continue
         array = ordinary(rng, dtype, sizes)
         if case.way == "special":

@@ -139,10 +139,20 @@ def _merged_variables(joint: Joint, arms: list[Arm]) -> dict[str, Any]:
     for name in {**arms[0].env, **arms[1].env}:
         found = [arm.env.get(name, _MISSING) for arm in arms]
         for k in (0, 1):
-            if gone[k] and found[k] is not found[1 - k]:
-                found[k] = ABSENT
+            if gone[k]:
+                found[k] = _absent_beside(found[1 - k], found[k])
         merged[name] = joint.merge(name, found[0], found[1])
     return merged
+
+
+def _absent_beside(stays: Any, gone: Any) -> Any:
+    """What a variable is in an arm that nobody comes from: nothing, but for parts that both arms share."""
+    if stays is gone:
+        return gone
+    if not same_kind(stays, gone):
+        return ABSENT
+    pairs = enumerate(zip(parts_of(stays) or (), parts_of(gone) or (), strict=True))
+    return with_parts(stays, tuple(a if is_static(stays, k) else _absent_beside(a, b) for k, (a, b) in pairs))
 
 
 class _Missing:

@@ -175,6 +175,7 @@ MEANINGS: dict[str, str] = {
     "EK0722": "The threads of a block part at a barrier.",
     "EK0730": "An op does not do what its reference or the interpreter says.",
     "EK0731": "An op has no case that check_op could try.",
+    "EK0732": "An op does not have what check_op is asked to try.",
     # EK08: devices and memory
     "EK0801": "A device is not there.",
     "EK0802": "Something is no device, or has no architecture.",

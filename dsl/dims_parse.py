@@ -140,7 +140,7 @@ def _parse(text: str) -> tuple[DimItem, ...]:
         if match["axis"]:
             items.append(_axis(match["axis"]))
         elif match["size"]:
-            items.append(Size(int(match["size"])))
+            items.append(Size(_number(match["size"], match.start())))
         else:
             items.append(Pack(match["pack"], Name(match["count"], match.start("count")) if match["count"] else None))
     return tuple(items)
@@ -200,7 +200,7 @@ def _build_item(tree: Any) -> DimItem:
         case "axis":
             return _axis(str(first))
         case "size":
-            return Size(int(first))
+            return Size(_number(str(first), first.start_pos))
         case "pack":
             count = _build(tree.children[1]) if len(tree.children) > 1 else None
             return Pack(str(first)[1:], count)
@@ -211,7 +211,7 @@ def _build(tree: Any) -> Expression:
     first = tree.children[0]
     match tree.data:
         case "number":
-            return Number(int(first))
+            return Number(_number(str(first), first.start_pos))
         case "name":
             if first == "_":
                 raise _Mistake("'_' has no value", first.start_pos, hint="give the axis a name")
@@ -221,6 +221,12 @@ def _build(tree: Any) -> Expression:
         case "binary":
             return Binary(str(tree.children[1]), _build(first), _build(tree.children[2]))
     return _build_call(first, tuple(_build(argument) for argument in tree.children[1:]))
+
+
+def _number(digits: str, at: int) -> int:
+    if len(digits) > 18:  # the largest of 18 digits is an Int, and no size comes near it
+        raise _Mistake("a number that is too large", at, len(digits))
+    return int(digits)
 
 
 def _build_call(function: Any, arguments: tuple[Expression, ...]) -> Expression:

@@ -6,6 +6,7 @@ Input: a path and bytes. Output: the file. Non-goals: no folders are made, and w
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 from collections.abc import Iterable
@@ -18,6 +19,8 @@ def replace_file(path: Path, chunks: Iterable[bytes]) -> None:
     Raises:
         OSError: it cannot be written; nothing is left of it.
     """
+    if not path.name or "\0" in str(path):
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     # os.open and not mkstemp, which would make it for its owner alone.
     handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0), 0o666)

@@ -12,16 +12,18 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import io
+import linecache
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TextIO
 
 from .errors import EinkornError, each_of, joined
 from .read_on import as_mistake, read_on
@@ -39,6 +41,7 @@ class _Loaded:
 
 _loaded: dict[str, _Loaded] = {}
 _lock = threading.RLock()
+_prints: list[TextIO] = []  # where the prints of files go that are being imported
 _collected: list[list[EinkornError]] = []  # of the files that are being imported; only under the lock
 
 
@@ -60,9 +63,11 @@ def import_file(file: Path, found: list[EinkornError] | None = None) -> ModuleTy
         module: ModuleType | None = None
         _collected.append(mistakes)
         try:
-            with _apart(finder):
+            with _apart(finder), redirect_stdout(_prints[-1] if _prints else sys.stdout):
                 module = importlib.import_module(name)
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             mistakes.append(as_mistake(error, str(file)))
         finally:
             _collected.pop()
@@ -73,6 +78,16 @@ def import_file(file: Path, found: list[EinkornError] | None = None) -> ModuleTy
         else:
             found += mistakes
         return module
+
+
+@contextmanager
+def printing_to(stream: TextIO) -> Iterator[None]:
+    """While it lasts, what kernel files print when they are imported goes to this stream."""
+    _prints.append(stream)
+    try:
+        yield
+    finally:
+        _prints.pop()
 
 
 def collect(mistake: EinkornError) -> bool:
@@ -120,10 +135,12 @@ class _TextLoader(SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
         text = importlib.util.decode_source(self.get_data(self.path))
         module.__dict__[SOURCE] = text
+        # Messages show this text, also when the file has another one by then: it has no time to be compared.
+        linecache.cache[self.path] = (len(text), None, io.StringIO(text).readlines(), self.path)
         try:
             super().exec_module(module)
-        except (Exception, SystemExit) as error:
-            if not self.kernels:
+        except BaseException as error:
+            if not self.kernels or isinstance(error, KeyboardInterrupt):
                 raise
             read_on(module.__dict__, self.path, text, error, collect)
 

@@ -9,6 +9,7 @@ Input: a path. Output: `KernelLibrary`. Non-goals: nothing is compiled.
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -106,16 +107,18 @@ def load_library(path: str | Path, found: list[EinkornError] | None = None) -> K
         PackageError: the path does not exist, holds no kernels, or a package cannot be trusted.
         CompileError: without `found`: a file is not valid Python, or a signature is wrong; all of them together.
     """
-    where = Path(path).resolve()
-    if where.is_dir():
-        return _from_files(str(path), kernel_files(where), found)
-    if not where.exists():
+    where = _existing(path)
+    if where is None:
         raise PackageError(
             f"there is no kernel library at '{path}'",
             code="EK0501",
             got=str(path),
-            hint="custom_extensions= takes a folder of kernel files, one file, or a .pkg",
+            hint="a kernel library is a folder of kernel files, one such file (.py), or a package (.pkg)",
         )
+    if where.is_dir():
+        if not os.access(where, os.R_OK | os.X_OK):
+            raise PackageError(f"the folder '{path}' cannot be read: Permission denied", code="EK0501", got=str(path))
+        return _from_files(str(path), kernel_files(where), found)
     if where.suffix == ".py":
         return _from_files(str(path), [where], found)
     return _from_package(str(path), where)
@@ -123,10 +126,21 @@ def load_library(path: str | Path, found: list[EinkornError] | None = None) -> K
 
 def kernel_files(path: str | Path) -> list[Path]:
     """The Python files that a library is made of; none for a package, or where nothing is."""
-    where = Path(path).resolve()
+    where = _existing(path)
+    if where is None:
+        return []
     if where.is_dir():
         return sorted(p for p in where.glob("*.py") if p.name != "__init__.py" and not p.name.startswith("."))
     return [where] if where.suffix == ".py" and where.is_file() else []
+
+
+def _existing(path: str | Path) -> Path | None:
+    """Where a path leads, if that is a folder or a file; an empty text is no name of the folder that one is in."""
+    try:
+        where = Path(path).resolve() if str(path) else None
+        return where if where is not None and (where.is_dir() or where.is_file()) else None
+    except (OSError, RuntimeError, ValueError):  # a name that is too long, links that go round in a circle, a NUL
+        return None
 
 
 def _from_files(path: str, files: list[Path], found: list[EinkornError] | None) -> KernelLibrary:

@@ -75,6 +75,14 @@ def find_function(function: FunctionType) -> ast.FunctionDef | ast.Lambda:
         found = _among(nodes, function)
         if found is not None:
             return found
+    if hasattr(function, "__wrapped__"):
+        wrapped = getattr(function.__wrapped__, "__code__", code)
+        raise CompileError(
+            f"a decorator has put another function in the place of '{function.__name__}'",
+            code="EK0104",
+            place=Place(wrapped.co_filename, wrapped.co_firstlineno),
+            hint="kernels see functions without decorators; @register alone stands over a kernel",
+        )
     raise CompileError(
         f"the source of '{function.__name__}' is not at hand",
         code="EK0104",

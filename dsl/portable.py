@@ -261,7 +261,12 @@ class _Collector:
         return self.seen_functions[what]
 
     def resolve(self, value: Any, name: str, place: Place) -> int:
-        entry = self.entry(value, name)
+        try:
+            entry = self.entry(value, name)
+        except (EinkornError, Reported, Unresolved, RecursionError):
+            raise
+        except Exception as error:  # raised by a class of the author's that is asked what its object has
+            raise Unresolved(f"looking at it raises {type(error).__name__}") from None
         key = (entry.kind, entry.value, type(entry.value).__name__)  # 1, 1.0 and True are different constants
         if key not in self.seen_globals or entry.kind in ("constant", "instance"):
             self.seen_globals[key] = len(self.globals)

@@ -13,6 +13,7 @@ import __future__
 
 import ast
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from types import FunctionType
 from typing import Any
 
@@ -97,7 +98,9 @@ def _run(statements: list[ast.stmt], file: str, flags: int, names: dict[str, Any
     code = compile(ast.Module(statements, []), file, "exec", flags, dont_inherit=True)
     try:
         exec(code, names)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         return error
     return None
 
@@ -133,14 +136,21 @@ def _future_flags(statements: list[ast.stmt]) -> int:
     return flags
 
 
+_ENCODING = "save the file as UTF-8, or name its encoding in the first line: # -*- coding: latin-1 -*-"
+
+
 def as_mistake(error: BaseException, file: str) -> EinkornError:
     """What the import of a kernel file has raised, as an error at its place."""
     place = place_of(error, file)
     if isinstance(error, EinkornError):
         error.place = error.place or place
         return error
-    if isinstance(error, RecursionError):
+    if isinstance(error, RecursionError) or (isinstance(error, MemoryError) and place == Place(file, 1)):
         return CompileError("this file is nested too deeply", code="EK0112", place=place)
+    if isinstance(error, OSError) and error.filename == file:
+        return CompileError(f"this file cannot be read: {error.strerror}", code="EK0110", place=Place(file, 1))
+    if isinstance(error, UnicodeDecodeError):
+        return _undecodable(error, file)
     if isinstance(error, SyntaxError):
         line, column = error.lineno or 1, error.offset or 1
         end_line, end_column = error.end_lineno or line, error.end_offset or column + 1
@@ -148,9 +158,24 @@ def as_mistake(error: BaseException, file: str) -> EinkornError:
             f"this is not valid Python: {error.msg}",
             code="EK0100",
             place=Place(error.filename or file, line, column, end_line, max(end_column, column + 1)),
+            hint=_ENCODING if "encoding" in str(error.msg) else None,
         )
-    text = f"importing this kernel file failed: {type(error).__name__}: {error}"
-    return CompileError(text, code="EK0110", place=place)
+    what = type(error).__name__
+    with suppress(Exception):  # it may be of a class of the author's, which fails to say what it is
+        what += f": {error}" if str(error) else ""
+    return CompileError(f"importing this kernel file failed: {what}", code="EK0110", place=place)
+
+
+def _undecodable(error: UnicodeDecodeError, file: str) -> CompileError:
+    """A file with bytes that are no text in its encoding."""
+    before = error.object[: error.start]
+    line, column = before.count(b"\n") + 1, len(before.rpartition(b"\n")[2].decode(errors="replace")) + 1
+    return CompileError(
+        f"this is not valid Python: byte 0x{error.object[error.start]:02x} is no {error.encoding.upper()}",
+        code="EK0100",
+        place=Place(file, line, column),
+        hint=_ENCODING,
+    )
 
 
 def place_of(error: BaseException, file: str) -> Place:

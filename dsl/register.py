@@ -118,7 +118,7 @@ def register(
         raise CompileError("@register needs the op's name", code="EK0107", place=place, hint='write @register("name")')
 
     def record(function: Callable[..., Any]) -> Kernel:
-        if not isinstance(function, FunctionType):
+        if not isinstance(function, FunctionType) or function.__name__ == "<lambda>":
             raise CompileError("@register belongs on a function defined with `def`", code="EK0107")
         reader = _Reader(name, function)
         schema = reader.schema(fuse, frozenset(fastmath), writes_once, dict(reads or {}))
@@ -327,7 +327,10 @@ def _named(value: Any) -> str:
     """A thing in an annotation, as its author wrote it."""
     if isinstance(value, SIMDType):
         return str(value)
-    return getattr(value, "__name__", None) or repr(value)
+    name = getattr(value, "__name__", None)
+    if isinstance(value, type) and value.__module__ != "builtins":
+        return f"{value.__module__}.{name}"
+    return name or repr(value)
 
 
 def _argument_places(function: FunctionType) -> dict[str, Place]:

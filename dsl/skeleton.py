@@ -120,7 +120,7 @@ def make_skeleton(name: str, parent: Path) -> list[Path]:
     Raises:
         PackageError: EK0516 the name is none for a library, the folder is there already, or it cannot be made.
     """
-    if not _NAME.fullmatch(name):
+    if not _NAME.fullmatch(name) or name == "einkorn":
         raise PackageError(
             f"'{name}' is no name for a kernel library",
             code="EK0516",

@@ -105,9 +105,31 @@ def draw(labels: tuple[Label, ...]) -> list[str]:
             continue
         if file != labels[0].place.file:
             out.append(f"  --> {on_line[0].place}")
-        out.append(f"{number:5} | {text.expandtabs(4)}")
-        out.append(f"      | {_marks(text, on_line)}".rstrip())
+        line, marks = _window(text.expandtabs(4).translate(_CONTROLS), _marks(text, on_line))
+        out.append(f"{number:5} | {line}")
+        out.append(f"      | {marks}".rstrip())
     return out
+
+
+_LONG, _LONGEST = 200, 160  # characters of a line that is cut, and how many of it are shown then
+_CONTROLS = {code: 0x2400 + code for code in range(32) if code != 9} | {0x7F: 0x2421}  # as signs, not as commands
+
+
+def _window(line: str, marks: str) -> tuple[str, str]:
+    """A line and its marks, cut to a part around the first mark where they are long."""
+    if len(line) <= _LONG:
+        return line, marks
+    first = max(0, len(marks) - len(marks.lstrip()) - _LONGEST // 4)
+    # The marks count cells of a terminal, and a wide character takes two.
+    start = next((k for k in range(len(line)) if _cells(line[:k]) >= first), 0) if first else 0
+    start = min(start, len(line) - _LONGEST)
+    lost = _cells(line[:start])
+    line, marks = line[start:], marks[lost:]
+    end = "…" if len(line) > _LONGEST else ""
+    line = line[:_LONGEST] + end
+    ruler = len(marks) - len(marks.lstrip("^~ "))  # a remark behind the marks stays
+    marks = marks[:ruler][: _cells(line)].rstrip() + (" " + marks[ruler:] if marks[ruler:] else "")
+    return ("…" + line, " " + marks) if start else (line, marks)
 
 
 def _marks(text: str, labels: list[Label]) -> str:
