@@ -14,6 +14,9 @@ A long function of one element (an `exp`, a `tan`) is a chain of operations that
 so far ahead, and finds too little to do in one chain; LLVM takes several vectors at a time in short loops only. So long
 loops over elements take several where registers allow it.
 
+A loop may carry whether it met a rare case (see `rare`). LLVM would fill a vector with such bools and take several of
+the numbers for it, so it is told how long vectors are.
+
 Input: a loop over elements. Output: numbers, which `mlir.hint_loops` tells LLVM. Non-goals: nothing is reordered, and
 no loop has to become vectors: LLVM decides whether that pays.
 """
@@ -46,7 +49,9 @@ def cut(loop: Op, target: Target, vector_bits: int) -> Cut | None:
     """How a loop is cut where vectors have so many bits; None where it is not."""
     low, high, step, *carried = loop.operands
     region = loop.regions[0]
-    if not (target.is_cpu and target.vector_bits >= 512) or carried or step.const != 1 or "rare" in loop.attrs:
+    if not (target.is_cpu and target.vector_bits >= 512) or step.const != 1 or "rare" in loop.attrs:
+        return None
+    if carried and "elements" not in loop.attrs:
         return None
     if any(op.name not in PLAIN for op in walk(region)) or not _neighbours(region):
         return None
@@ -80,6 +85,12 @@ def together(region: Region, target: Target) -> int:
     if not {"for", "while"}.isdisjoint(inside):
         return 0
     return 4 if 4 * (_most_alive(region) + 1) <= REGISTERS else 2
+
+
+def lanes(loop: Op, target: Target) -> int:
+    """How long the vectors are of a loop that carries a bool, and is not cut."""
+    bits = [value.dtype.bits for op in loop.regions[0].ops for value in op.results if value.dtype.is_float()]
+    return target.vector_bits // max(bits) if bits else 0
 
 
 def _most_alive(region: Region) -> int:

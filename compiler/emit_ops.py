@@ -16,7 +16,7 @@ from ..dsl.errors import InternalError
 from ..dsl.source import Place
 from ..dsl.types import BOOL, DType, SIMDType
 from . import emit_arith, emit_atomics, emit_cast, emit_memory, emit_vectors
-from .cutting import Cut, cut, together
+from .cutting import Cut, cut, lanes, together
 from .emit_parallel import parallel
 from .emit_types import constant, mlir_type
 from .program import IRREGULAR, Op, PointerType, Region, Value
@@ -113,11 +113,11 @@ def _body(e: FunctionEmitter, region: Region, hint: str = "") -> None:
         e.at = e.module.location(region.ops[-1].location)
         if hint:
             e.line(f"llvm.call @ek.hint() {{{hint}}} : () -> ()")
-        if values:
-            names = ", ".join(e.name(v) for v in values)
-            e.line(f"scf.yield {names} : {_types(e, values)}")
-        else:
-            e.line("scf.yield")
+        _yield(e, [e.name(v) for v in values], values)
+
+
+def _yield(e: FunctionEmitter, names: Sequence[str], values: Sequence[Value]) -> None:
+    e.line(f"scf.yield {', '.join(names)} : {_types(e, values)}" if names else "scf.yield")
 
 
 def _if(e: FunctionEmitter, op: Op) -> None:
@@ -138,25 +138,40 @@ def _for(e: FunctionEmitter, op: Op) -> None:
     if whole is not None:
         _cut_for(e, op, whole)
         return
-    at = e.at
     low, high, step, *initial = op.operands
-    region = op.regions[0]
-    bounds = f"{e.name(low)} to {e.name(high)} step {e.name(step)}"
-    initial_names = [e.name(v) for v in initial]
-    index = e.names.fresh()
-    e.names.set(region.args[0], index)
+    hint = ""
+    if "elements" in op.attrs:
+        hint = _hint(together(op.regions[0], e.target), lanes(op, e.target) if initial else 0)
+    _rounds(e, op, [e.name(v) for v in (low, high, step)], [e.name(v) for v in initial], hint=hint)
+
+
+def _hint(vectors: int, lanes: int) -> str:
+    parts = {"vectors": vectors, "lanes": lanes}
+    return ", ".join(f"{name} = {count} : i32" for name, count in parts.items() if count)
+
+
+def _rounds(
+    e: FunctionEmitter, op: Op, bounds: list[str], initial: list[str], *, start: str = "", hint: str = ""
+) -> None:
+    """The loop over these bounds; its rounds are counted on from `start`, if that is given."""
+    at, region = e.at, op.regions[0]
+    round_ = e.names.fresh()
+    e.names.set(region.args[0], round_)
     head = _bind_results(e, op)
     carried = ""
     if initial:
         pairs = []
-        for argument, name in zip(region.args[1:], initial_names, strict=True):
+        for argument, name in zip(region.args[1:], initial, strict=True):
             inner = e.names.fresh()
             e.names.set(argument, inner)
             pairs.append(f"{inner} = {name}")
-        carried = f" iter_args({', '.join(pairs)}) -> ({_types(e, initial)})"
-    vectors = together(region, e.target) if "elements" in op.attrs else 0
-    e.lines.append(f"{e.indent}{head}scf.for {index} = {bounds}{carried} : i64 {{\n")
-    _body(e, region, f"vectors = {vectors} : i32" if vectors else "")
+        carried = f" iter_args({', '.join(pairs)}) -> ({_types(e, op.results)})"
+    low, high, step = bounds
+    e.lines.append(f"{e.indent}{head}scf.for {round_} = {low} to {high} step {step}{carried} : i64 {{\n")
+    if start:
+        with e.nested():
+            e.names.set(region.args[0], e.op(f"arith.addi {start}, {round_} overflow<nsw> : i64"))
+    _body(e, region, hint)
     e.lines.append(f"{e.indent}}}{at}\n")
 
 
@@ -164,35 +179,33 @@ def _cut_for(e: FunctionEmitter, op: Op, whole: Cut) -> None:
     """A loop over whole vectors, and one under a mask over what is left; see `cutting`.
 
     Both count from 0, and the first stands where there is a round for it: so LLVM sees that nothing is left of it.
+    Their number is frozen: LLVM would make it anew of what the loops around count, and not know it for the same.
     """
     at = e.at
     low, high = (e.name(v) for v in op.operands[:2])
-    zero, elements = (e.op(f"arith.constant {number} : i64") for number in (0, whole.elements))
-    between = e.op(f"arith.subi {high}, {low} overflow<nsw> : i64")
+    initial = [e.name(v) for v in op.operands[3:]]
+    zero, one, elements = (e.op(f"arith.constant {number} : i64") for number in (0, 1, whole.elements))
+    between = e.op(f"llvm.freeze {e.op(f'arith.subi {high}, {low} overflow<nsw> : i64')} : i64")
     count = e.op(f"arith.maxsi {between}, {zero} : i64")
     multiple = e.op(f"arith.constant {-whole.elements} : i64")
     first = e.op(f"arith.andi {count}, {multiple} : i64")
     rest = e.op(f"arith.subi {count}, {first} overflow<nsw> : i64")
     start = e.op(f"arith.addi {low}, {first} overflow<nsw> : i64")
     some = e.op(f"arith.cmpi sge, {count}, {elements} : i64")
-    e.lines.append(f"{e.indent}scf.if {some} {{\n")
+    lanes = whole.elements // whole.vectors if initial else 0
+    head = f"{_bind_results(e, op)}scf.if {some} -> ({_types(e, op.results)})" if initial else f"scf.if {some}"
+    done = [e.name(v) for v in op.results]
+    e.lines.append(f"{e.indent}{head} {{\n")
     with e.nested():
-        _rounds(e, op, low, first, f"vectors = {whole.vectors} : i32")
+        _rounds(e, op, [zero, first, one], initial, start=low, hint=_hint(whole.vectors, lanes))
+        _yield(e, [e.name(v) for v in op.results], op.results)
+    if initial:
+        e.lines.append(f"{e.indent}}} else {{\n")
+        with e.nested():
+            _yield(e, initial, op.results)
     e.lines.append(f"{e.indent}}}{at}\n")
     e.at = at
-    _rounds(e, op, start, rest, "masked")
-
-
-def _rounds(e: FunctionEmitter, op: Op, start: str, count: str, hint: str) -> None:
-    """`count` rounds of a loop over elements, from `start` on."""
-    at, region = e.at, op.regions[0]
-    zero, one = (e.op(f"arith.constant {number} : i64") for number in (0, 1))
-    round_ = e.names.fresh()
-    e.lines.append(f"{e.indent}scf.for {round_} = {zero} to {count} step {one} : i64 {{\n")
-    with e.nested():
-        e.names.set(region.args[0], e.op(f"arith.addi {start}, {round_} overflow<nsw> : i64"))
-    _body(e, region, hint)
-    e.lines.append(f"{e.indent}}}{at}\n")
+    _rounds(e, op, [zero, rest, one], done, start=start, hint=", ".join(filter(None, ["masked", _hint(0, lanes)])))
 
 
 def _while(e: FunctionEmitter, op: Op) -> None:

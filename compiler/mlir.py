@@ -106,18 +106,24 @@ def exit_early(mlir: Bindings, module: Any) -> None:
 def hint_loops(mlir: Bindings, module: Any) -> None:
     """What LLVM is told of loops that end in a call of `@ek.hint`: `vectors` are taken at a time, or it is `masked`.
 
-    A masked loop becomes vectors of which each lane asks whether its round is one of the loop's; see `cutting`.
+    A masked loop becomes vectors of which each lane asks whether its round is one of the loop's; see `cutting`. The
+    vectors have so many `lanes`, where LLVM is not left to choose.
     """
     for call in _calls(mlir, module, HINT_FUNCTION):
         back = list(call.block.operations)[-1].operation
         if back.name == "llvm.br":
-            count, rest = 1, ", vectorize = <predicateEnable = true>, unroll = <disable = true>"
-            if "vectors" in call.attributes:
-                count, rest = call.attributes["vectors"].value, ""
-            back.attributes["loop_annotation"] = mlir.ir.Attribute.parse(
-                f"#llvm.loop_annotation<interleave = <count = {count} : i32>{rest}>"
-            )
+            back.attributes["loop_annotation"] = mlir.ir.Attribute.parse(_annotation(call.attributes))
         call.erase()
+
+
+def _annotation(hint: Any) -> str:
+    vectors = hint["vectors"].value if "vectors" in hint else 1 if "masked" in hint else 0
+    shape = ["predicateEnable = true"] if "masked" in hint else []
+    shape += [f"width = {hint['lanes'].value} : i32"] if "lanes" in hint else []
+    parts = [f"interleave = <count = {vectors} : i32>"] if vectors else []
+    parts += [f"vectorize = <{', '.join(shape)}>"] if shape else []
+    parts += ["unroll = <disable = true>"] if "masked" in hint else []
+    return f"#llvm.loop_annotation<{', '.join(parts)}>"
 
 
 def _calls(mlir: Bindings, module: Any, function: str) -> list[Any]:

@@ -1,22 +1,30 @@
 """`rare(condition)`: what nearly no element needs is kept out of the loops of `foreach`.
 
 A loop of vectors computes both sides of every choice. Where the body of a `foreach` asks `rare`, its loop on a CPU
-becomes three for each block of elements: one finds whether any of them needs the rare case, and then one of two others
-runs:
+becomes two for each block of elements: the first looks for the rare case on its way, and the other does the block once
+more where that was met:
+
+    for i in block: out[i] = body(x[i]); any |= condition(x[i])     # `rare` is False, known at compile time
+    if any: for i in block: out[i] = body(x[i])                     # `rare` is the condition
+
+A body that reads what it writes, or other places than the element's own, is not done twice. It becomes three loops, of
+which the first only looks:
 
     for i in block: any |= condition(x[i])
-    if any: for i in block: out[i] = body(x[i])          # `rare` is the condition
-    else:   for i in block: out[i] = body(x[i])          # `rare` is False, known at compile time
+    if any: for i in block: out[i] = body(x[i])                     # `rare` is the condition
+    else:   for i in block: out[i] = body(x[i])                     # `rare` is False
 
-That is done where the first loop does less than the last one is spared: not where a condition is of a number that took
-long to compute. There, on GPUs, on vectors, within branches, and beside prints and checks, `rare(condition)` is the
-condition. The numbers are the same either way, as long as the body gives the same where a condition is false.
+Either is done where it is less work than the loop with the rare case. Where the first of three loops would compute for
+long, where the rare case keeps a part of the memory from being read, on GPUs, on vectors, within branches, and beside
+prints and checks, `rare(condition)` is the condition. The numbers are the same either way, as long as the body gives
+the same where a condition is false.
 
 Input: the bounds of a loop and what builds its body. Output: operations. Non-goals: no guess of what is rare.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,12 +34,13 @@ from ..dsl.types import BOOL, INT
 from .expressions import truth
 from .infer import Call, Inferer, rule
 from .operations import ROWS
-from .program import Builder, Op, Region, Value, walk
+from .program import Builder, Op, PointerType, Region, Value, walk
 
 ROUNDS = 8  # that a loop within the body is taken to have
-BLOCK = 2048  # some KiB of elements, which stay in the first cache between the two loops
+BLOCK = 2048  # some KiB of elements, which stay in the first cache between two loops
 _NO_WORK = ("const", "load", "store", "yield")
 _HARMLESS = {*ROWS, "const", "cast", "bitcast", "splat", "select", "udiv", "urem", "load", "store", "if", "yield"}
+_BRANCHING = {"if", "udiv", "urem", "floordiv", "mod"}  # and what may rely on a branch
 
 
 @dataclass
@@ -56,7 +65,7 @@ def rare(call: Call, condition: Any) -> Any:
 
 
 def element_loop(call: Call, low: Value, high: Value, element: Callable[[Value], None]) -> None:
-    """`for i in range(low, high): element(i)`, in three loops where the body asks for that."""
+    """`for i in range(low, high): element(i)`, in several loops where the body asks for that."""
     builder, inferer = call.builder, call.inferer
     loop = _loop(builder, low, high)
     asked = _build(inferer, loop, element, without=False)
@@ -72,11 +81,20 @@ def element_loop(call: Call, low: Value, high: Value, element: Callable[[Value],
         stop = builder.counter(
             builder.one("min", [builder.iadd(start, builder.int_(BLOCK)), high], INT), high=high, closed=True
         )
-        needed = _find(inferer, start, stop, element)
-        search = builder.region.ops[-1].regions[0]
-        mostly = _mostly(inferer, start, stop, element)
-        loop = next(op.regions[0] for op in mostly.ops if op.name == "for")
-        pays = _work(search) + _work(loop) < _work(whole.regions[0])
+        needed = _watched(inferer, start, stop, element)
+        first = builder.region.ops[-1]
+        mostly, work = Region(), _work(first.regions[0])
+        guards = not _accesses(first.regions[0]) <= _accesses(loop)
+        if _repeatable(first.regions[0], loop):
+            first.attrs["elements"] = True
+            with builder.inside(mostly):
+                builder.end()
+        else:
+            _drop_stores(first.regions[0])
+            mostly = _mostly(inferer, start, stop, element)
+            inner = next(op.regions[0] for op in mostly.ops if op.name == "for")
+            work = _work(first.regions[0]) + _work(inner)
+        pays = not guards and work < _work(loop)
         if pays:
             builder.add("if", [needed], regions=[_rarely(inferer, whole, start, stop), mostly])
         builder.end()
@@ -108,20 +126,54 @@ def _build(inferer: Inferer, region: Region, element: Callable[[Value], None], *
     return watch.conditions
 
 
-def _find(inferer: Inferer, start: Value, stop: Value, element: Callable[[Value], None]) -> Value:
-    """Whether any element from start to stop needs the rare case."""
+def _watched(inferer: Inferer, start: Value, stop: Value, element: Callable[[Value], None]) -> Value:
+    """The loop without the rare case; gives whether any element from start to stop needs that."""
     builder = inferer.builder
     none = builder.const(False, BOOL)
     index = builder.counter(Value(INT), start, stop)
     region = Region([index, Value(BOOL)])
     conditions = _build(inferer, region, element, without=True)
-    _drop_stores(region)
     with builder.inside(region):
         found = region.args[1]
         for condition in conditions:
             found = builder.one("or_", [found, condition], BOOL)
         builder.end([found])
     return builder.add("for", [start, stop, builder.int_(1), none], [BOOL], regions=[region])[0]
+
+
+def _repeatable(region: Region, whole: Region) -> bool:
+    """Whether the loop may run on elements that need the rare case, for the whole one to do them once more.
+
+    It may where it reads and writes only what the other one does in every round, and nothing that is read is written.
+    """
+    if any(op.name not in _HARMLESS - _BRANCHING for op in region.ops):
+        return False
+    places, others = _places(region), _places(whole)
+    read, written = ({pointer for name, pointer, _ in places if name == access} for access in ("load", "store"))
+    return None not in read | written and places <= others and not read & written
+
+
+def _accesses(region: Region) -> Counter[tuple[str, int, str]]:
+    """How often each buffer is read and written in every round; what a condition guards is not."""
+    found: Counter[tuple[str, int, str]] = Counter()
+    for op in region.ops:
+        if op.name in ("load", "store"):
+            found[op.name, op.operands[-2].serial, str((op.results or op.operands)[0].type)] += 1
+        elif op.name == "for":
+            found += _accesses(op.regions[0])
+    return found
+
+
+def _places(region: Region) -> set[tuple[str, int | None, str]]:
+    """What is read and written in every round: the number of a buffer (None if it is part of one), and where."""
+    places = set()
+    for op in region.ops:
+        if op.name in ("load", "store"):
+            pointer, offset = op.operands[-2:]
+            known = isinstance(pointer.type, PointerType) and pointer.type.is_whole
+            at = "element" if offset is region.args[0] else repr(offset.const)
+            places.add((op.name, pointer.serial if known and at != "None" else None, at))
+    return places
 
 
 def _work(region: Region, needed: set[int] | None = None) -> int:

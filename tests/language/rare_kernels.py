@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from einkorn.dsl import Floating, InputTensor, OutputTensor, foreach, rare, register, select
+from einkorn.dsl import Floating, InputTensor, MutableInputTensor, OutputTensor, foreach, rare, register, select
 
 T = TypeVar("T", bound=Floating)
 
@@ -52,8 +52,41 @@ def wear(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
 
 @register("bend_far")
 def bend_far(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
-    """What is rare is known after more operations than are spared."""
+    """What is rare is known after many operations."""
     foreach(out, lambda i: bent(x[i] * x[i] * x[i] * x[i] * x[i] * x[i] - x[i]))
+
+
+@register("bend_in_place")
+def bend_in_place(out: OutputTensor[T, "*s"], x: MutableInputTensor[T, "*s"]):
+    """Elements that are read and written."""
+    foreach(x, lambda i: bent(x[i]))
+    foreach(out, lambda i: x[i])
+
+
+@register("bend_far_in_place")
+def bend_far_in_place(out: OutputTensor[T, "*s"], x: MutableInputTensor[T, "*s"]):
+    """The same, where what is rare is known after more operations than are spared."""
+    foreach(x, lambda i: bent(x[i] * x[i] * x[i] * x[i] * x[i] * x[i] - x[i]))
+    foreach(out, lambda i: x[i])
+
+
+@register("bend_known")
+def bend_known(out: OutputTensor[T, "n"], x: InputTensor[T, "m"]):
+    """The rare case keeps the others from reading what is not there."""
+
+    def at(i):
+        v = out.dtype(0)
+        if not rare(i >= x.dim(0)):
+            v = x[i] + 1
+        return v
+
+    foreach(out, lambda i: at(i[0]))
+
+
+@register("bend_clamped")
+def bend_clamped(out: OutputTensor[T, "n"], x: InputTensor[T, "m"]):
+    """The rare case decides which element is read."""
+    foreach(out, lambda i: x[select(rare(i[0] >= x.dim(0)), x.dim(0) - 1, i[0])])
 
 
 @register("bend_sums")

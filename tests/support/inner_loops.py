@@ -20,6 +20,7 @@ _PACKED_FLOAT = re.compile(
     r"^v?(?:add|sub|mul|div|sqrt|min|max|round|rndscale|cmp\w*|fn?m(?:add|sub)\d+)p[sd]\b|^v?cvt\w*(?:ps|dq|pd)"
 )
 _PACKED_INTEGER = re.compile(r"^v?p(?:add|sub|max|min|mul|sll|sra|srl|cmp|and|or|xor|blend)\w*\s.*%[xyz]mm")
+_ZERO = re.compile(r"^v?p?xor\w*\s(%[xyz]mm\d+), \1(?:, \1)?$")  # how a register is cleared, for scalars too
 _VECTOR = re.compile(r"%[xyz]mm\d+")
 
 
@@ -41,7 +42,8 @@ class Loop:
     @property
     def packed(self) -> list[str]:
         """Arithmetic on vectors."""
-        return [line for line in self.instructions if _PACKED_FLOAT.match(line) or _PACKED_INTEGER.match(line)]
+        found = (_PACKED_FLOAT, _PACKED_INTEGER)
+        return [line for line in self.instructions if not _ZERO.match(line) and any(p.match(line) for p in found)]
 
     @property
     def frame(self) -> list[str]:
