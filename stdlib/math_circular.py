@@ -38,15 +38,18 @@ from .math_parts import (
     whole_multiple,
 )
 
-# |x| = n pi/2 + r with a whole n and |r| <= pi/4 or hardly more; r is kept as a sum of two floats.
+# x = n pi/2 + r with a whole n and |r| <= pi/4 or hardly more; r is kept as a sum of two floats. The first two parts of
+# pi/2 are positive, so that r of -0.0 is -0.0.
 
-HALF_PI_32 = (1.57079637, -4.37113883e-08, -1.71512451e-15)
+HALF_PI_32 = (1.57079625, 7.54979013e-08, -1.71512451e-15)
 HALF_PI_64 = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
 TWO_OVER_PI = 0.6366197723675814
 
 # From here on n grows so large that n * HALF_PI loses digits, or that x * TWO_OVER_PI is no good guess of n.
 LARGE_32 = 131072.0
 LARGE_64 = 67108864.0
+# Close to a multiple of pi/2 the rest of r grows with n, and the inverse of r would need its square beyond this.
+TAN_LARGE_32 = 32768.0
 
 # 2/pi without its bits above 2**(25 - E), as sums, for E = 48, 70, 92 and 114; before that all of them.
 SLICES_32 = (
@@ -117,14 +120,14 @@ COT_64 = (
 )
 
 
-def _reduce(size: Any) -> Any:
-    """n, r and the rest of r for 0 <= size < LARGE (Cody and Waite 1980, in three parts and with fma)."""
+def _reduce(x: Any) -> Any:
+    """n, r and the rest of r for abs(x) < LARGE (Cody and Waite 1980, in three parts and with fma)."""
     first, second, third = HALF_PI_32
-    if size.dtype == float64:
+    if x.dtype == float64:
         first, second, third = HALF_PI_64
-    n, nearest = whole_multiple(size, TWO_OVER_PI)
+    n, nearest = whole_multiple(x, TWO_OVER_PI)
     # Exact: both numbers are multiples of the last bit of `first` (or n is 0), and they nearly cancel.
-    left = fma(-nearest, first, size)
+    left = fma(-nearest, first, x)
     product = nearest * second
     # Nothing is lost below either: `left` is a multiple of the last bit of `product`.
     r = left - product
@@ -217,25 +220,22 @@ def _reduce_large_64(size: Any) -> Any:
     return n, r, fma(total, first, -r) + fma(total, second, lost * first)
 
 
-def _reduced(size: Any) -> Any:
-    """n, r and the rest of r for any size >= 0; NaN for infinity and NaN."""
-    n, r, rest = _reduce(size)
-    limit = LARGE_32
-    if size.dtype == float64:
-        limit = LARGE_64
-    large = rare(size >= limit)
-    if size.width > 1:
-        n_large, r_large, rest_large = _reduce_large(size)
+def _reduced(x: Any, limit: Any) -> Any:
+    """n, r and the rest of r for any x; NaN for infinity and NaN. From the limit on, n is that of abs(x)."""
+    n, r, rest = _reduce(x)
+    large = rare(abs(x) >= limit)
+    if x.width > 1:
+        n_large, r_large, rest_large = _reduce_large(x)
         return select(large, n_large, n), select(large, r_large, r), select(large, rest_large, rest)
     # A branch of its own: a GPU takes it where needed, a vectoriser makes selections of it.
     if large:
-        n, r, rest = _reduce_large(size)
+        n, r, rest = _reduce_large(x)
     return n, r, rest
 
 
 def _quadrant(size: Any) -> Any:
     """n, and the sine and the cosine of r as sums of two floats, for size >= 0; NaN for infinity and NaN."""
-    n, r, rest = _reduced(size)
+    n, r, rest = _reduced(size, LARGE_64 if size.dtype == float64 else LARGE_32)
     z = r * r
     # sin(r + d) = sin r + d cos r, cos(r + d) = cos r - d sin r; 1 - z/2 is rounded with what it loses kept.
     half = 0.5 * z
@@ -248,12 +248,13 @@ def _quadrant(size: Any) -> Any:
     return n, r, sine_rest, head, cosine_rest
 
 
-def _reduce_large(size: Any) -> Any:
-    if size.dtype == float64:
+def _reduce_large(x: Any) -> Any:
+    size = abs(x)
+    if x.dtype == float64:
         n, r, rest = _reduce_large_64(size)
     else:
         n, r, rest = _reduce_large_32(size)
-    return n, r, rest + (size - size)  # NaN for infinity
+    return n, _turned(r, 0, x), _turned(rest + (size - size), 0, x)  # NaN for infinity
 
 
 @implements(sin)
@@ -285,18 +286,16 @@ def _tan(x: Any) -> Any:
 
 def _tan_wide(x: Any) -> Any:
     """r by r cot r, or the negative inverse of that after an odd number of quarter turns."""
-    n, r, rest = _reduced(abs(x))
+    n, r, rest = _reduced(x, LARGE_64 if x.dtype == float64 else TAN_LARGE_32)
     z = r * r
     g = fitted(z, COT_32, COT_64)
     slope = fma(-z, g, 1.0)
     # What its rounding lost, and its change from r to r + rest.
     slope_rest = fma(-0.6666667 * r, rest, fma(-z, g, 1.0 - slope))
-    # Close to a multiple of pi/2 the rest is not tiny beside r.
-    r, rest = sum_fast(r, rest)
     odd = (n & 1) != 0
     above, above_rest = select(odd, slope, r), select(odd, slope_rest, rest)
     below, below_rest = select(odd, r, slope), select(odd, rest, slope_rest)
-    return _turned(quotient(above, above_rest, below, below_rest), n, x)
+    return _turned(quotient(above, above_rest, below, below_rest), n, abs(x))
 
 
 def _turned(value: Any, turns: Any, x: Any) -> Any:

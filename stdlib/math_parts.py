@@ -150,11 +150,11 @@ def quotient_sum(above: Any, above_rest: Any, below: Any, below_rest: Any) -> An
 
 
 def quotient(above: Any, above_rest: Any, below: Any, below_rest: Any) -> Any:
-    """The same, rounded to one float."""
+    """The same, rounded to one float. A zero above, with a rest of 0, keeps its sign over a positive number."""
     inverse = 1.0 / below
     result = above * inverse
-    error = fma(-result, below, above) + fma(-result, below_rest, above_rest)
-    return fma(error, inverse, result)
+    excess = fma(result, below, -above) + fma(result, below_rest, -above_rest)
+    return fma(-excess, inverse, result)
 
 
 # *** exponentials ***
