@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..dsl.errors import EinkornError, InternalError, each_of, has_more, repeated_once
+from ..dsl.errors import EinkornError, InternalError, each_of, has_more, is_endless, repeated_once
 from ..dsl.library import LoadedKernel, kernel_files, load_library
 from ..dsl.package import Instance
 from ..dsl.schema import OpSchema
@@ -66,6 +66,8 @@ def failures(
 ) -> Iterator[EinkornError | None]:
     """What is wrong with each of a kernel's instances, for each target; None where nothing is.
 
+    What took all the work that a compilation may take ends the search: the other instances would take as much again.
+
     Raises:
         InternalError: a fault of the compiler.
     """
@@ -77,6 +79,8 @@ def failures(
                 raise
             except EinkornError as error:
                 yield error
+                if is_endless(error):
+                    return
             else:
                 yield None
 

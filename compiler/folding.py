@@ -102,13 +102,11 @@ def _attempt(inferer: Inferer, call: Callable[[], Any]) -> Any:
 def count_folded(inferer: Inferer, node: s.Node, frame: Frame) -> None:
     """Ends a computation that takes too long."""
     if inferer.statements > MAX_FOLDED:
-        raise inferer.error(
-            "EK0124",
-            f"this call takes more than {MAX_FOLDED} statements at compile time",
-            node,
-            frame,
-            hint="pass it a value of the running program, Int(n) for example",
-        )
+        text = f"this call takes more than {MAX_FOLDED} statements at compile time"
+        hint = "pass it a value of the running program, Int(n) for example"
+        error = inferer.error("EK0124", text, node, frame, hint=hint)
+        error.endless = True
+        raise error
 
 
 def repeated(values: Iterable[Any], once: Callable[[Any], Flow]) -> Flow:

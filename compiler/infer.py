@@ -382,15 +382,10 @@ class Inferer:
             count_folded(self, node, frame)
             return
         if self.statements > MAX_STATEMENTS:
-            self.errors.append(
-                self.error(
-                    "EK0216",
-                    f"this program unrolls to more than {MAX_STATEMENTS} statements",
-                    node,
-                    frame,
-                    hint="unroll less: use `range` for the outer loops",
-                )
-            )
+            text = f"this program unrolls to more than {MAX_STATEMENTS} statements"
+            error = self.error("EK0216", text, node, frame, hint="unroll less: use `range` for the outer loops")
+            error.endless = True
+            self.errors.append(error)
             raise TooMany
 
 

@@ -34,7 +34,12 @@ class EinkornError(Exception):
         hint: what to write instead.
         op, argument, expected, got: the parts of the message for programs that want to handle it.
         chain: the places of the calls that led to `place`, innermost first.
+
+    Attributes:
+        endless: whether it is found only by all the work that one compilation may take: it is not looked for again.
     """
+
+    endless = False
 
     def __init__(
         self,
@@ -124,7 +129,7 @@ class CompileErrors(Several, CompileError):
 def counted(errors: int, more: bool = False) -> str:
     """`3 errors`; where the search for more was ended early, that there may be more."""
     text = f"{errors} error{'' if errors == 1 else 's'}"
-    return f"{text}, and there may be more: the search ends with so many in one kernel" if more else text
+    return f"{text}, and there may be more: the search in a kernel was ended early" if more else text
 
 
 def joined(errors: Iterable[EinkornError], more: bool = False, files: Iterable[object] = ()) -> EinkornError:
@@ -141,7 +146,12 @@ def each_of(error: EinkornError) -> list[EinkornError]:
 
 def has_more(error: EinkornError) -> bool:
     """Whether the search for errors was ended early."""
-    return isinstance(error, Several) and error.more
+    return (isinstance(error, Several) and error.more) or is_endless(error)
+
+
+def is_endless(error: EinkornError) -> bool:
+    """Whether one of the errors is `endless`."""
+    return any(part.endless for part in each_of(error))
 
 
 def repeated_once(errors: Iterable[Failure], files: Iterable[object] = ()) -> list[Failure]:

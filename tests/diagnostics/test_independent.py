@@ -564,3 +564,36 @@ def _expressions(text: str) -> list[tuple[int, int, int]]:
     names = [part for function in functions for stmt in function.body for part in ast.walk(stmt)]
     read = [node for node in names if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
     return sorted({(node.lineno, node.col_offset, node.end_col_offset or 0) for node in read})
+
+
+ENDLESS = """
+N = TypeVar("N", bound=Numeric)
+
+
+def counted(n):
+    while n > 0:
+        n += 1
+    return n
+
+
+@register("op")
+def op(out: OutputTensor[N, "*s"], x: InputTensor[N, "*s"]):
+    {}
+
+
+@register("op2")
+def op2(out: OutputTensor[N, "n"], x: InputTensor[N, "n"]):
+    out[0] = x[0].foo
+"""
+
+
+UNROLLED = "for i in unroll(4000):\n        for j in unroll(4000):\n            out[0] = x[i] + j"
+
+
+@pytest.mark.parametrize(("code", "body"), [("EK0124", "counted(3)"), ("EK0216", UNROLLED)])
+def test_what_takes_all_time_is_looked_for_once(code: str, body: str, workplace) -> None:  # type: ignore[no-untyped-def]
+    """Not in each instance again; other kernels are looked at."""
+    workplace.write("kernels.py", PRELUDE + ENDLESS.format(body))
+    found = check_kernels("kernels.py")
+    assert [error.code for error in found.errors] == [code, "EK0113"]
+    assert found.more and found.instances == 1 + 12

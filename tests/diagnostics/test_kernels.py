@@ -258,7 +258,7 @@ def test_independent_mistakes(workplace, golden: Callable[[str, object], None]) 
 def test_many_mistakes_end(workplace) -> None:  # type: ignore[no-untyped-def]
     error = workplace.load(kernel("\n".join(f"a{n} = x[0] + Int32({n})" for n in range(130))))
     assert len(error.errors) == 100
-    assert str(error).endswith("\n\n100 errors, and there may be more: the search ends with so many in one kernel")
+    assert str(error).endswith("\n\n100 errors, and there may be more: the search in a kernel was ended early")
 
 
 def test_growth_ends(workplace, golden: Callable[[str, object], None]) -> None:  # type: ignore[no-untyped-def]
