@@ -227,8 +227,11 @@ def _by_row(xs: Any, monoids: Any, body: Any, of: Any, sizes: Any, n: Any, load:
         slots = _slots(monoids, dtype, FEW * PIECES)
 
         def part(task):
-            row = task // cut
-            states = row_of(row, (task - row * cut), pieces // cut)
+            row, first, count = task, 0, pieces
+            if cut > 1:
+                row = task // cut
+                first, count = task - row * cut, 1
+            states = row_of(row, first, count)
             if cut == 1:
                 use(row, states)
             else:
