@@ -303,13 +303,12 @@ def _by_column(xs: Any, monoids: Any, body: Any, of: Any, axis: Any) -> None:
         def ask_ahead(k):
             for_each(xs, lambda _, x: x.prefetch(lead[:axis], k, lead[axis:], left) if x.rank > 1 else None)
 
-        for j in range(here):
-            _keep(totals, totals_at + j, empty(monoids, dtype))
         for piece in range(first, first + count):
             low = piece * size
             found = _fold_columns(element, ask_ahead, here, low, min(low + size, n), monoids, dtype)
             for j in range(here):
-                _keep(totals, totals_at + j, joined(monoids, _kept(totals, totals_at + j), _kept(found, j)))
+                before = _kept(totals, totals_at + j) if piece > first else empty(monoids, dtype)
+                _keep(totals, totals_at + j, joined(monoids, before, _kept(found, j)))
         return here
 
     def use(number, j, states):
@@ -343,26 +342,24 @@ def _most_columns(monoids: Any, dtype: Any) -> Any:
 def _fold_columns(element: Any, ask_ahead: Any, columns: Any, low: Any, high: Any, monoids: Any, dtype: Any) -> Any:
     """Memory with the settled states of element(low, j), ..., element(high - 1, j) for each j below `columns`."""
     most = _most_columns(monoids, dtype)
-    together = TOGETHER if most == COLUMNS else 2 * TOGETHER
     runs = for_each(monoids, lambda _, m: map_parts(lambda x: stack[x.dtype](most, zeroed=False), m.identity(dtype)))
     totals = _slots(monoids, dtype, most)
-    for j in range(columns):
-        _keep(totals, j, empty(monoids, dtype))
-    for base in range(low, high, COLUMN_BLOCK):
+    for base in range(low, max(high, low + 1), COLUMN_BLOCK):  # of no elements: what there is of nothing
         for j in range(columns):
             _keep(runs, j, for_each(monoids, lambda _, m: m.identity(dtype)))
         stop = min(base + COLUMN_BLOCK, high)
-        whole = base + (stop - base) // together * together
-        for k in range(base, whole, together):
-            ask_ahead(k + together)
+        whole = base + (stop - base) // TOGETHER * TOGETHER
+        for k in range(base, whole, TOGETHER):
+            ask_ahead(k + TOGETHER)
             for j in range(columns):
                 states = _kept(runs, j)
-                for r in unroll(together):
+                for r in unroll(TOGETHER):
                     states = stepped_once(monoids, states, element(k + r, j), int32(k + r - base))
                 _keep(runs, j, states)
         for k in range(whole, stop):
             for j in range(columns):
                 _keep(runs, j, stepped_once(monoids, _kept(runs, j), element(k, j), int32(k - base)))
         for j in range(columns):
-            _keep(totals, j, joined(monoids, _kept(totals, j), settled(monoids, _kept(runs, j), base)))
+            before = _kept(totals, j) if base > low else empty(monoids, dtype)
+            _keep(totals, j, joined(monoids, before, settled(monoids, _kept(runs, j), base)))
     return totals
