@@ -238,10 +238,20 @@ def construct(
         if value.type.is_scalar and not type.is_scalar:
             return coerce(inferer, cast(Call(inferer, node, frame), value, type.dtype), type, node, frame)
         return cast(Call(inferer, node, frame), value, type)
-    if isinstance(value, float) and type.dtype.is_integral() and value.is_integer():
-        value = int(value)
+    value = _said(value, type.dtype)
     at = node.arguments[0] if len(node.arguments) == 1 else node
     return coerce(inferer, value, type, at, frame, f"{type}(...) takes a number")
+
+
+def _said(value: Any, dtype: DType) -> Any:
+    """A compile-time number as one of the kind that is asked for by name: a bool as 0 or 1, a whole float as an int."""
+    if isinstance(value, bool) and dtype is not DType.bool:
+        return int(value)
+    if isinstance(value, int | float) and dtype is DType.bool:
+        return bool(value)
+    if isinstance(value, float) and dtype.is_integral() and value.is_integer():
+        return int(value)
+    return value
 
 
 def from_scalars(inferer: Inferer, type: SIMDType, args: list[Any], node: s.Call, frame: Frame) -> Value:
@@ -252,6 +262,7 @@ def from_scalars(inferer: Inferer, type: SIMDType, args: list[Any], node: s.Call
     for value, at in zip(args, nodes, strict=True):
         if isinstance(value, Value) and isinstance(value.type, SIMDType) and value.type.is_scalar:
             value = cast(Call(inferer, node, frame), value, scalar)
+        value = _said(value, type.dtype)
         lanes.append(coerce(inferer, value, scalar, at, frame, f"a lane of {type} is a number"))
     return inferer.builder.one("lanes", lanes, type)
 
