@@ -17,8 +17,8 @@ loops over elements take several where registers allow it.
 A loop may carry whether it met a rare case (see `rare`). LLVM would fill a vector with such bools and take several of
 the numbers for it, so it is told how long vectors are.
 
-Input: a loop over elements. Output: numbers, which `mlir.hint_loops` tells LLVM. Non-goals: nothing is reordered, and
-no loop has to become vectors: LLVM decides whether that pays.
+Input: a loop over elements. Output: numbers, which LLVM is told (see `loop_hints`). Non-goals: nothing is reordered,
+and no loop has to become vectors: LLVM decides whether that pays.
 """
 
 from __future__ import annotations

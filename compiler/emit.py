@@ -10,6 +10,7 @@ typing, no optimisation.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,10 +22,13 @@ from .emit_entry import ENTRY, SPREAD, entry, is_small, report_table
 from .emit_ops import EMITTERS
 from .emit_parallel import captures
 from .emit_types import constant, mlir_type
-from .mlir import MARKS
 from .operations import ROWS
 from .program import Function, Location, Op, PointerType, Program, Region, Type, Value, walk
 from .targets import Target
+
+_MARK = re.compile(
+    r"@(ek\.(?:exit|hint\.\w+))\("
+)  # functions that are called to mark a place; see `mlir`, `loop_hints`
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,7 @@ class ModuleEmitter:
 
     def text(self) -> str:
         """The whole module."""
-        marks = [mark for mark in MARKS if any(f"@{mark}(" in function for function in self.functions)]
+        marks = sorted({mark for function in self.functions for mark in _MARK.findall(function)})
         parts = ["module {\n", *self.functions, *(f"  llvm.func @{mark}()\n" for mark in marks), "} loc(unknown)\n"]
         for location, number in self.locations.items():
             place = location.place

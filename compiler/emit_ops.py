@@ -19,6 +19,7 @@ from . import emit_arith, emit_atomics, emit_cast, emit_memory, emit_vectors
 from .cutting import Cut, cut, lanes, together
 from .emit_parallel import parallel
 from .emit_types import constant, mlir_type
+from .loop_hints import loop_hint
 from .program import IRREGULAR, Op, PointerType, Region, Value
 
 if TYPE_CHECKING:
@@ -105,14 +106,14 @@ def _types(e: FunctionEmitter, values: Sequence[Value]) -> str:
 
 
 def _body(e: FunctionEmitter, region: Region, hint: str = "") -> None:
-    """The operations of a structured region and its yield; `hint` is for `mlir.hint_loops`."""
+    """The operations of a structured region and its yield; `hint` is of `loop_hints`."""
     with e.nested():
         for op in region.ops[:-1]:
             e.operation(op)
         values = _yielded(region)
         e.at = e.module.location(region.ops[-1].location)
         if hint:
-            e.line(f"llvm.call @ek.hint() {{{hint}}} : () -> ()")
+            e.line(f"llvm.call @{hint}() : () -> ()")
         _yield(e, [e.name(v) for v in values], values)
 
 
@@ -141,13 +142,8 @@ def _for(e: FunctionEmitter, op: Op) -> None:
     low, high, step, *initial = op.operands
     hint = ""
     if "elements" in op.attrs:
-        hint = _hint(together(op.regions[0], e.target), lanes(op, e.target) if initial else 0)
+        hint = loop_hint(together(op.regions[0], e.target), lanes(op, e.target) if initial else 0)
     _rounds(e, op, [e.name(v) for v in (low, high, step)], [e.name(v) for v in initial], hint=hint)
-
-
-def _hint(vectors: int, lanes: int) -> str:
-    parts = {"vectors": vectors, "lanes": lanes}
-    return ", ".join(f"{name} = {count} : i32" for name, count in parts.items() if count)
 
 
 def _rounds(
@@ -197,7 +193,7 @@ def _cut_for(e: FunctionEmitter, op: Op, whole: Cut) -> None:
     done = [e.name(v) for v in op.results]
     e.lines.append(f"{e.indent}{head} {{\n")
     with e.nested():
-        _rounds(e, op, [zero, first, one], initial, start=low, hint=_hint(whole.vectors, lanes))
+        _rounds(e, op, [zero, first, one], initial, start=low, hint=loop_hint(whole.vectors, lanes))
         _yield(e, [e.name(v) for v in op.results], op.results)
     if initial:
         e.lines.append(f"{e.indent}}} else {{\n")
@@ -205,7 +201,7 @@ def _cut_for(e: FunctionEmitter, op: Op, whole: Cut) -> None:
             _yield(e, initial, op.results)
     e.lines.append(f"{e.indent}}}{at}\n")
     e.at = at
-    _rounds(e, op, [zero, rest, one], done, start=start, hint=", ".join(filter(None, ["masked", _hint(0, lanes)])))
+    _rounds(e, op, [zero, rest, one], done, start=start, hint=loop_hint(1, lanes, masked=True))
 
 
 def _while(e: FunctionEmitter, op: Op) -> None:

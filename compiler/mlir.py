@@ -23,6 +23,7 @@ from typing import Any, Final
 from ..dsl.errors import InternalError, TargetError
 from ..dsl.source import Place
 from .literals import downgrade
+from .loop_hints import hinted
 from .targets import Target
 
 Hook = Callable[["Bindings", Any], None]
@@ -31,9 +32,7 @@ Step = str | Hook
 # Called after every step with its name, its time in seconds, and a function that prints the module.
 Observer = Callable[[str, float, Callable[[], str]], None]
 
-EXIT_FUNCTION: Final = "ek.exit"
-HINT_FUNCTION: Final = "ek.hint"
-MARKS: Final = (EXIT_FUNCTION, HINT_FUNCTION)  # functions that are called to mark a place for a step
+EXIT_FUNCTION: Final = "ek.exit"  # a call of it marks a place
 
 _TRANSLATABLE: Final = ("llvm.", "nvvm.", "rocdl.", "builtin.module")
 
@@ -59,7 +58,8 @@ def _find_bindings() -> Bindings:
                 package,
                 importlib.import_module(f"{package}.ir"),
                 importlib.import_module(f"{package}.passmanager"),
-                importlib.import_module(f"{package}.dialects.llvm"),
+                # What is around it, a Python class for each operation, takes three times as long to load as all else.
+                importlib.import_module(f"{package}._mlir_libs._mlirDialectsLLVM"),
             )
         except ImportError:  # not installed, or something else by that name
             continue
@@ -101,29 +101,6 @@ def exit_early(mlir: Bindings, module: Any) -> None:
     """
     for call in _calls(mlir, module, EXIT_FUNCTION):
         _return_instead(mlir, call)
-
-
-def hint_loops(mlir: Bindings, module: Any) -> None:
-    """What LLVM is told of loops that end in a call of `@ek.hint`: `vectors` are taken at a time, or it is `masked`.
-
-    A masked loop becomes vectors of which each lane asks whether its round is one of the loop's; see `cutting`. The
-    vectors have so many `lanes`, where LLVM is not left to choose.
-    """
-    for call in _calls(mlir, module, HINT_FUNCTION):
-        back = list(call.block.operations)[-1].operation
-        if back.name == "llvm.br":
-            back.attributes["loop_annotation"] = mlir.ir.Attribute.parse(_annotation(call.attributes))
-        call.erase()
-
-
-def _annotation(hint: Any) -> str:
-    vectors = hint["vectors"].value if "vectors" in hint else 1 if "masked" in hint else 0
-    shape = ["predicateEnable = true"] if "masked" in hint else []
-    shape += [f"width = {hint['lanes'].value} : i32"] if "lanes" in hint else []
-    parts = [f"interleave = <count = {vectors} : i32>"] if vectors else []
-    parts += [f"vectorize = <{', '.join(shape)}>"] if shape else []
-    parts += ["unroll = <disable = true>"] if "masked" in hint else []
-    return f"#llvm.loop_annotation<{', '.join(parts)}>"
 
 
 def _calls(mlir: Bindings, module: Any, function: str) -> list[Any]:
@@ -187,7 +164,6 @@ def pipeline(target: Target) -> tuple[Step, ...]:
         "convert-vector-to-llvm",
         "convert-arith-to-llvm",
         "convert-cf-to-llvm",
-        hint_loops,
         *(("convert-nvvm-to-llvm",) if target.kind == "cuda" else ()),
         "reconcile-unrealized-casts",
         f"ensure-debug-info-scope-on-llvm-func{{emission-kind={target.debug_info}}}",
@@ -216,16 +192,13 @@ def lower_to_llvm(
     return _lower(text, target, steps, observe)
 
 
-_MARKED: Final[dict[Step, str]] = {exit_early: EXIT_FUNCTION, hint_loops: HINT_FUNCTION}
-
-
 def _joined(steps: Sequence[Step], text: str) -> list[Step]:
-    """The steps without those whose mark is not in the text, and passes that follow each other as one."""
+    """The steps without the one for exits where there are none, and passes that follow each other as one."""
     joined: list[Step] = []
     for step in steps:
         if isinstance(step, str) and joined and isinstance(joined[-1], str):
             joined[-1] += f",{step}"
-        elif isinstance(step, str) or f"@{_MARKED.get(step, '')}" in text:
+        elif step is not exit_early or f"@{EXIT_FUNCTION}" in text:
             joined.append(step)
     return joined
 
@@ -250,7 +223,7 @@ def _lower(text: str, target: Target, steps: Sequence[Step], observe: Observer |
             translated = mlir.llvm.translate_module_to_llvmir(module.operation)
     if not translated:
         raise InternalError("MLIR gave no LLVM IR for the module", code="EK0902")
-    return downgrade(str(translated))
+    return hinted(downgrade(str(translated)))
 
 
 def _check_translatable(mlir: Bindings, module: Any) -> None:
