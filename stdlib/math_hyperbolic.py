@@ -20,6 +20,7 @@ from ..dsl import (
     implements,
     int32,
     int64,
+    rare,
     select,
     sinh,
     sqrt,
@@ -242,7 +243,7 @@ def _asinh(x: Any) -> Any:
 def _asinh_wide(x: Any) -> Any:
     # log(size + sqrt(size**2 + 1)), for large numbers log(2 size).
     beyond, bounded, one = _bounded(abs(x))
-    infinite, close = bounded == INFINITY, bounded < 0.5
+    close = bounded < 0.5
     q = fma(bounded, bounded, one)
     root, root_rest = _root(q, fma(bounded, bounded, one - q))
     total, lost = sum_fast(root, bounded)
@@ -254,15 +255,15 @@ def _asinh_wide(x: Any) -> Any:
         square = bounded * bounded
         near = fma(bounded * square, polynomial(square, ASINH_32), bounded)
         number = select(close & ~beyond, near, number)
-    return with_sign_of(select(infinite, INFINITY, number), x)
+    return with_sign_of(select(beyond, select(bounded == INFINITY, INFINITY, number), number), x)
 
 
 def _bounded(size: Any) -> Any:
     """Whether the square of a number would overflow; the number, then times 2**-64 or 2**-512; and 1, then 0."""
     if size.dtype == float64:
-        beyond = size > 2.0**511
+        beyond = rare(size > 2.0**511)
         return beyond, select(beyond, size * 2.0**-512, size), select(beyond, size.dtype(0.0), 1.0)
-    beyond = size > 2.0**63
+    beyond = rare(size > 2.0**63)
     return beyond, select(beyond, size * 2.0**-64, size), select(beyond, size.dtype(0.0), 1.0)
 
 
@@ -303,7 +304,6 @@ def _acosh_wide(x: Any) -> Any:
     # log(x + sqrt(x**2 - 1)), for large numbers log(2x).
     close = x < 1.5
     beyond, bounded, one = _bounded(x)
-    infinite = bounded == INFINITY
     square, square_rest = product_exact(bounded, bounded)
     q = square - one
     if x.dtype == float64:
@@ -319,7 +319,7 @@ def _acosh_wide(x: Any) -> Any:
         near = root + fma(root * t, polynomial(t, ACOSH_32), root_rest)
         total, lost = sum_fast(bounded, root)
         number = select(close, near, _log_above(total, lost + root_rest, beyond))
-    return select(infinite, INFINITY, number)
+    return select(beyond, select(bounded == INFINITY, INFINITY, number), number)
 
 
 @implements(atanh)
