@@ -45,7 +45,8 @@ MANY = 64  # where there are as many rows
 TASK = 32768  # elements that a task takes at least, when there are many
 COLUMNS = 256  # columns that one task takes
 WIDE = 1024  # the same where states are one number: it goes to other pages less often
-TOGETHER = 4  # elements of each column that are taken together, so that states go to memory less often
+TOGETHER = 4  # elements of each column that are taken together, so that states go to memory less often: twice as many
+# where states are floats, which take one operation (integers are mostly made of floats first, to be compared)
 
 
 def same(value: Any) -> Any:
@@ -342,18 +343,19 @@ def _most_columns(monoids: Any, dtype: Any) -> Any:
 def _fold_columns(element: Any, ask_ahead: Any, columns: Any, low: Any, high: Any, monoids: Any, dtype: Any) -> Any:
     """Memory with the settled states of element(low, j), ..., element(high - 1, j) for each j below `columns`."""
     most = _most_columns(monoids, dtype)
+    together = 2 * TOGETHER if most == WIDE and monoids[0].identity(dtype).dtype.is_float() else TOGETHER
     runs = for_each(monoids, lambda _, m: map_parts(lambda x: stack[x.dtype](most, zeroed=False), m.identity(dtype)))
     totals = _slots(monoids, dtype, most)
     for base in range(low, max(high, low + 1), COLUMN_BLOCK):  # of no elements: what there is of nothing
         for j in range(columns):
             _keep(runs, j, for_each(monoids, lambda _, m: m.identity(dtype)))
         stop = min(base + COLUMN_BLOCK, high)
-        whole = base + (stop - base) // TOGETHER * TOGETHER
-        for k in range(base, whole, TOGETHER):
-            ask_ahead(k + TOGETHER)
+        whole = base + (stop - base) // together * together
+        for k in range(base, whole, together):
+            ask_ahead(k + together)
             for j in range(columns):
                 states = _kept(runs, j)
-                for r in unroll(TOGETHER):
+                for r in unroll(together):
                     states = stepped_once(monoids, states, element(k + r, j), int32(k + r - base))
                 _keep(runs, j, states)
         for k in range(whole, stop):
