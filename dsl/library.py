@@ -22,7 +22,7 @@ from .kernel_files import import_file
 from .package import Package, Variant, read_package
 from .portable import PortableKernel, as_far_as_known, portable
 from .read_on import Broken
-from .register import Kernel
+from .register import REGISTERED, Kernel
 from .schema import OpSchema
 from .variadic import expand
 
@@ -224,7 +224,7 @@ def _from_package(path: str, file: Path) -> KernelLibrary:
 def _kernels_of(module: ModuleType) -> Iterator[Kernel | Broken]:
     """The kernels that the module itself registers, not those it imports; also those whose signature is wrong."""
     seen: set[int] = set()
-    for value in vars(module).values():
+    for value in (*vars(module).values(), *vars(module).get(REGISTERED, ())):
         wrong = isinstance(value, Broken) and value.kernel is not None
         own = value.kernel if wrong else value if isinstance(value, Kernel) else None
         if own is not None and own.__module__ == module.__name__ and id(value) not in seen:

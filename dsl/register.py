@@ -28,6 +28,7 @@ from .source import Place, caller_place
 from .types import ANY, DType, SIMDType
 
 _NAME = re.compile(r"[A-Za-z_]\w*(::[A-Za-z_]\w*)*\Z")
+REGISTERED = "__einkorn_registered__"  # where a module keeps its kernels, whatever becomes of their functions' names
 _FASTMATH = frozenset({"contract", "reassoc"})
 _RANK_IS_KNOWN = frozenset({"EK0306", "EK0308"})  # mistakes in a dims text that leave the number of axes known
 
@@ -123,13 +124,16 @@ def register(
         reader = _Reader(name, function)
         schema = reader.schema(fuse, frozenset(fastmath), writes_once, dict(reads or {}))
         mistakes = [*reader.errors, *schema_mistakes(schema, whole=reader.sound)]
+        registered: list[Kernel] = function.__globals__.setdefault(REGISTERED, [])
         if reader.sound and not mistakes:
-            return Kernel(schema, function, override)
+            registered.append(Kernel(schema, function, override))
+            return registered[-1]
         error = joined(mistakes) if mistakes else None
         if error is not None and not collect(error):
             raise error
         unknown = _unknown(schema, reader.unknown, mistakes)
-        return cast(Kernel, Broken(error or reader.cause, function, schema.without(unknown), unknown))
+        registered.append(cast(Kernel, Broken(error or reader.cause, function, schema.without(unknown), unknown)))
+        return registered[-1]
 
     return record
 

@@ -587,6 +587,13 @@ def op2(out: OutputTensor[N, "n"], x: InputTensor[N, "n"]):
 """
 
 
+def test_a_name_that_is_given_twice_hides_no_op(workplace) -> None:  # type: ignore[no-untyped-def]
+    first, second = (OP.replace('"op"', f'"{name}"') + f"    out[0] = x[0].{name}\n" for name in ("one", "two"))
+    workplace.write("kernels.py", PRELUDE + first + second)
+    found = check_kernels("kernels.py")
+    assert found.kernels == 2 and [error.message.split()[-1] for error in found.errors] == ["'one'", "'two'"]
+
+
 UNROLLED = "for i in unroll(4000):\n        for j in unroll(4000):\n            out[0] = x[i] + j"
 
 
