@@ -66,16 +66,21 @@ class ModuleEmitter:
         self.target = target
         self.functions: list[str] = []
         self.locations: dict[Location, int] = {}
+        self.suffixes: dict[int, str] = {}  # by identity: the program keeps them
         self.kernels: list[KernelInfo] = []
         self.task_count = 0
 
     def location(self, location: Location) -> str:
         """` loc(#locN)` for an operation."""
+        known = self.suffixes.get(id(location))  # to compare by content, with all the calls, takes longer
+        if known is not None:
+            return known
         if location not in self.locations:
             if location.caller is not None:
                 self.location(location.caller)
             self.locations[location] = len(self.locations)
-        return f" loc(#loc{self.locations[location]})"
+        self.suffixes[id(location)] = f" loc(#loc{self.locations[location]})"
+        return self.suffixes[id(location)]
 
     def text(self) -> str:
         """The whole module."""
