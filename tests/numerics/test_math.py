@@ -141,6 +141,9 @@ def test_frexp_and_ldexp_are_exact(dtype: Any, run_kernel: Run) -> None:
         want = np.ldexp(x.astype(np.float32) if dtype is np.float16 else x, n.astype(np.int32)).astype(dtype)
     assert same(run_kernel(KERNELS, "ldexp_each", [x, n.astype(np.int64)])[0], want).all()
     assert same(run_kernel(KERNELS, "ldexp_each", [x, n.astype(np.int32)])[0], want).all()
+    n = np.array([2**64 - 1, 2**63, 5, 0] * 8, np.uint64)
+    (got,) = run_kernel(KERNELS, "ldexp_each", [np.ones(32, dtype), n])
+    assert np.array_equal(got, np.array([INF, INF, 32, 1] * 8, dtype))
     with np.errstate(over="ignore"):
         assert same(run_kernel(KERNELS, "eightfold", [x])[0], x * dtype(8)).all()
 
