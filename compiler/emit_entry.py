@@ -94,11 +94,11 @@ SMALL = 48  # operations
 
 
 def is_small(program: Program) -> bool:
-    """Whether an entry calls one group that does next to nothing beside its parallel regions.
+    """Whether an entry calls a single group, which does next to nothing beside its parallel regions.
 
     It is one function then, and left as it is: to LLVM a function is as dear as some forty operations.
     """
-    if len(program.calls) > 1 or program.stages:
+    if len(program.calls) != 1 or program.stages:
         return False
     beside = list(_beside(program.functions[program.calls[0][0]].body))
     return len(beside) <= SMALL and not any(op.name in ("for", "while") for op in beside)
