@@ -14,6 +14,9 @@ which the first only looks:
     if any: for i in block: out[i] = body(x[i])                     # `rare` is the condition
     else:   for i in block: out[i] = body(x[i])                     # `rare` is False
 
+Where the case was met it is taken for granted in the next three blocks: so data in which it is not rare cost little
+more than by one loop.
+
 Either is done where it is less work than the loop with the rare case. Where the first of three loops would compute for
 long, where the rare case keeps a part of the memory from being read, on GPUs, on vectors, within branches, and beside
 prints and checks, `rare(condition)` is the condition. The numbers are the same either way, as long as the body gives
@@ -38,6 +41,7 @@ from .program import Builder, Op, PointerType, Region, Value, walk
 
 ROUNDS = 8  # that a loop within the body is taken to have
 BLOCK = 2048  # some KiB of elements, which stay in the first cache between two loops
+GRANTED = 3  # blocks after one with the rare case, of which nobody asks whether they have it
 _NO_WORK = ("const", "load", "store", "yield")
 _HARMLESS = {*ROWS, "const", "cast", "bitcast", "splat", "select", "udiv", "urem", "load", "store", "if", "yield"}
 _BRANCHING = {"if", "udiv", "urem", "floordiv", "mod"}  # and what may rely on a branch
@@ -75,31 +79,47 @@ def element_loop(call: Call, low: Value, high: Value, element: Callable[[Value],
         return
     whole = builder.region.ops.pop()
     assert whole.name == "for"
-    blocks = builder.for_loop(low, high, builder.int_(BLOCK))
+    blocks = Region([builder.counter(Value(INT), low, high), Value(INT)])
     with builder.inside(blocks):
-        start = blocks.args[0]
-        stop = builder.counter(
-            builder.one("min", [builder.iadd(start, builder.int_(BLOCK)), high], INT), high=high, closed=True
-        )
-        needed = _watched(inferer, start, stop, element)
-        first = builder.region.ops[-1]
-        mostly, work = Region(), _work(first.regions[0])
-        guards = not _accesses(first.regions[0]) <= _accesses(loop)
-        if _repeatable(first.regions[0], loop):
-            first.attrs["elements"] = True
-            with builder.inside(mostly):
-                builder.end()
-        else:
-            _drop_stores(first.regions[0])
-            mostly = _mostly(inferer, start, stop, element)
-            inner = next(op.regions[0] for op in mostly.ops if op.name == "for")
-            work = _work(first.regions[0]) + _work(inner)
-        pays = not guards and work < _work(loop)
-        if pays:
-            builder.add("if", [needed], regions=[_rarely(inferer, whole, start, stop), mostly])
-        builder.end()
-    if not pays:
-        builder.region.ops[-1] = whole
+        pays = _block(inferer, blocks, high, whole, element)
+    if pays:
+        builder.add("for", [low, high, builder.int_(BLOCK), builder.int_(0)], [INT], regions=[blocks])
+    else:
+        builder.region.ops.append(whole)
+
+
+def _block(inferer: Inferer, block: Region, high: Value, whole: Op, element: Callable[[Value], None]) -> bool:
+    """Builds the loops of one block; says whether they are less work than the one with the rare case."""
+    builder, loop = inferer.builder, whole.regions[0]
+    start, wait = block.args
+    stop = builder.counter(
+        builder.one("min", [builder.iadd(start, builder.int_(BLOCK)), high], INT), high=high, closed=True
+    )
+    look, granted, mostly = Region(), Region(), Region()
+    with builder.inside(look):
+        builder.end([_watched(inferer, start, stop, element)])
+    first = look.ops[-2]
+    work = _work(first.regions[0])
+    guards = not _accesses(first.regions[0]) <= _accesses(loop)
+    if _repeatable(first.regions[0], loop):
+        first.attrs["elements"] = True
+        with builder.inside(mostly):
+            builder.end()
+    else:
+        _drop_stores(first.regions[0])
+        mostly = _mostly(inferer, start, stop, element)
+        inner = next(op.regions[0] for op in mostly.ops if op.name == "for")
+        work = _work(first.regions[0]) + _work(inner)
+    if guards or work >= _work(loop):
+        return False
+    with builder.inside(granted):
+        builder.end([builder.const(True, BOOL)])
+    looks = builder.compare("eq", wait, builder.int_(0))
+    needed = builder.add("if", [looks], [BOOL], regions=[look, granted])[0]
+    builder.add("if", [needed], regions=[_rarely(inferer, whole, start, stop), mostly])
+    met = builder.one("select", [needed, builder.int_(GRANTED), builder.int_(0)], INT)
+    builder.end([builder.one("select", [looks, met, builder.isub(wait, builder.int_(1))], INT)])
+    return True
 
 
 def _loop(builder: Builder, low: Value, high: Value) -> Region:

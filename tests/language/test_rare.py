@@ -34,6 +34,16 @@ def test_blocks_with_and_without_the_rare_case(dtype: Any, places: list[int], ke
     assert np.array_equal(kernels("bend", x)[0], bent(x))
 
 
+@pytest.mark.parametrize("op", ["bend", "bend_in_place"])
+@pytest.mark.parametrize("blocks", [[0], [1, 6], [0, 1, 2, 3, 4, 5, 6, 7, 8], [3, 7], [8]])
+def test_blocks_after_the_rare_case(op: str, blocks: list[int], kernels: KernelFile) -> None:
+    """It is taken for granted in the next three, and looked for again in the fourth."""
+    x = np.linspace(-90, 90, 8 * 2048 + 5)
+    x[[2048 * block + 3 for block in blocks]] = 500
+    want = bent(x)
+    assert np.array_equal(kernels(op, x)[0], want)
+
+
 @pytest.mark.parametrize("shape", [(0,), (1,), (2047,), (3, 5)])
 def test_odd_sizes(shape: tuple[int, ...], kernels: KernelFile) -> None:
     x = np.linspace(-200, 200, int(np.prod(shape))).reshape(shape)
