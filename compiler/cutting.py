@@ -49,7 +49,7 @@ def cut(loop: Op, target: Target, vector_bits: int) -> Cut | None:
     """How a loop is cut where vectors have so many bits; None where it is not."""
     low, high, step, *carried = loop.operands
     region = loop.regions[0]
-    if not (target.is_cpu and target.vector_bits >= 512) or step.const != 1 or "rare" in loop.attrs:
+    if not (target.is_cpu and target.vector_bits >= 512) or step.const != 1:
         return None
     if carried and "elements" not in loop.attrs:
         return None

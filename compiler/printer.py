@@ -69,7 +69,7 @@ class _Printer:
         results = ", ".join(self.name(r) for r in op.results)
         types = ", ".join(str(r.type) for r in op.results)
         operands = ", ".join(self.name(v) for v in op.operands)
-        attrs = {k: v for k, v in op.attrs.items() if k not in ("nsw", "elements", "rare")}
+        attrs = {k: v for k, v in op.attrs.items() if k not in ("nsw", "elements")}
         shown = ", ".join(
             f"{k}={','.join(sorted(v)) if isinstance(v, frozenset) else v}" for k, v in sorted(attrs.items())
         )

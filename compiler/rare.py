@@ -221,7 +221,6 @@ def _rarely(inferer: Inferer, whole: Op, start: Value, stop: Value) -> Region:
     """The loop as it was built first, over a block."""
     region = Region([], [whole])
     whole.operands[:2] = [start, stop]
-    whole.attrs["rare"] = True
     inferer.builder.counter(whole.regions[0].args[0], start, stop)
     with inferer.builder.inside(region):
         inferer.builder.end()

@@ -51,8 +51,6 @@ WIDE = {"x86-64-v3": {"y"}, "x86-64-v4": {"y", "z"}}
 # Operands that do not change and find no register among the sixteen of AVX2: they are read from the frame, as constants
 # are from beside the code. Nothing that changes is ever put there.
 KEPT = {"softplus": 7, "logsumexp": 2, "softmax": 2}
-# Loops with a rare case, which nearly never run, keep their remainders.
-RARELY = {"softplus": 1}
 # What sixteen elements of a running sum come to is one number, widened and added to those before.
 CARRIES = {"row_cumsum": 2}
 
@@ -92,9 +90,7 @@ def test_loops_are_whole_vectors(name: str, target: str) -> None:
         assert len(loop.kept) <= (KEPT.get(name, 0) if target == "x86-64-v3" else 0), loop.kept
         assert not loop.calls, loop.calls
     remainders = [loop for loop in loops if loop.scalar and not loop.packed]
-    assert len(remainders) <= (own if target == "x86-64-v3" else RARELY.get(name, 0)), [
-        loop.instructions for loop in remainders
-    ]
+    assert len(remainders) <= (own if target == "x86-64-v3" else 0), [loop.instructions for loop in remainders]
 
 
 def test_rows_that_only_stream_take_half_vectors_and_ask_ahead() -> None:

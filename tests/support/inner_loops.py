@@ -24,7 +24,7 @@ _ZERO = re.compile(r"^v?p?xor\w*\s(%[xyz]mm\d+), \1(?:, \1)?$")  # how a registe
 _VECTOR = re.compile(r"%[xyz]mm\d+")
 
 
-_SLOT = re.compile(r"-?\d*\(%r[sb]p\b[^)]*\)")
+_SLOT = re.compile(r"-?\d*\(%rsp\b[^)]*\)|-?\d+\(%rbp\)")  # rbp with an index is any register, or an array's
 
 
 @dataclass(frozen=True)
