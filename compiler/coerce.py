@@ -85,11 +85,8 @@ def zero_of(dtype: DType) -> bool | int | float:
 def misfit(value: bool | int | float, dtype: DType) -> str | None:
     """Why a compile-time number cannot become a `dtype`, or None when it can."""
     if dtype.kind == "bool" or isinstance(value, bool):
-        return (
-            None
-            if dtype.kind == "bool" and isinstance(value, bool)
-            else f"the {type(value).__name__} {shown(value)} is no {dtype}"
-        )
+        fits = dtype.kind == "bool" and isinstance(value, bool)
+        return None if fits else f"the {type(value).__name__} {shown(value)} is no {dtype}"
     if dtype.is_float():
         exact = isinstance(value, float) or dtype.format.round(Fraction(value)) == value
         return None if exact else f"{shown(value)} is not exactly representable in {dtype}"

@@ -26,9 +26,8 @@ from .operations import ROWS
 from .program import Function, Location, Op, PointerType, Program, Region, Type, Value, walk
 from .targets import Target
 
-_MARK = re.compile(
-    r"@(ek\.(?:exit|hint\.\w+))\("
-)  # functions that are called to mark a place; see `mlir`, `loop_hints`
+# Functions that are called to mark a place; see `mlir`, `loop_hints`.
+_MARK = re.compile(r"@(ek\.(?:exit|hint\.\w+))\(")
 
 
 @dataclass(frozen=True)

@@ -215,12 +215,11 @@ class Ranges:
         return self.bounding[serial]
 
     def _as_counter(self, serial: int) -> list[Bound]:
-        count, found = self.counters.get(serial, (0, []))
-        if count != len(self.builder.bounds.get(serial, ())):
-            self.counters[serial] = _, found = (
-                len(self.builder.bounds[serial]),
-                _bounds_on(serial, self._counted(self.atoms[serial])),
-            )
+        known, found = self.counters.get(serial, (0, []))
+        count = len(self.builder.bounds.get(serial, ()))
+        if count != known:
+            found = _bounds_on(serial, self._counted(self.atoms[serial]))
+            self.counters[serial] = count, found
         return found
 
     def _counted(self, value: Value) -> Iterator[Poly]:
