@@ -1,9 +1,10 @@
 """A store for compiled code, keyed by content and shared by all processes of a user.
 
 Each entry is one file, `<root>/v1/<first two letters of the key>/<key><suffix>`: the data and, after it, a trailer of
-48 bytes that holds the SHA-256 of key and data. ELF and PTX loaders read only what their headers name, so a `.so` is
-mapped straight from the cache file although a trailer follows. One file and one rename: a reader in another process
-sees all of an entry or nothing of it, and an entry that was cut short or changed is a miss, never an error.
+48 bytes, the seal, that holds the SHA-256 of the entry's name (key and suffix) and data. ELF and PTX loaders read only
+what their headers name, so a `.so` is mapped straight from the cache file although a trailer follows. One file and one
+rename: a reader in another process sees all of an entry or nothing of it. What lies under an entry's name and is not
+that entry (cut short, changed, the copy of another one, no file at all) is a miss, never an error, and is replaced.
 
 The store holds native code, so it is believed only where nobody else could have put that code: the folder must be the
 user's own and writable by the user alone. Where the folder cannot be trusted or written, a warning says so once, and
@@ -31,18 +32,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .errors import PackageError
 from .knobs import knobs
 
 DEFAULT_LIMIT = 1 << 30
 
 _VERSION = "v1"
-_MAGIC = b"EKCACHE1"
-_TRAILER = struct.Struct("<32sQ8s")  # SHA-256 of key and data; length of the data; magic
+_MAGIC = b"EKCACHE2"
+_TRAILER = struct.Struct("<32sQ8s")  # SHA-256 of name and data; length of the data; magic
 _KEY = re.compile(r"[A-Za-z0-9_]{2,200}")
 _SUFFIX = re.compile(r"\.[a-z0-9]{1,12}")
 _TEMPORARY = "tmp-"
 _TEMPORARY_LIFE = 3600.0  # seconds after which a temporary file's writer is taken to be dead
 _PRUNING_SHARD = "00"  # keys are hashes: one put in 256, over all processes, also prunes
+_PLAIN_ONLY = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
+_IN_THE_WAY = (IsADirectoryError, NotADirectoryError, FileExistsError)
 _warned: set[str] = set()
 _own: tuple[str, int] | None = None  # the folder of this process, and its process id
 
@@ -119,22 +123,32 @@ class Cache:
         found = self._find(key, suffix)
         return found[0] if found else None
 
-    def put(self, key: str, data: bytes, suffix: str = ".so") -> Path:
-        """Stores `data` and gives the path of a file that starts with it.
+    def put(self, key: str, data: bytes, suffix: str = ".so", *, private: bool = False) -> Path:
+        """Stores `data` and gives the path of a file that starts with it; with `private`, for this process only.
 
         Raises:
-            OSError: when not even a temporary folder can be written.
+            PackageError: not even a temporary folder can be written.
         """
-        if self._writable:
+        if self._writable and not private:
+            file = self._file(self.root, key, suffix)
             try:
-                written = _write(self._file(self.root, key, suffix), key, data)
+                written = _write(file, data)
                 if key.startswith(_PRUNING_SHARD):
                     self._prune()
                 return written
+            except _IN_THE_WAY as error:  # a folder where the entry should be, or a file where its folder should be
+                _warn_once(file, f"something else is in its place ({error.strerror or error})")
             except OSError as error:  # read-only or full; what it already holds still serves
                 _warn_once(self.root, f"it cannot be written ({error.strerror or error})")
                 self._writable = False
-        return _write(self._file(self._private_root(), key, suffix), key, data)
+        try:
+            return _write(self._file(self._private_root(), key, suffix), data)
+        except OSError as error:
+            raise PackageError(
+                f"compiled code cannot be kept anywhere: {error.strerror or error}",
+                code="EK0517",
+                hint="make room in the folder for temporary files, or let EINKORN_CACHE_DIR name another folder",
+            ) from None
 
     def info(self) -> CacheInfo:
         """What is on disk now."""
@@ -163,7 +177,7 @@ class Cache:
         roots += [self.root] if self._readable else []
         for root in roots:
             file = self._file(root, key, suffix)
-            data = _read(file, key)
+            data = _read(file)
             if data is not None:
                 return file, data
         return None
@@ -214,42 +228,45 @@ def _distrust(root: Path) -> str | None:
     try:
         os.makedirs(root, mode=0o700, exist_ok=True)
         status = os.stat(root)
-    except OSError as error:
-        return f"it cannot be made ({error.strerror or error})"
-    if not hasattr(os, "geteuid"):  # no such owners and modes here
-        return None
-    if status.st_uid != os.geteuid():
-        return "it belongs to another user"
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return "other users may write to it (chmod go-w makes it fit)"
-    for parent in Path(os.path.realpath(root)).parents:
-        mode = os.stat(parent).st_mode
-        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            return f"other users may replace it, since they may write to {parent}"
-    if os.statvfs(root).f_flag & getattr(os, "ST_NOEXEC", 0):
-        return "code cannot be run from there (the file system is mounted noexec)"
+        if not hasattr(os, "geteuid"):  # no such owners and modes here
+            return None
+        if status.st_uid != os.geteuid():
+            return "it belongs to another user"
+        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            return "other users may write to it (chmod go-w makes it fit)"
+        for parent in Path(os.path.realpath(root)).parents:
+            mode = os.stat(parent).st_mode
+            if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+                return f"other users may replace it, since they may write to {parent}"
+        if os.statvfs(root).f_flag & getattr(os, "ST_NOEXEC", 0):
+            return "code cannot be run from there (the file system is mounted noexec)"
+    except (OSError, ValueError) as error:  # a ValueError: no path at all
+        return f"it cannot be made ({getattr(error, 'strerror', None) or error})"
     return None
 
 
-def _warn_once(root: Path, reason: str) -> None:
-    if str(root) in _warned:
+def _warn_once(path: Path, reason: str) -> None:
+    """Says once that a folder, or one file below it, is not used."""
+    if str(path) in _warned:
         return
-    _warned.add(str(root))
+    _warned.add(str(path))
+    what = "file" if _SUFFIX.fullmatch(path.suffix) and _KEY.fullmatch(path.stem) else "folder"
     warnings.warn(
-        f"the cache folder {root} is not used: {reason}; compiled code is kept for this process only "
+        f"the cache {what} {path} is not used: {reason}; compiled code is kept for this process only "
         "(EINKORN_CACHE_DIR names another folder)",
         CacheWarning,
         stacklevel=4,
     )
 
 
-def _seal(key: str, data: bytes) -> bytes:
-    digest = hashlib.sha256(key.encode() + b"\0")
+def _seal(name: str, data: bytes) -> bytes:
+    """The trailer of the entry `name`, which is key and suffix: it fits no other entry, and no other kind of entry."""
+    digest = hashlib.sha256(name.encode() + b"\0")
     digest.update(data)
     return _TRAILER.pack(digest.digest(), len(data), _MAGIC)
 
 
-def _write(file: Path, key: str, data: bytes) -> Path:
+def _write(file: Path, data: bytes) -> Path:
     for attempt in (1, 2):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         temporary = ""
@@ -257,7 +274,9 @@ def _write(file: Path, key: str, data: bytes) -> Path:
             handle, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=file.parent)
             with os.fdopen(handle, "wb") as stream:
                 stream.write(data)
-                stream.write(_seal(key, data))
+                stream.write(_seal(file.name, data))
+            with contextlib.suppress(OSError):
+                os.rmdir(file)  # an empty folder may be in the way; one that holds something is left alone
             os.replace(temporary, file)
             return file
         except BaseException as error:
@@ -269,12 +288,15 @@ def _write(file: Path, key: str, data: bytes) -> Path:
     raise AssertionError("unreachable")
 
 
-def _read(file: Path, key: str) -> bytes | None:
+def _read(file: Path) -> bytes | None:
     """The data of an entry that is whole, unchanged and the user's own, else None."""
     try:
-        with open(file, "rb") as stream:
-            status = os.fstat(stream.fileno())
-            if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
+        # Only a plain file is an entry: opening a pipe would wait, reading a device might never end.
+        handle = os.open(file, os.O_RDONLY | _PLAIN_ONLY)
+        with open(handle, "rb") as stream:
+            status = os.fstat(handle)
+            mine = not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
+            if not (stat.S_ISREG(status.st_mode) and mine):
                 return None
             raw = stream.read()
         if time.time() - status.st_mtime > 86400.0:  # marks it as used; once a day is enough for pruning
@@ -283,7 +305,7 @@ def _read(file: Path, key: str) -> bytes | None:
     except OSError:
         return None
     data = raw[: -_TRAILER.size]
-    return data if len(raw) >= _TRAILER.size and raw[-_TRAILER.size :] == _seal(key, data) else None
+    return data if len(raw) >= _TRAILER.size and raw[-_TRAILER.size :] == _seal(file.name, data) else None
 
 
 def _entries(root: Path, temporary: bool = False) -> Iterator[tuple[Path, os.stat_result]]:
@@ -293,9 +315,13 @@ def _entries(root: Path, temporary: bool = False) -> Iterator[tuple[Path, os.sta
     except OSError:
         return
     for shard in shards:
-        with contextlib.suppress(OSError):
-            for item in sorted(os.scandir(shard), key=lambda entry: entry.name):
-                name, dot, suffix = item.name.partition(".")
-                is_entry = _KEY.fullmatch(name) and _SUFFIX.fullmatch(dot + suffix) and shard.endswith(name[:2])
+        try:
+            items = sorted(os.scandir(shard), key=lambda entry: entry.name)
+        except OSError:
+            continue
+        for item in items:
+            name, dot, suffix = item.name.partition(".")
+            is_entry = _KEY.fullmatch(name) and _SUFFIX.fullmatch(dot + suffix) and shard.endswith(name[:2])
+            with contextlib.suppress(OSError):  # another process may remove it meanwhile
                 if (is_entry or (temporary and name.startswith(_TEMPORARY))) and item.is_file(follow_symlinks=False):
                     yield Path(item.path), item.stat(follow_symlinks=False)

@@ -26,6 +26,7 @@ from ..dsl.checks import SAFE, Checks, parse_checks
 from ..dsl.errors import CompileError, PackageError, TargetError
 from ..dsl.knobs import knobs
 from ..dsl.library import LoadedKernel, library_of
+from ..dsl.parameters import identity
 from ..dsl.portable import PortableKernel
 from ..dsl.schema import OpSchema
 from ..dsl.source import shown_path
@@ -177,9 +178,8 @@ def _compile(ir: GraphIR, target: Target, key: str, fuse: bool, checks: Checks) 
     except CompileError as error:
         _explain(error, ir)
         raise
-    cache = _cache()
-    cache.put(key, json.dumps(_partition_to_json(parts)).encode(), ".json")
-    return _open(cache.put(key, artifact.code, ".so"), plan, "compiled")
+    _cache().put(key, json.dumps(_partition_to_json(parts)).encode(), ".json")
+    return _load(key, artifact.code, plan, "compiled")
 
 
 def interpret_graph(ir: GraphIR, *, checks: Checks | None = None) -> LoadedCode:
@@ -223,7 +223,26 @@ def _from_cache(key: str, ir: GraphIR) -> LoadedCode | None:
     path = cache.path(key, ".so")
     if parts is None or path is None:
         return None
-    return _open(path, make_plan(ir, _partition_from_json(json.loads(parts)), entry=False), "cache")
+    try:
+        return _open(path, make_plan(ir, _partition_from_json(json.loads(parts)), entry=False), "cache")
+    except OSError:  # another process has removed it meanwhile
+        return None
+
+
+def _load(key: str, code: bytes, plan: Plan, tier: str) -> LoadedCode:
+    """Keeps code and loads it: from the cache, or from this process's own folder where the cache's file goes away."""
+    try:
+        return _open(_cache().path(key, ".so") or _cache().put(key, code, ".so"), plan, tier)
+    except OSError:
+        path = _cache().put(key, code, ".so", private=True)
+    try:
+        return _open(path, plan, tier)
+    except OSError as error:
+        raise PackageError(
+            f"compiled code cannot be loaded into the process: {error}",
+            code="EK0518",
+            hint="let EINKORN_CACHE_DIR name a folder from which code may be run",
+        ) from None
 
 
 def _open(path: Path, plan: Plan, tier: str) -> LoadedCode:
@@ -253,8 +272,7 @@ def _from_package(ir: GraphIR, checks: Checks | None) -> LoadedCode | None:
             continue
         data = package.code(variant)
         key = content_key("package", variant.code.sha256)
-        path = _cache().path(key, ".so") or _cache().put(key, data, ".so")
-        return _open(path, op_plan(ir, node), f"{kernel.origin} ({variant.target})")
+        return _load(key, data, op_plan(ir, node), f"{kernel.origin} ({variant.target})")
     return None
 
 
@@ -287,7 +305,8 @@ def _facts(ir: GraphIR, target: Target, node: Node) -> Facts:
     inputs = tuple((t.dtype, shape(t.shape)) for t in types)
     outputs = tuple((t.dtype, shape(t.shape)) for t in node.out_types)
     spec = NodeSpec(node.kernel.portable, bound_dtypes(node, [t.dtype for t in types]), node.parameters, (), outputs)
-    key = (node.kernel.digest, spec.dtypes, str(spec.parameters), inputs, outputs, target.key)
+    parameters = tuple((name, identity(value)) for name, value in spec.parameters)
+    key = (node.kernel.digest, spec.dtypes, parameters, inputs, outputs, target.key)
     if key not in _FACTS:
         _FACTS[key] = find_facts(spec, inputs, target)
     return _FACTS[key]
@@ -303,10 +322,10 @@ def _graph_key(ir: GraphIR, target_key: str, fuse: bool, checks: Checks) -> str:
     nodes: list[Any] = []
     for node in ir.nodes:
         if isinstance(node, Constant):
-            value = repr(node.array.item()) if node.array.size == 1 else ""
+            value = node.array.tobytes().hex() if node.array.size == 1 else ""
             nodes.append(["constant", str(node.type), value])
         else:
-            parameters = [[name, type(value).__name__, str(value)] for name, value in node.parameters]
+            parameters = [[name, *identity(value)] for name, value in node.parameters]
             types = [str(t) for t in node.out_types]
             nodes.append([node.kernel.digest, node.kernel.shipped, parameters, list(node.operands), types])
     inputs = [str(t) for t in ir.inputs]
@@ -362,4 +381,8 @@ def _make_pool() -> Pool | None:
         except TargetError as error:
             _log.warning("regions run on one thread: %s", error.message)
             return None
-    return Pool(ctypes.CDLL(str(path)), threads)
+    try:
+        return Pool(ctypes.CDLL(str(path)), threads)
+    except OSError as error:  # another process has removed it meanwhile
+        _log.warning("regions run on one thread: %s", error)
+        return None

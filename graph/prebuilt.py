@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 from ..dsl.library import LoadedKernel
 from ..dsl.package import Variant
+from ..dsl.parameters import identity
 from ..dsl.signature import bind
 from ..dsl.types import DType
 from ..dsl.unit import op_layout
@@ -27,13 +28,13 @@ def matching(
     """The variants of the kernel that serve the node on this machine, the most specific target first."""
     ranks = tuple(sorted(node_ranks(ir, node).items()))
     names = tuple((name, dtype.name) for name, dtype in dtypes)
-    parameters = {name: value.name if isinstance(value, DType) else value for name, value in node.parameters}
+    parameters = {name: identity(value) for name, value in node.parameters}
     for variant in sorted(kernel.variants, key=lambda v: v.target, reverse=True):
         instance = variant.instance
         same = (
             tuple(sorted(instance.dtypes)) == tuple(sorted(names))
             and tuple(sorted(instance.ranks)) == ranks
-            and dict(instance.parameters) == parameters
+            and {name: identity(value) for name, value in instance.parameters} == parameters
             and dict(instance.counts) == dict(kernel.schema.counts)
         )
         if variant.kind == "so" and same and fits(variant.target):

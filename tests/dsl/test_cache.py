@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ import pytest
 
 from einkorn.dsl import cache as module
 from einkorn.dsl.cache import Cache, CacheWarning, content_key, default_root
+from einkorn.dsl.errors import PackageError
 
 KEY = content_key("a kernel")
 
@@ -56,6 +58,98 @@ def test_keys_cannot_leave_the_folder(cache: Cache, key: str) -> None:
         cache.put(key, b"")
     with pytest.raises(ValueError, match="cannot name a cache entry"):
         cache.get(KEY, "/../x")
+
+
+IN_PLACE = {
+    "folder": lambda path: path.mkdir(),
+    "link to itself": lambda path: path.symlink_to(path.name),
+    "link to nothing": lambda path: path.symlink_to("nothing"),
+    "link to a device": lambda path: path.symlink_to("/dev/zero"),
+    "pipe": lambda path: os.mkfifo(path),
+    "unreadable": lambda path: (path.write_bytes(b"x"), path.chmod(0)),
+    "older": lambda path: path.write_bytes(b"code" + module._TRAILER.pack(bytes(32), 4, b"EKCACHE1")),
+}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="links, pipes and modes are of Unix")
+@pytest.mark.parametrize("what", IN_PLACE)
+def test_whatever_lies_in_the_place_of_an_entry_is_replaced(cache: Cache, what: str) -> None:
+    path = cache.put(KEY, b"code")
+    path.unlink()
+    IN_PLACE[what](path)
+    assert cache.get(KEY) is None and cache.path(KEY) is None
+    assert cache.info().entries <= 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert cache.put(KEY, b"code") == path
+    assert cache.get(KEY) == b"code" and path.is_file() and not path.is_symlink()
+
+
+@pytest.mark.parametrize("where", ["entry", "shard", "version"])
+def test_what_holds_something_else_is_left_alone(cache: Cache, where: str) -> None:
+    """The entry is kept for this process; other entries are kept as ever."""
+    path = cache.put(KEY, b"code")
+    path.unlink()
+    if where == "entry":
+        path.mkdir()
+        (path / "notes.txt").write_text("mine")
+    else:
+        stranger = path.parent if where == "shard" else path.parents[1]
+        shutil.rmtree(stranger)
+        stranger.write_text("mine")
+    with pytest.warns(CacheWarning, match="something else is in its place") as caught:
+        assert cache.put(KEY, b"code").read_bytes().startswith(b"code")
+        assert cache.put(KEY, b"code").read_bytes().startswith(b"code")
+    assert len(caught) == 1
+    assert cache.get(KEY) == b"code" and cache.root not in cache.path(KEY).parents  # type: ignore[union-attr]
+    if where != "version":
+        other = content_key("another")
+        assert cache.root in cache.put(other, b"other").parents and cache.get(other) == b"other"
+    assert b"mine" in [f.read_bytes() for f in cache.root.rglob("*") if f.is_file()]
+
+
+def test_a_seal_is_of_one_key_and_one_kind(cache: Cache) -> None:
+    """Copies of whole, unchanged entries under every other name are misses, in every direction."""
+    keys, suffixes = [content_key(n) for n in range(3)], (".so", ".json", ".ptx")
+    names = [(key, suffix) for key in keys for suffix in suffixes]
+    paths = {name: cache.put(name[0], b"the same data", name[1]) for name in names}
+    sealed = {name: path.read_bytes() for name, path in paths.items()}
+    for donor in names:
+        for name in names:
+            paths[name].write_bytes(sealed[donor])
+            assert cache.get(*name) == (b"the same data" if name == donor else None)
+            paths[name].write_bytes(sealed[name])
+
+
+def test_an_entry_that_is_cut_anywhere_is_a_miss(cache: Cache) -> None:
+    path = cache.put(KEY, b"0123456789" * 7)
+    raw = path.read_bytes()
+    for length in range(len(raw)):
+        path.write_bytes(raw[:length])
+        assert cache.get(KEY) is None
+        path.write_bytes(raw[length + 1 :])
+        assert cache.get(KEY) is None
+    path.write_bytes(raw)
+    assert cache.get(KEY) is not None
+
+
+def test_where_nothing_can_be_written(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: object, **keywords: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "mkstemp", full)
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    monkeypatch.setattr(module, "_own", None)
+    with pytest.warns(CacheWarning, match="No space left"), pytest.raises(PackageError) as caught:
+        cache.put(KEY, b"code")
+    assert caught.value.code == "EK0517" and "EINKORN_CACHE_DIR" in str(caught.value)
+
+
+@pytest.mark.parametrize("root", ["a\0b", "x" * 5000, "loop/cache"])
+def test_roots_that_are_no_folders(tmp_path: Path, root: str) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.warns(CacheWarning, match="cannot be made"):
+        expect_private(Cache(tmp_path / root))
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "bit", "trailer", "longer", "swapped"])

@@ -19,7 +19,8 @@ import pytest
 from support import graphs
 
 from einkorn.dsl.cache import CacheWarning
-from einkorn.graph import DeviceRef, InferenceSession, ops
+from einkorn.dsl.errors import PackageError
+from einkorn.graph import DeviceRef, InferenceSession, extensions, ops
 from einkorn.graph.session import Model
 
 HOST = DeviceRef.CPU()
@@ -232,6 +233,73 @@ def test_entries_of_another_key_are_not_believed(file: Path, folder: Path) -> No
     (folder / second).unlink()
     (folder / second).write_bytes(data)
     assert value(file) == 6
+
+
+def test_entries_of_another_kind_are_not_believed(file: Path, folder: Path) -> None:
+    """Code under the name of metadata and the other way round, both with their seals."""
+    write(file, "x[i] * 5.0")
+    load(file)
+    names = sorted(entries(folder))
+    assert {Path(name).suffix for name in names} == {".so", ".json"}
+    for name in names:
+        donors = [n for n in names if Path(n).suffix != Path(name).suffix]
+        for donor in [n for n in donors if Path(n).stem == Path(name).stem] or donors:
+            kept, data = (folder / name).read_bytes(), (folder / donor).read_bytes()
+            (folder / name).unlink()
+            (folder / name).write_bytes(data)
+            assert value(file) == 5
+            assert (folder / name).read_bytes() == kept
+
+
+def test_code_that_vanishes_before_it_is_loaded(
+    file: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process clears the cache between the check and the loading; from then on this process has its own."""
+    write(file, "x[i] * 5.0")
+    true_open = extensions._open
+    gone: list[Path] = []
+
+    def late(path: Path, *rest: Any) -> Any:
+        if folder in path.parents:
+            path.unlink()
+            gone.append(path)
+        return true_open(path, *rest)
+
+    monkeypatch.setattr(extensions, "_open", late)
+    for _ in range(3):
+        assert value(file) == 5
+    assert len(gone) == 1
+
+    def refused(path: Path, *rest: Any) -> Any:
+        raise OSError("failed to map segment from shared object")
+
+    write(file, "x[i] * 6.0")
+    monkeypatch.setattr(extensions, "_open", refused)
+    with pytest.raises(PackageError, match="failed to map segment") as caught:
+        value(file)
+    assert caught.value.code == "EK0518" and "EINKORN_CACHE_DIR" in str(caught.value)
+
+
+def test_parameters_are_told_apart_by_their_bits(tmp_path: Path) -> None:
+    """0.0 is not -0.0, in memory and in the cache; neither are NaNs of two signs in constants."""
+    file = tmp_path / "signs.py"
+    file.write_text(
+        "from einkorn.dsl import *\n@register('signs')\n"
+        "def signs(out: OutputTensor[float64, 'n'], x: InputTensor[float64, 'n'], *, k: float = 0.0):\n"
+        "    foreach(out, lambda i: x[i] / k)\n"
+    )
+    for tier in ("compiled", "cache"):
+        for k in (0.0, -0.0):
+            model = graphs.load(
+                lambda x, k=k: ops.custom("signs", device=HOST, values=[x], parameters={"k": k}),
+                (np.float64, ["n"]),
+                extensions=[file],
+            )
+            assert model._code.tier == tier
+            assert model(np.ones(2))[0].to_numpy()[1] == np.copysign(np.inf, k)
+    for k in (np.nan, -np.nan):
+        model = graphs.load(lambda x, k=k: ops.constant(k, x.dtype) + x * 0.0, (np.float64, [1]))
+        assert model._code.tier == "compiled"
 
 
 def test_a_folder_that_cannot_be_used_warns_and_works(
