@@ -3,10 +3,15 @@
 A value is *materialised* (it gets a buffer) or *inlined* into every kernel that reads it. A kernel can be inlined when
 one of its elements can be computed alone; it is inlined when its readers read each element a bounded number of times
 and computing it again is cheap enough. What is left are groups, each with one root whose loops run. Then, where a root
-stores each element exactly once and its only reader takes just that element, the reader moves into the root's stores
-(the epilogue).
+stores each element exactly once, and all that is made of it leads through one kernel that takes just that element, this
+kernel moves into the root's stores (the epilogue).
 
     x -> mul -> add -> softmax -> relu          groups: {mul, add, softmax: root, relu: epilogue}
+
+A kernel that is inlined stands in the group of every reader. What could be an epilogue is not inlined into several
+groups: to keep its results costs no more than to keep those of the root.
+
+    x -> matmul -> add -> {mean, sub}           groups: {matmul: root, add: epilogue}, {mean}, {sub}
 
 What changes or reads a buffer happens when its turn comes: it is a root of its own, and never moves into a group that
 runs later. Tensors never change, so nothing else has to keep an order but that of its operands.
@@ -89,6 +94,9 @@ class _Fusion:
         self.materialised: set[int] = set()
         self.weight: dict[int, int] = {}
         self.depth: dict[int, int] = {}  # the longest chain of kernels before and including this one
+        self.loops: set[int] = set()  # what has a loop in its element, of its own or of a kernel before it
+        self.stored: set[int] = set()  # epilogues that several groups read
+        self.stands: dict[int, set[int]] = {}  # the roots of the groups in which a kernel stands
 
     def node(self, number: int) -> Node:
         found = self.ir.nodes[number]
@@ -115,14 +123,27 @@ class _Fusion:
 
     def run(self) -> Partition:
         outputs = set(self.ir.outputs)
-        for n in self.live:
-            self._weigh(n)
-        for n in reversed(self.live):
-            if any(value in outputs for value in self.node(n).results) or not self._may_inline(n):
-                self.materialised.add(n)
+        while self._decide(outputs.union(step.value for step in self.ir.steps)):
+            pass
         aliases = self._aliases(outputs)
         groups = [self._group(n) for n in self.live if n in self.materialised and n not in aliases]
         return Partition(tuple(self._with_epilogues(groups)), tuple(sorted(aliases)))
+
+    def _decide(self, kept: set[int]) -> bool:
+        """What is materialised; whether more is known than before of what is done in a root's stores.
+
+        Then the decision is made again: what reads a buffer weighs less.
+        """
+        known = len(self.stored)
+        self.materialised = set(self.stored)
+        for n in self.live:
+            self._weigh(n)
+        for n in reversed(self.live):
+            self.stands[n] = set().union(*(self.stands[reader] for reader in self.readers[n]))
+            if any(value in kept for value in self.node(n).results) or not self._may_inline(n):
+                self.materialised.add(n)
+                self.stands[n] = {n}
+        return len(self.stored) > known
 
     def _weigh(self, n: int) -> None:
         """Operations for one element of `n`, and how deep kernels stand in it, if all before it that may is inlined.
@@ -130,34 +151,42 @@ class _Fusion:
         What has grown too heavy or too deep gets a buffer: for its readers it is a load.
         """
         facts = self.facts[n]
-        weight, depth = facts.cost, 1
+        weight, depth, loops = facts.cost, 1, facts.loops
         for k, value in enumerate(self.node(n).operands):
             made_by = self.producer.get(value)
             if made_by in self.weight and made_by not in self.materialised and k < len(facts.loads):
                 # At one index an element is computed once, however often it is read.
                 weight += (1 if facts.identity[k] else facts.loads[k]) * self.weight[made_by]
                 depth = max(depth, 1 + self.depth[made_by])
+                loops = loops or made_by in self.loops
+        (self.loops.add if loops else self.loops.discard)(n)
         self.weight[n], self.depth[n] = weight, depth
         if self.ir.ordered(self.node(n)) or not self.fuse or not facts.elementwise or weight > DEAR or depth > DEEP:
             self.materialised.add(n)
 
     def _may_inline(self, n: int) -> bool:
         """Whether every reader of `n` can compute its elements itself, at a fair price."""
-        facts = self.facts[n]
         if n in self.materialised:
             return False
-        reads = 0
-        for reader in self.readers[n]:
-            for k, value in enumerate(self.node(reader).operands):
-                if self.producer.get(value) == n:
-                    reads += self._reads(reader, k)
+        if len(self.stands[n]) > 1 and self._source_of(self._group(n)) is not None:
+            self.stored.add(n)
+            return False
+        loops = n in self.loops
+        reads = sum(self._reads(reader, n) for reader in self.readers[n])
         return (
             reads <= 1
-            or (not facts.loops and reads * self.weight[n] <= 4 * CHEAP)
-            or (not facts.loops and self.weight[n] <= CHEAP and reads < UNBOUNDED)
+            or (not loops and reads * self.weight[n] <= 4 * CHEAP)
+            or (not loops and self.weight[n] <= CHEAP and reads < UNBOUNDED)
         )
 
-    def _reads(self, reader: int, operand: int) -> int:
+    def _reads(self, reader: int, n: int) -> int:
+        """How often `reader` computes an element of `n`; at its own index once, however many operands that is."""
+        facts, operands = self.facts[reader], [self.producer.get(value) for value in self.node(reader).operands]
+        reads = [(k, self._reads_of(reader, k)) for k, made_by in enumerate(operands) if made_by == n]
+        alike = [count for k, count in reads if facts.elementwise and facts.identity[k]]
+        return sum(count for _, count in reads) - sum(alike) + max(alike, default=0)
+
+    def _reads_of(self, reader: int, operand: int) -> int:
         """How often `reader` computes an element of its operand."""
         facts, schema = self.facts[reader], self.node(reader).kernel.schema
         argument = schema.inputs[operand]
@@ -216,33 +245,31 @@ class _Fusion:
         by_root = {group.root: group for group in groups}
         gone: set[int] = set()
         for group in groups:
-            before = self._epilogue_of(group, by_root, gone) if self.fuse else None
-            if before is not None:
-                gone.add(before.root)
+            source = self._source_of(group) if self.fuse else None
+            if source is not None:
+                before = by_root[source]
+                gone.add(source)
                 nodes = tuple(sorted({*before.nodes, *group.nodes}))
                 by_root[group.root] = Group(nodes, before.root, group.root)
         return [by_root[g.root] for g in groups if g.root not in gone]
 
-    def _epilogue_of(self, group: Group, by_root: dict[int, Group], gone: set[int]) -> Group | None:
-        """The group whose root can do `group` in its stores, or None."""
+    def _source_of(self, group: Group) -> int | None:
+        """The root that can do `group` in its stores, or None."""
+        root = self.node(group.root)
         if not self.facts[group.root].elementwise:
             return None
         for candidate in self._operand_roots(group):
-            before = by_root.get(candidate)
-            if before is None or candidate in gone or before.epilogue is not None:
-                continue
             node = self.node(candidate)
             if self.ir.ordered(node):
                 continue  # as an epilogue's root it would run later than its turn
             schema = node.kernel.schema
-            alone = all(r in group.nodes for r in self.readers[candidate])
-            if not (schema.writes_once and schema.fuse and alone and len(node.results) == 1):
+            if not (schema.writes_once and schema.fuse and len(node.results) == 1):
                 continue
             if node.results[0] in self.ir.outputs or self.facts[candidate].elementwise:
                 continue
-            same_shape = tuple(node.out_types[0].shape) == tuple(self.node(group.root).out_types[0].shape)
-            if same_shape and self._only_here(group, candidate):
-                return before
+            same_shape = tuple(node.out_types[0].shape) == tuple(root.out_types[0].shape)
+            if same_shape and self._leads_through(group, candidate):
+                return candidate
         return None
 
     def _operand_roots(self, group: Group) -> list[int]:
@@ -250,30 +277,21 @@ class _Fusion:
         found = {self.producer.get(value) for n in group.nodes for value in self.node(n).operands}
         return sorted((n for n in found if n is not None and n in self.materialised), reverse=True)
 
-    def _only_here(self, group: Group, source: int) -> bool:
-        """Whether each element of the group's root depends on the same element of `source` and on no other."""
-        at_index: set[int] = {group.root}  # nodes that are computed only at the root's own index
-        for n in sorted(group.nodes, reverse=True):
-            for k, value in enumerate(self.node(n).operands):
-                made_by = self.producer.get(value)
-                if made_by is None:
-                    continue
-                identity = n in at_index and self.facts[n].identity[k]
-                if made_by == source and not identity:
-                    return False
-                if made_by in group.nodes:
-                    if identity:
-                        at_index.add(made_by)
-                    elif self._depends(made_by, source, group):
-                        return False
-        return True
+    def _leads_through(self, group: Group, source: int) -> bool:
+        """Whether all that is made of `source` goes through the group's root, each element from the same element.
 
-    def _depends(self, n: int, source: int, group: Group) -> bool:
-        for value in self.node(n).operands:
-            made_by = self.producer.get(value)
-            if made_by == source or (made_by in group.nodes and self._depends(made_by, source, group)):
-                return True
-        return False
+        A member that reads `source` may stand in other groups, too; these read `source` then, so that it has to be
+        stored. Nothing is in the way when each reader, of `source` and of what in the group depends on it, is a member.
+        """
+        members = set(group.nodes)
+        depend = [source]
+        for n in group.nodes:
+            operands = [self.producer.get(value) in depend for value in self.node(n).operands]
+            if any(made and not same for made, same in zip(operands, self.facts[n].identity, strict=True)):
+                return False
+            if any(operands):
+                depend.append(n)
+        return all(reader in members for n in depend if n != group.root for reader in self.readers[n])
 
 
 def is_reshape(node: Node) -> bool:

@@ -235,6 +235,100 @@ def test_two_roots_meet() -> None:
     np.testing.assert_array_equal(load(forward, (F, ["m", "n"]), (F, ["m", "n"]))(x, y)[0], wanted)
 
 
+# *** an epilogue, and others who read what it reads ***
+
+
+def test_what_several_groups_read_of_a_root_is_its_epilogue() -> None:
+    """The first reader of the softmax stands in two groups: it is computed once, where the softmax is stored."""
+
+    def forward(x: Any) -> Any:
+        t = ops.softmax(x) + 1.0
+        return t * ops.mean(t, -1)
+
+    model = load(forward, (np.float64, ["m", "n"]))
+    assert model.groups == ["[softmax] add", "[reduce_mean]", "[mul]"]
+    x = np.random.default_rng(0).standard_normal((4, 9))
+    e = np.exp(x - x.max(axis=1, keepdims=True))
+    t = e / e.sum(axis=1, keepdims=True) + 1
+    np.testing.assert_allclose(model(x)[0], t * t.mean(1, keepdims=True), rtol=1e-14)
+
+
+def test_a_residual_and_a_layer_norm_behind_a_matrix_product() -> None:
+    def forward(x: Any, w: Any, b: Any) -> Any:
+        h = ops.relu(x @ w + b) + x
+        centred = h - ops.mean(h, -1)
+        return centred * ops.rsqrt(ops.mean(centred * centred, -1) + 1e-5)
+
+    model = load(forward, (np.float64, ["m", 8]), (np.float64, [8, 8]), (np.float64, [8]))
+    assert model.groups[0] == "[matmul] add relu add" and len(model.groups) == 4
+    rng = np.random.default_rng(0)
+    x, w, b = rng.standard_normal((5, 8)), rng.standard_normal((8, 8)), rng.standard_normal(8)
+    h = np.maximum(x @ w + b, 0) + x
+    centred = h - h.mean(1, keepdims=True)
+    wanted = centred / np.sqrt((centred**2).mean(1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(model(x, w, b)[0], wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_a_root_that_several_groups_read_is_stored() -> None:
+    """No kernel has all that is made of the sum behind it, so that no epilogue keeps others from reading the sum."""
+
+    def forward(x: Any) -> Any:
+        total = ops.sum(x, 1)
+        turned = ops.transpose(total + 1, 0, 1)
+        return ops.sum(turned, 0) + turned, total * 2, ops.max(total - 1, axis=0)
+
+    model = load(forward, (np.int64, ["m", "n"]))
+    x = numbers(5, 4, dtype=np.int64)
+    total = x.sum(1, keepdims=True)
+    a, b, c = model(x)
+    np.testing.assert_array_equal(a, (total + 1).T.sum(0, keepdims=True) + (total + 1).T)
+    np.testing.assert_array_equal(b, total * 2)
+    np.testing.assert_array_equal(c, (total - 1).max(0, keepdims=True))
+
+
+def test_an_epilogue_whose_root_another_reads_through_a_view() -> None:
+    def forward(x: Any) -> Any:
+        total = custom("double_rows", x)
+        return total + 1, ops.sum(ops.reshape(total, [-1]), 0)
+
+    x = numbers(3, 4, dtype=np.int64)
+    a, b = load(forward, (np.int64, [3, 4]))(x)
+    np.testing.assert_array_equal(a, x * 2 + 1)
+    np.testing.assert_array_equal(b, (x * 2).sum(keepdims=True).reshape(1))
+
+
+def test_a_loop_is_not_repeated_through_a_cheap_reader() -> None:
+    """`horner` has a loop; what is made of it by one operation is as dear."""
+
+    def forward(x: Any) -> Any:
+        shared = custom("horner", x) + 1.0
+        return shared * 2.0, ops.transpose(shared, 0, 1), ops.sum(shared, 0)
+
+    model = load(forward, (np.float64, ["m", "n"]))
+    assert sum("horner" in group for group in model.groups) == 1
+    x = np.random.default_rng(0).standard_normal((4, 5)) * 0.5
+    total = np.zeros_like(x)
+    for _ in range(20):
+        total = total * x + 1
+    a, b, c = model(x)
+    np.testing.assert_array_equal(a, (total + 1) * 2)
+    np.testing.assert_array_equal(b, (total + 1).T)
+    np.testing.assert_allclose(c, (total + 1).sum(0, keepdims=True), rtol=1e-14)
+
+
+def test_a_deep_diamond_is_partitioned_fast() -> None:
+    """Twenty diamonds one behind the other before a root's epilogue: ways through them are not counted one by one."""
+
+    def forward(x: Any) -> Any:
+        y = ops.sum(x, 1)
+        for k in range(60):
+            y = ops.maximum(y, y - float(k % 3))
+        return y, x
+
+    x = numbers(3, 4)
+    np.testing.assert_array_equal(load(forward, (F, ["m", "n"]))(x)[0], x.sum(1, keepdims=True))
+
+
 # *** custom ops ***
 
 
