@@ -1,56 +1,146 @@
-"""Where functions and classes stand in the text of their file.
+"""Where functions and classes stand in the text that they were made from.
+
+A file may be written while the program that has loaded it runs. So a text is kept with the module's names as soon as
+something in it is known to the language, and a text is believed only where it compiles to the very code that runs.
 
 To parse a file takes as long as to compile a small kernel, so at first only the statement at the top level of the
 module that the line lies in is parsed. Where it is cut off wrongly, in the middle of brackets or of a string, it is no
 Python, or not what is looked for, and the whole file is parsed after it.
 
-Input: a file, the names of its module, and a line. Output: nodes of Python's `ast` with the lines of the file.
-Non-goals: which of them is meant.
+Input: a file, the names of its module, and a line. Output: pieces of text with their nodes of Python's `ast`, which
+have the lines of the file. Non-goals: which of the nodes is meant.
 """
 
 from __future__ import annotations
+import __future__
 
 import ast
+import io
 import linecache
+import tokenize
 from collections.abc import Iterator
+from functools import cached_property
+from importlib.machinery import SourceFileLoader
+from types import CodeType
 from typing import Any
 
-from .kernel_files import SOURCE
+SOURCE = "__einkorn_source__"  # where a module keeps the text that it was made from
 
 Nodes = tuple[ast.AST, ...]
 
 _KINDS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
-_parsed: dict[tuple[str, int], tuple[str, Nodes]] = {}  # by file and first line: the file's text, and what was found
+_FUTURES = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
 
 
-def definitions(file: str, names: dict[str, Any], line: int) -> Iterator[Nodes]:
-    """The functions and classes of the statement at a line, then those of the whole file.
+class Piece:
+    """A statement of a file, or the whole of it, and what it defines.
 
-    The text is the one that the module keeps, else that of the file as it is now.
+    Attributes:
+        whole: the file's text.
     """
-    linecache.checkcache(file)
-    text = names.get(SOURCE) or "".join(linecache.getlines(file))
-    known = _parsed.get((file, line))
-    if known is None or known[0] != text:
+
+    def __init__(self, file: str, whole: str, part: str) -> None:
+        self.file = file
+        self.whole = whole
+        self.part = part
+        self._codes: dict[int, frozenset[CodeType]] = {}
+
+    @cached_property
+    def _tree(self) -> ast.Module | None:
         try:
-            known = text, _nodes("\n" * (line - 1) + _statement(text.split("\n"), line), file)
+            return ast.parse(self.part, filename=self.file)
         except SyntaxError:
-            known = text, ()
-        _parsed[file, line] = known
-    yield known[1]
-    whole = _parsed.get((file, 0))
-    if whole is None or whole[0] != text:
-        whole = _parsed[file, 0] = text, _nodes(text, file)
-    yield whole[1]
+            return None
+
+    @cached_property
+    def nodes(self) -> Nodes:
+        """The functions and classes; none where the piece is no Python."""
+        return () if self._tree is None else tuple(n for n in ast.walk(self._tree) if isinstance(n, _KINDS))
+
+    def makes(self, *codes: CodeType) -> bool:
+        """Whether the piece compiles to all of these codes, to the column."""
+        return self._tree is not None and all(code in self._compiled(code.co_flags & _FUTURES) for code in codes)
+
+    def _compiled(self, flags: int) -> frozenset[CodeType]:
+        if flags not in self._codes:
+            assert self._tree is not None
+            try:
+                code = compile(self._tree, self.file, "exec", flags, dont_inherit=True)
+                self._codes[flags] = frozenset(_codes_in(code))
+            except SyntaxError:  # of those that the parser does not see, such as a `return` outside functions
+                self._codes[flags] = frozenset()
+        return self._codes[flags]
+
+
+_pieces: dict[tuple[str, int], Piece] = {}  # by file and line; line 0 for the whole file
+
+
+def pieces(file: str, names: dict[str, Any], line: int) -> Iterator[Piece]:
+    """What may hold the definition at a line: of the text that the module keeps, then of the file as it is now.
+
+    The statement comes first, the whole file after it.
+    """
+    kept = names.get(SOURCE)
+    if kept is not None:
+        yield from _pieces_of(file, kept, line)
+    now = _text_of(file)
+    if now != kept:
+        yield from _pieces_of(file, now, line)
+
+
+def _pieces_of(file: str, text: str, line: int) -> Iterator[Piece]:
+    for at in (line, 0):
+        known = _pieces.get((file, at))
+        if known is None or known.whole != text:
+            part = "\n" * (at - 1) + _statement(text.split("\n"), at) if at else text
+            known = _pieces[file, at] = Piece(file, text, part)
+        yield known
+
+
+def _text_of(file: str) -> str:
+    """The text of a file as it is now, or of what only Python's cache of lines knows."""
+    try:
+        with tokenize.open(file) as stream:
+            return stream.read()
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return "".join(linecache.getlines(file))
+
+
+def keep_text(names: dict[str, Any], file: str, text: str | None = None) -> None:
+    """Keeps the text that a module was made from, for kernels and for messages; by default the one of its file now."""
+    text = _text_of(file) if text is None else text
+    if names.get(SOURCE) == text and file in linecache.cache:
+        return
+    names[SOURCE] = text
+    # Messages show this text, also when the file has another one by then: it has no time to be compared.
+    linecache.cache[file] = (len(text), None, io.StringIO(text).readlines(), file)
+
+
+def is_checked(names: dict[str, Any]) -> bool:
+    """Whether the text of a module has to compile to its code.
+
+    It need not where an import hook, such as pytest's, makes other code of it; and the language's own files stay as
+    they are.
+    """
+    loader = names.get("__loader__")
+    if str(names.get("__name__")).partition(".")[0] == __name__.partition(".")[0]:
+        return False
+    if not isinstance(loader, SourceFileLoader):
+        return loader is None
+    own = type(loader)
+    return own.get_code is SourceFileLoader.get_code and own.source_to_code is SourceFileLoader.source_to_code
+
+
+def _codes_in(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes_in(constant)
 
 
 def first_line(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> int:
     """The line that a definition begins at, its decorators included."""
     return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-
-
-def _nodes(text: str, file: str) -> Nodes:
-    return tuple(node for node in ast.walk(ast.parse(text, filename=file)) if isinstance(node, _KINDS))
 
 
 def _statement(lines: list[str], line: int) -> str:

@@ -12,8 +12,6 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
-import io
-import linecache
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -25,10 +23,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TextIO
 
+from .definitions import keep_text
 from .errors import EinkornError, each_of, joined
 from .read_on import as_mistake, read_on
-
-SOURCE = "__einkorn_source__"  # where a module keeps the text that it was made from
 
 
 @dataclass(frozen=True)
@@ -134,9 +131,7 @@ class _TextLoader(SourceFileLoader):
 
     def exec_module(self, module: ModuleType) -> None:
         text = importlib.util.decode_source(self.get_data(self.path))
-        module.__dict__[SOURCE] = text
-        # Messages show this text, also when the file has another one by then: it has no time to be compared.
-        linecache.cache[self.path] = (len(text), None, io.StringIO(text).readlines(), self.path)
+        keep_text(module.__dict__, self.path, text)
         try:
             super().exec_module(module)
         except BaseException as error:

@@ -16,7 +16,7 @@ from types import FunctionType
 from typing import Any
 
 from . import syntax as s
-from .definitions import Nodes, definitions, first_line
+from .definitions import Nodes, first_line, is_checked, keep_text, pieces
 from .errors import CompileError, EinkornError
 from .parse_expressions import ExpressionParser, Resolve
 from .parse_names import BINARY, Reported, names_assigned, names_bound, yields
@@ -65,16 +65,28 @@ def _parsed(parser: Parser, node: ast.FunctionDef | ast.Lambda) -> s.Function | 
 
 
 def find_function(function: FunctionType) -> ast.FunctionDef | ast.Lambda:
-    """What a function was made from.
+    """What a function was made from; the text that it stands in is kept from then on.
 
     Raises:
-        CompileError: it is asynchronous, or it cannot be found.
+        CompileError: it is asynchronous, its text has changed, or it cannot be found.
     """
-    code = function.__code__
-    for nodes in definitions(code.co_filename, function.__globals__, code.co_firstlineno):
-        found = _among(nodes, function)
-        if found is not None:
+    code, names = function.__code__, function.__globals__
+    changed = False
+    for piece in pieces(code.co_filename, names, code.co_firstlineno):
+        found = _among(piece.nodes, function)
+        if found is None:
+            continue
+        if not is_checked(names) or piece.makes(code):
+            keep_text(names, code.co_filename, piece.whole)
             return found
+        changed = True
+    if changed:
+        raise CompileError(
+            f"the text of '{function.__name__}' has changed since it was loaded",
+            code="EK0104",
+            place=Place(code.co_filename, code.co_firstlineno),
+            hint="run the program again, or reload the module",
+        )
     if hasattr(function, "__wrapped__"):
         wrapped = getattr(function.__wrapped__, "__code__", code)
         raise CompileError(

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 from . import syntax as s
-from .definitions import definitions, first_line
+from .definitions import first_line, is_checked, keep_text, pieces
 from .errors import CompileError, EinkornError
 from .parse import Parser
 from .parse_expressions import Resolve
@@ -49,18 +49,32 @@ def parse_struct(cls: type, resolve: Resolve) -> tuple[s.Struct | None, list[Ein
 
 
 def _find(cls: type, info: StructInfo) -> ast.ClassDef:
-    for nodes in definitions(info.file, info.names, info.line):
-        for node in nodes:
+    changed = False
+    for piece in pieces(info.file, info.names, info.line):
+        for node in piece.nodes:
             if not isinstance(node, ast.ClassDef) or node.name != cls.__name__:
                 continue
             if first_line(node) <= info.line <= node.lineno:
-                return node
+                if not is_checked(info.names) or piece.makes(*_codes(cls, info)):
+                    keep_text(info.names, info.file, piece.whole)
+                    return node
+                changed = True
+    what = f"the text of '{cls.__name__}' has changed since it was loaded"
+    missing = f"the source of '{cls.__name__}' is not at hand"
+    hint = "define structs in a file; classes made by exec() or typed at a prompt keep no source"
     raise CompileError(
-        f"the source of '{cls.__name__}' is not at hand",
+        what if changed else missing,
         code="EK0104",
         place=Place(info.file, info.line),
-        hint="define structs in a file; classes made by exec() or typed at a prompt keep no source",
+        hint="run the program again, or reload the module" if changed else hint,
     )
+
+
+def _codes(cls: type, info: StructInfo) -> list[CodeType]:
+    """The codes of a struct's methods, as far as they come from its text."""
+    members = [getattr(member, "__func__", getattr(member, "fget", member)) for member in vars(cls).values()]
+    codes = [member.__code__ for member in members if isinstance(member, FunctionType)]
+    return [code for code in codes if code.co_filename == info.file]
 
 
 class _Reader:

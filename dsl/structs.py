@@ -22,6 +22,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, dataclass_transform
 
+from .definitions import SOURCE, keep_text
 from .errors import CompileError
 from .source import Place, caller_place
 
@@ -62,6 +63,8 @@ def struct(cls: C) -> C:
             raise _refused(cls, place, f"defines {name}", instead)
     caller = sys._getframe(1)
     info = StructInfo(caller.f_code.co_filename, caller.f_lineno, caller.f_globals)
+    if SOURCE not in info.names:
+        keep_text(info.names, info.file)  # before the file may be written
     try:
         made: Any = dataclasses.dataclass(frozen=True)(cls)
     except (TypeError, ValueError) as error:
