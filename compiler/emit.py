@@ -106,7 +106,7 @@ class ModuleEmitter:
             self.functions.append(entry(self.program))
         if any("@ek.spread(" in function for function in self.functions):
             self.functions.append(SPREAD)
-        self.functions.append(report_table(self.program.sites))
+        self.functions.append(report_table(self.program))
 
     def emit_kernels(self) -> None:
         """Every launch of every group as a kernel."""

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from ..dsl import abi
-from ..dsl.source import Place
-from .program import Op, Program, Region, Site
+from ..dsl.anchors import anchors_of
+from .program import Op, Program, Region
 
 
 def spreading(total: str, grain: str, task: str, block: str) -> str:
@@ -72,16 +72,15 @@ SPREAD = f"""  llvm.func internal @ek.spread(
 """
 
 
-def _place(place: Place) -> list[str | int]:
-    return [place.file, place.line, place.column, place.end_line, place.end_column]
-
-
-def report_table(sites: Sequence[Site]) -> str:
+def report_table(program: Program) -> str:
     """The table of sites as JSON text in the code itself, so that it is never apart from the code."""
+    sites = program.sites
+    places = {site.place for site in sites} | {place for site in sites for _, place in site.notes}
+    anchors = anchors_of(program.kernels, places)
     records = []
     for site in sites:
-        notes = [[text, _place(place)] for text, place in site.notes]
-        records.append([site.kind, site.parts, _place(site.place), site.op, dict(site.details), notes])
+        notes = [[text, anchors[place]] for text, place in site.notes]
+        records.append([site.kind, site.parts, anchors[site.place], site.op, dict(site.details), notes])
     data = json.dumps(records).encode() + b"\0"
     text = "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in data)
     return f'  llvm.mlir.global external constant @{abi.REPORTS}("{text}") : !llvm.array<{len(data)} x i8>\n'

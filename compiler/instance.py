@@ -68,7 +68,8 @@ def build_program(spec: EntrySpec, target: Target, *, notes: bool = False) -> Pr
     Raises:
         CompileError: a mistake in a kernel, with its place.
     """
-    program = Program(stages=spec.stages)
+    kernels = tuple(node.kernel for group in spec.groups for node in group.nodes)
+    program = Program(kernels=kernels, stages=spec.stages)
     known: dict[Any, int] = {}
     mistakes: list[EinkornError] = []
     for group in spec.groups:

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..dsl.portable import PortableKernel
 from ..dsl.source import Place
 from ..dsl.types import BOOL, INT, DType, SIMDType
 from .operations import ROWS
@@ -187,12 +188,16 @@ class Function:
 
 @dataclass
 class Program:
-    """Everything one entry needs. `calls` lists, in order, which function runs on which buffers and dim slots."""
+    """Everything one entry needs. `calls` lists, in order, which function runs on which buffers and dim slots.
+
+    `kernels` are those that it was made from, whose text its sites and locations lie in.
+    """
 
     functions: list[Function] = field(default_factory=list)
     calls: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)
     sites: list[Site] = field(default_factory=list)
     fastmath: frozenset[str] = frozenset()
+    kernels: tuple[PortableKernel, ...] = ()
     stages: tuple[int, ...] = ()  # the calls before which a stage of the entry begins, the first stage aside
 
     def stage(self, number: int) -> range:

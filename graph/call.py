@@ -322,7 +322,9 @@ class Call:
         if failure is None:
             raise KernelError("a kernel failed without saying why", code="EK0702", place=user_place())
         called = f"graph '{self.ir.name}' was called at {user_place()}"
-        raise failure_error(failure, self._staged(failure.report.op), [*nan_notes(failure, arrays), called])
+        programs = [node.kernel.portable for node in self.ir.nodes if isinstance(node, Node)]
+        kernels = [*programs, *(program.shape for program in programs if program.shape is not None)]
+        raise failure_error(failure, kernels, self._staged(failure.report.op), [*nan_notes(failure, arrays), called])
 
     def _staged(self, op: str) -> list[Place]:
         """Where an op was staged; several places when the graph has several of that name."""

@@ -38,7 +38,7 @@ from .ir import Constant, GraphIR, Node
 from .plan import Plan, bound_dtypes, make_plan
 from .pool import Pool, default_threads
 from .prebuilt import matching, op_plan, single_op
-from .reports import Report, read_reports
+from .reports import Report, read_reports, reports_of
 
 if TYPE_CHECKING:
     from ..compiler.targets import Target
@@ -199,8 +199,7 @@ def interpret_graph(ir: GraphIR, *, checks: Checks | None = None) -> LoadedCode:
     except CompileError as error:
         _explain(error, ir)
         raise
-    reports = tuple(Report(s.kind, s.parts, s.place, s.op, dict(s.details), s.notes) for s in code.sites)
-    return LoadedCode(code.entry, plan, reports, "interpreter", None)
+    return LoadedCode(code.entry, plan, reports_of(code.sites), "interpreter", None)
 
 
 def _explain(error: CompileError, ir: GraphIR) -> None:

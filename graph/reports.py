@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from ..dsl.anchors import Anchor, place_at, plain_anchor
 from ..dsl.errors import KernelError
-from ..dsl.portable import is_shipped
+from ..dsl.portable import PortableKernel, is_shipped
 from ..dsl.source import Place
 from ..dsl.types import DType
 
@@ -26,10 +27,10 @@ class Report:
 
     kind: str
     parts: tuple[str | tuple[str, str], ...]
-    place: Place
+    anchor: Anchor
     op: str
     details: Mapping[str, Any] = field(default_factory=dict)
-    notes: tuple[tuple[str, Place], ...] = ()
+    notes: tuple[tuple[str, Anchor], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,25 @@ class Failure:
 def read_reports(table: bytes) -> tuple[Report, ...]:
     """The reports of a table."""
     found = []
-    for kind, parts, place, op, details, notes in json.loads(table):
+    for kind, parts, anchor, op, details, notes in json.loads(table):
         shown = tuple(p if isinstance(p, str) else (p[0], p[1]) for p in parts)
-        told = tuple((text, Place(*at)) for text, at in notes)
-        found.append(Report(kind, shown, Place(*place), op, details, told))
+        found.append(Report(kind, shown, anchor, op, details, tuple((text, at) for text, at in notes)))
     return tuple(found)
+
+
+def reports_of(sites: Iterable[Any]) -> tuple[Report, ...]:
+    """The reports of a program that is interpreted; see `compiler.program.Site`."""
+    return tuple(
+        Report(
+            s.kind,
+            s.parts,
+            plain_anchor(s.place),
+            s.op,
+            dict(s.details),
+            tuple((t, plain_anchor(p)) for t, p in s.notes),
+        )
+        for s in sites
+    )
 
 
 def read_failure(report: Report, arguments: Any) -> Failure:
@@ -66,16 +81,22 @@ def _detail(value: Any, arguments: Any) -> Any:
 CODES = {"bounds": "EK0703", "division": "EK0704", "nan": "EK0705"}  # everything else is the author's own: EK0701
 
 
-def failure_error(failure: Failure, staged: list[Place], notes: list[str]) -> KernelError:
-    """The error that a failure becomes; `staged` is where the graph's author wrote the op."""
+def failure_error(
+    failure: Failure, kernels: Sequence[PortableKernel], staged: list[Place], notes: list[str]
+) -> KernelError:
+    """The error that a failure becomes.
+
+    `kernels` are the graph's, whose text the report is about; `staged` is where the graph's author wrote the op.
+    """
     report, details = failure.report, dict(failure.details)
-    place = report.place
-    if staged and is_shipped(place.file):
+    place = place_at(report.anchor, kernels)
+    if staged and (place is None or is_shipped(place.file)):
         place, staged = staged[0], staged[1:]  # the author wrote the graph, not the kernel
-    told = [f"{text} {at}" for text, at in report.notes]
+    calls = [(text, at) for text, anchor in report.notes if (at := place_at(anchor, kernels)) is not None]
+    told = [f"{text} {at}" for text, at in calls]
     if staged:
         told.append(f"op '{report.op}' was staged at {' or '.join(dict.fromkeys(map(str, staged)))}")
-    chain = [at for text, at in report.notes if text == "called from"]
+    chain = [at for text, at in calls if text == "called from"]
     if report.kind not in CODES:
         what = "assertion failed" if report.kind == "assert" else report.kind
         text = f"{what} in op '{report.op}'{': ' + failure.text if failure.text else ''}"

@@ -50,7 +50,7 @@ from einkorn.graph.ir import GraphIR
 from einkorn.graph.memory import ALIGNMENT
 from einkorn.graph.plan import make_plan
 from einkorn.graph.pool import Pool
-from einkorn.graph.reports import Report
+from einkorn.graph.reports import reports_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -121,8 +121,7 @@ def interpreted(ir: GraphIR, checks: str, fuse: bool = False) -> LoadedCode:
     plan = make_plan(ir, partition(ir, functools.partial(extensions._facts, ir, target), fuse=fuse))
     assert plan.entry is not None
     code = Interpreted(replace(plan.entry, checks=str(parse_checks(checks))), target)
-    reports = tuple(Report(s.kind, s.parts, s.place, s.op, dict(s.details), s.notes) for s in code.sites)
-    return LoadedCode(code.entry, plan, reports, "interpreter", None)
+    return LoadedCode(code.entry, plan, reports_of(code.sites), "interpreter", None)
 
 
 def compiled(ir: GraphIR, checks: str, level: int, fuse: bool) -> LoadedCode:
