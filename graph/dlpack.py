@@ -41,6 +41,8 @@ KINDS = {
     "float8_e8m0fnu": 14,
 }
 _NAMES = {code: name for name, code in KINDS.items()}
+# What a tensor of PyTorch may leave to whoever reads its elements; DLPack has no word for it.
+_PENDING = {"neg": "negative", "conj": "conjugate"}
 HOST_DEVICES = (1, 3, 11)  # kDLCPU, and host memory pinned by CUDA or ROCm
 
 # Where `DLDataType {uint8 kind; uint8 bits; uint16 lanes}` lies: behind data, device and ndim of the DLTensor, which
@@ -69,7 +71,7 @@ def import_host(producer: Any) -> np.ndarray[Any, Any]:
     """A NumPy array over the memory of a producer on the host; never a copy.
 
     Raises:
-        DTypeError: no producer, or of elements that NumPy cannot take.
+        DTypeError: no producer, or of elements that NumPy cannot take, or that are not what lies in memory.
         DeviceError: the memory is not the host's.
     """
     if not (hasattr(producer, "__dlpack__") and hasattr(producer, "__dlpack_device__")):
@@ -88,6 +90,17 @@ def import_host(producer: Any) -> np.ndarray[Any, Any]:
             expected="host memory",
             got=(int(kind), number),
             hint="copy it to the host first",
+        )
+    questions = {bit: getattr(producer, f"is_{bit}", None) for bit in _PENDING}
+    pending = next((bit for bit, is_set in questions.items() if callable(is_set) and is_set() is True), None)
+    if pending is not None:
+        raise DTypeError(
+            f"the tensor's memory is not its values: its {_PENDING[pending]} bit is set",
+            code="EK0803",
+            argument="array",
+            expected=f"a tensor without the {_PENDING[pending]} bit",
+            got=type(producer).__name__,
+            hint=f"write tensor.resolve_{pending}()",
         )
     source = _Once(producer)
     try:

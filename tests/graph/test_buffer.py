@@ -164,6 +164,30 @@ def test_from_dlpack_keeps_strides_and_copies_on_request() -> None:
     assert shared[0].item() == 9 and copied[0].item() == 5
 
 
+@pytest.mark.parametrize("bit, word", [("neg", "negative"), ("conj", "conjugate")])
+def test_from_dlpack_refuses_what_memory_does_not_hold(bit: str, word: str) -> None:
+    """A tensor of PyTorch may be the negative of what lies in its memory."""
+    producer = Producer(np.ones(3, np.float32))
+    setattr(producer, f"is_{bit}", lambda: False)
+    assert Buffer.from_dlpack(producer).shape == (3,)
+    setattr(producer, f"is_{bit}", lambda: True)
+    with pytest.raises(DTypeError, match=f"its {word} bit is set") as caught:
+        Buffer.from_dlpack(producer)
+    assert caught.value.hint == f"write tensor.resolve_{bit}()"
+
+
+def test_negated_tensors_of_torch() -> None:
+    torch = pytest.importorskip("torch")
+    numbers = torch.tensor([1 + 2j, 3 - 4j])
+    negative = numbers.conj().imag  # [-2, 4], and in memory 2 and -4
+    assert negative.is_neg()
+    with pytest.raises(DTypeError, match="negative bit"):
+        Buffer.from_dlpack(negative)
+    assert Buffer.from_dlpack(negative.resolve_neg()).to_numpy().tolist() == [-2, 4]
+    with pytest.raises(DTypeError, match="conjugate bit"):
+        Buffer.from_dlpack(numbers.conj())
+
+
 def test_from_dlpack_refuses() -> None:
     with pytest.raises(DTypeError, match="__dlpack__, not list"):
         Buffer.from_dlpack([1.0])
