@@ -188,16 +188,13 @@ class Function:
 
 @dataclass
 class Program:
-    """Everything one entry needs. `calls` lists, in order, which function runs on which buffers and dim slots.
-
-    `kernels` are those that it was made from, whose text its sites and locations lie in.
-    """
+    """Everything one entry needs. `calls` lists, in order, which function runs on which buffers and dim slots."""
 
     functions: list[Function] = field(default_factory=list)
     calls: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)
     sites: list[Site] = field(default_factory=list)
     fastmath: frozenset[str] = frozenset()
-    kernels: tuple[PortableKernel, ...] = ()
+    kernels: tuple[PortableKernel, ...] = ()  # whose text the sites lie in
     stages: tuple[int, ...] = ()  # the calls before which a stage of the entry begins, the first stage aside
 
     def stage(self, number: int) -> range:
