@@ -57,7 +57,7 @@ def test_the_page_of_error_codes(request: pytest.FixtureRequest) -> None:
     text = page.read_text(encoding="utf-8")
     made = text
     for heading in HEADINGS:
-        below = re.compile(rf"(## {heading}\n\n(?:[^|#].*\n+)*)(\| code .*?\n)(?=\n*## |\Z)", re.DOTALL)
+        below = re.compile(rf"(## {heading}\n\n(?:[^|#\n][^\n]*\n+)*)(\| code .*?\n)(?=\n*## |\Z)", re.DOTALL)
         assert below.search(made), f"docs/errors.md has no table under '{heading}'"
         made = below.sub(lambda found, heading=heading: f"{found[1]}{table(heading)}\n", made)  # type: ignore[misc]
     assert set(re.findall(r"^## (.*)$", made, re.MULTILINE)) == HEADINGS.keys()
