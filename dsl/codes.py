@@ -80,6 +80,7 @@ MEANINGS: dict[str, str] = {
     "EK0332": "A dim divides by zero.",
     "EK0333": "Whether two dims compare is known only when the graph runs.",
     "EK0334": "A dim of an expression has no value.",
+    "EK0335": "A dim has a number that needs more than 64 bits, or is too complex.",
     "EK0340": "A function beside a kernel, such as its reference, does not take the op's inputs.",
     "EK0341": "A reference returns another number of arrays than the op has outputs.",
     "EK0342": "A shape function has no dim to compute.",
@@ -126,6 +127,10 @@ MEANINGS: dict[str, str] = {
     "EK0463": "An op changes a buffer that is another of its arguments, too.",
     "EK0464": "The address of an input of a model is not aligned to its elements.",
     "EK0465": "A shape function gives a size that cannot be.",
+    "EK0475": "A size is below zero.",
+    "EK0476": "A tensor would take more bytes than 64 bits count.",
+    "EK0477": "A masked array is given where its mask would be lost.",
+    "EK0478": "An argument is of a kind that a function does not take.",
     # EK05: kernel libraries and packages
     "EK0501": "There is no kernel library at a path.",
     "EK0502": "A kernel library has no kernels.",

@@ -280,6 +280,17 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
+def shown_value(value: object, most: int = 60) -> str:
+    """A value of the user's for a message, with its type: `4 (int)`. Asking it may fail, and its text may be long."""
+    kind = type(value).__name__
+    try:
+        text = repr(value)
+    except Exception:
+        text = ""
+    plain = text and len(text) <= most and text.isprintable()
+    return f"{text} ({kind})" if plain else f"a value of type {kind}"
+
+
 def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
     """The names most like `name`, best first; for 'did you mean' hints."""
     import difflib

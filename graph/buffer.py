@@ -21,7 +21,7 @@ from ..dsl.errors import DeviceError, DTypeError, GraphError
 from ..dsl.types import DType
 from . import dlpack
 from .device import CPU, Device, DeviceRef
-from .memory import Array, allocate, check_storable, rounded
+from .memory import Array, allocate, check_storable, check_unmasked, rounded, sizes_of
 
 
 class Buffer:
@@ -100,6 +100,7 @@ class Buffer:
                 expected="numpy.ndarray",
                 got=type(array).__name__,
             )
+        check_unmasked(array, "array")
         if DType.from_numpy(array.dtype).is_packed():
             packed: Buffer = cls._packed.of_array(array, CPU())
             return packed
@@ -117,6 +118,7 @@ class Buffer:
             DTypeError: no DLPack producer, or of a dtype that has no counterpart here.
             DeviceError: its memory lies on an accelerator, or a copy was forbidden but is needed.
         """
+        check_unmasked(array, "array")
         if isinstance(array, np.ndarray | Buffer):
             source = array._array if isinstance(array, Buffer) else array
             if (array.dtype if isinstance(array, Buffer) else DType.from_numpy(array.dtype)).is_packed():
@@ -259,6 +261,7 @@ class Buffer:
         """
         if self.is_read_only:
             raise DeviceError("the buffer is read-only, as is what it was made from", code="EK0807", hint="copy() it")
+        check_unmasked(value, "value")
         source = value.to_numpy() if isinstance(value, Buffer) else np.asarray(value)
         check_storable(source, value, self._dtype)
         try:
@@ -386,11 +389,3 @@ def _host(device: Device | DeviceRef | None) -> Device:
     if not found.is_host:
         raise DeviceError(f"there is no memory to allocate on {found}", code="EK0801", expected="cpu:0", got=found)
     return found
-
-
-def sizes_of(shape: Iterable[int]) -> tuple[int, ...]:
-    """A shape as plain ints, or a GraphError."""
-    sizes = tuple(shape)
-    if any(isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0 for size in sizes):
-        raise GraphError(f"a buffer's sizes are ints >= 0, not {sizes}", code="EK0805", expected="ints >= 0", got=sizes)
-    return tuple(int(size) for size in sizes)

@@ -20,9 +20,9 @@ import numpy as np
 from ..dsl.errors import DeviceError, DTypeError, GraphError
 from ..dsl.packing import pack, unpack
 from ..dsl.types import DType
-from .buffer import Buffer, sizes_of
+from .buffer import Buffer
 from .device import Device, DeviceRef
-from .memory import Array, check_storable, rounded
+from .memory import Array, check_storable, check_unmasked, rounded, sizes_of
 
 
 class PackedBuffer(Buffer):
@@ -98,6 +98,7 @@ class PackedBuffer(Buffer):
     def __setitem__(self, index: Any, value: Any) -> None:
         if self.is_read_only:
             raise DeviceError("the buffer is read-only, as is what it was made from", code="EK0807", hint="copy() it")
+        check_unmasked(value, "value")
         source = np.asarray(value)
         check_storable(source, value, self._dtype)
         whole = self.to_numpy()

@@ -31,6 +31,7 @@ from .outputs import Output
 from .places import user_place
 from .plan import Plan
 from .reports import Failure, failure_error, nan_notes, read_failure, render
+from .sizes import SizeChecks
 from .strides import Pattern, pattern_of, stride_sizes
 
 # Names that the hot path uses, found once.
@@ -50,36 +51,31 @@ def _reporter(call: weakref.ref[Call]) -> Any:
 
 @dataclass(frozen=True)
 class _Stage:
-    """What a stage of an entry is the first to know: dim slots, positions of outputs, conditions."""
+    """What a stage of an entry is the first to know: dim slots, positions of outputs, whether sizes are possible."""
 
     slots: list[tuple[int, Dim]]
     outputs: list[int]
-    constraints: list[Constraint]
+    checks: SizeChecks
 
 
 def _stages_of(ir: GraphIR, plan: Plan) -> list[_Stage]:
-    stages = [_Stage([], [], []) for _ in range(len(plan.steps) + 1)]
+    count = len(plan.steps) + 1
+    slots: list[list[tuple[int, Dim]]] = [[] for _ in range(count)]
+    outputs: list[list[int]] = [[] for _ in range(count)]
+    values: list[list[int]] = [[] for _ in range(count)]
+    constraints: list[list[Constraint]] = [[] for _ in range(count)]
     for slot, dim in enumerate(plan.slots):
-        stages[plan.stage_of(dim)].slots.append((slot, dim))
+        slots[plan.stage_of(dim)].append((slot, dim))
     for position, type in enumerate(ir.output_types):
-        stages[plan.stage_of(*type.shape)].outputs.append(position)
+        outputs[plan.stage_of(*type.shape)].append(position)
+    unknown = {name for step in ir.steps if step not in plan.steps for name in step.names}  # of ops that nobody reads
+    for node in ir.nodes:
+        for value, type in zip(node.results, node.out_types, strict=True):
+            if unknown.isdisjoint(type.shape.parameters):
+                values[plan.stage_of(*type.shape)].append(value)
     for constraint in ir.constraints:
-        stages[plan.stage_of(constraint.left, constraint.right)].constraints.append(constraint)
-    return stages
-
-
-def _check(constraint: Constraint, sizes: dict[str, int]) -> None:
-    left, right = constraint.left.evaluate(sizes), constraint.right.evaluate(sizes)
-    if not (left == right if constraint.kind == "equal" else left >= right):
-        sign = "==" if constraint.kind == "equal" else ">="
-        raise GraphError(
-            constraint.message or f"{constraint.left} {sign} {constraint.right} does not hold",
-            code="EK0454",
-            place=user_place(),
-            expected=f"{constraint.left} {sign} {constraint.right}",
-            got=f"{left} and {right}",
-            notes=[f"required at {constraint.place}"] if constraint.place else [],
-        )
+        constraints[plan.stage_of(constraint.left, constraint.right)].append(constraint)
+    return [_Stage(s, o, SizeChecks(ir, v, c)) for s, o, v, c in zip(slots, outputs, values, constraints, strict=True)]
 
 
 class Call:
@@ -259,8 +255,7 @@ class Call:
     def _fit_stage(self, number: int, sizes: dict[str, int]) -> None:
         """Checks what a stage relies on, and lays out its memory."""
         stage, plan = self.stages[number], self.code.plan
-        for constraint in stage.constraints:
-            _check(constraint, sizes)
+        stage.checks.check(sizes)
         slots = [(slot, dim.evaluate(sizes)) for slot, dim in stage.slots]
         outputs: list[Any] = [*self.outputs] if number else [None] * len(self.ir.outputs)
         for position in stage.outputs:
@@ -268,12 +263,9 @@ class Call:
             shape = tuple(d.evaluate(sizes) for d in type.shape)
             outputs[position] = Output(type.dtype, shape, self.output_pointers[position])
         offsets, total = plan.place(sizes, number)
-        fresh = (outputs[position].size for position in stage.outputs)
-        if max([total, *(abs(value) for _, value in slots), *fresh], default=0) >= 1 << 63:
-            raise self._too_large(total, None)
         try:
             arena = np.empty(total + ALIGNMENT, np.uint8)
-        except (MemoryError, ValueError) as error:
+        except (MemoryError, ValueError, OverflowError) as error:
             raise self._too_large(total, error) from None
         # Nothing failed: only now does the model change, all at once.
         if number == 0:
@@ -285,13 +277,13 @@ class Call:
         for buffer, offset in offsets.items():
             self.pointers[buffer] = base + offset
 
-    def _too_large(self, size: int, error: Exception | None) -> DeviceError:
+    def _too_large(self, size: int, error: Exception) -> DeviceError:
         return DeviceError(
             f"graph '{self.ir.name}' needs {size:,} bytes for its intermediate results, which cannot be had",
             code="EK0813",
             place=user_place(),
             got=size,
-            notes=[str(error)] if error else [],
+            notes=[str(error)],
         )
 
     def forget(self) -> None:

@@ -16,9 +16,10 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Mapping
-from typing import Any, SupportsIndex, overload
+from typing import Any, NoReturn, SupportsIndex, overload
 
-from ..dsl.errors import GraphError, did_you_mean
+from ..dsl.errors import GraphError, did_you_mean, shown_value
+from .places import user_place
 from .polynomial import (
     Terms,
     bracketed,
@@ -29,35 +30,40 @@ from .polynomial import (
     extreme,
     floor_divide,
     format_terms,
+    is_too_large,
     multiply,
     never_negative,
     number,
     scale,
     symbol,
     symbols_in,
+    too_large,
 )
 
 
 class Dim:
     """The size of one axis. `Dim(3)` is a `StaticDim`, `Dim("n")` a `SymbolicDim`; arithmetic gives `AlgebraicDim`s.
 
-    `+ - * // %` take dims and ints on both sides and fold (`//` and `%` round down). `==` compares canonical forms,
-    with an int by value and with a string by name, and always gives a plain bool: `dim % 8 == 0` says whether it is
-    known that 8 divides. `<` and its kin answer when all sizes give the same answer, and raise otherwise.
+    `+ - * // %` take dims, ints and names on both sides and fold (`//` and `%` round down); NumPy's ints count as ints,
+    bools and floats are no sizes. `==` compares canonical forms, with an int by value and with a string by name, and
+    always gives a plain bool: `dim % 8 == 0` says whether it is known that 8 divides. `<` and its kin answer when all
+    sizes give the same answer, and raise otherwise.
 
     Raises:
         GraphError: EK0330 not a size or not a name, EK0331 a number is asked of a dim that has none yet,
-            EK0332 division by zero, EK0333 an order that depends on the sizes, EK0334 a symbol without a value.
+            EK0332 division by zero, EK0333 an order that depends on the sizes, EK0334 a symbol without a value, EK0335
+            a number that 64 bits do not hold.
     """
 
     __slots__ = ("_hash", "_terms")
+    __array_ufunc__ = None  # NumPy's numbers leave the reflected operators to this class, which keeps them dims
     _terms: Terms
     _hash: int
 
     def __new__(cls, value: int | str | SupportsIndex | Dim) -> Dim:
-        found = value if isinstance(value, Dim) else _dim_of(value)
+        found = value if isinstance(value, Dim) else _make(_expect(value))
         if not isinstance(found, cls):
-            raise GraphError(f"{value!r} is not a {cls.__name__}", code="EK0330", expected=cls.__name__, got=value)
+            _fail(f"{value!r} is not a {cls.__name__}", code="EK0330", expected=cls.__name__, got=str(found))
         return found
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -72,9 +78,8 @@ class Dim:
         """The size, given a value for each symbol."""
         for name in self.parameters:
             if name not in values:
-                raise GraphError(
-                    f"dim {name!r} of {self} has no value", code="EK0334", hint=did_you_mean(name, values), got=name
-                )
+                hint = did_you_mean(name, values)
+                _fail(f"dim {name!r} of {self} has no value", code="EK0334", hint=hint, got=name)
         return int(evaluate(self._terms, values))
 
     def substitute(self, values: Mapping[str, int | Dim]) -> Dim:
@@ -98,7 +103,8 @@ class Dim:
         return NotImplemented if terms is None else _make(collect(self._terms + scale(terms, -1)))
 
     def __rsub__(self, other: object) -> Dim:
-        return (-self) + other
+        terms = _terms_of(other)
+        return NotImplemented if terms is None else _make(collect(terms + scale(self._terms, -1)))
 
     def __mul__(self, other: object) -> Dim:
         terms = _terms_of(other)
@@ -153,7 +159,7 @@ class Dim:
     def __int__(self) -> int:
         value = constant(self._terms)
         if value is None:
-            raise GraphError(
+            _fail(
                 f"dim {self} has no number until the graph runs",
                 code="EK0331",
                 expected="a static dim",
@@ -206,6 +212,8 @@ class AlgebraicDim(Dim):
 
 def _make(terms: Terms) -> Dim:
     """The dim of the class that fits a canonical form."""
+    if is_too_large(terms):
+        raise too_large(terms)
     value = constant(terms)
     is_symbol = len(terms) == 1 and terms[0][1] == 1 and len(terms[0][0]) == 1 and terms[0][0][0].kind == ""
     made: Dim = object.__new__(StaticDim if value is not None else SymbolicDim if is_symbol else AlgebraicDim)
@@ -215,41 +223,45 @@ def _make(terms: Terms) -> Dim:
     return made
 
 
+def _fail(message: str, **details: Any) -> NoReturn:
+    raise GraphError(message, place=user_place(), **details)
+
+
 def private_dim(name: str) -> Dim:
     """A named dim of the runtime's own; a user's name is an identifier, so that none is this one."""
     return _make(symbol(name))
 
 
-def _dim_of(value: object) -> Dim:
-    if isinstance(value, str):
-        if not value.isidentifier() or value == "_":
-            raise GraphError(
-                f"{value!r} is not a name for a dim",
-                code="EK0330",
-                got=value,
-                hint="a dim's name is an identifier; write an expression with dims, as in 2*Dim('n')",
-            )
-        return _make(symbol(value))
-    return _make(_expect(value))
-
-
 def _terms_of(value: object) -> Terms | None:
-    """The canonical form of a dim or an int, None for anything else."""
+    """The canonical form of a dim, an int or a name, None for anything else."""
     if isinstance(value, Dim):
         return value._terms
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    if isinstance(value, str):
+        return symbol(_name(value))
+    if isinstance(value, bool) or not hasattr(type(value), "__index__"):
         return None
     try:
-        return number(operator.index(value))
+        return number(operator.index(value))  # type: ignore[arg-type]  # seen above
     except TypeError:  # an array that is not a number
         return None
+
+
+def _name(text: str) -> str:
+    if not text.isidentifier() or text == "_":
+        _fail(
+            f"{text!r} is not a name for a dim",
+            code="EK0330",
+            got=text,
+            hint="a dim's name is an identifier; write an expression with dims, as in 2*Dim('n')",
+        )
+    return str(text)
 
 
 def _expect(value: object) -> Terms:
     terms = _terms_of(value)
     if terms is None:
-        raise GraphError(
-            f"{value!r} ({type(value).__name__}) is not a size",
+        _fail(
+            f"{shown_value(value)} is not a size",
             code="EK0330",
             expected="int, str or Dim",
             got=type(value).__name__,
@@ -273,7 +285,12 @@ def _is_less(left: object, right: object, shown: str) -> bool:
         return True
     if never_negative(scale(difference, -1)):
         return False
-    raise GraphError(f"whether {shown} depends on the sizes that come when the graph runs", code="EK0333")
+    _fail(f"whether {shown} depends on the sizes that come when the graph runs", code="EK0333")
+
+
+def is_below_zero(dim: Dim) -> bool:
+    """Whether a dim is surely negative, whatever the sizes that come when the graph runs."""
+    return never_negative(collect(scale(dim._terms, -1) + number(-1)))
 
 
 def ceildiv(left: int | Dim, right: int | Dim) -> Dim:

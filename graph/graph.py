@@ -294,11 +294,12 @@ class Graph:
         self._steps.append(step)
         self._dim_names = self._dim_names | set(step.names)
 
-    def require(self, kind: str, left: Dim, right: Dim, message: str, place: Place | None) -> None:
-        """Adds a condition on run-time dims; see `Constraint`."""
-        self._check_open("rebind", place)
-        if not any(c.kind == kind and c.left - c.right == left - right for c in self._constraints):
-            self._constraints.append(Constraint(kind, left, right, message, place))
+    def require(self, constraint: Constraint) -> None:
+        """Adds a condition on run-time dims."""
+        self._check_open(constraint.op or "rebind", constraint.place)
+        kind, difference = constraint.kind, constraint.left - constraint.right
+        if not any(c.kind == kind and c.left - c.right == difference for c in self._constraints):
+            self._constraints.append(constraint)
 
     def _check_dims_known(self, op: str, types: Iterable[ShapedType], place: Place | None) -> None:
         known = self._dim_names

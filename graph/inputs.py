@@ -15,12 +15,13 @@ from ..dsl.packing import pack
 from ..dsl.types import DType
 from .buffer import Buffer
 from .dims import StaticDim, SymbolicDim
+from .memory import check_unmasked
 from .places import user_place
 from .promotion import weak_array
 from .strides import whole
 from .type import BufferType, ShapedType
 
-WRONG_INPUT = ("EK0452", "EK0453", "EK0454")  # which other inputs may be, too
+WRONG_INPUT = ("EK0452", "EK0453", "EK0454", "EK0477")  # which other inputs may be, too
 
 
 class InputCheck:
@@ -69,6 +70,7 @@ class InputCheck:
         if isinstance(value, Buffer):
             found = value.to_numpy()
         elif isinstance(value, np.ndarray):
+            check_unmasked(value, self.name)
             found = value
         elif isinstance(value, np.generic) and not self.is_buffer:
             found = np.asarray(value)

@@ -122,6 +122,8 @@ class Constraint:
         left, right: what is compared: `left == right`, or `left >= right`.
         message: what to tell when it fails.
         place: the user's line that relied on it.
+        op: which op relied on it.
+        code: that of the error.
     """
 
     kind: str
@@ -129,6 +131,8 @@ class Constraint:
     right: Dim
     message: str
     place: Place | None = None
+    op: str | None = None
+    code: str = "EK0454"
 
     def __str__(self) -> str:
         return f"require {self.left} {'==' if self.kind == 'equal' else '>='} {self.right}"

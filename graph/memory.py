@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,14 @@ from .places import user_place
 
 Array = np.ndarray[Any, Any]
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector of any CPU target
+
+
+def sizes_of(shape: Iterable[int]) -> tuple[int, ...]:
+    """A shape as plain ints, or a GraphError."""
+    sizes = tuple(shape)
+    if any(isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0 for size in sizes):
+        raise GraphError(f"a buffer's sizes are ints >= 0, not {sizes}", code="EK0805", expected="ints >= 0", got=sizes)
+    return tuple(int(size) for size in sizes)
 
 
 def allocate(dtype: DType, sizes: tuple[int, ...]) -> Array:
@@ -170,6 +178,29 @@ def _shared(message: str, number: int) -> GraphError:
         got="shared memory",
         hint="pass a copy of one of them",
     )
+
+
+def check_unmasked(value: Any, argument: str, op: str | None = None) -> None:
+    """Refuses a masked array, also within lists: what its mask hides would be read like all else.
+
+    Raises:
+        DTypeError: EK0477.
+    """
+    masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())  # imported by whoever has made one
+    if isinstance(value, masked):
+        raise DTypeError(
+            f"{op + ': ' if op else ''}'{argument}' is a masked array, and its mask would be lost",
+            code="EK0477",
+            place=user_place(),
+            op=op,
+            argument=argument,
+            expected="an array without a mask",
+            got=type(value).__name__,
+            hint="say what stands for masked elements: x.filled(0)",
+        )
+    if isinstance(value, list | tuple):
+        for item in value:
+            check_unmasked(item, argument, op)
 
 
 def check_storable(source: Array, value: Any, dtype: DType) -> None:

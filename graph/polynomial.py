@@ -26,14 +26,23 @@ from typing import Any, NamedTuple
 
 from ..dsl.dims import largest, smallest
 from ..dsl.errors import GraphError
+from .places import user_place
+
+LIMIT = (1 << 63) - 1  # no number of a dim is beyond it
+MOST_TERMS = 1000
+MOST_NESTED = 50
 
 
 class Atom(NamedTuple):
-    """What a polynomial is made of. `kind` is "" for a symbol (with `name`), or "//", "min", "max" (with operands)."""
+    """What a polynomial is made of. `kind` is "" for a symbol (with `name`), or "//", "min", "max" (with operands).
+
+    `depth` counts how often atoms stand within operands of atoms.
+    """
 
     kind: str
     name: str
     operands: tuple[Terms, ...]
+    depth: int = 0
 
 
 Monomial = tuple[Atom, ...]  # sorted, with repetition: n*n*m is (m, n, n)
@@ -61,6 +70,15 @@ def number(value: int) -> Terms:
 def symbol(name: str) -> Terms:
     """The polynomial of a named size."""
     return (((Atom("", name, ()),), 1),)
+
+
+def _atom(kind: str, *operands: Terms) -> Terms:
+    """The polynomial that is one quotient, minimum or maximum."""
+    depth = 1 + max((atom.depth for terms in operands for monomial, _ in terms for atom in monomial), default=0)
+    for terms in operands:
+        if depth > MOST_NESTED or is_too_large(terms):
+            raise too_large(terms)
+    return (((Atom(kind, "", operands, depth),), 1),)
 
 
 def constant(terms: Terms) -> int | None:
@@ -139,7 +157,7 @@ def _quotient_of_rest(rest: Terms, right: Terms) -> Terms:
         common = tuple(_shared(common, monomial))
     if factor > 1 or common:
         return floor_divide(_cancel(rest, common, factor), _cancel(right, common, factor))
-    return (((Atom("//", "", (rest, right)),), 1),)
+    return _atom("//", rest, right)
 
 
 def _shared(left: Monomial, right: Monomial) -> Iterator[Atom]:
@@ -174,7 +192,7 @@ def _quotient_by_int(rest: Terms, divisor: int) -> Terms:
             numerator = inner.operands[0] if sign > 0 else collect(scale(inner.operands[0], -1) + number(c - 1))
             others = scale(collect((*rest, (monomial, -sign))), c)
             return floor_divide(collect(numerator + others), number(c * divisor))
-    return (((Atom("//", "", (rest, number(divisor))),), 1),)
+    return _atom("//", rest, number(divisor))
 
 
 def extreme(kind: str, operands: Iterable[Terms]) -> Terms:
@@ -192,7 +210,7 @@ def extreme(kind: str, operands: Iterable[Terms]) -> Terms:
         rivals = kept + candidates[k + 1 :]
         if not any(never_negative(collect(scale(terms, sign) + scale(rival, -sign))) for rival in rivals):
             kept.append(terms)
-    return kept[0] if len(kept) == 1 else (((Atom(kind, "", tuple(kept)),), 1),)
+    return kept[0] if len(kept) == 1 else _atom(kind, *kept)
 
 
 def never_negative(terms: Terms) -> bool:
@@ -302,4 +320,27 @@ def symbols_in(terms: Terms) -> Iterator[str]:
 
 def division_by_zero(text: str) -> GraphError:
     """The error of a dim whose divisor is zero."""
-    return GraphError(f"the dim {text} divides by zero", code="EK0332")
+    return GraphError(f"the dim {text} divides by zero", code="EK0332", place=user_place())
+
+
+def is_too_large(terms: Terms) -> bool:
+    """Whether a number in it needs more than 64 bits, or it has too many terms."""
+    return len(terms) > MOST_TERMS or any(not -LIMIT <= factor <= LIMIT for _, factor in terms)
+
+
+def too_large(terms: Terms) -> GraphError:
+    """The error of a dim with a number that 64 bits do not hold, or that is too long or nested too deeply."""
+    value = constant(terms)
+    most = max((abs(factor) for _, factor in terms), default=0)
+    if value is not None and most > LIMIT:
+        text = f"the size {in_short(value)} needs more than 64 bits"
+    elif most > LIMIT:
+        text = f"a dim has the factor {in_short(most)}, which needs more than 64 bits"
+    else:
+        text = f"a dim is too complex: it has {len(terms)} terms, or quotients in quotients {MOST_NESTED} deep"
+    return GraphError(text, code="EK0335", place=user_place(), expected="numbers up to 2**63 - 1", got=in_short(most))
+
+
+def in_short(value: int) -> str:
+    """A whole number; one of more than 24 digits as a power of two."""
+    return f"{value:,}" if abs(value) < 10**24 else f"{'-' if value < 0 else ''}2**{math.log2(abs(value)):.1f}"

@@ -26,7 +26,7 @@ from ..dsl.errors import DTypeError, GraphError
 from ..dsl.source import Place
 from ..dsl.types import DType
 from .buffer import Buffer
-from .memory import lost, rounded
+from .memory import check_unmasked, lost, rounded
 
 _CATEGORIES = {"bool": 0, "uint": 1, "int": 2, "float": 3}
 
@@ -95,6 +95,7 @@ def weak_array(value: Any, dtype: DType, op: str, argument: str, place: Place | 
             hint=hint,
         )
 
+    check_unmasked(value, argument, op)
     if isinstance(value, int):  # bool too; and ints that no NumPy type holds
         return np.array(_exact_int(int(value), dtype, refuse), dtype.to_numpy())
     source = (
@@ -188,6 +189,7 @@ def literal_array(value: Any, dtype: DType | None, op: str, place: Place | None 
         DTypeError: EK0413, the value is no number, or its dtype has no counterpart here.
         GraphError: EK0412, a value cannot be represented.
     """
+    check_unmasked(value, "value", op)
     if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray | np.generic):
         value = Buffer.from_dlpack(value).to_numpy()
     try:

@@ -9,14 +9,17 @@ Input: a dtype, a shape, a device. Output: an immutable value. Non-goals: no inf
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..dsl.errors import DTypeError
+from ..dsl.errors import DTypeError, GraphError, shown_value
 from ..dsl.types import DType
 from .device import Device, DeviceRef
-from .dims import Dim, Shape
+from .dims import Dim, Shape, StaticDim, is_below_zero
+from .places import user_place
+from .polynomial import LIMIT, in_short
 
 
 class Type:
@@ -40,18 +43,26 @@ class ShapedType(Type):
     def __init__(
         self, dtype: DType, shape: Iterable[int | str | Dim], device: DeviceRef | Device | None = None
     ) -> None:
-        """Raises DTypeError when `dtype` is not a `DType` or a dim is neither int, str nor Dim."""
+        """
+        Raises:
+            DTypeError: `dtype` is not a `DType`.
+            GraphError: EK0330 a dim is neither int, str nor Dim, EK0475 a size is below zero, EK0476 the tensor would
+                take more bytes than 64 bits count.
+        """
         if not isinstance(dtype, DType):
             raise DTypeError(
-                f"a tensor type needs a DType, not {dtype!r}",
+                f"a tensor type needs a DType, not {shown_value(dtype)}",
                 code="EK0407",
+                place=user_place(),
                 argument="dtype",
                 expected="DType",
-                got=dtype,
+                got=shown_value(dtype),
                 hint="DType.from_numpy(...) converts NumPy's dtypes",
             )
+        sizes = shape if isinstance(shape, Shape) else Shape(shape)
+        _check_sizes(dtype, sizes)
         object.__setattr__(self, "dtype", dtype)
-        object.__setattr__(self, "shape", shape if isinstance(shape, Shape) else Shape(shape))
+        object.__setattr__(self, "shape", sizes)
         object.__setattr__(self, "device", DeviceRef.CPU() if device is None else DeviceRef.from_device(device))
 
     @property
@@ -99,6 +110,35 @@ class BufferType(ShapedType):
     def as_tensor(self) -> TensorType:
         """What such memory holds at one time."""
         return TensorType(self.dtype, self.shape, self.device)
+
+
+def bytes_of_static(dtype: DType, shape: Iterable[Dim]) -> int:
+    """How many bytes the known sizes make, those of 0 aside: strides count past them, too."""
+    return math.prod((int(dim) or 1 for dim in shape if isinstance(dim, StaticDim)), start=dtype.bytes_for(1))
+
+
+def _check_sizes(dtype: DType, shape: Shape) -> None:
+    """Refuses what is surely no shape of a tensor."""
+    for axis, dim in enumerate(shape):
+        if is_below_zero(dim):
+            raise GraphError(
+                f"size {dim} on axis {axis} of {shown(shape)} is below zero",
+                code="EK0475",
+                place=user_place(),
+                argument="shape",
+                expected="sizes from 0 on",
+                got=str(dim),
+            )
+    size = bytes_of_static(dtype, shape)
+    if size > LIMIT:
+        raise GraphError(
+            f"a tensor of {dtype} with the shape {shown(shape)} takes {in_short(size)} bytes, more than 64 bits count",
+            code="EK0476",
+            place=user_place(),
+            argument="shape",
+            expected="at most 2**63 - 1 bytes",
+            got=in_short(size),
+        )
 
 
 def shown(shape: Iterable[Any]) -> str:

@@ -17,12 +17,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...dsl.errors import GraphError
+from ...dsl.errors import GraphError, shown_value
 from ..dims import Dim, StaticDim, ceildiv
-from ..places import user_place
 from ..value import TensorValue, TensorValueLike, Value
+from .arguments import axis_of, int_of, list_of
 from .movement import _FAMILY
-from .staging import as_shape, axis_of, builtin, current, fail, op, tensor
+from .staging import as_shape, builtin, fail, op, require, tensor
 
 _NAME = "slice_tensor"
 
@@ -76,7 +76,8 @@ def split(x: TensorValueLike, split_sizes: Sequence[int], axis: int = 0) -> list
     """
     value = tensor("split", "x", x)
     at = axis_of("split", axis, value.rank)
-    sizes = [int(size) for size in split_sizes]
+    listed = list_of("split", "split_sizes", split_sizes, "sizes", "EK0425")
+    sizes = [int_of("split", f"split_sizes[{k}]", size, "EK0425", "a known size") for k, size in enumerate(listed)]
     if value.shape[at] != sum(sizes) or min(sizes, default=0) < 0:
         fail(
             "split",
@@ -103,17 +104,17 @@ def chunk(x: TensorValueLike, chunks: int, axis: int = 0) -> list[TensorValue]:
     """
     value = tensor("chunk", "x", x)
     at = axis_of("chunk", axis, value.rank)
-    dim = value.shape[at]
-    if chunks < 1 or not isinstance(dim, StaticDim) or int(dim) % chunks:
+    count, dim = int_of("chunk", "chunks", chunks, "EK0425"), value.shape[at]
+    if count < 1 or not isinstance(dim, StaticDim) or int(dim) % count or count > max(int(dim), 1):
         fail(
             "chunk",
-            f"axis {at} of size {dim} does not divide into {chunks} pieces of one size",
+            f"axis {at} of size {dim} does not divide into {count} pieces of one size",
             code="EK0425",
             argument="chunks",
             expected="a divisor of a known size",
-            got=chunks,
+            got=count,
         )
-    return split(value, [int(dim) // chunks] * chunks, at)
+    return split(value, [int(dim) // count] * count, at)
 
 
 def take(value: TensorValue, ranges: Sequence[_Range]) -> TensorValue:
@@ -152,7 +153,7 @@ def _bound(item: Any, axis: int) -> int | Dim:
     if isinstance(item, Dim) and not isinstance(item, StaticDim):
         return item
     if isinstance(item, bool) or not hasattr(item, "__index__"):
-        what = "a tensor" if isinstance(item, TensorValue) else f"{item!r}"
+        what = "a tensor" if isinstance(item, TensorValue) else shown_value(item)
         fail(
             _NAME,
             f"{what} cannot index axis {axis}",
@@ -217,7 +218,7 @@ def _need(left: Dim, right: int | Dim, message: str, hint: str | None = None) ->
     try:
         holds = left >= right
     except GraphError:
-        current(_NAME).require("at_least", left, Dim(right), f"{_NAME}: {message}", user_place())
+        require(_NAME, "at_least", left, Dim(right), f"{_NAME}: {message}")
         return
     if not holds:
         fail(_NAME, message, code="EK0425", argument="indices", hint=hint)

@@ -14,20 +14,19 @@ from typing import Any
 
 from ...dsl.errors import DeviceError, DTypeError
 from ..device import Device, DeviceRef
-from ..dims import Dim, Shape, StaticDim
-from ..places import user_place
+from ..dims import Dim, Shape, StaticDim, is_below_zero
 from ..type import shown
 from ..value import TensorValue, TensorValueLike
+from .arguments import axis_of, list_of, shape_of
 from .staging import (
     HINT_FOR_SYMBOLS,
     DimLike,
     as_shape,
-    axis_of,
     builtin,
-    current,
     expand,
     fail,
     op,
+    require,
     tensor,
     tensors,
 )
@@ -43,22 +42,22 @@ def reshape(x: TensorValueLike, shape: Iterable[DimLike]) -> TensorValue:
         GraphError: EK0423, the shapes do not (or cannot be seen to) have as many elements; a size is negative.
     """
     value = tensor("reshape", "x", x)
-    target = list(shape)
-    unknown = [axis for axis, size in enumerate(target) if not isinstance(size, str | Dim) and size == -1]
+    target = list(shape_of("reshape", "shape", shape))
+    unknown = [axis for axis, dim in enumerate(target) if dim == -1]
     total = value.shape.num_elements
-    known = math.prod((Dim(size) for axis, size in enumerate(target) if axis not in unknown), start=Dim(1))
+    known = math.prod((dim for axis, dim in enumerate(target) if axis not in unknown), start=Dim(1))
     possible = known == total if not unknown else len(unknown) == 1 and known != 0 and total // known * known == total
     if not possible:
         _fail_reshape(value, target, known, total, len(unknown))
     if unknown:
         target[unknown[0]] = total // known
-    for axis, size in enumerate(target):
-        if isinstance(size, int) and size < 0:
-            fail("reshape", f"size {size} on axis {axis} is negative", code="EK0423", argument="shape", got=size)
+    for axis, dim in enumerate(target):
+        if is_below_zero(dim):
+            fail("reshape", f"size {dim} on axis {axis} is negative", code="EK0423", argument="shape", got=str(dim))
     return as_shape(value, target)
 
 
-def _fail_reshape(value: TensorValue, target: Sequence[DimLike], known: Dim, total: Dim, unknown: int) -> None:
+def _fail_reshape(value: TensorValue, target: Sequence[Dim], known: Dim, total: Dim, unknown: int) -> None:
     if unknown > 1:
         message = f"shape {shown(target)} leaves {unknown} sizes open, and only one can be inferred"
     elif unknown and known == 0:
@@ -124,16 +123,15 @@ def permute(x: TensorValueLike, dims: Iterable[int]) -> TensorValue:
         GraphError: EK0422, `dims` does not name every axis once.
     """
     value = tensor("permute", "x", x)
-    given = list(dims)
-    order = [axis_of("permute", axis, value.rank, "dims") for axis in given]
+    order = [axis_of("permute", axis, value.rank, "dims") for axis in list_of("permute", "dims", dims, "axes")]
     if sorted(order) != list(range(value.rank)):
         fail(
             "permute",
-            f"dims {given} have to name each of the {value.rank} axes once",
+            f"dims {order} have to name each of the {value.rank} axes once",
             code="EK0422",
             argument="dims",
             expected=list(range(value.rank)),
-            got=given,
+            got=order,
         )
     if order == list(range(value.rank)):
         return value
@@ -160,7 +158,7 @@ def broadcast_to(x: TensorValueLike, shape: Iterable[DimLike]) -> TensorValue:
         GraphError: EK0420, a size is neither 1 nor the one wanted; EK0431, a name that no input has.
     """
     value = tensor("broadcast_to", "x", x)
-    target = Shape(shape)
+    target = shape_of("broadcast_to", "shape", shape)
     offset = len(target) - value.rank
     fits = offset >= 0 and all(
         dim == 1 or dim == wanted for dim, wanted in zip(value.shape, target[max(offset, 0) :], strict=False)
@@ -185,7 +183,7 @@ def concat(original_vals: Iterable[TensorValueLike], axis: int = 0) -> TensorVal
         GraphError: EK0426, none given, or ranks or other sizes differ.
         DTypeError: EK0410, dtypes differ.
     """
-    values = _of_one_dtype("concat", "original_vals", list(original_vals))
+    values = _of_one_dtype("concat", "original_vals", list_of("concat", "original_vals", original_vals, "tensors"))
     first = values[0]
     at = axis_of("concat", axis, first.rank)
     for position, value in enumerate(values[1:], 1):
@@ -216,7 +214,7 @@ def stack(values: Iterable[TensorValueLike], axis: int = 0) -> TensorValue:
         GraphError: EK0426, none given, or shapes differ.
         DTypeError: EK0410, dtypes differ.
     """
-    strong = _of_one_dtype("stack", "values", list(values))
+    strong = _of_one_dtype("stack", "values", list_of("stack", "values", values, "tensors"))
     for position, value in enumerate(strong):
         if value.shape != strong[0].shape:
             fail(
@@ -269,7 +267,7 @@ def rebind(x: TensorValueLike, shape: Iterable[DimLike], message: str = "") -> T
         GraphError: EK0421 another rank, EK0423 a size that can be seen to be another, EK0431 a name no input has.
     """
     value = tensor("rebind", "x", x)
-    target = Shape(shape)
+    target = shape_of("rebind", "shape", shape)
     if len(target) != value.rank:
         fail(
             "rebind",
@@ -279,14 +277,14 @@ def rebind(x: TensorValueLike, shape: Iterable[DimLike], message: str = "") -> T
             expected=value.rank,
             got=len(target),
         )
-    graph = current("rebind")
     for axis, (dim, wanted) in enumerate(zip(value.shape, target, strict=True)):
         if dim == wanted:
             continue
         if isinstance(dim - wanted, StaticDim):
-            fail("rebind", f"axis {axis} has size {dim}, never {wanted}", code="EK0423", expected=dim, got=wanted)
+            text = f"axis {axis} has size {dim}, never {wanted}"
+            fail("rebind", text, code="EK0423", argument="shape", expected=str(dim), got=str(wanted))
         text = f"rebind: axis {axis} has to have size {wanted}"
-        graph.require("equal", dim, wanted, f"{text}: {message}" if message else text, user_place())
+        require("rebind", "equal", dim, wanted, f"{text}: {message}" if message else text)
     return as_shape(value, target)
 
 

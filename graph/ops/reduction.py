@@ -13,11 +13,13 @@ from enum import Enum
 from typing import Literal
 
 from ...dsl.types import DType
-from ..dims import Dim, Shape, StaticDim
+from ..dims import Dim, Shape, StaticDim, is_below_zero
+from ..type import shown
 from ..value import Axes, TensorValue, TensorValueLike
 from . import elementwise
+from .arguments import axis_of
 from .movement import permute
-from .staging import as_shape, axis_of, builtin, cast_to, check_kind, fail, op, tensor
+from .staging import as_shape, builtin, cast_to, check_kind, fail, op, require, tensor
 
 _FAMILY = "reduction"
 
@@ -61,7 +63,8 @@ def max(
     """Of one tensor the maximum along `axis` (the last one when left out); of two the elementwise maximum. NaN wins.
 
     Raises:
-        GraphError: `axis` along with two tensors; an axis out of range, named twice, or without elements.
+        GraphError: `axis` along with two tensors; an axis out of range, named twice, or without elements (also at the
+            call, where its size comes with it).
     """
     return _extreme("max", x, y, axis, keepdims)
 
@@ -171,13 +174,10 @@ def _axes_of(name: str, axis: Axes, rank: int) -> tuple[int, ...]:
 
 
 def _check_not_empty(name: str, value: TensorValue, axes: tuple[int, ...]) -> None:
+    """Of no elements none is the largest; where a size tells it when the graph is called, it is checked then."""
     for axis in axes:
-        if value.shape[axis] == 0:
-            fail(
-                name,
-                f"axis {axis} has no elements to choose from",
-                code="EK0424",
-                argument="x",
-                expected="at least one element",
-                got=str(value.type),
-            )
+        dim, text = value.shape[axis], f"axis {axis} of {shown(value.shape)} has no elements to choose from"
+        if dim == 0:
+            fail(name, text, code="EK0424", argument="x", expected="at least one element", got=str(value.type))
+        if not is_below_zero(-dim):  # else it is surely 1 or more
+            require(name, "at_least", dim, Dim(1), f"{name}: {text}", "EK0424")

@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from ...dsl.errors import DTypeError, EinkornError, GraphError
+from ...dsl.errors import DTypeError, EinkornError, GraphError, each_of
 from ...dsl.frames import without_internals
 from ...dsl.parameters import bind_parameters
 from ...dsl.signature import bind
@@ -20,6 +20,7 @@ from ...dsl.types import DType
 from ..device import DeviceRef
 from ..dims import Dim, Shape, StaticDim, SymbolicDim
 from ..graph import Graph, active_graph, foreign_value
+from ..ir import Constraint
 from ..places import user_place
 from ..promotion import is_weak, promote, weak_array
 from ..type import TensorType, shown
@@ -41,9 +42,23 @@ def op(function: F) -> F:
     @functools.wraps(function)
     def staged(*args: Any, **kwargs: Any) -> Any:
         with current(function.__name__).transaction():
-            return function(*args, **kwargs)
+            try:
+                return function(*args, **kwargs)
+            except EinkornError as error:
+                raise named(error, function.__name__) from error.__cause__
 
     return staged  # type: ignore[return-value]
+
+
+def named(error: EinkornError, op: str, argument: str | None = None) -> EinkornError:
+    """A mistake that was found where nobody knew for which op (in a dim, in a type), with op, argument and place."""
+    for each in each_of(error):
+        if each.op is None:
+            each.op, each.message = op, f"{op}: {each.message}"
+        each.argument = argument or each.argument
+        each.place = each.place or user_place()
+    error.op, error.place = error.op or op, error.place or user_place()
+    return error
 
 
 def current(name: str) -> Graph:
@@ -63,6 +78,11 @@ def current(name: str) -> Graph:
 def fail(name: str, message: str, *, code: str, kind: type[EinkornError] = GraphError, **details: Any) -> NoReturn:
     """Raises an error of the op `name` under the user's line."""
     raise kind(f"{name}: {message}", code=code, place=user_place(), op=name, **details)
+
+
+def require(name: str, kind: str, left: Dim, right: Dim, message: str, code: str = "EK0454") -> None:
+    """Adds a condition on dims that is checked when the graph is called; see `Constraint`."""
+    current(name).require(Constraint(kind, left, right, message, user_place(), name, code))
 
 
 # --- operands ---
@@ -325,30 +345,4 @@ def _stage_sizes(
     graph.define_dims(value, defined, name, place)
     for n in known:
         message = f"{name}: its shape function gives another size for {n!r} than out_types, which say {wanted[n]}"
-        graph.require("equal", fresh[n], wanted[n], message, place)
-
-
-# --- axes ---
-
-
-def axis_of(name: str, axis: Any, rank: int, argument: str = "axis") -> int:
-    """An axis counted from 0.
-
-    Raises:
-        GraphError: EK0422, not an int, or out of range.
-    """
-    if isinstance(axis, bool) or not hasattr(axis, "__index__"):
-        fail(name, f"{argument} has to be an int, and is {axis!r}", code="EK0422", argument=argument, got=axis)
-    number = axis.__index__()
-    if not -rank <= number < rank:
-        span = f"{-rank} to {rank - 1}" if rank else "none, the tensor has rank 0"
-        fail(
-            name,
-            f"{argument} {number} is out of range for rank {rank}",
-            code="EK0422",
-            argument=argument,
-            expected=span,
-            got=number,
-            hint=f"possible: {span}",
-        )
-    return int(number % rank)
+        require(name, "equal", fresh[n], wanted[n], message)

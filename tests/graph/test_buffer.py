@@ -14,7 +14,7 @@ import pytest
 
 from einkorn.dsl.errors import DeviceError, DTypeError, GraphError
 from einkorn.dsl.types import DType
-from einkorn.graph import CPU, Buffer, DeviceRef, DLPackArray
+from einkorn.graph import CPU, Buffer, DeviceRef, DLPackArray, Graph, InferenceSession, TensorType, ops
 from einkorn.graph.memory import ALIGNMENT
 
 
@@ -317,3 +317,34 @@ def test_too_large() -> None:
 
 def test_repr() -> None:
     assert repr(Buffer(DType.float32, (2, 3))) == "Buffer(float32, (2, 3), cpu:0)"
+
+
+# --- masks ---
+
+
+def test_masked_arrays_are_refused_wherever_arrays_are_taken() -> None:
+    masked = np.ma.masked_greater(np.float32([1, 2, 3]), 2)
+    buffer = Buffer.zeros([3], DType.float32)
+    with Graph("masked", input_types=[TensorType(DType.float32, [3])]) as graph:
+        x = graph.inputs[0]
+        takers: list[Callable[[], object]] = [
+            lambda: Buffer.from_numpy(masked),
+            lambda: Buffer.from_dlpack(masked),
+            lambda: Buffer.scalar(masked[2], DType.float32),
+            lambda: buffer.__setitem__(slice(None), masked),
+            lambda: ops.constant(masked),
+            lambda: ops.constant([masked, masked]),
+            lambda: x + masked,
+            lambda: masked + x,
+            lambda: ops.where(x > 1.0, x, masked),
+        ]
+        for take in takers:
+            with pytest.raises(DTypeError) as caught:
+                take()
+            assert caught.value.code == "EK0477" and "filled" in (caught.value.hint or "")
+        graph.output(x + masked.filled(0))
+    model = InferenceSession().load(graph)
+    with pytest.raises(DTypeError) as caught:
+        model(masked)
+    assert caught.value.code == "EK0477" and caught.value.argument == "input0"
+    assert model(masked.filled(7))[0].to_numpy().tolist() == [2, 4, 7]

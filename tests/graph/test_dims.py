@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import functools
+import math
+import operator
 import pickle
 import subprocess
 import sys
@@ -251,14 +254,69 @@ def test_numbers() -> None:
 def test_errors(action: Callable[[], object], text: str) -> None:
     with pytest.raises(GraphError) as caught:
         action()
-    assert str(caught.value).startswith(text)
+    error = caught.value
+    assert error.place is not None and error.place.file == __file__
+    hint = f"\nhint: {error.hint}" if error.hint else ""
+    assert f"error[{error.code}]: {error.message}{hint}".startswith(text)
 
 
-def test_floats_do_not_mix() -> None:
-    with pytest.raises(TypeError):
-        n * 2.5
+def test_what_is_no_size_does_not_mix() -> None:
+    for value in (2.5, True, None, object(), [1], np.bool_(True), np.float32(1)):
+        for operate in (operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod):
+            with pytest.raises(TypeError):
+                operate(n, value)
+            with pytest.raises(TypeError):
+                operate(value, n)
     with pytest.raises(TypeError):
         n / 2  # type: ignore[operator]
+
+
+def test_names_and_the_ints_of_numpy_are_operands_on_both_sides() -> None:
+    two = Dim(2)
+    assert two * "n" == "n" * two == 2 * n and isinstance(two * "n", Dim)
+    assert two + "n" == "n" + two == n + 2
+    assert two - "n" == 2 - n and "n" - two == n - 2
+    assert n // "m" == n // m and "n" // m == n // m and n % "m" == n % m
+    assert Dim("n") <= "n" + two and n.minimum("m") == m.minimum(n)
+    for number in (np.int64(3), np.uint8(3), np.array(3)):
+        for made, wanted in ((number * n, 3 * n), (n * number, 3 * n), (number - n, 3 - n), (number // n, 3 // n)):
+            assert isinstance(made, Dim) and made == wanted
+    with pytest.raises(GraphError, match="'2 x' is not a name"):
+        two * "2 x"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Dim(2**63),
+        lambda: Dim(-(2**70)),
+        lambda: Dim(10**5000),
+        lambda: n * 2**63,
+        lambda: Dim(2**40) * 2**40,
+        lambda: n * 2**62 * 2,
+        lambda: n + 2**70,
+        lambda: 2**70 - n,
+        lambda: ceildiv(n, 2**70),
+        lambda: Shape([2**40, 2**40]).num_elements,
+        lambda: dim_max(n, 2**64),
+        lambda: n.substitute({"n": 2**64}),
+        lambda: math.prod(n + k for k in range(2000)),
+        lambda: math.prod(Dim(f"a{k}") + Dim(f"b{k}") for k in range(64)),
+        lambda: functools.reduce(lambda dim, k: (dim + k) // (m + k), range(3000), n),
+        lambda: functools.reduce(lambda dim, k: dim_max(dim + k, m) // m, range(3000), n),
+    ],
+)
+def test_numbers_stay_within_64_bits_and_expressions_small(make: Callable[[], object]) -> None:
+    with pytest.raises(GraphError) as caught:
+        make()
+    assert caught.value.code == "EK0335" and len(str(caught.value)) < 1000
+
+
+def test_the_largest_sizes() -> None:
+    largest = Dim(2**63 - 1)
+    assert int(largest) == 2**63 - 1 and int(-largest) == 1 - 2**63 and largest // largest == 1
+    assert largest < 2**63 and Dim(3) != 2**70 and n > -(2**70), "any int may be compared with"
+    assert (n * 2**62 + n * 2**61).evaluate({"n": 2**40}) == 3 * 2**101, "values are exact, whatever they are"
 
 
 # ------------------------------------------------------------------------------- shapes
