@@ -31,7 +31,7 @@ class TensorAnnotation:
 
 def _refused(message: str) -> Broken:
     """Stands for an annotation that is wrong, while a kernel file is read; else the mistake is raised."""
-    error = CompileError(message, code="EK0301", place=caller_place(__name__.partition(".")[0]))
+    error = CompileError(message, code="EK0301", place=caller_place())
     if not collect(error):
         raise error
     return Broken(error)

@@ -24,6 +24,8 @@ from importlib.machinery import SourceFileLoader
 from types import CodeType
 from typing import Any
 
+from .installation import is_own_module
+
 SOURCE = "__einkorn_source__"  # where a module keeps the text that it was made from
 
 Nodes = tuple[ast.AST, ...]
@@ -123,7 +125,7 @@ def is_checked(names: dict[str, Any]) -> bool:
     they are.
     """
     loader = names.get("__loader__")
-    if str(names.get("__name__")).partition(".")[0] == __name__.partition(".")[0]:
+    if is_own_module(str(names.get("__name__"))):
         return False
     if not isinstance(loader, SourceFileLoader):
         return loader is None

@@ -25,6 +25,7 @@ from typing import Any, TextIO
 
 from .definitions import keep_text
 from .errors import EinkornError, each_of, joined
+from .installation import PACKAGE
 from .read_on import as_mistake, read_on
 
 
@@ -155,7 +156,7 @@ class _TextFinder(MetaPathFinder):
         top = name.partition(".")[0]
         if top in {own.partition(".")[0] for own in self.files}:
             return True
-        if self.alone or top in sys.stdlib_module_names or top == __name__.partition(".")[0]:
+        if self.alone or top in sys.stdlib_module_names or top == PACKAGE:
             return False
         return (self.root / f"{top}.py").is_file() or (self.root / top / "__init__.py").is_file()
 

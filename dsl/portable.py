@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 from . import syntax
 from .companions import SIZES, shape_schema
 from .errors import CompileError, EinkornError, PackageError, each_of, joined
+from .installation import is_below
 from .language import SIMD, STUBS, DeviceContext, Namespace, Pointer, Stub, stack
 from .parse import lines_of_head, parse_function
 from .parse_names import Reported, Unresolved
@@ -53,14 +54,13 @@ class GlobalEntry:
     value: Any
 
 
-_ROOT = PurePath(__file__).parent.parent
 _SHIPPED = "<einkorn>/"  # stands for the folder in files that travel
 
 
 @cache
 def is_shipped(file: str) -> bool:
     """Whether a source file belongs to the language itself: its functions are no text of the author's."""
-    return file.startswith(_SHIPPED) or PurePath(file).parent in (_ROOT / "dsl", _ROOT / "stdlib")
+    return file.startswith(_SHIPPED) or is_below(file, "dsl", "stdlib")
 
 
 def _traveling(file: str) -> str:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar, cast
 
 from .companions import Reference, late_dims, make_reference
 from .errors import CompileError, EinkornError, InternalError, joined
+from .installation import PACKAGE
 from .kernel_files import collect
 from .language import BOUNDS, DeviceContext, Stub, TensorAnnotation
 from .parse import find_function
@@ -76,7 +77,7 @@ class Kernel:
         raise CompileError(
             f"the kernel '{self.schema.name}' cannot be called from Python",
             code="EK0106",
-            place=caller_place(__name__.partition(".")[0]),
+            place=caller_place(),
             op=self.schema.name,
             notes=[f"it is defined at {self.schema.place}"],
             hint=f'stage it in a graph: ops.custom("{self.schema.name}", ...)',
@@ -115,7 +116,7 @@ def register(
     """
 
     if callable(name):
-        place = caller_place(__name__.partition(".")[0])
+        place = caller_place()
         raise CompileError("@register needs the op's name", code="EK0107", place=place, hint='write @register("name")')
 
     def record(function: Callable[..., Any]) -> Kernel:
@@ -374,9 +375,8 @@ def implements(what: Stub | str | Any) -> Callable[[Callable[..., Any]], Callabl
 def implementation(meant: str) -> FunctionType:
     """The function that says what a library stub does. The standard library is loaded when first asked for."""
     if meant not in _IMPLEMENTATIONS:
-        root = __name__.rsplit(".", 2)[0]
         for module in _LIBRARY_MODULES:
-            name = f"{root}.stdlib.{module}"
+            name = f"{PACKAGE}.stdlib.{module}"
             if name not in sys.modules:
                 importlib.import_module(name)
     return _IMPLEMENTATIONS[meant]

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from itertools import islice
 from types import CodeType
 
+from .installation import is_own_module
+
 
 @dataclass(frozen=True)
 class Place:
@@ -51,12 +53,11 @@ def instruction_place(code: CodeType, instruction: int, line: int) -> Place:
     return Place(file, start, characters(file, start, column), end, characters(file, end, end_column))
 
 
-def caller_place(outside: str) -> Place | None:
-    """Where the innermost frame stands whose module is not below the package `outside`."""
+def caller_place() -> Place | None:
+    """Where the innermost frame stands whose module is none of the package's own."""
     frame = sys._getframe(1)
     while frame is not None:
-        name = frame.f_globals.get("__name__", "")
-        if name != outside and not name.startswith(f"{outside}."):
+        if not is_own_module(frame.f_globals.get("__name__", "")):
             return instruction_place(frame.f_code, frame.f_lasti, frame.f_lineno)
         frame = frame.f_back  # type: ignore[assignment]
     return None

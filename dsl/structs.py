@@ -50,7 +50,7 @@ def struct(cls: C) -> C:
     Raises:
         CompileError: EK0121, the class is not what a struct can be.
     """
-    place = caller_place(__name__.partition(".")[0])
+    place = caller_place()
     if not isinstance(cls, type):
         raise CompileError("@struct belongs on a class", code="EK0121", place=place)
     if "<locals>" in cls.__qualname__:

@@ -17,8 +17,6 @@ from typing import Any
 from .errors import EinkornError
 from .source import caller_place
 
-_PACKAGE = __name__.partition(".")[0]
-
 
 class Stub:
     """A name of the language. `kind` is `row`, `rule`, `library` or `value` (used without a call)."""
@@ -39,7 +37,7 @@ class Stub:
         raise EinkornError(
             f"'{self.name}' works inside kernels only",
             code="EK0106",
-            place=caller_place(_PACKAGE),
+            place=caller_place(),
             hint="call it in a function that is compiled: one under @register, or a helper of one",
         )
 

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from . import abi
+from .installation import ROOT
 
 FOLDERS = ("compiler", "dsl", "graph", "stdlib")
 TOOLS = ("llvmlite", "mlir", "torch_mlir")
@@ -19,8 +20,7 @@ TOOLS = ("llvmlite", "mlir", "torch_mlir")
 @functools.cache
 def fingerprint() -> str:
     """Differs whenever our own files or the tools differ."""
-    root = Path(__file__).resolve().parent.parent
-    return "\n".join([f"abi {abi.ABI_VERSION}", *_tool_versions(), *_stamps(root)])
+    return "\n".join([f"abi {abi.ABI_VERSION}", *_tool_versions(), *_stamps(ROOT.resolve())])
 
 
 def _tool_versions() -> list[str]:

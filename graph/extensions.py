@@ -24,6 +24,7 @@ from ..dsl import abi
 from ..dsl.cache import Cache, content_key
 from ..dsl.checks import SAFE, Checks, parse_checks
 from ..dsl.errors import CompileError, PackageError, TargetError
+from ..dsl.installation import PACKAGE
 from ..dsl.knobs import knobs
 from ..dsl.library import LoadedKernel, library_of
 from ..dsl.parameters import identity
@@ -64,8 +65,7 @@ class LoadedCode:
 @functools.cache
 def _family(family: str) -> dict[str, LoadedKernel]:
     # Loaded by name, as anyone's kernels are loaded by path: nothing here depends on what is in it.
-    root = __name__.rsplit(".", 2)[0]
-    return dict(library_of(importlib.import_module(f"{root}.stdlib.{family}")).kernels)
+    return dict(library_of(importlib.import_module(f"{PACKAGE}.stdlib.{family}")).kernels)
 
 
 def _program_of(family: str, name: str) -> PortableKernel:

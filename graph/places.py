@@ -9,10 +9,8 @@ import sys
 from functools import lru_cache
 from types import CodeType
 
+from ..dsl.installation import is_own_module
 from ..dsl.source import Place, instruction_place
-
-_PACKAGE = __name__.split(".", 1)[0]
-_PREFIX = _PACKAGE + "."
 
 
 def user_place() -> Place | None:
@@ -23,8 +21,7 @@ def user_place() -> Place | None:
     """
     frame = sys._getframe(1)
     while frame is not None:
-        name = frame.f_globals.get("__name__", "")
-        if name != _PACKAGE and not name.startswith(_PREFIX):
+        if not is_own_module(frame.f_globals.get("__name__", "")):
             return _place(frame.f_code.co_filename, frame.f_code, frame.f_lasti, frame.f_lineno)
         frame = frame.f_back  # type: ignore[assignment]
     return None

@@ -1,0 +1,24 @@
+"""The package itself: its name, and the folder that it lies in, however deep the module that asks.
+
+Output: `PACKAGE`, `ROOT`, and which modules and files are the package's own. Non-goals: no versions (see `toolchain`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePath
+
+_PARTS = __name__.split(".")
+PACKAGE = _PARTS[0]
+ROOT = Path(__file__).parents[len(_PARTS) - 2]
+
+_PREFIX = f"{PACKAGE}."
+
+
+def is_own_module(name: str) -> bool:
+    """Whether a module of this name belongs to the package."""
+    return name == PACKAGE or name.startswith(_PREFIX)
+
+
+def is_below(file: str, *folders: str) -> bool:
+    """Whether a file lies in one of these folders of the package, or in a folder below."""
+    return any(PurePath(file).is_relative_to(ROOT / folder) for folder in folders)
