@@ -33,6 +33,7 @@ from ..dsl.schema import OpSchema
 from ..dsl.source import shown_path
 from ..dsl.toolchain import fingerprint
 from ..dsl.unit import NodeSpec, Size, Slot
+from .code import Library
 from .dims import Dim, StaticDim
 from .fusion import Facts, Group, Partition, partition
 from .ir import Constant, GraphIR, Node
@@ -52,14 +53,14 @@ _lock = threading.Lock()
 class LoadedCode:
     """A graph's code: the native entry, the plan of its buffers, and what its reports mean.
 
-    `library` is what has to stay loaded; None when the entry is a Python function.
+    `library` is what has to live as long as the entry may be called; None when the entry is a Python function.
     """
 
     entry: Any
     plan: Plan
     reports: tuple[Report, ...]
     tier: str
-    library: ctypes.CDLL | None
+    library: Library | None
 
 
 @functools.cache
@@ -245,11 +246,9 @@ def _load(key: str, code: bytes, plan: Plan, tier: str) -> LoadedCode:
 
 
 def _open(path: Path, plan: Plan, tier: str) -> LoadedCode:
-    library = ctypes.CDLL(str(path))
-    entry = getattr(library, abi.ENTRY)
-    entry.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
-    entry.restype = ctypes.c_int32
-    table = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(library, abi.REPORTS)))
+    library = Library(path)
+    entry = abi.EntryFunction(library.address(abi.ENTRY))
+    table = ctypes.string_at(library.address(abi.REPORTS))
     return LoadedCode(entry, plan, read_reports(table), tier, library)
 
 
@@ -306,11 +305,14 @@ def _facts(ir: GraphIR, target: Target, node: Node) -> Facts:
     spec = NodeSpec(node.kernel.portable, bound_dtypes(node, [t.dtype for t in types]), node.parameters, (), outputs)
     parameters = tuple((name, identity(value)) for name, value in spec.parameters)
     key = (node.kernel.digest, spec.dtypes, parameters, inputs, outputs, target.key)
-    if key not in _FACTS:
-        _FACTS[key] = find_facts(spec, inputs, target)
-    return _FACTS[key]
+    facts = _FACTS.pop(key, None) or find_facts(spec, inputs, target)
+    _FACTS[key] = facts  # the last used come last
+    while len(_FACTS) > FACTS_KEPT:
+        _FACTS.pop(next(iter(_FACTS), None), None)
+    return facts
 
 
+FACTS_KEPT = 4096
 _FACTS: dict[Any, Facts] = {}
 
 
@@ -381,7 +383,7 @@ def _make_pool() -> Pool | None:
             _log.warning("regions run on one thread: %s", error.message)
             return None
     try:
-        return Pool(ctypes.CDLL(str(path)), threads)
+        return Pool(Library(path), threads)
     except OSError as error:  # another process has removed it meanwhile
         _log.warning("regions run on one thread: %s", error)
         return None

@@ -6,7 +6,7 @@ threads there should be is the caller's decision, and no work is scheduled here.
 
 Workers are daemon threads of Python that stay inside one native call, which has released the interpreter's lock. A
 callback from a worker into Python therefore works, as long as whoever runs a region has released the lock too (a call
-through `ctypes.CDLL` does, one through `ctypes.PyDLL` would wait for ever).
+through a `ctypes.CFUNCTYPE` does, one through a `ctypes.PYFUNCTYPE` would wait for ever).
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ import weakref
 from typing import Final
 
 from ..dsl.abi import PoolState
+from .code import Library
 
 _ALIGNMENT: Final = 64
+_WorkerFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_StopFunction = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 
 # About 0.1 ms of looking for work before a worker sleeps: longer than the gaps between the kernels of a graph, short
 # enough that an idle process takes no time.
@@ -50,21 +53,19 @@ class Pool:
     After a fork the child has no workers and runs regions in the caller; `start()` gives it new ones.
     """
 
-    def __init__(self, library: ctypes.CDLL, threads: int, *, spin: int = DEFAULT_SPIN) -> None:
+    def __init__(self, library: Library, threads: int, *, spin: int = DEFAULT_SPIN) -> None:
         self._workers: list[threading.Thread] = []  # first: a pool that fails to start is closed too
         if threads < 1:
             raise ValueError(f"a pool has at least 1 thread, not {threads}")
         self.threads = threads
         self._spin = spin
         self._library = library
-        self._worker = library.ek_pool_worker
-        self._worker.argtypes, self._worker.restype = [ctypes.c_void_p], None
-        self._stop = library.ek_pool_stop
-        self._stop.argtypes, self._stop.restype = [ctypes.c_void_p], ctypes.c_int32
+        self._worker = _WorkerFunction(library.address("ek_pool_worker"))
+        self._stop = _StopFunction(library.address("ek_pool_stop"))
         self._memory = (ctypes.c_uint8 * (ctypes.sizeof(PoolState) + _ALIGNMENT))()
         start = ctypes.addressof(self._memory)
         self.address: int = -(-start // _ALIGNMENT) * _ALIGNMENT
-        self.run: int = ctypes.cast(library.ek_pool_run, ctypes.c_void_p).value or 0
+        self.run: int = library.address("ek_pool_run")
         self.start()
         _pools.add(self)
 

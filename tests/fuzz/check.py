@@ -7,7 +7,6 @@ output, both JSON. LLVM may abort it, or never come back; the parent notices.
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import io
 import json
@@ -44,6 +43,7 @@ from einkorn.graph import (
     outputs,
 )
 from einkorn.graph import call as calls
+from einkorn.graph.code import Library
 from einkorn.graph.extensions import LoadedCode
 from einkorn.graph.fusion import partition
 from einkorn.graph.ir import GraphIR
@@ -149,7 +149,7 @@ def _pool() -> Pool:
     handle, name = tempfile.mkstemp(suffix=".so")
     os.write(handle, pool_object(lookup("host")))
     os.close(handle)
-    pool = Pool(ctypes.CDLL(name), 2)
+    pool = Pool(Library(Path(name)), 2)
     os.unlink(name)
     return pool
 

@@ -18,6 +18,7 @@ from einkorn.compiler.pool import pool_object, pool_text
 from einkorn.compiler.targets import host, lookup
 from einkorn.dsl.abi import ParallelFunction, PoolState, TaskFunction
 from einkorn.dsl.errors import TargetError
+from einkorn.graph.code import Library
 from einkorn.graph.pool import Pool
 
 # Adds 1 to the chunk's own counter, 64 bytes from the next one; and runs many regions in a row.
@@ -45,18 +46,18 @@ end:
 
 
 @pytest.fixture(scope="module")
-def libraries(tmp_path_factory: pytest.TempPathFactory) -> tuple[ctypes.CDLL, ctypes.CDLL]:
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> tuple[Library, ctypes.CDLL]:
     """The pool's code and the tasks' code."""
     folder = tmp_path_factory.mktemp("pool")
     (folder / "pool.so").write_bytes(pool_object(host()))
     (folder / "tasks.so").write_bytes(llvm.compile_module(TASKS, host()).link())
-    return ctypes.CDLL(str(folder / "pool.so")), ctypes.CDLL(str(folder / "tasks.so"))
+    return Library(folder / "pool.so"), ctypes.CDLL(str(folder / "tasks.so"))
 
 
 class Bench:
     """A pool with the counting task."""
 
-    def __init__(self, libraries: tuple[ctypes.CDLL, ctypes.CDLL], threads: int, spin: int) -> None:
+    def __init__(self, libraries: tuple[Library, ctypes.CDLL], threads: int, spin: int) -> None:
         self.pool = Pool(libraries[0], threads, spin=spin)
         self._repeat = libraries[1].repeat
         self._repeat.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
@@ -71,7 +72,7 @@ class Bench:
 @pytest.fixture(
     params=[(1, 2000), (2, 2000), (4, 0), (4, 100)], ids=lambda value: f"{value[0]}-threads-spin-{value[1]}"
 )
-def bench(request: pytest.FixtureRequest, libraries: tuple[ctypes.CDLL, ctypes.CDLL]) -> Iterator[Bench]:
+def bench(request: pytest.FixtureRequest, libraries: tuple[Library, ctypes.CDLL]) -> Iterator[Bench]:
     before = set(threading.enumerate())  # the process may have a pool of its own
     found = Bench(libraries, *request.param)
     yield found
@@ -138,7 +139,7 @@ def test_callers_in_several_threads_do_not_disturb_each_other(bench: Bench) -> N
     assert results == [[5000] * 9] * 4
 
 
-def test_sleeping_workers_wake_up(libraries: tuple[ctypes.CDLL, ctypes.CDLL]) -> None:
+def test_sleeping_workers_wake_up(libraries: tuple[Library, ctypes.CDLL]) -> None:
     bench = Bench(libraries, 3, 0)
     state = PoolState.from_address(bench.pool.address)
     deadline = threading.Event()
@@ -152,7 +153,7 @@ def test_sleeping_workers_wake_up(libraries: tuple[ctypes.CDLL, ctypes.CDLL]) ->
     bench.pool.close()
 
 
-def test_a_closed_pool_still_runs_regions(libraries: tuple[ctypes.CDLL, ctypes.CDLL]) -> None:
+def test_a_closed_pool_still_runs_regions(libraries: tuple[Library, ctypes.CDLL]) -> None:
     bench = Bench(libraries, 3, 100)
     bench.pool.close()
     assert bench.counts(100, 5) == [100] * 5
@@ -161,7 +162,7 @@ def test_a_closed_pool_still_runs_regions(libraries: tuple[ctypes.CDLL, ctypes.C
     bench.pool.close()
 
 
-def test_a_pool_has_a_thread(libraries: tuple[ctypes.CDLL, ctypes.CDLL]) -> None:
+def test_a_pool_has_a_thread(libraries: tuple[Library, ctypes.CDLL]) -> None:
     with pytest.raises(ValueError, match="at least 1 thread"):
         Pool(libraries[0], 0)
 
@@ -178,11 +179,13 @@ def test_the_code_is_the_same_every_time_and_for_aarch64_too() -> None:
 
 SCRIPT = """
 import ctypes, os, sys, threading
+from pathlib import Path
 from einkorn.dsl.abi import ParallelFunction, TaskFunction
+from einkorn.graph.code import Library
 from einkorn.graph.pool import Pool
 
 assert "einkorn.compiler" not in sys.modules
-pool = Pool(ctypes.CDLL(sys.argv[1]), 3)
+pool = Pool(Library(Path(sys.argv[1])), 3)
 run = ParallelFunction(pool.run)
 done = []
 task = TaskFunction(lambda argument, chunk: done.append(chunk))
