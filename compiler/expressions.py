@@ -267,6 +267,8 @@ def truth(inferer: Inferer, value: Any, node: s.Node, frame: Frame) -> Any:
     if isinstance(value, Value):
         if value.type == BOOL:
             # Sizes may be known: then so is what is asked of them, and only one branch is compiled.
+            if value.const is not None:
+                inferer.pruned |= not is_shipped(frame.file)
             return value if value.const is None else bool(value.const)
         hint = "compare it with a number, for instance `!= 0`" if isinstance(value.type, SIMDType) else None
         if value.dtype is DType.bool and isinstance(value.type, SIMDType):

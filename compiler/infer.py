@@ -36,6 +36,7 @@ from .notes import note_arguments
 from .poison import Cascade, Poisoned, Undecided, is_poisoned
 from .program import Builder, Site, Type, Value
 from .ranges import Ranges
+from .scopes import variables
 from .targets.base import Target
 from .trail import trail
 from .values import Bound, Closure, Frame, LibraryRef, StructValue, StubRef, describe
@@ -114,8 +115,10 @@ class Inferer:
         self.gpu_ids: dict[str, Value] | None = None  # thread and block indices when a grid runs on the CPU
         self.notes = False  # whether a debugger is told what variables hold; see `notes`
         self.folding = False  # whether a call is being computed at compile time; see `folding`
+        self.pruned = False  # whether sizes that are known left out what other sizes would reach
         self.statements = 0  # evaluated so far, against endless unrolling
         self.trials = 0  # how many evaluations for types alone this is within; see `carried`
+        self.own_names: dict[int, tuple[syntax.Node, frozenset[str]]] = {}  # of functions; see `scopes`
         self.found: dict[Any, Type] = {}  # the types of calls of the library, for those; see `library_calls`
 
     # errors
@@ -343,6 +346,7 @@ class Inferer:
             stack=(*frame.stack, function),
             origins=dict(home.origins),
         )
+        variables(self, closure, node, inner, frame)
         fits = bind_params(self, closure, args, keywords, inner, node, frame)
         inner.given = tuple((p.name, inner.env[p.name]) for p in function.params)
         note_arguments(self, closure, inner)

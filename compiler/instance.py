@@ -46,6 +46,7 @@ from .infer import Inferer
 from .notes import beginning, note
 from .poison import Cascade, Poisoned
 from .program import Function, PointerType, Program, Region, Site, Value, walk
+from .stored import is_stored, never_stored
 from .targets import Target
 from .tensors import (
     Demand,
@@ -193,8 +194,8 @@ class Instances:
 
         return Fused(element, **fields)
 
-    def run(self, node: int, outputs: list[Tensor]) -> None:
-        """Evaluates a node's kernel with these output tensors."""
+    def run(self, node: int, outputs: list[Tensor]) -> bool:
+        """Evaluates a node's kernel with these output tensors; whether it ends, and not always by raising."""
         spec = self.nodes[node]
         kernel, schema = spec.kernel, spec.kernel.schema
         function = kernel.functions[0]
@@ -230,7 +231,7 @@ class Instances:
             for name, tensor in scalars:  # read once, before all that the kernel does
                 env[name] = tensor.load(inferer.builder, Index((), components=()))
             note(inferer, env, beginning(function.syntax), frame)
-            inferer.block(function.syntax.body, frame)
+            return bool(inferer.block(function.syntax.body, frame).kinds)
 
     @contextmanager
     def about(self, spec: NodeSpec) -> Iterator[None]:
@@ -287,9 +288,10 @@ class GroupBuilder(Instances):
         """Evaluates the root (with all that melts into it) and returns the finished function."""
         region = Region()
         first_site = len(self.inferer.sites)
+        ends = False
         with self.inferer.builder.inside(region):
             try:
-                self.run(self.group.root, self.root_outputs())
+                ends = self.run(self.group.root, self.root_outputs())
             except (Cascade, TooMany):
                 if not self.inferer.errors:
                     raise InternalError("a mistake was met but not noted") from None
@@ -300,10 +302,30 @@ class GroupBuilder(Instances):
                     raise
             self.inferer.builder.end()
         self.inferer.raise_errors()
+        if ends and not self.inferer.pruned:
+            self.check_stored(region)
         settle_checks(region, self.inferer.ranges)
         has_exit = any(op.name == "assert" for op in walk(region))
         assert len(self.inferer.sites) >= first_site
         return Function(name, [*self.pointers.values(), *self.slots.values()], region, has_exit)
+
+    def check_stored(self, region: Region) -> None:
+        """Refuses a root that stores nothing into one of its outputs.
+
+        Raises:
+            CompileError: EK0225.
+        """
+        root = self.nodes[self.group.root]
+        goes_on = [] if self.group.epilogue is None else [s.buffer for s in self.group.stores]
+        mistakes: list[EinkornError] = []
+        for number, (argument, (_, shape)) in enumerate(zip(root.kernel.schema.outputs, root.outputs, strict=True)):
+            own = self.outputs.get((self.group.root, number))
+            buffers = goes_on if own is None else [own]
+            if 0 not in shape and not any(is_stored(region, self.pointers[buffer]) for buffer in buffers):
+                with self.about(root):
+                    mistakes.append(never_stored(self.inferer, argument, root.kernel))
+        if mistakes:
+            raise joined(mistakes)
 
     def operand(self, node: int, number: int) -> Tensor:
         spec = self.nodes[node]

@@ -87,6 +87,7 @@ def _blocks(call: Call, low: Value, total: Value, size: int) -> Value:
 def _each(call: Call, low: Value, high: Value, step: int, once: Any) -> None:
     """`once(i)` for i from low on, below high, in steps."""
     if low.const is not None and low.const == high.const:
+        call.inferer.pruned = True
         return
     builder = call.builder
     loop = builder.for_loop(low, high, builder.int_(step))

@@ -25,6 +25,8 @@ from .notes import note
 from .pointer_members import is_pointer, write_element
 from .poison import Cascade, Poisoned
 from .program import Site, Value
+from .scopes import is_own_name
+from .stored import returned
 from .structs import with_field
 from .tensor_members import store_into, subscript, to_index
 from .tensors import Tensor
@@ -87,7 +89,7 @@ def bind(inferer: Inferer, target: s.Expr, value: Any, source: s.Expr, frame: Fr
             inferer.locate(target, frame)
             call = Call(inferer, target, frame)
             call.nodes |= {"value": source, "target": target, "index": target.index}
-            if lanes_of_a_name(target, owner):
+            if lanes_of_a_name(call, target, owner):
                 bind(inferer, target.value, with_lane(call, owner, index, value), source, frame)
                 return
             if is_pointer(owner):
@@ -121,9 +123,16 @@ def _bind_poisoned(inferer: Inferer, target: s.Expr, value: Poisoned, frame: Fra
                 to_index(call, owner, index)
 
 
-def lanes_of_a_name(target: s.Subscript, owner: Any) -> bool:
+def lanes_of_a_name(call: Call, target: s.Subscript, owner: Any) -> bool:
     """Whether `target` is a lane of a vector in a variable: storing it gives the variable another vector."""
-    return isinstance(target.value, s.Name) and isinstance(owner, Value) and is_vector(owner)
+    if not (isinstance(target.value, s.Name) and isinstance(owner, Value) and is_vector(owner)):
+        return False
+    name = target.value.id
+    if not is_own_name(name, call.frame):
+        text = f"'{name}' is a vector of a function around this one, where a changed lane would be lost"
+        hint = f"vectors are values: write `own = {name}`, change that and return it, or keep lanes in a `stack[T](n)`"
+        raise call.error("EK0125", text, "target", hint=hint)
+    return True
 
 
 def undefined(
@@ -170,7 +179,7 @@ def aug_assign(inferer: Inferer, node: s.AugAssign, frame: Frame) -> None:
         new = binary(inferer, node.op, old, value, (node.target, node.value), node, frame)
         call = Call(inferer, node.target, frame)
         call.nodes |= {"value": node.value, "target": node.target, "index": node.target.index}
-        if lanes_of_a_name(node.target, owner):
+        if lanes_of_a_name(call, node.target, owner):
             bind(inferer, node.target.value, with_lane(call, owner, index, new), node.value, frame)
             return
         if is_pointer(owner):
@@ -195,7 +204,16 @@ def aug_assign(inferer: Inferer, node: s.AugAssign, frame: Frame) -> None:
 @statement(s.Expression)
 def expression_statement(inferer: Inferer, node: s.Expression, frame: Frame) -> None:
     note(inferer, {}, node, frame)
-    inferer.expr(node.value, frame)
+    value = inferer.expr(node.value, frame)
+    if isinstance(value, StructValue) and isinstance(node.value, s.Call) and not calls_stub(node.value, frame):
+        text = f"the {value.type.name} that this call gives goes nowhere: structs are values, and no call changes one"
+        raise inferer.error("EK0126", text, node.value, frame, hint="give it to a variable: `p = p.moved(...)`")
+
+
+def calls_stub(node: s.Call, frame: Frame) -> bool:
+    """Whether a call is of a name of the language, such as map_parts."""
+    name = node.function
+    return isinstance(name, s.Global) and frame.program.globals[name.index].kind == "stub"
 
 
 @statement(s.Function)
@@ -209,7 +227,10 @@ def function(inferer: Inferer, node: s.Function, frame: Frame) -> None:
 @statement(s.Return)
 def return_(inferer: Inferer, node: s.Return, frame: Frame) -> Flow:
     note(inferer, {}, node, frame)
-    return ended("return", None if node.value is None else inferer.tried(node.value, frame))
+    value = None if node.value is None else inferer.tried(node.value, frame)
+    if frame.caller is None and value is not None and not isinstance(value, Poisoned):
+        raise returned(inferer, node, value, frame)
+    return ended("return", value)
 
 
 @statement(s.Assert)

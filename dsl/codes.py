@@ -27,6 +27,8 @@ MEANINGS: dict[str, str] = {
     "EK0122": "A field is assigned to something that has no such field.",
     "EK0123": "How many items a generator expression has depends on the running program.",
     "EK0124": "A call that is computed at compile time takes too long, or is nested too deeply.",
+    "EK0125": "A nested function changes a variable of the function around it.",
+    "EK0126": "A struct that was changed goes nowhere.",
     # EK02: types and values
     "EK0201": "A dtype of another library has no counterpart here.",
     "EK0202": "A value has another type than the one that is needed.",
@@ -52,6 +54,8 @@ MEANINGS: dict[str, str] = {
     "EK0222": "A vector would have a number of lanes that vectors cannot have.",
     "EK0223": "A tensor whose elements have no addresses is asked for one.",
     "EK0224": "An atomic operation has an ordering that it cannot have.",
+    "EK0225": "An output of an op is never stored.",
+    "EK0226": "An op returns a value.",
     "EK0250": "Arithmetic is done on a type that is only stored and cast, such as float8_e4m3fn or int4.",
     "EK0251": "An element of a packed dtype is asked for an address or a size of its own.",
     # EK03: signatures, dims, parameters

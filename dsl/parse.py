@@ -138,10 +138,37 @@ class Parser(ExpressionParser):
         self.scopes.append({p.name for p in params} | stars | names_assigned(node.body))
         body = self.block(node.body)  # notes its mistakes and goes on
         self.scopes.pop()
+        self.lost_fields(node)
         text = self.lines[node.lineno - 1 : node.end_lineno]
         is_generator = any("yield" in line for line in text) and any(map(yields, node.body))
         sound = not decorators and not stars and not is_generator
         return s.Function(node.name, params, body, span=self.span(node)) if sound else None
+
+    def lost_fields(self, node: ast.FunctionDef) -> None:
+        """Refuses a function that assigns to a field of its parameter, and does nothing else with that."""
+        changed: dict[str, ast.Attribute] = {}
+        used: set[str] = set()
+        stack: list[ast.AST] = list(node.body)
+        while stack:
+            part = stack.pop()
+            if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store):
+                owner: ast.expr = part
+                while isinstance(owner, ast.Attribute):
+                    owner = owner.value
+                if isinstance(owner, ast.Name):
+                    changed[owner.id] = part
+                    continue
+            elif isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
+                used.add(part.id)
+            stack.extend(ast.iter_child_nodes(part))
+        parameters = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+        for name in (arg.arg for arg in parameters if not isinstance(arg.annotation, ast.Subscript)):  # no tensor
+            if name in changed and name not in used:
+                text = f"the changed '{name}' goes nowhere: structs are values, and the caller's stays as it is"
+                hint = f"end with `return {name}`, and call it as `{name} = {node.name}({name}, ...)`"
+                if name == "self":
+                    hint = f"end with `return self`, and call it as `p = p.{node.name}(...)`"
+                self.note(CompileError(text, code="EK0126", place=self.place(changed[name]), hint=hint))
 
     # statements
 

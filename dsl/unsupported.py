@@ -5,6 +5,8 @@ Input: nothing. Output: a table by the names of `ast`'s classes. Non-goals: find
 
 from __future__ import annotations
 
+_SHARED = "pass the value as an argument and return the new one; rounds of a loop in parallel share none: use `reduce`"
+
 UNSUPPORTED: dict[str, tuple[str, str]] = {
     "Try": ("try/except", "check the condition with `if`, or stop with `assert` or `raise`"),
     "TryStar": ("try/except*", "check the condition with `if`, or stop with `assert` or `raise`"),
@@ -22,8 +24,8 @@ UNSUPPORTED: dict[str, tuple[str, str]] = {
         "a generator expression outside of `tuple(...)`, `sum(...)` and their like",
         "write `tuple(... for ...)`",
     ),
-    "Global": ("`global`", "pass the value as an argument and return the new one"),
-    "Nonlocal": ("`nonlocal`", "pass the value as an argument and return the new one"),
+    "Global": ("`global`", _SHARED),
+    "Nonlocal": ("`nonlocal`", _SHARED),
     "ClassDef": ("a class inside a function", "define it at module level, under `@struct`"),
     "Dict": ("a dict", "use a tuple, or an `if` chain on compile-time values"),
     "Set": ("a set", "use a tuple"),

@@ -1,0 +1,61 @@
+"""Outputs that nothing stores into, and values that an op returns: mistakes that would pass silently.
+
+Input: the finished region of a group, and the pointers of its outputs. Output: mistakes. Non-goals: whether every
+element is stored, which only the running program knows (see `unwritten`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..dsl import syntax as s
+from ..dsl.errors import CompileError
+from ..dsl.portable import PortableKernel
+from ..dsl.schema import TensorArgument
+from .program import Region, Value, walk
+from .values import Frame, describe
+
+if TYPE_CHECKING:
+    from .infer import Inferer
+
+_READING = frozenset({"load", "masked_load", "gather", "atomic_load", "prefetch", "note"})
+_MOVING = frozenset({"offset", "select"})
+
+
+def is_stored(region: Region, pointer: Value) -> bool:
+    """Whether anything in a region may write through a pointer, or through one that is made of it."""
+    known = {pointer.serial}
+    for op in walk(region):
+        if not any(operand.serial in known for operand in op.operands) or op.name in _READING:
+            continue
+        if op.name not in _MOVING:
+            return True
+        known |= {result.serial for result in op.results}
+    return False
+
+
+def never_stored(inferer: Inferer, argument: TensorArgument, kernel: PortableKernel) -> CompileError:
+    """The mistake of an op that stores nothing into this output."""
+    name = argument.group or argument.name
+    function = kernel.functions[0].syntax
+    mentioned = any(isinstance(node, s.Name) and node.id == name for node in s.walk(function))
+    hint = f"write `foreach({name}, lambda i: ...)`, or `{name}[...] = ...`"
+    if mentioned:
+        hint += ", where these parameters and dtypes lead to it"
+    return CompileError(
+        f"op '{kernel.schema.name}' never stores into its output '{argument.name}'",
+        code="EK0225",
+        place=argument.place,
+        op=kernel.schema.name,
+        argument=argument.name,
+        notes=[f"compiled for {inferer.instance}"],
+        hint=hint,
+    )
+
+
+def returned(inferer: Inferer, node: s.Return, value: Any, frame: Frame) -> CompileError:
+    """The mistake of an op that returns a value."""
+    name = frame.program.schema.outputs[0].name
+    hint = f"store it: `{name}[...] = ...`, or `foreach({name}, lambda i: ...)`"
+    text = f"an op gives its results by its outputs; {describe(value)} that it returns would be lost"
+    return inferer.error("EK0226", text, node.value or node, frame, hint=hint)
