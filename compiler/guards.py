@@ -1,9 +1,8 @@
 """Run-time checks: where an access could leave its tensor, a divisor could be zero, or a NaN is stored.
 
 A check is an `assert` operation with a site that says what to report, so that every later phase treats it like one of
-the author's. What `ranges` proves needs none. Under `safe`, an index that is made of loop variables and sizes is
-checked only if that can be done before the loop: such checks carry the attribute `hoist`, and `hoist` moves or drops
-them.
+the author's. An access has one unless `ranges` proves that it lies inside. Under `safe`, checks of indices carry the
+attribute `hoist`, which says how many elements are touched: `hoist` does them once before a loop where it can.
 
 Input: the call that reads or stores, the tensor and the index. Output: operations in the builder's region, and facts
 that hold behind them. Non-goals: what a check costs in a loop (see `hoist`), and how a report becomes an error (see
@@ -51,15 +50,12 @@ def guard_part(call: Call, extent: Value, part: Value, tensor: Tensor, axis: int
     key = ("guarded", value_key(part), value_key(extent), width)
     if inferer.checks.level == "off" or builder.remembered(key):
         return
-    shipped = is_shipped(call.frame.file)
-    counted = all(inferer.ranges.is_counted(value) for value in (part, extent))
-    if not counted and shipped:
-        counted = not _from_memory(part)
-    tentative = inferer.checks.level == "safe" and counted
-    if inferer.target.is_gpu and (tentative or inferer.level == "host"):
+    if inferer.target.is_gpu and inferer.level == "host":
         return  # on the host, an access is an error anyhow, and a slice is checked where it is read
-    if tentative and shipped:
-        return  # the library is trusted with its loops; a proof would take time
+    if inferer.checks.level == "safe" and is_shipped(call.frame.file):
+        counted = all(inferer.ranges.is_counted(value) for value in (part, extent))
+        if counted or not _from_memory(part):
+            return  # the library is trusted with its loops; a proof would take time
     if inferer.ranges.is_inside(part, extent, width):
         builder.remember(key, True)
         return
@@ -72,9 +68,8 @@ def guard_part(call: Call, extent: Value, part: Value, tensor: Tensor, axis: int
     if width > 1:
         shown[2:2] = [f" with the {width - 1} elements behind it"]
     details = {"tensor": tensor.name, "axis": axis, "index": part, "extent": extent}
-    _check_bounds(call, tensor, node, holds, shown, details, tentative=width if tentative else None)
-    if not tentative:
-        inferer.ranges.inside(part, extent)
+    _check_bounds(call, tensor, node, holds, shown, details, width=width)
+    inferer.ranges.inside(part, extent)
     builder.remember(key, True)
 
 
@@ -113,15 +108,14 @@ def guard_start(call: Call, start: Value, tensor: Tensor, axis: int) -> None:
     key = ("begins", value_key(start))
     if inferer.checks.level == "off" or builder.remembered(key) or inferer.ranges.is_at_least(start, 0):
         return
-    tentative = inferer.checks.level == "safe" and inferer.ranges.is_counted(start)
-    if inferer.target.is_gpu and (tentative or inferer.level == "host"):
+    if inferer.target.is_gpu and inferer.level == "host":
         return
     inferer.locate(call.node, call.frame)
     holds = builder.compare("ge", start, builder.int_(0))
     shown = [f"the slice on axis {axis} of '{tensor.name}' starts at ", start]
     details = {"tensor": tensor.name, "axis": axis, "index": start, "extent": tensor.dims[axis]}
     node = call.nodes.get("index", call.node)
-    _check_bounds(call, tensor, node, holds, shown, details, tentative=0 if tentative else None)
+    _check_bounds(call, tensor, node, holds, shown, details, width=0)
     builder.remember(key, True)
 
 
@@ -217,9 +211,10 @@ def _check_bounds(
     shown: Sequence[Any],
     details: dict[str, Any],
     *,
-    tentative: int | None = None,
+    width: int | None = None,
 ) -> None:
-    add_check(call.inferer, call.frame, "bounds", holds, shown, details, declared(tensor), node, tentative=tentative)
+    hoist = width if call.inferer.checks.level == "safe" else None
+    add_check(call.inferer, call.frame, "bounds", holds, shown, details, declared(tensor), node, hoist=hoist)
 
 
 def add_check(
@@ -232,7 +227,7 @@ def add_check(
     notes: Sequence[tuple[str, Place]],
     node: s.Node,
     *,
-    tentative: int | None = None,
+    hoist: int | None = None,
 ) -> None:
     """The operation and its site. Run-time values among `shown` and `details` are handed to the report."""
     values: list[Value] = []
@@ -260,7 +255,7 @@ def add_check(
     told = tuple((name, detail(value)) for name, value in details.items())
     place, calls = trail(frame, node)
     inferer.sites.append(Site(kind, tuple(parts), place, inferer.op, told, (*notes, *calls)))
-    attrs: dict[str, Any] = {} if tentative is None else {"hoist": tentative}
+    attrs: dict[str, Any] = {} if hoist is None else {"hoist": hoist}
     inferer.builder.add("assert", [holds, *values], site=len(inferer.sites) - 1, **attrs)
 
 

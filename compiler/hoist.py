@@ -1,4 +1,4 @@
-"""Takes checks of loop variables and sizes out of the loops, so that these stay as fast as without them.
+"""Takes checks out of loops, so that these stay as fast as without them.
 
     for %i in [low, high)                 assert low >= high or  0 <= low - 1 < size       {the first round}
       assert 0 <= %i - 1 < size     =>    assert low >= high or  0 <= high - 2 < size      {the last one}
@@ -6,8 +6,8 @@
                                             load ...
 
 An index that is linear in the loop variable lies inside in every round if it does in the first and the last. Only what
-every round does is moved, and only `for` loops know their rounds. A tentative check that stays within a `for` is
-dropped (under `checks="all"` no check is tentative); outside of loops, and in `while` loops, it is kept as it is.
+every round does is moved, and only `for` loops know their rounds. Another check of an innermost loop may fail in a round
+that is never made, so that loop becomes two (see `versions`). What can be done in neither way stays where it is.
 
 Input: the region of a finished function, and what is known of its values. Output: the same region, changed. Non-goals:
 no check is found to be needless here (see `guards`).
@@ -15,16 +15,23 @@ no check is found to be needless here (see `guards`).
 
 from __future__ import annotations
 
+from ..dsl.types import BOOL, DType, SIMDType
 from .program import Builder, Op, Region, Value, walk
 from .ranges import Poly, Ranges, minus, plus, split, times
+from .versions import two_versions
 
 Span = tuple[Value, Value]  # the bounds of a loop that has no rounds unless low < high
+TERM_BITS = 58  # of each term of an index, so that no sum of terms wraps
+FLOAT = SIMDType(DType.float64)
 
 
 def settle_checks(region: Region, ranges: Ranges) -> None:
-    """Moves, keeps or drops every tentative check of a function."""
+    """Moves or keeps every check of a function that may be moved."""
     if any("hoist" in op.attrs for op in walk(region)):
-        _Settler(ranges).region(region, loop=None)
+        _Settler(ranges).region(region)
+        for op in walk(region):
+            op.attrs.pop("hoist", None)
+            op.attrs.pop("unless", None)
 
 
 class _Settler:
@@ -32,37 +39,30 @@ class _Settler:
         self.ranges = ranges
         self.builder: Builder = ranges.builder
 
-    def region(self, region: Region, loop: Op | None) -> None:
-        """Settles what is in a region; `loop` is the loop around it, if there is one."""
+    def region(self, region: Region) -> None:
+        """Settles what is in a region, innermost loops first."""
         ops: list[Op] = []
         for op in region.ops:
-            for number, inner in enumerate(op.regions):
-                around = op if op.name in ("for", "while") else None if op.name == "parallel" else loop
-                self.region(inner, around)
-                if op.name == "for" and number == 0:
-                    ops += self.lifted(op)
-            ops.append(op)
-        keep = loop is None or loop.name == "while"
+            for inner in op.regions:
+                self.region(inner)
+            if op.name == "for":
+                ops += self.lifted(op)
+                ops += two_versions(op, self.ranges)
+            else:
+                ops.append(op)
         region.ops = ops
-        for op in [op for op in ops if "hoist" in op.attrs]:
-            if keep:
-                settled(op)
-            elif loop is not None and region is not loop.regions[0]:
-                self.drop(region, op)
 
     def lifted(self, loop: Op) -> list[Op]:
-        """The checks of a loop's body, as they stand before the loop; those that cannot are dropped."""
+        """The checks of a loop's body that can stand before the loop, as they do so."""
         body = loop.regions[0]
-        inner = {v.serial for v in body.args} | {v.serial for op in walk(body) for v in op.results}
-        inner |= {v.serial for op in walk(body) for region in op.regions for v in region.args}
+        checks = [op for op in body.ops if "hoist" in op.attrs]
         before = Region()
-        for op in [op for op in body.ops if "hoist" in op.attrs]:
+        if checks:
+            inner = made_in(body)
             with self.builder.inside(before):
-                moved = self.lift(op, loop, inner)
-            if not moved and any(low.const is None or high.const is None for low, high in op.attrs.get("unless", ())):
-                settled(op)  # in front of an inner loop already, where it costs little
-            else:
-                self.drop(body, op)
+                for op in checks:
+                    if self.lift(op, loop, inner):
+                        drop(body, op)
         return before.ops
 
     def lift(self, op: Op, loop: Op, inner: set[int]) -> bool:
@@ -96,6 +96,9 @@ class _Settler:
         if width:  # 0 is the start of a slice, which may lie behind the end
             room = builder.isub(size, builder.int_(width - 1))
             holds = builder.row("and_", [holds, builder.compare("lt", at, room)])
+        for monomial, factor in sorted(index.items()):
+            if self.bits(monomial, factor) > TERM_BITS:
+                holds = builder.row("and_", [holds, self.is_small(monomial, factor)])
         for low, high in spans:
             bounds = [self.value(self.ranges.poly(v)) for v in (low, high)]  # made again: they may be of an inner loop
             if bounds[0].const is None or bounds[1].const is None:
@@ -104,32 +107,49 @@ class _Settler:
                 return
         builder.add("assert", [holds, at, size], site=op.attrs["site"], hoist=width, unless=spans)
 
+    def bits(self, monomial: tuple[int, ...], factor: int) -> int:
+        """Of how many bits a term is at most."""
+        return factor.bit_length() + sum(self.ranges.bits(self.ranges.atoms[serial]) for serial in monomial)
+
+    def is_small(self, monomial: tuple[int, ...], factor: int) -> Value:
+        """Whether a term is far from wrapping."""
+        builder = self.builder
+        term = builder.const(float(abs(factor)), FLOAT)
+        for serial in monomial:
+            term = builder.row("mul", [term, builder.one("cast", [self.ranges.atoms[serial]], FLOAT)])
+        size = builder.row("abs", [term])
+        return builder.one("lt", [size, builder.const(float(1 << TERM_BITS), FLOAT)], BOOL)
+
     def value(self, poly: Poly) -> Value:
-        """Operations that compute a polynomial."""
+        """Operations that compute a polynomial; they may wrap."""
         builder = self.builder
         total = builder.int_(0)
         for monomial, factor in sorted(poly.items()):
+            fits = self.bits(monomial, factor) <= TERM_BITS
             term = builder.int_(factor)
             for serial in monomial:
-                term = builder.imul(term, self.ranges.atoms[serial])
-            total = builder.iadd(total, term)
+                atom = self.ranges.atoms[serial]
+                known = fits or (term.const is not None and abs(term.const) <= 1)
+                term = builder.imul(term, atom) if known else builder.row("mul", [term, atom])
+            total = builder.iadd(total, term) if fits else builder.row("add", [total, term])
         return total
 
-    def drop(self, region: Region, op: Op) -> None:
-        """Removes a check, and the comparisons that were made for it alone."""
-        _remove(region, op)
-        makers = [v.maker for v in op.operands]
-        while makers:
-            maker = makers.pop()
-            unused = maker is not None and maker.name in _COMPUTED and not _is_used(region, maker)
-            if maker is not None and unused and _remove(region, maker):
-                makers += [v.maker for v in maker.operands]
+
+def made_in(body: Region) -> set[int]:
+    """The serials of the values that a loop's body makes."""
+    inner = {v.serial for v in body.args} | {v.serial for op in walk(body) for v in op.results}
+    return inner | {v.serial for op in walk(body) for region in op.regions for v in region.args}
 
 
-def settled(op: Op) -> None:
-    """A check that is tentative no longer."""
-    del op.attrs["hoist"]
-    op.attrs.pop("unless", None)
+def drop(region: Region, op: Op) -> None:
+    """Removes a check, and the comparisons that were made for it alone."""
+    _remove(region, op)
+    makers = [v.maker for v in op.operands]
+    while makers:
+        maker = makers.pop()
+        unused = maker is not None and maker.name in _COMPUTED and not _is_used(region, maker)
+        if maker is not None and unused and _remove(region, maker):
+            makers += [v.maker for v in maker.operands]
 
 
 _COMPUTED = {"and_", "or_", "ge", "lt", "add", "sub", "mul", "udiv"}

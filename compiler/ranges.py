@@ -9,20 +9,20 @@ A proof replaces one atom after the other, the latest made first, by a bound tha
     is  w*h - 1 - (w*y + x)  >= 0 ?     x <= w - 1   gives  w*h - w - w*y
                                         y <= h - 1   gives  w*h - w - w*(h - 1) = 0   yes
 
-Arithmetic on Int wraps, and the polynomial is that of whole numbers: they agree modulo 2**64, so an index proven to lie
-in [0, size) lies there. Facts are read as whole numbers too; so sums are looked into within facts only when they are
-made of sizes and loop variables, which are far from wrapping, never when data is in them.
+Arithmetic on Int wraps, and the polynomial is that of whole numbers: they agree modulo 2**64, so an index whose
+polynomial is proven to lie in [0, size) lies there. Facts are about the numbers themselves; so sums and products are
+looked into within facts only where they cannot wrap (see `bits`).
 
 Input: values of the typed program. Output: yes, or not known. Non-goals: no floats, and nothing about loads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ..dsl.types import BOOL, INT
-from .program import LIVE, Builder, Value
+from .program import LIVE, Bounds, Builder, Value
 
 Poly = dict[tuple[int, ...], int]  # monomial (serials of atoms, ascending) -> coefficient, never 0
 Bound = tuple[int, Poly]  # c and others, of a fact c * atom + others >= 0
@@ -31,6 +31,9 @@ MAX_TERMS = 12
 FUEL = 400  # steps of one proof
 DEPTH = 8
 FACTS = "facts"  # the key of a scope's facts in the builder's memo
+SIZE_BITS = 47  # of what a tensor's memory can have elements,
+COUNTER_BITS = 60  # and of what a loop that begins below that counts to in a human's life
+INT_BITS = 63  # of an Int, beside its sign
 
 _NEGATED = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
 
@@ -44,6 +47,7 @@ class Ranges:
         self.counters: dict[int, tuple[int, list[Bound]]] = {}  # with how many bounds of the counter there were
         self.atoms: dict[int, Value] = {}
         self.counted: set[int] = set()
+        self.widths: dict[int, int] = {}
         self.fuel = 0
         self.tried: dict[frozenset[Any], tuple[int, bool]] = {}
         self.here: dict[int, list[tuple[int, Poly]]] | None = None
@@ -103,11 +107,42 @@ class Ranges:
         if op is not None and op.name == "cast" and op.operands[0].type == INT:
             return self.poly(op.operands[0], through)  # a compile-time number that adopted its type
         sums = op is not None and op.name in ("add", "sub", "mul", "neg") and value.type == INT
-        if op is not None and sums and (through or self.is_counted(value)):
+        if op is not None and sums and (through or self.bits(value) <= INT_BITS):
             made = _combine(op.name, [self.poly(v, through) for v in op.operands])
             if len(made) <= MAX_TERMS:
                 return made
         return self.atom(value)
+
+    def bits(self, value: Value) -> int:
+        """Of how many bits a value is at most; more than `INT_BITS` where it may have wrapped, or nothing is known."""
+        if value.serial not in self.widths:
+            self.widths[value.serial] = INT_BITS + 1  # for what is made of itself
+            self.widths[value.serial] = min(self._bits(value), INT_BITS + 1)
+        return self.widths[value.serial]
+
+    def _bits(self, value: Value) -> int:
+        op = value.maker
+        if value.const is not None:
+            return int(value.const).bit_length()
+        if value.serial in self.builder.bounds:
+            return self._counter_bits(self.builder.bounds[value.serial])
+        if op is None or value.type != INT:
+            return INT_BITS + 1
+        operands = op.operands[op.name == "select" :]
+        if op.name == "if":
+            number = next(n for n, result in enumerate(op.results) if result is value)
+            operands = [region.ops[-1].operands[number] for region in op.regions]
+        if op.name == "cast":
+            return op.operands[0].dtype.bits if op.operands[0].dtype.is_integral() else INT_BITS + 1
+        parts = [self.bits(v) for v in operands] if op.name in _WIDTHS else []
+        found = _WIDTHS[op.name](parts, operands[-1].const) if parts else 32 if op.name == "gpu_id" else INT_BITS + 1
+        return min(found, INT_BITS) if op.attrs.get("nsw") else found
+
+    def _counter_bits(self, bounds: list[Bounds]) -> int:
+        """The same of a size or a loop variable; a loop that begins low enough counts to no more in a human's life."""
+        lows = min(0 if low is None else self.bits(low) for low, _, _ in bounds)
+        highs = min(SIZE_BITS if high is None else self.bits(high) for _, high, _ in bounds)
+        return max(lows, min(highs, COUNTER_BITS)) if lows < COUNTER_BITS else INT_BITS + 1
 
     def is_counted(self, value: Value, depth: int = 0) -> bool:
         """Whether a value is made of sizes, loop variables and constants alone: no data is in it."""
@@ -125,8 +160,13 @@ class Ranges:
 
     def is_inside(self, index: Value, extent: Value, width: int = 1) -> bool:
         """Whether 0 <= index and index + width <= extent is certain here."""
-        here, size = self.poly(index, through=True), self.poly(extent)
-        return self.proves(here) and self.proves(minus(minus(size, here), {(): width}))
+        size = self.poly(extent)
+        forms = [self.poly(index, through=True), self.atom(index)]  # the second is of use where the first is a sum
+
+        def inside(here: Poly) -> bool:
+            return self.proves(here) and self.proves(minus(minus(size, here), {(): width}))
+
+        return inside(forms[0]) or (forms[1] != forms[0] and bool(forms[0]) and index.const is None and inside(forms[1]))
 
     def is_at_least(self, value: Value, least: int) -> bool:
         """Whether value >= least is certain here."""
@@ -292,6 +332,21 @@ class Ranges:
 
 _DIVIDES = {"urem", "mod", "udiv", "floordiv"}
 _BOUNDED = {"min", "max"} | _DIVIDES
+_WIDTHS: dict[str, Callable[[list[int], Any], int]] = {
+    "add": lambda parts, _: max(parts) + 1,
+    "sub": lambda parts, _: max(parts) + 1,
+    "mul": lambda parts, _: sum(parts),
+    "neg": lambda parts, _: max(parts),
+    "min": lambda parts, _: max(parts),
+    "max": lambda parts, _: max(parts),
+    "select": lambda parts, _: max(parts),
+    "if": lambda parts, _: max(parts),
+    "udiv": lambda parts, _: parts[0],
+    "floordiv": lambda parts, _: parts[0] + 1,
+    "urem": lambda parts, _: parts[1],
+    "mod": lambda parts, _: parts[1],
+    "and_": lambda parts, mask: mask.bit_length() if mask is not None and mask >= 0 else INT_BITS + 1,
+}
 _COUNTING = _BOUNDED | {"add", "sub", "mul", "neg", "select", "gpu_id"}  # and casts from Int to Int
 
 
