@@ -6,8 +6,8 @@
                                             load ...
 
 An index that is linear in the loop variable lies inside in every round if it does in the first and the last. Only what
-every round does is moved, and only `for` loops know their rounds. Another check of an innermost loop may fail in a round
-that is never made, so that loop becomes two (see `versions`). What can be done in neither way stays where it is.
+every round does is moved, and only `for` loops know their rounds. For other checks an innermost loop becomes two (see
+`versions`). What can be done in neither way stays where it is.
 
 Input: the region of a finished function, and what is known of its values. Output: the same region, changed. Non-goals:
 no check is found to be needless here (see `guards`).
@@ -16,8 +16,9 @@ no check is found to be needless here (see `guards`).
 from __future__ import annotations
 
 from ..dsl.types import BOOL, DType, SIMDType
+from .polynomials import Poly, minus, plus, split, times
 from .program import Builder, Op, Region, Value, walk
-from .ranges import Poly, Ranges, minus, plus, split, times
+from .ranges import Ranges
 from .versions import two_versions
 
 Span = tuple[Value, Value]  # the bounds of a loop that has no rounds unless low < high
@@ -96,9 +97,10 @@ class _Settler:
         if width:  # 0 is the start of a slice, which may lie behind the end
             room = builder.isub(size, builder.int_(width - 1))
             holds = builder.row("and_", [holds, builder.compare("lt", at, room)])
-        for monomial, factor in sorted(index.items()):
-            if self.bits(monomial, factor) > TERM_BITS:
-                holds = builder.row("and_", [holds, self.is_small(monomial, factor)])
+        large = [term for term in sorted(index.items()) if self.bits(*term) > TERM_BITS]
+        if len(large) > 1 or any(abs(factor) != 1 or len(monomial) > 1 for monomial, factor in large):
+            for term in large:  # of one number alone, what wraps is far from any index
+                holds = builder.row("and_", [holds, self.is_small(*term)])
         for low, high in spans:
             bounds = [self.value(self.ranges.poly(v)) for v in (low, high)]  # made again: they may be of an inner loop
             if bounds[0].const is None or bounds[1].const is None:
@@ -129,9 +131,8 @@ class _Settler:
             term = builder.int_(factor)
             for serial in monomial:
                 atom = self.ranges.atoms[serial]
-                known = fits or (term.const is not None and abs(term.const) <= 1)
-                term = builder.imul(term, atom) if known else builder.row("mul", [term, atom])
-            total = builder.iadd(total, term) if fits else builder.row("add", [total, term])
+                term = builder.imul(term, atom) if fits or term.const == 1 else builder.row("mul", [term, atom])
+            total = builder.iadd(total, term) if fits or total.const == 0 else builder.row("add", [total, term])
         return total
 
 

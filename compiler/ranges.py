@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ..dsl.types import BOOL, INT
+from .polynomials import Poly, combined, minus, plus, scaled, split, times
 from .program import LIVE, Bounds, Builder, Value
 
-Poly = dict[tuple[int, ...], int]  # monomial (serials of atoms, ascending) -> coefficient, never 0
 Bound = tuple[int, Poly]  # c and others, of a fact c * atom + others >= 0
 
 MAX_TERMS = 12
@@ -108,7 +108,7 @@ class Ranges:
             return self.poly(op.operands[0], through)  # a compile-time number that adopted its type
         sums = op is not None and op.name in ("add", "sub", "mul", "neg") and value.type == INT
         if op is not None and sums and (through or self.bits(value) <= INT_BITS):
-            made = _combine(op.name, [self.poly(v, through) for v in op.operands])
+            made = combined(op.name, [self.poly(v, through) for v in op.operands])
             if len(made) <= MAX_TERMS:
                 return made
         return self.atom(value)
@@ -135,8 +135,9 @@ class Ranges:
         if op.name == "cast":
             return op.operands[0].dtype.bits if op.operands[0].dtype.is_integral() else INT_BITS + 1
         parts = [self.bits(v) for v in operands] if op.name in _WIDTHS else []
-        found = _WIDTHS[op.name](parts, operands[-1].const) if parts else 32 if op.name == "gpu_id" else INT_BITS + 1
-        return min(found, INT_BITS) if op.attrs.get("nsw") else found
+        last = operands[-1].const if parts else None
+        found = _WIDTHS[op.name](parts, last) if parts else 32 if op.name == "gpu_id" else INT_BITS + 1
+        return min(found, SIZE_BITS + 1) if op.attrs.get("nsw") else found  # where elements lie, and how many
 
     def _counter_bits(self, bounds: list[Bounds]) -> int:
         """The same of a size or a loop variable; a loop that begins low enough counts to no more in a human's life."""
@@ -166,7 +167,9 @@ class Ranges:
         def inside(here: Poly) -> bool:
             return self.proves(here) and self.proves(minus(minus(size, here), {(): width}))
 
-        return inside(forms[0]) or (forms[1] != forms[0] and bool(forms[0]) and index.const is None and inside(forms[1]))
+        return inside(forms[0]) or (
+            forms[1] != forms[0] and bool(forms[0]) and index.const is None and inside(forms[1])
+        )
 
     def is_at_least(self, value: Value, least: int) -> bool:
         """Whether value >= least is certain here."""
@@ -220,6 +223,9 @@ class Ranges:
                 open_claims.append(left)
             return not left
 
+        quotient = self._of_quotient(serial, factor, rest, depth)
+        if quotient is not None and follows([quotient]):
+            return True
         for c, others in self._facts(serial, depth):
             if (c > 0) == (sign > 0):  # c * atom + others >= 0, so |c| * atom is bounded by others
                 bound = scaled(others, -1 if c > 0 else 1)
@@ -229,6 +235,19 @@ class Ranges:
             if follows([plus(times(factor, choice), rest) for choice in choices]):
                 return True
         return any(all(self._proves(claim, depth + 1) for claim in claims) for claims in open_claims)
+
+    def _of_quotient(self, serial: int, factor: Poly, rest: Poly, depth: int) -> Poly | None:
+        """What whole numbers need for rest + a // d >= 0, or rest - a // d >= 0: nothing is lost by rounding."""
+        op = self.atoms[serial].maker
+        if op is None or op.name not in ("floordiv", "udiv") or factor not in ({(): 1}, {(): -1}):
+            return None
+        part, divisor = (self.poly(v) for v in op.operands)
+        if not self._proves(minus(divisor, {(): 1}), depth + 1):
+            return None
+        if op.name == "udiv" and not self._proves(part, depth + 1):
+            return None
+        whole = times(divisor, rest)
+        return plus(whole, part) if factor[()] > 0 else minus(plus(whole, minus(divisor, {(): 1})), part)
 
     def _facts(self, serial: int, depth: int) -> Iterator[Bound]:
         value = self.atoms[serial]
@@ -341,8 +360,8 @@ _WIDTHS: dict[str, Callable[[list[int], Any], int]] = {
     "max": lambda parts, _: max(parts),
     "select": lambda parts, _: max(parts),
     "if": lambda parts, _: max(parts),
-    "udiv": lambda parts, _: parts[0],
-    "floordiv": lambda parts, _: parts[0] + 1,
+    "udiv": lambda parts, divisor: parts[0] + 1 - max(1, (divisor or 0).bit_length()),
+    "floordiv": lambda parts, divisor: parts[0] + 2 - max(1, (divisor or 0).bit_length()),
     "urem": lambda parts, _: parts[1],
     "mod": lambda parts, _: parts[1],
     "and_": lambda parts, mask: mask.bit_length() if mask is not None and mask >= 0 else INT_BITS + 1,
@@ -350,62 +369,7 @@ _WIDTHS: dict[str, Callable[[list[int], Any], int]] = {
 _COUNTING = _BOUNDED | {"add", "sub", "mul", "neg", "select", "gpu_id"}  # and casts from Int to Int
 
 
-# *** arithmetic of polynomials ***
-
-
-def plus(a: Poly, b: Poly) -> Poly:
-    """a + b."""
-    out = dict(a)
-    for monomial, factor in b.items():
-        out[monomial] = out.get(monomial, 0) + factor
-        if not out[monomial]:
-            del out[monomial]
-    return out
-
-
-def scaled(a: Poly, factor: int) -> Poly:
-    """a times a number."""
-    return {monomial: value * factor for monomial, value in a.items()} if factor else {}
-
-
-def minus(a: Poly, b: Poly) -> Poly:
-    """a - b."""
-    return plus(a, scaled(b, -1))
-
-
-def times(a: Poly, b: Poly) -> Poly:
-    """a * b."""
-    out: Poly = {}
-    for left, x in a.items():
-        for right, y in b.items():
-            out = plus(out, {tuple(sorted((*left, *right))): x * y})
-    return out
-
-
-def _combine(name: str, parts: list[Poly]) -> Poly:
-    if name == "neg":
-        return scaled(parts[0], -1)
-    return {"add": plus, "sub": minus, "mul": times}[name](*parts)
-
-
 def _bounds_on(serial: int, facts: Iterable[Poly]) -> list[Bound]:
     """The facts in which an atom has a number as its factor."""
     parts = (split(fact, serial) for fact in facts)
     return [(by[()], others) for by, others in parts if by and not any(by)]
-
-
-def split(poly: Poly, serial: int) -> tuple[Poly | None, Poly]:
-    """`poly` as factor * atom + rest; None for the factor when the atom is squared, {} when it is not there."""
-    factor: Poly = {}
-    rest: Poly = {}
-    for monomial, value in poly.items():
-        count = monomial.count(serial)
-        if count > 1:
-            return None, poly
-        if count:
-            without = list(monomial)
-            without.remove(serial)
-            factor[tuple(without)] = value
-        else:
-            rest[monomial] = value
-    return factor, rest

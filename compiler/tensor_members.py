@@ -88,8 +88,15 @@ def size(tensor: Tensor, axis: int) -> Any:
 
 @method(Tensor, "position")
 def tensor_position(call: Call, owner: Tensor, *index: Any) -> Value:
-    """The row-major position of an index."""
-    return to_index(call, owner, flat(call, index)).position(call.builder)
+    """The row-major position of an index, which may lie anywhere, so that its arithmetic wraps."""
+    builder, at = call.builder, to_index(call, owner, flat(call, index))
+    if not at.unchecked:
+        return at.position(builder)
+    position = builder.int_(0)
+    for part, dim in zip(at.components(builder), owner.dims, strict=True):
+        whole = position if position.const == 0 else builder.row("mul", [position, dim])
+        position = part if whole.const == 0 else builder.row("add", [whole, part])
+    return position
 
 
 @method(Tensor, "at")
@@ -328,6 +335,13 @@ def load_element(call: Call, tensor: Tensor, index: Any) -> Any:
     return tensor.load(call.builder, at)
 
 
+def _at_least(call: Call, bound: Value | None, least: int) -> Value | None:
+    """The end of a slice, which says no more for being far below the tensor: so its extent does not wrap."""
+    if bound is None or call.inferer.ranges.is_at_least(bound, least):
+        return bound
+    return call.builder.one("max", [bound, call.builder.int_(least)], INT)
+
+
 def make_view(call: Call, tensor: Tensor, parts: tuple[Any, ...]) -> Tensor:
     """`x[i, :]`, `x[:, a:b]`, `x[::2]`: a tensor over some of the elements, nothing is copied."""
     inferer, builder = call.inferer, call.builder
@@ -351,7 +365,9 @@ def make_view(call: Call, tensor: Tensor, parts: tuple[Any, ...]) -> Tensor:
         for bound in (part.start, part.stop):
             if type(bound) is int and bound < 0:
                 raise call.error("EK0218", f"negative bound {bound} in a slice", "index")
-        start, step, extent = slice_of(builder, tensor.dims[axis], whole(part.start), whole(part.stop), part.step or 1)
+        first, stop, step_by = whole(part.start), whole(part.stop), part.step or 1
+        first, stop = (first, _at_least(call, stop, 0)) if step_by > 0 else (_at_least(call, first, -1), stop)
+        start, step, extent = slice_of(builder, tensor.dims[axis], first, stop, step_by)
         dims.append(extent)
         plan.append((start, step))
         steps.append((axis, step))

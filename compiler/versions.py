@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..dsl.types import BOOL, INT
+from ..dsl.types import INT
 from .program import Builder, Op, Region, Value, walk
 from .ranges import Ranges
 
@@ -27,7 +27,7 @@ FEW = 8  # rounds of one that is not
 BITS = 62  # of what is computed for a condition: so it does not wrap
 _LEFT = frozenset({"for", "while", "parallel", "launch"})
 _STOPS = frozenset({"assert", "print", "breakpoint"})
-_DEAD = frozenset({"and_", "or_", "ge", "lt", "add", "sub", "mul", "neg", "udiv", "urem", "min", "max", "const", "splat"})
+_DEAD = frozenset({"and_", "or_", "ge", "lt", "add", "sub", "mul", "neg", "udiv", "urem", "min", "max", "const"})
 
 
 def two_versions(loop: Op, ranges: Ranges) -> list[Op]:
@@ -118,8 +118,8 @@ class _Spans:
     def _span(self, value: Value) -> _Span | None:
         builder = self.builder
         if value.const is not None:
-            number = builder.int_(int(value.const))
-            return _Span(number, number, number.const.bit_length())
+            number = int(value.const)
+            return _Span(builder.int_(number), builder.int_(number), number.bit_length())
         if value.serial not in self.inner:
             return _Span(value, value, self.ranges.bits(value))
         if value is self.loop.regions[0].args[0]:
@@ -133,8 +133,8 @@ class _Spans:
             return None
         operands = op.operands[1:] if op.name == "select" else op.operands
         if op.name == "if":
-            number = next(n for n, result in enumerate(op.results) if result is value)
-            operands = [region.ops[-1].operands[number] for region in op.regions]
+            which = next(n for n, result in enumerate(op.results) if result is value)
+            operands = [region.ops[-1].operands[which] for region in op.regions]
         spans = [self.span(v) for v in operands] if op.name in _KNOWN else []
         known = [span for span in spans if span is not None]
         return self._computed(op, known) if known and len(known) == len(spans) else None

@@ -1,9 +1,9 @@
 """What compiled code checks as it runs: `off`, `safe` or `all`, and whether it looks for NaN.
 
     off     neither accesses nor the author's `assert`s; a `raise` stays
-    safe    asserts, and accesses that could leave their tensor, as far as that costs nothing noticeable: an index that
-            comes from data where it is used, an index made of loop variables and sizes once before the loop
-    all     every access that is not proven to lie inside, and integer division by zero
+    safe    asserts, and every access that is not proven to lie inside its tensor: once before a loop where that says
+            the same, else where it is made
+    all     the same, each where it is made, and integer division by zero
     +nan    also stops at the first NaN that an op stores; +inf at the first NaN or infinity
 
 Input: a text such as `"safe"` or `"all+nan"`. Output: `Checks`. Non-goals: no check is made here (see

@@ -16,6 +16,7 @@ from ..dsl import (
     int64,
     isnan,
     select,
+    static_assert,
     unroll,
 )
 
@@ -76,6 +77,14 @@ def of_order_key(key: Any, dtype: Any) -> Any:
 
 
 # *** indices ***
+
+
+def same_sizes(x: Any, other: Any, axis: Any = None) -> None:
+    """Stops the op unless x and the other tensor have the same sizes; along `axis` x may have any."""
+    static_assert(x.rank == other.rank, "these tensors have as many axes as each other")
+    for k in unroll(x.rank):
+        if axis != k:
+            assert x.dim(k) == other.dim(k), f"sizes differ along axis {k}: {x.dim(k)} and {other.dim(k)}"
 
 
 def product(sizes: Any) -> Any:

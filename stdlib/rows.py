@@ -16,8 +16,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import bool8, ceildiv, compiled_for, int32, map_parts, parallel_for, stack, store, unroll, within_parallel
-from .algorithm import product, unravelled
+from ..dsl import (
+    bool8,
+    ceildiv,
+    compiled_for,
+    int32,
+    map_parts,
+    parallel_for,
+    stack,
+    static_assert,
+    store,
+    unroll,
+    within_parallel,
+)
+from .algorithm import product, same_sizes, unravelled
 from .folds import (
     COLUMN_BLOCK,
     COLUMN_PIECES,
@@ -70,6 +82,7 @@ def rowwise(x: Any, monoid: Any, body: Any, *, axis: Any = -1, of: Any = same) -
     """
     xs = x if isinstance(x, tuple) else (x,)
     monoids = as_group(monoid)
+    for_each(xs, lambda k, other: _fits(xs[0], other, axis) if k > 0 else None)
     if axis == None:  # noqa: E711
         _by_row(xs, monoids, body, of, (), xs[0].size, _at_position)
     elif axis == -1 or axis == xs[0].rank - 1:
@@ -88,6 +101,7 @@ def reduce(x: Any, monoid: Any, *, of: Any = same) -> Any:
     """
     xs = x if isinstance(x, tuple) else (x,)
     monoids = as_group(monoid)
+    for_each(xs, lambda k, other: same_sizes(other, xs[0]) if k > 0 else None)
     dtype = _dtype_of(xs, of)
     n = xs[0].size
     pieces, size = pieces_of(n)
@@ -110,6 +124,16 @@ def reduce(x: Any, monoid: Any, *, of: Any = same) -> Any:
 
 
 # *** what is folded ***
+
+
+def _fits(x: Any, other: Any, axis: Any) -> None:
+    """Stops the op unless the other tensor has the sizes of x, or one axis with that of x along `axis`."""
+    if other.rank == x.rank:
+        same_sizes(other, x)
+    else:
+        static_assert(other.rank == 1, "the other tensors have the shape of the first, or one axis")
+        n = x.size if axis == None else x.dim(axis)  # noqa: E711
+        assert other.dim(0) == n, f"sizes differ: {other.dim(0)} elements for {n}"
 
 
 def _in_row(x: Any, lead: Any, k: Any, width: Any) -> Any:

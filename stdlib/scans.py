@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..dsl import SIMD, bool8, ceildiv, compiled_for, int32, iota, map_parts, parallel_for, select, stack, store, unroll
-from .algorithm import product, unravelled
+from .algorithm import product, same_sizes, unravelled
 from .folds import PIECES, for_each, pieces_of
 from .rows import COLUMNS, FEW, TASK, same
 
@@ -39,6 +39,7 @@ def scan(out: Any, x: Any, monoid: Any, *, axis: Any = -1, exclusive: Any = Fals
     """
     xs = x if isinstance(x, tuple) else (x,)
     outs = out if isinstance(out, tuple) else (out,)
+    for_each((*xs[1:], *outs), lambda _, other: same_sizes(other, xs[0]))
     if axis == -1 or axis == xs[0].rank - 1:
         _scan_rows(outs, xs, monoid, exclusive, of)
     else:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..dsl import bool8, ceildiv, int32, min, parallel_for, select, stack, static_assert, uint8
-from .algorithm import highest, key_dtype, lowest, order_key, product, unravelled
+from .algorithm import highest, key_dtype, lowest, order_key, product, same_sizes, unravelled
 from .rows import TASK, same
 
 RUN = 16  # elements that are sorted by insertion
@@ -35,6 +35,7 @@ def sort(out: Any, x: Any, *, axis: Any = -1, descending: Any = False, key: Any 
         row stops
             the op with a `KernelError`.
     """
+    same_sizes(out, x)
     _sorted(x, axis, descending, key, limit, lambda at, place, value: out.store(value, *at))
 
 
@@ -42,6 +43,7 @@ def argsort(out: Any, x: Any, *, axis: Any = -1, descending: Any = False, key: A
     """Stores the places of the elements of x, in the order in which `sort` has them, into `out`: indices along
     `axis`.
     """
+    same_sizes(out, x)
     _sorted(x, axis, descending, key, limit, lambda at, place, value: out.store(place.cast(out.dtype), *at))
 
 
@@ -58,6 +60,8 @@ def top_k(values: Any, places: Any, x: Any, k: Any, *, axis: Any = -1, descendin
     static_assert(k >= 1, "top_k takes at least one element")
     sizes = (*x.shape[:axis], *x.shape[axis + 1 :])
     n = x.dim(axis)
+    _has_room(values, x, axis, k)
+    _has_room(places, x, axis, k)
 
     def row(number):
         lead = unravelled(number, sizes)
@@ -81,6 +85,13 @@ def top_k(values: Any, places: Any, x: Any, k: Any, *, axis: Any = -1, descendin
                 places[lead[:axis], j, lead[axis:]] = at[j].cast(places.dtype)
 
     parallel_for(product(sizes), row, grain=ceildiv(TASK, 4 * n + 16))
+
+
+def _has_room(out: Any, x: Any, axis: Any, k: Any) -> None:
+    """Stops the op unless a result of `top_k`, if it is wanted, has k elements along the axis."""
+    if out != None:  # noqa: E711
+        same_sizes(out, x, axis)
+        assert out.dim(axis) >= k, f"top_k stores {k} elements along axis {axis}, which has {out.dim(axis)}"
 
 
 def _keys_of(x: Any, key: Any) -> Any:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..dsl import bool8, ceildiv, compiled_for, max, min, parallel_for, select, static_assert, unroll
-from .algorithm import product, unravelled
+from .algorithm import product, same_sizes, unravelled
 from .rows import TASK
 
 CHUNK = 4096  # elements of a row that are a task of their own
@@ -40,6 +40,7 @@ def stencil(out: Any, x: Any, body: Any, *, reach: Any, border: Any = "constant"
     known = border == "constant" or border == "edge" or border == "reflect" or border == "wrap"
     static_assert(known, "border is 'constant', 'edge', 'reflect' or 'wrap'")
     before = x.rank - axes
+    same_sizes(out, x)
     if x.dtype == bool8 and isinstance(value, int):
         value = value != 0
 

@@ -21,6 +21,7 @@ from einkorn.dsl import (
     store,
     uint8,
 )
+from einkorn.stdlib import Sum, reduce, sort
 
 N = TypeVar("N", bound=Numeric)
 T = TypeVar("T", bound=Floating)
@@ -252,3 +253,60 @@ def searched(out: OutputTensor[int64, "n"], x: InputTensor[N, "m"], y: InputTens
         out[k] = place
 
     parallel_for(y.dim(0), one)
+
+
+@register("guarded_reads")
+def guarded_reads(out: OutputTensor[N, "n"], x: InputTensor[N, "m"], on: InputTensor[int32, "n"], *, form: str):
+    """Indices of many forms, read only where `on` says so."""
+
+    def at(k):
+        if form == "shifted":
+            return k + 3
+        if form == "squared":
+            return k * k
+        if form == "halved":
+            return (k + 9) // 2
+        if form == "masked":
+            return (k * 7) % 11
+        if form == "clamped":
+            return max(k - 2, min(k, 1))
+        return k * 4611686018427387904  # of four rounds the first and the last come to 0, as arithmetic wraps
+
+    foreach(out, lambda i: x[at(i[0])] if on[i] != 0 else N(0))
+
+
+@register("guarded_writes")
+def guarded_writes(out: OutputTensor[N, "n"], x: InputTensor[N, "n"], on: InputTensor[int32, "n"], *, by: int):
+    foreach(out, lambda i: N(0))
+    for k in range(x.dim(0)):
+        if on[k] != 0:
+            out[k + by] = x[k]
+
+
+@register("wrapped_guard")
+def wrapped_guard(out: OutputTensor[N, "n"], x: InputTensor[N, "n"], k: InputTensor[int64, "w"]):
+    """A condition on a product that wraps says nothing of the product."""
+    foreach(out, lambda i: N(0))
+    for j in range(k[0], k[0] + 2):
+        if j * j * j < x.dim(0):
+            out[0] = x[j * j * j]
+
+
+@register("wrapped_slice")
+def wrapped_slice(
+    out: OutputTensor[N, "n"], x: InputTensor[N, "n"], ends: InputTensor[int64, "w"], *, back: bool = False
+):
+    """A slice whose extent would wrap has no elements."""
+    foreach(out, lambda i: N(0))
+    part = x[ends[0] : ends[1] : -1] if back else x[ends[0] : ends[1]]
+    out[0] = part[2]
+
+
+@register("dot_of_two_sizes")
+def dot_of_two_sizes(out: OutputTensor[T, "1"], x: InputTensor[T, "n"], y: InputTensor[T, "m"]):
+    out[0] = reduce((x, y), Sum, of=lambda a, b: a * b)
+
+
+@register("sorted_into_less")
+def sorted_into_less(out: OutputTensor[T, "k"], x: InputTensor[T, "n"], like: InputTensor[T, "k"]):
+    sort(out, x, limit=64)

@@ -104,6 +104,77 @@ def test_what_lies_inside(run: Run) -> None:
         assert (run("searched", ROW, ROW + 0.5, checks=checks) == IDS * 0 + np.arange(1, 9)).all()
 
 
+FORMS: dict[str, Any] = {
+    "shifted": lambda k: k + 3,
+    "squared": lambda k: k * k,
+    "halved": lambda k: (k + 9) // 2,
+    "masked": lambda k: k * 7 % 11,
+    "clamped": lambda k: np.maximum(k - 2, np.minimum(k, 1)),
+    "wrapping": lambda k: k.astype(np.int64) * 2**62,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_is_read_under_a_condition(run: Run, form: str) -> None:
+    """It fails where the first round that reads does so outside, and nowhere else."""
+    places = FORMS[form](np.arange(5))
+    for size in (1, 3, 6, 9, 40):
+        x = np.arange(100, 100 + size, dtype=np.float32)
+        for bits in range(32):
+            on = np.array([bits >> k & 1 for k in range(5)], np.int32)
+            wrong = [int(p) for p, read in zip(places, on, strict=True) if read and not 0 <= p < size]
+            for checks in ("safe", "all"):
+                if not wrong:
+                    expected = [x[p] if read else 0 for p, read in zip(places, on, strict=True)]
+                    assert run("guarded_reads", x, on, checks=checks, form=form).tolist() == expected
+                    continue
+                with pytest.raises(KernelError) as caught:
+                    run("guarded_reads", x, on, checks=checks, form=form)
+                error = caught.value
+                assert (error.tensor, error.axis, error.index, error.extent) == ("x", 0, wrong[0], size)
+
+
+def test_what_is_written_under_a_condition(run: Run) -> None:
+    for by in (-2, 0, 1, 7):
+        for bits in range(256):
+            on = np.array([bits >> k & 1 for k in range(8)], np.int32)
+            places = [k + by for k in range(8) if on[k]]
+            if all(0 <= p < 8 for p in places):
+                expected = np.zeros(8, np.float32)
+                expected[places] = ROW[on != 0]
+                assert (run("guarded_writes", ROW, on, by=by) == expected).all()
+            else:
+                with pytest.raises(KernelError) as caught:
+                    run("guarded_writes", ROW, on, by=by)
+                assert caught.value.index == next(p for p in places if not 0 <= p < 8)
+
+
+def test_arithmetic_that_wraps_proves_nothing(run: Run) -> None:
+    for checks in ("safe", "all"):
+        for first in (2**21, 3 * 2**20, 2**62, -(2**21) - 1):
+            with pytest.raises(KernelError):
+                run("wrapped_guard", ROW, np.array([first]), checks=checks)
+        assert run("wrapped_guard", ROW, np.array([0]), checks=checks)[0] == 1
+        ends = [(5, -(2**63)), (0, -(2**63)), (2**63 - 1, -1), (7, 8), (2**63 - 1, 2**63 - 1)]
+        for low, high in ends:
+            with pytest.raises(KernelError):
+                run("wrapped_slice", ROW, np.array([low, high]), checks=checks)
+        for low, high in [(-(2**63), 5), (-(2**63), 2**63 - 1), (-1, -1), (-(2**62), -(2**63))]:
+            with pytest.raises(KernelError):
+                run("wrapped_slice", ROW, np.array([low, high]), checks=checks, back=True)
+        assert run("wrapped_slice", ROW, np.array([7, -(2**63)]), checks=checks, back=True)[0] == 5
+        assert run("wrapped_slice", ROW, np.array([1, 2**63 - 1]), checks=checks)[0] == 3
+
+
+def test_the_library_looks_at_sizes(run: Run) -> None:
+    """It trusts its own loops, so what it is given has to go together."""
+    assert run("dot_of_two_sizes", ROW, ROW)[0] == 140
+    with pytest.raises(KernelError, match="sizes differ along axis 0: 4 and 8"):
+        run("dot_of_two_sizes", ROW, ROW[:4].copy())
+    with pytest.raises(KernelError, match="sizes differ along axis 0: 5 and 8"):
+        run("sorted_into_less", ROW, ROW[:5].copy())
+
+
 def test_nothing_to_read(run: Run) -> None:
     """Loops without a round make no access, and none of their checks fails."""
     for checks in ("safe", "all"):
@@ -160,12 +231,14 @@ def checks_of(op: str, checks: str, ranks: dict[str, int] | None = None, **param
         ("asserted", [("assert", True)], [("assert", True)]),
         ("quotients", [], []),
         ("searched", [("bounds", True)], [("bounds", True)]),
+        ("guarded_writes", [("bounds", True)], [("bounds", True)]),  # in one of two loops
     ],
 )
 def test_what_is_proven_or_hoisted(op: str, safe: list[Any], all_: list[Any]) -> None:
-    assert checks_of(op, "safe") == safe
-    assert checks_of(op, "all") == all_
-    assert checks_of(op, "off") == []
+    parameters = {"by": 1} if op == "guarded_writes" else {}
+    assert checks_of(op, "safe", **parameters) == safe
+    assert checks_of(op, "all", **parameters) == all_
+    assert checks_of(op, "off", **parameters) == []
 
 
 def test_a_check_costs_the_loop_nothing() -> None:
