@@ -22,6 +22,7 @@ from .dsl.errors import PackageError
 from .dsl.files import replace_file
 from .dsl.knobs import knobs
 from .dsl.package import ABI, FORMAT, MANIFEST, Package, read_package
+from .dsl.portable_read import read_program
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -120,9 +121,11 @@ def package_info(path: str, as_json: bool) -> None:
 
 
 def package_verify(path: str) -> None:
-    """Checks every member of a package."""
+    """Checks every member of a package, and reads its programs as loading does."""
     package = read_package(path)
     count = package.verify()
+    for op in package.ops:
+        read_program(package.program(op.schema.name), package.program_name(op.schema.name), op.schema)
     print(f"{package.archive.shown}: all {count} members are what the manifest says (SHA-256 {package.digest})")
 
 

@@ -16,7 +16,7 @@ from ..dsl.errors import CompileError, EinkornError, PackageError, joined
 from ..dsl.frames import without_internals
 from ..dsl.library import KernelLibrary, LoadedKernel, kernel_files, load_library
 from ..dsl.package import CodeContents, Instance, OpContents, Package, PackageContents, write_package
-from ..dsl.portable import PortableKernel
+from ..dsl.portable_read import read_program
 from .check import failures, representative_instances
 from .instances import default_instances, instance_entry, read_instances
 from .pipeline import compile_entry
@@ -100,7 +100,7 @@ def _compile_op(
 ) -> list[CodeContents]:
     codes = []
     # Read back from its portable form, the program names files without their folders: code is the same on any machine.
-    program = PortableKernel.from_json(kernel.portable.to_json())
+    program = read_program(kernel.portable.to_json())
     for instance in instances:
         spec = replace(instance_entry(program, instance), checks=checks)
         for target in targets:

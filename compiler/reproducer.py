@@ -30,6 +30,7 @@ from ..dsl.cache import default_root
 from ..dsl.errors import InternalError, PackageError
 from ..dsl.knobs import knobs
 from ..dsl.portable import PortableKernel
+from ..dsl.portable_read import read_program
 from ..dsl.toolchain import fingerprint
 from ..dsl.types import DType
 from ..dsl.unit import EntrySpec
@@ -179,7 +180,7 @@ def _decoded(value: Any) -> Any:
         return value
     kind, inner = value["@"], value["value"]
     if kind == "PortableKernel":
-        return PortableKernel.from_json(inner)
+        return read_program(inner)
     if kind == "DType":
         return DType[inner]
     if kind == "float":

@@ -86,10 +86,7 @@ def late_dims(schema: OpSchema, function: Callable[..., Any], kernel: str) -> tu
         CompileError: EK0340 the function cannot be called with the op's inputs, EK0342 there is nothing to compute.
     """
     check_companion(schema, function, kernel, "shape")
-    told = {item.name for argument in schema.inputs for item in parse_dims(argument.dims) if isinstance(item, Axis)}
-    told |= {parameter.name for parameter in schema.parameters if parameter.kind == "int"}
-    axes = (item.name for a in schema.outputs for item in parse_dims(a.dims) if isinstance(item, Axis))
-    late = tuple(dict.fromkeys(name for name in axes if name not in told))
+    late = late_names(schema)
     if not late or any(a.form is Form.VARIADIC for a in schema.outputs):
         why = "the inputs tell every size of the outputs" if not late else "one of its outputs is variadic"
         raise CompileError(
@@ -100,6 +97,14 @@ def late_dims(schema: OpSchema, function: Callable[..., Any], kernel: str) -> tu
             hint='a shape function computes axes with a name of their own, as k in OutputTensor[T, "k"]',
         )
     return late
+
+
+def late_names(schema: OpSchema) -> tuple[str, ...]:
+    """The named output dims that no input and no parameter tells, in order of appearance."""
+    told = {item.name for argument in schema.inputs for item in parse_dims(argument.dims) if isinstance(item, Axis)}
+    told |= {parameter.name for parameter in schema.parameters if parameter.kind == "int"}
+    axes = (item.name for a in schema.outputs for item in parse_dims(a.dims) if isinstance(item, Axis))
+    return tuple(dict.fromkeys(name for name in axes if name not in told))
 
 
 def shape_schema(schema: OpSchema) -> OpSchema:

@@ -21,6 +21,7 @@ from .errors import EinkornError, PackageError, joined, repeated_once
 from .kernel_files import import_file
 from .package import Package, Variant, read_package
 from .portable import PortableKernel, as_far_as_known, portable
+from .portable_read import read_program
 from .read_on import Broken
 from .register import REGISTERED, Kernel
 from .schema import OpSchema
@@ -214,8 +215,8 @@ def _from_package(path: str, file: Path) -> KernelLibrary:
     for record in package.ops:
         schema = record.schema
 
-        def make(name: str = schema.name) -> PortableKernel:
-            return PortableKernel.from_json(package.program(name))
+        def make(schema: OpSchema = schema) -> PortableKernel:
+            return read_program(package.program(schema.name), package.program_name(schema.name), schema)
 
         kernels[schema.name] = LoadedKernel(schema, path, False, make, package)
     return KernelLibrary(path, kernels)

@@ -12,16 +12,18 @@ Input: values, or JSON text. Output: the other one. Non-goals: no file is touche
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from .abi import ABI_VERSION
 from .archive import name_trouble
+from .json_reading import Misread, read_json, shown
 from .schema import PARAMETER_KINDS, OpSchema
+from .schema_read import declared, read_schema
+from .types import DType
 
 FORMAT = (1, 0)  # major, minor: of the container and the manifest
 ABI = ABI_VERSION  # of compiled entries: what they are passed and what they return
@@ -158,8 +160,8 @@ def parse_numbers(text: bytes) -> tuple[tuple[int, int], int, JSONDict]:
         ManifestError
     """
     try:
-        data = json.loads(text.decode())
-    except (ValueError, RecursionError) as error:
+        data = read_json(text)
+    except ValueError as error:
         raise ManifestError(f"is not JSON: {error}") from None
     if not isinstance(data, dict):
         raise ManifestError("is not a JSON object")
@@ -190,8 +192,9 @@ class _Reader:
         known = "format abi name version licence producers ops variants sources"
         fields = self.fields(data, "the manifest", known)
         ops = tuple(self.op(v, f"ops[{i}]") for i, v in enumerate(self.items(fields["ops"], "ops")))
-        names = [op.schema.name for op in ops]
-        if len(set(names)) != len(names):
+        schemas = {op.schema.name: op.schema for op in ops}
+        if len(schemas) != len(ops):
+            names = [op.schema.name for op in ops]
             raise ManifestError(f"has an op twice: {next(n for n in names if names.count(n) > 1)!r}")
         variants = self.items(fields["variants"], "variants")
         sources = self.items(fields["sources"], "sources")
@@ -200,7 +203,7 @@ class _Reader:
             version=self.text(fields["version"], "version"),
             licence=self.text(fields["licence"], "licence"),
             ops=ops,
-            variants=tuple(self.variant(v, f"variants[{i}]", set(names)) for i, v in enumerate(variants)),
+            variants=tuple(self.variant(v, f"variants[{i}]", schemas) for i, v in enumerate(variants)),
             sources=tuple(self.member(v, f"sources[{i}]") for i, v in enumerate(sources)),
             producers=self.pairs(fields["producers"], "producers", self.text),
             format=form,
@@ -216,7 +219,7 @@ class _Reader:
         schema = self.schema(fields["schema"], f"{at}.schema")
         return OpRecord(schema, self.member(fields["program"], f"{at}.program"))
 
-    def variant(self, data: Any, at: str, ops: set[str]) -> Variant:
+    def variant(self, data: Any, at: str, ops: Mapping[str, OpSchema]) -> Variant:
         fields = self.fields(data, at, "op instance target kind requirements code", optional="checks")
         instance = self.fields(fields["instance"], f"{at}.instance", "dtypes ranks parameters counts")
         requirements = self.items(fields["requirements"], f"{at}.requirements")
@@ -238,7 +241,25 @@ class _Reader:
             raise ManifestError(f"has code for {variant.op!r}, an op that it does not list")
         if self.strict and variant.kind not in KINDS:
             self.wrong(f"{at}.kind", f"one of {', '.join(KINDS)}", variant.kind)
+        if self.strict:
+            self.instance(variant.instance, ops[variant.op], f"{at}.instance")
         return variant
+
+    def instance(self, instance: Instance, schema: OpSchema, at: str) -> None:
+        """An instance speaks of what its op has, with values that the op takes."""
+        typevars, kinds = dict(schema.typevars), {p.name: p.kind for p in schema.parameters}
+        for name, dtype in instance.dtypes:
+            if name not in typevars or dtype not in [known.name for known in typevars[name]]:
+                raise ManifestError(f"is not valid: {at}.dtypes says {name}={dtype}, which op {schema.name!r} has not")
+        for name, value in instance.parameters:
+            kind = PARAMETER_KINDS.get(kinds.get(name, ""), object)
+            if not (type(value) is kind or (kind is DType and value in DType.__members__)):
+                what = f"{name}={shown(value)}, which op {schema.name!r} has not"
+                raise ManifestError(f"is not valid: {at}.parameters says {what}")
+        several = {argument.name for argument in schema.variadic}
+        for name, _ in instance.counts:
+            if name not in several:
+                raise ManifestError(f"is not valid: {at}.counts says {name}, which op {schema.name!r} has not")
 
     def member(self, data: Any, at: str) -> MemberRecord:
         fields = self.fields(data, at, "member sha256 size")
@@ -252,32 +273,12 @@ class _Reader:
         return MemberRecord(name, sha256, self.count(fields["size"], f"{at}.size"))
 
     def schema(self, data: Any, at: str) -> OpSchema:
-        """`OpSchema` reads itself; here it is only held to what it should have read."""
-        name = self.text(self.fields(data, at, "name", unknown=True)["name"], f"{at}.name")
         try:
-            schema = OpSchema.from_json(data)
-            again = json.loads(canonical_json(schema.to_json()))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            what = f"{at} of op {name!r} lacks something, or holds something that this Einkorn does not know"
-            raise ManifestError(f"is not valid: {what}: {error}") from None
-        self.typed(schema, at)
-        for i, argument in enumerate(schema.arguments):
-            self.typed(argument, f"{at}.arguments[{i}]")
-        for i, parameter in enumerate(schema.parameters):
-            self.typed(parameter, f"{at}.parameters[{i}]")
-            kind = PARAMETER_KINDS.get(parameter.kind, object)
-            if not (parameter.default is None or type(parameter.default) is kind or kind is object):
-                self.wrong(f"{at}.parameters[{i}].default", f"a value of kind {parameter.kind}", parameter.default)
-        if self.strict and (where := _difference(data, again, at)):
-            raise ManifestError(f"is not valid: {where} says what a schema cannot say")
+            schema = read_schema(data, self.strict)
+            declared(schema)
+        except Misread as wrong:
+            raise ManifestError(f"is not valid: {wrong.at(at)} {wrong.what}") from None
         return schema
-
-    def typed(self, value: Any, at: str) -> None:
-        """The fields of a dataclass that are text or switches must hold such."""
-        for item in dataclasses.fields(value):
-            read = {"str": self.text, "bool": self.switch}.get(str(item.type))
-            if read:
-                read(getattr(value, item.name), f"{at}.{item.name}")
 
     def fields(self, data: Any, at: str, required: str, unknown: bool = False, optional: str = "") -> JSONDict:
         if not isinstance(data, dict):
@@ -311,24 +312,4 @@ class _Reader:
         return data if isinstance(data, bool | int | float | str) else self.wrong(at, "a number, string or bool", data)
 
     def wrong(self, at: str, expected: str, got: Any) -> Any:
-        raise ManifestError(f"is not valid: {at} should be {expected} and is {_shown(got)}")
-
-
-def _difference(left: Any, right: Any, at: str) -> str | None:
-    """The path of the first place where two JSON values differ, or None; 1, 1.0 and true are three values."""
-    if isinstance(left, dict) and isinstance(right, dict):
-        pairs = [(left.get(name, ...), right.get(name, ...), f"{at}.{name}") for name in sorted({*left, *right})]
-    elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
-        pairs = [(a, b, f"{at}[{i}]") for i, (a, b) in enumerate(zip(left, right, strict=True))]
-    else:
-        return None if type(left) is type(right) and left == right else at
-    return next(filter(None, (_difference(*pair) for pair in pairs)), None)
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, dict):
-        return "an object"
-    if isinstance(value, list):
-        return "a list"
-    text = json.dumps(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+        raise ManifestError(f"is not valid: {at} should be {expected} and is {shown(got)}")

@@ -15,7 +15,6 @@ which variant fits a machine is decided elsewhere.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +22,7 @@ from typing import Any
 
 from .archive import Archive, refuse, write_archive
 from .errors import PackageError, did_you_mean
+from .json_reading import read_json
 from .manifest import (
     ABI,
     FORMAT,
@@ -56,7 +56,7 @@ __all__ = [
 ]
 
 MANIFEST = "manifest.json"
-MAX_MANIFEST = 64 << 20  # bytes
+MAX_MANIFEST = MAX_PROGRAM = 16 << 20  # bytes; a hundred times what large libraries have
 
 
 @dataclass(frozen=True)
@@ -129,10 +129,17 @@ class Package:
             PackageError: EK0559 when the member is not what the manifest says; EK0560 for an unknown op.
         """
         record = self.op(name).program
+        if record.size > MAX_PROGRAM:
+            what = f"declares {record.size} bytes for {record.member!r}; at most {MAX_PROGRAM} are allowed"
+            refuse(self.path, "EK0555", what)
         try:
-            return json.loads(self._checked(record).decode())
-        except (ValueError, RecursionError) as error:
+            return read_json(self._checked(record))
+        except ValueError as error:
             refuse(self.path, "EK0556", f"cannot be used: {record.member!r} is not JSON: {error}")
+
+    def program_name(self, name: str) -> str:
+        """How messages name the portable program of an op."""
+        return f"{self.op(name).program.member!r} in {self.archive.shown!r}"
 
     def code(self, variant: Variant) -> bytes:
         """The code of a variant. Raises PackageError (EK0559) when it is not what the manifest says."""

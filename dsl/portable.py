@@ -4,7 +4,8 @@ A `Program` is a table of functions and a table of globals; function 0 is the ke
 kernel, written into packages as JSON, and it is all that the compiler ever reads. Its digest covers meaning only: no
 places, no file names, no comments.
 
-Input: a `Kernel`, or JSON. Output: `PortableKernel`. Non-goals: no types, no compilation.
+Input: a `Kernel`. Output: `PortableKernel`, and JSON. Non-goals: no types, no compilation, no reading of JSON (see
+`portable_read`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any, TypeVar
 
 from . import syntax
 from .companions import SIZES, shape_schema
-from .errors import CompileError, EinkornError, PackageError, each_of, joined
+from .errors import CompileError, EinkornError, each_of, joined
 from .installation import is_below
 from .language import SIMD, STUBS, DeviceContext, Namespace, Pointer, Stub, stack
 from .parse import lines_of_head, parse_function
@@ -54,19 +55,19 @@ class GlobalEntry:
     value: Any
 
 
-_SHIPPED = "<einkorn>/"  # stands for the folder in files that travel
+SHIPPED = "<einkorn>/"  # stands for the folder in files that travel
 
 
 @cache
 def is_shipped(file: str) -> bool:
     """Whether a source file belongs to the language itself: its functions are no text of the author's."""
-    return file.startswith(_SHIPPED) or is_below(file, "dsl", "stdlib")
+    return file.startswith(SHIPPED) or is_below(file, "dsl", "stdlib")
 
 
 def _traveling(file: str) -> str:
     """The name under which a source file is known elsewhere."""
     name = PurePath(file).name
-    return f"{_SHIPPED}{name}" if is_shipped(file) else name
+    return f"{SHIPPED}{name}" if is_shipped(file) else name
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ class PortableKernel:
         return dataclasses.replace(self, schema=expand(self.schema, counts), shape=shape)
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON value that `from_json` turns back into an equal program.
+        """A JSON value that `portable_read` turns back into an equal program.
 
         Raises:
             CompileError: there are mistakes in its text.
@@ -122,28 +123,6 @@ class PortableKernel:
             "functions": [{"file": _traveling(f.file), "syntax": syntax.to_json(f.syntax)} for f in self.functions],
             "globals": [_global_to_json(g) for g in self.globals],
         } | ({} if self.shape is None else {"shape": self.shape.to_json()})
-
-    @staticmethod
-    def from_json(data: Any) -> PortableKernel:
-        """The program that `to_json` wrote.
-
-        Raises:
-            PackageError: the data is not such a program.
-        """
-        try:
-            program = PortableKernel(
-                OpSchema.from_json(data["schema"]),
-                tuple(SourceFunction(syntax.from_json(f["syntax"]), str(f["file"])) for f in data["functions"]),
-                tuple(_global_from_json(g) for g in data["globals"]),
-                PortableKernel.from_json(data["shape"]) if "shape" in data else None,
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise PackageError(f"the portable program cannot be read: {error!r}", code="EK0510") from error
-        kinds = {type(f.syntax) for f in program.functions[1:]} - {syntax.Struct}
-        kinds |= {type(f.syntax) for f in program.functions[:1]}
-        if kinds != {syntax.Function}:
-            raise PackageError("the portable program holds no kernel", code="EK0510")
-        return program
 
 
 def portable(kernel: Kernel) -> PortableKernel:
@@ -344,6 +323,8 @@ def _global_to_json(entry: GlobalEntry) -> Any:
     value = entry.value
     if entry.kind == "dtype":
         value = value.name
+    elif entry.kind == "library":
+        value = list(value)
     elif entry.kind == "type":
         value = [value.dtype.name, value.width]
     elif entry.kind == "instance":
@@ -353,20 +334,3 @@ def _global_to_json(entry: GlobalEntry) -> Any:
     elif entry.kind == "class":
         value = [value[0], [[member, _global_to_json(item)] for member, item in value[1]]]
     return [entry.kind, value]
-
-
-def _global_from_json(data: Any) -> GlobalEntry:
-    kind, value = data
-    if kind == "dtype":
-        value = DType[value]
-    elif kind == "library":
-        value = (str(value[0]), int(value[1]))
-    elif kind == "type":
-        value = SIMDType(DType[value[0]], int(value[1]))
-    elif kind == "instance":
-        value = (int(value[0]), tuple(_global_from_json(v) for v in value[1]))
-    elif kind == "constant":
-        value = tuple(_global_from_json(v) for v in value) if isinstance(value, list) else syntax.from_json(value)
-    elif kind == "class":
-        value = (str(value[0]), tuple((str(member), _global_from_json(item)) for member, item in value[1]))
-    return GlobalEntry(kind, value)

@@ -4,7 +4,7 @@
 `Name` is a local of the function or of one around it, `Global` is an entry of the program's table of globals (see
 `portable`). Every node has a `span`: line, column, end line, end column, counted as in `source.Place`.
 
-Input: nothing. Output: frozen nodes, `to_json` and `from_json`. Non-goals: no checks beyond shape, no evaluation.
+Input: nothing. Output: frozen nodes and `to_json`. Non-goals: no reading of JSON (see `syntax_read`), no evaluation.
 """
 
 from __future__ import annotations
@@ -281,7 +281,7 @@ class Struct(Stmt):
     constants: tuple[Keyword, ...]
 
 
-_CLASSES: dict[str, type[Node]] = {
+CLASSES: dict[str, type[Node]] = {
     cls.__name__: cls
     for cls in list(globals().values())
     if isinstance(cls, type) and issubclass(cls, Node) and cls not in (Node, Expr, Stmt)
@@ -306,21 +306,6 @@ def to_json(node: Any, *, spans: bool = True) -> Any:
 
 
 _PLAIN = frozenset({str, int, bool, type(None)})  # values that JSON has as they are
-
-
-def from_json(data: Any) -> Any:
-    """The inverse of `to_json` with spans. Raises KeyError, TypeError or ValueError on anything else."""
-    if isinstance(data, list):
-        cls = _CLASSES[data[0]]
-        names = cls._fields
-        line, column, end_line, end_column = (int(n) for n in data[1])
-        fields = dict(zip(names, map(from_json, data[2:]), strict=True))
-        return cls(**fields, span=(line, column, end_line, end_column))
-    if isinstance(data, dict):
-        if "f" in data:
-            return float.fromhex(data["f"])
-        return tuple(from_json(item) for item in data["t"])
-    return data
 
 
 def walk(node: Node) -> Iterator[Node]:

@@ -19,6 +19,7 @@ from einkorn.dsl.errors import InternalError, PackageError
 from einkorn.dsl.package import CodeContents, Instance, OpContents, PackageContents, write_package
 from einkorn.dsl.schema import OpSchema, Parameter, Role, TensorArgument
 from einkorn.dsl.source import Place
+from einkorn.dsl.types import DType
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -43,12 +44,13 @@ def demo(run: Run) -> Path:
         "my::add_one",
         (TensorArgument("out", Role.OUTPUT, "T", "*s"), TensorArgument("x", Role.INPUT, "T", "*s")),
         (Parameter("step", "int", False, 1),),
-        (("T", ()),),
+        (("T", (DType.float32,)),),
     )
-    code = CodeContents("my::add_one", Instance((("T", "float32"),)), "x86-64-v3", "so", bytes(5000), ("avx2",))
-    return write_package(
-        "demo.pkg", PackageContents("demo", "1.2", (OpContents(schema, {}),), (code,), licence="MIT")
-    ).path
+    code = CodeContents("my::add_one", Instance((("T", "float32"),)), "sm_90a", "ptx", bytes(5000), ("sm_90",))
+    kernel = ["Function", [1, 1, 1, 1], "add_one", {"t": []}, {"t": []}]
+    program = {"schema": schema.to_json(), "functions": [{"file": "k.py", "syntax": kernel}], "globals": []}
+    contents = PackageContents("demo", "1.2", (OpContents(schema, program),), (code,), licence="MIT")
+    return write_package("demo.pkg", contents).path
 
 
 def test_no_command_and_wrong_usage(run: Run) -> None:
@@ -77,8 +79,8 @@ def test_package_info(run: Run, demo: Path) -> None:
         f"format 1.0, ABI 1, {size}\n"
         "op           arguments                                            parameters\n"
         'my::add_one  out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]  step=1\n'
-        "target     op           compiled for  kind  checks     size  needs\n"
-        "x86-64-v3  my::add_one  T=float32     so    safe    4.9 KiB  avx2\n",
+        "target  op           compiled for  kind  checks     size  needs\n"
+        "sm_90a  my::add_one  T=float32     ptx   safe    4.9 KiB  sm_90\n",
         "",
     )
     status, out, _ = run("pkg", "info", "demo.pkg", "--json")
@@ -94,7 +96,7 @@ def test_package_verify(run: Run, demo: Path) -> None:
     assert run("pkg", "verify", "demo.pkg") == (
         1,
         "",
-        "error[EK0553]: 'demo.pkg' is damaged: the checksum of 'code/x86-64-v3/my.add_one-0.so' is wrong\n"
+        "error[EK0553]: 'demo.pkg' is damaged: the checksum of 'code/sm_90a/my.add_one-0.ptx' is wrong\n"
         "hint: fetch it again, or build it again with `einkorn build`\n",
     )
     assert run("pkg", "info", "nope.pkg") == (

@@ -14,7 +14,7 @@ from einkorn.compiler.build import build_package
 from einkorn.dsl import InputTensor, OutputTensor, float32, foreach, register
 from einkorn.dsl.errors import CompileError, EinkornError, GraphError
 from einkorn.dsl.library import load_library
-from einkorn.dsl.portable import PortableKernel
+from einkorn.dsl.portable_read import read_program
 from einkorn.graph import BufferType, DeviceRef, Dim, DType, Graph, InferenceSession, TensorType, ops
 from einkorn.graph.session import Model
 
@@ -164,7 +164,7 @@ def test_nothing_is_computed_for_nobody() -> None:
 def test_packages_carry_shape_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     library = load_library(KERNELS)
     program = library.kernels["nonzero"].portable
-    again = PortableKernel.from_json(program.to_json())
+    again = read_program(program.to_json())
     assert again.shape is not None and program.shape is not None and again.shape.digest == program.shape.digest
     assert again.schema.late == ("count", "rank") == library.kernels["nonzero"].schema.late
     listed = tmp_path / "instances.json"

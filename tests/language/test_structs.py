@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from kernel_harness import KernelFile, assert_same_bits, dtype_name
 
-from einkorn.dsl.portable import PortableKernel
+from einkorn.dsl.portable_read import read_program
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,7 @@ def test_choices_and_reports(kernels: KernelFile) -> None:
 def test_structs_travel(kernels: KernelFile) -> None:
     for loaded in kernels.library.kernels.values():
         program = loaded.portable
-        copy = PortableKernel.from_json(json.loads(json.dumps(program.to_json())))
+        copy = read_program(json.loads(json.dumps(program.to_json())))
         assert copy.digest == program.digest and copy.to_json() == program.to_json()
     used = {entry.kind for loaded in kernels.library.kernels.values() for entry in loaded.portable.globals}
     assert {"struct", "instance"} <= used

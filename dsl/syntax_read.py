@@ -1,0 +1,293 @@
+"""A syntax tree from JSON: what `syntax.to_json` wrote, and nothing else.
+
+The fields of each node are read by what its class in `syntax` says of them: a field `value: Expr | None` takes an
+expression or nothing. What an annotation cannot say stands in one table: which names and operators there are, and
+which expressions may stand where (a slice only within brackets, a target is no sum). So a tree that was read here is
+one that `parse` could have made from a text, and all that walks it later may believe it.
+
+Input: a JSON value, and how many globals the program has. Output: a node. Raises: `Misread`, with the place in the
+tree. Non-goals: what the program's functions and globals mean to each other (see `portable_read`).
+"""
+
+from __future__ import annotations
+
+import inspect
+import keyword
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from . import syntax as s
+from .json_reading import Misread, count, each, expected, one_of, shown, switch, text
+from .parse_expressions import MAX_NESTING
+from .parse_names import BINARY, COMPARE, UNARY
+
+MAX_DEPTH = MAX_NESTING + 20  # expressions in expressions, statements in statements; targets are not counted there
+MAX_PLACE = 1 << 31
+REPORTED = ("assert", "print", "bounds", "division", "nan")  # what is reported and is no exception of the author's
+METHODS = ("method", "static", "class", "property")
+
+Read = Callable[["TreeReader", Any], Any]
+
+_ONLY_WITHIN = (s.Slice, s.Starred, s.Generator, s.Wrong)  # expressions that may not stand wherever one may
+_ANYWHERE = tuple(c for c in s.CLASSES.values() if issubclass(c, s.Expr) and c not in _ONLY_WITHIN)
+_PARTS = (s.Keyword, s.Clause, s.Param, s.Method)  # which the parser does not count as nesting
+_STATEMENTS = tuple(c for c in s.CLASSES.values() if issubclass(c, s.Stmt) and c is not s.Struct)
+
+
+class TreeReader:
+    """Reads nodes of one program. `globals` is how many entries its table of globals has."""
+
+    def __init__(self, globals: int) -> None:
+        self.globals = globals
+        self.depth = 0
+
+    def node(self, data: Any, allowed: Collection[type[s.Node]]) -> Any:
+        """A node of one of these classes."""
+        if type(data) is not list or len(data) < 2 or type(data[0]) is not str:
+            expected(f"a node ({_names(allowed)})", data)
+        cls = s.CLASSES.get(data[0])
+        if cls is None or cls not in allowed:
+            expected(f"a node of {_names(allowed)}", data[0])
+        readers = _FIELDS.get(cls) or _readers(cls)
+        if len(data) != len(readers) + 2:
+            raise Misread(f"should be a {cls.__name__} of {len(readers)} fields and has {len(data) - 2}")
+        deeper = cls not in _PARTS
+        self.depth += deeper
+        if self.depth > MAX_DEPTH:
+            raise Misread("is nested too deeply")
+        values = []
+        for (name, read), value in zip(readers, data[2:], strict=True):
+            try:
+                values.append(read(self, value))
+            except Misread as wrong:
+                raise wrong.below(f".{name}") from None
+        self.depth -= deeper
+        found = cls(*values, span=_span(data[1]))
+        check = _WHOLE.get(cls)
+        if check is not None:
+            check(found)
+        return found
+
+
+def _names(allowed: Collection[type[s.Node]]) -> str:
+    if len(allowed) > 5:
+        return "an expression" if s.Name in allowed else "a statement"
+    return " or ".join(cls.__name__ for cls in allowed)
+
+
+def _span(data: Any) -> s.Span:
+    if type(data) is list and len(data) == 4 and all(type(n) is int and 0 <= n < MAX_PLACE for n in data):
+        return (data[0], data[1], data[2], data[3])
+    expected("a place of four numbers", data)
+
+
+# *** fields ***
+
+
+def _items(data: Any) -> list[Any]:
+    if type(data) is dict and len(data) == 1 and type(data.get("t")) is list:
+        return list(data["t"])
+    expected('a sequence, {"t": [...]}', data)
+
+
+def one(*allowed: type[s.Node]) -> Read:
+    """A field that holds one node."""
+    return lambda reader, data: reader.node(data, allowed)
+
+
+def several(*allowed: type[s.Node]) -> Read:
+    """A field that holds a sequence of nodes."""
+
+    def read(reader: TreeReader, data: Any) -> tuple[Any, ...]:
+        found = []
+        for number, item in enumerate(_items(data)):
+            try:
+                found.append(reader.node(item, allowed))
+            except Misread as wrong:
+                raise wrong.below(f"[{number}]") from None
+        return tuple(found)
+
+    return read
+
+
+def optional(read: Read) -> Read:
+    return lambda reader, data: None if data is None else read(reader, data)
+
+
+def plain(read: Callable[[Any], Any]) -> Read:
+    return lambda reader, data: read(data)
+
+
+def name(data: Any) -> str:
+    """A name that an author can have written."""
+    if type(data) is str and data.isidentifier() and not keyword.iskeyword(data):
+        return data
+    expected("a name", data)
+
+
+def local(data: Any) -> str:
+    """A variable: an author's name, or one of those that no author can write, `$sizes`."""
+    return "$" + name(data[1:]) if type(data) is str and data.startswith("$") else name(data)
+
+
+def _exception(data: Any) -> str:
+    """The class of an exception as the author wrote it, `ValueError` or `errors.Late`; "" in a bare `raise`."""
+    if type(data) is str and data not in REPORTED and (data == "" or all(n.isidentifier() for n in data.split("."))):
+        return data
+    expected("the name of an exception", data)
+
+
+def _constant(data: Any) -> Any:
+    if data is None or type(data) in (bool, int, str):
+        return data
+    if type(data) is dict and len(data) == 1 and type(data.get("f")) is str:
+        try:
+            return float.fromhex(data["f"])
+        except (ValueError, OverflowError):
+            pass
+    expected('a constant (a float as {"f": hexadecimal})', data)
+
+
+def _index(reader: TreeReader, data: Any) -> int:
+    if count(data) >= reader.globals:
+        raise Misread(f"should be one of the {reader.globals} globals and is {shown(data)}")
+    return int(data)
+
+
+def _within_brackets(reader: TreeReader, data: Any) -> Any:
+    """What stands in `x[...]`: an expression, a slice, or several of them."""
+    if type(data) is list and data[:1] == ["Tuple"] and len(data) == 3:
+        reader.depth += 1
+        items = _several_within_brackets(reader, data[2])
+        reader.depth -= 1
+        return s.Tuple(items, span=_span(data[1]))
+    return reader.node(data, (*_ANYWHERE, s.Slice))
+
+
+_several_within_brackets = several(*_ANYWHERE, s.Slice, s.Starred)
+
+
+def _target(reader: TreeReader, data: Any, parts: tuple[type[s.Node], ...] = (s.Subscript, s.Attribute)) -> Any:
+    """What may be assigned to: a name, or a tuple of targets, or with `parts` an element or a field."""
+    if type(data) is list and data[:1] == ["Tuple"] and len(data) == 3:
+        reader.depth += 1
+        if reader.depth > MAX_DEPTH:
+            raise Misread("is nested too deeply")
+        items = each(_items(data[2]), lambda item: _target(reader, item, parts))
+        reader.depth -= 1
+        return s.Tuple(items, span=_span(data[1]))
+    return reader.node(data, (s.Name, *parts))
+
+
+def _loop_target(reader: TreeReader, data: Any) -> Any:
+    return _target(reader, data, ())
+
+
+_expr = one(*_ANYWHERE)
+_BY_ANNOTATION: Mapping[str, Read] = {
+    "str": plain(text),
+    "bool": plain(switch),
+    "Expr": _expr,
+    "Expr | None": optional(_expr),
+    "Function": one(s.Function),
+    "tuple[str, ...]": lambda reader, data: each(_items(data), text),
+    "tuple[Expr, ...]": several(*_ANYWHERE),
+    "tuple[Stmt, ...]": several(*_STATEMENTS),
+    "tuple[Keyword, ...]": several(s.Keyword),
+    "tuple[Clause, ...]": several(s.Clause),
+    "tuple[Param, ...]": several(s.Param),
+    "tuple[Method, ...]": several(s.Method),
+}
+_binary, _compared = frozenset(BINARY.values()), frozenset(COMPARE.values())
+_BY_FIELD: Mapping[tuple[type[s.Node], str], Read] = {
+    (s.Constant, "value"): plain(_constant),
+    (s.Name, "id"): plain(local),
+    (s.Global, "index"): _index,
+    (s.Attribute, "name"): plain(name),
+    (s.Subscript, "index"): _within_brackets,
+    (s.Keyword, "name"): plain(name),
+    (s.Call, "arguments"): several(*_ANYWHERE, s.Starred, s.Generator),
+    (s.Binary, "op"): plain(lambda data: one_of(data, _binary)),
+    (s.AugAssign, "op"): plain(lambda data: one_of(data, _binary)),
+    (s.AugAssign, "target"): one(s.Name, s.Subscript, s.Attribute),
+    (s.Unary, "op"): plain(lambda data: one_of(data, UNARY.values())),
+    (s.Compare, "ops"): lambda reader, data: each(_items(data), lambda op: one_of(op, _compared)),
+    (s.Logical, "op"): plain(lambda data: one_of(data, ("and", "or"))),
+    (s.Tuple, "items"): several(*_ANYWHERE, s.Starred),
+    (s.Clause, "target"): _loop_target,
+    (s.Param, "name"): plain(name),
+    (s.Param, "annotation"): optional(one(s.Global, s.Subscript)),
+    (s.Assign, "target"): _target,
+    (s.Assign, "annotation"): optional(one(s.Global, s.Subscript)),
+    (s.For, "target"): _loop_target,
+    (s.Function, "name"): plain(lambda data: data if data == "lambda" else name(data)),
+    (s.Method, "kind"): plain(lambda data: one_of(data, METHODS)),
+    (s.Raise, "kind"): plain(_exception),
+    (s.Struct, "name"): plain(name),
+    (s.Struct, "constants"): several(s.Keyword),
+}
+
+
+_FIELDS: dict[type[s.Node], tuple[tuple[str, Read], ...]] = {}
+
+
+def _readers(cls: type[s.Node]) -> tuple[tuple[str, Read], ...]:
+    """How each field of a node is read, in their order; found when it is met first."""
+    said = inspect.get_annotations(cls)
+    found = tuple((n, _BY_FIELD.get((cls, n)) or _BY_ANNOTATION[str(said[n])]) for n in cls._fields)
+    _FIELDS[cls] = found
+    return found
+
+
+# *** what the fields of a node say together ***
+
+
+def _pairs_of_operators(node: s.Compare) -> None:
+    if not node.ops or len(node.operands) != len(node.ops) + 1:
+        raise Misread(f"compares {len(node.operands)} operands by {len(node.ops)} operators")
+
+
+def _operands(node: s.Logical) -> None:
+    if len(node.operands) < 2:
+        raise Misread("should have two operands or more")
+
+
+def _formats(node: s.Formatted) -> None:
+    if len(node.parts) != len(node.formats):
+        raise Misread(f"has {len(node.parts)} parts and {len(node.formats)} formats")
+
+
+def _clauses(node: s.Generator) -> None:
+    if not node.clauses:
+        raise Misread("goes over nothing")
+
+
+def _distinct(node: s.Function | s.Lambda | s.Struct) -> None:
+    names = [p.name for p in (node.fields if isinstance(node, s.Struct) else node.params)]
+    if len(set(names)) != len(names):
+        raise Misread("has two parameters of one name")
+
+
+def _field_of_a_variable(node: s.Assign | s.AugAssign) -> None:
+    targets: list[s.Expr] = [node.target]
+    for target in targets:  # grows while it is read
+        if isinstance(target, s.Tuple):
+            targets += target.items
+        owner: s.Expr = target
+        while isinstance(owner, s.Attribute):
+            owner = owner.value
+        if isinstance(target, s.Attribute) and not isinstance(owner, s.Name):
+            raise Misread("assigns to a field of something that is no variable")
+
+
+_WHOLE: Mapping[type[s.Node], Callable[[Any], None]] = {
+    s.Compare: _pairs_of_operators,
+    s.Logical: _operands,
+    s.Formatted: _formats,
+    s.Generator: _clauses,
+    s.Function: _distinct,
+    s.Lambda: _distinct,
+    s.Struct: _distinct,
+    s.Assign: _field_of_a_variable,
+    s.AugAssign: _field_of_a_variable,
+}
