@@ -30,7 +30,7 @@ lint: $(READY)  ## ruff and mypy
 bench: $(READY)  ## measure against NumPy, and torch and numba where installed
 	$(BIN)/python benchmarks/run.py
 
-fuzz: $(READY)  ## random kernels: interpreter against compiled code (FUZZ_MINUTES=60)
+fuzz: $(READY)  ## random kernels and networks, each run several ways (FUZZ_MINUTES=60)
 	@$(BIN)/python tests/fuzz/campaign.py --minutes $(FUZZ_MINUTES)
 
 clean:  ## remove .venv and everything built

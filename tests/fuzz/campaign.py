@@ -1,12 +1,13 @@
-"""A fuzzing campaign: random kernels for a number of minutes, each run four ways in a child process.
+"""A fuzzing campaign: random kernels and random networks for a number of minutes, each run in a child process.
 
     python tests/fuzz/campaign.py --minutes 60 --folder build/fuzz
+    python tests/fuzz/campaign.py --only networks
 
-A program that fails is made small and stored in the folder as a kernel file that a test can run (see
+Both are tried side by side. What fails is made small and stored in the folder as a file that a test can run (see
 `test_regressions`). The exit status is 1 when something was found.
 
-Input: minutes, a folder, a first seed. Output: progress, finds. Non-goals: what programs look like (see `programs`),
-and how one is run (see `check`).
+Input: minutes, a folder, a first seed. Output: progress, finds. Non-goals: what is tried (see `subjects`), and how it
+is run (see `check` and `check_network`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import select
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -31,29 +33,28 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-from programs import Program  # noqa: E402
-from shrinking import Choices, program_of_choices, random_choices, shrunk  # noqa: E402
-from writing.base import FEATURES  # noqa: E402
+from subjects import SUBJECTS, Subject  # noqa: E402
 
-ROUND = 60  # programs of one seed
+ROUND = 60  # of one seed
 FINE = ("same", "fails")
-RENEW = 400  # programs after which the child is replaced: it never unloads code
+RENEW = 400  # requests after which the child is replaced: it never unloads code
 SMALL_ENOUGH = 240.0  # seconds after which a find is no longer made smaller
-PATIENCE = 180.0  # seconds that a program may take; the machine may be busy
+PATIENCE = 180.0  # seconds that one may take; the machine may be busy
 
 
 class Child:
-    """A process that checks programs, one after the other; replaced when it dies or does not answer."""
+    """A process that checks one thing after the other; replaced when it dies or does not answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
         self.process: subprocess.Popen[str] | None = None
         self.served = 0
 
-    def check(self, program: Program) -> tuple[str, str]:
-        """What became of a program; see `check.check`, and "crash" and "timeout"."""
+    def check(self, made: Any) -> tuple[str, str]:
+        """What became of it; see the child's own `check`, and "crash" and "timeout"."""
         if self.process is None or self.served >= RENEW:
             self.stop()
-            command = [sys.executable, str(HERE / "check.py")]
+            command = [sys.executable, str(HERE / self.subject.script)]
             self.process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
             )
@@ -62,7 +63,7 @@ class Child:
         process = self.process
         assert process.stdin is not None and process.stdout is not None
         try:
-            process.stdin.write(json.dumps(program.to_json()) + "\n")
+            process.stdin.write(self.subject.request(made) + "\n")
             process.stdin.flush()
             ready, _, _ = select.select([process.stdout], [], [], PATIENCE)
             answer = process.stdout.readline() if ready else ""
@@ -85,11 +86,12 @@ class Child:
 
 
 class Campaign:
-    """Rounds of random programs, what was in them, what became of them, and the finds."""
+    """Rounds of what is tried, what was in it, what became of it, and the finds."""
 
-    def __init__(self, folder: Path, show: Any) -> None:
+    def __init__(self, folder: Path, show: Any, subject: Subject = SUBJECTS[0]) -> None:
         self.folder = folder
-        self.child = Child()
+        self.subject = subject
+        self.child = Child(subject)
         self.outcomes: Counter[str] = Counter()
         self.features: Counter[str] = Counter()
         self.finds: dict[str, Path] = {}
@@ -97,40 +99,43 @@ class Campaign:
         self.deadline = 0.0
 
     def round(self, number: int) -> None:
-        """The programs of one seed; a find is made small and stored."""
+        """What one seed gives; a find is made small and stored."""
         rng = random.Random(number)
         for _ in range(ROUND):
             if time.monotonic() >= self.deadline:
                 return
-            program, choices = random_choices(rng)
-            status, detail = self.child.check(program)
+            made = self.subject.random(rng)
+            status, detail = self.child.check(made)
             self.outcomes[status] += 1
-            self.features.update(program.features)
+            self.features.update(self.subject.features_of(made))
             self.show(self)
             if status not in FINE and kind_of(status, detail) not in self.finds:
-                self.make_small(choices, kind_of(status, detail))
+                self.make_small(made, kind_of(status, detail))
 
-    def make_small(self, choices: Choices, kind: str) -> None:
-        """Stores a smaller program with the same kind of trouble."""
-        found: dict[Program, tuple[str, str]] = {}
+    def make_small(self, made: Any, kind: str) -> None:
+        """Stores something smaller with the same kind of trouble."""
+        found: dict[str, tuple[str, str]] = {}
         end = time.monotonic() + SMALL_ENOUGH
 
-        def fails(program: Program) -> bool:
+        def fails(smaller: Any) -> bool:
             if time.monotonic() > end:
                 return False
-            found[program] = self.child.check(program)
-            return kind_of(*found[program]) == kind
+            result = self.child.check(smaller)
+            found[self.subject.request(smaller)] = result
+            return kind_of(*result) == kind
 
-        program, _ = program_of_choices(shrunk(choices, fails))
-        self.finds[kind] = self.store(program, *(found.get(program) or self.child.check(program)))
+        small = self.subject.smaller(made, fails)
+        status, detail = found.get(self.subject.request(small)) or self.child.check(small)
+        self.finds[kind] = self.store(small, status, detail)
 
-    def store(self, program: Program, status: str, detail: str) -> Path:
-        """Keeps a program as a kernel file."""
+    def store(self, made: Any, status: str, detail: str) -> Path:
+        """Keeps a find as a Python file."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        name = hashlib.sha256(program.text.encode()).hexdigest()[:10]
+        text = self.subject.text(made)
+        name = hashlib.sha256(text.encode()).hexdigest()[:10]
         file = self.folder / f"{status}_{name}.py"
         note = "\n".join(f"# {line}".rstrip() for line in detail.strip().splitlines()[-40:])
-        file.write_text(f'"""Found by fuzzing: {status}."""\n\n{note}\n{program.data()}\n{program.text}')
+        file.write_text(f'"""Found by fuzzing: {status}."""\n\n{note}\n{text}')
         return file
 
 
@@ -146,12 +151,13 @@ def kind_of(status: str, detail: str) -> str:
 def summary(campaign: Campaign) -> str:
     """Outcomes and finds in one line."""
     found = ", ".join(f"{n} {status}" for status, n in sorted(campaign.outcomes.items()))
-    return f"{sum(campaign.outcomes.values())} programs ({found}), {len(campaign.finds)} finds"
+    total = sum(campaign.outcomes.values())
+    return f"{total} {campaign.subject.name} ({found}), {len(campaign.finds)} finds"
 
 
 def counts(campaign: Campaign) -> str:
-    """How many programs had what in them."""
-    found = (f"{feature} {campaign.features[feature]}" for feature in FEATURES)
+    """How many had what in them."""
+    found = (f"{feature} {campaign.features[feature]}" for feature in campaign.subject.features)
     return textwrap.fill(", ".join(found), 120, break_on_hyphens=False)
 
 
@@ -160,29 +166,43 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--folder", type=Path, default=Path("build/fuzz"))
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--only", choices=[subject.name for subject in SUBJECTS])
     options = parser.parse_args()
     console = Console()
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     start = time.monotonic()
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task("starting", total=options.minutes * 60)
-        campaign = Campaign(
-            options.folder,
-            lambda c: progress.update(task, description=summary(c), completed=time.monotonic() - start),
-        )
-        campaign.deadline = start + options.minutes * 60
-        number = options.seed
-        while time.monotonic() < campaign.deadline:
-            campaign.round(number)
-            number += 1
-            if not console.is_terminal:
-                print(f"{(time.monotonic() - start) / 60:.1f} min, seed {number}: {summary(campaign)}", flush=True)
-    campaign.child.stop()
-    console.print(f"{(time.monotonic() - start) / 60:.1f} minutes: {summary(campaign)}")
-    print(counts(campaign))
-    for kind, file in campaign.finds.items():
-        console.print(f"  {file}: {kind}", markup=False)
-    return 1 if campaign.finds else 0
+
+        def told() -> str:
+            return "; ".join(summary(campaign) for campaign in campaigns)
+
+        def show(_: Campaign) -> None:
+            progress.update(task, description=told(), completed=time.monotonic() - start)
+
+        def go_on(campaign: Campaign) -> None:
+            number = options.seed
+            while time.monotonic() < campaign.deadline:
+                campaign.round(number)
+                number += 1
+                if not console.is_terminal:
+                    print(f"{(time.monotonic() - start) / 60:.1f} min, seed {number}: {summary(campaign)}", flush=True)
+
+        campaigns = [Campaign(options.folder, show, s) for s in SUBJECTS if options.only in (None, s.name)]
+        for campaign in campaigns:
+            campaign.deadline = start + options.minutes * 60
+        threads = [threading.Thread(target=go_on, args=(campaign,)) for campaign in campaigns]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    console.print(f"{(time.monotonic() - start) / 60:.1f} minutes: {told()}")
+    for campaign in campaigns:
+        campaign.child.stop()
+        print(counts(campaign))
+        for kind, file in campaign.finds.items():
+            console.print(f"  {file}: {kind}", markup=False)
+    return 1 if any(campaign.finds for campaign in campaigns) else 0
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ import campaign as campaigns  # noqa: E402
 import check  # noqa: E402
 import programs  # noqa: E402
 import shrinking  # noqa: E402
+import subjects  # noqa: E402
 from writing.base import FEATURES  # noqa: E402
 
 REGRESSIONS = sorted((HERE / "regressions").glob("*.py"))
@@ -79,12 +80,12 @@ def test_a_campaign_finds_makes_small_and_stores(tmp_path: Path) -> None:
     """With a child that takes every shift for a crash."""
 
     class Fussy(campaigns.Child):
-        def check(self, program: programs.Program) -> tuple[str, str]:
-            return ("crash", "it shifts") if fussy(program) else ("same", "")
+        def check(self, made: Any) -> tuple[str, str]:
+            return ("crash", "it shifts") if fussy(made[0]) else ("same", "")
 
     one = campaigns.Campaign(tmp_path, lambda campaign: None)
     one.deadline = float("inf")
-    one.child = Fussy()
+    one.child = Fussy(subjects.SUBJECTS[0])
     for seed in range(3):
         one.round(seed)
     (file,) = one.finds.values()
@@ -134,11 +135,11 @@ def test_what_differs_is_seen(trouble: str, tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_child_that_dies_is_replaced() -> None:
-    child = campaigns.Child()
+    child = campaigns.Child(subjects.SUBJECTS[0])
     dies = programs.Program("import os\nos._exit(9)\n", (), 0)
-    assert child.check(dies) == ("crash", "the process ended with status 9")
+    assert child.check((dies, ())) == ("crash", "the process ended with status 9")
     fine = "from einkorn.dsl import *\n@register('k')\ndef k(out: OutputTensor[int8, '1']):\n    out[0] = 1\n"
-    assert child.check(programs.Program(fine, (), 0)) == ("same", "")
+    assert child.check((programs.Program(fine, (), 0), ())) == ("same", "")
     wrong = fine.replace("= 1", "= missing")
-    assert child.check(programs.Program(wrong, (), 0))[0] == "refused"
+    assert child.check((programs.Program(wrong, (), 0), ()))[0] == "refused"
     child.stop()

@@ -1,0 +1,123 @@
+"""One network three ways: op by op; fused, one in four with all optimisation; and in NumPy, in float64.
+
+The first two have to agree in all bits, and NumPy's intervals have to hold them (see `networks.oracle`). Buffers are
+outputs, too. Nothing may be written beside an output.
+
+As a program, it is a child of a campaign: one network a line on standard input, one answer a line on standard output.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import check
+from check import Array, compiled, surroundings
+from networks.bounds import Bounds, outside
+from networks.custom import custom
+from networks.network import Network, data, staged
+from networks.oracle import results_of
+
+from einkorn.dsl.errors import EinkornError, InternalError
+from einkorn.graph import Buffer, DType, Model
+from einkorn.graph.extensions import LoadedCode
+from einkorn.graph.ir import GraphIR
+
+
+def arrays_of(network: Network, sizes: dict[str, int], seed: int) -> list[Array]:
+    """Inputs for a call."""
+    rng = np.random.default_rng([network.seed, seed])
+    found = []
+    for dtype, shape, kind in network.inputs:
+        whole = [sizes[dim] if isinstance(dim, str) else dim for dim in shape]
+        array = data(DType[dtype], whole, rng)
+        found.append(np.ascontiguousarray(array.T).T if kind == "turned" and array.ndim > 1 else array)
+    return found
+
+
+def run(model: Model, network: Network, arrays: Sequence[Array]) -> list[Array]:
+    """The outputs of a call, and what its buffers hold then."""
+    kinds = [kind for _, _, kind in network.inputs]
+    given = [Buffer.from_numpy(a.copy()) if k == "buffer" else a for a, k in zip(arrays, kinds, strict=True)]
+    before = [array.tobytes() for array in arrays]
+    with surroundings(1) as guards:
+        found = [np.array(buffer.to_numpy()) for buffer in model(*given)]
+    found += [np.array(buffer.to_numpy()) for buffer in given if isinstance(buffer, Buffer)]
+    assert before == [array.tobytes() for array in arrays], "an input was written"
+    assert all((guard == 0xA5).all() for guard in guards), "written beside an output"
+    return found
+
+
+def difference(name: str, got: Sequence[Array], wanted: Sequence[Bounds]) -> str | None:
+    """Where results are not what NumPy says."""
+    for number, (array, bounds) in enumerate(zip(got, wanted, strict=True)):
+        if array.shape != bounds.shape or array.dtype != bounds.dtype.to_numpy():
+            return f"{name}: output {number} is {array.dtype} {array.shape}, not {bounds.dtype} {bounds.shape}"
+        wrong = np.atleast_1d(outside(array, bounds))
+        if wrong.any():
+            at = tuple(int(k[0]) for k in np.nonzero(wrong))
+            low, high = np.atleast_1d(bounds.low)[at], np.atleast_1d(bounds.high)[at]
+            return f"{name}: output {number} at {at} is {np.atleast_1d(array)[at]!r}, not within {low!r} to {high!r}"
+    return None
+
+
+def narrow(bounds: Bounds) -> int:
+    """Of how many elements NumPy says something."""
+    return int(np.count_nonzero(bounds.high - bounds.low < 0.1 + 0.1 * bounds.largest))
+
+
+def compare(network: Network, load: Callable[[GraphIR, int, bool], LoadedCode]) -> str | None:
+    """How the three ways differ, or None."""
+    best = 3 if network.seed % 4 == 0 else 0  # what LLVM makes of it is another campaign's matter
+    ir = staged(network).ir
+    models = {
+        name: Model(ir, functools.cache(functools.partial(load, level=level, fuse=fuse)))
+        for name, level, fuse in (("op by op", 0, False), ("fused", best, True))
+    }
+    for call, sizes in enumerate(network.sizes):
+        arrays = arrays_of(network, sizes, call)
+        outputs, memories = results_of(network, arrays, custom)
+        wanted = [*outputs, *memories]
+        found = {name: run(model, network, arrays) for name, model in models.items()}
+        trouble = next(filter(None, (difference(name, got, wanted) for name, got in found.items())), None)
+        pairs = zip(found["op by op"], found["fused"], strict=True)
+        for number, (a, b) in enumerate(pairs):
+            if trouble is None and check._wrong(np.atleast_1d(a), np.atleast_1d(b)).any():
+                trouble = f"fused is not op by op, output {number}: {b!r}, not {a!r}"
+        if trouble is not None:
+            return f"{trouble}\nsizes {sizes}"
+    return None
+
+
+def answer(network: Network) -> tuple[str, str]:
+    """What became of a network: "same", "differs", "refused" or "fault"; and more about it."""
+    try:
+        wrong = compare(network, lambda ir, level, fuse: compiled(ir, "safe", level, fuse))
+    except InternalError as error:
+        return "fault", str(error)
+    except EinkornError as error:
+        return "refused", str(error)
+    except Exception:
+        return "fault", traceback.format_exc()
+    return ("differs", wrong) if wrong is not None else ("same", "")
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what kernels or LLVM print is no answer
+    for line in sys.stdin:
+        answers.write(json.dumps(answer(Network.from_json(line))) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+"""Random networks: a hundred fresh ones, those that were found, and whether a fault would be seen and made small."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+import campaign as campaigns  # noqa: E402
+import check_network  # noqa: E402
+import subjects  # noqa: E402
+from networks import bounds, custom, oracle  # noqa: E402
+from networks.network import STEPS, Network  # noqa: E402
+from networks.shrinking import shrunk  # noqa: E402
+from networks.ways import random_network  # noqa: E402
+
+from einkorn.graph import DType  # noqa: E402
+
+REGRESSIONS = sorted((HERE / "networks" / "regressions").glob("*.py"))
+NETWORKS = subjects.SUBJECTS[1]
+
+
+@pytest.mark.parametrize("file", REGRESSIONS, ids=lambda file: file.stem)
+def test_regressions(file: Path) -> None:
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None and spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    status, detail = check_network.answer(found.NETWORK)
+    assert status == "same", detail
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_short_campaign(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(campaigns, "ROUND", 20)
+    one = campaigns.Campaign(tmp_path, lambda campaign: None, NETWORKS)
+    one.deadline = float("inf")
+    one.round(seed)
+    one.child.stop()
+    assert not one.finds, [file.read_text() for file in one.finds.values()]
+    assert one.outcomes == {"same": 20}
+
+
+def test_every_kind_of_step_is_reached() -> None:
+    """Ops, custom ops, dtypes, inputs, readers and outputs of every kind."""
+    found: Counter[str] = Counter()
+    for seed in range(500):
+        network = random_network(random.Random(seed))
+        readers = Counter(value for _, operands, _ in network.steps for value in set(operands))
+        for name, operands, parameters in network.steps:
+            found[f"custom {parameters['name']}" if name == "custom" else name] += 1
+            found["one value twice"] += len(set(operands)) < len(operands)
+        for dtype, shape, kind in network.inputs:
+            found.update(
+                [dtype, kind or "tensor", f"rank {len(shape)}", *(dim for dim in shape if isinstance(dim, str))]
+            )
+        found["many readers"] += max(readers.values(), default=0) > 2
+        found["an input as an output"] += min(network.outputs) < len(network.inputs)
+        found["an output twice"] += len(set(network.outputs)) < len(network.outputs)
+        found["several outputs"] += len(network.outputs) > 1
+        found["no elements"] += any(0 in sizes.values() for sizes in network.sizes)
+    wanted = [
+        *(name for name in STEPS if name != "custom"),
+        *(f"custom {name}" for name in custom.CUSTOM),
+        "buffer",
+        "turned",
+        "tensor",
+        "m",
+        "n",
+    ]
+    wanted += [
+        "float16",
+        "bfloat16",
+        "float32",
+        "float64",
+        "int8",
+        "uint8",
+        "int32",
+        "int64",
+        "bool",
+        "rank 0",
+        "rank 4",
+    ]
+    wanted += ["one value twice", "many readers", "an input as an output", "an output twice", "several outputs"]
+    missing = [name for name in [*wanted, "no elements"] if found[name] < 3]
+    assert missing == [], missing
+    assert set(STEPS) <= set(oracle.RULES) | {"custom"}
+
+
+LAYER = Network(
+    inputs=(("float32", ("m", "n", 4), ""), ("float32", ("n",), "")),
+    steps=(
+        ("tanh", (1,), {}),
+        ("constant", (), {"dtype": "float32", "shape": [4, 4], "seed": 3}),
+        ("matmul", (0, 3), {}),
+        ("add", (4, 0), {}),
+        ("mean", (5,), {"axis": 2, "keepdims": True}),
+        ("sub", (5, 6), {}),
+        ("softmax", (7,), {"axis": 2}),
+    ),
+    outputs=(8, 2, 0),
+    sizes=({"m": 2, "n": 3}, {"m": 1, "n": 0}),
+)
+
+
+def test_a_wrong_result_is_seen_and_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a NumPy that believes in another softmax."""
+    monkeypatch.setitem(oracle.RULES, "softmax", lambda x, p: oracle.softmax(False)(x, {"axis": 1}))
+    status, detail = check_network.answer(LAYER)
+    assert status == "differs" and "output 0" in detail and "op by op" in detail
+    small = shrunk(LAYER, lambda network: check_network.answer(network)[0] == "differs")
+    assert [name for name, _, _ in small.steps] == ["softmax"] and len(small.inputs) == len(small.sizes) == 1
+    assert Network.from_json(small.to_json()) == small
+
+
+def test_a_wrong_fusion_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A result that is within rounding, but not the same as op by op."""
+    fine = check_network.run
+    calls: list[Any] = []
+
+    def wrong(*given: Any) -> Any:
+        found = fine(*given)
+        calls.append(given)
+        return found if len(calls) != 2 else [np.nextafter(found[0], np.float32(9)), *found[1:]]
+
+    monkeypatch.setattr(check_network, "run", wrong)
+    status, detail = check_network.answer(LAYER)
+    assert status == "differs" and "fused is not op by op, output 0" in detail
+
+
+def test_a_fault_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def trips(*_: Any, **__: Any) -> Any:
+        raise KeyError(7)
+
+    monkeypatch.setattr(check_network.check, "make_plan", trips)
+    status, detail = check_network.answer(LAYER)
+    assert status == "fault" and "KeyError: 7" in detail
+
+
+def test_intervals_are_narrow() -> None:
+    """The oracle says something: of nearly all elements, to within a tenth."""
+    seen, total = 0, 0
+    for seed in range(1000, 1100):
+        network = random_network(random.Random(seed))
+        for call, sizes in enumerate(network.sizes):
+            arrays = check_network.arrays_of(network, sizes, call)
+            for part in oracle.results_of(network, arrays, custom.custom):
+                seen += sum(check_network.narrow(one) for one in part)
+                total += sum(one.low.size for one in part)
+    assert seen > 0.9 * total > 0
+
+
+@pytest.mark.parametrize("dtype", [DType.float16, DType.bfloat16, DType.float32, DType.float64], ids=str)
+def test_intervals_hold_what_rounding_makes(dtype: DType) -> None:
+    """Of a sum in another order, and of what is exact; and not what is off by many roundings."""
+    kind = dtype.to_numpy()
+    x = (np.random.default_rng(0).standard_normal((5, 40))).astype(kind)
+    exact = bounds.exact(x, dtype)
+    assert not bounds.outside(x, exact).any()
+    p = {"axis": 1, "keepdims": False}
+    total = oracle.summed(exact, p)
+    backwards = np.zeros(5, np.float32 if dtype.bits < 64 else np.float64)
+    for k in range(39, -1, -1):
+        backwards += x[:, k].astype(backwards.dtype)
+    assert not bounds.outside(backwards.astype(kind), total).any()
+    product = oracle.mul(exact, exact, {})
+    right = (x.astype(np.float64) * x.astype(np.float64)).astype(kind)
+    assert not bounds.outside(right, product).any()
+    off = (right.astype(np.float64) * (1 + 64 * bounds.unit(dtype))).astype(kind)
+    assert bounds.outside(off, product).all()
