@@ -46,6 +46,7 @@ from .infer import Inferer
 from .notes import beginning, note
 from .poison import Cascade, Poisoned
 from .program import Function, PointerType, Program, Region, Site, Value, walk
+from .stacks import check_stack
 from .stored import is_stored, never_stored
 from .targets import Target
 from .tensors import (
@@ -305,6 +306,12 @@ class GroupBuilder(Instances):
         if ends and not self.inferer.pruned:
             self.check_stored(region)
         settle_checks(region, self.inferer.ranges)
+        try:
+            check_stack(region, self.group.nodes[self.group.root].kernel.schema.name, self.inferer.instance)
+        except CompileError:
+            if len(self.group.nodes) > 1:
+                raise NotFusible("these kernels have too much storage together") from None
+            raise
         has_exit = any(op.name == "assert" for op in walk(region))
         assert len(self.inferer.sites) >= first_site
         return Function(name, [*self.pointers.values(), *self.slots.values()], region, has_exit)

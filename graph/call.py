@@ -32,6 +32,7 @@ from .places import user_place
 from .plan import Plan
 from .reports import Failure, failure_error, nan_notes, read_failure, render
 from .sizes import SizeChecks
+from .stacks import with_room
 from .strides import Pattern, pattern_of, stride_sizes
 
 # Names that the hot path uses, found once.
@@ -86,7 +87,7 @@ class Call:
         self.load = load
         self.checks = checks
         self.code = code = load(ir)
-        self.entry, self.repeats, self.copies = code.entry, code.plan.repeats, code.plan.copies
+        self.entry, self.repeats, self.copies = with_room(code.entry), code.plan.repeats, code.plan.copies
         self.variants: dict[tuple[Pattern, ...], Call] = {}
         self.device = CPU()
         plan = code.plan

@@ -21,6 +21,7 @@ from typing import Final
 
 from ..dsl.abi import PoolState
 from .code import Library
+from .stacks import start_with_room
 
 _ALIGNMENT: Final = 64
 _WorkerFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -82,7 +83,7 @@ class Pool:
                 target=self._worker, args=(self.address,), name=f"einkorn-worker-{number}", daemon=True
             )
             self._workers.append(worker)
-            worker.start()
+            start_with_room(worker)
 
     def close(self, timeout: float = 1.0) -> None:
         """Lets the workers return and waits for them; regions after this run in their caller.

@@ -1,0 +1,82 @@
+"""How much of a thread's stack a function takes, and what is too much of it.
+
+Every `stack[...]` has a place of its own for the life of a function, whatever loop it stands in. A function of the host
+and one of its parallel regions may be on the stack of one thread at the same time.
+
+Input: a finished function. Output: an error, or nothing. Non-goals: how large threads' stacks are (see `graph.stacks`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..dsl.errors import CompileError
+from ..dsl.portable import is_shipped
+from ..dsl.source import Place
+from .program import Op, Region
+
+MAX_THREAD_BYTES = 4 << 20  # of all storage at a time; `graph.stacks` sees to it that threads have more
+_ALIGNMENT = 64
+_APART = ("parallel", "launch")
+
+
+def check_stack(body: Region, op: str, instance: str) -> None:
+    """Refuses a function that takes more than a thread has.
+
+    Raises:
+        CompileError (EK0217): it does.
+    """
+    here = list(_storage(body))
+    regions = [list(_storage(op.regions[0])) for op in _parallel(body)]
+    most = [*here, *max(regions, key=_total, default=[])]
+    if _total(most) <= MAX_THREAD_BYTES:
+        return
+    largest = max(most, key=_size)
+    place, calls = _author(largest)
+    kept = f"{largest.attrs['count']} elements of {largest.results[0].dtype}"
+    raise CompileError(
+        f"the {len(most)} stack[...] that are in a thread at a time hold {_total(most):,} bytes together",
+        code="EK0217",
+        place=place,
+        op=op or None,
+        expected=f"at most {MAX_THREAD_BYTES:,} bytes in a thread",
+        got=_total(most),
+        notes=[f"this one is the largest, with {kept}: {_size(largest):,} bytes of {MAX_THREAD_BYTES:,}", *calls]
+        + ([f"compiled for {instance}"] if instance else []),
+        hint="unrolled rounds and inlined functions have storage of their own each: make it once and pass it on",
+    )
+
+
+def _storage(region: Region) -> Iterator[Op]:
+    """The storage of a region, that of parallel ones within left out."""
+    for op in region.ops:
+        if op.name == "alloca":
+            yield op
+        if op.name not in _APART:
+            for inner in op.regions:
+                yield from _storage(inner)
+
+
+def _parallel(region: Region) -> Iterator[Op]:
+    for op in region.ops:
+        if op.name in _APART:
+            yield op
+        else:
+            for inner in op.regions:
+                yield from _parallel(inner)
+
+
+def _size(op: Op) -> int:
+    size = op.results[0].dtype.bytes_for(op.attrs["count"])
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
+
+
+def _total(ops: list[Op]) -> int:
+    return sum(map(_size, ops))
+
+
+def _author(op: Op) -> tuple[Place, list[str]]:
+    """Where the author has storage made, and the calls that led there."""
+    chain = op.location.chain()
+    own = [place for place in chain if not is_shipped(place.file)] or chain
+    return own[0], [f"called at {place}" for place in own[1:4]]
