@@ -2,7 +2,7 @@
 
 This module knows commands, options and exit statuses; what a command does is in `commands`, which is imported when a
 command runs. Exit statuses: 0, 1 for a mistake of the user (the message as everywhere, on standard error), 2 for
-wrong usage, 70 for a fault of Einkorn.
+wrong usage, 70 for a fault of Einkorn, 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import logging
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -269,7 +270,12 @@ def targets() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line and ends the process with its exit status."""
-    sys.exit(run(arguments))
+    try:
+        status = run(arguments)
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # what is left is the end of the process
+    sys.exit(status)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..dsl.errors import InternalError, TargetError
+from ..dsl.shield import interruptible, shielded
 from . import elf
 from .llvm_repairs import one_lane_stores
 from .targets import Target
@@ -52,7 +53,7 @@ def library() -> Any:
     Raises:
         TargetError: llvmlite is not installed.
     """
-    with _loading:
+    with shielded(), _loading:
         return _load()
 
 
@@ -159,12 +160,13 @@ _idle: dict[tuple[Target, int], list[Any]] = {}  # machines that no thread uses
 def _machine(target: Target, level: int) -> Iterator[Any]:
     """What turns modules into code, for one module at a time: to make one takes as long as to read a small module."""
     idle = _idle.setdefault((target, level), [])
-    try:
-        machine = idle.pop()
-    except IndexError:
-        machine = _new_machine(target, level)
-    yield machine
-    idle.append(machine)  # not reached after an error
+    with shielded():  # llvmlite takes its lock in more than one step
+        try:
+            machine = idle.pop()
+        except IndexError:
+            machine = _new_machine(target, level)
+        yield machine
+        idle.append(machine)  # not reached after an error
 
 
 def _new_machine(target: Target, level: int) -> Any:
@@ -200,6 +202,7 @@ def _optimised(text: str, target: Target, level: int, machine: Any) -> Any:
         module.verify()
     except RuntimeError as error:
         raise InternalError(f"LLVM refused the module: {_summary(str(error))}", code="EK0903") from None
+    interruptible()
     if level > 0:
         tuning = binding.create_pipeline_tuning_options(speed_level=level)
         tuning.loop_vectorization = tuning.slp_vectorization = level >= 2
@@ -222,6 +225,7 @@ def _optimised(text: str, target: Target, level: int, machine: Any) -> Any:
         if after != before:
             module = binding.parse_assembly(after, binding.create_context())
             module.verify()
+    interruptible()
     return module
 
 

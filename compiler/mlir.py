@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ..dsl.errors import InternalError, TargetError
+from ..dsl.shield import interruptible, shielded
 from ..dsl.source import Place
 from .literals import downgrade
 from .loop_hints import hinted
@@ -82,7 +83,7 @@ def bindings() -> Bindings:
     Raises:
         TargetError: neither `mlir` nor `torch_mlir` is installed in a usable version.
     """
-    with _loading:
+    with shielded(), _loading:
         return _find_bindings()
 
 
@@ -205,19 +206,22 @@ def _joined(steps: Sequence[Step], text: str) -> list[Step]:
 
 def _lower(text: str, target: Target, steps: Sequence[Step], observe: Observer | None) -> str:
     mlir = bindings()
-    with _context(mlir):
+    # Python functions are called from C++ here, and contexts are entered and left in order.
+    with shielded(), _context(mlir):
         module = _parse(mlir, text)
         attributes = module.operation.attributes
         # Without a layout MLIR takes LLVM's defaults, and i64 would be aligned to 4 bytes.
         attributes["llvm.data_layout"] = mlir.ir.StringAttr.get(target.data_layout)
         attributes["llvm.target_triple"] = mlir.ir.StringAttr.get(target.triple)
         for step in steps:
+            interruptible()
             name = step if isinstance(step, str) else step.__name__
             start = time.perf_counter()
             with _reporting(mlir, f"in {name.partition('{')[0]}", text):
                 _run_step(mlir, step, module)
             if observe is not None:
                 observe(name, time.perf_counter() - start, functools.partial(_print, module, False))
+        interruptible()
         _check_translatable(mlir, module)
         with _reporting(mlir, "when it was translated to LLVM IR", text):
             translated = mlir.llvm.translate_module_to_llvmir(module.operation)
@@ -250,7 +254,7 @@ def format_module(text: str, *, locations: bool = False) -> str:
         InternalError: MLIR refused the module.
     """
     mlir = bindings()
-    with _context(mlir):
+    with shielded(), _context(mlir):
         return _print(_parse(mlir, text), locations)
 
 

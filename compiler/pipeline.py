@@ -28,7 +28,7 @@ from .llvm import Compiled, compile_module
 from .mlir import format_module, lower_to_llvm
 from .printer import print_program
 from .program import Program, Site
-from .reproducer import fault, left_behind
+from .reproducer import beside, fault
 from .targets import Target
 from .tensors import NotFusible
 from .verify import verify_program
@@ -110,10 +110,13 @@ def _compiled(spec: EntrySpec, target: Target, level: int) -> Artifact:
     timings: dict[str, float] = {}
     watch = _Watch(timings)
     program = watch.run("typed", lambda: typed_program(spec, target), print_program)
-    with left_behind(spec, target):
+
+    def native() -> tuple[Emitted, Compiled]:
         emitted = watch.run("mlir", lambda: emit_module(program, target), lambda e: format_module(e.text))
         text = watch.run("llvm", lambda: lower_to_llvm(emitted.text, target), str)
-        compiled = watch.run("asm", lambda: compile_module(text, target, level=level), lambda c: c.assembly)
+        return emitted, watch.run("asm", lambda: compile_module(text, target, level=level), lambda c: c.assembly)
+
+    emitted, compiled = beside(spec, target, native)
     start = time.perf_counter()
     code = compiled.link()
     timings["link"] = time.perf_counter() - start

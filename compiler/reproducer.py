@@ -20,10 +20,10 @@ import os
 import platform
 import tempfile
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..dsl import unit
 from ..dsl.cache import default_root
@@ -31,12 +31,14 @@ from ..dsl.errors import InternalError, PackageError
 from ..dsl.knobs import knobs
 from ..dsl.portable import PortableKernel
 from ..dsl.portable_read import read_program
+from ..dsl.shield import shielded, window
 from ..dsl.toolchain import fingerprint
 from ..dsl.types import DType
 from ..dsl.unit import EntrySpec
 from .targets import Target
 
 FORMAT = 1
+T = TypeVar("T")
 _CLASSES: dict[str, Any] = {name: value for name, value in vars(unit).items() if dataclasses.is_dataclass(value)}
 
 
@@ -51,17 +53,18 @@ def write_reproducer(spec: EntrySpec, target: Target, error: BaseException) -> P
     return _write(_name(text), text)
 
 
-@contextmanager
-def left_behind(spec: EntrySpec, target: Target) -> Iterator[None]:
-    """While it lasts, a reproducer lies in the cache: one that stays there is that of a process that has ended."""
+def beside(spec: EntrySpec, target: Target, work: Callable[[], T]) -> T:
+    """Does the work beside a reproducer in the cache: one that stays there is that of a process that has ended."""
     _tell_of_others()
     text = _text(spec, target, "the process ended while LLVM or MLIR compiled this", "")
-    path = _write(f"{_ours(os.getpid())}{next(_numbers)}.json", text)
-    try:
-        yield
-    finally:
-        if path is not None:
-            path.unlink(missing_ok=True)
+    with shielded():
+        path = _write(f"{_ours(os.getpid())}{next(_numbers)}.json", text)
+        try:
+            with window():
+                return work()
+        finally:
+            if path is not None:
+                path.unlink(missing_ok=True)
 
 
 @functools.cache

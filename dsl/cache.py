@@ -34,6 +34,7 @@ from typing import Any
 
 from .errors import PackageError
 from .knobs import knobs
+from .shield import shielded
 
 DEFAULT_LIMIT = 1 << 30
 
@@ -129,6 +130,10 @@ class Cache:
         Raises:
             PackageError: not even a temporary folder can be written.
         """
+        with shielded():
+            return self._put(key, data, suffix, private)
+
+    def _put(self, key: str, data: bytes, suffix: str, private: bool) -> Path:
         if self._writable and not private:
             file = self._file(self.root, key, suffix)
             try:

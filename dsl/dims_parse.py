@@ -30,6 +30,7 @@ from .dims import (
     Size,
 )
 from .errors import CompileError
+from .shield import shielded
 from .source import Place
 
 if TYPE_CHECKING:
@@ -152,7 +153,8 @@ def _axis(name: str) -> DimItem:
 
 @cache
 def _parser() -> lark.Lark:
-    import lark
+    with shielded():
+        import lark
 
     return lark.Lark(_GRAMMAR, parser="lalr", propagate_positions=True)
 

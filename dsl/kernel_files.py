@@ -27,6 +27,7 @@ from .definitions import keep_text
 from .errors import EinkornError, each_of, joined
 from .installation import PACKAGE
 from .read_on import as_mistake, read_on
+from .shield import shielded, window
 
 
 @dataclass(frozen=True)
@@ -59,16 +60,17 @@ def import_file(file: Path, found: list[EinkornError] | None = None) -> ModuleTy
         finder = _TextFinder(root, {name: file})
         mistakes: list[EinkornError] = []
         module: ModuleType | None = None
-        _collected.append(mistakes)
-        try:
-            with _apart(finder), redirect_stdout(_prints[-1] if _prints else sys.stdout):
-                module = importlib.import_module(name)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            mistakes.append(as_mistake(error, str(file)))
-        finally:
-            _collected.pop()
+        with shielded():
+            _collected.append(mistakes)
+            try:
+                with _apart(finder), redirect_stdout(_prints[-1] if _prints else sys.stdout), window():
+                    module = importlib.import_module(name)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                mistakes.append(as_mistake(error, str(file)))
+            finally:
+                _collected.pop()
         if not mistakes and module is not None:
             _loaded[str(file)] = _Loaded(module, finder.texts)
         elif found is None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import DTypeError
 from .formats import FloatFormat
+from .shield import shielded
 
 if TYPE_CHECKING:
     import numpy as np
@@ -123,7 +124,8 @@ class DType(Enum):
         import numpy
 
         if self.is_storage() or self is DType.bfloat16:
-            import ml_dtypes
+            with shielded():
+                import ml_dtypes
 
             found: np.dtype[Any] = numpy.dtype(getattr(ml_dtypes, self.name))
             return found

@@ -8,16 +8,19 @@
 Importing this loads neither MLIR nor LLVM.
 """
 
-from ..dsl.types import DType
-from . import ops
-from .buffer import Buffer
-from .device import CPU, Accelerator, Device, DeviceKind, DeviceRef, accelerator_count, scan_available_devices
-from .dims import AlgebraicDim, Dim, Shape, StaticDim, SymbolicDim
-from .dlpack import DLPackArray
-from .graph import Graph
-from .session import InferenceSession, Model, TensorSpec
-from .type import BufferType, TensorType, Type
-from .value import BufferValue, TensorValue, Value
+from ..dsl.shield import shielded
+
+with shielded():
+    from ..dsl.types import DType
+    from . import ops
+    from .buffer import Buffer
+    from .device import CPU, Accelerator, Device, DeviceKind, DeviceRef, accelerator_count, scan_available_devices
+    from .dims import AlgebraicDim, Dim, Shape, StaticDim, SymbolicDim
+    from .dlpack import DLPackArray
+    from .graph import Graph
+    from .session import InferenceSession, Model, TensorSpec
+    from .type import BufferType, TensorType, Type
+    from .value import BufferValue, TensorValue, Value
 
 __all__ = [
     "CPU",

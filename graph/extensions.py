@@ -30,6 +30,7 @@ from ..dsl.library import LoadedKernel, library_of
 from ..dsl.parameters import identity
 from ..dsl.portable import PortableKernel
 from ..dsl.schema import OpSchema
+from ..dsl.shield import shielded
 from ..dsl.source import shown_path
 from ..dsl.toolchain import fingerprint
 from ..dsl.unit import NodeSpec, Size, Slot
@@ -111,7 +112,8 @@ def _cache_at(root: Path | None, enabled: bool) -> Cache:
 
 def host_target() -> Target:
     """This machine as a target."""
-    from ..compiler.targets import host
+    with shielded():
+        from ..compiler.targets import host
 
     return host()
 
@@ -163,8 +165,9 @@ def _checks(said: Checks | None) -> Checks | None:
 
 
 def _compile(ir: GraphIR, target: Target, key: str, fuse: bool, checks: Checks) -> LoadedCode:
-    from ..compiler.pipeline import compile_entry
-    from ..compiler.tensors import NotFusible
+    with shielded():
+        from ..compiler.pipeline import compile_entry
+        from ..compiler.tensors import NotFusible
 
     parts = partition(ir, functools.partial(_facts, ir, target), fuse=fuse)
     plan = make_plan(ir, parts)
@@ -189,7 +192,8 @@ def interpret_graph(ir: GraphIR, *, checks: Checks | None = None) -> LoadedCode:
     Raises:
         CompileError: a mistake in a kernel.
     """
-    from ..compiler.interpret import Interpreted
+    with shielded():
+        from ..compiler.interpret import Interpreted
 
     _start_log()
     target = host_target()
@@ -261,7 +265,8 @@ def _from_package(ir: GraphIR, checks: Checks | None) -> LoadedCode | None:
     package = node.kernel.package if node is not None else None
     if node is None or package is None:
         return None
-    from ..compiler.targets.cpu import fits
+    with shielded():
+        from ..compiler.targets.cpu import fits
 
     kernel = node.kernel
     wanted = bound_dtypes(node, [ir.types[value].dtype for value in node.operands])
@@ -292,7 +297,8 @@ def _nothing_ready(ir: GraphIR) -> PackageError:
 
 def _facts(ir: GraphIR, target: Target, node: Node) -> Facts:
     """What a node allows; found once for each kernel, dtypes, parameters and pattern of shapes."""
-    from ..compiler.facts import find_facts
+    with shielded():
+        from ..compiler.facts import find_facts
 
     slots: dict[Dim, int] = {}
 
@@ -361,7 +367,7 @@ if hasattr(os, "register_at_fork"):
 
 def thread_pool() -> Pool | None:
     """The process's pool, or None where only one thread runs (or none can be made)."""
-    with _lock:
+    with shielded(), _lock:
         if not _POOL:
             _POOL.append(_make_pool())
         return _POOL[0]

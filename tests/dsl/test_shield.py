@@ -1,0 +1,190 @@
+"""What stands under a shield ends before Ctrl-C is heard; and nobody's handler of signals is lost."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from einkorn.dsl.shield import interruptible, shielded, window
+
+
+@pytest.fixture(autouse=True)
+def handler() -> Iterator[None]:
+    """Python's own handler before and after each test."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    found = signal.signal(signal.SIGINT, before)
+    assert found is signal.default_int_handler
+
+
+def interrupt() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def test_the_interrupt_comes_after() -> None:
+    done = []
+    with pytest.raises(KeyboardInterrupt):
+        with shielded():
+            interrupt()
+            done.append("the rest")
+        done.append("what follows")
+    assert done == ["the rest"]
+
+
+def test_shields_in_each_other() -> None:
+    done = []
+    with pytest.raises(KeyboardInterrupt), shielded():
+        with shielded():
+            interrupt()
+        done.append("the rest of the outer one")
+        interruptible()  # the only shield: here it may end
+        done.append("nothing")
+    assert done == ["the rest of the outer one"]
+
+
+def test_a_place_to_end_within_two_shields_is_none() -> None:
+    done = []
+    with pytest.raises(KeyboardInterrupt), shielded():
+        with shielded():
+            interrupt()
+            interruptible()
+            done.append("inner")
+        done.append("outer")
+    assert done == ["inner", "outer"]
+
+
+def test_without_an_interrupt_nothing_happens() -> None:
+    with shielded():
+        interruptible()
+        with window():
+            interruptible()
+    interruptible()
+
+
+def test_an_error_and_an_interrupt() -> None:
+    """The interrupt is raised, with the error as its context."""
+    with pytest.raises(KeyboardInterrupt) as caught, shielded():
+        interrupt()
+        raise ValueError("first")
+    assert isinstance(caught.value.__context__, ValueError)
+
+
+def test_a_window_hears_at_once_and_closes_again() -> None:
+    done = []
+    with pytest.raises(KeyboardInterrupt), shielded():
+        try:
+            with window():
+                interrupt()
+                done.append("nothing")
+        finally:
+            done.append("closed")
+            interrupt()  # a second one waits
+            done.append("all of it")
+    assert done == ["closed", "all of it"]
+
+
+def test_a_window_hears_what_came_before() -> None:
+    done = []
+    with pytest.raises(KeyboardInterrupt), shielded():
+        interrupt()
+        done.append("before")
+        with window():
+            done.append("nothing")
+    assert done == ["before"]
+
+
+def test_a_shield_in_a_window_holds() -> None:
+    done = []
+    with pytest.raises(KeyboardInterrupt), shielded(), window():
+        with shielded():
+            interrupt()
+            done.append("the rest")
+        done.append("nothing")
+    assert done == ["the rest"]
+
+
+def test_a_window_within_two_shields_stays_closed() -> None:
+    done = []
+    with pytest.raises(KeyboardInterrupt), shielded():
+        with shielded(), window():
+            interrupt()
+            done.append("the rest")
+        done.append("outer")
+    assert done == ["the rest", "outer"]
+
+
+def test_the_programs_own_handler_is_called_once_after() -> None:
+    calls: list[Any] = []
+
+    def own(number: int, frame: Any) -> None:
+        calls.append((number, frame is not None))
+
+    signal.signal(signal.SIGINT, own)
+    with shielded():
+        interrupt()
+        interrupt()
+        assert not calls
+    assert calls == [(signal.SIGINT, True)]
+    assert signal.getsignal(signal.SIGINT) is own
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def test_a_handler_that_raises_what_it_likes() -> None:
+    class Stop(Exception):
+        pass
+
+    def own(number: int, frame: Any) -> None:
+        raise Stop
+
+    signal.signal(signal.SIGINT, own)
+    with pytest.raises(Stop), shielded():
+        interrupt()
+    assert signal.signal(signal.SIGINT, signal.default_int_handler) is own
+
+
+@pytest.mark.parametrize("how", [signal.SIG_IGN, signal.SIG_DFL])
+def test_signals_that_are_ignored_or_end_the_process_stay_so(how: Any) -> None:
+    signal.signal(signal.SIGINT, how)
+    with shielded(), window(), shielded():
+        assert signal.getsignal(signal.SIGINT) is how
+        if how is signal.SIG_IGN:
+            interrupt()
+    assert signal.signal(signal.SIGINT, signal.default_int_handler) is how
+
+
+def test_a_handler_that_is_set_within_stays() -> None:
+    def own(number: int, frame: Any) -> None: ...
+
+    with shielded():
+        signal.signal(signal.SIGINT, own)
+    assert signal.getsignal(signal.SIGINT) is own
+    with shielded(), window():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def test_other_threads_neither_wait_nor_disturb() -> None:
+    """Their shields do nothing; the main thread is interrupted as ever, or shielded by its own."""
+    inside, over = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with shielded(), window(), shielded():
+            inside.set()
+            over.wait(30)
+            interruptible()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    inside.wait(30)
+    with pytest.raises(KeyboardInterrupt):
+        interrupt()
+    done = []
+    with pytest.raises(KeyboardInterrupt), shielded():
+        interrupt()
+        over.set()
+        thread.join(30)
+        done.append("the rest")
+    assert done == ["the rest"] and not thread.is_alive()
