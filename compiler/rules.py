@@ -19,6 +19,7 @@ from .infer import MAX_UNROLL, Call, Inferer, rule
 from .pairs import Pairs, shares_bytes
 from .program import Region, Value
 from .rare import element_loop
+from .rules_sequences import sequence
 from .tensor_members import store_into, to_index, to_store, wrong_store
 from .tensors import Demand, Tensor
 from .values import (
@@ -262,10 +263,12 @@ def _bounds(call: Call, bounds: tuple[Any, ...]) -> tuple[Any, Any, Any]:
 
 @rule("unroll")
 def unroll(call: Call, bounds: Any) -> Unrolled:
-    if len(bounds) == 1 and isinstance(bounds[0], tuple):
-        return Unrolled(bounds[0])
+    if len(bounds) == 1 and isinstance(bounds[0], tuple | Index | Unrolled):
+        return Unrolled(sequence(call.inferer, bounds[0], call.node, call.frame))
+    if len(bounds) == 1 and isinstance(bounds[0], LoopRange):
+        bounds = (bounds[0].low, bounds[0].high, bounds[0].step)
     if not 1 <= len(bounds) <= 3:
-        raise call.error("EK0208", "unroll takes one to three bounds, or a tuple")
+        raise call.error("EK0208", "unroll takes one to three bounds, a range, or a tuple")
     for bound in bounds:
         if type(bound) is not int:
             text = f"a bound of unroll() is a whole number known at compile time, not {describe(bound)}"

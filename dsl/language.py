@@ -163,7 +163,7 @@ def parallel_for(n: Any, body: Any, *, grain: Any = 1) -> None:
 
 @_stub("rule")
 def unroll(*bounds: Any) -> Any:
-    """`for i in unroll(...)`: like range, but the body is written out once for each value, and i is a constant."""
+    """`for i in unroll(...)`: like range, or over a range or tuple, but the body is written out once for each value."""
 
 
 @_stub("rule")

@@ -66,15 +66,72 @@ def asked(v: Any, w: Any) -> Any:
     return right + v - w
 
 
+def unrolled(v: Any, w: Any) -> Any:
+    """Every form that `unroll` takes; what stands in the bodies is of the running program."""
+    total = 0
+    for k in unroll(range(-2, 3)):
+        total = total * 2 + k * v
+    for k in unroll(range(5, 0, -2)):
+        total += k * w
+    for k in unroll(range(4)):
+        if k == 2:
+            continue
+        if v + k == w:
+            break
+        total += 1 << k
+    for t in unroll(WEIGHTS):
+        total += t * v
+    for i, t in unroll(enumerate(WEIGHTS)):
+        total += i * t * w
+    for i, t in unroll(enumerate((v, w), -1)):
+        total -= i * t
+    for a, b in unroll(zip(WEIGHTS, (v, w, v), strict=True)):
+        total += a * b
+    for t in unroll(reversed(WEIGHTS)):
+        total = total * 3 + t
+    for k in unroll(reversed(range(-1, 4))):
+        total += k * k * v
+    for t in unroll(sorted(WEIGHTS)):
+        total = total * 2 - t
+    for t in unroll(tuple(k * v for k in range(3))):
+        total += t
+    for _ in unroll(()):
+        total = 0
+    for _ in unroll(range(3, 3)):
+        total = 0
+    return total
+
+
+def unrolled_in_each_other(v: Any, w: Any) -> Any:
+    table = ((1, 2), (3, -4))
+    total = 0
+    for y, row in unroll(enumerate(table)):
+        for x, t in unroll(enumerate(row)):
+            for k in unroll(range(x, -2, -1)):
+                if v * k > w * y:
+                    break
+                if k == 0 and t < 0:
+                    continue
+                total = total * 2 + t * k + y
+            if total > 50 * w:
+                return total - v
+    for k in range(w % 4):
+        for t in unroll(range(-1, 2)):
+            if t == k:
+                continue
+            total += t * v + k
+    return total
+
+
 # kernels
 
 
 @register("sequences")
-def sequences(out: OutputTensor[int64, "5 n"], v: InputTensor[int64, "n"], w: InputTensor[int64, "n"]) -> None:
-    functions = (generated, quantified, walked, downwards, asked)
+def sequences(out: OutputTensor[int64, "7 n"], v: InputTensor[int64, "n"], w: InputTensor[int64, "n"]) -> None:
+    functions = (generated, quantified, walked, downwards, asked, unrolled, unrolled_in_each_other)
 
     def column(i: Any) -> None:
-        for k in unroll(5):
+        for k in unroll(7):
             out[k, i] = int64(functions[k](v[i], w[i]))
 
     parallel_for(v.dim(0), column)
