@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import SIMD, ceildiv, int32, map_parts, select, unroll
+from ..dsl import SIMD, bool8, ceildiv, int32, map_parts, select, static_assert, unroll
 
 BLOCK = 4096  # elements of a row that lanes take before they settle
 COLUMN_BLOCK = 256  # elements of a column that are joined before they settle
@@ -37,6 +37,36 @@ def column_pieces_of(n: Any) -> Any:
     """As `pieces_of` for a column: 256 elements each, or n / 16."""
     size = max(ceildiv(ceildiv(n, COLUMN_PIECES), COLUMN_BLOCK) * COLUMN_BLOCK, COLUMN_BLOCK)
     return max(ceildiv(n, size), 1), size
+
+
+# *** elements ***
+
+
+def element(of: Any, values: Any) -> Any:
+    """What a monoid is given for an element of each tensor: what `of` makes of them, or they themselves."""
+    if of == None:  # noqa: E711
+        return values if len(values) > 1 else values[0]
+    return of(*values)
+
+
+def dtype_of(xs: Any, of: Any, monoids: Any) -> Any:
+    """The dtype of what the monoids are given; a tuple or struct of dtypes for a tuple or struct of numbers."""
+    sample = element(of, for_each(xs, lambda _, x: x.dtype(False if x.dtype == bool8 else 0)))
+    one = is_one_number(sample)
+    for monoid in monoids:
+        static_assert(
+            one or not monoid.takes_numbers,
+            "this monoid takes numbers, and an element is a tuple or a struct: give `of`, or a monoid of your own",
+        )
+
+    def dtype(part):
+        static_assert(
+            not isinstance(part, (bool, int, float)),
+            "a part of an element is a compile-time number: give it a type, as in float32(1)",
+        )
+        return part.dtype
+
+    return map_parts(dtype, sample)
 
 
 # *** states ***

@@ -24,7 +24,7 @@ from __future__ import annotations
 from math import inf
 from typing import Any as Anything
 
-from ..dsl import abs, bitcast, bool8, exp, float64, int32, int64, log, max, min, select, uint8
+from ..dsl import abs, bitcast, bool8, exp, float64, int32, int64, log, map_parts, max, min, select, uint8
 from .algorithm import highest, key_dtype, lowest, of_order_key, order_key, total_dtype, wide_dtype
 from .extremes import extreme_bits, first_extreme, goes_by_bits, key_of_bits, repeated
 
@@ -44,6 +44,7 @@ class Monoid:
     """
 
     lanes = 16
+    takes_numbers = False  # whether elements may not be tuples or structs
     fold: Anything = None
 
     def __init_subclass__(cls) -> None:
@@ -54,12 +55,14 @@ class Monoid:
     @staticmethod
     def identity(dtype):
         """The state of no elements of `dtype`: joined with any other state it changes nothing."""
+        if isinstance(dtype, tuple):
+            return tuple(wide_dtype(part)(0) for part in dtype)
         return wide_dtype(dtype)(0)
 
     @staticmethod
     def lift(value, place):
         """The state of one element; `place` says where it is in its block, as an Int32 from 0 on."""
-        return value.cast(wide_dtype(value.dtype))
+        return map_parts(lambda part: part.cast(wide_dtype(part.dtype)), value)
 
     @staticmethod
     def combine(a, b):
@@ -79,6 +82,8 @@ class Monoid:
     @staticmethod
     def finish(state, dtype):
         """The value of a settled state; `dtype` is that of the elements."""
+        if isinstance(dtype, tuple):
+            return tuple(part.cast(each) for part, each in zip(state, dtype, strict=True))
         return state.cast(dtype)
 
 
@@ -87,6 +92,7 @@ class Sum(Monoid):
     elements, beyond these in float64; half types are widened first, and rounded once at the end.
     """
 
+    takes_numbers = True
     lanes = 32
 
     @staticmethod
@@ -111,6 +117,7 @@ class Max(Monoid):
     integer.
     """
 
+    takes_numbers = True
     lanes = 32
 
     @staticmethod
@@ -168,6 +175,7 @@ class Min(Max):
 class Any(Monoid):
     """Whether an element is not zero (NaN is not); False over no elements."""
 
+    takes_numbers = True
     lanes = 32
 
     @staticmethod
@@ -202,6 +210,7 @@ class All(Any):
 class ArgMax(Monoid):
     """The index of the first maximum, or of the first NaN if there is one, as Int; -0.0 and 0.0 are equal."""
 
+    takes_numbers = True
     lanes = 32
 
     @staticmethod
@@ -285,6 +294,8 @@ class Welford(Monoid):
     large numbers are subtracted from each other. float32 within 4096 elements, float64 beyond.
     """
 
+    takes_numbers = True
+
     @staticmethod
     def identity(dtype):
         zero = wide_dtype(dtype)(0)
@@ -318,6 +329,7 @@ class LogSumExp(Monoid):
     2018). float32 within 4096 elements, sums in float64 beyond; float64 in float64.
     """
 
+    takes_numbers = True
     lanes = 8
 
     @staticmethod

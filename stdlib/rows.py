@@ -17,7 +17,6 @@ from __future__ import annotations
 from typing import Any
 
 from ..dsl import (
-    bool8,
     ceildiv,
     compiled_for,
     int32,
@@ -36,6 +35,8 @@ from .folds import (
     PIECES,
     as_group,
     column_pieces_of,
+    dtype_of,
+    element,
     empty,
     finished,
     folded_in_order,
@@ -66,7 +67,7 @@ def same(value: Any) -> Any:
     return value
 
 
-def rowwise(x: Any, monoid: Any, body: Any, *, axis: Any = -1, of: Any = same) -> Any:
+def rowwise(x: Any, monoid: Any, body: Any, *, axis: Any = -1, of: Any = None) -> Any:
     """Calls `body(row, value)` with what the monoid makes of the elements along `axis`, for every row in parallel.
 
     Args:
@@ -77,8 +78,9 @@ def rowwise(x: Any, monoid: Any, body: Any, *, axis: Any = -1, of: Any = same) -
         body: a function. `row` is the tuple of the other axes' indices: `out[row]`, and when `axis` is the last one
             `x[row, k]`.
         axis: the axis that goes; None for all of them, and `row` is an empty tuple.
-        of: a function of an element, or of one of each tensor: what is given to the monoid. It is called with scalars
-            and with SIMD values.
+        of: a function of an element, or of one of each tensor: what is given to the monoid, a number or a tuple or
+            struct of numbers. It is called with scalars and with SIMD values. None for the element itself, or the
+            tuple of those of several tensors.
     """
     xs = x if isinstance(x, tuple) else (x,)
     monoids = as_group(monoid)
@@ -93,7 +95,7 @@ def rowwise(x: Any, monoid: Any, body: Any, *, axis: Any = -1, of: Any = same) -
         _by_column(xs, monoids, body, of, axis % xs[0].rank)
 
 
-def reduce(x: Any, monoid: Any, *, of: Any = same) -> Any:
+def reduce(x: Any, monoid: Any, *, of: Any = None) -> Any:
     """What the monoid makes of all elements of x in row-major order; a tuple of values for a tuple of monoids.
 
     On a CPU long tensors are cut into pieces, which run in parallel where no parallel work is going on already. On a
@@ -102,7 +104,7 @@ def reduce(x: Any, monoid: Any, *, of: Any = same) -> Any:
     xs = x if isinstance(x, tuple) else (x,)
     monoids = as_group(monoid)
     for_each(xs, lambda k, other: same_sizes(other, xs[0]) if k > 0 else None)
-    dtype = _dtype_of(xs, of)
+    dtype = dtype_of(xs, of, monoids)
     n = xs[0].size
     pieces, size = pieces_of(n)
     states = empty(monoids, dtype)
@@ -146,11 +148,6 @@ def _at_position(x: Any, lead: Any, position: Any, width: Any) -> Any:
     return x.at(position, width=width)
 
 
-def _dtype_of(xs: Any, of: Any) -> Any:
-    """The dtype of what `of` gives."""
-    return of(*for_each(xs, lambda _, x: x.dtype(False if x.dtype == bool8 else 0))).dtype
-
-
 def _piece(
     xs: Any, nearby: Any, monoids: Any, of: Any, dtype: Any, lead: Any, n: Any, piece: Any, size: Any, load: Any
 ) -> Any:
@@ -158,14 +155,14 @@ def _piece(
 
     def elements(k, width):
         for_each(xs, lambda _, x: _ask_ahead(x, xs[0].rank, lead, k, width))
-        return of(*for_each(xs, lambda i, x: _nearest(x, nearby[i], lead, k, width, load)))
+        return element(of, for_each(xs, lambda i, x: _nearest(x, nearby[i], lead, k, width, load)))
 
     def few(first, count, wide):
         """What is left of a row, copied to where there is room for whole vectors."""
         copies = for_each(xs, lambda _, x: stack[x.dtype](wide))
         for j in range(count):
             for_each(xs, lambda i, x: store(copies[i], j, load(x, lead, first + j, 1)))  # noqa: B023
-        return lambda k, width: of(*for_each(copies, lambda _, copy: copy.load(k, width=width)))
+        return lambda k, width: element(of, for_each(copies, lambda _, copy: copy.load(k, width=width)))
 
     low = piece * size
     return folded_row(elements, few, low, min(low + size, n), monoids, dtype)
@@ -228,7 +225,7 @@ def _copied(xs: Any, rows: Any, n: Any) -> Any:
 
 def _by_row(xs: Any, monoids: Any, body: Any, of: Any, sizes: Any, n: Any, load: Any) -> None:
     """A task takes some rows; where there are few, a piece of one, and the pieces are joined by the caller's thread."""
-    dtype = _dtype_of(xs, of)
+    dtype = dtype_of(xs, of, monoids)
     rows = product(sizes)
     pieces, size = pieces_of(n)
     nearby = _copied(xs, rows, n)
@@ -276,7 +273,7 @@ def _by_row(xs: Any, monoids: Any, body: Any, of: Any, sizes: Any, n: Any, load:
 
 def _by_thread(xs: Any, monoids: Any, body: Any, of: Any, axis: Any) -> None:
     """Each thread takes one column."""
-    dtype = _dtype_of(xs, of)
+    dtype = dtype_of(xs, of, monoids)
     sizes = (*xs[0].shape[:axis], *xs[0].shape[axis + 1 :])
     n = xs[0].dim(axis)
     pieces, size = column_pieces_of(n)
@@ -298,12 +295,12 @@ def _by_thread(xs: Any, monoids: Any, body: Any, of: Any, axis: Any) -> None:
 
 def _of_column(xs: Any, of: Any, before: Any, k: Any, after: Any) -> Any:
     """The element k along an axis between these indices."""
-    return of(*for_each(xs, lambda _, x: x[before, k, after] if x.rank > 1 else x[k]))
+    return element(of, for_each(xs, lambda _, x: x[before, k, after] if x.rank > 1 else x[k]))
 
 
 def _by_column(xs: Any, monoids: Any, body: Any, of: Any, axis: Any) -> None:
     """Columns are taken in blocks, so that the innermost loop runs along memory."""
-    dtype = _dtype_of(xs, of)
+    dtype = dtype_of(xs, of, monoids)
     sizes = (*xs[0].shape[:axis], *xs[0].shape[axis + 1 : -1])
     n = xs[0].dim(axis)
     width = xs[0].dim(-1)

@@ -17,16 +17,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import SIMD, bool8, ceildiv, compiled_for, int32, iota, map_parts, parallel_for, select, stack, store, unroll
+from ..dsl import (
+    SIMD,
+    ceildiv,
+    compiled_for,
+    int32,
+    iota,
+    map_parts,
+    parallel_for,
+    select,
+    stack,
+    static_assert,
+    store,
+    unroll,
+)
 from .algorithm import product, same_sizes, unravelled
-from .folds import PIECES, for_each, pieces_of
-from .rows import COLUMNS, FEW, TASK, same
+from .folds import PIECES, dtype_of, element, for_each, pieces_of
+from .rows import COLUMNS, FEW, TASK
 
 LANES = 16
 STEPS = 4  # of 1, 2, 4, 8 lanes
 
 
-def scan(out: Any, x: Any, monoid: Any, *, axis: Any = -1, exclusive: Any = False, of: Any = same) -> None:
+def scan(out: Any, x: Any, monoid: Any, *, axis: Any = -1, exclusive: Any = False, of: Any = None) -> None:
     """Stores the value of the elements up to each one along `axis` into `out`, which has the shape of x.
 
     Args:
@@ -35,7 +48,9 @@ def scan(out: Any, x: Any, monoid: Any, *, axis: Any = -1, exclusive: Any = Fals
         monoid: a monoid.
         axis: the axis to go along.
         exclusive: whether the element itself is left out; the first value is then that of no elements.
-        of: a function of an element, or of one of each tensor, called with scalars and with SIMD values.
+        of: a function of an element, or of one of each tensor: what is given to the monoid, a number or a tuple or
+            struct of numbers. It is called with scalars and with SIMD values. None for the element itself, or the
+            tuple of those of several tensors.
     """
     xs = x if isinstance(x, tuple) else (x,)
     outs = out if isinstance(out, tuple) else (out,)
@@ -47,12 +62,16 @@ def scan(out: Any, x: Any, monoid: Any, *, axis: Any = -1, exclusive: Any = Fals
 
 
 def _value_of(xs: Any, of: Any, index: Any, width: Any) -> Any:
-    return of(*for_each(xs, lambda _, x: x.load(*index, width=width)))
+    return element(of, for_each(xs, lambda _, x: x.load(*index, width=width)))
 
 
 def _put(outs: Any, value: Any, index: Any) -> None:
     """Stores a value, or the parts of one, at an index."""
     values = value if isinstance(value, tuple) else (value,)
+    static_assert(
+        len(values) == len(outs),
+        f"the monoid of scan gives {len(values)} values for {len(outs)} tensors: `finish` says what is stored",
+    )
     for_each(outs, lambda i, out: out.store(values[i], *index))
 
 
@@ -66,7 +85,7 @@ def _nothing(monoid: Any, dtype: Any) -> Any:
 
 def _scan_rows(outs: Any, xs: Any, monoid: Any, exclusive: Any, of: Any) -> None:
     """A task takes rows; where there are few long ones, a piece of one, after the states of all pieces are known."""
-    dtype = of(*for_each(xs, lambda _, x: x.dtype(False if x.dtype == bool8 else 0))).dtype
+    dtype = dtype_of(xs, of, (monoid,))
     sizes = xs[0].shape[:-1]
     n = xs[0].dim(-1)
     rows = product(sizes)
@@ -169,7 +188,7 @@ def _joined_in_lanes(monoid: Any, value: Any, dtype: Any) -> Any:
 
 def _scan_columns(outs: Any, xs: Any, monoid: Any, axis: Any, exclusive: Any, of: Any) -> None:
     """Columns are taken in blocks, so that the innermost loop runs along memory; on a GPU each thread takes one."""
-    dtype = of(*for_each(xs, lambda _, x: x.dtype(False if x.dtype == bool8 else 0))).dtype
+    dtype = dtype_of(xs, of, (monoid,))
     sizes = (*xs[0].shape[:axis], *xs[0].shape[axis + 1 : -1])
     n = xs[0].dim(axis)
     width = xs[0].dim(-1)
