@@ -143,8 +143,8 @@ WRONG = {
     "rowwise((x, y), Sum, lambda row, v: store(out, row, v))": "this monoid takes numbers",
     "rowwise(x, (Pair, Max), lambda row, p, v: store(out, row, v), of=lambda v: (v, v))": "this monoid takes numbers",
     "rowwise(x, Pair, lambda row, p: store(out, row, p[0]), of=lambda v: (v, 1))": "a compile-time number",
-    "scan(out, (x, y), Pair)": "gives 2 values for 1 tensors",
-    "scan((out, out), x, Sum)": "gives 1 values for 2 tensors",
+    "scan(full, (x, y), Pair)": "gives 2 values for 1 tensors",
+    "scan((full, full), x, Sum)": "gives 1 values for 2 tensors",
 }
 
 
@@ -154,8 +154,8 @@ def test_mistakes_are_told_at_the_call(call: str, tmp_path: Path) -> None:
     file.write_text(
         "from einkorn.dsl import *\nfrom einkorn.stdlib import Max, Monoid, Sum, rowwise, scan\n\n\n"
         "class Pair(Monoid):\n    @staticmethod\n    def combine(a, b):\n        return a[0] + b[0], a[1] + b[1]\n\n\n"
-        '@register("op")\ndef op(out: OutputTensor[float32, "*s"], x: InputTensor[float32, "*s n"], '
-        f'y: InputTensor[float32, "*s n"]):\n    {call}\n'
+        '@register("op")\ndef op(out: OutputTensor[float32, "*s"], full: OutputTensor[float32, "*s n"], '
+        f'x: InputTensor[float32, "*s n"], y: InputTensor[float32, "*s n"]):\n    {call}\n'
     )
     (error,) = check_kernels(str(file)).errors
     assert error.code == "EK0215" and WRONG[call] in error.message
