@@ -15,7 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from .errors import EinkornError, did_you_mean
+from .errors import EinkornError, brief, did_you_mean
+from .source import caller_place
 
 LEVELS: Final = ("off", "safe", "all")
 FINDS: Final = ("", "nan", "inf")
@@ -53,11 +54,12 @@ def parse_checks(text: object) -> Checks:
     if level not in LEVELS or finds not in FINDS or (isinstance(text, str) and text.endswith("+")):
         listed = ", ".join(repr(name) for name in LEVELS)
         raise EinkornError(
-            f"checks= takes {listed}, with '+nan' or '+inf' behind it if wanted, not {text!r}",
+            f"checks= takes {listed}, with '+nan' or '+inf' behind it if wanted, not {brief(text)}",
             code="EK0710",
+            place=caller_place(),
             argument="checks",
             expected=list(LEVELS),
-            got=text,
-            hint=did_you_mean(str(text), LEVELS),
+            got=brief(text),
+            hint=did_you_mean(text, LEVELS) if isinstance(text, str) else None,
         )
     return Checks(level, finds)

@@ -275,20 +275,27 @@ def _plain(value: Any) -> Any:
     """A value as JSON can say it; numbers that it cannot say, and everything else, as text."""
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
+    if value is None or type(value) in (bool, int, str) or (type(value) is float and math.isfinite(value)):
         return value
-    return str(value)
+    try:
+        return str(value)
+    except Exception:  # of a class of the user's
+        return brief(value)
 
 
-def shown_value(value: object, most: int = 60) -> str:
-    """A value of the user's for a message, with its type: `4 (int)`. Asking it may fail, and its text may be long."""
-    kind = type(value).__name__
+def brief(value: object, most: int = 60) -> str:
+    """A value of the user's for a message; where asking it fails, or its text is long, its type stands for it."""
     try:
         text = repr(value)
     except Exception:
         text = ""
-    plain = text and len(text) <= most and text.isprintable()
-    return f"{text} ({kind})" if plain else f"a value of type {kind}"
+    return text if text and len(text) <= most and text.isprintable() else f"a value of type {type(value).__name__}"
+
+
+def shown_value(value: object) -> str:
+    """A value of the user's with its type: `4 (int)`."""
+    text, kind = brief(value), type(value).__name__
+    return text if text == f"a value of type {kind}" else f"{text} ({kind})"
 
 
 def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:

@@ -20,8 +20,10 @@ import numpy as np
 from ..dsl.errors import DeviceError, DTypeError, GraphError
 from ..dsl.types import DType
 from . import dlpack
-from .device import CPU, Device, DeviceRef
-from .memory import Array, allocate, check_storable, check_unmasked, rounded, sizes_of
+from .arguments import dtype_of, flag_of, list_of, wrong
+from .device import CPU, Device, DeviceRef, host_of
+from .memory import Array, allocate, check_storable, check_unmasked, index_of, mapped, rounded, sizes_of, source_of
+from .places import placed
 
 
 class Buffer:
@@ -42,14 +44,16 @@ class Buffer:
     __slots__ = ("__weakref__", "_array", "_device", "_dtype")
     _packed: ClassVar[Any]  # `buffer_packed.PackedBuffer`, which is what a buffer of a packed dtype is
 
+    @placed
     def __new__(cls, dtype: DType, shape: Sequence[int], device: Device | DeviceRef | None = None) -> Buffer:
-        made: Buffer = object.__new__(cls._packed if dtype.is_packed() else cls)
+        made: Buffer = object.__new__(cls._packed if dtype_of("dtype", dtype).is_packed() else cls)
         return made
 
+    @placed
     def __init__(self, dtype: DType, shape: Sequence[int], device: Device | DeviceRef | None = None) -> None:
-        self._device = _host(device)
+        self._device = host_of(device)
         self._dtype = dtype
-        self._array = allocate(dtype, sizes_of(shape))
+        self._array = allocate(dtype, sizes_of(shape, dtype))
 
     @classmethod
     def _wrap(
@@ -65,6 +69,7 @@ class Buffer:
     # --- making ---
 
     @classmethod
+    @placed
     def zeros(cls, shape: Sequence[int], dtype: DType, device: Device | DeviceRef | None = None) -> Buffer:
         """A buffer of zeros; in float8_e8m0fnu, which has none, of NaN, which 0 becomes in it."""
         buffer = cls(dtype, shape, device)
@@ -72,6 +77,7 @@ class Buffer:
         return buffer
 
     @classmethod
+    @placed
     def scalar(cls, value: Any, dtype: DType, device: Device | DeviceRef | None = None) -> Buffer:
         """A buffer of rank 0 that holds `value`.
 
@@ -83,6 +89,7 @@ class Buffer:
         return buffer
 
     @classmethod
+    @placed
     def from_numpy(cls, array: Array) -> Buffer:
         """A buffer over the array's own memory, which it keeps alive; writes on one side show on the other.
 
@@ -107,6 +114,7 @@ class Buffer:
         return cls._wrap(np.require(array, requirements=["C", "A"]), CPU())
 
     @classmethod
+    @placed
     def from_dlpack(cls, array: Any, *, copy: bool | None = None) -> Buffer:
         """A buffer over the memory of any DLPack producer, which stays its owner.
 
@@ -119,6 +127,7 @@ class Buffer:
             DeviceError: its memory lies on an accelerator, or a copy was forbidden but is needed.
         """
         check_unmasked(array, "array")
+        copy = None if copy is None else flag_of("copy", copy)
         if isinstance(array, np.ndarray | Buffer):
             source = array._array if isinstance(array, Buffer) else array
             if (array.dtype if isinstance(array, Buffer) else DType.from_numpy(array.dtype)).is_packed():
@@ -140,6 +149,7 @@ class Buffer:
         return cls.from_numpy(array)
 
     @classmethod
+    @placed
     def mmap(
         cls,
         filename: str | os.PathLike[str],
@@ -153,15 +163,10 @@ class Buffer:
         Raises:
             DeviceError: the file cannot be read, or is too short.
         """
-        sizes = sizes_of((shape,) if isinstance(shape, int) else shape)
-        try:
-            if dtype.is_packed():
-                data = np.memmap(filename, np.uint8, mode, offset, (dtype.bytes_for(math.prod(sizes)),))
-                packed: Buffer = cls._packed.of_bytes(data, CPU(), dtype, sizes)
-                return packed
-            return cls._wrap(np.memmap(filename, dtype.to_numpy(), mode, offset, sizes), CPU())
-        except (OSError, ValueError) as error:
-            raise DeviceError(f"cannot map {os.fspath(filename)!r}: {error}", code="EK0810") from error
+        sizes = sizes_of((shape,) if isinstance(shape, int) else shape, dtype_of("dtype", dtype))
+        data = mapped(filename, dtype, sizes, mode, offset)
+        found: Buffer = cls._packed.of_bytes(data, CPU(), dtype, sizes) if dtype.is_packed() else cls._wrap(data, CPU())
+        return found
 
     # --- looking ---
 
@@ -231,6 +236,7 @@ class Buffer:
 
     # --- reading and writing elements ---
 
+    @placed
     def item(self) -> bool | int | float:
         """The only element, as a Python number.
 
@@ -247,10 +253,12 @@ class Buffer:
         value = self._array.reshape(()).item()
         return float(value) if self.dtype.is_float() else value
 
+    @placed
     def __getitem__(self, index: Any) -> Buffer:
         """A view of some elements, by ints, slices, `...` and None; IndexError when an int is out of range."""
         return self._wrap(self._view(index), self._device)
 
+    @placed
     def __setitem__(self, index: Any, value: Any) -> None:
         """Writes a number, an array or a buffer, broadcast to the elements that `index` names.
 
@@ -261,8 +269,7 @@ class Buffer:
         """
         if self.is_read_only:
             raise DeviceError("the buffer is read-only, as is what it was made from", code="EK0807", hint="copy() it")
-        check_unmasked(value, "value")
-        source = value.to_numpy() if isinstance(value, Buffer) else np.asarray(value)
+        source = value.to_numpy() if isinstance(value, Buffer) else source_of(value)
         check_storable(source, value, self._dtype)
         try:
             np.copyto(self._view(index), rounded(source, self._dtype))
@@ -270,15 +277,7 @@ class Buffer:
             raise GraphError(str(error), code="EK0805", expected=self.shape, got=source.shape) from error
 
     def _view(self, index: Any) -> Array:
-        items = index if isinstance(index, tuple) else (index,)
-        for item in items:
-            if not (item is None or item is Ellipsis or isinstance(item, slice | int | np.integer)) or item is True:
-                raise GraphError(
-                    f"a buffer is indexed by ints, slices, None and '...', not by {type(item).__name__}",
-                    code="EK0805",
-                    got=type(item).__name__,
-                    hint="index the array that to_numpy() gives",
-                )
+        items = index_of(index)
         # The ellipsis keeps NumPy from turning a fully indexed element into a scalar of its own.
         return self._array[items if Ellipsis in items else (*items, ...)]
 
@@ -290,6 +289,7 @@ class Buffer:
 
     # --- other views and copies ---
 
+    @placed
     def view(self, dtype: DType, shape: Sequence[int] | None = None) -> Buffer:
         """The same bytes with another dtype and shape.
 
@@ -301,17 +301,19 @@ class Buffer:
             GraphError: not contiguous, or the bytes do not divide so.
         """
         size = self.size_in_bytes
+        dtype_of("dtype", dtype)
         if shape is None:
             if dtype.is_packed() or self._dtype.is_packed():
                 raise GraphError(f"a view between {self.dtype} and {dtype} needs the shape", code="EK0805")
             last = self.shape[-1] * self.element_size if self.rank else self.element_size
             if last % dtype.size_in_bytes or (not self.rank and last != dtype.size_in_bytes):
                 raise GraphError(
-                    f"a shape cannot be deduced: {last} bytes do not make whole elements of {dtype}", code="EK0805"
+                    f"a shape cannot be deduced: {last} bytes do not make whole elements of {dtype}",
+                    code="EK0805",
                 )
             sizes = (*self.shape[:-1], last // dtype.size_in_bytes) if self.rank else ()
         else:
-            sizes = sizes_of(shape)
+            sizes = sizes_of(shape, dtype)
         if dtype.bytes_for(math.prod(sizes)) != size or not self.is_contiguous:
             raise GraphError(
                 f"{self!r} cannot be viewed as {dtype} of shape {sizes}",
@@ -328,6 +330,7 @@ class Buffer:
         """This buffer when it is contiguous, else a contiguous copy."""
         return self if self.is_contiguous else self.copy()
 
+    @placed
     def copy(self, device: Device | DeviceRef | None = None) -> Buffer:
         """A contiguous copy, on another device when one is given."""
         buffer = Buffer(self._dtype, self.shape, self._device if device is None else device)
@@ -343,10 +346,12 @@ class Buffer:
     def to(self, device: Device | DeviceRef | Iterable[Device | DeviceRef]) -> Buffer | list[Buffer]:
         """This buffer on `device`, copied only when it lies elsewhere; for several devices, a list."""
         if not isinstance(device, Device | DeviceRef):
-            return [self.to(one) for one in device]
+            devices = list_of("device", device, "devices", "EK0802")
+            return [self.to(DeviceRef.from_device(one)) for one in devices]
         target = device.to_device() if isinstance(device, DeviceRef) else device
         return self if target == self._device else self.copy(target)
 
+    @placed
     def inplace_copy_from(self, src: Buffer) -> None:
         """Copies the elements of `src` into this buffer.
 
@@ -354,6 +359,8 @@ class Buffer:
             GraphError: one of the two is not contiguous, or dtype or number of elements differ.
             DeviceError: this buffer is read-only.
         """
+        if not isinstance(src, Buffer):
+            wrong("src", src, "a Buffer", code="EK0805")
         if not (self.is_contiguous and src.is_contiguous):
             raise GraphError("inplace_copy_from needs two contiguous buffers", code="EK0805")
         if (self._dtype, self.num_elements) != (src._dtype, src.num_elements):
@@ -380,12 +387,3 @@ class Buffer:
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return dlpack.HOST_DEVICES[0], 0
-
-
-def _host(device: Device | DeviceRef | None) -> Device:
-    found = CPU() if device is None else device.to_device() if isinstance(device, DeviceRef) else device
-    if not isinstance(found, Device):
-        raise DeviceError(f"a buffer needs a device, not {found!r}", code="EK0802", expected="Device", got=found)
-    if not found.is_host:
-        raise DeviceError(f"there is no memory to allocate on {found}", code="EK0801", expected="cpu:0", got=found)
-    return found

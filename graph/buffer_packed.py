@@ -22,7 +22,8 @@ from ..dsl.packing import pack, unpack
 from ..dsl.types import DType
 from .buffer import Buffer
 from .device import Device, DeviceRef
-from .memory import Array, check_storable, check_unmasked, rounded, sizes_of
+from .memory import Array, check_storable, rounded, sizes_of, source_of
+from .places import placed
 
 
 class PackedBuffer(Buffer):
@@ -30,9 +31,10 @@ class PackedBuffer(Buffer):
 
     __slots__ = ("_shape",)
 
+    @placed
     def __init__(self, dtype: DType, shape: Sequence[int], device: Device | DeviceRef | None = None) -> None:
         super().__init__(dtype, shape, device)
-        self._shape = sizes_of(shape)
+        self._shape = sizes_of(shape, dtype)
         self._array[-1:] = 0  # the half behind an odd number of elements
 
     @classmethod
@@ -76,6 +78,7 @@ class PackedBuffer(Buffer):
     def is_contiguous(self) -> bool:
         return True
 
+    @placed
     def item(self) -> bool | int | float:
         if self.num_elements != 1:
             return super().item()
@@ -87,6 +90,7 @@ class PackedBuffer(Buffer):
             raise TypeError("len() of a buffer of rank 0")
         return self._shape[0]
 
+    @placed
     def __getitem__(self, index: Any) -> Buffer:
         raise DTypeError(
             f"two elements of {self.dtype} share a byte, so that some of them cannot be viewed",
@@ -95,26 +99,28 @@ class PackedBuffer(Buffer):
             hint="index the array that to_numpy() gives, which is a copy",
         )
 
+    @placed
     def __setitem__(self, index: Any, value: Any) -> None:
         if self.is_read_only:
             raise DeviceError("the buffer is read-only, as is what it was made from", code="EK0807", hint="copy() it")
-        check_unmasked(value, "value")
-        source = np.asarray(value)
+        source = source_of(value)
         check_storable(source, value, self._dtype)
         whole = self.to_numpy()
         try:
             whole[index] = rounded(source, self._dtype)
-        except (ValueError, IndexError) as error:
+        except (ValueError, IndexError, TypeError) as error:
             raise GraphError(str(error), code="EK0805", expected=self.shape, got=source.shape) from error
         np.copyto(self._array, pack(whole))
 
+    @placed
     def copy(self, device: Device | DeviceRef | None = None) -> Buffer:
         buffer = Buffer(self._dtype, self.shape, self._device if device is None else device)
         np.copyto(buffer._array, self._array)
         return buffer
 
+    @placed
     def inplace_copy_from(self, src: Buffer) -> None:
-        if (self._dtype, self.num_elements) != (src.dtype, src.num_elements):
+        if not isinstance(src, Buffer) or (self._dtype, self.num_elements) != (src.dtype, src.num_elements):
             super().inplace_copy_from(src)  # which says what is wrong
         if self.is_read_only:
             raise DeviceError("the buffer is read-only, as is what it was made from", code="EK0807", hint="copy() it")

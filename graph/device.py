@@ -13,7 +13,8 @@ import platform
 from dataclasses import dataclass
 from enum import Enum
 
-from ..dsl.errors import DeviceError, GraphError
+from ..dsl.errors import DeviceError, GraphError, shown_value
+from .places import user_place
 
 
 class DeviceKind(Enum):
@@ -29,12 +30,16 @@ class DeviceKind(Enum):
         Raises:
             GraphError: another name.
         """
-        try:
+        if isinstance(text, str) and text.lower() in ("cpu", "gpu"):
             return DeviceKind(text.lower())
-        except ValueError:
-            raise GraphError(
-                f"there is no device kind {text!r}", code="EK0801", expected="cpu, gpu", got=text
-            ) from None
+        raise GraphError(
+            f"there is no device kind {shown_value(text)}",
+            code="EK0801",
+            place=user_place(),
+            argument="device_type",
+            expected="cpu, gpu",
+            got=shown_value(text),
+        )
 
     def __str__(self) -> str:
         return self.value
@@ -52,7 +57,12 @@ class DeviceRef:
             object.__setattr__(self, "device_type", DeviceKind.from_string(self.device_type))
         if isinstance(self.id, bool) or not isinstance(self.id, int) or self.id < 0:
             raise GraphError(
-                f"a device id counts from 0, not {self.id!r}", code="EK0801", expected="an int >= 0", got=self.id
+                f"a device id counts from 0, not {shown_value(self.id)}",
+                code="EK0801",
+                place=user_place(),
+                argument="id",
+                expected="an int >= 0",
+                got=shown_value(self.id),
             )
 
     @staticmethod
@@ -67,8 +77,24 @@ class DeviceRef:
 
     @staticmethod
     def from_device(device: Device | DeviceRef) -> DeviceRef:
-        """The name of a device that is here; a name stays what it is."""
-        return device if isinstance(device, DeviceRef) else DeviceRef(DeviceKind(device.label), device.id)
+        """The name of a device that is here; a name stays what it is.
+
+        Raises:
+            DeviceError: EK0802, something else.
+        """
+        if isinstance(device, DeviceRef):
+            return device
+        if not isinstance(device, Device):
+            raise DeviceError(
+                f"{shown_value(device)} is no device",
+                code="EK0802",
+                place=user_place(),
+                argument="device",
+                expected="a DeviceRef or a Device",
+                got=shown_value(device),
+                hint="DeviceRef.CPU() names the host",
+            )
+        return DeviceRef(DeviceKind(device.label), device.id)
 
     def to_device(self) -> Device:
         """The device of this name.
@@ -153,9 +179,14 @@ class CPU(Device):
     api = "cpu"
 
     def __init__(self, id: int = 0) -> None:
-        if id != 0:
+        if type(id) is not int or id != 0:
             raise DeviceError(
-                f"there is one host, cpu:0, and no cpu:{id}", code="EK0801", expected="cpu:0", got=f"cpu:{id}"
+                f"there is one host, cpu:0, and no cpu:{shown_value(id)}",
+                code="EK0801",
+                place=user_place(),
+                argument="id",
+                expected="cpu:0",
+                got=shown_value(id),
             )
         super().__init__(id)
 
@@ -194,3 +225,16 @@ def accelerator_count() -> int:
 def scan_available_devices() -> list[Device]:
     """The accelerators that are here, else the host."""
     return [Accelerator(id) for id in range(accelerator_count())] or [CPU()]
+
+
+def host_of(device: Device | DeviceRef | None) -> Device:
+    """The device of this name, or the host; one that memory can be had on.
+
+    Raises:
+        DeviceError: EK0802 something else, EK0801 a device that is not here or not the host.
+    """
+    found = CPU() if device is None else device.to_device() if isinstance(device, DeviceRef) else device
+    DeviceRef.from_device(found)
+    if not found.is_host:
+        raise DeviceError(f"there is no memory to allocate on {found}", code="EK0801", expected="cpu:0", got=found)
+    return found

@@ -18,7 +18,8 @@ import operator
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, SupportsIndex, overload
 
-from ..dsl.errors import GraphError, did_you_mean, shown_value
+from ..dsl.errors import EinkornError, GraphError, brief, did_you_mean, shown_value
+from .arguments import list_of
 from .places import user_place
 from .polynomial import (
     Terms,
@@ -77,14 +78,19 @@ class Dim:
     def evaluate(self, values: Mapping[str, int]) -> int:
         """The size, given a value for each symbol."""
         for name in self.parameters:
-            if name not in values:
-                hint = did_you_mean(name, values)
+            if not isinstance(values, Mapping) or name not in values:
+                hint = did_you_mean(name, values) if isinstance(values, Mapping) else None
                 _fail(f"dim {name!r} of {self} has no value", code="EK0334", hint=hint, got=name)
+            if type(values[name]) is not int and constant(_expect(values[name])) is None:
+                _fail(f"dim {name!r} of {self} has no number but {shown_value(values[name])}", code="EK0334", got=name)
         return int(evaluate(self._terms, values))
 
-    def substitute(self, values: Mapping[str, int | Dim]) -> Dim:
+    def substitute(self, values: Mapping[str, int | str | Dim]) -> Dim:
         """The dim with some symbols replaced."""
-        return Dim(evaluate(self._terms, {name: _make(symbol(name)) for name in self.parameters} | dict(values)))
+        if not isinstance(values, Mapping):
+            _fail(f"{shown_value(values)} names no dims with their values", code="EK0334", argument="values")
+        found = {name: Dim(values.get(name, name)) for name in self.parameters}
+        return Dim(evaluate(self._terms, found))
 
     def minimum(self, other: int | Dim) -> Dim:
         """The smaller of the two sizes."""
@@ -142,16 +148,16 @@ class Dim:
         return self._hash
 
     def __lt__(self, other: object) -> bool:
-        return _is_less(self, other, f"{self} < {other}")
+        return _is_less(self, other)
 
     def __gt__(self, other: object) -> bool:
-        return _is_less(other, self, f"{self} > {other}")
+        return _is_less(other, self)
 
     def __le__(self, other: object) -> bool:
-        return not _is_less(other, self, f"{self} <= {other}")
+        return not _is_less(other, self)
 
     def __ge__(self, other: object) -> bool:
-        return not _is_less(self, other, f"{self} >= {other}")
+        return not _is_less(self, other)
 
     def __bool__(self) -> bool:
         return int(self) != 0
@@ -242,7 +248,7 @@ def _terms_of(value: object) -> Terms | None:
         return None
     try:
         return number(operator.index(value))  # type: ignore[arg-type]  # seen above
-    except TypeError:  # an array that is not a number
+    except Exception:  # an array that is not a number, or whatever a class of the user's raises
         return None
 
 
@@ -279,12 +285,13 @@ def _remainder(left: Terms, right: Terms) -> Dim:
     return _make(left) - _make(right) * _quotient(left, right, "%")
 
 
-def _is_less(left: object, right: object, shown: str) -> bool:
+def _is_less(left: object, right: object) -> bool:
     difference = collect(_expect(right) + scale(_expect(left), -1))
     if never_negative(collect(difference + number(-1))):
         return True
     if never_negative(scale(difference, -1)):
         return False
+    shown = " < ".join(str(each) if isinstance(each, Dim | str) else brief(each) for each in (left, right))
     _fail(f"whether {shown} depends on the sizes that come when the graph runs", code="EK0333")
 
 
@@ -314,7 +321,11 @@ class Shape(tuple[Dim, ...]):
     __slots__ = ()
 
     def __new__(cls, dims: Iterable[int | str | Dim] = ()) -> Shape:
-        return super().__new__(cls, (Dim(dim) for dim in dims))
+        try:
+            return super().__new__(cls, [Dim(dim) for dim in list_of("shape", dims, "sizes")])
+        except EinkornError as error:
+            error.argument = "shape"
+            raise
 
     @property
     def rank(self) -> int:
@@ -350,10 +361,10 @@ class Shape(tuple[Dim, ...]):
         return Shape(found) if isinstance(found, tuple) else found
 
     def __add__(self, other: Iterable[int | str | Dim]) -> Shape:  # type: ignore[override]  # the dims are converted
-        return Shape((*self, *other))
+        return Shape((*self, *Shape(other)))
 
     def __radd__(self, other: Iterable[int | str | Dim]) -> Shape:
-        return Shape((*other, *self))
+        return Shape((*Shape(other), *self))
 
     def __eq__(self, other: object) -> bool:
         return super().__eq__(tuple(other) if isinstance(other, list) else other)

@@ -18,7 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 import ml_dtypes
 import numpy as np
 
-from ..dsl.errors import DeviceError, DTypeError
+from ..dsl.errors import DeviceError, DTypeError, brief
 
 
 @runtime_checkable
@@ -82,13 +82,17 @@ def import_host(producer: Any) -> np.ndarray[Any, Any]:
             expected="a DLPack producer",
             got=type(producer).__name__,
         )
-    kind, number = producer.__dlpack_device__()
-    if int(kind) not in HOST_DEVICES:
+    try:
+        kind, number = map(int, producer.__dlpack_device__())
+    except Exception as error:  # what the producer's own code raises
+        text = f"the array cannot be taken by DLPack: it does not say where it lies ({brief(error)})"
+        raise DTypeError(text, code="EK0803", argument="array") from error
+    if kind not in HOST_DEVICES:
         raise DeviceError(
-            f"the array lies on DLPack device ({int(kind)}, {number}), not in the host's memory",
+            f"the array lies on DLPack device ({kind}, {number}), not in the host's memory",
             code="EK0804",
             expected="host memory",
-            got=(int(kind), number),
+            got=(kind, number),
             hint="copy it to the host first",
         )
     questions = {bit: getattr(producer, f"is_{bit}", None) for bit in _PENDING}

@@ -21,14 +21,17 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from ..dsl.errors import GraphError, PackageError, did_you_mean
-from ..dsl.source import Place
+from ..dsl.errors import GraphError, PackageError, did_you_mean, shown_value
+from ..dsl.library import KernelLibrary
+from ..dsl.source import Place, shown_path
 from ..dsl.types import DType
+from .arguments import list_of, text_of, wrong
 from .device import DeviceRef
 from .dims import AlgebraicDim, Dim
 from .ir import Constant, Constraint, GraphIR, KernelSource, Node, SizeStep, format_graph
@@ -39,7 +42,7 @@ from .type import BufferType, ShapedType, TensorType, shown
 from .value import BufferValue, TensorValue, Value
 
 if TYPE_CHECKING:
-    from ..dsl.library import KernelLibrary, LoadedKernel
+    from ..dsl.library import LoadedKernel
 
 _active: ContextVar[tuple[Graph, ...]] = ContextVar("einkorn_active_graphs", default=())
 
@@ -93,15 +96,20 @@ class Graph:
         **kwargs: Any,
     ) -> None:
         if path is not None or module is not None:
-            _refuse("a graph cannot be loaded from a file or from an existing module", code="EK0408")
+            argument = "path" if path is not None else "module"
+            text = "a graph cannot be loaded from a file or from an existing module"
+            _refuse(text, code="EK0408", argument=argument)
         if forward is None and (args or kwargs):
             _refuse("extra arguments are for 'forward', and there is none", code="EK0408", argument="forward")
-        self.name = name
-        types = tuple(input_types)
+        self.name = text_of("name", name)
+        if forward is not None and not callable(forward):
+            wrong("forward", forward, "a function")
+        types = tuple(list_of("input_types", input_types, "types", "EK0406"))
         for position, type in enumerate(types):
             _check_input_type(name, position, type)
-        paths = [custom_extensions] if isinstance(custom_extensions, str | Path) else custom_extensions
-        self._paths = [Path(path) for path in paths]
+        self._paths = _paths_of(custom_extensions)
+        if kernel_library is not None and not isinstance(kernel_library, KernelLibrary):
+            wrong("kernel_library", kernel_library, "a KernelLibrary", hint="pass paths as custom_extensions=[...]")
         self.kernels: KernelSource = self._open(kernel_library)
         self._input_types = types
         self._dim_names = frozenset(dim for type in types for dim in type.shape.parameters)
@@ -346,6 +354,19 @@ def _refuse(message: str, *, code: str, **details: Any) -> NoReturn:
     raise GraphError(message, code=code, place=user_place(), **details)
 
 
+def _paths_of(extensions: Any) -> list[Path]:
+    """The paths of kernel libraries; one may stand for a list of one."""
+    if isinstance(extensions, str | PathLike):
+        extensions = [extensions]
+    paths = list_of("custom_extensions", extensions, "paths")
+    for position, path in enumerate(paths):
+        if not isinstance(path, str | PathLike):
+            code = getattr(getattr(path, "function", path), "__code__", None)  # of a kernel, or a plain function
+            hint = f"pass the file that it is in: {shown_path(code.co_filename)!r}" if code is not None else None
+            wrong(f"custom_extensions[{position}]", path, "a path", hint=hint)
+    return [Path(path) for path in paths]
+
+
 def _check_input_type(graph: str, position: int, type: Any) -> None:
     if not isinstance(type, ShapedType):
         _refuse(
@@ -353,7 +374,7 @@ def _check_input_type(graph: str, position: int, type: Any) -> None:
             code="EK0406",
             argument="input_types",
             expected="TensorType or BufferType",
-            got=type,
+            got=shown_value(type),
             hint="input_types is a list, also for one input",
         )
     for axis, dim in enumerate(type.shape):

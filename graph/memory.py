@@ -7,26 +7,46 @@ from __future__ import annotations
 
 import ctypes
 import math
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..dsl.errors import DeviceError, DTypeError, GraphError
+from ..dsl.errors import DeviceError, DTypeError, EinkornError, GraphError, brief
 from ..dsl.types import DType
+from .arguments import choice_of, int_of, list_of, wrong
 from .places import user_place
+from .polynomial import LIMIT, in_short
 
 Array = np.ndarray[Any, Any]
+MOST_AXES = 64  # that an array of NumPy has
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector of any CPU target
 
 
-def sizes_of(shape: Iterable[int]) -> tuple[int, ...]:
-    """A shape as plain ints, or a GraphError."""
-    sizes = tuple(shape)
-    if any(isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0 for size in sizes):
-        raise GraphError(f"a buffer's sizes are ints >= 0, not {sizes}", code="EK0805", expected="ints >= 0", got=sizes)
-    return tuple(int(size) for size in sizes)
+def sizes_of(shape: Iterable[int], dtype: DType) -> tuple[int, ...]:
+    """The shape of a buffer as plain ints.
+
+    Raises:
+        GraphError: EK0805 something is no size, EK0476 the buffer would take more bytes than 64 bits count.
+    """
+    given = list_of("shape", shape, "sizes", "EK0805")
+    sizes = tuple(int_of(f"shape[{k}]", size, "EK0805", "an int >= 0") for k, size in enumerate(given))
+    for k, size in enumerate(sizes):
+        if size < 0:
+            wrong(f"shape[{k}]", size, "an int >= 0", code="EK0805")
+    total = math.prod((size or 1 for size in sizes), start=dtype.bytes_for(1))
+    if total > LIMIT:
+        raise GraphError(
+            f"a buffer of {dtype} with the shape {brief(sizes)} takes {in_short(total)} bytes, more than 64 bits count",
+            code="EK0476",
+            place=user_place(),
+            argument="shape",
+            expected="at most 2**63 - 1 bytes",
+            got=in_short(total),
+        )
+    return sizes
 
 
 def allocate(dtype: DType, sizes: tuple[int, ...]) -> Array:
@@ -40,11 +60,30 @@ def allocate(dtype: DType, sizes: tuple[int, ...]) -> Array:
     size = dtype.bytes_for(math.prod(sizes))
     try:
         raw = np.empty(size + ALIGNMENT, np.uint8)
-    except (MemoryError, ValueError) as error:
+    except (MemoryError, ValueError, OverflowError) as error:
         raise DeviceError(f"cannot allocate {size} bytes for {dtype} of shape {sizes}", code="EK0808") from error
     skip = -raw.ctypes.data % ALIGNMENT
     data = raw[skip : skip + size]
     return data if dtype.is_packed() else data.view(dtype.to_numpy()).reshape(sizes)
+
+
+def mapped(filename: Any, dtype: DType, sizes: tuple[int, ...], mode: Any, offset: int) -> Array:
+    """A file's bytes from `offset` on as an array; of a packed dtype as bytes.
+
+    Raises:
+        DeviceError: EK0810 the file cannot be read, or is too short.
+    """
+    choice_of("mode", mode, ("readonly", "r", "copyonwrite", "c", "readwrite", "r+"), "EK0810")
+    if not isinstance(filename, str | os.PathLike):
+        wrong("filename", filename, "a path", code="EK0810")
+    if int_of("offset", offset, "EK0810") < 0:
+        wrong("offset", offset, "an int from 0 on", code="EK0810")
+    packed = dtype.is_packed()
+    shape = (dtype.bytes_for(math.prod(sizes)),) if packed else sizes
+    try:
+        return np.memmap(filename, np.uint8 if packed else dtype.to_numpy(), mode, offset, shape)
+    except (OSError, ValueError, OverflowError) as error:
+        raise DeviceError(f"cannot map {brief(os.fspath(filename))}: {error}", code="EK0810") from error
 
 
 def rounded(source: Array, dtype: DType) -> Array:
@@ -180,7 +219,31 @@ def _shared(message: str, number: int) -> GraphError:
     )
 
 
-def check_unmasked(value: Any, argument: str, op: str | None = None) -> None:
+def index_of(index: Any) -> tuple[Any, ...]:
+    """What a view of a buffer is indexed by: ints, slices, None and '...'.
+
+    Raises:
+        GraphError: EK0805 something else.
+        IndexError: a number that no axis has.
+    """
+    items = index if isinstance(index, tuple) else (index,)
+    slices = [item for item in items if isinstance(item, slice)]
+    for bound in (b for s in slices for b in (s.start, s.stop, s.step) if b is not None):
+        int_of("index", bound, "EK0805")
+    if any(isinstance(item, int) and abs(item) > LIMIT for item in items):
+        raise IndexError("an index is out of bounds: it needs more than 64 bits")
+    for item in items:
+        if not (item is None or item is Ellipsis or isinstance(item, slice | int | np.integer)) or item is True:
+            raise GraphError(
+                f"a buffer is indexed by ints, slices, None and '...', not by {type(item).__name__}",
+                code="EK0805",
+                got=type(item).__name__,
+                hint="index the array that to_numpy() gives",
+            )
+    return items
+
+
+def check_unmasked(value: Any, argument: str, op: str | None = None, depth: int = 0) -> None:
     """Refuses a masked array, also within lists: what its mask hides would be read like all else.
 
     Raises:
@@ -198,9 +261,27 @@ def check_unmasked(value: Any, argument: str, op: str | None = None) -> None:
             got=type(value).__name__,
             hint="say what stands for masked elements: x.filled(0)",
         )
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple) and depth < MOST_AXES:
         for item in value:
-            check_unmasked(item, argument, op)
+            check_unmasked(item, argument, op, depth + 1)
+
+
+def source_of(value: Any) -> Array:
+    """What is written into a buffer, as an array.
+
+    Raises:
+        GraphError: EK0805 lists of different lengths.
+        DTypeError: EK0477 a masked array, EK0803 what is no number.
+    """
+    check_unmasked(value, "value")
+    try:
+        return np.asarray(value)
+    except EinkornError:
+        raise
+    except ValueError as error:
+        raise GraphError(f"cannot write it: {error}", code="EK0805", argument="value") from error
+    except Exception:
+        wrong("value", value, "a number, an array or a Buffer", code="EK0803", kind=DTypeError)
 
 
 def check_storable(source: Array, value: Any, dtype: DType) -> None:
@@ -216,7 +297,7 @@ def check_storable(source: Array, value: Any, dtype: DType) -> None:
     kind = known.kind[0] if known else source.dtype.kind
     if kind not in ("fiub" if dtype.is_float() else "iub"):
         raise DTypeError(
-            f"cannot write {value if source.ndim == 0 else source.dtype} into a buffer of {dtype}",
+            f"cannot write {brief(value) if source.ndim == 0 else source.dtype} into a buffer of {dtype}",
             code="EK0803",
             expected=str(dtype),
             got=str(source.dtype),
@@ -228,5 +309,8 @@ def check_storable(source: Array, value: Any, dtype: DType) -> None:
             source = source.astype(np.int64)
         if int(source.min()) < low or int(source.max()) > high:
             raise GraphError(
-                f"a value is out of the range of {dtype}", code="EK0805", expected=f"{low} to {high}", got=value
+                f"a value is out of the range of {dtype}",
+                code="EK0805",
+                expected=f"{low} to {high}",
+                got=brief(value),
             )

@@ -5,12 +5,19 @@ Input: the running stack. Output: a `Place` with exact columns. Non-goals: no dr
 
 from __future__ import annotations
 
+import functools
 import sys
+from collections.abc import Callable
 from functools import lru_cache
 from types import CodeType
+from typing import ParamSpec, TypeVar
 
+from ..dsl.errors import EinkornError
 from ..dsl.installation import is_own_module
 from ..dsl.source import Place, instruction_place
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def user_place() -> Place | None:
@@ -25,6 +32,20 @@ def user_place() -> Place | None:
             return _place(frame.f_code.co_filename, frame.f_code, frame.f_lasti, frame.f_lineno)
         frame = frame.f_back  # type: ignore[assignment]
     return None
+
+
+def placed(function: Callable[P, R]) -> Callable[P, R]:
+    """The function, of which every mistake has the user's own line."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except EinkornError as error:
+            error.place = error.place or user_place()
+            raise
+
+    return call
 
 
 @lru_cache(maxsize=4096)

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dsl.errors import DTypeError, GraphError
+from ..dsl.errors import DTypeError, GraphError, brief
 from ..dsl.source import Place
 from ..dsl.types import DType
 from .buffer import Buffer
@@ -83,7 +83,8 @@ def weak_array(value: Any, dtype: DType, op: str, argument: str, place: Place | 
         DTypeError: EK0413, its own dtype has no counterpart here.
     """
 
-    def refuse(shown: Any, why: str, hint: str) -> GraphError:
+    def refuse(given: Any, why: str, hint: str) -> GraphError:
+        shown = str(given) if isinstance(given, str | np.generic) else brief(given)
         return GraphError(
             f"{op}: {shown} {why} {dtype}, the dtype of the tensor that '{argument}' meets",
             code="EK0412",
@@ -136,7 +137,7 @@ def _exact_int(value: int, dtype: DType, refuse: Any) -> int | float:
     if dtype.is_float():
         nearest = dtype.format.round(Fraction(value))
         if nearest != value:
-            raise refuse(value, "is not exact in", f"write {value}.0 to have it rounded")
+            raise refuse(value, "is not exact in", f"write {brief(value)}.0 to have it rounded")
         return nearest
     low, high = dtype.range
     if not low <= value <= high:

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..dsl.checks import parse_checks
-from ..dsl.errors import DeviceError, EinkornError, GraphError, of_call
+from ..dsl.errors import DeviceError, EinkornError, GraphError, of_call, shown_value
 from ..dsl.frames import bare, without_internals
 from ..dsl.knobs import knobs
 from ..dsl.types import DType
+from .arguments import flag_of, list_of, wrong
 from .buffer import Buffer
 from .call import Call
 from .device import CPU, Device, DeviceRef
@@ -63,16 +64,14 @@ class InferenceSession:
         self, devices: Sequence[Device] | None = None, *, interpret: bool | None = None, checks: str | None = None
     ) -> None:
         self.checks = None if checks is None else parse_checks(checks)
-        self.devices = [CPU()] if devices is None else list(devices)
-        self.interpret = knobs.interpret if interpret is None else interpret
+        self.devices = [CPU()] if devices is None else list_of("devices", devices, "devices", "EK0811")
+        self.interpret = knobs.interpret if interpret is None else flag_of("interpret", interpret)
+        if not self.devices:
+            wrong("devices", self.devices, "one device or more", code="EK0811", hint="leave it out for the host")
         for device in self.devices:
             if not isinstance(device, Device):
-                raise DeviceError(
-                    f"devices= takes devices such as CPU(), not {device.__class__.__name__}",
-                    code="EK0811",
-                    argument="devices",
-                    place=user_place(),
-                )
+                hint = f"{device!r}.to_device() gives it" if isinstance(device, DeviceRef) else "CPU() is the host"
+                wrong("devices", device, "a list of devices", code="EK0811", kind=DeviceError, hint=hint)
 
     @without_internals
     def load(self, graph: Graph, *, checks: str | None = None) -> Model:
@@ -85,7 +84,7 @@ class InferenceSession:
         """
         if not isinstance(graph, Graph):
             raise GraphError(
-                f"load takes a Graph, not {type(graph).__name__}", code="EK0409", place=user_place(), argument="graph"
+                f"load takes a Graph, not {shown_value(graph)}", code="EK0409", place=user_place(), argument="graph"
             )
         ir = graph.ir
         here = {DeviceRef.from_device(device) for device in self.devices}

@@ -14,8 +14,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..dsl.errors import DTypeError, GraphError, shown_value
+from ..dsl.errors import GraphError
 from ..dsl.types import DType
+from .arguments import dtype_of
 from .device import Device, DeviceRef
 from .dims import Dim, Shape, StaticDim, is_below_zero
 from .places import user_place
@@ -49,19 +50,9 @@ class ShapedType(Type):
             GraphError: EK0330 a dim is neither int, str nor Dim, EK0475 a size is below zero, EK0476 the tensor would
                 take more bytes than 64 bits count.
         """
-        if not isinstance(dtype, DType):
-            raise DTypeError(
-                f"a tensor type needs a DType, not {shown_value(dtype)}",
-                code="EK0407",
-                place=user_place(),
-                argument="dtype",
-                expected="DType",
-                got=shown_value(dtype),
-                hint="DType.from_numpy(...) converts NumPy's dtypes",
-            )
-        sizes = shape if isinstance(shape, Shape) else Shape(shape)
+        sizes = Shape(shape)
+        object.__setattr__(self, "dtype", dtype_of("dtype", dtype, "EK0407"))
         _check_sizes(dtype, sizes)
-        object.__setattr__(self, "dtype", dtype)
         object.__setattr__(self, "shape", sizes)
         object.__setattr__(self, "device", DeviceRef.CPU() if device is None else DeviceRef.from_device(device))
 

@@ -112,8 +112,9 @@ class BufferValue(Value):
         return self._type
 
     def __getitem__(self, index: Any) -> TensorValue:
-        whole = _stage("buffer_load", self)
-        return whole if index is Ellipsis else whole[index]
+        with self.graph.transaction():
+            whole = _stage("buffer_load", self)
+            return whole if index is Ellipsis else whole[index]
 
     def __setitem__(self, index: Any, value: TensorValueLike) -> None:
         if index is Ellipsis:

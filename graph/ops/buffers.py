@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...dsl.errors import DTypeError
+from ...dsl.errors import DTypeError, shown_value
 from ..places import user_place
 from ..promotion import is_weak, weak_array
 from ..type import BufferType, shown
@@ -34,12 +34,12 @@ def buffer_create(type: BufferType) -> BufferValue:
     if not isinstance(type, BufferType):
         fail(
             "buffer_create",
-            f"a buffer needs a BufferType, not {type!r}",
+            f"a buffer needs a BufferType, not {shown_value(type)}",
             code="EK0460",
             kind=DTypeError,
             argument="type",
             expected="BufferType",
-            got=type,
+            got=shown_value(type),
             hint="TensorType.as_buffer() makes one",
         )
     graph = current("buffer_create")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...dsl.types import DType
+from ..arguments import dtype_of
 from ..device import Device, DeviceRef
 from ..places import user_place
 from ..promotion import literal_array
@@ -33,6 +34,7 @@ def constant(
         DTypeError: EK0413, not numbers, or a dtype without a counterpart.
     """
     place = user_place()
-    array = literal_array(value, dtype, "constant", place)
+    wanted = None if dtype is None else dtype_of("dtype", dtype)
+    array = literal_array(value, wanted, "constant", place)
     target = DeviceRef.CPU() if device is None else DeviceRef.from_device(device)
     return current("constant").stage_constant(array, target, place)

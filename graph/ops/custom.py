@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ...dsl.errors import PackageError, did_you_mean
+from ...dsl.errors import PackageError, brief, did_you_mean, shown_value
 from ...dsl.parameters import bind_parameters
 from ...dsl.schema import OpSchema, Role
 from ...dsl.types import DType
 from ...dsl.variadic import counted_inputs, counted_outputs
+from ..arguments import list_of, wrong
 from ..device import Device, DeviceRef
 from ..dims import StaticDim
 from ..ir import KernelSource
@@ -85,19 +86,30 @@ def _call(
     parameters: Mapping[str, Any] | None,
 ) -> list[TensorValue]:
     graph = current(caller)
+    if not isinstance(name, str):
+        called = getattr(getattr(name, "schema", None), "name", None)  # of a kernel function
+        hint = f'call it by its name: ops.{caller}("{called}", ...)' if isinstance(called, str) else None
+        wrong("name", name, "the name of an op", hint=hint)
     kernel = graph.kernels.find(name)
     if kernel is None:
         _fail_unknown(name, graph.kernels)
     target = DeviceRef.from_device(device)
-    expected = None if out_types is None else list(out_types)
+    expected = None if out_types is None else list_of("out_types", out_types, "types", "EK0441")
+    given = {} if parameters is None else _parameters(parameters)
     _check_out_types(name, expected, target)
-    kernel, flat = _spelled_out(kernel, list(values), parameters or {}, expected)
+    kernel, flat = _spelled_out(kernel, list_of("values", values, "tensors"), given, expected)
     if caller == "custom":
         _check_pure(name, kernel)
     else:
         _check_buffers(name, kernel.schema, flat)
-    operands = _operands(name, kernel.schema, flat, parameters or {}, expected, target, caller != "custom")
-    return stage(kernel, operands, parameters or {}, target, expected)
+    operands = _operands(name, kernel.schema, flat, given, expected, target, caller != "custom")
+    return stage(kernel, operands, given, target, expected)
+
+
+def _parameters(parameters: Any) -> dict[str, Any]:
+    if not isinstance(parameters, Mapping) or not all(isinstance(name, str) for name in parameters):
+        wrong("parameters", parameters, "a dict of values by name")
+    return dict(parameters)
 
 
 def _spelled_out(
@@ -165,7 +177,7 @@ def _fail_unknown(name: str, kernels: KernelSource) -> NoReturn:
     notes = [f"searched {', '.join(searched)}; {listed}"] if searched else ["the graph has no custom extensions"]
     fail(
         "custom",
-        f"there is no op {name!r}",
+        f"there is no op {brief(name)}",
         code="EK0440",
         kind=PackageError,
         argument="name",
@@ -217,7 +229,8 @@ def _check_buffers(name: str, schema: OpSchema, values: list[Any]) -> None:
             )
     if not any(isinstance(value, BufferValue) for value in values):
         hint = "call it with ops.custom" if not schema.mutable else None
-        fail(name, "no argument is a buffer", code="EK0460", expected="BufferValue", hint=hint)
+        text = "none of the values is a buffer"
+        fail(name, text, code="EK0460", argument="values", expected="BufferValue", hint=hint)
 
 
 def _kind(value: Any) -> str:
@@ -229,11 +242,11 @@ def _check_out_types(name: str, expected: list[TensorType] | None, device: Devic
         if not isinstance(type, TensorType):
             fail(
                 name,
-                f"out_types[{position}] is not a TensorType but {type!r}",
+                f"out_types[{position}] is not a TensorType but {shown_value(type)}",
                 code="EK0441",
                 argument="out_types",
                 expected="TensorType",
-                got=type,
+                got=shown_value(type),
             )
         if type.device != device:
             fail(

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ...dsl.errors import DTypeError
 from ...dsl.types import DType
+from ..arguments import choice_of, dtype_of
 from ..places import user_place
 from ..promotion import promote
 from ..value import TensorValue, TensorValueLike
-from .staging import F, broadcast, builtin, cast_to, check_kind, fail, op, tensor, tensors
+from .staging import F, broadcast, builtin, cast_to, check_kind, op, tensor, tensors
 
 _FAMILY = "elementwise"
 
@@ -133,17 +133,7 @@ def cast(x: TensorValueLike, dtype: DType) -> TensorValue:
         DTypeError: `x` is a plain number or array, or `dtype` is no DType.
     """
     value = tensor("cast", "x", x)
-    if not isinstance(dtype, DType):
-        fail(
-            "cast",
-            f"argument 'dtype' has to be a DType, and is {dtype!r}",
-            code="EK0413",
-            kind=DTypeError,
-            argument="dtype",
-            expected="DType",
-            got=dtype,
-        )
-    return cast_to(value, dtype)
+    return cast_to(value, dtype_of("dtype", dtype, "EK0413"))
 
 
 @op
@@ -159,17 +149,8 @@ def gelu(x: TensorValueLike, approximate: str = "none") -> TensorValue:
     """
     value = tensor("gelu", "x", x)
     check_kind("gelu", "x", value, "float")
-    if approximate not in ("none", "tanh", "quick"):
-        fail(
-            "gelu",
-            f"there is no approximation {approximate!r}",
-            code="EK0414",
-            argument="approximate",
-            expected=("none", "tanh", "quick"),
-            got=approximate,
-            hint="possible: 'none', 'tanh', 'quick'",
-        )
-    return builtin(_FAMILY, "gelu", [value], {"approximate": approximate})[0]
+    chosen = choice_of("approximate", approximate, ("none", "tanh", "quick"), "EK0414")
+    return builtin(_FAMILY, "gelu", [value], {"approximate": chosen})[0]
 
 
 @op

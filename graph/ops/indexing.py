@@ -17,14 +17,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...dsl.errors import GraphError, shown_value
+from ...dsl.errors import GraphError, brief
+from ..arguments import axis_of, int_of, list_of
 from ..dims import Dim, StaticDim, ceildiv
+from ..polynomial import LIMIT, in_short
+from ..type import shown
 from ..value import TensorValue, TensorValueLike, Value
-from .arguments import axis_of, int_of, list_of
 from .movement import _FAMILY
 from .staging import as_shape, builtin, fail, op, require, tensor
 
 _NAME = "slice_tensor"
+_INDEX = "an int, a slice, '...' or None"
 
 
 @dataclass(frozen=True)
@@ -75,17 +78,18 @@ def split(x: TensorValueLike, split_sizes: Sequence[int], axis: int = 0) -> list
         GraphError: EK0425, the axis is symbolic, or the sizes do not add up to it.
     """
     value = tensor("split", "x", x)
-    at = axis_of("split", axis, value.rank)
-    listed = list_of("split", "split_sizes", split_sizes, "sizes", "EK0425")
-    sizes = [int_of("split", f"split_sizes[{k}]", size, "EK0425", "a known size") for k, size in enumerate(listed)]
+    at = axis_of(axis, value.rank)
+    listed = list_of("split_sizes", split_sizes, "sizes", "EK0425")
+    sizes = [int_of(f"split_sizes[{k}]", size, "EK0425", "a known size") for k, size in enumerate(listed)]
     if value.shape[at] != sum(sizes) or min(sizes, default=0) < 0:
         fail(
             "split",
-            f"the sizes {sizes} add up to {sum(sizes)}, and axis {at} has size {value.shape[at]}",
+            f"the sizes {shown(map(in_short, sizes))} add up to {in_short(sum(sizes))},"
+            f" and axis {at} has size {value.shape[at]}",
             code="EK0425",
             argument="split_sizes",
             expected=str(value.shape[at]),
-            got=sum(sizes),
+            got=in_short(sum(sizes)),
         )
     pieces = []
     for k, size in enumerate(sizes):
@@ -103,16 +107,16 @@ def chunk(x: TensorValueLike, chunks: int, axis: int = 0) -> list[TensorValue]:
         GraphError: EK0425, the axis is symbolic, or does not divide.
     """
     value = tensor("chunk", "x", x)
-    at = axis_of("chunk", axis, value.rank)
-    count, dim = int_of("chunk", "chunks", chunks, "EK0425"), value.shape[at]
+    at = axis_of(axis, value.rank)
+    count, dim = int_of("chunks", chunks, "EK0425"), value.shape[at]
     if count < 1 or not isinstance(dim, StaticDim) or int(dim) % count or count > max(int(dim), 1):
         fail(
             "chunk",
-            f"axis {at} of size {dim} does not divide into {count} pieces of one size",
+            f"axis {at} of size {dim} does not divide into {in_short(count)} pieces of one size",
             code="EK0425",
             argument="chunks",
             expected="a divisor of a known size",
-            got=count,
+            got=in_short(count),
         )
     return split(value, [int(dim) // count] * count, at)
 
@@ -135,7 +139,7 @@ def _without_ellipsis(items: list[Any], rank: int) -> list[Any]:
     at = [k for k, item in enumerate(items) if item is Ellipsis]
     named = sum(item is not None and item is not Ellipsis for item in items)
     if len(at) > 1:
-        fail(_NAME, "'...' may stand once only", code="EK0425", argument="indices", got=items)
+        fail(_NAME, "'...' may stand once only", code="EK0425", argument="indices", got=len(at))
     if named > rank:
         fail(
             _NAME,
@@ -152,17 +156,13 @@ def _without_ellipsis(items: list[Any], rank: int) -> list[Any]:
 def _bound(item: Any, axis: int) -> int | Dim:
     if isinstance(item, Dim) and not isinstance(item, StaticDim):
         return item
-    if isinstance(item, bool) or not hasattr(item, "__index__"):
-        what = "a tensor" if isinstance(item, TensorValue) else shown_value(item)
-        fail(
-            _NAME,
-            f"{what} cannot index axis {axis}",
-            code="EK0425",
-            argument="indices",
-            expected="int, slice, ... or None",
-            got=type(item).__name__,
-        )
-    return int(item.__index__())
+    if isinstance(item, TensorValue):
+        fail(_NAME, f"a tensor cannot index axis {axis}", code="EK0425", argument="indices", expected=_INDEX)
+    found = int_of(f"indices[{axis}]", item, "EK0425", _INDEX)
+    if not -LIMIT <= found <= LIMIT:
+        text = f"index {in_short(found)} on axis {axis} is out of range"
+        fail(_NAME, text, code="EK0425", argument="indices", got=in_short(found))
+    return found
 
 
 def _element_of(index: int | Dim, dim: Dim, axis: int) -> _Range:
@@ -225,5 +225,7 @@ def _need(left: Dim, right: int | Dim, message: str, hint: str | None = None) ->
 
 
 def _text(item: slice) -> str:
-    parts = ["" if part is None else str(part) for part in (item.start, item.stop)]
-    return ":".join(parts if item.step is None else [*parts, str(item.step)])
+    parts = [
+        "" if part is None else str(part) if isinstance(part, Dim) else brief(part) for part in (item.start, item.stop)
+    ]
+    return ":".join(parts if item.step is None else [*parts, brief(item.step)])

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...dsl.errors import DeviceError, DTypeError
+from ..arguments import axis_of, list_of, text_of
 from ..device import Device, DeviceRef
 from ..dims import Dim, Shape, StaticDim, is_below_zero
 from ..type import shown
 from ..value import TensorValue, TensorValueLike
-from .arguments import axis_of, list_of, shape_of
 from .staging import (
     HINT_FOR_SYMBOLS,
     DimLike,
@@ -42,7 +42,7 @@ def reshape(x: TensorValueLike, shape: Iterable[DimLike]) -> TensorValue:
         GraphError: EK0423, the shapes do not (or cannot be seen to) have as many elements; a size is negative.
     """
     value = tensor("reshape", "x", x)
-    target = list(shape_of("reshape", "shape", shape))
+    target = list(Shape(shape))
     unknown = [axis for axis, dim in enumerate(target) if dim == -1]
     total = value.shape.num_elements
     known = math.prod((dim for axis, dim in enumerate(target) if axis not in unknown), start=Dim(1))
@@ -84,8 +84,8 @@ def flatten(x: TensorValueLike, start_dim: int = 0, end_dim: int = -1) -> Tensor
     value = tensor("flatten", "x", x)
     if value.rank == 0:
         return as_shape(value, [1])
-    first = axis_of("flatten", start_dim, value.rank, "start_dim")
-    last = axis_of("flatten", end_dim, value.rank, "end_dim")
+    first = axis_of(start_dim, value.rank, "start_dim")
+    last = axis_of(end_dim, value.rank, "end_dim")
     if first > last:
         fail("flatten", f"start_dim {first} lies behind end_dim {last}", code="EK0422", argument="start_dim", got=first)
     merged = Shape(value.shape[first : last + 1]).num_elements
@@ -100,7 +100,7 @@ def squeeze(x: TensorValueLike, axis: int) -> TensorValue:
         GraphError: EK0421, its size is another.
     """
     value = tensor("squeeze", "x", x)
-    at = axis_of("squeeze", axis, value.rank)
+    at = axis_of(axis, value.rank)
     if value.shape[at] != 1:
         size = value.shape[at]
         fail("squeeze", f"axis {at} has size {size}, not 1", code="EK0421", argument="axis", expected=1, got=str(size))
@@ -111,7 +111,7 @@ def squeeze(x: TensorValueLike, axis: int) -> TensorValue:
 def unsqueeze(x: TensorValueLike, axis: int) -> TensorValue:
     """With a new axis of size 1 at `axis`; a negative one counts from the end of the result."""
     value = tensor("unsqueeze", "x", x)
-    at = axis_of("unsqueeze", axis, value.rank + 1)
+    at = axis_of(axis, value.rank + 1)
     return as_shape(value, [*value.shape[:at], 1, *value.shape[at:]])
 
 
@@ -123,7 +123,7 @@ def permute(x: TensorValueLike, dims: Iterable[int]) -> TensorValue:
         GraphError: EK0422, `dims` does not name every axis once.
     """
     value = tensor("permute", "x", x)
-    order = [axis_of("permute", axis, value.rank, "dims") for axis in list_of("permute", "dims", dims, "axes")]
+    order = [axis_of(axis, value.rank, "dims") for axis in list_of("dims", dims, "axes", "EK0422")]
     if sorted(order) != list(range(value.rank)):
         fail(
             "permute",
@@ -143,8 +143,8 @@ def permute(x: TensorValueLike, dims: Iterable[int]) -> TensorValue:
 def transpose(x: TensorValueLike, axis_1: int, axis_2: int) -> TensorValue:
     """Two axes swapped."""
     value = tensor("transpose", "x", x)
-    first = axis_of("transpose", axis_1, value.rank, "axis_1")
-    second = axis_of("transpose", axis_2, value.rank, "axis_2")
+    first = axis_of(axis_1, value.rank, "axis_1")
+    second = axis_of(axis_2, value.rank, "axis_2")
     order = list(range(value.rank))
     order[first], order[second] = second, first
     return permute(value, order)
@@ -158,7 +158,7 @@ def broadcast_to(x: TensorValueLike, shape: Iterable[DimLike]) -> TensorValue:
         GraphError: EK0420, a size is neither 1 nor the one wanted; EK0431, a name that no input has.
     """
     value = tensor("broadcast_to", "x", x)
-    target = shape_of("broadcast_to", "shape", shape)
+    target = Shape(shape)
     offset = len(target) - value.rank
     fits = offset >= 0 and all(
         dim == 1 or dim == wanted for dim, wanted in zip(value.shape, target[max(offset, 0) :], strict=False)
@@ -183,9 +183,9 @@ def concat(original_vals: Iterable[TensorValueLike], axis: int = 0) -> TensorVal
         GraphError: EK0426, none given, or ranks or other sizes differ.
         DTypeError: EK0410, dtypes differ.
     """
-    values = _of_one_dtype("concat", "original_vals", list_of("concat", "original_vals", original_vals, "tensors"))
+    values = _of_one_dtype("concat", "original_vals", list_of("original_vals", original_vals, "tensors", "EK0426"))
     first = values[0]
-    at = axis_of("concat", axis, first.rank)
+    at = axis_of(axis, first.rank)
     for position, value in enumerate(values[1:], 1):
         same = value.rank == first.rank and all(
             a == b for k, (a, b) in enumerate(zip(value.shape, first.shape, strict=True)) if k != at
@@ -214,7 +214,7 @@ def stack(values: Iterable[TensorValueLike], axis: int = 0) -> TensorValue:
         GraphError: EK0426, none given, or shapes differ.
         DTypeError: EK0410, dtypes differ.
     """
-    strong = _of_one_dtype("stack", "values", list_of("stack", "values", values, "tensors"))
+    strong = _of_one_dtype("stack", "values", list_of("values", values, "tensors", "EK0426"))
     for position, value in enumerate(strong):
         if value.shape != strong[0].shape:
             fail(
@@ -225,7 +225,7 @@ def stack(values: Iterable[TensorValueLike], axis: int = 0) -> TensorValue:
                 expected=shown(strong[0].shape),
                 got=shown(value.shape),
             )
-    at = axis_of("stack", axis, strong[0].rank + 1)
+    at = axis_of(axis, strong[0].rank + 1)
     return concat([unsqueeze(value, at) for value in strong], at)
 
 
@@ -267,7 +267,7 @@ def rebind(x: TensorValueLike, shape: Iterable[DimLike], message: str = "") -> T
         GraphError: EK0421 another rank, EK0423 a size that can be seen to be another, EK0431 a name no input has.
     """
     value = tensor("rebind", "x", x)
-    target = shape_of("rebind", "shape", shape)
+    target, told = Shape(shape), text_of("message", message)
     if len(target) != value.rank:
         fail(
             "rebind",
@@ -284,7 +284,7 @@ def rebind(x: TensorValueLike, shape: Iterable[DimLike], message: str = "") -> T
             text = f"axis {axis} has size {dim}, never {wanted}"
             fail("rebind", text, code="EK0423", argument="shape", expected=str(dim), got=str(wanted))
         text = f"rebind: axis {axis} has to have size {wanted}"
-        require("rebind", "equal", dim, wanted, f"{text}: {message}" if message else text)
+        require("rebind", "equal", dim, wanted, f"{text}: {told}" if told else text)
     return as_shape(value, target)
 
 

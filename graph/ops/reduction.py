@@ -13,11 +13,11 @@ from enum import Enum
 from typing import Literal
 
 from ...dsl.types import DType
+from ..arguments import axis_of, flag_of
 from ..dims import Dim, Shape, StaticDim, is_below_zero
 from ..type import shown
 from ..value import Axes, TensorValue, TensorValueLike
 from . import elementwise
-from .arguments import axis_of
 from .movement import permute
 from .staging import as_shape, builtin, cast_to, check_kind, fail, op, require, tensor
 
@@ -112,7 +112,7 @@ def logsoftmax(value: TensorValueLike, axis: int = -1) -> TensorValue:
 def _along(name: str, x: TensorValueLike, axis: int) -> TensorValue:
     value = tensor(name, "value", x)
     check_kind(name, "value", value, "float")
-    return builtin(_FAMILY, name, [value], {"axis": axis_of(name, axis, value.rank)})[0]
+    return builtin(_FAMILY, name, [value], {"axis": axis_of(axis, value.rank)})[0]
 
 
 def _extreme(
@@ -120,7 +120,7 @@ def _extreme(
 ) -> TensorValue:
     if y is not None:
         if axis is not _Default.LAST:
-            fail(name, "takes an axis with one tensor only, and got two", code="EK0422", argument="axis", got=axis)
+            fail(name, "takes an axis with one tensor only, and got two", code="EK0422", argument="axis")
         return (elementwise.maximum if name == "max" else elementwise.minimum)(x, y)
     value = tensor(name, "x", x)
     check_kind(name, "x", value, "numeric")
@@ -132,13 +132,13 @@ def _extreme(
 def _arg(name: str, x: TensorValueLike, axis: int | None, keepdims: bool) -> TensorValue:
     value = tensor(name, "x", x)
     check_kind(name, "x", value, "numeric")
-    axes = _axes_of(name, axis, value.rank) if axis is None else (axis_of(name, axis, value.rank),)
+    axes = _axes_of(name, axis, value.rank) if axis is None else (axis_of(axis, value.rank),)
     _check_not_empty(name, value, axes)
     if axis is None:
         result = builtin(_FAMILY, name, [as_shape(value, [value.shape.num_elements])], {"axis": 0})[0]
     else:
         result = builtin(_FAMILY, name, [value], {"axis": axes[0]})[0]
-    return as_shape(result, _reduced(value.shape, axes, keepdims))
+    return as_shape(result, _reduced(value.shape, axes, flag_of("keepdims", keepdims)))
 
 
 def _reduce(name: str, kernel: str, value: TensorValue, axis: Axes, keepdims: bool) -> TensorValue:
@@ -154,7 +154,7 @@ def _reduce(name: str, kernel: str, value: TensorValue, axis: Axes, keepdims: bo
         merged = as_shape(ordered, [*outer, Shape(value.shape[k] for k in axes).num_elements])
         at = len(kept)
     result = builtin(_FAMILY, kernel, [merged], {"axis": at})[0]
-    return as_shape(result, _reduced(value.shape, axes, keepdims))
+    return as_shape(result, _reduced(value.shape, axes, flag_of("keepdims", keepdims)))
 
 
 def _reduced(shape: Shape, axes: tuple[int, ...], keepdims: bool) -> list[Dim]:
@@ -167,9 +167,9 @@ def _axes_of(name: str, axis: Axes, rank: int) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(rank))
     given = tuple(axis) if isinstance(axis, tuple | list) else (axis,)
-    axes = tuple(sorted(axis_of(name, one, rank) for one in given))
+    axes = tuple(sorted(axis_of(one, rank) for one in given))
     if len(set(axes)) != len(axes):
-        fail(name, f"axis {axis} names an axis twice", code="EK0422", argument="axis", got=axis)
+        fail(name, f"axis {axes} names an axis twice", code="EK0422", argument="axis", got=axes)
     return axes
 
 

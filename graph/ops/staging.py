@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from ...dsl.errors import DTypeError, EinkornError, GraphError, each_of
+from ...dsl.errors import DTypeError, EinkornError, GraphError, brief, each_of
 from ...dsl.frames import without_internals
 from ...dsl.parameters import bind_parameters
 from ...dsl.signature import bind
@@ -214,7 +214,7 @@ def _weak(value: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
-    return f"the plain number {value}" if not hasattr(value, "shape") else f"a plain array of {value.dtype}"
+    return f"the plain number {brief(value)}" if not hasattr(value, "shape") else f"a plain array of {value.dtype}"
 
 
 # --- casts and broadcasts ---

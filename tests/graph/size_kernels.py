@@ -2,7 +2,7 @@
 
 from typing import TypeVar
 
-from einkorn.dsl import Floating, InputTensor, OutputTensor, foreach, int64, register
+from einkorn.dsl import Floating, InputTensor, MutableInputTensor, OutputTensor, foreach, int64, register
 
 T = TypeVar("T", bound=Floating)
 
@@ -30,3 +30,8 @@ def counted(out: OutputTensor[T, "k"], x: InputTensor[T, "n"], count: InputTenso
 @counted.shape
 def counted_size(x, count):
     return count[()]
+
+
+@register("overwrite")
+def overwrite(x: MutableInputTensor[T, "*s"], by: InputTensor[T, ""], *, times: int):
+    foreach(x, lambda i: by[()] * times)

@@ -299,20 +299,24 @@ def test_mmap(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shape", [(-1,), (1.5,), (True,), ("n",)])
 def test_wrong_shapes(shape: Any) -> None:
-    with pytest.raises(GraphError, match="ints >= 0"):
+    with pytest.raises(GraphError, match="int >= 0"):
         Buffer(DType.float32, shape)
 
 
 def test_wrong_devices() -> None:
     with pytest.raises(DeviceError):
         Buffer(DType.float32, (1,), DeviceRef.GPU())
-    with pytest.raises(DeviceError, match="needs a device"):
+    with pytest.raises(DeviceError, match="is no device"):
         Buffer(DType.float32, (1,), "cpu")  # type: ignore[arg-type]
 
 
 def test_too_large() -> None:
     with pytest.raises(DeviceError, match="cannot allocate"):
-        Buffer(DType.float64, (1 << 60,))
+        Buffer(DType.float64, (1 << 59,))
+    for shape in ((1 << 60,), (1 << 70,), (1 << 40, 1 << 40), (0, 1 << 40, 1 << 40)):
+        with pytest.raises(GraphError, match="more than 64 bits count") as caught:
+            Buffer(DType.float64, shape)
+        assert caught.value.code == "EK0476"
 
 
 def test_repr() -> None:

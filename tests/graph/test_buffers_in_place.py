@@ -181,7 +181,7 @@ def test_memory_is_checked_before_it_is_touched(name: str) -> None:
 WRONG: dict[str, tuple[Callable[..., Any], str, str]] = {
     "custom": (lambda y, x: ops.custom("axpy_into", HOST, [y, 1.0, x]), "EK0442", "changes 'y' in place"),
     "a tensor": (lambda y, x: inplace("axpy_into", x, 1.0, x), "EK0460", "'y' is changed in place, and a tensor"),
-    "no buffer": (lambda y, x: inplace("row_total", x), "EK0460", "no argument is a buffer"),
+    "no buffer": (lambda y, x: inplace("row_total", x), "EK0460", "none of the values is a buffer"),
     "twice": (lambda y, x: inplace("swap", y, y), "EK0463", "and is also argument 'y'"),
     "read too": (lambda y, x: inplace("axpy_into", y, 1.0, y), "EK0463", "and is also argument 'x'"),
     "an operand": (lambda y, x: x + y, "EK0403", "not a tensor but BufferValue"),

@@ -1,0 +1,143 @@
+"""What users pass that is no tensor: lists, numbers, axes, flags, texts, dtypes. One refusal for each kind.
+
+Input: anything, and the name of the argument. Output: plain values. Non-goals: the name of the op that was called,
+which `ops.staging.named` adds to every error of an op; what the values mean.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping, Set
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..dsl.errors import DTypeError, EinkornError, GraphError, shown_value
+from ..dsl.types import DType
+from .places import user_place
+from .polynomial import in_short
+
+CODE = "EK0478"
+
+
+def wrong(
+    argument: str,
+    value: object,
+    wanted: str,
+    *,
+    code: str = CODE,
+    kind: type[EinkornError] = GraphError,
+    hint: str | None = None,
+) -> NoReturn:
+    """Raises the error of an argument that is not what it has to be."""
+    got = shown_value(value)
+    raise kind(
+        f"argument '{argument}' has to be {wanted}, and is {got}",
+        code=code,
+        place=user_place(),
+        argument=argument,
+        expected=wanted,
+        got=got,
+        hint=hint,
+    )
+
+
+def list_of(argument: str, value: Any, items: str, code: str = CODE) -> list[Any]:
+    """The things that a sequence or a generator lists; `items` says what they should be, as in "axes".
+
+    Raises:
+        GraphError: it lists nothing, or has no order.
+    """
+    try:
+        if isinstance(value, str | bytes | Mapping | Set):
+            raise TypeError
+        things = iter(value)
+    except Exception:  # a class of the user's may raise what it likes; what a generator raises is not caught
+        single = isinstance(value, str) or (hasattr(type(value), "__index__") and not isinstance(value, bool))
+        hint = f"also one stands in brackets: {argument}=[...]" if single else None
+        wrong(argument, value, f"a list of {items}", code=code, hint=hint)
+    return list(things)
+
+
+def int_of(argument: str, value: Any, code: str = CODE, wanted: str = "an int") -> int:
+    """The number that an argument is; a static dim or a number of NumPy's serves, too.
+
+    Raises:
+        GraphError: it is none.
+    """
+    try:
+        if not isinstance(value, bool):
+            return operator.index(value)
+    except Exception:
+        pass
+    wrong(argument, value, wanted, code=code)
+
+
+def axis_of(axis: Any, rank: int, argument: str = "axis") -> int:
+    """An axis counted from 0.
+
+    Raises:
+        GraphError: EK0422, not an int, or out of range.
+    """
+    number = int_of(argument, axis, "EK0422")
+    if not -rank <= number < rank:
+        span = f"{-rank} to {rank - 1}" if rank else "none, the tensor has rank 0"
+        raise GraphError(
+            f"{argument} {in_short(number)} is out of range for rank {rank}",
+            code="EK0422",
+            place=user_place(),
+            argument=argument,
+            expected=span,
+            got=in_short(number),
+            hint=f"possible: {span}",
+        )
+    return number % rank
+
+
+def flag_of(argument: str, value: Any) -> bool:
+    """True or False; 0 and 1 serve, too.
+
+    Raises:
+        GraphError: something else, whose truth nobody should ask for.
+    """
+    if isinstance(value, bool | np.bool_) or (type(value) is int and value in (0, 1)):
+        return bool(value)
+    wrong(argument, value, "True or False")
+
+
+def text_of(argument: str, value: Any, wanted: str = "a text") -> str:
+    """A text.
+
+    Raises:
+        GraphError: something else.
+    """
+    return str(value) if isinstance(value, str) else wrong(argument, value, wanted)
+
+
+def choice_of(argument: str, value: Any, known: Iterable[str], code: str) -> str:
+    """One of some texts.
+
+    Raises:
+        GraphError: another text, or no text.
+    """
+    listed = list(known)
+    if isinstance(value, str) and value in listed:
+        return str(value)
+    shown = ", ".join(map(repr, listed))
+    wrong(argument, value, f"one of {shown}", code=code, hint=f"possible: {shown}")
+
+
+def dtype_of(argument: str, value: Any, code: str = CODE) -> DType:
+    """A dtype of ours.
+
+    Raises:
+        DTypeError: something else.
+    """
+    if isinstance(value, DType):
+        return value
+    hint = None
+    if isinstance(value, str) and value in DType.__members__:
+        hint = f"write DType.{value}"
+    elif isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
+        hint = "DType.from_numpy(...) converts NumPy's dtypes"
+    wrong(argument, value, "a DType", code=code, kind=DTypeError, hint=hint)
