@@ -5,6 +5,7 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { command -v $$p; break; }; done)
 PYTEST_ARGS ?=
 FUZZ_MINUTES ?= 60
+FUZZ_MUTANTS ?= 10000
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -30,7 +31,8 @@ lint: $(READY)  ## ruff and mypy
 bench: $(READY)  ## measure against NumPy, and torch and numba where installed
 	$(BIN)/python benchmarks/run.py
 
-fuzz: $(READY)  ## random kernels and networks, each run several ways (FUZZ_MINUTES=60)
+fuzz: $(READY)  ## random kernels and networks, hostile packages (FUZZ_MINUTES=60, FUZZ_MUTANTS=10000)
+	@$(BIN)/python tests/fuzz/packages.py --mutants $(FUZZ_MUTANTS)
 	@$(BIN)/python tests/fuzz/campaign.py --minutes $(FUZZ_MINUTES)
 
 clean:  ## remove .venv and everything built

@@ -121,11 +121,17 @@ def package_info(path: str, as_json: bool) -> None:
 
 
 def package_verify(path: str) -> None:
-    """Checks every member of a package, and reads its programs as loading does."""
+    """Checks every member of a package, and reads its programs and its code for CPUs as loading does."""
     package = read_package(path)
     count = package.verify()
     for op in package.ops:
         read_program(package.program(op.schema.name), package.program_name(op.schema.name), op.schema)
+    ready = [variant for variant in package.variants if variant.kind == "so"]
+    if ready:
+        from .graph.prebuilt import ready_code
+
+        for variant in ready:
+            ready_code(package, variant)
     print(f"{package.archive.shown}: all {count} members are what the manifest says (SHA-256 {package.digest})")
 
 

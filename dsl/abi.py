@@ -16,6 +16,7 @@ Non-goals: no code is loaded and no thread is started here.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from typing import Final
 
 ABI_VERSION: Final = 1
@@ -23,6 +24,21 @@ ABI_VERSION: Final = 1
 # The symbols of an object: the entry, and the table of what its reports mean (JSON text that ends in a zero byte).
 ENTRY: Final = "ek_entry"
 REPORTS: Final = "ek_reports"
+
+# The symbols that an object may leave to the system, and the libraries that have them. fma and round are exact, so the
+# library that has them does not matter; exp and its kind are not, and are written in the kernel language instead, as is
+# fmod, which is slow there.
+LIBCALLS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("memcpy", "memmove", "memset", "memcmp", "bcmp", "syscall"), "libc.so.6"),
+    **dict.fromkeys(
+        (
+            f"{name}{suffix}"
+            for name in ("fma", "round", "roundeven", "rint", "nearbyint", "floor", "ceil", "trunc", "ldexp")
+            for suffix in ("", "f")
+        ),
+        "libm.so.6",
+    ),
+}
 
 POOL_OFFSET: Final = 0
 PARALLEL_OFFSET: Final = 8

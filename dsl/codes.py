@@ -160,6 +160,7 @@ MEANINGS: dict[str, str] = {
     "EK0559": "A member of a package is not what the manifest says.",
     "EK0560": "A package has no such op or source.",
     "EK0561": "A package cannot be written.",
+    "EK0562": "Code of a package is not as Einkorn writes it.",
     # EK06: targets and the toolchain
     "EK0601": "A target is unknown.",
     "EK0602": "A tool that is needed to compile is not here, or too old.",

@@ -252,7 +252,7 @@ def read_package(path: str | Path) -> Package:
         _check_numbers(archive, form, abi)
         manifest = parse_manifest(data, form)
     except ManifestError as error:
-        refuse(path, "EK0556", f"cannot be used: its manifest {error}", "build it again with `einkorn build`")
+        refuse(path, "EK0556", f"cannot be used: its manifest {error}", _BUILD_AGAIN)
     _check_members(archive, manifest)
     return Package(path, manifest, hashlib.sha256(text).hexdigest(), archive)
 
@@ -283,5 +283,18 @@ def _check_members(archive: Archive, manifest: Manifest) -> None:
             refuse(archive.path, "EK0559", what, "nothing of it was loaded; fetch it again from where you trust")
         listed.add(record.member)
     unspoken = [name for name in archive.members if name not in listed]
-    if unspoken and manifest.format[1] <= FORMAT[1]:
+    if manifest.format[1] > FORMAT[1]:
+        return
+    if unspoken:
         refuse(archive.path, "EK0556", f"holds a member that its manifest does not list: {unspoken[0]!r}")
+    ordered: tuple[list[Any], ...] = (
+        [op.schema.name for op in manifest.ops],
+        [source.member for source in manifest.sources],
+        [(variant.op, variant.target, variant.kind) for variant in manifest.variants],
+    )
+    in_order = [MANIFEST, *(record.member for record in manifest.members())]
+    if list(archive.members) != in_order or any(part != sorted(part) for part in ordered):
+        refuse(archive.path, "EK0556", "holds its members in another order than packages do", _BUILD_AGAIN)
+
+
+_BUILD_AGAIN = "build it again with `einkorn build`"

@@ -40,7 +40,7 @@ from .fusion import Facts, Group, Partition, partition
 from .ir import Constant, GraphIR, Node
 from .plan import Plan, bound_dtypes, make_plan
 from .pool import Pool, default_threads
-from .prebuilt import matching, op_plan, single_op
+from .prebuilt import matching, op_plan, ready_code, single_op
 from .reports import Report, read_reports, reports_of
 
 if TYPE_CHECKING:
@@ -266,14 +266,14 @@ def _from_package(ir: GraphIR, checks: Checks | None) -> LoadedCode | None:
     if node is None or package is None:
         return None
     with shielded():
-        from ..compiler.targets.cpu import fits
+        from ..compiler.targets.cpu import lacking
 
     kernel = node.kernel
     wanted = bound_dtypes(node, [ir.types[value].dtype for value in node.operands])
-    for variant in matching(kernel, wanted, ir, node, fits):
+    for variant in matching(kernel, wanted, ir, node, lacking):
         if checks is not None and variant.checks != str(checks):
             continue
-        data = package.code(variant)
+        data = ready_code(package, variant)
         key = content_key("package", variant.code.sha256)
         return _load(key, data, op_plan(ir, node), f"{kernel.origin} ({variant.target})")
     return None

@@ -6,16 +6,26 @@ calling one. Non-goals: nothing is loaded (see `extensions`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import Callable, Iterator, Sequence
 
+from ..dsl.errors import PackageError
+from ..dsl.json_reading import Misread
 from ..dsl.library import LoadedKernel
-from ..dsl.package import Variant
+from ..dsl.package import Package, Variant
 from ..dsl.parameters import identity
+from ..dsl.shared_object import architecture, read_shared_object
 from ..dsl.signature import bind
 from ..dsl.types import DType
 from ..dsl.unit import op_layout
 from .ir import GraphIR, Node
 from .plan import Plan, PlannedBuffer
+from .reports import read_reports
+
+_log = logging.getLogger("einkorn.load")
+
+
+Lacking = Callable[[str, Sequence[str]], Sequence[str]]  # what this machine lacks for a target and requirements
 
 
 def matching(
@@ -23,13 +33,13 @@ def matching(
     dtypes: tuple[tuple[str, DType], ...],
     ir: GraphIR,
     node: Node,
-    fits: Callable[[str], bool],
+    lacking: Lacking,
 ) -> Iterator[Variant]:
     """The variants of the kernel that serve the node on this machine, the most specific target first."""
     ranks = tuple(sorted(node_ranks(ir, node).items()))
     names = tuple((name, dtype.name) for name, dtype in dtypes)
     parameters = {name: identity(value) for name, value in node.parameters}
-    for variant in sorted(kernel.variants, key=lambda v: v.target, reverse=True):
+    for variant in sorted(kernel.variants, key=lambda v: (v.target, len(v.requirements)), reverse=True):
         instance = variant.instance
         same = (
             tuple(sorted(instance.dtypes)) == tuple(sorted(names))
@@ -37,8 +47,31 @@ def matching(
             and {name: identity(value) for name, value in instance.parameters} == parameters
             and dict(instance.counts) == dict(kernel.schema.counts)
         )
-        if variant.kind == "so" and same and fits(variant.target):
-            yield variant
+        if variant.kind == "so" and same:
+            missing = lacking(variant.target, variant.requirements)
+            if not missing:
+                yield variant
+            else:
+                _log.info("code of '%s' for %s needs %s", variant.op, variant.target, ", ".join(missing))
+
+
+def ready_code(package: Package, variant: Variant) -> bytes:
+    """The code of a variant, read before anything of it is mapped; see `dsl.shared_object`.
+
+    Raises:
+        PackageError: EK0559 it is not what the manifest says, EK0562 it is not what Einkorn writes.
+    """
+    data = package.code(variant)
+    try:
+        read_reports(read_shared_object(data, architecture(variant.target)))
+    except Misread as wrong:
+        raise PackageError(
+            f"{variant.code.member!r} in {package.archive.shown!r} is no code as Einkorn writes it: it {wrong}",
+            code="EK0562",
+            op=variant.op,
+            hint="nothing of it was loaded; build the package again from its sources (`einkorn build`)",
+        ) from None
+    return data
 
 
 def node_ranks(ir: GraphIR, node: Node) -> dict[str, int]:

@@ -6,7 +6,7 @@ with. Output: `Report`s, their texts, and the errors that failures become. Non-g
 
 from __future__ import annotations
 
-import json
+import re
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +16,7 @@ import numpy as np
 
 from ..dsl.anchors import Anchor, place_at, plain_anchor
 from ..dsl.errors import KernelError
+from ..dsl.json_reading import Misread, count, expected, listed, of_fields, one_of, read_json, text
 from ..dsl.portable import PortableKernel, is_shipped
 from ..dsl.source import Place
 from ..dsl.types import DType
@@ -43,12 +44,79 @@ class Failure:
 
 
 def read_reports(table: bytes) -> tuple[Report, ...]:
-    """The reports of a table."""
-    found = []
-    for kind, parts, anchor, op, details, notes in json.loads(table):
-        shown = tuple(p if isinstance(p, str) else (p[0], p[1]) for p in parts)
-        found.append(Report(kind, shown, anchor, op, details, tuple((text, at) for text, at in notes)))
-    return tuple(found)
+    """The reports of a table.
+
+    Raises:
+        Misread: it is no such table. What is read here is believed when code reports: how many values it brings, and
+            as what they are shown.
+    """
+    try:
+        return listed(read_json(table), _report)
+    except Misread as wrong:
+        raise wrong.below("reports") from None
+    except ValueError as error:
+        raise Misread(f"has reports that are no JSON: {error}") from None
+
+
+MAX_VALUES = 1024  # that one report brings
+_DETAILS = {
+    "nan": {"tensor", "position", "shape", "value"},
+    "bounds": {"tensor", "axis", "index", "extent"},
+}
+_SPEC = re.compile(r"(.?[<>=^])?[-+ ]?z?#?0?[0-9]{0,5}[,_]?([.][0-9]{1,5})?[a-zA-Z%]?")
+
+
+def _report(data: Any) -> Report:
+    if type(data) is not list or len(data) != 6:
+        expected("a report of six parts", data)
+    kind, parts, anchor, op, details, notes = data
+    if type(details) is not dict or set(details) != _DETAILS.get(text(kind), set()):
+        expected("the details of such a report", details)
+    shown = listed(parts, _part)
+    if len(shown) > MAX_VALUES:
+        raise Misread("has too many parts")
+    told = {name: _value(value) for name, value in details.items()}
+    return Report(kind, shown, _anchor(anchor), text(op), told, listed(notes, _note))
+
+
+def _part(data: Any) -> str | tuple[str, str]:
+    """A text, or the format and the type of a value."""
+    if type(data) is str:
+        return data
+    if type(data) is not list or len(data) != 2:
+        expected("a text or a value", data)
+    spec, dtype = text(data[0]), one_of(data[1], DType.__members__)
+    try:
+        if not _SPEC.fullmatch(spec):
+            raise ValueError
+        format(_number(0, DType[dtype]), spec)
+    except ValueError:
+        expected(f"a format for {dtype}", spec)
+    return spec, dtype
+
+
+def _value(data: Any) -> Any:
+    """A detail that is known, or the number of a value that the code brings."""
+    if type(data) is list:
+        return list(listed(data, _value))
+    if type(data) is dict:
+        fields = of_fields(data, ("value", "dtype"))
+        if count(fields["value"]) >= MAX_VALUES:
+            expected("the number of a value", fields["value"])
+        return {"value": fields["value"], "dtype": one_of(fields["dtype"], DType.__members__)}
+    return data if data is None or type(data) in (bool, int, str) else expected("a detail", data)
+
+
+def _anchor(data: Any) -> Anchor:
+    if type(data) is list and len(data) in (3, 5) and type(data[0]) is str and all(type(n) is int for n in data[1:]):
+        return data
+    expected("a place", data)
+
+
+def _note(data: Any) -> tuple[str, Anchor]:
+    if type(data) is not list or len(data) != 2:
+        expected("a note with its place", data)
+    return text(data[0]), _anchor(data[1])
 
 
 def reports_of(sites: Iterable[Any]) -> tuple[Report, ...]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import functools
 import hashlib
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ...dsl.abi import LIBCALLS
 from ...dsl.errors import TargetError
 from .base import COMMON_INTRINSICS, Intrinsics, Target
 
@@ -21,20 +22,6 @@ X86_TRIPLE: Final = "x86_64-unknown-linux-gnu"
 X86_DATA_LAYOUT: Final = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128"
 AARCH64_TRIPLE: Final = "aarch64-unknown-linux-gnu"
 AARCH64_DATA_LAYOUT: Final = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i8:8:32-i16:16:32-i64:64-i128:128-n32:64-S128-Fn32"
-
-# Symbols that objects may leave undefined. fma and round are exact, so the library that has them does not matter; exp
-# and its kind are not, and are written in the kernel language instead, as is fmod, which is slow there.
-LIBCALLS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("memcpy", "memmove", "memset", "memcmp", "bcmp", "syscall"), "libc.so.6"),
-    **dict.fromkeys(
-        (
-            f"{name}{suffix}"
-            for name in ("fma", "round", "roundeven", "rint", "nearbyint", "floor", "ceil", "trunc", "ldexp")
-            for suffix in ("", "f")
-        ),
-        "libm.so.6",
-    ),
-}
 
 INTRINSICS: Final = Intrinsics(
     allowed=dict.fromkeys(
@@ -168,12 +155,21 @@ def host() -> Target:
 
 def fits(name: str) -> bool:
     """Whether this machine can run code made for the CPU target `name`; False for every other target."""
+    return name == "host" or not lacking(name)
+
+
+def lacking(name: str, requirements: Sequence[str] = ()) -> tuple[str, ...]:
+    """What this machine lacks to run code that was made for a named target and has further requirements.
+
+    These are features in the words of /proc/cpuinfo, or names of levels; what is no CPU target lacks itself.
+    """
     here = machine()
-    if name == "host":
-        return True
-    if name in LEVELS:
-        return here.architecture == "x86_64" and LEVELS[name] <= here.flags
-    return name == "aarch64" and here.architecture == "aarch64"
+    if name in LEVELS and here.architecture == "x86_64":
+        missing = LEVELS[name] - here.flags
+    else:
+        missing = frozenset() if name == "aarch64" == here.architecture else frozenset({name})
+    further = {r for r in requirements if r not in here.flags and (r not in TARGETS or lacking(r))}
+    return tuple(sorted(missing | further))
 
 
 TARGETS: Final[Mapping[str, Target]] = {

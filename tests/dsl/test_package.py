@@ -419,3 +419,65 @@ def test_no_garbage_does_anything_but_raise_a_package_error(demo: Package, data:
     except PackageError:
         return
     assert bytes(raw) == demo.path.read_bytes()
+
+
+def test_members_stand_in_one_order(demo: Package) -> None:
+    """As the docs say: any other order is another writer's."""
+    archive = Archive(Path("demo.pkg"))
+    members = [(name, archive.read(name)) for name in archive.members]
+    for a in range(1, len(members)):
+        for b in range(a + 1, len(members)):
+            other = members[:]
+            other[a], other[b] = other[b], other[a]
+            write_archive(Path("other.pkg"), other)
+            assert "EK0556]: 'other.pkg' holds its members in another order" in refused("other.pkg")
+    data = json.loads(members[0][1])
+    for part in ("ops", "variants", "sources"):
+        write_archive(Path("other.pkg"), members)
+        manifest = {**data, part: data[part][::-1]}
+        write_archive(Path("other.pkg"), [("manifest.json", canonical_json(manifest)), *members[1:]])
+        assert "in another order" in refused("other.pkg")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b'{"format": [1, 0], "abi": 1, "abi": 2}', "an object has the name 'abi' twice"),
+        (b'{"format": [1, 0], "abi": 1, "name": "\\ud800"}', "it holds half of a surrogate pair"),
+        (b'{"format": [1, 0], "abi": NaN}', "says no ABI number"),
+        (b'{"format": [1, 0], "abi": ' + b"[" * 100_000 + b"1" + b"]" * 100_000 + b"}", "it is nested too deeply"),
+        (b'{"format": [1, 0], "abi": ' + b"9" * 5000 + b"}", "is not JSON"),
+        (b"\xff\xfe", "is not JSON"),
+    ],
+)
+def test_json_is_read_strictly(tmp_path: Path, text: bytes, message: str) -> None:
+    write_archive(tmp_path / "odd.pkg", [("manifest.json", text)])
+    assert message in refused(tmp_path / "odd.pkg")
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (put("ops.0.schema.arguments.1.dims", "((n)"), "ops[0].schema is wrong: "),
+        (put("ops.0.schema.arguments.1.dims", "(" * 9000 + "n" + ")" * 9000), "ops[0].schema has a dims text that is"),
+        (put("ops.0.schema.arguments.1.dims", "(" + "-" * 4000 + "n)"), "ops[0].schema has dims that are nested"),
+        (put("ops.0.schema.arguments.1.dims", "*s{100000000}"), "ops[0].schema has an argument of more than 64 axes"),
+        (put("ops.0.schema.arguments.1.name", "x; y"), 'ops[0].schema.arguments should be a name and is "x; y"'),
+        (lambda data: [a.update(role="input") for a in data["ops"][0]["schema"]["arguments"][:3]], "has no output"),
+        (put("ops.0.schema.typevars.T", []), "ops[0].schema.typevars.T should be dtypes, each of them once"),
+        (put("ops.0.schema.fastmath", ["quick"]), "ops[0].schema.fastmath has an unknown flag, 'quick'"),
+        (put("ops.0.schema.late", ["s"]), "ops[0].schema.late are not the dims that only a shape function can tell"),
+        (put("ops.0.schema.reads", {"y": 1}), "ops[0].schema.reads names 'y', which is no argument"),
+        (put("ops.0.schema.reads", {"x": -1}), "ops[0].schema.reads.x should be an integer from 0 and is -1"),
+        (put("ops.0.schema.parameters.0.kind", "bytes"), "ops[0].schema.parameters[0].kind should be one of"),
+        (put("ops.0.schema.parameters.0.default", None), "parameters[0].default should be a value of kind int and is"),
+        (put("variants.0.instance.dtypes", {"T": "int8"}), "variants[0].instance.dtypes says T=int8, which op"),
+        (put("variants.0.instance.parameters", {"block": True}), "instance.parameters says block=true, which op"),
+        (put("variants.0.instance.parameters", {"block": 1.0}), "instance.parameters says block=1.0, which op"),
+        (put("variants.0.instance.counts", {"x": 1}), "variants[0].instance.counts says x, which op"),
+    ],
+)  # fmt: skip
+def test_schemas_are_held_to_what_signatures_are(
+    demo: Package, edit: Callable[[dict[str, Any]], None], message: str
+) -> None:
+    assert message in refused(remade(edit))
