@@ -41,11 +41,17 @@ def explain(code: str | None, shown: Shown) -> None:
 def reproduce(path: str) -> None:
     """Compiles what a reproducer holds; the fault shows itself again, or is gone."""
     from .compiler.pipeline import compile_entry
-    from .compiler.reproducer import read_reproducer
+    from .compiler.reproducer import read_graph, read_reproducer
     from .compiler.targets import lookup
+    from .graph.extensions import load_anew
+    from .graph.reproducer import graph_from_json
 
-    spec, target = read_reproducer(path)
-    compile_entry(spec, lookup(target))
+    graph = read_graph(path)
+    if graph is not None:
+        load_anew(*graph_from_json(graph))
+    else:
+        spec, target = read_reproducer(path)
+        compile_entry(spec, lookup(target))
     print(f"{path}: compiles without a fault")
 
 

@@ -1,10 +1,12 @@
 """What is left behind when the compiler itself fails: one JSON file with everything that is needed to see it again.
 
-It holds the compile unit (portable programs, dtypes, shapes, parameters), the target, the versions and the trace. Its
+It holds the compile unit (portable programs, dtypes, shapes, parameters), or the graph that was to become one, the
+target, the versions and the trace. Its
 name is made of its content, so that the same fault writes the same file. A fault of LLVM or MLIR may end the process:
 while they work a file lies there, and the next process that compiles finds it and says so.
 
-Input: a compile unit, a target and the exception. Output: the path of the file; and from a file, the unit again.
+Input: a compile unit or a graph, a target and the exception. Output: the path of the file; and from a file, the unit or
+the graph again.
 Non-goals: nothing is sent anywhere.
 """
 
@@ -46,10 +48,13 @@ _log = logging.getLogger("einkorn.compiler")
 _numbers = itertools.count()
 
 
-def write_reproducer(spec: EntrySpec, target: Target, error: BaseException) -> Path | None:
+Held = EntrySpec | dict[str, Any] | None  # a unit, a graph as JSON, or nothing where not even that could be had
+
+
+def write_reproducer(held: Held, target: Target, error: BaseException) -> Path | None:
     """The file for a fault; None where nothing can be written."""
     trace = "".join(traceback.format_exception(error))
-    text = _text(spec, target, f"{type(error).__name__}: {error}", trace)
+    text = _text(held, target, f"{type(error).__name__}: {error}", trace)
     return _write(_name(text), text)
 
 
@@ -107,15 +112,14 @@ def _name(text: str) -> str:
     return f"einkorn-fault-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
 
 
-def _text(spec: EntrySpec, target: Target, problem: str, trace: str) -> str:
+def _text(held: Held, target: Target, problem: str, trace: str) -> str:
     data = {
         "einkorn": FORMAT,
         "target": target.name,
         "fault": problem,
         "toolchain": fingerprint(),
         "trace": trace,
-        "unit": _encoded(spec),
-    }
+    } | ({"unit": _encoded(held)} if isinstance(held, EntrySpec) else {"graph": held})
     return json.dumps(data, sort_keys=True)  # indented, it would take ten times as long
 
 
@@ -134,15 +138,26 @@ def _write(name: str, text: str) -> Path | None:
     return None
 
 
-def fault(spec: EntrySpec, target: Target, error: Exception) -> InternalError:
+def fault(held: Held, target: Target, error: Exception) -> InternalError:
     """An unexpected exception of a compilation, as the error that its user sees."""
-    path = write_reproducer(spec, target, error)
+    path = None if held is None else write_reproducer(held, target, error)
     first = next(iter(str(error).splitlines()), "")
     text = f"the compiler failed with {type(error).__name__}: {first}"
     made = error if isinstance(error, InternalError) else InternalError(text)
     if path is not None:
+        made.reproducer = str(path)
         made.notes.append(f"a reproducer is in {path}; `einkorn reproduce {path}` runs it again")
     return made
+
+
+def read_graph(path: str) -> dict[str, Any] | None:
+    """The graph of a reproducer, as JSON; None where it holds a compile unit.
+
+    Raises:
+        PackageError: EK0907, the file is none.
+    """
+    graph = _read(path).get("graph")
+    return graph if isinstance(graph, dict) else None
 
 
 def read_reproducer(path: str) -> tuple[EntrySpec, str]:
@@ -151,14 +166,28 @@ def read_reproducer(path: str) -> tuple[EntrySpec, str]:
     Raises:
         PackageError: EK0907, the file is none.
     """
+    data = _read(path)
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
         spec = _decoded(data["unit"])
-        if data["einkorn"] != FORMAT or not isinstance(spec, EntrySpec):
+        if not isinstance(spec, EntrySpec):
             raise ValueError("it has another format")
         return spec, str(data["target"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise PackageError(f"'{path}' is no reproducer: {error}", code="EK0907", got=path) from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise _no_reproducer(path, error) from None
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        if not isinstance(data, dict) or data.get("einkorn") != FORMAT:
+            raise ValueError("it has another format")
+        return data
+    except (OSError, ValueError) as error:
+        raise _no_reproducer(path, error) from None
+
+
+def _no_reproducer(path: str, error: Exception) -> PackageError:
+    return PackageError(f"'{path}' is no reproducer: {error}", code="EK0907", got=path)
 
 
 def _encoded(value: Any) -> Any:

@@ -211,4 +211,5 @@ MEANINGS: dict[str, str] = {
     "EK0905": "A name of the language is implemented twice.",
     "EK0906": "An object file is not as Einkorn expects.",
     "EK0907": "A file is no reproducer.",
+    "EK0908": "A plan of a graph is not consistent.",
 }

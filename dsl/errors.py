@@ -263,7 +263,12 @@ class KernelError(EinkornError, RuntimeError):
 
 
 class InternalError(EinkornError):
-    """A fault of Einkorn itself, never of its user; it asks for a report."""
+    """A fault of Einkorn itself, never of its user; it asks for a report.
+
+    `reproducer` is the file that shows it again, once one is written.
+    """
+
+    reproducer: str = ""
 
     def __init__(self, message: str, **details: Any) -> None:
         details.setdefault("code", "EK0901")

@@ -16,6 +16,8 @@ import json
 import logging
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from ..dsl import abi
 from ..dsl.cache import Cache, content_key
 from ..dsl.checks import SAFE, Checks, parse_checks
-from ..dsl.errors import CompileError, PackageError, TargetError
+from ..dsl.errors import CompileError, EinkornError, InternalError, PackageError, TargetError
 from ..dsl.installation import PACKAGE
 from ..dsl.knobs import knobs
 from ..dsl.library import LoadedKernel, library_of
@@ -36,12 +38,14 @@ from ..dsl.toolchain import fingerprint
 from ..dsl.unit import NodeSpec, Size, Slot
 from .code import Library
 from .dims import Dim, StaticDim
-from .fusion import Facts, Group, Partition, partition
-from .ir import Constant, GraphIR, Node
+from .fusion import Facts, partition
+from .ir import GraphIR, Node
+from .keys import graph_key, partition_from_json, partition_to_json
 from .plan import Plan, bound_dtypes, make_plan
 from .pool import Pool, default_threads
 from .prebuilt import matching, op_plan, ready_code, single_op
 from .reports import Report, read_reports, reports_of
+from .reproducer import graph_to_json
 
 if TYPE_CHECKING:
     from ..compiler.targets import Target
@@ -140,23 +144,50 @@ def load_graph(ir: GraphIR, *, fuse: bool = True, checks: Checks | None = None) 
         PackageError: `EINKORN_NO_JIT` is set and no code is at hand.
     """
     _start_log()
-    target = host_target()
-    wanted = _checks(checks)
-    checks = wanted or SAFE
-    fuse = fuse and not checks.finds
-    key = _graph_key(ir, target.key, fuse, checks)
-    found = _from_cache(key, ir)
-    if found is not None:
-        _log.info("graph '%s': from the cache", ir.name)
-        return found
-    ready = _from_package(ir, wanted)
-    if ready is not None:
-        _log.info("graph '%s': ready-made code from %s", ir.name, ready.tier)
-        return ready
-    if knobs.no_jit:
-        raise _nothing_ready(ir)
-    _log.info("graph '%s': compiling", ir.name)
-    return _compile(ir, target, key, fuse, checks)
+    with _faults_told(ir, fuse, checks):
+        target = host_target()
+        wanted = _checks(checks)
+        checks = wanted or SAFE
+        fuse = fuse and not checks.finds
+        key = graph_key(ir, target.key, fuse, checks)
+        found = _from_cache(key, ir)
+        if found is not None:
+            _log.info("graph '%s': from the cache", ir.name)
+            return found
+        ready = _from_package(ir, wanted)
+        if ready is not None:
+            _log.info("graph '%s': ready-made code from %s", ir.name, ready.tier)
+            return ready
+        if knobs.no_jit:
+            raise _nothing_ready(ir)
+        _log.info("graph '%s': compiling", ir.name)
+        return _compile(ir, target, key, fuse, checks)
+
+
+def load_anew(ir: GraphIR, fuse: bool, checks: Checks, interpret: bool) -> LoadedCode:
+    """The code of a graph, compiled whatever the cache holds: what a reproducer asks for."""
+    if interpret:
+        return interpret_graph(ir, checks=checks)
+    with _faults_told(ir, fuse, checks):
+        target = host_target()
+        return _compile(ir, target, graph_key(ir, target.key, fuse, checks), fuse, checks)
+
+
+@contextmanager
+def _faults_told(ir: GraphIR, fuse: bool, checks: Checks | None, interpret: bool = False) -> Iterator[None]:
+    """What the work on a graph trips over is a fault of Einkorn's, with a reproducer; a mistake stays one."""
+    try:
+        yield
+    except Exception as error:
+        told = error.reproducer if isinstance(error, InternalError) else isinstance(error, EinkornError | MemoryError)
+        if told:
+            raise
+        from ..compiler.reproducer import fault
+
+        held = None
+        with suppress(Exception):  # the graph itself may be what is wrong
+            held = graph_to_json(ir, fuse, _checks(checks) or SAFE, interpret)
+        raise fault(held, host_target(), error) from error
 
 
 def _checks(said: Checks | None) -> Checks | None:
@@ -182,7 +213,7 @@ def _compile(ir: GraphIR, target: Target, key: str, fuse: bool, checks: Checks) 
     except CompileError as error:
         _explain(error, ir)
         raise
-    _cache().put(key, json.dumps(_partition_to_json(parts)).encode(), ".json")
+    _cache().put(key, json.dumps(partition_to_json(parts)).encode(), ".json")
     return _load(key, artifact.code, plan, "compiled")
 
 
@@ -196,14 +227,15 @@ def interpret_graph(ir: GraphIR, *, checks: Checks | None = None) -> LoadedCode:
         from ..compiler.interpret import Interpreted
 
     _start_log()
-    target = host_target()
-    plan = make_plan(ir, partition(ir, functools.partial(_facts, ir, target), fuse=False))
-    assert plan.entry is not None
-    try:
-        code = Interpreted(replace(plan.entry, checks=str(_checks(checks) or SAFE)), target, notes=True)
-    except CompileError as error:
-        _explain(error, ir)
-        raise
+    with _faults_told(ir, False, checks, interpret=True):
+        target = host_target()
+        plan = make_plan(ir, partition(ir, functools.partial(_facts, ir, target), fuse=False))
+        assert plan.entry is not None
+        try:
+            code = Interpreted(replace(plan.entry, checks=str(_checks(checks) or SAFE)), target, notes=True)
+        except CompileError as error:
+            _explain(error, ir)
+            raise
     return LoadedCode(code.entry, plan, reports_of(code.sites), "interpreter", None)
 
 
@@ -228,7 +260,7 @@ def _from_cache(key: str, ir: GraphIR) -> LoadedCode | None:
     if parts is None or path is None:
         return None
     try:
-        return _open(path, make_plan(ir, _partition_from_json(json.loads(parts)), entry=False), "cache")
+        return _open(path, make_plan(ir, partition_from_json(json.loads(parts)), entry=False), "cache")
     except OSError:  # another process has removed it meanwhile
         return None
 
@@ -320,35 +352,6 @@ def _facts(ir: GraphIR, target: Target, node: Node) -> Facts:
 
 FACTS_KEPT = 4096
 _FACTS: dict[Any, Facts] = {}
-
-
-# *** keys and metadata ***
-
-
-def _graph_key(ir: GraphIR, target_key: str, fuse: bool, checks: Checks) -> str:
-    nodes: list[Any] = []
-    for node in ir.nodes:
-        if isinstance(node, Constant):
-            value = node.array.tobytes().hex() if node.array.size == 1 else ""
-            nodes.append(["constant", str(node.type), value])
-        else:
-            parameters = [[name, *identity(value)] for name, value in node.parameters]
-            types = [str(t) for t in node.out_types]
-            nodes.append([node.kernel.digest, node.kernel.shipped, parameters, list(node.operands), types])
-    inputs = [str(t) for t in ir.inputs]
-    layouts = [pattern and list(pattern) for pattern in ir.patterns]
-    steps = [[step.value, list(step.names)] for step in ir.steps]
-    graph = [inputs, nodes, list(ir.outputs), layouts, steps]
-    return content_key("graph", *graph, target_key, fuse, str(checks), fingerprint())
-
-
-def _partition_to_json(parts: Partition) -> Any:
-    return [[[list(g.nodes), g.root, g.epilogue] for g in parts.groups], list(parts.aliases)]
-
-
-def _partition_from_json(data: Any) -> Partition:
-    groups, aliases = data
-    return Partition(tuple(Group(tuple(n), r, e) for n, r, e in groups), tuple(aliases))
 
 
 # *** the thread pool ***

@@ -1,7 +1,7 @@
 """From a partition to a compile unit, and to memory: what each buffer is, and where it lies during a call.
 
-`make_plan` numbers buffers and dim slots and writes the `EntrySpec`. `Plan.place` gives the temporaries offsets in one
-arena for given sizes: those that do not live at the same time share memory.
+`make_plan` looks whether the partition can run, numbers buffers and dim slots, and writes the `EntrySpec`. `Plan.place`
+gives the temporaries offsets in one arena for given sizes: those that do not live at the same time share memory.
 
 Input: a `GraphIR` and its `Partition`. Output: a `Plan`. Non-goals: nothing is allocated or compiled.
 """
@@ -12,6 +12,7 @@ import bisect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ..dsl.errors import InternalError
 from ..dsl.schema import TensorArgument
 from ..dsl.types import DType
 from ..dsl.unit import (
@@ -107,8 +108,48 @@ class Plan:
 
 
 def make_plan(ir: GraphIR, parts: Partition, *, entry: bool = True) -> Plan:
-    """The plan of a partitioned graph; without `entry` there is no compile unit in it, and no kernel is looked at."""
+    """The plan of a partitioned graph; without `entry` there is no compile unit in it, and no kernel is looked at.
+
+    Raises:
+        InternalError: EK0908, a group reads what no group before it stores.
+    """
+    check_partition(ir, parts)
     return _Planner(ir, parts, entry).run()
+
+
+def check_partition(ir: GraphIR, parts: Partition) -> None:
+    """That each operand is computed in its group, or lies in memory when the group runs; and so for the outputs."""
+    producer = {value: n for n, node in enumerate(ir.nodes) for value in node.results}
+    aliases = set(parts.aliases)
+    stored = set(range(len(ir.inputs)))
+    stored.update(value for node in ir.nodes if isinstance(node, Constant) for value in node.results)
+
+    def expect(value: int, reader: str) -> None:
+        while producer.get(value) in aliases:
+            value = _node(ir, producer[value]).operands[0]
+        if value not in stored:
+            raise InternalError(
+                f"graph '{ir.name}': {reader} reads %{value}, which no group before it stores",
+                code="EK0908",
+                got=[list(group.nodes) for group in parts.groups],
+            )
+
+    for group in parts.groups:
+        computed: set[int] = set()
+        for n in group.nodes:
+            for value in _node(ir, n).operands:
+                if value not in computed:
+                    expect(value, f"'{_node(ir, n).name}'")
+            computed.update(_node(ir, n).results)
+        stored.update(_node(ir, group.root if group.epilogue is None else group.epilogue).results)
+    for value in ir.outputs:
+        expect(value, "the caller")
+
+
+def _node(ir: GraphIR, number: int) -> Node:
+    node = ir.nodes[number]
+    assert isinstance(node, Node)
+    return node
 
 
 class _Planner:
@@ -210,9 +251,7 @@ class _Planner:
         return tuple(written[value] + 1 for value in made)
 
     def _node(self, number: int) -> Node:
-        node = self.ir.nodes[number]
-        assert isinstance(node, Node)
-        return node
+        return _node(self.ir, number)
 
     def _origin(self, value: int) -> int:
         """The value whose memory this one is: reshapes of something in memory are only names."""

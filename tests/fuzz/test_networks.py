@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import random
 import sys
 from collections import Counter
@@ -19,11 +20,15 @@ import campaign as campaigns  # noqa: E402
 import check_network  # noqa: E402
 import subjects  # noqa: E402
 from networks import bounds, custom, oracle  # noqa: E402
-from networks.network import STEPS, Network  # noqa: E402
+from networks.network import STEPS, Network, staged  # noqa: E402
 from networks.shrinking import shrunk  # noqa: E402
 from networks.ways import random_network  # noqa: E402
 
+from einkorn.dsl.checks import SAFE  # noqa: E402
 from einkorn.graph import DType  # noqa: E402
+from einkorn.graph.ir import Node  # noqa: E402
+from einkorn.graph.keys import graph_key  # noqa: E402
+from einkorn.graph.reproducer import graph_from_json, graph_to_json  # noqa: E402
 
 REGRESSIONS = sorted((HERE / "networks" / "regressions").glob("*.py"))
 NETWORKS = subjects.SUBJECTS[1]
@@ -94,6 +99,19 @@ def test_every_kind_of_step_is_reached() -> None:
     missing = [name for name in [*wanted, "no elements"] if found[name] < 3]
     assert missing == [], missing
     assert set(STEPS) <= set(oracle.RULES) | {"custom"}
+
+
+def test_a_graph_survives_its_reproducer() -> None:
+    """Every kind of graph, as JSON and back: the same text, and the same key in the cache."""
+    for seed in range(60):
+        ir = staged(random_network(random.Random(seed))).ir
+        text = json.dumps(graph_to_json(ir, True, SAFE, False))
+        again, *how = graph_from_json(json.loads(text))
+        assert how == [True, SAFE, False]
+        assert graph_key(again, "host", True, SAFE) == graph_key(ir, "host", True, SAFE)
+        assert [str(node) for node in again.nodes if isinstance(node, Node)] == [
+            str(node) for node in ir.nodes if isinstance(node, Node)
+        ]
 
 
 LAYER = Network(

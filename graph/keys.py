@@ -1,0 +1,44 @@
+"""What names the code of a graph in the cache, and what is kept beside it.
+
+Input: a `GraphIR`, a `Partition`. Output: keys, JSON. Non-goals: no cache (see `dsl.cache`), no compilation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..dsl.cache import content_key
+from ..dsl.checks import Checks
+from ..dsl.parameters import identity
+from ..dsl.toolchain import fingerprint
+from .fusion import Group, Partition
+from .ir import Constant, GraphIR
+
+
+def graph_key(ir: GraphIR, target_key: str, fuse: bool, checks: Checks) -> str:
+    """The key of a graph's code: made of everything that the code depends on."""
+    nodes: list[Any] = []
+    for node in ir.nodes:
+        if isinstance(node, Constant):
+            value = node.array.tobytes().hex() if node.array.size == 1 else ""
+            nodes.append(["constant", str(node.type), value])
+        else:
+            parameters = [[name, *identity(value)] for name, value in node.parameters]
+            types = [str(t) for t in node.out_types]
+            nodes.append([node.kernel.digest, node.kernel.shipped, parameters, list(node.operands), types])
+    inputs = [str(t) for t in ir.inputs]
+    layouts = [pattern and list(pattern) for pattern in ir.patterns]
+    steps = [[step.value, list(step.names)] for step in ir.steps]
+    graph = [inputs, nodes, list(ir.outputs), layouts, steps]
+    return content_key("graph", *graph, target_key, fuse, str(checks), fingerprint())
+
+
+def partition_to_json(parts: Partition) -> Any:
+    """A partition as plain lists."""
+    return [[[list(g.nodes), g.root, g.epilogue] for g in parts.groups], list(parts.aliases)]
+
+
+def partition_from_json(data: Any) -> Partition:
+    """The partition that `partition_to_json` wrote."""
+    groups, aliases = data
+    return Partition(tuple(Group(tuple(n), r, e) for n, r, e in groups), tuple(aliases))
