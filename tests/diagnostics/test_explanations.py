@@ -42,6 +42,7 @@ PROSE = {
     "EK0905": "a fault of ours",
     "EK0906": "a fault of ours",
     "EK0907": "a file that only a fault of ours makes",
+    "EK0908": "a fault of ours",
 }
 
 
