@@ -23,6 +23,7 @@ from .dsl.files import replace_file
 from .dsl.knobs import knobs
 from .dsl.package import ABI, FORMAT, MANIFEST, Package, read_package
 from .dsl.portable_read import read_program
+from .dsl.signature_check import untold_sizes
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -62,6 +63,9 @@ def build(
         include_source=include_source,
         checks=checks or knobs.checks or "safe",
     )
+    for record in package.manifest.ops:
+        for remark in untold_sizes(record.schema):
+            print(remark, file=sys.stderr)
     _show_package(package)
 
 

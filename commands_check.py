@@ -21,7 +21,7 @@ def check(sources: Sequence[str], targets: Sequence[str], shown: Shown) -> int:
 
     looked = [check_kernels(source, targets or ("host",)) for source in sources]
     errors = repeated_once(error for checked in looked for error in checked.errors)
-    for error in errors:
+    for error in (*errors, *(remark for checked in looked for remark in checked.remarks)):
         shown.error(error)
     files, kernels, instances = (sum(getattr(c, count) for c in looked) for count in ("files", "kernels", "instances"))
     what = f"{_plural(files, 'file')}, {_plural(kernels, 'kernel')}, {_plural(instances, 'instance')}"

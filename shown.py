@@ -21,7 +21,7 @@ from .dsl.errors import EinkornError, Several, counted
 COLORS = ("auto", "always", "never")
 FORMATS = ("text", "json")
 
-_HEAD = re.compile(r"^(?P<place>.+?:\d+:\d+: )?(?P<word>error)\[(?P<code>EK\d{4})\]: (?P<message>.*)$")
+_HEAD = re.compile(r"^(?P<place>.+?:\d+:\d+: )?(?P<word>error|warning)\[(?P<code>EK\d{4})\]: (?P<message>.*)$")
 _MARKS = re.compile(r"^(?P<bar>      \| )(?P<space> *)(?P<marks>[\^~][\^~ ]*)(?P<text>.*)$")
 _SOURCE = re.compile(r"^(?P<number> *\d+ \| )(?P<text>.*)$")
 _ASIDE = re.compile(r"^(?P<word>note|hint): (?P<text>.*)$")
@@ -95,7 +95,8 @@ def _styled(line: str) -> str:
 
     if found := _HEAD.match(line):
         place = f"[bold]{plain(found['place'])}[/]" if found["place"] else ""
-        return f"{place}[bold red]error\\[{found['code']}][/][bold]: {plain(found['message'])}[/]"
+        color = "red" if found["word"] == "error" else "yellow"
+        return f"{place}[bold {color}]{found['word']}\\[{found['code']}][/][bold]: {plain(found['message'])}[/]"
     if found := _MARKS.match(line):
         return f"[blue]{found['bar']}[/]{found['space']}[bold red]{found['marks']}{plain(found['text'])}[/]"
     if found := _SOURCE.match(line):

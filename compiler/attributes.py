@@ -12,20 +12,24 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from ..dsl import phrasebook
 from ..dsl import syntax as s
 from ..dsl.errors import TargetError, did_you_mean
 from ..dsl.schema import Role
 from ..dsl.types import DType, SIMDType
+from .advice import dtype_for
 from .coerce import DEFAULTS, adopt, bind_signature, coerce, misfit
 from .globals import ClassMethod
 from .infer import CALLABLES, Call, Inferer
 from .program import Builder, PointerType, Value
+from .spelling import source_of
 from .tensors import Stored, Tensor
 from .values import (
     Bound,
     ClassValue,
     ContextValue,
     Frame,
+    Index,
     StackType,
     TargetValue,
     describe,
@@ -96,8 +100,17 @@ def attribute(inferer: Inferer, owner: Any, node: s.Attribute, frame: Frame) -> 
     hint = did_you_mean(node.name, known) or (f"it has {listed(known)}" if known else None)
     if is_comptime_number(owner) and (Value, node.name) in MEMBERS:
         hint = "a compile-time number takes the type of its partner; Float32(...) makes a run-time value of it"
-    elif isinstance(owner, Tensor) and (Value, node.name) in MEMBERS and (Tensor, node.name) not in MEMBERS:
-        hint = f"work on elements: x[i].{node.name} in the body of a foreach"
+    elif isinstance(owner, Tensor):
+        text = source_of(node.value, frame)
+        if (Value, node.name) in MEMBERS:
+            hint = f"work on elements: {text}[i].{node.name} in the body of a foreach"
+        hint = phrasebook.of_tensor(node.name, text) or hint
+    elif isinstance(owner, Value) and not is_pointer:
+        hint = phrasebook.of_value(node.name, source_of(node.value, frame)) or hint
+    elif isinstance(owner, str) and node.name == "format":
+        hint = 'write an f-string: f"{x}", or f"{x:.3f}"'
+    elif isinstance(owner, Index):
+        hint = "take a component of the index: `i[0]`, or unpack it: `y, x = i`"
     raise inferer.error("EK0113", f"{describe(owner)} has no attribute '{node.name}'", node, frame, hint=hint)
 
 
@@ -175,7 +188,7 @@ def cast(call: Call, value: Any, to: Any) -> Value:
     if isinstance(to, DType):
         to = value.type.with_dtype(to)
     if not isinstance(to, SIMDType):
-        raise call.error("EK0208", f"cast takes a dtype, not {describe(to)}")
+        raise call.error("EK0208", f"cast takes a dtype, not {describe(to)}", "dtype", hint=dtype_for(to))
     if to.width == 1 and value.type.width > 1:
         to = value.type.with_dtype(to.dtype)
     if value.type == to and value.weak is None:
@@ -279,9 +292,9 @@ def make_stack(
     """`stack[T](m, n)`: storage of a fixed size; zeroed, unless `zeroed=False` says that it is written before read."""
     zeroed = keywords.pop("zeroed", True)
     if keywords or not isinstance(zeroed, bool) or not args or any(builtins.type(n) is not int or n < 1 for n in args):
-        raise inferer.error(
-            "EK0208", "stack[T](...) takes whole sizes >= 1 that are known at compile time", node, frame
-        )
+        text = "stack[T](...) takes whole sizes >= 1 that are known at compile time"
+        hint = "a size is a number, or an int parameter of the op: `*, n: int = 64`"
+        raise inferer.error("EK0208", text, node, frame, hint=hint)
     builder = inferer.builder
     count = math.prod(args)
     if count * type.dtype.bits > MAX_STACK_BYTES * 8:

@@ -18,6 +18,7 @@ from typing import Any
 from ..dsl import syntax as s
 from ..dsl.checks import OFF
 from ..dsl.errors import CompileError
+from ..dsl.source import Place
 from ..dsl.types import SIMDType
 from .coerce import DEFAULTS, coerce, misfit, weak_kind
 from .composite import has_numbers, nothing, numbers_of, parts_of, replaced, same_shape
@@ -25,6 +26,7 @@ from .flow import TooMany
 from .infer import Inferer
 from .poison import Cascade, Poisoned
 from .program import Region, Type, Value
+from .spelling import spelled
 from .statements import undefined
 from .values import Frame, Undefined, describe, is_comptime_number
 from .vector_members import is_vector
@@ -276,7 +278,7 @@ class Loop:
             notes=[f"the loop is at {frame.place(self.node)}"],
             expected=was,
             got=became,
-            hint=f"cast it to {type.dtype} where it is assigned"
+            hint=f"cast it to {spelled(type.dtype, s.Name(name), frame)} where it is assigned"
             if isinstance(number, Value) and type is not None
             else "use two names",
         )
@@ -285,11 +287,28 @@ class Loop:
         return made
 
     def _cannot_change(self, name: str, value: Any) -> Undefined:
+        if isinstance(self.node, s.For) and isinstance(value, Value) and name in s.assigned_names((self.node,))[:1]:
+            return self._counts_twice(name)
+
         def text() -> str:
             return f"'{name}' is assigned in a run-time loop and cannot change there: it is {describe(value)}"
 
         hint = "use another name in the loop; only numbers, also in tuples and structs, can change from round to round"
         return undefined(self.inferer, self.node, self.frame, "EK0203", text, hint, "the loop is")
+
+    def _counts_twice(self, name: str) -> Undefined:
+        """The variable of this loop is that of one around it: this loop is shown, and where it is read afterwards."""
+        node = self.node
+        assert isinstance(node, s.For)
+        text = f"this loop counts with '{name}', as the one around it does, whose number is gone after it"
+        hint = f"give this loop a variable of its own, and '{name}' keeps its number"
+
+        def error(place: Place) -> CompileError:
+            made = self.inferer.error("EK0203", text, node.target, self.frame, hint=hint)
+            made.notes.insert(0, f"'{name}' is read at {place}")
+            return made
+
+        return Undefined(error)
 
     def _maybe_never(self, name: str) -> Undefined:
         text = f"'{name}' has a value only if the loop runs"

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..dsl.errors import EinkornError, InternalError, each_of, has_more, is_endless, repeated_once
+from ..dsl.errors import EinkornError, InternalError, Remark, each_of, has_more, is_endless, repeated_once
 from ..dsl.library import LoadedKernel, kernel_files, load_library
 from ..dsl.package import Instance
 from ..dsl.schema import OpSchema
+from ..dsl.signature_check import untold_sizes
 from .instances import instance_entry, make_instance
 from .pipeline import typed_program
 from .targets import Target, lookup
@@ -27,13 +28,17 @@ REFUSED = "EK0215"  # a static_assert: the author's own way to say what an insta
 
 @dataclass(frozen=True)
 class Checked:
-    """What was looked at, and the mistakes that were found; `more` when the search in a kernel was ended early."""
+    """What was looked at, and the mistakes that were found; `more` when the search in a kernel was ended early.
+
+    `remarks` are on kernels that can be used, but hardly as they were meant.
+    """
 
     files: int
     kernels: int
     instances: int
     errors: tuple[EinkornError, ...]
     more: bool = False
+    remarks: tuple[Remark, ...] = ()
 
 
 def check_kernels(source: str, targets: Iterable[str] = ("host",)) -> Checked:
@@ -58,7 +63,9 @@ def check_kernels(source: str, targets: Iterable[str] = ("host",)) -> Checked:
         wrong = [error for error in looked if error is not None]
         count, more = count + len(looked), more or any(map(has_more, wrong))
         found += _not_refused([each_of(error) for error in wrong], len(looked))
-    return Checked(max(1, len(files)), len(library.kernels), count, tuple(repeated_once(found, files)), more)
+    remarks = [remark for kernel in library.kernels.values() for remark in untold_sizes(kernel.schema)]
+    errors = tuple(repeated_once(found, files))
+    return Checked(max(1, len(files)), len(library.kernels), count, errors, more, tuple(remarks))
 
 
 def failures(

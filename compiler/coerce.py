@@ -9,7 +9,7 @@ Input: values of the evaluator. Output: run-time values of the right type, or an
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +17,15 @@ from ..dsl import syntax
 from ..dsl.language import STUBS
 from ..dsl.portable import is_shipped
 from ..dsl.types import BOOL, INT, DType, SIMDType
-from . import methods
+from . import advice, methods
 from .composite import nothing
 from .flow import ABSENT
+from .growth import outgrows
 from .guards import guard_divisor
-from .mismatches import mismatch, no_row, not_numbers, source_of
+from .mismatches import mismatch, no_row, not_numbers
 from .operations import ROWS, Row
 from .program import PointerType, Type, Value
+from .spelling import cast_of
 from .values import Frame, Index, StructValue, describe, is_comptime_number, shown
 
 if TYPE_CHECKING:
@@ -40,8 +42,19 @@ def weak_kind(value: Any) -> str | None:
     return type(value).__name__ if is_comptime_number(value) else None
 
 
-def coerce(inferer: Inferer, value: Any, type: Type, node: syntax.Node, frame: Frame, what: str = "") -> Value:
-    """`value` as a run-time value of `type`: a number adopts it, a scalar fills the lanes, all else must have it."""
+def coerce(
+    inferer: Inferer,
+    value: Any,
+    type: Type,
+    node: syntax.Node,
+    frame: Frame,
+    what: str = "",
+    like: syntax.Node | None = None,
+) -> Value:
+    """`value` as a run-time value of `type`: a number adopts it, a scalar fills the lanes, all else must have it.
+
+    `node` is where the value stands, `like` where its type comes from: a hint names the dtype as it is named there.
+    """
     builder = inferer.builder
     if isinstance(value, Value) and value.type == type and value.weak is None:
         return value
@@ -68,14 +81,15 @@ def coerce(inferer: Inferer, value: Any, type: Type, node: syntax.Node, frame: F
         label=describe(value),
         expected=str(type),
         got=describe(value),
-        hint=f"write ({source_of(node, frame)}).cast({type.dtype})" if _castable(value, type) else None,
+        hint=f"write {cast_of(node, frame, type.dtype, like)}" if _castable(value, type) else None,
     )
 
 
 def _castable(value: Any, type: Type) -> bool:
     """Whether a cast would help."""
-    numbers = isinstance(value, Value) and isinstance(value.type, SIMDType) and isinstance(type, SIMDType)
-    return numbers and value.dtype is not type.dtype
+    if not isinstance(value, Value) or not isinstance(value.type, SIMDType) or not isinstance(type, SIMDType):
+        return False
+    return value.dtype is not type.dtype and value.type.width in (1, type.width)
 
 
 def zero_of(dtype: DType) -> bool | int | float:
@@ -166,31 +180,6 @@ def fold(inferer: Inferer, row: Row, operands: list[Any], node: syntax.Node, fra
         ) from None
     except PYTHON_ERRORS as error:
         raise inferer.error("EK0206", f"this cannot be computed at compile time: {error}", node, frame) from None
-
-
-MAX_BITS = 1 << 16  # of a compile-time integer
-MAX_ITEMS = 1 << 16  # of a compile-time tuple or string
-
-
-def outgrows(row: Row | str, operands: list[Any]) -> bool:
-    """Whether a compile-time value would take more memory than any program means."""
-    name = row if isinstance(row, str) else row.name
-    if len(operands) != 2:
-        return False
-    a, b = operands
-    if isinstance(a, str | tuple) and isinstance(b, str | tuple):
-        return name == "add" and len(a) + len(b) > MAX_ITEMS
-    if name == "mul" and isinstance(a, str | tuple) and isinstance(b, int):
-        return len(a) * b > MAX_ITEMS
-    if name == "mul" and isinstance(b, str | tuple) and isinstance(a, int):
-        return len(b) * a > MAX_ITEMS
-    if not (isinstance(a, int) and isinstance(b, int)):
-        return False
-    if name == "shl":
-        return a.bit_length() + b > MAX_BITS
-    if name == "pow":
-        return a.bit_length() > 1 and a.bit_length() * b > MAX_BITS
-    return name == "mul" and a.bit_length() + b.bit_length() > MAX_BITS
 
 
 def apply_row(inferer: Inferer, row: Row, operands: list[Value], node: syntax.Node, frame: Frame) -> Value:
@@ -335,7 +324,7 @@ def call_numbers(call: Call, name: str, operands: list[Any]) -> list[Value]:
     out: list[Value] = []
     for operand, node in zip(operands, nodes, strict=True):
         first, _ = (
-            unify(inferer, f"{name}(…)", operand, anchor, (node, node), call.node, call.frame)
+            unify(inferer, f"{name}(…)", operand, anchor, (node, nodes[operands.index(anchor)]), call.node, call.frame)
             if operand is not anchor
             else (anchor, anchor)
         )
@@ -350,11 +339,11 @@ def check_number(call: Call, name: str, operand: Any, key: str) -> None:
     """Refuses an argument that is neither a number nor a run-time value."""
     if (isinstance(operand, Value) and isinstance(operand.type, SIMDType)) or is_comptime_number(operand):
         return
-    hint = None
+    hint: str | None = None
     if isinstance(operand, Index):
         hint = "take a component of the index: `i[0]`, or unpack it: `y, x = i`"
     elif hasattr(operand, "dims"):
-        hint = f"work on elements: {name}(x[i]) in the body of a foreach"
+        hint = advice.over_elements(name, call.nodes.get(key, call.node), call.frame)
     raise call.error("EK0204", f"'{name}' works on numbers, not on {describe(operand)}", key, hint=hint)
 
 
@@ -387,7 +376,15 @@ def bind_signature(
 
 def _know_nodes(call: Call, parameters: Iterable[str]) -> None:
     if isinstance(call.node, syntax.Call) and not any(isinstance(a, syntax.Starred) for a in call.node.arguments):
-        call.nodes = dict(zip(parameters, call.node.arguments, strict=False))
+        given = call.node.arguments
+        call.nodes = dict(zip(parameters, given, strict=False))
+        for place, name in enumerate(parameters):
+            if isinstance(parameters, Mapping) and parameters[name].kind is inspect.Parameter.VAR_POSITIONAL:
+                several = given[place:]
+                if len(several) > 1:
+                    span = (*several[0].span[:2], *several[-1].span[2:])
+                    call.nodes[name] = syntax.Tuple(several, span=span)
+                break
         call.nodes |= {k.name: k.value for k in call.node.keywords}
 
 

@@ -16,6 +16,7 @@ from ..dsl import syntax as s
 from ..dsl.errors import CompileError, did_you_mean
 from ..dsl.portable import is_shipped
 from ..dsl.types import DType, SIMDType
+from .advice import library_argument
 from .coerce import coerce
 from .flow import argument_node
 from .methods import typevar_in
@@ -51,6 +52,9 @@ def bind_params(
         return False
     for param in params:
         value = given[param.name]
+        wrong = library_argument(closure.name, param.name, value) if is_shipped(inner.file) else None
+        if wrong is not None and not is_shipped(frame.file):
+            raise inferer.error("EK0208", wrong[0], argument_node(node, param, params), frame, hint=wrong[1])
         if param.annotation is not None and not isinstance(value, Poisoned):
             what = f"argument '{param.name}' of '{closure.name}' is declared as"
             at = argument_node(node, param, params)

@@ -25,6 +25,7 @@ from ..dsl.errors import CompileError, EinkornError, each_of, joined, unlike
 from ..dsl.portable import is_shipped
 from ..dsl.source import Label
 from ..dsl.types import SIMDType
+from .advice import uncallable
 from .coerce import bind_stub, call_row
 from .declared import bind_params
 from .flow import ABSENT, NEVER, NEXT, Flow, Rest, Stopped, TooMany, ended, gives_value, with_rest
@@ -285,7 +286,8 @@ class Inferer:
                 handler = CALLABLES.get(type(callee))
                 if handler is not None:
                     return handler(self, callee, args, keywords, node, frame)
-        raise self.error("EK0207", f"{describe(callee)} cannot be called", node.function, frame)
+        hint = uncallable(callee, node.function, frame)
+        raise self.error("EK0207", f"{describe(callee)} cannot be called", node.function, frame, hint=hint)
 
     def runs(self, closure: Closure, frame: Frame) -> bool:
         """Whether a call of the function is being evaluated."""

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from ..dsl import syntax
 from ..dsl.portable import operator_program
 from ..dsl.types import SIMDType
-from .coerce import DEFAULTS, PYTHON_ERRORS, bind_stub, check_number, coerce, outgrows
+from .coerce import DEFAULTS, PYTHON_ERRORS, bind_stub, check_number, coerce
 from .folding import library_value
+from .growth import outgrows
 from .program import Value
 from .values import Closure, Frame, LibraryRef, is_comptime_number
 

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from ..dsl import syntax as s
 from ..dsl.types import BOOL, INT
+from .advice import over_indices
 from .branches import unless_left
 from .carried import Loop
 from .coerce import coerce
@@ -54,13 +55,11 @@ def for_(inferer: Inferer, node: s.For, frame: Frame) -> Flow:
             f"a loop runs over range(...), unroll(...) or a tuple, not over {describe(iterable)}",
             node.iterable,
             frame,
+            hint=over_indices(iterable, node.iterable, frame),
         )
     if inferer.folding:
         return _folded_for(inferer, node, frame, iterable)
-    low, high = (
-        coerce(inferer, v, INT, node.iterable, frame, "the bounds of range() are Ints")
-        for v in (iterable.low, iterable.high)
-    )
+    low, high = (coerce(inferer, v, INT, node.iterable, frame) for v in (iterable.low, iterable.high))
     step = inferer.builder.int_(abs(iterable.step))
     start: Value | None = None
     if iterable.step < 0:

@@ -13,24 +13,26 @@ from ..dsl.errors import CompileError
 from ..dsl.types import SIMDType
 from .operations import KIND_WORDS, Row
 from .program import PointerType, Value
+from .spelling import cast_of, source_of
 from .values import Frame, Index, StructValue, describe
 
 if TYPE_CHECKING:
     from .infer import Inferer
 
 
+HINTS = {  # by the row that does not work
+    "truediv": "use `//`, or cast to a float first",
+    "not_": "compare with 0: `x == 0`",
+    "xor": "a power is x ** n",
+    "and_": "write `and`, or put each comparison in parentheses: (a > 0) & (b > 0)",
+    "or_": "write `or`, or put each comparison in parentheses: (a > 0) | (b > 0)",
+    "invert": "write `not` for a condition; the bits of a float are bitcast(x, int32)",
+    "shl": "a shift of a float is x * 2 ** n",
+    "shr": "a shift of a float is x / 2 ** n",
+}
 METHODS = {"+": "__add__", "-": "__sub__", "*": "__mul__", "/": "__truediv__", "//": "__floordiv__", "%": "__mod__"}
 METHODS |= {"<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__", "==": "__eq__", "!=": "__ne__"}
 METHODS |= {"&": "__and__", "|": "__or__", "^": "__xor__", "<<": "__lshift__", ">>": "__rshift__"}
-
-
-def source_of(node: syntax.Node, frame: Frame) -> str:
-    """The author's text of a node on one line, for hints."""
-    line, column, end_line, end_column = node.span
-    text = frame.place(node).source_line()
-    if text is None or end_line != line:
-        return "..."
-    return text[column - 1 : end_column - 1]
 
 
 def mismatch(
@@ -45,15 +47,17 @@ def mismatch(
     elif any(isinstance(v, Value) and isinstance(v.type, PointerType) for v in (a, b)):
         hint = "a pointer keeps its dtype, and whether it may be written through"
     elif isinstance(a, Value) and isinstance(b, Value):
-        # Cast towards the float, else towards the left operand.
-        to, other = (b, nodes[0]) if b.dtype.is_float() and not a.dtype.is_float() else (a, nodes[1])
-        hint = f"write ({source_of(other, frame)}).cast({to.dtype})"
+        hint = _cast_or_cut(a, b, nodes, frame)
     elif isinstance(a, tuple) and isinstance(b, tuple):
         hint = "compute with their items, one by one"
     elif isinstance(a, Index) or isinstance(b, Index):
         hint = "take a component of the index: `i[0]`, or unpack it: `y, x = i`"
     elif hasattr(a, "dims") or hasattr(b, "dims"):
-        hint = "work on elements: x[i] in the body of a foreach"
+        name = source_of(nodes[0] if hasattr(a, "dims") else nodes[1], frame)
+        name = name if name.isidentifier() else "x"
+        hint = f"work on elements: {name}[i] in the body of a foreach"
+    elif isinstance(a, str) and symbol == "%":
+        hint = 'write an f-string: f"{x}", or f"{x:.3f}"'
     text = f"cannot compute {describe(a)} {symbol} {describe(b)}"
     if symbol == "if/else":
         text = f"a value cannot be {describe(a)} or else {describe(b)}"
@@ -69,6 +73,20 @@ def mismatch(
         got=describe(b),
         hint=hint,
     )
+
+
+def _cast_or_cut(a: Value, b: Value, nodes: tuple[syntax.Expr, syntax.Expr], frame: Frame) -> str:
+    """The hint for numbers of two types: a cast towards the float, else towards the left; vectors get one width."""
+    (to, like), (other, node) = (a, nodes[0]), (b, nodes[1])
+    if b.dtype.is_float() and not a.dtype.is_float():
+        (to, like), (other, node) = (b, nodes[1]), (a, nodes[0])
+    assert isinstance(to.type, SIMDType) and isinstance(other.type, SIMDType)
+    widths = to.type.width, other.type.width
+    if min(widths) == 1 or widths[0] == widths[1]:
+        return f"write {cast_of(node, frame, to.dtype, like)}"
+    wide = like if widths[0] > widths[1] else node
+    text = source_of(wide, frame)
+    return f"write {text if text.isidentifier() else f'({text})'}[:{min(widths)}], or join two vectors: a.join(b)"
 
 
 def not_numbers(inferer: Inferer, row: Row, operands: list[Any], node: syntax.Node, frame: Frame) -> CompileError:
@@ -93,10 +111,7 @@ def no_row(inferer: Inferer, row: Row, type: SIMDType, node: syntax.Node, frame:
             got=str(type),
             hint=f"write .cast({wide}) first, and .cast({type.dtype}) where the result is stored",
         )
-    hint = {
-        "truediv": "use `//`, or cast to a float first",
-        "not_": "compare with 0",
-    }.get(row.name)
+    hint = HINTS.get(row.name)
     if hint is None and set(row.mlir) == {"float"}:
         hint = "cast to a float first"
     listed = [KIND_WORDS[kind] for kind in row.mlir]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ..dsl import syntax as s
 from ..dsl.types import INT, DType, SIMDType
 from .attributes import check_width, member, method
 from .coerce import coerce, zero_of
@@ -113,12 +114,20 @@ def on_device(call: Call) -> None:
         )
 
 
+def owner_of(call: Call) -> s.Node | None:
+    """Where the memory of a store stands: `p` of `p[0] = x` and `p.store(x)`, the first argument of an atomic."""
+    target = call.nodes.get("target")
+    if target is None and isinstance(call.node, s.Call) and isinstance(call.node.function, s.Attribute):
+        return call.node.function.value
+    return target
+
+
 def stored_value(call: Call, dtype: DType, value: Any) -> Value:
     """A value for elements of `dtype`: of that dtype, or a number that adopts it."""
     if isinstance(value, Value) and isinstance(value.type, SIMDType) and value.weak is None and value.dtype is dtype:
         return value
     node = call.nodes.get("value", call.node)
-    return coerce(call.inferer, value, SIMDType(dtype), node, call.frame, f"this memory holds {dtype}")
+    return coerce(call.inferer, value, SIMDType(dtype), node, call.frame, f"this memory holds {dtype}", owner_of(call))
 
 
 def hint_of(call: Call, locality: Any, write: Any) -> dict[str, Any]:
@@ -214,7 +223,8 @@ def scatter(call: Call, pointer: Value, value: Any, indices: Any, mask: Any) -> 
     width = offsets.type.width
     node = call.nodes.get("value", call.node)
     type = SIMDType(pointer.dtype, width)
-    stored = coerce(call.inferer, value, type, node, call.frame, f"{width} elements of this memory are {type}")
+    what = f"{width} elements of this memory are {type}"
+    stored = coerce(call.inferer, value, type, node, call.frame, what, owner_of(call))
     how = access(call, pointer.dtype, width, True if mask is None and width > 1 else mask, None, 1, None)
     if width == 1:
         store_span(call.builder, Span(pointer, integer_offset(call, offsets)), stored, how.mask, None)

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..dsl import syntax as s
 from ..dsl.types import INT, DType, SIMDType
+from .advice import body_takes, bound_of_range, no_function, of_body
 from .coerce import coerce
 from .composite import PLAIN, is_static, parts_of, same_kind, with_parts
 from .expressions import select, truth
@@ -30,6 +31,7 @@ from .values import (
     NeedPairs,
     Unrolled,
     describe,
+    is_comptime_number,
     plural,
     same_dims,
     shown,
@@ -49,12 +51,16 @@ def foreach(call: Call, out: Any, body: Any) -> None:
         raise call.error("EK0208", "foreach has no tensor to store into", "out")
     for tensor in outputs:
         if not isinstance(tensor, Tensor):
-            raise call.error("EK0208", f"foreach stores into tensors, not into {describe(tensor)}", "out")
+            hint = "the output comes first: foreach(out, lambda i: ...)"
+            if isinstance(tensor, Value | int):
+                hint = "parallel_for(n, body) runs over numbers"
+            raise call.error("EK0208", f"foreach stores into tensors, not into {describe(tensor)}", "out", hint=hint)
         if not same_dims(tensor.dims, outputs[0].dims):
             raise call.error("EK0219", "the outputs of one foreach need equal dims", "out")
     if isinstance(outputs[0], Demand):
         demanded(call, outputs, body)
         return
+    check_body(call, body, 1, "one index, whatever the rank", "index")
 
     def values_at(index: Index) -> tuple[Value, ...]:
         values = element_values(call, outputs, body, index)
@@ -90,6 +96,18 @@ def foreach(call: Call, out: Any, body: Any) -> None:
         del call.inferer.sites[site_count:]
 
 
+def check_body(call: Call, body: Any, given: int, what: str, names: str) -> None:
+    """Refuses a body that is no function, or does not take what it is called with."""
+    node = call.nodes.get("body", call.node)
+    if isinstance(body, Value | Tensor) or is_comptime_number(body):
+        hint = no_function(node, call.frame, names) if given == 1 else None
+        raise call.error("EK0207", f"{describe(body)} cannot be called", "body", hint=hint)
+    wrong = body_takes(body, given, what)
+    if wrong is not None:
+        hint = of_body(body, names)
+        raise call.error("EK0208", wrong, "body", expected=given, got=len(body.function.params), hint=hint)
+
+
 def _storing(call: Call, body: Any, number: int, count: int) -> Call:
     """The call as the store of a body's value sees it: the value stands in the body."""
     inner = Call(call.inferer, call.node, call.frame)
@@ -118,11 +136,9 @@ def element_values(call: Call, outputs: tuple[Any, ...], body: Any, index: Index
         values = (ABSENT,) * len(outputs)
     if len(values) != len(outputs) or value is None:
         given = "no value" if value is None else plural(len(values), "value")
-        raise call.error(
-            "EK0208",
-            f"the body of foreach gives {given} for {plural(len(outputs), 'output')}",
-            "body",
-        )
+        text = f"the body of foreach gives {given} for {plural(len(outputs), 'output')}"
+        hint = "return what each element is; a body that stores for itself is one of parallel_for"
+        raise call.error("EK0208", text, "body", hint=hint if value is None else None)
     return values
 
 
@@ -252,13 +268,23 @@ def range_rule(call: Call, bounds: Any) -> LoopRange:
 def _bounds(call: Call, bounds: tuple[Any, ...]) -> tuple[Any, Any, Any]:
     if not 1 <= len(bounds) <= 3:
         raise call.error("EK0208", "range takes one to three bounds")
-    for bound in bounds:
-        integral = (isinstance(bound, Value) and bound.dtype.is_integral()) or type(bound) is int
-        if not integral:
-            raise call.error("EK0212", f"a bound of range() is an Int, not {describe(bound)}")
+    nodes = call.node.arguments if isinstance(call.node, s.Call) else ()
+    nodes = nodes if len(nodes) == len(bounds) else (call.node,) * len(bounds)
+    bounds = tuple(_bound(call, bound, node) for bound, node in zip(bounds, nodes, strict=True))
     if len(bounds) == 1:
         return 0, bounds[0], 1
     return bounds[0], bounds[1], bounds[2] if len(bounds) == 3 else 1
+
+
+def _bound(call: Call, bound: Any, node: s.Expr) -> Any:
+    if isinstance(bound, Value) and bound.dtype.is_integral():
+        what = "a bound of range() is an Int"
+        return bound if bound.weak else coerce(call.inferer, bound, INT, node, call.frame, what)
+    if type(bound) is int:
+        return bound
+    hint = bound_of_range(bound, node, call.frame)
+    text = f"a bound of range() is an Int, not {describe(bound)}"
+    raise call.inferer.error("EK0212", text, node, call.frame, hint=hint)
 
 
 @rule("unroll")

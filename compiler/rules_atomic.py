@@ -14,7 +14,7 @@ from .coerce import coerce
 from .guards import guard_index
 from .infer import Call, rule
 from .memory import Span
-from .pointer_members import integer_offset, is_pointer, on_device, writable
+from .pointer_members import integer_offset, is_pointer, on_device, owner_of, writable
 from .program import Value
 from .tensor_members import refuse_host, refuse_input, to_index
 from .tensor_memory import span_of
@@ -69,7 +69,7 @@ def _ordering(call: Call, ordering: Any, kind: str) -> str:
 
 def _number(call: Call, value: Any, dtype: DType, argument: str) -> Value:
     node = call.nodes.get(argument, call.node)
-    return coerce(call.inferer, value, SIMDType(dtype), node, call.frame, f"this memory holds {dtype}")
+    return coerce(call.inferer, value, SIMDType(dtype), node, call.frame, f"this memory holds {dtype}", owner_of(call))
 
 
 def modify(call: Call, kind: str, name: str, target: Any, index: Any, value: Any, ordering: Any) -> Value:

@@ -20,6 +20,9 @@ from .values import Closure, ContextValue, Frame, describe, unravel
 AXES = "xyz"
 
 
+LAUNCHED = "put it into a function of its own, and run that with ctx.launch(function, ..., grid=..., block=...)"
+
+
 def gpu_value(inferer: Inferer, which: str, node: s.Node, frame: Frame) -> Value:
     """`gpu.thread_idx.x` and its kind, within a launched kernel."""
     ids = inferer.gpu_ids
@@ -29,6 +32,7 @@ def gpu_value(inferer: Inferer, which: str, node: s.Node, frame: Frame) -> Value
             f"gpu.{which} has a meaning only inside a kernel that ctx.launch runs",
             node,
             frame,
+            hint=LAUNCHED,
         )
     what, axis = which.split(".")
     if what == "global_idx":
@@ -51,7 +55,8 @@ def gpu_value(inferer: Inferer, which: str, node: s.Node, frame: Frame) -> Value
 @rule("gpu.barrier")
 def barrier(call: Call) -> None:
     if call.inferer.gpu_ids is None:
-        raise call.error("EK0114", "gpu.barrier() has a meaning only inside a kernel that ctx.launch runs")
+        text = "gpu.barrier() has a meaning only inside a kernel that ctx.launch runs"
+        raise call.error("EK0114", text, hint=LAUNCHED)
     if call.inferer.target.is_cpu:
         raise call.error(
             "EK0611",

@@ -10,13 +10,14 @@ from typing import Any
 
 from ..dsl import syntax as s
 from ..dsl.types import INT, DType, SIMDType
+from .advice import count_of
 from .attributes import check_width
 from .coerce import coerce
 from .flow import ABSENT
 from .infer import Call, rule
 from .memory import always
 from .program import Value
-from .rules import spread
+from .rules import check_body, spread
 from .values import describe, is_comptime_number
 from .vector_members import from_lanes
 
@@ -32,7 +33,10 @@ def _invoke(call: Call, name: str, body: Any, args: list[Any]) -> None:
 
 def _total(call: Call, n: Any, name: str) -> Value:
     """How many there are: at least none."""
-    total = coerce(call.inferer, n, INT, call.nodes.get("n", call.node), call.frame, f"{name} runs over an Int")
+    node, what = call.nodes.get("n", call.node), f"{name} runs over an Int"
+    if (hint := count_of(n)) is not None:
+        raise call.error("EK0202", f"{what}, not {describe(n)}", "n", hint=hint)
+    total = coerce(call.inferer, n, INT, node, call.frame, what)
     if total.const is not None:
         return call.builder.int_(max(total.const, 0))
     return call.builder.one("max", [total, call.builder.int_(0)], INT)
@@ -49,6 +53,7 @@ def _grain(call: Call, grain: Any) -> Value:
 def parallel_for(call: Call, n: Any, body: Any, grain: Any = 1) -> None:
     builder = call.builder
     total, size = _total(call, n, "parallel_for"), _grain(call, grain)
+    check_body(call, body, 1, "one Int", "k")
 
     def once(index: Value) -> None:
         _invoke(call, "parallel_for", body, [index])
@@ -65,6 +70,7 @@ def parallel_for(call: Call, n: Any, body: Any, grain: Any = 1) -> None:
 @rule("parallel_chunks")
 def parallel_chunks(call: Call, n: Any, body: Any, grain: Any = 1) -> None:
     total, size = _total(call, n, "parallel_chunks"), _grain(call, grain)
+    check_body(call, body, 2, "where a chunk begins and ends", "low, high")
 
     def chunk(low: Value, high: Value) -> None:
         _invoke(call, "parallel_chunks", body, [low, high])
@@ -102,6 +108,10 @@ def vectorize(call: Call, n: Any, width: Any, body: Any, masked: Any = False) ->
     if masked is not True and masked is not False:
         raise call.error("EK0208", f"masked= is True or False, not {describe(masked)}", "masked")
     builder, total = call.builder, _total(call, n, "vectorize")
+    if masked:
+        check_body(call, body, 3, "an index, a width and a mask", "k, width, mask")
+    else:
+        check_body(call, body, 2, "an index and a width", "k, width")
     whole = _blocks(call, builder.int_(0), total, width)
     every = [always(builder, width)] if masked else []
 
@@ -130,6 +140,7 @@ def tile(call: Call, n: Any, sizes: Any, body: Any) -> None:
         raise call.error("EK0208", text, "sizes")
     if list(known) != sorted(set(known), reverse=True):
         raise call.error("EK0208", "the sizes of tile go from the largest to the smallest", "sizes")
+    check_body(call, body, 2, "an index and a size", "k, size")
     builder, total = call.builder, _total(call, n, "tile")
     if known[-1] != 1 and (total.const is None or total.const % known[-1]):
         hint = f"write {(*known, 1)}"

@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..dsl import syntax as s
-from .coerce import MAX_ITEMS, binary, call_row
+from .advice import over_indices
+from .coerce import binary, call_row
 from .expressions import short_circuit, snapshot, truth
+from .growth import MAX_ITEMS
 from .infer import MAX_UNROLL, RULES, Call, Inferer, expression, rule
 from .program import Value
 from .statements import bind
@@ -52,8 +54,8 @@ def _holds(inferer: Inferer, test: s.Expr, frame: Frame) -> bool:
     return bool(value)
 
 
-def sequence(inferer: Inferer, value: Any, node: s.Node, frame: Frame) -> tuple[Any, ...]:
-    """The items of anything that has a number of them that is known at compile time."""
+def sequence(inferer: Inferer, value: Any, node: s.Node, frame: Frame, function: str = "") -> tuple[Any, ...]:
+    """The items of anything that has a number of them that is known at compile time; `function` asks for them."""
     match value:
         case tuple():
             return value
@@ -74,11 +76,17 @@ def sequence(inferer: Inferer, value: Any, node: s.Node, frame: Frame) -> tuple[
             text = "the bounds of this range are not known at compile time"
             hint = "write a loop over the range, and count in it"
             raise inferer.error("EK0212", text, node, frame, hint=hint)
-    raise inferer.error("EK0212", f"{describe(value)} has no items", node, frame)
+    advice = over_indices(value, node, frame, function)
+    raise inferer.error("EK0212", f"{describe(value)} has no items", node, frame, hint=advice)
 
 
 def _items(call: Call, value: Any, argument: str = "x") -> tuple[Any, ...]:
-    return sequence(call.inferer, value, call.nodes.get(argument, call.node), call.frame)
+    node, name = call.nodes.get(argument, call.node), ""
+    if isinstance(call.node, s.Call):
+        function, arguments = call.node.function, call.node.arguments
+        name = function.name if isinstance(function, s.Global) else ""
+        node = arguments[0] if node is call.node and len(arguments) == 1 else node
+    return sequence(call.inferer, value, node, call.frame, name)
 
 
 @rule("tuple")

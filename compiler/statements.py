@@ -26,6 +26,7 @@ from .pointer_members import is_pointer, write_element
 from .poison import Cascade, Poisoned
 from .program import Site, Value
 from .scopes import is_own_name
+from .spelling import spelled
 from .stored import returned
 from .structs import with_field
 from .tensor_members import store_into, subscript, to_index
@@ -158,6 +159,7 @@ def check_same_type(inferer: Inferer, name: str, value: Any, target: s.Expr, fra
     if not (isinstance(old, Value) and isinstance(value, Value)) or old.weak or value.weak:
         return
     if old.type != value.type:
+        same_width = getattr(old.type, "width", 0) == getattr(value.type, "width", 0)
         first = frame.origins.get(name)
         raise inferer.error(
             "EK0203",
@@ -167,7 +169,9 @@ def check_same_type(inferer: Inferer, name: str, value: Any, target: s.Expr, fra
             notes=[f"'{name}' got its type at {first}"] if first else [],
             expected=str(old.type),
             got=str(value.type),
-            hint=f"cast the value to {old.type.dtype}, or use another name",
+            hint=f"cast the value to {spelled(old.type.dtype, target, frame)}, or use another name"
+            if same_width
+            else "use another name: this is a vector of another width",
         )
 
 

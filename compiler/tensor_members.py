@@ -14,6 +14,7 @@ from ..dsl import syntax as s
 from ..dsl.schema import Role
 from ..dsl.source import Label
 from ..dsl.types import INT, DType, SIMDType
+from .advice import index_of_rank, index_of_tuple, unindexable, width_by_name
 from .attributes import check_width, member, method
 from .coerce import coerce
 from .flow import Absent
@@ -23,6 +24,7 @@ from .methods import method_of, special
 from .pointer_members import read_element
 from .program import Builder, PointerType, Value
 from .slices import slice_of
+from .spelling import declared_dtype, source_of, spelled
 from .tensors import Tensor, View
 from .values import (
     Frame,
@@ -103,7 +105,8 @@ def tensor_position(call: Call, owner: Tensor, *index: Any) -> Value:
 def tensor_at(call: Call, owner: Tensor, position: Any, width: Any = 1) -> Value:
     """The element at a row-major position, or `width` elements from there on."""
     check_width(call, width, "width")
-    number = coerce(call.inferer, position, INT, call.node, call.frame, "a position is an Int")
+    node = call.nodes.get("position", call.node)
+    number = coerce(call.inferer, position, INT, node, call.frame, "a position is an Int")
     index = Index(owner.dims, linear=number, divisible=True, unchecked=True)
     guard_index(call, owner, index, width)
     return owner.load(call.builder, index, width)
@@ -174,6 +177,7 @@ def wrong_rank(call: Call, tensor: Tensor, got: int) -> Exception:
         argument="index",
         expected=tensor.rank,
         got=got,
+        hint=width_by_name(call.node, tensor.rank, got, call.frame) or index_of_rank(tensor, got),
     )
 
 
@@ -213,10 +217,7 @@ def wrong_store(call: Call, tensor: Tensor, value: Value) -> Exception:
     target = call.nodes.get("target")
     labels = [Label(call.frame.place(target), primary=False)] if target is not None else []
     notes = declaration(tensor)
-    text = call.frame.place(node).source_line()
-    shown = "..."
-    if text is not None and node.span[0] == node.span[2]:
-        shown = text[node.span[1] - 1 : node.span[3] - 1]
+    shown = source_of(node, call.frame)
     if not shown.replace("_", "").isalnum():
         shown = f"({shown})"
     article = "an" if str(SIMDType(tensor.dtype))[0] in "IUO" else "a"
@@ -231,7 +232,7 @@ def wrong_store(call: Call, tensor: Tensor, value: Value) -> Exception:
         argument=tensor.name,
         expected=str(tensor.dtype),
         got=str(value.dtype),
-        hint=f"write {shown}.cast({_dtype_name(call, tensor)})",
+        hint=f"write {shown}.cast({_dtype_name(call, tensor, target)})",
     )
 
 
@@ -245,10 +246,11 @@ def _origin(call: Call, node: s.Node, value: Value) -> str:
     return ""
 
 
-def _dtype_name(call: Call, tensor: Tensor) -> str:
+def _dtype_name(call: Call, tensor: Tensor, target: s.Node | None) -> str:
     """A tensor's dtype as the author wrote it: the type variable, if it is one."""
-    declared = tensor.annotation.partition("[")[2].partition(",")[0]
-    return declared if call.frame.typevars.get(declared) is tensor.dtype else str(tensor.dtype)
+    declared = declared_dtype(tensor.annotation)
+    known = call.frame.typevars.get(declared) is tensor.dtype
+    return declared if known else spelled(tensor.dtype, target, call.frame)
 
 
 def refuse_input(call: Call, tensor: Tensor) -> None:
@@ -306,16 +308,16 @@ def subscript(inferer: Inferer, owner: Any, index: Any, node: s.Subscript, frame
             return StackType(dtype)
         case Value(type=SIMDType(width=width)) if width > 1:
             return read_lane(call, owner, index)
-    raise call.error("EK0207", f"{describe(owner)} has no elements")
+    hint = unindexable(node, frame)
+    raise call.error("EK0207", f"{describe(owner)} has no elements", hint=hint)
 
 
 def tuple_item(call: Call, owner: Any, index: Any) -> Any:
     """An item or a slice of a tuple, by compile-time numbers."""
     values = owner.components(call.builder) if isinstance(owner, Index) else owner
     if not isinstance(index, int | slice) or isinstance(index, bool):
-        raise call.error(
-            "EK0218", f"{describe(owner)} is indexed by compile-time numbers, not by {describe(index)}", "index"
-        )
+        text = f"{describe(owner)} is indexed by compile-time numbers, not by {describe(index)}"
+        raise call.error("EK0218", text, "index", hint=index_of_tuple(call.node, owner, call.frame))
     try:
         return values[index]
     except (IndexError, TypeError, ValueError):
@@ -347,17 +349,19 @@ def make_view(call: Call, tensor: Tensor, parts: tuple[Any, ...]) -> Tensor:
     inferer, builder = call.inferer, call.builder
     if len(parts) > tensor.rank:
         raise wrong_rank(call, tensor, len(parts))
-    parts = (*parts, *(slice(None),) * (tensor.rank - len(parts)))
+    given = len(parts)
+    parts = (*parts, *(slice(None),) * (tensor.rank - given))
     dims: list[Value] = []
     steps: list[tuple[int, Value]] = []
     plan: list[tuple[Value, Value] | Value] = []  # (start, step) of a sliced axis, or the index of a fixed one
 
-    def whole(part: Any) -> Value | None:
-        return None if part is None else coerce(inferer, part, INT, call.node, call.frame, "a bound is an Int")
+    def whole(part: Any, node: s.Node | None) -> Value | None:
+        at = node or call.node
+        return None if part is None else coerce(inferer, part, INT, at, call.frame, "a bound is an Int")
 
     for axis, part in enumerate(parts):
         if not isinstance(part, slice):
-            node = _part_node(call, axis, len(parts))
+            node = _part_node(call, axis, given)
             plan.append(coerce(inferer, part, INT, node, call.frame, "an index is an Int"))
             continue
         if type(part.step) not in (int, type(None)) or part.step == 0:
@@ -365,7 +369,9 @@ def make_view(call: Call, tensor: Tensor, parts: tuple[Any, ...]) -> Tensor:
         for bound in (part.start, part.stop):
             if type(bound) is int and bound < 0:
                 raise call.error("EK0218", f"negative bound {bound} in a slice", "index")
-        first, stop, step_by = whole(part.start), whole(part.stop), part.step or 1
+        at = _part_node(call, axis, given)
+        lower, upper = (at.lower, at.upper) if isinstance(at, s.Slice) else (None, None)
+        first, stop, step_by = whole(part.start, lower), whole(part.stop, upper), part.step or 1
         first, stop = (first, _at_least(call, stop, 0)) if step_by > 0 else (_at_least(call, first, -1), stop)
         start, step, extent = slice_of(builder, tensor.dims[axis], first, stop, step_by)
         dims.append(extent)

@@ -23,7 +23,7 @@ from .program import Builder, Value
 from .tensor_members import flat, refuse_host, storable, store_into, to_index
 from .tensors import NotElementwise, Probe, Stored, Strided, Tensor, View
 from .values import Index, describe
-from .vector_members import from_lanes
+from .vector_members import from_lanes, is_vector
 
 
 def span_of(call: Call, tensor: Tensor, index: Index) -> Span | None:
@@ -148,7 +148,6 @@ def _guard_indices(call: Call, tensor: Tensor, first: Index, indices: Any, mask:
 @method(Tensor, "gather")
 def tensor_gather(call: Call, owner: Tensor, *index: Any, mask: Any = None, other: Any = None) -> Value:
     refuse_host(call, owner)
-    call.nodes.pop("index", None)
     first, indices = _vector_index(call, owner, index)
     _guard_indices(call, owner, first, indices, mask)
     span = span_of(call, owner, first)
@@ -170,7 +169,6 @@ def tensor_gather(call: Call, owner: Tensor, *index: Any, mask: Any = None, othe
 def tensor_scatter(call: Call, owner: Tensor, value: Any, *index: Any, mask: Any = None) -> None:
     refuse_host(call, owner)
     call.nodes["target"] = call.node
-    call.nodes.pop("index", None)
     first, indices = _vector_index(call, owner, index)
     stored = storable(call, owner, value)
     _guard_indices(call, owner, first, indices, mask)
@@ -206,7 +204,6 @@ def _pointer(call: Call, span: Span) -> Value:
 @method(Tensor, "pointer")
 def tensor_pointer(call: Call, owner: Tensor, *index: Any) -> Value:
     """The address of an element, of the first one unless an index says which."""
-    call.nodes.pop("index", None)
     at = to_index(call, owner, flat(call, index) if index else (0,) * owner.rank)
     if owner.dtype.is_packed():
         text = f"the elements of '{owner.name}' share bytes and have no addresses: it holds {owner.dtype}"
@@ -222,7 +219,6 @@ def tensor_pointer(call: Call, owner: Tensor, *index: Any) -> Value:
 @method(Tensor, "prefetch")
 def tensor_prefetch(call: Call, owner: Tensor, *index: Any, locality: Any = 3, write: Any = False) -> None:
     refuse_host(call, owner)
-    call.nodes.pop("index", None)
     hint = hint_of(call, locality, write)
     span = span_of(call, owner, to_index(call, owner, flat(call, index)))
     if span is not None:  # what is computed where it is read is in no cache
@@ -265,8 +261,10 @@ def tensor_load(
 def tensor_store(
     call: Call, owner: Tensor, value: Any, *index: Any, stride: Any = 1, mask: Any = None, align: Any = None
 ) -> None:
-    call.nodes.pop("index", None)  # the first of several
     call.nodes.setdefault("target", call.node)
+    if any(isinstance(part, Value) and is_vector(part) for part in index):
+        text = f"an index is made of Ints, not of {describe(next(p for p in index if isinstance(p, Value)))}"
+        raise call.error("EK0202", text, "index", hint="the value comes first: x.store(value, i)")
     at = to_index(call, owner, flat(call, index))
     stored = storable(call, owner, value)
     assert isinstance(stored.type, SIMDType)

@@ -36,10 +36,12 @@ class EinkornError(Exception):
         chain: the places of the calls that led to `place`, innermost first.
 
     Attributes:
+        severity: "error"; or "warning" for a `Remark`.
         endless: whether it is found only by all the work that one compilation may take: it is not looked for again.
     """
 
     endless = False
+    severity = "error"
 
     def __init__(
         self,
@@ -73,6 +75,7 @@ class EinkornError(Exception):
         """All of it as JSON values: what `--format json` prints as one line. A place is shown as the text shows it."""
         return {
             "code": self.code,
+            "severity": self.severity,
             "message": self.message,
             "meaning": self.meaning,
             "place": self.place.to_dict() if self.place else None,
@@ -92,7 +95,7 @@ class EinkornError(Exception):
         return MEANINGS.get(self.code)
 
     def __str__(self) -> str:
-        head = f"error[{self.code}]: {self.message}"
+        head = f"{self.severity}[{self.code}]: {self.message}"
         lines = [f"{self.place}: {head}" if self.place else head]
         labels = self.labels
         if self.place and not any(label.primary for label in labels):
@@ -107,6 +110,12 @@ class EinkornError(Exception):
 
 class CompileError(EinkornError):
     """A kernel that cannot be compiled as written: syntax, names, types, or what a target lacks."""
+
+
+class Remark(CompileError):
+    """What `check` and `build` say of a kernel that can be used, but hardly as it was meant. It is never raised."""
+
+    severity = "warning"
 
 
 class Several(EinkornError):

@@ -39,7 +39,11 @@ def bind_parameters(schema: OpSchema, given: Mapping[str, object], *, place: Pla
     if missing:
         names = ", ".join(f"{p.name}: {p.kind}" for p in missing)
         noun = "parameter" if len(missing) == 1 else "parameters"
-        errors.append(_wrong_parameter(schema, f"missing {noun} {names}", missing[0].name, place, "EK0321"))
+        error = _wrong_parameter(schema, f"missing {noun} {names}", missing[0].name, place, "EK0321")
+        written = ", ".join(f'"{p.name}": {_SAMPLES[p.kind][0]}' for p in missing)
+        options = " ".join(f"--param {p.name}={_SAMPLES[p.kind][1]}" for p in missing)
+        error.hint = f"in a graph for example parameters={{{written}}}, on the command line {options}"
+        errors.append(error)
     values = {p.name: p.default for p in schema.parameters}
     for name in (name for name in values if name in given):
         try:
@@ -61,6 +65,15 @@ def identity(value: object) -> tuple[str, str]:
     if isinstance(value, float):
         return "float", struct.pack("<d", value).hex()
     return type(value).__name__, str(value)
+
+
+_SAMPLES = {  # by the kind of a parameter: in Python, and on the command line
+    "int": ("8", "8"),
+    "float": ("0.5", "0.5"),
+    "bool": ("True", "true"),
+    "str": ('"..."', "..."),
+    "dtype": ("DType.float32", "float32"),
+}
 
 
 def _checked(schema: OpSchema, parameter: Parameter, value: object, place: Place | None) -> Any:

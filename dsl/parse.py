@@ -19,7 +19,7 @@ from . import syntax as s
 from .definitions import Nodes, first_line, is_checked, keep_text, pieces
 from .errors import CompileError, EinkornError
 from .parse_expressions import ExpressionParser, Resolve
-from .parse_names import BINARY, Reported, names_assigned, names_bound, yields
+from .parse_names import BINARY, Reported, names_assigned, names_bound, sizes_of, yields
 from .source import Place
 from .unsupported import UNSUPPORTED
 
@@ -55,6 +55,7 @@ def parse_function(function: FunctionType, resolve: Resolve) -> tuple[s.Function
 
 def _parsed(parser: Parser, node: ast.FunctionDef | ast.Lambda) -> s.Function | None:
     if isinstance(node, ast.FunctionDef):
+        parser.sizes = sizes_of(node)
         return parser.function(node, [])
     try:
         found = parser.expr_lambda(node)

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
+from . import phrasebook
 from . import syntax as s
 from .errors import CompileError, EinkornError, did_you_mean, each_of, unlike
 from .language import STUBS
@@ -48,6 +49,7 @@ class ExpressionParser:
         self.errors: list[EinkornError] = []
         self.lost: set[str] = set()  # variables that something outside of the language would have given a value
         self.depth = 0
+        self.sizes: dict[str, str] = {}  # what the dims of a kernel are in its body
 
     # places and errors
 
@@ -179,7 +181,8 @@ class ExpressionParser:
 
     def expr_constant(self, node: ast.Constant) -> s.Expr:
         if isinstance(node.value, complex | bytes) or node.value is Ellipsis:
-            raise self.refuse(node, f"the constant {ast.unparse(node)}", "use bool, int, float or str")
+            hint = "write `:` for a whole axis" if node.value is Ellipsis else "use bool, int, float or str"
+            raise self.refuse(node, f"the constant {ast.unparse(node)}", hint)
         return s.Constant(node.value, span=self.span(node))
 
     def expr_name(self, node: ast.Name) -> s.Expr:
@@ -198,9 +201,9 @@ class ExpressionParser:
         known = {*self.closure, *self.names, *(name for scope in self.scopes for name in scope)}
         known |= {name for name in STUBS if hasattr(builtins, name)}
         known = {name for name in known if not name.startswith("__")}
-        raise CompileError(
-            f"unknown name '{node.id}'", code="EK0101", place=self.place(node), hint=did_you_mean(node.id, known)
-        )
+        size = self.sizes.get(node.id)
+        hint = f"write {size}" if size else phrasebook.of_name(node.id) or did_you_mean(node.id, known)
+        raise CompileError(f"unknown name '{node.id}'", code="EK0101", place=self.place(node), hint=hint)
 
     def global_(self, value: Any, node: ast.expr) -> s.Expr:
         try:

@@ -86,6 +86,20 @@ def _bound(node: ast.AST) -> set[str]:
     return set()
 
 
+def sizes_of(node: ast.FunctionDef) -> dict[str, str]:
+    """How a kernel writes the dims of its signature: `{"n": "x.dim(0)"}`, where their place is told."""
+    found: dict[str, str] = {}
+    for argument in node.args.args:
+        annotation = argument.annotation
+        index = annotation.slice if isinstance(annotation, ast.Subscript) else None
+        dims = index.elts[-1] if isinstance(index, ast.Tuple) and index.elts else None
+        if not isinstance(dims, ast.Constant) or not isinstance(dims.value, str) or set(dims.value) & set("*({"):
+            continue
+        for axis, name in enumerate(dims.value.split()):
+            found.setdefault(name, f"{argument.arg}.dim({axis})")
+    return found
+
+
 def yields(node: ast.AST) -> bool:
     """Whether a function with this in its body is a generator."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):

@@ -22,7 +22,7 @@ from pathlib import PurePath
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, TypeVar
 
-from . import syntax
+from . import phrasebook, syntax
 from .companions import SIZES, shape_schema
 from .errors import CompileError, EinkornError, each_of, joined
 from .installation import is_below
@@ -294,7 +294,7 @@ class _Collector:
         if python and name in STUBS:
             return self.entry(STUBS[name], name)
         last = name.rpartition(".")[2]
-        hint = f"use '{last}' of einkorn.dsl" if last in STUBS and callable(value) else None
+        hint = phrasebook.of_foreign(last) or phrasebook.of_object(value, name)
         if python or isinstance(value, BuiltinFunctionType):
             raise Unresolved("it is a function of Python's own, not of the kernel language", hint)
         if is_struct(value):

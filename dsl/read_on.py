@@ -19,6 +19,7 @@ from typing import Any
 
 from .errors import CompileError, EinkornError
 from .parse_names import names_assigned
+from .phrasebook import of_line
 from .schema import OpSchema
 from .source import Place, instruction_place
 
@@ -158,7 +159,7 @@ def as_mistake(error: BaseException, file: str) -> EinkornError:
             f"this is not valid Python: {error.msg}",
             code="EK0100",
             place=Place(error.filename or file, line, column, end_line, max(end_column, column + 1)),
-            hint=_ENCODING if "encoding" in str(error.msg) else None,
+            hint=_ENCODING if "encoding" in str(error.msg) else of_line(error.text or ""),
         )
     what = type(error).__name__
     with suppress(Exception):  # it may be of a class of the author's, which fails to say what it is

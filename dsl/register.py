@@ -22,6 +22,7 @@ from .kernel_files import collect
 from .language import BOUNDS, DeviceContext, Stub, TensorAnnotation
 from .parse import find_function
 from .parse_names import Reported
+from .phrasebook import of_dtype
 from .read_on import BROKEN, Broken
 from .schema import PARAMETER_KINDS, ContextArgument, Form, OpSchema, Parameter, Role, TensorArgument
 from .signature_check import schema_mistakes
@@ -271,7 +272,7 @@ class _Reader:
             f"argument '{argument}' of op '{self.name}' needs a dtype, not {_named(dtype)}",
             "EK0301",
             argument,
-            "use a dtype such as float32, or a TypeVar bound by Numeric, Floating or Integral",
+            of_dtype(dtype) or "use a dtype such as float32, or a TypeVar bound by Numeric, Floating or Integral",
         )
 
     def bound(self, variable: TypeVar, argument: str) -> tuple[DType, ...]:
@@ -313,6 +314,7 @@ class _Reader:
                 f"parameter '{parameter.name}' of op '{self.name}' needs the type bool, int, float, str or DType",
                 "EK0302",
                 parameter.name,
+                _typed(parameter),
             )
         required = parameter.default is parameter.empty
         default = None if required else parameter.default
@@ -326,6 +328,13 @@ class _Reader:
         if kind == "float" and default is not None:
             default = float(default)
         return Parameter(parameter.name, kind, required, default)
+
+
+def _typed(parameter: inspect.Parameter) -> str | None:
+    """The hint for a parameter without a type: what its default is."""
+    kind = type(parameter.default)
+    known = kind in PARAMETER_KINDS.values() and parameter.annotation is parameter.empty
+    return f"write {parameter.name}: {kind.__name__} = {parameter.default!r}" if known else None
 
 
 def _named(value: Any) -> str:

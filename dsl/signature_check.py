@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from .dims import Axis, Binary, Call, Computed, DimItem, Expression, Name, Negate, Number, Pack, names_in
+from .dims import AnyAxis, Axis, Binary, Call, Computed, DimItem, Expression, Name, Negate, Number, Pack, names_in
 from .dims_parse import dims_error, parse_dims
-from .errors import CompileError, did_you_mean, joined
+from .errors import CompileError, Remark, did_you_mean, joined
 from .schema import Form, OpSchema, TensorArgument
 from .variadic import OVER_TENSORS, own_names
 
@@ -43,6 +43,30 @@ def schema_mistakes(schema: OpSchema, whole: bool = True) -> list[CompileError]:
     return checker.errors
 
 
+def untold_sizes(schema: OpSchema) -> list[Remark]:
+    """The sizes of outputs that no input, parameter or shape function tells: every call has to say them."""
+    told = {*schema.late, *(p.name for p in schema.parameters if p.kind == "int")}
+    for argument in schema.inputs:
+        told |= {item.name for item in parse_dims(argument.dims) if isinstance(item, Axis | Pack)}
+    found = []
+    for argument in schema.outputs:
+        for item in parse_dims(argument.dims):
+            if not isinstance(item, Axis | Pack | AnyAxis):
+                continue
+            name = getattr(item, "name", "_")
+            if (name in told and name != "_") or argument.form is Form.VARIADIC:
+                continue
+            told.add(name)
+            text = f"op '{schema.name}': nothing tells the size '{item}' of output '{argument.name}'"
+            hint = f"it can be a dim of an input, a parameter `*, {name}: int`, or computed by @{schema.name}.shape; "
+            hint = hint if isinstance(item, Axis) else ""
+            hint += "without that, each call has to say out_types=[...]"
+            found.append(
+                Remark(text, code="EK0314", place=argument.place, hint=hint, op=schema.name, argument=argument.name)
+            )
+    return found
+
+
 @dataclass
 class _SchemaCheck:
     """Collects what is wrong in a schema. `items` holds the dims of each argument that parses."""
@@ -54,15 +78,24 @@ class _SchemaCheck:
     def __post_init__(self) -> None:
         self.kinds = {p.name: p.kind for p in self.schema.parameters}
 
-    def fail(self, code: str, message: str, argument: TensorArgument, name: Name | str = "", hint: str = "") -> None:
-        """Records a mistake; it points at `name` in the dims text, or at the whole text."""
-        at, length = (name.at, len(name.name)) if isinstance(name, Name) else (0, len(argument.dims))
-        if isinstance(name, str) and name and name in argument.dims:
-            at, length = argument.dims.index(name), len(name)
+    def fail(
+        self,
+        code: str,
+        message: str,
+        argument: TensorArgument,
+        name: Name | str = "",
+        hint: str = "",
+        within: str | None = None,
+    ) -> None:
+        """Records a mistake; it points at `name` in the dims text, or in `within`; or at the whole text."""
+        text = argument.dims if within is None else within
+        at, length = (name.at, len(name.name)) if isinstance(name, Name) else (0, len(text))
+        if isinstance(name, str) and name and name in text:
+            at, length = text.index(name), len(name)
         details = {"op": self.schema.name, "argument": argument.name}
         message = f"op {self.schema.name!r}, argument {argument.name!r}: {message}"
         self.errors.append(
-            dims_error(message, argument.dims, at, length, argument.place, code=code, hint=hint or None, **details)
+            dims_error(message, text, at, length, argument.place, code=code, hint=hint or None, **details)
         )
 
     def check_names(self) -> None:
@@ -80,7 +113,8 @@ class _SchemaCheck:
         for argument in self.schema.tensors:
             if argument.count and not argument.count.isdecimal() and self.kinds.get(argument.count) != "int":
                 text = f"the number of tensors is {argument.count!r}, which is no int parameter"
-                self.fail("EK0343", text, argument, hint=did_you_mean(argument.count, self.kinds) or "")
+                hint = did_you_mean(argument.count, self.kinds) or ""
+                self.fail("EK0343", text, argument, hint=hint, within=argument.count)
             if argument.form is Form.VARIADIC:
                 continue
             for item in self.items[argument.name]:
@@ -137,10 +171,26 @@ class _SchemaCheck:
                 what += ", a dim that is not known this early"
             else:
                 what += ", which is neither a dim of an input nor an int parameter"
-            self.fail("EK0308", what, argument, name, did_you_mean(name.name, known) or "")
+            hint = did_you_mean(name.name, known) or self._known_from(expression, argument, name)
+            self.fail("EK0308", what, argument, name, hint)
         for divisor in _divisors(expression):
             if divisor == Number(0):
                 self.fail("EK0306", f"'{expression}' divides by zero", argument)
+
+    def _known_from(self, expression: Expression, argument: TensorArgument, name: Name) -> str:
+        """The hint for a name that nothing tells when the expression is computed."""
+        if argument not in self.schema.inputs:
+            return f"'{name.name}' can be a dim of an input, or a parameter: `*, {name.name}: int`"
+        turned = {"+": "-", "-": "+", "*": "//", "//": "*"}
+        own = f"{name.name}_{argument.name}"
+        written = "(...)"
+        if isinstance(expression, Binary) and isinstance(expression.right, Number) and expression.left == name:
+            written = (
+                f"({own} {turned[expression.operator]} {expression.right})"
+                if expression.operator in turned
+                else written
+            )
+        return f'write "{own}" here, a size of its own, and compute the others from it: "{written}" for "{name.name}"'
 
     def check_packs(self) -> None:
         """Some order of the arguments must tell the lengths of all packs: at most one is new in each."""

@@ -86,7 +86,7 @@ class InputCheck:
                 argument=self.name,
                 expected=str(self.type),
                 got=type(value).__name__,
-                hint="pass a Buffer, a NumPy array, or anything that speaks DLPack",
+                hint=_made_array(value, self.type.dtype),
             )
         if found.dtype != self.dtype:
             raise DTypeError(
@@ -96,7 +96,7 @@ class InputCheck:
                 argument=self.name,
                 expected=str(self.type.dtype),
                 got=str(found.dtype),
-                hint=f"convert it: x.astype({self.dtype.name!r})",
+                hint=f"convert it: {_converted(value, self.type.dtype)}",
             )
         if not found.flags.c_contiguous and not whole(found):
             raise GraphError(
@@ -128,6 +128,21 @@ class InputCheck:
             got=f"{address:#x}",
             hint="copy it: np.array(x)",
         )
+
+
+def _converted(value: Any, dtype: DType) -> str:
+    """How a tensor gets another dtype, as its own library writes it."""
+    if isinstance(value, Buffer):
+        return f"Buffer.from_numpy(x.to_numpy().astype({dtype.to_numpy().name!r}))"
+    if type(value).__module__.partition(".")[0] == "torch":
+        return f"x.to(torch.{dtype.name})"
+    return f"x.astype({dtype.to_numpy().name!r})"
+
+
+def _made_array(value: Any, dtype: DType) -> str:
+    if isinstance(value, list | tuple | bool | int | float):
+        return f"make an array of it: np.array(x, dtype={dtype.to_numpy().name!r})"
+    return "pass a Buffer, a NumPy array, or anything that speaks DLPack"
 
 
 def wrong_inputs(checks: Sequence[InputCheck], inputs: Sequence[Any]) -> list[EinkornError]:

@@ -39,6 +39,32 @@ if TYPE_CHECKING:
     from .sorting import top_k as top_k
     from .stencils import stencil as stencil
 
+__all__ = [
+    "All",
+    "Any",
+    "ArgMax",
+    "ArgMin",
+    "LogSumExp",
+    "Max",
+    "Min",
+    "Monoid",
+    "Product",
+    "Sum",
+    "Welford",
+    "argsort",
+    "normal",
+    "philox",
+    "philox_4x32",
+    "philox_4x64",
+    "reduce",
+    "rowwise",
+    "scan",
+    "sort",
+    "stencil",
+    "top_k",
+    "uniform",
+]
+
 _HOMES = {
     "All": "monoids",
     "Any": "monoids",

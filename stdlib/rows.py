@@ -71,9 +71,8 @@ def rowwise(x: Any, monoid: Any, body: Any, *, axis: Any = -1, of: Any = None) -
     """Calls `body(row, value)` with what the monoid makes of the elements along `axis`, for every row in parallel.
 
     Args:
-        x: a tensor; or a tuple of tensors, whose elements `of` joins. Those after the first have its shape, or one
-        axis,
-            which lies along `axis`.
+        x: a tensor; or a tuple of tensors, whose elements `of` joins. Those after the first have its shape,
+            or one axis, which lies along `axis`.
         monoid: a monoid, or a tuple of these; then `body` gets a value of each.
         body: a function. `row` is the tuple of the other axes' indices: `out[row]`, and when `axis` is the last one
             `x[row, k]`.

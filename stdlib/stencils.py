@@ -28,8 +28,7 @@ def stencil(out: Any, x: Any, body: Any, *, reach: Any, border: Any = "constant"
         out, x: tensors of one shape. The stencil goes over the last axes of x, one to three of them; each index of the
             axes before is by itself.
         body: a function. `near(-1, 2)` is the element one before and two after along the stencil's axes; the numbers
-        are
-            known at compile time, and what is left out is 0. `index` is the tuple of the element's own indices.
+            are known at compile time, and what is left out is 0. `index` is the tuple of the element's own indices.
         reach: a tuple of compile-time numbers, one for each axis: how far `near` goes at most.
         border: what lies outside. "constant" is `value`; "edge" the nearest element; "reflect" goes back, without the
             outermost element a second time; "wrap" goes on at the other end.

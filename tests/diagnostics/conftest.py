@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import hints
 
+from einkorn.compiler.check import check_kernels
 from einkorn.dsl.errors import EinkornError, InternalError
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -94,8 +96,21 @@ class Workplace:
         """The error of a graph of one op from this kernel file; afterwards the process has to be as good as new."""
         self.write("kernels.py", PRELUDE + kernels)
         error = self.mistake(lambda: self.run(MODEL.format(dtype=dtype)))
+        for each in getattr(error, "errors", [error]):
+            self.follow(PRELUDE + kernels, each)
         self.still_works()
         return error
+
+    def follow(self, text: str, error: EinkornError) -> None:
+        """Does what the hint of a mistake says, if it names a replacement: the mistake has to be gone."""
+        followed = hints.follow(text, error) if error.place and Path(error.place.file).name == "kernels.py" else None
+        if followed is None:
+            return
+        self.write("followed.py", followed)
+        left = check_kernels("followed.py").errors
+        shift = followed.count("\n") - text.count("\n")
+        same = [e for e in left if e.place and (e.message, e.place.line) == (error.message, error.place.line + shift)]
+        assert not same, f"{error}\n\nwhat follows from it:\n{followed}\n\n{same[0]}"
 
     def still_works(self) -> None:
         import numpy as np

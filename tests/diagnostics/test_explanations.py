@@ -12,6 +12,7 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
+from support.hints import follow
 
 from einkorn import dsl
 from einkorn.__main__ import run
@@ -63,7 +64,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def codes_of_kernels(text: str, folder: Path) -> list[str]:
     (folder / "example.py").write_text(KERNEL_PRELUDE + "\n\n" + text)
-    return [error.code for error in check_kernels("example.py").errors]
+    errors = check_kernels("example.py").errors
+    for error in errors:
+        followed = follow(KERNEL_PRELUDE + "\n\n" + text, error)
+        (folder / "followed.py").write_text(followed or "")
+        left = check_kernels("followed.py").errors if followed else ()
+        assert not [e for e in left if e.message == error.message], f"{error}\n\n{followed}"
+    return [error.code for error in errors]
 
 
 def codes_of_program(text: str, library: str, folder: Path) -> list[str]:

@@ -494,7 +494,11 @@ def test_parameters(given: dict[str, object], expected: tuple[object, ...]) -> N
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({}, "error[EK0321]: op 'tuned': missing parameter block: int"),
+        (
+            {},
+            "error[EK0321]: op 'tuned': missing parameter block: int\n"
+            'hint: in a graph for example parameters={"block": 8}, on the command line --param block=8',
+        ),
         (
             {"blok": 3, "block": 3},
             "error[EK0320]: op 'tuned': there is no parameter 'blok'; its parameters are block, scale, fast, mode, to\n"

@@ -1,0 +1,152 @@
+"""What hints say about values that stand where they cannot: what to write instead.
+
+Input: a value of the evaluator, where it stands, the frame. Output: the text of a hint, or None. Non-goals: no errors
+are raised here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..dsl import phrasebook
+from ..dsl import syntax as s
+from ..dsl.language import STUBS
+from ..dsl.types import INT
+from .program import Value
+from .spelling import cast_of, source_of
+from .values import Bound, ClassValue, Closure, Frame, Index, Marker, describe
+
+
+def over_indices(value: Any, node: s.Node, frame: Frame, function: str = "") -> str | None:
+    """For a tensor where items are wanted, or as the argument of `sum`, `max` and their like."""
+    if not hasattr(value, "dims") or isinstance(value, Index):
+        return None
+    text = source_of(node, frame)
+    loop = f"a loop runs over indices: `for k in range({text}.dim(0)):`, with {text}[k] in it"
+    return phrasebook.over_tensor(function, text) or loop
+
+
+def over_elements(function: str, node: s.Node, frame: Frame) -> str:
+    """For a tensor that is given to a function of numbers."""
+    text = source_of(node, frame)
+    more = ", ..." if len(STUBS[function].signature.parameters) > 1 else ""
+    return f"work on elements: {function}({text}[i]{more}) in the body of a foreach"
+
+
+def bound_of_range(value: Any, node: s.Node, frame: Frame) -> str | None:
+    """For what is no whole number."""
+    if isinstance(value, Value) and value.dtype.is_float():
+        return f"write {cast_of(node, frame, INT.dtype)}"
+    if isinstance(value, Bound) and isinstance(node, s.Attribute):
+        return f"write {source_of(node, frame)}(0)"
+    if isinstance(value, tuple):
+        return f"write {source_of(node, frame)}[0]"
+    return f"write {source_of(node, frame)}.dim(0)" if hasattr(value, "dims") else None
+
+
+def uncallable(value: Any, node: s.Expr, frame: Frame) -> str | None:
+    """For something that is called and is no function."""
+    if isinstance(value, Marker):
+        sizes = "T, 4" if value.name == "SIMD" else "T"
+        return f"its dtype stands in brackets: {value.name}[{sizes}]({'x' if value.name == 'SIMD' else '4'})"
+    if isinstance(value, ClassValue):
+        return f"write {value.name}, the class itself"
+    if isinstance(node, s.Attribute) and node.name == "size" and isinstance(value, Value):
+        return f"write {source_of(node.value, frame)}.dim"
+    if isinstance(node, s.Attribute) and isinstance(value, Value | tuple):
+        return f"write {source_of(node, frame)} alone: it is a value"
+    return None
+
+
+def unindexable(node: s.Node, frame: Frame) -> str | None:
+    """For a number that is indexed: `x[i][j]`."""
+    if not isinstance(node, s.Subscript) or not isinstance(node.value, s.Subscript):
+        return None
+    text = source_of(node.value, frame)
+    return f"write {text}: it is an element already, and the number behind it says nothing more"
+
+
+def width_by_name(node: s.Node, rank: int, got: int, frame: Frame) -> str | None:
+    """For `x.load(i, 8)`: the number behind the index is meant as the width."""
+    if not isinstance(node, s.Call) or not isinstance(node.function, s.Attribute) or node.function.name != "load":
+        return None
+    if got != rank + 1 or len(node.arguments) != got:
+        return None
+    return f"write width={source_of(node.arguments[-1], frame)} for the number of lanes"
+
+
+def index_of_rank(tensor: Any, got: int) -> str | None:
+    """For an index of too few parts."""
+    if got >= tensor.rank:
+        return None
+    names = ", ".join("ijklmnop"[: tensor.rank]) if tensor.rank <= 8 else "..."
+    rest = ", ".join(["i", *":" * (tensor.rank - 1)])
+    return f"an element is {tensor.name}[{names}]; {tensor.name}[{rest}] is a view of a part"
+
+
+def index_of_tuple(node: s.Node, owner: Any, frame: Frame) -> str | None:
+    """For an index of a tuple that is known only at run time."""
+    if not isinstance(node, s.Subscript) or not isinstance(owner, tuple):
+        return None
+    text, count = source_of(node.value, frame), len(owner)
+    if any(hasattr(item, "dims") for item in owner):
+        return f"which tensor is known at compile time: `for k in unroll({count})`, and {text}[k] in it"
+    return (
+        f"give the op a tensor with these numbers, or copy them to storage: `table = stack[T]({count})`, then "
+        f"`table[k] = {text}[k]` in a loop `for k in unroll({count})`"
+    )
+
+
+def body_takes(body: Any, given: int, what: str) -> str | None:
+    """What is wrong with the arguments of a function that is called with `given` of them, or None."""
+    if not isinstance(body, Closure):
+        return None
+    params = [param for param in body.function.params if not param.keyword_only]
+    needed = [param for param in params if param.default is None]
+    if len(needed) <= given <= len(params):
+        return None
+    takes = f"{len(params)} argument{'' if len(params) == 1 else 's'}"
+    return f"the body is called with {what}, and takes {takes}"
+
+
+def of_body(body: Closure, given: str) -> str:
+    """How a body that takes several indices is written."""
+    names = [param.name for param in body.function.params]
+    if len(names) < 2:
+        return f"write `lambda {given}: ...`, or `def body({given}):`"
+    listed = ", ".join(names)
+    if given == "k":
+        return f"write `def body(k):`, and find {' and '.join(names)} in it: `{listed} = k // n, k % n`"
+    if "," in given:
+        return f"write `lambda {given}: ...`, or `def body({given}):`"
+    return f"take one index and unpack it: `def body({given}):` with `{listed} = {given}` as its first line"
+
+
+def no_function(node: s.Node, frame: Frame, given: str) -> str:
+    """For a value where a function is wanted."""
+    return f"write lambda {given}: {source_of(node, frame)}"
+
+
+def dtype_for(value: Any) -> str | None:
+    """For what stands where a dtype is wanted: Python's own types, and names in quotes."""
+    return phrasebook.of_dtype(getattr(value, "name", value))
+
+
+def count_of(value: Any) -> str | None:
+    """For what is no number, where a loop is told how often it goes round."""
+    if isinstance(value, Closure):
+        return "the number comes first, then the body: parallel_for(n, body)"
+    if isinstance(value, tuple):
+        return "write one number, the product of the sizes, and find the indices in the body: `i, j = k // n, k % n`"
+    return None
+
+
+def library_argument(name: str, param: str, value: Any) -> tuple[str, str] | None:
+    """What is wrong with an argument of a function of the library, and the hint; None for what may be right."""
+    if param == "monoid" and isinstance(value, Closure | str):
+        return (
+            f"'{name}' takes a monoid, not {describe(value)}",
+            "a monoid is a class such as Sum or Max of einkorn.stdlib, or one of yours that derives from Monoid",
+        )
+    wrong = body_takes(value, 2, "a row and its value") if (name, param) == ("rowwise", "body") else None
+    return (wrong, of_body(value, "row, value")) if wrong else None

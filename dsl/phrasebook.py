@@ -1,0 +1,226 @@
+"""What people write who come from NumPy, PyTorch, Triton, Numba, CUDA or Mojo, and what it is called here.
+
+Input: a name that the language does not know, or has in another place. Output: the hint of an error, or None.
+Non-goals: no name gets a meaning from here.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from .stubs import STUBS
+from .types import DType
+
+# The same function under another name: what is written is replaced, its arguments stay.
+RENAMED = {
+    "absolute": "abs",
+    "arccos": "acos",
+    "arccosh": "acosh",
+    "arcsin": "asin",
+    "arcsinh": "asinh",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "arctanh": "atanh",
+    "around": "round",
+    "barrier": "gpu.barrier",
+    "block_dim": "gpu.block_dim",
+    "block_idx": "gpu.block_idx",
+    "blockDim": "gpu.block_dim",
+    "blockIdx": "gpu.block_idx",
+    "cdiv": "ceildiv",
+    "clip": "clamp",
+    "double": "float64",
+    "fabs": "abs",
+    "fmax": "max",
+    "fmin": "min",
+    "global_idx": "gpu.global_idx",
+    "grid_dim": "gpu.grid_dim",
+    "gridDim": "gpu.grid_dim",
+    "half": "float16",
+    "maximum": "max",
+    "minimum": "min",
+    "power": "pow",
+    "rint": "round",
+    "static_range": "unroll",
+    "syncthreads": "gpu.barrier",
+    "thread_idx": "gpu.thread_idx",
+    "threadIdx": "gpu.thread_idx",
+    "where": "select",
+}
+
+# What einkorn.stdlib has.
+LIBRARY: tuple[str, ...]
+LIBRARY = ("All", "Any", "ArgMax", "ArgMin", "LogSumExp", "Max", "Min", "Monoid", "Product", "Sum", "Welford")
+LIBRARY += ("argsort", "normal", "philox", "philox_4x32", "philox_4x64", "reduce", "rowwise", "scan", "sort")
+LIBRARY += ("stencil", "top_k", "uniform")
+
+_REDUCED = {
+    "sum": "reduce({}, Sum)",
+    "mean": "reduce({}, Welford)[0]",
+    "average": "reduce({}, Welford)[0]",
+    "var": "reduce({}, Welford)[1]",
+    "std": "sqrt(reduce({}, Welford)[1])",
+    "max": "reduce({}, Max)",
+    "amax": "reduce({}, Max)",
+    "min": "reduce({}, Min)",
+    "amin": "reduce({}, Min)",
+    "prod": "reduce({}, Product)",
+    "argmax": "reduce({}, ArgMax)",
+    "argmin": "reduce({}, ArgMin)",
+    "any": "reduce({}, Any)",
+    "all": "reduce({}, All)",
+    "logsumexp": "reduce({}, LogSumExp)",
+}
+_PRODUCT = "write the loops of the product, or use ops.matmul in the graph"
+_STORAGE = "outputs stand in the signature; storage of a fixed size is stack[T](n)"
+_INDEX = "an index comes from a loop: foreach(out, lambda i: ...), or `for i in range(n)`"
+_MATH = "write `import math` at the top of the file, and math.{}"
+_NAMES = {
+    **dict.fromkeys(("zeros", "ones", "empty", "full", "zeros_like", "ones_like", "empty_like", "array"), _STORAGE),
+    **dict.fromkeys(("tensor", "asarray", "local_array", "shared_array"), _STORAGE),
+    **dict.fromkeys(
+        ("dot", "matmul", "mm", "einsum"), "write the loops of the product, or use ops.matmul in the graph"
+    ),
+    **dict.fromkeys(("i", "j", "k", "idx", "index"), _INDEX),
+    **dict.fromkeys(("cuda", "tid"), "in a kernel that ctx.launch runs, gpu.global_idx.x is the number of the thread"),
+    "arange": "numbers in a row are a loop, `for k in range(n)`, or a vector, iota(int32, 8)",
+    "constexpr": "what is known at compile time is a parameter: after the `*` of the signature, `*, block: int = 64`",
+    "ctx": "take it as the last argument of the op: ctx: DeviceContext",
+    "divmod": "divmod(a, b) is (a // b, a % b)",
+    "inf": 'write float("inf")',
+    "nan": 'write float("nan")',
+    "load": "an element is x[i], and x.load(i, width=8) is a vector of them",
+    "prange": "parallel_for(n, body) calls body(k) in parallel",
+    "program_id": "in a kernel that ctx.launch runs, gpu.block_idx.x is the number of the block",
+    "relu": "relu(x) is max(x, 0)",
+    "sigmoid": "sigmoid(x) is 1 / (1 + exp(-x))",
+    "silu": "silu(x) is x / (1 + exp(-x))",
+    "square": "square(x) is x * x",
+    "tl": "an element is x[i], a vector x.load(i, width=8), and functions such as exp are in einkorn.dsl",
+    **{name: _MATH.format(name) for name in ("pi", "tau", "e")},
+}
+_CASTS = {"astype": "", "to": "", "type": "", "view": ""}
+_CASTS |= {"float": "float32", "double": "float64", "half": "float16", "long": "int64", "int": "int32", "bool": "bool8"}
+_PYTHON_TYPES = {"float": "float64", "int": "int64", "bool": "bool8", "bool_": "bool8"}
+_KEYWORDS = {"var": "a variable is made by its first assignment", "let": "a variable is made by its first assignment"}
+_KEYWORDS |= {"fn": "a function begins with def", "++": "counting up is k += 1", "--": "counting down is k -= 1"}
+_VALUES = {
+    "item": "{}",
+    "tolist": "{}",
+    "numpy": "{}",
+    "relu": "max({}, 0)",
+    "sigmoid": "1 / (1 + exp(-{}))",
+    "square": "{0} * {0}",
+    "sum": "{}.reduce_add()",
+    "prod": "{}.reduce_mul()",
+    "max": "{}.reduce_max()",
+    "min": "{}.reduce_min()",
+}
+_TENSORS = {
+    "numel": "write {}.size",
+    "ndim": "write {}.rank",
+    "ndims": "write {}.rank",
+    "T": "elements are reached in any order: {}[j, i]",
+    **dict.fromkeys(("transpose", "permute", "t", "mT"), "elements are reached in any order: {}[j, i]"),
+    **dict.fromkeys(
+        ("reshape", "flatten", "ravel", "flat", "squeeze", "unsqueeze"),
+        "{}.at(p) is the element at a row-major position, whatever the shape",
+    ),
+    **dict.fromkeys(("copy", "clone", "contiguous"), "elements are copied in a loop: foreach(out, lambda i: {}[i])"),
+    **dict.fromkeys(("fill", "fill_", "copy_"), "elements are stored in a loop: foreach(out, lambda i: {}[i])"),
+    "data": "write {}.pointer()",
+    "data_ptr": "write {}.pointer",
+    "item": "write {}[0]",
+}
+
+
+def of_name(name: str) -> str | None:
+    """The hint for an unknown name."""
+    if name in RENAMED:
+        return f"write {RENAMED[name]}"
+    if name in LIBRARY:
+        return f"write `from einkorn.stdlib import {name}` at the top of the file"
+    return _NAMES.get(name)
+
+
+def of_line(line: str) -> str | None:
+    """The hint for a line that is not Python, but another language."""
+    words = line.split()
+    ending = line.rstrip()[-2:]
+    return _KEYWORDS.get(words[0] if words else "") or _KEYWORDS.get(ending)
+
+
+def of_dtype(value: Any) -> str | None:
+    """The hint for what stands where a dtype is wanted: Python's own types, those of NumPy and PyTorch, a string."""
+    if not isinstance(value, str | type) and type(value).__name__ != "dtype":
+        return None
+    name = value if isinstance(value, str) else getattr(value, "__name__", str(value)).rpartition(".")[2]
+    here = _PYTHON_TYPES.get(name, RENAMED.get(name, name))
+    if here not in DType.__members__ and here != "bool8":
+        return None
+    return f"write {here} without quotes" if isinstance(value, str) and name == here else f"write {here} for {name}"
+
+
+def of_foreign(name: str) -> str | None:
+    """The hint for a function or a dtype of another package, by the last part of its name."""
+    here = RENAMED.get(name, name)
+    if name in _REDUCED:
+        return f"{name}(x) is {_reduction('x', name)}"
+    if here in STUBS or here in DType.__members__:
+        return f"use '{here}' of einkorn.dsl"
+    return of_name(name)
+
+
+def of_value(name: str, text: str) -> str | None:
+    """The hint for a method that numbers and vectors do not have; `text` is the author's."""
+    if name in _CASTS:
+        return f"write {text}.cast({_CASTS[name] or '...'})"
+    if name in _VALUES:
+        return f"write {_VALUES[name].format(text)}"
+    here = RENAMED.get(name, name)
+    if here not in STUBS or "." in here:
+        return None
+    more = ", ..." if len(STUBS[here].signature.parameters) > 1 else ""
+    return f"write {here}({text}{more})"
+
+
+def of_tensor(name: str, text: str) -> str | None:
+    """The hint for a method that tensors do not have."""
+    if name in _REDUCED:
+        return f"write {_reduction(text, name)}"
+    if name in _TENSORS:
+        return _TENSORS[name].format(text)
+    element = of_value(name, f"{text}[i]")
+    return f"work on elements: {element.removeprefix('write ')} in the body of a foreach" if element else None
+
+
+def of_object(value: Any, name: str) -> str | None:
+    """The hint for an object that kernels do not see: what to make of it outside of them."""
+    if hasattr(value, "ndim") and hasattr(value, "tolist"):
+        return f"make it an input of the op, or a tuple of numbers: {name} = tuple({name}.tolist())"
+    if isinstance(value, list | set | bytes | range):
+        return f"make it a tuple: {name} = tuple({name}), or an input of the op"
+    if isinstance(value, dict):
+        return "give each value a name of its own, or make them fields of a class under @struct"
+    if callable(value) and hasattr(value, "__wrapped__"):
+        return "call the function itself, without its decorator"
+    if isinstance(value, partial):
+        return "write a function, or a lambda, that passes the arguments on"
+    if not isinstance(value, type) and (hasattr(value, "__dict__") or hasattr(value, "__slots__")):
+        kind = type(value).__name__
+        if hasattr(value, "__dataclass_fields__"):
+            return f"put @struct over the class {kind} instead, and its values can be used as they are"
+        return "give the kernel the numbers in it, by names of their own at the top of the file"
+    return None
+
+
+def over_tensor(function: str, text: str) -> str | None:
+    """The hint for a function of Python's that is given a whole tensor, as in `sum(x)`."""
+    return f"write {_reduction(text, function)}" if function in _REDUCED else None
+
+
+def _reduction(text: str, name: str) -> str:
+    written = _REDUCED[name].format(text)
+    monoid = written.partition(", ")[2].partition(")")[0]
+    return f"{written}, or rowwise({text}, {monoid}, body) for each row; they are in einkorn.stdlib"
