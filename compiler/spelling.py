@@ -16,6 +16,7 @@ from ..dsl import syntax as s
 from ..dsl.schema import TensorArgument
 from ..dsl.types import DType, SIMDType
 from .program import Value
+from .tensors import Tensor
 from .values import Frame
 
 MAX_STEPS = 8  # from a variable to where its value comes from
@@ -42,6 +43,12 @@ def spelled(dtype: DType, node: s.Node | None, frame: Frame) -> str:
     known = frame.env.get(owner) if member == "dtype" else None
     means = known.dtype if isinstance(known, Value) else frame.typevars.get(found or "")
     return found if found is not None and means is dtype else str(dtype)
+
+
+def spelled_of(tensor: Tensor, node: s.Node | None, frame: Frame) -> str:
+    """The dtype of a tensor that stands at `node`, as the author would write it."""
+    declared = declared_dtype(tensor.annotation)
+    return declared if frame.typevars.get(declared) is tensor.dtype else spelled(tensor.dtype, node, frame)
 
 
 def declared_dtype(annotation: str) -> str:

@@ -24,7 +24,7 @@ from .methods import method_of, special
 from .pointer_members import read_element
 from .program import Builder, PointerType, Value
 from .slices import slice_of
-from .spelling import declared_dtype, source_of, spelled
+from .spelling import source_of, spelled_of
 from .tensors import Tensor, View
 from .values import (
     Frame,
@@ -232,7 +232,7 @@ def wrong_store(call: Call, tensor: Tensor, value: Value) -> Exception:
         argument=tensor.name,
         expected=str(tensor.dtype),
         got=str(value.dtype),
-        hint=f"write {shown}.cast({_dtype_name(call, tensor, target)})",
+        hint=f"write {shown}.cast({spelled_of(tensor, target, call.frame)})",
     )
 
 
@@ -244,13 +244,6 @@ def _origin(call: Call, node: s.Node, value: Value) -> str:
         if name in origins and isinstance(known, Value) and known.type == value.type:
             return f" (from '{name}', {origins[name]})"
     return ""
-
-
-def _dtype_name(call: Call, tensor: Tensor, target: s.Node | None) -> str:
-    """A tensor's dtype as the author wrote it: the type variable, if it is one."""
-    declared = declared_dtype(tensor.annotation)
-    known = call.frame.typevars.get(declared) is tensor.dtype
-    return declared if known else spelled(tensor.dtype, target, call.frame)
 
 
 def refuse_input(call: Call, tensor: Tensor) -> None:

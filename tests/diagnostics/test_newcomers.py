@@ -81,7 +81,7 @@ def test_a_hint_that_fails_is_noticed(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 UNTOLD = newcomers.declared('out: OutputTensor[T, "k"], x: InputTensor[T, "n"]', "out[0] = x[0]")
-OPEN_PACK = newcomers.declared('out: OutputTensor[T, "*s"], x: InputTensor[T, "n"]', "pass")
+OPEN_PACK = newcomers.declared('out: OutputTensor[T, "*s"], x: InputTensor[T, "n"]', "foreach(out, lambda i: x[0])")
 TOLD = (
     newcomers.element("x[i]"),
     newcomers.declared('out: OutputTensor[T, "k"], x: InputTensor[T, "n"], *, k: int', "out[0] = x[0]"),
