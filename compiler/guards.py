@@ -39,6 +39,8 @@ def guard_index(call: Call, tensor: Tensor, index: Index, width: int = 1) -> Non
     if index.is_position and same_dims(index.dims, tensor.dims):
         guard_part(call, call.builder.product(tensor.dims), index.position(call.builder), tensor, None, width)
         return
+    if tensor.rank == 0 and width > 1:
+        guard_part(call, call.builder.int_(1), call.builder.int_(0), tensor, None, width)
     last = tensor.rank - 1
     for axis, part in enumerate(index.components(call.builder)):
         guard_part(call, tensor.dims[axis], part, tensor, axis, width if axis == last else 1)

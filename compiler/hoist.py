@@ -128,7 +128,7 @@ class _Settler:
         total = builder.int_(0)
         for monomial, factor in sorted(poly.items()):
             fits = self.bits(monomial, factor) <= TERM_BITS
-            term = builder.int_(factor)
+            term = builder.int_((factor + (1 << 63)) % (1 << 64) - (1 << 63))
             for serial in monomial:
                 atom = self.ranges.atoms[serial]
                 term = builder.imul(term, atom) if fits or term.const == 1 else builder.row("mul", [term, atom])

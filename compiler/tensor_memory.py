@@ -26,6 +26,9 @@ from .values import Index, describe
 from .vector_members import from_lanes, is_vector
 
 
+FAR = 1 << 40  # elements; what a step known at compile time goes further than is looked at lane by lane
+
+
 def span_of(call: Call, tensor: Tensor, index: Index) -> Span | None:
     """Where the element at an index lies, and how far the next one of the last axis is; None if nowhere."""
     builder = call.builder
@@ -110,14 +113,25 @@ def _vector_index(call: Call, tensor: Tensor, index: tuple[Any, ...]) -> tuple[I
 def _guard_span(call: Call, tensor: Tensor, index: Index, how: Access) -> None:
     """Checks the elements that a load or a store with these keywords touches."""
     builder = call.builder
-    last = (how.width - 1) * (1 if how.step is None else how.step.const or 0) + 1
-    if how.mask is None and last > 0:
-        guard_index(call, tensor, index, last)
-    if tensor.rank == 0 or (how.mask is None and (how.step is None or how.step.const is not None)):
+    reach = (how.width - 1) * (1 if how.step is None else how.step.const or 0)
+    known = how.step is None or (how.step.const is not None and abs(reach) <= FAR)
+    if tensor.rank == 0:
+        guard_index(call, tensor, index, abs(reach) + 1 if known else how.width)
+        return
+    if how.mask is None and known:
+        first = index if reach >= 0 else _behind(builder, tensor, index, reach)
+        guard_index(call, tensor, first, abs(reach) + 1)
         return
     *outer, inner = index.components(builder)
     guard_index(call, tensor, Index(tensor.dims, components=(*outer, builder.int_(0)), unchecked=True))
     guard_lanes(call, tensor, _numbers(call, inner, how), how.mask)
+
+
+def _behind(builder: Builder, tensor: Tensor, index: Index, reach: int) -> Index:
+    """The index of the last element that a step backwards comes to; it may be anywhere."""
+    *outer, inner = index.components(builder)
+    moved = builder.row("add", [inner, builder.int_(reach)])
+    return Index(tensor.dims, components=(*outer, moved), unchecked=True)
 
 
 def _numbers(call: Call, first: Value, how: Access) -> Value:

@@ -1,0 +1,237 @@
+"""An adversary of the level "safe": random indices behind random guards, in memory with nothing around it.
+
+    python tests/fuzz/adversary.py --minutes 30
+
+A program is compiled once and called with several sizes and data. Inputs and results lie against pages that may not be
+touched, at their start or at their end, with a pattern in the rest of theirs. Compiled code has to do what the
+interpreter does: the same numbers, or the same failure; and it has to fail where checks of every single access do.
+
+As `--child` it checks programs from standard input, as `check.py` does.
+
+Input: seeds. Output: what became of the programs. Non-goals: kernels of other kinds (see `programs`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import functools
+import json
+import mmap
+import os
+import random
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import check  # noqa: E402
+from campaign import Child  # noqa: E402
+from programs import Program  # noqa: E402
+from writing.indices import indexing_program  # noqa: E402
+
+from einkorn.compiler import interpret_flow  # noqa: E402
+from einkorn.dsl.errors import CompileError, InternalError, KernelError  # noqa: E402
+from einkorn.graph import call as calls  # noqa: E402
+from einkorn.graph import outputs  # noqa: E402
+
+Array = np.ndarray[Any, Any]
+CALLS = 5  # of each program, with sizes and data of their own
+PATTERN = 0xA5
+PAGE = mmap.PAGESIZE
+SIZES = (0, 1, 2, 3, 5, 8, 9, 16, 17, 33, 40)
+DATA = (0, 1, 2, 3, 5, 7, 8, 16, 31, -1, -2, -7, 100, 2**31, -(2**31), 2**62, -(2**62), 2**63 - 1, -(2**63))
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+
+
+class Fenced:
+    """Memory of an array between two pages that may not be touched, against one of them."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any, at_end: bool) -> None:
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        inner = max(1, -(-size // PAGE)) * PAGE
+        self.map = mmap.mmap(-1, inner + 2 * PAGE)
+        whole = np.frombuffer(self.map, np.uint8)
+        base = whole.ctypes.data
+        for page in (base, base + PAGE + inner):
+            if _libc.mprotect(page, PAGE, 0):
+                raise OSError(ctypes.get_errno(), "mprotect")
+        usable = whole[PAGE : PAGE + inner]
+        usable[:] = PATTERN
+        start = inner - size if at_end else 0
+        self.array: Array = usable[start : start + size].view(dtype).reshape(shape)
+        self.rest = (usable[:start], usable[start + size :])
+
+    def is_whole(self) -> bool:
+        """Whether nothing was written beside the array."""
+        return all(bool((part == PATTERN).all()) for part in self.rest)
+
+
+@contextmanager
+def fenced_results(at_end: bool) -> Iterator[list[Fenced]]:
+    """Results of calls lie in fenced memory."""
+    made: list[Fenced] = []
+
+    def empty(shape: tuple[int, ...], dtype: Any) -> Array:
+        made.append(Fenced(tuple(shape), dtype, at_end))
+        return made[-1].array
+
+    before, outputs.empty = outputs.empty, empty
+    try:
+        yield made
+    finally:
+        outputs.empty = before
+
+
+def arrays_of(program: Program, seed: int, at_end: bool) -> tuple[list[Array], list[Fenced]]:
+    """Inputs of sizes of their own: the dims of a program's inputs are numbers of sizes, not sizes."""
+    rng = random.Random(seed)
+    sizes = [rng.choice(SIZES[1:] if seed % 3 else SIZES) for number in range(9)]
+    fences = []
+    for dtype, shape, *_ in program.inputs:
+        fence = Fenced(tuple(sizes[number] for number in shape), np.dtype(dtype), at_end)
+        if dtype.startswith("int"):
+            info = np.iinfo(dtype)
+            small = rng.random() < 0.6
+            chosen = [rng.choice(DATA[:7] if small else DATA) for _ in range(fence.array.size)]
+            fence.array.flat[:] = [min(max(value, info.min), info.max) for value in chosen]
+        else:
+            fence.array.flat[:] = np.arange(1, fence.array.size + 1)
+        fences.append(fence)
+    return [fence.array for fence in fences], fences
+
+
+def outcome(model: Any, arrays: list[Array], at_end: bool) -> Any:
+    """The results of one call, or how it failed."""
+    with fenced_results(at_end) as fences:
+        try:
+            found = [np.array(buffer.to_numpy()) for buffer in model(*arrays)]
+        except KernelError as error:
+            place = error.place.line if error.place is not None else 0
+            return (error.code, place, error.tensor, error.axis, error.index, error.extent)
+        finally:
+            assert all(fence.is_whole() for fence in fences), "written beside a result"
+    return found
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, tuple) or isinstance(b, tuple):
+        return bool(type(a) is type(b) and a == b)
+    return all(x.tobytes() == y.tobytes() for x, y in zip(a, b, strict=True))
+
+
+def judged(program: Program) -> tuple[str, str]:
+    """What became of a program; see `check.check`."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "kernel.py"
+        file.write_text(program.text)
+        before = calls.thread_pool, interpret_flow.PARTS
+        calls.thread_pool, interpret_flow.PARTS = (lambda: None), 1  # one thread: the first failure is always the same
+        try:
+            return _judged(program, file)
+        except InternalError as error:
+            return "fault", str(error)
+        except CompileError as error:
+            return "refused", str(error)
+        except Exception:
+            return "fault", traceback.format_exc()
+        finally:
+            calls.thread_pool, interpret_flow.PARTS = before
+
+
+def _judged(program: Program, file: Path) -> tuple[str, str]:
+    ir = check.graph_of(program, file).ir
+    models = {
+        "compiled": check.Model(ir, functools.cache(lambda ir: check.compiled(ir, "safe", 3, True))),
+        "interpreted": check.Model(ir, functools.cache(lambda ir: check.interpreted(ir, "safe"))),
+        "every access": check.Model(ir, functools.cache(lambda ir: check.interpreted(ir, "all"))),
+    }
+    failures = 0
+    for number in range(CALLS):
+        at_end = bool((program.seed + number) % 2)
+        arrays, fences = arrays_of(program, program.seed * CALLS + number, at_end)
+        before = [array.tobytes() for array in arrays]
+        found = {way: outcome(model, arrays, at_end) for way, model in models.items()}
+        assert all(fence.is_whole() for fence in fences), "written beside an input"
+        assert before == [array.tobytes() for array in arrays], "an input was written"
+        mine, oracle, every = found.values()
+        told = f"call {number}, sizes {[a.shape for a in arrays]}: {_shown(found)}"
+        if isinstance(oracle, tuple) and oracle[0] not in ("EK0703", "EK0701"):
+            return "differs", f"the interpreter saw an access that no check did: {told}"
+        if not same(mine, oracle):
+            return "differs", told
+        divided = isinstance(every, tuple) and every[0] == "EK0704"  # by zero, which only the level "all" looks for
+        if not divided and (
+            isinstance(mine, tuple) != isinstance(every, tuple) or (isinstance(mine, list) and not same(mine, every))
+        ):
+            return "differs", told
+        failures += isinstance(mine, tuple)
+    return ("fails" if failures else "same"), str(failures)
+
+
+def _shown(found: dict[str, Any]) -> str:
+    return "; ".join(f"{way} {value if isinstance(value, tuple) else 'results'}" for way, value in found.items())
+
+
+def program_of(seed: int) -> Program:
+    """The program of a seed."""
+    text, inputs, features = indexing_program(random.Random(seed))
+    return Program(text, inputs, seed, symbolic=True, features=features)
+
+
+def campaign(seeds: Iterator[int], deadline: float, folder: Path) -> tuple[Counter[str], list[Path]]:
+    """Checks the programs of seeds in a child; keeps those that it finds."""
+    child, outcomes, finds = Child("adversary.py", "--child"), Counter[str](), list[Path]()
+    for seed in seeds:
+        if time.monotonic() >= deadline:
+            break
+        program = program_of(seed)
+        status, detail = child.check(program)
+        outcomes[status] += 1
+        outcomes["calls"] += CALLS
+        outcomes["calls that failed"] += int(detail) if status == "fails" else 0
+        if status not in ("same", "fails"):
+            folder.mkdir(parents=True, exist_ok=True)
+            finds.append(folder / f"{status}_{seed}.py")
+            note = "".join(f"# {line}\n" for line in detail.splitlines()[-30:])
+            finds[-1].write_text(f"{note}# inputs: {program.inputs}\n{program.text}")
+            print(f"seed {seed}: {status}: {detail.splitlines()[-1] if detail else ''}", flush=True)
+        if sum(outcomes[kind] for kind in ("same", "fails")) % 200 == 199:
+            print(dict(outcomes), flush=True)
+    child.stop()
+    return outcomes, finds
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--child", action="store_true")
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--seed", type=int, default=int(time.time()) * 1000)
+    parser.add_argument("--folder", type=Path, default=Path("build/adversary"))
+    options = parser.parse_args()
+    if options.child:
+        answers = os.fdopen(os.dup(1), "w")
+        os.dup2(2, 1)
+        for line in sys.stdin:
+            answers.write(json.dumps(judged(Program(**json.loads(line)))) + "\n")
+            answers.flush()
+        return 0
+    seeds = iter(range(options.seed, options.seed + 10**9))
+    outcomes, finds = campaign(seeds, time.monotonic() + 60 * options.minutes, options.folder)
+    print(dict(outcomes), *finds, sep="\n")
+    return 1 if finds else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
