@@ -25,7 +25,6 @@ from .tensors import NotElementwise, Probe, Stored, Strided, Tensor, View
 from .values import Index, describe
 from .vector_members import from_lanes, is_vector
 
-
 FAR = 1 << 40  # elements; what a step known at compile time goes further than is looked at lane by lane
 
 

@@ -310,3 +310,15 @@ def dot_of_two_sizes(out: OutputTensor[T, "1"], x: InputTensor[T, "n"], y: Input
 @register("sorted_into_less")
 def sorted_into_less(out: OutputTensor[T, "k"], x: InputTensor[T, "n"], like: InputTensor[T, "k"]):
     sort(out, x, limit=64)
+
+
+@register("vector_of_a_scalar")
+def vector_of_a_scalar(out: OutputTensor[T, "n"], x: InputTensor[T, ""], y: InputTensor[T, "n"]):
+    foreach(out, lambda i: y[i])
+    out.store(x.load(width=4), 0)
+
+
+@register("steps_backwards")
+def steps_backwards(out: OutputTensor[T, "n"], x: InputTensor[T, "n"], *, first: int = 3):
+    foreach(out, lambda i: x[i])
+    out.store(x.load(first, width=4, stride=-1), 0)

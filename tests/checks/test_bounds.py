@@ -166,6 +166,17 @@ def test_arithmetic_that_wraps_proves_nothing(run: Run) -> None:
         assert run("wrapped_slice", ROW, np.array([1, 2**63 - 1]), checks=checks)[0] == 3
 
 
+def test_vectors_that_leave_a_tensor_in_other_ways(run: Run) -> None:
+    assert run("steps_backwards", ROW)[:4].tolist() == [3, 2, 1, 0]
+    for checks in ("safe", "all"):
+        for op, parameters, tensor in [("steps_backwards", {"first": 2}, "x"), ("steps_backwards", {"first": 8}, "x")]:
+            with pytest.raises(KernelError) as caught:
+                run(op, ROW, checks=checks, **parameters)
+            assert caught.value.tensor == tensor
+        with pytest.raises(KernelError):
+            run("vector_of_a_scalar", np.array(1, np.float32), ROW, checks=checks)
+
+
 def test_the_library_looks_at_sizes(run: Run) -> None:
     """It trusts its own loops, so what it is given has to go together."""
     assert run("dot_of_two_sizes", ROW, ROW)[0] == 140

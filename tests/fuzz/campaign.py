@@ -1,9 +1,9 @@
-"""A fuzzing campaign: random kernels and random networks for a number of minutes, each run in a child process.
+"""A fuzzing campaign: random kernels, networks and indices for a number of minutes, each run in a child process.
 
     python tests/fuzz/campaign.py --minutes 60 --folder build/fuzz
     python tests/fuzz/campaign.py --only networks
 
-Both are tried side by side. What fails is made small and stored in the folder as a file that a test can run (see
+All are tried side by side. What fails is made small and stored in the folder as a file that a test can run (see
 `test_regressions`). The exit status is 1 when something was found.
 
 Input: minutes, a folder, a first seed. Output: progress, finds. Non-goals: what is tried (see `subjects`), and how it

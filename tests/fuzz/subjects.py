@@ -1,14 +1,17 @@
-"""What a campaign tries: random kernels and random networks, each with its child, its file and its way to grow smaller.
+"""What a campaign tries: random kernels, random networks and kernels that index anywhere, each with its child, its file
+and its way to grow smaller.
 
 Input: random numbers. Output: things to check, and text. Non-goals: how they are checked (see `check`,
-`check_network`).
+`check_network`, `adversary`).
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import random
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, Protocol
 
 from networks.network import Network
@@ -17,6 +20,8 @@ from networks.ways import random_network
 from programs import Program
 from shrinking import Choices, program_of_choices, random_choices, shrunk
 from writing.base import FEATURES
+from writing.indices import FEATURES as INDEXING
+from writing.indices import indexing_program
 
 
 class Subject(Protocol):
@@ -80,4 +85,44 @@ class Networks:
         return f"from networks.network import Network\n\n{made.source()}"
 
 
-SUBJECTS: tuple[Any, ...] = (Programs(), Networks())
+class Indexers:
+    """Kernels that index anywhere, which the level "safe" has to keep inside."""
+
+    name, script, features = "indexers", "adversary.py", INDEXING
+
+    def random(self, rng: random.Random) -> Program:
+        text, inputs, features = indexing_program(rng)
+        return Program(text, inputs, rng.randrange(10**6), symbolic=True, features=features)
+
+    def request(self, made: Program) -> str:
+        return json.dumps(made.to_json())
+
+    def smaller(self, made: Program, fails: Callable[[Program], bool]) -> Program:
+        """Without all lines, runs of them first, that it fails without; and it stays Python."""
+        lines = made.text.splitlines()
+        for size in (32, 16, 8, 4, 2, 1):
+            at = len(lines) - size
+            while at >= 0:
+                fewer = lines[:at] + lines[at + size :]
+                candidate = replace(made, text="\n".join(fewer) + "\n")
+                if _is_python(candidate.text) and fails(candidate):
+                    lines, made = fewer, candidate
+                at -= size
+        return made
+
+    def features_of(self, made: Program) -> Iterable[str]:
+        return made.features
+
+    def text(self, made: Program) -> str:
+        return f"{made.data()}\n{made.text}"
+
+
+def _is_python(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except SyntaxError:
+        return False
+    return True
+
+
+SUBJECTS: tuple[Any, ...] = (Programs(), Networks(), Indexers())

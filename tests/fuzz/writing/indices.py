@@ -52,6 +52,11 @@ def k(
     foreach(out, lambda i: 0)
     foreach(pic, lambda i: 0)
 '''
+FEATURES = (
+    *("foreach", "parallel_for", "vectorize", "while", "branch", "left early", "guard", "guarded expression"),
+    *("product", "remainder", "data", "large constant", "vector", "masked", "stride", "gather", "view"),
+    *("atomic", "vector store", "scatter", "storage"),
+)
 SIZES = ("out.dim(0)", "pic.dim(0)", "pic.dim(1)", "x.dim(0)", "t.dim(0)", "t.dim(1)", "ids.dim(0)", "x.size", "t.size")
 CONSTANTS = (0, 1, 1, 2, 3, 4, 7, 8, 16, 31, 64, 2**31, 2**32, 3037000500, 2**62, 2**63 - 1)
 READ = {"x": ("x.dim(0)",), "t": ("t.dim(0)", "t.dim(1)"), "y": ("out.dim(0)",), "z": ("pic.dim(0)", "pic.dim(1)")}
