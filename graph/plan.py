@@ -9,6 +9,7 @@ Input: a `GraphIR` and its `Partition`. Output: a `Plan`. Non-goals: nothing is 
 from __future__ import annotations
 
 import bisect
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -90,7 +91,7 @@ class Plan:
         temps = []
         for number, buffer in enumerate(self.buffers):
             if buffer.source[0] == "temp" and bisect.bisect_right(self.stages, buffer.first) == stage:
-                size = buffer.dtype.bytes_for(buffer.shape.num_elements.evaluate(sizes))
+                size = buffer.dtype.bytes_for(math.prod(dim.evaluate(sizes) for dim in buffer.shape))
                 temps.append((-(-size // ALIGNMENT) * ALIGNMENT, number))
         placed: list[tuple[int, int, int]] = []  # (offset, size, number)
         for size, number in sorted(temps, key=lambda item: (-item[0], item[1])):

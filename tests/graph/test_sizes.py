@@ -246,6 +246,19 @@ def test_what_is_too_large_is_told_at_the_call(name: str) -> None:
         assert graphs.results(model, ones(0))[0].sum() == 0
 
 
+def test_a_number_of_elements_beyond_64_bits_when_no_size_is_0() -> None:
+    """n*2**40 times 2**40 has no place in a dim, and none is made where n is 0."""
+
+    def forward(x: Any) -> Any:
+        big = custom("fill", one(), out=[x.shape[0] * 2**40, x.shape[0] * 2**40])
+        return ops.sum(ops.exp(big) + big, 0), big * 2.0
+
+    for interpret in (False, True):
+        model = InferenceSession(interpret=interpret).load(build(forward, T("n")))
+        assert [each.shape for each in graphs.results(model, ones(0))] == [(1, 0), (0, 0)]
+        assert refused(model, ones(2)).code == "EK0476"
+
+
 # --- empty axes ---
 
 

@@ -24,16 +24,19 @@ from einkorn.graph import (
     CPU,
     Buffer,
     BufferType,
+    BufferValue,
     DeviceKind,
     DeviceRef,
     Dim,
     DType,
     Graph,
     InferenceSession,
+    Model,
     Shape,
     StaticDim,
     SymbolicDim,
     TensorType,
+    TensorValue,
     ops,
 )
 from einkorn.graph.dims import ceildiv, dim_max, dim_min
@@ -608,3 +611,24 @@ def test_texts(name: str) -> None:
         act(context)
     assert (caught.value.message, caught.value.hint) == (text, hint)
     assert caught.value.place is not None and caught.value.place.file == __file__
+
+
+CLASSES = (
+    *(TensorValue, BufferValue, Buffer, Dim, Shape, TensorType, BufferType, Graph, InferenceSession, Model, DeviceRef),
+    *(DeviceKind, CPU),
+)
+FOR_OPS = {"stage", "stage_constant", "transaction", "require", "define_dims", "knows_dim", "unused_dim"}  # of a graph
+
+
+def test_every_method_is_here() -> None:
+    tried = {word for key in (*METHODS, *OTHERS) for word in re.findall(r"\w+", key)} | FOR_OPS
+    missing = []
+    for owner in CLASSES:
+        for base in owner.__mro__[:-1]:
+            for name, found in vars(base).items():
+                function = getattr(found, "__func__", found)
+                own = 0 if isinstance(found, staticmethod) else 1
+                taken = getattr(getattr(function, "__code__", None), "co_argcount", 0) - own
+                if not name.startswith("_") and taken > 0 and name not in tried:
+                    missing.append(f"{owner.__name__}.{name}")
+    assert not missing
