@@ -107,6 +107,7 @@ class Ranges:
         if op is not None and op.name == "cast" and op.operands[0].type == INT:
             return self.poly(op.operands[0], through)  # a compile-time number that adopted its type
         sums = op is not None and op.name in ("add", "sub", "mul", "neg") and value.type == INT
+        sums = sums and value.serial not in self.builder.bounds  # of a thread's number its bounds say more
         if op is not None and sums and (through or self.bits(value) <= INT_BITS):
             made = combined(op.name, [self.poly(v, through) for v in op.operands])
             if len(made) <= MAX_TERMS:
