@@ -1,4 +1,4 @@
-"""One network three ways: op by op; fused, one in four with all optimisation; and in NumPy, in float64.
+"""One network three ways: op by op; fused, by two threads, one in four with all optimisation; and in NumPy, in float64.
 
 The first two have to agree in all bits, and NumPy's intervals have to hold them (see `networks.oracle`). Buffers are
 outputs, too. Nothing may be written beside an output.
@@ -44,12 +44,12 @@ def arrays_of(network: Network, sizes: dict[str, int], seed: int) -> list[Array]
     return found
 
 
-def run(model: Model, network: Network, arrays: Sequence[Array]) -> list[Array]:
+def run(model: Model, network: Network, arrays: Sequence[Array], threads: int) -> list[Array]:
     """The outputs of a call, and what its buffers hold then."""
     kinds = [kind for _, _, kind in network.inputs]
     given = [Buffer.from_numpy(a.copy()) if k == "buffer" else a for a, k in zip(arrays, kinds, strict=True)]
     before = [array.tobytes() for array in arrays]
-    with surroundings(1) as guards:
+    with surroundings(threads) as guards:
         found = [np.array(buffer.to_numpy()) for buffer in model(*given)]
     found += [np.array(buffer.to_numpy()) for buffer in given if isinstance(buffer, Buffer)]
     assert before == [array.tobytes() for array in arrays], "an input was written"
@@ -79,15 +79,15 @@ def compare(network: Network, load: Callable[[GraphIR, int, bool], LoadedCode]) 
     """How the three ways differ, or None."""
     best = 3 if network.seed % 4 == 0 else 0  # what LLVM makes of it is another campaign's matter
     ir = staged(network).ir
-    models = {
-        name: Model(ir, functools.cache(functools.partial(load, level=level, fuse=fuse)))
-        for name, level, fuse in (("op by op", 0, False), ("fused", best, True))
-    }
+    models: dict[str, tuple[Model, int]] = {}
+    for name, level, fuse, threads in (("op by op", 0, False, 1), ("fused", best, True, 2)):
+        with surroundings(threads):
+            models[name] = Model(ir, functools.cache(functools.partial(load, level=level, fuse=fuse))), threads
     for call, sizes in enumerate(network.sizes):
         arrays = arrays_of(network, sizes, call)
         outputs, memories = results_of(network, arrays, custom)
         wanted = [*outputs, *memories]
-        found = {name: run(model, network, arrays) for name, model in models.items()}
+        found = {name: run(model, network, arrays, threads) for name, (model, threads) in models.items()}
         trouble = next(filter(None, (difference(name, got, wanted) for name, got in found.items())), None)
         pairs = zip(found["op by op"], found["fused"], strict=True)
         for number, (a, b) in enumerate(pairs):
