@@ -116,7 +116,11 @@ def build(
     no_source: bool,
     checks: str | None,
 ) -> None:
-    """Compile the kernels in SOURCE, a folder or a .py file, into a package."""
+    """Compile the kernels in SOURCE, a folder or a .py file, into a package.
+
+    Without --target the package holds the portable programs alone: it works everywhere, and whoever loads it compiles
+    what is needed, which wants a compiler there. `einkorn targets` lists the names; `host` is this machine's.
+    """
     from . import commands
 
     commands.build(source, output, targets, name, version, instances, include_source=not no_source, checks=checks)

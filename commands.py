@@ -189,9 +189,22 @@ def _show_package(package: Package) -> None:
 
 def _print_table(table: Table) -> None:
     from rich.console import Console
+    from rich.padding import Padding
 
     if sys.stdout.isatty():
-        Console(highlight=False, markup=False).print(table)
+        console = Console(highlight=False, markup=False)
+        cells = [[str(column.header), *map(str, column.cells)] for column in table.columns]
+        words = [max((len(word) for cell in column for word in cell.split()), default=0) for column in cells]
+        if sum(words) + 2 * len(words) <= console.width:
+            for column, word in zip(table.columns, words, strict=True):
+                column.min_width = word
+            console.print(table)
+            return
+        # Too narrow for columns: a cell a line, and what is longer than a line goes on below it.
+        for row in zip(*(column.cells for column in table.columns), strict=True):
+            for number, (column, cell) in enumerate(zip(table.columns, row, strict=True)):
+                if cell:
+                    console.print(Padding(f"{column.header}: {cell}", (0, 0, 0, 2 if number else 0)))
         return
     # In a pipe there is no width to fit, and a name broken in two can be searched for by nobody.
     console = Console(highlight=False, markup=False, width=1000, file=io.StringIO())

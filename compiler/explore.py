@@ -12,7 +12,7 @@ from __future__ import annotations
 import html
 import linecache
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from string import Template
 from typing import Any
@@ -27,6 +27,7 @@ from ..dsl.source import shown_path
 from .inspect import chosen
 from .instances import instance_entry
 from .listing import LISTINGS, Line, Spot
+from .loop_reports import loop_reports
 from .pipeline import Artifact, compile_entry
 from .targets import Target, lookup
 
@@ -57,6 +58,8 @@ def explore(source: str, targets: Sequence[str], **wanted: Any) -> str:
     listings = [(machine, stage, make(artifact)) for machine, artifact in compiled for stage, make in LISTINGS.items()]
     for _, _, lines in listings:
         page.know(lines)
+    for machine, artifact in compiled:
+        page.tell(machine, loop_reports(artifact))
     panes = [page.source(), *(page.stage(machine, stage, lines) for machine, stage, lines in listings)]
     about = [kernel.schema.doc.split("\n")[0], str(instance), _needs(compiled)]
     return Template(files(__package__).joinpath("explore.html").read_text("utf-8")).substitute(
@@ -87,6 +90,12 @@ class _Page:
         self.program = program
         self.own = program.functions[0].file
         self.keys: dict[Spot, int] = {}
+        self.reports: dict[Spot, list[tuple[str, str]]] = {}  # what became of the loops of a line, for each target
+
+    def tell(self, machine: Target, reports: Mapping[Spot, str]) -> None:
+        """Takes what became of the loops for a target; it is shown beside their lines."""
+        for (file, number), text in reports.items():
+            self.reports.setdefault((os.path.realpath(file), number), []).append((machine.name, text))
 
     def know(self, lines: Sequence[Line]) -> None:
         """Gives every place that a stage names its number."""
@@ -116,8 +125,14 @@ class _Page:
             drawn = _highlighted("".join(text), "source")
             for first, last in ranges or [(1, len(text))]:
                 for number in range(first, min(last, len(drawn)) + 1):
-                    parts.append(self.line(number, drawn[number - 1], [(file, number)]))
+                    parts.append(self.line(number, drawn[number - 1], [(file, number)]) + self.notes(file, number))
         return _section("source", "", parts)
+
+    def notes(self, file: str, number: int) -> str:
+        """What stands under a line of the source: what became of its loop."""
+        found = self.reports.get((os.path.realpath(file), number), ())
+        mark = '\n<div class="loop" data-target="{}">{}</div>'
+        return "".join(mark.format(html.escape(target), html.escape(text)) for target, text in found)
 
     def ranges(self) -> dict[str, list[tuple[int, int]]]:
         """Which lines of which files are shown; none stands for all of the kernel's own file."""

@@ -60,6 +60,9 @@ def _choose(library: KernelLibrary, op: str | None) -> LoadedKernel:
     names = list(library.kernels)
     if op is None and len(names) == 1:
         return library.kernels[names[0]]
+    if op is not None and op not in library.kernels:  # the name without its namespace, if it is the only one
+        ends = [name for name in names if name.rpartition("::")[2] == op]
+        op = ends[0] if len(ends) == 1 else op
     if op is None or op not in library.kernels:
         raise PackageError(
             f"'{library.path}' has no op '{op}'" if op else f"'{library.path}' has several ops, name one",

@@ -31,7 +31,7 @@ def manual(library: KernelLibrary, title: str = "") -> str:
     """The reference in Markdown. `title` is the package's name, or the path's, when left out."""
     kernels = [library.kernels[name] for name in sorted(library.kernels)]
     package = next((kernel.package for kernel in kernels if kernel.package is not None), None)
-    head = title or (package.manifest.name if package is not None else Path(library.path).stem)
+    head = title or (package.manifest.name if package is not None else _name_of(library.path))
     parts = [f"# {head}"]
     if package is not None:
         about = [f"Version {package.manifest.version}", package.manifest.licence or ""]
@@ -40,6 +40,12 @@ def manual(library: KernelLibrary, title: str = "") -> str:
     parts.append(_table(["op", "what it does"], rows))
     parts += [_op(kernel) for kernel in kernels]
     return "\n\n".join(parts) + "\n"
+
+
+def _name_of(path: str) -> str:
+    """What a library at a path is called: its file's name, or that of its folder, `.` too."""
+    where = Path(path)
+    return where.stem or where.resolve().name or "kernels"
 
 
 def manual_page(library: KernelLibrary, title: str = "") -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from einkorn import __main__ as cli
 from einkorn import commands
 from einkorn.dsl.cache import Cache
 from einkorn.dsl.errors import InternalError, PackageError
-from einkorn.dsl.package import CodeContents, Instance, OpContents, PackageContents, write_package
+from einkorn.dsl.package import CodeContents, Instance, OpContents, PackageContents, read_package, write_package
 from einkorn.dsl.schema import OpSchema, Parameter, Role, TensorArgument
 from einkorn.dsl.source import Place
 from einkorn.dsl.types import DType
@@ -224,3 +225,53 @@ def test_looking_into_a_package_needs_no_compiler(demo: Path, tmp_path: Path) ->
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+KERNELS = """from einkorn.dsl import *
+
+
+@register("mine::rope")
+def rope(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"]):
+    foreach(out, lambda i: x[i] * 2)
+
+
+@register("mine::other")
+def other(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"]):
+    foreach(out, lambda i: x[i])
+"""
+
+
+def test_an_op_is_found_without_its_namespace_if_it_is_the_only_one(run: Run) -> None:
+    Path("kernels.py").write_text(KERNELS)
+    assert run("inspect", "kernels.py", "--op", "rope") == run("inspect", "kernels.py", "--op", "mine::rope")
+    assert run("inspect", "kernels.py", "--op", "rope")[0] == 0
+    Path("kernels.py").write_text(KERNELS + KERNELS.replace("mine::", "yours::").partition("\n\n\n")[2])
+    status, _, err = run("inspect", "kernels.py", "--op", "rope")
+    assert status == 1 and "mine::rope" in err and "yours::rope" in err
+
+
+def test_the_reference_of_this_folder_has_its_name(run: Run, tmp_path: Path) -> None:
+    Path("kernels.py").write_text(KERNELS)
+    assert run("doc", ".")[1].startswith(f"# {tmp_path.name}\n")
+    assert run("doc", "kernels.py")[1].startswith("# kernels\n")
+
+
+def test_building_without_a_target_is_explained(run: Run) -> None:
+    text = " ".join(run("build", "--help")[1].split())
+    assert "Without --target the package holds the portable programs alone" in text
+
+
+@pytest.mark.parametrize("width", [30, 60, 80, 200])
+def test_a_table_keeps_to_the_width_of_the_terminal(
+    width: int, run: Run, demo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("TERM", "xterm")
+    package = read_package(str(demo))
+    capsys.readouterr()
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    commands._show_package(package)
+    shown = re.sub(r"\x1b\[\d*m", "", capsys.readouterr().out)
+    tables = shown.splitlines()[2:]
+    assert tables and max(map(len, tables)) <= width
+    assert "…" not in shown and "my::add_one" in shown and "sm_90" in shown
