@@ -310,15 +310,18 @@ def stage(
     schema = kernel.schema
     graph = current(schema.name)
     late = {name: graph.unused_dim(f"{schema.name.rpartition('::')[2]}_{name}") for name in schema.late}
-    binding = bind(
-        schema,
-        [(value.dtype, tuple(value.shape)) for value in operands],
-        parameters,
-        expected_outputs=None if expected is None else [(type.dtype, tuple(type.shape)) for type in expected],
-        late=late,
-        place=place,
-    )
-    out_types = [TensorType(dtype, shape, device) for dtype, shape in binding.outputs]  # type: ignore[arg-type]
+    try:
+        binding = bind(
+            schema,
+            [(value.dtype, tuple(value.shape)) for value in operands],
+            parameters,
+            expected_outputs=None if expected is None else [(type.dtype, tuple(type.shape)) for type in expected],
+            late=late,
+            place=place,
+        )
+        out_types = [TensorType(dtype, shape, device) for dtype, shape in binding.outputs]  # type: ignore[arg-type]
+    except EinkornError as error:  # a size that cannot be; built-in ops have names of their own
+        raise (error if kernel.shipped else named(error, schema.name)) from None
     bound = bind_parameters(schema, parameters, place=place)
     if late:
         _stage_sizes(kernel, operands, bound, device, {name: Dim(binding.dims[name]) for name in late}, late)  # type: ignore[arg-type]

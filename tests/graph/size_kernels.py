@@ -35,3 +35,8 @@ def counted_size(x, count):
 @register("overwrite")
 def overwrite(x: MutableInputTensor[T, "*s"], by: InputTensor[T, ""], *, times: int):
     foreach(x, lambda i: by[()] * times)
+
+
+@register("many")
+def many(out: OutputTensor[T, "(n * 1000000000 * 10000000000)"], x: InputTensor[T, "n"]):
+    foreach(out, lambda i: x[0])

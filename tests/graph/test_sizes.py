@@ -100,6 +100,8 @@ def test_types_take_all_others() -> None:
         (lambda x: ops.stack([ops.broadcast_to(one(), [2**60])] * 2), "concat", "EK0476"),
         (lambda x: ops.flatten(ops.broadcast_to(one(), [2**31, 2**31])), "broadcast_to", "EK0476"),
         (lambda x: custom("shrink", ops.broadcast_to(one(), [3, "n"])), "shrink", "EK0315"),
+        (lambda x: custom("shrink", ops.broadcast_to(one(), [-x.shape[0] + 4, "n"])), "shrink", "EK0475"),
+        (lambda x: custom("many", x), "many", "EK0335"),
     ],
 )
 def test_ops_refuse_what_is_known(forward: Callable[..., Any], op: str, code: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import random
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -178,7 +179,7 @@ def computed(steps: list[Step], x: Any, y: Any) -> list[Any]:
             given, axis = values[what[0]], what[1]
             if kind == "max" and given.shape[axis] == 0:
                 raise Impossible
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):  # means of nothing
                 value = getattr(np, kind)(given.astype(np.float64), axis=axis, keepdims=True).astype(np.float32)
         elif kind in ("slice", "tail"):
             given, bound = values[what[0]], what[1]
