@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from .dsl.archive import Archive
 from .dsl.cache import Cache
-from .dsl.errors import PackageError
+from .dsl.errors import EinkornError, PackageError, joined
 from .dsl.files import replace_file
 from .dsl.knobs import knobs
 from .dsl.package import ABI, FORMAT, MANIFEST, Package, read_package
@@ -53,6 +53,7 @@ def build(
     """Compiles kernels into a package and shows what is in it."""
     from .compiler.build import build_package
 
+    left_out: list[EinkornError] = []
     package = build_package(
         source=source,
         output=output,
@@ -62,10 +63,13 @@ def build(
         instances=instances,
         include_source=include_source,
         checks=checks or knobs.checks or "safe",
+        left_out=left_out,
     )
     for record in package.manifest.ops:
         for remark in untold_sizes(record.schema):
             print(remark, file=sys.stderr)
+    if left_out:
+        print(f"No code for these ops:\n\n{joined(left_out)}\n", file=sys.stderr)
     _show_package(package)
 
 
@@ -185,6 +189,11 @@ def _show_package(package: Package) -> None:
         code.add_row(variant.target, variant.op, str(variant.instance), variant.kind, variant.checks, size, needs)
     if manifest.variants:
         _print_table(code)
+    for target in sorted({variant.target for variant in manifest.variants}):
+        here = {variant.op for variant in manifest.variants if variant.target == target}
+        missing = [record.schema.name for record in manifest.ops if record.schema.name not in here]
+        if missing:
+            print(f"{target}: no code for {', '.join(missing)}")
 
 
 def _print_table(table: Table) -> None:

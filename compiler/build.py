@@ -12,17 +12,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..dsl.checks import parse_checks
-from ..dsl.errors import CompileError, EinkornError, PackageError, joined
+from ..dsl.errors import CompileError, EinkornError, PackageError, each_of, joined
 from ..dsl.frames import without_internals
 from ..dsl.library import KernelLibrary, LoadedKernel, kernel_files, load_library
 from ..dsl.package import CodeContents, Instance, OpContents, Package, PackageContents, write_package
 from ..dsl.portable_read import read_program
 from .check import failures, representative_instances
-from .instances import default_instances, instance_entry, read_instances
-from .pipeline import compile_entry
+from .instances import default_instances, instance_entries, read_instances
+from .pipeline import compile_entry, typed_program
 from .targets import Target, lookup
 from .targets.cpu import LEVELS, fits
 
+LACKS = frozenset({"EK0604", "EK0611", "EK0820"})  # a block size or type, printing, host code in device memory
 _KINDS = {"elf-so": "so", "ptx": "ptx", "hsaco": "hsaco"}
 
 
@@ -36,6 +37,7 @@ def build_package(
     instances: str | None = None,
     include_source: bool = False,
     checks: str = "safe",
+    left_out: list[EinkornError] | None = None,
 ) -> Package:
     """Builds the kernels in `source` into the package `output`.
 
@@ -49,6 +51,8 @@ def build_package(
         include_source: whether the Python files go in as well.
         checks: what the code checks as it runs: "off", "safe" or "all", and "+nan" or "+inf" behind it; see
             `dsl.checks`.
+        left_out: takes the reasons why ops have no code for a GPU that lacks what they do, and lets the others be
+            built; without it these are mistakes like any other. That no op has code for a target is one always.
 
     Raises:
         PackageError: the source holds no kernels, or the list of instances cannot be read.
@@ -65,13 +69,22 @@ def build_package(
     codes: list[CodeContents] = []
     for op, kernel in library.kernels.items():
         wanted = list(default_instances(kernel.schema)) if listed is None else listed.get(op, [])
+        able = []
+        for target in resolved:
+            wrong = list(filter(None, failures(kernel, wanted, [target]))) if target.is_gpu else []
+            if left_out is not None and wrong and _lacks(wrong):
+                left_out += wrong
+            else:
+                able.append(target)
         try:
             ops[op] = OpContents(kernel.schema, kernel.portable.to_json())
-            codes += _compile_op(kernel, wanted, resolved, str(parse_checks(checks)))
+            codes += _compile_op(kernel, wanted, able, str(parse_checks(checks)))
         except CompileError as error:
-            mistakes += list(filter(None, failures(kernel, wanted, resolved))) or [error]
+            mistakes += list(filter(None, failures(kernel, wanted, able))) or [error]
     for kernel in library.unusable:
         mistakes += filter(None, failures(kernel, representative_instances(kernel.schema), resolved))
+    if left_out and {target.name for target in resolved} - {code.target for code in codes}:
+        mistakes += left_out
     if found or mistakes:
         raise joined([*found, *mistakes], files=kernel_files(source))
     contents = PackageContents(
@@ -83,6 +96,11 @@ def build_package(
         producers=_producers(),
     )
     return write_package(output, contents)
+
+
+def _lacks(mistakes: Iterable[EinkornError]) -> bool:
+    """Whether a kernel is right but for what a target cannot do."""
+    return all(error.code in LACKS for mistake in mistakes for error in each_of(mistake))
 
 
 def _named(target: Target) -> Target:
@@ -102,9 +120,11 @@ def _compile_op(
     # Read back from its portable form, the program names files without their folders: code is the same on any machine.
     program = read_program(kernel.portable.to_json())
     for instance in instances:
-        spec = replace(instance_entry(program, instance), checks=checks)
         for target in targets:
-            artifact = compile_entry(spec, target)
+            (spec, _), *others = instance_entries(program, instance, target)
+            artifact = compile_entry(replace(spec, checks=checks), target)
+            for beside, machine in others:  # is compiled where it runs, and looked at here
+                typed_program(beside, machine)
             codes.append(
                 CodeContents(
                     kernel.schema.name,

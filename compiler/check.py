@@ -17,7 +17,7 @@ from ..dsl.library import LoadedKernel, kernel_files, load_library
 from ..dsl.package import Instance
 from ..dsl.schema import OpSchema
 from ..dsl.signature_check import untold_sizes
-from .instances import instance_entry, make_instance
+from .instances import instance_entries, make_instance
 from .pipeline import typed_program
 from .targets import Target, lookup
 
@@ -81,7 +81,8 @@ def failures(
     for instance in instances:
         for target in targets:
             try:
-                typed_program(instance_entry(kernel.portable, instance), target)
+                for spec, machine in instance_entries(kernel.portable, instance, target):
+                    typed_program(spec, machine)
             except InternalError:
                 raise
             except EinkornError as error:

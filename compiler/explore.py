@@ -25,7 +25,7 @@ from ..dsl import syntax
 from ..dsl.portable import PortableKernel, is_shipped
 from ..dsl.source import shown_path
 from .inspect import chosen
-from .instances import instance_entry
+from .instances import instance_entries
 from .listing import LISTINGS, Line, Spot
 from .loop_reports import loop_reports
 from .pipeline import Artifact, compile_entry
@@ -52,9 +52,10 @@ def explore(source: str, targets: Sequence[str], **wanted: Any) -> str:
     """
     machines = [lookup(name) for name in dict.fromkeys(targets)]
     kernel, instance = chosen(source, **wanted)
-    entry = instance_entry(kernel.portable, instance)
     page = _Page(kernel.portable)
-    compiled = [(machine, compile_entry(entry, machine)) for machine in machines]
+    compiled = [
+        (machine, compile_entry(*instance_entries(kernel.portable, instance, machine)[0])) for machine in machines
+    ]
     listings = [(machine, stage, make(artifact)) for machine, artifact in compiled for stage, make in LISTINGS.items()]
     for _, _, lines in listings:
         page.know(lines)

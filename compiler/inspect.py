@@ -11,7 +11,7 @@ from typing import Any
 from ..dsl.errors import CompileError, PackageError, did_you_mean
 from ..dsl.library import KernelLibrary, LoadedKernel, load_library
 from ..dsl.package import Instance
-from .instances import instance_entry, make_instance
+from .instances import instance_entries, make_instance
 from .pipeline import STAGES, compile_entry
 from .targets import lookup
 
@@ -34,7 +34,7 @@ def inspect_stage(source: str, target: str, stage: str, **wanted: Any) -> str:
         )
     machine = lookup(target)
     kernel, instance = chosen(source, **wanted)
-    artifact = compile_entry(instance_entry(kernel.portable, instance), machine)
+    artifact = compile_entry(*instance_entries(kernel.portable, instance, machine)[0])
     return str(getattr(artifact, stage))
 
 

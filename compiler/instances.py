@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from ..dsl.schema import Form, OpSchema
 from ..dsl.types import DType
 from ..dsl.unit import EntrySpec, op_entry
 from ..dsl.variadic import expand, own_names, told_count
+from .targets import Target, lookup
 
 DEFAULT_RANKS = (1, 2, 3, 4)
 DEFAULT_COUNTS = (2, 3)
@@ -70,8 +72,19 @@ def make_instance(
     return Instance(tuple(chosen.items()), tuple(axes.items()), tuple(shown.items()), counts)
 
 
+def instance_entries(program: PortableKernel, instance: Instance, target: Target) -> list[tuple[EntrySpec, Target]]:
+    """The compile units of an instance for a target, that of the op first.
+
+    On a GPU the op stands alone: its shape function runs on the host, as a unit of its own.
+    """
+    if program.shape is None or target.is_cpu:
+        return [(instance_entry(program, instance), target)]
+    alone = replace(program, shape=None)
+    return [(instance_entry(alone, instance), target), (instance_entry(program.shape, instance), lookup("host"))]
+
+
 def instance_entry(program: PortableKernel, instance: Instance) -> EntrySpec:
-    """The compile unit of an instance."""
+    """The compile unit of an instance: the op, after its shape function if it has one."""
     schema = program.schema
     kinds = {p.name: p.kind for p in schema.parameters}
     parameters = {

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from support import graphs
 
+from einkorn.__main__ import run as main
 from einkorn.compiler.build import build_package
 from einkorn.dsl import InputTensor, OutputTensor, float32, foreach, register
 from einkorn.dsl.errors import CompileError, EinkornError, GraphError
@@ -190,6 +191,72 @@ def test_packages_carry_shape_functions(tmp_path: Path, monkeypatch: pytest.Monk
         assert graphs.results(model, np.array([5, 6]), np.array([5, 7]))[1].tolist() == [5, 5]
         model = load(lambda x: custom("nonzero", x), T(F32, "a", "b"), kernels=kernels)
         np.testing.assert_array_equal(graphs.results(model, np.eye(3, dtype=np.float32))[0], [[0, 0], [1, 1], [2, 2]])
+
+
+GPU_KERNELS = """
+from einkorn.dsl import Float32, InputTensor, OutputTensor, float32, foreach, int64, parallel_for, register
+
+
+@register("filled")
+def filled(out: OutputTensor[float32, "k"], n: InputTensor[int64, "1"], value: Float32):
+    foreach(out, lambda i: value)
+
+
+@filled.shape
+def filled_shape(n, value):
+    total = 0
+    for i in range(n.dim(0)):  # in a loop of the host, which a GPU has not
+        total += n[i]
+    return total
+
+
+@register("plain")
+def plain(out: OutputTensor[float32, "*s"], x: InputTensor[float32, "*s"]):
+    foreach(out, lambda i: x[i] + 1)
+"""
+ON_THE_HOST = """
+
+@register("first")
+def first(out: OutputTensor[float32, "1"], x: InputTensor[float32, "n"]):
+    out[0] = x[0]
+"""
+
+
+@pytest.mark.parametrize("target, kind", (("sm_90a", "ptx"), ("gfx942", "hsaco")))
+def test_ops_with_shape_functions_have_code_for_gpus(target: str, kind: str, tmp_path: Path) -> None:
+    (tmp_path / "k.py").write_text(GPU_KERNELS)
+    package = build_package(str(tmp_path / "k.py"), str(tmp_path / "k.pkg"), [target, "x86-64-v3"])
+    found = {(variant.op, variant.target): variant for variant in package.variants}
+    assert found["filled", target].kind == kind and found["filled", "x86-64-v3"].kind == "so"
+    if kind == "ptx":
+        text = package.code(found["filled", target]).decode()
+        assert text.count(".entry") == 1 and "filled" in text
+    wrong = GPU_KERNELS.replace("total += n[i]", "total += value")
+    (tmp_path / "wrong.py").write_text(wrong)
+    with pytest.raises(EinkornError) as caught:
+        build_package(str(tmp_path / "wrong.py"), str(tmp_path / "w.pkg"), [target])
+    assert caught.value.op == "filled.shape" and not (tmp_path / "w.pkg").exists()
+
+
+def test_an_op_that_no_gpu_can_run_does_not_stop_the_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "k.py").write_text(GPU_KERNELS + ON_THE_HOST)
+    source, into = str(tmp_path / "k.py"), str(tmp_path / "k.pkg")
+    with pytest.raises(EinkornError) as caught:  # who does not ask for the reasons gets them as mistakes
+        build_package(source, into, ["sm_90a"])
+    assert {error.code for error in getattr(caught.value, "errors", [caught.value])} == {"EK0820"}
+    assert main(["build", source, "-o", into, "--target", "sm_90a", "--target", "x86-64-v3"]) == 0
+    shown = capsys.readouterr()
+    assert "No code for these ops:" in shown.err and shown.err.count("error[EK0820]") == 1
+    assert "compiled for op 'first' [target=sm_90a]" in shown.err
+    assert "sm_90a: no code for first\n" in shown.out and "x86-64-v3: no code" not in shown.out
+    assert main(["pkg", "info", into]) == 0
+    assert "sm_90a: no code for first\n" in capsys.readouterr().out
+    (tmp_path / "alone.py").write_text(GPU_KERNELS.partition("@register")[0] + ON_THE_HOST)
+    assert main(["build", str(tmp_path / "alone.py"), "-o", into, "--target", "sm_90a"]) == 1
+    assert "error[EK0820]" in capsys.readouterr().err
+    (tmp_path / "k.py").write_text(GPU_KERNELS + ON_THE_HOST.replace("x[0]", "x[0] + 1 + n"))
+    assert main(["build", source, "-o", into, "--target", "sm_90a"]) == 1  # a mistake stays one
+    assert "error[EK0101]" in capsys.readouterr().err
 
 
 def test_references_stand_beside_shape_functions() -> None:
