@@ -51,8 +51,7 @@ def build_package(
         include_source: whether the Python files go in as well.
         checks: what the code checks as it runs: "off", "safe" or "all", and "+nan" or "+inf" behind it; see
             `dsl.checks`.
-        left_out: takes the reasons why ops have no code for a GPU that lacks what they do, and lets the others be
-            built; without it these are mistakes like any other. That no op has code for a target is one always.
+        left_out: takes the reasons why ops lack code for some GPUs; without it, these are mistakes like any other.
 
     Raises:
         PackageError: the source holds no kernels, or the list of instances cannot be read.
@@ -63,19 +62,13 @@ def build_package(
     library = load_library(source, found)
     resolved = [_named(lookup(target)) for target in dict.fromkeys(targets)]
     schemas = {op: kernel.schema for op, kernel in library.kernels.items()}
-    listed = None if instances is None else read_instances(instances, schemas)
+    listed = read_instances(instances, schemas) if instances is not None else None
     mistakes: list[EinkornError] = []
     ops: dict[str, OpContents] = {}
     codes: list[CodeContents] = []
     for op, kernel in library.kernels.items():
         wanted = list(default_instances(kernel.schema)) if listed is None else listed.get(op, [])
-        able = []
-        for target in resolved:
-            wrong = list(filter(None, failures(kernel, wanted, [target]))) if target.is_gpu else []
-            if left_out is not None and wrong and _lacks(wrong):
-                left_out += wrong
-            else:
-                able.append(target)
+        able = resolved if left_out is None else _able(kernel, wanted, resolved, left_out)
         try:
             ops[op] = OpContents(kernel.schema, kernel.portable.to_json())
             codes += _compile_op(kernel, wanted, able, str(parse_checks(checks)))
@@ -87,20 +80,24 @@ def build_package(
         mistakes += left_out
     if found or mistakes:
         raise joined([*found, *mistakes], files=kernel_files(source))
-    contents = PackageContents(
-        name=name or Path(output).stem,
-        version=version,
-        ops=tuple(ops.values()),
-        code=tuple(codes),
-        sources=_sources(library) if include_source else (),
-        producers=_producers(),
-    )
+    sources = _sources(library) if include_source else ()
+    named = name or Path(output).stem
+    contents = PackageContents(named, version, tuple(ops.values()), tuple(codes), sources, _producers())
     return write_package(output, contents)
 
 
-def _lacks(mistakes: Iterable[EinkornError]) -> bool:
-    """Whether a kernel is right but for what a target cannot do."""
-    return all(error.code in LACKS for mistake in mistakes for error in each_of(mistake))
+def _able(
+    kernel: LoadedKernel, wanted: Sequence[Instance], targets: Sequence[Target], left_out: list[EinkornError]
+) -> list[Target]:
+    """The targets that do not lack what a kernel does; the reasons against the others go to `left_out`."""
+    able = []
+    for target in targets:
+        wrong = [error for error in failures(kernel, wanted, [target]) if error is not None] if target.is_gpu else []
+        if wrong and all(error.code in LACKS for mistake in wrong for error in each_of(mistake)):
+            left_out += wrong
+        else:
+            able.append(target)
+    return able
 
 
 def _named(target: Target) -> Target:
