@@ -162,7 +162,9 @@ class ExpressionParser:
             self.lost |= names_bound(node.target)
         self.scopes.append(names_bound(node))
         for part in ast.iter_child_nodes(node):
-            if isinstance(part, ast.expr):
+            if isinstance(part, ast.FormattedValue):
+                self.parts(part)
+            elif isinstance(part, ast.expr):
                 if not isinstance(getattr(part, "ctx", None), ast.Store | ast.Del) or isinstance(part, ast.Subscript):
                     self.expr(part)
             elif isinstance(part, ast.stmt):

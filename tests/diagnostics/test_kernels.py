@@ -48,6 +48,13 @@ SYNTAX = {
     "import": kernel("import math"),
     "is": element("x[i] if x is None else 1.0"),
     "in": element("1.0 if 1 in (1, 2) else 0.0"),
+    "text_conversion": kernel('print(f"{x[0]!r} {y}")'),
+    "nested_total": kernel(
+        "total = T(0)\ndef body(i):\n    total += x[i]\nparallel_for(x.dim(0), body)\nout[0] = total"
+    ),
+    "nested_variable": kernel("n = 1\ndef f():\n    k = n\n    n = 2\n    return k\nout[0] = x[f()]"),
+    "never_stored": kernel("y = x[0]"),
+    "returned": kernel("return x[0] + 1"),
     "matrix_product": element("x[i] @ x[i]"),
     "power_assign": kernel("a = 2\na **= 2"),
     "starred_target": kernel("a, *b = (1, 2, 3)"),
