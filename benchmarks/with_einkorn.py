@@ -9,7 +9,7 @@ Input: a workload and its arrays. Output: what to call.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,15 +55,17 @@ def prepare(workload: Workload, arrays: list[Array]) -> dict[str, Run]:
     kernels = {"twenty": [KERNELS], "math": [MATHEMATICS]}.get(workload.section, [])
     graph = Graph(workload.key, forward=_forward(workload), input_types=types, custom_extensions=kernels)
     model = InferenceSession().load(graph)
-    return {"new": lambda: model(*arrays)[0].to_numpy(), "given": _Entry(model, arrays, workload.empty())}
+    return {"new": lambda: model(*arrays)[0].to_numpy(), "given": Entry(model, arrays, workload.empty())}
 
 
-class _Entry:
-    """A model's native entry over fixed memory; see `dsl.abi` for what it takes."""
+class Entry:
+    """A model's native entry over fixed memory; see `dsl.abi` for what it takes. `sizes` are those of symbolic dims."""
 
-    def __init__(self, model: Model, inputs: list[Array], output: Array) -> None:
-        plan = model._code.plan
-        offsets, total = plan.place({})
+    def __init__(
+        self, model: Model, inputs: list[Array], output: Array, sizes: Mapping[str, int] | None = None
+    ) -> None:
+        plan, sizes = model._code.plan, sizes or {}
+        offsets, total = plan.place(sizes)
         arena = np.zeros(total + 64, np.uint8)
         base = -(-arena.ctypes.data // 64) * 64
         memory: list[int] = []
@@ -80,7 +82,7 @@ class _Entry:
             else:
                 memory.append(base + offsets[number])
         self._pointers = (ctypes.c_void_p * max(1, len(memory)))(*memory)
-        self._dims = (ctypes.c_int64 * max(1, len(plan.slots)))(*(dim.evaluate({}) for dim in plan.slots))
+        self._dims = (ctypes.c_int64 * max(1, len(plan.slots)))(*(dim.evaluate(sizes) for dim in plan.slots))
         self._context = abi.Context(threads=1)
         self._kept = (model, inputs, output, arena)
         self._output = output

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from ..dsl import syntax
@@ -18,10 +17,12 @@ from ..dsl.language import STUBS
 from ..dsl.portable import is_shipped
 from ..dsl.types import BOOL, INT, DType, SIMDType
 from . import advice, methods
+from .budget import count_long
 from .composite import nothing
 from .flow import ABSENT
 from .growth import outgrows
 from .guards import guard_divisor
+from .integers import is_exact
 from .mismatches import mismatch, no_row, not_numbers
 from .operations import ROWS, Row
 from .program import PointerType, Type, Value
@@ -103,7 +104,7 @@ def misfit(value: bool | int | float, dtype: DType) -> str | None:
         fits = dtype.kind == "bool" and isinstance(value, bool)
         return None if fits else f"the {type(value).__name__} {shown(value)} is no {dtype}"
     if dtype.is_float():
-        exact = isinstance(value, float) or dtype.format.round(Fraction(value)) == value
+        exact = isinstance(value, float) or is_exact(dtype, value)
         return None if exact else f"{shown(value)} is not exactly representable in {dtype}"
     if isinstance(value, float):
         return f"the float {value!r} is no {dtype}"
@@ -168,6 +169,7 @@ def fold(inferer: Inferer, row: Row, operands: list[Any], node: syntax.Node, fra
     try:
         if outgrows(row, operands):
             raise inferer.error("EK0206", "this compile-time value grows too large", node, frame)
+        count_long(inferer, operands, node, frame)
         value = row.fold(*operands)
         if isinstance(value, complex):
             raise inferer.error("EK0206", "this compile-time value is a complex number", node, frame)

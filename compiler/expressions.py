@@ -26,7 +26,7 @@ from .program import PointerType, Region, Value
 from .rules_gpu import gpu_value
 from .tensor_members import subscript
 from .tensors import Tensor
-from .values import Closure, FormattedValue, Frame, Index, StructValue, StubRef, Undefined, describe
+from .values import Closure, Frame, Index, StructValue, StubRef, Undefined, describe
 
 
 @expression(s.Constant)
@@ -344,41 +344,6 @@ def tuple_of(inferer: Inferer, node: s.Tuple, frame: Frame) -> Any:
 def starred(inferer: Inferer, node: s.Starred, frame: Frame) -> Any:
     error: CompileError = inferer.error("EK0102", "a star has no meaning here", node, frame)
     raise error
-
-
-@expression(s.Formatted)
-def formatted(inferer: Inferer, node: s.Formatted, frame: Frame) -> Any:
-    values = inferer.values(node.parts, frame)
-    if any(isinstance(v, Value | Index | tuple | StructValue) for v in values):
-        for part, value, spec in zip(node.parts, values, node.formats, strict=True):
-            check_format(inferer, part, value, spec, frame)
-        return FormattedValue(tuple(zip(values, node.formats, strict=True)))
-    texts = []
-    for part, value, spec in zip(node.parts, values, node.formats, strict=True):
-        check_format(inferer, part, value, spec, frame)
-        readable = isinstance(value, bool | int | float | str | DType | SIMDType) or value is None
-        texts.append(format(value, spec) if spec else str(value) if readable else describe(value))
-    return "".join(texts)
-
-
-def check_format(inferer: Inferer, node: s.Expr, value: Any, spec: str, frame: Frame) -> None:
-    """Whether a format of an f-string fits the values that it will show."""
-    if not spec:
-        return
-    if isinstance(value, FormattedValue | Index):
-        raise inferer.error("EK0210", f"{describe(value)} takes no format", node, frame)
-    if isinstance(value, tuple | StructValue):
-        for item in parts_of(value) or ():
-            check_format(inferer, node, item, spec, frame)
-        return
-    sample = value
-    if isinstance(value, Value):
-        sample = 1.5 if value.dtype.is_float() else value.dtype is DType.bool or 1
-    try:
-        format(sample, spec)
-    except (ValueError, TypeError):
-        text = f"the format '{spec}' does not fit {describe(value)}"
-        raise inferer.error("EK0210", text, node, frame) from None
 
 
 @expression(s.Lambda)

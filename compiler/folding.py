@@ -33,13 +33,12 @@ from .interpret_memory import Pointer, storage
 from .interpret_ops import Machine
 from .poison import Cascade
 from .program import Function, NotPure, PointerType, Program, Region, Value
-from .values import Closure, Frame, LibraryRef, is_comptime_number
+from .values import Closure, LibraryRef, is_comptime_number
 
 if TYPE_CHECKING:
     from .infer import Inferer
 
 UNKNOWN = object()
-MAX_FOLDED = 200_000  # statements of one call that is computed at compile time
 DEEP = ("EK0124",)  # mistakes that only such a computation can make
 
 
@@ -79,7 +78,6 @@ def attempt(inferer: Inferer, call: Callable[[], Any], *, again: bool) -> Any:
 def _attempt(inferer: Inferer, call: Callable[[], Any]) -> Any:
     builder = inferer.builder
     sites, errors, location = len(inferer.sites), len(inferer.errors), builder.location
-    statements, inferer.statements = inferer.statements, 0
     inferer.folding = builder.pure = True
     try:
         with builder.inside(Region()):
@@ -93,20 +91,9 @@ def _attempt(inferer: Inferer, call: Callable[[], Any]) -> Any:
         return UNKNOWN
     finally:
         inferer.folding = builder.pure = False
-        inferer.statements = statements
         builder.location = location
         del inferer.sites[sites:]
         del inferer.errors[errors:]
-
-
-def count_folded(inferer: Inferer, node: s.Node, frame: Frame) -> None:
-    """Ends a computation that takes too long."""
-    if inferer.statements > MAX_FOLDED:
-        text = f"this call takes more than {MAX_FOLDED} statements at compile time"
-        hint = "pass it a value of the running program, Int(n) for example"
-        error = inferer.error("EK0124", text, node, frame, hint=hint)
-        error.endless = True
-        raise error
 
 
 def repeated(values: Iterable[Any], once: Callable[[Any], Flow]) -> Flow:

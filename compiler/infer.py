@@ -26,10 +26,11 @@ from ..dsl.portable import is_shipped
 from ..dsl.source import Label
 from ..dsl.types import SIMDType
 from .advice import uncallable
+from .budget import AT_A_STEP, CALL, MAX_STEPS, MISTAKE, count_copies, exceeded, weigh
 from .coerce import bind_stub, call_row
 from .declared import bind_params
 from .flow import ABSENT, NEVER, NEXT, Flow, Rest, Stopped, TooMany, ended, gives_value, with_rest
-from .folding import UNKNOWN, attempt, count_folded, has_loops, is_known
+from .folding import UNKNOWN, attempt, has_loops, is_known
 from .library_calls import call_library, call_operator
 from .methods import own_call
 from .mistaken import call_poisoned, of_run_time, poisoned
@@ -45,7 +46,6 @@ from .values import Bound, Closure, Frame, LibraryRef, StructValue, StubRef, des
 MAX_DEPTH = 64
 MAX_ERRORS = 100
 MAX_UNROLL = 4096
-MAX_STATEMENTS = 50_000
 
 Handler = Callable[["Inferer", Any, Frame], Any]
 
@@ -117,7 +117,6 @@ class Inferer:
         self.notes = False  # whether a debugger is told what variables hold; see `notes`
         self.folding = False  # whether a call is being computed at compile time; see `folding`
         self.pruned = False  # whether sizes that are known left out what other sizes would reach
-        self.statements = 0  # evaluated so far, against endless unrolling
         self.trials = 0  # how many evaluations for types alone this is within; see `carried`
         self.own_names: dict[int, tuple[syntax.Node, frozenset[str]]] = {}  # of functions; see `scopes`
         self.found: dict[Any, Type] = {}  # the types of calls of the library, for those; see `library_calls`
@@ -140,6 +139,7 @@ class Inferer:
 
         What goes wrong inside a function that ships with Einkorn is shown where the author calls it.
         """
+        self.builder.steps += MISTAKE
         place, calls = trail(frame, node)
         if place != frame.place(node):
             label, labels = "", ()
@@ -181,15 +181,28 @@ class Inferer:
 
     def expr(self, node: syntax.Expr, frame: Frame) -> Any:
         """The value of an expression."""
-        value = EXPRESSIONS[type(node)](self, node, frame)
+        value = self._value(node, frame)
         if isinstance(value, Poisoned):
             raise Cascade
         return value
 
+    def _value(self, node: syntax.Expr, frame: Frame) -> Any:
+        self.step(node, frame)
+        value = EXPRESSIONS[type(node)](self, node, frame)
+        if isinstance(value, tuple | str | StructValue):
+            weigh(self, value, node, frame)
+        return value
+
+    def step(self, node: syntax.Node, frame: Frame) -> None:
+        """Counts a statement or an expression; ends the evaluation of what takes too many."""
+        self.builder.steps += 1
+        if self.builder.steps > MAX_STEPS:
+            exceeded(self, node, frame)
+
     def tried(self, node: syntax.Expr, frame: Frame) -> Any:
         """The value of an expression; with a mistake in it, which is noted, it is a poisoned one."""
         try:
-            return EXPRESSIONS[type(node)](self, node, frame)
+            return self._value(node, frame)
         except (Cascade, CompileError) as error:
             return self._poisoned_by(error, node, frame)
 
@@ -205,6 +218,7 @@ class Inferer:
             self.note(error, frame)
         elif not self.errors or self.folding:
             raise error
+        self.builder.steps += MISTAKE
         return Poisoned(of_run_time(node, frame))
 
     def values(self, nodes: Iterable[syntax.Expr], frame: Frame) -> list[Any]:
@@ -227,7 +241,7 @@ class Inferer:
         after = frame.end if end is None else end
         for number, stmt in enumerate(statements, 1):
             rest = statements[number:]
-            self.count(stmt, frame)
+            self.step(stmt, frame)
             self.locate(stmt, frame)
             whole = with_rest(stmt, rest)
             last = not rest or whole is not None
@@ -317,6 +331,7 @@ class Inferer:
         if len(frame.stack) > MAX_DEPTH:
             code = "EK0124" if self.folding else "EK0108"
             raise self.error(code, f"calls are nested more than {MAX_DEPTH} deep", node, frame)
+        count_copies(self, (*args, *keywords.values()))
         work = partial(self.inlined, closure, args, keywords, node, frame)
         if not self.folding and (recursive or has_loops(function)) and is_known((*args, *keywords.values())):
             value = attempt(self, work, again=not recursive)
@@ -338,6 +353,7 @@ class Inferer:
     ) -> Any:
         """The body of a function of the author's, in a frame of its own."""
         function, home = closure.function, closure.frame
+        self.builder.steps += CALL + len(home.env) // AT_A_STEP
         inner = Frame(
             env=dict(home.env),
             program=home.program,
@@ -378,21 +394,6 @@ class Inferer:
                 hint="return a value at the end of the function, too",
             )
         return value
-
-    # counting, for the guards against endless unrolling
-
-    def count(self, node: syntax.Node, frame: Frame) -> None:
-        """Counts a statement; ends the compilation of a program that grows without bounds."""
-        self.statements += 1
-        if self.folding:
-            count_folded(self, node, frame)
-            return
-        if self.statements > MAX_STATEMENTS:
-            text = f"this program unrolls to more than {MAX_STATEMENTS} statements"
-            error = self.error("EK0216", text, node, frame, hint="unroll less: use `range` for the outer loops")
-            error.endless = True
-            self.errors.append(error)
-            raise TooMany
 
 
 # Objects that are called like functions: types, methods; filled by the modules that know them.

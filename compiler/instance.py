@@ -39,6 +39,7 @@ from . import (  # noqa: F401
     statements,
     tensor_members,
     tensor_memory,
+    texts,
     vector_members,
 )
 from .flow import TooMany
@@ -240,6 +241,7 @@ class Instances:
         """What the inferer says and may do while it is in this kernel."""
         inferer = self.inferer
         saved = (inferer.op, inferer.instance, inferer.builder.fastmath, inferer.builder.location)
+        steps, inferer.builder.steps = inferer.builder.steps, 0  # each kernel has its own, however many fuse
         values = [f"{name}={dtype}" for name, dtype in spec.dtypes]
         values += [f"{name}={value}" for name, value in spec.parameters]
         values.append(f"target={inferer.target.name}")
@@ -250,6 +252,7 @@ class Instances:
             yield
         finally:
             inferer.op, inferer.instance, inferer.builder.fastmath, inferer.builder.location = saved
+            inferer.builder.steps = steps
 
     def element(self, node: int, output: int, index: Index) -> Value:
         """One element of a node's output, computed at the present point."""

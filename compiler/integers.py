@@ -9,6 +9,9 @@ Input and output: Python's integers. Non-goals: no types are checked, no code is
 
 from __future__ import annotations
 
+import functools
+from fractions import Fraction
+
 from ..dsl.types import DType
 
 
@@ -61,6 +64,12 @@ def subtract_saturating(dtype: DType, x: int, y: int) -> int:
 
 def multiply_high(dtype: DType, x: int, y: int) -> int:
     return x * y >> dtype.bits
+
+
+@functools.lru_cache(maxsize=4096)
+def is_exact(dtype: DType, value: int) -> bool:
+    """Whether a float type has a whole number."""
+    return dtype.format.round(Fraction(value)) == value
 
 
 # *** the same in every type ***

@@ -112,7 +112,7 @@ def _folded_while(inferer: Inferer, node: s.While, frame: Frame) -> Flow:
 
     def conditions() -> Iterator[None]:
         while True:
-            inferer.count(node, frame)
+            inferer.step(node, frame)
             test = truth(inferer, inferer.expr(node.test, frame), node.test, frame)
             if isinstance(test, Value):
                 raise NotPure

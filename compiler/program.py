@@ -219,6 +219,7 @@ class Builder:
         self.location = Location(Place("<none>", 1))
         self.fastmath: frozenset[str] = frozenset()
         self.memo: list[dict[Any, Any]] = [{}]
+        self.steps = 0  # of the evaluation that asks for operations; see `budget`
         self.pure = False  # whether an operation would be in vain; see `folding`
         self.bounds: dict[int, list[Bounds]] = {}  # of counters, by serial; see `counter`
 
@@ -254,6 +255,7 @@ class Builder:
         """Appends an operation and returns its results."""
         if self.pure and name not in ("const", "note"):
             raise NotPure
+        self.steps += 1
         results = [Value(t) for t in types]
         op = Op(name, list(operands), results, self.location, attrs, list(regions))
         for result in results:

@@ -13,6 +13,7 @@ from typing import Any
 
 from ..dsl import syntax as s
 from .advice import over_indices
+from .budget import CALL
 from .coerce import binary, call_row
 from .expressions import short_circuit, snapshot, truth
 from .growth import MAX_ITEMS
@@ -40,6 +41,7 @@ def _rounds(inferer: Inferer, clauses: tuple[s.Clause, ...], frame: Frame) -> It
         return
     clause = clauses[0]
     for value in sequence(inferer, inferer.expr(clause.iterable, frame), clause.iterable, frame):
+        inferer.builder.steps += CALL
         inner = snapshot(frame)
         bind(inferer, clause.target, value, clause.iterable, inner)
         if all(_holds(inferer, test, inner) for test in clause.tests):

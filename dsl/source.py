@@ -6,6 +6,7 @@ their carets. Non-goals: no message texts and no error classes (those are in `er
 
 from __future__ import annotations
 
+import itertools
 import linecache
 import os
 import sys
@@ -122,7 +123,8 @@ def _window(line: str, marks: str) -> tuple[str, str]:
         return line, marks
     first = max(0, len(marks) - len(marks.lstrip()) - _LONGEST // 4)
     # The marks count cells of a terminal, and a wide character takes two.
-    start = next((k for k in range(len(line)) if _cells(line[:k]) >= first), 0) if first else 0
+    cells = itertools.accumulate(map(_cells, line), initial=0)
+    start = next((k for k, before in enumerate(cells) if before >= first), 0) if first else 0
     start = min(start, len(line) - _LONGEST)
     lost = _cells(line[:start])
     line, marks = line[start:], marks[lost:]
