@@ -219,7 +219,7 @@ class Builder:
         self.location = Location(Place("<none>", 1))
         self.fastmath: frozenset[str] = frozenset()
         self.memo: list[dict[Any, Any]] = [{}]
-        self.steps = 0  # of the evaluation that asks for operations; see `budget`
+        self.steps = 0  # see `budget`
         self.pure = False  # whether an operation would be in vain; see `folding`
         self.bounds: dict[int, list[Bounds]] = {}  # of counters, by serial; see `counter`
 
@@ -313,11 +313,9 @@ class Builder:
     def iadd(self, a: Value, b: Value) -> Value:
         if a.const is not None and b.const is not None:
             return self.int_(a.const + b.const)
-        if a.const == 0 and a.const is not None:
+        if a.const == 0:
             return b
-        if b.const == 0 and b.const is not None:
-            return a
-        return self.one("add", [a, b], INT, nsw=True)
+        return a if b.const == 0 else self.one("add", [a, b], INT, nsw=True)
 
     def isub(self, a: Value, b: Value) -> Value:
         if a.const is not None and b.const is not None:
