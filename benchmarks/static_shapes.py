@@ -150,10 +150,13 @@ def _dim(name: str, mode: str, sizes: dict[str, int]) -> Any:
 def compiled(case: Case, mode: str, sizes: dict[str, int]) -> Variant:
     """The case for known or unknown sizes, over arrays of these sizes."""
     types = [TensorType(t, [_dim(d, mode, sizes) for d in dims.split()], CPU) for dims, t in case.inputs]
+    cache = Path(os.environ["EINKORN_CACHE_DIR"])
+    before = set(cache.rglob("*.so"))
     start = time.process_time()
     graph = Graph("case", forward=case.forward, input_types=types, custom_extensions=FILES)
     model = InferenceSession().load(graph)
     seconds = time.process_time() - start
+    made = set(cache.rglob("*.so")) - before  # none where it was compiled before
     random = np.random.default_rng(1)
     arrays = []
     for dims, dtype in case.inputs:
@@ -161,7 +164,7 @@ def compiled(case: Case, mode: str, sizes: dict[str, int]) -> Variant:
         array = random.standard_normal(shape).astype(np.float32)
         arrays.append(array > -0.5 if dtype is DType.bool else array)
     output = np.empty_like(model(*arrays)[0].to_numpy())
-    return Variant(Entry(model, arrays, output, sizes), seconds, os.path.getsize(str(model._code.library._name)))
+    return Variant(Entry(model, arrays, output, sizes), seconds, sum(code.stat().st_size for code in made))
 
 
 def measured(variants: Sequence[Variant], rounds: int, least: float) -> list[float]:

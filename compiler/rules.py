@@ -21,6 +21,7 @@ from .pairs import Pairs, shares_bytes
 from .program import Region, Value
 from .rare import element_loop
 from .rules_sequences import sequence
+from .splitting import cut_loop
 from .tensor_members import store_into, to_index, to_store, wrong_store
 from .tensors import Demand, Tensor
 from .values import (
@@ -39,6 +40,7 @@ from .values import (
 )
 
 GPU_BLOCK = 256
+SHORT_ROW = 64  # elements, which are no work for several threads
 
 
 # *** loops over elements ***
@@ -166,31 +168,49 @@ def flat_loop(call: Call, dims: tuple[Value, ...], element: Callable[[Index], No
 
 
 def nested_loop(call: Call, dims: tuple[Value, ...], element: Callable[[Index], None]) -> None:
-    """A loop over rows around a loop over the last axis, cut so that any range of positions can be a task."""
+    """A loop over rows around a loop over the last axis.
+
+    Short rows of known length stay whole: a task takes some of them. Else it is cut so that any range of positions can
+    be a task.
+    """
     builder = call.builder
     *outer, inner = dims
 
+    def columns(row: Value, start: Value, stop: Value) -> None:
+        leading = unravel(builder, row, tuple(outer))
+        loop = builder.for_loop(start, stop)
+        builder.counter(loop.args[0], None, inner)
+        with builder.inside(loop):
+            element(Index(dims, components=(*leading, loop.args[0])))
+            builder.end()
+        if inner.const is not None and call.inferer.target.is_cpu:
+            cut_loop(builder, builder.region.ops[-1], inner.const)
+
+    def rows(low: Value, high: Value, ends: Callable[[Value], tuple[Value, Value]]) -> None:
+        loop = builder.for_loop(low, high)
+        with builder.inside(loop):
+            columns(loop.args[0], *ends(loop.args[0]))
+            builder.end()
+
+    def whole(low: Value, high: Value) -> None:
+        rows(low, high, lambda row: (builder.int_(0), inner))
+
     def chunk(low: Value, high: Value) -> None:
-        first = builder.idiv(low, inner)
-        last = builder.idiv(builder.iadd(high, builder.isub(inner, builder.int_(1))), inner)
-        rows = builder.for_loop(first, last)
-        with builder.inside(rows):
-            row = rows.args[0]
+        def ends(row: Value) -> tuple[Value, Value]:
             base = builder.imul(row, inner)
             start = builder.one("max", [builder.isub(low, base), builder.int_(0)], INT)
-            stop = builder.one("min", [builder.isub(high, base), inner], INT)
-            leading = unravel(builder, row, tuple(outer))
-            columns = builder.for_loop(start, stop)
-            builder.counter(columns.args[0], None, inner)
-            with builder.inside(columns):
-                element(Index(dims, components=(*leading, columns.args[0])))
-                builder.end()
-            builder.end()
+            return start, builder.one("min", [builder.isub(high, base), inner], INT)
+
+        first = builder.idiv(low, inner)
+        rows(first, builder.idiv(builder.iadd(high, builder.isub(inner, builder.int_(1))), inner), ends)
 
     def thread(position: Value) -> None:
         element(Index(dims, linear=position, divisible=True))
 
-    spread(call, builder.product(dims), chunk, thread, None)
+    if call.inferer.target.is_cpu and inner.const is not None and 1 < inner.const <= SHORT_ROW:
+        spread(call, builder.product(outer), whole, thread, None, each=inner.const)
+    else:
+        spread(call, builder.product(dims), chunk, thread, None)
 
 
 def spread(
@@ -199,8 +219,10 @@ def spread(
     chunk: Callable[[Value, Value], None],
     thread: Callable[[Value], None],
     grain: Value | None,
+    *,
+    each: int = 1,
 ) -> None:
-    """Work on [0, total): ranges for the cores of a CPU, or one GPU thread for each number."""
+    """Work on [0, total): ranges for the cores of a CPU, or a GPU thread for each number, which is `each` elements."""
     inferer, builder = call.inferer, call.builder
     if inferer.level != "host":  # already within parallel work: in order
         chunk(builder.int_(0), total)
@@ -230,7 +252,7 @@ def spread(
         inferer.level = "host"
     if grain is None:
         # A task should take some microseconds: about 64 K simple operations.
-        grain = builder.int_(max(64, 131072 // (2 + count_operations(region))))
+        grain = builder.int_(-(-max(64, 131072 // (2 + count_operations(region))) // each))
     inferer.locate(call.node, call.frame)
     builder.add("parallel", [total, grain], regions=[region])
 

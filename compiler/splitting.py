@@ -1,0 +1,204 @@
+"""Loops along an axis of known size, cut where what they ask of their counter changes: `d % half`, `if d < half`.
+
+    for d in [0, 64):                            for d in [0, 32):   out[d] = x[d] * c[d]
+      j = d % 32                           =>
+      if d < 32: out[d] = x[d] * c[j]            for d in [32, 64):  out[d] = x[d] - c[d - 32]
+      else:      out[d] = x[d] - c[j]
+
+Each part knows the answers, so that it has no remainder, no choice and no clamp, and neighbours are read as such. LLVM
+does not cut loops. Where it cannot tell that `d % 32` goes on by one it asks so before the loop, finds that it does
+not, and takes elements one by one, with both sides of each choice computed.
+
+Short parts (the ends of a stencil) stay together, as they were written.
+
+Input: a `for` over a counter of known bounds. Output: several, with the same operations in the same order of elements.
+Non-goals: no sizes that are known at the call alone, and no loops that carry values.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+
+from ..dsl.types import BOOL, INT
+from .operations import ROWS
+from .program import Builder, Op, Region, Value, walk
+
+SHORT = 4  # elements; shorter parts are not worth a loop
+MOST = 4  # parts of a loop
+LARGEST = 800  # operations in all parts
+_COMPARED = {"lt", "le", "gt", "ge", "eq", "ne"}
+_SWAPPED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
+_QUOTIENTS = {"floordiv", "udiv"}
+_REMAINDERS = {"mod", "urem"}
+
+
+def cut_loop(builder: Builder, loop: Op, size: int) -> None:
+    """Replaces a loop that was just built, whose counter lies in [0, size), by one for each part, where that pays."""
+    if loop.regions[0].args[1:] or loop.operands[2].const != 1:
+        return
+    ends = _ends(loop.regions[0], size)
+    if len(ends) < 3 or len(ends) > MOST + 1:
+        return
+    if sum(1 for _ in walk(loop.regions[0])) * (len(ends) - 1) > LARGEST:
+        return
+    assert builder.region.ops[-1] is loop
+    builder.region.ops.pop()
+    builder.location = loop.location
+    for first, end in itertools.pairwise(ends):
+        low = _bound(builder, "max", loop.operands[0], first)
+        high = _bound(builder, "min", loop.operands[1], end)
+        part = _Part(builder, first, end - 1)
+        index = builder.counter(builder.counter(Value(INT), low, high), builder.int_(first), builder.int_(end))
+        region = Region([index])
+        part.values[loop.regions[0].args[0].serial] = index
+        part.linear[index.serial] = 0
+        part.index = index
+        with builder.inside(region):
+            part.copy(loop.regions[0].ops)
+        builder.add("for", [low, high, loop.operands[2]], regions=[region], **loop.attrs)
+
+
+def _bound(builder: Builder, name: str, value: Value, number: int) -> Value:
+    if value.const is not None:
+        return builder.int_(max(value.const, number) if name == "max" else min(value.const, number))
+    return builder.one(name, [value, builder.int_(number)], INT)
+
+
+def _ends(region: Region, size: int) -> list[int]:
+    """Where parts begin and end, from 0 to the size."""
+    linear = {region.args[0].serial: 0}
+    points: set[int] = set()
+    for op in walk(region):
+        points |= _points(op, linear, size)
+    found = sorted({0, size, *(point for point in points if 0 < point < size)})
+    lengths = [end - first for first, end in itertools.pairwise(found)]
+    ends = [0]
+    for number, end in enumerate(found[1:-1]):
+        if lengths[number] >= SHORT or lengths[number + 1] >= SHORT:
+            ends.append(end)
+    return [*ends, size]
+
+
+def _points(op: Op, linear: dict[int, int], size: int) -> set[int]:
+    """Where the answer of an operation on counter + a changes; notes what such sums are."""
+    if len(op.operands) != 2 or len(op.results) != 1 or op.operands[0].type != INT:
+        return set()
+    name, (value, other) = op.name, op.operands
+    if value.serial not in linear and other.serial in linear and value.const is not None:
+        if name not in _COMPARED | {"add", "min", "max"}:
+            return set()
+        name, value, other = _SWAPPED.get(name, name), other, value
+    if value.serial not in linear or other.const is None:
+        return set()
+    at, number = linear[value.serial], int(other.const)
+    if name in ("add", "sub"):
+        linear[op.results[0].serial] = at + number if name == "add" else at - number
+    elif name in _QUOTIENTS | _REMAINDERS and number > 0 and size // number <= MOST:
+        return {k * number - at for k in range(at // number, (size + at) // number + 1)}
+    elif name in ("lt", "ge", "min", "max"):
+        return {number - at}
+    elif name in ("le", "gt"):
+        return {number - at + 1}
+    elif name in ("eq", "ne"):
+        return {number - at, number - at + 1}
+    return set()
+
+
+@dataclass
+class _Part:
+    """Copies operations for counters from `first` to `last`, both included."""
+
+    builder: Builder
+    first: int
+    last: int
+    values: dict[int, Value] = field(default_factory=dict)  # by the serial of what they stand for
+    linear: dict[int, int] = field(default_factory=dict)  # of values that are counter + a
+    index: Value = field(default_factory=lambda: Value(INT))
+
+    def copy(self, ops: list[Op]) -> None:
+        for op in ops:
+            self.builder.location = op.location
+            operands = [self.values.get(value.serial, value) for value in op.operands]
+            known = self.known(op, operands)
+            if known is not None:
+                self.values[op.results[0].serial] = known
+            elif op.name == "if" and operands[0].const is not None:
+                arm = op.regions[0 if operands[0].const else 1].ops
+                self.copy(arm[:-1])
+                for result, value in zip(op.results, arm[-1].operands, strict=True):
+                    self.values[result.serial] = self.values.get(value.serial, value)
+            else:
+                self.made(op, operands)
+
+    def made(self, op: Op, operands: list[Value]) -> None:
+        """The operation itself, once more."""
+        regions = [self.region(region) for region in op.regions]
+        results = self.builder.add(op.name, operands, [v.type for v in op.results], regions, **op.attrs)
+        for old, new in zip(op.results, results, strict=True):
+            new.const, new.weak, new.origin, new.name = old.const, old.weak, old.origin, old.name
+            self.values[old.serial] = new
+        if op.name in ("add", "sub") and operands[0].serial in self.linear and operands[1].const is not None:
+            by = int(operands[1].const)
+            self.linear[results[0].serial] = self.linear[operands[0].serial] + (by if op.name == "add" else -by)
+        elif op.name == "add" and operands[1].serial in self.linear and operands[0].const is not None:
+            self.linear[results[0].serial] = self.linear[operands[1].serial] + int(operands[0].const)
+
+    def region(self, region: Region) -> Region:
+        args = [Value(arg.type, weak=arg.weak, name=arg.name) for arg in region.args]
+        for old, new in zip(region.args, args, strict=True):
+            self.values[old.serial] = new
+            for bounds in self.builder.bounds.get(old.serial, ()):
+                low, high = (b if b is None else self.values.get(b.serial, b) for b in bounds[:2])
+                self.builder.counter(new, low, high, closed=bounds[2])
+        copied = Region(args)
+        with self.builder.inside(copied):
+            self.copy(region.ops)
+        return copied
+
+    def known(self, op: Op, operands: list[Value]) -> Value | None:
+        """What the result is in this part, where that can be said without the operation."""
+        if op.name == "select" and operands[0].const is not None and operands[0].type == BOOL:
+            return operands[1] if operands[0].const else operands[2]
+        if op.name in ("and_", "or_", "not_", "invert") and op.results[0].type == BOOL:
+            return self.logic(op.name, operands)
+        if len(operands) != 2 or operands[0].type != INT:
+            return None
+        name, (value, other) = op.name, operands
+        if value.serial not in self.linear and other.serial in self.linear:
+            if name not in _COMPARED | {"min", "max"}:
+                return None
+            name, value, other = _SWAPPED.get(name, name), other, value
+        if value.serial not in self.linear or other.const is None:
+            return None
+        return self.answer(name, value, other)
+
+    def answer(self, name: str, value: Value, other: Value) -> Value | None:
+        at, number = self.linear[value.serial], int(other.const)
+        first, last = self.first + at, self.last + at
+        if name in _COMPARED:
+            ends = {bool(ROWS[name].fold(end, number)) for end in (first, last)}
+            if len(ends) == 1 and (name not in ("eq", "ne") or not first <= number <= last or first == last):
+                return self.builder.const(ends.pop(), BOOL)
+        elif name in ("min", "max") and not first < number < last:
+            return value if (last <= number) == (name == "min") else other
+        elif name in _QUOTIENTS | _REMAINDERS and number > 0 and first // number == last // number:
+            quotient = first // number
+            return self.builder.int_(quotient) if name in _QUOTIENTS else self.sum(at - quotient * number)
+        return None
+
+    def logic(self, name: str, operands: list[Value]) -> Value | None:
+        if name in ("not_", "invert"):
+            return None if operands[0].const is None else self.builder.const(not operands[0].const, BOOL)
+        for value, other in (operands, operands[::-1]):
+            if value.const is not None:
+                return other if bool(value.const) == (name == "and_") else value
+        return None
+
+    def sum(self, at: int) -> Value:
+        """The counter and a number."""
+        if at == 0:
+            return self.index
+        value = self.builder.one("add", [self.index, self.builder.int_(at)], INT, nsw=True)
+        self.linear[value.serial] = at
+        return value
