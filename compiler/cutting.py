@@ -33,6 +33,7 @@ from .targets.base import Target
 LONG = 16  # operations on an element; shorter loops take as many vectors at a time as LLVM would choose,
 SHORT = 4  # which is so many
 HALF = 8  # operations that convert a bfloat16
+WRITTEN_OUT = 256  # operations at most of a loop that LLVM may write out round by round
 REGISTERS = 32  # of 512 bits; CPUs with shorter vectors have half as many, which one chain fills
 PLAIN = {*ROWS, "const", "cast", "bitcast", "splat", "select", "load", "store", "yield"} - {"floordiv", "mod"}
 
@@ -62,9 +63,8 @@ def cut(loop: Op, target: Target, vector_bits: int) -> Cut | None:
     lanes, registers = vector_bits // min(sizes), max(sizes) // min(sizes)
     work = sum(_work(op) for op in region.ops)
     if low.const is not None and high.const is not None:
-        left = (high.const - low.const) % lanes
-        if work < LONG or left <= lanes // 2:  # LLVM writes out what it knows the number of
-            return None
+        if (high.const - low.const) % lanes <= lanes // 2:
+            return None  # LLVM writes out what it knows the number of
     vectors = max(SHORT // registers, 1) if work < LONG else max(together(region, target), 1)
     return Cut(lanes * vectors, vectors)
 
@@ -85,6 +85,14 @@ def together(region: Region, target: Target) -> int:
     if not {"for", "while"}.isdisjoint(inside):
         return 0
     return 4 if 4 * (_most_alive(region) + 1) <= REGISTERS else 2
+
+
+def stays_rolled(loop: Op) -> bool:
+    """Whether LLVM would write out a short loop whose rounds are long, and make less of it than of a loop."""
+    low, high, step = loop.operands[:3]
+    if low.const is None or high.const is None or step.const != 1:
+        return False
+    return (high.const - low.const) * sum(1 for _ in walk(loop.regions[0])) > WRITTEN_OUT
 
 
 def lanes(loop: Op, target: Target) -> int:

@@ -16,7 +16,7 @@ from ..dsl.errors import InternalError
 from ..dsl.source import Place
 from ..dsl.types import BOOL, DType, SIMDType
 from . import emit_arith, emit_atomics, emit_cast, emit_memory, emit_vectors
-from .cutting import Cut, cut, lanes, together
+from .cutting import Cut, cut, lanes, stays_rolled, together
 from .emit_parallel import parallel
 from .emit_types import constant, mlir_type
 from .loop_hints import loop_hint
@@ -140,9 +140,9 @@ def _for(e: FunctionEmitter, op: Op) -> None:
         _cut_for(e, op, whole)
         return
     low, high, step, *initial = op.operands
-    hint = ""
-    if "elements" in op.attrs:
-        hint = loop_hint(together(op.regions[0], e.target), lanes(op, e.target) if initial else 0)
+    rolled = e.target.is_cpu and stays_rolled(op)
+    vectors = together(op.regions[0], e.target) if "elements" in op.attrs else 0
+    hint = loop_hint(vectors, lanes(op, e.target) if initial and "elements" in op.attrs else 0, rolled=rolled)
     _rounds(e, op, [e.name(v) for v in (low, high, step)], [e.name(v) for v in initial], hint=hint)
 
 
