@@ -62,9 +62,8 @@ def cut(loop: Op, target: Target, vector_bits: int) -> Cut | None:
         return None  # elements that share bytes; a copy, for which there is a function
     lanes, registers = vector_bits // min(sizes), max(sizes) // min(sizes)
     work = sum(_work(op) for op in region.ops)
-    if low.const is not None and high.const is not None:
-        if (high.const - low.const) % lanes <= lanes // 2:
-            return None  # LLVM writes out what it knows the number of
+    if low.const is not None and high.const is not None and (high.const - low.const) % lanes <= lanes // 2:
+        return None  # LLVM writes out what it knows the number of
     vectors = max(SHORT // registers, 1) if work < LONG else max(together(region, target), 1)
     return Cut(lanes * vectors, vectors)
 
@@ -92,7 +91,8 @@ def stays_rolled(loop: Op) -> bool:
     low, high, step = loop.operands[:3]
     if low.const is None or high.const is None or step.const != 1:
         return False
-    return (high.const - low.const) * sum(1 for _ in walk(loop.regions[0])) > WRITTEN_OUT
+    rounds: int = high.const - low.const
+    return rounds * sum(1 for _ in walk(loop.regions[0])) > WRITTEN_OUT
 
 
 def lanes(loop: Op, target: Target) -> int:
