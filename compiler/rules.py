@@ -168,11 +168,7 @@ def flat_loop(call: Call, dims: tuple[Value, ...], element: Callable[[Index], No
 
 
 def nested_loop(call: Call, dims: tuple[Value, ...], element: Callable[[Index], None]) -> None:
-    """A loop over rows around a loop over the last axis.
-
-    Short rows of known length stay whole: a task takes some of them. Else it is cut so that any range of positions can
-    be a task.
-    """
+    """A loop over rows around one over the last axis. Short rows stay whole; of others any positions can be a task."""
     builder = call.builder
     *outer, inner = dims
 
