@@ -17,6 +17,7 @@ from einkorn.dsl.types import ANY, FLOATING, NUMERIC, DType
 class FakeKernel:
     schema: OpSchema
     origin: str = "<test>"
+    shipped: bool = False
 
 
 def make_schema(
