@@ -23,6 +23,7 @@ from .emit_ops import EMITTERS
 from .emit_parallel import captures
 from .emit_types import constant, mlir_type
 from .operations import ROWS
+from .polls import BUDGET, POLL
 from .program import Function, Location, Op, PointerType, Program, Region, Type, Value, walk
 from .targets import Target
 
@@ -103,9 +104,12 @@ class ModuleEmitter:
             for function in self.program.functions:
                 emitter = FunctionEmitter(self, Names(), alone=True)
                 self.functions.append(emitter.host_function(function))
+                function.has_exit = "@ek.exit(" in self.functions[-1]
             self.functions.append(entry(self.program))
         if any("@ek.spread(" in function for function in self.functions):
             self.functions.append(SPREAD)
+        if any("@ek.poll(" in function for function in self.functions):
+            self.functions.append(POLL)
         self.functions.append(report_table(self.program))
 
     def emit_kernels(self) -> None:
@@ -144,6 +148,9 @@ class FunctionEmitter:
         self.private: set[Value] = set()  # storage that no other thread sees
         self.target = module.target
         self.vector_bits = module.target.vector_bits  # of the vectors that the function's loops become
+        self.burns = False  # whether a loop around what is written polls by fuel; see `polls`
+        self.depth = 0  # how many loops are around it
+        self.fuel_at = ""
         self.names = names
         self.lines: list[str] = []
         self.prologue: list[str] = []
@@ -183,6 +190,18 @@ class FunctionEmitter:
         spaces = self.target.spaces
         number = {"global": spaces.global_memory, "stack": spaces.stack, "shared": spaces.shared_memory}[space]
         return f"!llvm.ptr<{number}>" if number else "!llvm.ptr"
+
+    def fuel(self) -> str:
+        """Where the function keeps what is left of its fuel; see `polls`."""
+        if not self.fuel_at:
+            one, full, self.fuel_at = (self.names.fresh() for _ in range(3))
+            self.prologue += [
+                f"    {one} = llvm.mlir.constant(1 : i64) : i64\n",
+                f"    {full} = llvm.mlir.constant({BUDGET} : i64) : i64\n",
+                f"    {self.fuel_at} = llvm.alloca {one} x i64 {{alignment = 8 : i64}} : (i64) -> !llvm.ptr\n",
+                f"    llvm.store volatile {full}, {self.fuel_at} : i64, !llvm.ptr\n",
+            ]
+        return self.fuel_at
 
     @contextmanager
     def nested(self) -> Iterator[None]:

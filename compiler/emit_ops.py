@@ -15,7 +15,7 @@ from ..dsl import abi
 from ..dsl.errors import InternalError
 from ..dsl.source import Place
 from ..dsl.types import BOOL, DType, SIMDType
-from . import emit_arith, emit_atomics, emit_cast, emit_memory, emit_vectors
+from . import emit_arith, emit_atomics, emit_cast, emit_memory, emit_vectors, polls
 from .cutting import Cut, cut, lanes, stays_rolled, together
 from .emit_parallel import parallel
 from .emit_types import constant, mlir_type
@@ -105,13 +105,15 @@ def _types(e: FunctionEmitter, values: Sequence[Value]) -> str:
     return ", ".join(e.type(v.type) for v in values)
 
 
-def _body(e: FunctionEmitter, region: Region, hint: str = "") -> None:
-    """The operations of a structured region and its yield; `hint` is of `loop_hints`."""
+def _body(e: FunctionEmitter, region: Region, hint: str = "", spent: int = 0) -> None:
+    """The operations of a structured region and its yield; `hint` is of `loop_hints`, and `spent` of `polls`."""
     with e.nested():
         for op in region.ops[:-1]:
             e.operation(op)
         values = _yielded(region)
         e.at = e.module.location(region.ops[-1].location)
+        if spent:
+            polls.spend(e, spent)
         if hint:
             e.line(f"llvm.call @{hint}() : () -> ()")
         _yield(e, [e.name(v) for v in values], values)
@@ -135,15 +137,28 @@ def _if(e: FunctionEmitter, op: Op) -> None:
 
 
 def _for(e: FunctionEmitter, op: Op) -> None:
+    low, high, _, *initial = (e.name(v) for v in op.operands)
+    rounds = polls.strip_of(e, op)
+    if not rounds:
+        _loop(e, op, low, high, initial)
+        polls.burn(e, op, low, high)
+        return
+    names = polls.strips(e, op, rounds, (low, high), initial, functools.partial(_loop, e, op))
+    for result, name in zip(op.results, names, strict=True):
+        e.names.set(result, name)
+
+
+def _loop(e: FunctionEmitter, op: Op, low: str, high: str, initial: list[str]) -> list[str]:
+    """A `for` with these bounds and values to begin with; gives its results."""
     whole = cut(op, e.target, e.vector_bits)
     if whole is not None:
-        _cut_for(e, op, whole)
-        return
-    low, high, step, *initial = op.operands
-    rolled = e.target.is_cpu and stays_rolled(op)
-    vectors = together(op.regions[0], e.target) if "elements" in op.attrs else 0
-    hint = loop_hint(vectors, lanes(op, e.target) if initial and "elements" in op.attrs else 0, rolled=rolled)
-    _rounds(e, op, [e.name(v) for v in (low, high, step)], [e.name(v) for v in initial], hint=hint)
+        _cut_for(e, op, whole, low, high, initial)
+    else:
+        rolled = e.target.is_cpu and stays_rolled(op)
+        vectors = together(op.regions[0], e.target) if "elements" in op.attrs else 0
+        hint = loop_hint(vectors, lanes(op, e.target) if initial and "elements" in op.attrs else 0, rolled=rolled)
+        _rounds(e, op, [low, high, e.name(op.operands[2])], initial, hint=hint)
+    return [e.name(v) for v in op.results]
 
 
 def _rounds(
@@ -167,19 +182,19 @@ def _rounds(
     if start:
         with e.nested():
             e.names.set(region.args[0], e.op(f"arith.addi {start}, {round_} overflow<nsw> : i64"))
-    _body(e, region, hint)
+    spent = polls.spent_in(e, op)
+    with polls.within(e, spent):
+        _body(e, region, hint, spent)
     e.lines.append(f"{e.indent}}}{at}\n")
 
 
-def _cut_for(e: FunctionEmitter, op: Op, whole: Cut) -> None:
+def _cut_for(e: FunctionEmitter, op: Op, whole: Cut, low: str, high: str, initial: list[str]) -> None:
     """A loop over whole vectors, and one under a mask over what is left; see `cutting`.
 
     Both count from 0, and the first stands where there is a round for it: so LLVM sees that nothing is left of it.
     Their number is frozen: LLVM would make it anew of what the loops around count, and not know it for the same.
     """
     at = e.at
-    low, high = (e.name(v) for v in op.operands[:2])
-    initial = [e.name(v) for v in op.operands[3:]]
     zero, one, elements = (e.op(f"arith.constant {number} : i64") for number in (0, 1, whole.elements))
     between = e.op(f"llvm.freeze {e.op(f'arith.subi {high}, {low} overflow<nsw> : i64')} : i64")
     count = e.op(f"arith.maxsi {between}, {zero} : i64")
@@ -232,7 +247,9 @@ def _while(e: FunctionEmitter, op: Op) -> None:
         declared.append(f"{inner}: {e.type(argument.type)}")
     if declared:
         e.lines.append(f"{e.indent}^bb0({', '.join(declared)}):\n")
-    _body(e, body)
+    spent = polls.spent_in(e, op)
+    with polls.within(e, spent):
+        _body(e, body, "", spent)
     e.lines.append(f"{e.indent}}}{at}\n")
 
 
@@ -277,6 +294,7 @@ def _assert(e: FunctionEmitter, op: Op) -> None:
 
 
 def _print(e: FunctionEmitter, op: Op) -> None:
+    polls.poll(e, now=True)  # a signal that came before would be raised in the middle of the report
     _report(e, op.attrs["site"], op.operands)
 
 

@@ -30,9 +30,9 @@ def parallel(e: FunctionEmitter, op: Op) -> None:
     module.task_count += 1
     region = op.regions[0]
     captured = captures(region)
-    has_exit = any(inner.name == "assert" for inner in walk(region))
     attributes = _attributes(e, region)
     module.functions.append(_task_body(e, number, captured, attributes, op))
+    has_exit = "@ek.exit(" in module.functions[-1]
     offsets, size = _layout(captured)
     module.functions.append(_task(e, number, captured, offsets, has_exit))
     count, block = e.names.fresh(), e.names.fresh()

@@ -1,10 +1,11 @@
 """The code of the thread pool: a few hundred bytes of machine code that start and join parallel regions.
 
-Output: a shared object with three functions, for Linux on x86-64 and aarch64.
+Output: a shared object with four functions, for Linux on x86-64 and aarch64.
 
     void ek_pool_run(pool, chunks, task, argument)   runs task(argument, i) for every i in 0 .. chunks-1, exactly once
     void ek_pool_worker(pool)                        what a worker thread runs, until the pool is stopped
     int32_t ek_pool_stop(pool)                       1 when the workers were told to return, 0 while a region runs
+    void ek_pool_poll(context, now)                  looks for signals, and stops the call when a handler raises
 
 The state is `dsl.abi.PoolState`; `graph.pool` drives it: the workers are Python threads inside a call that has released
 the interpreter's lock, so that no thread library, OpenMP or compiler is needed. Non-goals: priorities, pinning, and
@@ -22,6 +23,10 @@ While it is active the caller cannot leave, so the region's fields stay as they 
 threads find `busy` set and run in their caller. The orders are those of C11: the release store of `state` publishes the
 region, each worker's release decrement publishes its work, and epoch against sleepers is sequentially consistent on
 both sides, so that no wake-up is lost.
+
+Signals come to Python, which hears them only between two steps of the main thread, and that thread is in native code.
+So code polls, and a poll of the main thread lets Python run its handlers, ten times a second: it takes the
+interpreter's lock for that. Where a handler raises, the exception is kept and the context's status says INTERRUPTED.
 """
 
 from __future__ import annotations
@@ -29,6 +34,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from ..dsl import abi
 from ..dsl.abi import PoolState
 from ..dsl.errors import TargetError
 from .llvm import compile_module
@@ -41,13 +47,14 @@ class _System:
 
     futex: int
     sched_yield: int
+    gettid: int
     pause: str
     declaration: str
 
 
 _SYSTEMS: Final = {
-    "x86_64": _System(202, 24, "call void @llvm.x86.sse2.pause()", "declare void @llvm.x86.sse2.pause()"),
-    "aarch64": _System(98, 124, "call void @llvm.aarch64.hint(i32 1)", "declare void @llvm.aarch64.hint(i32)"),
+    "x86_64": _System(202, 24, 186, "call void @llvm.x86.sse2.pause()", "declare void @llvm.x86.sse2.pause()"),
+    "aarch64": _System(98, 124, 178, "call void @llvm.aarch64.hint(i32 1)", "declare void @llvm.aarch64.hint(i32)"),
 }
 
 
@@ -70,17 +77,22 @@ def pool_text(target: Target) -> str:
     if architecture not in _SYSTEMS or "linux" not in rest:
         raise TargetError(f"there is no thread pool for {target.name}", code="EK0609")
     system = _SYSTEMS[architecture]
-    text = _TEMPLATE.replace("PAUSE", system.pause).replace("DECLARATION", system.declaration)
+    text = (_TEMPLATE + _POLL).replace("PAUSE", system.pause).replace("DECLARATION", system.declaration)
     text = text.replace("SYS_FUTEX", str(system.futex)).replace("SYS_YIELD", str(system.sched_yield))
+    text = text.replace("SYS_GETTID", str(system.gettid)).replace("INTERVAL", str(INTERVAL))
+    text = text.replace("STATUS_OFFSET", str(abi.STATUS_OFFSET)).replace("INTERRUPTED", str(abi.INTERRUPTED))
     for name, *_ in PoolState._fields_:
         offset = getattr(PoolState, name).offset
         text = text.replace(f"FIELD({name})", f"getelementptr inbounds i8, ptr %pool, i64 {offset}")
     return text
 
 
+INTERVAL: Final = 100_000_000  # nanoseconds between two looks for signals
+
 # FUTEX_WAIT | FUTEX_PRIVATE_FLAG = 128, FUTEX_WAKE | FUTEX_PRIVATE_FLAG = 129; the open bit is 1 << 31.
 _TEMPLATE: Final = """
 declare i64 @syscall(i64, ...)
+declare i32 @clock_gettime(i32, ptr)
 DECLARATION
 
 ; Takes chunks until none is left.
@@ -229,11 +241,13 @@ join.more:                                          ; a worker that lost its cor
   br i1 %long, label %yield, label %join.again
 yield:
   %yielded = call i64 (i64, ...) @syscall(i64 SYS_YIELD)
+  call void @listen(ptr %pool, ptr %argument)
   br label %join.again
 join.again:
   br label %join
 release:
   store atomic i32 0, ptr %busy release, align 4
+  call void @listen(ptr %pool, ptr %argument)
   ret void
 serial:
   br label %serial.test
@@ -265,5 +279,78 @@ tell:
   ret i32 1
 refuse:
   ret i32 0
+}
+"""
+
+_POLL: Final = """
+; Polls for a region, where anybody looks for signals: its argument begins with the context.
+define internal void @listen(ptr %pool, ptr %argument) {
+entry:
+  %main.at = FIELD(main)
+  %main = load atomic i64, ptr %main.at monotonic, align 8
+  %nobody = icmp eq i64 %main, 0
+  br i1 %nobody, label %end, label %poll
+poll:
+  %context = load ptr, ptr %argument, align 8
+  call void @ek_pool_poll(ptr %context, i32 0)
+  br label %end
+end:
+  ret void
+}
+
+define void @ek_pool_poll(ptr %context, i32 %now) {
+entry:
+  %time = alloca [2 x i64], align 8
+  %status.at = getelementptr inbounds i8, ptr %context, i64 STATUS_OFFSET
+  %pool = load ptr, ptr %context, align 8
+  %main.at = FIELD(main)
+  %due.at = FIELD(due)
+  %status = load atomic i64, ptr %status.at monotonic, align 8
+  %over = icmp ne i64 %status, 0
+  br i1 %over, label %end, label %clock
+clock:                                              ; CLOCK_MONOTONIC = 1: seconds and nanoseconds
+  %main = load atomic i64, ptr %main.at monotonic, align 8
+  %told = call i32 @clock_gettime(i32 1, ptr %time)
+  %seconds = load i64, ptr %time, align 8
+  %rest.at = getelementptr inbounds i8, ptr %time, i64 8
+  %rest = load i64, ptr %rest.at, align 8
+  %whole = mul i64 %seconds, 1000000000
+  %nanoseconds = add i64 %whole, %rest
+  %due = load atomic i64, ptr %due.at monotonic, align 8
+  %late = icmp sge i64 %nanoseconds, %due
+  %forced = icmp ne i32 %now, 0
+  %look = or i1 %late, %forced
+  br i1 %look, label %thread, label %end
+thread:                                             ; signals are for the main thread alone
+  %self = call i64 (i64, ...) @syscall(i64 SYS_GETTID)
+  %mine = icmp eq i64 %self, %main
+  br i1 %mine, label %hear, label %end
+hear:
+  %later = add i64 %nanoseconds, INTERVAL
+  store atomic i64 %later, ptr %due.at monotonic, align 8
+  %ensure.at = FIELD(ensure)
+  %ensure = load ptr, ptr %ensure.at, align 8
+  %check.at = FIELD(check)
+  %check = load ptr, ptr %check.at, align 8
+  %release.at = FIELD(release)
+  %release = load ptr, ptr %release.at, align 8
+  %lock = call i32 %ensure()
+  %result = call i32 %check()
+  %raised = icmp ne i32 %result, 0
+  br i1 %raised, label %keep, label %leave
+keep:
+  %fetch.at = FIELD(fetch)
+  %fetch = load ptr, ptr %fetch.at, align 8
+  %type.at = FIELD(error)
+  %value.at = getelementptr inbounds i8, ptr %type.at, i64 8
+  %trace.at = getelementptr inbounds i8, ptr %type.at, i64 16
+  call void %fetch(ptr %type.at, ptr %value.at, ptr %trace.at)
+  store atomic i64 INTERRUPTED, ptr %status.at monotonic, align 8
+  br label %leave
+leave:
+  call void %release(i32 %lock)
+  br label %end
+end:
+  ret void
 }
 """

@@ -29,7 +29,7 @@ REPORTS: Final = "ek_reports"
 # library that has them does not matter; exp and its kind are not, and are written in the kernel language instead, as is
 # fmod, which is slow there.
 LIBCALLS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("memcpy", "memmove", "memset", "memcmp", "bcmp", "syscall"), "libc.so.6"),
+    **dict.fromkeys(("memcpy", "memmove", "memset", "memcmp", "bcmp", "syscall", "clock_gettime"), "libc.so.6"),
     **dict.fromkeys(
         (
             f"{name}{suffix}"
@@ -47,9 +47,12 @@ STATUS_OFFSET: Final = 24
 THREADS_OFFSET: Final = 32
 LAUNCH_OFFSET: Final = 40
 STAGE_OFFSET: Final = 48
+POLL_OFFSET: Final = 56
 CONTEXT_SIZE: Final = 64
 
-# task(argument, chunk): one chunk of a parallel region.
+INTERRUPTED: Final = -1
+
+# task(argument, chunk): one chunk of a parallel region; `argument` begins with the address of the context.
 TaskFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
 
 # parallel(pool, chunks, task, argument): runs every chunk of 0 .. chunks-1 exactly once, and returns when all are done.
@@ -57,6 +60,10 @@ ParallelFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctype
 
 # report(site, arguments): prints and failures; `arguments` is an array of int64 bit patterns, as long as the site says.
 ReportFunction = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.POINTER(ctypes.c_int64))
+
+# poll(context, now): what long loops call from time to time, from any thread; it may set the status to INTERRUPTED.
+# Where a host has none, the field is null, and nothing is ever interrupted. Older code does not call it.
+PollFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32)
 
 # entry(context, pointers, dims) -> 0, or nonzero after a failure.
 EntryFunction = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
@@ -66,7 +73,8 @@ class Context(ctypes.Structure):
     """What an entry gets beside its buffers.
 
     `parallel` may be null: the entry then runs its chunks itself, in order. `status` is 0, or 1 + the site of a
-    failure. `threads` counts the pool's threads, the caller included, and is at least 1.
+    failure, or INTERRUPTED: code that sees another status than 0 ends as soon as it can. `threads` counts the pool's
+    threads, the caller included, and is at least 1. `poll` may be null.
     """
 
     _fields_ = (
@@ -77,7 +85,7 @@ class Context(ctypes.Structure):
         ("threads", ctypes.c_int64),
         ("launch", ctypes.c_void_p),
         ("stage", ctypes.c_int64),
-        ("reserved", ctypes.c_int64),
+        ("poll", ctypes.c_void_p),
     )
 
 
@@ -97,6 +105,11 @@ class PoolState(ctypes.Structure):
         workers: how many workers there are; with none, regions run in the caller.
         stop: 1 when the workers shall return.
         busy: 1 while a region runs; another caller then runs its own region alone.
+        main: the system's number of the thread that signals are for; 0 where nobody looks for signals.
+        due: from which time on, in nanoseconds, that thread looks for signals again.
+        ensure, release, check, fetch: functions of Python that take and give back its lock, run the handlers of
+            signals that came, and take the exception that a handler has raised.
+        error: that exception: its type, value and traceback, each with a reference.
     """
 
     _fields_ = (
@@ -116,4 +129,12 @@ class PoolState(ctypes.Structure):
         ("_line3", ctypes.c_uint8 * 24),
         ("busy", ctypes.c_uint32),
         ("_line4", ctypes.c_uint8 * 60),
+        ("main", ctypes.c_int64),
+        ("due", ctypes.c_int64),
+        ("ensure", ctypes.c_void_p),
+        ("release", ctypes.c_void_p),
+        ("check", ctypes.c_void_p),
+        ("fetch", ctypes.c_void_p),
+        ("error", ctypes.c_void_p * 3),
+        ("_line5", ctypes.c_uint8 * 56),
     )

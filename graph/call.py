@@ -112,15 +112,18 @@ class Call:
             self.pointers[pointer_of["sizes", number]] = memory.ctypes.data
         self.arenas: list[Array | None] = [None] * len(self.stages)
         self.failure: Failure | None = None
+        self.interrupt: BaseException | None = None  # that came in the middle of a report
         self.context = abi.Context()
         self._report = _reporter(weakref.ref(self))  # kept: native code holds its address
         self.context.report = ctypes.cast(self._report, ctypes.c_void_p)
         self.context.threads = 1
         pool = thread_pool()
+        self.pool = pool
         if pool is not None:
-            self.pool = pool
-            self.context.pool, self.context.parallel = pool.address, pool.run
-            self.context.threads = pool.threads
+            self.context.pool, self.context.poll = pool.address, pool.poll
+        if pool is not None and pool.threads > 1:
+            self.context.parallel, self.context.threads = pool.run, pool.threads
+        self.status = (ctypes.c_int64 * 1).from_buffer(self.context, abi.STATUS_OFFSET)
         self.context_at = ctypes.addressof(self.context)
 
     def _constants(self) -> list[Array]:
@@ -181,7 +184,7 @@ class Call:
                 pointers[output.pointer] = address_of(array)
             make = PackedBuffer.of_bytes if output.packed else wrap
             results.append(make(array, self.device, output.dtype, output.shape))
-        if self.entry(self.context_at, self.pointers_at, self.dims_at):
+        if self.entry(self.context_at, self.pointers_at, self.dims_at) or self.status[0]:
             self._fail(arrays)
         if self.copies:
             self._copy(arrays, results)
@@ -206,7 +209,7 @@ class Call:
                 make = PackedBuffer.of_bytes if output.packed else wrap
                 made[position] = make(array, self.device, output.dtype, output.shape)
             self.context.stage = number
-            if self.entry(self.context_at, self.pointers_at, self.dims_at):
+            if self.entry(self.context_at, self.pointers_at, self.dims_at) or self.status[0]:
                 self._fail(arrays)
         results = [made[position] for position in range(len(made))]
         self._copy(arrays, results)
@@ -288,8 +291,8 @@ class Call:
         )
 
     def forget(self) -> None:
-        """In the child of a fork: whatever call was under way is the parent's."""
-        self.layout, self.failure = None, None
+        """Whatever call was under way is over: it was interrupted, or this is the child of a fork."""
+        self.layout, self.failure, self.interrupt = None, None, None
         self.context.status = 0
         for variant in self.variants.values():
             variant.forget()
@@ -305,13 +308,18 @@ class Call:
                 sys.stdout.flush()
             elif self.failure is None:
                 self.failure = read_failure(report, arguments)
+        except KeyboardInterrupt as error:
+            self.interrupt, self.context.status = error, abi.INTERRUPTED
         except Exception as error:  # an exception cannot cross native code
             sys.stderr.write(f"einkorn: a report could not be shown: {error!r}\n")
 
     def _fail(self, arrays: Sequence[Array]) -> None:
         """Raises what a kernel reported."""
-        self.context.status = 0
+        status, self.context.status = self.context.status, 0
         failure, self.failure = self.failure, None
+        if status == abi.INTERRUPTED:
+            interrupt, self.interrupt = self.interrupt, None
+            raise interrupt or (self.pool.raised() if self.pool is not None else KeyboardInterrupt())
         if failure is None:
             raise KernelError("a kernel failed without saying why", code="EK0702", place=user_place())
         called = f"graph '{self.ir.name}' was called at {user_place()}"

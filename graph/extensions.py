@@ -369,7 +369,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def thread_pool() -> Pool | None:
-    """The process's pool, or None where only one thread runs (or none can be made)."""
+    """The process's pool, or None where none can be made."""
     with shielded(), _lock:
         if not _POOL:
             _POOL.append(_make_pool())
@@ -378,8 +378,6 @@ def thread_pool() -> Pool | None:
 
 def _make_pool() -> Pool | None:
     threads = knobs.num_threads or default_threads()
-    if threads == 1:
-        return None
     target = host_target()
     key = content_key("pool", target.key, fingerprint())
     path = _cache().path(key, ".so")
@@ -392,7 +390,7 @@ def _make_pool() -> Pool | None:
             _log.warning("regions run on one thread: %s", error.message)
             return None
     try:
-        return Pool(Library(path), threads)
+        return Pool(Library(path), threads, listens=True)
     except OSError as error:  # another process has removed it meanwhile
         _log.warning("regions run on one thread: %s", error)
         return None

@@ -31,6 +31,14 @@ _StopFunction = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 # enough that an idle process takes no time.
 DEFAULT_SPIN: Final = 2000
 
+# What native code calls of Python; see `PoolState`.
+_PYTHON: Final = {
+    "ensure": ctypes.pythonapi.PyGILState_Ensure,
+    "release": ctypes.pythonapi.PyGILState_Release,
+    "check": ctypes.pythonapi.PyErr_CheckSignals,
+    "fetch": ctypes.pythonapi.PyErr_Fetch,
+}
+
 _pools: weakref.WeakSet[Pool] = weakref.WeakSet()
 # The memory of workers that did not return in time: it must outlive them.
 _abandoned: list[object] = []
@@ -50,16 +58,18 @@ class Pool:
         library: the pool's code.
         threads: how many threads take part, the caller included; 1 starts none.
         spin: how many times a worker looks for a new region before it sleeps.
+        listens: whether polls of the main thread look for signals; `poll` is the address for `Context.poll`.
 
     After a fork the child has no workers and runs regions in the caller; `start()` gives it new ones.
     """
 
-    def __init__(self, library: Library, threads: int, *, spin: int = DEFAULT_SPIN) -> None:
+    def __init__(self, library: Library, threads: int, *, spin: int = DEFAULT_SPIN, listens: bool = False) -> None:
         self._workers: list[threading.Thread] = []  # first: a pool that fails to start is closed too
         if threads < 1:
             raise ValueError(f"a pool has at least 1 thread, not {threads}")
         self.threads = threads
         self._spin = spin
+        self._listens = listens
         self._library = library
         self._worker = _WorkerFunction(library.address("ek_pool_worker"))
         self._stop = _StopFunction(library.address("ek_pool_stop"))
@@ -67,6 +77,7 @@ class Pool:
         start = ctypes.addressof(self._memory)
         self.address: int = -(-start // _ALIGNMENT) * _ALIGNMENT
         self.run: int = library.address("ek_pool_run")
+        self.poll: int = library.address("ek_pool_poll")
         self.start()
         _pools.add(self)
 
@@ -78,6 +89,10 @@ class Pool:
         state = PoolState.from_address(self.address)
         state.spin = self._spin
         state.workers = self.threads - 1
+        if self._listens:
+            state.main = threading.main_thread().native_id or 0
+            for name, function in _PYTHON.items():
+                setattr(state, name, ctypes.cast(function, ctypes.c_void_p).value)
         for number in range(1, self.threads):
             worker = threading.Thread(
                 target=self._worker, args=(self.address,), name=f"einkorn-worker-{number}", daemon=True
@@ -102,11 +117,26 @@ class Pool:
         if any(worker.is_alive() for worker in workers):
             _abandoned.append((self._memory, self._library))
 
+    def raised(self) -> BaseException:
+        """What a handler of a signal has raised in the call that has just ended."""
+        state = PoolState.from_address(self.address)
+        addresses, state.error = list(state.error), (ctypes.c_void_p * 3)()
+        found = [ctypes.cast(at, ctypes.py_object).value if at else None for at in addresses]
+        for at in filter(None, addresses):  # what was taken came with a reference
+            ctypes.pythonapi.Py_DecRef(ctypes.c_void_p(at))
+        kind, value, trace = found
+        if isinstance(value, BaseException):
+            return value.with_traceback(trace)
+        # Before Python 3.12 an exception is made when somebody looks at it.
+        made: BaseException = (kind or KeyboardInterrupt)(*([] if value is None else [value]))
+        return made
+
     def _forget_workers(self) -> None:
         """In the child of a fork, where no worker is: nobody to wait for, even in the middle of a region."""
         self._workers = []
         state = PoolState.from_address(self.address)
         state.workers = state.sleepers = state.state = state.busy = 0
+        state.main = threading.get_native_id() if self._listens else 0
 
     def __del__(self) -> None:
         self.close(timeout=0.1)

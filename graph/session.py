@@ -138,7 +138,8 @@ class Model:
                 compiles code for it.
 
                 An input of a `BufferType` is changed in place: it has to be writable memory that shares nothing with
-                the other inputs, and numbers do not serve. When a kernel stops itself, what it changed stays changed.
+                the other inputs, and numbers do not serve. When a kernel stops itself, or Ctrl-C ends the call, what
+                was changed stays changed.
 
         Returns:
             One buffer for each output.
@@ -148,6 +149,7 @@ class Model:
                 that is changed in place and is read-only or shared.
             DTypeError: a wrong dtype, or something that is no tensor.
             KernelError: a kernel stopped itself.
+            KeyboardInterrupt: Ctrl-C ended the call; the model can be called again.
         """
         if len(inputs) != len(self._checks):
             raise GraphError(
@@ -165,6 +167,9 @@ class Model:
                 if len(wrong) > 1:
                     raise of_call(wrong) from None
                 raise bare(error) from error.__cause__
+            except BaseException:  # Ctrl-C, at any step of the call
+                self._call.forget()
+                raise
 
     __call__ = execute
 

@@ -49,8 +49,8 @@ LOOPS = {
 }
 WIDE = {"x86-64-v3": {"y"}, "x86-64-v4": {"y", "z"}}
 # Operands that do not change and find no register among the sixteen of AVX2: they are read from the frame, as constants
-# are from beside the code. Nothing that changes is ever put there.
-KEPT = {"softplus": 7, "logsumexp": 2, "softmax": 2}
+# are from beside the code. Nothing that changes is ever put there. (No poll of a row leaves a vector of AVX-512 alone.)
+KEPT = {"x86-64-v3": {"softplus": 7, "logsumexp": 2, "softmax": 2}, "x86-64-v4": {"softmax": 1}}
 # What sixteen elements of a running sum come to is one number, widened and added to those before.
 CARRIES = {"row_cumsum": 2}
 
@@ -87,7 +87,7 @@ def test_loops_are_whole_vectors(name: str, target: str) -> None:
     for loop in vectors:
         assert len(loop.scalar) <= CARRIES.get(name, 0), loop.scalar
         assert not loop.spills, (loop.spills, loop.instructions)
-        assert len(loop.kept) <= (KEPT.get(name, 0) if target == "x86-64-v3" else 0), loop.kept
+        assert len(loop.kept) <= KEPT[target].get(name, 0), loop.kept
         assert not loop.calls, loop.calls
     remainders = [loop for loop in loops if loop.scalar and not loop.packed]
     assert len(remainders) <= (own if target == "x86-64-v3" else 0), [loop.instructions for loop in remainders]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(__file__).parents[1] / "support" / "interrupted.py"
+SUPPORT = Path(__file__).parents[1] / "support"
 PATIENCE = 300.0  # seconds in which every process must have ended
 
 
@@ -22,7 +22,11 @@ def test_interrupts_of_import_compile_load_and_run(seed: int, tmp_path: Path) ->
     moments = random.Random(seed)
     environment = {**os.environ, "EINKORN_CACHE_DIR": str(tmp_path), "EINKORN_NUM_THREADS": "2"}
     process = subprocess.Popen(
-        [sys.executable, str(PROGRAM)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, str(SUPPORT / "interrupted.py")],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
     said = process.stdout.readline()
@@ -33,3 +37,12 @@ def test_interrupts_of_import_compile_load_and_run(seed: int, tmp_path: Path) ->
     out, err = process.communicate(timeout=PATIENCE)
     assert (said, process.returncode, err) == ("begun\n", 0, "")
     assert set(out.splitlines()) <= {"stopped", "right"} and out.endswith("right\n")
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_calls_without_an_end_are_interrupted(threads: int, tmp_path: Path) -> None:
+    """By Ctrl-C, with the exception of the handler that is in place; and models work as before."""
+    environment = {**os.environ, "EINKORN_CACHE_DIR": str(tmp_path), "EINKORN_NUM_THREADS": str(threads)}
+    command = [sys.executable, str(SUPPORT / "interrupted_calls.py")]
+    done = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
+    assert done.stderr.splitlines()[-1:] == ["right"] and done.returncode == 0, done.stderr

@@ -98,11 +98,20 @@ def _functions(assembly: str) -> Iterator[tuple[str, list[str]]]:
         yield name, lines
 
 
+def _after_poll(lines: list[str], number: int) -> bool:
+    """Whether a line is how a poll ends, which stands out of the way of loops: a jump back from there closes none."""
+    while number > 0 and not lines[number].endswith(":"):
+        if lines[number] == "callq ek.poll":
+            return True
+        number -= 1
+    return False
+
+
 def _loops_of(name: str, lines: list[str]) -> Iterator[Loop]:
     labels = {line[:-1]: number for number, line in enumerate(lines) if line.endswith(":")}
     ends: dict[int, int] = {}
     for number, line in enumerate(lines):
-        jump = _JUMP.match(line)
+        jump = None if _after_poll(lines, number) else _JUMP.match(line)
         if jump and labels.get(jump[1], number + 1) <= number:
             ends[labels[jump[1]]] = number
     for first, last in ends.items():
