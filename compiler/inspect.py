@@ -64,12 +64,13 @@ def _choose(library: KernelLibrary, op: str | None) -> LoadedKernel:
         ends = [name for name in names if name.rpartition("::")[2] == op]
         op = ends[0] if len(ends) == 1 else op
     if op is None or op not in library.kernels:
+        given = f"write --op {min(names)}, or op={min(names)!r} in Python"
         raise PackageError(
             f"'{library.path}' has no op '{op}'" if op else f"'{library.path}' has several ops, name one",
             code="EK0505",
             got=op,
             expected=names,
             notes=[f"it has {', '.join(sorted(names))}"],
-            hint=did_you_mean(op or "", names),
+            hint=did_you_mean(op, names) if op else given,
         )
     return library.kernels[op]

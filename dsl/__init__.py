@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .shield import shielded
+from .shield import shielded as _shielded
 
-with shielded():
+with _shielded():
     from .language import (
         SIMD,
         BFloat16,

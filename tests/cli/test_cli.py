@@ -245,6 +245,7 @@ def test_an_op_is_found_without_its_namespace_if_it_is_the_only_one(run: Run) ->
     Path("kernels.py").write_text(KERNELS)
     assert run("inspect", "kernels.py", "--op", "rope") == run("inspect", "kernels.py", "--op", "mine::rope")
     assert run("inspect", "kernels.py", "--op", "rope")[0] == 0
+    assert "hint: write --op mine::other" in run("inspect", "kernels.py")[2]
     Path("kernels.py").write_text(KERNELS + KERNELS.replace("mine::", "yours::").partition("\n\n\n")[2])
     status, _, err = run("inspect", "kernels.py", "--op", "rope")
     assert status == 1 and "mine::rope" in err and "yours::rope" in err
