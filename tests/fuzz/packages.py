@@ -156,14 +156,14 @@ def serve() -> None:
 class Child:
     """A process that loads mutants; replaced when it dies or does not answer."""
 
-    def __init__(self, cache: Path) -> None:
+    def __init__(self, cache: Path, **environment: str) -> None:
         self.process: subprocess.Popen[bytes] | None = None
         self.served = 0
-        self.cache = cache
+        self.environment = {"EINKORN_CACHE_DIR": str(cache), "EINKORN_NUM_THREADS": "1", **environment}
         self.rest = b""
 
     def start(self) -> None:
-        environment = {**os.environ, "EINKORN_CACHE_DIR": str(self.cache), "EINKORN_NUM_THREADS": "1"}
+        environment = {**os.environ, **self.environment}
         command = [sys.executable, __file__, "--serve"]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
@@ -524,16 +524,18 @@ def campaign(
 ) -> tuple[dict[str, Counter[str]], list[str]]:
     """So many mutants, of each kind by turns: the outcomes by kind, and the finds."""
     made = Mutants(folder)
-    child = Child(folder / "cache")
-    wanted = {op: child.check(made.path, op)[1] for op in RANKS}
+    # Programs are compiled; everything else has to do with the code that it brings, and without a compiler.
+    children = {kind: Child(folder / "cache") for kind in ("program",)}
+    children |= dict.fromkeys(("zip", "manifest", "code"), Child(folder / "cache of code", EINKORN_NO_JIT="1"))
+    wanted = {op: children["code"].check(made.path, op)[1] for op in RANKS}
     outcomes: dict[str, Counter[str]] = {kind: Counter() for kind in kinds}
     finds: dict[str, str] = {}
     for number in range(mutants):
         kind = kinds[number % len(kinds)]
         path, op, data = made.make(kind, number, seed)
-        answer = child.check(path, op)
+        answer = children[kind].check(path, op)
         found = judged(kind, answer, wanted[op])
-        outcomes[kind][found] += 1
+        outcomes[kind][f"{found} {answer[1]}" if found == "refused" else found] += 1
         if found not in FINE:
             what = f"{kind}: {found} {answer[1:3] if found != 'fault' else answer[2][:200]}"
             if what not in finds:
@@ -541,8 +543,9 @@ def campaign(
                 (folder / f"find-{kind}-{number}.pkg").write_bytes(data)
                 show(finds[what])
         if number % 500 == 499:
-            show(f"{number + 1}: { {k: dict(v) for k, v in outcomes.items()} }")
-    child.stop()
+            show(f"{number + 1} mutants, {len(finds)} finds")
+    for child in children.values():
+        child.stop()
     return outcomes, list(finds.values())
 
 
