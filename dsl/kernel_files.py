@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import os
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -47,12 +48,18 @@ _collected: list[list[EinkornError]] = []  # of the files that are being importe
 def import_file(file: Path, found: list[EinkornError] | None = None) -> ModuleType | None:
     """The module of a kernel file; the same one as long as no text that it was made from changes.
 
+    A file that is being run, as the program itself or by an import that is under way, is its own module as far as it
+    has come: to run it again within itself would have no end.
+
     With `found`, mistakes are added there, and the module has what could be read; None when that is nothing.
 
     Raises:
         CompileError: without `found`: the file is not valid Python, or importing it fails.
     """
     with _lock:
+        running = _running(file)
+        if running is not None:
+            return running
         known = _loaded.get(str(file))
         if known is not None and all(_digest_of(path) == digest for path, digest in known.texts.items()):
             return known.module
@@ -102,6 +109,28 @@ def _digest_of(path: str) -> str | None:
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()
     except OSError:
         return None
+
+
+def _running(file: Path) -> ModuleType | None:
+    """The module that a file is: of the program, or of an import that this very call comes from."""
+    modules = [sys.modules.get("__main__")]
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "<module>":
+            modules.append(sys.modules.get(frame.f_globals.get("__name__", "")))
+        frame = frame.f_back  # type: ignore[assignment]
+    for module in modules:
+        origin = getattr(module, "__file__", None)
+        if isinstance(origin, str) and os.path.basename(origin) == file.name and os.path.realpath(origin) == str(file):
+            return module
+    return None
+
+
+def import_root(folder: Path) -> Path:
+    """The folder in which absolute imports of the files in `folder` find their neighbours."""
+    while (folder / "__init__.py").exists():
+        folder = folder.parent
+    return folder
 
 
 def _dotted_name(file: Path) -> tuple[Path, str]:

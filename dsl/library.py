@@ -18,7 +18,8 @@ from types import ModuleType
 
 from .companions import Reference, shape_schema
 from .errors import EinkornError, PackageError, joined, repeated_once
-from .kernel_files import import_file
+from .kernel_files import import_file, import_root
+from .kernel_scan import is_broken, is_test, registers
 from .package import Package, Variant, read_package
 from .portable import PortableKernel, as_far_as_known, portable
 from .portable_read import read_program
@@ -119,20 +120,30 @@ def load_library(path: str | Path, found: list[EinkornError] | None = None) -> K
     if where.is_dir():
         if not os.access(where, os.R_OK | os.X_OK):
             raise PackageError(f"the folder '{path}' cannot be read: Permission denied", code="EK0501", got=str(path))
-        return _from_files(str(path), kernel_files(where), found)
+        # Where nothing registers kernels, mistakes that kept a file from being read are worth more than that.
+        files = kernel_files(where) or [file for file in _python_files(where) if is_broken(file)]
+        return _from_files(str(path), files, found)
     if where.suffix == ".py":
         return _from_files(str(path), [where], found)
     return _from_package(str(path), where)
 
 
 def kernel_files(path: str | Path) -> list[Path]:
-    """The Python files that a library is made of; none for a package, or where nothing is."""
+    """The Python files that a library is made of; none for a package, or where nothing is.
+
+    Of a folder these are the files that register kernels: see `kernel_scan`.
+    """
     where = _existing(path)
     if where is None:
         return []
     if where.is_dir():
-        return sorted(p for p in where.glob("*.py") if p.name != "__init__.py" and not p.name.startswith("."))
+        root = import_root(where)
+        return [file for file in _python_files(where) if not is_test(file) and registers(file, root)]
     return [where] if where.suffix == ".py" and where.is_file() else []
+
+
+def _python_files(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.glob("*.py") if p.name != "__init__.py" and not p.name.startswith("."))
 
 
 def _existing(path: str | Path) -> Path | None:
@@ -164,10 +175,13 @@ def _from_files(path: str, files: list[Path], found: list[EinkornError] | None) 
     if mistakes and found is None:
         raise joined(mistakes)
     if not kernels and not mistakes:
+        where = Path(path)
+        tests = [file.name for file in _python_files(where) if is_test(file)] if where.is_dir() else []
         raise PackageError(
             f"no kernels are registered in '{path}'",
             code="EK0502",
             got=path,
+            notes=[f"files for tests are left out: {', '.join(tests)}"] if tests else [],
             hint='put @register("name") over a function of the file',
         )
     if found is not None:

@@ -344,8 +344,8 @@ def test_a_broken_library_says_where_and_can_be_mended(tmp_path: Path) -> None:
     file = folder / "scale.py"
     for text, kind in (
         ("def broken(:\n", CompileError),
-        ("import nothing_of_this_name\n", CompileError),
-        ("1 / 0\n", CompileError),
+        (kernel_text("scale", imports="import nothing_of_this_name"), CompileError),
+        (kernel_text("scale", imports="1 / 0"), CompileError),
         ("x = 1\n", PackageError),
     ):
         file.write_text(text)
