@@ -96,38 +96,8 @@ def einkorn() -> None:
     logging.basicConfig(level=knobs.log.upper(), format="%(name)s: %(message)s", stream=sys.stderr)
 
 
-@einkorn.command()
-@click.argument("source")
-@click.option("-o", "--output", required=True, metavar="FILE", help="The package to write, name.pkg.")
-@click.option("--target", "targets", multiple=True, metavar="NAME", help="A target to compile for; may be repeated.")
-@click.option("--name", metavar="NAME", help="The package's name; by default that of the file.")
-@click.option("--package-version", "version", default="0", metavar="VERSION", help="The package's version.")
-@click.option("--instances", metavar="FILE", help="Which dtypes, ranks and parameters to compile for.")
-@click.option("--no-source", is_flag=True, help="Leave the Python sources out.")
-@click.option("--checks", metavar="LEVEL", help="What the code checks: off, safe (the default) or all, or all+nan.")
-@_format
-def build(
-    source: str,
-    output: str,
-    targets: Sequence[str],
-    name: str | None,
-    version: str,
-    instances: str | None,
-    no_source: bool,
-    checks: str | None,
-) -> None:
-    """Compile the kernels in SOURCE, a folder or a .py file, into a package.
-
-    Without --target the package holds the portable programs alone: it works everywhere, and whoever loads it compiles
-    what is needed, which wants a compiler there. `einkorn targets` lists the names; `host` is this machine's.
-    """
-    from . import commands
-
-    commands.build(source, output, targets, name, version, instances, include_source=not no_source, checks=checks)
-
-
 def _instance_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that choose an op and one of its instances."""
+    """The options that choose an op and what its instances are made for."""
     pairs: dict[str, Any] = {"callback": _pairs, "multiple": True}
     numbers: dict[str, Any] = {"callback": _ranks, "multiple": True}
     for option in (
@@ -139,6 +109,51 @@ def _instance_options(command: Callable[..., None]) -> Callable[..., None]:
     ):
         command = option(command)
     return command
+
+
+@einkorn.command()
+@click.argument("source")
+@click.option("-o", "--output", required=True, metavar="FILE", help="The package to write, name.pkg.")
+@click.option("--target", "targets", multiple=True, metavar="NAME", help="A target to compile for; may be repeated.")
+@click.option("--name", metavar="NAME", help="The package's name; by default that of the file.")
+@click.option("--package-version", "version", default="0", metavar="VERSION", help="The package's version.")
+@click.option("--instances", metavar="FILE", help="Which dtypes, ranks and parameters to compile for.")
+@click.option("--no-source", is_flag=True, help="Leave the Python sources out.")
+@click.option("--checks", metavar="LEVEL", help="What the code checks: off, safe (the default) or all, or all+nan.")
+@_instance_options
+@_format
+def build(
+    source: str,
+    output: str,
+    targets: Sequence[str],
+    name: str | None,
+    version: str,
+    instances: str | None,
+    no_source: bool,
+    checks: str | None,
+    op: str | None,
+    **wanted: Any,
+) -> None:
+    """Compile the kernels in SOURCE, a folder or a .py file, into a package.
+
+    Without --target the package holds the portable programs alone: it works everywhere, and whoever loads it compiles
+    what is needed, which wants a compiler there. `einkorn targets` lists the names; `host` is this machine's.
+    """
+    from . import commands
+
+    source_too = not no_source
+    commands.build(
+        source,
+        output,
+        targets,
+        name,
+        version,
+        instances,
+        include_source=source_too,
+        checks=checks,
+        op=op,
+        wanted=wanted,
+    )
 
 
 @einkorn.command()

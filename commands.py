@@ -12,7 +12,7 @@ import io
 import json
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,9 +49,12 @@ def build(
     *,
     include_source: bool,
     checks: str | None,
+    op: str | None,
+    wanted: Mapping[str, Mapping[str, Any]],
 ) -> None:
-    """Compiles kernels into a package and shows what is in it."""
-    from .compiler.build import build_package
+    """Compiles kernels into a package, shows what is in it, and says which ops have no code."""
+    from .compiler.build import build_package, not_compiled
+    from .compiler.instances import Wanted
 
     left_out: list[EinkornError] = []
     package = build_package(
@@ -64,6 +67,8 @@ def build(
         include_source=include_source,
         checks=checks or knobs.checks or "safe",
         left_out=left_out,
+        wanted=Wanted(**wanted),
+        op=op,
     )
     for record in package.manifest.ops:
         for remark in untold_sizes(record.schema):
@@ -71,6 +76,8 @@ def build(
     if left_out:
         print(f"No code for these ops:\n\n{joined(left_out)}\n", file=sys.stderr)
     _show_package(package)
+    for line in not_compiled(package) if targets else ():
+        print(f"note: {line}", file=sys.stderr)
 
 
 def inspect(source: str, target: str, stage: str, **wanted: Any) -> None:

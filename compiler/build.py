@@ -17,8 +17,10 @@ from ..dsl.frames import without_internals
 from ..dsl.library import KernelLibrary, LoadedKernel, kernel_files, load_library
 from ..dsl.package import CodeContents, Instance, OpContents, Package, PackageContents, write_package
 from ..dsl.portable_read import read_program
+from ..dsl.schema import OpSchema, Parameter
 from .check import failures, representative_instances
-from .instances import default_instances, instance_entries, read_instances
+from .inspect import choose
+from .instances import Wanted, default_instances, instance_entries, missing_parameters, read_instances
 from .pipeline import compile_entry, typed_program
 from .targets import Target, lookup
 from .targets.cpu import LEVELS, fits
@@ -37,6 +39,8 @@ def build_package(
     instances: str | None = None,
     include_source: bool = False,
     checks: str = "safe",
+    wanted: Wanted | None = None,
+    op: str | None = None,
     left_out: list[EinkornError] | None = None,
 ) -> Package:
     """Builds the kernels in `source` into the package `output`.
@@ -44,46 +48,93 @@ def build_package(
     Args:
         source: a kernel file or a folder of them.
         output: where to write; replaced at once when everything is compiled, never left half written.
-        targets: names as `lookup` knows them; "host" is the best named level of this machine. May be empty: the
-            package then holds portable programs alone.
+        targets: names as `lookup` knows them; "host" is the best level of this machine; none for programs alone.
         name, version: of the package; the name is the file's by default.
-        instances: a JSON file that lists the instances to compile, instead of the default ones.
-        include_source: whether the Python files go in as well.
-        checks: what the code checks as it runs: "off", "safe" or "all", and "+nan" or "+inf" behind it; see
-            `dsl.checks`.
+        instances: a JSON file that lists the instances, instead of the default ones.
+        include_source: whether the Python files go in, too.
+        checks: what the code checks as it runs; see `dsl.checks`.
+        wanted: what the default instances are made for.
+        op: the one op that is built; all of them by default.
         left_out: takes the reasons why ops lack code for some GPUs; without it, these are mistakes like any other.
 
     Raises:
-        PackageError: the source holds no kernels, or the list of instances cannot be read.
+        PackageError: the source holds no kernels, the list of instances cannot be read, or there is nothing to compile.
         TargetError: an unknown target.
         CompileError: mistakes in kernels; those of all ops are reported together.
     """
     found: list[EinkornError] = []
     library = load_library(source, found)
+    if op is not None:
+        library = replace(library, kernels={(one := choose(library, op)).schema.name: one}, unusable=())
     resolved = [_named(lookup(target)) for target in dict.fromkeys(targets)]
-    schemas = {op: kernel.schema for op, kernel in library.kernels.items()}
-    listed = read_instances(instances, schemas) if instances is not None else None
+    chosen = _chosen(library, instances, wanted or Wanted())
     mistakes: list[EinkornError] = []
     ops: dict[str, OpContents] = {}
     codes: list[CodeContents] = []
-    for op, kernel in library.kernels.items():
-        wanted = list(default_instances(kernel.schema)) if listed is None else listed.get(op, [])
-        able = resolved if left_out is None else _able(kernel, wanted, resolved, left_out)
+    for called, kernel in library.kernels.items():
+        able = resolved if left_out is None else _able(kernel, chosen[called], resolved, left_out)
         try:
-            ops[op] = OpContents(kernel.schema, kernel.portable.to_json())
-            codes += _compile_op(kernel, wanted, able, str(parse_checks(checks)))
+            ops[called] = OpContents(kernel.schema, kernel.portable.to_json())
+            codes += _compile_op(kernel, chosen[called], able, str(parse_checks(checks)))
         except CompileError as error:
-            mistakes += list(filter(None, failures(kernel, wanted, able))) or [error]
+            mistakes += list(filter(None, failures(kernel, chosen[called], able))) or [error]
     for kernel in library.unusable:
         mistakes += filter(None, failures(kernel, representative_instances(kernel.schema), resolved))
     if left_out and {target.name for target in resolved} - {code.target for code in codes}:
         mistakes += left_out
-    if found or mistakes:
-        raise joined([*found, *mistakes], files=kernel_files(source))
+    if mistakes := [*found, *mistakes]:
+        raise joined(mistakes, files=kernel_files(source))
+    if resolved and not codes:
+        raise _nothing_compiled(kernel.schema for kernel in library.kernels.values())
     sources = _sources(library) if include_source else ()
     named = name or Path(output).stem
     contents = PackageContents(named, version, tuple(ops.values()), tuple(codes), sources, _producers())
     return write_package(output, contents)
+
+
+def _chosen(library: KernelLibrary, instances: str | None, wanted: Wanted) -> dict[str, list[Instance]]:
+    """The instances of each op: those of the list, or else the default ones."""
+    schemas = {name: kernel.schema for name, kernel in library.kernels.items()}
+    wanted.check(schemas.values())
+    if instances is None:
+        return {name: list(default_instances(schema, wanted)) for name, schema in schemas.items()}
+    listed = read_instances(instances, schemas)
+    return {name: listed.get(name, []) for name in schemas}
+
+
+def not_compiled(package: Package) -> list[str]:
+    """For each op of a package that has no code: why, and which options of `einkorn build` would change that."""
+    compiled = {variant.op for variant in package.variants}
+    return [_reason(op.schema) for op in package.ops if op.schema.name not in compiled]
+
+
+def _reason(schema: OpSchema) -> str:
+    missing = missing_parameters(schema, Wanted())
+    if not missing:
+        return f"op '{schema.name}' was not compiled: the list of instances has none of it"
+    names = ", ".join(f"{p.name}: {p.kind}" for p in missing)
+    return f"op '{schema.name}' was not compiled: nothing says {names}; add {_options(missing)}"
+
+
+def _options(parameters: Iterable[Parameter]) -> str:
+    return " ".join(f"--param {p.name}={_EXAMPLES[p.kind]}" for p in parameters)
+
+
+_EXAMPLES = {"int": "8", "float": "1.0", "bool": "true", "str": "text", "dtype": "float32"}
+
+
+def _nothing_compiled(schemas: Iterable[OpSchema]) -> PackageError:
+    listed = list(schemas)
+    missing = {p.name: p for schema in listed for p in missing_parameters(schema, Wanted())}
+    wanted = f"add {_options(missing.values())}, or" if missing else "see that"
+    rest = "list instances with --instances FILE" if missing else "the file of --instances lists some"
+    return PackageError(
+        "nothing was compiled: there is no instance to compile for, and no package was written",
+        code="EK0519",
+        expected=sorted(missing),
+        notes=[_reason(schema) for schema in listed],
+        hint=f"{wanted} {rest}; without --target, a package holds portable programs alone",
+    )
 
 
 def _able(
@@ -136,7 +187,7 @@ def _compile_op(
 
 
 def _sources(library: KernelLibrary) -> tuple[tuple[str, bytes], ...]:
-    files = {Path(kernel.origin) for kernel in library.kernels.values()}
+    files = {Path(kernel.origin) for kernel in library.kernels.values() if kernel.package is None}
     return tuple((file.name, file.read_bytes()) for file in sorted(files))
 
 

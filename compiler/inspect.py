@@ -52,11 +52,16 @@ def chosen(
         PackageError: no kernels there, or no op of that name.
         CompileError: a mistake in the kernel's signature, or an instance that the op does not have.
     """
-    kernel = _choose(load_library(source), op)
+    kernel = choose(load_library(source), op)
     return kernel, make_instance(kernel.schema, dtypes or {}, ranks or {}, parameters or {}, counts)
 
 
-def _choose(library: KernelLibrary, op: str | None) -> LoadedKernel:
+def choose(library: KernelLibrary, op: str | None) -> LoadedKernel:
+    """The op of this name; the only one where no name is given.
+
+    Raises:
+        PackageError: EK0505, there is none, or there are several.
+    """
     names = list(library.kernels)
     if op is None and len(names) == 1:
         return library.kernels[names[0]]

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from ..dsl.errors import CompileError, GraphError, PackageError, did_you_mean
 from ..dsl.package import Instance
 from ..dsl.parameters import bind_parameters
 from ..dsl.portable import PortableKernel
-from ..dsl.schema import Form, OpSchema
+from ..dsl.schema import Form, OpSchema, Parameter
 from ..dsl.types import DType
 from ..dsl.unit import EntrySpec, op_entry
 from ..dsl.variadic import expand, own_names, told_count
@@ -171,19 +171,64 @@ def pack_names(schema: OpSchema) -> list[str]:
     return list(found)
 
 
-def default_instances(schema: OpSchema) -> Iterator[Instance]:
-    """Float32 (or the preferred dtype) for every type variable; packs of one to four axes; default parameters.
+@dataclass(frozen=True)
+class Wanted:
+    """What a user fixes of the instances of all ops of a library, each for the ops that have such a name."""
+
+    dtypes: Mapping[str, str] = field(default_factory=dict)
+    ranks: Mapping[str, int] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    def check(self, schemas: Iterable[OpSchema]) -> None:
+        """Each name has to be one of some op.
+
+        Raises:
+            CompileError: EK0607, it is not.
+        """
+        listed = list(schemas)
+        known = (
+            ("type variable", self.dtypes, {n for s in listed for n, _ in s.typevars}),
+            ("parameter", self.parameters, {p.name for s in listed for p in s.parameters}),
+            ("pack", self.ranks, {n for s in listed for n in pack_names(s)}),
+            ("variadic argument", self.counts, {a.name for s in listed for a in s.variadic}),
+        )
+        for what, given, names in known:
+            for name in given:
+                if name not in names:
+                    raise CompileError(
+                        f"no op here has a {what} '{name}'",
+                        code="EK0607",
+                        argument=name,
+                        expected=sorted(names),
+                        got=name,
+                        hint=did_you_mean(name, names) or (f"there are {', '.join(sorted(names))}" if names else None),
+                    )
+
+
+def missing_parameters(schema: OpSchema, wanted: Wanted) -> list[Parameter]:
+    """The parameters of which nothing says a value."""
+    return [p for p in schema.parameters if p.required and p.name not in wanted.parameters]
+
+
+def default_instances(schema: OpSchema, wanted: Wanted) -> Iterator[Instance]:
+    """What is wanted, and for the rest: float32 (or the preferred dtype) for every type variable, packs of one to four
+    axes, default parameters.
 
     An op with a required parameter has none: nothing says what its value should be.
     """
-    if any(p.required for p in schema.parameters):
+    if missing_parameters(schema, wanted):
         return
+    dtypes = {name: wanted.dtypes[name] for name, _ in schema.typevars if name in wanted.dtypes}
+    parameters = {p.name: wanted.parameters[p.name] for p in schema.parameters if p.name in wanted.parameters}
     packs = pack_names(schema)
     several = [a.name for a in schema.inputs if a.form is Form.VARIADIC and not a.count]
-    for counts in itertools.product(DEFAULT_RANKS, repeat=len(packs)):
-        for tensors in itertools.product(DEFAULT_COUNTS, repeat=len(several)):
-            ranks = dict(zip(packs, counts, strict=True))
-            yield make_instance(schema, {}, ranks, {}, dict(zip(several, tensors, strict=True)))
+    axes = [[wanted.ranks[name]] if name in wanted.ranks else DEFAULT_RANKS for name in packs]
+    numbers = [[wanted.counts[name]] if name in wanted.counts else DEFAULT_COUNTS for name in several]
+    for ranks in itertools.product(*axes):
+        for tensors in itertools.product(*numbers):
+            counts = dict(zip(several, tensors, strict=True))
+            yield make_instance(schema, dtypes, dict(zip(packs, ranks, strict=True)), parameters, counts)
 
 
 def read_instances(path: str, schemas: Mapping[str, OpSchema]) -> dict[str, list[Instance]]:

@@ -149,6 +149,7 @@ MEANINGS: dict[str, str] = {
     "EK0516": "A new kernel library cannot be made: a wrong name, or a folder that is there already.",
     "EK0517": "Compiled code cannot be kept: neither the cache nor the temporary folder can be written.",
     "EK0518": "Compiled code cannot be loaded into the process.",
+    "EK0519": "A package with code is asked for, and there is nothing to compile.",
     "EK0551": "A package cannot be read.",
     "EK0552": "A file is no package.",
     "EK0553": "A package is cut short or damaged.",

@@ -43,7 +43,7 @@ from .ir import GraphIR, Node
 from .keys import graph_key, partition_from_json, partition_to_json
 from .plan import Plan, bound_dtypes, make_plan
 from .pool import Pool, default_threads
-from .prebuilt import matching, op_plan, ready_code, single_op
+from .prebuilt import hint_without_code, matching, op_plan, ready_code, single_op
 from .reports import Report, read_reports, reports_of
 from .reproducer import graph_to_json
 
@@ -318,9 +318,7 @@ def _nothing_ready(ir: GraphIR) -> PackageError:
         code="EK0512",
         got=names,
         notes=[f"it uses {', '.join(names)}", "ready-made code serves graphs of a single custom op from a package"],
-        hint="make the inputs contiguous: np.ascontiguousarray(x)"
-        if ir.patterns
-        else "build a package for this machine: einkorn build kernels/ -o name.pkg --target host",
+        hint=hint_without_code(ir),
     )
 
 

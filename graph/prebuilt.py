@@ -7,6 +7,7 @@ calling one. Non-goals: nothing is loaded (see `extensions`).
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 
 from ..dsl.errors import PackageError
@@ -19,7 +20,7 @@ from ..dsl.signature import bind
 from ..dsl.types import DType
 from ..dsl.unit import op_layout
 from .ir import GraphIR, Node
-from .plan import Plan, PlannedBuffer
+from .plan import Plan, PlannedBuffer, bound_dtypes
 from .reports import read_reports
 
 _log = logging.getLogger("einkorn.load")
@@ -72,6 +73,27 @@ def ready_code(package: Package, variant: Variant) -> bytes:
             hint="nothing of it was loaded; build the package again from its sources (`einkorn build`)",
         ) from None
     return data
+
+
+def hint_without_code(ir: GraphIR) -> str:
+    """How to come by code for a graph: for one op, the command that makes it out of the package with its program."""
+    if ir.patterns:
+        return "make the inputs contiguous: np.ascontiguousarray(x)"
+    node = single_op(ir)
+    if node is None or node.kernel.package is None:
+        return "build a package of the op for this machine: einkorn build kernels/ -o name.pkg --target host"
+    schema, path = node.kernel.schema, node.kernel.package.path
+    dtypes = bound_dtypes(node, [ir.types[value].dtype for value in node.operands])
+    options = [("--dtype", name, dtype.name) for name, dtype in dtypes]
+    options += [("--rank", name, str(rank)) for name, rank in sorted(node_ranks(ir, node).items())]
+    options += [("--count", name, str(count)) for name, count in schema.counts]
+    for name, value in node.parameters:
+        text = value.name if isinstance(value, DType) else str(value)
+        options.append(("--param", name, text.lower() if isinstance(value, bool) else text))
+    told = [word for option, name, text in options for word in (option, f"{name}={text}")]
+    other = str(path.with_name(f"{path.stem}-more.pkg"))
+    words = ["einkorn", "build", str(path), "-o", other, "--target", "host", "--op", schema.name, *told]
+    return f"make a package with this code, and load that one: {shlex.join(words)}"
 
 
 def node_ranks(ir: GraphIR, node: Node) -> dict[str, int]:

@@ -172,7 +172,12 @@ def test_what_the_options_become(run: Run, monkeypatch: pytest.MonkeyPatch) -> N
     assert run("build", "kernels/", "-o", "k.pkg", "--target", "sm_80", "--target", "gfx942", "--no-source")[0] == 0
     assert seen.pop() == (
         ("kernels/", "k.pkg", ("sm_80", "gfx942"), None, "0", None),
-        {"include_source": False, "checks": None},
+        {
+            "include_source": False,
+            "checks": None,
+            "op": None,
+            "wanted": {"dtypes": {}, "ranks": {}, "parameters": {}, "counts": {}},
+        },
     )
     options = "--op f --target sm_80 --stage asm --dtype T=int8 --rank s=2 --param n=1=2 --count xs=3"
     assert run("inspect", "k.py", *options.split())[0] == 0
