@@ -141,12 +141,17 @@ def count_of(value: Any) -> str | None:
     return None
 
 
-def library_argument(name: str, param: str, value: Any) -> tuple[str, str] | None:
+def library_argument(name: str, param: str, given: dict[str, Any]) -> tuple[str, str] | None:
     """What is wrong with an argument of a function of the library, and the hint; None for what may be right."""
+    value, monoid = given[param], given.get("monoid")
     if param == "monoid" and isinstance(value, Closure | str):
         return (
             f"'{name}' takes a monoid, not {describe(value)}",
             "a monoid is a class such as Sum or Max of einkorn.stdlib, or one of yours that derives from Monoid",
         )
-    wrong = body_takes(value, 2, "a row and its value") if (name, param) == ("rowwise", "body") else None
-    return (wrong, of_body(value, "row, value")) if wrong else None
+    if (name, param) != ("rowwise", "body"):
+        return None
+    count = len(monoid) if isinstance(monoid, tuple) else 1  # each monoid has a value of its own
+    what, names = ("a row and its value", "value") if count == 1 else (f"a row and {count} values", "")
+    wrong = body_takes(value, 1 + count, what)
+    return (wrong, of_body(value, f"row, {names or ', '.join(f'value{k}' for k in range(count))}")) if wrong else None

@@ -52,7 +52,7 @@ def bind_params(
         return False
     for param in params:
         value = given[param.name]
-        wrong = library_argument(closure.name, param.name, value) if is_shipped(inner.file) else None
+        wrong = library_argument(closure.name, param.name, given) if is_shipped(inner.file) else None
         if wrong is not None and not is_shipped(frame.file):
             raise inferer.error("EK0208", wrong[0], argument_node(node, param, params), frame, hint=wrong[1])
         if param.annotation is not None and not isinstance(value, Poisoned):
