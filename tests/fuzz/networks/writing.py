@@ -138,6 +138,9 @@ class Writer:
         self.values += made
         known = all(self.exact[k] for k in operands)
         self.exact += [known and (not value.dtype.is_float() or name in MOVES) for value in made]
+        if operands and isinstance(self.values[operands[0]], BufferValue):  # what it holds from now on
+            rounds = name == "custom" and self.values[operands[0]].dtype.is_float()
+            self.exact[operands[0]] = known and not rounds
         self.read.update(operands)
         return first
 
