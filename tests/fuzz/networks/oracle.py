@@ -201,6 +201,8 @@ def place(sign: int) -> Rule:
         possible = ~(high < low.max(axis=axis, keepdims=True))  # with a NaN, all
         first = possible.argmax(axis=axis)
         last = n - 1 - np.flip(possible, axis).argmax(axis=axis)
+        surely = low >= high.max(axis=axis, keepdims=True)  # as large as any: it is this one, or one before it
+        last = np.where(surely.any(axis=axis), surely.argmax(axis=axis), last)
         if p["axis"] is None:
             shape = (1,) * rank if p["keepdims"] else ()
             first, last = np.reshape(first, shape), np.reshape(last, shape)
