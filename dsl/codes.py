@@ -181,6 +181,7 @@ MEANINGS: dict[str, str] = {
     "EK0703": "A kernel reads or writes outside a tensor.",
     "EK0704": 'A kernel divides an integer by zero, which checks="all" looks for.',
     "EK0705": "An op stores a NaN, or an infinity, which +nan and +inf look for.",
+    "EK0706": 'An element of a result is written by nobody, or made of such memory, which checks="all" looks for.',
     "EK0710": "Run-time checks are asked for that do not exist.",
     "EK0711": "An error code is asked for that does not exist.",
     "EK0720": "An interpreted kernel reads or writes outside of a buffer.",

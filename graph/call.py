@@ -27,7 +27,7 @@ from .extensions import LoadedCode, thread_pool
 from .inputs import InputCheck, sizes_of
 from .ir import Constant, Constraint, GraphIR, Node
 from .memory import ALIGNMENT, Array, address_of, check_memory
-from .outputs import Output
+from .outputs import FilledOutput, Filling, Output
 from .places import user_place
 from .plan import Plan
 from .reports import Failure, failure_error, nan_notes, read_failure, render
@@ -82,7 +82,14 @@ def _stages_of(ir: GraphIR, plan: Plan) -> list[_Stage]:
 class Call:
     """The memory of a model's calls, and the native call itself."""
 
-    def __init__(self, ir: GraphIR, load: Callable[[GraphIR], LoadedCode], checks: list[InputCheck]) -> None:
+    def __init__(
+        self,
+        ir: GraphIR,
+        load: Callable[[GraphIR], LoadedCode],
+        checks: list[InputCheck],
+        filling: Filling | None = None,
+    ) -> None:
+        self.filling = filling  # of memory that kernels write; None leaves it as it is
         self.ir = ir
         self.load = load
         self.checks = checks
@@ -160,7 +167,7 @@ class Call:
         patterns = tuple(pattern_of(array) for array in arrays)
         call = self.variants.get(patterns)
         if call is None:
-            call = Call(dataclasses.replace(self.ir, patterns=patterns), self.load, self.checks)
+            call = Call(dataclasses.replace(self.ir, patterns=patterns), self.load, self.checks, self.filling)
             self.variants[patterns] = call
         for array, (_, position) in zip(arrays, call.inputs, strict=True):
             call.pointers[position] = address_of(array)
@@ -265,12 +272,15 @@ class Call:
         for position in stage.outputs:
             type = self.ir.types[self.ir.outputs[position]]
             shape = tuple(d.evaluate(sizes) for d in type.shape)
-            outputs[position] = Output(type.dtype, shape, self.output_pointers[position])
+            known = (type.dtype, shape, self.output_pointers[position])
+            outputs[position] = Output(*known) if self.filling is None else FilledOutput(*known, self.filling)
         offsets, total = plan.place(sizes, number)
         try:
             arena = np.empty(total + ALIGNMENT, np.uint8)
         except (MemoryError, ValueError, OverflowError) as error:
             raise self._too_large(total, error) from None
+        if self.filling is not None:
+            self.filling.fill(arena)
         # Nothing failed: only now does the model change, all at once.
         if number == 0:
             self.layout = None
@@ -290,6 +300,15 @@ class Call:
             notes=[str(error)],
         )
 
+    def refill(self) -> None:
+        """Fills all memory between the kernels anew."""
+        assert self.filling is not None
+        for arena in self.arenas:
+            if arena is not None:
+                self.filling.fill(arena)
+        for variant in self.variants.values():
+            variant.refill()
+
     def forget(self) -> None:
         """Whatever call was under way is over: it was interrupted, or this is the child of a fork."""
         self.layout, self.failure, self.interrupt = None, None, None
@@ -304,6 +323,8 @@ class Call:
         try:
             report = self.code.reports[site]
             if report.kind == "print":
+                if self.filling is not None and self.filling.quiet:
+                    return
                 sys.stdout.write(render(report, arguments))
                 sys.stdout.flush()
             elif self.failure is None:

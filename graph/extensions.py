@@ -146,7 +146,7 @@ def load_graph(ir: GraphIR, *, fuse: bool = True, checks: Checks | None = None) 
     _start_log()
     with _faults_told(ir, fuse, checks):
         target = host_target()
-        wanted = _checks(checks)
+        wanted = chosen_checks(checks)
         checks = wanted or SAFE
         fuse = fuse and not checks.finds
         key = graph_key(ir, target.key, fuse, checks)
@@ -186,11 +186,11 @@ def _faults_told(ir: GraphIR, fuse: bool, checks: Checks | None, interpret: bool
 
         held = None
         with suppress(Exception):  # the graph itself may be what is wrong
-            held = graph_to_json(ir, fuse, _checks(checks) or SAFE, interpret)
+            held = graph_to_json(ir, fuse, chosen_checks(checks) or SAFE, interpret)
         raise fault(held, host_target(), error) from error
 
 
-def _checks(said: Checks | None) -> Checks | None:
+def chosen_checks(said: Checks | None) -> Checks | None:
     """What the session says, or else the environment."""
     return said or (parse_checks(knobs.checks) if knobs.checks else None)
 
@@ -232,7 +232,7 @@ def interpret_graph(ir: GraphIR, *, checks: Checks | None = None) -> LoadedCode:
         plan = make_plan(ir, partition(ir, functools.partial(_facts, ir, target), fuse=False))
         assert plan.entry is not None
         try:
-            code = Interpreted(replace(plan.entry, checks=str(_checks(checks) or SAFE)), target, notes=True)
+            code = Interpreted(replace(plan.entry, checks=str(chosen_checks(checks) or SAFE)), target, notes=True)
         except CompileError as error:
             _explain(error, ir)
             raise

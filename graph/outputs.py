@@ -58,6 +58,30 @@ class Output:
         return array
 
 
+class Filling:
+    """What memory is filled with before kernels run, shared by a call and its variants."""
+
+    def __init__(self, byte: int = 0) -> None:
+        self.byte = byte
+        self.quiet = False  # whether prints are left out
+
+    def fill(self, memory: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """The same memory, with this byte everywhere."""
+        memory.reshape(-1).view(np.uint8).fill(self.byte)
+        return memory
+
+
+class FilledOutput(Output):
+    """An output whose memory is filled before it is written."""
+
+    def __init__(self, dtype: DType, shape: tuple[int, ...], pointer: int | None, filling: Filling) -> None:
+        super().__init__(dtype, shape, pointer)
+        self.filling = filling
+
+    def take(self) -> np.ndarray[Any, Any]:
+        return self.filling.fill(super().take())
+
+
 def _unseen(kept: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any] | None:
     """One of the arrays that nobody but the list refers to, or None."""
     for array in kept:

@@ -1,0 +1,121 @@
+"""Finds results that hold memory which nobody wrote: a call is made twice, over memory that is filled otherwise.
+
+An element that has the first pattern after the first run and the second after the second was stored by nobody, whatever
+its dtype is. A result that differs between the runs in another way was computed from memory that nobody wrote. Kernels
+with atomic operations may add in another order in each run, so for them only the first is looked for.
+
+Input: a `Call` that fills its memory (`Call.filling`), and the inputs of one call. Output: the results of the second
+run, or a `KernelError`. Prints are shown once; what is changed in place begins the second run as it began the first.
+Non-goals: which access left an element out, or read it (the interpreter tells the second).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..dsl.errors import KernelError
+from ..dsl.packing import unpack
+from ..dsl.types import DType
+from .buffer import Buffer
+from .call import Call
+from .ir import GraphIR, Node
+from .memory import Array
+from .outputs import Filling
+from .places import user_place
+
+PATTERNS = (0xA5, 0x5A)  # of each byte; no half of one is the same in both runs
+
+
+def run_twice(call: Call, filling: Filling, inputs: Sequence[Any]) -> list[Buffer]:
+    """One call, with all checks and with the search for what nobody wrote.
+
+    Raises:
+        KernelError: EK0706, an element of a result was not written, or was made of such an element.
+    """
+    given = [(check, value) for check, value in zip(call.checks, inputs, strict=True) if check.is_buffer]
+    changed = [check.packed_bytes(value)[0] if check.packed else check.array(value) for check, value in given]
+    before = [array.copy() for array in changed]
+    runs: list[list[Buffer]] = []
+    try:
+        for filling.byte in PATTERNS:
+            filling.quiet = bool(runs)
+            if runs:
+                for array, content in zip(changed, before, strict=True):
+                    array[...] = content
+            call.refill()
+            runs.append(call.run(inputs))
+    finally:
+        filling.quiet = False
+    for position, (first, second) in enumerate(zip(*runs, strict=True)):
+        _compare(call.ir, position, first, second)
+    return runs[1]
+
+
+def _compare(ir: GraphIR, position: int, first: Buffer, second: Buffer) -> None:
+    codes = [_codes(buffer, buffer._array) for buffer in (first, second)]
+    blank = [_codes(first, Filling(byte).fill(np.empty_like(first._array))) for byte in PATTERNS]
+    unwritten = np.logical_and(*((code == empty).all(axis=-1) for code, empty in zip(codes, blank, strict=True)))
+    if unwritten.any():
+        hint = "store it on every path, or make the output smaller"
+        raise _error(ir, position, unwritten, "is written by nobody", hint)
+    depends = (codes[0] != codes[1]).any(axis=-1)
+    if depends.any() and not _has_atomics(ir):
+        hint = "InferenceSession(interpret=True) names the line that reads such memory"
+        raise _error(ir, position, depends, "is made of memory that nobody wrote", hint)
+
+
+def _codes(buffer: Buffer, array: Array) -> Array:
+    """The bytes of each element in the memory of a buffer, along a last axis; of a packed dtype its half byte."""
+    if buffer.dtype.is_packed():
+        return unpack(array, DType.uint4, buffer.shape).view(np.uint8)[..., None] & 15
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(*array.shape, array.itemsize)
+
+
+def _has_atomics(ir: GraphIR) -> bool:
+    programs = [node.kernel.portable for node in ir.nodes if isinstance(node, Node)]
+    names = (entry.value for program in programs for entry in program.globals if entry.kind == "stub")
+    return any(str(name).startswith("atomic") for name in names)
+
+
+def _error(ir: GraphIR, position: int, where: Array, what: str, hint: str) -> KernelError:
+    op, tensor, node = _made_by(ir, ir.outputs[position])
+    index = [int(number) for number in np.argwhere(where)[0]]
+    count = int(np.count_nonzero(where))
+    more = f" (and {count - 1:,} more of {where.size:,})" if count > 1 else ""
+    declared = None if node is None else next((a.place for a in node.kernel.schema.outputs if a.name == tensor), None)
+    staged = [f"op '{op}' was staged at {node.place}"] if node is not None and node.place is not None else []
+    called = f"graph '{ir.name}' was called at {user_place()}"
+    return KernelError(
+        f"element {index} of output {position} of graph '{ir.name}'{more} {what}: '{tensor}' of op '{op}'",
+        code="EK0706",
+        place=declared or (None if node is None else node.place),
+        op=op,
+        argument=tensor,
+        expected="a store to every element",
+        got=f"{count:,} of {where.size:,} elements without one",
+        notes=[*staged, called],
+        hint=hint,
+        tensor=tensor,
+        index=tuple(index),
+        extent=where.shape,
+    )
+
+
+def _made_by(ir: GraphIR, value: int) -> tuple[str, str, Node | None]:
+    """The op and the argument that a value is stored by: the author's own, where shipped ops stand behind it."""
+    producer = {result: node for node in ir.nodes if isinstance(node, Node) for result in node.results}
+    found = producer.get(value)
+    while found is not None and found.kernel.shipped:
+        own = next((v for v in found.operands if v in producer), None)
+        if own is None:
+            break
+        value, found = own, producer[own]
+    found = found if found is not None else producer.get(value)
+    if found is None:
+        return "", "", None
+    outputs = found.kernel.schema.outputs
+    number = min(found.results.index(value), len(outputs) - 1)
+    return found.name, outputs[number].name, found
