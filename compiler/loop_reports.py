@@ -20,7 +20,8 @@ _LABEL = re.compile(r'^("[^"]*"|[\w.$-]+):')
 _JUMP = re.compile(r'label %("[^"]*"|[\w.$-]+)')
 _VECTOR = re.compile(r"<(\d+) x (\w+)>")
 _WORK = re.compile(r"\b(?:load|store|f?add|f?sub|f?mul|fdiv|fneg|fcmp|icmp|call|select|xor|and|or|shl|[la]shr)\b.*<")
-_CALL = re.compile(r"\bcall\b.*@(?!llvm\.)([\w.$]+)\(")
+_MEMORY = re.compile(r"\b(?:load|store)\b.*<|@llvm\.masked\.")
+_CALL = re.compile(r"\bcall\b.*@(?!llvm\.|ek\.)([\w.$]+)\(")
 _SUM = re.compile(r"^\s*(%[\w.]+) = f(?:add|mul) (?:float|double|half|bfloat) ")
 _CARRIED = re.compile(r"= phi (?:float|double|half|bfloat) ")
 _ELEMENT = re.compile(r"= load (?!<|ptr)|\bstore (?!<|ptr)")
@@ -53,8 +54,26 @@ def _innermost(lines: Sequence[Line]) -> Iterator[Sequence[Line]]:
             loops += [(start, number) for start in backs]
     last = {start: max(end for first, end in loops if first == start) for start, _ in loops}
     for start, end in sorted(last.items()):
-        if not any(start < other <= end for other in last):
+        if not any(start < other <= end for other in last) and _goes_round(lines[start : end + 1]):
             yield lines[start : end + 1]
+
+
+def _goes_round(lines: Sequence[Line]) -> bool:
+    """Whether the first of these blocks leads to the last: a jump back alone is no loop, blocks stand in any order."""
+    after: dict[str, list[str]] = {}
+    block = ""
+    for line in lines:
+        if label := _LABEL.match(line.text):
+            block = label[1]
+        after.setdefault(block, []).extend(_JUMP.findall(line.text))
+    reached: set[str] = set()
+    todo = [next(iter(after))]
+    while todo:
+        name = todo.pop()
+        if name in after and name not in reached:
+            reached.add(name)
+            todo += after[name]
+    return block in reached
 
 
 def _spot_of(loop: Sequence[Line]) -> Spot | None:
@@ -77,10 +96,13 @@ def _sentence(loops: Sequence[Sequence[Line]]) -> str:
 
 
 def _lanes(loop: Sequence[Line]) -> tuple[int, str] | None:
-    """The widest vectors that a loop loads, stores or computes with."""
-    worked = [line.text for line in loop if _WORK.search(line.text)]
-    found = [(int(count), name) for text in worked for count, name in _VECTOR.findall(text) if name != "i1"]
-    return max(found, default=None)
+    """The widest vectors that a loop loads or stores, or else computes with: masks and places are vectors, too."""
+    for kind in (_MEMORY, _WORK):
+        texts = [line.text for line in loop if kind.search(line.text)]
+        found = [(int(count), name) for text in texts for count, name in _VECTOR.findall(text)]
+        if numbers := [(count, name) for count, name in found if name not in ("i1", "ptr")]:
+            return max(numbers)
+    return None
 
 
 def _reason(texts: Sequence[str]) -> str:

@@ -58,7 +58,7 @@ def untold_sizes(schema: OpSchema) -> list[Remark]:
                 continue
             told.add(name)
             text = f"op '{schema.name}': nothing tells the size '{item}' of output '{argument.name}'"
-            hint = f"it can be a dim of an input, a parameter `*, {name}: int`, or computed by @{schema.name}.shape; "
+            hint = f"it can be a dim of an input, a parameter `*, {name}: int`, or computed under `@op.shape`; "
             hint = hint if isinstance(item, Axis) else ""
             hint += "without that, each call has to say out_types=[...]"
             found.append(

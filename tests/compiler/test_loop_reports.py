@@ -71,6 +71,12 @@ def test_a_loop_in_vectors_is_told_with_its_width(op: str, target: str, dtype: s
     assert any(loop.packed for loop in innermost_loops(assembly))
 
 
+@pytest.mark.parametrize(("dtype", "lanes"), [("float32", 8), ("float64", 4)])
+def test_masks_and_places_are_not_told_as_numbers(dtype: str, lanes: int, folder: Path) -> None:
+    found, _ = reports("scaled", "x86-64-v4", dtype, folder)  # of the rest under a mask, whose places are Int64
+    assert found[line_of("scaled")].startswith(f"vectors of {lanes} {dtype.capitalize()}")
+
+
 def test_a_sum_in_order_is_told_with_its_reason(folder: Path) -> None:
     found, assembly = reports("total", "x86-64-v3", "float32", folder)
     assert found == {line_of("total"): found[line_of("total")]}
