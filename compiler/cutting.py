@@ -17,6 +17,10 @@ loops over elements take several where registers allow it.
 A loop may carry whether it met a rare case (see `rare`). LLVM would fill a vector with such bools and take several of
 the numbers for it, so it is told how long vectors are.
 
+Short rows of a known length are written out by LLVM, and the loop around them becomes vectors: of an element of each
+row. Rows of at most 8 elements are read as a whole and sorted into lanes. Of longer ones every lane is gathered by
+itself, so that such rounds stay apart: there is enough to make vectors of in a row.
+
 Input: a loop over elements. Output: numbers, which LLVM is told (see `loop_hints`). Non-goals: nothing is reordered,
 and no loop has to become vectors: LLVM decides whether that pays.
 """
@@ -34,6 +38,7 @@ LONG = 16  # operations on an element; shorter loops take as many vectors at a t
 SHORT = 4  # which is so many
 HALF = 8  # operations that convert a bfloat16
 WRITTEN_OUT = 256  # operations at most of a loop that LLVM may write out round by round
+NEAR = 8  # elements from one round to the next that LLVM sorts into lanes; of what is farther it gathers each
 REGISTERS = 32  # of 512 bits; CPUs with shorter vectors have half as many, which one chain fills
 PLAIN = {*ROWS, "const", "cast", "bitcast", "splat", "select", "load", "store", "yield"} - {"floordiv", "mod"}
 
@@ -93,6 +98,23 @@ def stays_rolled(loop: Op) -> bool:
         return False
     rounds: int = high.const - low.const
     return rounds * sum(1 for _ in walk(loop.regions[0])) > WRITTEN_OUT
+
+
+def stays_apart(loop: Op) -> bool:
+    """Whether the loops in a loop reach what is far away in its next round, and no neighbours: it would be gathered."""
+    steps = {loop.regions[0].args[0].serial: 1}
+    outside = {id(op) for op in loop.regions[0].ops}
+    reached = set()
+    for op in walk(loop.regions[0]):
+        by = [steps.get(value.serial, 0) for value in op.operands]
+        if op.name in ("load", "store") and id(op) not in outside:
+            reached.add(abs(by[-1]))
+        elif op.name in ("add", "sub"):
+            steps[op.results[0].serial] = by[0] + by[1] if op.name == "add" else by[0] - by[1]
+        elif op.name == "mul" and any(by):
+            number = op.operands[0 if by[1] else 1].const
+            steps[op.results[0].serial] = sum(by) * number if isinstance(number, int) else 0
+    return 1 not in reached and max(reached, default=0) > NEAR
 
 
 def lanes(loop: Op, target: Target) -> int:

@@ -16,7 +16,7 @@ from ..dsl.errors import InternalError
 from ..dsl.source import Place
 from ..dsl.types import BOOL, DType, SIMDType
 from . import emit_arith, emit_atomics, emit_cast, emit_memory, emit_vectors, polls
-from .cutting import Cut, cut, lanes, stays_rolled, together
+from .cutting import Cut, cut, lanes, stays_apart, stays_rolled, together
 from .emit_parallel import parallel
 from .emit_types import constant, mlir_type
 from .loop_hints import loop_hint
@@ -156,7 +156,8 @@ def _loop(e: FunctionEmitter, op: Op, low: str, high: str, initial: list[str]) -
     else:
         rolled = e.target.is_cpu and stays_rolled(op)
         vectors = together(op.regions[0], e.target) if "elements" in op.attrs else 0
-        hint = loop_hint(vectors, lanes(op, e.target) if initial and "elements" in op.attrs else 0, rolled=rolled)
+        length = lanes(op, e.target) if initial and "elements" in op.attrs else 0
+        hint = loop_hint(vectors, length, rolled=rolled, apart=e.target.is_cpu and stays_apart(op))
         _rounds(e, op, [low, high, e.name(op.operands[2])], initial, hint=hint)
     return [e.name(v) for v in op.results]
 

@@ -30,12 +30,13 @@ _END = re.compile(r"^ *(?:br|ret|switch|unreachable)\b.*$", re.MULTILINE)
 _NODE = re.compile(r"^!(\d+) = ", re.MULTILINE)
 
 
-def loop_hint(vectors: int, lanes: int = 0, *, masked: bool = False, rolled: bool = False) -> str:
+def loop_hint(vectors: int, lanes: int = 0, *, masked: bool = False, rolled: bool = False, apart: bool = False) -> str:
     """The function to call in a loop that is to take so many vectors, of so many lanes, at a time; 0 leaves it open.
 
-    A `rolled` one is not written out round by round.
+    A `rolled` one is not written out round by round. Rounds that stay `apart` are not taken together as vectors.
     """
-    parts = {"masked": int(masked), "rolled": int(rolled), "lanes": lanes, "vectors": vectors}
+    flags = {"masked": int(masked), "rolled": int(rolled), "apart": int(apart)}
+    parts = {**flags, "lanes": lanes, "vectors": vectors}
     return HINT + "_".join(f"{name}_{count}" for name, count in parts.items() if count) if any(parts.values()) else ""
 
 
@@ -70,5 +71,6 @@ def _told(hint: str) -> list[str]:
     told = ['!"llvm.loop.vectorize.predicate.enable", i1 true'] if "masked" in parts else []
     told += [f'!"llvm.loop.vectorize.width", i32 {parts["lanes"]}'] if "lanes" in parts else []
     told += [f'!"llvm.loop.interleave.count", i32 {parts["vectors"]}'] if "vectors" in parts else []
+    told += ['!"llvm.loop.vectorize.enable", i1 false'] if "apart" in parts else []
     told += ['!"llvm.loop.unroll.disable"'] if "masked" in parts or "rolled" in parts else []
     return [f"!{{{each}}}" for each in told]

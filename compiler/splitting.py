@@ -11,6 +11,13 @@ not, and takes elements one by one, with both sides of each choice computed.
 
 Short parts (the ends of a stencil) stay together, as they were written.
 
+What changes with every element (`d % 2`) is written out for a period of it: so x[2 * q] and x[2 * q + 1] are seen,
+which are read as one vector and sorted.
+
+    for d in [0, 64):                            for q in [0, 32):
+      if d % 2 == 0: out[d] = x[d] * c[d // 2]  =>   out[2 * q] = x[2 * q] * c[q]
+      else:          out[d] = x[d - 1]               out[2 * q + 1] = x[2 * q]
+
 Input: a `for` over a counter of known bounds. Output: several, with the same operations in the same order of elements.
 Non-goals: no sizes that are known at the call alone, and no loops that carry values.
 """
@@ -26,6 +33,8 @@ from .program import Builder, Op, Region, Value, walk
 
 SHORT = 4  # elements; shorter parts are not worth a loop
 MOST = 4  # parts of a loop
+PERIOD = 4  # elements at most that are written out one after the other
+VECTOR = 8  # rounds of them that become a vector
 LARGEST = 800  # operations in all parts
 _COMPARED = {"lt", "le", "gt", "ge", "eq", "ne"}
 _SWAPPED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
@@ -36,6 +45,10 @@ _REMAINDERS = {"mod", "urem"}
 def cut_loop(builder: Builder, loop: Op, size: int) -> None:
     """Replaces a loop that was just built, whose counter lies in [0, size), by one for each part, where that pays."""
     if loop.regions[0].args[1:] or loop.operands[2].const != 1:
+        return
+    period = _period(loop, size)
+    if period:
+        _write_out(builder, loop, size, period)
         return
     ends = _ends(loop.regions[0], size)
     if len(ends) < 3 or len(ends) > MOST + 1:
@@ -48,15 +61,75 @@ def cut_loop(builder: Builder, loop: Op, size: int) -> None:
     for first, end in itertools.pairwise(ends):
         low = _bound(builder, "max", loop.operands[0], first)
         high = _bound(builder, "min", loop.operands[1], end)
-        part = _Part(builder, first, end - 1)
-        index = builder.counter(builder.counter(Value(INT), low, high), builder.int_(first), builder.int_(end))
-        region = Region([index])
-        part.values[loop.regions[0].args[0].serial] = index
-        part.linear[index.serial] = 0
-        part.index = index
-        with builder.inside(region):
-            part.copy(loop.regions[0].ops)
-        builder.add("for", [low, high, loop.operands[2]], regions=[region], **loop.attrs)
+        _copied(builder, loop, (low, high), (first, end))
+
+
+def _copied(builder: Builder, loop: Op, bounds: tuple[Value, Value], ends: tuple[int, int]) -> None:
+    """The loop over these bounds, which lie between the ends."""
+    first, end = ends
+    index = builder.counter(builder.counter(Value(INT), *bounds), builder.int_(first), builder.int_(end))
+    part = _Part(builder, first, end - 1, linear={index.serial: 0}, index=index)
+    part.values[loop.regions[0].args[0].serial] = index
+    region = Region([index])
+    with builder.inside(region):
+        part.copy(loop.regions[0].ops)
+    builder.add("for", [*bounds, loop.operands[2]], regions=[region], **loop.attrs)
+
+
+def _period(loop: Op, size: int) -> int:
+    """After how many elements the remainders of counter + a come again; 0 where that says nothing of whole loops."""
+    region = loop.regions[0]
+    linear = {region.args[0].serial: 0}
+    asked = set()
+    for op in walk(region):
+        if op.name in ("for", "while"):
+            return 0
+        _points(op, linear, size)
+        if op.name in _REMAINDERS and op.operands[0].serial in linear and op.operands[1].const is not None:
+            asked.add(int(op.operands[1].const))
+    period = max(asked, default=0)
+    if not 1 < period <= PERIOD or size % period or any(number <= 0 or period % number for number in asked):
+        return 0
+    return period if size >= SHORT * period and sum(1 for _ in walk(region)) * (period + 2) <= LARGEST else 0
+
+
+def _write_out(builder: Builder, loop: Op, size: int, period: int) -> None:
+    """Replaces a loop by one of which each round takes as many elements as the period.
+
+    What is left of whole vectors is a loop of its own: LLVM makes no vectors of few rounds of which some are left.
+    """
+    assert builder.region.ops[-1] is loop
+    builder.region.ops.pop()
+    builder.location = loop.location
+    low, high, _ = loop.operands
+    if low.const == 0 and high.const == size:
+        rounds = size // period
+        lanes = VECTOR if rounds >= VECTOR else VECTOR // 2
+        for ends in itertools.pairwise(sorted({0, rounds // lanes * lanes, rounds})):
+            _periods(builder, loop, (builder.int_(ends[0]), builder.int_(ends[1])), ends, period)
+        return
+    each = builder.int_(period)
+    first = builder.idiv(builder.iadd(low, builder.int_(period - 1)), each)
+    last = builder.one("max", [first, builder.idiv(high, each)], INT)
+    begun = builder.one("min", [high, builder.imul(first, each)], INT)
+    _copied(builder, loop, (low, begun), (0, size))
+    _periods(builder, loop, (first, last), (0, size // period), period)
+    _copied(builder, loop, (builder.imul(last, each), high), (0, size))
+
+
+def _periods(builder: Builder, loop: Op, bounds: tuple[Value, Value], ends: tuple[int, int], period: int) -> None:
+    """The loop over whole periods within these bounds, which lie between the ends."""
+    quotient = builder.counter(builder.counter(Value(INT), *bounds), *map(builder.int_, ends))
+    region = Region([quotient])
+    with builder.inside(region):
+        base = builder.one("mul", [quotient, builder.int_(period)], INT, nsw=True)
+        first, last = ends[0] * period, (ends[1] - 1) * period
+        part = _Part(builder, first, last, linear={base.serial: 0}, index=base, period=period, quotient=quotient)
+        for number in range(period):
+            part.values[loop.regions[0].args[0].serial] = part.sum(number)
+            part.copy(loop.regions[0].ops[:-1])
+        builder.end()
+    builder.add("for", [*bounds, loop.operands[2]], regions=[region], **loop.attrs)
 
 
 def _bound(builder: Builder, name: str, value: Value, number: int) -> Value:
@@ -107,7 +180,10 @@ def _points(op: Op, linear: dict[int, int], size: int) -> set[int]:
 
 @dataclass
 class _Part:
-    """Copies operations for counters from `first` to `last`, both included."""
+    """Copies operations for counters from `first` to `last`, both included.
+
+    Where there is a `period`, counters are multiples of it: of the `quotient`.
+    """
 
     builder: Builder
     first: int
@@ -115,6 +191,8 @@ class _Part:
     values: dict[int, Value] = field(default_factory=dict)  # by the serial of what they stand for
     linear: dict[int, int] = field(default_factory=dict)  # of values that are counter + a
     index: Value = field(default_factory=lambda: Value(INT))
+    period: int = 0
+    quotient: Value = field(default_factory=lambda: Value(INT))
 
     def copy(self, ops: list[Op]) -> None:
         for op in ops:
@@ -164,6 +242,8 @@ class _Part:
             return self.logic(op.name, operands)
         if len(operands) != 2 or operands[0].type != INT:
             return None
+        if op.name in _COMPARED and all(value.const is not None for value in operands):
+            return self.builder.const(bool(ROWS[op.name].fold(*(value.const for value in operands))), BOOL)
         name, (value, other) = op.name, operands
         if value.serial not in self.linear and other.serial in self.linear:
             if name not in _COMPARED | {"min", "max"}:
@@ -182,6 +262,10 @@ class _Part:
                 return self.builder.const(ends.pop(), BOOL)
         elif name in ("min", "max") and not first < number < last:
             return value if (last <= number) == (name == "min") else other
+        elif name in _REMAINDERS and self.period and number > 0 and self.period % number == 0:
+            return self.builder.int_(at % number)
+        elif name in _QUOTIENTS and self.period and number == self.period:
+            return self.quotient if at // number == 0 else self.added(self.quotient, at // number)
         elif name in _QUOTIENTS | _REMAINDERS and number > 0 and first // number == last // number:
             quotient = first // number
             return self.builder.int_(quotient) if name in _QUOTIENTS else self.sum(at - quotient * number)
@@ -199,6 +283,9 @@ class _Part:
         """The counter and a number."""
         if at == 0:
             return self.index
-        value = self.builder.one("add", [self.index, self.builder.int_(at)], INT, nsw=True)
+        value = self.added(self.index, at)
         self.linear[value.serial] = at
         return value
+
+    def added(self, value: Value, number: int) -> Value:
+        return self.builder.one("add", [value, self.builder.int_(number)], INT, nsw=True)

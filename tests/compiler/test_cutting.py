@@ -12,8 +12,7 @@ import pytest
 from kernel_harness import KernelFile
 from support.inner_loops import innermost_loops
 
-from einkorn.compiler.build import instance_entry
-from einkorn.compiler.instances import make_instance
+from einkorn.compiler.instances import instance_entry, make_instance
 from einkorn.compiler.pipeline import Artifact, compile_entry
 from einkorn.compiler.targets import lookup
 from einkorn.dsl import DType

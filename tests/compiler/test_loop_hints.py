@@ -59,6 +59,11 @@ def test_hints_become_metadata_of_the_branch_back() -> None:
     assert emit_object(text, host())
 
 
+def test_rounds_that_stay_apart_are_not_taken_together() -> None:
+    text = lower_to_llvm(module(loop(loop_hint(0, apart=True))), host())
+    assert told(text) == [['!{!"llvm.loop.vectorize.enable", i1 false}']]
+
+
 def test_a_loop_that_ends_in_an_exit_has_no_branch_to_tell() -> None:
     text = lower_to_llvm(module(loop(loop_hint(2), after="llvm.call @ek.exit() : () -> ()")), host())
     assert f"@{HINT}" not in text and told(text) == []

@@ -11,6 +11,7 @@ import pytest
 from kernel_harness import KernelFile
 from support.inner_loops import innermost_loops
 
+from einkorn.compiler.cutting import stays_apart
 from einkorn.compiler.pipeline import compile_entry, typed_program
 from einkorn.compiler.program import Op, walk
 from einkorn.compiler.targets import lookup
@@ -119,3 +120,69 @@ def test_random_pieces_give_the_numbers_of_numpy(seed: int, tmp_path: Path) -> N
             expected += np.where(found[1] >= 0, x[:, np.maximum(found[1], 0)], -1)
     (out,) = KernelFile(file)("pieces", x)
     np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("target", ("x86-64-v3", "x86-64-v4"))
+@pytest.mark.parametrize("width", (16, 20, 64, 128))
+def test_what_changes_with_every_element_is_written_out_for_a_period(width: int, target: str) -> None:
+    spec = spec_of("shapes::rope_pairs", (64, width), (64, width // 2), (64, width // 2))
+    loops = [loop for loop in loops_of(spec) if sum(op.name == "store" for op in walk(loop.regions[0])) == 2]
+    assert loops
+    for loop in loops:
+        assert not {op.name for op in walk(loop.regions[0])} & {"if", "mod", "floordiv", "select"}
+    asm = compile_entry(spec, lookup(target)).asm
+    if width <= 64:  # of longer rows tasks begin and end at any element: what they leave of a period is taken by itself
+        assert "gather" not in asm
+    sorted_lanes = [loop for loop in innermost_loops(asm) if any("perm" in line for line in loop.instructions)]
+    assert sorted_lanes or "perm" in asm or "unpck" in asm
+
+
+PERIODS = """\
+from einkorn.dsl import InputTensor, OutputTensor, float32, foreach, register
+
+@register("periods")
+def periods(out: OutputTensor[float32, "m n"], x: InputTensor[float32, "m n"]):
+    def element(index):
+        y, k = index
+        value = x[y, k] + ((k + {a}) // {p}).cast(float32) * 16.0
+        if (k - {b}) % {p} == {r}:
+            value += 1.0 if k < {c} else 2.0
+        else:
+            value += (k % {p}).cast(float32)
+        return value
+
+    foreach(out, element)
+"""
+
+
+@pytest.mark.parametrize("period", (2, 3, 4, 5))
+@pytest.mark.parametrize("width", (4, 8, 12, 24, 30, 60, 72, 120, 240))
+def test_periods_give_the_numbers_of_numpy(width: int, period: int, tmp_path: Path) -> None:
+    """Rows of all lengths; the long ones are cut by tasks at any element."""
+    rng = random.Random(width * 8 + period)
+    a, b, c, r = rng.randint(0, 5), rng.randint(0, 5), rng.randint(0, width), rng.randrange(period)
+    file = tmp_path / "kernels.py"
+    file.write_text(PERIODS.format(a=a, b=b, c=c, p=period, r=r))
+    k = np.arange(width)
+    added = np.where((k - b) % period == r, np.where(k < c, 1, 2), k % period) + (k + a) // period * 16
+    for rows in (1, 7, 500):
+        x = np.random.default_rng(rows).integers(-8, 9, (rows, width)).astype(np.float32)
+        (out,) = KernelFile(file)("periods", x)
+        np.testing.assert_array_equal(out, (x + added).astype(np.float32))
+
+
+@pytest.mark.parametrize("width", (9, 12, 15, 16, 17, 20, 24))
+def test_rows_written_out_are_not_gathered(width: int) -> None:
+    """LLVM makes vectors of the loop around them, of one element of each row; of more than 8 it reads each alone."""
+    for target in ("x86-64-v3", "x86-64-v4"):
+        assert "gather" not in compile_entry(spec_of("shapes::dots", (64, width), (64, width)), lookup(target)).asm
+
+
+@pytest.mark.parametrize(("op", "far"), (("shapes::dots", True), ("shapes::product", False)))
+def test_loops_around_rows_stay_apart_where_neighbours_are_not_reached(op: str, far: bool) -> None:
+    spec = spec_of(op, (64, 12), (64, 12) if far else (12, 12))
+    program = typed_program(spec, lookup("x86-64-v4"))
+    loops = [op for function in program.functions for op in walk(function.body) if op.name == "for"]
+    around = [loop for loop in loops if any(op.name == "for" for op in loop.regions[0].ops)]
+    innermost = around[-1]
+    assert stays_apart(innermost) is far
