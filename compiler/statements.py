@@ -13,6 +13,7 @@ from typing import Any
 
 from ..dsl import syntax as s
 from ..dsl.errors import CompileError
+from ..dsl.portable import is_shipped
 from ..dsl.source import Place
 from ..dsl.types import BOOL, SIMDType
 from .coerce import DEFAULTS, binary, coerce
@@ -209,7 +210,8 @@ def aug_assign(inferer: Inferer, node: s.AugAssign, frame: Frame) -> None:
 def expression_statement(inferer: Inferer, node: s.Expression, frame: Frame) -> None:
     note(inferer, {}, node, frame)
     value = inferer.expr(node.value, frame)
-    if isinstance(value, StructValue) and isinstance(node.value, s.Call) and not calls_stub(node.value, frame):
+    lost = isinstance(value, StructValue) and isinstance(node.value, s.Call) and not calls_stub(node.value, frame)
+    if lost and not is_shipped(frame.file):
         text = f"the {value.type.name} that this call gives goes nowhere: structs are values, and no call changes one"
         raise inferer.error("EK0126", text, node.value, frame, hint="give it to a variable: `p = p.moved(...)`")
 

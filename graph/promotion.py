@@ -30,6 +30,8 @@ from .memory import check_unmasked, lost, rounded
 
 _CATEGORIES = {"bool": 0, "uint": 1, "int": 2, "float": 3}
 
+MOST_DIGITS = 320  # of a number that is shown whole; float64 has 309 before the point
+
 
 def holds(wide: DType, narrow: DType) -> bool:
     """Whether every value of `narrow` is a value of `wide`."""
@@ -84,7 +86,7 @@ def weak_array(value: Any, dtype: DType, op: str, argument: str, place: Place | 
     """
 
     def refuse(given: Any, why: str, hint: str) -> GraphError:
-        shown = str(given) if isinstance(given, str | np.generic) else brief(given)
+        shown = str(given) if isinstance(given, str | np.generic) else brief(given, MOST_DIGITS)
         return GraphError(
             f"{op}: {shown} {why} {dtype}, the dtype of the tensor that '{argument}' meets",
             code="EK0412",
@@ -137,7 +139,7 @@ def _exact_int(value: int, dtype: DType, refuse: Any) -> int | float:
     if dtype.is_float():
         nearest = dtype.format.round(Fraction(value))
         if nearest != value:
-            raise refuse(value, "is not exact in", f"write {brief(value)}.0 to have it rounded")
+            raise refuse(value, "is not exact in", f"write {brief(value, MOST_DIGITS)}.0 to have it rounded")
         return nearest
     low, high = dtype.range
     if not low <= value <= high:

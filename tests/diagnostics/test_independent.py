@@ -454,7 +454,7 @@ def test_files_of_a_folder(workplace, golden: Callable[[str, object], None], cap
     """One error for a place, whatever kernels, instances and targets lead there; the count in both formats."""
     for name in ("first", "second"):
         workplace.write(f"kernels/{name}.py", PRELUDE + SHARED.format(name))
-    workplace.write("kernels/third.py", "def f(:\n    pass\n")
+    workplace.write("kernels/third.py", "def f(:\n    pass\n\n\n@register('f')\n")
     command("check", "kernels", "--target", "host", "--target", "x86-64-v3")
     golden("independent_folder", capsys.readouterr().out)
     command("check", "kernels", "kernels/first.py", "--format", "json")
