@@ -210,6 +210,7 @@ class Instances:
                 env[argument.name] = ContextValue()
                 continue
             tensor = next(results) if argument.role is Role.OUTPUT else self.operand(node, next(inputs))
+            self.inferer.pruned |= "*" in argument.dims and not tensor.dims  # loops over its axes have no rounds
             if argument.group:
                 env[argument.group] += (tensor,)
             elif argument.form is Form.SCALAR:

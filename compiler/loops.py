@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from ..dsl import syntax as s
-from ..dsl.portable import is_shipped
 from ..dsl.types import BOOL, INT
 from .advice import over_indices
 from .branches import unless_left
@@ -148,8 +147,6 @@ def unrolled(inferer: Inferer, node: s.For, frame: Frame, values: tuple[Any, ...
             hint="use `range` for a run-time loop",
         )
     flow = NEXT
-    if not values:
-        inferer.pruned |= not is_shipped(frame.file)  # another rank or another parameter would have some
     for value in values:
 
         def once(value: Any = value) -> Flow:
