@@ -24,17 +24,7 @@ from .infer import CALLABLES, Call, Inferer
 from .program import Builder, PointerType, Value
 from .spelling import source_of
 from .tensors import Stored, Tensor
-from .values import (
-    Bound,
-    ClassValue,
-    ContextValue,
-    Frame,
-    Index,
-    StackType,
-    TargetValue,
-    describe,
-    is_comptime_number,
-)
+from .values import Bound, ClassValue, ContextValue, Frame, Index, StackType, TargetValue, describe, is_comptime_number
 
 MAX_STACK_BYTES = 1 << 20  # threads have stacks of some megabytes
 

@@ -51,18 +51,7 @@ from .program import Function, PointerType, Program, Region, Site, Value, walk
 from .stacks import check_stack
 from .stored import is_stored, never_stored
 from .targets import Target
-from .tensors import (
-    Demand,
-    Epilogue,
-    Filled,
-    Fused,
-    Given,
-    NotElementwise,
-    NotFusible,
-    Stored,
-    Strided,
-    Tensor,
-)
+from .tensors import Demand, Epilogue, Filled, Fused, Given, NotElementwise, NotFusible, Stored, Strided, Tensor
 from .values import ContextValue, Frame, Index, NeedComponents
 
 

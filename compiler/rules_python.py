@@ -17,16 +17,7 @@ from .operations import ROWS
 from .program import Value
 from .statements import report
 from .tensors import Tensor
-from .values import (
-    PYTHON_TYPES,
-    Index,
-    StructType,
-    StructValue,
-    StubRef,
-    TargetValue,
-    Unrolled,
-    describe,
-)
+from .values import PYTHON_TYPES, Index, StructType, StructValue, StubRef, TargetValue, Unrolled, describe
 
 
 @rule("len")

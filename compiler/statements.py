@@ -33,16 +33,7 @@ from .structs import with_field
 from .tensor_members import store_into, subscript, to_index
 from .tensors import Tensor
 from .trail import trail
-from .values import (
-    Closure,
-    FormattedValue,
-    Frame,
-    Index,
-    StructValue,
-    Undefined,
-    describe,
-    plural,
-)
+from .values import Closure, FormattedValue, Frame, Index, StructValue, Undefined, describe, plural
 from .vector_members import is_vector, with_lane
 
 

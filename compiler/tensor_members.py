@@ -26,16 +26,7 @@ from .program import Builder, PointerType, Value
 from .slices import slice_of
 from .spelling import source_of, spelled_of
 from .tensors import Tensor, View
-from .values import (
-    Frame,
-    Index,
-    Marker,
-    StackType,
-    StructValue,
-    describe,
-    is_comptime_number,
-    plural,
-)
+from .values import Frame, Index, Marker, StackType, StructValue, describe, is_comptime_number, plural
 from .vector_members import read_lane
 
 

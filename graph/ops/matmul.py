@@ -11,17 +11,7 @@ from __future__ import annotations
 from ..dims import Shape
 from ..type import shown
 from ..value import TensorValue, TensorValueLike
-from .staging import (
-    HINT_FOR_SYMBOLS,
-    as_shape,
-    broadcast_shapes,
-    builtin,
-    check_kind,
-    expand,
-    fail,
-    op,
-    tensors,
-)
+from .staging import HINT_FOR_SYMBOLS, as_shape, broadcast_shapes, builtin, check_kind, expand, fail, op, tensors
 
 _FAMILY = "matmul"
 

@@ -18,18 +18,7 @@ from ..device import Device, DeviceRef
 from ..dims import Dim, Shape, StaticDim, is_below_zero
 from ..type import shown
 from ..value import TensorValue, TensorValueLike
-from .staging import (
-    HINT_FOR_SYMBOLS,
-    DimLike,
-    as_shape,
-    builtin,
-    expand,
-    fail,
-    op,
-    require,
-    tensor,
-    tensors,
-)
+from .staging import HINT_FOR_SYMBOLS, DimLike, as_shape, builtin, expand, fail, op, require, tensor, tensors
 
 _FAMILY = "movement"
 

@@ -2,16 +2,7 @@
 
 from typing import TypeVar
 
-from einkorn.dsl import (
-    InputTensor,
-    MutableInputTensor,
-    Numeric,
-    OutputTensor,
-    Storable,
-    atomic,
-    parallel_for,
-    register,
-)
+from einkorn.dsl import InputTensor, MutableInputTensor, Numeric, OutputTensor, Storable, atomic, parallel_for, register
 
 T = TypeVar("T", bound=Storable)
 N = TypeVar("N", bound=Numeric)

@@ -22,21 +22,7 @@ from einkorn.dsl import (
     store,
     struct,
 )
-from einkorn.stdlib import (
-    All,
-    Any,
-    ArgMax,
-    ArgMin,
-    LogSumExp,
-    Max,
-    Min,
-    Monoid,
-    Product,
-    Sum,
-    Welford,
-    reduce,
-    rowwise,
-)
+from einkorn.stdlib import All, Any, ArgMax, ArgMin, LogSumExp, Max, Min, Monoid, Product, Sum, Welford, reduce, rowwise
 
 E = TypeVar("E", bound=Element)
 N = TypeVar("N", bound=Numeric)

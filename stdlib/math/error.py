@@ -1,4 +1,4 @@
-"""`erf` and `erfc` in the kernel language; see `math` for what all of these have in common.
+"""`erf` and `erfc` in the kernel language; see `math.functions` for what all of these have in common.
 
 Input: a float of any dtype. Output: a value of the same type. Non-goals: as in `math`.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import abs, erf, erfc, float64, fma, implements, select
-from .math_parts import (
+from ...dsl import abs, erf, erfc, float64, fma, implements, select
+from .parts import (
     applied,
     exp_core,
     exp_parts,

@@ -1,4 +1,5 @@
-"""`fmod`, `remainder`, `%` and `//` of floats in the kernel language; see `math` for what all of these have in common.
+"""`fmod`, `remainder`, `%` and `//` of floats in the kernel language; see `math.functions` for what all of these have
+in common.
 
 Remainders are exact, so there is one right answer for each pair of numbers. Input: floats of any dtype. Output: values
 of the same type. Non-goals: integers (see the compiler's `emit_arith`).
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import (
+from ...dsl import (
     abs,
     copysign,
     float64,
@@ -25,7 +26,7 @@ from ..dsl import (
     select,
     trunc,
 )
-from .math_parts import INFINITY, applied_to_two, as_wide, power_of_two, with_sign_of
+from .parts import INFINITY, applied_to_two, as_wide, power_of_two, with_sign_of
 
 
 def _rest(x: Any, y: Any) -> Any:

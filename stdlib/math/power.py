@@ -1,4 +1,4 @@
-"""`pow` in the kernel language; see `math` for what all of these have in common.
+"""`pow` in the kernel language; see `math.functions` for what all of these have in common.
 
 Input: floats of any dtype, or integers. Output: a value of the same type. Non-goals: as in `math`.
 """
@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import abs, bitcast, float32, float64, fma, implements, int32, int64, pow, rare, select, trunc, uint64
-from .math_logarithm import split_of
-from .math_parts import (
+from ...dsl import abs, bitcast, float32, float64, fma, implements, int32, int64, pow, rare, select, trunc, uint64
+from .logarithm import split_of
+from .parts import (
     INFINITY,
     NAN,
     ROOT_HALF,

@@ -1,4 +1,5 @@
-"""`sinh`, `cosh`, `tanh`, `asinh`, `acosh` and `atanh` in the kernel language; see `math` for what all have in common.
+"""`sinh`, `cosh`, `tanh`, `asinh`, `acosh` and `atanh` in the kernel language; see `math.functions` for what all have
+in common.
 
 Input: a float of any dtype. Output: a value of the same type. Non-goals: as in `math`.
 """
@@ -7,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import (
+from ...dsl import (
     abs,
     acosh,
     asinh,
@@ -27,8 +28,8 @@ from ..dsl import (
     tanh,
     unroll,
 )
-from .math_logarithm import log_sum
-from .math_parts import (
+from .logarithm import log_sum
+from .parts import (
     EXP_32,
     EXP_64,
     INFINITY,

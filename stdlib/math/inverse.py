@@ -1,4 +1,4 @@
-"""`asin`, `acos`, `atan` and `atan2` in the kernel language; see `math` for what all of these have in common.
+"""`asin`, `acos`, `atan` and `atan2` in the kernel language; see `math.functions` for what all of these have in common.
 
 Input: floats of any dtype. Output: values of the same type. Non-goals: as in `math`.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import abs, acos, asin, atan, atan2, float64, fma, implements, rare, select, sqrt
-from .math_parts import (
+from ...dsl import abs, acos, asin, atan, atan2, float64, fma, implements, rare, select, sqrt
+from .parts import (
     INFINITY,
     applied,
     applied_to_two,

@@ -1,4 +1,4 @@
-"""`sin`, `cos` and `tan` in the kernel language; see `math` for what all of these have in common.
+"""`sin`, `cos` and `tan` in the kernel language; see `math.functions` for what all of these have in common.
 
 Input: a float of any dtype, of any size. Output: a value of the same type. Non-goals: as in `math`.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import (
+from ...dsl import (
     SIMD,
     UInt64,
     abs,
@@ -26,17 +26,7 @@ from ..dsl import (
     uint64,
     unroll,
 )
-from .math_parts import (
-    SIGN32,
-    SIGN64,
-    applied,
-    fitted,
-    float_of,
-    quotient,
-    sum_fast,
-    whole,
-    whole_multiple,
-)
+from .parts import SIGN32, SIGN64, applied, fitted, float_of, quotient, sum_fast, whole, whole_multiple
 
 # x = n pi/2 + r with a whole n and |r| <= pi/4 or hardly more; r is kept as a sum of two floats. The first two parts of
 # pi/2 are positive, so that r of -0.0 is -0.0.

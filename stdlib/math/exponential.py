@@ -1,4 +1,4 @@
-"""`exp`, `exp2` and `expm1` in the kernel language; see `math` for what all of these have in common.
+"""`exp`, `exp2` and `expm1` in the kernel language; see `math.functions` for what all of these have in common.
 
 Input: a float of any dtype. Output: a value of the same type. Non-goals: as in `math`.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import abs, exp, exp2, expm1, float64, fma, implements, select
-from .math_parts import (
+from ...dsl import abs, exp, exp2, expm1, float64, fma, implements, select
+from .parts import (
     LN2_SHORT_32,
     LN2_SHORT_64,
     LOG2_E_64,

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import (
+from ...dsl import (
     SIMD,
     abs,
     bitcast,
@@ -40,18 +40,16 @@ from ..dsl import (
     static_assert,
     unroll,
 )
-from . import (  # noqa: F401  (they say what their functions mean)
-    math_circular,
-    math_error,
-    math_exponential,
-    math_gamma,
-    math_hyperbolic,
-    math_inverse,
-    math_logarithm,
-    math_power,
-    math_remainder,
-)
-from .math_parts import (
+from . import circular as math_circular  # noqa: F401
+from . import error as math_error  # noqa: F401
+from . import exponential as math_exponential  # noqa: F401
+from . import gamma as math_gamma  # noqa: F401
+from . import hyperbolic as math_hyperbolic  # noqa: F401
+from . import inverse as math_inverse  # noqa: F401
+from . import logarithm as math_logarithm  # noqa: F401
+from . import power as math_power  # noqa: F401
+from . import remainder as math_remainder  # noqa: F401
+from .parts import (
     INFINITY,
     applied,
     applied_to_two,

@@ -1,14 +1,14 @@
 """What the functions of `math` are made of: polynomials, sums of two floats, exponents and their bits.
 
-Input and output: see `math`, which also says how the polynomials were made. Non-goals: no names of the language;
-kernels use those of `math`.
+Input and output: see `math.functions`, which also says how the polynomials were made. Non-goals: no names of the
+language; kernels use those of `math`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import SIMD, bitcast, float32, float64, fma, int32, int64, select, static_assert, uint32, uint64
+from ...dsl import SIMD, bitcast, float32, float64, fma, int32, int64, select, static_assert, uint32, uint64
 
 INFINITY = float("inf")
 NAN = float("nan")

@@ -1,4 +1,4 @@
-"""`log`, `log2`, `log10` and `log1p` in the kernel language; see `math` for what all of these have in common.
+"""`log`, `log2`, `log10` and `log1p` in the kernel language; see `math.functions` for what all of these have in common.
 
 Input: a float of any dtype. Output: a value of the same type. Non-goals: as in `math`.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import float64, fma, implements, log, log1p, log2, log10, rare, select
-from .math_parts import (
+from ...dsl import float64, fma, implements, log, log1p, log2, log10, rare, select
+from .parts import (
     INFINITY,
     LN2_64,
     LN2_SHORT_32,

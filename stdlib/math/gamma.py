@@ -1,4 +1,4 @@
-"""`lgamma` in the kernel language; see `math` for what all of these have in common.
+"""`lgamma` in the kernel language; see `math.functions` for what all of these have in common.
 
 Input: a float of any dtype. Output: a value of the same type. Non-goals: as in `math`; no sign of the gamma function.
 """
@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import abs, float32, float64, fma, implements, lgamma, rare, round, select, static_assert, unroll
-from .math_circular import COS_64, SIN_64
-from .math_logarithm import log_pair, log_short
-from .math_parts import INFINITY, polynomial, product_exact, sum_exact, sum_fast
+from ...dsl import abs, float32, float64, fma, implements, lgamma, rare, round, select, static_assert, unroll
+from .circular import COS_64, SIN_64
+from .logarithm import log_pair, log_short
+from .parts import INFINITY, polynomial, product_exact, sum_exact, sum_fast
 
 # lgamma(x) / ((x - 1) (x - 2)) - LGAMMA_MIDDLE as a polynomial of x - 3/2, from 0.8 to 2.2, relative: 2**-57.1
 LGAMMA_MIDDLE = 0.4831289505409809

@@ -1,0 +1,1 @@
+"""Mathematics, written in the kernel language."""
