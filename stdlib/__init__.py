@@ -15,29 +15,29 @@ from typing import TYPE_CHECKING
 from ..dsl.shield import shielded
 
 if TYPE_CHECKING:
-    from .monoids import All as All
-    from .monoids import Any as Any
-    from .monoids import ArgMax as ArgMax
-    from .monoids import ArgMin as ArgMin
-    from .monoids import LogSumExp as LogSumExp
-    from .monoids import Max as Max
-    from .monoids import Min as Min
-    from .monoids import Monoid as Monoid
-    from .monoids import Product as Product
-    from .monoids import Sum as Sum
-    from .monoids import Welford as Welford
-    from .random import normal as normal
-    from .random import philox as philox
-    from .random import philox_4x32 as philox_4x32
-    from .random import philox_4x64 as philox_4x64
-    from .random import uniform as uniform
-    from .rows import reduce as reduce
-    from .rows import rowwise as rowwise
-    from .scans import scan as scan
-    from .sorting import argsort as argsort
-    from .sorting import sort as sort
-    from .sorting import top_k as top_k
-    from .stencils import stencil as stencil
+    from .algorithms.monoids import All as All
+    from .algorithms.monoids import Any as Any
+    from .algorithms.monoids import ArgMax as ArgMax
+    from .algorithms.monoids import ArgMin as ArgMin
+    from .algorithms.monoids import LogSumExp as LogSumExp
+    from .algorithms.monoids import Max as Max
+    from .algorithms.monoids import Min as Min
+    from .algorithms.monoids import Monoid as Monoid
+    from .algorithms.monoids import Product as Product
+    from .algorithms.monoids import Sum as Sum
+    from .algorithms.monoids import Welford as Welford
+    from .algorithms.random import normal as normal
+    from .algorithms.random import philox as philox
+    from .algorithms.random import philox_4x32 as philox_4x32
+    from .algorithms.random import philox_4x64 as philox_4x64
+    from .algorithms.random import uniform as uniform
+    from .algorithms.rows import reduce as reduce
+    from .algorithms.rows import rowwise as rowwise
+    from .algorithms.scans import scan as scan
+    from .algorithms.sorting import argsort as argsort
+    from .algorithms.sorting import sort as sort
+    from .algorithms.sorting import top_k as top_k
+    from .algorithms.stencils import stencil as stencil
 
 __all__ = [
     "All",
@@ -96,7 +96,7 @@ def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     with shielded():
-        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return getattr(importlib.import_module(f"{__name__}.algorithms.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -20,7 +20,7 @@ from ..dsl import (
     store,
     unroll,
 )
-from .algorithm import unravelled, whole_number
+from .algorithms.algorithm import unravelled, whole_number
 
 E = TypeVar("E", bound=Element)
 S = TypeVar("S", bound=Storable)

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from .. import dsl
 from ..dsl import Element, Floating, InputTensor, Numeric, OutputTensor, Storable, bool8, foreach, register, select
-from .algorithm import widened
+from .algorithms.algorithm import widened
 
 N = TypeVar("N", bound=Numeric)
 F = TypeVar("F", bound=Floating)

@@ -29,7 +29,7 @@ from ..dsl import (
     stack,
     unroll,
 )
-from .algorithm import wide_dtype
+from .algorithms.algorithm import wide_dtype
 
 T = TypeVar("T", bound=Numeric)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from ..dsl import InputTensor, OutputTensor, Storable, foreach, register, unroll
-from .algorithm import whole_number
+from .algorithms.algorithm import whole_number
 
 T = TypeVar("T", bound=Storable)
 

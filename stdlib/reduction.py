@@ -29,10 +29,19 @@ from ..dsl import (
     store,
     unroll,
 )
-from .algorithm import highest, of_order_key, order_key, product, total_dtype, unravelled, wide_dtype, widened
-from .folds import PIECE
-from .monoids import ArgMax, ArgMin, LogSumExp, Max, Min, Sum
-from .rows import COLUMNS, FEW, TASK, reduce, rowwise
+from .algorithms.algorithm import (
+    highest,
+    of_order_key,
+    order_key,
+    product,
+    total_dtype,
+    unravelled,
+    wide_dtype,
+    widened,
+)
+from .algorithms.folds import PIECE
+from .algorithms.monoids import ArgMax, ArgMin, LogSumExp, Max, Min, Sum
+from .algorithms.rows import COLUMNS, FEW, TASK, reduce, rowwise
 
 N = TypeVar("N", bound=Numeric)
 F = TypeVar("F", bound=Floating)

@@ -16,7 +16,7 @@ from einkorn.dsl import (
     uint64,
     unroll,
 )
-from einkorn.stdlib.random import normal, philox, philox_4x32, philox_4x64, uniform
+from einkorn.stdlib.algorithms.random import normal, philox, philox_4x32, philox_4x64, uniform
 
 
 @register("words_32")

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import (
+from ...dsl import (
     SIMD,
     ceildiv,
     compiled_for,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import bool8, ceildiv, compiled_for, max, min, parallel_for, select, static_assert, unroll
+from ...dsl import bool8, ceildiv, compiled_for, max, min, parallel_for, select, static_assert, unroll
 from .algorithm import product, same_sizes, unravelled
 from .rows import TASK
 

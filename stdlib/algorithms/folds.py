@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import SIMD, bool8, ceildiv, int32, map_parts, select, static_assert, unroll
+from ...dsl import SIMD, bool8, ceildiv, int32, map_parts, select, static_assert, unroll
 
 BLOCK = 4096  # elements of a row that lanes take before they settle
 COLUMN_BLOCK = 256  # elements of a column that are joined before they settle

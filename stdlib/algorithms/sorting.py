@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import bool8, ceildiv, int32, min, parallel_for, select, stack, static_assert, uint8
+from ...dsl import bool8, ceildiv, int32, min, parallel_for, select, stack, static_assert, uint8
 from .algorithm import highest, key_dtype, lowest, order_key, product, same_sizes, unravelled
 from .rows import TASK, same
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import bitcast, float32, float64, int16, int32, int64, isnan, select, static_assert, unroll
+from ...dsl import bitcast, float32, float64, int16, int32, int64, isnan, select, static_assert, unroll
 
 # *** dtypes ***
 

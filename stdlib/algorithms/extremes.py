@@ -18,7 +18,7 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from ..dsl import SIMD, bitcast, compiled_for, int32, iota, max, min, select, uint16, uint32
+from ...dsl import SIMD, bitcast, compiled_for, int32, iota, max, min, select, uint16, uint32
 from .algorithm import highest, key_dtype, lowest
 
 LANES = 32

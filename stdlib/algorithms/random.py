@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import SIMD, cos, float32, float64, log1p, mul_high, sin, sqrt, static_assert, uint32, uint64, unroll
+from ...dsl import SIMD, cos, float32, float64, log1p, mul_high, sin, sqrt, static_assert, uint32, uint64, unroll
 
 ROUNDS = 10
 FACTORS_32, WEYL_32 = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)

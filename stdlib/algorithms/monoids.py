@@ -24,7 +24,7 @@ from __future__ import annotations
 from math import inf
 from typing import Any as Anything
 
-from ..dsl import abs, bitcast, bool8, exp, float64, int32, int64, log, map_parts, max, min, select, uint8
+from ...dsl import abs, bitcast, bool8, exp, float64, int32, int64, log, map_parts, max, min, select, uint8
 from .algorithm import highest, key_dtype, lowest, of_order_key, order_key, total_dtype, wide_dtype
 from .extremes import extreme_bits, first_extreme, goes_by_bits, key_of_bits, repeated
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import (
+from ...dsl import (
     ceildiv,
     compiled_for,
     int32,

@@ -1,0 +1,1 @@
+"""Rows, reductions, scans, sorting, stencils, monoids, random numbers."""
