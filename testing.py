@@ -171,7 +171,7 @@ class _Subject:
                 )
             return _Subject(name, loaded, str(Path(library).resolve()), tensors)
         shipped: dict[str, KernelLibrary] = {}
-        root = f"{__name__.split('.')[0]}.stdlib"
+        root = f"{__name__.split('.')[0]}.stdlib.kernels"
         for module in pkgutil.iter_modules(importlib.import_module(root).__path__, f"{root}."):
             found = library_of(importlib.import_module(module.name))
             shipped |= dict.fromkeys(found.kernels, found)

@@ -20,7 +20,7 @@ from einkorn.compiler.targets import lookup
 from einkorn.dsl.library import KernelLibrary, library_of, load_library
 from einkorn.dsl.manifest import Instance
 from einkorn.dsl.portable import PortableKernel
-from einkorn.stdlib import reduction
+from einkorn.stdlib.kernels import reduction
 
 KERNELS = Path(__file__).parents[2] / "benchmarks" / "twenty_kernels.py"
 

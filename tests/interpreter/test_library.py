@@ -35,7 +35,7 @@ OUTPUTS = {"reshape": (5, 6), "permute": (5, 6), "broadcast_to": (6, 5), "slice"
 
 def both_ways(family: str, dtype: DType, *arrays: Any) -> int:
     """Runs every kernel of a file that takes such inputs; gives how many there are."""
-    library = library_of(importlib.import_module(f"einkorn.stdlib.{family}"))
+    library = library_of(importlib.import_module(f"einkorn.stdlib.kernels.{family}"))
     names = []
     for name, kernel in library.kernels.items():
         fits = all(dtype in kernel.schema.allowed(a.dtype) for a in kernel.schema.inputs)

@@ -29,7 +29,7 @@ Array = np.ndarray[Any, Any]
 def _file_of(family: str) -> Path:
     from support import harness
 
-    module = importlib.import_module(f"einkorn.stdlib.{family}")
+    module = importlib.import_module(f"einkorn.stdlib.kernels.{family}")
     file = Path(str(module.__file__))
     harness._libraries.setdefault(file, library_of(module))
     return file

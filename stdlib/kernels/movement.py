@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from ..dsl import InputTensor, OutputTensor, Storable, foreach, register, unroll
-from .algorithms.algorithm import whole_number
+from ...dsl import InputTensor, OutputTensor, Storable, foreach, register, unroll
+from ..algorithms.algorithm import whole_number
 
 T = TypeVar("T", bound=Storable)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import inf
 from typing import Any, TypeVar
 
-from ..dsl import (
+from ...dsl import (
     DeviceContext,
     Floating,
     InputTensor,
@@ -29,7 +29,7 @@ from ..dsl import (
     store,
     unroll,
 )
-from .algorithms.algorithm import (
+from ..algorithms.algorithm import (
     highest,
     of_order_key,
     order_key,
@@ -39,9 +39,9 @@ from .algorithms.algorithm import (
     wide_dtype,
     widened,
 )
-from .algorithms.folds import PIECE
-from .algorithms.monoids import ArgMax, ArgMin, LogSumExp, Max, Min, Sum
-from .algorithms.rows import COLUMNS, FEW, TASK, reduce, rowwise
+from ..algorithms.folds import PIECE
+from ..algorithms.monoids import ArgMax, ArgMin, LogSumExp, Max, Min, Sum
+from ..algorithms.rows import COLUMNS, FEW, TASK, reduce, rowwise
 
 N = TypeVar("N", bound=Numeric)
 F = TypeVar("F", bound=Floating)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from ..dsl import (
+from ...dsl import (
     SIMD,
     DeviceContext,
     InputTensor,
@@ -29,7 +29,7 @@ from ..dsl import (
     stack,
     unroll,
 )
-from .algorithms.algorithm import wide_dtype
+from ..algorithms.algorithm import wide_dtype
 
 T = TypeVar("T", bound=Numeric)
 

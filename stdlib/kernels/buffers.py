@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from ..dsl import (
+from ...dsl import (
     Element,
     InputTensor,
     MutableInputTensor,
@@ -20,7 +20,7 @@ from ..dsl import (
     store,
     unroll,
 )
-from .algorithms.algorithm import unravelled, whole_number
+from ..algorithms.algorithm import unravelled, whole_number
 
 E = TypeVar("E", bound=Element)
 S = TypeVar("S", bound=Storable)

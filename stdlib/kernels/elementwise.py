@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from .. import dsl
-from ..dsl import Element, Floating, InputTensor, Numeric, OutputTensor, Storable, bool8, foreach, register, select
-from .algorithms.algorithm import widened
+from ... import dsl
+from ...dsl import Element, Floating, InputTensor, Numeric, OutputTensor, Storable, bool8, foreach, register, select
+from ..algorithms.algorithm import widened
 
 N = TypeVar("N", bound=Numeric)
 F = TypeVar("F", bound=Floating)
