@@ -20,7 +20,7 @@ from typing import Any
 
 import click
 
-from .dsl.errors import EinkornError, InternalError
+from .dsl.diagnostics.errors import EinkornError, InternalError
 from .dsl.kernel_files import printing_to
 from .dsl.knobs import STAGES, knobs
 from .shown import COLORS, FORMATS, Shown

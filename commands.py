@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from .dsl.archive import Archive
 from .dsl.cache import Cache
-from .dsl.errors import EinkornError, PackageError, joined
+from .dsl.diagnostics.errors import EinkornError, PackageError, joined
 from .dsl.files import replace_file
 from .dsl.knobs import knobs
 from .dsl.package import ABI, FORMAT, MANIFEST, Package, read_package

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .dsl.codes import MEANINGS
-from .dsl.errors import repeated_once
-from .dsl.explain import KERNEL_PRELUDE, PROGRAM_PRELUDE, Explanation
-from .dsl.explain import explain as explanation_of
+from .dsl.diagnostics.codes import MEANINGS
+from .dsl.diagnostics.errors import repeated_once
+from .dsl.diagnostics.explain import KERNEL_PRELUDE, PROGRAM_PRELUDE, Explanation
+from .dsl.diagnostics.explain import explain as explanation_of
 from .shown import Shown
 
 

@@ -16,7 +16,7 @@ import sys
 from dataclasses import dataclass
 from typing import TextIO
 
-from .dsl.errors import EinkornError, Several, counted
+from .dsl.diagnostics.errors import EinkornError, Several, counted
 
 COLORS = ("auto", "always", "never")
 FORMATS = ("text", "json")

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from .dsl.errors import EinkornError, GraphError, PackageError, did_you_mean
+from .dsl.diagnostics.errors import EinkornError, GraphError, PackageError, did_you_mean
 from .dsl.library import KernelLibrary, library_of, load_library
 from .dsl.parameters import bind_parameters
 from .dsl.register import Kernel

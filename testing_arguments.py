@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from .dsl.errors import GraphError, did_you_mean
+from .dsl.diagnostics.errors import GraphError, did_you_mean
 from .dsl.schema import OpSchema
 from .dsl.types import DType
 from .testing_cases import pack_names

@@ -16,7 +16,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from .dsl.errors import EinkornError
+from .dsl.diagnostics.errors import EinkornError
 from .dsl.types import DType
 
 Array = np.ndarray[Any, Any]

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..dsl import phrasebook
 from ..dsl import syntax as s
-from ..dsl.errors import TargetError, did_you_mean
+from ..dsl.diagnostics.errors import TargetError, did_you_mean
 from ..dsl.schema import Role
 from ..dsl.types import DType, SIMDType
 from .advice import dtype_for

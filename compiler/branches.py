@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..dsl import syntax as s
-from ..dsl.errors import CompileError
+from ..dsl.diagnostics.errors import CompileError
 from ..dsl.portable import is_shipped
 from ..dsl.types import BOOL, SIMDType
 from .coerce import DEFAULTS, coerce, weak_kind

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..dsl.checks import parse_checks
-from ..dsl.errors import CompileError, EinkornError, PackageError, each_of, joined
+from ..dsl.diagnostics.errors import CompileError, EinkornError, PackageError, each_of, joined
 from ..dsl.frames import without_internals
 from ..dsl.library import KernelLibrary, LoadedKernel, kernel_files, load_library
 from ..dsl.package import CodeContents, Instance, OpContents, Package, PackageContents, write_package

@@ -17,8 +17,8 @@ from typing import Any
 
 from ..dsl import syntax as s
 from ..dsl.checks import OFF
-from ..dsl.errors import CompileError
-from ..dsl.source import Place
+from ..dsl.diagnostics.errors import CompileError
+from ..dsl.diagnostics.places import Place
 from ..dsl.types import SIMDType
 from .coerce import DEFAULTS, coerce, misfit, weak_kind
 from .composite import has_numbers, nothing, numbers_of, parts_of, replaced, same_shape

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..dsl.errors import EinkornError, InternalError, Remark, each_of, has_more, is_endless, repeated_once
+from ..dsl.diagnostics.errors import EinkornError, InternalError, Remark, each_of, has_more, is_endless, repeated_once
 from ..dsl.library import LoadedKernel, kernel_files, load_library
 from ..dsl.package import Instance
 from ..dsl.schema import OpSchema

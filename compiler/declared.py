@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..dsl import syntax as s
-from ..dsl.errors import CompileError, did_you_mean
+from ..dsl.diagnostics.errors import CompileError, did_you_mean
 from ..dsl.portable import is_shipped
 from ..dsl.types import DType, SIMDType
 from .advice import library_argument

@@ -13,7 +13,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from ..dsl.errors import InternalError
+from ..dsl.diagnostics.errors import InternalError
 
 EM_X86_64: Final = 62
 EM_AARCH64: Final = 183

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ..dsl.errors import InternalError
+from ..dsl.diagnostics.errors import InternalError
 from ..dsl.types import SIMDType
 from . import emit_arith
 from .emit_entry import ENTRY, SPREAD, entry, is_small, report_table

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..dsl.errors import InternalError
+from ..dsl.diagnostics.errors import InternalError
 from ..dsl.types import STORAGE, DType, SIMDType
 from .emit_arith import abs_int, select
 from .emit_half import narrow, widen

@@ -22,8 +22,8 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 
 from ..dsl import syntax
+from ..dsl.diagnostics.places import shown_path
 from ..dsl.portable import PortableKernel, is_shipped
-from ..dsl.source import shown_path
 from .inspect import chosen
 from .instances import instance_entries
 from .listing import LISTINGS, Line, Spot

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..dsl import syntax as s
-from ..dsl.errors import CompileError, did_you_mean
+from ..dsl.diagnostics.errors import CompileError, did_you_mean
 from ..dsl.portable import is_shipped
 from ..dsl.types import BOOL, DType, SIMDType
 from .attributes import attribute

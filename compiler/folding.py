@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..dsl import syntax as s
-from ..dsl.errors import CompileError
+from ..dsl.diagnostics.errors import CompileError
 from ..dsl.types import DType, SIMDType
 from .composite import PLAIN, parts_of, with_parts
 from .flow import NEXT, Flow

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..dsl import syntax
-from ..dsl.errors import did_you_mean
+from ..dsl.diagnostics.errors import did_you_mean
 from ..dsl.portable import GlobalEntry
 from .poison import Cascade
 from .values import ClassValue, Closure, Frame, LibraryRef, Marker, StructType, StructValue, StubRef

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..dsl import syntax as s
+from ..dsl.diagnostics.places import Place
 from ..dsl.portable import is_shipped
-from ..dsl.source import Place
 from ..dsl.types import BOOL, INT, DType, SIMDType
 from .program import READS, Builder, Site, Value
 from .tensors import Stored, Tensor, View

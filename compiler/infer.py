@@ -21,9 +21,9 @@ from typing import Any
 
 from ..dsl import syntax
 from ..dsl.checks import SAFE, Checks
-from ..dsl.errors import CompileError, EinkornError, each_of, joined, unlike
+from ..dsl.diagnostics.errors import CompileError, EinkornError, each_of, joined, unlike
+from ..dsl.diagnostics.places import Label
 from ..dsl.portable import is_shipped
-from ..dsl.source import Label
 from ..dsl.types import SIMDType
 from .advice import uncallable
 from .budget import AT_A_STEP, CALL, MAX_STEPS, MISTAKE, count_copies, exceeded, weigh

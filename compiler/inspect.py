@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..dsl.errors import CompileError, PackageError, did_you_mean
+from ..dsl.diagnostics.errors import CompileError, PackageError, did_you_mean
 from ..dsl.library import KernelLibrary, LoadedKernel, load_library
 from ..dsl.package import Instance
 from .instances import instance_entries, make_instance

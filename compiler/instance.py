@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..dsl.checks import SAFE, Checks, parse_checks
-from ..dsl.errors import CompileError, EinkornError, InternalError, joined
+from ..dsl.diagnostics.errors import CompileError, EinkornError, InternalError, joined
 from ..dsl.portable import is_shipped
 from ..dsl.schema import ContextArgument, Form, Role, TensorArgument
 from ..dsl.types import INT, DType

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ..dsl.diagnostics.errors import CompileError, GraphError, PackageError, did_you_mean
 from ..dsl.dims import Pack, names_in
 from ..dsl.dims_parse import parse_dims
-from ..dsl.errors import CompileError, GraphError, PackageError, did_you_mean
 from ..dsl.package import Instance
 from ..dsl.parameters import bind_parameters
 from ..dsl.portable import PortableKernel

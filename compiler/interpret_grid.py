@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 from inspect import isgeneratorfunction
 from typing import Any
 
-from ..dsl.errors import KernelError
+from ..dsl.diagnostics.errors import KernelError
 from .interpret_ops import Machine
 from .program import Location
 

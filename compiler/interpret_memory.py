@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dsl.errors import KernelError
+from ..dsl.diagnostics.errors import KernelError
 from ..dsl.types import DType
 from .program import Location
 

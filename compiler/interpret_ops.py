@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dsl.errors import InternalError
+from ..dsl.diagnostics.errors import InternalError
 from ..dsl.types import DType, SIMDType
 from . import interpret_access, interpret_vectors
 from .interpret_casts import convert, low_bits, reinterpret

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from ..dsl.source import Place
+from ..dsl.diagnostics.places import Place
 from .mlir import places_of
 from .pipeline import Artifact
 from .printer import program_lines

@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..dsl.errors import InternalError, TargetError
-from ..dsl.shield import interruptible, shielded
+from ..dsl.diagnostics.errors import InternalError, TargetError
+from ..dsl.diagnostics.shield import interruptible, shielded
 from . import elf
 from .llvm_repairs import one_lane_stores
 from .targets import Target

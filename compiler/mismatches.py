@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..dsl import syntax
-from ..dsl.errors import CompileError
+from ..dsl.diagnostics.errors import CompileError
 from ..dsl.types import SIMDType
 from .operations import KIND_WORDS, Row
 from .program import PointerType, Value

@@ -20,9 +20,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..dsl.errors import InternalError, TargetError
-from ..dsl.shield import interruptible, shielded
-from ..dsl.source import Place
+from ..dsl.diagnostics.errors import InternalError, TargetError
+from ..dsl.diagnostics.places import Place
+from ..dsl.diagnostics.shield import interruptible, shielded
 from .literals import downgrade
 from .loop_hints import hinted
 from .targets import Target

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
 
-from ..dsl.errors import CompileError, EinkornError, InternalError
+from ..dsl.diagnostics.errors import CompileError, EinkornError, InternalError
 from ..dsl.knobs import knobs
 from ..dsl.unit import EntrySpec
 from .emit import Emitted, KernelInfo, emit_module

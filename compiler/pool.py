@@ -36,7 +36,7 @@ from typing import Final
 
 from ..dsl import abi
 from ..dsl.abi import PoolState
-from ..dsl.errors import TargetError
+from ..dsl.diagnostics.errors import TargetError
 from .llvm import compile_module
 from .targets import Target
 

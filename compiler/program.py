@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..dsl.diagnostics.places import Place
 from ..dsl.portable import PortableKernel
-from ..dsl.source import Place
 from ..dsl.types import BOOL, INT, DType, SIMDType
 from .operations import ROWS
 

@@ -29,11 +29,11 @@ from typing import Any, TypeVar
 
 from ..dsl import unit
 from ..dsl.cache import default_root
-from ..dsl.errors import InternalError, PackageError
+from ..dsl.diagnostics.errors import InternalError, PackageError
+from ..dsl.diagnostics.shield import shielded, window
 from ..dsl.knobs import knobs
 from ..dsl.portable import PortableKernel
 from ..dsl.portable_read import read_program
-from ..dsl.shield import shielded, window
 from ..dsl.toolchain import fingerprint
 from ..dsl.types import DType
 from ..dsl.unit import EntrySpec

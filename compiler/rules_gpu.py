@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..dsl import syntax as s
-from ..dsl.errors import TargetError
+from ..dsl.diagnostics.errors import TargetError
 from ..dsl.types import INT
 from .attributes import method
 from .coerce import coerce

@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..dsl import syntax as s
-from ..dsl.errors import CompileError
+from ..dsl.diagnostics.errors import CompileError
+from ..dsl.diagnostics.places import Label, Place
 from ..dsl.portable import is_shipped
-from ..dsl.source import Label, Place
 from .poison import Poisoned
 from .program import Location
 from .values import Closure, Frame, Undefined

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..dsl.errors import CompileError
+from ..dsl.diagnostics.errors import CompileError
+from ..dsl.diagnostics.places import Place
 from ..dsl.portable import is_shipped
-from ..dsl.source import Place
 from .program import Op, Region
 
 MAX_THREAD_BYTES = 4 << 20  # of all storage at a time; `graph.stacks` sees to it that threads have more

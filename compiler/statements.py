@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any
 
 from ..dsl import syntax as s
-from ..dsl.errors import CompileError
+from ..dsl.diagnostics.errors import CompileError
+from ..dsl.diagnostics.places import Place
 from ..dsl.portable import is_shipped
-from ..dsl.source import Place
 from ..dsl.types import BOOL, SIMDType
 from .coerce import DEFAULTS, binary, coerce
 from .declared import declared

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..dsl import syntax as s
-from ..dsl.errors import CompileError
+from ..dsl.diagnostics.errors import CompileError
 from ..dsl.portable import PortableKernel
 from ..dsl.schema import TensorArgument
 from .program import Region, Value, walk

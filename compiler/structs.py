@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..dsl import syntax as s
-from ..dsl.errors import did_you_mean
+from ..dsl.diagnostics.errors import did_you_mean
 from .attributes import ATTRIBUTES
 from .declared import declared, matched, of_python_type
 from .flow import argument_node

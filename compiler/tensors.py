@@ -13,9 +13,9 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from ..dsl.errors import InternalError
+from ..dsl.diagnostics.errors import InternalError
+from ..dsl.diagnostics.places import Place
 from ..dsl.schema import Role
-from ..dsl.source import Place
 from ..dsl.types import DType, SIMDType
 from .program import Builder, PointerType, Value
 from .values import Index, NeedPairs, ravel, same_dims, value_key

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..dsl import syntax
+from ..dsl.diagnostics.places import Place
 from ..dsl.portable import is_shipped
-from ..dsl.source import Place
 from ..dsl.types import DType, SIMDType
 from .program import Location
 from .values import Frame, describe, shown

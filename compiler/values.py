@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..dsl import syntax
-from ..dsl.errors import CompileError
+from ..dsl.diagnostics.errors import CompileError
+from ..dsl.diagnostics.places import Place
 from ..dsl.portable import PortableKernel
-from ..dsl.source import Place
 from ..dsl.types import DType, SIMDType
 from .poison import Poisoned
 from .program import Builder, Location, Value

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .shield import shielded as _shielded
+from .diagnostics.shield import shielded as _shielded
 
 with _shielded():
     from .language import (

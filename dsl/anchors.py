@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from . import syntax
+from .diagnostics.places import Place
 from .portable import PortableKernel
-from .source import Place
 
 # [digest of the program, function, node], or the numbers of a plain place.
 Anchor = list[str | int]

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import types
-from .errors import CompileError
+from .diagnostics.errors import CompileError
+from .diagnostics.places import caller_place
 from .kernel_files import collect
 from .read_on import Broken
 from .schema import Form, Role
-from .source import caller_place
 from .types import DType, SIMDType
 
 

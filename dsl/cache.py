@@ -32,9 +32,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .errors import PackageError
+from .diagnostics.errors import PackageError
+from .diagnostics.shield import shielded
 from .knobs import knobs
-from .shield import shielded
 
 DEFAULT_LIMIT = 1 << 30
 

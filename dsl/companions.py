@@ -21,11 +21,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from .diagnostics.errors import CompileError, EinkornError
+from .diagnostics.places import Place
 from .dims import Axis
 from .dims_parse import parse_dims
-from .errors import CompileError, EinkornError
 from .schema import Form, OpSchema, Role, TensorArgument
-from .source import Place
 from .types import DType
 
 SIZES = "$sizes"  # the argument of a shape function's kernel that takes what it returns; no author's name

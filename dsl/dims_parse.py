@@ -14,6 +14,9 @@ import re
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
+from .diagnostics.errors import CompileError
+from .diagnostics.places import Place
+from .diagnostics.shield import shielded
 from .dims import (
     FUNCTIONS,
     AnyAxis,
@@ -29,9 +32,6 @@ from .dims import (
     Pack,
     Size,
 )
-from .errors import CompileError
-from .shield import shielded
-from .source import Place
 
 if TYPE_CHECKING:
     import lark

@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
-from .installation import PACKAGE
+from .diagnostics.installation import PACKAGE
 
 REGISTER = "register"
 OUTPUTS = ("OutputTensor", "MutableInputTensor", "OutputVariadicTensors")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, overload
 
 from .checks import parse_checks
-from .errors import EinkornError, nearest
+from .diagnostics.errors import EinkornError, nearest
 
 PREFIX = "EINKORN_"
 STAGES = ("typed", "mlir", "llvm", "asm")

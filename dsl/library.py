@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 
 from .companions import Reference, shape_schema
-from .errors import EinkornError, PackageError, joined, repeated_once
+from .diagnostics.errors import EinkornError, PackageError, joined, repeated_once
 from .kernel_files import import_file, import_root
 from .kernel_scan import is_broken, is_test, registers
 from .package import Package, Variant, read_package

@@ -20,7 +20,7 @@ from typing import Any
 
 from .abi import ABI_VERSION
 from .archive import name_trouble
-from .json_reading import Misread, read_json, shown
+from .diagnostics.json_reading import Misread, read_json, shown
 from .schema import PARAMETER_KINDS, OpSchema
 from .schema_read import declared, read_schema
 from .types import DType

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from .archive import Archive, refuse, write_archive
-from .errors import PackageError, did_you_mean
-from .json_reading import read_json
+from .diagnostics.errors import PackageError, did_you_mean
+from .diagnostics.json_reading import read_json
 from .manifest import (
     ABI,
     FORMAT,

@@ -12,9 +12,9 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .errors import GraphError, did_you_mean, nearest, of_call
+from .diagnostics.errors import GraphError, did_you_mean, nearest, of_call
+from .diagnostics.places import Place
 from .schema import OpSchema, Parameter
-from .source import Place
 from .types import DType
 
 

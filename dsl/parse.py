@@ -16,11 +16,11 @@ from types import FunctionType
 from typing import Any
 
 from . import syntax as s
-from .definitions import Nodes, first_line, is_checked, keep_text, pieces
-from .errors import CompileError, EinkornError
+from .diagnostics.definitions import Nodes, first_line, is_checked, keep_text, pieces
+from .diagnostics.errors import CompileError, EinkornError
+from .diagnostics.places import Place
 from .parse_expressions import ExpressionParser, Resolve
 from .parse_names import BINARY, Reported, names_assigned, names_bound, sizes_of, yields
-from .source import Place
 from .unsupported import UNSUPPORTED
 
 

@@ -19,11 +19,11 @@ from typing import Any
 
 from . import phrasebook
 from . import syntax as s
-from .errors import CompileError, EinkornError, did_you_mean, each_of, unlike
+from .diagnostics.errors import CompileError, EinkornError, did_you_mean, each_of, unlike
+from .diagnostics.places import Place
 from .language import STUBS
 from .parse_names import BINARY, CLOSED, COMPARE, UNARY, Reported, Unresolved, names_assigned, names_bound
 from .read_on import BROKEN
-from .source import Place
 from .unsupported import UNSUPPORTED
 
 Resolve = Callable[[Any, str, Place], int]

@@ -12,13 +12,13 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from . import syntax as s
-from .definitions import first_line, is_checked, keep_text, pieces
-from .errors import CompileError, EinkornError
+from .diagnostics.definitions import first_line, is_checked, keep_text, pieces
+from .diagnostics.errors import CompileError, EinkornError
+from .diagnostics.places import Place
 from .parse import Parser
 from .parse_expressions import Resolve
 from .parse_names import Reported
 from .read_on import BROKEN
-from .source import Place
 from .structs import INFO, StructInfo
 
 _KINDS = {"staticmethod": "static", "classmethod": "class", "property": "property"}

@@ -24,8 +24,9 @@ from typing import Any, TypeVar
 
 from . import phrasebook, syntax
 from .companions import SIZES, shape_schema
-from .errors import CompileError, EinkornError, each_of, joined
-from .installation import is_below
+from .diagnostics.errors import CompileError, EinkornError, each_of, joined
+from .diagnostics.installation import is_below
+from .diagnostics.places import Place
 from .language import SIMD, STUBS, DeviceContext, Namespace, Pointer, Stub, stack
 from .parse import lines_of_head, parse_function
 from .parse_names import Reported, Unresolved
@@ -33,7 +34,6 @@ from .parse_struct import parse_struct
 from .read_on import Broken
 from .register import Kernel, implementation
 from .schema import OpSchema
-from .source import Place
 from .structs import INFO, is_struct
 from .types import DType, SIMDType
 from .variadic import expand

@@ -17,8 +17,8 @@ from typing import Any
 
 from . import syntax as s
 from .companions import shape_schema
-from .errors import PackageError
-from .json_reading import Misread, count, each, expected, field, listed, of_fields, one_of, text
+from .diagnostics.errors import PackageError
+from .diagnostics.json_reading import Misread, count, each, expected, field, listed, of_fields, one_of, text
 from .language import STUBS
 from .portable import SHIPPED, GlobalEntry, PortableKernel, SourceFunction
 from .schema import OpSchema

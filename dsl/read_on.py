@@ -17,11 +17,11 @@ from contextlib import suppress
 from types import FunctionType
 from typing import Any
 
-from .errors import CompileError, EinkornError
+from .diagnostics.errors import CompileError, EinkornError
+from .diagnostics.places import Place, instruction_place
 from .parse_names import names_assigned
 from .phrasebook import of_line
 from .schema import OpSchema
-from .source import Place, instruction_place
 
 BROKEN = "__einkorn_broken__"  # where a module keeps the names that it would have, but for mistakes, with these
 

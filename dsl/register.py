@@ -16,8 +16,9 @@ from types import FunctionType
 from typing import Any, TypeVar, cast
 
 from .companions import Reference, late_dims, make_reference
-from .errors import CompileError, EinkornError, InternalError, joined
-from .installation import PACKAGE
+from .diagnostics.errors import CompileError, EinkornError, InternalError, joined
+from .diagnostics.installation import PACKAGE
+from .diagnostics.places import Place, caller_place
 from .kernel_files import collect
 from .language import BOUNDS, DeviceContext, Stub, TensorAnnotation
 from .parse import find_function
@@ -26,7 +27,6 @@ from .phrasebook import of_dtype
 from .read_on import BROKEN, Broken
 from .schema import PARAMETER_KINDS, ContextArgument, Form, OpSchema, Parameter, Role, TensorArgument
 from .signature_check import schema_mistakes
-from .source import Place, caller_place
 from .types import ANY, DType, SIMDType
 
 _NAME = re.compile(r"[A-Za-z_]\w*(::[A-Za-z_]\w*)*\Z")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from .source import Place
+from .diagnostics.places import Place
 from .types import DType, scalar_name
 
 

@@ -14,10 +14,10 @@ import json
 from typing import Any
 
 from .companions import late_names
+from .diagnostics.errors import EinkornError
+from .diagnostics.json_reading import Misread, expected, switch, text
 from .dims import Number, Pack
 from .dims_parse import parse_dims
-from .errors import EinkornError
-from .json_reading import Misread, expected, switch, text
 from .schema import PARAMETER_KINDS, Form, OpSchema, Role, TensorArgument
 from .signature_check import schema_mistakes
 from .syntax_read import name

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from . import abi
-from .json_reading import Misread
+from .diagnostics.json_reading import Misread
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _PROGRAM = struct.Struct("<IIQQQQQQ")

@@ -17,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from .diagnostics.errors import DTypeError
+from .diagnostics.places import Place
 from .dims import DimLike
-from .errors import DTypeError
 from .parameters import bind_parameters
 from .schema import OpSchema, TensorArgument
 from .signature_call import CallState, Known
 from .signature_shapes import match, output_shape
-from .source import Place
 from .types import DType
 
 TensorSpec = tuple[DType, tuple[DimLike, ...]]

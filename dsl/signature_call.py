@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from .diagnostics.errors import DTypeError, EinkornError, GraphError
+from .diagnostics.places import Place
 from .dims import DimItem, DimLike, Expression, evaluate, names_in
 from .dims_parse import parse_dims
-from .errors import DTypeError, EinkornError, GraphError
 from .schema import OpSchema, TensorArgument
-from .source import Place
 from .types import DType
 
 

@@ -12,9 +12,9 @@ import operator
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from .diagnostics.errors import of_call
 from .dims import Axis, Computed, DimItem, DimLike, Expression, Pack, Size, names_in
 from .dims_parse import parse_dims
-from .errors import of_call
 from .schema import TensorArgument
 from .signature_call import CallState, Known, Tensor
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from . import syntax as s
-from .json_reading import Misread, count, each, expected, one_of, shown, switch, text
+from .diagnostics.json_reading import Misread, count, each, expected, one_of, shown, switch, text
 from .parse_expressions import MAX_NESTING
 from .parse_names import BINARY, COMPARE, UNARY
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from . import abi
-from .installation import ROOT
+from .diagnostics.installation import ROOT
 
 FOLDERS = ("compiler", "dsl", "graph", "stdlib")
 TOOLS = ("llvmlite", "mlir", "torch_mlir")

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from .errors import DTypeError
+from .diagnostics.errors import DTypeError
+from .diagnostics.shield import shielded
 from .formats import FloatFormat
-from .shield import shielded
 
 if TYPE_CHECKING:
     import numpy as np

@@ -8,7 +8,7 @@
 Importing this loads neither MLIR nor LLVM.
 """
 
-from ..dsl.shield import shielded
+from ..dsl.diagnostics.shield import shielded
 
 with shielded():
     from ..dsl.types import DType

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dsl.errors import DeviceError, DTypeError, GraphError
+from ..dsl.diagnostics.errors import DeviceError, DTypeError, GraphError
 from ..dsl.packing import pack, unpack
 from ..dsl.types import DType
 from .buffer import Buffer

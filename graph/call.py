@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from ..dsl import abi
-from ..dsl.errors import DeviceError, GraphError, KernelError
+from ..dsl.diagnostics.errors import DeviceError, GraphError, KernelError
+from ..dsl.diagnostics.places import Place
 from ..dsl.packing import pack
-from ..dsl.source import Place
 from .buffer import Buffer
 from .buffer_packed import PackedBuffer
 from .device import CPU

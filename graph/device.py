@@ -13,7 +13,7 @@ import platform
 from dataclasses import dataclass
 from enum import Enum
 
-from ..dsl.errors import DeviceError, GraphError, shown_value
+from ..dsl.diagnostics.errors import DeviceError, GraphError, shown_value
 from .places import user_place
 
 

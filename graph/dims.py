@@ -18,7 +18,7 @@ import operator
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, SupportsIndex, overload
 
-from ..dsl.errors import EinkornError, GraphError, brief, did_you_mean, shown_value
+from ..dsl.diagnostics.errors import EinkornError, GraphError, brief, did_you_mean, shown_value
 from .arguments import list_of
 from .places import user_place
 from .polynomial import (

@@ -25,15 +25,15 @@ from typing import TYPE_CHECKING, Any
 from ..dsl import abi
 from ..dsl.cache import Cache, content_key
 from ..dsl.checks import SAFE, Checks, parse_checks
-from ..dsl.errors import CompileError, EinkornError, InternalError, PackageError, TargetError
-from ..dsl.installation import PACKAGE
+from ..dsl.diagnostics.errors import CompileError, EinkornError, InternalError, PackageError, TargetError
+from ..dsl.diagnostics.installation import PACKAGE
+from ..dsl.diagnostics.places import shown_path
+from ..dsl.diagnostics.shield import shielded
 from ..dsl.knobs import knobs
 from ..dsl.library import LoadedKernel, library_of
 from ..dsl.parameters import identity
 from ..dsl.portable import PortableKernel
 from ..dsl.schema import OpSchema
-from ..dsl.shield import shielded
-from ..dsl.source import shown_path
 from ..dsl.toolchain import fingerprint
 from ..dsl.unit import NodeSpec, Size, Slot
 from .code import Library

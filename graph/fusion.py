@@ -28,7 +28,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..dsl.errors import GraphError
+from ..dsl.diagnostics.errors import GraphError
 from ..dsl.schema import Form
 from .dims import Shape
 from .ir import Constant, GraphIR, Node

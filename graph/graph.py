@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from ..dsl.errors import GraphError, PackageError, did_you_mean, shown_value
+from ..dsl.diagnostics.errors import GraphError, PackageError, did_you_mean, shown_value
+from ..dsl.diagnostics.places import Place, shown_path
 from ..dsl.library import KernelLibrary
-from ..dsl.source import Place, shown_path
 from ..dsl.types import DType
 from .arguments import list_of, text_of, wrong
 from .device import DeviceRef

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dsl.errors import DTypeError, EinkornError, GraphError
+from ..dsl.diagnostics.errors import DTypeError, EinkornError, GraphError
 from ..dsl.packing import pack
 from ..dsl.types import DType
 from .buffer import Buffer

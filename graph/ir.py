@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ..dsl.source import Place
+from ..dsl.diagnostics.places import Place
 from ..dsl.types import DType
 from .dims import Dim
 from .strides import Pattern

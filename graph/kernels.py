@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ..dsl.errors import PackageError
+from ..dsl.diagnostics.errors import PackageError
+from ..dsl.diagnostics.places import shown_path
 from ..dsl.library import KernelLibrary, LoadedKernel, load_library
-from ..dsl.source import shown_path
 from .places import user_place
 
 

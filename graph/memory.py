@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dsl.errors import DeviceError, DTypeError, EinkornError, GraphError, brief
+from ..dsl.diagnostics.errors import DeviceError, DTypeError, EinkornError, GraphError, brief
 from ..dsl.types import DType
 from .arguments import choice_of, int_of, list_of, wrong
 from .places import user_place

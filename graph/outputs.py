@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dsl.errors import DeviceError
+from ..dsl.diagnostics.errors import DeviceError
 from ..dsl.types import DType
 from .places import user_place
 

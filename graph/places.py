@@ -1,6 +1,6 @@
 """The user's own line: the innermost frame of a call stack that is not part of this package.
 
-Input: the running stack. Output: a `Place` with exact columns. Non-goals: no drawing (see `dsl.source`).
+Input: the running stack. Output: a `Place` with exact columns. Non-goals: no drawing (see `dsl.diagnostics.places`).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from functools import lru_cache
 from types import CodeType
 from typing import ParamSpec, TypeVar
 
-from ..dsl.errors import EinkornError
-from ..dsl.installation import is_own_module
-from ..dsl.source import Place, instruction_place
+from ..dsl.diagnostics.errors import EinkornError
+from ..dsl.diagnostics.installation import is_own_module
+from ..dsl.diagnostics.places import Place, instruction_place
 
 P = ParamSpec("P")
 R = TypeVar("R")

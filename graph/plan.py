@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..dsl.errors import InternalError
+from ..dsl.diagnostics.errors import InternalError
 from ..dsl.schema import TensorArgument
 from ..dsl.types import DType
 from ..dsl.unit import (

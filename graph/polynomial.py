@@ -24,8 +24,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from ..dsl.diagnostics.errors import GraphError
 from ..dsl.dims import largest, smallest
-from ..dsl.errors import GraphError
 from .places import user_place
 
 LIMIT = (1 << 63) - 1  # no number of a dim is beyond it

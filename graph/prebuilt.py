@@ -10,8 +10,8 @@ import logging
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 
-from ..dsl.errors import PackageError
-from ..dsl.json_reading import Misread
+from ..dsl.diagnostics.errors import PackageError
+from ..dsl.diagnostics.json_reading import Misread
 from ..dsl.library import LoadedKernel
 from ..dsl.package import Package, Variant
 from ..dsl.parameters import identity

@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from ..dsl.errors import DTypeError, GraphError, brief
-from ..dsl.source import Place
+from ..dsl.diagnostics.errors import DTypeError, GraphError, brief
+from ..dsl.diagnostics.places import Place
 from ..dsl.types import DType
 from .buffer import Buffer
 from .memory import check_unmasked, lost, rounded

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from ..dsl.checks import Checks, parse_checks
+from ..dsl.diagnostics.errors import PackageError
 from ..dsl.dims import evaluate, names_in
 from ..dsl.dims_parse import parse_expression
-from ..dsl.errors import PackageError
 from ..dsl.library import LoadedKernel
 from ..dsl.portable import PortableKernel
 from ..dsl.portable_read import read_program

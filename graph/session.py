@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..dsl.checks import parse_checks
-from ..dsl.errors import DeviceError, EinkornError, GraphError, of_call, shown_value
+from ..dsl.diagnostics.errors import DeviceError, EinkornError, GraphError, of_call, shown_value
 from ..dsl.frames import bare, without_internals
 from ..dsl.knobs import knobs
 from ..dsl.types import DType

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ..dsl.errors import GraphError
+from ..dsl.diagnostics.errors import GraphError
 from .dims import Dim, StaticDim
 from .ir import Constraint, GraphIR, Node
 from .places import user_place

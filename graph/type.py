@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..dsl.errors import GraphError
+from ..dsl.diagnostics.errors import GraphError
 from ..dsl.types import DType
 from .arguments import dtype_of
 from .device import Device, DeviceRef

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dsl.errors import KernelError
+from ..dsl.diagnostics.errors import KernelError
 from ..dsl.packing import unpack
 from ..dsl.types import DType
 from .buffer import Buffer

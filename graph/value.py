@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ..dsl.errors import GraphError
+from ..dsl.diagnostics.errors import GraphError
 from ..dsl.types import DType
 from .device import Device, DeviceRef
 from .dims import Dim, Shape

@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from ..dsl.shield import shielded
+from ..dsl.diagnostics.shield import shielded
 
 if TYPE_CHECKING:
     from .algorithms.monoids import All as All

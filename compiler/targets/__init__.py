@@ -6,7 +6,7 @@ here (EK0601), the second where the tool is needed (EK0602).
 
 from __future__ import annotations
 
-from ...dsl.errors import TargetError, did_you_mean
+from ...dsl.diagnostics.errors import TargetError, did_you_mean
 from . import amdgcn, cpu, nvptx
 from .base import FEATURES, Target
 from .cpu import fits, host

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from ...dsl.errors import TargetError, did_you_mean
+from ...dsl.diagnostics.errors import TargetError, did_you_mean
 
 Kind = Literal["cpu", "cuda", "hip"]
 ObjectKind = Literal["elf-so", "ptx", "hsaco"]

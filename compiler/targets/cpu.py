@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from ...dsl.abi import LIBCALLS
-from ...dsl.errors import TargetError
+from ...dsl.diagnostics.errors import TargetError
 from .base import COMMON_INTRINSICS, Intrinsics, Target
 
 X86_TRIPLE: Final = "x86_64-unknown-linux-gnu"

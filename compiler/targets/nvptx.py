@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from ...dsl.errors import InternalError, TargetError
+from ...dsl.diagnostics.errors import InternalError, TargetError
 from .base import COMMON_INTRINSICS, AddressSpaces, GridOperations, Intrinsics, Limits, Target
 
 TRIPLE: Final = "nvptx64-nvidia-cuda"

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...dsl.errors import DTypeError, shown_value
+from ...dsl.diagnostics.errors import DTypeError, shown_value
 from ..places import user_place
 from ..promotion import is_weak, weak_array
 from ..type import BufferType, shown

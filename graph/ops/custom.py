@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ...dsl.errors import PackageError, brief, did_you_mean, shown_value
+from ...dsl.diagnostics.errors import PackageError, brief, did_you_mean, shown_value
 from ...dsl.parameters import bind_parameters
 from ...dsl.schema import OpSchema, Role
 from ...dsl.types import DType

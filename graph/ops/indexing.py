@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...dsl.errors import GraphError, brief
+from ...dsl.diagnostics.errors import GraphError, brief
 from ..arguments import axis_of, int_of, list_of
 from ..dims import Dim, StaticDim, ceildiv
 from ..polynomial import LIMIT, in_short

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...dsl.errors import DeviceError, DTypeError
+from ...dsl.diagnostics.errors import DeviceError, DTypeError
 from ..arguments import axis_of, list_of, text_of
 from ..device import Device, DeviceRef
 from ..dims import Dim, Shape, StaticDim, is_below_zero

@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from ...dsl.errors import DTypeError, EinkornError, GraphError, brief, each_of
+from ...dsl.diagnostics.errors import DTypeError, EinkornError, GraphError, brief, each_of
 from ...dsl.frames import without_internals
 from ...dsl.parameters import bind_parameters
 from ...dsl.signature import bind

@@ -96,7 +96,7 @@ def where(name: str, line: int) -> str:
 
 
 def test_the_modules_are_found() -> None:
-    assert {"", "__main__", "dsl.errors", "compiler.targets", "graph"} <= set(modules())
+    assert {"", "__main__", "dsl.diagnostics.errors", "compiler.targets", "graph"} <= set(modules())
 
 
 def test_imports_go_one_way() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from einkorn.dsl.errors import CompileError
+from einkorn.dsl.diagnostics.errors import CompileError
 
 from .conftest import model_of
 
@@ -21,7 +21,7 @@ X = np.arange(300, dtype=np.float32)
 CHILD = """
 import sys, threading
 import numpy as np
-from einkorn.dsl.errors import KernelError
+from einkorn.dsl.diagnostics.errors import KernelError
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, ops
 
 cpu = DeviceRef.CPU()

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from einkorn.dsl.errors import KernelError
+from einkorn.dsl.diagnostics.errors import KernelError
 from einkorn.graph import Buffer, BufferType, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
 
 KERNELS = Path(__file__).parent / "unwritten_kernels.py"

@@ -12,7 +12,7 @@ import pytest
 from support import graphs
 
 from einkorn.__main__ import run as einkorn
-from einkorn.dsl.errors import PackageError
+from einkorn.dsl.diagnostics.errors import PackageError
 from einkorn.dsl.package import read_package
 from einkorn.graph import DeviceRef, ops
 

@@ -16,10 +16,10 @@ import pytest
 from einkorn import __main__ as cli
 from einkorn import commands
 from einkorn.dsl.cache import Cache
-from einkorn.dsl.errors import InternalError, PackageError
+from einkorn.dsl.diagnostics.errors import InternalError, PackageError
+from einkorn.dsl.diagnostics.places import Place
 from einkorn.dsl.package import CodeContents, Instance, OpContents, PackageContents, read_package, write_package
 from einkorn.dsl.schema import OpSchema, Parameter, Role, TensorArgument
-from einkorn.dsl.source import Place
 from einkorn.dsl.types import DType
 
 Run = Callable[..., tuple[int, str, str]]

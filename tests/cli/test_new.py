@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from einkorn.dsl.errors import PackageError
+from einkorn.dsl.diagnostics.errors import PackageError
 from einkorn.dsl.skeleton import make_skeleton
 
 

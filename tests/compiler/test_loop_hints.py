@@ -10,7 +10,7 @@ from einkorn.compiler.llvm import emit_object
 from einkorn.compiler.loop_hints import HINT, hinted, loop_hint
 from einkorn.compiler.mlir import lower_to_llvm
 from einkorn.compiler.targets import host
-from einkorn.dsl.errors import InternalError
+from einkorn.dsl.diagnostics.errors import InternalError
 
 
 def loop(hint: str, name: str = "f", after: str = "") -> str:

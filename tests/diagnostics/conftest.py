@@ -16,7 +16,7 @@ import pytest
 from support import hints
 
 from einkorn.compiler.check import check_kernels
-from einkorn.dsl.errors import EinkornError, InternalError
+from einkorn.dsl.diagnostics.errors import EinkornError, InternalError
 
 GOLDEN = Path(__file__).parent / "golden"
 

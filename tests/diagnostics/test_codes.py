@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import einkorn
-from einkorn.dsl.codes import MEANINGS
+from einkorn.dsl.diagnostics.codes import MEANINGS
 
 ROOT = Path(einkorn.__file__).resolve().parent
 FLOORS = ("dsl", "compiler", "graph", "stdlib")
@@ -21,8 +21,8 @@ def raised() -> set[str]:
 
 
 def test_codes_and_meanings() -> None:
-    assert sorted(raised() - MEANINGS.keys()) == [], "these codes have no meaning in dsl/codes.py"
-    assert sorted(MEANINGS.keys() - raised()) == [], "these codes of dsl/codes.py are raised nowhere"
+    assert sorted(raised() - MEANINGS.keys()) == [], "these codes have no meaning in dsl/diagnostics/codes.py"
+    assert sorted(MEANINGS.keys() - raised()) == [], "these codes of dsl/diagnostics/codes.py are raised nowhere"
 
 
 def test_meanings_are_sentences() -> None:

@@ -17,9 +17,9 @@ from support.hints import follow
 from einkorn import dsl
 from einkorn.__main__ import run
 from einkorn.compiler.check import check_kernels
-from einkorn.dsl.codes import MEANINGS
-from einkorn.dsl.errors import EinkornError
-from einkorn.dsl.explain import KERNEL_PRELUDE, LIBRARY, PROGRAM_PRELUDE, Example, explain
+from einkorn.dsl.diagnostics.codes import MEANINGS
+from einkorn.dsl.diagnostics.errors import EinkornError
+from einkorn.dsl.diagnostics.explain import KERNEL_PRELUDE, LIBRARY, PROGRAM_PRELUDE, Example, explain
 
 # What has no example, and why.
 PROSE = {

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from einkorn.compiler.build import build_package
-from einkorn.dsl.errors import EinkornError, InternalError
+from einkorn.dsl.diagnostics.errors import EinkornError, InternalError
 from einkorn.dsl.frames import without_internals
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, ops
 

@@ -15,7 +15,7 @@ from einkorn.compiler import facts
 from einkorn.compiler.interpret import Interpreted
 from einkorn.compiler.reproducer import read_graph
 from einkorn.compiler.tensors import NotFusible
-from einkorn.dsl.errors import CompileError, InternalError
+from einkorn.dsl.diagnostics.errors import CompileError, InternalError
 from einkorn.graph import CPU, DeviceRef, DType, Graph, InferenceSession, TensorType, extensions, ops
 from einkorn.graph.reproducer import graph_from_json
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from einkorn.dsl.errors import KernelError
+from einkorn.dsl.diagnostics.errors import KernelError
 
 KERNELS = """from typing import TypeVar
 from einkorn.dsl import *

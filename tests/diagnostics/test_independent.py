@@ -17,7 +17,7 @@ import pytest
 from einkorn.__main__ import main
 from einkorn.compiler.build import build_package
 from einkorn.compiler.check import check_kernels
-from einkorn.dsl.errors import CompileErrors, DTypeError, GraphError
+from einkorn.dsl.diagnostics.errors import CompileErrors, DTypeError, GraphError
 from einkorn.dsl.library import load_library
 
 PRELUDE = """from typing import TypeVar

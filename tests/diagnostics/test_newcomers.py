@@ -17,7 +17,7 @@ from einkorn import dsl, stdlib
 from einkorn.__main__ import run
 from einkorn.compiler.check import check_kernels
 from einkorn.dsl import phrasebook
-from einkorn.dsl.errors import EinkornError
+from einkorn.dsl.diagnostics.errors import EinkornError
 from einkorn.dsl.stubs import STUBS
 from einkorn.graph import Buffer, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
 

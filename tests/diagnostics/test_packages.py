@@ -12,7 +12,7 @@ import pytest
 from einkorn.compiler.build import build_package
 from einkorn.compiler.inspect import inspect_stage
 from einkorn.dsl.archive import write_archive
-from einkorn.dsl.errors import PackageError
+from einkorn.dsl.diagnostics.errors import PackageError
 from einkorn.dsl.library import load_library
 from einkorn.dsl.package import read_package
 

@@ -14,8 +14,8 @@ from einkorn.__main__ import run
 from einkorn.compiler import pipeline
 from einkorn.compiler.inspect import inspect_stage
 from einkorn.compiler.reproducer import read_reproducer
-from einkorn.dsl.errors import InternalError
-from einkorn.dsl.explain import LIBRARY
+from einkorn.dsl.diagnostics.errors import InternalError
+from einkorn.dsl.diagnostics.explain import LIBRARY
 
 
 def test_a_fault_leaves_a_reproducer(

@@ -17,7 +17,7 @@ import pytest
 
 from einkorn.dsl import cache as module
 from einkorn.dsl.cache import Cache, CacheWarning, content_key, default_root
-from einkorn.dsl.errors import PackageError
+from einkorn.dsl.diagnostics.errors import PackageError
 
 KEY = content_key("a kernel")
 

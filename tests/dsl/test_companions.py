@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from einkorn.dsl import InputTensor, MutableInputTensor, OutputTensor, float32, foreach, register
-from einkorn.dsl.errors import CompileError, EinkornError
+from einkorn.dsl.diagnostics.errors import CompileError, EinkornError
 from einkorn.dsl.library import load_library
 
 KERNELS = """

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from einkorn.dsl import package as module
 from einkorn.dsl.archive import Archive, write_archive
-from einkorn.dsl.errors import PackageError
+from einkorn.dsl.diagnostics.errors import PackageError
 from einkorn.dsl.manifest import Instance, canonical_json
 from einkorn.dsl.package import CodeContents, OpContents, Package, PackageContents, read_package, write_package
 from einkorn.dsl.schema import ContextArgument, OpSchema, Parameter, Role, TensorArgument

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from einkorn.dsl import syntax
-from einkorn.dsl.errors import PackageError
+from einkorn.dsl.diagnostics.errors import PackageError
 from einkorn.dsl.library import library_of, load_library
 from einkorn.dsl.portable import PortableKernel
 from einkorn.dsl.portable_read import read_program

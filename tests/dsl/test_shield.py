@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from einkorn.dsl.shield import interruptible, shielded, window
+from einkorn.dsl.diagnostics.shield import interruptible, shielded, window
 
 
 @pytest.fixture(autouse=True)

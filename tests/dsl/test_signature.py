@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from einkorn.dsl import dims as language
 from einkorn.dsl import dims_parse as parser
+from einkorn.dsl.diagnostics.errors import CompileError, CompileErrors, DTypeError, EinkornError, GraphError
+from einkorn.dsl.diagnostics.places import Place
 from einkorn.dsl.dims import AnyAxis, Axis, Binary, Call, Computed, Name, Negate, Number, Pack, Size
 from einkorn.dsl.dims_parse import parse_dims
-from einkorn.dsl.errors import CompileError, CompileErrors, DTypeError, EinkornError, GraphError
 from einkorn.dsl.parameters import bind_parameters
 from einkorn.dsl.schema import ContextArgument, OpSchema, Parameter, Role, TensorArgument
 from einkorn.dsl.signature import bind
 from einkorn.dsl.signature_check import check_schema
-from einkorn.dsl.source import Place
 from einkorn.dsl.types import ANY, FLOATING, DType
 from einkorn.graph.dims import Dim
 

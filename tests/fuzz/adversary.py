@@ -33,7 +33,7 @@ import check
 from programs import Program
 
 from einkorn.compiler import interpret_flow
-from einkorn.dsl.errors import CompileError, InternalError, KernelError
+from einkorn.dsl.diagnostics.errors import CompileError, InternalError, KernelError
 from einkorn.graph import call as calls
 from einkorn.graph import outputs
 

@@ -27,7 +27,7 @@ from networks.custom import custom
 from networks.network import Network, data, staged
 from networks.oracle import results_of
 
-from einkorn.dsl.errors import EinkornError, InternalError
+from einkorn.dsl.diagnostics.errors import EinkornError, InternalError
 from einkorn.graph import Buffer, DType, Model
 from einkorn.graph.extensions import LoadedCode
 from einkorn.graph.ir import GraphIR

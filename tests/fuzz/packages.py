@@ -119,7 +119,7 @@ def serve() -> None:
     """Loads and runs one package after the other: a line with its path and an op in, a line with the outcome out."""
     import numpy as np
 
-    from einkorn.dsl.errors import EinkornError
+    from einkorn.dsl.diagnostics.errors import EinkornError
     from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, ops
 
     def outcome(path: str, op: str, shape: list[int], say: Callable[[Any], None]) -> None:

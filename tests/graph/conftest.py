@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from einkorn.dsl.errors import PackageError
+from einkorn.dsl.diagnostics.errors import PackageError
 from einkorn.dsl.schema import OpSchema, Parameter, Role, TensorArgument
 from einkorn.dsl.types import ANY, FLOATING, NUMERIC, DType
 

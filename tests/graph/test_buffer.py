@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from einkorn.dsl.errors import DeviceError, DTypeError, GraphError
+from einkorn.dsl.diagnostics.errors import DeviceError, DTypeError, GraphError
 from einkorn.dsl.types import DType
 from einkorn.graph import CPU, Buffer, DeviceRef, DLPackArray, Graph, InferenceSession, TensorType, ops
 from einkorn.graph.memory import ALIGNMENT

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.packed import packed
 
-from einkorn.dsl.errors import DeviceError, DTypeError, GraphError
+from einkorn.dsl.diagnostics.errors import DeviceError, DTypeError, GraphError
 from einkorn.graph import Buffer, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
 
 HOST = DeviceRef.CPU()

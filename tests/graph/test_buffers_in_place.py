@@ -11,7 +11,7 @@ import pytest
 from support import graphs
 
 from einkorn.compiler.build import build_package
-from einkorn.dsl.errors import DTypeError, EinkornError, GraphError, KernelError
+from einkorn.dsl.diagnostics.errors import DTypeError, EinkornError, GraphError, KernelError
 from einkorn.graph import Buffer, BufferType, BufferValue, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
 from einkorn.graph.session import Model
 

@@ -19,7 +19,7 @@ import pytest
 from support import graphs
 
 from einkorn.dsl.cache import CacheWarning
-from einkorn.dsl.errors import PackageError
+from einkorn.dsl.diagnostics.errors import PackageError
 from einkorn.graph import DeviceRef, InferenceSession, extensions, ops
 from einkorn.graph.session import Model
 

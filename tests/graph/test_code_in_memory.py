@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from support import graphs
 
-from einkorn.dsl.errors import KernelError
+from einkorn.dsl.diagnostics.errors import KernelError
 from einkorn.graph import DeviceRef, code, ops
 from einkorn.graph.session import Model
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from einkorn.dsl.errors import DeviceError, GraphError
+from einkorn.dsl.diagnostics.errors import DeviceError, GraphError
 from einkorn.graph import CPU, Accelerator, DeviceKind, DeviceRef, accelerator_count, scan_available_devices
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support import graphs
 
-from einkorn.dsl.errors import EinkornError, PackageError
+from einkorn.dsl.diagnostics.errors import EinkornError, PackageError
 from einkorn.dsl.library import kernel_files, load_library
 from einkorn.graph import DeviceRef, ops
 

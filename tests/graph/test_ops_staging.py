@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from einkorn.dsl.errors import DeviceError, DTypeError, EinkornError
+from einkorn.dsl.diagnostics.errors import DeviceError, DTypeError, EinkornError
 from einkorn.dsl.types import DType
 from einkorn.graph import DeviceRef, Dim, Graph, TensorType, TensorValue, ops
 from einkorn.graph.ir import Node

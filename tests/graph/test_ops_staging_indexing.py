@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from einkorn.dsl.errors import EinkornError
+from einkorn.dsl.diagnostics.errors import EinkornError
 from einkorn.dsl.types import DType
 from einkorn.graph import Dim, Graph, TensorType, ops
 from einkorn.graph.ir import Node

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from einkorn.dsl.errors import DTypeError, EinkornError, GraphError, PackageError
+from einkorn.dsl.diagnostics.errors import DTypeError, EinkornError, GraphError, PackageError
 from einkorn.dsl.library import load_library
 from einkorn.dsl.schema import OpSchema, Role
 from einkorn.dsl.types import DType

@@ -15,7 +15,7 @@ import pytest
 from support import graphs
 from support.graphs import Array
 
-from einkorn.dsl.errors import DeviceError, DTypeError, EinkornError, GraphError, KernelError
+from einkorn.dsl.diagnostics.errors import DeviceError, DTypeError, EinkornError, GraphError, KernelError
 from einkorn.graph import CPU, Buffer, DeviceRef, Dim, DType, Graph, InferenceSession, TensorType, ops
 from einkorn.graph.session import Model
 

@@ -20,7 +20,7 @@ import pytest
 from support import graphs
 from support.graphs import Array
 
-from einkorn.dsl.errors import KernelError
+from einkorn.dsl.diagnostics.errors import KernelError
 from einkorn.graph import DeviceRef, ops
 from einkorn.graph.session import Model
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from tests.support import graphs
 
-from einkorn.dsl.errors import GraphError
+from einkorn.dsl.diagnostics.errors import GraphError
 from einkorn.graph import BufferType, DeviceRef, Dim, DType, Graph, InferenceSession, Shape, TensorType, ops
 from einkorn.graph.dims import ceildiv
 from einkorn.graph.session import Model

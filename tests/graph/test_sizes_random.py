@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from einkorn.dsl.errors import DeviceError, GraphError
+from einkorn.dsl.diagnostics.errors import DeviceError, GraphError
 from einkorn.graph import DeviceRef, Dim, DType, Graph, InferenceSession, TensorType, ops
 from einkorn.graph.dims import ceildiv, dim_max, dim_min
 

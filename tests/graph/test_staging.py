@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from einkorn.dsl.errors import DTypeError, EinkornError, GraphError, PackageError
+from einkorn.dsl.diagnostics.errors import DTypeError, EinkornError, GraphError, PackageError
 from einkorn.dsl.types import DType
 from einkorn.graph import CPU, DeviceRef, Dim, Graph, TensorType, TensorValue, ops
 from einkorn.graph.ir import Constant, Node

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from einkorn.dsl.errors import DTypeError, EinkornError, GraphError
+from einkorn.dsl.diagnostics.errors import DTypeError, EinkornError, GraphError
 from einkorn.dsl.types import DType
 from einkorn.graph import Buffer, Dim, Graph, TensorType, TensorValue, ops
 from einkorn.graph.ir import Constant, Node

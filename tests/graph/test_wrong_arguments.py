@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from einkorn.dsl.errors import EinkornError, InternalError
-from einkorn.dsl.source import shown_path
+from einkorn.dsl.diagnostics.errors import EinkornError, InternalError
+from einkorn.dsl.diagnostics.places import shown_path
 from einkorn.graph import (
     CPU,
     Buffer,

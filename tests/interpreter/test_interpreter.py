@@ -20,7 +20,7 @@ from einkorn.compiler import emit_arith, interpret_flow, interpret_ops, interpre
 from einkorn.compiler.emit_ops import EMITTERS
 from einkorn.compiler.operations import LIBRARY, ROWS
 from einkorn.compiler.program import IRREGULAR
-from einkorn.dsl.errors import KernelError
+from einkorn.dsl.diagnostics.errors import KernelError
 from einkorn.graph import InferenceSession, ops
 
 Interpret = Callable[..., list[np.ndarray[Any, Any]]]

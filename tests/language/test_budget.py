@@ -22,7 +22,7 @@ from einkorn.compiler.instances import instance_entry, make_instance
 from einkorn.compiler.pipeline import typed_program
 from einkorn.compiler.program import Program
 from einkorn.compiler.targets import host
-from einkorn.dsl.errors import EinkornError, each_of
+from einkorn.dsl.diagnostics.errors import EinkornError, each_of
 from einkorn.dsl.library import load_library
 
 HEAD = """\

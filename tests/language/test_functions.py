@@ -11,7 +11,7 @@ import pytest
 from kernel_harness import ALL, FLOATS, KernelFile, assert_same_bits, bfloat16, dtype_name, random_values
 
 from einkorn.dsl import DType
-from einkorn.dsl.errors import CompileError
+from einkorn.dsl.diagnostics.errors import CompileError
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import pytest
 from einkorn.compiler import elf, elf_read, llvm
 from einkorn.compiler.elf_read import read_object
 from einkorn.compiler.targets import host, lookup
-from einkorn.dsl.errors import InternalError
+from einkorn.dsl.diagnostics.errors import InternalError
 
 # A jump table, pointers in data (to data, to code, to an undefined function), zeroed data, alignment, calls outside.
 MODULE = """

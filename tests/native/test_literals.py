@@ -12,7 +12,7 @@ import pytest
 from einkorn.compiler import llvm, mlir
 from einkorn.compiler.literals import downgrade
 from einkorn.compiler.targets import host
-from einkorn.dsl.errors import InternalError
+from einkorn.dsl.diagnostics.errors import InternalError
 
 WIDTHS = {"f16": 16, "bf16": 16, "f32": 32, "f64": 64}
 MANTISSAS = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}

@@ -12,7 +12,7 @@ import pytest
 from einkorn.compiler import llvm
 from einkorn.compiler.targets import host, lookup
 from einkorn.dsl import abi
-from einkorn.dsl.errors import InternalError
+from einkorn.dsl.diagnostics.errors import InternalError
 
 TYPES = {"f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double"}
 

@@ -11,8 +11,8 @@ import pytest
 
 from einkorn.compiler import llvm, mlir
 from einkorn.compiler.targets import host, lookup
-from einkorn.dsl.errors import InternalError
-from einkorn.dsl.source import Place
+from einkorn.dsl.diagnostics.errors import InternalError
+from einkorn.dsl.diagnostics.places import Place
 
 
 def compile_library(tmp_path: Path, text: str) -> ctypes.CDLL:

@@ -17,7 +17,7 @@ from einkorn.compiler import llvm
 from einkorn.compiler.pool import pool_object, pool_text
 from einkorn.compiler.targets import host, lookup
 from einkorn.dsl.abi import ParallelFunction, PoolState, TaskFunction
-from einkorn.dsl.errors import TargetError
+from einkorn.dsl.diagnostics.errors import TargetError
 from einkorn.graph.code import Library
 from einkorn.graph.pool import Pool
 

@@ -14,7 +14,7 @@ import einkorn
 from einkorn.compiler.instances import instance_entry, make_instance
 from einkorn.compiler.pipeline import compile_entry
 from einkorn.compiler.targets import lookup
-from einkorn.dsl.json_reading import Misread
+from einkorn.dsl.diagnostics.json_reading import Misread
 from einkorn.dsl.library import load_library
 from einkorn.dsl.shared_object import architecture, read_shared_object
 from einkorn.graph.reports import read_reports

@@ -10,7 +10,7 @@ import pytest
 from einkorn.compiler import llvm
 from einkorn.compiler.targets import FEATURES, cpu, fits, host, known, lookup, nvptx
 from einkorn.compiler.targets.base import split_intrinsic
-from einkorn.dsl.errors import InternalError, TargetError
+from einkorn.dsl.diagnostics.errors import InternalError, TargetError
 
 UNKNOWN = """\
 error[EK0601]: unknown target 'sm_91'

@@ -11,7 +11,7 @@ import pytest
 from support.inner_loops import innermost_loops
 
 from einkorn.dsl import DType
-from einkorn.dsl.errors import CompileError
+from einkorn.dsl.diagnostics.errors import CompileError
 
 Array = np.ndarray[Any, Any]
 KERNELS = Path(__file__).with_name("order_kernels.py")

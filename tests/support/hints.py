@@ -9,8 +9,8 @@ import ast
 import re
 from difflib import get_close_matches
 
-from einkorn.dsl.errors import EinkornError
-from einkorn.dsl.source import Place
+from einkorn.dsl.diagnostics.errors import EinkornError
+from einkorn.dsl.diagnostics.places import Place
 
 LIBRARY = "from einkorn.stdlib import *\n"
 

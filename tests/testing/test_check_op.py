@@ -12,7 +12,7 @@ import pytest
 
 from einkorn.compiler.build import build_package
 from einkorn.dsl import DType
-from einkorn.dsl.errors import PackageError
+from einkorn.dsl.diagnostics.errors import PackageError
 from einkorn.testing import CheckError, check_op
 
 KERNELS = Path(__file__).parent / "checked_kernels.py"

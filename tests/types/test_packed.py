@@ -14,7 +14,7 @@ import pytest
 from support.packed import packed
 
 from einkorn.dsl import DType
-from einkorn.dsl.errors import KernelError
+from einkorn.dsl.diagnostics.errors import KernelError
 from einkorn.graph import Buffer, DeviceRef, Graph, InferenceSession, TensorType, ops
 
 FILE = Path(__file__).parent / "packed_kernels.py"

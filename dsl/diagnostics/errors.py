@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from .codes import MEANINGS
-from .source import Label, Place, draw
+from .places import Label, Place, draw
 
 Failure = TypeVar("Failure", bound="EinkornError")
 
