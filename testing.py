@@ -29,7 +29,7 @@ from .dsl.library import KernelLibrary, library_of, load_library
 from .dsl.parameters import bind_parameters
 from .dsl.register import Kernel
 from .dsl.schema import Form, OpSchema, Role
-from .dsl.types import DType
+from .dsl.types.dtype import DType
 from .graph import BufferType, DeviceRef, Graph, InferenceSession, TensorType, ops
 from .graph.session import Model
 from .testing_arguments import check_arguments

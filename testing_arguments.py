@@ -10,7 +10,7 @@ from typing import Any
 
 from .dsl.diagnostics.errors import GraphError, did_you_mean
 from .dsl.schema import OpSchema
-from .dsl.types import DType
+from .dsl.types.dtype import DType
 from .testing_cases import pack_names
 
 

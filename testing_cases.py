@@ -18,7 +18,7 @@ import numpy as np
 from .dsl import dims
 from .dsl.dims_parse import parse_dims
 from .dsl.schema import OpSchema, TensorArgument
-from .dsl.types import DType
+from .dsl.types.dtype import DType
 
 Array = np.ndarray[Any, Any]
 Maker = Callable[[np.random.Generator, np.dtype[Any], tuple[int, ...]], Any]

@@ -17,7 +17,7 @@ import ml_dtypes
 import numpy as np
 
 from .dsl.diagnostics.errors import EinkornError
-from .dsl.types import DType
+from .dsl.types.dtype import DType
 
 Array = np.ndarray[Any, Any]
 UNITS = 8  # in the last place, for floats

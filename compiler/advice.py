@@ -11,7 +11,7 @@ from typing import Any
 from ..dsl import phrasebook
 from ..dsl import syntax as s
 from ..dsl.language import STUBS
-from ..dsl.types import INT
+from ..dsl.types.dtype import INT
 from .program import Value
 from .spelling import cast_of, source_of
 from .values import Bound, ClassValue, Closure, Frame, Index, Marker, describe

@@ -16,7 +16,7 @@ from typing import Any
 from ..dsl import syntax as s
 from ..dsl.diagnostics.errors import CompileError
 from ..dsl.portable import is_shipped
-from ..dsl.types import BOOL, SIMDType
+from ..dsl.types.dtype import BOOL, SIMDType
 from .coerce import DEFAULTS, coerce, weak_kind
 from .composite import PLAIN, is_number, is_static, nothing, parts_of, same_constant, same_kind, with_parts
 from .expressions import decision, joint_type, open_kind, select, splice

@@ -19,7 +19,7 @@ from ..dsl import syntax as s
 from ..dsl.checks import OFF
 from ..dsl.diagnostics.errors import CompileError
 from ..dsl.diagnostics.places import Place
-from ..dsl.types import SIMDType
+from ..dsl.types.dtype import SIMDType
 from .coerce import DEFAULTS, coerce, misfit, weak_kind
 from .composite import has_numbers, nothing, numbers_of, parts_of, replaced, same_shape
 from .flow import TooMany

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..dsl import syntax
 from ..dsl.language import STUBS
 from ..dsl.portable import is_shipped
-from ..dsl.types import BOOL, INT, DType, SIMDType
+from ..dsl.types.dtype import BOOL, INT, DType, SIMDType
 from . import advice, methods
 from .budget import count_long
 from .composite import nothing

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..dsl.types import DType, SIMDType
+from ..dsl.types.dtype import DType, SIMDType
 from .program import Builder, PointerType, Type, Value
 from .values import Marker, StackType, StructType, StructValue, StubRef, is_comptime_number
 

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..dsl.types import DType
+from ..dsl.types.dtype import DType
 from .operations import ROWS
 from .program import Op, PointerType, Region, walk
 from .targets.base import Target

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..dsl import syntax as s
 from ..dsl.diagnostics.errors import CompileError, did_you_mean
 from ..dsl.portable import is_shipped
-from ..dsl.types import DType, SIMDType
+from ..dsl.types.dtype import DType, SIMDType
 from .advice import library_argument
 from .coerce import coerce
 from .flow import argument_node

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ..dsl.diagnostics.errors import InternalError
-from ..dsl.types import SIMDType
+from ..dsl.types.dtype import SIMDType
 from . import emit_arith
 from .emit_entry import ENTRY, SPREAD, entry, is_small, report_table
 from .emit_ops import EMITTERS

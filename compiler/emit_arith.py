@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..dsl.types import DType, SIMDType
+from ..dsl.types.dtype import DType, SIMDType
 from .emit_bits import EXPANSIONS as BITS
 from .emit_half import narrow, widen
 from .emit_types import constant, mlir_type

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..dsl.diagnostics.errors import InternalError
-from ..dsl.types import STORAGE, DType, SIMDType
+from ..dsl.types.dtype import STORAGE, DType, SIMDType
 from .emit_arith import abs_int, select
 from .emit_half import narrow, widen
 from .emit_narrow import narrow_float, widen_narrow

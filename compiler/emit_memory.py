@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..dsl.types import DType, SIMDType
+from ..dsl.types.dtype import DType, SIMDType
 from . import emit_cast
 from .emit_packed import load_packed, store_packed, store_pair
 from .emit_types import element_type, mlir_type

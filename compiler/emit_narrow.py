@@ -1,9 +1,9 @@
 """Floats of 4, 6 and 8 bits to float32 and back, for every target.
 
 Between operations such a number is its bits in a byte. Both ways are integer arithmetic and one addition, from the
-format's own numbers (`dsl.formats`, which says what every number becomes), so they are vector code wherever 32-bit
-integers are, need no instruction for narrow floats and no library, and give the same bits everywhere. No number on the
-way is subnormal: a processor that flushes these does no harm.
+format's own numbers (`dsl.types.formats`, which says what every number becomes), so they are vector code wherever
+32-bit integers are, need no instruction for narrow floats and no library, and give the same bits everywhere. No number
+on the way is subnormal: a processor that flushes these does no harm.
 
 Input and output: names of MLIR values. Non-goals: other pairs of types (see `emit_cast`).
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..dsl.types import SIMDType
+from ..dsl.types.dtype import SIMDType
 from .emit_half import Words
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ..dsl import abi
 from ..dsl.diagnostics.errors import InternalError
 from ..dsl.diagnostics.places import Place
-from ..dsl.types import BOOL, DType, SIMDType
+from ..dsl.types.dtype import BOOL, DType, SIMDType
 from . import emit_arith, emit_atomics, emit_cast, emit_memory, emit_vectors, polls
 from .cutting import Cut, cut, lanes, stays_apart, stays_rolled, together
 from .emit_parallel import parallel

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..dsl.types import INT, DType, SIMDType
+from ..dsl.types.dtype import INT, DType, SIMDType
 from .emit_arith import select
 from .emit_cast import low_bits
 from .emit_types import constant, mlir_type

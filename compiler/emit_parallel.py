@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..dsl import abi
-from ..dsl.types import SIMDType
+from ..dsl.types.dtype import SIMDType
 from .emit_entry import spreading
 from .emit_types import register_bytes
 from .program import Op, PointerType, Region, Value, free_values, walk

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from ..dsl.types import DType, SIMDType
+from ..dsl.types.dtype import DType, SIMDType
 
 if TYPE_CHECKING:
     from .emit import FunctionEmitter

@@ -11,7 +11,7 @@ from typing import Any
 from ..dsl import syntax as s
 from ..dsl.diagnostics.errors import CompileError, did_you_mean
 from ..dsl.portable import is_shipped
-from ..dsl.types import BOOL, DType, SIMDType
+from ..dsl.types.dtype import BOOL, DType, SIMDType
 from .attributes import attribute
 from .coerce import DEFAULTS, binary, coerce, unary, unify, weak_kind
 from .composite import parts_of, same_constant, same_kind, with_parts

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..dsl.diagnostics.errors import CompileError
-from ..dsl.types import INT, DType
+from ..dsl.types.dtype import INT, DType
 from ..dsl.unit import NodeSpec, Size, Slot
 from .flow import TooMany, count_operations
 from .instance import Instances

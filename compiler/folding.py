@@ -25,7 +25,7 @@ import numpy as np
 
 from ..dsl import syntax as s
 from ..dsl.diagnostics.errors import CompileError
-from ..dsl.types import DType, SIMDType
+from ..dsl.types.dtype import DType, SIMDType
 from .composite import PLAIN, parts_of, with_parts
 from .flow import NEXT, Flow
 from .interpret_flow import translate

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..dsl import syntax as s
 from ..dsl.diagnostics.places import Place
 from ..dsl.portable import is_shipped
-from ..dsl.types import BOOL, INT, DType, SIMDType
+from ..dsl.types.dtype import BOOL, INT, DType, SIMDType
 from .program import READS, Builder, Site, Value
 from .tensors import Stored, Tensor, View
 from .trail import trail

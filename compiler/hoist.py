@@ -15,7 +15,7 @@ no check is found to be needless here (see `guards`).
 
 from __future__ import annotations
 
-from ..dsl.types import BOOL, DType, SIMDType
+from ..dsl.types.dtype import BOOL, DType, SIMDType
 from .polynomials import Poly, minus, plus, split, times
 from .program import Builder, Op, Region, Value, walk
 from .ranges import Ranges

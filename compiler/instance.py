@@ -19,7 +19,7 @@ from ..dsl.checks import SAFE, Checks, parse_checks
 from ..dsl.diagnostics.errors import CompileError, EinkornError, InternalError, joined
 from ..dsl.portable import is_shipped
 from ..dsl.schema import ContextArgument, Form, Role, TensorArgument
-from ..dsl.types import INT, DType
+from ..dsl.types.dtype import INT, DType
 from ..dsl.unit import BufferSpec, EntrySpec, FromBuffer, FromNode, GroupSpec, Literal, NodeSpec, Operand, Size, Slot
 
 # These fill infer's tables.

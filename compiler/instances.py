@@ -22,7 +22,7 @@ from ..dsl.package import Instance
 from ..dsl.parameters import bind_parameters
 from ..dsl.portable import PortableKernel
 from ..dsl.schema import Form, OpSchema, Parameter
-from ..dsl.types import DType
+from ..dsl.types.dtype import DType
 from ..dsl.unit import EntrySpec, op_entry
 from ..dsl.variadic import expand, own_names, told_count
 from .targets import Target, lookup

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ..dsl import abi
-from ..dsl.packing import pack, unpack
-from ..dsl.types import DType
+from ..dsl.types.dtype import DType
+from ..dsl.types.packing import pack, unpack
 from ..dsl.unit import EntrySpec, FromBuffer, Size, Slot
 from .interpret_flow import translate
 from .interpret_memory import Array, buffer, window

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dsl.types import DType
+from ..dsl.types.dtype import DType
 from .interpret_rows import to_odd, where
 
 

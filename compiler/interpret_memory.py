@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..dsl.diagnostics.errors import KernelError
-from ..dsl.types import DType
+from ..dsl.types.dtype import DType
 from .program import Location
 
 Array = np.ndarray[Any, Any]

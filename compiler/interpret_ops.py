@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..dsl.diagnostics.errors import InternalError
-from ..dsl.types import DType, SIMDType
+from ..dsl.types.dtype import DType, SIMDType
 from . import interpret_access, interpret_vectors
 from .interpret_casts import convert, low_bits, reinterpret
 from .interpret_memory import Pointer, load, storage, store

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dsl.types import DType
+from ..dsl.types.dtype import DType
 from .operations import LIBRARY, ROWS, Row
 
 Evaluate = Callable[..., Any]

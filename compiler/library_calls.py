@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dsl import syntax
 from ..dsl.portable import operator_program
-from ..dsl.types import SIMDType
+from ..dsl.types.dtype import SIMDType
 from .coerce import DEFAULTS, PYTHON_ERRORS, bind_stub, check_number, coerce
 from .folding import library_value
 from .growth import outgrows

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from ..dsl import syntax as s
-from ..dsl.types import BOOL, INT
+from ..dsl.types.dtype import BOOL, INT
 from .advice import over_indices
 from .branches import unless_left
 from .carried import Loop

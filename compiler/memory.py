@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..dsl.types import INT, DType, SIMDType
+from ..dsl.types.dtype import INT, DType, SIMDType
 from .program import Builder, PointerType, Region, Value
 from .vector_members import from_lanes
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dsl import syntax
 from ..dsl.diagnostics.errors import CompileError
-from ..dsl.types import SIMDType
+from ..dsl.types.dtype import SIMDType
 from .operations import KIND_WORDS, Row
 from .program import PointerType, Value
 from .spelling import cast_of, source_of

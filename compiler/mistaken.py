@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dsl import syntax as s
 from ..dsl.portable import is_shipped
-from ..dsl.types import INT
+from ..dsl.types.dtype import INT
 from .poison import Cascade, Poisoned
 from .program import Value
 from .values import ClassValue, Closure, Frame, LoopRange, StubRef

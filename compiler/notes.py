@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..dsl import syntax
-from ..dsl.types import DType, SIMDType
+from ..dsl.types.dtype import DType, SIMDType
 from .program import Value
 from .tensors import Stored
 from .values import Closure, Frame, Index, StructValue

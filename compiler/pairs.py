@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..dsl.types import SIMDType
+from ..dsl.types.dtype import SIMDType
 from .infer import Inferer
 from .program import Region, Value
 from .tensors import Stored, Tensor

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..dsl import syntax as s
-from ..dsl.types import INT, DType, SIMDType
+from ..dsl.types.dtype import INT, DType, SIMDType
 from .attributes import check_width, member, method
 from .coerce import coerce, zero_of
 from .infer import Call, Inferer

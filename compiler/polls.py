@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ..dsl import abi
-from ..dsl.types import SIMDType
+from ..dsl.types.dtype import SIMDType
 from .program import Op, Region, Value, walk
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import Any
 
 from ..dsl.diagnostics.places import Place
 from ..dsl.portable import PortableKernel
-from ..dsl.types import BOOL, INT, DType, SIMDType
+from ..dsl.types.dtype import BOOL, INT, DType, SIMDType
 from .operations import ROWS
 
 

@@ -33,7 +33,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..dsl.types import BOOL, INT
+from ..dsl.types.dtype import BOOL, INT
 from .expressions import truth
 from .infer import Call, Inferer, rule
 from .operations import ROWS

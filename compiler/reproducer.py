@@ -35,7 +35,7 @@ from ..dsl.knobs import knobs
 from ..dsl.portable import PortableKernel
 from ..dsl.portable_read import read_program
 from ..dsl.toolchain import fingerprint
-from ..dsl.types import DType
+from ..dsl.types.dtype import DType
 from ..dsl.unit import EntrySpec
 from .targets import Target
 

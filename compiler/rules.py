@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..dsl import syntax as s
-from ..dsl.types import INT, DType, SIMDType
+from ..dsl.types.dtype import INT, DType, SIMDType
 from .advice import body_takes, bound_of_range, no_function, of_body
 from .coerce import coerce
 from .composite import PLAIN, is_static, parts_of, same_kind, with_parts

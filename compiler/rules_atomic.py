@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl.types import DType, SIMDType
+from ..dsl.types.dtype import DType, SIMDType
 from .coerce import coerce
 from .guards import guard_index
 from .infer import Call, rule

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..dsl import syntax as s
 from ..dsl.diagnostics.errors import TargetError
-from ..dsl.types import INT
+from ..dsl.types.dtype import INT
 from .attributes import method
 from .coerce import coerce
 from .infer import Call, Inferer, rule

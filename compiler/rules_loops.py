@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..dsl import syntax as s
-from ..dsl.types import INT, DType, SIMDType
+from ..dsl.types.dtype import INT, DType, SIMDType
 from .advice import count_of
 from .attributes import check_width
 from .coerce import coerce

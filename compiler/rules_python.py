@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl.types import BOOL, INT, DType, SIMDType
+from ..dsl.types.dtype import BOOL, INT, DType, SIMDType
 from .attributes import cast
 from .coerce import DEFAULTS, apply_row, coerce, weak_kind
 from .expressions import truth

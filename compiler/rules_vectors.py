@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl.types import DType, SIMDType
+from ..dsl.types.dtype import DType, SIMDType
 from .attributes import check_width
 from .coerce import adopt, call_numbers, coerce, misfit
 from .infer import Call, rule

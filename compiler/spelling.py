@@ -14,7 +14,7 @@ from typing import Any
 
 from ..dsl import syntax as s
 from ..dsl.schema import TensorArgument
-from ..dsl.types import DType, SIMDType
+from ..dsl.types.dtype import DType, SIMDType
 from .program import Value
 from .tensors import Tensor
 from .values import Frame

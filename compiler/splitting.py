@@ -27,7 +27,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field
 
-from ..dsl.types import BOOL, INT
+from ..dsl.types.dtype import BOOL, INT
 from .operations import ROWS
 from .program import Builder, Op, Region, Value, walk
 

@@ -15,7 +15,7 @@ from ..dsl import syntax as s
 from ..dsl.diagnostics.errors import CompileError
 from ..dsl.diagnostics.places import Place
 from ..dsl.portable import is_shipped
-from ..dsl.types import BOOL, SIMDType
+from ..dsl.types.dtype import BOOL, SIMDType
 from .coerce import DEFAULTS, binary, coerce
 from .declared import declared
 from .expressions import decision, items, snapshot

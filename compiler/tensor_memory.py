@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..dsl.schema import Role
-from ..dsl.types import INT, SIMDType
+from ..dsl.types.dtype import INT, SIMDType
 from .attributes import check_width, method
 from .coerce import coerce
 from .guards import guard_index, guard_lanes, guard_number

@@ -13,7 +13,7 @@ from typing import Any
 from ..dsl import syntax
 from ..dsl.diagnostics.places import Place
 from ..dsl.portable import is_shipped
-from ..dsl.types import DType, SIMDType
+from ..dsl.types.dtype import DType, SIMDType
 from .program import Location
 from .values import Frame, describe, shown
 

@@ -17,7 +17,7 @@ from ..dsl import syntax
 from ..dsl.diagnostics.errors import CompileError
 from ..dsl.diagnostics.places import Place
 from ..dsl.portable import PortableKernel
-from ..dsl.types import DType, SIMDType
+from ..dsl.types.dtype import DType, SIMDType
 from .poison import Poisoned
 from .program import Builder, Location, Value
 

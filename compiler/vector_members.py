@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..dsl import syntax as s
-from ..dsl.types import INT, DType, SIMDType
+from ..dsl.types.dtype import INT, DType, SIMDType
 from .attributes import MAX_LANES, check_width, lane, method
 from .coerce import coerce, zero_of
 from .infer import Call

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..dsl.types import INT
+from ..dsl.types.dtype import INT
 from .program import Builder, Op, Region, Value, walk
 from .ranges import Ranges
 

@@ -151,7 +151,7 @@ with _shielded():
     )
     from .register import implements, register
     from .structs import struct
-    from .types import DType
+    from .types.dtype import DType
 
     if TYPE_CHECKING:  # to a checker a tensor of T is a T, and the dims text is metadata
         from typing import Annotated as InputTensor

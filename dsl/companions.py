@@ -26,7 +26,7 @@ from .diagnostics.places import Place
 from .dims import Axis
 from .dims_parse import parse_dims
 from .schema import Form, OpSchema, Role, TensorArgument
-from .types import DType
+from .types.dtype import DType
 
 SIZES = "$sizes"  # the argument of a shape function's kernel that takes what it returns; no author's name
 

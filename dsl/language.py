@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import Any
 
 from . import language_python as language_python
-from . import types
 from .annotations import BOUNDS as BOUNDS
 from .annotations import SIMD as SIMD
 from .annotations import DeviceContext as DeviceContext
@@ -62,7 +61,8 @@ from .stubs import STUBS as STUBS
 from .stubs import Namespace, value
 from .stubs import Stub as Stub
 from .stubs import stub as _stub
-from .types import DType
+from .types import dtype as types
+from .types.dtype import DType
 
 # *** arithmetic: one row each in the table of operations ***
 

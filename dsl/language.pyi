@@ -37,7 +37,7 @@ from .language_math import sinh as sinh
 from .language_math import tan as tan
 from .language_math import tanh as tanh
 from .schema import Form, Role
-from .types import DType
+from .types.dtype import DType
 
 _T = TypeVar("_T")
 

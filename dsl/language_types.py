@@ -6,8 +6,8 @@ mean (see `formats`).
 
 from __future__ import annotations
 
-from . import types
-from .types import DType
+from .types import dtype as types
+from .types.dtype import DType
 
 int4 = DType.int4
 uint4 = DType.uint4

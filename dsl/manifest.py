@@ -23,7 +23,7 @@ from .archive import name_trouble
 from .diagnostics.json_reading import Misread, read_json, shown
 from .schema import PARAMETER_KINDS, OpSchema
 from .schema_read import declared, read_schema
-from .types import DType
+from .types.dtype import DType
 
 FORMAT = (1, 0)  # major, minor: of the container and the manifest
 ABI = ABI_VERSION  # of compiled entries: what they are passed and what they return

@@ -21,7 +21,7 @@ from markdown_it import MarkdownIt
 
 from .library import KernelLibrary, LoadedKernel
 from .schema import ContextArgument, Form, OpSchema, Parameter, TensorArgument
-from .types import DType
+from .types.dtype import DType
 
 ROLES = {"input": "input", "output": "output", "mutable": "input, changed in place"}
 _FORMS = {Form.TENSOR: "{}", Form.SCALAR: "{}, one number", Form.VARIADIC: "{}, any number of tensors"}

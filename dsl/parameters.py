@@ -15,7 +15,7 @@ from typing import Any
 from .diagnostics.errors import GraphError, did_you_mean, nearest, of_call
 from .diagnostics.places import Place
 from .schema import OpSchema, Parameter
-from .types import DType
+from .types.dtype import DType
 
 
 def bind_parameters(schema: OpSchema, given: Mapping[str, object], *, place: Place | None = None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from .stubs import STUBS
-from .types import DType
+from .types.dtype import DType
 
 # The same function under another name: what is written is replaced, its arguments stay.
 RENAMED = {

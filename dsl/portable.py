@@ -35,7 +35,7 @@ from .read_on import Broken
 from .register import Kernel, implementation
 from .schema import OpSchema
 from .structs import INFO, is_struct
-from .types import DType, SIMDType
+from .types.dtype import DType, SIMDType
 from .variadic import expand
 
 

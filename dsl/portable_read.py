@@ -24,7 +24,7 @@ from .portable import SHIPPED, GlobalEntry, PortableKernel, SourceFunction
 from .schema import OpSchema
 from .schema_read import read_schema
 from .syntax_read import TreeReader, name
-from .types import DType, SIMDType
+from .types.dtype import DType, SIMDType
 
 MARKERS = ("SIMD", "stack", "Pointer")
 MAX_WIDTH = 1 << 16  # of a vector type

@@ -27,7 +27,7 @@ from .phrasebook import of_dtype
 from .read_on import BROKEN, Broken
 from .schema import PARAMETER_KINDS, ContextArgument, Form, OpSchema, Parameter, Role, TensorArgument
 from .signature_check import schema_mistakes
-from .types import ANY, DType, SIMDType
+from .types.dtype import ANY, DType, SIMDType
 
 _NAME = re.compile(r"[A-Za-z_]\w*(::[A-Za-z_]\w*)*\Z")
 REGISTERED = "__einkorn_registered__"  # where a module keeps its kernels, whatever becomes of their functions' names

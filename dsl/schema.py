@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any
 
 from .diagnostics.places import Place
-from .types import DType, scalar_name
+from .types.dtype import DType, scalar_name
 
 
 class Role(Enum):

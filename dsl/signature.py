@@ -24,7 +24,7 @@ from .parameters import bind_parameters
 from .schema import OpSchema, TensorArgument
 from .signature_call import CallState, Known
 from .signature_shapes import match, output_shape
-from .types import DType
+from .types.dtype import DType
 
 TensorSpec = tuple[DType, tuple[DimLike, ...]]
 

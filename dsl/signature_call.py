@@ -18,7 +18,7 @@ from .diagnostics.places import Place
 from .dims import DimItem, DimLike, Expression, evaluate, names_in
 from .dims_parse import parse_dims
 from .schema import OpSchema, TensorArgument
-from .types import DType
+from .types.dtype import DType
 
 
 @dataclass(frozen=True)

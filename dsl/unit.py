@@ -18,7 +18,7 @@ from . import dims
 from .dims_parse import parse_dims
 from .portable import PortableKernel
 from .schema import OpSchema
-from .types import DType
+from .types.dtype import DType
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ Importing this loads neither MLIR nor LLVM.
 from ..dsl.diagnostics.shield import shielded
 
 with shielded():
-    from ..dsl.types import DType
+    from ..dsl.types.dtype import DType
     from . import ops
     from .buffer import Buffer
     from .device import CPU, Accelerator, Device, DeviceKind, DeviceRef, accelerator_count, scan_available_devices

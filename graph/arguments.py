@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..dsl.diagnostics.errors import DTypeError, EinkornError, GraphError, shown_value
-from ..dsl.types import DType
+from ..dsl.types.dtype import DType
 from .places import user_place
 from .polynomial import in_short
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal, overload
 import numpy as np
 
 from ..dsl.diagnostics.errors import DeviceError, DTypeError, GraphError
-from ..dsl.types import DType
+from ..dsl.types.dtype import DType
 from . import dlpack
 from .arguments import dtype_of, flag_of, list_of, wrong
 from .device import CPU, Device, DeviceRef, host_of

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from ..dsl.diagnostics.errors import DeviceError, DTypeError, GraphError
-from ..dsl.packing import pack, unpack
-from ..dsl.types import DType
+from ..dsl.types.dtype import DType
+from ..dsl.types.packing import pack, unpack
 from .buffer import Buffer
 from .device import Device, DeviceRef
 from .memory import Array, check_storable, rounded, sizes_of, source_of

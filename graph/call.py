@@ -18,7 +18,7 @@ import numpy as np
 from ..dsl import abi
 from ..dsl.diagnostics.errors import DeviceError, GraphError, KernelError
 from ..dsl.diagnostics.places import Place
-from ..dsl.packing import pack
+from ..dsl.types.packing import pack
 from .buffer import Buffer
 from .buffer_packed import PackedBuffer
 from .device import CPU

@@ -30,7 +30,7 @@ import numpy as np
 from ..dsl.diagnostics.errors import GraphError, PackageError, did_you_mean, shown_value
 from ..dsl.diagnostics.places import Place, shown_path
 from ..dsl.library import KernelLibrary
-from ..dsl.types import DType
+from ..dsl.types.dtype import DType
 from .arguments import list_of, text_of, wrong
 from .device import DeviceRef
 from .dims import AlgebraicDim, Dim

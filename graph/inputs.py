@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..dsl.diagnostics.errors import DTypeError, EinkornError, GraphError
-from ..dsl.packing import pack
-from ..dsl.types import DType
+from ..dsl.types.dtype import DType
+from ..dsl.types.packing import pack
 from .buffer import Buffer
 from .dims import StaticDim, SymbolicDim
 from .memory import check_unmasked

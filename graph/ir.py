@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from ..dsl.diagnostics.places import Place
-from ..dsl.types import DType
+from ..dsl.types.dtype import DType
 from .dims import Dim
 from .strides import Pattern
 from .type import BufferType, ShapedType, TensorType

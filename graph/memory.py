@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..dsl.diagnostics.errors import DeviceError, DTypeError, EinkornError, GraphError, brief
-from ..dsl.types import DType
+from ..dsl.types.dtype import DType
 from .arguments import choice_of, int_of, list_of, wrong
 from .places import user_place
 from .polynomial import LIMIT, in_short

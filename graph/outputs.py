@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..dsl.diagnostics.errors import DeviceError
-from ..dsl.types import DType
+from ..dsl.types.dtype import DType
 from .places import user_place
 
 empty = np.empty

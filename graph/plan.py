@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from ..dsl.diagnostics.errors import InternalError
 from ..dsl.schema import TensorArgument
-from ..dsl.types import DType
+from ..dsl.types.dtype import DType
 from ..dsl.unit import (
     BufferSpec,
     EntrySpec,

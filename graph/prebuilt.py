@@ -17,7 +17,7 @@ from ..dsl.package import Package, Variant
 from ..dsl.parameters import identity
 from ..dsl.shared_object import architecture, read_shared_object
 from ..dsl.signature import bind
-from ..dsl.types import DType
+from ..dsl.types.dtype import DType
 from ..dsl.unit import op_layout
 from .ir import GraphIR, Node
 from .plan import Plan, PlannedBuffer, bound_dtypes

@@ -24,7 +24,7 @@ import numpy as np
 
 from ..dsl.diagnostics.errors import DTypeError, GraphError, brief
 from ..dsl.diagnostics.places import Place
-from ..dsl.types import DType
+from ..dsl.types.dtype import DType
 from .buffer import Buffer
 from .memory import check_unmasked, lost, rounded
 

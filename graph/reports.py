@@ -19,7 +19,7 @@ from ..dsl.diagnostics.errors import KernelError
 from ..dsl.diagnostics.json_reading import Misread, count, expected, listed, of_fields, one_of, read_json, text
 from ..dsl.diagnostics.places import Place
 from ..dsl.portable import PortableKernel, is_shipped
-from ..dsl.types import DType
+from ..dsl.types.dtype import DType
 
 
 @dataclass(frozen=True)

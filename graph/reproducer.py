@@ -20,7 +20,7 @@ from ..dsl.dims_parse import parse_expression
 from ..dsl.library import LoadedKernel
 from ..dsl.portable import PortableKernel
 from ..dsl.portable_read import read_program
-from ..dsl.types import DType
+from ..dsl.types.dtype import DType
 from .device import DeviceRef
 from .dims import Dim
 from .ir import Constant, Constraint, GraphIR, Node, SizeStep

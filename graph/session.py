@@ -20,7 +20,7 @@ from ..dsl.checks import parse_checks
 from ..dsl.diagnostics.errors import DeviceError, EinkornError, GraphError, of_call, shown_value
 from ..dsl.frames import bare, without_internals
 from ..dsl.knobs import knobs
-from ..dsl.types import DType
+from ..dsl.types.dtype import DType
 from .arguments import flag_of, list_of, wrong
 from .buffer import Buffer
 from .call import Call

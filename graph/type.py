@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..dsl.diagnostics.errors import GraphError
-from ..dsl.types import DType
+from ..dsl.types.dtype import DType
 from .arguments import dtype_of
 from .device import Device, DeviceRef
 from .dims import Dim, Shape, StaticDim, is_below_zero

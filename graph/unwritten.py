@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from ..dsl.diagnostics.errors import KernelError
-from ..dsl.packing import unpack
-from ..dsl.types import DType
+from ..dsl.types.dtype import DType
+from ..dsl.types.packing import unpack
 from .buffer import Buffer
 from .call import Call
 from .ir import GraphIR, Node

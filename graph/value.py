@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..dsl.diagnostics.errors import GraphError
-from ..dsl.types import DType
+from ..dsl.types.dtype import DType
 from .device import Device, DeviceRef
 from .dims import Dim, Shape
 from .places import user_place

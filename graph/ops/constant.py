@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...dsl.types import DType
+from ...dsl.types.dtype import DType
 from ..arguments import dtype_of
 from ..device import Device, DeviceRef
 from ..places import user_place

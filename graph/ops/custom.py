@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ...dsl.diagnostics.errors import PackageError, brief, did_you_mean, shown_value
 from ...dsl.parameters import bind_parameters
 from ...dsl.schema import OpSchema, Role
-from ...dsl.types import DType
+from ...dsl.types.dtype import DType
 from ...dsl.variadic import counted_inputs, counted_outputs
 from ..arguments import list_of, wrong
 from ..device import Device, DeviceRef

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ...dsl.types import DType
+from ...dsl.types.dtype import DType
 from ..arguments import choice_of, dtype_of
 from ..places import user_place
 from ..promotion import promote

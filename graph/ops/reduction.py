@@ -12,7 +12,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Literal
 
-from ...dsl.types import DType
+from ...dsl.types.dtype import DType
 from ..arguments import axis_of, flag_of
 from ..dims import Dim, Shape, StaticDim, is_below_zero
 from ..type import shown

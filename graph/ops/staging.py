@@ -16,7 +16,7 @@ from ...dsl.diagnostics.errors import DTypeError, EinkornError, GraphError, brie
 from ...dsl.frames import without_internals
 from ...dsl.parameters import bind_parameters
 from ...dsl.signature import bind
-from ...dsl.types import DType
+from ...dsl.types.dtype import DType
 from ..device import DeviceRef
 from ..dims import Dim, Shape, StaticDim, SymbolicDim
 from ..graph import Graph, active_graph, foreign_value

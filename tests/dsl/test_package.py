@@ -23,7 +23,7 @@ from einkorn.dsl.diagnostics.errors import PackageError
 from einkorn.dsl.manifest import Instance, canonical_json
 from einkorn.dsl.package import CodeContents, OpContents, Package, PackageContents, read_package, write_package
 from einkorn.dsl.schema import ContextArgument, OpSchema, Parameter, Role, TensorArgument
-from einkorn.dsl.types import DType
+from einkorn.dsl.types.dtype import DType
 
 
 def schema(name: str) -> OpSchema:

@@ -23,7 +23,7 @@ from einkorn.dsl.parameters import bind_parameters
 from einkorn.dsl.schema import ContextArgument, OpSchema, Parameter, Role, TensorArgument
 from einkorn.dsl.signature import bind
 from einkorn.dsl.signature_check import check_schema
-from einkorn.dsl.types import ANY, FLOATING, DType
+from einkorn.dsl.types.dtype import ANY, FLOATING, DType
 from einkorn.graph.dims import Dim
 
 F32, F64, I32 = DType.float32, DType.float64, DType.int32

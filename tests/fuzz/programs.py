@@ -19,7 +19,7 @@ import ml_dtypes
 import numpy as np
 from writing.graphs import Step, Writer
 
-from einkorn.dsl.types import DType
+from einkorn.dsl.types.dtype import DType
 from einkorn.graph.memory import allocate
 
 Array = np.ndarray[Any, Any]

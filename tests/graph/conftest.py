@@ -10,7 +10,7 @@ import pytest
 
 from einkorn.dsl.diagnostics.errors import PackageError
 from einkorn.dsl.schema import OpSchema, Parameter, Role, TensorArgument
-from einkorn.dsl.types import ANY, FLOATING, NUMERIC, DType
+from einkorn.dsl.types.dtype import ANY, FLOATING, NUMERIC, DType
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from einkorn.dsl.diagnostics.errors import DeviceError, DTypeError, GraphError
-from einkorn.dsl.types import DType
+from einkorn.dsl.types.dtype import DType
 from einkorn.graph import CPU, Buffer, DeviceRef, DLPackArray, Graph, InferenceSession, TensorType, ops
 from einkorn.graph.memory import ALIGNMENT
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from einkorn.dsl.diagnostics.errors import DeviceError, DTypeError, EinkornError
-from einkorn.dsl.types import DType
+from einkorn.dsl.types.dtype import DType
 from einkorn.graph import DeviceRef, Dim, Graph, TensorType, TensorValue, ops
 from einkorn.graph.ir import Node
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from einkorn.dsl.diagnostics.errors import EinkornError
-from einkorn.dsl.types import DType
+from einkorn.dsl.types.dtype import DType
 from einkorn.graph import Dim, Graph, TensorType, ops
 from einkorn.graph.ir import Node
 

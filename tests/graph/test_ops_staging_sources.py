@@ -12,7 +12,7 @@ import pytest
 from einkorn.dsl.diagnostics.errors import DTypeError, EinkornError, GraphError, PackageError
 from einkorn.dsl.library import load_library
 from einkorn.dsl.schema import OpSchema, Role
-from einkorn.dsl.types import DType
+from einkorn.dsl.types.dtype import DType
 from einkorn.graph import Buffer, DeviceRef, Dim, Graph, TensorType, TensorValue, ops
 from einkorn.graph.ir import Constant, Node
 from einkorn.graph.kernels import open_kernels

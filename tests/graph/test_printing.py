@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from einkorn.dsl.types import DType
+from einkorn.dsl.types.dtype import DType
 from einkorn.graph import Graph, TensorType, TensorValue, ops
 
 pytestmark = pytest.mark.usefixtures("kernels")

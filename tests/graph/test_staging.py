@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from einkorn.dsl.diagnostics.errors import DTypeError, EinkornError, GraphError, PackageError
-from einkorn.dsl.types import DType
+from einkorn.dsl.types.dtype import DType
 from einkorn.graph import CPU, DeviceRef, Dim, Graph, TensorType, TensorValue, ops
 from einkorn.graph.ir import Constant, Node
 

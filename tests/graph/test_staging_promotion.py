@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from einkorn.dsl.diagnostics.errors import DTypeError, EinkornError, GraphError
-from einkorn.dsl.types import DType
+from einkorn.dsl.types.dtype import DType
 from einkorn.graph import Buffer, Dim, Graph, TensorType, TensorValue, ops
 from einkorn.graph.ir import Constant, Node
 from einkorn.graph.promotion import holds, promote

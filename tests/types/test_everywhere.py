@@ -12,7 +12,7 @@ import pytest
 from einkorn.compiler.build import build_package
 from einkorn.dsl import DType
 from einkorn.dsl.package import read_package
-from einkorn.dsl.types import STORAGE
+from einkorn.dsl.types.dtype import STORAGE
 from einkorn.graph import DeviceRef, Graph, InferenceSession, TensorType, ops
 from einkorn.testing import check_op
 

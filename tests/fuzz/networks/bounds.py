@@ -19,7 +19,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from einkorn.dsl.types import DType
+from einkorn.dsl.types.dtype import DType
 
 Array = np.ndarray[Any, Any]
 WIDE = 2.0**-52  # what float64 itself may be off by, twice

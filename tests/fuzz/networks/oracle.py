@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from einkorn.dsl.types import DType
+from einkorn.dsl.types.dtype import DType
 
 from . import bounds as b
 from .bounds import Array, Bounds

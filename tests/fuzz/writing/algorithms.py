@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from einkorn.dsl.types import DType
+from einkorn.dsl.types.dtype import DType
 
 from .base import DTYPES, name_of
 from .kernels import Op

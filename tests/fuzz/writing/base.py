@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from einkorn.dsl.types import DType, scalar_name
+from einkorn.dsl.types.dtype import DType, scalar_name
 
 Item = TypeVar("Item")
 Type = tuple[DType, int]  # an element type and a width

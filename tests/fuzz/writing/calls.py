@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from einkorn.dsl.stubs import STUBS
-from einkorn.dsl.types import DType
+from einkorn.dsl.types.dtype import DType
 
 from .base import DTYPES, INT, Type, name_of
 from .expressions import Way

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from einkorn.compiler.operations import ROWS
 from einkorn.dsl.stubs import STUBS
-from einkorn.dsl.types import DType, scalar_name
+from einkorn.dsl.types.dtype import DType, scalar_name
 
 from .base import BOOL, DTYPES, INT, STORAGE, TABLE, Base, Type, name_of
 

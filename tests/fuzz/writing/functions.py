@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from einkorn.dsl.types import DType, scalar_name
+from einkorn.dsl.types.dtype import DType, scalar_name
 
 from .base import INT, Scope, Type, name_of
 from .statements import Statement

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from einkorn.dsl.types import DType
+from einkorn.dsl.types.dtype import DType
 
 from .algorithms import Algorithms
 from .base import name_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from einkorn.dsl.types import DType, scalar_name
+from einkorn.dsl.types.dtype import DType, scalar_name
 
 from .base import DTYPES, INT, STORAGE, TABLE, name_of
 from .functions import Functions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from einkorn.dsl.types import DType
+from einkorn.dsl.types.dtype import DType
 
 from .base import INT, TABLE, WIDTHS, Type, name_of
 from .expressions import Expressions, Way

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from einkorn.dsl.types import DType, scalar_name
+from einkorn.dsl.types.dtype import DType, scalar_name
 
 from .base import TABLE, name_of
 from .kernels import LENGTHS, Kernels, Op

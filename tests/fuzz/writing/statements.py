@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from einkorn.compiler.operations import ROWS
-from einkorn.dsl.types import DType
+from einkorn.dsl.types.dtype import DType
 
 from .base import BOOL, INT, STORAGE, Type, name_of
 from .calls import Calls

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from .diagnostics.errors import DTypeError
-from .diagnostics.shield import shielded
+from ..diagnostics.errors import DTypeError
+from ..diagnostics.shield import shielded
 from .formats import FloatFormat
 
 if TYPE_CHECKING:

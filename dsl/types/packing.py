@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .types import DType
+from .dtype import DType
 
 Array = np.ndarray[Any, Any]
 

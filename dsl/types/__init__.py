@@ -1,0 +1,1 @@
+"""Dtypes, number formats and packing."""
