@@ -23,7 +23,7 @@ from .dsl.files import replace_file
 from .dsl.knobs import knobs
 from .dsl.package import ABI, FORMAT, MANIFEST, Package, read_package
 from .dsl.portable_read import read_program
-from .dsl.signature_check import untold_sizes
+from .dsl.signature.check import untold_sizes
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -26,9 +26,9 @@ import numpy as np
 
 from .dsl.diagnostics.errors import EinkornError, GraphError, PackageError, did_you_mean
 from .dsl.library import KernelLibrary, library_of, load_library
-from .dsl.parameters import bind_parameters
 from .dsl.register import Kernel
-from .dsl.schema import Form, OpSchema, Role
+from .dsl.signature.parameters import bind_parameters
+from .dsl.signature.schema import Form, OpSchema, Role
 from .dsl.types.dtype import DType
 from .graph import BufferType, DeviceRef, Graph, InferenceSession, TensorType, ops
 from .graph.session import Model

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .dsl.diagnostics.errors import GraphError, did_you_mean
-from .dsl.schema import OpSchema
+from .dsl.signature.schema import OpSchema
 from .dsl.types.dtype import DType
 from .testing_cases import pack_names
 

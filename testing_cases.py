@@ -15,9 +15,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from .dsl import dims
-from .dsl.dims_parse import parse_dims
-from .dsl.schema import OpSchema, TensorArgument
+from .dsl.signature import dims
+from .dsl.signature.parse_dims import parse_dims
+from .dsl.signature.schema import OpSchema, TensorArgument
 from .dsl.types.dtype import DType
 
 Array = np.ndarray[Any, Any]

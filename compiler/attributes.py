@@ -15,7 +15,7 @@ from typing import Any
 from ..dsl import phrasebook
 from ..dsl import syntax as s
 from ..dsl.diagnostics.errors import TargetError, did_you_mean
-from ..dsl.schema import Role
+from ..dsl.signature.schema import Role
 from ..dsl.types.dtype import DType, SIMDType
 from .advice import dtype_for
 from .coerce import DEFAULTS, adopt, bind_signature, coerce, misfit

@@ -17,7 +17,7 @@ from ..dsl.frames import without_internals
 from ..dsl.library import KernelLibrary, LoadedKernel, kernel_files, load_library
 from ..dsl.package import CodeContents, Instance, OpContents, Package, PackageContents, write_package
 from ..dsl.portable_read import read_program
-from ..dsl.schema import OpSchema, Parameter
+from ..dsl.signature.schema import OpSchema, Parameter
 from .check import failures, representative_instances
 from .inspect import choose
 from .instances import Wanted, default_instances, instance_entries, missing_parameters, read_instances

@@ -15,8 +15,8 @@ from typing import Any
 from ..dsl.diagnostics.errors import EinkornError, InternalError, Remark, each_of, has_more, is_endless, repeated_once
 from ..dsl.library import LoadedKernel, kernel_files, load_library
 from ..dsl.package import Instance
-from ..dsl.schema import OpSchema
-from ..dsl.signature_check import untold_sizes
+from ..dsl.signature.check import untold_sizes
+from ..dsl.signature.schema import OpSchema
 from .instances import instance_entries, make_instance
 from .pipeline import typed_program
 from .targets import Target, lookup

@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from ..dsl.diagnostics.errors import CompileError, GraphError, PackageError, did_you_mean
-from ..dsl.dims import Pack, names_in
-from ..dsl.dims_parse import parse_dims
 from ..dsl.package import Instance
-from ..dsl.parameters import bind_parameters
 from ..dsl.portable import PortableKernel
-from ..dsl.schema import Form, OpSchema, Parameter
+from ..dsl.signature.dims import Pack, names_in
+from ..dsl.signature.parameters import bind_parameters
+from ..dsl.signature.parse_dims import parse_dims
+from ..dsl.signature.schema import Form, OpSchema, Parameter
+from ..dsl.signature.variadic import expand, own_names, told_count
 from ..dsl.types.dtype import DType
 from ..dsl.unit import EntrySpec, op_entry
-from ..dsl.variadic import expand, own_names, told_count
 from .targets import Target, lookup
 
 DEFAULT_RANKS = (1, 2, 3, 4)

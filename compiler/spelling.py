@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..dsl import syntax as s
-from ..dsl.schema import TensorArgument
+from ..dsl.signature.schema import TensorArgument
 from ..dsl.types.dtype import DType, SIMDType
 from .program import Value
 from .tensors import Tensor

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..dsl import syntax as s
 from ..dsl.diagnostics.errors import CompileError
 from ..dsl.portable import PortableKernel
-from ..dsl.schema import TensorArgument
+from ..dsl.signature.schema import TensorArgument
 from .program import Region, Value, walk
 from .values import Frame, describe
 

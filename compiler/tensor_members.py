@@ -12,7 +12,7 @@ from typing import Any
 
 from ..dsl import syntax as s
 from ..dsl.diagnostics.places import Label
-from ..dsl.schema import Role
+from ..dsl.signature.schema import Role
 from ..dsl.types.dtype import INT, DType, SIMDType
 from .advice import index_of_rank, index_of_tuple, unindexable, width_by_name
 from .attributes import check_width, member, method

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..dsl.schema import Role
+from ..dsl.signature.schema import Role
 from ..dsl.types.dtype import INT, SIMDType
 from .attributes import check_width, method
 from .coerce import coerce

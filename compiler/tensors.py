@@ -15,7 +15,7 @@ from typing import Any
 
 from ..dsl.diagnostics.errors import InternalError
 from ..dsl.diagnostics.places import Place
-from ..dsl.schema import Role
+from ..dsl.signature.schema import Role
 from ..dsl.types.dtype import DType, SIMDType
 from .program import Builder, PointerType, Value
 from .values import Index, NeedPairs, ravel, same_dims, value_key

@@ -13,7 +13,7 @@ from .diagnostics.errors import CompileError
 from .diagnostics.places import caller_place
 from .kernel_files import collect
 from .read_on import Broken
-from .schema import Form, Role
+from .signature.schema import Form, Role
 from .types import dtype as types
 from .types.dtype import DType, SIMDType
 

@@ -36,7 +36,7 @@ from .language_math import sin as sin
 from .language_math import sinh as sinh
 from .language_math import tan as tan
 from .language_math import tanh as tanh
-from .schema import Form, Role
+from .signature.schema import Form, Role
 from .types.dtype import DType
 
 _T = TypeVar("_T")

@@ -25,8 +25,8 @@ from .portable import PortableKernel, as_far_as_known, portable
 from .portable_read import read_program
 from .read_on import Broken
 from .register import REGISTERED, Kernel
-from .schema import OpSchema
-from .variadic import expand
+from .signature.schema import OpSchema
+from .signature.variadic import expand
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,8 +21,8 @@ from typing import Any
 from .abi import ABI_VERSION
 from .archive import name_trouble
 from .diagnostics.json_reading import Misread, read_json, shown
-from .schema import PARAMETER_KINDS, OpSchema
-from .schema_read import declared, read_schema
+from .signature.read_schema import declared, read_schema
+from .signature.schema import PARAMETER_KINDS, OpSchema
 from .types.dtype import DType
 
 FORMAT = (1, 0)  # major, minor: of the container and the manifest

@@ -20,7 +20,7 @@ from string import Template
 from markdown_it import MarkdownIt
 
 from .library import KernelLibrary, LoadedKernel
-from .schema import ContextArgument, Form, OpSchema, Parameter, TensorArgument
+from .signature.schema import ContextArgument, Form, OpSchema, Parameter, TensorArgument
 from .types.dtype import DType
 
 ROLES = {"input": "input", "output": "output", "mutable": "input, changed in place"}

@@ -38,7 +38,7 @@ from .manifest import (
     parse_numbers,
     print_manifest,
 )
-from .schema import OpSchema
+from .signature.schema import OpSchema
 
 __all__ = [
     "ABI",

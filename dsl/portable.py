@@ -33,10 +33,10 @@ from .parse_names import Reported, Unresolved
 from .parse_struct import parse_struct
 from .read_on import Broken
 from .register import Kernel, implementation
-from .schema import OpSchema
+from .signature.schema import OpSchema
+from .signature.variadic import expand
 from .structs import INFO, is_struct
 from .types.dtype import DType, SIMDType
-from .variadic import expand
 
 
 @dataclass(frozen=True)

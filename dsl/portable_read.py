@@ -21,8 +21,8 @@ from .diagnostics.errors import PackageError
 from .diagnostics.json_reading import Misread, count, each, expected, field, listed, of_fields, one_of, text
 from .language import STUBS
 from .portable import SHIPPED, GlobalEntry, PortableKernel, SourceFunction
-from .schema import OpSchema
-from .schema_read import read_schema
+from .signature.read_schema import read_schema
+from .signature.schema import OpSchema
 from .syntax_read import TreeReader, name
 from .types.dtype import DType, SIMDType
 

@@ -25,8 +25,8 @@ from .parse import find_function
 from .parse_names import Reported
 from .phrasebook import of_dtype
 from .read_on import BROKEN, Broken
-from .schema import PARAMETER_KINDS, ContextArgument, Form, OpSchema, Parameter, Role, TensorArgument
-from .signature_check import schema_mistakes
+from .signature.check import schema_mistakes
+from .signature.schema import PARAMETER_KINDS, ContextArgument, Form, OpSchema, Parameter, Role, TensorArgument
 from .types.dtype import ANY, DType, SIMDType
 
 _NAME = re.compile(r"[A-Za-z_]\w*(::[A-Za-z_]\w*)*\Z")

@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from . import dims
-from .dims_parse import parse_dims
 from .portable import PortableKernel
-from .schema import OpSchema
+from .signature import dims
+from .signature.parse_dims import parse_dims
+from .signature.schema import OpSchema
 from .types.dtype import DType
 
 

@@ -31,9 +31,9 @@ from ..dsl.diagnostics.places import shown_path
 from ..dsl.diagnostics.shield import shielded
 from ..dsl.knobs import knobs
 from ..dsl.library import LoadedKernel, library_of
-from ..dsl.parameters import identity
 from ..dsl.portable import PortableKernel
-from ..dsl.schema import OpSchema
+from ..dsl.signature.parameters import identity
+from ..dsl.signature.schema import OpSchema
 from ..dsl.toolchain import fingerprint
 from ..dsl.unit import NodeSpec, Size, Slot
 from .code import Library

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ..dsl.diagnostics.errors import GraphError
-from ..dsl.schema import Form
+from ..dsl.signature.schema import Form
 from .dims import Shape
 from .ir import Constant, GraphIR, Node
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..dsl.cache import content_key
 from ..dsl.checks import Checks
-from ..dsl.parameters import identity
+from ..dsl.signature.parameters import identity
 from ..dsl.toolchain import fingerprint
 from .fusion import Group, Partition
 from .ir import Constant, GraphIR

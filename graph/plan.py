@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..dsl.diagnostics.errors import InternalError
-from ..dsl.schema import TensorArgument
+from ..dsl.signature.schema import TensorArgument
 from ..dsl.types.dtype import DType
 from ..dsl.unit import (
     BufferSpec,

@@ -25,7 +25,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ..dsl.diagnostics.errors import GraphError
-from ..dsl.dims import largest, smallest
+from ..dsl.signature.dims import largest, smallest
 from .places import user_place
 
 LIMIT = (1 << 63) - 1  # no number of a dim is beyond it

@@ -14,9 +14,9 @@ from ..dsl.diagnostics.errors import PackageError
 from ..dsl.diagnostics.json_reading import Misread
 from ..dsl.library import LoadedKernel
 from ..dsl.package import Package, Variant
-from ..dsl.parameters import identity
 from ..dsl.shared_object import architecture, read_shared_object
-from ..dsl.signature import bind
+from ..dsl.signature.bind import bind
+from ..dsl.signature.parameters import identity
 from ..dsl.types.dtype import DType
 from ..dsl.unit import op_layout
 from .ir import GraphIR, Node

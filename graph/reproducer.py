@@ -15,11 +15,11 @@ import numpy as np
 
 from ..dsl.checks import Checks, parse_checks
 from ..dsl.diagnostics.errors import PackageError
-from ..dsl.dims import evaluate, names_in
-from ..dsl.dims_parse import parse_expression
 from ..dsl.library import LoadedKernel
 from ..dsl.portable import PortableKernel
 from ..dsl.portable_read import read_program
+from ..dsl.signature.dims import evaluate, names_in
+from ..dsl.signature.parse_dims import parse_expression
 from ..dsl.types.dtype import DType
 from .device import DeviceRef
 from .dims import Dim

@@ -1,7 +1,7 @@
 """`custom` and `inplace_custom`: kernels of the user's, as nodes like any other.
 
 Input: a name, tensors, parameters. Output: the results of a kernel node, typed by its signature. Non-goals: loading of
-libraries (see `extensions`) and the rules of signatures (see `dsl.signature`).
+libraries (see `extensions`) and the rules of signatures (see `dsl.signature.bind`).
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...dsl.diagnostics.errors import PackageError, brief, did_you_mean, shown_value
-from ...dsl.parameters import bind_parameters
-from ...dsl.schema import OpSchema, Role
+from ...dsl.signature.parameters import bind_parameters
+from ...dsl.signature.schema import OpSchema, Role
+from ...dsl.signature.variadic import counted_inputs, counted_outputs
 from ...dsl.types.dtype import DType
-from ...dsl.variadic import counted_inputs, counted_outputs
 from ..arguments import list_of, wrong
 from ..device import Device, DeviceRef
 from ..dims import StaticDim

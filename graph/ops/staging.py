@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ...dsl.diagnostics.errors import DTypeError, EinkornError, GraphError, brief, each_of
 from ...dsl.frames import without_internals
-from ...dsl.parameters import bind_parameters
-from ...dsl.signature import bind
+from ...dsl.signature.bind import bind
+from ...dsl.signature.parameters import bind_parameters
 from ...dsl.types.dtype import DType
 from ..device import DeviceRef
 from ..dims import Dim, Shape, StaticDim, SymbolicDim
@@ -304,7 +304,7 @@ def stage(
     """Stages a call of `kernel` after checking it against the signature, which also gives the output types.
 
     Raises:
-        GraphError, DTypeError: the call contradicts the signature; see `dsl.signature.bind`.
+        GraphError, DTypeError: the call contradicts the signature; see `dsl.signature.bind.bind`.
     """
     place = user_place()
     schema = kernel.schema

@@ -19,7 +19,7 @@ from einkorn.dsl.cache import Cache
 from einkorn.dsl.diagnostics.errors import InternalError, PackageError
 from einkorn.dsl.diagnostics.places import Place
 from einkorn.dsl.package import CodeContents, Instance, OpContents, PackageContents, read_package, write_package
-from einkorn.dsl.schema import OpSchema, Parameter, Role, TensorArgument
+from einkorn.dsl.signature.schema import OpSchema, Parameter, Role, TensorArgument
 from einkorn.dsl.types.dtype import DType
 
 Run = Callable[..., tuple[int, str, str]]

@@ -22,7 +22,7 @@ from einkorn.dsl.archive import Archive, write_archive
 from einkorn.dsl.diagnostics.errors import PackageError
 from einkorn.dsl.manifest import Instance, canonical_json
 from einkorn.dsl.package import CodeContents, OpContents, Package, PackageContents, read_package, write_package
-from einkorn.dsl.schema import ContextArgument, OpSchema, Parameter, Role, TensorArgument
+from einkorn.dsl.signature.schema import ContextArgument, OpSchema, Parameter, Role, TensorArgument
 from einkorn.dsl.types.dtype import DType
 
 

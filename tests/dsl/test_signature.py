@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from einkorn.dsl import dims as language
-from einkorn.dsl import dims_parse as parser
 from einkorn.dsl.diagnostics.errors import CompileError, CompileErrors, DTypeError, EinkornError, GraphError
 from einkorn.dsl.diagnostics.places import Place
-from einkorn.dsl.dims import AnyAxis, Axis, Binary, Call, Computed, Name, Negate, Number, Pack, Size
-from einkorn.dsl.dims_parse import parse_dims
-from einkorn.dsl.parameters import bind_parameters
-from einkorn.dsl.schema import ContextArgument, OpSchema, Parameter, Role, TensorArgument
-from einkorn.dsl.signature import bind
-from einkorn.dsl.signature_check import check_schema
+from einkorn.dsl.signature import dims as language
+from einkorn.dsl.signature import parse_dims as parser
+from einkorn.dsl.signature.bind import bind
+from einkorn.dsl.signature.check import check_schema
+from einkorn.dsl.signature.dims import AnyAxis, Axis, Binary, Call, Computed, Name, Negate, Number, Pack, Size
+from einkorn.dsl.signature.parameters import bind_parameters
+from einkorn.dsl.signature.parse_dims import parse_dims
+from einkorn.dsl.signature.schema import ContextArgument, OpSchema, Parameter, Role, TensorArgument
 from einkorn.dsl.types.dtype import ANY, FLOATING, DType
 from einkorn.graph.dims import Dim
 
@@ -176,7 +176,8 @@ def test_a_syntax_error_points_into_the_file(tmp_path: Path, monkeypatch: pytest
 
 def test_plain_signatures_do_not_load_lark() -> None:
     program = (
-        "import sys, einkorn.dsl; from einkorn.dsl.dims_parse import parse_dims; parse_dims('m _ 3 *a{axis} *b');"
+        "import sys, einkorn.dsl; from einkorn.dsl.signature.parse_dims import parse_dims; "
+        "parse_dims('m _ 3 *a{axis} *b');"
         "assert 'lark' not in sys.modules; parse_dims('(2*n)'); assert 'lark' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from einkorn.dsl.diagnostics.errors import PackageError
-from einkorn.dsl.schema import OpSchema, Parameter, Role, TensorArgument
+from einkorn.dsl.signature.schema import OpSchema, Parameter, Role, TensorArgument
 from einkorn.dsl.types.dtype import ANY, FLOATING, NUMERIC, DType
 
 

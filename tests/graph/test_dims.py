@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from einkorn.dsl import dims as language
-from einkorn.dsl import dims_parse as parser
 from einkorn.dsl.diagnostics.errors import GraphError
+from einkorn.dsl.signature import dims as language
+from einkorn.dsl.signature import parse_dims as parser
 from einkorn.graph.dims import AlgebraicDim, Dim, Shape, StaticDim, SymbolicDim, ceildiv, dim_max, dim_min
 
 d, m, n, x = Dim("d"), Dim("m"), Dim("n"), Dim("x")

@@ -11,7 +11,7 @@ import pytest
 
 from einkorn.dsl.diagnostics.errors import DTypeError, EinkornError, GraphError, PackageError
 from einkorn.dsl.library import load_library
-from einkorn.dsl.schema import OpSchema, Role
+from einkorn.dsl.signature.schema import OpSchema, Role
 from einkorn.dsl.types.dtype import DType
 from einkorn.graph import Buffer, DeviceRef, Dim, Graph, TensorType, TensorValue, ops
 from einkorn.graph.ir import Constant, Node

@@ -23,8 +23,8 @@ from einkorn.compiler.pipeline import Artifact, compile_entry
 from einkorn.compiler.targets import lookup
 from einkorn.dsl import DType, abi
 from einkorn.dsl.library import load_library
-from einkorn.dsl.parameters import bind_parameters
-from einkorn.dsl.signature import bind
+from einkorn.dsl.signature.bind import bind
+from einkorn.dsl.signature.parameters import bind_parameters
 from einkorn.dsl.types.packing import pack, unpack
 from einkorn.dsl.unit import BufferSpec, EntrySpec, FromBuffer, GroupSpec, NodeSpec, Store
 

@@ -20,7 +20,7 @@ from einkorn.compiler.pipeline import Artifact, compile_entry
 from einkorn.compiler.targets import lookup
 from einkorn.dsl import DType, abi
 from einkorn.dsl.library import KernelLibrary, load_library
-from einkorn.dsl.signature import bind, bind_parameters
+from einkorn.dsl.signature.bind import bind, bind_parameters
 from einkorn.dsl.unit import BufferSpec, EntrySpec, FromBuffer, GroupSpec, NodeSpec, Store
 
 TensorType = tuple[DType, tuple[int, ...]]

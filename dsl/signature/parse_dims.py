@@ -1,7 +1,7 @@
 """Reading of the dims language: text -> the items of `dims`, and errors that point into the text.
 
 Input: the text, and its place for messages. Output: a tuple of frozen items. Non-goals: no check of what the names mean
-(that is `signature_check`).
+(that is `signature.check`).
 
 Start-up: importing lark and building the grammar costs more than all the rest of a warm start, and nearly all
 signatures consist of plain names and sizes. Those are read by one regular expression; lark is loaded for the first
@@ -14,9 +14,9 @@ import re
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from .diagnostics.errors import CompileError
-from .diagnostics.places import Place
-from .diagnostics.shield import shielded
+from ..diagnostics.errors import CompileError
+from ..diagnostics.places import Place
+from ..diagnostics.shield import shielded
 from .dims import (
     FUNCTIONS,
     AnyAxis,

@@ -17,14 +17,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .diagnostics.errors import DTypeError
-from .diagnostics.places import Place
+from ..diagnostics.errors import DTypeError
+from ..diagnostics.places import Place
+from ..types.dtype import DType
+from .call_state import CallState, Known
 from .dims import DimLike
 from .parameters import bind_parameters
 from .schema import OpSchema, TensorArgument
-from .signature_call import CallState, Known
-from .signature_shapes import match, output_shape
-from .types.dtype import DType
+from .shapes import match, output_shape
 
 TensorSpec = tuple[DType, tuple[DimLike, ...]]
 

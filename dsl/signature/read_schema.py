@@ -13,14 +13,14 @@ import dataclasses
 import json
 from typing import Any
 
-from .companions import late_names
-from .diagnostics.errors import EinkornError
-from .diagnostics.json_reading import Misread, expected, switch, text
+from ..companions import late_names
+from ..diagnostics.errors import EinkornError
+from ..diagnostics.json_reading import Misread, expected, switch, text
+from ..syntax_read import name
+from .check import schema_mistakes
 from .dims import Number, Pack
-from .dims_parse import parse_dims
+from .parse_dims import parse_dims
 from .schema import PARAMETER_KINDS, Form, OpSchema, Role, TensorArgument
-from .signature_check import schema_mistakes
-from .syntax_read import name
 
 FASTMATH = ("contract", "reassoc")
 MAX_RANK = 64  # axes of a tensor; NumPy has as many

@@ -9,8 +9,8 @@
 
 Here are its syntax tree, the print of it, and what expressions mean. Input: frozen items, and values for names: ints or
 anything with the arithmetic of ints (the graph's symbolic dims). Output: text that reads back as the same items; sizes.
-Non-goals: no reading of text (that is `dims_parse`), no matching against shapes (that is `signature`) and no algebra
-(that is the graph's).
+Non-goals: no reading of text (that is `signature.parse_dims`), no matching against shapes (that is `signature.bind`)
+and no algebra (that is the graph's).
 """
 
 from __future__ import annotations

@@ -12,11 +12,11 @@ import operator
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from .diagnostics.errors import of_call
+from ..diagnostics.errors import of_call
+from .call_state import CallState, Known, Tensor
 from .dims import Axis, Computed, DimItem, DimLike, Expression, Pack, Size, names_in
-from .dims_parse import parse_dims
+from .parse_dims import parse_dims
 from .schema import TensorArgument
-from .signature_call import CallState, Known, Tensor
 
 
 def match(call: CallState, tensors: Sequence[Tensor]) -> None:

@@ -4,7 +4,7 @@ Every value is kept with its origin, `in argument 'a' (axis 1)`, so that a contr
 disagree. Element types are unified here; shapes, the larger half, in `signature_shapes`.
 
 Input: an `OpSchema`, checked parameters, dtypes and shapes of a call. Output: a `CallState` that fills up. Non-goals:
-no result yet (that is `signature`).
+no result yet (that is `signature.bind`).
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from .diagnostics.errors import DTypeError, EinkornError, GraphError
-from .diagnostics.places import Place
+from ..diagnostics.errors import DTypeError, EinkornError, GraphError
+from ..diagnostics.places import Place
+from ..types.dtype import DType
 from .dims import DimItem, DimLike, Expression, evaluate, names_in
-from .dims_parse import parse_dims
+from .parse_dims import parse_dims
 from .schema import OpSchema, TensorArgument
-from .types.dtype import DType
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from .diagnostics.errors import CompileError, Remark, did_you_mean, joined
+from ..diagnostics.errors import CompileError, Remark, did_you_mean, joined
 from .dims import AnyAxis, Axis, Binary, Call, Computed, DimItem, Expression, Name, Negate, Number, Pack, names_in
-from .dims_parse import dims_error, parse_dims
+from .parse_dims import dims_error, parse_dims
 from .schema import Form, OpSchema, TensorArgument
 from .variadic import OVER_TENSORS, own_names
 

@@ -1,7 +1,7 @@
 """Compile-time parameters of a call: the given ones checked against the signature, defaults for the rest.
 
 Input: an `OpSchema` and the values that a caller gives by name. Output: a plain Python value for every parameter.
-Non-goals: tensors (that is `signature`).
+Non-goals: tensors (that is `signature.bind`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .diagnostics.errors import GraphError, did_you_mean, nearest, of_call
-from .diagnostics.places import Place
+from ..diagnostics.errors import GraphError, did_you_mean, nearest, of_call
+from ..diagnostics.places import Place
+from ..types.dtype import DType
 from .schema import OpSchema, Parameter
-from .types.dtype import DType
 
 
 def bind_parameters(schema: OpSchema, given: Mapping[str, object], *, place: Place | None = None) -> dict[str, Any]:

@@ -21,10 +21,10 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from .diagnostics.errors import GraphError
-from .diagnostics.places import Place
+from ..diagnostics.errors import GraphError
+from ..diagnostics.places import Place
 from .dims import Axis, Binary, Call, Computed, DimItem, Expression, Name, Negate, Number, Pack, format_dims, names_in
-from .dims_parse import parse_dims
+from .parse_dims import parse_dims
 from .schema import Argument, Form, OpSchema, TensorArgument
 
 OVER_TENSORS = ("sum", "min", "max")  # what takes the sizes of all tensors of an argument together

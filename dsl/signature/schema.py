@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from .diagnostics.places import Place
-from .types.dtype import DType, scalar_name
+from ..diagnostics.places import Place
+from ..types.dtype import DType, scalar_name
 
 
 class Role(Enum):

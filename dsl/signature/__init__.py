@@ -1,0 +1,1 @@
+"""Dims, schemas, binding of calls, shapes."""
