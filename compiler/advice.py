@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import phrasebook
 from ..dsl import syntax as s
-from ..dsl.language import STUBS
+from ..dsl.language import phrasebook
+from ..dsl.language.names import STUBS
 from ..dsl.types.dtype import INT
 from .program import Value
 from .spelling import cast_of, source_of

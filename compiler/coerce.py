@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..dsl import syntax
-from ..dsl.language import STUBS
+from ..dsl.language.names import STUBS
 from ..dsl.portable import is_shipped
 from ..dsl.types.dtype import BOOL, INT, DType, SIMDType
 from . import advice, methods

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from .diagnostics.shield import shielded as _shielded
 
 with _shielded():
-    from .language import (
+    from .language.memory import atomic, atomic_add, parallel_chunks, tile, vectorize
+    from .language.names import (
         SIMD,
         BFloat16,
         Bool,
@@ -102,8 +103,7 @@ with _shielded():
         unroll,
         within_parallel,
     )
-    from .language_memory import atomic, atomic_add, parallel_chunks, tile, vectorize
-    from .language_types import (
+    from .language.storage_types import (
         Float4_e2m1fn,
         Float6_e2m3fn,
         Float6_e3m2fn,
@@ -125,7 +125,8 @@ with _shielded():
         int4,
         uint4,
     )
-    from .language_vectors import (
+    from .language.structs import struct
+    from .language.vectors import (
         abs_diff,
         add_sat,
         avg_ceil,
@@ -150,7 +151,6 @@ with _shielded():
         sub_sat,
     )
     from .register import implements, register
-    from .structs import struct
     from .types.dtype import DType
 
     if TYPE_CHECKING:  # to a checker a tensor of T is a T, and the dims text is metadata
@@ -161,7 +161,7 @@ with _shielded():
         from typing import Annotated as OutputVariadicTensors
         from typing import Annotated as VariadicTensors
     else:
-        from .annotations import (
+        from .language.annotations import (
             InputTensor,
             InputVariadicTensors,
             MutableInputTensor,

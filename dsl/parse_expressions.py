@@ -17,11 +17,11 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-from . import phrasebook
 from . import syntax as s
 from .diagnostics.errors import CompileError, EinkornError, did_you_mean, each_of, unlike
 from .diagnostics.places import Place
-from .language import STUBS
+from .language import phrasebook
+from .language.names import STUBS
 from .parse_names import BINARY, CLOSED, COMPARE, UNARY, Reported, Unresolved, names_assigned, names_bound
 from .read_on import BROKEN
 from .unsupported import UNSUPPORTED

@@ -15,11 +15,11 @@ from . import syntax as s
 from .diagnostics.definitions import first_line, is_checked, keep_text, pieces
 from .diagnostics.errors import CompileError, EinkornError
 from .diagnostics.places import Place
+from .language.structs import INFO, StructInfo
 from .parse import Parser
 from .parse_expressions import Resolve
 from .parse_names import Reported
 from .read_on import BROKEN
-from .structs import INFO, StructInfo
 
 _KINDS = {"staticmethod": "static", "classmethod": "class", "property": "property"}
 

@@ -22,12 +22,14 @@ from pathlib import PurePath
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, TypeVar
 
-from . import phrasebook, syntax
+from . import syntax
 from .companions import SIZES, shape_schema
 from .diagnostics.errors import CompileError, EinkornError, each_of, joined
 from .diagnostics.installation import is_below
 from .diagnostics.places import Place
-from .language import SIMD, STUBS, DeviceContext, Namespace, Pointer, Stub, stack
+from .language import phrasebook
+from .language.names import SIMD, STUBS, DeviceContext, Namespace, Pointer, Stub, stack
+from .language.structs import INFO, is_struct
 from .parse import lines_of_head, parse_function
 from .parse_names import Reported, Unresolved
 from .parse_struct import parse_struct
@@ -35,7 +37,6 @@ from .read_on import Broken
 from .register import Kernel, implementation
 from .signature.schema import OpSchema
 from .signature.variadic import expand
-from .structs import INFO, is_struct
 from .types.dtype import DType, SIMDType
 
 

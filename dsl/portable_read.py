@@ -19,7 +19,7 @@ from . import syntax as s
 from .companions import shape_schema
 from .diagnostics.errors import PackageError
 from .diagnostics.json_reading import Misread, count, each, expected, field, listed, of_fields, one_of, text
-from .language import STUBS
+from .language.names import STUBS
 from .portable import SHIPPED, GlobalEntry, PortableKernel, SourceFunction
 from .signature.read_schema import read_schema
 from .signature.schema import OpSchema

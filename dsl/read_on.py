@@ -19,8 +19,8 @@ from typing import Any
 
 from .diagnostics.errors import CompileError, EinkornError
 from .diagnostics.places import Place, instruction_place
+from .language.phrasebook import of_line
 from .parse_names import names_assigned
-from .phrasebook import of_line
 from .signature.schema import OpSchema
 
 BROKEN = "__einkorn_broken__"  # where a module keeps the names that it would have, but for mistakes, with these

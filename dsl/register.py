@@ -20,10 +20,10 @@ from .diagnostics.errors import CompileError, EinkornError, InternalError, joine
 from .diagnostics.installation import PACKAGE
 from .diagnostics.places import Place, caller_place
 from .kernel_files import collect
-from .language import BOUNDS, DeviceContext, Stub, TensorAnnotation
+from .language.names import BOUNDS, DeviceContext, Stub, TensorAnnotation
+from .language.phrasebook import of_dtype
 from .parse import find_function
 from .parse_names import Reported
-from .phrasebook import of_dtype
 from .read_on import BROKEN, Broken
 from .signature.check import schema_mistakes
 from .signature.schema import PARAMETER_KINDS, ContextArgument, Form, OpSchema, Parameter, Role, TensorArgument

@@ -16,9 +16,9 @@ from support.hints import follow
 from einkorn import dsl, stdlib
 from einkorn.__main__ import run
 from einkorn.compiler.check import check_kernels
-from einkorn.dsl import phrasebook
 from einkorn.dsl.diagnostics.errors import EinkornError
-from einkorn.dsl.stubs import STUBS
+from einkorn.dsl.language import phrasebook
+from einkorn.dsl.language.stubs import STUBS
 from einkorn.graph import Buffer, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
 
 _spec = importlib.util.spec_from_file_location("newcomers", Path(__file__).with_name("newcomers.py"))

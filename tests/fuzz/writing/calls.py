@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from einkorn.dsl.stubs import STUBS
+from einkorn.dsl.language.stubs import STUBS
 from einkorn.dsl.types.dtype import DType
 
 from .base import DTYPES, INT, Type, name_of

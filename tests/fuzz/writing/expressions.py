@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from einkorn.compiler.operations import ROWS
-from einkorn.dsl.stubs import STUBS
+from einkorn.dsl.language.stubs import STUBS
 from einkorn.dsl.types.dtype import DType, scalar_name
 
 from .base import BOOL, DTYPES, INT, STORAGE, TABLE, Base, Type, name_of

@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .diagnostics.errors import CompileError
-from .diagnostics.places import caller_place
-from .kernel_files import collect
-from .read_on import Broken
-from .signature.schema import Form, Role
-from .types import dtype as types
-from .types.dtype import DType, SIMDType
+from ..diagnostics.errors import CompileError
+from ..diagnostics.places import caller_place
+from ..kernel_files import collect
+from ..read_on import Broken
+from ..signature.schema import Form, Role
+from ..types import dtype as types
+from ..types.dtype import DType, SIMDType
 
 
 @dataclass(frozen=True)

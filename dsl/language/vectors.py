@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .language import bitcast, int16, int32, int64, isnan, select
+from .names import bitcast, int16, int32, int64, isnan, select
 from .stubs import stub
 
 # *** bit operations on integers of any width, scalars and vectors ***

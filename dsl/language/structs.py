@@ -22,9 +22,9 @@ import sys
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, dataclass_transform
 
-from .diagnostics.definitions import SOURCE, keep_text
-from .diagnostics.errors import CompileError
-from .diagnostics.places import Place, caller_place
+from ..diagnostics.definitions import SOURCE, keep_text
+from ..diagnostics.errors import CompileError
+from ..diagnostics.places import Place, caller_place
 
 INFO = "__einkorn_struct__"
 C = TypeVar("C", bound=type)

@@ -6,38 +6,38 @@ import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar, Generic, TypeVar
 
-from .language_math import acos as acos
-from .language_math import acosh as acosh
-from .language_math import asin as asin
-from .language_math import asinh as asinh
-from .language_math import atan as atan
-from .language_math import atan2 as atan2
-from .language_math import atanh as atanh
-from .language_math import cbrt as cbrt
-from .language_math import cos as cos
-from .language_math import cosh as cosh
-from .language_math import erf as erf
-from .language_math import erfc as erfc
-from .language_math import exp as exp
-from .language_math import exp2 as exp2
-from .language_math import expm1 as expm1
-from .language_math import frexp as frexp
-from .language_math import hypot as hypot
-from .language_math import ldexp as ldexp
-from .language_math import lgamma as lgamma
-from .language_math import log as log
-from .language_math import log1p as log1p
-from .language_math import log2 as log2
-from .language_math import log10 as log10
-from .language_math import pow as pow
-from .language_math import remainder as remainder
-from .language_math import rsqrt as rsqrt
-from .language_math import sin as sin
-from .language_math import sinh as sinh
-from .language_math import tan as tan
-from .language_math import tanh as tanh
-from .signature.schema import Form, Role
-from .types.dtype import DType
+from ..signature.schema import Form, Role
+from ..types.dtype import DType
+from .mathematics import acos as acos
+from .mathematics import acosh as acosh
+from .mathematics import asin as asin
+from .mathematics import asinh as asinh
+from .mathematics import atan as atan
+from .mathematics import atan2 as atan2
+from .mathematics import atanh as atanh
+from .mathematics import cbrt as cbrt
+from .mathematics import cos as cos
+from .mathematics import cosh as cosh
+from .mathematics import erf as erf
+from .mathematics import erfc as erfc
+from .mathematics import exp as exp
+from .mathematics import exp2 as exp2
+from .mathematics import expm1 as expm1
+from .mathematics import frexp as frexp
+from .mathematics import hypot as hypot
+from .mathematics import ldexp as ldexp
+from .mathematics import lgamma as lgamma
+from .mathematics import log as log
+from .mathematics import log1p as log1p
+from .mathematics import log2 as log2
+from .mathematics import log10 as log10
+from .mathematics import pow as pow
+from .mathematics import remainder as remainder
+from .mathematics import rsqrt as rsqrt
+from .mathematics import sin as sin
+from .mathematics import sinh as sinh
+from .mathematics import tan as tan
+from .mathematics import tanh as tanh
 
 _T = TypeVar("_T")
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from ..types.dtype import DType
 from .stubs import STUBS
-from .types.dtype import DType
 
 # The same function under another name: what is written is replaced, its arguments stay.
 RENAMED = {

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
-from .diagnostics.errors import EinkornError
-from .diagnostics.places import caller_place
+from ..diagnostics.errors import EinkornError
+from ..diagnostics.places import caller_place
 
 
 class Stub:

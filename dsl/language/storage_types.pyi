@@ -1,6 +1,6 @@
 # What type checkers see of the storage types: classes, as `language.pyi` has them for the other dtypes.
 
-from .language import Storable
+from .names import Storable
 
 class int4(Storable): ...
 class uint4(Storable): ...

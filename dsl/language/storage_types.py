@@ -1,13 +1,13 @@
 """The storage types of the language: dtypes, and the scalar type of each.
 
-Input: nothing. Output: the names. Non-goals: the types that kernels compute with (see `language`); what the formats
-mean (see `formats`).
+Input: nothing. Output: the names. Non-goals: the types that kernels compute with (see `language.names`); what the
+formats mean (see `formats`).
 """
 
 from __future__ import annotations
 
-from .types import dtype as types
-from .types.dtype import DType
+from ..types import dtype as types
+from ..types.dtype import DType
 
 int4 = DType.int4
 uint4 = DType.uint4

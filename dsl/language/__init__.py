@@ -1,0 +1,1 @@
+"""The names of the language, family by family."""
