@@ -20,9 +20,9 @@ from .dsl.archive import Archive
 from .dsl.cache import Cache
 from .dsl.diagnostics.errors import EinkornError, PackageError, joined
 from .dsl.files import replace_file
+from .dsl.frontend.read_program import read_program
 from .dsl.knobs import knobs
 from .dsl.package import ABI, FORMAT, MANIFEST, Package, read_package
-from .dsl.portable_read import read_program
 from .dsl.signature.check import untold_sizes
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import syntax as s
+from ..dsl.frontend import syntax as s
 from ..dsl.language import phrasebook
 from ..dsl.language.names import STUBS
 from ..dsl.types.dtype import INT

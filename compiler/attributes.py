@@ -12,8 +12,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ..dsl import syntax as s
 from ..dsl.diagnostics.errors import TargetError, did_you_mean
+from ..dsl.frontend import syntax as s
 from ..dsl.language import phrasebook
 from ..dsl.signature.schema import Role
 from ..dsl.types.dtype import DType, SIMDType

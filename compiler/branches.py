@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..dsl import syntax as s
 from ..dsl.diagnostics.errors import CompileError
+from ..dsl.frontend import syntax as s
 from ..dsl.portable import is_shipped
 from ..dsl.types.dtype import BOOL, SIMDType
 from .coerce import DEFAULTS, coerce, weak_kind

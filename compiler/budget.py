@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ..dsl import syntax as s
+from ..dsl.frontend import syntax as s
 from .composite import parts_of
 from .flow import TooMany
 from .growth import MAX_ITEMS

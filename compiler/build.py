@@ -14,9 +14,9 @@ from pathlib import Path
 from ..dsl.checks import parse_checks
 from ..dsl.diagnostics.errors import CompileError, EinkornError, PackageError, each_of, joined
 from ..dsl.frames import without_internals
+from ..dsl.frontend.read_program import read_program
 from ..dsl.library import KernelLibrary, LoadedKernel, kernel_files, load_library
 from ..dsl.package import CodeContents, Instance, OpContents, Package, PackageContents, write_package
-from ..dsl.portable_read import read_program
 from ..dsl.signature.schema import OpSchema, Parameter
 from .check import failures, representative_instances
 from .inspect import choose

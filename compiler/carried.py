@@ -15,10 +15,10 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from ..dsl import syntax as s
 from ..dsl.checks import OFF
 from ..dsl.diagnostics.errors import CompileError
 from ..dsl.diagnostics.places import Place
+from ..dsl.frontend import syntax as s
 from ..dsl.types.dtype import SIMDType
 from .coerce import DEFAULTS, coerce, misfit, weak_kind
 from .composite import has_numbers, nothing, numbers_of, parts_of, replaced, same_shape

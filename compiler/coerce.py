@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..dsl import syntax
+from ..dsl.frontend import syntax
 from ..dsl.language.names import STUBS
 from ..dsl.portable import is_shipped
 from ..dsl.types.dtype import BOOL, INT, DType, SIMDType

@@ -12,8 +12,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..dsl import syntax as s
 from ..dsl.diagnostics.errors import CompileError, did_you_mean
+from ..dsl.frontend import syntax as s
 from ..dsl.portable import is_shipped
 from ..dsl.types.dtype import DType, SIMDType
 from .advice import library_argument

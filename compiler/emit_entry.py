@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from ..dsl import abi
-from ..dsl.anchors import anchors_of
+from ..dsl.frontend.anchors import anchors_of
 from .program import Op, Program, Region
 
 

@@ -21,8 +21,8 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 
-from ..dsl import syntax
 from ..dsl.diagnostics.places import shown_path
+from ..dsl.frontend import syntax
 from ..dsl.portable import PortableKernel, is_shipped
 from .inspect import chosen
 from .instances import instance_entries

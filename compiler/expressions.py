@@ -1,6 +1,6 @@
 """The value of each kind of expression.
 
-Registers a handler for every expression node of `dsl.syntax`. See `infer` for the frame around it.
+Registers a handler for every expression node of `dsl.frontend.syntax`. See `infer` for the frame around it.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..dsl import syntax as s
 from ..dsl.diagnostics.errors import CompileError, did_you_mean
+from ..dsl.frontend import syntax as s
 from ..dsl.portable import is_shipped
 from ..dsl.types.dtype import BOOL, DType, SIMDType
 from .attributes import attribute

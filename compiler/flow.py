@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..dsl import syntax
+from ..dsl.frontend import syntax
 from .program import EFFECTS, READS, Op, Region
 
 

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..dsl import syntax as s
 from ..dsl.diagnostics.errors import CompileError
+from ..dsl.frontend import syntax as s
 from ..dsl.types.dtype import DType, SIMDType
 from .composite import PLAIN, parts_of, with_parts
 from .flow import NEXT, Flow

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..dsl import syntax
 from ..dsl.diagnostics.errors import did_you_mean
+from ..dsl.frontend import syntax
 from ..dsl.portable import GlobalEntry
 from .poison import Cascade
 from .values import ClassValue, Closure, Frame, LibraryRef, Marker, StructType, StructValue, StubRef

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..dsl import syntax as s
 from ..dsl.diagnostics.places import Place
+from ..dsl.frontend import syntax as s
 from ..dsl.portable import is_shipped
 from ..dsl.types.dtype import BOOL, INT, DType, SIMDType
 from .program import READS, Builder, Site, Value

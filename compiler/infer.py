@@ -19,10 +19,10 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
-from ..dsl import syntax
 from ..dsl.checks import SAFE, Checks
 from ..dsl.diagnostics.errors import CompileError, EinkornError, each_of, joined, unlike
 from ..dsl.diagnostics.places import Label
+from ..dsl.frontend import syntax
 from ..dsl.portable import is_shipped
 from ..dsl.types.dtype import SIMDType
 from .advice import uncallable

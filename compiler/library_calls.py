@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..dsl import syntax
+from ..dsl.frontend import syntax
 from ..dsl.portable import operator_program
 from ..dsl.types.dtype import SIMDType
 from .coerce import DEFAULTS, PYTHON_ERRORS, bind_stub, check_number, coerce

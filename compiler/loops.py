@@ -3,7 +3,7 @@
 A run-time loop that can be left asks a flag in its condition; how a round ended clears it. In an unrolled loop the
 rounds after one that may have left stand in a branch. How variables go round is in `carried`.
 
-Registers the handlers of these statement nodes of `dsl.syntax`. See `infer` for the frame around it.
+Registers the handlers of these statement nodes of `dsl.frontend.syntax`. See `infer` for the frame around it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
-from ..dsl import syntax as s
+from ..dsl.frontend import syntax as s
 from ..dsl.types.dtype import BOOL, INT
 from .advice import over_indices
 from .branches import unless_left

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..dsl import syntax as s
+from ..dsl.frontend import syntax as s
 from .composite import is_number, same_constant
 from .program import Value
 from .values import Closure, Frame, StructType, StructValue

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..dsl import syntax
 from ..dsl.diagnostics.errors import CompileError
+from ..dsl.frontend import syntax
 from ..dsl.types.dtype import SIMDType
 from .operations import KIND_WORDS, Row
 from .program import PointerType, Value

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..dsl import syntax as s
+from ..dsl.frontend import syntax as s
 from ..dsl.portable import is_shipped
 from ..dsl.types.dtype import INT
 from .poison import Cascade, Poisoned

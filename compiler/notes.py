@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..dsl import syntax
+from ..dsl.frontend import syntax
 from ..dsl.types.dtype import DType, SIMDType
 from .program import Value
 from .tensors import Stored

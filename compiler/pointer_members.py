@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..dsl import syntax as s
+from ..dsl.frontend import syntax as s
 from ..dsl.types.dtype import INT, DType, SIMDType
 from .attributes import check_width, member, method
 from .coerce import coerce, zero_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..dsl import syntax as s
+from ..dsl.frontend import syntax as s
 from ..dsl.types.dtype import INT, DType, SIMDType
 from .advice import body_takes, bound_of_range, no_function, of_body
 from .coerce import coerce

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import syntax as s
 from ..dsl.diagnostics.errors import TargetError
+from ..dsl.frontend import syntax as s
 from ..dsl.types.dtype import INT
 from .attributes import method
 from .coerce import coerce

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import syntax as s
+from ..dsl.frontend import syntax as s
 from ..dsl.types.dtype import INT, DType, SIMDType
 from .advice import count_of
 from .attributes import check_width

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..dsl import syntax as s
 from ..dsl.diagnostics.errors import CompileError
 from ..dsl.diagnostics.places import Label, Place
+from ..dsl.frontend import syntax as s
 from ..dsl.portable import is_shipped
 from .poison import Poisoned
 from .program import Location

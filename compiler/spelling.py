@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import syntax as s
+from ..dsl.frontend import syntax as s
 from ..dsl.signature.schema import TensorArgument
 from ..dsl.types.dtype import DType, SIMDType
 from .program import Value

@@ -2,7 +2,7 @@
 
 Branches and loops, through which variables pass, are in `branches` and `loops`.
 
-Registers a handler for these statement nodes of `dsl.syntax`. See `infer` for the frame around it.
+Registers a handler for these statement nodes of `dsl.frontend.syntax`. See `infer` for the frame around it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ..dsl import syntax as s
 from ..dsl.diagnostics.errors import CompileError
 from ..dsl.diagnostics.places import Place
+from ..dsl.frontend import syntax as s
 from ..dsl.portable import is_shipped
 from ..dsl.types.dtype import BOOL, SIMDType
 from .coerce import DEFAULTS, binary, coerce

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..dsl import syntax as s
 from ..dsl.diagnostics.errors import CompileError
+from ..dsl.frontend import syntax as s
 from ..dsl.portable import PortableKernel
 from ..dsl.signature.schema import TensorArgument
 from .program import Region, Value, walk

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ..dsl import syntax as s
 from ..dsl.diagnostics.errors import did_you_mean
+from ..dsl.frontend import syntax as s
 from .attributes import ATTRIBUTES
 from .declared import declared, matched, of_python_type
 from .flow import argument_node

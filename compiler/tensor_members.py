@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..dsl import syntax as s
 from ..dsl.diagnostics.places import Label
+from ..dsl.frontend import syntax as s
 from ..dsl.signature.schema import Role
 from ..dsl.types.dtype import INT, DType, SIMDType
 from .advice import index_of_rank, index_of_tuple, unindexable, width_by_name

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import syntax as s
+from ..dsl.frontend import syntax as s
 from ..dsl.types.dtype import DType, SIMDType
 from .budget import overlong
 from .composite import parts_of

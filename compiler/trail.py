@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl import syntax
 from ..dsl.diagnostics.places import Place
+from ..dsl.frontend import syntax
 from ..dsl.portable import is_shipped
 from ..dsl.types.dtype import DType, SIMDType
 from .program import Location

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..dsl import syntax
 from ..dsl.diagnostics.errors import CompileError
 from ..dsl.diagnostics.places import Place
+from ..dsl.frontend import syntax
 from ..dsl.portable import PortableKernel
 from ..dsl.types.dtype import DType, SIMDType
 from .poison import Poisoned

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..dsl import syntax as s
+from ..dsl.frontend import syntax as s
 from ..dsl.types.dtype import INT, DType, SIMDType
 from .attributes import MAX_LANES, check_width, lane, method
 from .coerce import coerce, zero_of

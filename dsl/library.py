@@ -18,11 +18,11 @@ from types import ModuleType
 
 from .companions import Reference, shape_schema
 from .diagnostics.errors import EinkornError, PackageError, joined, repeated_once
+from .frontend.read_program import read_program
 from .kernel_files import import_file, import_root
 from .kernel_scan import is_broken, is_test, registers
 from .package import Package, Variant, read_package
 from .portable import PortableKernel, as_far_as_known, portable
-from .portable_read import read_program
 from .read_on import Broken
 from .register import REGISTERED, Kernel
 from .signature.schema import OpSchema

@@ -15,10 +15,10 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from . import syntax as s
 from .diagnostics.definitions import Nodes, first_line, is_checked, keep_text, pieces
 from .diagnostics.errors import CompileError, EinkornError
 from .diagnostics.places import Place
+from .frontend import syntax as s
 from .parse_expressions import ExpressionParser, Resolve
 from .parse_names import BINARY, Reported, names_assigned, names_bound, sizes_of, yields
 from .unsupported import UNSUPPORTED

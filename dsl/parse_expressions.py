@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-from . import syntax as s
 from .diagnostics.errors import CompileError, EinkornError, did_you_mean, each_of, unlike
 from .diagnostics.places import Place
+from .frontend import syntax as s
 from .language import phrasebook
 from .language.names import STUBS
 from .parse_names import BINARY, CLOSED, COMPARE, UNARY, Reported, Unresolved, names_assigned, names_bound

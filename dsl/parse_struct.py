@@ -11,10 +11,10 @@ import dataclasses
 from types import CodeType, FunctionType
 from typing import Any
 
-from . import syntax as s
 from .diagnostics.definitions import first_line, is_checked, keep_text, pieces
 from .diagnostics.errors import CompileError, EinkornError
 from .diagnostics.places import Place
+from .frontend import syntax as s
 from .language.structs import INFO, StructInfo
 from .parse import Parser
 from .parse_expressions import Resolve

@@ -22,11 +22,11 @@ from pathlib import PurePath
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, TypeVar
 
-from . import syntax
 from .companions import SIZES, shape_schema
 from .diagnostics.errors import CompileError, EinkornError, each_of, joined
 from .diagnostics.installation import is_below
 from .diagnostics.places import Place
+from .frontend import syntax
 from .language import phrasebook
 from .language.names import SIMD, STUBS, DeviceContext, Namespace, Pointer, Stub, stack
 from .language.structs import INFO, is_struct

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from ..dsl.anchors import Anchor, place_at, plain_anchor
 from ..dsl.diagnostics.errors import KernelError
 from ..dsl.diagnostics.json_reading import Misread, count, expected, listed, of_fields, one_of, read_json, text
 from ..dsl.diagnostics.places import Place
+from ..dsl.frontend.anchors import Anchor, place_at, plain_anchor
 from ..dsl.portable import PortableKernel, is_shipped
 from ..dsl.types.dtype import DType
 

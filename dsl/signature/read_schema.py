@@ -16,7 +16,7 @@ from typing import Any
 from ..companions import late_names
 from ..diagnostics.errors import EinkornError
 from ..diagnostics.json_reading import Misread, expected, switch, text
-from ..syntax_read import name
+from ..frontend.read_syntax import name
 from .check import schema_mistakes
 from .dims import Number, Pack
 from .parse_dims import parse_dims

@@ -46,7 +46,7 @@ text = me.read_text()
 
 SHOW = """
 def numbers(kernel):
-    from einkorn.dsl import syntax
+    from einkorn.dsl.frontend import syntax
 
     program = portable(kernel)
     if program.mistakes:

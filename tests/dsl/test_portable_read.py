@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from einkorn.dsl import syntax
 from einkorn.dsl.diagnostics.errors import PackageError
+from einkorn.dsl.frontend import syntax
+from einkorn.dsl.frontend.read_program import read_program
 from einkorn.dsl.library import library_of, load_library
 from einkorn.dsl.portable import PortableKernel
-from einkorn.dsl.portable_read import read_program
 
 KERNELS = '''
 from typing import TypeVar

@@ -11,10 +11,10 @@ import pytest
 from support import graphs
 
 from einkorn.compiler.build import build_package
-from einkorn.dsl import syntax
-from einkorn.dsl.anchors import anchors_of, place_at
 from einkorn.dsl.diagnostics.errors import KernelError
 from einkorn.dsl.diagnostics.places import Place
+from einkorn.dsl.frontend import syntax
+from einkorn.dsl.frontend.anchors import anchors_of, place_at
 from einkorn.dsl.library import load_library
 from einkorn.graph import DeviceRef, ops
 from einkorn.graph.session import Model

@@ -14,8 +14,8 @@ from einkorn.__main__ import run as main
 from einkorn.compiler.build import build_package
 from einkorn.dsl import InputTensor, OutputTensor, float32, foreach, register
 from einkorn.dsl.diagnostics.errors import CompileError, EinkornError, GraphError
+from einkorn.dsl.frontend.read_program import read_program
 from einkorn.dsl.library import load_library
-from einkorn.dsl.portable_read import read_program
 from einkorn.graph import BufferType, DeviceRef, Dim, DType, Graph, InferenceSession, TensorType, ops
 from einkorn.graph.session import Model
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from kernel_harness import KernelFile, assert_same_bits, dtype_name
 
-from einkorn.dsl.portable_read import read_program
+from einkorn.dsl.frontend.read_program import read_program
 
 
 @pytest.fixture(scope="module")

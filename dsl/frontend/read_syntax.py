@@ -6,7 +6,7 @@ which expressions may stand where (a slice only within brackets, a target is no 
 one that `parse` could have made from a text, and all that walks it later may believe it.
 
 Input: a JSON value, and how many globals the program has. Output: a node. Raises: `Misread`, with the place in the
-tree. Non-goals: what the program's functions and globals mean to each other (see `portable_read`).
+tree. Non-goals: what the program's functions and globals mean to each other (see `frontend.read_program`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import keyword
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from ..diagnostics.json_reading import Misread, count, each, expected, one_of, shown, switch, text
+from ..parse_expressions import MAX_NESTING
+from ..parse_names import BINARY, COMPARE, UNARY
 from . import syntax as s
-from .diagnostics.json_reading import Misread, count, each, expected, one_of, shown, switch, text
-from .parse_expressions import MAX_NESTING
-from .parse_names import BINARY, COMPARE, UNARY
 
 MAX_DEPTH = MAX_NESTING + 20  # expressions in expressions, statements in statements; targets are not counted there
 MAX_PLACE = 1 << 31

@@ -4,7 +4,8 @@
 `Name` is a local of the function or of one around it, `Global` is an entry of the program's table of globals (see
 `portable`). Every node has a `span`: line, column, end line, end column, counted as in `source.Place`.
 
-Input: nothing. Output: frozen nodes and `to_json`. Non-goals: no reading of JSON (see `syntax_read`), no evaluation.
+Input: nothing. Output: frozen nodes and `to_json`. Non-goals: no reading of JSON (see `frontend.read_syntax`), no
+evaluation.
 """
 
 from __future__ import annotations

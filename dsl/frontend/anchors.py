@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
+from ..diagnostics.places import Place
+from ..portable import PortableKernel
 from . import syntax
-from .diagnostics.places import Place
-from .portable import PortableKernel
 
 # [digest of the program, function, node], or the numbers of a plain place.
 Anchor = list[str | int]

@@ -1,9 +1,9 @@
 """A portable program from JSON: what `PortableKernel.to_json` wrote, checked as a whole.
 
 A program comes out of a file that anybody can have written, and the compiler believes what it is given. So everything
-is looked at when it is read: each node of each tree (see `syntax_read`), each entry of the table of globals, that
-indices are of things of the right kind, that every name is bound around its use, and that loops are around what leaves
-them. What is wrong is named with its place: `functions[2].syntax.body[0].value.left`.
+is looked at when it is read: each node of each tree (see `frontend.read_syntax`), each entry of the table of globals,
+that indices are of things of the right kind, that every name is bound around its use, and that loops are around what
+leaves them. What is wrong is named with its place: `functions[2].syntax.body[0].value.left`.
 
 Input: a JSON value. Output: `PortableKernel`. Raises: PackageError (EK0510). Non-goals: types and values, which are the
 compiler's to check.
@@ -15,16 +15,16 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
+from ..companions import shape_schema
+from ..diagnostics.errors import PackageError
+from ..diagnostics.json_reading import Misread, count, each, expected, field, listed, of_fields, one_of, text
+from ..language.names import STUBS
+from ..portable import SHIPPED, GlobalEntry, PortableKernel, SourceFunction
+from ..signature.read_schema import read_schema
+from ..signature.schema import OpSchema
+from ..types.dtype import DType, SIMDType
 from . import syntax as s
-from .companions import shape_schema
-from .diagnostics.errors import PackageError
-from .diagnostics.json_reading import Misread, count, each, expected, field, listed, of_fields, one_of, text
-from .language.names import STUBS
-from .portable import SHIPPED, GlobalEntry, PortableKernel, SourceFunction
-from .signature.read_schema import read_schema
-from .signature.schema import OpSchema
-from .syntax_read import TreeReader, name
-from .types.dtype import DType, SIMDType
+from .read_syntax import TreeReader, name
 
 MARKERS = ("SIMD", "stack", "Pointer")
 MAX_WIDTH = 1 << 16  # of a vector type
