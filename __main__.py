@@ -21,7 +21,7 @@ from typing import Any
 import click
 
 from .dsl.diagnostics.errors import EinkornError, InternalError
-from .dsl.kernel_files import printing_to
+from .dsl.frontend.python.import_file import printing_to
 from .dsl.knobs import STAGES, knobs
 from .shown import COLORS, FORMATS, Shown
 

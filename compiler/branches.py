@@ -15,7 +15,7 @@ from typing import Any
 
 from ..dsl.diagnostics.errors import CompileError
 from ..dsl.frontend import syntax as s
-from ..dsl.portable import is_shipped
+from ..dsl.frontend.python.collect import is_shipped
 from ..dsl.types.dtype import BOOL, SIMDType
 from .coerce import DEFAULTS, coerce, weak_kind
 from .composite import PLAIN, is_number, is_static, nothing, parts_of, same_constant, same_kind, with_parts

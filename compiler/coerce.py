@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..dsl.frontend import syntax
+from ..dsl.frontend.python.collect import is_shipped
 from ..dsl.language.names import STUBS
-from ..dsl.portable import is_shipped
 from ..dsl.types.dtype import BOOL, INT, DType, SIMDType
 from . import advice, methods
 from .budget import count_long

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dsl.diagnostics.errors import CompileError, did_you_mean
 from ..dsl.frontend import syntax as s
-from ..dsl.portable import is_shipped
+from ..dsl.frontend.python.collect import is_shipped
 from ..dsl.types.dtype import DType, SIMDType
 from .advice import library_argument
 from .coerce import coerce

@@ -23,7 +23,7 @@ from pygments.lexers import get_lexer_by_name
 
 from ..dsl.diagnostics.places import shown_path
 from ..dsl.frontend import syntax
-from ..dsl.portable import PortableKernel, is_shipped
+from ..dsl.frontend.python.collect import PortableKernel, is_shipped
 from .inspect import chosen
 from .instances import instance_entries
 from .listing import LISTINGS, Line, Spot

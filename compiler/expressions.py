@@ -10,7 +10,7 @@ from typing import Any
 
 from ..dsl.diagnostics.errors import CompileError, did_you_mean
 from ..dsl.frontend import syntax as s
-from ..dsl.portable import is_shipped
+from ..dsl.frontend.python.collect import is_shipped
 from ..dsl.types.dtype import BOOL, DType, SIMDType
 from .attributes import attribute
 from .coerce import DEFAULTS, binary, coerce, unary, unify, weak_kind

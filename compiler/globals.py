@@ -1,6 +1,6 @@
 """What the names of a module mean in a kernel: the entries of a program's table of globals as values.
 
-Input: an entry. Output: a value of the evaluator. Non-goals: how the table is made (see `dsl.portable`).
+Input: an entry. Output: a value of the evaluator. Non-goals: how the table is made (see `dsl.frontend.python.collect`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dsl.diagnostics.errors import did_you_mean
 from ..dsl.frontend import syntax
-from ..dsl.portable import GlobalEntry
+from ..dsl.frontend.python.collect import GlobalEntry
 from .poison import Cascade
 from .values import ClassValue, Closure, Frame, LibraryRef, Marker, StructType, StructValue, StubRef
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dsl.diagnostics.places import Place
 from ..dsl.frontend import syntax as s
-from ..dsl.portable import is_shipped
+from ..dsl.frontend.python.collect import is_shipped
 from ..dsl.types.dtype import BOOL, INT, DType, SIMDType
 from .program import READS, Builder, Site, Value
 from .tensors import Stored, Tensor, View

@@ -23,7 +23,7 @@ from ..dsl.checks import SAFE, Checks
 from ..dsl.diagnostics.errors import CompileError, EinkornError, each_of, joined, unlike
 from ..dsl.diagnostics.places import Label
 from ..dsl.frontend import syntax
-from ..dsl.portable import is_shipped
+from ..dsl.frontend.python.collect import is_shipped
 from ..dsl.types.dtype import SIMDType
 from .advice import uncallable
 from .budget import AT_A_STEP, CALL, MAX_STEPS, MISTAKE, count_copies, exceeded, weigh

@@ -17,7 +17,7 @@ from typing import Any
 
 from ..dsl.checks import SAFE, Checks, parse_checks
 from ..dsl.diagnostics.errors import CompileError, EinkornError, InternalError, joined
-from ..dsl.portable import is_shipped
+from ..dsl.frontend.python.collect import is_shipped
 from ..dsl.signature.schema import ContextArgument, Form, Role, TensorArgument
 from ..dsl.types.dtype import INT, DType
 from ..dsl.unit import BufferSpec, EntrySpec, FromBuffer, FromNode, GroupSpec, Literal, NodeSpec, Operand, Size, Slot

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from ..dsl.diagnostics.errors import CompileError, GraphError, PackageError, did_you_mean
+from ..dsl.frontend.python.collect import PortableKernel
 from ..dsl.package import Instance
-from ..dsl.portable import PortableKernel
 from ..dsl.signature.dims import Pack, names_in
 from ..dsl.signature.parameters import bind_parameters
 from ..dsl.signature.parse_dims import parse_dims

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..dsl.frontend import syntax
-from ..dsl.portable import operator_program
+from ..dsl.frontend.python.collect import operator_program
 from ..dsl.types.dtype import SIMDType
 from .coerce import DEFAULTS, PYTHON_ERRORS, bind_stub, check_number, coerce
 from .folding import library_value

@@ -31,9 +31,9 @@ from ..dsl import unit
 from ..dsl.cache import default_root
 from ..dsl.diagnostics.errors import InternalError, PackageError
 from ..dsl.diagnostics.shield import shielded, window
+from ..dsl.frontend.python.collect import PortableKernel
 from ..dsl.frontend.read_program import read_program
 from ..dsl.knobs import knobs
-from ..dsl.portable import PortableKernel
 from ..dsl.toolchain import fingerprint
 from ..dsl.types.dtype import DType
 from ..dsl.unit import EntrySpec

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..dsl.diagnostics.errors import CompileError
 from ..dsl.diagnostics.places import Label, Place
 from ..dsl.frontend import syntax as s
-from ..dsl.portable import is_shipped
+from ..dsl.frontend.python.collect import is_shipped
 from .poison import Poisoned
 from .program import Location
 from .values import Closure, Frame, Undefined

@@ -14,7 +14,7 @@ from typing import Any
 from ..dsl.diagnostics.errors import CompileError
 from ..dsl.diagnostics.places import Place
 from ..dsl.frontend import syntax as s
-from ..dsl.portable import is_shipped
+from ..dsl.frontend.python.collect import is_shipped
 from ..dsl.types.dtype import BOOL, SIMDType
 from .coerce import DEFAULTS, binary, coerce
 from .declared import declared

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..dsl.diagnostics.places import Place
 from ..dsl.frontend import syntax
-from ..dsl.portable import is_shipped
+from ..dsl.frontend.python.collect import is_shipped
 from ..dsl.types.dtype import DType, SIMDType
 from .program import Location
 from .values import Frame, describe, shown

@@ -16,7 +16,7 @@ from typing import Any
 from ..dsl.diagnostics.errors import CompileError
 from ..dsl.diagnostics.places import Place
 from ..dsl.frontend import syntax
-from ..dsl.portable import PortableKernel
+from ..dsl.frontend.python.collect import PortableKernel
 from ..dsl.types.dtype import DType, SIMDType
 from .poison import Poisoned
 from .program import Builder, Location, Value

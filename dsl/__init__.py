@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from .diagnostics.shield import shielded as _shielded
 
 with _shielded():
+    from .frontend.python.register import implements, register
     from .language.memory import atomic, atomic_add, parallel_chunks, tile, vectorize
     from .language.names import (
         SIMD,
@@ -150,7 +151,6 @@ with _shielded():
         sign,
         sub_sat,
     )
-    from .register import implements, register
     from .types.dtype import DType
 
     if TYPE_CHECKING:  # to a checker a tensor of T is a T, and the dims text is metadata

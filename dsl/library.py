@@ -16,15 +16,15 @@ from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 
-from .companions import Reference, shape_schema
 from .diagnostics.errors import EinkornError, PackageError, joined, repeated_once
+from .frontend.python.collect import PortableKernel, as_far_as_known, portable
+from .frontend.python.companions import Reference, shape_schema
+from .frontend.python.import_file import import_file, import_root
+from .frontend.python.recovery import Broken
+from .frontend.python.register import REGISTERED, Kernel
+from .frontend.python.scan_files import is_broken, is_test, registers
 from .frontend.read_program import read_program
-from .kernel_files import import_file, import_root
-from .kernel_scan import is_broken, is_test, registers
 from .package import Package, Variant, read_package
-from .portable import PortableKernel, as_far_as_known, portable
-from .read_on import Broken
-from .register import REGISTERED, Kernel
 from .signature.schema import OpSchema
 from .signature.variadic import expand
 
@@ -131,7 +131,7 @@ def load_library(path: str | Path, found: list[EinkornError] | None = None) -> K
 def kernel_files(path: str | Path) -> list[Path]:
     """The Python files that a library is made of; none for a package, or where nothing is.
 
-    Of a folder these are the files that register kernels: see `kernel_scan`.
+    Of a folder these are the files that register kernels: see `frontend.python.scan_files`.
     """
     where = _existing(path)
     if where is None:

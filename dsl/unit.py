@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .portable import PortableKernel
+from .frontend.python.collect import PortableKernel
 from .signature import dims
 from .signature.parse_dims import parse_dims
 from .signature.schema import OpSchema

@@ -29,9 +29,9 @@ from ..dsl.diagnostics.errors import CompileError, EinkornError, InternalError, 
 from ..dsl.diagnostics.installation import PACKAGE
 from ..dsl.diagnostics.places import shown_path
 from ..dsl.diagnostics.shield import shielded
+from ..dsl.frontend.python.collect import PortableKernel
 from ..dsl.knobs import knobs
 from ..dsl.library import LoadedKernel, library_of
-from ..dsl.portable import PortableKernel
 from ..dsl.signature.parameters import identity
 from ..dsl.signature.schema import OpSchema
 from ..dsl.toolchain import fingerprint

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from ..diagnostics.places import Place
-from ..portable import PortableKernel
 from . import syntax
+from .python.collect import PortableKernel
 
 # [digest of the program, function, node], or the numbers of a plain place.
 Anchor = list[str | int]

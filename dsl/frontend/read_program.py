@@ -15,15 +15,15 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
-from ..companions import shape_schema
 from ..diagnostics.errors import PackageError
 from ..diagnostics.json_reading import Misread, count, each, expected, field, listed, of_fields, one_of, text
 from ..language.names import STUBS
-from ..portable import SHIPPED, GlobalEntry, PortableKernel, SourceFunction
 from ..signature.read_schema import read_schema
 from ..signature.schema import OpSchema
 from ..types.dtype import DType, SIMDType
 from . import syntax as s
+from .python.collect import SHIPPED, GlobalEntry, PortableKernel, SourceFunction
+from .python.companions import shape_schema
 from .read_syntax import TreeReader, name
 
 MARKERS = ("SIMD", "stack", "Pointer")

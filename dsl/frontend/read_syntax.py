@@ -17,9 +17,9 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from ..diagnostics.json_reading import Misread, count, each, expected, one_of, shown, switch, text
-from ..parse_expressions import MAX_NESTING
-from ..parse_names import BINARY, COMPARE, UNARY
 from . import syntax as s
+from .python.expressions import MAX_NESTING
+from .python.names import BINARY, COMPARE, UNARY
 
 MAX_DEPTH = MAX_NESTING + 20  # expressions in expressions, statements in statements; targets are not counted there
 MAX_PLACE = 1 << 31

@@ -11,8 +11,8 @@ from typing import Any
 
 from ..diagnostics.errors import CompileError
 from ..diagnostics.places import caller_place
-from ..kernel_files import collect
-from ..read_on import Broken
+from ..frontend.python.import_file import collect
+from ..frontend.python.recovery import Broken
 from ..signature.schema import Form, Role
 from ..types import dtype as types
 from ..types.dtype import DType, SIMDType

@@ -13,9 +13,9 @@ import dataclasses
 import json
 from typing import Any
 
-from ..companions import late_names
 from ..diagnostics.errors import EinkornError
 from ..diagnostics.json_reading import Misread, expected, switch, text
+from ..frontend.python.companions import late_names
 from ..frontend.read_syntax import name
 from .check import schema_mistakes
 from .dims import Number, Pack

@@ -17,9 +17,9 @@ from support.inner_loops import Loop, innermost_loops
 from einkorn.compiler.instances import instance_entry, make_instance
 from einkorn.compiler.pipeline import compile_entry
 from einkorn.compiler.targets import lookup
+from einkorn.dsl.frontend.python.collect import PortableKernel
 from einkorn.dsl.library import KernelLibrary, library_of, load_library
 from einkorn.dsl.manifest import Instance
-from einkorn.dsl.portable import PortableKernel
 from einkorn.stdlib.kernels import reduction
 
 KERNELS = Path(__file__).parents[2] / "benchmarks" / "twenty_kernels.py"

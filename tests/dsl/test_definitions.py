@@ -12,7 +12,7 @@ import pytest
 PROGRAM = """
 from pathlib import Path
 from einkorn.dsl import Float32, InputTensor, OutputTensor, float32, foreach, register, struct
-from einkorn.dsl.portable import portable
+from einkorn.dsl.frontend.python.collect import portable
 
 @struct
 class Pair:

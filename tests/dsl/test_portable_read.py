@@ -13,9 +13,9 @@ import pytest
 
 from einkorn.dsl.diagnostics.errors import PackageError
 from einkorn.dsl.frontend import syntax
+from einkorn.dsl.frontend.python.collect import PortableKernel
 from einkorn.dsl.frontend.read_program import read_program
 from einkorn.dsl.library import library_of, load_library
-from einkorn.dsl.portable import PortableKernel
 
 KERNELS = '''
 from typing import TypeVar

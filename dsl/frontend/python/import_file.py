@@ -24,11 +24,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TextIO
 
-from .diagnostics.definitions import keep_text
-from .diagnostics.errors import EinkornError, each_of, joined
-from .diagnostics.installation import PACKAGE
-from .diagnostics.shield import shielded, window
-from .read_on import as_mistake, read_on
+from ...diagnostics.definitions import keep_text
+from ...diagnostics.errors import EinkornError, each_of, joined
+from ...diagnostics.installation import PACKAGE
+from ...diagnostics.shield import shielded, window
+from .recovery import as_mistake, read_on
 
 
 @dataclass(frozen=True)

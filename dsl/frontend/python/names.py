@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from .diagnostics.errors import EinkornError
+from ...diagnostics.errors import EinkornError
 
 BINARY = {
     ast.Add: "add",

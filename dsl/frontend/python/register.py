@@ -15,19 +15,19 @@ from collections.abc import Callable, Iterable, Mapping
 from types import FunctionType
 from typing import Any, TypeVar, cast
 
+from ...diagnostics.errors import CompileError, EinkornError, InternalError, joined
+from ...diagnostics.installation import PACKAGE
+from ...diagnostics.places import Place, caller_place
+from ...language.names import BOUNDS, DeviceContext, Stub, TensorAnnotation
+from ...language.phrasebook import of_dtype
+from ...signature.check import schema_mistakes
+from ...signature.schema import PARAMETER_KINDS, ContextArgument, Form, OpSchema, Parameter, Role, TensorArgument
+from ...types.dtype import ANY, DType, SIMDType
 from .companions import Reference, late_dims, make_reference
-from .diagnostics.errors import CompileError, EinkornError, InternalError, joined
-from .diagnostics.installation import PACKAGE
-from .diagnostics.places import Place, caller_place
-from .kernel_files import collect
-from .language.names import BOUNDS, DeviceContext, Stub, TensorAnnotation
-from .language.phrasebook import of_dtype
-from .parse import find_function
-from .parse_names import Reported
-from .read_on import BROKEN, Broken
-from .signature.check import schema_mistakes
-from .signature.schema import PARAMETER_KINDS, ContextArgument, Form, OpSchema, Parameter, Role, TensorArgument
-from .types.dtype import ANY, DType, SIMDType
+from .import_file import collect
+from .names import Reported
+from .recovery import BROKEN, Broken
+from .statements import find_function
 
 _NAME = re.compile(r"[A-Za-z_]\w*(::[A-Za-z_]\w*)*\Z")
 REGISTERED = "__einkorn_registered__"  # where a module keeps its kernels, whatever becomes of their functions' names
@@ -364,7 +364,7 @@ def _argument_places(function: FunctionType) -> dict[str, Place]:
 # *** functions of the language that are written in the language ***
 
 _IMPLEMENTATIONS: dict[str, FunctionType] = {}
-_LIBRARY_MODULES = ("math",)
+_LIBRARY_MODULES = ("math.functions",)
 
 
 def implements(what: Stub | str | Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -21,12 +21,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .diagnostics.errors import CompileError, EinkornError
-from .diagnostics.places import Place
-from .signature.dims import Axis
-from .signature.parse_dims import parse_dims
-from .signature.schema import Form, OpSchema, Role, TensorArgument
-from .types.dtype import DType
+from ...diagnostics.errors import CompileError, EinkornError
+from ...diagnostics.places import Place
+from ...signature.dims import Axis
+from ...signature.parse_dims import parse_dims
+from ...signature.schema import Form, OpSchema, Role, TensorArgument
+from ...types.dtype import DType
 
 SIZES = "$sizes"  # the argument of a shape function's kernel that takes what it returns; no author's name
 

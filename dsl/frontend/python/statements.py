@@ -1,10 +1,10 @@
 """Python source -> syntax tree, with every name resolved and every unsupported construct refused.
 
-Here functions are found in their files, and statements parsed; expressions are in `parse_expressions`.
+Here functions are found in their files, and statements parsed; expressions are in `frontend.python.expressions`.
 
 Input: a Python function object (and its file's text), plus a `resolve` callback that turns a Python object into an
 entry of the program's table of globals. Output: a `syntax.Function`. Non-goals: no types, no evaluation; what a global
-means is `portable`'s business.
+means is `frontend.python.collect`'s business.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from .diagnostics.definitions import Nodes, first_line, is_checked, keep_text, pieces
-from .diagnostics.errors import CompileError, EinkornError
-from .diagnostics.places import Place
-from .frontend import syntax as s
-from .parse_expressions import ExpressionParser, Resolve
-from .parse_names import BINARY, Reported, names_assigned, names_bound, sizes_of, yields
+from ...diagnostics.definitions import Nodes, first_line, is_checked, keep_text, pieces
+from ...diagnostics.errors import CompileError, EinkornError
+from ...diagnostics.places import Place
+from .. import syntax as s
+from .expressions import ExpressionParser, Resolve
+from .names import BINARY, Reported, names_assigned, names_bound, sizes_of, yields
 from .unsupported import UNSUPPORTED
 
 

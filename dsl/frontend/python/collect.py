@@ -22,22 +22,22 @@ from pathlib import PurePath
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, TypeVar
 
+from ...diagnostics.errors import CompileError, EinkornError, each_of, joined
+from ...diagnostics.installation import is_below
+from ...diagnostics.places import Place
+from ...language import phrasebook
+from ...language.names import SIMD, STUBS, DeviceContext, Namespace, Pointer, Stub, stack
+from ...language.structs import INFO, is_struct
+from ...signature.schema import OpSchema
+from ...signature.variadic import expand
+from ...types.dtype import DType, SIMDType
+from .. import syntax
 from .companions import SIZES, shape_schema
-from .diagnostics.errors import CompileError, EinkornError, each_of, joined
-from .diagnostics.installation import is_below
-from .diagnostics.places import Place
-from .frontend import syntax
-from .language import phrasebook
-from .language.names import SIMD, STUBS, DeviceContext, Namespace, Pointer, Stub, stack
-from .language.structs import INFO, is_struct
-from .parse import lines_of_head, parse_function
-from .parse_names import Reported, Unresolved
-from .parse_struct import parse_struct
-from .read_on import Broken
+from .names import Reported, Unresolved
+from .recovery import Broken
 from .register import Kernel, implementation
-from .signature.schema import OpSchema
-from .signature.variadic import expand
-from .types.dtype import DType, SIMDType
+from .statements import lines_of_head, parse_function
+from .structs import parse_struct
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ more. A name that is unknown in the head of a function or a class is told, and s
 read again. After a mistake only definitions are run: functions, classes, assignments, imports.
 
 Input: a module's names, its text, what was raised. Output: mistakes, and as many names as can be had. Non-goals: how
-modules are found (see `kernel_files`).
+modules are found (see `frontend.python.import_file`).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from contextlib import suppress
 from types import FunctionType
 from typing import Any
 
-from .diagnostics.errors import CompileError, EinkornError
-from .diagnostics.places import Place, instruction_place
-from .language.phrasebook import of_line
-from .parse_names import names_assigned
-from .signature.schema import OpSchema
+from ...diagnostics.errors import CompileError, EinkornError
+from ...diagnostics.places import Place, instruction_place
+from ...language.phrasebook import of_line
+from ...signature.schema import OpSchema
+from .names import names_assigned
 
 BROKEN = "__einkorn_broken__"  # where a module keeps the names that it would have, but for mistakes, with these
 

@@ -1,6 +1,7 @@
 """What the language leaves out of Python, in the author's words, and what to write instead.
 
-Input: nothing. Output: a table by the names of `ast`'s classes. Non-goals: finding it in the text (see `parse`).
+Input: nothing. Output: a table by the names of `ast`'s classes. Non-goals: finding it in the text (see
+`frontend.python.statements`).
 """
 
 from __future__ import annotations

@@ -11,15 +11,15 @@ import dataclasses
 from types import CodeType, FunctionType
 from typing import Any
 
-from .diagnostics.definitions import first_line, is_checked, keep_text, pieces
-from .diagnostics.errors import CompileError, EinkornError
-from .diagnostics.places import Place
-from .frontend import syntax as s
-from .language.structs import INFO, StructInfo
-from .parse import Parser
-from .parse_expressions import Resolve
-from .parse_names import Reported
-from .read_on import BROKEN
+from ...diagnostics.definitions import first_line, is_checked, keep_text, pieces
+from ...diagnostics.errors import CompileError, EinkornError
+from ...diagnostics.places import Place
+from ...language.structs import INFO, StructInfo
+from .. import syntax as s
+from .expressions import Resolve
+from .names import Reported
+from .recovery import BROKEN
+from .statements import Parser
 
 _KINDS = {"staticmethod": "static", "classmethod": "class", "property": "property"}
 

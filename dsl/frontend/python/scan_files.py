@@ -8,7 +8,8 @@ neighbour that calls it, or through a decorator from elsewhere over a function t
 Files for tests (`test_*.py`, `*_test.py`, `conftest.py`) belong to no folder's library; whoever means one names it.
 What is no valid Python registers kernels when its text speaks of `register`, so that its mistakes are shown.
 
-Input: paths. Output: whether they register kernels. Non-goals: which kernels; importing (see `kernel_files`).
+Input: paths. Output: whether they register kernels. Non-goals: which kernels; importing (see
+`frontend.python.import_file`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
-from .diagnostics.installation import PACKAGE
+from ...diagnostics.installation import PACKAGE
 
 REGISTER = "register"
 OUTPUTS = ("OutputTensor", "MutableInputTensor", "OutputVariadicTensors")

@@ -1,0 +1,1 @@
+"""Python source -> portable program: registration, imports of kernel files, parsing."""
