@@ -41,9 +41,9 @@ def measure_compilations(rounds: int, peers: list[str]) -> list[dict[str, Any]]:
 def _compile(path: Path, op: str) -> dict[str, float]:
     from einkorn.compiler.pipeline import compile_entry
     from einkorn.compiler.targets import host
+    from einkorn.dsl.contract.unit import op_entry
     from einkorn.dsl.library import load_library
     from einkorn.dsl.signature.parameters import bind_parameters
-    from einkorn.dsl.unit import op_entry
 
     kernel = load_library(path).kernels[op]
     start = time.process_time()

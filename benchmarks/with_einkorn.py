@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from workloads import Array, Workload
 
-from einkorn.dsl import abi
+from einkorn.dsl.contract import abi
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, Model, TensorType, ops
 from einkorn.graph.extensions import thread_pool
 from einkorn.graph.ir import Constant
@@ -59,7 +59,8 @@ def prepare(workload: Workload, arrays: list[Array]) -> dict[str, Run]:
 
 
 class Entry:
-    """A model's native entry over fixed memory; see `dsl.abi` for what it takes. `sizes` are those of symbolic dims."""
+    """A model's native entry over fixed memory; see `dsl.contract.abi` for what it takes. `sizes` are those of symbolic
+    dims."""
 
     def __init__(
         self, model: Model, inputs: list[Array], output: Array, sizes: Mapping[str, int] | None = None

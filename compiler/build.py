@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ..dsl.checks import parse_checks
+from ..dsl.contract.checks import parse_checks
 from ..dsl.diagnostics.errors import CompileError, EinkornError, PackageError, each_of, joined
 from ..dsl.frames import without_internals
 from ..dsl.frontend.read_program import read_program
@@ -52,7 +52,7 @@ def build_package(
         name, version: of the package; the name is the file's by default.
         instances: a JSON file that lists the instances, instead of the default ones.
         include_source: whether the Python files go in, too.
-        checks: what the code checks as it runs; see `dsl.checks`.
+        checks: what the code checks as it runs; see `dsl.contract.checks`.
         wanted: what the default instances are made for.
         op: the one op that is built; all of them by default.
         left_out: takes the reasons why ops lack code for some GPUs; without it, these are mistakes like any other.

@@ -15,7 +15,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from ..dsl.checks import OFF
+from ..dsl.contract.checks import OFF
 from ..dsl.diagnostics.errors import CompileError
 from ..dsl.diagnostics.places import Place
 from ..dsl.frontend import syntax as s

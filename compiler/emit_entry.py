@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from ..dsl import abi
+from ..dsl.contract import abi
 from ..dsl.frontend.anchors import anchors_of
 from .program import Op, Program, Region
 

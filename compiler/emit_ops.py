@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ..dsl import abi
+from ..dsl.contract import abi
 from ..dsl.diagnostics.errors import InternalError
 from ..dsl.diagnostics.places import Place
 from ..dsl.types.dtype import BOOL, DType, SIMDType

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..dsl import abi
+from ..dsl.contract import abi
 from ..dsl.types.dtype import SIMDType
 from .emit_entry import spreading
 from .emit_types import register_bytes

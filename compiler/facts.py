@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..dsl.contract.unit import NodeSpec, Size, Slot
 from ..dsl.diagnostics.errors import CompileError
 from ..dsl.types.dtype import INT, DType
-from ..dsl.unit import NodeSpec, Size, Slot
 from .flow import TooMany, count_operations
 from .instance import Instances
 from .poison import Cascade

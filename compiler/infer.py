@@ -19,7 +19,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
-from ..dsl.checks import SAFE, Checks
+from ..dsl.contract.checks import SAFE, Checks
 from ..dsl.diagnostics.errors import CompileError, EinkornError, each_of, joined, unlike
 from ..dsl.diagnostics.places import Label
 from ..dsl.frontend import syntax

@@ -15,12 +15,23 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..dsl.checks import SAFE, Checks, parse_checks
+from ..dsl.contract.checks import SAFE, Checks, parse_checks
+from ..dsl.contract.unit import (
+    BufferSpec,
+    EntrySpec,
+    FromBuffer,
+    FromNode,
+    GroupSpec,
+    Literal,
+    NodeSpec,
+    Operand,
+    Size,
+    Slot,
+)
 from ..dsl.diagnostics.errors import CompileError, EinkornError, InternalError, joined
 from ..dsl.frontend.python.collect import is_shipped
 from ..dsl.signature.schema import ContextArgument, Form, Role, TensorArgument
 from ..dsl.types.dtype import INT, DType
-from ..dsl.unit import BufferSpec, EntrySpec, FromBuffer, FromNode, GroupSpec, Literal, NodeSpec, Operand, Size, Slot
 
 # These fill infer's tables.
 from . import (  # noqa: F401

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ..dsl.contract.unit import EntrySpec, op_entry
 from ..dsl.diagnostics.errors import CompileError, GraphError, PackageError, did_you_mean
 from ..dsl.frontend.python.collect import PortableKernel
 from ..dsl.package import Instance
@@ -24,7 +25,6 @@ from ..dsl.signature.parse_dims import parse_dims
 from ..dsl.signature.schema import Form, OpSchema, Parameter
 from ..dsl.signature.variadic import expand, own_names, told_count
 from ..dsl.types.dtype import DType
-from ..dsl.unit import EntrySpec, op_entry
 from .targets import Target, lookup
 
 DEFAULT_RANKS = (1, 2, 3, 4)

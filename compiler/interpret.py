@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..dsl import abi
+from ..dsl.contract import abi
+from ..dsl.contract.unit import EntrySpec, FromBuffer, Size, Slot
 from ..dsl.types.dtype import DType
 from ..dsl.types.packing import pack, unpack
-from ..dsl.unit import EntrySpec, FromBuffer, Size, Slot
 from .interpret_flow import translate
 from .interpret_memory import Array, buffer, window
 from .interpret_ops import Machine, Stop
@@ -91,7 +91,8 @@ class Interpreted:
                 self.functions[function](*(pointers[b] for b in buffers), *(np.int64(sizes[s]) for s in slots))
 
     def entry(self, context_at: int, pointers_at: int, dims_at: int) -> int:
-        """As compiled code is called (`dsl.abi`): addresses of the context, of the pointers and of the sizes."""
+        """As compiled code is called (`dsl.contract.abi`): addresses of the context, of the pointers and of the
+        sizes."""
         context = abi.Context.from_address(context_at)
         sizes = list((ctypes.c_int64 * self.spec.slots).from_address(dims_at)) if self.spec.slots else []
         addresses = (ctypes.c_void_p * len(self.spec.buffers)).from_address(pointers_at)

@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
 
+from ..dsl.contract.unit import EntrySpec
 from ..dsl.diagnostics.errors import CompileError, EinkornError, InternalError
 from ..dsl.knobs import knobs
-from ..dsl.unit import EntrySpec
 from .emit import Emitted, KernelInfo, emit_module
 from .instance import build_program
 from .llvm import Compiled, compile_module

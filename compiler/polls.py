@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ..dsl import abi
+from ..dsl.contract import abi
 from ..dsl.types.dtype import SIMDType
 from .program import Op, Region, Value, walk
 

@@ -27,8 +27,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..dsl import unit
 from ..dsl.cache import default_root
+from ..dsl.contract import unit
+from ..dsl.contract.unit import EntrySpec
 from ..dsl.diagnostics.errors import InternalError, PackageError
 from ..dsl.diagnostics.shield import shielded, window
 from ..dsl.frontend.python.collect import PortableKernel
@@ -36,7 +37,6 @@ from ..dsl.frontend.read_program import read_program
 from ..dsl.knobs import knobs
 from ..dsl.toolchain import fingerprint
 from ..dsl.types.dtype import DType
-from ..dsl.unit import EntrySpec
 from .targets import Target
 
 FORMAT = 1

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar, overload
 
-from .checks import parse_checks
+from .contract.checks import parse_checks
 from .diagnostics.errors import EinkornError, nearest
 
 PREFIX = "EINKORN_"

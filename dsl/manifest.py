@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .abi import ABI_VERSION
 from .archive import name_trouble
+from .contract.abi import ABI_VERSION
 from .diagnostics.json_reading import Misread, read_json, shown
 from .signature.read_schema import declared, read_schema
 from .signature.schema import PARAMETER_KINDS, OpSchema

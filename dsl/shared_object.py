@@ -19,7 +19,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from . import abi
+from .contract import abi
 from .diagnostics.json_reading import Misread
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")

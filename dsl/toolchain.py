@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from . import abi
+from .contract import abi
 from .diagnostics.installation import ROOT
 
 FOLDERS = ("compiler", "dsl", "graph", "stdlib")

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dsl import abi
+from ..dsl.contract import abi
 from ..dsl.diagnostics.errors import DeviceError, GraphError, KernelError
 from ..dsl.diagnostics.places import Place
 from ..dsl.types.packing import pack

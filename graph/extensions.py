@@ -22,9 +22,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..dsl import abi
 from ..dsl.cache import Cache, content_key
-from ..dsl.checks import SAFE, Checks, parse_checks
+from ..dsl.contract import abi
+from ..dsl.contract.checks import SAFE, Checks, parse_checks
+from ..dsl.contract.unit import NodeSpec, Size, Slot
 from ..dsl.diagnostics.errors import CompileError, EinkornError, InternalError, PackageError, TargetError
 from ..dsl.diagnostics.installation import PACKAGE
 from ..dsl.diagnostics.places import shown_path
@@ -35,7 +36,6 @@ from ..dsl.library import LoadedKernel, library_of
 from ..dsl.signature.parameters import identity
 from ..dsl.signature.schema import OpSchema
 from ..dsl.toolchain import fingerprint
-from ..dsl.unit import NodeSpec, Size, Slot
 from .code import Library
 from .dims import Dim, StaticDim
 from .fusion import Facts, partition

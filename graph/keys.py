@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..dsl.cache import content_key
-from ..dsl.checks import Checks
+from ..dsl.contract.checks import Checks
 from ..dsl.signature.parameters import identity
 from ..dsl.toolchain import fingerprint
 from .fusion import Group, Partition

@@ -13,10 +13,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..dsl.diagnostics.errors import InternalError
-from ..dsl.signature.schema import TensorArgument
-from ..dsl.types.dtype import DType
-from ..dsl.unit import (
+from ..dsl.contract.unit import (
     BufferSpec,
     EntrySpec,
     FromBuffer,
@@ -29,6 +26,9 @@ from ..dsl.unit import (
     Slot,
     Store,
 )
+from ..dsl.diagnostics.errors import InternalError
+from ..dsl.signature.schema import TensorArgument
+from ..dsl.types.dtype import DType
 from .dims import Dim, Shape, StaticDim
 from .fusion import Group, Partition
 from .ir import Constant, GraphIR, Node, SizeStep

@@ -10,6 +10,7 @@ import logging
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 
+from ..dsl.contract.unit import op_layout
 from ..dsl.diagnostics.errors import PackageError
 from ..dsl.diagnostics.json_reading import Misread
 from ..dsl.library import LoadedKernel
@@ -18,7 +19,6 @@ from ..dsl.shared_object import architecture, read_shared_object
 from ..dsl.signature.bind import bind
 from ..dsl.signature.parameters import identity
 from ..dsl.types.dtype import DType
-from ..dsl.unit import op_layout
 from .ir import GraphIR, Node
 from .plan import Plan, PlannedBuffer, bound_dtypes
 from .reports import read_reports

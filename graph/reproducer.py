@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dsl.checks import Checks, parse_checks
+from ..dsl.contract.checks import Checks, parse_checks
 from ..dsl.diagnostics.errors import PackageError
 from ..dsl.frontend.python.collect import PortableKernel
 from ..dsl.frontend.read_program import read_program

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..dsl.checks import parse_checks
+from ..dsl.contract.checks import parse_checks
 from ..dsl.diagnostics.errors import DeviceError, EinkornError, GraphError, of_call, shown_value
 from ..dsl.frames import bare, without_internals
 from ..dsl.knobs import knobs

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ...dsl.abi import LIBCALLS
+from ...dsl.contract.abi import LIBCALLS
 from ...dsl.diagnostics.errors import TargetError
 from .base import COMMON_INTRINSICS, Intrinsics, Target
 

@@ -14,9 +14,9 @@ from einkorn.compiler.pipeline import compile_entry
 from einkorn.compiler.program import Program, walk
 from einkorn.compiler.targets import lookup
 from einkorn.dsl import DType
+from einkorn.dsl.contract.unit import op_entry
 from einkorn.dsl.diagnostics.errors import EinkornError, KernelError
 from einkorn.dsl.library import load_library
-from einkorn.dsl.unit import op_entry
 
 from .conftest import KERNELS, Run, model_of
 

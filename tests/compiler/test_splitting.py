@@ -16,7 +16,7 @@ from einkorn.compiler.pipeline import compile_entry, typed_program
 from einkorn.compiler.program import Op, walk
 from einkorn.compiler.targets import lookup
 from einkorn.dsl import DType
-from einkorn.dsl.unit import EntrySpec
+from einkorn.dsl.contract.unit import EntrySpec
 
 SHAPES = Path(__file__).parents[2] / "benchmarks" / "kernels" / "shapes.py"
 F = DType.float32

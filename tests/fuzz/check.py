@@ -27,7 +27,7 @@ from einkorn.compiler.pipeline import compile_entry
 from einkorn.compiler.pool import pool_object
 from einkorn.compiler.targets import lookup
 from einkorn.compiler.tensors import NotFusible
-from einkorn.dsl.checks import parse_checks
+from einkorn.dsl.contract.checks import parse_checks
 from einkorn.dsl.diagnostics.errors import CompileError, InternalError, KernelError
 from einkorn.graph import (
     Buffer,

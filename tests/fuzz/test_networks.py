@@ -24,7 +24,7 @@ from networks.network import STEPS, Network, staged  # noqa: E402
 from networks.shrinking import shrunk  # noqa: E402
 from networks.ways import random_network  # noqa: E402
 
-from einkorn.dsl.checks import SAFE  # noqa: E402
+from einkorn.dsl.contract.checks import SAFE  # noqa: E402
 from einkorn.graph import DType  # noqa: E402
 from einkorn.graph.ir import Node  # noqa: E402
 from einkorn.graph.keys import graph_key  # noqa: E402

@@ -21,12 +21,13 @@ from einkorn.compiler.interpret import Interpreted
 from einkorn.compiler.interpret_ops import Stop
 from einkorn.compiler.pipeline import Artifact, compile_entry
 from einkorn.compiler.targets import lookup
-from einkorn.dsl import DType, abi
+from einkorn.dsl import DType
+from einkorn.dsl.contract import abi
+from einkorn.dsl.contract.unit import BufferSpec, EntrySpec, FromBuffer, GroupSpec, NodeSpec, Store
 from einkorn.dsl.library import load_library
 from einkorn.dsl.signature.bind import bind
 from einkorn.dsl.signature.parameters import bind_parameters
 from einkorn.dsl.types.packing import pack, unpack
-from einkorn.dsl.unit import BufferSpec, EntrySpec, FromBuffer, GroupSpec, NodeSpec, Store
 
 bfloat16 = ml_dtypes.bfloat16
 HERE = Path(__file__).parent

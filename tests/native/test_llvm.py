@@ -11,7 +11,7 @@ import pytest
 
 from einkorn.compiler import llvm
 from einkorn.compiler.targets import host, lookup
-from einkorn.dsl import abi
+from einkorn.dsl.contract import abi
 from einkorn.dsl.diagnostics.errors import InternalError
 
 TYPES = {"f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double"}

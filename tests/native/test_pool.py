@@ -16,7 +16,7 @@ import pytest
 from einkorn.compiler import llvm
 from einkorn.compiler.pool import pool_object, pool_text
 from einkorn.compiler.targets import host, lookup
-from einkorn.dsl.abi import ParallelFunction, PoolState, TaskFunction
+from einkorn.dsl.contract.abi import ParallelFunction, PoolState, TaskFunction
 from einkorn.dsl.diagnostics.errors import TargetError
 from einkorn.graph.code import Library
 from einkorn.graph.pool import Pool
@@ -180,7 +180,7 @@ def test_the_code_is_the_same_every_time_and_for_aarch64_too() -> None:
 SCRIPT = """
 import ctypes, os, sys, threading
 from pathlib import Path
-from einkorn.dsl.abi import ParallelFunction, TaskFunction
+from einkorn.dsl.contract.abi import ParallelFunction, TaskFunction
 from einkorn.graph.code import Library
 from einkorn.graph.pool import Pool
 

@@ -19,9 +19,10 @@ import pytest
 
 from einkorn.compiler.pipeline import compile_entry
 from einkorn.compiler.targets import lookup
-from einkorn.dsl import DType, abi
+from einkorn.dsl import DType
+from einkorn.dsl.contract import abi
+from einkorn.dsl.contract.unit import EntrySpec, FromBuffer, Slot
 from einkorn.dsl.library import library_of
-from einkorn.dsl.unit import EntrySpec, FromBuffer, Slot
 
 Array = np.ndarray[Any, Any]
 

@@ -18,10 +18,11 @@ from support.packed import packed, unpacked
 
 from einkorn.compiler.pipeline import Artifact, compile_entry
 from einkorn.compiler.targets import lookup
-from einkorn.dsl import DType, abi
+from einkorn.dsl import DType
+from einkorn.dsl.contract import abi
+from einkorn.dsl.contract.unit import BufferSpec, EntrySpec, FromBuffer, GroupSpec, NodeSpec, Store
 from einkorn.dsl.library import KernelLibrary, load_library
 from einkorn.dsl.signature.bind import bind, bind_parameters
-from einkorn.dsl.unit import BufferSpec, EntrySpec, FromBuffer, GroupSpec, NodeSpec, Store
 
 TensorType = tuple[DType, tuple[int, ...]]
 

@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .frontend.python.collect import PortableKernel
-from .signature import dims
-from .signature.parse_dims import parse_dims
-from .signature.schema import OpSchema
-from .types.dtype import DType
+from ..frontend.python.collect import PortableKernel
+from ..signature import dims
+from ..signature.parse_dims import parse_dims
+from ..signature.schema import OpSchema
+from ..types.dtype import DType
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from .diagnostics.errors import EinkornError, brief, did_you_mean
-from .diagnostics.places import caller_place
+from ..diagnostics.errors import EinkornError, brief, did_you_mean
+from ..diagnostics.places import caller_place
 
 LEVELS: Final = ("off", "safe", "all")
 FINDS: Final = ("", "nan", "inf")
