@@ -21,8 +21,8 @@ from typing import Any
 import click
 
 from .dsl.diagnostics.errors import EinkornError, InternalError
+from .dsl.environment.knobs import STAGES, knobs
 from .dsl.frontend.python.import_file import printing_to
-from .dsl.knobs import STAGES, knobs
 from .shown import COLORS, FORMATS, Shown
 
 USER_MISTAKE, WRONG_USAGE, OUR_FAULT, INTERRUPTED = 1, 2, 70, 130

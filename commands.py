@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .dsl.archive import Archive
-from .dsl.cache import Cache
 from .dsl.diagnostics.errors import EinkornError, PackageError, joined
-from .dsl.files import replace_file
+from .dsl.environment.cache import Cache
+from .dsl.environment.files import replace_file
+from .dsl.environment.knobs import knobs
 from .dsl.frontend.read_program import read_program
-from .dsl.knobs import knobs
 from .dsl.package import ABI, FORMAT, MANIFEST, Package, read_package
 from .dsl.signature.check import untold_sizes
 

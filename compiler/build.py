@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..dsl.contract.checks import parse_checks
 from ..dsl.diagnostics.errors import CompileError, EinkornError, PackageError, each_of, joined
-from ..dsl.frames import without_internals
+from ..dsl.environment.tracebacks import without_internals
 from ..dsl.frontend.read_program import read_program
 from ..dsl.library import KernelLibrary, LoadedKernel, kernel_files, load_library
 from ..dsl.package import CodeContents, Instance, OpContents, Package, PackageContents, write_package

@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from ..dsl.contract.unit import EntrySpec
 from ..dsl.diagnostics.errors import CompileError, EinkornError, InternalError
-from ..dsl.knobs import knobs
+from ..dsl.environment.knobs import knobs
 from .emit import Emitted, KernelInfo, emit_module
 from .instance import build_program
 from .llvm import Compiled, compile_module

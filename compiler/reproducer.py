@@ -27,15 +27,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..dsl.cache import default_root
 from ..dsl.contract import unit
 from ..dsl.contract.unit import EntrySpec
 from ..dsl.diagnostics.errors import InternalError, PackageError
 from ..dsl.diagnostics.shield import shielded, window
+from ..dsl.environment.cache import default_root
+from ..dsl.environment.fingerprint import fingerprint
+from ..dsl.environment.knobs import knobs
 from ..dsl.frontend.python.collect import PortableKernel
 from ..dsl.frontend.read_program import read_program
-from ..dsl.knobs import knobs
-from ..dsl.toolchain import fingerprint
 from ..dsl.types.dtype import DType
 from .targets import Target
 

@@ -23,7 +23,7 @@ from typing import BinaryIO, NoReturn
 
 from .diagnostics.errors import PackageError
 from .diagnostics.places import shown_path
-from .files import replace_file
+from .environment.files import replace_file
 
 MAX_MEMBERS = 65_534  # more than that, and above 4 GiB, zip needs other records
 MAX_BYTES = (1 << 32) - (1 << 24)

@@ -4,7 +4,8 @@ What is opened twice is mapped once: the system counts. Nothing that a call give
 calls and their variants are all that has to hold a library.
 
 Input: the path of a shared object. Output: a `Library`, and addresses in it. Non-goals: whether the object may be
-believed (see `dsl.cache`). `ctypes.CDLL` serves for neither: it never unmaps, and each is a cycle of references.
+believed (see `dsl.environment.cache`). `ctypes.CDLL` serves for neither: it never unmaps, and each is a cycle of
+references.
 """
 
 from __future__ import annotations

@@ -22,7 +22,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..dsl.cache import Cache, content_key
 from ..dsl.contract import abi
 from ..dsl.contract.checks import SAFE, Checks, parse_checks
 from ..dsl.contract.unit import NodeSpec, Size, Slot
@@ -30,12 +29,13 @@ from ..dsl.diagnostics.errors import CompileError, EinkornError, InternalError, 
 from ..dsl.diagnostics.installation import PACKAGE
 from ..dsl.diagnostics.places import shown_path
 from ..dsl.diagnostics.shield import shielded
+from ..dsl.environment.cache import Cache, content_key
+from ..dsl.environment.fingerprint import fingerprint
+from ..dsl.environment.knobs import knobs
 from ..dsl.frontend.python.collect import PortableKernel
-from ..dsl.knobs import knobs
 from ..dsl.library import LoadedKernel, library_of
 from ..dsl.signature.parameters import identity
 from ..dsl.signature.schema import OpSchema
-from ..dsl.toolchain import fingerprint
 from .code import Library
 from .dims import Dim, StaticDim
 from .fusion import Facts, partition

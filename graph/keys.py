@@ -1,16 +1,17 @@
 """What names the code of a graph in the cache, and what is kept beside it.
 
-Input: a `GraphIR`, a `Partition`. Output: keys, JSON. Non-goals: no cache (see `dsl.cache`), no compilation.
+Input: a `GraphIR`, a `Partition`. Output: keys, JSON. Non-goals: no cache (see `dsl.environment.cache`), no
+compilation.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..dsl.cache import content_key
 from ..dsl.contract.checks import Checks
+from ..dsl.environment.cache import content_key
+from ..dsl.environment.fingerprint import fingerprint
 from ..dsl.signature.parameters import identity
-from ..dsl.toolchain import fingerprint
 from .fusion import Group, Partition
 from .ir import Constant, GraphIR
 

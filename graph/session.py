@@ -18,8 +18,8 @@ from typing import Any
 
 from ..dsl.contract.checks import parse_checks
 from ..dsl.diagnostics.errors import DeviceError, EinkornError, GraphError, of_call, shown_value
-from ..dsl.frames import bare, without_internals
-from ..dsl.knobs import knobs
+from ..dsl.environment.knobs import knobs
+from ..dsl.environment.tracebacks import bare, without_internals
 from ..dsl.types.dtype import DType
 from .arguments import flag_of, list_of, wrong
 from .buffer import Buffer

@@ -1,6 +1,7 @@
 """The package itself: its name, and the folder that it lies in, however deep the module that asks.
 
-Output: `PACKAGE`, `ROOT`, and which modules and files are the package's own. Non-goals: no versions (see `toolchain`).
+Output: `PACKAGE`, `ROOT`, and which modules and files are the package's own. Non-goals: no versions (see
+`environment.fingerprint`).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ...dsl.diagnostics.errors import DTypeError, EinkornError, GraphError, brief, each_of
-from ...dsl.frames import without_internals
+from ...dsl.environment.tracebacks import without_internals
 from ...dsl.signature.bind import bind
 from ...dsl.signature.parameters import bind_parameters
 from ...dsl.types.dtype import DType

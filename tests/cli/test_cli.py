@@ -15,9 +15,9 @@ import pytest
 
 from einkorn import __main__ as cli
 from einkorn import commands
-from einkorn.dsl.cache import Cache
 from einkorn.dsl.diagnostics.errors import InternalError, PackageError
 from einkorn.dsl.diagnostics.places import Place
+from einkorn.dsl.environment.cache import Cache
 from einkorn.dsl.package import CodeContents, Instance, OpContents, PackageContents, read_package, write_package
 from einkorn.dsl.signature.schema import OpSchema, Parameter, Role, TensorArgument
 from einkorn.dsl.types.dtype import DType

@@ -11,7 +11,7 @@ import pytest
 
 from einkorn.compiler.build import build_package
 from einkorn.dsl.diagnostics.errors import EinkornError, InternalError
-from einkorn.dsl.frames import without_internals
+from einkorn.dsl.environment.tracebacks import without_internals
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, ops
 
 HERE = Path(__file__).name

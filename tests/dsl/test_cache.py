@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from einkorn.dsl import cache as module
-from einkorn.dsl.cache import Cache, CacheWarning, content_key, default_root
 from einkorn.dsl.diagnostics.errors import PackageError
+from einkorn.dsl.environment import cache as module
+from einkorn.dsl.environment.cache import Cache, CacheWarning, content_key, default_root
 
 KEY = content_key("a kernel")
 
@@ -310,7 +310,7 @@ def test_switched_off(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_private_folder_goes_with_the_process(tmp_path: Path) -> None:
     code = (
-        "import os, sys\nfrom einkorn.dsl.cache import Cache\n"
+        "import os, sys\nfrom einkorn.dsl.environment.cache import Cache\n"
         "path = Cache().put('abcd', b'code')\n"
         "pid = os.fork() if hasattr(os, 'fork') else -1\n"
         "if pid == 0: sys.exit(0)\n"  # a child that exits in order must leave its parent's folder alone

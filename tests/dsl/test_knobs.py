@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from einkorn.dsl import knobs as module
-from einkorn.dsl.knobs import KnobError, all_knobs, check_environment, knobs
+from einkorn.dsl.environment import knobs as module
+from einkorn.dsl.environment.knobs import KnobError, all_knobs, check_environment, knobs
 
 
 @pytest.fixture(autouse=True)

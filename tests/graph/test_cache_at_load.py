@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 from support import graphs
 
-from einkorn.dsl.cache import CacheWarning
 from einkorn.dsl.diagnostics.errors import PackageError
+from einkorn.dsl.environment.cache import CacheWarning
 from einkorn.graph import DeviceRef, InferenceSession, extensions, ops
 from einkorn.graph.session import Model
 

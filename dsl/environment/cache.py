@@ -32,8 +32,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .diagnostics.errors import PackageError
-from .diagnostics.shield import shielded
+from ..diagnostics.errors import PackageError
+from ..diagnostics.shield import shielded
 from .knobs import knobs
 
 DEFAULT_LIMIT = 1 << 30

@@ -10,8 +10,8 @@ import os
 import sys
 from pathlib import Path
 
-from .contract import abi
-from .diagnostics.installation import ROOT
+from ..contract import abi
+from ..diagnostics.installation import ROOT
 
 FOLDERS = ("compiler", "dsl", "graph", "stdlib")
 TOOLS = ("llvmlite", "mlir", "torch_mlir")

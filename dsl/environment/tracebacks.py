@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from .diagnostics.errors import EinkornError, InternalError
+from ..diagnostics.errors import EinkornError, InternalError
 from .knobs import knobs
 
 P = ParamSpec("P")

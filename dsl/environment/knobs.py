@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar, overload
 
-from .contract.checks import parse_checks
-from .diagnostics.errors import EinkornError, nearest
+from ..contract.checks import parse_checks
+from ..diagnostics.errors import EinkornError, nearest
 
 PREFIX = "EINKORN_"
 STAGES = ("typed", "mlir", "llvm", "asm")

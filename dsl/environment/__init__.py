@@ -1,0 +1,1 @@
+"""Environment variables, the cache, files, fingerprints, tracebacks."""
