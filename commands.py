@@ -16,13 +16,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .dsl.archive import Archive
 from .dsl.diagnostics.errors import EinkornError, PackageError, joined
 from .dsl.environment.cache import Cache
 from .dsl.environment.files import replace_file
 from .dsl.environment.knobs import knobs
 from .dsl.frontend.read_program import read_program
-from .dsl.package import ABI, FORMAT, MANIFEST, Package, read_package
+from .dsl.package.archive import Archive
+from .dsl.package.container import ABI, FORMAT, MANIFEST, Package, read_package
 from .dsl.signature.check import untold_sizes
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def explore(source: str, output: str, targets: Sequence[str], **wanted: Any) -> 
 
 def new(name: str, into: str) -> None:
     """Makes a new kernel library and says what is in it."""
-    from .dsl.skeleton import make_skeleton
+    from .dsl.package.skeleton import make_skeleton
 
     files = make_skeleton(name, Path(into))
     for file in files:
@@ -106,8 +106,8 @@ def new(name: str, into: str) -> None:
 
 def doc(source: str, output: str | None, title: str | None) -> None:
     """Writes the reference of a library, in the form that the file's name asks for."""
-    from .dsl.library import load_library
-    from .dsl.manual import manual, manual_page
+    from .dsl.package.library import load_library
+    from .dsl.package.manual import manual, manual_page
 
     library = load_library(source)
     if output is None:

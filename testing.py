@@ -26,7 +26,7 @@ import numpy as np
 
 from .dsl.diagnostics.errors import EinkornError, GraphError, PackageError, did_you_mean
 from .dsl.frontend.python.register import Kernel
-from .dsl.library import KernelLibrary, library_of, load_library
+from .dsl.package.library import KernelLibrary, library_of, load_library
 from .dsl.signature.parameters import bind_parameters
 from .dsl.signature.schema import Form, OpSchema, Role
 from .dsl.types.dtype import DType

@@ -42,7 +42,7 @@ def _compile(path: Path, op: str) -> dict[str, float]:
     from einkorn.compiler.pipeline import compile_entry
     from einkorn.compiler.targets import host
     from einkorn.dsl.contract.unit import op_entry
-    from einkorn.dsl.library import load_library
+    from einkorn.dsl.package.library import load_library
     from einkorn.dsl.signature.parameters import bind_parameters
 
     kernel = load_library(path).kernels[op]

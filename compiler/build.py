@@ -1,7 +1,7 @@
 """Kernels -> package: compiles every op for every target and instance, and writes the `.pkg`.
 
 Input: a kernel library's path, targets, instances. Output: the written `Package`. Non-goals: the container's format
-(see `dsl.package`), and what is compiled for a graph (see `pipeline`).
+(see `dsl.package.container`), and what is compiled for a graph (see `pipeline`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ..dsl.contract.checks import parse_checks
 from ..dsl.diagnostics.errors import CompileError, EinkornError, PackageError, each_of, joined
 from ..dsl.environment.tracebacks import without_internals
 from ..dsl.frontend.read_program import read_program
-from ..dsl.library import KernelLibrary, LoadedKernel, kernel_files, load_library
-from ..dsl.package import CodeContents, Instance, OpContents, Package, PackageContents, write_package
+from ..dsl.package.container import CodeContents, Instance, OpContents, Package, PackageContents, write_package
+from ..dsl.package.library import KernelLibrary, LoadedKernel, kernel_files, load_library
 from ..dsl.signature.schema import OpSchema, Parameter
 from .check import failures, representative_instances
 from .inspect import choose

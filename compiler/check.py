@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..dsl.diagnostics.errors import EinkornError, InternalError, Remark, each_of, has_more, is_endless, repeated_once
-from ..dsl.library import LoadedKernel, kernel_files, load_library
-from ..dsl.package import Instance
+from ..dsl.package.container import Instance
+from ..dsl.package.library import LoadedKernel, kernel_files, load_library
 from ..dsl.signature.check import untold_sizes
 from ..dsl.signature.schema import OpSchema
 from .instances import instance_entries, make_instance

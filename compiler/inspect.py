@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..dsl.diagnostics.errors import CompileError, PackageError, did_you_mean
-from ..dsl.library import KernelLibrary, LoadedKernel, load_library
-from ..dsl.package import Instance
+from ..dsl.package.container import Instance
+from ..dsl.package.library import KernelLibrary, LoadedKernel, load_library
 from .instances import instance_entries, make_instance
 from .pipeline import STAGES, compile_entry
 from .targets import lookup

@@ -18,7 +18,7 @@ from typing import Any
 from ..dsl.contract.unit import EntrySpec, op_entry
 from ..dsl.diagnostics.errors import CompileError, GraphError, PackageError, did_you_mean
 from ..dsl.frontend.python.collect import PortableKernel
-from ..dsl.package import Instance
+from ..dsl.package.container import Instance
 from ..dsl.signature.dims import Pack, names_in
 from ..dsl.signature.parameters import bind_parameters
 from ..dsl.signature.parse_dims import parse_dims

@@ -33,7 +33,7 @@ from ..dsl.environment.cache import Cache, content_key
 from ..dsl.environment.fingerprint import fingerprint
 from ..dsl.environment.knobs import knobs
 from ..dsl.frontend.python.collect import PortableKernel
-from ..dsl.library import LoadedKernel, library_of
+from ..dsl.package.library import LoadedKernel, library_of
 from ..dsl.signature.parameters import identity
 from ..dsl.signature.schema import OpSchema
 from .code import Library

@@ -29,7 +29,7 @@ import numpy as np
 
 from ..dsl.diagnostics.errors import GraphError, PackageError, did_you_mean, shown_value
 from ..dsl.diagnostics.places import Place, shown_path
-from ..dsl.library import KernelLibrary
+from ..dsl.package.library import KernelLibrary
 from ..dsl.types.dtype import DType
 from .arguments import list_of, text_of, wrong
 from .device import DeviceRef
@@ -42,7 +42,7 @@ from .type import BufferType, ShapedType, TensorType, shown
 from .value import BufferValue, TensorValue, Value
 
 if TYPE_CHECKING:
-    from ..dsl.library import LoadedKernel
+    from ..dsl.package.library import LoadedKernel
 
 _active: ContextVar[tuple[Graph, ...]] = ContextVar("einkorn_active_graphs", default=())
 

@@ -34,7 +34,7 @@ from .strides import Pattern
 from .type import BufferType, ShapedType, TensorType
 
 if TYPE_CHECKING:
-    from ..dsl.library import LoadedKernel
+    from ..dsl.package.library import LoadedKernel
 
 SHOWN_ELEMENTS = 8  # a printed constant shows at most so many
 

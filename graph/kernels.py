@@ -3,7 +3,8 @@
 Libraries are read when the graph is made, so a wrong path is told there, and a changed file is seen by the next graph.
 The shipped kernels come through `extensions`, the only door to the compiler, which is opened for the first of them.
 
-Input: paths, a loaded library, names. Output: `LoadedKernel`. Non-goals: reading of libraries (see `dsl.library`).
+Input: paths, a loaded library, names. Output: `LoadedKernel`. Non-goals: reading of libraries (see
+`dsl.package.library`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from ..dsl.diagnostics.errors import PackageError
 from ..dsl.diagnostics.places import shown_path
-from ..dsl.library import KernelLibrary, LoadedKernel, load_library
+from ..dsl.package.library import KernelLibrary, LoadedKernel, load_library
 from .places import user_place
 
 

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from ..dsl.contract.unit import op_layout
 from ..dsl.diagnostics.errors import PackageError
 from ..dsl.diagnostics.json_reading import Misread
-from ..dsl.library import LoadedKernel
-from ..dsl.package import Package, Variant
-from ..dsl.shared_object import architecture, read_shared_object
+from ..dsl.package.container import Package, Variant
+from ..dsl.package.library import LoadedKernel
+from ..dsl.package.shared_object import architecture, read_shared_object
 from ..dsl.signature.bind import bind
 from ..dsl.signature.parameters import identity
 from ..dsl.types.dtype import DType
@@ -57,7 +57,7 @@ def matching(
 
 
 def ready_code(package: Package, variant: Variant) -> bytes:
-    """The code of a variant, read before anything of it is mapped; see `dsl.shared_object`.
+    """The code of a variant, read before anything of it is mapped; see `dsl.package.shared_object`.
 
     Raises:
         PackageError: EK0559 it is not what the manifest says, EK0562 it is not what Einkorn writes.

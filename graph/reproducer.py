@@ -17,7 +17,7 @@ from ..dsl.contract.checks import Checks, parse_checks
 from ..dsl.diagnostics.errors import PackageError
 from ..dsl.frontend.python.collect import PortableKernel
 from ..dsl.frontend.read_program import read_program
-from ..dsl.library import LoadedKernel
+from ..dsl.package.library import LoadedKernel
 from ..dsl.signature.dims import evaluate, names_in
 from ..dsl.signature.parse_dims import parse_expression
 from ..dsl.types.dtype import DType

@@ -25,7 +25,7 @@ from ..value import BufferValue, TensorValue, TensorValueLike, Value
 from .staging import current, fail, op, same_device, stage, tensor
 
 if TYPE_CHECKING:
-    from ...dsl.library import LoadedKernel
+    from ...dsl.package.library import LoadedKernel
 
 
 @op

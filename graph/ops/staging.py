@@ -27,7 +27,7 @@ from ..type import TensorType, shown
 from ..value import BufferValue, TensorValue, TensorValueLike, Value
 
 if TYPE_CHECKING:
-    from ...dsl.library import LoadedKernel
+    from ...dsl.package.library import LoadedKernel
 
 F = TypeVar("F", bound=Callable[..., Any])
 DimLike = int | str | Dim

@@ -16,7 +16,7 @@ from einkorn.compiler.targets import lookup
 from einkorn.dsl import DType
 from einkorn.dsl.contract.unit import op_entry
 from einkorn.dsl.diagnostics.errors import EinkornError, KernelError
-from einkorn.dsl.library import load_library
+from einkorn.dsl.package.library import load_library
 
 from .conftest import KERNELS, Run, model_of
 

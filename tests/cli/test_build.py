@@ -13,7 +13,7 @@ from support import graphs
 
 from einkorn.__main__ import run as einkorn
 from einkorn.dsl.diagnostics.errors import PackageError
-from einkorn.dsl.package import read_package
+from einkorn.dsl.package.container import read_package
 from einkorn.graph import DeviceRef, ops
 
 PLAIN = """

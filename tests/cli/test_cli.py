@@ -18,7 +18,14 @@ from einkorn import commands
 from einkorn.dsl.diagnostics.errors import InternalError, PackageError
 from einkorn.dsl.diagnostics.places import Place
 from einkorn.dsl.environment.cache import Cache
-from einkorn.dsl.package import CodeContents, Instance, OpContents, PackageContents, read_package, write_package
+from einkorn.dsl.package.container import (
+    CodeContents,
+    Instance,
+    OpContents,
+    PackageContents,
+    read_package,
+    write_package,
+)
 from einkorn.dsl.signature.schema import OpSchema, Parameter, Role, TensorArgument
 from einkorn.dsl.types.dtype import DType
 

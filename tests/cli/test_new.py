@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from einkorn.dsl.diagnostics.errors import PackageError
-from einkorn.dsl.skeleton import make_skeleton
+from einkorn.dsl.package.skeleton import make_skeleton
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from einkorn.compiler.instances import instance_entry, make_instance
 from einkorn.compiler.pipeline import Artifact, compile_entry
 from einkorn.compiler.targets import lookup
 from einkorn.dsl import DType
-from einkorn.dsl.library import load_library
+from einkorn.dsl.package.library import load_library
 
 KERNELS = Path(__file__).parents[1] / "numerics" / "kernels_math.py"
 STORE = re.compile(r"vmov\w+ %zmm\d+, .*\)$")

@@ -12,7 +12,7 @@ import pytest
 from kernel_harness import HERE, KernelFile
 
 from einkorn.dsl import DType
-from einkorn.dsl.library import load_library
+from einkorn.dsl.package.library import load_library
 
 FILE = Path(__file__).parent / "emit_kernels.py"
 OPS = ["uses_helper", "two_axes", "collatz"]

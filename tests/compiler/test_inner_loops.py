@@ -18,8 +18,8 @@ from einkorn.compiler.instances import instance_entry, make_instance
 from einkorn.compiler.pipeline import compile_entry
 from einkorn.compiler.targets import lookup
 from einkorn.dsl.frontend.python.collect import PortableKernel
-from einkorn.dsl.library import KernelLibrary, library_of, load_library
-from einkorn.dsl.manifest import Instance
+from einkorn.dsl.package.library import KernelLibrary, library_of, load_library
+from einkorn.dsl.package.manifest import Instance
 from einkorn.stdlib.kernels import reduction
 
 KERNELS = Path(__file__).parents[2] / "benchmarks" / "twenty_kernels.py"

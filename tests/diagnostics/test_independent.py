@@ -18,7 +18,7 @@ from einkorn.__main__ import main
 from einkorn.compiler.build import build_package
 from einkorn.compiler.check import check_kernels
 from einkorn.dsl.diagnostics.errors import CompileErrors, DTypeError, GraphError
-from einkorn.dsl.library import load_library
+from einkorn.dsl.package.library import load_library
 
 PRELUDE = """from typing import TypeVar
 from einkorn.dsl import *

@@ -11,10 +11,10 @@ import pytest
 
 from einkorn.compiler.build import build_package
 from einkorn.compiler.inspect import inspect_stage
-from einkorn.dsl.archive import write_archive
 from einkorn.dsl.diagnostics.errors import PackageError
-from einkorn.dsl.library import load_library
-from einkorn.dsl.package import read_package
+from einkorn.dsl.package.archive import write_archive
+from einkorn.dsl.package.container import read_package
+from einkorn.dsl.package.library import load_library
 
 KERNELS = """from typing import TypeVar
 from einkorn.dsl import *

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from einkorn.dsl.archive import Archive, write_archive
 from einkorn.dsl.diagnostics.errors import PackageError
+from einkorn.dsl.package.archive import Archive, write_archive
 
 FETCH = "\nhint: fetch it again, or build it again with `einkorn build`"
 NOT_OURS = "\nhint: this is not how `einkorn build` writes packages; do not trust the file"

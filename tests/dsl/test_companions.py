@@ -10,7 +10,7 @@ import pytest
 
 from einkorn.dsl import InputTensor, MutableInputTensor, OutputTensor, float32, foreach, register
 from einkorn.dsl.diagnostics.errors import CompileError, EinkornError
-from einkorn.dsl.library import load_library
+from einkorn.dsl.package.library import load_library
 
 KERNELS = """
 import numpy as np

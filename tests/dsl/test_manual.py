@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from einkorn.compiler.build import build_package
-from einkorn.dsl.library import load_library
-from einkorn.dsl.manual import manual, manual_page
+from einkorn.dsl.package.library import load_library
+from einkorn.dsl.package.manual import manual, manual_page
 
 KERNELS = '''from typing import TypeVar
 

@@ -17,11 +17,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from einkorn.dsl import package as module
-from einkorn.dsl.archive import Archive, write_archive
 from einkorn.dsl.diagnostics.errors import PackageError
-from einkorn.dsl.manifest import Instance, canonical_json
-from einkorn.dsl.package import CodeContents, OpContents, Package, PackageContents, read_package, write_package
+from einkorn.dsl.package import container as module
+from einkorn.dsl.package.archive import Archive, write_archive
+from einkorn.dsl.package.container import (
+    CodeContents,
+    OpContents,
+    Package,
+    PackageContents,
+    read_package,
+    write_package,
+)
+from einkorn.dsl.package.manifest import Instance, canonical_json
 from einkorn.dsl.signature.schema import ContextArgument, OpSchema, Parameter, Role, TensorArgument
 from einkorn.dsl.types.dtype import DType
 

@@ -15,7 +15,7 @@ from einkorn.dsl.diagnostics.errors import PackageError
 from einkorn.dsl.frontend import syntax
 from einkorn.dsl.frontend.python.collect import PortableKernel
 from einkorn.dsl.frontend.read_program import read_program
-from einkorn.dsl.library import library_of, load_library
+from einkorn.dsl.package.library import library_of, load_library
 
 KERNELS = '''
 from typing import TypeVar

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from einkorn.dsl import DType
-from einkorn.dsl.library import load_library
+from einkorn.dsl.package.library import load_library
 from einkorn.testing import check_op
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "custom_ops"

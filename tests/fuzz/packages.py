@@ -216,7 +216,7 @@ class Child:
 
 
 def unpacked(path: Path) -> Members:
-    from einkorn.dsl.archive import Archive
+    from einkorn.dsl.package.archive import Archive
 
     archive = Archive(path)
     return [(name, archive.read(name)) for name in archive.members]
@@ -224,7 +224,7 @@ def unpacked(path: Path) -> Members:
 
 def packed(members: Members) -> bytes:
     """A container as Einkorn writes it, whatever is in it."""
-    from einkorn.dsl.archive import _END, _central_header, _local_header
+    from einkorn.dsl.package.archive import _END, _central_header, _local_header
 
     body, directory = b"", b""
     for name, data in members:

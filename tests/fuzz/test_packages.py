@@ -39,7 +39,7 @@ def test_packing_mends_all_that_is_checked(tmp_path: Path) -> None:
     program = json.loads(dict(made.members)[name])
     changed = packages.with_member(made.members, name, json.dumps(program).encode())
     (tmp_path / "changed.pkg").write_bytes(packages.packed(changed))
-    from einkorn.dsl.package import read_package
+    from einkorn.dsl.package.container import read_package
 
     assert read_package(tmp_path / "changed.pkg").program("sums") == program
 

@@ -11,7 +11,7 @@ import pytest
 from support import graphs
 
 from einkorn.dsl.diagnostics.errors import EinkornError, PackageError
-from einkorn.dsl.library import kernel_files, load_library
+from einkorn.dsl.package.library import kernel_files, load_library
 from einkorn.graph import DeviceRef, ops
 
 KERNEL = """

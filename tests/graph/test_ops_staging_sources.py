@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from einkorn.dsl.diagnostics.errors import DTypeError, EinkornError, GraphError, PackageError
-from einkorn.dsl.library import load_library
+from einkorn.dsl.package.library import load_library
 from einkorn.dsl.signature.schema import OpSchema, Role
 from einkorn.dsl.types.dtype import DType
 from einkorn.graph import Buffer, DeviceRef, Dim, Graph, TensorType, TensorValue, ops

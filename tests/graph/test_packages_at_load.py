@@ -17,8 +17,8 @@ from support import graphs
 
 from einkorn.compiler.build import build_package
 from einkorn.compiler.targets import host
-from einkorn.dsl.archive import Archive, write_archive
 from einkorn.dsl.diagnostics.errors import CompileError, PackageError
+from einkorn.dsl.package.archive import Archive, write_archive
 from einkorn.graph import DeviceRef, DType, extensions, ops
 from einkorn.graph.session import Model
 

@@ -15,7 +15,7 @@ from einkorn.dsl.diagnostics.errors import KernelError
 from einkorn.dsl.diagnostics.places import Place
 from einkorn.dsl.frontend import syntax
 from einkorn.dsl.frontend.anchors import anchors_of, place_at
-from einkorn.dsl.library import load_library
+from einkorn.dsl.package.library import load_library
 from einkorn.graph import DeviceRef, ops
 from einkorn.graph.session import Model
 

@@ -14,7 +14,7 @@ from support import graphs
 from einkorn.compiler.build import build_package
 from einkorn.compiler.inspect import inspect_stage
 from einkorn.dsl.diagnostics.errors import DTypeError, EinkornError, GraphError
-from einkorn.dsl.package import read_package
+from einkorn.dsl.package.container import read_package
 from einkorn.graph import DeviceRef, DType, TensorType, ops
 
 HOST = DeviceRef.CPU()

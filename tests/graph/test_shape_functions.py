@@ -15,7 +15,7 @@ from einkorn.compiler.build import build_package
 from einkorn.dsl import InputTensor, OutputTensor, float32, foreach, register
 from einkorn.dsl.diagnostics.errors import CompileError, EinkornError, GraphError
 from einkorn.dsl.frontend.read_program import read_program
-from einkorn.dsl.library import load_library
+from einkorn.dsl.package.library import load_library
 from einkorn.graph import BufferType, DeviceRef, Dim, DType, Graph, InferenceSession, TensorType, ops
 from einkorn.graph.session import Model
 

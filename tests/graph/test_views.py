@@ -17,7 +17,7 @@ from einkorn.compiler.pipeline import compile_entry
 from einkorn.compiler.targets import lookup
 from einkorn.dsl.contract.unit import Slot, op_entry
 from einkorn.dsl.diagnostics.errors import EinkornError, GraphError, PackageError
-from einkorn.dsl.library import load_library
+from einkorn.dsl.package.library import load_library
 from einkorn.graph import Buffer, BufferType, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
 from einkorn.graph.session import Model
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from einkorn.dsl import DType
-from einkorn.dsl.library import library_of
+from einkorn.dsl.package.library import library_of
 from einkorn.graph import DeviceRef, Graph, InferenceSession, TensorType, ops
 from einkorn.testing import check_op
 from einkorn.testing_failures import Tolerance, difference

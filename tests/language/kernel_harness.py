@@ -24,7 +24,7 @@ from einkorn.compiler.targets import lookup
 from einkorn.dsl import DType
 from einkorn.dsl.contract import abi
 from einkorn.dsl.contract.unit import BufferSpec, EntrySpec, FromBuffer, GroupSpec, NodeSpec, Store
-from einkorn.dsl.library import load_library
+from einkorn.dsl.package.library import load_library
 from einkorn.dsl.signature.bind import bind
 from einkorn.dsl.signature.parameters import bind_parameters
 from einkorn.dsl.types.packing import pack, unpack

@@ -23,7 +23,7 @@ from einkorn.compiler.pipeline import typed_program
 from einkorn.compiler.program import Program
 from einkorn.compiler.targets import host
 from einkorn.dsl.diagnostics.errors import EinkornError, each_of
-from einkorn.dsl.library import load_library
+from einkorn.dsl.package.library import load_library
 
 HEAD = """\
 from einkorn.dsl import InputTensor, OutputTensor, float32, foreach, register, select, sin, struct, unroll

@@ -22,7 +22,7 @@ from einkorn.compiler.targets import lookup
 from einkorn.dsl import DType
 from einkorn.dsl.contract import abi
 from einkorn.dsl.contract.unit import EntrySpec, FromBuffer, Slot
-from einkorn.dsl.library import library_of
+from einkorn.dsl.package.library import library_of
 
 Array = np.ndarray[Any, Any]
 

@@ -21,7 +21,7 @@ from einkorn.compiler.targets import lookup
 from einkorn.dsl import DType
 from einkorn.dsl.contract import abi
 from einkorn.dsl.contract.unit import BufferSpec, EntrySpec, FromBuffer, GroupSpec, NodeSpec, Store
-from einkorn.dsl.library import KernelLibrary, load_library
+from einkorn.dsl.package.library import KernelLibrary, load_library
 from einkorn.dsl.signature.bind import bind, bind_parameters
 
 TensorType = tuple[DType, tuple[int, ...]]

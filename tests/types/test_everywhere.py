@@ -11,7 +11,7 @@ import pytest
 
 from einkorn.compiler.build import build_package
 from einkorn.dsl import DType
-from einkorn.dsl.package import read_package
+from einkorn.dsl.package.container import read_package
 from einkorn.dsl.types.dtype import STORAGE
 from einkorn.graph import DeviceRef, Graph, InferenceSession, TensorType, ops
 from einkorn.testing import check_op

@@ -18,12 +18,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..contract.abi import ABI_VERSION
+from ..diagnostics.json_reading import Misread, read_json, shown
+from ..signature.read_schema import declared, read_schema
+from ..signature.schema import PARAMETER_KINDS, OpSchema
+from ..types.dtype import DType
 from .archive import name_trouble
-from .contract.abi import ABI_VERSION
-from .diagnostics.json_reading import Misread, read_json, shown
-from .signature.read_schema import declared, read_schema
-from .signature.schema import PARAMETER_KINDS, OpSchema
-from .types.dtype import DType
 
 FORMAT = (1, 0)  # major, minor: of the container and the manifest
 ABI = ABI_VERSION  # of compiled entries: what they are passed and what they return

@@ -19,9 +19,9 @@ from string import Template
 
 from markdown_it import MarkdownIt
 
+from ..signature.schema import ContextArgument, Form, OpSchema, Parameter, TensorArgument
+from ..types.dtype import DType
 from .library import KernelLibrary, LoadedKernel
-from .signature.schema import ContextArgument, Form, OpSchema, Parameter, TensorArgument
-from .types.dtype import DType
 
 ROLES = {"input": "input", "output": "output", "mutable": "input, changed in place"}
 _FORMS = {Form.TENSOR: "{}", Form.SCALAR: "{}, one number", Form.VARIADIC: "{}, any number of tensors"}

@@ -16,17 +16,17 @@ from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 
-from .diagnostics.errors import EinkornError, PackageError, joined, repeated_once
-from .frontend.python.collect import PortableKernel, as_far_as_known, portable
-from .frontend.python.companions import Reference, shape_schema
-from .frontend.python.import_file import import_file, import_root
-from .frontend.python.recovery import Broken
-from .frontend.python.register import REGISTERED, Kernel
-from .frontend.python.scan_files import is_broken, is_test, registers
-from .frontend.read_program import read_program
-from .package import Package, Variant, read_package
-from .signature.schema import OpSchema
-from .signature.variadic import expand
+from ..diagnostics.errors import EinkornError, PackageError, joined, repeated_once
+from ..frontend.python.collect import PortableKernel, as_far_as_known, portable
+from ..frontend.python.companions import Reference, shape_schema
+from ..frontend.python.import_file import import_file, import_root
+from ..frontend.python.recovery import Broken
+from ..frontend.python.register import REGISTERED, Kernel
+from ..frontend.python.scan_files import is_broken, is_test, registers
+from ..frontend.read_program import read_program
+from ..signature.schema import OpSchema
+from ..signature.variadic import expand
+from .container import Package, Variant, read_package
 
 
 @dataclass(frozen=True, eq=False)

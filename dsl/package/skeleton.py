@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from string import Template
 
-from .diagnostics.errors import PackageError
+from ..diagnostics.errors import PackageError
 
 KERNEL = '''"""Kernels of the library `$name`."""
 

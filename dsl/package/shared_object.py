@@ -19,8 +19,8 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .contract import abi
-from .diagnostics.json_reading import Misread
+from ..contract import abi
+from ..diagnostics.json_reading import Misread
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _PROGRAM = struct.Struct("<IIQQQQQQ")

@@ -20,9 +20,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..diagnostics.errors import PackageError, did_you_mean
+from ..diagnostics.json_reading import read_json
+from ..signature.schema import OpSchema
 from .archive import Archive, refuse, write_archive
-from .diagnostics.errors import PackageError, did_you_mean
-from .diagnostics.json_reading import read_json
 from .manifest import (
     ABI,
     FORMAT,
@@ -38,7 +39,6 @@ from .manifest import (
     parse_numbers,
     print_manifest,
 )
-from .signature.schema import OpSchema
 
 __all__ = [
     "ABI",

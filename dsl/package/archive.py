@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
-from .diagnostics.errors import PackageError
-from .diagnostics.places import shown_path
-from .environment.files import replace_file
+from ..diagnostics.errors import PackageError
+from ..diagnostics.places import shown_path
+from ..environment.files import replace_file
 
 MAX_MEMBERS = 65_534  # more than that, and above 4 GiB, zip needs other records
 MAX_BYTES = (1 << 32) - (1 << 24)

@@ -1,0 +1,1 @@
+"""The package format: archives, manifests, libraries of kernels and their reference pages."""
