@@ -12,7 +12,7 @@ from ..dsl.frontend import syntax as s
 from ..dsl.language import phrasebook
 from ..dsl.language.names import STUBS
 from ..dsl.types.dtype import INT
-from .program import Value
+from .ir.program import Value
 from .spelling import cast_of, source_of
 from .values import Bound, ClassValue, Closure, Frame, Index, Marker, describe
 

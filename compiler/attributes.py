@@ -21,7 +21,7 @@ from .advice import dtype_for
 from .coerce import DEFAULTS, adopt, bind_signature, coerce, misfit
 from .globals import ClassMethod
 from .infer import CALLABLES, Call, Inferer
-from .program import Builder, PointerType, Value
+from .ir.program import Builder, PointerType, Value
 from .spelling import source_of
 from .tensors import Stored, Tensor
 from .values import Bound, ClassValue, ContextValue, Frame, Index, StackType, TargetValue, describe, is_comptime_number

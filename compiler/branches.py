@@ -22,8 +22,8 @@ from .composite import PLAIN, is_number, is_static, nothing, parts_of, same_cons
 from .expressions import decision, joint_type, open_kind, select, splice
 from .flow import ABSENT, NEXT, Absent, Flow, Rest, Stopped, is_pure
 from .infer import Inferer, expression, statement
+from .ir.program import Region, Value
 from .poison import Cascade, Poisoned, Undecided, is_poisoned
-from .program import Region, Value
 from .statements import undefined
 from .values import Frame, Undefined, describe, is_comptime_number
 

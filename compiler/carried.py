@@ -24,8 +24,8 @@ from .coerce import DEFAULTS, coerce, misfit, weak_kind
 from .composite import has_numbers, nothing, numbers_of, parts_of, replaced, same_shape
 from .flow import TooMany
 from .infer import Inferer
+from .ir.program import Region, Type, Value
 from .poison import Cascade, Poisoned
-from .program import Region, Type, Value
 from .spelling import spelled
 from .statements import undefined
 from .values import Frame, Undefined, describe, is_comptime_number

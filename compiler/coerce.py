@@ -22,10 +22,10 @@ from .composite import nothing
 from .flow import ABSENT
 from .growth import outgrows
 from .guards import guard_divisor
-from .integers import is_exact
+from .ir.integers import is_exact
+from .ir.operations import ROWS, Row
+from .ir.program import PointerType, Type, Value
 from .mismatches import mismatch, no_row, not_numbers
-from .operations import ROWS, Row
-from .program import PointerType, Type, Value
 from .spelling import cast_of
 from .values import Frame, Index, StructValue, describe, is_comptime_number, shown
 

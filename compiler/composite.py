@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..dsl.types.dtype import DType, SIMDType
-from .program import Builder, PointerType, Type, Value
+from .ir.program import Builder, PointerType, Type, Value
 from .values import Marker, StackType, StructType, StructValue, StubRef, is_comptime_number
 
 PLAIN = (str, DType, SIMDType, StructType, StubRef, Marker, StackType, type(None))

@@ -30,8 +30,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..dsl.types.dtype import DType
-from .operations import ROWS
-from .program import Op, PointerType, Region, walk
+from .ir.operations import ROWS
+from .ir.program import Op, PointerType, Region, walk
 from .targets.base import Target
 
 LONG = 16  # operations on an element; shorter loops take as many vectors at a time as LLVM would choose,

@@ -19,9 +19,9 @@ from ..dsl.types.dtype import DType, SIMDType
 from .advice import library_argument
 from .coerce import coerce
 from .flow import argument_node
+from .ir.program import PointerType, Value
 from .methods import typevar_in
 from .poison import Cascade, Poisoned
-from .program import PointerType, Value
 from .values import PYTHON_TYPES, Closure, Frame, Index, StructType, StructValue, describe, is_comptime_number, plural
 
 if TYPE_CHECKING:

@@ -22,9 +22,9 @@ from .emit_entry import ENTRY, SPREAD, entry, is_small, report_table
 from .emit_ops import EMITTERS
 from .emit_parallel import captures
 from .emit_types import constant, mlir_type
-from .operations import ROWS
+from .ir.operations import ROWS
+from .ir.program import Function, Location, Op, PointerType, Program, Region, Type, Value, walk
 from .polls import BUDGET, POLL
-from .program import Function, Location, Op, PointerType, Program, Region, Type, Value, walk
 from .targets import Target
 
 # Functions that are called to mark a place; see `mlir`, `loop_hints`.

@@ -16,7 +16,7 @@ from ..dsl.types.dtype import DType, SIMDType
 from .emit_bits import EXPANSIONS as BITS
 from .emit_half import narrow, widen
 from .emit_types import constant, mlir_type
-from .operations import ROWS
+from .ir.operations import ROWS
 
 if TYPE_CHECKING:
     from .emit import FunctionEmitter

@@ -15,7 +15,7 @@ from ..dsl.types.dtype import DType, SIMDType
 from .emit_arith import row
 from .emit_memory import address
 from .emit_types import constant, mlir_type
-from .program import Op
+from .ir.program import Op
 
 if TYPE_CHECKING:
     from .emit import FunctionEmitter

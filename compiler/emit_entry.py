@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from ..dsl.contract import abi
 from ..dsl.frontend.anchors import anchors_of
-from .program import Op, Program, Region
+from .ir.program import Op, Program, Region
 
 
 def spreading(total: str, grain: str, task: str, block: str) -> str:

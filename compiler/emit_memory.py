@@ -15,7 +15,7 @@ from ..dsl.types.dtype import DType, SIMDType
 from . import emit_cast
 from .emit_packed import load_packed, store_packed, store_pair
 from .emit_types import element_type, mlir_type
-from .program import Op, Value
+from .ir.program import Op, Value
 
 if TYPE_CHECKING:
     from .emit import FunctionEmitter

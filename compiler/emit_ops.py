@@ -19,8 +19,8 @@ from . import emit_arith, emit_atomics, emit_cast, emit_memory, emit_vectors, po
 from .cutting import Cut, cut, lanes, stays_apart, stays_rolled, together
 from .emit_parallel import parallel
 from .emit_types import constant, mlir_type
+from .ir.program import IRREGULAR, Op, PointerType, Region, Value
 from .loop_hints import loop_hint
-from .program import IRREGULAR, Op, PointerType, Region, Value
 
 if TYPE_CHECKING:
     from .emit import FunctionEmitter

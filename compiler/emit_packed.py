@@ -17,7 +17,7 @@ from ..dsl.types.dtype import INT, DType, SIMDType
 from .emit_arith import select
 from .emit_cast import low_bits
 from .emit_types import constant, mlir_type
-from .program import Op, PointerType, Value
+from .ir.program import Op, PointerType, Value
 
 if TYPE_CHECKING:
     from .emit import FunctionEmitter

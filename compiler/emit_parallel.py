@@ -12,7 +12,7 @@ from ..dsl.contract import abi
 from ..dsl.types.dtype import SIMDType
 from .emit_entry import spreading
 from .emit_types import register_bytes
-from .program import Op, PointerType, Region, Value, free_values, walk
+from .ir.program import Op, PointerType, Region, Value, free_values, walk
 
 if TYPE_CHECKING:
     from .emit import FunctionEmitter

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..dsl.types.dtype import DType, SIMDType
 from . import emit_arith
 from .emit_types import mlir_type
-from .program import Op, Value
+from .ir.program import Op, Value
 
 if TYPE_CHECKING:
     from .emit import FunctionEmitter

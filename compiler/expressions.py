@@ -18,11 +18,11 @@ from .composite import parts_of, same_constant, same_kind, with_parts
 from .flow import ABSENT, Stopped, is_pure
 from .globals import global_value
 from .infer import Inferer, expression
+from .ir.operations import ROWS
+from .ir.program import PointerType, Region, Value
 from .methods import special
 from .mistaken import is_own, look_into
-from .operations import ROWS
 from .poison import Cascade, Poisoned, is_poisoned
-from .program import PointerType, Region, Value
 from .rules_gpu import gpu_value
 from .tensor_members import subscript
 from .tensors import Tensor

@@ -13,8 +13,8 @@ from ..dsl.diagnostics.errors import CompileError
 from ..dsl.types.dtype import INT, DType
 from .flow import TooMany, count_operations
 from .instance import Instances
+from .ir.program import EFFECTS, Region, Value, walk
 from .poison import Cascade
-from .program import EFFECTS, Region, Value, walk
 from .targets import Target
 from .tensors import NotElementwise, Probe, Tensor
 from .values import Index

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..dsl.frontend import syntax
-from .program import EFFECTS, READS, Op, Region
+from .ir.program import EFFECTS, READS, Op, Region
 
 
 class TooMany(Exception):

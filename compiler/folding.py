@@ -31,8 +31,8 @@ from .flow import NEXT, Flow
 from .interpret_flow import translate
 from .interpret_memory import Pointer, storage
 from .interpret_ops import Machine
+from .ir.program import Function, NotPure, PointerType, Program, Region, Value
 from .poison import Cascade
-from .program import Function, NotPure, PointerType, Program, Region, Value
 from .values import Closure, LibraryRef, is_comptime_number
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from ..dsl.diagnostics.places import Place
 from ..dsl.frontend import syntax as s
 from ..dsl.frontend.python.collect import is_shipped
 from ..dsl.types.dtype import BOOL, INT, DType, SIMDType
-from .program import READS, Builder, Site, Value
+from .ir.program import READS, Builder, Site, Value
 from .tensors import Stored, Tensor, View
 from .trail import trail
 from .values import Frame, Index, same_dims, value_key

@@ -16,9 +16,9 @@ no check is found to be needless here (see `guards`).
 from __future__ import annotations
 
 from ..dsl.types.dtype import BOOL, DType, SIMDType
-from .polynomials import Poly, minus, plus, split, times
-from .program import Builder, Op, Region, Value, walk
-from .ranges import Ranges
+from .ir.polynomials import Poly, minus, plus, split, times
+from .ir.program import Builder, Op, Region, Value, walk
+from .ir.ranges import Ranges
 from .versions import two_versions
 
 Span = tuple[Value, Value]  # the bounds of a loop that has no rounds unless low < high

@@ -31,13 +31,13 @@ from .coerce import bind_stub, call_row
 from .declared import bind_params
 from .flow import ABSENT, NEVER, NEXT, Flow, Rest, Stopped, TooMany, ended, gives_value, with_rest
 from .folding import UNKNOWN, attempt, has_loops, is_known
+from .ir.program import Builder, Site, Type, Value
+from .ir.ranges import Ranges
 from .library_calls import call_library, call_operator
 from .methods import own_call
 from .mistaken import call_poisoned, of_run_time, poisoned
 from .notes import note_arguments
 from .poison import Cascade, Poisoned, Undecided, is_poisoned
-from .program import Builder, Site, Type, Value
-from .ranges import Ranges
 from .scopes import variables
 from .targets.base import Target
 from .trail import trail

@@ -56,9 +56,9 @@ from . import (  # noqa: F401
 from .flow import TooMany
 from .hoist import settle_checks
 from .infer import Inferer
+from .ir.program import Function, PointerType, Program, Region, Site, Value, walk
 from .notes import beginning, note
 from .poison import Cascade, Poisoned
-from .program import Function, PointerType, Program, Region, Site, Value, walk
 from .stacks import check_stack
 from .stored import is_stored, never_stored
 from .targets import Target

@@ -22,8 +22,8 @@ from ..dsl.types.packing import pack, unpack
 from .interpret_flow import translate
 from .interpret_memory import Array, buffer, window
 from .interpret_ops import Machine, Stop
+from .ir.program import Site
 from .pipeline import typed_program
-from .program import Site
 from .targets import Target
 
 Report = Callable[[int, list[int]], None]

@@ -14,7 +14,7 @@ import numpy as np
 
 from .interpret_memory import Pointer, load, store
 from .interpret_rows import evaluate_row
-from .program import Op
+from .ir.program import Op
 
 Evaluate = Callable[..., Any]
 

@@ -23,9 +23,9 @@ from .interpret_debug import KERNEL, debugger, tensor
 from .interpret_grid import run_grid
 from .interpret_ops import EVALUATORS, Machine, number, simd
 from .interpret_rows import evaluate_row
+from .ir.operations import ROWS
+from .ir.program import IRREGULAR, Function, Location, Op, Region, Value, walk
 from .notes import Form
-from .operations import ROWS
-from .program import IRREGULAR, Function, Location, Op, Region, Value, walk
 
 Frame = tuple[Location | None, str, str]  # an activation: who called, the file, the function
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..dsl.diagnostics.errors import KernelError
 from .interpret_ops import Machine
-from .program import Location
+from .ir.program import Location
 
 
 def run_grid(machine: Machine, kernel: Callable[..., Any], *arguments: Any) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..dsl.diagnostics.errors import KernelError
 from ..dsl.types.dtype import DType
-from .program import Location
+from .ir.program import Location
 
 Array = np.ndarray[Any, Any]
 

@@ -21,7 +21,7 @@ from . import interpret_access, interpret_vectors
 from .interpret_casts import convert, low_bits, reinterpret
 from .interpret_memory import Pointer, load, storage, store
 from .interpret_rows import where
-from .program import Op, PointerType, Program, Value
+from .ir.program import Op, PointerType, Program, Value
 
 
 class Stop(Exception):

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..dsl.types.dtype import DType
-from .operations import LIBRARY, ROWS, Row
+from .ir.operations import LIBRARY, ROWS, Row
 
 Evaluate = Callable[..., Any]
 

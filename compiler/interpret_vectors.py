@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .interpret_rows import evaluate_row
-from .program import Op
+from .ir.program import Op
 
 Evaluate = Callable[..., Any]
 

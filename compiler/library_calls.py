@@ -17,7 +17,7 @@ from ..dsl.types.dtype import SIMDType
 from .coerce import DEFAULTS, PYTHON_ERRORS, bind_stub, check_number, coerce
 from .folding import library_value
 from .growth import outgrows
-from .program import Value
+from .ir.program import Value
 from .values import Closure, Frame, LibraryRef, is_comptime_number
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ..dsl.diagnostics.places import Place
+from .ir.printer import program_lines
+from .ir.program import Location, walk
 from .mlir import places_of
 from .pipeline import Artifact
-from .printer import program_lines
-from .program import Location, walk
 
 Spot = tuple[str, int]  # a file and a line in it
 

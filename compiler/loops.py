@@ -22,9 +22,9 @@ from .expressions import decision, items, short_circuit, truth
 from .flow import NEXT, Absent, Flow, ended
 from .folding import repeated
 from .infer import MAX_UNROLL, Inferer, statement
+from .ir.program import NotPure, Value
 from .mistaken import poisoned
 from .poison import Cascade, Poisoned
-from .program import NotPure, Value
 from .statements import bind
 from .values import Frame, Index, LoopRange, Unrolled, describe, is_comptime_number
 

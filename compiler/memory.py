@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..dsl.types.dtype import INT, DType, SIMDType
-from .program import Builder, PointerType, Region, Value
+from .ir.program import Builder, PointerType, Region, Value
 from .vector_members import from_lanes
 
 INT32 = SIMDType(DType.int32)

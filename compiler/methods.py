@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dsl.frontend import syntax as s
 from .composite import is_number, same_constant
-from .program import Value
+from .ir.program import Value
 from .values import Closure, Frame, StructType, StructValue
 
 if TYPE_CHECKING:

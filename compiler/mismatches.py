@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ..dsl.diagnostics.errors import CompileError
 from ..dsl.frontend import syntax
 from ..dsl.types.dtype import SIMDType
-from .operations import KIND_WORDS, Row
-from .program import PointerType, Value
+from .ir.operations import KIND_WORDS, Row
+from .ir.program import PointerType, Value
 from .spelling import cast_of, source_of
 from .values import Frame, Index, StructValue, describe
 

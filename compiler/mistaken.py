@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from ..dsl.frontend import syntax as s
 from ..dsl.frontend.python.collect import is_shipped
 from ..dsl.types.dtype import INT
+from .ir.program import Value
 from .poison import Cascade, Poisoned
-from .program import Value
 from .values import ClassValue, Closure, Frame, LoopRange, StubRef
 
 if TYPE_CHECKING:

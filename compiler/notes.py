@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dsl.frontend import syntax
 from ..dsl.types.dtype import DType, SIMDType
-from .program import Value
+from .ir.program import Value
 from .tensors import Stored
 from .values import Closure, Frame, Index, StructValue
 

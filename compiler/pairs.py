@@ -15,7 +15,7 @@ from typing import Any
 
 from ..dsl.types.dtype import SIMDType
 from .infer import Inferer
-from .program import Region, Value
+from .ir.program import Region, Value
 from .tensors import Stored, Tensor
 from .values import Index
 

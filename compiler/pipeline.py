@@ -24,14 +24,14 @@ from ..dsl.diagnostics.errors import CompileError, EinkornError, InternalError
 from ..dsl.environment.knobs import knobs
 from .emit import Emitted, KernelInfo, emit_module
 from .instance import build_program
+from .ir.printer import print_program
+from .ir.program import Program, Site
+from .ir.verifier import verify_program
 from .llvm import Compiled, compile_module
 from .mlir import format_module, lower_to_llvm
-from .printer import print_program
-from .program import Program, Site
 from .reproducer import beside, fault
 from .targets import Target
 from .tensors import NotFusible
-from .verify import verify_program
 
 RECURSION = 8000  # Python frames that the evaluation of nested kernels and functions may take
 

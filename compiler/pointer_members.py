@@ -16,8 +16,8 @@ from ..dsl.types.dtype import INT, DType, SIMDType
 from .attributes import check_width, member, method
 from .coerce import coerce, zero_of
 from .infer import Call, Inferer
+from .ir.program import PointerType, Value
 from .memory import Span, load_span, offsets_of, store_span
-from .program import PointerType, Value
 from .values import Frame, describe
 
 

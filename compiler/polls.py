@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from ..dsl.contract import abi
 from ..dsl.types.dtype import SIMDType
-from .program import Op, Region, Value, walk
+from .ir.program import Op, Region, Value, walk
 
 if TYPE_CHECKING:
     from .emit import FunctionEmitter

@@ -36,8 +36,8 @@ from typing import Any
 from ..dsl.types.dtype import BOOL, INT
 from .expressions import truth
 from .infer import Call, Inferer, rule
-from .operations import ROWS
-from .program import Builder, Op, PointerType, Region, Value, walk
+from .ir.operations import ROWS
+from .ir.program import Builder, Op, PointerType, Region, Value, walk
 
 ROUNDS = 8  # that a loop within the body is taken to have
 BLOCK = 2048  # some KiB of elements, which stay in the first cache between two loops

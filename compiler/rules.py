@@ -17,8 +17,8 @@ from .composite import PLAIN, is_static, parts_of, same_kind, with_parts
 from .expressions import select, truth
 from .flow import ABSENT, count_operations
 from .infer import MAX_UNROLL, Call, Inferer, rule
+from .ir.program import Region, Value
 from .pairs import Pairs, shares_bytes
-from .program import Region, Value
 from .rare import element_loop
 from .rules_sequences import sequence
 from .splitting import cut_loop

@@ -13,9 +13,9 @@ from ..dsl.types.dtype import DType, SIMDType
 from .coerce import coerce
 from .guards import guard_index
 from .infer import Call, rule
+from .ir.program import Value
 from .memory import Span
 from .pointer_members import integer_offset, is_pointer, on_device, owner_of, writable
-from .program import Value
 from .tensor_members import refuse_host, refuse_input, to_index
 from .tensor_memory import span_of
 from .tensors import Stored, Tensor, View

@@ -14,7 +14,7 @@ from ..dsl.types.dtype import INT
 from .attributes import method
 from .coerce import coerce
 from .infer import Call, Inferer, rule
-from .program import Region, Value
+from .ir.program import Region, Value
 from .values import Closure, ContextValue, Frame, describe, unravel
 
 AXES = "xyz"

@@ -15,8 +15,8 @@ from .attributes import check_width
 from .coerce import coerce
 from .flow import ABSENT
 from .infer import Call, rule
+from .ir.program import Value
 from .memory import always
-from .program import Value
 from .rules import check_body, spread
 from .values import describe, is_comptime_number
 from .vector_members import from_lanes

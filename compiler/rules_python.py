@@ -13,8 +13,8 @@ from .attributes import cast
 from .coerce import DEFAULTS, apply_row, coerce, weak_kind
 from .expressions import truth
 from .infer import Call, rule
-from .operations import ROWS
-from .program import Value
+from .ir.operations import ROWS
+from .ir.program import Value
 from .statements import report
 from .tensors import Tensor
 from .values import PYTHON_TYPES, Index, StructType, StructValue, StubRef, TargetValue, Unrolled, describe

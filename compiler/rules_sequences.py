@@ -18,7 +18,7 @@ from .coerce import binary, call_row
 from .expressions import short_circuit, snapshot, truth
 from .growth import MAX_ITEMS
 from .infer import MAX_UNROLL, RULES, Call, Inferer, expression, rule
-from .program import Value
+from .ir.program import Value
 from .statements import bind
 from .values import Frame, Generated, Index, LoopRange, Unrolled, describe, is_comptime_number, shown
 

@@ -11,7 +11,7 @@ from ..dsl.types.dtype import DType, SIMDType
 from .attributes import check_width
 from .coerce import adopt, call_numbers, coerce, misfit
 from .infer import Call, rule
-from .program import Value
+from .ir.program import Value
 from .values import describe, is_comptime_number, shown
 from .vector_members import from_lanes
 

@@ -15,8 +15,8 @@ from ..dsl.diagnostics.errors import CompileError
 from ..dsl.diagnostics.places import Label, Place
 from ..dsl.frontend import syntax as s
 from ..dsl.frontend.python.collect import is_shipped
+from .ir.program import Location
 from .poison import Poisoned
-from .program import Location
 from .values import Closure, Frame, Undefined
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ Input: Ints and a step known at compile time. Output: Ints. Non-goals: no tensor
 from __future__ import annotations
 
 from ..dsl.types.dtype import INT
-from .program import Builder, Value
+from .ir.program import Builder, Value
 
 
 def slice_of(

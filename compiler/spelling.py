@@ -15,7 +15,7 @@ from typing import Any
 from ..dsl.frontend import syntax as s
 from ..dsl.signature.schema import TensorArgument
 from ..dsl.types.dtype import DType, SIMDType
-from .program import Value
+from .ir.program import Value
 from .tensors import Tensor
 from .values import Frame
 

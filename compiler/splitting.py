@@ -28,8 +28,8 @@ import itertools
 from dataclasses import dataclass, field
 
 from ..dsl.types.dtype import BOOL, INT
-from .operations import ROWS
-from .program import Builder, Op, Region, Value, walk
+from .ir.operations import ROWS
+from .ir.program import Builder, Op, Region, Value, walk
 
 SHORT = 4  # elements; shorter parts are not worth a loop
 MOST = 4  # parts of a loop

@@ -21,11 +21,11 @@ from .declared import declared
 from .expressions import decision, items, snapshot
 from .flow import NEVER, Flow, ended
 from .infer import Call, Inferer, statement
+from .ir.program import Site, Value
 from .mistaken import poisoned
 from .notes import note
 from .pointer_members import is_pointer, write_element
 from .poison import Cascade, Poisoned
-from .program import Site, Value
 from .scopes import is_own_name
 from .spelling import spelled
 from .stored import returned

@@ -12,7 +12,7 @@ from ..dsl.diagnostics.errors import CompileError
 from ..dsl.frontend import syntax as s
 from ..dsl.frontend.python.collect import PortableKernel
 from ..dsl.signature.schema import TensorArgument
-from .program import Region, Value, walk
+from .ir.program import Region, Value, walk
 from .values import Frame, describe
 
 if TYPE_CHECKING:

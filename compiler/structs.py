@@ -17,8 +17,8 @@ from .attributes import ATTRIBUTES
 from .declared import declared, matched, of_python_type
 from .flow import argument_node
 from .infer import CALLABLES, Call, Inferer
+from .ir.program import Value
 from .methods import bound_frame, invoke, method_of
-from .program import Value
 from .values import Bound, Closure, Frame, StructType, StructValue, describe, is_comptime_number
 
 

@@ -20,9 +20,9 @@ from .coerce import coerce
 from .flow import Absent
 from .guards import guard_index, guard_number, guard_part, guard_start
 from .infer import Call, Inferer
+from .ir.program import Builder, PointerType, Value
 from .methods import method_of, special
 from .pointer_members import read_element
-from .program import Builder, PointerType, Value
 from .slices import slice_of
 from .spelling import source_of, spelled_of
 from .tensors import Tensor, View

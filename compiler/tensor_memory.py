@@ -17,9 +17,9 @@ from .attributes import check_width, method
 from .coerce import coerce
 from .guards import guard_index, guard_lanes, guard_number
 from .infer import Call
+from .ir.program import Builder, Value
 from .memory import Span, lane_at, load_span, one_by_one, store_span, when
 from .pointer_members import Access, access, gather, hint_of, index_vector, scatter
-from .program import Builder, Value
 from .tensor_members import flat, refuse_host, storable, store_into, to_index
 from .tensors import NotElementwise, Probe, Stored, Strided, Tensor, View
 from .values import Index, describe

@@ -17,7 +17,7 @@ from ..dsl.diagnostics.errors import InternalError
 from ..dsl.diagnostics.places import Place
 from ..dsl.signature.schema import Role
 from ..dsl.types.dtype import DType, SIMDType
-from .program import Builder, PointerType, Value
+from .ir.program import Builder, PointerType, Value
 from .values import Index, NeedPairs, ravel, same_dims, value_key
 
 _serials = itertools.count()

@@ -13,7 +13,7 @@ from .budget import overlong
 from .composite import parts_of
 from .growth import MAX_ITEMS
 from .infer import Inferer, expression
-from .program import Value
+from .ir.program import Value
 from .values import FormattedValue, Frame, Index, StructValue, describe
 
 

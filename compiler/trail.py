@@ -14,7 +14,7 @@ from ..dsl.diagnostics.places import Place
 from ..dsl.frontend import syntax
 from ..dsl.frontend.python.collect import is_shipped
 from ..dsl.types.dtype import DType, SIMDType
-from .program import Location
+from .ir.program import Location
 from .values import Frame, describe, shown
 
 

@@ -16,8 +16,8 @@ from ..dsl.types.dtype import INT, DType, SIMDType
 from .attributes import MAX_LANES, check_width, lane, method
 from .coerce import coerce, zero_of
 from .infer import Call
-from .operations import ROWS
-from .program import Builder, Value
+from .ir.operations import ROWS
+from .ir.program import Builder, Value
 from .values import describe, plural
 
 

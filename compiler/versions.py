@@ -19,8 +19,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..dsl.types.dtype import INT
-from .program import Builder, Op, Region, Value, walk
-from .ranges import Ranges
+from .ir.program import Builder, Op, Region, Value, walk
+from .ir.ranges import Ranges
 
 MOST = 200  # operations of a loop that is worth a second copy
 FEW = 8  # rounds of one that is not

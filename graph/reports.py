@@ -24,7 +24,7 @@ from ..dsl.types.dtype import DType
 
 @dataclass(frozen=True)
 class Report:
-    """A print, an assert, a raise or a check in compiled code; see `compiler.program.Site`."""
+    """A print, an assert, a raise or a check in compiled code; see `compiler.ir.program.Site`."""
 
     kind: str
     parts: tuple[str | tuple[str, str], ...]
@@ -120,7 +120,7 @@ def _note(data: Any) -> tuple[str, Anchor]:
 
 
 def reports_of(sites: Iterable[Any]) -> tuple[Report, ...]:
-    """The reports of a program that is interpreted; see `compiler.program.Site`."""
+    """The reports of a program that is interpreted; see `compiler.ir.program.Site`."""
     return tuple(
         Report(
             s.kind,

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from einkorn.compiler.instance import build_program
+from einkorn.compiler.ir.program import Program, walk
 from einkorn.compiler.pipeline import compile_entry
-from einkorn.compiler.program import Program, walk
 from einkorn.compiler.targets import lookup
 from einkorn.dsl import DType
 from einkorn.dsl.contract.unit import op_entry

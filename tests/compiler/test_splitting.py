@@ -12,8 +12,8 @@ from kernel_harness import KernelFile
 from support.inner_loops import innermost_loops
 
 from einkorn.compiler.cutting import stays_apart
+from einkorn.compiler.ir.program import Op, walk
 from einkorn.compiler.pipeline import compile_entry, typed_program
-from einkorn.compiler.program import Op, walk
 from einkorn.compiler.targets import lookup
 from einkorn.dsl import DType
 from einkorn.dsl.contract.unit import EntrySpec

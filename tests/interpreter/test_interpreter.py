@@ -18,8 +18,8 @@ from support import graphs
 
 from einkorn.compiler import emit_arith, interpret_flow, interpret_ops, interpret_rows
 from einkorn.compiler.emit_ops import EMITTERS
-from einkorn.compiler.operations import LIBRARY, ROWS
-from einkorn.compiler.program import IRREGULAR
+from einkorn.compiler.ir.operations import LIBRARY, ROWS
+from einkorn.compiler.ir.program import IRREGULAR
 from einkorn.dsl.diagnostics.errors import KernelError
 from einkorn.graph import InferenceSession, ops
 

@@ -19,8 +19,8 @@ from kernel_harness import KernelFile
 from einkorn.compiler.budget import MAX_STEPS
 from einkorn.compiler.infer import Inferer
 from einkorn.compiler.instances import instance_entry, make_instance
+from einkorn.compiler.ir.program import Program
 from einkorn.compiler.pipeline import typed_program
-from einkorn.compiler.program import Program
 from einkorn.compiler.targets import host
 from einkorn.dsl.diagnostics.errors import EinkornError, each_of
 from einkorn.dsl.package.library import load_library

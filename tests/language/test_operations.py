@@ -31,7 +31,7 @@ from references import (
     float_row,
 )
 
-from einkorn.compiler.operations import ROWS
+from einkorn.compiler.ir.operations import ROWS
 from einkorn.dsl import DType
 
 WIDTHS = pytest.mark.parametrize("width", [1, 8], ids=["scalars", "vectors"])

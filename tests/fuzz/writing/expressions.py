@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from einkorn.compiler.operations import ROWS
+from einkorn.compiler.ir.operations import ROWS
 from einkorn.dsl.language.stubs import STUBS
 from einkorn.dsl.types.dtype import DType, scalar_name
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from einkorn.compiler.operations import ROWS
+from einkorn.compiler.ir.operations import ROWS
 from einkorn.dsl.types.dtype import DType
 
 from .base import BOOL, INT, STORAGE, Type, name_of

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from ..dsl.types.dtype import DType
+from ...dsl.types.dtype import DType
 from . import integers
 
 LIBRARY = "library"

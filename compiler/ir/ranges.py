@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from ..dsl.types.dtype import BOOL, INT
+from ...dsl.types.dtype import BOOL, INT
 from .polynomials import Poly, combined, minus, plus, scaled, split, times
 from .program import LIVE, Bounds, Builder, Value
 

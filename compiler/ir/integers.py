@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 from fractions import Fraction
 
-from ..dsl.types.dtype import DType
+from ...dsl.types.dtype import DType
 
 
 def _pattern(dtype: DType, value: int) -> int:

@@ -5,8 +5,8 @@ A violation is a fault of the compiler, never of the author. Run after inference
 
 from __future__ import annotations
 
-from ..dsl.diagnostics.errors import InternalError
-from ..dsl.types.dtype import BOOL, INT, DType, SIMDType
+from ...dsl.diagnostics.errors import InternalError
+from ...dsl.types.dtype import BOOL, INT, DType, SIMDType
 from .operations import ROWS
 from .program import IRREGULAR, Function, Op, PointerType, Program, Region
 

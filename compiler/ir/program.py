@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..dsl.diagnostics.places import Place
-from ..dsl.frontend.python.collect import PortableKernel
-from ..dsl.types.dtype import BOOL, INT, DType, SIMDType
+from ...dsl.diagnostics.places import Place
+from ...dsl.frontend.python.collect import PortableKernel
+from ...dsl.types.dtype import BOOL, INT, DType, SIMDType
 from .operations import ROWS
 
 

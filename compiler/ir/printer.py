@@ -9,7 +9,7 @@ Input: a `Program`. Output: text that depends on meaning alone. Non-goals: it is
 
 from __future__ import annotations
 
-from ..dsl.diagnostics.places import shown_path
+from ...dsl.diagnostics.places import shown_path
 from .program import Function, Location, Op, Program, Region, Value
 
 Line = tuple[str, Location | None]  # a line of the text, and where it comes from

@@ -1,0 +1,1 @@
+"""The typed program: operations, builder, ranges, verifier, printer."""
