@@ -16,11 +16,11 @@ from ..dsl.diagnostics.errors import InternalError
 from ..dsl.diagnostics.places import Place
 from ..dsl.types.dtype import BOOL, DType, SIMDType
 from . import emit_arith, emit_atomics, emit_cast, emit_memory, emit_vectors, polls
+from .codegen.loop_hints import loop_hint
 from .cutting import Cut, cut, lanes, stays_apart, stays_rolled, together
 from .emit_parallel import parallel
 from .emit_types import constant, mlir_type
 from .ir.program import IRREGULAR, Op, PointerType, Region, Value
-from .loop_hints import loop_hint
 
 if TYPE_CHECKING:
     from .emit import FunctionEmitter

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ..dsl.diagnostics.places import Place
+from .codegen.mlir import places_of
 from .ir.printer import program_lines
 from .ir.program import Location, walk
-from .mlir import places_of
 from .pipeline import Artifact
 
 Spot = tuple[str, int]  # a file and a line in it

@@ -22,13 +22,13 @@ from typing import TypeVar
 from ..dsl.contract.unit import EntrySpec
 from ..dsl.diagnostics.errors import CompileError, EinkornError, InternalError
 from ..dsl.environment.knobs import knobs
+from .codegen.llvm import Compiled, compile_module
+from .codegen.mlir import format_module, lower_to_llvm
 from .emit import Emitted, KernelInfo, emit_module
 from .instance import build_program
 from .ir.printer import print_program
 from .ir.program import Program, Site
 from .ir.verifier import verify_program
-from .llvm import Compiled, compile_module
-from .mlir import format_module, lower_to_llvm
 from .reproducer import beside, fault
 from .targets import Target
 from .tensors import NotFusible

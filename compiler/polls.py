@@ -16,7 +16,7 @@ makes vectors of:
                                                   if fuel < 0: poll, fuel = BUDGET
 
 Input: loops of the typed program. Output: lines around and in them. Non-goals: loops whose rounds are known and few;
-GPUs; what the host does (see `pool`).
+GPUs; what the host does (see `codegen.thread_pool`).
 """
 
 from __future__ import annotations

@@ -380,7 +380,7 @@ def _make_pool() -> Pool | None:
     key = content_key("pool", target.key, fingerprint())
     path = _cache().path(key, ".so")
     if path is None:
-        from ..compiler.pool import pool_object
+        from ..compiler.codegen.thread_pool import pool_object
 
         try:
             path = _cache().put(key, pool_object(target), ".so")

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from einkorn.compiler.llvm import emit_object
-from einkorn.compiler.loop_hints import HINT, hinted, loop_hint
-from einkorn.compiler.mlir import lower_to_llvm
+from einkorn.compiler.codegen.llvm import emit_object
+from einkorn.compiler.codegen.loop_hints import HINT, hinted, loop_hint
+from einkorn.compiler.codegen.mlir import lower_to_llvm
 from einkorn.compiler.targets import host
 from einkorn.dsl.diagnostics.errors import InternalError
 

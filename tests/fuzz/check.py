@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
+from einkorn.compiler.codegen.thread_pool import pool_object
 from einkorn.compiler.interpret import Interpreted
 from einkorn.compiler.pipeline import compile_entry
-from einkorn.compiler.pool import pool_object
 from einkorn.compiler.targets import lookup
 from einkorn.compiler.tensors import NotFusible
 from einkorn.dsl.contract.checks import parse_checks

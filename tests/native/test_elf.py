@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from einkorn.compiler import elf, elf_read, llvm
+from einkorn.compiler import elf, elf_read
+from einkorn.compiler.codegen import llvm
 from einkorn.compiler.elf_read import read_object
 from einkorn.compiler.targets import host, lookup
 from einkorn.dsl.diagnostics.errors import InternalError
@@ -133,7 +134,7 @@ def test_readelf_finds_nothing_to_warn_of(tmp_path: Path, target: str) -> None:
 
 @pytest.mark.skipif(shutil.which("gdb") is None, reason="gdb is not installed")
 def test_gdb_finds_lines(tmp_path: Path) -> None:
-    from einkorn.compiler import mlir
+    from einkorn.compiler.codegen import mlir
 
     text = """
     module { llvm.func @kernel(%x: i64) -> i64 {

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from einkorn.compiler import llvm, mlir
-from einkorn.compiler.literals import downgrade
+from einkorn.compiler.codegen import llvm, mlir
+from einkorn.compiler.codegen.llvm_versions import downgrade
 from einkorn.compiler.targets import host
 from einkorn.dsl.diagnostics.errors import InternalError
 

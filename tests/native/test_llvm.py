@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from einkorn.compiler import llvm
+from einkorn.compiler.codegen import llvm
 from einkorn.compiler.targets import host, lookup
 from einkorn.dsl.contract import abi
 from einkorn.dsl.diagnostics.errors import InternalError

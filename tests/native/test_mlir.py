@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from einkorn.compiler import llvm, mlir
+from einkorn.compiler.codegen import llvm, mlir
 from einkorn.compiler.targets import host, lookup
 from einkorn.dsl.diagnostics.errors import InternalError
 from einkorn.dsl.diagnostics.places import Place

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from einkorn.compiler import llvm
+from einkorn.compiler.codegen import llvm
 from einkorn.compiler.targets import FEATURES, cpu, fits, host, known, lookup, nvptx
 from einkorn.compiler.targets.base import split_intrinsic
 from einkorn.dsl.diagnostics.errors import InternalError, TargetError
@@ -44,7 +44,7 @@ def test_targets_agree_with_llvm(name: str) -> None:
 def test_llvm_knows_every_processor(name: str) -> None:
     # LLVM only warns of a processor that it does not know, on standard error.
     script = (
-        "import sys; from einkorn.compiler import llvm; from einkorn.compiler.targets import lookup\n"
+        "import sys; from einkorn.compiler.codegen import llvm; from einkorn.compiler.targets import lookup\n"
         "llvm.compile_module('define void @f() { ret void }', lookup(sys.argv[1]))"
     )
     done = subprocess.run([sys.executable, "-c", script, name], capture_output=True, text=True, check=False)

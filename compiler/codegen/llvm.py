@@ -18,12 +18,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..dsl.diagnostics.errors import InternalError, TargetError
-from ..dsl.diagnostics.shield import interruptible, shielded
-from . import elf
-from .llvm_repairs import one_lane_stores
-from .targets import Target
-from .targets.base import LIBRARY_INTRINSICS, split_intrinsic
+from ...dsl.diagnostics.errors import InternalError, TargetError
+from ...dsl.diagnostics.shield import interruptible, shielded
+from .. import elf
+from ..targets import Target
+from ..targets.base import LIBRARY_INTRINSICS, split_intrinsic
+from .llvm_workarounds import one_lane_stores
 
 _loading = threading.Lock()
 

@@ -34,11 +34,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from ..dsl.contract import abi
-from ..dsl.contract.abi import PoolState
-from ..dsl.diagnostics.errors import TargetError
+from ...dsl.contract import abi
+from ...dsl.contract.abi import PoolState
+from ...dsl.diagnostics.errors import TargetError
+from ..targets import Target
 from .llvm import compile_module
-from .targets import Target
 
 
 @dataclass(frozen=True)

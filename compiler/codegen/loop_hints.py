@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ..dsl.diagnostics.errors import InternalError
+from ...dsl.diagnostics.errors import InternalError
 
 HINT: Final = "ek.hint."  # how the names of the functions begin that are called
 

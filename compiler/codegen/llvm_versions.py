@@ -21,7 +21,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from ..dsl.diagnostics.errors import InternalError
+from ...dsl.diagnostics.errors import InternalError
 
 # Attributes and intrinsics that moved between the two versions: text to look for -> text to write.
 RENAMES: Final[tuple[tuple[str, str], ...]] = (('"uniform-work-group-size" ', '"uniform-work-group-size"="true" '),)

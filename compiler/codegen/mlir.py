@@ -20,12 +20,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..dsl.diagnostics.errors import InternalError, TargetError
-from ..dsl.diagnostics.places import Place
-from ..dsl.diagnostics.shield import interruptible, shielded
-from .literals import downgrade
+from ...dsl.diagnostics.errors import InternalError, TargetError
+from ...dsl.diagnostics.places import Place
+from ...dsl.diagnostics.shield import interruptible, shielded
+from ..targets import Target
+from .llvm_versions import downgrade
 from .loop_hints import hinted
-from .targets import Target
 
 Hook = Callable[["Bindings", Any], None]
 Step = str | Hook

@@ -1,0 +1,1 @@
+"""MLIR -> LLVM IR -> machine code, and the thread pool."""
