@@ -1,7 +1,8 @@
 """LLVM IR text -> objects, PTX and assembly: the only module that imports llvmlite.
 
 Input: the text of a module in the language of LLVM 22 (`mlir.lower_to_llvm` gives it), and a target. Output: code for
-that target. Non-goals: no linking (see `elf`), no caching, and no text in LLVM's language of another version.
+that target. Non-goals: no linking (see `codegen.elf.link`), no caching, and no text in LLVM's language of another
+version.
 
 LLVM ends the process on some input instead of raising an error. So a module is verified before every hand-over, every
 intrinsic must be on the target's list, and an object may leave only known symbols undefined.
@@ -20,9 +21,9 @@ from typing import Any
 
 from ...dsl.diagnostics.errors import InternalError, TargetError
 from ...dsl.diagnostics.shield import interruptible, shielded
-from .. import elf
 from ..targets import Target
 from ..targets.base import LIBRARY_INTRINSICS, split_intrinsic
+from .elf import link as elf
 from .llvm_workarounds import one_lane_stores
 
 _loading = threading.Lock()

@@ -2,8 +2,8 @@
 
 The dynamic loader believes what it loads: a wrong offset in the tables that it follows ends the process, and a file may
 ask it to run functions before anybody has called one. So code of a package is read here first, and taken only where it
-is built as `compiler.elf_write` builds it: segments within the file that share no page and are never writable and
-executable at once, a dynamic section of the few entries that we write, symbols and a hash table without a way out,
+is built as `compiler.codegen.elf.write` builds it: segments within the file that share no page and are never writable
+and executable at once, a dynamic section of the few entries that we write, symbols and a hash table without a way out,
 relocations of the three kinds that we write into memory that may be written, no libraries but libc and libm, nothing
 that runs by itself. The entry lies in code, the table of reports in memory that nobody may change.
 

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from einkorn.compiler import elf, elf_read
 from einkorn.compiler.codegen import llvm
-from einkorn.compiler.elf_read import read_object
+from einkorn.compiler.codegen.elf import link as elf
+from einkorn.compiler.codegen.elf import read as elf_read
+from einkorn.compiler.codegen.elf.read import read_object
 from einkorn.compiler.targets import host, lookup
 from einkorn.dsl.diagnostics.errors import InternalError
 

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from einkorn.compiler import elf_read
 from einkorn.compiler.codegen import llvm, mlir
+from einkorn.compiler.codegen.elf import read as elf_read
 from einkorn.compiler.targets import Target, known, lookup
 from einkorn.compiler.targets.nvptx import assemble, find_ptxas
 

@@ -2,7 +2,7 @@
 
 Input: a relocation kind with its values. Output: patched bytes. The letters are the ABI documents' own: S is the
 address of the symbol (or of its slot in the offset table, or of its stub), A the addend, P the address of the patch.
-Non-goals: choosing S is the linker's task (see `elf`).
+Non-goals: choosing S is the linker's task (see `codegen.elf.link`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from .elf_read import EM_AARCH64, EM_AMDGPU, EM_X86_64, fault
+from .read import EM_AARCH64, EM_AMDGPU, EM_X86_64, fault
 
 Formula = Callable[[int, int], int]  # (S + A, P) -> value
 Store = Callable[[bytearray, int, int], None]  # (data, offset, value)

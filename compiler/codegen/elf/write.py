@@ -16,9 +16,9 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from . import elf_read as elf
-from .elf_read import ObjectFile, Symbol, fault
-from .elf_relocate import Machine
+from . import read as elf
+from .read import ObjectFile, Symbol, fault
+from .relocations import Machine
 
 _PROGRAM_HEADER = struct.Struct("<IIQQQQQQ")
 DYNAMIC_ENTRY = struct.Struct("<QQ")

@@ -2,7 +2,7 @@
 
 Input: the bytes of a little-endian ET_REL file, as LLVM writes them. Output: `ObjectFile`. Everything is checked
 against the bounds of the file: what is malformed or not handled is an InternalError that says what it is. Non-goals:
-nothing is laid out or patched here (see `elf`), and no other kind of ELF file is read.
+nothing is laid out or patched here (see `codegen.elf.link`), and no other kind of ELF file is read.
 
 The numbers are those of the System V ABI, its processor supplements, and LLVM's AMDGPU user guide.
 """
@@ -13,7 +13,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from ..dsl.diagnostics.errors import InternalError
+from ....dsl.diagnostics.errors import InternalError
 
 EM_X86_64: Final = 62
 EM_AARCH64: Final = 183

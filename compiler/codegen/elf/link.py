@@ -14,10 +14,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from . import elf_read as elf
-from .elf_read import ObjectFile, Relocation, fault, read_object
-from .elf_relocate import MACHINES
-from .elf_write import DYNAMIC_ENTRY, STUB_SIZE, Image, Piece, dynamic_entries, fill_tables, lay_out, write_image
+from . import read as elf
+from .read import ObjectFile, Relocation, fault, read_object
+from .relocations import MACHINES
+from .write import DYNAMIC_ENTRY, STUB_SIZE, Image, Piece, dynamic_entries, fill_tables, lay_out, write_image
 
 
 def undefined_symbols(data: bytes) -> tuple[str, ...]:

@@ -1,0 +1,1 @@
+"""Object files: read, relocated, linked, written."""
