@@ -82,14 +82,14 @@ def build(
 
 def inspect(source: str, target: str, stage: str, **wanted: Any) -> None:
     """Prints one stage of one kernel."""
-    from .compiler.inspect import inspect_stage
+    from .compiler.explorer.stage import inspect_stage
 
     print(inspect_stage(source, target, stage, **wanted).rstrip("\n"))
 
 
 def explore(source: str, output: str, targets: Sequence[str], **wanted: Any) -> None:
     """Writes the page of one kernel."""
-    from .compiler.explore import explore
+    from .compiler.explorer.page import explore
 
     _write(output, explore(source, targets, **wanted))
 

@@ -19,7 +19,7 @@ from ..dsl.package.container import CodeContents, Instance, OpContents, Package,
 from ..dsl.package.library import KernelLibrary, LoadedKernel, kernel_files, load_library
 from ..dsl.signature.schema import OpSchema, Parameter
 from .check import failures, representative_instances
-from .inspect import choose
+from .explorer.stage import choose
 from .instances import Wanted, default_instances, instance_entries, missing_parameters, read_instances
 from .pipeline import compile_entry, typed_program
 from .targets import Target, lookup

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from einkorn.compiler.build import build_package
-from einkorn.compiler.explore import explore
+from einkorn.compiler.explorer.page import explore
 
 KERNEL = '''"""Less < more & "quoted"."""
 
@@ -152,7 +152,8 @@ def test_a_package_without_sources_has_a_page_too(kernel: Path, tmp_path: Path) 
 
 def test_the_same_page_in_another_process(kernel: Path) -> None:
     program = (
-        "import sys; from einkorn.compiler.explore import explore;sys.stdout.write(explore(sys.argv[1], ['x86-64-v2']))"
+        "import sys; from einkorn.compiler.explorer.page import explore;"
+        "sys.stdout.write(explore(sys.argv[1], ['x86-64-v2']))"
     )
     pages = {
         subprocess.run(

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from support.inner_loops import innermost_loops
 
-from einkorn.compiler.inspect import chosen
+from einkorn.compiler.explorer.loop_reports import loop_reports
+from einkorn.compiler.explorer.stage import chosen
 from einkorn.compiler.instances import instance_entry
-from einkorn.compiler.loop_reports import loop_reports
 from einkorn.compiler.pipeline import compile_entry
 from einkorn.compiler.targets import lookup
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from einkorn.compiler.build import build_package
-from einkorn.compiler.inspect import inspect_stage
+from einkorn.compiler.explorer.stage import inspect_stage
 from einkorn.dsl.diagnostics.errors import PackageError
 from einkorn.dsl.package.archive import write_archive
 from einkorn.dsl.package.container import read_package

@@ -12,7 +12,7 @@ import pytest
 
 from einkorn.__main__ import run
 from einkorn.compiler import pipeline
-from einkorn.compiler.inspect import inspect_stage
+from einkorn.compiler.explorer.stage import inspect_stage
 from einkorn.compiler.reproducer import read_reproducer
 from einkorn.dsl.diagnostics.errors import InternalError
 from einkorn.dsl.diagnostics.explain import LIBRARY
@@ -45,7 +45,7 @@ def test_a_fault_leaves_a_reproducer(
 DYING = """
 import os
 from einkorn.compiler import pipeline
-from einkorn.compiler.inspect import inspect_stage
+from einkorn.compiler.explorer.stage import inspect_stage
 if "die" in os.environ:
     pipeline.compile_module = lambda *_, **__: os.abort()
 inspect_stage("kernels.py", "x86-64-v3", "asm", op="double")

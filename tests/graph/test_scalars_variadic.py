@@ -12,7 +12,7 @@ import pytest
 from support import graphs
 
 from einkorn.compiler.build import build_package
-from einkorn.compiler.inspect import inspect_stage
+from einkorn.compiler.explorer.stage import inspect_stage
 from einkorn.dsl.diagnostics.errors import DTypeError, EinkornError, GraphError
 from einkorn.dsl.package.container import read_package
 from einkorn.graph import DeviceRef, DType, TensorType, ops

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..dsl.diagnostics.errors import CompileError, PackageError, did_you_mean
-from ..dsl.package.container import Instance
-from ..dsl.package.library import KernelLibrary, LoadedKernel, load_library
-from .instances import instance_entries, make_instance
-from .pipeline import STAGES, compile_entry
-from .targets import lookup
+from ...dsl.diagnostics.errors import CompileError, PackageError, did_you_mean
+from ...dsl.package.container import Instance
+from ...dsl.package.library import KernelLibrary, LoadedKernel, load_library
+from ..instances import instance_entries, make_instance
+from ..pipeline import STAGES, compile_entry
+from ..targets import lookup
 
 
 def inspect_stage(source: str, target: str, stage: str, **wanted: Any) -> str:

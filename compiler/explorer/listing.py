@@ -3,7 +3,7 @@
 The typed program and MLIR carry whole chains of calls. LLVM IR and assembly name only the innermost place; the calls
 around it are those that the typed program has for that place.
 
-Input: an `Artifact`. Output: lines. Non-goals: no page is drawn here (see `explore`).
+Input: an `Artifact`. Output: lines. Non-goals: no page is drawn here (see `explorer.page`).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from ..dsl.diagnostics.places import Place
-from .codegen.mlir import places_of
-from .ir.printer import program_lines
-from .ir.program import Location, walk
-from .pipeline import Artifact
+from ...dsl.diagnostics.places import Place
+from ..codegen.mlir import places_of
+from ..ir.printer import program_lines
+from ..ir.program import Location, walk
+from ..pipeline import Artifact
 
 Spot = tuple[str, int]  # a file and a line in it
 

@@ -4,7 +4,7 @@ The page is one file without references to others. Its links are made of the pla
 JavaScript it still shows the text.
 
 Input: a kernel library, an op, an instance, targets. Output: HTML that depends on these alone. Non-goals: stages for
-programs and pipes (see `inspect`).
+programs and pipes (see `explorer.stage`).
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 
-from ..dsl.diagnostics.places import shown_path
-from ..dsl.frontend import syntax
-from ..dsl.frontend.python.collect import PortableKernel, is_shipped
-from .inspect import chosen
-from .instances import instance_entries
+from ...dsl.diagnostics.places import shown_path
+from ...dsl.frontend import syntax
+from ...dsl.frontend.python.collect import PortableKernel, is_shipped
+from ..instances import instance_entries
+from ..pipeline import Artifact, compile_entry
+from ..targets import Target, lookup
 from .listing import LISTINGS, Line, Spot
 from .loop_reports import loop_reports
-from .pipeline import Artifact, compile_entry
-from .targets import Target, lookup
+from .stage import chosen
 
 TITLES = {
     "source": ("source", "what the author wrote, and what it calls"),
@@ -63,7 +63,7 @@ def explore(source: str, targets: Sequence[str], **wanted: Any) -> str:
         page.tell(machine, loop_reports(artifact))
     panes = [page.source(), *(page.stage(machine, stage, lines) for machine, stage, lines in listings)]
     about = [kernel.schema.doc.split("\n")[0], str(instance), _needs(compiled)]
-    return Template(files(__package__).joinpath("explore.html").read_text("utf-8")).substitute(
+    return Template(files(__package__).joinpath("page.html").read_text("utf-8")).substitute(
         title=html.escape(f"{kernel.schema.name} · einkorn explore"),
         op=html.escape(kernel.schema.name),
         about=html.escape(" · ".join(filter(None, about))),

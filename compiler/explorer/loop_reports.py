@@ -12,9 +12,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ..dsl.frontend.python.collect import is_shipped
+from ...dsl.frontend.python.collect import is_shipped
+from ..pipeline import Artifact
 from .listing import Line, Spot, llvm_lines
-from .pipeline import Artifact
 
 _LABEL = re.compile(r'^("[^"]*"|[\w.$-]+):')
 _JUMP = re.compile(r'label %("[^"]*"|[\w.$-]+)')
