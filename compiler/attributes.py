@@ -17,12 +17,12 @@ from ..dsl.frontend import syntax as s
 from ..dsl.language import phrasebook
 from ..dsl.signature.schema import Role
 from ..dsl.types.dtype import DType, SIMDType
-from .advice import dtype_for
-from .coerce import DEFAULTS, adopt, bind_signature, coerce, misfit
-from .globals import ClassMethod
-from .infer import CALLABLES, Call, Inferer
+from .inference.advice import dtype_for
+from .inference.conversion import DEFAULTS, adopt, bind_signature, coerce, misfit
+from .inference.evaluator import CALLABLES, Call, Inferer
+from .inference.names import ClassMethod
+from .inference.spelling import source_of
 from .ir.program import Builder, PointerType, Value
-from .spelling import source_of
 from .tensors import Stored, Tensor
 from .values import Bound, ClassValue, ContextValue, Frame, Index, StackType, TargetValue, describe, is_comptime_number
 

@@ -28,15 +28,15 @@ from ..dsl.frontend import syntax as s
 from ..dsl.types.dtype import DType, SIMDType
 from .composite import PLAIN, parts_of, with_parts
 from .flow import NEXT, Flow
+from .inference.recovery import Cascade
 from .interpret_flow import translate
 from .interpret_memory import Pointer, storage
 from .interpret_ops import Machine
 from .ir.program import Function, NotPure, PointerType, Program, Region, Value
-from .poison import Cascade
 from .values import Closure, LibraryRef, is_comptime_number
 
 if TYPE_CHECKING:
-    from .infer import Inferer
+    from .inference.evaluator import Inferer
 
 UNKNOWN = object()
 DEEP = ("EK0124",)  # mistakes that only such a computation can make

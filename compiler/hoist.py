@@ -10,7 +10,7 @@ every round does is moved, and only `for` loops know their rounds. For other che
 `versions`). What can be done in neither way stays where it is.
 
 Input: the region of a finished function, and what is known of its values. Output: the same region, changed. Non-goals:
-no check is found to be needless here (see `guards`).
+no check is found to be needless here (see `inference.runtime_checks`).
 """
 
 from __future__ import annotations

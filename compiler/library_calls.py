@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 from ..dsl.frontend import syntax
 from ..dsl.frontend.python.collect import operator_program
 from ..dsl.types.dtype import SIMDType
-from .coerce import DEFAULTS, PYTHON_ERRORS, bind_stub, check_number, coerce
 from .folding import library_value
-from .growth import outgrows
+from .inference.conversion import DEFAULTS, PYTHON_ERRORS, bind_stub, check_number, coerce
+from .inference.growth import outgrows
 from .ir.program import Value
 from .values import Closure, Frame, LibraryRef, is_comptime_number
 
 if TYPE_CHECKING:
-    from .infer import Call, Inferer
+    from .inference.evaluator import Call, Inferer
 
 
 def call_library(call: Call, ref: LibraryRef, args: list[Any], keywords: dict[str, Any]) -> Any:

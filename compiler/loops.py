@@ -13,18 +13,18 @@ from typing import Any, NoReturn
 
 from ..dsl.frontend import syntax as s
 from ..dsl.types.dtype import BOOL, INT
-from .advice import over_indices
 from .branches import unless_left
 from .carried import Loop
-from .coerce import coerce
 from .composite import PLAIN, is_number, parts_of, with_parts
 from .expressions import decision, items, short_circuit, truth
 from .flow import NEXT, Absent, Flow, ended
 from .folding import repeated
-from .infer import MAX_UNROLL, Inferer, statement
+from .inference.advice import over_indices
+from .inference.conversion import coerce
+from .inference.evaluator import MAX_UNROLL, Inferer, statement
+from .inference.mistaken import poisoned
+from .inference.recovery import Cascade, Poisoned
 from .ir.program import NotPure, Value
-from .mistaken import poisoned
-from .poison import Cascade, Poisoned
 from .statements import bind
 from .values import Frame, Index, LoopRange, Unrolled, describe, is_comptime_number
 

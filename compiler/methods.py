@@ -19,7 +19,7 @@ from .ir.program import Value
 from .values import Closure, Frame, StructType, StructValue
 
 if TYPE_CHECKING:
-    from .infer import Inferer
+    from .inference.evaluator import Inferer
 
 OPERATORS = {
     "add": "add",

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..dsl.types.dtype import SIMDType
-from .infer import Inferer
+from .inference.evaluator import Inferer
 from .ir.program import Region, Value
 from .tensors import Stored, Tensor
 from .values import Index

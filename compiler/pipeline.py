@@ -25,7 +25,7 @@ from ..dsl.environment.knobs import knobs
 from .codegen.llvm import Compiled, compile_module
 from .codegen.mlir import format_module, lower_to_llvm
 from .emit import Emitted, KernelInfo, emit_module
-from .instance import build_program
+from .inference.kernels import build_program
 from .ir.printer import print_program
 from .ir.program import Program, Site
 from .ir.verifier import verify_program

@@ -14,8 +14,8 @@ from typing import Any
 from ..dsl.frontend import syntax as s
 from ..dsl.types.dtype import INT, DType, SIMDType
 from .attributes import check_width, member, method
-from .coerce import coerce, zero_of
-from .infer import Call, Inferer
+from .inference.conversion import coerce, zero_of
+from .inference.evaluator import Call, Inferer
 from .ir.program import PointerType, Value
 from .memory import Span, load_span, offsets_of, store_span
 from .values import Frame, describe

@@ -35,7 +35,7 @@ from typing import Any
 
 from ..dsl.types.dtype import BOOL, INT
 from .expressions import truth
-from .infer import Call, Inferer, rule
+from .inference.evaluator import Call, Inferer, rule
 from .ir.operations import ROWS
 from .ir.program import Builder, Op, PointerType, Region, Value, walk
 

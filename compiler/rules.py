@@ -11,12 +11,12 @@ from typing import Any
 
 from ..dsl.frontend import syntax as s
 from ..dsl.types.dtype import INT, DType, SIMDType
-from .advice import body_takes, bound_of_range, no_function, of_body
-from .coerce import coerce
 from .composite import PLAIN, is_static, parts_of, same_kind, with_parts
 from .expressions import select, truth
 from .flow import ABSENT, count_operations
-from .infer import MAX_UNROLL, Call, Inferer, rule
+from .inference.advice import body_takes, bound_of_range, no_function, of_body
+from .inference.conversion import coerce
+from .inference.evaluator import MAX_UNROLL, Call, Inferer, rule
 from .ir.program import Region, Value
 from .pairs import Pairs, shares_bytes
 from .rare import element_loop

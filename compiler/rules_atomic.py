@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..dsl.types.dtype import DType, SIMDType
-from .coerce import coerce
-from .guards import guard_index
-from .infer import Call, rule
+from .inference.conversion import coerce
+from .inference.evaluator import Call, rule
+from .inference.runtime_checks import guard_index
 from .ir.program import Value
 from .memory import Span
 from .pointer_members import integer_offset, is_pointer, on_device, owner_of, writable

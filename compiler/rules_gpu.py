@@ -12,8 +12,8 @@ from ..dsl.diagnostics.errors import TargetError
 from ..dsl.frontend import syntax as s
 from ..dsl.types.dtype import INT
 from .attributes import method
-from .coerce import coerce
-from .infer import Call, Inferer, rule
+from .inference.conversion import coerce
+from .inference.evaluator import Call, Inferer, rule
 from .ir.program import Region, Value
 from .values import Closure, ContextValue, Frame, describe, unravel
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from ..dsl.frontend import syntax as s
 from ..dsl.types.dtype import INT, DType, SIMDType
-from .advice import count_of
 from .attributes import check_width
-from .coerce import coerce
 from .flow import ABSENT
-from .infer import Call, rule
+from .inference.advice import count_of
+from .inference.conversion import coerce
+from .inference.evaluator import Call, rule
 from .ir.program import Value
 from .memory import always
 from .rules import check_body, spread

@@ -10,9 +10,9 @@ from typing import Any
 
 from ..dsl.types.dtype import BOOL, INT, DType, SIMDType
 from .attributes import cast
-from .coerce import DEFAULTS, apply_row, coerce, weak_kind
 from .expressions import truth
-from .infer import Call, rule
+from .inference.conversion import DEFAULTS, apply_row, coerce, weak_kind
+from .inference.evaluator import Call, rule
 from .ir.operations import ROWS
 from .ir.program import Value
 from .statements import report

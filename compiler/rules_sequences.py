@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..dsl.frontend import syntax as s
-from .advice import over_indices
-from .budget import CALL
-from .coerce import binary, call_row
 from .expressions import short_circuit, snapshot, truth
-from .growth import MAX_ITEMS
-from .infer import MAX_UNROLL, RULES, Call, Inferer, expression, rule
+from .inference.advice import over_indices
+from .inference.budget import CALL
+from .inference.conversion import binary, call_row
+from .inference.evaluator import MAX_UNROLL, RULES, Call, Inferer, expression, rule
+from .inference.growth import MAX_ITEMS
 from .ir.program import Value
 from .statements import bind
 from .values import Frame, Generated, Index, LoopRange, Unrolled, describe, is_comptime_number, shown

@@ -9,8 +9,8 @@ from typing import Any
 
 from ..dsl.types.dtype import DType, SIMDType
 from .attributes import check_width
-from .coerce import adopt, call_numbers, coerce, misfit
-from .infer import Call, rule
+from .inference.conversion import adopt, call_numbers, coerce, misfit
+from .inference.evaluator import Call, rule
 from .ir.program import Value
 from .values import describe, is_comptime_number, shown
 from .vector_members import from_lanes

@@ -16,23 +16,23 @@ from ..dsl.diagnostics.places import Place
 from ..dsl.frontend import syntax as s
 from ..dsl.frontend.python.collect import is_shipped
 from ..dsl.types.dtype import BOOL, SIMDType
-from .coerce import DEFAULTS, binary, coerce
 from .declared import declared
 from .expressions import decision, items, snapshot
 from .flow import NEVER, Flow, ended
-from .infer import Call, Inferer, statement
+from .inference.call_trace import trail
+from .inference.conversion import DEFAULTS, binary, coerce
+from .inference.debug_values import note
+from .inference.evaluator import Call, Inferer, statement
+from .inference.mistaken import poisoned
+from .inference.outputs import returned
+from .inference.recovery import Cascade, Poisoned
+from .inference.scoping import is_own_name
+from .inference.spelling import spelled
 from .ir.program import Site, Value
-from .mistaken import poisoned
-from .notes import note
 from .pointer_members import is_pointer, write_element
-from .poison import Cascade, Poisoned
-from .scopes import is_own_name
-from .spelling import spelled
-from .stored import returned
 from .structs import with_field
 from .tensor_members import store_into, subscript, to_index
 from .tensors import Tensor
-from .trail import trail
 from .values import Closure, FormattedValue, Frame, Index, StructValue, Undefined, describe, plural
 from .vector_members import is_vector, with_lane
 

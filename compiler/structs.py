@@ -16,7 +16,7 @@ from ..dsl.frontend import syntax as s
 from .attributes import ATTRIBUTES
 from .declared import declared, matched, of_python_type
 from .flow import argument_node
-from .infer import CALLABLES, Call, Inferer
+from .inference.evaluator import CALLABLES, Call, Inferer
 from .ir.program import Value
 from .methods import bound_frame, invoke, method_of
 from .values import Bound, Closure, Frame, StructType, StructValue, describe, is_comptime_number

@@ -14,9 +14,9 @@ from typing import Any
 from ..dsl.signature.schema import Role
 from ..dsl.types.dtype import INT, SIMDType
 from .attributes import check_width, method
-from .coerce import coerce
-from .guards import guard_index, guard_lanes, guard_number
-from .infer import Call
+from .inference.conversion import coerce
+from .inference.evaluator import Call
+from .inference.runtime_checks import guard_index, guard_lanes, guard_number
 from .ir.program import Builder, Value
 from .memory import Span, lane_at, load_span, one_by_one, store_span, when
 from .pointer_members import Access, access, gather, hint_of, index_vector, scatter

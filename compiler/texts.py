@@ -9,10 +9,10 @@ from typing import Any
 
 from ..dsl.frontend import syntax as s
 from ..dsl.types.dtype import DType, SIMDType
-from .budget import overlong
 from .composite import parts_of
-from .growth import MAX_ITEMS
-from .infer import Inferer, expression
+from .inference.budget import overlong
+from .inference.evaluator import Inferer, expression
+from .inference.growth import MAX_ITEMS
 from .ir.program import Value
 from .values import FormattedValue, Frame, Index, StructValue, describe
 

@@ -18,8 +18,8 @@ from ..dsl.diagnostics.places import Place
 from ..dsl.frontend import syntax
 from ..dsl.frontend.python.collect import PortableKernel
 from ..dsl.types.dtype import DType, SIMDType
+from .inference.recovery import Poisoned
 from .ir.program import Builder, Location, Value
-from .poison import Poisoned
 
 
 @dataclass(eq=False)

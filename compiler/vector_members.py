@@ -14,8 +14,8 @@ from typing import Any
 from ..dsl.frontend import syntax as s
 from ..dsl.types.dtype import INT, DType, SIMDType
 from .attributes import MAX_LANES, check_width, lane, method
-from .coerce import coerce, zero_of
-from .infer import Call
+from .inference.conversion import coerce, zero_of
+from .inference.evaluator import Call
 from .ir.operations import ROWS
 from .ir.program import Builder, Value
 from .values import describe, plural

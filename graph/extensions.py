@@ -328,7 +328,7 @@ def _nothing_ready(ir: GraphIR) -> PackageError:
 def _facts(ir: GraphIR, target: Target, node: Node) -> Facts:
     """What a node allows; found once for each kernel, dtypes, parameters and pattern of shapes."""
     with shielded():
-        from ..compiler.facts import find_facts
+        from ..compiler.inference.facts import find_facts
 
     slots: dict[Dim, int] = {}
 

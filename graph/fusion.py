@@ -16,8 +16,8 @@ groups: to keep its results costs no more than to keep those of the root.
 What changes or reads a buffer happens when its turn comes: it is a root of its own, and never moves into a group that
 runs later. Tensors never change, so nothing else has to keep an order but that of its operands.
 
-Built-in and custom kernels are treated alike: the decision rests on `Facts`, which `compiler.facts` finds by evaluating
-the kernel, and on what its author promised in `@register`.
+Built-in and custom kernels are treated alike: the decision rests on `Facts`, which `compiler.inference.facts` finds by
+evaluating the kernel, and on what its author promised in `@register`.
 
 Input: a `GraphIR` and a way to ask for facts. Output: a `Partition`, as plain numbers. Non-goals: no code, no memory.
 """
@@ -40,7 +40,7 @@ UNBOUNDED = 1 << 30
 
 
 class Facts(Protocol):
-    """What the compiler finds out about a kernel instance; see `compiler.instance.Facts`."""
+    """What the compiler finds out about a kernel instance; see `compiler.inference.kernels.Facts`."""
 
     @property
     def elementwise(self) -> bool: ...

@@ -7,7 +7,7 @@
     +nan    also stops at the first NaN that an op stores; +inf at the first NaN or infinity
 
 Input: a text such as `"safe"` or `"all+nan"`. Output: `Checks`. Non-goals: no check is made here (see
-`compiler.guards`).
+`compiler.inference.runtime_checks`).
 """
 
 from __future__ import annotations

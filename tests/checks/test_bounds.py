@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from einkorn.compiler.instance import build_program
+from einkorn.compiler.inference.kernels import build_program
 from einkorn.compiler.ir.program import Program, walk
 from einkorn.compiler.pipeline import compile_entry
 from einkorn.compiler.targets import lookup

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from einkorn.__main__ import run
-from einkorn.compiler import facts
+from einkorn.compiler.inference import facts
 from einkorn.compiler.interpret import Interpreted
 from einkorn.compiler.reproducer import read_graph
 from einkorn.compiler.tensors import NotFusible

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from kernel_harness import KernelFile
 
-from einkorn.compiler.budget import MAX_STEPS
-from einkorn.compiler.infer import Inferer
+from einkorn.compiler.inference.budget import MAX_STEPS
+from einkorn.compiler.inference.evaluator import Inferer
 from einkorn.compiler.instances import instance_entry, make_instance
 from einkorn.compiler.ir.program import Program
 from einkorn.compiler.pipeline import typed_program

@@ -14,17 +14,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..dsl.diagnostics.places import Place
-from ..dsl.frontend import syntax as s
-from ..dsl.frontend.python.collect import is_shipped
-from ..dsl.types.dtype import BOOL, INT, DType, SIMDType
-from .ir.program import READS, Builder, Site, Value
-from .tensors import Stored, Tensor, View
-from .trail import trail
-from .values import Frame, Index, same_dims, value_key
+from ...dsl.diagnostics.places import Place
+from ...dsl.frontend import syntax as s
+from ...dsl.frontend.python.collect import is_shipped
+from ...dsl.types.dtype import BOOL, INT, DType, SIMDType
+from ..ir.program import READS, Builder, Site, Value
+from ..tensors import Stored, Tensor, View
+from ..values import Frame, Index, same_dims, value_key
+from .call_trace import trail
 
 if TYPE_CHECKING:
-    from .infer import Call, Inferer
+    from .evaluator import Call, Inferer
 
 
 def guard_index(call: Call, tensor: Tensor, index: Index, width: int = 1) -> None:

@@ -13,14 +13,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ..dsl.frontend import syntax as s
-from .composite import parts_of
-from .flow import TooMany
+from ...dsl.frontend import syntax as s
+from ..composite import parts_of
+from ..flow import TooMany
+from ..values import Frame, StructValue
 from .growth import MAX_ITEMS
-from .values import Frame, StructValue
 
 if TYPE_CHECKING:
-    from .infer import Inferer
+    from .evaluator import Inferer
 
 MAX_STEPS = 100_000  # of one kernel
 CALL = 10  # steps of a call, which has a frame of its own

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..dsl.contract.unit import NodeSpec, Size, Slot
-from ..dsl.diagnostics.errors import CompileError
-from ..dsl.types.dtype import INT, DType
-from .flow import TooMany, count_operations
-from .instance import Instances
-from .ir.program import EFFECTS, Region, Value, walk
-from .poison import Cascade
-from .targets import Target
-from .tensors import NotElementwise, Probe, Tensor
-from .values import Index
+from ...dsl.contract.unit import NodeSpec, Size, Slot
+from ...dsl.diagnostics.errors import CompileError
+from ...dsl.types.dtype import INT, DType
+from ..flow import TooMany, count_operations
+from ..ir.program import EFFECTS, Region, Value, walk
+from ..targets import Target
+from ..tensors import NotElementwise, Probe, Tensor
+from ..values import Index
+from .kernels import Instances
+from .recovery import Cascade
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl.frontend import syntax as s
-from ..dsl.language import phrasebook
-from ..dsl.language.names import STUBS
-from ..dsl.types.dtype import INT
-from .ir.program import Value
+from ...dsl.frontend import syntax as s
+from ...dsl.language import phrasebook
+from ...dsl.language.names import STUBS
+from ...dsl.types.dtype import INT
+from ..ir.program import Value
+from ..values import Bound, ClassValue, Closure, Frame, Index, Marker, describe
 from .spelling import cast_of, source_of
-from .values import Bound, ClassValue, Closure, Frame, Index, Marker, describe
 
 
 def over_indices(value: Any, node: s.Node, frame: Frame, function: str = "") -> str | None:

@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..dsl.frontend import syntax
-from ..dsl.types.dtype import DType, SIMDType
-from .ir.program import Value
-from .tensors import Stored
-from .values import Closure, Frame, Index, StructValue
+from ...dsl.frontend import syntax
+from ...dsl.types.dtype import DType, SIMDType
+from ..ir.program import Value
+from ..tensors import Stored
+from ..values import Closure, Frame, Index, StructValue
 
 if TYPE_CHECKING:
-    from .infer import Inferer
+    from .evaluator import Inferer
 
 # How a variable's value is put together from the operands of its note: ("value", number of the operand),
 # ("constant", object), ("tuple", parts), ("struct", name, names of the fields, parts),

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..dsl.diagnostics.errors import CompileError
-from ..dsl.diagnostics.places import Label, Place
-from ..dsl.frontend import syntax as s
-from ..dsl.frontend.python.collect import is_shipped
-from .ir.program import Location
-from .poison import Poisoned
-from .values import Closure, Frame, Undefined
+from ...dsl.diagnostics.errors import CompileError
+from ...dsl.diagnostics.places import Label, Place
+from ...dsl.frontend import syntax as s
+from ...dsl.frontend.python.collect import is_shipped
+from ..ir.program import Location
+from ..values import Closure, Frame, Undefined
+from .recovery import Poisoned
 
 if TYPE_CHECKING:
-    from .infer import Inferer
+    from .evaluator import Inferer
 
 LOOPS = ("foreach", "parallel_for", "parallel_chunks", "vectorize", "tile", "rare")
 REDUCERS = {"add": "Sum", "sub": "Sum", "mul": "Product", "max": "Max", "min": "Min"}

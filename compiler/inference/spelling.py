@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl.frontend import syntax as s
-from ..dsl.signature.schema import TensorArgument
-from ..dsl.types.dtype import DType, SIMDType
-from .ir.program import Value
-from .tensors import Tensor
-from .values import Frame
+from ...dsl.frontend import syntax as s
+from ...dsl.signature.schema import TensorArgument
+from ...dsl.types.dtype import DType, SIMDType
+from ..ir.program import Value
+from ..tensors import Tensor
+from ..values import Frame
 
 MAX_STEPS = 8  # from a variable to where its value comes from
 

@@ -12,25 +12,26 @@ import inspect
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..dsl.frontend import syntax
-from ..dsl.frontend.python.collect import is_shipped
-from ..dsl.language.names import STUBS
-from ..dsl.types.dtype import BOOL, INT, DType, SIMDType
-from . import advice, methods
+from ...dsl.frontend import syntax
+from ...dsl.frontend.python.collect import is_shipped
+from ...dsl.language.names import STUBS
+from ...dsl.types.dtype import BOOL, INT, DType, SIMDType
+from .. import methods
+from ..composite import nothing
+from ..flow import ABSENT
+from ..ir.integers import is_exact
+from ..ir.operations import ROWS, Row
+from ..ir.program import PointerType, Type, Value
+from ..values import Frame, Index, StructValue, describe, is_comptime_number, shown
+from . import advice
 from .budget import count_long
-from .composite import nothing
-from .flow import ABSENT
 from .growth import outgrows
-from .guards import guard_divisor
-from .ir.integers import is_exact
-from .ir.operations import ROWS, Row
-from .ir.program import PointerType, Type, Value
 from .mismatches import mismatch, no_row, not_numbers
+from .runtime_checks import guard_divisor
 from .spelling import cast_of
-from .values import Frame, Index, StructValue, describe, is_comptime_number, shown
 
 if TYPE_CHECKING:
-    from .infer import Call, Inferer
+    from .evaluator import Call, Inferer
 
 DEFAULTS = {"bool": BOOL, "int": INT, "float": SIMDType(DType.float64)}
 PYTHON_ERRORS = (ArithmeticError, ValueError, TypeError)

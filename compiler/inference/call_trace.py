@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl.diagnostics.places import Place
-from ..dsl.frontend import syntax
-from ..dsl.frontend.python.collect import is_shipped
-from ..dsl.types.dtype import DType, SIMDType
-from .ir.program import Location
-from .values import Frame, describe, shown
+from ...dsl.diagnostics.places import Place
+from ...dsl.frontend import syntax
+from ...dsl.frontend.python.collect import is_shipped
+from ...dsl.types.dtype import DType, SIMDType
+from ..ir.program import Location
+from ..values import Frame, describe, shown
 
 
 def trail(frame: Frame, node: syntax.Node) -> tuple[Place, list[tuple[str, Place]]]:

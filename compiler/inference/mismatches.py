@@ -1,23 +1,23 @@
 """What is said when operands do not go together.
 
 Input: the values and where they stand. Output: an error that names both types, with the cast that would help.
-Non-goals: whether they go together (see `coerce`).
+Non-goals: whether they go together (see `inference.conversion`).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..dsl.diagnostics.errors import CompileError
-from ..dsl.frontend import syntax
-from ..dsl.types.dtype import SIMDType
-from .ir.operations import KIND_WORDS, Row
-from .ir.program import PointerType, Value
+from ...dsl.diagnostics.errors import CompileError
+from ...dsl.frontend import syntax
+from ...dsl.types.dtype import SIMDType
+from ..ir.operations import KIND_WORDS, Row
+from ..ir.program import PointerType, Value
+from ..values import Frame, Index, StructValue, describe
 from .spelling import cast_of, source_of
-from .values import Frame, Index, StructValue, describe
 
 if TYPE_CHECKING:
-    from .infer import Inferer
+    from .evaluator import Inferer
 
 
 HINTS = {  # by the row that does not work

@@ -15,15 +15,15 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..dsl.frontend import syntax as s
-from ..dsl.frontend.python.collect import is_shipped
-from ..dsl.types.dtype import INT
-from .ir.program import Value
-from .poison import Cascade, Poisoned
-from .values import ClassValue, Closure, Frame, LoopRange, StubRef
+from ...dsl.frontend import syntax as s
+from ...dsl.frontend.python.collect import is_shipped
+from ...dsl.types.dtype import INT
+from ..ir.program import Value
+from ..values import ClassValue, Closure, Frame, LoopRange, StubRef
+from .recovery import Cascade, Poisoned
 
 if TYPE_CHECKING:
-    from .infer import Inferer
+    from .evaluator import Inferer
 
 GPU_IDS = [f"{what}.{axis}" for what in ("thread_idx", "block_idx", "block_dim", "grid_dim") for axis in "xyz"]
 

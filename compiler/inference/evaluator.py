@@ -19,29 +19,29 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
-from ..dsl.contract.checks import SAFE, Checks
-from ..dsl.diagnostics.errors import CompileError, EinkornError, each_of, joined, unlike
-from ..dsl.diagnostics.places import Label
-from ..dsl.frontend import syntax
-from ..dsl.frontend.python.collect import is_shipped
-from ..dsl.types.dtype import SIMDType
+from ...dsl.contract.checks import SAFE, Checks
+from ...dsl.diagnostics.errors import CompileError, EinkornError, each_of, joined, unlike
+from ...dsl.diagnostics.places import Label
+from ...dsl.frontend import syntax
+from ...dsl.frontend.python.collect import is_shipped
+from ...dsl.types.dtype import SIMDType
+from ..declared import bind_params
+from ..flow import ABSENT, NEVER, NEXT, Flow, Rest, Stopped, TooMany, ended, gives_value, with_rest
+from ..folding import UNKNOWN, attempt, has_loops, is_known
+from ..ir.program import Builder, Site, Type, Value
+from ..ir.ranges import Ranges
+from ..library_calls import call_library, call_operator
+from ..methods import own_call
+from ..targets.base import Target
+from ..values import Bound, Closure, Frame, LibraryRef, StructValue, StubRef, describe
 from .advice import uncallable
 from .budget import AT_A_STEP, CALL, MAX_STEPS, MISTAKE, count_copies, exceeded, weigh
-from .coerce import bind_stub, call_row
-from .declared import bind_params
-from .flow import ABSENT, NEVER, NEXT, Flow, Rest, Stopped, TooMany, ended, gives_value, with_rest
-from .folding import UNKNOWN, attempt, has_loops, is_known
-from .ir.program import Builder, Site, Type, Value
-from .ir.ranges import Ranges
-from .library_calls import call_library, call_operator
-from .methods import own_call
+from .call_trace import trail
+from .conversion import bind_stub, call_row
+from .debug_values import note_arguments
 from .mistaken import call_poisoned, of_run_time, poisoned
-from .notes import note_arguments
-from .poison import Cascade, Poisoned, Undecided, is_poisoned
-from .scopes import variables
-from .targets.base import Target
-from .trail import trail
-from .values import Bound, Closure, Frame, LibraryRef, StructValue, StubRef, describe
+from .recovery import Cascade, Poisoned, Undecided, is_poisoned
+from .scoping import variables
 
 MAX_DEPTH = 64
 MAX_ERRORS = 100
@@ -114,11 +114,11 @@ class Inferer:
         self.level = "host"  # "host", "parallel" (a task on the CPU) or "device" (a GPU thread)
         self.watch: Any = None  # the loop's body that is being built; see `rare`
         self.gpu_ids: dict[str, Value] | None = None  # thread and block indices when a grid runs on the CPU
-        self.notes = False  # whether a debugger is told what variables hold; see `notes`
+        self.notes = False  # whether a debugger is told what variables hold; see `inference.debug_values`
         self.folding = False  # whether a call is being computed at compile time; see `folding`
         self.pruned = False  # whether sizes that are known left out what other sizes would reach
         self.trials = 0  # how many evaluations for types alone this is within; see `carried`
-        self.own_names: dict[int, tuple[syntax.Node, frozenset[str]]] = {}  # of functions; see `scopes`
+        self.own_names: dict[int, tuple[syntax.Node, frozenset[str]]] = {}  # of functions; see `inference.scoping`
         self.found: dict[Any, Type] = {}  # the types of calls of the library, for those; see `library_calls`
 
     # errors

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..dsl.diagnostics.errors import CompileError
-from ..dsl.frontend import syntax as s
-from ..dsl.frontend.python.collect import PortableKernel
-from ..dsl.signature.schema import TensorArgument
-from .ir.program import Region, Value, walk
-from .values import Frame, describe
+from ...dsl.diagnostics.errors import CompileError
+from ...dsl.frontend import syntax as s
+from ...dsl.frontend.python.collect import PortableKernel
+from ...dsl.signature.schema import TensorArgument
+from ..ir.program import Region, Value, walk
+from ..values import Frame, describe
 
 if TYPE_CHECKING:
-    from .infer import Inferer
+    from .evaluator import Inferer
 
 _READING = frozenset({"load", "masked_load", "gather", "atomic_load", "prefetch", "note"})
 _MOVING = frozenset({"offset", "select"})

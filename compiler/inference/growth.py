@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .ir.operations import Row
+from ..ir.operations import Row
 
 MAX_BITS = 1 << 16  # of a compile-time integer
 MAX_ITEMS = 1 << 16  # of a compile-time tuple or string

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..dsl.contract.checks import SAFE, Checks, parse_checks
-from ..dsl.contract.unit import (
+from ...dsl.contract.checks import SAFE, Checks, parse_checks
+from ...dsl.contract.unit import (
     BufferSpec,
     EntrySpec,
     FromBuffer,
@@ -28,13 +28,13 @@ from ..dsl.contract.unit import (
     Size,
     Slot,
 )
-from ..dsl.diagnostics.errors import CompileError, EinkornError, InternalError, joined
-from ..dsl.frontend.python.collect import is_shipped
-from ..dsl.signature.schema import ContextArgument, Form, Role, TensorArgument
-from ..dsl.types.dtype import INT, DType
+from ...dsl.diagnostics.errors import CompileError, EinkornError, InternalError, joined
+from ...dsl.frontend.python.collect import is_shipped
+from ...dsl.signature.schema import ContextArgument, Form, Role, TensorArgument
+from ...dsl.types.dtype import INT, DType
 
 # These fill infer's tables.
-from . import (  # noqa: F401
+from .. import (  # noqa: F401
     attributes,
     branches,
     expressions,
@@ -53,17 +53,17 @@ from . import (  # noqa: F401
     texts,
     vector_members,
 )
-from .flow import TooMany
-from .hoist import settle_checks
-from .infer import Inferer
-from .ir.program import Function, PointerType, Program, Region, Site, Value, walk
-from .notes import beginning, note
-from .poison import Cascade, Poisoned
-from .stacks import check_stack
-from .stored import is_stored, never_stored
-from .targets import Target
-from .tensors import Demand, Epilogue, Filled, Fused, Given, NotElementwise, NotFusible, Stored, Strided, Tensor
-from .values import ContextValue, Frame, Index, NeedComponents
+from ..flow import TooMany
+from ..hoist import settle_checks
+from ..ir.program import Function, PointerType, Program, Region, Site, Value, walk
+from ..stacks import check_stack
+from ..targets import Target
+from ..tensors import Demand, Epilogue, Filled, Fused, Given, NotElementwise, NotFusible, Stored, Strided, Tensor
+from ..values import ContextValue, Frame, Index, NeedComponents
+from .debug_values import beginning, note
+from .evaluator import Inferer
+from .outputs import is_stored, never_stored
+from .recovery import Cascade, Poisoned
 
 
 def build_program(spec: EntrySpec, target: Target, *, notes: bool = False) -> Program:

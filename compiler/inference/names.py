@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..dsl.diagnostics.errors import did_you_mean
-from ..dsl.frontend import syntax
-from ..dsl.frontend.python.collect import GlobalEntry
-from .poison import Cascade
-from .values import ClassValue, Closure, Frame, LibraryRef, Marker, StructType, StructValue, StubRef
+from ...dsl.diagnostics.errors import did_you_mean
+from ...dsl.frontend import syntax
+from ...dsl.frontend.python.collect import GlobalEntry
+from ..values import ClassValue, Closure, Frame, LibraryRef, Marker, StructType, StructValue, StubRef
+from .recovery import Cascade
 
 if TYPE_CHECKING:
-    from .infer import Inferer
+    from .evaluator import Inferer
 
 
 @dataclass(frozen=True, eq=False)

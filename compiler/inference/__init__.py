@@ -1,0 +1,1 @@
+"""Syntax tree -> typed program: the evaluator and what it knows."""
