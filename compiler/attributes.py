@@ -22,9 +22,19 @@ from .inference.conversion import DEFAULTS, adopt, bind_signature, coerce, misfi
 from .inference.evaluator import CALLABLES, Call, Inferer
 from .inference.names import ClassMethod
 from .inference.spelling import source_of
+from .inference.values.compile_time import (
+    Bound,
+    ClassValue,
+    ContextValue,
+    Frame,
+    Index,
+    StackType,
+    TargetValue,
+    describe,
+    is_comptime_number,
+)
+from .inference.values.tensors import Stored, Tensor
 from .ir.program import Builder, PointerType, Value
-from .tensors import Stored, Tensor
-from .values import Bound, ClassValue, ContextValue, Frame, Index, StackType, TargetValue, describe, is_comptime_number
 
 MAX_STACK_BYTES = 1 << 20  # threads have stacks of some megabytes
 

@@ -20,15 +20,15 @@ from ..dsl.diagnostics.errors import CompileError
 from ..dsl.diagnostics.places import Place
 from ..dsl.frontend import syntax as s
 from ..dsl.types.dtype import SIMDType
-from .composite import has_numbers, nothing, numbers_of, parts_of, replaced, same_shape
-from .flow import TooMany
 from .inference.conversion import DEFAULTS, coerce, misfit, weak_kind
 from .inference.evaluator import Inferer
 from .inference.recovery import Cascade, Poisoned
 from .inference.spelling import spelled
+from .inference.values.aggregates import has_numbers, nothing, numbers_of, parts_of, replaced, same_shape
+from .inference.values.compile_time import Frame, Undefined, describe, is_comptime_number
+from .inference.values.flow import TooMany
 from .ir.program import Region, Type, Value
 from .statements import undefined
-from .values import Frame, Undefined, describe, is_comptime_number
 from .vector_members import is_vector
 
 

@@ -16,13 +16,23 @@ from ..dsl.diagnostics.errors import CompileError, did_you_mean
 from ..dsl.frontend import syntax as s
 from ..dsl.frontend.python.collect import is_shipped
 from ..dsl.types.dtype import DType, SIMDType
-from .flow import argument_node
 from .inference.advice import library_argument
 from .inference.conversion import coerce
 from .inference.recovery import Cascade, Poisoned
+from .inference.values.compile_time import (
+    PYTHON_TYPES,
+    Closure,
+    Frame,
+    Index,
+    StructType,
+    StructValue,
+    describe,
+    is_comptime_number,
+    plural,
+)
+from .inference.values.flow import argument_node
 from .ir.program import PointerType, Value
 from .methods import typevar_in
-from .values import PYTHON_TYPES, Closure, Frame, Index, StructType, StructValue, describe, is_comptime_number, plural
 
 if TYPE_CHECKING:
     from .inference.evaluator import Inferer

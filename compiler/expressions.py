@@ -13,20 +13,20 @@ from ..dsl.frontend import syntax as s
 from ..dsl.frontend.python.collect import is_shipped
 from ..dsl.types.dtype import BOOL, DType, SIMDType
 from .attributes import attribute
-from .composite import parts_of, same_constant, same_kind, with_parts
-from .flow import ABSENT, Stopped, is_pure
 from .inference.conversion import DEFAULTS, binary, coerce, unary, unify, weak_kind
 from .inference.evaluator import Inferer, expression
 from .inference.mistaken import is_own, look_into
 from .inference.names import global_value
 from .inference.recovery import Cascade, Poisoned, is_poisoned
+from .inference.values.aggregates import parts_of, same_constant, same_kind, with_parts
+from .inference.values.compile_time import Closure, Frame, Index, StructValue, StubRef, Undefined, describe
+from .inference.values.flow import ABSENT, Stopped, is_pure
+from .inference.values.tensors import Tensor
 from .ir.operations import ROWS
 from .ir.program import PointerType, Region, Value
 from .methods import special
 from .rules_gpu import gpu_value
 from .tensor_members import subscript
-from .tensors import Tensor
-from .values import Closure, Frame, Index, StructValue, StubRef, Undefined, describe
 
 
 @expression(s.Constant)

@@ -26,14 +26,14 @@ import numpy as np
 from ..dsl.diagnostics.errors import CompileError
 from ..dsl.frontend import syntax as s
 from ..dsl.types.dtype import DType, SIMDType
-from .composite import PLAIN, parts_of, with_parts
-from .flow import NEXT, Flow
 from .inference.recovery import Cascade
+from .inference.values.aggregates import PLAIN, parts_of, with_parts
+from .inference.values.compile_time import Closure, LibraryRef, is_comptime_number
+from .inference.values.flow import NEXT, Flow
 from .interpret_flow import translate
 from .interpret_memory import Pointer, storage
 from .interpret_ops import Machine
 from .ir.program import Function, NotPure, PointerType, Program, Region, Value
-from .values import Closure, LibraryRef, is_comptime_number
 
 if TYPE_CHECKING:
     from .inference.evaluator import Inferer

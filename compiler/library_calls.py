@@ -17,8 +17,8 @@ from ..dsl.types.dtype import SIMDType
 from .folding import library_value
 from .inference.conversion import DEFAULTS, PYTHON_ERRORS, bind_stub, check_number, coerce
 from .inference.growth import outgrows
+from .inference.values.compile_time import Closure, Frame, LibraryRef, is_comptime_number
 from .ir.program import Value
-from .values import Closure, Frame, LibraryRef, is_comptime_number
 
 if TYPE_CHECKING:
     from .inference.evaluator import Call, Inferer

@@ -15,18 +15,18 @@ from ..dsl.frontend import syntax as s
 from ..dsl.types.dtype import BOOL, INT
 from .branches import unless_left
 from .carried import Loop
-from .composite import PLAIN, is_number, parts_of, with_parts
 from .expressions import decision, items, short_circuit, truth
-from .flow import NEXT, Absent, Flow, ended
 from .folding import repeated
 from .inference.advice import over_indices
 from .inference.conversion import coerce
 from .inference.evaluator import MAX_UNROLL, Inferer, statement
 from .inference.mistaken import poisoned
 from .inference.recovery import Cascade, Poisoned
+from .inference.values.aggregates import PLAIN, is_number, parts_of, with_parts
+from .inference.values.compile_time import Frame, Index, LoopRange, Unrolled, describe, is_comptime_number
+from .inference.values.flow import NEXT, Absent, Flow, ended
 from .ir.program import NotPure, Value
 from .statements import bind
-from .values import Frame, Index, LoopRange, Unrolled, describe, is_comptime_number
 
 GO_ON = "$go_on"  # the variable that says whether another round may come; no author can name it
 

@@ -14,9 +14,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..dsl.frontend import syntax as s
-from .composite import is_number, same_constant
+from .inference.values.aggregates import is_number, same_constant
+from .inference.values.compile_time import Closure, Frame, StructType, StructValue
 from .ir.program import Value
-from .values import Closure, Frame, StructType, StructValue
 
 if TYPE_CHECKING:
     from .inference.evaluator import Inferer

@@ -15,9 +15,9 @@ from typing import Any
 
 from ..dsl.types.dtype import SIMDType
 from .inference.evaluator import Inferer
+from .inference.values.compile_time import Index
+from .inference.values.tensors import Stored, Tensor
 from .ir.program import Region, Value
-from .tensors import Stored, Tensor
-from .values import Index
 
 Values = tuple[Value, ...]
 

@@ -26,12 +26,12 @@ from .codegen.llvm import Compiled, compile_module
 from .codegen.mlir import format_module, lower_to_llvm
 from .emit import Emitted, KernelInfo, emit_module
 from .inference.kernels import build_program
+from .inference.values.tensors import NotFusible
 from .ir.printer import print_program
 from .ir.program import Program, Site
 from .ir.verifier import verify_program
 from .reproducer import beside, fault
 from .targets import Target
-from .tensors import NotFusible
 
 RECURSION = 8000  # Python frames that the evaluation of nested kernels and functions may take
 

@@ -16,9 +16,9 @@ from ..dsl.types.dtype import INT, DType, SIMDType
 from .attributes import check_width, member, method
 from .inference.conversion import coerce, zero_of
 from .inference.evaluator import Call, Inferer
+from .inference.values.compile_time import Frame, describe
 from .ir.program import PointerType, Value
 from .memory import Span, load_span, offsets_of, store_span
-from .values import Frame, describe
 
 
 @dataclass(frozen=True)

@@ -11,20 +11,12 @@ from typing import Any
 
 from ..dsl.frontend import syntax as s
 from ..dsl.types.dtype import INT, DType, SIMDType
-from .composite import PLAIN, is_static, parts_of, same_kind, with_parts
 from .expressions import select, truth
-from .flow import ABSENT, count_operations
 from .inference.advice import body_takes, bound_of_range, no_function, of_body
 from .inference.conversion import coerce
 from .inference.evaluator import MAX_UNROLL, Call, Inferer, rule
-from .ir.program import Region, Value
-from .pairs import Pairs, shares_bytes
-from .rare import element_loop
-from .rules_sequences import sequence
-from .splitting import cut_loop
-from .tensor_members import store_into, to_index, to_store, wrong_store
-from .tensors import Demand, Tensor
-from .values import (
+from .inference.values.aggregates import PLAIN, is_static, parts_of, same_kind, with_parts
+from .inference.values.compile_time import (
     Closure,
     Index,
     LoopRange,
@@ -38,6 +30,14 @@ from .values import (
     shown,
     unravel,
 )
+from .inference.values.flow import ABSENT, count_operations
+from .inference.values.tensors import Demand, Tensor
+from .ir.program import Region, Value
+from .pairs import Pairs, shares_bytes
+from .rare import element_loop
+from .rules_sequences import sequence
+from .splitting import cut_loop
+from .tensor_members import store_into, to_index, to_store, wrong_store
 
 GPU_BLOCK = 256
 SHORT_ROW = 64  # elements, which are no work for several threads

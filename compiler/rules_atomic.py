@@ -13,13 +13,13 @@ from ..dsl.types.dtype import DType, SIMDType
 from .inference.conversion import coerce
 from .inference.evaluator import Call, rule
 from .inference.runtime_checks import guard_index
+from .inference.values.compile_time import describe
+from .inference.values.tensors import Stored, Tensor, View
 from .ir.program import Value
 from .memory import Span
 from .pointer_members import integer_offset, is_pointer, on_device, owner_of, writable
 from .tensor_members import refuse_host, refuse_input, to_index
 from .tensor_memory import span_of
-from .tensors import Stored, Tensor, View
-from .values import describe
 
 KINDS = ("add", "sub", "min", "max", "and", "or", "xor", "exchange")
 BITWISE = ("and", "or", "xor")

@@ -14,8 +14,8 @@ from ..dsl.types.dtype import INT
 from .attributes import method
 from .inference.conversion import coerce
 from .inference.evaluator import Call, Inferer, rule
+from .inference.values.compile_time import Closure, ContextValue, Frame, describe, unravel
 from .ir.program import Region, Value
-from .values import Closure, ContextValue, Frame, describe, unravel
 
 AXES = "xyz"
 

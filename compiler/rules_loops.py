@@ -11,14 +11,14 @@ from typing import Any
 from ..dsl.frontend import syntax as s
 from ..dsl.types.dtype import INT, DType, SIMDType
 from .attributes import check_width
-from .flow import ABSENT
 from .inference.advice import count_of
 from .inference.conversion import coerce
 from .inference.evaluator import Call, rule
+from .inference.values.compile_time import describe, is_comptime_number
+from .inference.values.flow import ABSENT
 from .ir.program import Value
 from .memory import always
 from .rules import check_body, spread
-from .values import describe, is_comptime_number
 from .vector_members import from_lanes
 
 

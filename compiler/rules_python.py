@@ -13,11 +13,20 @@ from .attributes import cast
 from .expressions import truth
 from .inference.conversion import DEFAULTS, apply_row, coerce, weak_kind
 from .inference.evaluator import Call, rule
+from .inference.values.compile_time import (
+    PYTHON_TYPES,
+    Index,
+    StructType,
+    StructValue,
+    StubRef,
+    TargetValue,
+    Unrolled,
+    describe,
+)
+from .inference.values.tensors import Tensor
 from .ir.operations import ROWS
 from .ir.program import Value
 from .statements import report
-from .tensors import Tensor
-from .values import PYTHON_TYPES, Index, StructType, StructValue, StubRef, TargetValue, Unrolled, describe
 
 
 @rule("len")

@@ -18,9 +18,18 @@ from .inference.budget import CALL
 from .inference.conversion import binary, call_row
 from .inference.evaluator import MAX_UNROLL, RULES, Call, Inferer, expression, rule
 from .inference.growth import MAX_ITEMS
+from .inference.values.compile_time import (
+    Frame,
+    Generated,
+    Index,
+    LoopRange,
+    Unrolled,
+    describe,
+    is_comptime_number,
+    shown,
+)
 from .ir.program import Value
 from .statements import bind
-from .values import Frame, Generated, Index, LoopRange, Unrolled, describe, is_comptime_number, shown
 
 
 @expression(s.Generator)

@@ -11,8 +11,8 @@ from ..dsl.types.dtype import DType, SIMDType
 from .attributes import check_width
 from .inference.conversion import adopt, call_numbers, coerce, misfit
 from .inference.evaluator import Call, rule
+from .inference.values.compile_time import describe, is_comptime_number, shown
 from .ir.program import Value
-from .values import describe, is_comptime_number, shown
 from .vector_members import from_lanes
 
 WIDER = {

@@ -18,7 +18,6 @@ from ..dsl.frontend.python.collect import is_shipped
 from ..dsl.types.dtype import BOOL, SIMDType
 from .declared import declared
 from .expressions import decision, items, snapshot
-from .flow import NEVER, Flow, ended
 from .inference.call_trace import trail
 from .inference.conversion import DEFAULTS, binary, coerce
 from .inference.debug_values import note
@@ -28,12 +27,22 @@ from .inference.outputs import returned
 from .inference.recovery import Cascade, Poisoned
 from .inference.scoping import is_own_name
 from .inference.spelling import spelled
+from .inference.values.compile_time import (
+    Closure,
+    FormattedValue,
+    Frame,
+    Index,
+    StructValue,
+    Undefined,
+    describe,
+    plural,
+)
+from .inference.values.flow import NEVER, Flow, ended
+from .inference.values.tensors import Tensor
 from .ir.program import Site, Value
 from .pointer_members import is_pointer, write_element
 from .structs import with_field
 from .tensor_members import store_into, subscript, to_index
-from .tensors import Tensor
-from .values import Closure, FormattedValue, Frame, Index, StructValue, Undefined, describe, plural
 from .vector_members import is_vector, with_lane
 
 

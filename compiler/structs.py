@@ -15,11 +15,11 @@ from ..dsl.diagnostics.errors import did_you_mean
 from ..dsl.frontend import syntax as s
 from .attributes import ATTRIBUTES
 from .declared import declared, matched, of_python_type
-from .flow import argument_node
 from .inference.evaluator import CALLABLES, Call, Inferer
+from .inference.values.compile_time import Bound, Closure, Frame, StructType, StructValue, describe, is_comptime_number
+from .inference.values.flow import argument_node
 from .ir.program import Value
 from .methods import bound_frame, invoke, method_of
-from .values import Bound, Closure, Frame, StructType, StructValue, describe, is_comptime_number
 
 
 def construct(

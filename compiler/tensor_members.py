@@ -15,18 +15,27 @@ from ..dsl.frontend import syntax as s
 from ..dsl.signature.schema import Role
 from ..dsl.types.dtype import INT, DType, SIMDType
 from .attributes import check_width, member, method
-from .flow import Absent
 from .inference.advice import index_of_rank, index_of_tuple, unindexable, width_by_name
 from .inference.conversion import coerce
 from .inference.evaluator import Call, Inferer
 from .inference.runtime_checks import guard_index, guard_number, guard_part, guard_start
 from .inference.spelling import source_of, spelled_of
+from .inference.values.compile_time import (
+    Frame,
+    Index,
+    Marker,
+    StackType,
+    StructValue,
+    describe,
+    is_comptime_number,
+    plural,
+)
+from .inference.values.flow import Absent
+from .inference.values.tensors import Tensor, View
 from .ir.program import Builder, PointerType, Value
 from .methods import method_of, special
 from .pointer_members import read_element
 from .slices import slice_of
-from .tensors import Tensor, View
-from .values import Frame, Index, Marker, StackType, StructValue, describe, is_comptime_number, plural
 from .vector_members import read_lane
 
 

@@ -17,12 +17,12 @@ from .attributes import check_width, method
 from .inference.conversion import coerce
 from .inference.evaluator import Call
 from .inference.runtime_checks import guard_index, guard_lanes, guard_number
+from .inference.values.compile_time import Index, describe
+from .inference.values.tensors import NotElementwise, Probe, Stored, Strided, Tensor, View
 from .ir.program import Builder, Value
 from .memory import Span, lane_at, load_span, one_by_one, store_span, when
 from .pointer_members import Access, access, gather, hint_of, index_vector, scatter
 from .tensor_members import flat, refuse_host, storable, store_into, to_index
-from .tensors import NotElementwise, Probe, Stored, Strided, Tensor, View
-from .values import Index, describe
 from .vector_members import from_lanes, is_vector
 
 FAR = 1 << 40  # elements; what a step known at compile time goes further than is looked at lane by lane

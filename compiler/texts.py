@@ -9,12 +9,12 @@ from typing import Any
 
 from ..dsl.frontend import syntax as s
 from ..dsl.types.dtype import DType, SIMDType
-from .composite import parts_of
 from .inference.budget import overlong
 from .inference.evaluator import Inferer, expression
 from .inference.growth import MAX_ITEMS
+from .inference.values.aggregates import parts_of
+from .inference.values.compile_time import FormattedValue, Frame, Index, StructValue, describe
 from .ir.program import Value
-from .values import FormattedValue, Frame, Index, StructValue, describe
 
 
 @expression(s.Formatted)

@@ -16,9 +16,9 @@ from ..dsl.types.dtype import INT, DType, SIMDType
 from .attributes import MAX_LANES, check_width, lane, method
 from .inference.conversion import coerce, zero_of
 from .inference.evaluator import Call
+from .inference.values.compile_time import describe, plural
 from .ir.operations import ROWS
 from .ir.program import Builder, Value
-from .values import describe, plural
 
 
 def vector(call: Call, value: Any, what: str) -> SIMDType:

@@ -197,8 +197,8 @@ def chosen_checks(said: Checks | None) -> Checks | None:
 
 def _compile(ir: GraphIR, target: Target, key: str, fuse: bool, checks: Checks) -> LoadedCode:
     with shielded():
+        from ..compiler.inference.values.tensors import NotFusible
         from ..compiler.pipeline import compile_entry
-        from ..compiler.tensors import NotFusible
 
     parts = partition(ir, functools.partial(_facts, ir, target), fuse=fuse)
     plan = make_plan(ir, parts)

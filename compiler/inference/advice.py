@@ -13,8 +13,8 @@ from ...dsl.language import phrasebook
 from ...dsl.language.names import STUBS
 from ...dsl.types.dtype import INT
 from ..ir.program import Value
-from ..values import Bound, ClassValue, Closure, Frame, Index, Marker, describe
 from .spelling import cast_of, source_of
+from .values.compile_time import Bound, ClassValue, Closure, Frame, Index, Marker, describe
 
 
 def over_indices(value: Any, node: s.Node, frame: Frame, function: str = "") -> str | None:

@@ -14,10 +14,10 @@ import re
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...dsl.frontend import syntax as s
-from ..composite import parts_of
-from ..flow import TooMany
-from ..values import Frame, StructValue
 from .growth import MAX_ITEMS
+from .values.aggregates import parts_of
+from .values.compile_time import Frame, StructValue
+from .values.flow import TooMany
 
 if TYPE_CHECKING:
     from .evaluator import Inferer

@@ -15,7 +15,7 @@ from ...dsl.frontend import syntax
 from ...dsl.frontend.python.collect import is_shipped
 from ...dsl.types.dtype import DType, SIMDType
 from ..ir.program import Location
-from ..values import Frame, describe, shown
+from .values.compile_time import Frame, describe, shown
 
 
 def trail(frame: Frame, node: syntax.Node) -> tuple[Place, list[tuple[str, Place]]]:

@@ -17,18 +17,18 @@ from ...dsl.frontend.python.collect import is_shipped
 from ...dsl.language.names import STUBS
 from ...dsl.types.dtype import BOOL, INT, DType, SIMDType
 from .. import methods
-from ..composite import nothing
-from ..flow import ABSENT
 from ..ir.integers import is_exact
 from ..ir.operations import ROWS, Row
 from ..ir.program import PointerType, Type, Value
-from ..values import Frame, Index, StructValue, describe, is_comptime_number, shown
 from . import advice
 from .budget import count_long
 from .growth import outgrows
 from .mismatches import mismatch, no_row, not_numbers
 from .runtime_checks import guard_divisor
 from .spelling import cast_of
+from .values.aggregates import nothing
+from .values.compile_time import Frame, Index, StructValue, describe, is_comptime_number, shown
+from .values.flow import ABSENT
 
 if TYPE_CHECKING:
     from .evaluator import Call, Inferer

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from ...dsl.frontend import syntax
 from ...dsl.types.dtype import DType, SIMDType
 from ..ir.program import Value
-from ..tensors import Stored
-from ..values import Closure, Frame, Index, StructValue
+from .values.compile_time import Closure, Frame, Index, StructValue
+from .values.tensors import Stored
 
 if TYPE_CHECKING:
     from .evaluator import Inferer

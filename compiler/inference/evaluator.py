@@ -26,14 +26,12 @@ from ...dsl.frontend import syntax
 from ...dsl.frontend.python.collect import is_shipped
 from ...dsl.types.dtype import SIMDType
 from ..declared import bind_params
-from ..flow import ABSENT, NEVER, NEXT, Flow, Rest, Stopped, TooMany, ended, gives_value, with_rest
 from ..folding import UNKNOWN, attempt, has_loops, is_known
 from ..ir.program import Builder, Site, Type, Value
 from ..ir.ranges import Ranges
 from ..library_calls import call_library, call_operator
 from ..methods import own_call
 from ..targets.base import Target
-from ..values import Bound, Closure, Frame, LibraryRef, StructValue, StubRef, describe
 from .advice import uncallable
 from .budget import AT_A_STEP, CALL, MAX_STEPS, MISTAKE, count_copies, exceeded, weigh
 from .call_trace import trail
@@ -42,6 +40,8 @@ from .debug_values import note_arguments
 from .mistaken import call_poisoned, of_run_time, poisoned
 from .recovery import Cascade, Poisoned, Undecided, is_poisoned
 from .scoping import variables
+from .values.compile_time import Bound, Closure, Frame, LibraryRef, StructValue, StubRef, describe
+from .values.flow import ABSENT, NEVER, NEXT, Flow, Rest, Stopped, TooMany, ended, gives_value, with_rest
 
 MAX_DEPTH = 64
 MAX_ERRORS = 100

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from ...dsl.contract.unit import NodeSpec, Size, Slot
 from ...dsl.diagnostics.errors import CompileError
 from ...dsl.types.dtype import INT, DType
-from ..flow import TooMany, count_operations
 from ..ir.program import EFFECTS, Region, Value, walk
 from ..targets import Target
-from ..tensors import NotElementwise, Probe, Tensor
-from ..values import Index
 from .kernels import Instances
 from .recovery import Cascade
+from .values.compile_time import Index
+from .values.flow import TooMany, count_operations
+from .values.tensors import NotElementwise, Probe, Tensor
 
 
 @dataclass(frozen=True)

@@ -53,17 +53,17 @@ from .. import (  # noqa: F401
     texts,
     vector_members,
 )
-from ..flow import TooMany
 from ..hoist import settle_checks
 from ..ir.program import Function, PointerType, Program, Region, Site, Value, walk
 from ..stacks import check_stack
 from ..targets import Target
-from ..tensors import Demand, Epilogue, Filled, Fused, Given, NotElementwise, NotFusible, Stored, Strided, Tensor
-from ..values import ContextValue, Frame, Index, NeedComponents
 from .debug_values import beginning, note
 from .evaluator import Inferer
 from .outputs import is_stored, never_stored
 from .recovery import Cascade, Poisoned
+from .values.compile_time import ContextValue, Frame, Index, NeedComponents
+from .values.flow import TooMany
+from .values.tensors import Demand, Epilogue, Filled, Fused, Given, NotElementwise, NotFusible, Stored, Strided, Tensor
 
 
 def build_program(spec: EntrySpec, target: Target, *, notes: bool = False) -> Program:

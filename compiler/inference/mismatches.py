@@ -13,8 +13,8 @@ from ...dsl.frontend import syntax
 from ...dsl.types.dtype import SIMDType
 from ..ir.operations import KIND_WORDS, Row
 from ..ir.program import PointerType, Value
-from ..values import Frame, Index, StructValue, describe
 from .spelling import cast_of, source_of
+from .values.compile_time import Frame, Index, StructValue, describe
 
 if TYPE_CHECKING:
     from .evaluator import Inferer

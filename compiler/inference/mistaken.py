@@ -19,8 +19,8 @@ from ...dsl.frontend import syntax as s
 from ...dsl.frontend.python.collect import is_shipped
 from ...dsl.types.dtype import INT
 from ..ir.program import Value
-from ..values import ClassValue, Closure, Frame, LoopRange, StubRef
 from .recovery import Cascade, Poisoned
+from .values.compile_time import ClassValue, Closure, Frame, LoopRange, StubRef
 
 if TYPE_CHECKING:
     from .evaluator import Inferer

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ...dsl.diagnostics.errors import did_you_mean
 from ...dsl.frontend import syntax
 from ...dsl.frontend.python.collect import GlobalEntry
-from ..values import ClassValue, Closure, Frame, LibraryRef, Marker, StructType, StructValue, StubRef
 from .recovery import Cascade
+from .values.compile_time import ClassValue, Closure, Frame, LibraryRef, Marker, StructType, StructValue, StubRef
 
 if TYPE_CHECKING:
     from .evaluator import Inferer

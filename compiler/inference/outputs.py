@@ -13,7 +13,7 @@ from ...dsl.frontend import syntax as s
 from ...dsl.frontend.python.collect import PortableKernel
 from ...dsl.signature.schema import TensorArgument
 from ..ir.program import Region, Value, walk
-from ..values import Frame, describe
+from .values.compile_time import Frame, describe
 
 if TYPE_CHECKING:
     from .evaluator import Inferer

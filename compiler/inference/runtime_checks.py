@@ -19,9 +19,9 @@ from ...dsl.frontend import syntax as s
 from ...dsl.frontend.python.collect import is_shipped
 from ...dsl.types.dtype import BOOL, INT, DType, SIMDType
 from ..ir.program import READS, Builder, Site, Value
-from ..tensors import Stored, Tensor, View
-from ..values import Frame, Index, same_dims, value_key
 from .call_trace import trail
+from .values.compile_time import Frame, Index, same_dims, value_key
+from .values.tensors import Stored, Tensor, View
 
 if TYPE_CHECKING:
     from .evaluator import Call, Inferer

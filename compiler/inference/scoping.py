@@ -16,8 +16,8 @@ from ...dsl.diagnostics.places import Label, Place
 from ...dsl.frontend import syntax as s
 from ...dsl.frontend.python.collect import is_shipped
 from ..ir.program import Location
-from ..values import Closure, Frame, Undefined
 from .recovery import Poisoned
+from .values.compile_time import Closure, Frame, Undefined
 
 if TYPE_CHECKING:
     from .evaluator import Inferer

@@ -16,8 +16,8 @@ from ...dsl.frontend import syntax as s
 from ...dsl.signature.schema import TensorArgument
 from ...dsl.types.dtype import DType, SIMDType
 from ..ir.program import Value
-from ..tensors import Tensor
-from ..values import Frame
+from .values.compile_time import Frame
+from .values.tensors import Tensor
 
 MAX_STEPS = 8  # from a variable to where its value comes from
 

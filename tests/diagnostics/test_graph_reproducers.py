@@ -12,9 +12,9 @@ import pytest
 
 from einkorn.__main__ import run
 from einkorn.compiler.inference import facts
+from einkorn.compiler.inference.values.tensors import NotFusible
 from einkorn.compiler.interpret import Interpreted
 from einkorn.compiler.reproducer import read_graph
-from einkorn.compiler.tensors import NotFusible
 from einkorn.dsl.diagnostics.errors import CompileError, InternalError
 from einkorn.graph import CPU, DeviceRef, DType, Graph, InferenceSession, TensorType, extensions, ops
 from einkorn.graph.reproducer import graph_from_json

@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 
 from einkorn.compiler.codegen.thread_pool import pool_object
+from einkorn.compiler.inference.values.tensors import NotFusible
 from einkorn.compiler.interpret import Interpreted
 from einkorn.compiler.pipeline import compile_entry
 from einkorn.compiler.targets import lookup
-from einkorn.compiler.tensors import NotFusible
 from einkorn.dsl.contract.checks import parse_checks
 from einkorn.dsl.diagnostics.errors import CompileError, InternalError, KernelError
 from einkorn.graph import (

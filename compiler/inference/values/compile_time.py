@@ -13,13 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..dsl.diagnostics.errors import CompileError
-from ..dsl.diagnostics.places import Place
-from ..dsl.frontend import syntax
-from ..dsl.frontend.python.collect import PortableKernel
-from ..dsl.types.dtype import DType, SIMDType
-from .inference.recovery import Poisoned
-from .ir.program import Builder, Location, Value
+from ....dsl.diagnostics.errors import CompileError
+from ....dsl.diagnostics.places import Place
+from ....dsl.frontend import syntax
+from ....dsl.frontend.python.collect import PortableKernel
+from ....dsl.types.dtype import DType, SIMDType
+from ...ir.program import Builder, Location, Value
+from ..recovery import Poisoned
 
 
 @dataclass(eq=False)

@@ -13,12 +13,12 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from ..dsl.diagnostics.errors import InternalError
-from ..dsl.diagnostics.places import Place
-from ..dsl.signature.schema import Role
-from ..dsl.types.dtype import DType, SIMDType
-from .ir.program import Builder, PointerType, Value
-from .values import Index, NeedPairs, ravel, same_dims, value_key
+from ....dsl.diagnostics.errors import InternalError
+from ....dsl.diagnostics.places import Place
+from ....dsl.signature.schema import Role
+from ....dsl.types.dtype import DType, SIMDType
+from ...ir.program import Builder, PointerType, Value
+from .compile_time import Index, NeedPairs, ravel, same_dims, value_key
 
 _serials = itertools.count()
 

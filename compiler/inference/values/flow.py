@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..dsl.frontend import syntax
-from .ir.program import EFFECTS, READS, Op, Region
+from ....dsl.frontend import syntax
+from ...ir.program import EFFECTS, READS, Op, Region
 
 
 class TooMany(Exception):

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..dsl.types.dtype import DType, SIMDType
-from .ir.program import Builder, PointerType, Type, Value
-from .values import Marker, StackType, StructType, StructValue, StubRef, is_comptime_number
+from ....dsl.types.dtype import DType, SIMDType
+from ...ir.program import Builder, PointerType, Type, Value
+from .compile_time import Marker, StackType, StructType, StructValue, StubRef, is_comptime_number
 
 PLAIN = (str, DType, SIMDType, StructType, StubRef, Marker, StackType, type(None))
 
