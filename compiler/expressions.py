@@ -13,6 +13,7 @@ from ..dsl.frontend import syntax as s
 from ..dsl.frontend.python.collect import is_shipped
 from ..dsl.types.dtype import BOOL, DType, SIMDType
 from .attributes import attribute
+from .inference.calls.struct_methods import special
 from .inference.conversion import DEFAULTS, binary, coerce, unary, unify, weak_kind
 from .inference.evaluator import Inferer, expression
 from .inference.mistaken import is_own, look_into
@@ -24,7 +25,6 @@ from .inference.values.flow import ABSENT, Stopped, is_pure
 from .inference.values.tensors import Tensor
 from .ir.operations import ROWS
 from .ir.program import PointerType, Region, Value
-from .methods import special
 from .rules_gpu import gpu_value
 from .tensor_members import subscript
 

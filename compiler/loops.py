@@ -16,8 +16,8 @@ from ..dsl.types.dtype import BOOL, INT
 from .branches import unless_left
 from .carried import Loop
 from .expressions import decision, items, short_circuit, truth
-from .folding import repeated
 from .inference.advice import over_indices
+from .inference.calls.folding import repeated
 from .inference.conversion import coerce
 from .inference.evaluator import MAX_UNROLL, Inferer, statement
 from .inference.mistaken import poisoned

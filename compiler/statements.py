@@ -16,9 +16,9 @@ from ..dsl.diagnostics.places import Place
 from ..dsl.frontend import syntax as s
 from ..dsl.frontend.python.collect import is_shipped
 from ..dsl.types.dtype import BOOL, SIMDType
-from .declared import declared
 from .expressions import decision, items, snapshot
 from .inference.call_trace import trail
+from .inference.calls.declarations import declared
 from .inference.conversion import DEFAULTS, binary, coerce
 from .inference.debug_values import note
 from .inference.evaluator import Call, Inferer, statement

@@ -3,7 +3,8 @@
 A struct is a value with one value for each field; it lives in no memory. `p.x = v` gives the variable p a struct that
 differs in one field.
 
-Registers the class and its values in the tables of `infer` and `attributes`. Operators are in `methods`.
+Registers the class and its values in the tables of `infer` and `attributes`. Operators are in
+`inference.calls.struct_methods`.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from typing import Any
 from ..dsl.diagnostics.errors import did_you_mean
 from ..dsl.frontend import syntax as s
 from .attributes import ATTRIBUTES
-from .declared import declared, matched, of_python_type
+from .inference.calls.declarations import declared, matched, of_python_type
+from .inference.calls.struct_methods import bound_frame, invoke, method_of
 from .inference.evaluator import CALLABLES, Call, Inferer
 from .inference.values.compile_time import Bound, Closure, Frame, StructType, StructValue, describe, is_comptime_number
 from .inference.values.flow import argument_node
 from .ir.program import Value
-from .methods import bound_frame, invoke, method_of
 
 
 def construct(

@@ -16,6 +16,7 @@ from ..dsl.signature.schema import Role
 from ..dsl.types.dtype import INT, DType, SIMDType
 from .attributes import check_width, member, method
 from .inference.advice import index_of_rank, index_of_tuple, unindexable, width_by_name
+from .inference.calls.struct_methods import method_of, special
 from .inference.conversion import coerce
 from .inference.evaluator import Call, Inferer
 from .inference.runtime_checks import guard_index, guard_number, guard_part, guard_start
@@ -33,7 +34,6 @@ from .inference.values.compile_time import (
 from .inference.values.flow import Absent
 from .inference.values.tensors import Tensor, View
 from .ir.program import Builder, PointerType, Value
-from .methods import method_of, special
 from .pointer_members import read_element
 from .slices import slice_of
 from .vector_members import read_lane

@@ -16,12 +16,12 @@ from ...dsl.frontend import syntax
 from ...dsl.frontend.python.collect import is_shipped
 from ...dsl.language.names import STUBS
 from ...dsl.types.dtype import BOOL, INT, DType, SIMDType
-from .. import methods
 from ..ir.integers import is_exact
 from ..ir.operations import ROWS, Row
 from ..ir.program import PointerType, Type, Value
 from . import advice
 from .budget import count_long
+from .calls import struct_methods as methods
 from .growth import outgrows
 from .mismatches import mismatch, no_row, not_numbers
 from .runtime_checks import guard_divisor

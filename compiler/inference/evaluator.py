@@ -25,16 +25,16 @@ from ...dsl.diagnostics.places import Label
 from ...dsl.frontend import syntax
 from ...dsl.frontend.python.collect import is_shipped
 from ...dsl.types.dtype import SIMDType
-from ..declared import bind_params
-from ..folding import UNKNOWN, attempt, has_loops, is_known
 from ..ir.program import Builder, Site, Type, Value
 from ..ir.ranges import Ranges
-from ..library_calls import call_library, call_operator
-from ..methods import own_call
 from ..targets.base import Target
 from .advice import uncallable
 from .budget import AT_A_STEP, CALL, MAX_STEPS, MISTAKE, count_copies, exceeded, weigh
 from .call_trace import trail
+from .calls.declarations import bind_params
+from .calls.folding import UNKNOWN, attempt, has_loops, is_known
+from .calls.library import call_library, call_operator
+from .calls.struct_methods import own_call
 from .conversion import bind_stub, call_row
 from .debug_values import note_arguments
 from .mistaken import call_poisoned, of_run_time, poisoned
@@ -119,7 +119,7 @@ class Inferer:
         self.pruned = False  # whether sizes that are known left out what other sizes would reach
         self.trials = 0  # how many evaluations for types alone this is within; see `carried`
         self.own_names: dict[int, tuple[syntax.Node, frozenset[str]]] = {}  # of functions; see `inference.scoping`
-        self.found: dict[Any, Type] = {}  # the types of calls of the library, for those; see `library_calls`
+        self.found: dict[Any, Type] = {}  # the types of calls of the library, for those; see `inference.calls.library`
 
     # errors
 

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..dsl.frontend import syntax
-from ..dsl.frontend.python.collect import operator_program
-from ..dsl.types.dtype import SIMDType
+from ....dsl.frontend import syntax
+from ....dsl.frontend.python.collect import operator_program
+from ....dsl.types.dtype import SIMDType
+from ...ir.program import Value
+from ..conversion import DEFAULTS, PYTHON_ERRORS, bind_stub, check_number, coerce
+from ..growth import outgrows
+from ..values.compile_time import Closure, Frame, LibraryRef, is_comptime_number
 from .folding import library_value
-from .inference.conversion import DEFAULTS, PYTHON_ERRORS, bind_stub, check_number, coerce
-from .inference.growth import outgrows
-from .inference.values.compile_time import Closure, Frame, LibraryRef, is_comptime_number
-from .ir.program import Value
 
 if TYPE_CHECKING:
-    from .inference.evaluator import Call, Inferer
+    from ..evaluator import Call, Inferer
 
 
 def call_library(call: Call, ref: LibraryRef, args: list[Any], keywords: dict[str, Any]) -> Any:

@@ -12,14 +12,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..dsl.diagnostics.errors import CompileError, did_you_mean
-from ..dsl.frontend import syntax as s
-from ..dsl.frontend.python.collect import is_shipped
-from ..dsl.types.dtype import DType, SIMDType
-from .inference.advice import library_argument
-from .inference.conversion import coerce
-from .inference.recovery import Cascade, Poisoned
-from .inference.values.compile_time import (
+from ....dsl.diagnostics.errors import CompileError, did_you_mean
+from ....dsl.frontend import syntax as s
+from ....dsl.frontend.python.collect import is_shipped
+from ....dsl.types.dtype import DType, SIMDType
+from ...ir.program import PointerType, Value
+from ..advice import library_argument
+from ..conversion import coerce
+from ..recovery import Cascade, Poisoned
+from ..values.compile_time import (
     PYTHON_TYPES,
     Closure,
     Frame,
@@ -30,12 +31,11 @@ from .inference.values.compile_time import (
     is_comptime_number,
     plural,
 )
-from .inference.values.flow import argument_node
-from .ir.program import PointerType, Value
-from .methods import typevar_in
+from ..values.flow import argument_node
+from .struct_methods import typevar_in
 
 if TYPE_CHECKING:
-    from .inference.evaluator import Inferer
+    from ..evaluator import Inferer
 
 
 def bind_params(

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..dsl.frontend import syntax as s
-from .inference.values.aggregates import is_number, same_constant
-from .inference.values.compile_time import Closure, Frame, StructType, StructValue
-from .ir.program import Value
+from ....dsl.frontend import syntax as s
+from ...ir.program import Value
+from ..values.aggregates import is_number, same_constant
+from ..values.compile_time import Closure, Frame, StructType, StructValue
 
 if TYPE_CHECKING:
-    from .inference.evaluator import Inferer
+    from ..evaluator import Inferer
 
 OPERATORS = {
     "add": "add",

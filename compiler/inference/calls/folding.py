@@ -23,20 +23,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..dsl.diagnostics.errors import CompileError
-from ..dsl.frontend import syntax as s
-from ..dsl.types.dtype import DType, SIMDType
-from .inference.recovery import Cascade
-from .inference.values.aggregates import PLAIN, parts_of, with_parts
-from .inference.values.compile_time import Closure, LibraryRef, is_comptime_number
-from .inference.values.flow import NEXT, Flow
-from .interpret_flow import translate
-from .interpret_memory import Pointer, storage
-from .interpret_ops import Machine
-from .ir.program import Function, NotPure, PointerType, Program, Region, Value
+from ....dsl.diagnostics.errors import CompileError
+from ....dsl.frontend import syntax as s
+from ....dsl.types.dtype import DType, SIMDType
+from ...interpret_flow import translate
+from ...interpret_memory import Pointer, storage
+from ...interpret_ops import Machine
+from ...ir.program import Function, NotPure, PointerType, Program, Region, Value
+from ..recovery import Cascade
+from ..values.aggregates import PLAIN, parts_of, with_parts
+from ..values.compile_time import Closure, LibraryRef, is_comptime_number
+from ..values.flow import NEXT, Flow
 
 if TYPE_CHECKING:
-    from .inference.evaluator import Inferer
+    from ..evaluator import Inferer
 
 UNKNOWN = object()
 DEEP = ("EK0124",)  # mistakes that only such a computation can make

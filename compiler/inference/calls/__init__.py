@@ -1,0 +1,1 @@
+"""Calls: arguments, declarations, folding, functions of the library."""
