@@ -22,6 +22,7 @@ from ..dsl.frontend import syntax as s
 from ..dsl.types.dtype import SIMDType
 from .inference.conversion import DEFAULTS, coerce, misfit, weak_kind
 from .inference.evaluator import Inferer
+from .inference.members.vectors import is_vector
 from .inference.recovery import Cascade, Poisoned
 from .inference.spelling import spelled
 from .inference.values.aggregates import has_numbers, nothing, numbers_of, parts_of, replaced, same_shape
@@ -29,7 +30,6 @@ from .inference.values.compile_time import Frame, Undefined, describe, is_compti
 from .inference.values.flow import TooMany
 from .ir.program import Region, Type, Value
 from .statements import undefined
-from .vector_members import is_vector
 
 
 class Loop:

@@ -12,10 +12,11 @@ from ..dsl.diagnostics.errors import CompileError, did_you_mean
 from ..dsl.frontend import syntax as s
 from ..dsl.frontend.python.collect import is_shipped
 from ..dsl.types.dtype import BOOL, DType, SIMDType
-from .attributes import attribute
 from .inference.calls.struct_methods import special
 from .inference.conversion import DEFAULTS, binary, coerce, unary, unify, weak_kind
 from .inference.evaluator import Inferer, expression
+from .inference.members.scalars import attribute
+from .inference.members.tensors import subscript
 from .inference.mistaken import is_own, look_into
 from .inference.names import global_value
 from .inference.recovery import Cascade, Poisoned, is_poisoned
@@ -26,7 +27,6 @@ from .inference.values.tensors import Tensor
 from .ir.operations import ROWS
 from .ir.program import PointerType, Region, Value
 from .rules_gpu import gpu_value
-from .tensor_members import subscript
 
 
 @expression(s.Constant)

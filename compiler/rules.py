@@ -15,6 +15,7 @@ from .expressions import select, truth
 from .inference.advice import body_takes, bound_of_range, no_function, of_body
 from .inference.conversion import coerce
 from .inference.evaluator import MAX_UNROLL, Call, Inferer, rule
+from .inference.members.tensors import store_into, to_index, to_store, wrong_store
 from .inference.values.aggregates import PLAIN, is_static, parts_of, same_kind, with_parts
 from .inference.values.compile_time import (
     Closure,
@@ -37,7 +38,6 @@ from .pairs import Pairs, shares_bytes
 from .rare import element_loop
 from .rules_sequences import sequence
 from .splitting import cut_loop
-from .tensor_members import store_into, to_index, to_store, wrong_store
 
 GPU_BLOCK = 256
 SHORT_ROW = 64  # elements, which are no work for several threads

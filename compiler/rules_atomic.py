@@ -12,14 +12,14 @@ from typing import Any
 from ..dsl.types.dtype import DType, SIMDType
 from .inference.conversion import coerce
 from .inference.evaluator import Call, rule
+from .inference.members.pointers import integer_offset, is_pointer, on_device, owner_of, writable
+from .inference.members.spans import Span
+from .inference.members.tensor_memory import span_of
+from .inference.members.tensors import refuse_host, refuse_input, to_index
 from .inference.runtime_checks import guard_index
 from .inference.values.compile_time import describe
 from .inference.values.tensors import Stored, Tensor, View
 from .ir.program import Value
-from .memory import Span
-from .pointer_members import integer_offset, is_pointer, on_device, owner_of, writable
-from .tensor_members import refuse_host, refuse_input, to_index
-from .tensor_memory import span_of
 
 KINDS = ("add", "sub", "min", "max", "and", "or", "xor", "exchange")
 BITWISE = ("and", "or", "xor")

@@ -11,9 +11,9 @@ from typing import Any
 from ..dsl.diagnostics.errors import TargetError
 from ..dsl.frontend import syntax as s
 from ..dsl.types.dtype import INT
-from .attributes import method
 from .inference.conversion import coerce
 from .inference.evaluator import Call, Inferer, rule
+from .inference.members.scalars import method
 from .inference.values.compile_time import Closure, ContextValue, Frame, describe, unravel
 from .ir.program import Region, Value
 

@@ -10,16 +10,16 @@ from typing import Any
 
 from ..dsl.frontend import syntax as s
 from ..dsl.types.dtype import INT, DType, SIMDType
-from .attributes import check_width
 from .inference.advice import count_of
 from .inference.conversion import coerce
 from .inference.evaluator import Call, rule
+from .inference.members.scalars import check_width
+from .inference.members.spans import always
+from .inference.members.vectors import from_lanes
 from .inference.values.compile_time import describe, is_comptime_number
 from .inference.values.flow import ABSENT
 from .ir.program import Value
-from .memory import always
 from .rules import check_body, spread
-from .vector_members import from_lanes
 
 
 def _invoke(call: Call, name: str, body: Any, args: list[Any]) -> None:

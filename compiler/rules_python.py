@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from ..dsl.types.dtype import BOOL, INT, DType, SIMDType
-from .attributes import cast
 from .expressions import truth
 from .inference.conversion import DEFAULTS, apply_row, coerce, weak_kind
 from .inference.evaluator import Call, rule
+from .inference.members.scalars import cast
 from .inference.values.compile_time import (
     PYTHON_TYPES,
     Index,

@@ -1,6 +1,6 @@
 """What the names of the language for vectors do that are no row: widening products, counting vectors.
 
-Input: bound arguments of a call. Output: values. Non-goals: methods of vectors (see `vector_members`).
+Input: bound arguments of a call. Output: values. Non-goals: methods of vectors (see `inference.members.vectors`).
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from ..dsl.types.dtype import DType, SIMDType
-from .attributes import check_width
 from .inference.conversion import adopt, call_numbers, coerce, misfit
 from .inference.evaluator import Call, rule
+from .inference.members.scalars import check_width
+from .inference.members.vectors import from_lanes
 from .inference.values.compile_time import describe, is_comptime_number, shown
 from .ir.program import Value
-from .vector_members import from_lanes
 
 WIDER = {
     DType.int8: DType.int16,

@@ -22,6 +22,10 @@ from .inference.calls.declarations import declared
 from .inference.conversion import DEFAULTS, binary, coerce
 from .inference.debug_values import note
 from .inference.evaluator import Call, Inferer, statement
+from .inference.members.pointers import is_pointer, write_element
+from .inference.members.structs import with_field
+from .inference.members.tensors import store_into, subscript, to_index
+from .inference.members.vectors import is_vector, with_lane
 from .inference.mistaken import poisoned
 from .inference.outputs import returned
 from .inference.recovery import Cascade, Poisoned
@@ -40,10 +44,6 @@ from .inference.values.compile_time import (
 from .inference.values.flow import NEVER, Flow, ended
 from .inference.values.tensors import Tensor
 from .ir.program import Site, Value
-from .pointer_members import is_pointer, write_element
-from .structs import with_field
-from .tensor_members import store_into, subscript, to_index
-from .vector_members import is_vector, with_lane
 
 
 @statement(s.Assign)

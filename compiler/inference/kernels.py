@@ -35,11 +35,9 @@ from ...dsl.types.dtype import INT, DType
 
 # These fill infer's tables.
 from .. import (  # noqa: F401
-    attributes,
     branches,
     expressions,
     loops,
-    pointer_members,
     rules,
     rules_atomic,
     rules_gpu,
@@ -48,10 +46,7 @@ from .. import (  # noqa: F401
     rules_sequences,
     rules_vectors,
     statements,
-    tensor_members,
-    tensor_memory,
     texts,
-    vector_members,
 )
 from ..hoist import settle_checks
 from ..ir.program import Function, PointerType, Program, Region, Site, Value, walk
@@ -59,6 +54,11 @@ from ..stacks import check_stack
 from ..targets import Target
 from .debug_values import beginning, note
 from .evaluator import Inferer
+from .members import pointers as pointer_members  # noqa: F401
+from .members import scalars as attributes  # noqa: F401
+from .members import tensor_memory  # noqa: F401
+from .members import tensors as tensor_members  # noqa: F401
+from .members import vectors as vector_members  # noqa: F401
 from .outputs import is_stored, never_stored
 from .recovery import Cascade, Poisoned
 from .values.compile_time import ContextValue, Frame, Index, NeedComponents

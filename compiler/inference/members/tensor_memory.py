@@ -3,7 +3,8 @@
 A tensor in memory has addresses. Another one (an element of a neighbour that is computed where it is read) is read one
 element after the other, with the same result.
 
-Registers methods of tensors in the table of `attributes`. Non-goals: plain loads and stores (see `tensor_members`).
+Registers methods of tensors in the table of `attributes`. Non-goals: plain loads and stores (see
+`inference.members.tensors`).
 """
 
 from __future__ import annotations
@@ -11,19 +12,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..dsl.signature.schema import Role
-from ..dsl.types.dtype import INT, SIMDType
-from .attributes import check_width, method
-from .inference.conversion import coerce
-from .inference.evaluator import Call
-from .inference.runtime_checks import guard_index, guard_lanes, guard_number
-from .inference.values.compile_time import Index, describe
-from .inference.values.tensors import NotElementwise, Probe, Stored, Strided, Tensor, View
-from .ir.program import Builder, Value
-from .memory import Span, lane_at, load_span, one_by_one, store_span, when
-from .pointer_members import Access, access, gather, hint_of, index_vector, scatter
-from .tensor_members import flat, refuse_host, storable, store_into, to_index
-from .vector_members import from_lanes, is_vector
+from ....dsl.signature.schema import Role
+from ....dsl.types.dtype import INT, SIMDType
+from ...ir.program import Builder, Value
+from ..conversion import coerce
+from ..evaluator import Call
+from ..runtime_checks import guard_index, guard_lanes, guard_number
+from ..values.compile_time import Index, describe
+from ..values.tensors import NotElementwise, Probe, Stored, Strided, Tensor, View
+from .pointers import Access, access, gather, hint_of, index_vector, scatter
+from .scalars import check_width, method
+from .spans import Span, lane_at, load_span, one_by_one, store_span, when
+from .tensors import flat, refuse_host, storable, store_into, to_index
+from .vectors import from_lanes, is_vector
 
 FAR = 1 << 40  # elements; what a step known at compile time goes further than is looked at lane by lane
 

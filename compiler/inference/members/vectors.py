@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..dsl.frontend import syntax as s
-from ..dsl.types.dtype import INT, DType, SIMDType
-from .attributes import MAX_LANES, check_width, lane, method
-from .inference.conversion import coerce, zero_of
-from .inference.evaluator import Call
-from .inference.values.compile_time import describe, plural
-from .ir.operations import ROWS
-from .ir.program import Builder, Value
+from ....dsl.frontend import syntax as s
+from ....dsl.types.dtype import INT, DType, SIMDType
+from ...ir.operations import ROWS
+from ...ir.program import Builder, Value
+from ..conversion import coerce, zero_of
+from ..evaluator import Call
+from ..values.compile_time import describe, plural
+from .scalars import MAX_LANES, check_width, lane, method
 
 
 def vector(call: Call, value: Any, what: str) -> SIMDType:

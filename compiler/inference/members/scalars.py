@@ -1,7 +1,7 @@
 """Attributes and methods of the values that a kernel meets, and the values that their types make.
 
 `v.cast(T)`, `T.is_float()`, `Float32(x)`, `stack[T](4)`, `ctx.target`: one small function each, found by the owner's
-class and the name. Those of tensors are in `tensor_members`.
+class and the name. Those of tensors are in `inference.members.tensors`.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ..dsl.diagnostics.errors import TargetError, did_you_mean
-from ..dsl.frontend import syntax as s
-from ..dsl.language import phrasebook
-from ..dsl.signature.schema import Role
-from ..dsl.types.dtype import DType, SIMDType
-from .inference.advice import dtype_for
-from .inference.conversion import DEFAULTS, adopt, bind_signature, coerce, misfit
-from .inference.evaluator import CALLABLES, Call, Inferer
-from .inference.names import ClassMethod
-from .inference.spelling import source_of
-from .inference.values.compile_time import (
+from ....dsl.diagnostics.errors import TargetError, did_you_mean
+from ....dsl.frontend import syntax as s
+from ....dsl.language import phrasebook
+from ....dsl.signature.schema import Role
+from ....dsl.types.dtype import DType, SIMDType
+from ...ir.program import Builder, PointerType, Value
+from ..advice import dtype_for
+from ..conversion import DEFAULTS, adopt, bind_signature, coerce, misfit
+from ..evaluator import CALLABLES, Call, Inferer
+from ..names import ClassMethod
+from ..spelling import source_of
+from ..values.compile_time import (
     Bound,
     ClassValue,
     ContextValue,
@@ -33,8 +34,7 @@ from .inference.values.compile_time import (
     describe,
     is_comptime_number,
 )
-from .inference.values.tensors import Stored, Tensor
-from .ir.program import Builder, PointerType, Value
+from ..values.tensors import Stored, Tensor
 
 MAX_STACK_BYTES = 1 << 20  # threads have stacks of some megabytes
 

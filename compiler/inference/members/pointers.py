@@ -11,14 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..dsl.frontend import syntax as s
-from ..dsl.types.dtype import INT, DType, SIMDType
-from .attributes import check_width, member, method
-from .inference.conversion import coerce, zero_of
-from .inference.evaluator import Call, Inferer
-from .inference.values.compile_time import Frame, describe
-from .ir.program import PointerType, Value
-from .memory import Span, load_span, offsets_of, store_span
+from ....dsl.frontend import syntax as s
+from ....dsl.types.dtype import INT, DType, SIMDType
+from ...ir.program import PointerType, Value
+from ..conversion import coerce, zero_of
+from ..evaluator import Call, Inferer
+from ..values.compile_time import Frame, describe
+from .scalars import check_width, member, method
+from .spans import Span, load_span, offsets_of, store_span
 
 
 @dataclass(frozen=True)

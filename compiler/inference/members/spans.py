@@ -3,8 +3,8 @@
 A `Span` says where elements lie: a pointer, an offset, and the step from one to the next. What is read or written there
 is one operation where the target may have one: a load, a masked load, a gather.
 
-Input: a builder, spans, values. Output: operations. Non-goals: what the author wrote (see `pointer_members` and
-`tensor_memory`), and elements that share a byte, which have no address.
+Input: a builder, spans, values. Output: operations. Non-goals: what the author wrote (see `inference.members.pointers`
+and `tensor_memory`), and elements that share a byte, which have no address.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..dsl.types.dtype import INT, DType, SIMDType
-from .ir.program import Builder, PointerType, Region, Value
-from .vector_members import from_lanes
+from ....dsl.types.dtype import INT, DType, SIMDType
+from ...ir.program import Builder, PointerType, Region, Value
+from .vectors import from_lanes
 
 INT32 = SIMDType(DType.int32)
 

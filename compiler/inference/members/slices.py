@@ -5,8 +5,8 @@ Input: Ints and a step known at compile time. Output: Ints. Non-goals: no tensor
 
 from __future__ import annotations
 
-from ..dsl.types.dtype import INT
-from .ir.program import Builder, Value
+from ....dsl.types.dtype import INT
+from ...ir.program import Builder, Value
 
 
 def slice_of(

@@ -10,33 +10,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..dsl.diagnostics.places import Label
-from ..dsl.frontend import syntax as s
-from ..dsl.signature.schema import Role
-from ..dsl.types.dtype import INT, DType, SIMDType
-from .attributes import check_width, member, method
-from .inference.advice import index_of_rank, index_of_tuple, unindexable, width_by_name
-from .inference.calls.struct_methods import method_of, special
-from .inference.conversion import coerce
-from .inference.evaluator import Call, Inferer
-from .inference.runtime_checks import guard_index, guard_number, guard_part, guard_start
-from .inference.spelling import source_of, spelled_of
-from .inference.values.compile_time import (
-    Frame,
-    Index,
-    Marker,
-    StackType,
-    StructValue,
-    describe,
-    is_comptime_number,
-    plural,
-)
-from .inference.values.flow import Absent
-from .inference.values.tensors import Tensor, View
-from .ir.program import Builder, PointerType, Value
-from .pointer_members import read_element
+from ....dsl.diagnostics.places import Label
+from ....dsl.frontend import syntax as s
+from ....dsl.signature.schema import Role
+from ....dsl.types.dtype import INT, DType, SIMDType
+from ...ir.program import Builder, PointerType, Value
+from ..advice import index_of_rank, index_of_tuple, unindexable, width_by_name
+from ..calls.struct_methods import method_of, special
+from ..conversion import coerce
+from ..evaluator import Call, Inferer
+from ..runtime_checks import guard_index, guard_number, guard_part, guard_start
+from ..spelling import source_of, spelled_of
+from ..values.compile_time import Frame, Index, Marker, StackType, StructValue, describe, is_comptime_number, plural
+from ..values.flow import Absent
+from ..values.tensors import Tensor, View
+from .pointers import read_element
+from .scalars import check_width, member, method
 from .slices import slice_of
-from .vector_members import read_lane
+from .vectors import read_lane
 
 
 @member(Tensor, "dtype")

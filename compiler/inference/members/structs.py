@@ -12,15 +12,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ..dsl.diagnostics.errors import did_you_mean
-from ..dsl.frontend import syntax as s
-from .attributes import ATTRIBUTES
-from .inference.calls.declarations import declared, matched, of_python_type
-from .inference.calls.struct_methods import bound_frame, invoke, method_of
-from .inference.evaluator import CALLABLES, Call, Inferer
-from .inference.values.compile_time import Bound, Closure, Frame, StructType, StructValue, describe, is_comptime_number
-from .inference.values.flow import argument_node
-from .ir.program import Value
+from ....dsl.diagnostics.errors import did_you_mean
+from ....dsl.frontend import syntax as s
+from ...ir.program import Value
+from ..calls.declarations import declared, matched, of_python_type
+from ..calls.struct_methods import bound_frame, invoke, method_of
+from ..evaluator import CALLABLES, Call, Inferer
+from ..values.compile_time import Bound, Closure, Frame, StructType, StructValue, describe, is_comptime_number
+from ..values.flow import argument_node
+from .scalars import ATTRIBUTES
 
 
 def construct(

@@ -1,0 +1,1 @@
+"""Attributes, methods and elements of values."""
