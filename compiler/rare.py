@@ -34,8 +34,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..dsl.types.dtype import BOOL, INT
-from .expressions import truth
 from .inference.evaluator import Call, Inferer, rule
+from .inference.syntax.expressions import truth
 from .ir.operations import ROWS
 from .ir.program import Builder, Op, PointerType, Region, Value, walk
 

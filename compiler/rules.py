@@ -11,11 +11,11 @@ from typing import Any
 
 from ..dsl.frontend import syntax as s
 from ..dsl.types.dtype import INT, DType, SIMDType
-from .expressions import select, truth
 from .inference.advice import body_takes, bound_of_range, no_function, of_body
 from .inference.conversion import coerce
 from .inference.evaluator import MAX_UNROLL, Call, Inferer, rule
 from .inference.members.tensors import store_into, to_index, to_store, wrong_store
+from .inference.syntax.expressions import select, truth
 from .inference.values.aggregates import PLAIN, is_static, parts_of, same_kind, with_parts
 from .inference.values.compile_time import (
     Closure,

@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from ..dsl.types.dtype import BOOL, INT, DType, SIMDType
-from .expressions import truth
 from .inference.conversion import DEFAULTS, apply_row, coerce, weak_kind
 from .inference.evaluator import Call, rule
 from .inference.members.scalars import cast
+from .inference.syntax.expressions import truth
+from .inference.syntax.statements import report
 from .inference.values.compile_time import (
     PYTHON_TYPES,
     Index,
@@ -26,7 +27,6 @@ from .inference.values.compile_time import (
 from .inference.values.tensors import Tensor
 from .ir.operations import ROWS
 from .ir.program import Value
-from .statements import report
 
 
 @rule("len")

@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..dsl.frontend import syntax as s
-from .expressions import short_circuit, snapshot, truth
 from .inference.advice import over_indices
 from .inference.budget import CALL
 from .inference.conversion import binary, call_row
 from .inference.evaluator import MAX_UNROLL, RULES, Call, Inferer, expression, rule
 from .inference.growth import MAX_ITEMS
+from .inference.syntax.expressions import short_circuit, snapshot, truth
+from .inference.syntax.statements import bind
 from .inference.values.compile_time import (
     Frame,
     Generated,
@@ -29,7 +30,6 @@ from .inference.values.compile_time import (
     shown,
 )
 from .ir.program import Value
-from .statements import bind
 
 
 @expression(s.Generator)

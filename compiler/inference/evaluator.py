@@ -117,7 +117,7 @@ class Inferer:
         self.notes = False  # whether a debugger is told what variables hold; see `inference.debug_values`
         self.folding = False  # whether a call is being computed at compile time; see `folding`
         self.pruned = False  # whether sizes that are known left out what other sizes would reach
-        self.trials = 0  # how many evaluations for types alone this is within; see `carried`
+        self.trials = 0  # how many evaluations for types alone this is within; see `inference.syntax.loop_variables`
         self.own_names: dict[int, tuple[syntax.Node, frozenset[str]]] = {}  # of functions; see `inference.scoping`
         self.found: dict[Any, Type] = {}  # the types of calls of the library, for those; see `inference.calls.library`
 

@@ -34,33 +34,27 @@ from ...dsl.signature.schema import ContextArgument, Form, Role, TensorArgument
 from ...dsl.types.dtype import INT, DType
 
 # These fill infer's tables.
-from .. import (  # noqa: F401
-    branches,
-    expressions,
-    loops,
-    rules,
-    rules_atomic,
-    rules_gpu,
-    rules_loops,
-    rules_python,
-    rules_sequences,
-    rules_vectors,
-    statements,
-    texts,
-)
+from .. import rules, rules_atomic, rules_gpu, rules_loops, rules_python, rules_sequences, rules_vectors  # noqa: F401
 from ..hoist import settle_checks
 from ..ir.program import Function, PointerType, Program, Region, Site, Value, walk
 from ..stacks import check_stack
 from ..targets import Target
 from .debug_values import beginning, note
 from .evaluator import Inferer
-from .members import pointers as pointer_members  # noqa: F401
-from .members import scalars as attributes  # noqa: F401
-from .members import tensor_memory  # noqa: F401
-from .members import tensors as tensor_members  # noqa: F401
-from .members import vectors as vector_members  # noqa: F401
+from .members import pointers as pointer_members  # noqa: F401  # noqa: F401
+from .members import scalars as attributes  # noqa: F401  # noqa: F401
+from .members import tensor_memory  # noqa: F401  # noqa: F401
+from .members import tensors as tensor_members  # noqa: F401  # noqa: F401
+from .members import vectors as vector_members  # noqa: F401  # noqa: F401
 from .outputs import is_stored, never_stored
 from .recovery import Cascade, Poisoned
+from .syntax import (
+    branches,  # noqa: F401
+    expressions,  # noqa: F401
+    loops,  # noqa: F401
+    statements,  # noqa: F401
+)
+from .syntax import f_strings as texts  # noqa: F401
 from .values.compile_time import ContextValue, Frame, Index, NeedComponents
 from .values.flow import TooMany
 from .values.tensors import Demand, Epilogue, Filled, Fused, Given, NotElementwise, NotFusible, Stored, Strided, Tensor

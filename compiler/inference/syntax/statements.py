@@ -11,39 +11,30 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ..dsl.diagnostics.errors import CompileError
-from ..dsl.diagnostics.places import Place
-from ..dsl.frontend import syntax as s
-from ..dsl.frontend.python.collect import is_shipped
-from ..dsl.types.dtype import BOOL, SIMDType
+from ....dsl.diagnostics.errors import CompileError
+from ....dsl.diagnostics.places import Place
+from ....dsl.frontend import syntax as s
+from ....dsl.frontend.python.collect import is_shipped
+from ....dsl.types.dtype import BOOL, SIMDType
+from ...ir.program import Site, Value
+from ..call_trace import trail
+from ..calls.declarations import declared
+from ..conversion import DEFAULTS, binary, coerce
+from ..debug_values import note
+from ..evaluator import Call, Inferer, statement
+from ..members.pointers import is_pointer, write_element
+from ..members.structs import with_field
+from ..members.tensors import store_into, subscript, to_index
+from ..members.vectors import is_vector, with_lane
+from ..mistaken import poisoned
+from ..outputs import returned
+from ..recovery import Cascade, Poisoned
+from ..scoping import is_own_name
+from ..spelling import spelled
+from ..values.compile_time import Closure, FormattedValue, Frame, Index, StructValue, Undefined, describe, plural
+from ..values.flow import NEVER, Flow, ended
+from ..values.tensors import Tensor
 from .expressions import decision, items, snapshot
-from .inference.call_trace import trail
-from .inference.calls.declarations import declared
-from .inference.conversion import DEFAULTS, binary, coerce
-from .inference.debug_values import note
-from .inference.evaluator import Call, Inferer, statement
-from .inference.members.pointers import is_pointer, write_element
-from .inference.members.structs import with_field
-from .inference.members.tensors import store_into, subscript, to_index
-from .inference.members.vectors import is_vector, with_lane
-from .inference.mistaken import poisoned
-from .inference.outputs import returned
-from .inference.recovery import Cascade, Poisoned
-from .inference.scoping import is_own_name
-from .inference.spelling import spelled
-from .inference.values.compile_time import (
-    Closure,
-    FormattedValue,
-    Frame,
-    Index,
-    StructValue,
-    Undefined,
-    describe,
-    plural,
-)
-from .inference.values.flow import NEVER, Flow, ended
-from .inference.values.tensors import Tensor
-from .ir.program import Site, Value
 
 
 @statement(s.Assign)

@@ -15,20 +15,20 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from ..dsl.contract.checks import OFF
-from ..dsl.diagnostics.errors import CompileError
-from ..dsl.diagnostics.places import Place
-from ..dsl.frontend import syntax as s
-from ..dsl.types.dtype import SIMDType
-from .inference.conversion import DEFAULTS, coerce, misfit, weak_kind
-from .inference.evaluator import Inferer
-from .inference.members.vectors import is_vector
-from .inference.recovery import Cascade, Poisoned
-from .inference.spelling import spelled
-from .inference.values.aggregates import has_numbers, nothing, numbers_of, parts_of, replaced, same_shape
-from .inference.values.compile_time import Frame, Undefined, describe, is_comptime_number
-from .inference.values.flow import TooMany
-from .ir.program import Region, Type, Value
+from ....dsl.contract.checks import OFF
+from ....dsl.diagnostics.errors import CompileError
+from ....dsl.diagnostics.places import Place
+from ....dsl.frontend import syntax as s
+from ....dsl.types.dtype import SIMDType
+from ...ir.program import Region, Type, Value
+from ..conversion import DEFAULTS, coerce, misfit, weak_kind
+from ..evaluator import Inferer
+from ..members.vectors import is_vector
+from ..recovery import Cascade, Poisoned
+from ..spelling import spelled
+from ..values.aggregates import has_numbers, nothing, numbers_of, parts_of, replaced, same_shape
+from ..values.compile_time import Frame, Undefined, describe, is_comptime_number
+from ..values.flow import TooMany
 from .statements import undefined
 
 

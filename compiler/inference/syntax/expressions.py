@@ -8,25 +8,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..dsl.diagnostics.errors import CompileError, did_you_mean
-from ..dsl.frontend import syntax as s
-from ..dsl.frontend.python.collect import is_shipped
-from ..dsl.types.dtype import BOOL, DType, SIMDType
-from .inference.calls.struct_methods import special
-from .inference.conversion import DEFAULTS, binary, coerce, unary, unify, weak_kind
-from .inference.evaluator import Inferer, expression
-from .inference.members.scalars import attribute
-from .inference.members.tensors import subscript
-from .inference.mistaken import is_own, look_into
-from .inference.names import global_value
-from .inference.recovery import Cascade, Poisoned, is_poisoned
-from .inference.values.aggregates import parts_of, same_constant, same_kind, with_parts
-from .inference.values.compile_time import Closure, Frame, Index, StructValue, StubRef, Undefined, describe
-from .inference.values.flow import ABSENT, Stopped, is_pure
-from .inference.values.tensors import Tensor
-from .ir.operations import ROWS
-from .ir.program import PointerType, Region, Value
-from .rules_gpu import gpu_value
+from ....dsl.diagnostics.errors import CompileError, did_you_mean
+from ....dsl.frontend import syntax as s
+from ....dsl.frontend.python.collect import is_shipped
+from ....dsl.types.dtype import BOOL, DType, SIMDType
+from ...ir.operations import ROWS
+from ...ir.program import PointerType, Region, Value
+from ...rules_gpu import gpu_value
+from ..calls.struct_methods import special
+from ..conversion import DEFAULTS, binary, coerce, unary, unify, weak_kind
+from ..evaluator import Inferer, expression
+from ..members.scalars import attribute
+from ..members.tensors import subscript
+from ..mistaken import is_own, look_into
+from ..names import global_value
+from ..recovery import Cascade, Poisoned, is_poisoned
+from ..values.aggregates import parts_of, same_constant, same_kind, with_parts
+from ..values.compile_time import Closure, Frame, Index, StructValue, StubRef, Undefined, describe
+from ..values.flow import ABSENT, Stopped, is_pure
+from ..values.tensors import Tensor
 
 
 @expression(s.Constant)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl.frontend import syntax as s
-from ..dsl.types.dtype import DType, SIMDType
-from .inference.budget import overlong
-from .inference.evaluator import Inferer, expression
-from .inference.growth import MAX_ITEMS
-from .inference.values.aggregates import parts_of
-from .inference.values.compile_time import FormattedValue, Frame, Index, StructValue, describe
-from .ir.program import Value
+from ....dsl.frontend import syntax as s
+from ....dsl.types.dtype import DType, SIMDType
+from ...ir.program import Value
+from ..budget import overlong
+from ..evaluator import Inferer, expression
+from ..growth import MAX_ITEMS
+from ..values.aggregates import parts_of
+from ..values.compile_time import FormattedValue, Frame, Index, StructValue, describe
 
 
 @expression(s.Formatted)

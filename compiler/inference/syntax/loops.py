@@ -11,21 +11,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
-from ..dsl.frontend import syntax as s
-from ..dsl.types.dtype import BOOL, INT
+from ....dsl.frontend import syntax as s
+from ....dsl.types.dtype import BOOL, INT
+from ...ir.program import NotPure, Value
+from ..advice import over_indices
+from ..calls.folding import repeated
+from ..conversion import coerce
+from ..evaluator import MAX_UNROLL, Inferer, statement
+from ..mistaken import poisoned
+from ..recovery import Cascade, Poisoned
+from ..values.aggregates import PLAIN, is_number, parts_of, with_parts
+from ..values.compile_time import Frame, Index, LoopRange, Unrolled, describe, is_comptime_number
+from ..values.flow import NEXT, Absent, Flow, ended
 from .branches import unless_left
-from .carried import Loop
 from .expressions import decision, items, short_circuit, truth
-from .inference.advice import over_indices
-from .inference.calls.folding import repeated
-from .inference.conversion import coerce
-from .inference.evaluator import MAX_UNROLL, Inferer, statement
-from .inference.mistaken import poisoned
-from .inference.recovery import Cascade, Poisoned
-from .inference.values.aggregates import PLAIN, is_number, parts_of, with_parts
-from .inference.values.compile_time import Frame, Index, LoopRange, Unrolled, describe, is_comptime_number
-from .inference.values.flow import NEXT, Absent, Flow, ended
-from .ir.program import NotPure, Value
+from .loop_variables import Loop
 from .statements import bind
 
 GO_ON = "$go_on"  # the variable that says whether another round may come; no author can name it

@@ -13,27 +13,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..dsl.diagnostics.errors import CompileError
-from ..dsl.frontend import syntax as s
-from ..dsl.frontend.python.collect import is_shipped
-from ..dsl.types.dtype import BOOL, SIMDType
+from ....dsl.diagnostics.errors import CompileError
+from ....dsl.frontend import syntax as s
+from ....dsl.frontend.python.collect import is_shipped
+from ....dsl.types.dtype import BOOL, SIMDType
+from ...ir.program import Region, Value
+from ..conversion import DEFAULTS, coerce, weak_kind
+from ..evaluator import Inferer, expression, statement
+from ..recovery import Cascade, Poisoned, Undecided, is_poisoned
+from ..values.aggregates import PLAIN, is_number, is_static, nothing, parts_of, same_constant, same_kind, with_parts
+from ..values.compile_time import Frame, Undefined, describe, is_comptime_number
+from ..values.flow import ABSENT, NEXT, Absent, Flow, Rest, Stopped, is_pure
 from .expressions import decision, joint_type, open_kind, select, splice
-from .inference.conversion import DEFAULTS, coerce, weak_kind
-from .inference.evaluator import Inferer, expression, statement
-from .inference.recovery import Cascade, Poisoned, Undecided, is_poisoned
-from .inference.values.aggregates import (
-    PLAIN,
-    is_number,
-    is_static,
-    nothing,
-    parts_of,
-    same_constant,
-    same_kind,
-    with_parts,
-)
-from .inference.values.compile_time import Frame, Undefined, describe, is_comptime_number
-from .inference.values.flow import ABSENT, NEXT, Absent, Flow, Rest, Stopped, is_pure
-from .ir.program import Region, Value
 from .statements import undefined
 
 
