@@ -14,8 +14,8 @@ A long function of one element (an `exp`, a `tan`) is a chain of operations that
 so far ahead, and finds too little to do in one chain; LLVM takes several vectors at a time in short loops only. So long
 loops over elements take several where registers allow it.
 
-A loop may carry whether it met a rare case (see `rare`). LLVM would fill a vector with such bools and take several of
-the numbers for it, so it is told how long vectors are.
+A loop may carry whether it met a rare case (see `inference.language.rare_cases`). LLVM would fill a vector with such
+bools and take several of the numbers for it, so it is told how long vectors are.
 
 Short rows of a known length are written out by LLVM, and the loop around them becomes vectors: of an element of each
 row. Rows of at most 8 elements are read as a whole and sorted into lanes. Of longer ones every lane is gathered by

@@ -112,7 +112,7 @@ class Inferer:
         self.instance = ""  # "op 'x' [T=float32, target=sm_90]", for notes
         self.op = ""
         self.level = "host"  # "host", "parallel" (a task on the CPU) or "device" (a GPU thread)
-        self.watch: Any = None  # the loop's body that is being built; see `rare`
+        self.watch: Any = None  # the loop's body that is being built; see `inference.language.rare_cases`
         self.gpu_ids: dict[str, Value] | None = None  # thread and block indices when a grid runs on the CPU
         self.notes = False  # whether a debugger is told what variables hold; see `inference.debug_values`
         self.folding = False  # whether a call is being computed at compile time; see `folding`

@@ -14,10 +14,10 @@ from ....dsl.frontend.python.collect import is_shipped
 from ....dsl.types.dtype import BOOL, DType, SIMDType
 from ...ir.operations import ROWS
 from ...ir.program import PointerType, Region, Value
-from ...rules_gpu import gpu_value
 from ..calls.struct_methods import special
 from ..conversion import DEFAULTS, binary, coerce, unary, unify, weak_kind
 from ..evaluator import Inferer, expression
+from ..language.grids import gpu_value
 from ..members.scalars import attribute
 from ..members.tensors import subscript
 from ..mistaken import is_own, look_into

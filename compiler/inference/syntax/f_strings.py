@@ -1,6 +1,7 @@
 """f-strings: texts that are known at compile time, and those whose values are shown when the program runs.
 
-Input: the parts of an f-string. Output: a string, or a `FormattedValue`. Non-goals: printing (see `rules_python`).
+Input: the parts of an f-string. Output: a string, or a `FormattedValue`. Non-goals: printing (see
+`inference.language.python`).
 """
 
 from __future__ import annotations

@@ -11,25 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..dsl.frontend import syntax as s
-from .inference.advice import over_indices
-from .inference.budget import CALL
-from .inference.conversion import binary, call_row
-from .inference.evaluator import MAX_UNROLL, RULES, Call, Inferer, expression, rule
-from .inference.growth import MAX_ITEMS
-from .inference.syntax.expressions import short_circuit, snapshot, truth
-from .inference.syntax.statements import bind
-from .inference.values.compile_time import (
-    Frame,
-    Generated,
-    Index,
-    LoopRange,
-    Unrolled,
-    describe,
-    is_comptime_number,
-    shown,
-)
-from .ir.program import Value
+from ....dsl.frontend import syntax as s
+from ...ir.program import Value
+from ..advice import over_indices
+from ..budget import CALL
+from ..conversion import binary, call_row
+from ..evaluator import MAX_UNROLL, RULES, Call, Inferer, expression, rule
+from ..growth import MAX_ITEMS
+from ..syntax.expressions import short_circuit, snapshot, truth
+from ..syntax.statements import bind
+from ..values.compile_time import Frame, Generated, Index, LoopRange, Unrolled, describe, is_comptime_number, shown
 
 
 @expression(s.Generator)

@@ -33,11 +33,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..dsl.types.dtype import BOOL, INT
-from .inference.evaluator import Call, Inferer, rule
-from .inference.syntax.expressions import truth
-from .ir.operations import ROWS
-from .ir.program import Builder, Op, PointerType, Region, Value, walk
+from ....dsl.types.dtype import BOOL, INT
+from ...ir.operations import ROWS
+from ...ir.program import Builder, Op, PointerType, Region, Value, walk
+from ..evaluator import Call, Inferer, rule
+from ..syntax.expressions import truth
 
 ROUNDS = 8  # that a loop within the body is taken to have
 BLOCK = 2048  # some KiB of elements, which stay in the first cache between two loops

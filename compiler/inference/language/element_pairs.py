@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..dsl.types.dtype import SIMDType
-from .inference.evaluator import Inferer
-from .inference.values.compile_time import Index
-from .inference.values.tensors import Stored, Tensor
-from .ir.program import Region, Value
+from ....dsl.types.dtype import SIMDType
+from ...ir.program import Region, Value
+from ..evaluator import Inferer
+from ..values.compile_time import Index
+from ..values.tensors import Stored, Tensor
 
 Values = tuple[Value, ...]
 

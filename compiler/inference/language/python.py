@@ -1,32 +1,23 @@
 """What Python's own functions mean in kernels: `len`, `print`, `int`, `bool`, `isinstance`, …
 
-Input: bound arguments. Output: values, or an operation that prints. Non-goals: loops (see `rules`), and
-sequences (see `rules_sequences`).
+Input: bound arguments. Output: values, or an operation that prints. Non-goals: loops (see
+`inference.language.elements`), and sequences (see `inference.language.sequences`).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..dsl.types.dtype import BOOL, INT, DType, SIMDType
-from .inference.conversion import DEFAULTS, apply_row, coerce, weak_kind
-from .inference.evaluator import Call, rule
-from .inference.members.scalars import cast
-from .inference.syntax.expressions import truth
-from .inference.syntax.statements import report
-from .inference.values.compile_time import (
-    PYTHON_TYPES,
-    Index,
-    StructType,
-    StructValue,
-    StubRef,
-    TargetValue,
-    Unrolled,
-    describe,
-)
-from .inference.values.tensors import Tensor
-from .ir.operations import ROWS
-from .ir.program import Value
+from ....dsl.types.dtype import BOOL, INT, DType, SIMDType
+from ...ir.operations import ROWS
+from ...ir.program import Value
+from ..conversion import DEFAULTS, apply_row, coerce, weak_kind
+from ..evaluator import Call, rule
+from ..members.scalars import cast
+from ..syntax.expressions import truth
+from ..syntax.statements import report
+from ..values.compile_time import PYTHON_TYPES, Index, StructType, StructValue, StubRef, TargetValue, Unrolled, describe
+from ..values.tensors import Tensor
 
 
 @rule("len")

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl.types.dtype import DType, SIMDType
-from .inference.conversion import coerce
-from .inference.evaluator import Call, rule
-from .inference.members.pointers import integer_offset, is_pointer, on_device, owner_of, writable
-from .inference.members.spans import Span
-from .inference.members.tensor_memory import span_of
-from .inference.members.tensors import refuse_host, refuse_input, to_index
-from .inference.runtime_checks import guard_index
-from .inference.values.compile_time import describe
-from .inference.values.tensors import Stored, Tensor, View
-from .ir.program import Value
+from ....dsl.types.dtype import DType, SIMDType
+from ...ir.program import Value
+from ..conversion import coerce
+from ..evaluator import Call, rule
+from ..members.pointers import integer_offset, is_pointer, on_device, owner_of, writable
+from ..members.spans import Span
+from ..members.tensor_memory import span_of
+from ..members.tensors import refuse_host, refuse_input, to_index
+from ..runtime_checks import guard_index
+from ..values.compile_time import describe
+from ..values.tensors import Stored, Tensor, View
 
 KINDS = ("add", "sub", "min", "max", "and", "or", "xor", "exchange")
 BITWISE = ("and", "or", "xor")

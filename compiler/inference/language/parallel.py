@@ -1,25 +1,25 @@
 """Loops that call a function of the author's: in parallel, in vectors, in tiles.
 
-Input: bound arguments of a call. Output: loops in the builder's region. Non-goals: `foreach` (see `rules`), and loops
-that are statements (see `loops`).
+Input: bound arguments of a call. Output: loops in the builder's region. Non-goals: `foreach` (see
+`inference.language.elements`), and loops that are statements (see `loops`).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..dsl.frontend import syntax as s
-from ..dsl.types.dtype import INT, DType, SIMDType
-from .inference.advice import count_of
-from .inference.conversion import coerce
-from .inference.evaluator import Call, rule
-from .inference.members.scalars import check_width
-from .inference.members.spans import always
-from .inference.members.vectors import from_lanes
-from .inference.values.compile_time import describe, is_comptime_number
-from .inference.values.flow import ABSENT
-from .ir.program import Value
-from .rules import check_body, spread
+from ....dsl.frontend import syntax as s
+from ....dsl.types.dtype import INT, DType, SIMDType
+from ...ir.program import Value
+from ..advice import count_of
+from ..conversion import coerce
+from ..evaluator import Call, rule
+from ..members.scalars import check_width
+from ..members.spans import always
+from ..members.vectors import from_lanes
+from ..values.compile_time import describe, is_comptime_number
+from ..values.flow import ABSENT
+from .elements import check_body, spread
 
 
 def _invoke(call: Call, name: str, body: Any, args: list[Any]) -> None:

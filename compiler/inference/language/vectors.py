@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl.types.dtype import DType, SIMDType
-from .inference.conversion import adopt, call_numbers, coerce, misfit
-from .inference.evaluator import Call, rule
-from .inference.members.scalars import check_width
-from .inference.members.vectors import from_lanes
-from .inference.values.compile_time import describe, is_comptime_number, shown
-from .ir.program import Value
+from ....dsl.types.dtype import DType, SIMDType
+from ...ir.program import Value
+from ..conversion import adopt, call_numbers, coerce, misfit
+from ..evaluator import Call, rule
+from ..members.scalars import check_width
+from ..members.vectors import from_lanes
+from ..values.compile_time import describe, is_comptime_number, shown
 
 WIDER = {
     DType.int8: DType.int16,

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl.diagnostics.errors import TargetError
-from ..dsl.frontend import syntax as s
-from ..dsl.types.dtype import INT
-from .inference.conversion import coerce
-from .inference.evaluator import Call, Inferer, rule
-from .inference.members.scalars import method
-from .inference.values.compile_time import Closure, ContextValue, Frame, describe, unravel
-from .ir.program import Region, Value
+from ....dsl.diagnostics.errors import TargetError
+from ....dsl.frontend import syntax as s
+from ....dsl.types.dtype import INT
+from ...ir.program import Region, Value
+from ..conversion import coerce
+from ..evaluator import Call, Inferer, rule
+from ..members.scalars import method
+from ..values.compile_time import Closure, ContextValue, Frame, describe, unravel
 
 AXES = "xyz"
 

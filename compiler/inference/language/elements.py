@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..dsl.frontend import syntax as s
-from ..dsl.types.dtype import INT, DType, SIMDType
-from .inference.advice import body_takes, bound_of_range, no_function, of_body
-from .inference.conversion import coerce
-from .inference.evaluator import MAX_UNROLL, Call, Inferer, rule
-from .inference.members.tensors import store_into, to_index, to_store, wrong_store
-from .inference.syntax.expressions import select, truth
-from .inference.values.aggregates import PLAIN, is_static, parts_of, same_kind, with_parts
-from .inference.values.compile_time import (
+from ....dsl.frontend import syntax as s
+from ....dsl.types.dtype import INT, DType, SIMDType
+from ...ir.program import Region, Value
+from ...splitting import cut_loop
+from ..advice import body_takes, bound_of_range, no_function, of_body
+from ..conversion import coerce
+from ..evaluator import MAX_UNROLL, Call, Inferer, rule
+from ..members.tensors import store_into, to_index, to_store, wrong_store
+from ..syntax.expressions import select, truth
+from ..values.aggregates import PLAIN, is_static, parts_of, same_kind, with_parts
+from ..values.compile_time import (
     Closure,
     Index,
     LoopRange,
@@ -31,13 +33,11 @@ from .inference.values.compile_time import (
     shown,
     unravel,
 )
-from .inference.values.flow import ABSENT, count_operations
-from .inference.values.tensors import Demand, Tensor
-from .ir.program import Region, Value
-from .pairs import Pairs, shares_bytes
-from .rare import element_loop
-from .rules_sequences import sequence
-from .splitting import cut_loop
+from ..values.flow import ABSENT, count_operations
+from ..values.tensors import Demand, Tensor
+from .element_pairs import Pairs, shares_bytes
+from .rare_cases import element_loop
+from .sequences import sequence
 
 GPU_BLOCK = 256
 SHORT_ROW = 64  # elements, which are no work for several threads

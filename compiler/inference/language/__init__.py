@@ -1,0 +1,1 @@
+"""A rule for each name of the language."""
