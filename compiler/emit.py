@@ -24,7 +24,7 @@ from .emit_parallel import captures
 from .emit_types import constant, mlir_type
 from .ir.operations import ROWS
 from .ir.program import Function, Location, Op, PointerType, Program, Region, Type, Value, walk
-from .polls import BUDGET, POLL
+from .passes.polls import BUDGET, POLL
 from .targets import Target
 
 # Functions that are called to mark a place; see `mlir`, `loop_hints`.

@@ -15,12 +15,13 @@ from ..dsl.contract import abi
 from ..dsl.diagnostics.errors import InternalError
 from ..dsl.diagnostics.places import Place
 from ..dsl.types.dtype import BOOL, DType, SIMDType
-from . import emit_arith, emit_atomics, emit_cast, emit_memory, emit_vectors, polls
+from . import emit_arith, emit_atomics, emit_cast, emit_memory, emit_vectors
 from .codegen.loop_hints import loop_hint
-from .cutting import Cut, cut, lanes, stays_apart, stays_rolled, together
 from .emit_parallel import parallel
 from .emit_types import constant, mlir_type
 from .ir.program import IRREGULAR, Op, PointerType, Region, Value
+from .passes import polls
+from .passes.vectorize_loops import Cut, cut, lanes, stays_apart, stays_rolled, together
 
 if TYPE_CHECKING:
     from .emit import FunctionEmitter
@@ -190,7 +191,7 @@ def _rounds(
 
 
 def _cut_for(e: FunctionEmitter, op: Op, whole: Cut, low: str, high: str, initial: list[str]) -> None:
-    """A loop over whole vectors, and one under a mask over what is left; see `cutting`.
+    """A loop over whole vectors, and one under a mask over what is left; see `passes.vectorize_loops`.
 
     Both count from 0, and the first stands where there is a round for it: so LLVM sees that nothing is left of it.
     Their number is frozen: LLVM would make it anew of what the loops around count, and not know it for the same.

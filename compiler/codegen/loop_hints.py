@@ -9,8 +9,8 @@ keeps, and the classes of MLIR's bindings that could set it there take as long t
                                                     !7 = distinct !{!7, !8}
                                                     !8 = !{!"llvm.loop.interleave.count", i32 4}
 
-A masked loop becomes vectors of which each lane asks whether its round is one of the loop's; see `cutting`. The vectors
-have so many lanes, where LLVM is not left to choose.
+A masked loop becomes vectors of which each lane asks whether its round is one of the loop's; see
+`passes.vectorize_loops`. The vectors have so many lanes, where LLVM is not left to choose.
 
 Input: the text of a module. Output: the same, without these calls. Non-goals: which loop is told what.
 """

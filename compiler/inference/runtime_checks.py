@@ -5,8 +5,8 @@ the author's. An access has one unless `ranges` proves that it lies inside. Unde
 attribute `hoist`, which says how many elements are touched: `hoist` does them once before a loop where it can.
 
 Input: the call that reads or stores, the tensor and the index. Output: operations in the builder's region, and facts
-that hold behind them. Non-goals: what a check costs in a loop (see `hoist`), and how a report becomes an error (see
-`graph.reports`).
+that hold behind them. Non-goals: what a check costs in a loop (see `passes.hoist_checks`), and how a report becomes an
+error (see `graph.reports`).
 """
 
 from __future__ import annotations

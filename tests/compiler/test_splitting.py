@@ -11,8 +11,8 @@ import pytest
 from kernel_harness import KernelFile
 from support.inner_loops import innermost_loops
 
-from einkorn.compiler.cutting import stays_apart
 from einkorn.compiler.ir.program import Op, walk
+from einkorn.compiler.passes.vectorize_loops import stays_apart
 from einkorn.compiler.pipeline import compile_entry, typed_program
 from einkorn.compiler.targets import lookup
 from einkorn.dsl import DType

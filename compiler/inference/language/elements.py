@@ -12,7 +12,7 @@ from typing import Any
 from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import INT, DType, SIMDType
 from ...ir.program import Region, Value
-from ...splitting import cut_loop
+from ...passes.split_loops import cut_loop
 from ..advice import body_takes, bound_of_range, no_function, of_body
 from ..conversion import coerce
 from ..evaluator import MAX_UNROLL, Call, Inferer, rule

@@ -15,11 +15,11 @@ no check is found to be needless here (see `inference.runtime_checks`).
 
 from __future__ import annotations
 
-from ..dsl.types.dtype import BOOL, DType, SIMDType
-from .ir.polynomials import Poly, minus, plus, split, times
-from .ir.program import Builder, Op, Region, Value, walk
-from .ir.ranges import Ranges
-from .versions import two_versions
+from ...dsl.types.dtype import BOOL, DType, SIMDType
+from ..ir.polynomials import Poly, minus, plus, split, times
+from ..ir.program import Builder, Op, Region, Value, walk
+from ..ir.ranges import Ranges
+from .version_loops import two_versions
 
 Span = tuple[Value, Value]  # the bounds of a loop that has no rounds unless low < high
 TERM_BITS = 58  # of each term of an index, so that no sum of terms wraps

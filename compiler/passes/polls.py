@@ -25,12 +25,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ..dsl.contract import abi
-from ..dsl.types.dtype import SIMDType
-from .ir.program import Op, Region, Value, walk
+from ...dsl.contract import abi
+from ...dsl.types.dtype import SIMDType
+from ..ir.program import Op, Region, Value, walk
 
 if TYPE_CHECKING:
-    from .emit import FunctionEmitter
+    from ..emit import FunctionEmitter
 
 BUDGET = 1 << 22  # operations between two polls: about a millisecond, a hundred where every access waits for memory
 _ACCESS, _REPORT, _REGION = 4, 1 << 12, 1 << 12  # operations that a load, a print, a parallel region count for

@@ -27,9 +27,9 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field
 
-from ..dsl.types.dtype import BOOL, INT
-from .ir.operations import ROWS
-from .ir.program import Builder, Op, Region, Value, walk
+from ...dsl.types.dtype import BOOL, INT
+from ..ir.operations import ROWS
+from ..ir.program import Builder, Op, Region, Value, walk
 
 SHORT = 4  # elements; shorter parts are not worth a loop
 MOST = 4  # parts of a loop

@@ -11,16 +11,16 @@ in any round. What lies between the bounds of the loop variable bounds them all:
 checked; if not, every round finds out for itself.
 
 Input: a `for` with the checks that are left in it. Output: operations in its place. Non-goals: checks that every round
-makes of a linear index (see `hoist`).
+makes of a linear index (see `passes.hoist_checks`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..dsl.types.dtype import INT
-from .ir.program import Builder, Op, Region, Value, walk
-from .ir.ranges import Ranges
+from ...dsl.types.dtype import INT
+from ..ir.program import Builder, Op, Region, Value, walk
+from ..ir.ranges import Ranges
 
 MOST = 200  # operations of a loop that is worth a second copy
 FEW = 8  # rounds of one that is not

@@ -29,10 +29,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..dsl.types.dtype import DType
-from .ir.operations import ROWS
-from .ir.program import Op, PointerType, Region, walk
-from .targets.base import Target
+from ...dsl.types.dtype import DType
+from ..ir.operations import ROWS
+from ..ir.program import Op, PointerType, Region, walk
+from ..targets.base import Target
 
 LONG = 16  # operations on an element; shorter loops take as many vectors at a time as LLVM would choose,
 SHORT = 4  # which is so many

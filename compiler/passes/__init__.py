@@ -1,0 +1,1 @@
+"""Typed program -> typed program, one idea a file."""
