@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
 from typing import Any, TypeVar
 
-from .emit_parallel import captures
 from .inference.debug_values import Form
 from .interpret_debug import KERNEL, debugger, tensor
 from .interpret_grid import run_grid
@@ -26,6 +25,7 @@ from .interpret_ops import EVALUATORS, Machine, number, simd
 from .interpret_rows import evaluate_row
 from .ir.operations import ROWS
 from .ir.program import IRREGULAR, Function, Location, Op, Region, Value, walk
+from .lowering.parallel import captures
 
 Frame = tuple[Location | None, str, str]  # an activation: who called, the file, the function
 

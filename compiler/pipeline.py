@@ -24,12 +24,12 @@ from ..dsl.diagnostics.errors import CompileError, EinkornError, InternalError
 from ..dsl.environment.knobs import knobs
 from .codegen.llvm import Compiled, compile_module
 from .codegen.mlir import format_module, lower_to_llvm
-from .emit import Emitted, KernelInfo, emit_module
 from .inference.kernels import build_program
 from .inference.values.tensors import NotFusible
 from .ir.printer import print_program
 from .ir.program import Program, Site
 from .ir.verifier import verify_program
+from .lowering.writer import Emitted, KernelInfo, emit_module
 from .reproducer import beside, fault
 from .targets import Target
 

@@ -30,7 +30,7 @@ from ...dsl.types.dtype import SIMDType
 from ..ir.program import Op, Region, Value, walk
 
 if TYPE_CHECKING:
-    from ..emit import FunctionEmitter
+    from ..lowering.writer import FunctionEmitter
 
 BUDGET = 1 << 22  # operations between two polls: about a millisecond, a hundred where every access waits for memory
 _ACCESS, _REPORT, _REGION = 4, 1 << 12, 1 << 12  # operations that a load, a print, a parallel region count for

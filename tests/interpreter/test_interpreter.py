@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 from support import graphs
 
-from einkorn.compiler import emit_arith, interpret_flow, interpret_ops, interpret_rows
-from einkorn.compiler.emit_ops import EMITTERS
+from einkorn.compiler import interpret_flow, interpret_ops, interpret_rows
 from einkorn.compiler.ir.operations import LIBRARY, ROWS
 from einkorn.compiler.ir.program import IRREGULAR
+from einkorn.compiler.lowering import arithmetic as emit_arith
+from einkorn.compiler.lowering.control_flow import EMITTERS
 from einkorn.dsl.diagnostics.errors import KernelError
 from einkorn.graph import InferenceSession, ops
 

@@ -2,7 +2,7 @@
 
 Each reads, computes and writes in one step that no other thread comes between, and gives what was there before.
 
-Input: bound arguments of a call. Output: values. Non-goals: how a target does it (see `emit_atomics`).
+Input: bound arguments of a call. Output: values. Non-goals: how a target does it (see `lowering.atomics`).
 """
 
 from __future__ import annotations

@@ -4,22 +4,22 @@ Floats that are narrower than float32 go through it. From wider types they go th
 is rounded once: `_round_to_odd` for float64, `_sticky` and `_clamped` for integers.
 
 Input: a `FunctionEmitter`, the name of a value, and the types. Output: the name of the result. Non-goals: what each
-format makes of a float32 (see `emit_half` and `emit_narrow`).
+format makes of a float32 (see `lowering.half_floats` and `emit_narrow`).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..dsl.diagnostics.errors import InternalError
-from ..dsl.types.dtype import STORAGE, DType, SIMDType
-from .emit_arith import abs_int, select
-from .emit_half import narrow, widen
-from .emit_narrow import narrow_float, widen_narrow
-from .emit_types import constant, mlir_type
+from ...dsl.diagnostics.errors import InternalError
+from ...dsl.types.dtype import STORAGE, DType, SIMDType
+from .arithmetic import abs_int, select
+from .half_floats import narrow, widen
+from .narrow_floats import narrow_float, widen_narrow
+from .types import constant, mlir_type
 
 if TYPE_CHECKING:
-    from .emit import FunctionEmitter
+    from .writer import FunctionEmitter
 
 
 def cast(e: FunctionEmitter, value: str, source: SIMDType, to: SIMDType) -> str:

@@ -5,18 +5,18 @@ format's own numbers (`dsl.types.formats`, which says what every number becomes)
 32-bit integers are, need no instruction for narrow floats and no library, and give the same bits everywhere. No number
 on the way is subnormal: a processor that flushes these does no harm.
 
-Input and output: names of MLIR values. Non-goals: other pairs of types (see `emit_cast`).
+Input and output: names of MLIR values. Non-goals: other pairs of types (see `lowering.casts`).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..dsl.types.dtype import SIMDType
-from .emit_half import Words
+from ...dsl.types.dtype import SIMDType
+from .half_floats import Words
 
 if TYPE_CHECKING:
-    from .emit import FunctionEmitter
+    from .writer import FunctionEmitter
 
 _NAN, _INFINITY = 0x7FC00000, 0x7F800000
 

@@ -15,17 +15,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ..dsl.diagnostics.errors import InternalError
-from ..dsl.types.dtype import SIMDType
-from . import emit_arith
-from .emit_entry import ENTRY, SPREAD, entry, is_small, report_table
-from .emit_ops import EMITTERS
-from .emit_parallel import captures
-from .emit_types import constant, mlir_type
-from .ir.operations import ROWS
-from .ir.program import Function, Location, Op, PointerType, Program, Region, Type, Value, walk
-from .passes.polls import BUDGET, POLL
-from .targets import Target
+from ...dsl.diagnostics.errors import InternalError
+from ...dsl.types.dtype import SIMDType
+from ..ir.operations import ROWS
+from ..ir.program import Function, Location, Op, PointerType, Program, Region, Type, Value, walk
+from ..passes.polls import BUDGET, POLL
+from ..targets import Target
+from . import arithmetic as emit_arith
+from .control_flow import EMITTERS
+from .entry import ENTRY, SPREAD, entry, is_small, report_table
+from .parallel import captures
+from .types import constant, mlir_type
 
 # Functions that are called to mark a place; see `mlir`, `loop_hints`.
 _MARK = re.compile(r"@(ek\.(?:exit|hint\.\w+))\(")

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..dsl.types.dtype import DType, SIMDType
-from .emit_arith import row
-from .emit_memory import address
-from .emit_types import constant, mlir_type
-from .ir.program import Op
+from ...dsl.types.dtype import DType, SIMDType
+from ..ir.program import Op
+from .arithmetic import row
+from .memory import address
+from .types import constant, mlir_type
 
 if TYPE_CHECKING:
-    from .emit import FunctionEmitter
+    from .writer import FunctionEmitter
 
 _ORDERINGS = {o: o for o in ("acquire", "release", "acq_rel", "seq_cst")} | {"relaxed": "monotonic"}
 # What may be seen where a comparison fails, and nothing is written.

@@ -8,14 +8,14 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from ..dsl.types.dtype import DType, SIMDType
+from ...dsl.types.dtype import DType, SIMDType
 
 if TYPE_CHECKING:
-    from .emit import FunctionEmitter
+    from .writer import FunctionEmitter
 
 _ELEMENT = {
     DType.bool: "i1",
-    DType.float16: "i16",  # between operations a half number is its bits, see `emit_half`
+    DType.float16: "i16",  # between operations a half number is its bits, see `lowering.half_floats`
     DType.bfloat16: "i16",
     DType.float32: "f32",
     DType.float64: "f64",

@@ -9,9 +9,9 @@ import json
 import re
 from collections.abc import Iterator
 
-from ..dsl.contract import abi
-from ..dsl.frontend.anchors import anchors_of
-from .ir.program import Op, Program, Region
+from ...dsl.contract import abi
+from ...dsl.frontend.anchors import anchors_of
+from ..ir.program import Op, Program, Region
 
 
 def spreading(total: str, grain: str, task: str, block: str) -> str:

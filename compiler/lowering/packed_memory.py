@@ -6,21 +6,21 @@ time: the half is cleared and set by two atomic operations, neither of which tou
 thread can be (the host's own code, storage of the function's own), the byte is read, changed and written. Vectors that
 begin at a byte are stored as whole bytes. `store_pair` writes a byte whose two elements are at hand; `foreach` does so.
 
-Input: a `FunctionEmitter` and an operation. Output: lines. Non-goals: the elements' own bits (see `emit_cast`).
+Input: a `FunctionEmitter` and an operation. Output: lines. Non-goals: the elements' own bits (see `lowering.casts`).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..dsl.types.dtype import INT, DType, SIMDType
-from .emit_arith import select
-from .emit_cast import low_bits
-from .emit_types import constant, mlir_type
-from .ir.program import Op, PointerType, Value
+from ...dsl.types.dtype import INT, DType, SIMDType
+from ..ir.program import Op, PointerType, Value
+from .arithmetic import select
+from .casts import low_bits
+from .types import constant, mlir_type
 
 if TYPE_CHECKING:
-    from .emit import FunctionEmitter
+    from .writer import FunctionEmitter
 
 _BYTE = SIMDType(DType.uint8)
 

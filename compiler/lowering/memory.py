@@ -2,8 +2,8 @@
 
 What a target has no instruction for (a masked load of bytes, a gather on a GPU) LLVM writes out lane by lane.
 
-Input: a `FunctionEmitter` and an operation. Output: lines. Non-goals: elements that share bytes (see `emit_packed`),
-atomic operations (see `emit_atomics`).
+Input: a `FunctionEmitter` and an operation. Output: lines. Non-goals: elements that share bytes (see
+`lowering.packed_memory`), atomic operations (see `lowering.atomics`).
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..dsl.types.dtype import DType, SIMDType
-from . import emit_cast
-from .emit_packed import load_packed, store_packed, store_pair
-from .emit_types import element_type, mlir_type
-from .ir.program import Op, Value
+from ...dsl.types.dtype import DType, SIMDType
+from ..ir.program import Op, Value
+from . import casts as emit_cast
+from .packed_memory import load_packed, store_packed, store_pair
+from .types import element_type, mlir_type
 
 if TYPE_CHECKING:
-    from .emit import FunctionEmitter
+    from .writer import FunctionEmitter
 
 
 def _simd(value: Value) -> SIMDType:

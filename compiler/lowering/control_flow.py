@@ -1,7 +1,7 @@
 """Irregular operations of the typed program as MLIR text: one function each, in a table.
 
-Input: a `FunctionEmitter` and an operation. Output: lines. Non-goals: regular operations (see `emit_arith`), and what
-parallel regions become (see `emit_parallel`).
+Input: a `FunctionEmitter` and an operation. Output: lines. Non-goals: regular operations (see `lowering.arithmetic`),
+and what parallel regions become (see `lowering.parallel`).
 """
 
 from __future__ import annotations
@@ -11,20 +11,24 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ..dsl.contract import abi
-from ..dsl.diagnostics.errors import InternalError
-from ..dsl.diagnostics.places import Place
-from ..dsl.types.dtype import BOOL, DType, SIMDType
-from . import emit_arith, emit_atomics, emit_cast, emit_memory, emit_vectors
-from .codegen.loop_hints import loop_hint
-from .emit_parallel import parallel
-from .emit_types import constant, mlir_type
-from .ir.program import IRREGULAR, Op, PointerType, Region, Value
-from .passes import polls
-from .passes.vectorize_loops import Cut, cut, lanes, stays_apart, stays_rolled, together
+from ...dsl.contract import abi
+from ...dsl.diagnostics.errors import InternalError
+from ...dsl.diagnostics.places import Place
+from ...dsl.types.dtype import BOOL, DType, SIMDType
+from ..codegen.loop_hints import loop_hint
+from ..ir.program import IRREGULAR, Op, PointerType, Region, Value
+from ..passes import polls
+from ..passes.vectorize_loops import Cut, cut, lanes, stays_apart, stays_rolled, together
+from . import arithmetic as emit_arith
+from . import atomics as emit_atomics
+from . import casts as emit_cast
+from . import memory as emit_memory
+from . import vectors as emit_vectors
+from .parallel import parallel
+from .types import constant, mlir_type
 
 if TYPE_CHECKING:
-    from .emit import FunctionEmitter
+    from .writer import FunctionEmitter
 
 _log = logging.getLogger("einkorn.compiler")
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..dsl.types.dtype import DType, SIMDType
-from .emit_types import constant, mlir_type
+from ...dsl.types.dtype import DType, SIMDType
+from .types import constant, mlir_type
 
 if TYPE_CHECKING:
-    from .emit import FunctionEmitter
+    from .writer import FunctionEmitter
 
 Expansion = Callable[["FunctionEmitter", list[str], SIMDType], str]
 

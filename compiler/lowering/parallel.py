@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..dsl.contract import abi
-from ..dsl.types.dtype import SIMDType
-from .emit_entry import spreading
-from .emit_types import register_bytes
-from .ir.program import Op, PointerType, Region, Value, free_values, walk
+from ...dsl.contract import abi
+from ...dsl.types.dtype import SIMDType
+from ..ir.program import Op, PointerType, Region, Value, free_values, walk
+from .entry import spreading
+from .types import register_bytes
 
 if TYPE_CHECKING:
-    from .emit import FunctionEmitter
+    from .writer import FunctionEmitter
 
 
 def captures(region: Region) -> list[Value]:

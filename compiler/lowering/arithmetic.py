@@ -4,7 +4,7 @@ One function for each expansion that a row of the table names with `=`. Half typ
 after every operation.
 
 Input: a `FunctionEmitter` (which gives out names and collects lines) and the names of operands. Output: the name of
-the result. Non-goals: casts (see `emit_cast`).
+the result. Non-goals: casts (see `lowering.casts`).
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..dsl.types.dtype import DType, SIMDType
-from .emit_bits import EXPANSIONS as BITS
-from .emit_half import narrow, widen
-from .emit_types import constant, mlir_type
-from .ir.operations import ROWS
+from ...dsl.types.dtype import DType, SIMDType
+from ..ir.operations import ROWS
+from .bits import EXPANSIONS as BITS
+from .half_floats import narrow, widen
+from .types import constant, mlir_type
 
 if TYPE_CHECKING:
-    from .emit import FunctionEmitter
+    from .writer import FunctionEmitter
 
 
 def row(e: FunctionEmitter, name: str, operands: list[str], type: SIMDType, fastmath: frozenset[str]) -> str:

@@ -1,6 +1,6 @@
 """Operations on the lanes of vectors as MLIR text.
 
-Input: a `FunctionEmitter` and an operation. Output: lines. Non-goals: arithmetic on lanes (see `emit_arith`).
+Input: a `FunctionEmitter` and an operation. Output: lines. Non-goals: arithmetic on lanes (see `lowering.arithmetic`).
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..dsl.types.dtype import DType, SIMDType
-from . import emit_arith
-from .emit_types import mlir_type
-from .ir.program import Op, Value
+from ...dsl.types.dtype import DType, SIMDType
+from ..ir.program import Op, Value
+from . import arithmetic as emit_arith
+from .types import mlir_type
 
 if TYPE_CHECKING:
-    from .emit import FunctionEmitter
+    from .writer import FunctionEmitter
 
 
 def simd(value: Value) -> SIMDType:

@@ -5,17 +5,17 @@ LLVM widens and narrows them where it likes, by calls into a library that need n
 of a float32. float16 is converted by the hardware where it can (`f16c`), else in integers. Rounding is to nearest, ties
 to even, subnormals and NaN included.
 
-Input and output: names of MLIR values. Non-goals: other pairs of types (see `emit_arith`).
+Input and output: names of MLIR values. Non-goals: other pairs of types (see `lowering.arithmetic`).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..dsl.types.dtype import DType, SIMDType
+from ...dsl.types.dtype import DType, SIMDType
 
 if TYPE_CHECKING:
-    from .emit import FunctionEmitter
+    from .writer import FunctionEmitter
 
 
 def widen(e: FunctionEmitter, value: str, type: SIMDType) -> str:

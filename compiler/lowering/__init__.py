@@ -1,0 +1,1 @@
+"""Typed program -> MLIR, a file for each family of operations."""
