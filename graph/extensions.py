@@ -224,7 +224,7 @@ def interpret_graph(ir: GraphIR, *, checks: Checks | None = None) -> LoadedCode:
         CompileError: a mistake in a kernel.
     """
     with shielded():
-        from ..compiler.interpret import Interpreted
+        from ..compiler.interpreter.entry import Interpreted
 
     _start_log()
     with _faults_told(ir, False, checks, interpret=True):

@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import check
 from programs import Program
 
-from einkorn.compiler import interpret_flow
+from einkorn.compiler.interpreter import translate as interpret_flow
 from einkorn.dsl.diagnostics.errors import CompileError, InternalError, KernelError
 from einkorn.graph import call as calls
 from einkorn.graph import outputs

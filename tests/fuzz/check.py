@@ -24,7 +24,7 @@ import numpy as np
 
 from einkorn.compiler.codegen.thread_pool import pool_object
 from einkorn.compiler.inference.values.tensors import NotFusible
-from einkorn.compiler.interpret import Interpreted
+from einkorn.compiler.interpreter.entry import Interpreted
 from einkorn.compiler.pipeline import compile_entry
 from einkorn.compiler.targets import lookup
 from einkorn.dsl.contract.checks import parse_checks

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from einkorn.compiler.interpret import Interpreted
+from einkorn.compiler.interpreter.entry import Interpreted
 from einkorn.compiler.targets import lookup
 from einkorn.dsl import DType
 

@@ -16,7 +16,9 @@ import numpy as np
 import pytest
 from support import graphs
 
-from einkorn.compiler import interpret_flow, interpret_ops, interpret_rows
+from einkorn.compiler.interpreter import operations as interpret_ops
+from einkorn.compiler.interpreter import rows as interpret_rows
+from einkorn.compiler.interpreter import translate as interpret_flow
 from einkorn.compiler.ir.operations import LIBRARY, ROWS
 from einkorn.compiler.ir.program import IRREGULAR
 from einkorn.compiler.lowering import arithmetic as emit_arith

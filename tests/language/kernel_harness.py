@@ -17,8 +17,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from einkorn.compiler.interpret import Interpreted
-from einkorn.compiler.interpret_ops import Stop
+from einkorn.compiler.interpreter.entry import Interpreted
+from einkorn.compiler.interpreter.operations import Stop
 from einkorn.compiler.pipeline import Artifact, compile_entry
 from einkorn.compiler.targets import lookup
 from einkorn.dsl import DType

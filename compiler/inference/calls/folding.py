@@ -26,9 +26,9 @@ import numpy as np
 from ....dsl.diagnostics.errors import CompileError
 from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import DType, SIMDType
-from ...interpret_flow import translate
-from ...interpret_memory import Pointer, storage
-from ...interpret_ops import Machine
+from ...interpreter.memory import Pointer, storage
+from ...interpreter.operations import Machine
+from ...interpreter.translate import translate
 from ...ir.program import Function, NotPure, PointerType, Program, Region, Value
 from ..recovery import Cascade
 from ..values.aggregates import PLAIN, parts_of, with_parts

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from .interpret_rows import evaluate_row
-from .ir.program import Op
+from ..ir.program import Op
+from .rows import evaluate_row
 
 Evaluate = Callable[..., Any]
 

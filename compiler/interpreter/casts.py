@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..dsl.types.dtype import DType
-from .interpret_rows import to_odd, where
+from ...dsl.types.dtype import DType
+from .rows import to_odd, where
 
 
 def convert(value: Any, source: DType, to: DType) -> Any:

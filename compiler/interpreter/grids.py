@@ -12,9 +12,9 @@ from collections.abc import Callable, Generator
 from inspect import isgeneratorfunction
 from typing import Any
 
-from ..dsl.diagnostics.errors import KernelError
-from .interpret_ops import Machine
-from .ir.program import Location
+from ...dsl.diagnostics.errors import KernelError
+from ..ir.program import Location
+from .operations import Machine
 
 
 def run_grid(machine: Machine, kernel: Callable[..., Any], *arguments: Any) -> None:

@@ -18,14 +18,14 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
 from typing import Any, TypeVar
 
-from .inference.debug_values import Form
-from .interpret_debug import KERNEL, debugger, tensor
-from .interpret_grid import run_grid
-from .interpret_ops import EVALUATORS, Machine, number, simd
-from .interpret_rows import evaluate_row
-from .ir.operations import ROWS
-from .ir.program import IRREGULAR, Function, Location, Op, Region, Value, walk
-from .lowering.parallel import captures
+from ..inference.debug_values import Form
+from ..ir.operations import ROWS
+from ..ir.program import IRREGULAR, Function, Location, Op, Region, Value, walk
+from ..lowering.parallel import captures
+from .debugger import KERNEL, debugger, tensor
+from .grids import run_grid
+from .operations import EVALUATORS, Machine, number, simd
+from .rows import evaluate_row
 
 Frame = tuple[Location | None, str, str]  # an activation: who called, the file, the function
 

@@ -4,7 +4,7 @@ A function here is given the operation once, when the program is translated, and
 results from the values of its operands: a NumPy scalar or vector for a number, a `Pointer` for a pointer. An operation
 with several results gives a tuple of them.
 
-Input: operations without regions. Output: `EVALUATORS`. Non-goals: control flow (see `interpret_flow`).
+Input: operations without regions. Output: `EVALUATORS`. Non-goals: control flow (see `interpreter.translate`).
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from ..dsl.diagnostics.errors import InternalError
-from ..dsl.types.dtype import DType, SIMDType
-from . import interpret_access, interpret_vectors
-from .interpret_casts import convert, low_bits, reinterpret
-from .interpret_memory import Pointer, load, storage, store
-from .interpret_rows import where
-from .ir.program import Op, PointerType, Program, Value
+from ...dsl.diagnostics.errors import InternalError
+from ...dsl.types.dtype import DType, SIMDType
+from ..ir.program import Op, PointerType, Program, Value
+from . import accesses as interpret_access
+from . import vectors as interpret_vectors
+from .casts import convert, low_bits, reinterpret
+from .memory import Pointer, load, storage, store
+from .rows import where
 
 
 class Stop(Exception):

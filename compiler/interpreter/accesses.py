@@ -1,6 +1,6 @@
 """What accesses to memory compute that are more than a load or a store: masks, gathers, atomics.
 
-Each lane is one access, checked as every other (see `interpret_memory`).
+Each lane is one access, checked as every other (see `interpreter.memory`).
 
 Input: operations, as in `interpret_ops`. Output: functions on NumPy values and pointers.
 """
@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from .interpret_memory import Pointer, load, store
-from .interpret_rows import evaluate_row
-from .ir.program import Op
+from ..ir.program import Op
+from .memory import Pointer, load, store
+from .rows import evaluate_row
 
 Evaluate = Callable[..., Any]
 

@@ -1,7 +1,7 @@
 """The interpreter: runs a typed program on NumPy arrays, with exactly the semantics of compiled code.
 
 It is the oracle of the tests, and what a debugger steps in: every operation is computed by itself, every access to
-memory is checked, and the Python frames that run are those of the author's functions (see `interpret_flow`).
+memory is checked, and the Python frames that run are those of the author's functions (see `interpreter.translate`).
 
 Input: an `EntrySpec` and a target, then arrays and sizes. Output: arrays are written, prints are reported. Non-goals:
 speed.
@@ -15,16 +15,16 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..dsl.contract import abi
-from ..dsl.contract.unit import EntrySpec, FromBuffer, Size, Slot
-from ..dsl.types.dtype import DType
-from ..dsl.types.packing import pack, unpack
-from .interpret_flow import translate
-from .interpret_memory import Array, buffer, window
-from .interpret_ops import Machine, Stop
-from .ir.program import Site
-from .pipeline import typed_program
-from .targets import Target
+from ...dsl.contract import abi
+from ...dsl.contract.unit import EntrySpec, FromBuffer, Size, Slot
+from ...dsl.types.dtype import DType
+from ...dsl.types.packing import pack, unpack
+from ..ir.program import Site
+from ..pipeline import typed_program
+from ..targets import Target
+from .memory import Array, buffer, window
+from .operations import Machine, Stop
+from .translate import translate
 
 Report = Callable[[int, list[int]], None]
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ..dsl.diagnostics.errors import KernelError
-from ..dsl.types.dtype import DType
-from .ir.program import Location
+from ...dsl.diagnostics.errors import KernelError
+from ...dsl.types.dtype import DType
+from ..ir.program import Location
 
 Array = np.ndarray[Any, Any]
 

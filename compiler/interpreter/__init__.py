@@ -1,0 +1,1 @@
+"""The oracle: typed programs run on NumPy values."""
