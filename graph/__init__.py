@@ -13,10 +13,18 @@ from ..dsl.diagnostics.shield import shielded
 with shielded():
     from ..dsl.types.dtype import DType
     from . import ops
-    from .buffer import Buffer
-    from .device import CPU, Accelerator, Device, DeviceKind, DeviceRef, accelerator_count, scan_available_devices
     from .dims import AlgebraicDim, Dim, Shape, StaticDim, SymbolicDim
-    from .dlpack import DLPackArray
+    from .driver.buffer import Buffer
+    from .driver.device import (
+        CPU,
+        Accelerator,
+        Device,
+        DeviceKind,
+        DeviceRef,
+        accelerator_count,
+        scan_available_devices,
+    )
+    from .driver.dlpack import DLPackArray
     from .graph import Graph
     from .session import InferenceSession, Model, TensorSpec
     from .type import BufferType, TensorType, Type

@@ -19,20 +19,20 @@ from ..dsl.contract import abi
 from ..dsl.diagnostics.errors import DeviceError, GraphError, KernelError
 from ..dsl.diagnostics.places import Place
 from ..dsl.types.packing import pack
-from .buffer import Buffer
-from .buffer_packed import PackedBuffer
-from .device import CPU
 from .dims import Dim
+from .driver.buffer import Buffer
+from .driver.device import CPU
+from .driver.host_memory import ALIGNMENT, Array, address_of, check_memory
+from .driver.packed_buffer import PackedBuffer
+from .driver.stacks import with_room
 from .extensions import LoadedCode, thread_pool
 from .inputs import InputCheck, sizes_of
 from .ir import Constant, Constraint, GraphIR, Node
-from .memory import ALIGNMENT, Array, address_of, check_memory
 from .outputs import FilledOutput, Filling, Output
 from .places import user_place
 from .plan import Plan
 from .reports import Failure, failure_error, nan_notes, read_failure, render
 from .sizes import SizeChecks
-from .stacks import with_room
 from .strides import Pattern, pattern_of, stride_sizes
 
 # Names that the hot path uses, found once.

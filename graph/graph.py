@@ -32,8 +32,8 @@ from ..dsl.diagnostics.places import Place, shown_path
 from ..dsl.package.library import KernelLibrary
 from ..dsl.types.dtype import DType
 from .arguments import list_of, text_of, wrong
-from .device import DeviceRef
 from .dims import AlgebraicDim, Dim
+from .driver.device import DeviceRef
 from .ir import Constant, Constraint, GraphIR, KernelSource, Node, SizeStep, format_graph
 from .kernels import open_kernels
 from .places import user_place

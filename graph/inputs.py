@@ -13,9 +13,9 @@ import numpy as np
 from ..dsl.diagnostics.errors import DTypeError, EinkornError, GraphError
 from ..dsl.types.dtype import DType
 from ..dsl.types.packing import pack
-from .buffer import Buffer
 from .dims import StaticDim, SymbolicDim
-from .memory import check_unmasked
+from .driver.buffer import Buffer
+from .driver.host_memory import check_unmasked
 from .places import user_place
 from .promotion import weak_array
 from .strides import whole

@@ -30,9 +30,9 @@ from ..dsl.diagnostics.errors import InternalError
 from ..dsl.signature.schema import TensorArgument
 from ..dsl.types.dtype import DType
 from .dims import Dim, Shape, StaticDim
+from .driver.host_memory import ALIGNMENT
 from .fusion import Group, Partition
 from .ir import Constant, GraphIR, Node, SizeStep
-from .memory import ALIGNMENT
 from .strides import stride_dims
 
 

@@ -25,8 +25,8 @@ import numpy as np
 from ..dsl.diagnostics.errors import DTypeError, GraphError, brief
 from ..dsl.diagnostics.places import Place
 from ..dsl.types.dtype import DType
-from .buffer import Buffer
-from .memory import check_unmasked, lost, rounded
+from .driver.buffer import Buffer
+from .driver.host_memory import check_unmasked, lost, rounded
 
 _CATEGORIES = {"bool": 0, "uint": 1, "int": 2, "float": 3}
 

@@ -21,8 +21,8 @@ from ..dsl.package.library import LoadedKernel
 from ..dsl.signature.dims import evaluate, names_in
 from ..dsl.signature.parse_dims import parse_expression
 from ..dsl.types.dtype import DType
-from .device import DeviceRef
 from .dims import Dim
+from .driver.device import DeviceRef
 from .ir import Constant, Constraint, GraphIR, Node, SizeStep
 from .type import BufferType, ShapedType, TensorType
 

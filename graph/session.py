@@ -22,10 +22,10 @@ from ..dsl.environment.knobs import knobs
 from ..dsl.environment.tracebacks import bare, without_internals
 from ..dsl.types.dtype import DType
 from .arguments import flag_of, list_of, wrong
-from .buffer import Buffer
 from .call import Call
-from .device import CPU, Device, DeviceRef
 from .dims import StaticDim
+from .driver.buffer import Buffer
+from .driver.device import CPU, Device, DeviceRef
 from .extensions import LoadedCode, chosen_checks, interpret_graph, load_graph
 from .graph import Graph
 from .inputs import WRONG_INPUT, InputCheck, wrong_inputs

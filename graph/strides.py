@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .dims import Dim, private_dim
-from .memory import Array
+from .driver.host_memory import Array
 
 Pattern = tuple[str, ...] | None  # None: row-major and without gaps
 

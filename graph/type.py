@@ -17,8 +17,8 @@ from typing import Any
 from ..dsl.diagnostics.errors import GraphError
 from ..dsl.types.dtype import DType
 from .arguments import dtype_of
-from .device import Device, DeviceRef
 from .dims import Dim, Shape, StaticDim, is_below_zero
+from .driver.device import Device, DeviceRef
 from .places import user_place
 from .polynomial import LIMIT, in_short
 

@@ -19,10 +19,10 @@ import numpy as np
 from ..dsl.diagnostics.errors import KernelError
 from ..dsl.types.dtype import DType
 from ..dsl.types.packing import unpack
-from .buffer import Buffer
 from .call import Call
+from .driver.buffer import Buffer
+from .driver.host_memory import Array
 from .ir import GraphIR, Node
-from .memory import Array
 from .outputs import Filling
 from .places import user_place
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..dsl.diagnostics.errors import GraphError
 from ..dsl.types.dtype import DType
-from .device import Device, DeviceRef
 from .dims import Dim, Shape
+from .driver.device import Device, DeviceRef
 from .places import user_place
 from .type import BufferType, ShapedType, TensorType
 

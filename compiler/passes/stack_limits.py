@@ -3,7 +3,8 @@
 Every `stack[...]` has a place of its own for the life of a function, whatever loop it stands in. A function of the host
 and one of its parallel regions may be on the stack of one thread at the same time.
 
-Input: a finished function. Output: an error, or nothing. Non-goals: how large threads' stacks are (see `graph.stacks`).
+Input: a finished function. Output: an error, or nothing. Non-goals: how large threads' stacks are (see
+`graph.driver.stacks`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ...dsl.diagnostics.places import Place
 from ...dsl.frontend.python.collect import is_shipped
 from ..ir.program import Op, Region
 
-MAX_THREAD_BYTES = 4 << 20  # of all storage at a time; `graph.stacks` sees to it that threads have more
+MAX_THREAD_BYTES = 4 << 20  # of all storage at a time; `graph.driver.stacks` sees to it that threads have more
 _ALIGNMENT = 64
 _APART = ("parallel", "launch")
 

@@ -91,7 +91,7 @@ class Context(ctypes.Structure):
 
 class PoolState(ctypes.Structure):
     """The memory of a thread pool, shared between its code (`compiler.codegen.thread_pool`) and its driver
-    (`graph.pool`).
+    (`graph.driver.threads`).
 
     It must lie at a multiple of 64 bytes: what the caller writes, what the workers write and what is only read have
     cache lines of their own. All fields start as 0, but for `spin` and `workers`.

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...dsl.types.dtype import DType
 from ..arguments import dtype_of
-from ..device import Device, DeviceRef
+from ..driver.device import Device, DeviceRef
 from ..places import user_place
 from ..promotion import literal_array
 from ..value import TensorValue, TensorValueLike

@@ -15,8 +15,8 @@ from ...dsl.signature.schema import OpSchema, Role
 from ...dsl.signature.variadic import counted_inputs, counted_outputs
 from ...dsl.types.dtype import DType
 from ..arguments import list_of, wrong
-from ..device import Device, DeviceRef
 from ..dims import StaticDim
+from ..driver.device import Device, DeviceRef
 from ..ir import KernelSource
 from ..places import user_place
 from ..promotion import is_weak, weak_array

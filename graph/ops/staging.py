@@ -17,8 +17,8 @@ from ...dsl.environment.tracebacks import without_internals
 from ...dsl.signature.bind import bind
 from ...dsl.signature.parameters import bind_parameters
 from ...dsl.types.dtype import DType
-from ..device import DeviceRef
 from ..dims import Dim, Shape, StaticDim, SymbolicDim
+from ..driver.device import DeviceRef
 from ..graph import Graph, active_graph, foreign_value
 from ..ir import Constraint
 from ..places import user_place

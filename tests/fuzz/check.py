@@ -43,13 +43,13 @@ from einkorn.graph import (
     outputs,
 )
 from einkorn.graph import call as calls
-from einkorn.graph.code import Library
+from einkorn.graph.driver.code import Library
+from einkorn.graph.driver.host_memory import ALIGNMENT
+from einkorn.graph.driver.threads import Pool
 from einkorn.graph.extensions import LoadedCode
 from einkorn.graph.fusion import partition
 from einkorn.graph.ir import GraphIR
-from einkorn.graph.memory import ALIGNMENT
 from einkorn.graph.plan import make_plan
-from einkorn.graph.pool import Pool
 from einkorn.graph.reports import reports_of
 
 sys.path.insert(0, str(Path(__file__).parent))

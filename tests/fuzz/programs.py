@@ -20,7 +20,7 @@ import numpy as np
 from writing.graphs import Step, Writer
 
 from einkorn.dsl.types.dtype import DType
-from einkorn.graph.memory import allocate
+from einkorn.graph.driver.host_memory import allocate
 
 Array = np.ndarray[Any, Any]
 

@@ -15,7 +15,7 @@ import pytest
 from einkorn.dsl.diagnostics.errors import DeviceError, DTypeError, GraphError
 from einkorn.dsl.types.dtype import DType
 from einkorn.graph import CPU, Buffer, DeviceRef, DLPackArray, Graph, InferenceSession, TensorType, ops
-from einkorn.graph.memory import ALIGNMENT
+from einkorn.graph.driver.host_memory import ALIGNMENT
 
 
 class Producer:
@@ -127,7 +127,7 @@ def test_dlpack_round_trip_shares_memory(dtype: DType, modern: bool) -> None:
 
 def test_dlpack_bfloat16_says_bfloat() -> None:
     """What PyTorch would read: kind 4 (bfloat), 16 bits."""
-    from einkorn.graph import dlpack
+    from einkorn.graph.driver import dlpack
 
     capsule = Buffer.zeros((2,), DType.bfloat16).__dlpack__()
     assert list(dlpack._dtype_of(capsule)) == [dlpack.KINDS["bfloat16"], 16]

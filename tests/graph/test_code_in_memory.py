@@ -16,7 +16,8 @@ import pytest
 from support import graphs
 
 from einkorn.dsl.diagnostics.errors import KernelError
-from einkorn.graph import DeviceRef, code, ops
+from einkorn.graph import DeviceRef, ops
+from einkorn.graph.driver import code
 from einkorn.graph.session import Model
 
 KERNELS = Path(__file__).parent / "session_kernels.py"

@@ -18,8 +18,8 @@ from einkorn.compiler.codegen.thread_pool import pool_object, pool_text
 from einkorn.compiler.targets import host, lookup
 from einkorn.dsl.contract.abi import ParallelFunction, PoolState, TaskFunction
 from einkorn.dsl.diagnostics.errors import TargetError
-from einkorn.graph.code import Library
-from einkorn.graph.pool import Pool
+from einkorn.graph.driver.code import Library
+from einkorn.graph.driver.threads import Pool
 
 # Adds 1 to the chunk's own counter, 64 bytes from the next one; and runs many regions in a row.
 TASKS = """
@@ -181,8 +181,8 @@ SCRIPT = """
 import ctypes, os, sys, threading
 from pathlib import Path
 from einkorn.dsl.contract.abi import ParallelFunction, TaskFunction
-from einkorn.graph.code import Library
-from einkorn.graph.pool import Pool
+from einkorn.graph.driver.code import Library
+from einkorn.graph.driver.threads import Pool
 
 assert "einkorn.compiler" not in sys.modules
 pool = Pool(Library(Path(sys.argv[1])), 3)

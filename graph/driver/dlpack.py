@@ -18,7 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 import ml_dtypes
 import numpy as np
 
-from ..dsl.diagnostics.errors import DeviceError, DTypeError, brief
+from ...dsl.diagnostics.errors import DeviceError, DTypeError, brief
 
 
 @runtime_checkable

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from ..dsl.diagnostics.errors import DeviceError, DTypeError, EinkornError, GraphError, brief
-from ..dsl.types.dtype import DType
-from .arguments import choice_of, int_of, list_of, wrong
-from .places import user_place
-from .polynomial import LIMIT, in_short
+from ...dsl.diagnostics.errors import DeviceError, DTypeError, EinkornError, GraphError, brief
+from ...dsl.types.dtype import DType
+from ..arguments import choice_of, int_of, list_of, wrong
+from ..places import user_place
+from ..polynomial import LIMIT, in_short
 
 Array = np.ndarray[Any, Any]
 MOST_AXES = 64  # that an array of NumPy has

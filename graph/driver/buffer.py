@@ -17,13 +17,13 @@ from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
 
-from ..dsl.diagnostics.errors import DeviceError, DTypeError, GraphError
-from ..dsl.types.dtype import DType
+from ...dsl.diagnostics.errors import DeviceError, DTypeError, GraphError
+from ...dsl.types.dtype import DType
+from ..arguments import dtype_of, flag_of, list_of, wrong
+from ..places import placed
 from . import dlpack
-from .arguments import dtype_of, flag_of, list_of, wrong
 from .device import CPU, Device, DeviceRef, host_of
-from .memory import Array, allocate, check_storable, check_unmasked, index_of, mapped, rounded, sizes_of, source_of
-from .places import placed
+from .host_memory import Array, allocate, check_storable, check_unmasked, index_of, mapped, rounded, sizes_of, source_of
 
 
 class Buffer:

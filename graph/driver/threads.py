@@ -19,7 +19,7 @@ import time
 import weakref
 from typing import Final
 
-from ..dsl.contract.abi import PoolState
+from ...dsl.contract.abi import PoolState
 from .code import Library
 from .stacks import start_with_room
 

@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from ..dsl.diagnostics.errors import DeviceError, DTypeError, GraphError
-from ..dsl.types.dtype import DType
-from ..dsl.types.packing import pack, unpack
+from ...dsl.diagnostics.errors import DeviceError, DTypeError, GraphError
+from ...dsl.types.dtype import DType
+from ...dsl.types.packing import pack, unpack
+from ..places import placed
 from .buffer import Buffer
 from .device import Device, DeviceRef
-from .memory import Array, check_storable, rounded, sizes_of, source_of
-from .places import placed
+from .host_memory import Array, check_storable, rounded, sizes_of, source_of
 
 
 class PackedBuffer(Buffer):

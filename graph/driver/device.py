@@ -13,8 +13,8 @@ import platform
 from dataclasses import dataclass
 from enum import Enum
 
-from ..dsl.diagnostics.errors import DeviceError, GraphError, shown_value
-from .places import user_place
+from ...dsl.diagnostics.errors import DeviceError, GraphError, shown_value
+from ..places import user_place
 
 
 class DeviceKind(Enum):
