@@ -13,7 +13,6 @@ from ..dsl.diagnostics.shield import shielded
 with shielded():
     from ..dsl.types.dtype import DType
     from . import ops
-    from .dims import AlgebraicDim, Dim, Shape, StaticDim, SymbolicDim
     from .driver.buffer import Buffer
     from .driver.device import (
         CPU,
@@ -27,7 +26,8 @@ with shielded():
     from .driver.dlpack import DLPackArray
     from .graph import Graph
     from .session import InferenceSession, Model, TensorSpec
-    from .type import BufferType, TensorType, Type
+    from .types.dims import AlgebraicDim, Dim, Shape, StaticDim, SymbolicDim
+    from .types.tensor_type import BufferType, TensorType, Type
     from .value import BufferValue, TensorValue, Value
 
 __all__ = [

@@ -15,7 +15,7 @@ import numpy as np
 from ..dsl.diagnostics.errors import DTypeError, EinkornError, GraphError, shown_value
 from ..dsl.types.dtype import DType
 from .places import user_place
-from .polynomial import in_short
+from .types.polynomial import in_short
 
 CODE = "EK0478"
 

@@ -19,7 +19,6 @@ from ..dsl.contract import abi
 from ..dsl.diagnostics.errors import DeviceError, GraphError, KernelError
 from ..dsl.diagnostics.places import Place
 from ..dsl.types.packing import pack
-from .dims import Dim
 from .driver.buffer import Buffer
 from .driver.device import CPU
 from .driver.host_memory import ALIGNMENT, Array, address_of, check_memory
@@ -32,8 +31,9 @@ from .outputs import FilledOutput, Filling, Output
 from .places import user_place
 from .plan import Plan
 from .reports import Failure, failure_error, nan_notes, read_failure, render
-from .sizes import SizeChecks
-from .strides import Pattern, pattern_of, stride_sizes
+from .types.dims import Dim
+from .types.sizes import SizeChecks
+from .types.strides import Pattern, pattern_of, stride_sizes
 
 # Names that the hot path uses, found once.
 ndarray, wrap = np.ndarray, Buffer._wrap

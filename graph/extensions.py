@@ -36,7 +36,6 @@ from ..dsl.frontend.python.collect import PortableKernel
 from ..dsl.package.library import LoadedKernel, library_of
 from ..dsl.signature.parameters import identity
 from ..dsl.signature.schema import OpSchema
-from .dims import Dim, StaticDim
 from .driver.code import Library
 from .driver.threads import Pool, default_threads
 from .fusion import Facts, partition
@@ -46,6 +45,7 @@ from .plan import Plan, bound_dtypes, make_plan
 from .prebuilt import hint_without_code, matching, op_plan, ready_code, single_op
 from .reports import Report, read_reports, reports_of
 from .reproducer import graph_to_json
+from .types.dims import Dim, StaticDim
 
 if TYPE_CHECKING:
     from ..compiler.targets import Target

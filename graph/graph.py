@@ -32,13 +32,13 @@ from ..dsl.diagnostics.places import Place, shown_path
 from ..dsl.package.library import KernelLibrary
 from ..dsl.types.dtype import DType
 from .arguments import list_of, text_of, wrong
-from .dims import AlgebraicDim, Dim
 from .driver.device import DeviceRef
 from .ir import Constant, Constraint, GraphIR, KernelSource, Node, SizeStep, format_graph
 from .kernels import open_kernels
 from .places import user_place
-from .promotion import is_weak, literal_array
-from .type import BufferType, ShapedType, TensorType, shown
+from .types.dims import AlgebraicDim, Dim
+from .types.promotion import is_weak, literal_array
+from .types.tensor_type import BufferType, ShapedType, TensorType, shown
 from .value import BufferValue, TensorValue, Value
 
 if TYPE_CHECKING:

@@ -29,9 +29,9 @@ import numpy as np
 
 from ..dsl.diagnostics.places import Place
 from ..dsl.types.dtype import DType
-from .dims import Dim
-from .strides import Pattern
-from .type import BufferType, ShapedType, TensorType
+from .types.dims import Dim
+from .types.strides import Pattern
+from .types.tensor_type import BufferType, ShapedType, TensorType
 
 if TYPE_CHECKING:
     from ..dsl.package.library import LoadedKernel

@@ -29,11 +29,11 @@ from ..dsl.contract.unit import (
 from ..dsl.diagnostics.errors import InternalError
 from ..dsl.signature.schema import TensorArgument
 from ..dsl.types.dtype import DType
-from .dims import Dim, Shape, StaticDim
 from .driver.host_memory import ALIGNMENT
 from .fusion import Group, Partition
 from .ir import Constant, GraphIR, Node, SizeStep
-from .strides import stride_dims
+from .types.dims import Dim, Shape, StaticDim
+from .types.strides import stride_dims
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,10 @@ from ..dsl.package.library import LoadedKernel
 from ..dsl.signature.dims import evaluate, names_in
 from ..dsl.signature.parse_dims import parse_expression
 from ..dsl.types.dtype import DType
-from .dims import Dim
 from .driver.device import DeviceRef
 from .ir import Constant, Constraint, GraphIR, Node, SizeStep
-from .type import BufferType, ShapedType, TensorType
+from .types.dims import Dim
+from .types.tensor_type import BufferType, ShapedType, TensorType
 
 
 def graph_to_json(ir: GraphIR, fuse: bool, checks: Checks, interpret: bool) -> dict[str, Any]:

@@ -23,7 +23,6 @@ from ..dsl.environment.tracebacks import bare, without_internals
 from ..dsl.types.dtype import DType
 from .arguments import flag_of, list_of, wrong
 from .call import Call
-from .dims import StaticDim
 from .driver.buffer import Buffer
 from .driver.device import CPU, Device, DeviceRef
 from .extensions import LoadedCode, chosen_checks, interpret_graph, load_graph
@@ -32,7 +31,8 @@ from .inputs import WRONG_INPUT, InputCheck, wrong_inputs
 from .ir import GraphIR
 from .outputs import Filling
 from .places import user_place
-from .type import ShapedType
+from .types.dims import StaticDim
+from .types.tensor_type import ShapedType
 from .unwritten import run_twice
 
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..dsl.diagnostics.errors import GraphError
 from ..dsl.types.dtype import DType
-from .dims import Dim, Shape
 from .driver.device import Device, DeviceRef
 from .places import user_place
-from .type import BufferType, ShapedType, TensorType
+from .types.dims import Dim, Shape
+from .types.tensor_type import BufferType, ShapedType, TensorType
 
 if TYPE_CHECKING:
     from .graph import Graph

@@ -18,7 +18,7 @@ from ...dsl.diagnostics.errors import DeviceError, DTypeError, EinkornError, Gra
 from ...dsl.types.dtype import DType
 from ..arguments import choice_of, int_of, list_of, wrong
 from ..places import user_place
-from ..polynomial import LIMIT, in_short
+from ..types.polynomial import LIMIT, in_short
 
 Array = np.ndarray[Any, Any]
 MOST_AXES = 64  # that an array of NumPy has

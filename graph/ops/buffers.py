@@ -15,8 +15,8 @@ from typing import Any
 
 from ...dsl.diagnostics.errors import DTypeError, shown_value
 from ..places import user_place
-from ..promotion import is_weak, weak_array
-from ..type import BufferType, shown
+from ..types.promotion import is_weak, weak_array
+from ..types.tensor_type import BufferType, shown
 from ..value import BufferValue, TensorValue, TensorValueLike
 from .indexing import parameters_of, ranges_of
 from .staging import HINT_FOR_SYMBOLS, as_shape, builtin, current, expand, fail, op, same_device, tensor

@@ -12,7 +12,7 @@ from ...dsl.types.dtype import DType
 from ..arguments import dtype_of
 from ..driver.device import Device, DeviceRef
 from ..places import user_place
-from ..promotion import literal_array
+from ..types.promotion import literal_array
 from ..value import TensorValue, TensorValueLike
 from .staging import current, op
 

@@ -15,12 +15,12 @@ from ...dsl.signature.schema import OpSchema, Role
 from ...dsl.signature.variadic import counted_inputs, counted_outputs
 from ...dsl.types.dtype import DType
 from ..arguments import list_of, wrong
-from ..dims import StaticDim
 from ..driver.device import Device, DeviceRef
 from ..ir import KernelSource
 from ..places import user_place
-from ..promotion import is_weak, weak_array
-from ..type import TensorType
+from ..types.dims import StaticDim
+from ..types.promotion import is_weak, weak_array
+from ..types.tensor_type import TensorType
 from ..value import BufferValue, TensorValue, TensorValueLike, Value
 from .staging import current, fail, op, same_device, stage, tensor
 

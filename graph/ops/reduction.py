@@ -14,8 +14,8 @@ from typing import Literal
 
 from ...dsl.types.dtype import DType
 from ..arguments import axis_of, flag_of
-from ..dims import Dim, Shape, StaticDim, is_below_zero
-from ..type import shown
+from ..types.dims import Dim, Shape, StaticDim, is_below_zero
+from ..types.tensor_type import shown
 from ..value import Axes, TensorValue, TensorValueLike
 from . import elementwise
 from .movement import permute

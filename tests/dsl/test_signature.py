@@ -24,7 +24,7 @@ from einkorn.dsl.signature.parameters import bind_parameters
 from einkorn.dsl.signature.parse_dims import parse_dims
 from einkorn.dsl.signature.schema import ContextArgument, OpSchema, Parameter, Role, TensorArgument
 from einkorn.dsl.types.dtype import ANY, FLOATING, DType
-from einkorn.graph.dims import Dim
+from einkorn.graph.types.dims import Dim
 
 F32, F64, I32 = DType.float32, DType.float64, DType.int32
 

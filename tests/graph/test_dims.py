@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from einkorn.dsl.diagnostics.errors import GraphError
 from einkorn.dsl.signature import dims as language
 from einkorn.dsl.signature import parse_dims as parser
-from einkorn.graph.dims import AlgebraicDim, Dim, Shape, StaticDim, SymbolicDim, ceildiv, dim_max, dim_min
+from einkorn.graph.types.dims import AlgebraicDim, Dim, Shape, StaticDim, SymbolicDim, ceildiv, dim_max, dim_min
 
 d, m, n, x = Dim("d"), Dim("m"), Dim("n"), Dim("x")
 NAMES = ("a", "b", "c")
@@ -189,7 +189,9 @@ def test_order_when_it_answers_is_right(first: Case, second: Case, env: dict[str
 
 
 def test_print_is_the_same_in_every_process() -> None:
-    program = "from einkorn.graph.dims import *; a,b,c=map(Dim,'abc'); print((a*b+c)//3 + dim_min(a, b*c, c//2) % 5)"
+    program = (
+        "from einkorn.graph.types.dims import *; a,b,c=map(Dim,'abc'); print((a*b+c)//3 + dim_min(a, b*c, c//2) % 5)"
+    )
     texts = {
         subprocess.run(
             [sys.executable, "-c", program], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from einkorn.graph import DeviceRef, DType, Graph, TensorType, extensions, ops
-from einkorn.graph.dims import StaticDim
 from einkorn.graph.session import Model
+from einkorn.graph.types.dims import StaticDim
 
 KERNELS = Path(__file__).parent / "fusion_kernels.py"
 Array = np.ndarray[Any, Any]

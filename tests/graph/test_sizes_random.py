@@ -19,7 +19,7 @@ import pytest
 
 from einkorn.dsl.diagnostics.errors import DeviceError, GraphError
 from einkorn.graph import DeviceRef, Dim, DType, Graph, InferenceSession, TensorType, ops
-from einkorn.graph.dims import ceildiv, dim_max, dim_min
+from einkorn.graph.types.dims import ceildiv, dim_max, dim_min
 
 KERNELS = str(Path(__file__).parent / "size_kernels.py")
 HOST = DeviceRef.CPU()

@@ -14,7 +14,7 @@ from einkorn.dsl.diagnostics.errors import DTypeError, EinkornError, GraphError
 from einkorn.dsl.types.dtype import DType
 from einkorn.graph import Buffer, Dim, Graph, TensorType, TensorValue, ops
 from einkorn.graph.ir import Constant, Node
-from einkorn.graph.promotion import holds, promote
+from einkorn.graph.types.promotion import holds, promote
 
 pytestmark = pytest.mark.usefixtures("kernels")
 

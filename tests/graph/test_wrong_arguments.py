@@ -39,7 +39,7 @@ from einkorn.graph import (
     TensorValue,
     ops,
 )
-from einkorn.graph.dims import ceildiv, dim_max, dim_min
+from einkorn.graph.types.dims import ceildiv, dim_max, dim_min
 
 KERNELS = str(Path(__file__).parent / "size_kernels.py")
 HOST = DeviceRef.CPU()

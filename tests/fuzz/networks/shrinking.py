@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from einkorn.graph import BufferValue, DeviceRef, Graph
-from einkorn.graph.dims import StaticDim, SymbolicDim
+from einkorn.graph.types.dims import StaticDim, SymbolicDim
 
 from .network import KERNELS, STEPS, Network, Parameters, input_type
 

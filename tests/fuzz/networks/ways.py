@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from einkorn.graph import BufferValue, DType
-from einkorn.graph.dims import StaticDim
+from einkorn.graph.types.dims import StaticDim
 
 from .network import Network
 from .writing import FLOATS, WHOLE, Refused, Writer

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from einkorn.graph import BufferValue, DType, Graph
-from einkorn.graph.dims import Dim
+from einkorn.graph.types.dims import Dim
 
 from .network import KERNELS, STEPS, Network, Step, input_type
 

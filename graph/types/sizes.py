@@ -1,8 +1,8 @@
 """What the sizes of a call have to be: none below zero, no tensor beyond 64 bits, and what ops rely on.
 
-Sizes that are known while a graph is built are checked where a type is made (see `type`). The others are checked once
-for each new set of sizes, before memory is touched, for every value of the graph: also for those that fusion never
-stores. Kernels rely on that, with all run-time checks and with none.
+Sizes that are known while a graph is built are checked where a type is made (see `types.tensor_type`). The others are
+checked once for each new set of sizes, before memory is touched, for every value of the graph: also for those that
+fusion never stores. Kernels rely on that, with all run-time checks and with none.
 
 Input: a graph, the sizes of a call. Output: nothing, or an error that names the op. Non-goals: the shapes of inputs
 (see `inputs`), and whether there is enough memory (see `outputs`).
@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ..dsl.diagnostics.errors import GraphError
+from ...dsl.diagnostics.errors import GraphError
+from ..ir import Constraint, GraphIR, Node
+from ..places import user_place
 from .dims import Dim, StaticDim
-from .ir import Constraint, GraphIR, Node
-from .places import user_place
 from .polynomial import LIMIT, in_short
-from .type import bytes_of_static, shown
+from .tensor_type import bytes_of_static, shown
 
 Sizes = Mapping[str, int]
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..driver.host_memory import Array
 from .dims import Dim, private_dim
-from .driver.host_memory import Array
 
 Pattern = tuple[str, ...] | None  # None: row-major and without gaps
 

@@ -18,9 +18,9 @@ import operator
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, SupportsIndex, overload
 
-from ..dsl.diagnostics.errors import EinkornError, GraphError, brief, did_you_mean, shown_value
-from .arguments import list_of
-from .places import user_place
+from ...dsl.diagnostics.errors import EinkornError, GraphError, brief, did_you_mean, shown_value
+from ..arguments import list_of
+from ..places import user_place
 from .polynomial import (
     Terms,
     bracketed,

@@ -24,9 +24,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from ..dsl.diagnostics.errors import GraphError
-from ..dsl.signature.dims import largest, smallest
-from .places import user_place
+from ...dsl.diagnostics.errors import GraphError
+from ...dsl.signature.dims import largest, smallest
+from ..places import user_place
 
 LIMIT = (1 << 63) - 1  # no number of a dim is beyond it
 MOST_TERMS = 1000

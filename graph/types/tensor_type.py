@@ -14,12 +14,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..dsl.diagnostics.errors import GraphError
-from ..dsl.types.dtype import DType
-from .arguments import dtype_of
+from ...dsl.diagnostics.errors import GraphError
+from ...dsl.types.dtype import DType
+from ..arguments import dtype_of
+from ..driver.device import Device, DeviceRef
+from ..places import user_place
 from .dims import Dim, Shape, StaticDim, is_below_zero
-from .driver.device import Device, DeviceRef
-from .places import user_place
 from .polynomial import LIMIT, in_short
 
 

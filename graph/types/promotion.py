@@ -22,11 +22,11 @@ from typing import Any
 
 import numpy as np
 
-from ..dsl.diagnostics.errors import DTypeError, GraphError, brief
-from ..dsl.diagnostics.places import Place
-from ..dsl.types.dtype import DType
-from .driver.buffer import Buffer
-from .driver.host_memory import check_unmasked, lost, rounded
+from ...dsl.diagnostics.errors import DTypeError, GraphError, brief
+from ...dsl.diagnostics.places import Place
+from ...dsl.types.dtype import DType
+from ..driver.buffer import Buffer
+from ..driver.host_memory import check_unmasked, lost, rounded
 
 _CATEGORIES = {"bool": 0, "uint": 1, "int": 2, "float": 3}
 

@@ -1,0 +1,1 @@
+"""Types of graph values: dims, strides, promotion."""
