@@ -24,11 +24,11 @@ with shielded():
         scan_available_devices,
     )
     from .driver.dlpack import DLPackArray
-    from .graph import Graph
     from .session import InferenceSession, Model, TensorSpec
+    from .staging.graph import Graph
+    from .staging.value import BufferValue, TensorValue, Value
     from .types.dims import AlgebraicDim, Dim, Shape, StaticDim, SymbolicDim
     from .types.tensor_type import BufferType, TensorType, Type
-    from .value import BufferValue, TensorValue, Value
 
 __all__ = [
     "CPU",

@@ -26,11 +26,11 @@ from .call import Call
 from .driver.buffer import Buffer
 from .driver.device import CPU, Device, DeviceRef
 from .extensions import LoadedCode, chosen_checks, interpret_graph, load_graph
-from .graph import Graph
 from .inputs import WRONG_INPUT, InputCheck, wrong_inputs
 from .ir import GraphIR
 from .outputs import Filling
 from .places import user_place
+from .staging.graph import Graph
 from .types.dims import StaticDim
 from .types.tensor_type import ShapedType
 from .unwritten import run_twice

@@ -11,7 +11,7 @@
 Input: tensors, numbers, arrays. Output: tensors. Non-goals: anything that happens when the graph runs.
 """
 
-from ..value import connect
+from ..staging.value import connect
 from .buffers import buffer_create, buffer_load, buffer_store, buffer_store_slice
 from .constant import constant
 from .custom import custom, inplace_custom

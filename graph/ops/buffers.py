@@ -15,9 +15,9 @@ from typing import Any
 
 from ...dsl.diagnostics.errors import DTypeError, shown_value
 from ..places import user_place
+from ..staging.value import BufferValue, TensorValue, TensorValueLike
 from ..types.promotion import is_weak, weak_array
 from ..types.tensor_type import BufferType, shown
-from ..value import BufferValue, TensorValue, TensorValueLike
 from .indexing import parameters_of, ranges_of
 from .staging import HINT_FOR_SYMBOLS, as_shape, builtin, current, expand, fail, op, same_device, tensor
 

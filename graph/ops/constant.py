@@ -12,8 +12,8 @@ from ...dsl.types.dtype import DType
 from ..arguments import dtype_of
 from ..driver.device import Device, DeviceRef
 from ..places import user_place
+from ..staging.value import TensorValue, TensorValueLike
 from ..types.promotion import literal_array
-from ..value import TensorValue, TensorValueLike
 from .staging import current, op
 
 

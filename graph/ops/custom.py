@@ -18,10 +18,10 @@ from ..arguments import list_of, wrong
 from ..driver.device import Device, DeviceRef
 from ..ir import KernelSource
 from ..places import user_place
+from ..staging.value import BufferValue, TensorValue, TensorValueLike, Value
 from ..types.dims import StaticDim
 from ..types.promotion import is_weak, weak_array
 from ..types.tensor_type import TensorType
-from ..value import BufferValue, TensorValue, TensorValueLike, Value
 from .staging import current, fail, op, same_device, stage, tensor
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import Protocol
 from ...dsl.types.dtype import DType
 from ..arguments import choice_of, dtype_of
 from ..places import user_place
+from ..staging.value import TensorValue, TensorValueLike
 from ..types.promotion import promote
-from ..value import TensorValue, TensorValueLike
 from .staging import F, broadcast, builtin, cast_to, check_kind, op, tensor, tensors
 
 _FAMILY = "elementwise"

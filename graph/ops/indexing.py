@@ -19,10 +19,10 @@ from typing import Any
 
 from ...dsl.diagnostics.errors import GraphError, brief
 from ..arguments import axis_of, int_of, list_of
+from ..staging.value import TensorValue, TensorValueLike, Value
 from ..types.dims import Dim, StaticDim, ceildiv
 from ..types.polynomial import LIMIT, in_short
 from ..types.tensor_type import shown
-from ..value import TensorValue, TensorValueLike, Value
 from .movement import _FAMILY
 from .staging import as_shape, builtin, fail, op, require, tensor
 

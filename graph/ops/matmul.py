@@ -8,9 +8,9 @@ Input: tensors. Output: a tensor. Non-goals: layouts and packing, which are the 
 
 from __future__ import annotations
 
+from ..staging.value import TensorValue, TensorValueLike
 from ..types.dims import Shape
 from ..types.tensor_type import shown
-from ..value import TensorValue, TensorValueLike
 from .staging import HINT_FOR_SYMBOLS, as_shape, broadcast_shapes, builtin, check_kind, expand, fail, op, tensors
 
 _FAMILY = "matmul"

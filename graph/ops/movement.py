@@ -15,9 +15,9 @@ from typing import Any
 from ...dsl.diagnostics.errors import DeviceError, DTypeError
 from ..arguments import axis_of, list_of, text_of
 from ..driver.device import Device, DeviceRef
+from ..staging.value import TensorValue, TensorValueLike
 from ..types.dims import Dim, Shape, StaticDim, is_below_zero
 from ..types.tensor_type import shown
-from ..value import TensorValue, TensorValueLike
 from .staging import HINT_FOR_SYMBOLS, DimLike, as_shape, builtin, expand, fail, op, require, tensor, tensors
 
 _FAMILY = "movement"

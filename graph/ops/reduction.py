@@ -14,9 +14,9 @@ from typing import Literal
 
 from ...dsl.types.dtype import DType
 from ..arguments import axis_of, flag_of
+from ..staging.value import Axes, TensorValue, TensorValueLike
 from ..types.dims import Dim, Shape, StaticDim, is_below_zero
 from ..types.tensor_type import shown
-from ..value import Axes, TensorValue, TensorValueLike
 from . import elementwise
 from .movement import permute
 from .staging import as_shape, builtin, cast_to, check_kind, fail, op, require, tensor

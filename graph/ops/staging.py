@@ -18,13 +18,13 @@ from ...dsl.signature.bind import bind
 from ...dsl.signature.parameters import bind_parameters
 from ...dsl.types.dtype import DType
 from ..driver.device import DeviceRef
-from ..graph import Graph, active_graph, foreign_value
 from ..ir import Constraint
 from ..places import user_place
+from ..staging.graph import Graph, active_graph, foreign_value
+from ..staging.value import BufferValue, TensorValue, TensorValueLike, Value
 from ..types.dims import Dim, Shape, StaticDim, SymbolicDim
 from ..types.promotion import is_weak, promote, weak_array
 from ..types.tensor_type import TensorType, shown
-from ..value import BufferValue, TensorValue, TensorValueLike, Value
 
 if TYPE_CHECKING:
     from ...dsl.package.library import LoadedKernel

@@ -126,5 +126,5 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> FakeSource:
         source.paths = tuple(map(str, paths))
         return source
 
-    monkeypatch.setattr("einkorn.graph.graph.open_kernels", open_kernels)
+    monkeypatch.setattr("einkorn.graph.staging.graph.open_kernels", open_kernels)
     return source

@@ -15,7 +15,7 @@ from einkorn.dsl.signature.schema import OpSchema, Role
 from einkorn.dsl.types.dtype import DType
 from einkorn.graph import Buffer, DeviceRef, Dim, Graph, TensorType, TensorValue, ops
 from einkorn.graph.ir import Constant, Node
-from einkorn.graph.kernels import open_kernels
+from einkorn.graph.staging.kernels import open_kernels
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
@@ -203,7 +203,7 @@ def add_one(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
 @pytest.fixture
 def real_kernels(kernels: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Undoes `kernels`: libraries are read from files."""
-    monkeypatch.setattr("einkorn.graph.graph.open_kernels", open_kernels)
+    monkeypatch.setattr("einkorn.graph.staging.graph.open_kernels", open_kernels)
 
 
 @pytest.mark.usefixtures("real_kernels")

@@ -27,22 +27,22 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from ..dsl.diagnostics.errors import GraphError, PackageError, did_you_mean, shown_value
-from ..dsl.diagnostics.places import Place, shown_path
-from ..dsl.package.library import KernelLibrary
-from ..dsl.types.dtype import DType
-from .arguments import list_of, text_of, wrong
-from .driver.device import DeviceRef
-from .ir import Constant, Constraint, GraphIR, KernelSource, Node, SizeStep, format_graph
+from ...dsl.diagnostics.errors import GraphError, PackageError, did_you_mean, shown_value
+from ...dsl.diagnostics.places import Place, shown_path
+from ...dsl.package.library import KernelLibrary
+from ...dsl.types.dtype import DType
+from ..arguments import list_of, text_of, wrong
+from ..driver.device import DeviceRef
+from ..ir import Constant, Constraint, GraphIR, KernelSource, Node, SizeStep, format_graph
+from ..places import user_place
+from ..types.dims import AlgebraicDim, Dim
+from ..types.promotion import is_weak, literal_array
+from ..types.tensor_type import BufferType, ShapedType, TensorType, shown
 from .kernels import open_kernels
-from .places import user_place
-from .types.dims import AlgebraicDim, Dim
-from .types.promotion import is_weak, literal_array
-from .types.tensor_type import BufferType, ShapedType, TensorType, shown
 from .value import BufferValue, TensorValue, Value
 
 if TYPE_CHECKING:
-    from ..dsl.package.library import LoadedKernel
+    from ...dsl.package.library import LoadedKernel
 
 _active: ContextVar[tuple[Graph, ...]] = ContextVar("einkorn_active_graphs", default=())
 

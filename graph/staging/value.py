@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ..dsl.diagnostics.errors import GraphError
-from ..dsl.types.dtype import DType
-from .driver.device import Device, DeviceRef
-from .places import user_place
-from .types.dims import Dim, Shape
-from .types.tensor_type import BufferType, ShapedType, TensorType
+from ...dsl.diagnostics.errors import GraphError
+from ...dsl.types.dtype import DType
+from ..driver.device import Device, DeviceRef
+from ..places import user_place
+from ..types.dims import Dim, Shape
+from ..types.tensor_type import BufferType, ShapedType, TensorType
 
 if TYPE_CHECKING:
     from .graph import Graph

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ..dsl.diagnostics.errors import PackageError
-from ..dsl.diagnostics.places import shown_path
-from ..dsl.package.library import KernelLibrary, LoadedKernel, load_library
-from .places import user_place
+from ...dsl.diagnostics.errors import PackageError
+from ...dsl.diagnostics.places import shown_path
+from ...dsl.package.library import KernelLibrary, LoadedKernel, load_library
+from ..places import user_place
 
 
 class Kernels:
@@ -42,7 +42,7 @@ class Kernels:
 
     def builtin(self, family: str, name: str) -> LoadedKernel:
         """A kernel of the shipped library file `family`."""
-        from . import extensions
+        from .. import extensions
 
         kernel: LoadedKernel = extensions.builtin(family, name)
         return kernel

@@ -1,0 +1,1 @@
+"""Graphs as they are built: values, kernel sources."""
