@@ -19,7 +19,7 @@ from ..staging.value import BufferValue, TensorValue, TensorValueLike
 from ..types.promotion import is_weak, weak_array
 from ..types.tensor_type import BufferType, shown
 from .indexing import parameters_of, ranges_of
-from .staging import HINT_FOR_SYMBOLS, as_shape, builtin, current, expand, fail, op, same_device, tensor
+from .operands import HINT_FOR_SYMBOLS, as_shape, builtin, current, expand, fail, op, same_device, tensor
 
 _FAMILY = "buffers"
 

@@ -16,7 +16,7 @@ from ..arguments import choice_of, dtype_of
 from ..places import user_place
 from ..staging.value import TensorValue, TensorValueLike
 from ..types.promotion import promote
-from .staging import F, broadcast, builtin, cast_to, check_kind, op, tensor, tensors
+from .operands import F, broadcast, builtin, cast_to, check_kind, op, tensor, tensors
 
 _FAMILY = "elementwise"
 

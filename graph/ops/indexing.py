@@ -24,7 +24,7 @@ from ..types.dims import Dim, StaticDim, ceildiv
 from ..types.polynomial import LIMIT, in_short
 from ..types.tensor_type import shown
 from .movement import _FAMILY
-from .staging import as_shape, builtin, fail, op, require, tensor
+from .operands import as_shape, builtin, fail, op, require, tensor
 
 _NAME = "slice_tensor"
 _INDEX = "an int, a slice, '...' or None"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from ..staging.value import TensorValue, TensorValueLike
 from ..types.dims import Shape
 from ..types.tensor_type import shown
-from .staging import HINT_FOR_SYMBOLS, as_shape, broadcast_shapes, builtin, check_kind, expand, fail, op, tensors
+from .operands import HINT_FOR_SYMBOLS, as_shape, broadcast_shapes, builtin, check_kind, expand, fail, op, tensors
 
 _FAMILY = "matmul"
 
