@@ -28,8 +28,8 @@ from .extensions import LoadedCode, thread_pool
 from .inputs import InputCheck, sizes_of
 from .ir import Constant, Constraint, GraphIR, Node
 from .outputs import FilledOutput, Filling, Output
+from .passes.memory_plan import Plan
 from .places import user_place
-from .plan import Plan
 from .reports import Failure, failure_error, nan_notes, read_failure, render
 from .types.dims import Dim
 from .types.sizes import SizeChecks

@@ -38,10 +38,10 @@ from ..dsl.signature.parameters import identity
 from ..dsl.signature.schema import OpSchema
 from .driver.code import Library
 from .driver.threads import Pool, default_threads
-from .fusion import Facts, partition
 from .ir import GraphIR, Node
 from .keys import graph_key, partition_from_json, partition_to_json
-from .plan import Plan, bound_dtypes, make_plan
+from .passes.fusion import Facts, partition
+from .passes.memory_plan import Plan, bound_dtypes, make_plan
 from .prebuilt import hint_without_code, matching, op_plan, ready_code, single_op
 from .reports import Report, read_reports, reports_of
 from .reproducer import graph_to_json

@@ -1,6 +1,7 @@
 """The memory of a model's results.
 
-Input: the dtype and the shape of an output. Output: arrays that nobody else sees. Non-goals: temporaries (see `plan`).
+Input: the dtype and the shape of an output. Output: arrays that nobody else sees. Non-goals: temporaries (see
+`passes.memory_plan`).
 """
 
 from __future__ import annotations

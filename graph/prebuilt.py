@@ -20,7 +20,7 @@ from ..dsl.signature.bind import bind
 from ..dsl.signature.parameters import identity
 from ..dsl.types.dtype import DType
 from .ir import GraphIR, Node
-from .plan import Plan, PlannedBuffer, bound_dtypes
+from .passes.memory_plan import Plan, PlannedBuffer, bound_dtypes
 from .reports import read_reports
 
 _log = logging.getLogger("einkorn.load")

@@ -1,7 +1,7 @@
 """What fusion has to know of a kernel instance, found by evaluating it over probes.
 
 Input: a `NodeSpec` and the shapes of its inputs. Output: `Facts`. Non-goals: nothing is decided here (see
-`graph.fusion`), and nothing is compiled.
+`graph.passes.fusion`), and nothing is compiled.
 """
 
 from __future__ import annotations

@@ -47,9 +47,9 @@ from einkorn.graph.driver.code import Library
 from einkorn.graph.driver.host_memory import ALIGNMENT
 from einkorn.graph.driver.threads import Pool
 from einkorn.graph.extensions import LoadedCode
-from einkorn.graph.fusion import partition
 from einkorn.graph.ir import GraphIR
-from einkorn.graph.plan import make_plan
+from einkorn.graph.passes.fusion import partition
+from einkorn.graph.passes.memory_plan import make_plan
 from einkorn.graph.reports import reports_of
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..dsl.contract.unit import (
+from ...dsl.contract.unit import (
     BufferSpec,
     EntrySpec,
     FromBuffer,
@@ -26,14 +26,14 @@ from ..dsl.contract.unit import (
     Slot,
     Store,
 )
-from ..dsl.diagnostics.errors import InternalError
-from ..dsl.signature.schema import TensorArgument
-from ..dsl.types.dtype import DType
-from .driver.host_memory import ALIGNMENT
+from ...dsl.diagnostics.errors import InternalError
+from ...dsl.signature.schema import TensorArgument
+from ...dsl.types.dtype import DType
+from ..driver.host_memory import ALIGNMENT
+from ..ir import Constant, GraphIR, Node, SizeStep
+from ..types.dims import Dim, Shape, StaticDim
+from ..types.strides import stride_dims
 from .fusion import Group, Partition
-from .ir import Constant, GraphIR, Node, SizeStep
-from .types.dims import Dim, Shape, StaticDim
-from .types.strides import stride_dims
 
 
 @dataclass(frozen=True)

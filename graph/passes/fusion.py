@@ -28,10 +28,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..dsl.diagnostics.errors import GraphError
-from ..dsl.signature.schema import Form
-from .ir import Constant, GraphIR, Node
-from .types.dims import Shape
+from ...dsl.diagnostics.errors import GraphError
+from ...dsl.signature.schema import Form
+from ..ir import Constant, GraphIR, Node
+from ..types.dims import Shape
 
 CHEAP = 6  # operations that may be done again for every reader
 DEAR = 400  # operations that one inlined element may take in all

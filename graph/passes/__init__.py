@@ -1,0 +1,1 @@
+"""Fusion and memory plans."""
