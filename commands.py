@@ -143,7 +143,7 @@ def package_verify(path: str) -> None:
         read_program(package.program(op.schema.name), package.program_name(op.schema.name), op.schema)
     ready = [variant for variant in package.variants if variant.kind == "so"]
     if ready:
-        from .graph.prebuilt import ready_code
+        from .graph.engine.packaged_code import ready_code
 
         for variant in ready:
             ready_code(package, variant)

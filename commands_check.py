@@ -43,8 +43,8 @@ def reproduce(path: str) -> None:
     from .compiler.pipeline import compile_entry
     from .compiler.reproducer import read_graph, read_reproducer
     from .compiler.targets import lookup
-    from .graph.extensions import load_anew
-    from .graph.reproducer import graph_from_json
+    from .graph.engine.load import load_anew
+    from .graph.engine.reproducer import graph_from_json
 
     graph = read_graph(path)
     if graph is not None:

@@ -6,7 +6,7 @@ attribute `hoist`, which says how many elements are touched: `hoist` does them o
 
 Input: the call that reads or stores, the tensor and the index. Output: operations in the builder's region, and facts
 that hold behind them. Non-goals: what a check costs in a loop (see `passes.hoist_checks`), and how a report becomes an
-error (see `graph.reports`).
+error (see `graph.engine.reports`).
 """
 
 from __future__ import annotations

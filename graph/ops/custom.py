@@ -1,7 +1,7 @@
 """`custom` and `inplace_custom`: kernels of the user's, as nodes like any other.
 
 Input: a name, tensors, parameters. Output: the results of a kernel node, typed by its signature. Non-goals: loading of
-libraries (see `extensions`) and the rules of signatures (see `dsl.signature.bind`).
+libraries (see `engine.load`) and the rules of signatures (see `dsl.signature.bind`).
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Kernels:
 
     def builtin(self, family: str, name: str) -> LoadedKernel:
         """A kernel of the shipped library file `family`."""
-        from .. import extensions
+        from ..engine import load as extensions
 
         kernel: LoadedKernel = extensions.builtin(family, name)
         return kernel

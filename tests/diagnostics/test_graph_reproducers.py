@@ -16,8 +16,9 @@ from einkorn.compiler.inference.values.tensors import NotFusible
 from einkorn.compiler.interpreter.entry import Interpreted
 from einkorn.compiler.reproducer import read_graph
 from einkorn.dsl.diagnostics.errors import CompileError, InternalError
-from einkorn.graph import CPU, DeviceRef, DType, Graph, InferenceSession, TensorType, extensions, ops
-from einkorn.graph.reproducer import graph_from_json
+from einkorn.graph import CPU, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
+from einkorn.graph.engine import load as extensions
+from einkorn.graph.engine.reproducer import graph_from_json
 
 KERNELS = """
 from einkorn.dsl import *

@@ -34,8 +34,8 @@ from programs import Program
 
 from einkorn.compiler.interpreter import translate as interpret_flow
 from einkorn.dsl.diagnostics.errors import CompileError, InternalError, KernelError
-from einkorn.graph import call as calls
-from einkorn.graph import outputs
+from einkorn.graph.engine import call as calls
+from einkorn.graph.engine import outputs
 
 Array = np.ndarray[Any, Any]
 CALLS = 5  # of each program, with sizes and data of their own

@@ -29,28 +29,18 @@ from einkorn.compiler.pipeline import compile_entry
 from einkorn.compiler.targets import lookup
 from einkorn.dsl.contract.checks import parse_checks
 from einkorn.dsl.diagnostics.errors import CompileError, InternalError, KernelError
-from einkorn.graph import (
-    Buffer,
-    BufferType,
-    BufferValue,
-    DeviceRef,
-    DType,
-    Graph,
-    Model,
-    TensorType,
-    extensions,
-    ops,
-    outputs,
-)
-from einkorn.graph import call as calls
+from einkorn.graph import Buffer, BufferType, BufferValue, DeviceRef, DType, Graph, Model, TensorType, ops
 from einkorn.graph.driver.code import Library
 from einkorn.graph.driver.host_memory import ALIGNMENT
 from einkorn.graph.driver.threads import Pool
-from einkorn.graph.extensions import LoadedCode
+from einkorn.graph.engine import call as calls
+from einkorn.graph.engine import load as extensions
+from einkorn.graph.engine import outputs
+from einkorn.graph.engine.load import LoadedCode
+from einkorn.graph.engine.reports import reports_of
 from einkorn.graph.ir import GraphIR
 from einkorn.graph.passes.fusion import partition
 from einkorn.graph.passes.memory_plan import make_plan
-from einkorn.graph.reports import reports_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 

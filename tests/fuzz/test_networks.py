@@ -26,9 +26,9 @@ from networks.ways import random_network  # noqa: E402
 
 from einkorn.dsl.contract.checks import SAFE  # noqa: E402
 from einkorn.graph import DType  # noqa: E402
+from einkorn.graph.engine.cache_keys import graph_key  # noqa: E402
+from einkorn.graph.engine.reproducer import graph_from_json, graph_to_json  # noqa: E402
 from einkorn.graph.ir import Node  # noqa: E402
-from einkorn.graph.keys import graph_key  # noqa: E402
-from einkorn.graph.reproducer import graph_from_json, graph_to_json  # noqa: E402
 
 REGRESSIONS = sorted((HERE / "networks" / "regressions").glob("*.py"))
 NETWORKS = subjects.SUBJECTS[1]

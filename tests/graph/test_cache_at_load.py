@@ -20,8 +20,9 @@ from support import graphs
 
 from einkorn.dsl.diagnostics.errors import PackageError
 from einkorn.dsl.environment.cache import CacheWarning
-from einkorn.graph import DeviceRef, InferenceSession, extensions, ops
-from einkorn.graph.session import Model
+from einkorn.graph import DeviceRef, InferenceSession, ops
+from einkorn.graph.engine import load as extensions
+from einkorn.graph.engine.session import Model
 
 HOST = DeviceRef.CPU()
 KERNEL = '''"""Kernels."""
@@ -353,7 +354,7 @@ SCRIPT = """
 import sys, time
 import numpy as np
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, ops
-from einkorn.graph import extensions
+from einkorn.graph.engine import load as extensions
 
 kind = TensorType(DType.float32, ["n"], DeviceRef.CPU())
 def forward(x):

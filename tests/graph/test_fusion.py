@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from einkorn.graph import DeviceRef, DType, Graph, TensorType, extensions, ops
-from einkorn.graph.session import Model
+from einkorn.graph import DeviceRef, DType, Graph, TensorType, ops
+from einkorn.graph.engine import load as extensions
+from einkorn.graph.engine.session import Model
 
 KERNELS = Path(__file__).parent / "fusion_kernels.py"
 

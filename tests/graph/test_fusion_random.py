@@ -12,8 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from einkorn.graph import DeviceRef, DType, Graph, TensorType, extensions, ops
-from einkorn.graph.session import Model
+from einkorn.graph import DeviceRef, DType, Graph, TensorType, ops
+from einkorn.graph.engine import load as extensions
+from einkorn.graph.engine.session import Model
 from einkorn.graph.types.dims import StaticDim
 
 KERNELS = Path(__file__).parent / "fusion_kernels.py"

@@ -19,8 +19,9 @@ from einkorn.compiler.build import build_package
 from einkorn.compiler.targets import host
 from einkorn.dsl.diagnostics.errors import CompileError, PackageError
 from einkorn.dsl.package.archive import Archive, write_archive
-from einkorn.graph import DeviceRef, DType, extensions, ops
-from einkorn.graph.session import Model
+from einkorn.graph import DeviceRef, DType, ops
+from einkorn.graph.engine import load as extensions
+from einkorn.graph.engine.session import Model
 
 HOST = DeviceRef.CPU()
 SOURCE = '''

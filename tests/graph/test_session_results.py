@@ -1,7 +1,7 @@
 """The memory of results: distinct between calls, and never written again while anybody can see it.
 
-The runtime takes the memory of large results again once nobody sees it (`graph/call.py`), so every way to hold on to a
-result is tried here.
+The runtime takes the memory of large results again once nobody sees it (`graph/engine/call.py`), so every way to hold
+on to a result is tried here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from support.graphs import Array
 
 from einkorn.dsl.diagnostics.errors import KernelError
 from einkorn.graph import Buffer, DeviceRef, DType, ops
-from einkorn.graph.session import Model
+from einkorn.graph.engine.session import Model
 
 KERNELS = Path(__file__).parent / "session_kernels.py"
 LARGE = 1 << 19  # elements of 4 bytes: above the size from which memory is taken again

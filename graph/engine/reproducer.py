@@ -13,18 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from ..dsl.contract.checks import Checks, parse_checks
-from ..dsl.diagnostics.errors import PackageError
-from ..dsl.frontend.python.collect import PortableKernel
-from ..dsl.frontend.read_program import read_program
-from ..dsl.package.library import LoadedKernel
-from ..dsl.signature.dims import evaluate, names_in
-from ..dsl.signature.parse_dims import parse_expression
-from ..dsl.types.dtype import DType
-from .driver.device import DeviceRef
-from .ir import Constant, Constraint, GraphIR, Node, SizeStep
-from .types.dims import Dim
-from .types.tensor_type import BufferType, ShapedType, TensorType
+from ...dsl.contract.checks import Checks, parse_checks
+from ...dsl.diagnostics.errors import PackageError
+from ...dsl.frontend.python.collect import PortableKernel
+from ...dsl.frontend.read_program import read_program
+from ...dsl.package.library import LoadedKernel
+from ...dsl.signature.dims import evaluate, names_in
+from ...dsl.signature.parse_dims import parse_expression
+from ...dsl.types.dtype import DType
+from ..driver.device import DeviceRef
+from ..ir import Constant, Constraint, GraphIR, Node, SizeStep
+from ..types.dims import Dim
+from ..types.tensor_type import BufferType, ShapedType, TensorType
 
 
 def graph_to_json(ir: GraphIR, fuse: bool, checks: Checks, interpret: bool) -> dict[str, Any]:

@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from ..dsl.diagnostics.errors import DTypeError, EinkornError, GraphError
-from ..dsl.types.dtype import DType
-from ..dsl.types.packing import pack
-from .driver.buffer import Buffer
-from .driver.host_memory import check_unmasked
-from .places import user_place
-from .types.dims import StaticDim, SymbolicDim
-from .types.promotion import weak_array
-from .types.strides import whole
-from .types.tensor_type import BufferType, ShapedType
+from ...dsl.diagnostics.errors import DTypeError, EinkornError, GraphError
+from ...dsl.types.dtype import DType
+from ...dsl.types.packing import pack
+from ..driver.buffer import Buffer
+from ..driver.host_memory import check_unmasked
+from ..places import user_place
+from ..types.dims import StaticDim, SymbolicDim
+from ..types.promotion import weak_array
+from ..types.strides import whole
+from ..types.tensor_type import BufferType, ShapedType
 
 WRONG_INPUT = ("EK0452", "EK0453", "EK0454", "EK0477")  # which other inputs may be, too
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dsl.contract.checks import Checks
-from ..dsl.environment.cache import content_key
-from ..dsl.environment.fingerprint import fingerprint
-from ..dsl.signature.parameters import identity
-from .ir import Constant, GraphIR
-from .passes.fusion import Group, Partition
+from ...dsl.contract.checks import Checks
+from ...dsl.environment.cache import content_key
+from ...dsl.environment.fingerprint import fingerprint
+from ...dsl.signature.parameters import identity
+from ..ir import Constant, GraphIR
+from ..passes.fusion import Group, Partition
 
 
 def graph_key(ir: GraphIR, target_key: str, fuse: bool, checks: Checks) -> str:

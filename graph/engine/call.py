@@ -1,6 +1,6 @@
 """The calls of a model: inputs checked, memory found, one native call, reports raised.
 
-Input: tensors. Output: `Buffer`s. Non-goals: how code is made and loaded (see `extensions`).
+Input: tensors. Output: `Buffer`s. Non-goals: how code is made and loaded (see `engine.load`).
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from typing import Any
 
 import numpy as np
 
-from ..dsl.contract import abi
-from ..dsl.diagnostics.errors import DeviceError, GraphError, KernelError
-from ..dsl.diagnostics.places import Place
-from ..dsl.types.packing import pack
-from .driver.buffer import Buffer
-from .driver.device import CPU
-from .driver.host_memory import ALIGNMENT, Array, address_of, check_memory
-from .driver.packed_buffer import PackedBuffer
-from .driver.stacks import with_room
-from .extensions import LoadedCode, thread_pool
+from ...dsl.contract import abi
+from ...dsl.diagnostics.errors import DeviceError, GraphError, KernelError
+from ...dsl.diagnostics.places import Place
+from ...dsl.types.packing import pack
+from ..driver.buffer import Buffer
+from ..driver.device import CPU
+from ..driver.host_memory import ALIGNMENT, Array, address_of, check_memory
+from ..driver.packed_buffer import PackedBuffer
+from ..driver.stacks import with_room
+from ..ir import Constant, Constraint, GraphIR, Node
+from ..passes.memory_plan import Plan
+from ..places import user_place
+from ..types.dims import Dim
+from ..types.sizes import SizeChecks
+from ..types.strides import Pattern, pattern_of, stride_sizes
 from .inputs import InputCheck, sizes_of
-from .ir import Constant, Constraint, GraphIR, Node
+from .load import LoadedCode, thread_pool
 from .outputs import FilledOutput, Filling, Output
-from .passes.memory_plan import Plan
-from .places import user_place
 from .reports import Failure, failure_error, nan_notes, read_failure, render
-from .types.dims import Dim
-from .types.sizes import SizeChecks
-from .types.strides import Pattern, pattern_of, stride_sizes
 
 # Names that the hot path uses, found once.
 ndarray, wrap = np.ndarray, Buffer._wrap

@@ -16,15 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from ..dsl.diagnostics.errors import KernelError
-from ..dsl.types.dtype import DType
-from ..dsl.types.packing import unpack
+from ...dsl.diagnostics.errors import KernelError
+from ...dsl.types.dtype import DType
+from ...dsl.types.packing import unpack
+from ..driver.buffer import Buffer
+from ..driver.host_memory import Array
+from ..ir import GraphIR, Node
+from ..places import user_place
 from .call import Call
-from .driver.buffer import Buffer
-from .driver.host_memory import Array
-from .ir import GraphIR, Node
 from .outputs import Filling
-from .places import user_place
 
 PATTERNS = (0xA5, 0x5A)  # of each byte; no half of one is the same in both runs
 

@@ -3,7 +3,7 @@
 `InferenceSession.load` gets the graph's code; `Model.execute` checks the inputs against the signature, finds or makes
 the memory, and makes one native call. With the sizes of the last call nothing is allocated but the outputs.
 
-Input: a `Graph`, then tensors. Output: `Buffer`s. Non-goals: how code is made (see `extensions`).
+Input: a `Graph`, then tensors. Output: `Buffer`s. Non-goals: how code is made (see `engine.load`).
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..dsl.contract.checks import parse_checks
-from ..dsl.diagnostics.errors import DeviceError, EinkornError, GraphError, of_call, shown_value
-from ..dsl.environment.knobs import knobs
-from ..dsl.environment.tracebacks import bare, without_internals
-from ..dsl.types.dtype import DType
-from .arguments import flag_of, list_of, wrong
+from ...dsl.contract.checks import parse_checks
+from ...dsl.diagnostics.errors import DeviceError, EinkornError, GraphError, of_call, shown_value
+from ...dsl.environment.knobs import knobs
+from ...dsl.environment.tracebacks import bare, without_internals
+from ...dsl.types.dtype import DType
+from ..arguments import flag_of, list_of, wrong
+from ..driver.buffer import Buffer
+from ..driver.device import CPU, Device, DeviceRef
+from ..ir import GraphIR
+from ..places import user_place
+from ..staging.graph import Graph
+from ..types.dims import StaticDim
+from ..types.tensor_type import ShapedType
 from .call import Call
-from .driver.buffer import Buffer
-from .driver.device import CPU, Device, DeviceRef
-from .extensions import LoadedCode, chosen_checks, interpret_graph, load_graph
 from .inputs import WRONG_INPUT, InputCheck, wrong_inputs
-from .ir import GraphIR
+from .load import LoadedCode, chosen_checks, interpret_graph, load_graph
 from .outputs import Filling
-from .places import user_place
-from .staging.graph import Graph
-from .types.dims import StaticDim
-from .types.tensor_type import ShapedType
 from .unwritten import run_twice
 
 

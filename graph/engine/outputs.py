@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ..dsl.diagnostics.errors import DeviceError
-from ..dsl.types.dtype import DType
-from .places import user_place
+from ...dsl.diagnostics.errors import DeviceError
+from ...dsl.types.dtype import DType
+from ..places import user_place
 
 empty = np.empty
 

@@ -1,7 +1,7 @@
 """Ready-made code of a package, fitted to a graph of a single op.
 
 Input: a kernel of a package and the node that calls it. Output: the variants that fit, best first, and the plan for
-calling one. Non-goals: nothing is loaded (see `extensions`).
+calling one. Non-goals: nothing is loaded (see `engine.load`).
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import logging
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 
-from ..dsl.contract.unit import op_layout
-from ..dsl.diagnostics.errors import PackageError
-from ..dsl.diagnostics.json_reading import Misread
-from ..dsl.package.container import Package, Variant
-from ..dsl.package.library import LoadedKernel
-from ..dsl.package.shared_object import architecture, read_shared_object
-from ..dsl.signature.bind import bind
-from ..dsl.signature.parameters import identity
-from ..dsl.types.dtype import DType
-from .ir import GraphIR, Node
-from .passes.memory_plan import Plan, PlannedBuffer, bound_dtypes
+from ...dsl.contract.unit import op_layout
+from ...dsl.diagnostics.errors import PackageError
+from ...dsl.diagnostics.json_reading import Misread
+from ...dsl.package.container import Package, Variant
+from ...dsl.package.library import LoadedKernel
+from ...dsl.package.shared_object import architecture, read_shared_object
+from ...dsl.signature.bind import bind
+from ...dsl.signature.parameters import identity
+from ...dsl.types.dtype import DType
+from ..ir import GraphIR, Node
+from ..passes.memory_plan import Plan, PlannedBuffer, bound_dtypes
 from .reports import read_reports
 
 _log = logging.getLogger("einkorn.load")

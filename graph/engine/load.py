@@ -22,33 +22,33 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..dsl.contract import abi
-from ..dsl.contract.checks import SAFE, Checks, parse_checks
-from ..dsl.contract.unit import NodeSpec, Size, Slot
-from ..dsl.diagnostics.errors import CompileError, EinkornError, InternalError, PackageError, TargetError
-from ..dsl.diagnostics.installation import PACKAGE
-from ..dsl.diagnostics.places import shown_path
-from ..dsl.diagnostics.shield import shielded
-from ..dsl.environment.cache import Cache, content_key
-from ..dsl.environment.fingerprint import fingerprint
-from ..dsl.environment.knobs import knobs
-from ..dsl.frontend.python.collect import PortableKernel
-from ..dsl.package.library import LoadedKernel, library_of
-from ..dsl.signature.parameters import identity
-from ..dsl.signature.schema import OpSchema
-from .driver.code import Library
-from .driver.threads import Pool, default_threads
-from .ir import GraphIR, Node
-from .keys import graph_key, partition_from_json, partition_to_json
-from .passes.fusion import Facts, partition
-from .passes.memory_plan import Plan, bound_dtypes, make_plan
-from .prebuilt import hint_without_code, matching, op_plan, ready_code, single_op
+from ...dsl.contract import abi
+from ...dsl.contract.checks import SAFE, Checks, parse_checks
+from ...dsl.contract.unit import NodeSpec, Size, Slot
+from ...dsl.diagnostics.errors import CompileError, EinkornError, InternalError, PackageError, TargetError
+from ...dsl.diagnostics.installation import PACKAGE
+from ...dsl.diagnostics.places import shown_path
+from ...dsl.diagnostics.shield import shielded
+from ...dsl.environment.cache import Cache, content_key
+from ...dsl.environment.fingerprint import fingerprint
+from ...dsl.environment.knobs import knobs
+from ...dsl.frontend.python.collect import PortableKernel
+from ...dsl.package.library import LoadedKernel, library_of
+from ...dsl.signature.parameters import identity
+from ...dsl.signature.schema import OpSchema
+from ..driver.code import Library
+from ..driver.threads import Pool, default_threads
+from ..ir import GraphIR, Node
+from ..passes.fusion import Facts, partition
+from ..passes.memory_plan import Plan, bound_dtypes, make_plan
+from ..types.dims import Dim, StaticDim
+from .cache_keys import graph_key, partition_from_json, partition_to_json
+from .packaged_code import hint_without_code, matching, op_plan, ready_code, single_op
 from .reports import Report, read_reports, reports_of
 from .reproducer import graph_to_json
-from .types.dims import Dim, StaticDim
 
 if TYPE_CHECKING:
-    from ..compiler.targets import Target
+    from ...compiler.targets import Target
 
 _log = logging.getLogger("einkorn.load")
 _lock = threading.Lock()
@@ -71,7 +71,7 @@ class LoadedCode:
 @functools.cache
 def _family(family: str) -> dict[str, LoadedKernel]:
     # Loaded by name, as anyone's kernels are loaded by path: nothing here depends on what is in it.
-    return dict(library_of(importlib.import_module(f"{PACKAGE}.stdlib.{family}")).kernels)
+    return dict(library_of(importlib.import_module(f"{PACKAGE}.stdlib.kernels.{family}")).kernels)
 
 
 def _program_of(family: str, name: str) -> PortableKernel:
@@ -117,7 +117,7 @@ def _cache_at(root: Path | None, enabled: bool) -> Cache:
 def host_target() -> Target:
     """This machine as a target."""
     with shielded():
-        from ..compiler.targets import host
+        from ...compiler.targets import host
 
     return host()
 
@@ -182,7 +182,7 @@ def _faults_told(ir: GraphIR, fuse: bool, checks: Checks | None, interpret: bool
         told = error.reproducer if isinstance(error, InternalError) else isinstance(error, EinkornError | MemoryError)
         if told:
             raise
-        from ..compiler.reproducer import fault
+        from ...compiler.reproducer import fault
 
         held = None
         with suppress(Exception):  # the graph itself may be what is wrong
@@ -197,8 +197,8 @@ def chosen_checks(said: Checks | None) -> Checks | None:
 
 def _compile(ir: GraphIR, target: Target, key: str, fuse: bool, checks: Checks) -> LoadedCode:
     with shielded():
-        from ..compiler.inference.values.tensors import NotFusible
-        from ..compiler.pipeline import compile_entry
+        from ...compiler.inference.values.tensors import NotFusible
+        from ...compiler.pipeline import compile_entry
 
     parts = partition(ir, functools.partial(_facts, ir, target), fuse=fuse)
     plan = make_plan(ir, parts)
@@ -224,7 +224,7 @@ def interpret_graph(ir: GraphIR, *, checks: Checks | None = None) -> LoadedCode:
         CompileError: a mistake in a kernel.
     """
     with shielded():
-        from ..compiler.interpreter.entry import Interpreted
+        from ...compiler.interpreter.entry import Interpreted
 
     _start_log()
     with _faults_told(ir, False, checks, interpret=True):
@@ -298,7 +298,7 @@ def _from_package(ir: GraphIR, checks: Checks | None) -> LoadedCode | None:
     if node is None or package is None:
         return None
     with shielded():
-        from ..compiler.targets.cpu import lacking
+        from ...compiler.targets.cpu import lacking
 
     kernel = node.kernel
     wanted = bound_dtypes(node, [ir.types[value].dtype for value in node.operands])
@@ -328,7 +328,7 @@ def _nothing_ready(ir: GraphIR) -> PackageError:
 def _facts(ir: GraphIR, target: Target, node: Node) -> Facts:
     """What a node allows; found once for each kernel, dtypes, parameters and pattern of shapes."""
     with shielded():
-        from ..compiler.inference.facts import find_facts
+        from ...compiler.inference.facts import find_facts
 
     slots: dict[Dim, int] = {}
 
@@ -380,7 +380,7 @@ def _make_pool() -> Pool | None:
     key = content_key("pool", target.key, fingerprint())
     path = _cache().path(key, ".so")
     if path is None:
-        from ..compiler.codegen.thread_pool import pool_object
+        from ...compiler.codegen.thread_pool import pool_object
 
         try:
             path = _cache().put(key, pool_object(target), ".so")

@@ -1,0 +1,1 @@
+"""Sessions, models, calls; how code is made and loaded."""
