@@ -20,10 +20,10 @@ from typing import Any
 
 import click
 
+from .console import COLORS, FORMATS, Printer
 from .dsl.diagnostics.errors import EinkornError, InternalError
 from .dsl.environment.knobs import STAGES, knobs
 from .dsl.frontend.python.import_file import printing_to
-from .shown import COLORS, FORMATS, Shown
 
 USER_MISTAKE, WRONG_USAGE, OUR_FAULT, INTERRUPTED = 1, 2, 70, 130
 
@@ -60,15 +60,15 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 class _Way:
     """How errors of this run are shown; the options set it before a command runs."""
 
-    shown = Shown()
+    printer = Printer()
 
 
 def _set_color(_: click.Context, __: click.Parameter, value: str) -> None:
-    _Way.shown = replace(_Way.shown, color=value)
+    _Way.printer = replace(_Way.printer, color=value)
 
 
 def _set_format(_: click.Context, __: click.Parameter, value: str) -> None:
-    _Way.shown = replace(_Way.shown, format=value)
+    _Way.printer = replace(_Way.printer, format=value)
 
 
 _format = click.option(
@@ -210,18 +210,18 @@ def doc(source: str, output: str | None, title: str | None) -> None:
 @_format
 def check(sources: Sequence[str], targets: Sequence[str]) -> int:
     """Find the mistakes in the kernels of each SOURCE, a folder or a .py file, without building anything."""
-    from . import commands_check
+    from . import commands
 
-    return commands_check.check(sources, targets, _Way.shown)
+    return commands.check(sources, targets, _Way.printer)
 
 
 @einkorn.command()
 @click.argument("code", required=False)
 def explain(code: str | None) -> None:
     """Say what an error CODE means, with an example and its repair; without a code, list all."""
-    from . import commands_check
+    from . import commands
 
-    commands_check.explain(code, _Way.shown)
+    commands.explain(code, _Way.printer)
 
 
 @einkorn.command()
@@ -229,9 +229,9 @@ def explain(code: str | None) -> None:
 @_format
 def reproduce(path: str) -> None:
     """Run the compilation again that a fault of Einkorn left in FILE."""
-    from . import commands_check
+    from . import commands
 
-    commands_check.reproduce(path)
+    commands.reproduce(path)
 
 
 @einkorn.group()
@@ -299,7 +299,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and gives the exit status."""
-    _Way.shown = Shown()
+    _Way.printer = Printer()
     sys.stdout = sys.stdout or io.StringIO()  # there is none where the caller has closed it
     sys.stderr = sys.stderr or io.StringIO()
     for stream in (sys.stdout, sys.stderr):
@@ -332,7 +332,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     except InternalError as error:
         return _our_fault(error)
     except EinkornError as error:
-        _Way.shown.error(error, sys.stderr)
+        _Way.printer.error(error, sys.stderr)
         return USER_MISTAKE
     except OSError:
         raise
@@ -360,8 +360,8 @@ def _our_fault(error: InternalError) -> int:
     debugging = os.environ.get("EINKORN_LOG", "").lower() == "debug"
     if debugging:
         click.echo(traceback.format_exc(), err=True)
-    _Way.shown.error(error, sys.stderr)
-    if not debugging and _Way.shown.format == "text":
+    _Way.printer.error(error, sys.stderr)
+    if not debugging and _Way.printer.format == "text":
         click.echo("hint: set EINKORN_LOG=debug for the trace", err=True)
     return OUR_FAULT
 

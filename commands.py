@@ -16,7 +16,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .dsl.diagnostics.errors import EinkornError, PackageError, joined
+from .console import Printer
+from .dsl.diagnostics.codes import MEANINGS
+from .dsl.diagnostics.errors import EinkornError, PackageError, joined, plural, repeated_once
+from .dsl.diagnostics.explain import KERNEL_PRELUDE, PROGRAM_PRELUDE, Explanation
+from .dsl.diagnostics.explain import explain as explanation_of
 from .dsl.environment.cache import Cache
 from .dsl.environment.files import replace_file
 from .dsl.environment.knobs import knobs
@@ -153,15 +157,13 @@ def package_verify(path: str) -> None:
 def cache_info() -> None:
     """Prints where the cache is and how much it holds."""
     info = Cache().info()
-    print(
-        f"{info.path}: {_plural(info.entries, 'entry', 'entries')}, {_size(info.bytes)} of at most {_size(info.limit)}"
-    )
+    print(f"{info.path}: {plural(info.entries, 'entry')}, {_size(info.bytes)} of at most {_size(info.limit)}")
 
 
 def cache_clear() -> None:
     """Empties the cache."""
     cache = Cache()
-    print(f"{cache.root}: removed {_plural(cache.clear(), 'entry', 'entries')}")
+    print(f"{cache.root}: removed {plural(cache.clear(), 'entry')}")
 
 
 def list_targets() -> None:
@@ -238,10 +240,6 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _plural(count: int, one: str, many: str) -> str:
-    return f"{count} {one if count == 1 else many}"
-
-
 def _size(count: int) -> str:
     size = float(count)
     for unit in ("B", "KiB", "MiB"):
@@ -249,3 +247,53 @@ def _size(count: int) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     return f"{size:.1f} GiB"
+
+
+def check(sources: Sequence[str], targets: Sequence[str], printer: Printer) -> int:
+    """Checks kernel files; prints every mistake and one line that sums up. Gives the exit status."""
+    from .compiler.check import check_kernels
+
+    looked = [check_kernels(source, targets or ("host",)) for source in sources]
+    errors = repeated_once(error for checked in looked for error in checked.errors)
+    for error in (*errors, *(remark for checked in looked for remark in checked.remarks)):
+        printer.error(error)
+    files, kernels, instances = (sum(getattr(c, count) for c in looked) for count in ("files", "kernels", "instances"))
+    what = f"{plural(files, 'file')}, {plural(kernels, 'kernel')}, {plural(instances, 'instance')}"
+    printer.summary(what, len(errors), any(checked.more for checked in looked))
+    return 1 if errors else 0
+
+
+def explain(code: str | None, printer: Printer) -> None:
+    """Prints what a code means; without a code, the list of all."""
+    if code is None:
+        for name, meaning in MEANINGS.items():
+            print(f"{name}  {meaning}")
+        return
+    printer.page(_page(explanation_of(code)))
+
+
+def reproduce(path: str) -> None:
+    """Compiles what a reproducer holds; the fault shows itself again, or is gone."""
+    from .compiler.pipeline import compile_entry
+    from .compiler.reproducer import read_graph, read_reproducer
+    from .compiler.targets import lookup
+    from .graph.engine.load import load_anew
+    from .graph.engine.reproducer import graph_from_json
+
+    graph = read_graph(path)
+    if graph is not None:
+        load_anew(*graph_from_json(graph))
+    else:
+        spec, target = read_reproducer(path)
+        compile_entry(spec, lookup(target))
+    print(f"{path}: compiles without a fault")
+
+
+def _page(explanation: Explanation) -> str:
+    kinds = {example.kind for example in explanation.examples}
+    notes = ""
+    if "kernel" in kinds:
+        notes += f"\nKernel files here begin with\n\n```python\n{KERNEL_PRELUDE}```\n"
+    if "python" in kinds:
+        notes += f"\nPrograms here begin with\n\n```python\n{PROGRAM_PRELUDE}```\n"
+    return explanation.markdown() + notes

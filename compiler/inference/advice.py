@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...dsl.diagnostics.errors import plural
 from ...dsl.frontend import syntax as s
 from ...dsl.language import phrasebook
 from ...dsl.language.names import STUBS
@@ -105,7 +106,7 @@ def body_takes(body: Any, given: int, what: str) -> str | None:
     needed = [param for param in params if param.default is None]
     if len(needed) <= given <= len(params):
         return None
-    takes = f"{len(params)} argument{'' if len(params) == 1 else 's'}"
+    takes = f"{plural(len(params), 'argument')}"
     return f"the body is called with {what}, and takes {takes}"
 
 

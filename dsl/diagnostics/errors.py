@@ -135,9 +135,15 @@ class CompileErrors(Several, CompileError):
     """Several mistakes of kernels."""
 
 
+def plural(count: int, noun: str) -> str:
+    """A count with its noun: `1 axis`, `2 axes`, `3 entries`, `0 values`."""
+    several = {"axis": "axes", "entry": "entries"}.get(noun, f"{noun}s")
+    return f"{count} {noun if count == 1 else several}"
+
+
 def counted(errors: int, more: bool = False) -> str:
     """`3 errors`; where the search for more was ended early, that there may be more."""
-    text = f"{errors} error{'' if errors == 1 else 's'}"
+    text = plural(errors, "error")
     return f"{text}, and there may be more: the search in a kernel was ended early" if more else text
 
 

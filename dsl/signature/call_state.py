@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from ..diagnostics.errors import DTypeError, EinkornError, GraphError
+from ..diagnostics.errors import DTypeError, EinkornError, GraphError, plural
 from ..diagnostics.places import Place
 from ..types.dtype import DType
 from .dims import DimItem, DimLike, Expression, evaluate, names_in
@@ -104,7 +104,7 @@ class CallState:
         if len(arguments) != len(specs):
             names = f" ({', '.join(a.name for a in arguments)})" if arguments else ""
             self.fail(
-                f"has {_plural(len(arguments), noun)}{names}, but got {len(specs)}",
+                f"has {plural(len(arguments), noun)}{names}, but got {len(specs)}",
                 None,
                 code="EK0310",
                 expected=len(arguments),
@@ -167,10 +167,6 @@ class CallState:
         values = self.integers | {name: known.value for name, known in self.dims.items()}
         names = dict.fromkeys(name.name for name in names_in(expression))
         return f" [{', '.join(f'{name}={values[name]}' for name in names if name in values)}]" if names else ""
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _listed(dtypes: tuple[DType, ...]) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ....dsl.diagnostics.errors import CompileError, did_you_mean
+from ....dsl.diagnostics.errors import CompileError, did_you_mean, plural
 from ....dsl.frontend import syntax as s
 from ....dsl.frontend.python.collect import is_shipped
 from ....dsl.types.dtype import DType, SIMDType
@@ -29,7 +29,6 @@ from ..values.compile_time import (
     StructValue,
     describe,
     is_comptime_number,
-    plural,
 )
 from ..values.flow import argument_node
 from .struct_methods import typevar_in

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ....dsl.diagnostics.errors import plural
 from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import INT, DType, SIMDType
 from ...ir.program import Region, Value
@@ -28,7 +29,6 @@ from ..values.compile_time import (
     Unrolled,
     describe,
     is_comptime_number,
-    plural,
     same_dims,
     shown,
     unravel,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ....dsl.diagnostics.errors import plural
 from ....dsl.diagnostics.places import Label
 from ....dsl.frontend import syntax as s
 from ....dsl.signature.schema import Role
@@ -21,7 +22,7 @@ from ..conversion import coerce
 from ..evaluator import Call, Inferer
 from ..runtime_checks import guard_index, guard_number, guard_part, guard_start
 from ..spelling import source_of, spelled_of
-from ..values.compile_time import Frame, Index, Marker, StackType, StructValue, describe, is_comptime_number, plural
+from ..values.compile_time import Frame, Index, Marker, StackType, StructValue, describe, is_comptime_number
 from ..values.flow import Absent
 from ..values.tensors import Tensor, View
 from .pointers import read_element

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ....dsl.diagnostics.errors import plural
 from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import INT, DType, SIMDType
 from ...ir.operations import ROWS
 from ...ir.program import Builder, Value
 from ..conversion import coerce, zero_of
 from ..evaluator import Call
-from ..values.compile_time import describe, plural
+from ..values.compile_time import describe
 from .scalars import MAX_LANES, check_width, lane, method
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ....dsl.diagnostics.errors import CompileError
+from ....dsl.diagnostics.errors import CompileError, plural
 from ....dsl.diagnostics.places import Place
 from ....dsl.frontend import syntax as s
 from ....dsl.frontend.python.collect import is_shipped
@@ -31,7 +31,7 @@ from ..outputs import returned
 from ..recovery import Cascade, Poisoned
 from ..scoping import is_own_name
 from ..spelling import spelled
-from ..values.compile_time import Closure, FormattedValue, Frame, Index, StructValue, Undefined, describe, plural
+from ..values.compile_time import Closure, FormattedValue, Frame, Index, StructValue, Undefined, describe
 from ..values.flow import NEVER, Flow, ended
 from ..values.tensors import Tensor
 from .expressions import decision, items, snapshot

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ....dsl.diagnostics.errors import CompileError
+from ....dsl.diagnostics.errors import CompileError, plural
 from ....dsl.diagnostics.places import Place
 from ....dsl.frontend import syntax
 from ....dsl.frontend.python.collect import PortableKernel
@@ -314,12 +314,6 @@ def ravel(builder: Builder, components: tuple[Value, ...], dims: tuple[Value, ..
     for component, dim in zip(components, dims, strict=True):
         position = builder.iadd(builder.imul(position, dim), component)
     return position
-
-
-def plural(count: int, noun: str) -> str:
-    """`1 axis`, `2 axes`, `3 values`."""
-    several = "axes" if noun == "axis" else f"{noun}s"
-    return f"{count} {noun if count == 1 else several}"
 
 
 def shown(value: Any) -> str:

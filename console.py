@@ -28,7 +28,7 @@ _ASIDE = re.compile(r"^(?P<word>note|hint): (?P<text>.*)$")
 
 
 @dataclass(frozen=True)
-class Shown:
+class Printer:
     """The chosen way: one of `FORMATS`, one of `COLORS`."""
 
     format: str = "text"
