@@ -20,7 +20,7 @@ from .values.compile_time import Frame, StructValue
 from .values.flow import TooMany
 
 if TYPE_CHECKING:
-    from .evaluator import Inferer
+    from .evaluator import Evaluator
 
 MAX_STEPS = 100_000  # of one kernel
 CALL = 10  # steps of a call, which has a frame of its own
@@ -30,23 +30,23 @@ AT_A_STEP = 32  # items or characters that are copied in a step, and variables o
 _READ = (s.Name, s.Global, s.Attribute)  # what gives a value that there was before
 
 
-def exceeded(inferer: Inferer, node: s.Node, frame: Frame) -> NoReturn:
+def exceeded(evaluator: Evaluator, node: s.Node, frame: Frame) -> NoReturn:
     """Ends an evaluation that takes more steps than one may; beside other mistakes, these are what is said of it."""
-    if inferer.folding:
+    if evaluator.folding:
         text = f"this takes more than {MAX_STEPS} steps at compile time"
         hint = "pass a value of the running program, Int(n) for example"
-        error = inferer.error("EK0124", text, node, frame, hint=hint)
+        error = evaluator.error("EK0124", text, node, frame, hint=hint)
         error.endless = True
         raise error
-    if not inferer.errors:
+    if not evaluator.errors:
         text = f"this program takes more than {MAX_STEPS} steps to write out"
         hint = "unroll less, with `range` for the outer loops, and call fewer functions that call functions"
-        inferer.errors.append(inferer.error("EK0216", text, node, frame, hint=hint))
-    inferer.errors[-1].endless = True
+        evaluator.errors.append(evaluator.error("EK0216", text, node, frame, hint=hint))
+    evaluator.errors[-1].endless = True
     raise TooMany
 
 
-def weigh(inferer: Inferer, value: Any, node: s.Node, frame: Frame) -> None:
+def weigh(evaluator: Evaluator, value: Any, node: s.Node, frame: Frame) -> None:
     """Counts what a new tuple, struct or string took to make.
 
     Raises:
@@ -56,8 +56,8 @@ def weigh(inferer: Inferer, value: Any, node: s.Node, frame: Frame) -> None:
         return
     count = size_of(value)
     if count > MAX_ITEMS:
-        raise inferer.error("EK0206", "this compile-time value grows too large", node, frame)
-    inferer.builder.steps += count // AT_A_STEP
+        raise evaluator.error("EK0206", "this compile-time value grows too large", node, frame)
+    evaluator.builder.steps += count // AT_A_STEP
 
 
 def size_of(value: Any) -> int:
@@ -75,21 +75,21 @@ def size_of(value: Any) -> int:
     return count
 
 
-def count_copies(inferer: Inferer, values: Any) -> None:
+def count_copies(evaluator: Evaluator, values: Any) -> None:
     """Counts what it takes to look through the tuples and strings among some values."""
     for value in values:
         if isinstance(value, tuple | StructValue | str):
-            inferer.builder.steps += size_of(value) // AT_A_STEP
+            evaluator.builder.steps += size_of(value) // AT_A_STEP
 
 
-def count_long(inferer: Inferer, operands: list[Any], node: s.Node, frame: Frame) -> None:
+def count_long(evaluator: Evaluator, operands: list[Any], node: s.Node, frame: Frame) -> None:
     """Counts arithmetic: on integers of many digits it takes as long as a product of both has digits."""
     steps = 1
     for operand in operands:
         steps *= operand.bit_length() if type(operand) is int else 1
-    inferer.builder.steps += steps >> 22
-    count_copies(inferer, operands)
-    inferer.step(node, frame)
+    evaluator.builder.steps += steps >> 22
+    count_copies(evaluator, operands)
+    evaluator.step(node, frame)
 
 
 def overlong(spec: str) -> bool:

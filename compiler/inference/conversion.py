@@ -31,7 +31,7 @@ from .values.compile_time import Frame, Index, StructValue, describe, is_comptim
 from .values.flow import ABSENT
 
 if TYPE_CHECKING:
-    from .evaluator import Call, Inferer
+    from .evaluator import Call, Evaluator
 
 DEFAULTS = {"bool": BOOL, "int": INT, "float": SIMDType(DType.float64)}
 PYTHON_ERRORS = (ArithmeticError, ValueError, TypeError)
@@ -45,7 +45,7 @@ def weak_kind(value: Any) -> str | None:
 
 
 def coerce(
-    inferer: Inferer,
+    evaluator: Evaluator,
     value: Any,
     type: Type,
     node: syntax.Node,
@@ -57,7 +57,7 @@ def coerce(
 
     `node` is where the value stands, `like` where its type comes from: a hint names the dtype as it is named there.
     """
-    builder = inferer.builder
+    builder = evaluator.builder
     if isinstance(value, Value) and value.type == type and value.weak is None:
         return value
     if value is ABSENT:
@@ -65,17 +65,17 @@ def coerce(
     if is_comptime_number(value) and isinstance(type, SIMDType):
         problem = misfit(value, type.dtype)
         if problem:
-            raise inferer.error("EK0205", problem, node, frame, expected=str(type), got=shown(value))
+            raise evaluator.error("EK0205", problem, node, frame, expected=str(type), got=shown(value))
         return builder.const(adopt(value, type.dtype), type)
     if isinstance(value, Value) and isinstance(value.type, SIMDType) and isinstance(type, SIMDType):
         if value.weak is not None:
             for key in value.origin:
-                inferer.met.setdefault(key, SIMDType(type.dtype))
+                evaluator.met.setdefault(key, SIMDType(type.dtype))
             return builder.one("cast", [value], type)
         if value.type.is_scalar and value.dtype is type.dtype:
             return builder.one("splat", [value], type)
     wanted = what or f"{type} is wanted here"
-    raise inferer.error(
+    raise evaluator.error(
         "EK0202",
         f"{wanted}, not {describe(value)}",
         node,
@@ -121,32 +121,32 @@ def adopt(value: bool | int | float, dtype: DType) -> bool | int | float:
 
 
 def unify(
-    inferer: Inferer, symbol: str, a: Any, b: Any, nodes: tuple[syntax.Expr, syntax.Expr], node: Any, frame: Frame
+    evaluator: Evaluator, symbol: str, a: Any, b: Any, nodes: tuple[syntax.Expr, syntax.Expr], node: Any, frame: Frame
 ) -> tuple[Value, Value]:
     """Two operands as run-time values of one type; at least one of them is a run-time value."""
     kinds = (weak_kind(a), weak_kind(b))
     if kinds[0] is None and kinds[1] is None:
         if not (isinstance(a, Value) and isinstance(b, Value)) or not same_family(a, b):
-            raise mismatch(inferer, symbol, a, b, nodes, node, frame)
+            raise mismatch(evaluator, symbol, a, b, nodes, node, frame)
         assert isinstance(a.type, SIMDType) and isinstance(b.type, SIMDType)
         type = a.type if a.type.width >= b.type.width else b.type
-        return coerce(inferer, a, type, nodes[0], frame), coerce(inferer, b, type, nodes[1], frame)
+        return coerce(evaluator, a, type, nodes[0], frame), coerce(evaluator, b, type, nodes[1], frame)
     if kinds[0] is not None and kinds[1] is not None:
         type = DEFAULTS["float" if "float" in kinds else "int" if "int" in kinds else "bool"]
-        out = [as_weak(inferer, v, type, n, frame) for v, n in zip((a, b), nodes, strict=True)]
+        out = [as_weak(evaluator, v, type, n, frame) for v, n in zip((a, b), nodes, strict=True)]
         return out[0], out[1]
     typed = b if kinds[0] is not None else a
     if not isinstance(typed, Value) or not isinstance(typed.type, SIMDType):
-        raise mismatch(inferer, symbol, a, b, nodes, node, frame)
-    return coerce(inferer, a, typed.type, nodes[0], frame), coerce(inferer, b, typed.type, nodes[1], frame)
+        raise mismatch(evaluator, symbol, a, b, nodes, node, frame)
+    return coerce(evaluator, a, typed.type, nodes[0], frame), coerce(evaluator, b, typed.type, nodes[1], frame)
 
 
-def as_weak(inferer: Inferer, value: Any, type: SIMDType, node: syntax.Node, frame: Frame) -> Value:
+def as_weak(evaluator: Evaluator, value: Any, type: SIMDType, node: syntax.Node, frame: Frame) -> Value:
     """A number without a run-time type as a stand-in that may still adopt one."""
     kind = {DType.bool: "bool", DType.int64: "int", DType.float64: "float"}[type.dtype]
-    made = inferer.builder.one("cast" if isinstance(value, Value) else "const", [], type, value=value)
+    made = evaluator.builder.one("cast" if isinstance(value, Value) else "const", [], type, value=value)
     if isinstance(value, Value):
-        inferer.builder.region.ops[-1].operands = [value]
+        evaluator.builder.region.ops[-1].operands = [value]
         made.origin = value.origin
     made.weak = kind
     return made
@@ -160,55 +160,55 @@ def same_family(a: Value, b: Value) -> bool:
     return a.dtype is b.dtype and (len(widths) == 1 or 1 in widths)
 
 
-def fold(inferer: Inferer, row: Row, operands: list[Any], node: syntax.Node, frame: Frame) -> Any:
+def fold(evaluator: Evaluator, row: Row, operands: list[Any], node: syntax.Node, frame: Frame) -> Any:
     """A row on compile-time values, by Python's own rules."""
     compares = row.result == "bool"
     for operand in operands:
         runtime = isinstance(operand, tuple) and compares and any(isinstance(item, Value) for item in operand)
         if runtime or not (operand is None or isinstance(operand, bool | int | float | str | tuple)):
-            raise not_numbers(inferer, row, operands, node, frame)
+            raise not_numbers(evaluator, row, operands, node, frame)
     try:
         if outgrows(row, operands):
-            raise inferer.error("EK0206", "this compile-time value grows too large", node, frame)
-        count_long(inferer, operands, node, frame)
+            raise evaluator.error("EK0206", "this compile-time value grows too large", node, frame)
+        count_long(evaluator, operands, node, frame)
         value = row.fold(*operands)
         if isinstance(value, complex):
-            raise inferer.error("EK0206", "this compile-time value is a complex number", node, frame)
+            raise evaluator.error("EK0206", "this compile-time value is a complex number", node, frame)
         return value
     except TypeError:
-        raise not_numbers(inferer, row, operands, node, frame) from None
+        raise not_numbers(evaluator, row, operands, node, frame) from None
     except ZeroDivisionError:
-        raise inferer.error(
+        raise evaluator.error(
             "EK0206", "division by a compile-time zero", node, frame, label=f"{operands[1]!r}"
         ) from None
     except PYTHON_ERRORS as error:
-        raise inferer.error("EK0206", f"this cannot be computed at compile time: {error}", node, frame) from None
+        raise evaluator.error("EK0206", f"this cannot be computed at compile time: {error}", node, frame) from None
 
 
-def apply_row(inferer: Inferer, row: Row, operands: list[Value], node: syntax.Node, frame: Frame) -> Value:
+def apply_row(evaluator: Evaluator, row: Row, operands: list[Value], node: syntax.Node, frame: Frame) -> Value:
     """A row on run-time operands of one type."""
     type = operands[0].type
     assert isinstance(type, SIMDType)
     weak = operands[0].weak
     if not row.takes(type.dtype) and not weak:
-        raise no_row(inferer, row, type, node, frame)
-    inferer.locate(node, frame)
-    folded = _fold_index(inferer, row, operands)
+        raise no_row(evaluator, row, type, node, frame)
+    evaluator.locate(node, frame)
+    folded = _fold_index(evaluator, row, operands)
     if folded is not None:
         return folded
     if row.name in ("floordiv", "mod") and not weak:
-        guard_divisor(inferer, operands[1], row.symbol, node, frame)
+        guard_divisor(evaluator, operands[1], row.symbol, node, frame)
     if row.in_library(type.dtype):
-        value = inferer.library_operator(row.name, operands, node, frame)
+        value = evaluator.library_operator(row.name, operands, node, frame)
     else:
-        value = inferer.builder.row(row.name, operands)
+        value = evaluator.builder.row(row.name, operands)
     if weak and row.result == "same":
         value.weak = "float" if row.name == "truediv" else weak
         value.origin = frozenset().union(*(v.origin for v in operands))
     return value
 
 
-def _fold_index(inferer: Inferer, row: Row, operands: list[Value]) -> Value | None:
+def _fold_index(evaluator: Evaluator, row: Row, operands: list[Value]) -> Value | None:
     """Whole numbers that are already known stay known: sizes, mostly."""
     if any(v.const is None or v.type != INT for v in operands):
         return None
@@ -219,51 +219,51 @@ def _fold_index(inferer: Inferer, row: Row, operands: list[Value]) -> Value | No
     numbers = [v.const for v in operands]
     result = row.fold(*numbers) if row.element is None else row.element(INT.dtype, *numbers)
     if row.result == "bool":
-        return inferer.builder.const(bool(result), BOOL)
+        return evaluator.builder.const(bool(result), BOOL)
     if not isinstance(result, int):
         return None
-    return inferer.builder.int_((result + (1 << 63)) % (1 << 64) - (1 << 63))
+    return evaluator.builder.int_((result + (1 << 63)) % (1 << 64) - (1 << 63))
 
 
 def binary(
-    inferer: Inferer, op: str, a: Any, b: Any, nodes: tuple[syntax.Expr, syntax.Expr], node: Any, frame: Frame
+    evaluator: Evaluator, op: str, a: Any, b: Any, nodes: tuple[syntax.Expr, syntax.Expr], node: Any, frame: Frame
 ) -> Any:
     """`a op b` for any two values."""
     if a is ABSENT or b is ABSENT:
         return ABSENT
     row = ROWS[op]
     if isinstance(a, StructValue) or isinstance(b, StructValue):
-        return _of_structs(inferer, op, a, b, nodes, node, frame)
+        return _of_structs(evaluator, op, a, b, nodes, node, frame)
     if isinstance(a, Index) != isinstance(b, Index) and not isinstance(a, tuple) and not isinstance(b, tuple):
-        raise mismatch(inferer, row.symbol, a, b, nodes, node, frame)
-    a, b = plain(inferer, a), plain(inferer, b)
+        raise mismatch(evaluator, row.symbol, a, b, nodes, node, frame)
+    a, b = plain(evaluator, a), plain(evaluator, b)
     if _is_pointer(a) or _is_pointer(b):
-        return _pointer_arithmetic(inferer, op, a, b, nodes, node, frame)
+        return _pointer_arithmetic(evaluator, op, a, b, nodes, node, frame)
     if not isinstance(a, Value) and not isinstance(b, Value):
-        return fold(inferer, row, [a, b], node, frame)
-    left, right = unify(inferer, row.symbol, a, b, nodes, node, frame)
-    if op == "eq" and left is right and left.serial in inferer.builder.bounds and is_shipped(frame.file):
+        return fold(evaluator, row, [a, b], node, frame)
+    left, right = unify(evaluator, row.symbol, a, b, nodes, node, frame)
+    if op == "eq" and left is right and left.serial in evaluator.builder.bounds and is_shipped(frame.file):
         return True  # two sizes that are one: the library need not ask as code runs
     # A zero that the author wrote is a mistake; a size that happens to be 0 is none, and divides to 0.
     if op in ("floordiv", "mod") and is_comptime_number(b) and b == 0 and not left.dtype.is_float():
-        raise inferer.error("EK0206", "division by a compile-time zero", node, frame, label=f"{b!r}")
-    return apply_row(inferer, row, [left, right], node, frame)
+        raise evaluator.error("EK0206", "division by a compile-time zero", node, frame, label=f"{b!r}")
+    return apply_row(evaluator, row, [left, right], node, frame)
 
 
 def _of_structs(
-    inferer: Inferer, op: str, a: Any, b: Any, nodes: tuple[syntax.Expr, syntax.Expr], node: Any, frame: Frame
+    evaluator: Evaluator, op: str, a: Any, b: Any, nodes: tuple[syntax.Expr, syntax.Expr], node: Any, frame: Frame
 ) -> Any:
     """`a op b` as a struct among the operands defines it."""
     if op in methods.COMPARISONS:
 
         def parts_equal(x: Any, y: Any) -> Any:
-            return binary(inferer, "eq", x, y, nodes, node, frame)
+            return binary(evaluator, "eq", x, y, nodes, node, frame)
 
-        found = methods.compare(inferer, op, a, b, node, frame, parts_equal)
+        found = methods.compare(evaluator, op, a, b, node, frame, parts_equal)
     else:
-        found = methods.operate(inferer, op, a, b, node, frame)
+        found = methods.operate(evaluator, op, a, b, node, frame)
     if found is NotImplemented:
-        raise mismatch(inferer, ROWS[op].symbol, a, b, nodes, node, frame)
+        raise mismatch(evaluator, ROWS[op].symbol, a, b, nodes, node, frame)
     return found
 
 
@@ -272,53 +272,53 @@ def _is_pointer(value: Any) -> bool:
 
 
 def _pointer_arithmetic(
-    inferer: Inferer, op: str, a: Any, b: Any, nodes: tuple[syntax.Expr, syntax.Expr], node: Any, frame: Frame
+    evaluator: Evaluator, op: str, a: Any, b: Any, nodes: tuple[syntax.Expr, syntax.Expr], node: Any, frame: Frame
 ) -> Value:
     """`p + n`, `n + p`, `p - n`: the address that many elements further on, or back."""
-    builder, symbol = inferer.builder, ROWS[op].symbol
+    builder, symbol = evaluator.builder, ROWS[op].symbol
     pointer, count, at = (a, b, nodes[1]) if _is_pointer(a) else (b, a, nodes[0])
     if _is_pointer(count) or (op, pointer) not in (("add", a), ("add", b), ("sub", a)):
         text = f"cannot compute {describe(a)} {symbol} {describe(b)}"
         hint = "pointers take `p + n` and `p - n` with an Int"
-        raise inferer.error("EK0202", text, node, frame, label=f"{describe(a)} {symbol} {describe(b)}", hint=hint)
-    offset = coerce(inferer, count, INT, at, frame, "an offset is an Int")
-    inferer.locate(node, frame)
+        raise evaluator.error("EK0202", text, node, frame, label=f"{describe(a)} {symbol} {describe(b)}", hint=hint)
+    offset = coerce(evaluator, count, INT, at, frame, "an offset is an Int")
+    evaluator.locate(node, frame)
     return builder.advance(pointer, offset if op == "add" else builder.isub(builder.int_(0), offset))
 
 
-def plain(inferer: Inferer, value: Any) -> Any:
+def plain(evaluator: Evaluator, value: Any) -> Any:
     """An index as the tuple that it stands for; anything else as it is."""
-    return value.components(inferer.builder) if isinstance(value, Index) else value
+    return value.components(evaluator.builder) if isinstance(value, Index) else value
 
 
-def unary(inferer: Inferer, op: str, value: Any, node: syntax.Expr, frame: Frame) -> Any:
+def unary(evaluator: Evaluator, op: str, value: Any, node: syntax.Expr, frame: Frame) -> Any:
     """`op value` for any value."""
     if isinstance(value, StructValue):
         name = f"__{methods.OPERATORS[op]}__"
-        found = methods.special(inferer, value, name, [], node, frame)
+        found = methods.special(evaluator, value, name, [], node, frame)
         if found is NotImplemented:
             text = f"'{value.type.name}' does not define {name}"
-            raise inferer.error("EK0204", text, node, frame, hint=f"define {name} in the struct '{value.type.name}'")
+            raise evaluator.error("EK0204", text, node, frame, hint=f"define {name} in the struct '{value.type.name}'")
         return found
     row = ROWS[op]
     if not isinstance(value, Value):
-        return fold(inferer, row, [value], node, frame)
-    return apply_row(inferer, row, [value], node, frame)
+        return fold(evaluator, row, [value], node, frame)
+    return apply_row(evaluator, row, [value], node, frame)
 
 
 def call_row(call: Call, name: str, operands: list[Any]) -> Any:
     """A row called by its name: `max(x, 0)`, `fma(a, b, c)`."""
-    inferer, row = call.inferer, ROWS[name]
+    evaluator, row = call.evaluator, ROWS[name]
     if not any(isinstance(v, Value) for v in operands):
         for key, operand in zip(STUBS[name].signature.parameters, operands, strict=True):
             check_number(call, name, operand, key)
-        return fold(inferer, row, operands, call.node, call.frame)
-    return apply_row(inferer, row, call_numbers(call, name, operands), call.node, call.frame)
+        return fold(evaluator, row, operands, call.node, call.frame)
+    return apply_row(evaluator, row, call_numbers(call, name, operands), call.node, call.frame)
 
 
 def call_numbers(call: Call, name: str, operands: list[Any]) -> list[Value]:
     """The arguments of a name of the language as run-time values of one type; one of them is such a value."""
-    inferer = call.inferer
+    evaluator = call.evaluator
     for key, operand in zip(STUBS[name].signature.parameters, operands, strict=True):
         check_number(call, name, operand, key)
     nodes = [call.nodes.get(key, call.node) for key in STUBS[name].signature.parameters]
@@ -327,14 +327,16 @@ def call_numbers(call: Call, name: str, operands: list[Any]) -> list[Value]:
     out: list[Value] = []
     for operand, node in zip(operands, nodes, strict=True):
         first, _ = (
-            unify(inferer, f"{name}(…)", operand, anchor, (node, nodes[operands.index(anchor)]), call.node, call.frame)
+            unify(
+                evaluator, f"{name}(…)", operand, anchor, (node, nodes[operands.index(anchor)]), call.node, call.frame
+            )
             if operand is not anchor
             else (anchor, anchor)
         )
         out.append(first)
     widest = max(out, key=lambda v: v.type.width if isinstance(v.type, SIMDType) else 0)
     if isinstance(widest.type, SIMDType) and widest.weak is None:
-        out = [coerce(inferer, v, widest.type, call.node, call.frame) for v in out]
+        out = [coerce(evaluator, v, widest.type, call.node, call.frame) for v in out]
     return out
 
 

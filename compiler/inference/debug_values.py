@@ -19,7 +19,7 @@ from .values.compile_time import Closure, Frame, Index, StructValue
 from .values.tensors import Stored
 
 if TYPE_CHECKING:
-    from .evaluator import Inferer
+    from .evaluator import Evaluator
 
 # How a variable's value is put together from the operands of its note: ("value", number of the operand),
 # ("constant", object), ("tuple", parts), ("struct", name, names of the fields, parts),
@@ -27,29 +27,29 @@ if TYPE_CHECKING:
 Form = tuple[Any, ...]
 
 
-def note(inferer: Inferer, variables: Mapping[str, Any], node: syntax.Node, frame: Frame) -> None:
+def note(evaluator: Evaluator, variables: Mapping[str, Any], node: syntax.Node, frame: Frame) -> None:
     """Says what variables hold from `node` on; without variables, only that a statement begins there."""
-    if not inferer.notes:
+    if not evaluator.notes:
         return
-    saved, inferer.builder.location = inferer.builder.location, frame.location(node)
+    saved, evaluator.builder.location = evaluator.builder.location, frame.location(node)
     operands: list[Value] = []
     names: list[tuple[str, Form]] = []
     for name, value in variables.items():
-        form = _form(inferer, value, operands) if name.isidentifier() else None
+        form = _form(evaluator, value, operands) if name.isidentifier() else None
         if form is not None:
             names.append((name, form))
-    inferer.builder.add("note", operands, names=tuple(names))
-    inferer.builder.location = saved
+    evaluator.builder.add("note", operands, names=tuple(names))
+    evaluator.builder.location = saved
 
 
-def note_arguments(inferer: Inferer, closure: Closure, frame: Frame) -> None:
+def note_arguments(evaluator: Evaluator, closure: Closure, frame: Frame) -> None:
     """Says what a function that begins has: its arguments, and what it uses of the functions around it."""
-    if not inferer.notes:
+    if not evaluator.notes:
         return
     function = closure.function
     known = {param.name for param in function.params}
     known |= {node.id for node in syntax.walk(function) if isinstance(node, syntax.Name)}
-    note(inferer, {name: value for name, value in frame.env.items() if name in known}, beginning(function), frame)
+    note(evaluator, {name: value for name, value in frame.env.items() if name in known}, beginning(function), frame)
 
 
 def beginning(function: syntax.Function | syntax.Lambda) -> syntax.Node:
@@ -59,21 +59,21 @@ def beginning(function: syntax.Function | syntax.Lambda) -> syntax.Node:
     return function.body[0] if function.body else function
 
 
-def _form(inferer: Inferer, value: Any, operands: list[Value]) -> Form | None:
+def _form(evaluator: Evaluator, value: Any, operands: list[Value]) -> Form | None:
     def operand(one: Value) -> int:
         operands.append(one)
         return len(operands) - 1
 
     if isinstance(value, Index):
-        value = value.components(inferer.builder)
+        value = value.components(evaluator.builder)
         value = value[0] if len(value) == 1 else value
     if isinstance(value, Value):
         return ("value", operand(value))
     if isinstance(value, tuple):
-        forms = [_form(inferer, item, operands) for item in value]
+        forms = [_form(evaluator, item, operands) for item in value]
         return None if None in forms else ("tuple", tuple(forms))
     if isinstance(value, StructValue):
-        forms = [_form(inferer, part, operands) for part in value.parts]
+        forms = [_form(evaluator, part, operands) for part in value.parts]
         names = tuple(field.name for field in value.type.syntax.fields)
         return None if None in forms else ("struct", value.type.name, names, tuple(forms))
     if isinstance(value, Stored):

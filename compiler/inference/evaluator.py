@@ -1,6 +1,6 @@
 """Syntax tree -> typed program: evaluates a kernel at compile time and emits what remains for run time.
 
-One `Inferer` works on one function of an entry. Compile-time values are evaluated by Python's own rules; run-time
+One `Evaluator` works on one function of an entry. Compile-time values are evaluated by Python's own rules; run-time
 values become operations of the typed program; every function of the author's is inlined where it is called.
 Expressions, statements and the names of the language each have a small function in a table (`expressions`,
 `statements`, `rules`).
@@ -47,7 +47,7 @@ MAX_DEPTH = 64
 MAX_ERRORS = 100
 MAX_UNROLL = 4096
 
-Handler = Callable[["Inferer", Any, Frame], Any]
+Handler = Callable[["Evaluator", Any, Frame], Any]
 
 EXPRESSIONS: dict[type[syntax.Node], Handler] = {}
 STATEMENTS: dict[type[syntax.Node], Handler] = {}
@@ -81,23 +81,23 @@ def rule(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 class Call:
     """The call of a stub: where it stands, and where its arguments stand."""
 
-    def __init__(self, inferer: Inferer, node: syntax.Expr, frame: Frame) -> None:
-        self.inferer = inferer
+    def __init__(self, evaluator: Evaluator, node: syntax.Expr, frame: Frame) -> None:
+        self.evaluator = evaluator
         self.node = node
         self.frame = frame
         self.nodes: dict[str, syntax.Expr] = {}
 
     @property
     def builder(self) -> Builder:
-        return self.inferer.builder
+        return self.evaluator.builder
 
     def error(self, code: str, message: str, argument: str | None = None, **details: Any) -> CompileError:
         """An error at an argument of the call, or at the call."""
         node = self.nodes.get(argument or "", self.node)
-        return self.inferer.error(code, message, node, self.frame, **details)
+        return self.evaluator.error(code, message, node, self.frame, **details)
 
 
-class Inferer:
+class Evaluator:
     """Evaluates the functions of one kernel instance (and of those fused with it) into one region."""
 
     def __init__(self, target: Target, sites: list[Site], checks: Checks = SAFE) -> None:

@@ -45,7 +45,7 @@ class _Prober(Instances):
     def __init__(self, node: NodeSpec, shapes: tuple[tuple[DType, tuple[Size, ...]], ...], target: Target) -> None:
         super().__init__((node,), target, [])
         self.shapes = shapes
-        self.inferer.level = "parallel"
+        self.evaluator.level = "parallel"
         for _, shape in (*shapes, *node.outputs):
             for size in shape:
                 if isinstance(size, Slot):
@@ -70,12 +70,12 @@ def find_facts(node: NodeSpec, shapes: tuple[tuple[DType, tuple[Size, ...]], ...
     prober = _Prober(node, shapes, target)
     region = Region()
     try:
-        with prober.inferer.builder.inside(region):
+        with prober.evaluator.builder.inside(region):
             prober.element(0, 0, prober.index)
     except (NotElementwise, Cascade, TooMany, CompileError):
         return Facts(False)
     names = {op.name for op in walk(region)}
-    if prober.inferer.errors or names & EFFECTS:
+    if prober.evaluator.errors or names & EFFECTS:
         return Facts(False)
     probes = [prober.probes.get(k) for k in range(len(shapes))]
     return Facts(

@@ -36,26 +36,11 @@ from ..ir.program import Function, PointerType, Program, Region, Site, Value, wa
 from ..passes.hoist_checks import settle_checks
 from ..passes.stack_limits import check_stack
 from ..targets import Target
+from . import handlers  # noqa: F401  # fills the evaluator's tables
 from .debug_values import beginning, note
-from .evaluator import Inferer
-from .language import atomics as rules_atomic  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401
-
-# These fill infer's tables.
-from .language import elements as rules  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401
-from .language import grids as rules_gpu  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401
-from .language import parallel as rules_loops  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401
-from .language import python as rules_python  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401
-from .language import sequences as rules_sequences  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401
-from .language import vectors as rules_vectors  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401
-from .members import pointers as pointer_members  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401
-from .members import scalars as attributes  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401
-from .members import tensor_memory  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401
-from .members import tensors as tensor_members  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401
-from .members import vectors as vector_members  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401
+from .evaluator import Evaluator
 from .outputs import is_stored, never_stored
 from .recovery import Cascade, Poisoned
-from .syntax import branches, expressions, loops, statements  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401
-from .syntax import f_strings as texts  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401  # noqa: F401
 from .values.compile_time import ContextValue, Frame, Index, NeedComponents
 from .values.flow import TooMany
 from .values.tensors import Demand, Epilogue, Filled, Fused, Given, NotElementwise, NotFusible, Stored, Strided, Tensor
@@ -77,7 +62,7 @@ def build_program(spec: EntrySpec, target: Target, *, notes: bool = False) -> Pr
         if key not in known:
             known[key] = len(program.functions)
             builder = GroupBuilder(spec, group, numbering, target, program.sites)
-            builder.inferer.notes = notes
+            builder.evaluator.notes = notes
             root = group.nodes[group.root].kernel.schema.name
             name = f"{re.sub('[^A-Za-z0-9_]', '_', root)}_{len(program.functions)}"
             try:
@@ -153,13 +138,13 @@ class Instances:
 
     def __init__(self, nodes: tuple[NodeSpec, ...], target: Target, sites: list[Site], checks: Checks = SAFE) -> None:
         self.nodes = nodes
-        self.inferer = Inferer(target, sites, checks)
+        self.evaluator = Evaluator(target, sites, checks)
         self.slots: dict[int, Value] = {}
         self.given: dict[tuple[int, int], Given] = {}
 
     def dims(self, shape: tuple[Size, ...]) -> tuple[Value, ...]:
         """A shape as Ints."""
-        builder = self.inferer.builder
+        builder = self.evaluator.builder
         return tuple(self.slots[n.index] if isinstance(n, Slot) else builder.int_(n) for n in shape)
 
     def operand(self, node: int, number: int) -> Tensor:
@@ -205,7 +190,7 @@ class Instances:
                 env[argument.name] = ContextValue()
                 continue
             tensor = next(results) if argument.role is Role.OUTPUT else self.operand(node, next(inputs))
-            self.inferer.pruned |= "*" in argument.dims and not tensor.dims  # loops over its axes have no rounds
+            self.evaluator.pruned |= "*" in argument.dims and not tensor.dims  # loops over its axes have no rounds
             if argument.group:
                 env[argument.group] += (tensor,)
             elif argument.form is Form.SCALAR:
@@ -222,37 +207,37 @@ class Instances:
             (node,),
             (function.syntax,),
         )
-        inferer = self.inferer
+        evaluator = self.evaluator
         if kernel.mistakes:
-            inferer.note(joined(kernel.mistakes))
+            evaluator.note(joined(kernel.mistakes))
         with self.about(spec):
-            inferer.builder.location = frame.location(function.syntax)
+            evaluator.builder.location = frame.location(function.syntax)
             for name, tensor in scalars:  # read once, before all that the kernel does
-                env[name] = tensor.load(inferer.builder, Index((), components=()))
-            note(inferer, env, beginning(function.syntax), frame)
-            return bool(inferer.block(function.syntax.body, frame).kinds)
+                env[name] = tensor.load(evaluator.builder, Index((), components=()))
+            note(evaluator, env, beginning(function.syntax), frame)
+            return bool(evaluator.block(function.syntax.body, frame).kinds)
 
     @contextmanager
     def about(self, spec: NodeSpec) -> Iterator[None]:
-        """What the inferer says and may do while it is in this kernel."""
-        inferer = self.inferer
-        saved = (inferer.op, inferer.instance, inferer.builder.fastmath, inferer.builder.location)
-        steps, inferer.builder.steps = inferer.builder.steps, 0  # each kernel has its own, however many fuse
+        """What the evaluator says and may do while it is in this kernel."""
+        evaluator = self.evaluator
+        saved = (evaluator.op, evaluator.instance, evaluator.builder.fastmath, evaluator.builder.location)
+        steps, evaluator.builder.steps = evaluator.builder.steps, 0  # each kernel has its own, however many fuse
         values = [f"{name}={dtype}" for name, dtype in spec.dtypes]
         values += [f"{name}={value}" for name, value in spec.parameters]
-        values.append(f"target={inferer.target.name}")
-        inferer.op = spec.kernel.schema.name
-        inferer.instance = f"op '{inferer.op}' [{', '.join(values)}]"
-        inferer.builder.fastmath = spec.kernel.schema.fastmath
+        values.append(f"target={evaluator.target.name}")
+        evaluator.op = spec.kernel.schema.name
+        evaluator.instance = f"op '{evaluator.op}' [{', '.join(values)}]"
+        evaluator.builder.fastmath = spec.kernel.schema.fastmath
         try:
             yield
         finally:
-            inferer.op, inferer.instance, inferer.builder.fastmath, inferer.builder.location = saved
-            inferer.builder.steps = steps
+            evaluator.op, evaluator.instance, evaluator.builder.fastmath, evaluator.builder.location = saved
+            evaluator.builder.steps = steps
 
     def element(self, node: int, output: int, index: Index) -> Value:
         """One element of a node's output, computed at the present point."""
-        builder = self.inferer.builder
+        builder = self.evaluator.builder
         key = ("node element", node, index.key())
         values = builder.remembered(key)
         if values is None:
@@ -263,7 +248,7 @@ class Instances:
             self.run(node, outputs)
             values = [o.value for o in outputs if isinstance(o, Demand)]
             if any(v is None for v in values):
-                if self.inferer.errors:
+                if self.evaluator.errors:
                     raise Cascade
                 raise NotElementwise
             builder.remember(key, values)
@@ -282,38 +267,38 @@ class GroupBuilder(Instances):
         self.group = group
         self.numbering = numbering
         self.pointers = {b: Value(PointerType(spec.buffers[b].dtype), name=f"b{b}") for b in numbering.buffers}
-        self.slots = {s: self.inferer.builder.counter(Value(INT, name=f"d{s}")) for s in numbering.slots}
+        self.slots = {s: self.evaluator.builder.counter(Value(INT, name=f"d{s}")) for s in numbering.slots}
         self.outputs = {(s.node, s.output): s.buffer for s in group.stores}
 
     def build(self, name: str) -> Function:
         """Evaluates the root (with all that melts into it) and returns the finished function."""
         region = Region()
-        first_site = len(self.inferer.sites)
+        first_site = len(self.evaluator.sites)
         ends = False
-        with self.inferer.builder.inside(region):
+        with self.evaluator.builder.inside(region):
             try:
                 ends = self.run(self.group.root, self.root_outputs())
             except (Cascade, TooMany):
-                if not self.inferer.errors:
+                if not self.evaluator.errors:
                     raise InternalError("a mistake was met but not noted") from None
             except (NeedComponents, NotElementwise) as error:
                 raise NotFusible(f"these kernels do not fuse: {type(error).__name__}") from error
             except Exception:
-                if not self.inferer.errors:  # beside a mistake, what fails may fail because of it
+                if not self.evaluator.errors:  # beside a mistake, what fails may fail because of it
                     raise
-            self.inferer.builder.end()
-        self.inferer.raise_errors()
-        if ends and not self.inferer.pruned:
+            self.evaluator.builder.end()
+        self.evaluator.raise_errors()
+        if ends and not self.evaluator.pruned:
             self.check_stored(region)
-        settle_checks(region, self.inferer.ranges)
+        settle_checks(region, self.evaluator.ranges)
         try:
-            check_stack(region, self.group.nodes[self.group.root].kernel.schema.name, self.inferer.instance)
+            check_stack(region, self.group.nodes[self.group.root].kernel.schema.name, self.evaluator.instance)
         except CompileError:
             if len(self.group.nodes) > 1:
                 raise NotFusible("these kernels have too much storage together") from None
             raise
         has_exit = any(op.name == "assert" for op in walk(region))
-        assert len(self.inferer.sites) >= first_site
+        assert len(self.evaluator.sites) >= first_site
         return Function(name, [*self.pointers.values(), *self.slots.values()], region, has_exit)
 
     def check_stored(self, region: Region) -> None:
@@ -332,7 +317,7 @@ class GroupBuilder(Instances):
                 continue  # what `ops.buffer_create` makes is written later
             if 0 not in shape and not any(is_stored(region, self.pointers[buffer]) for buffer in buffers):
                 with self.about(root):
-                    mistakes.append(never_stored(self.inferer, argument, root.kernel))
+                    mistakes.append(never_stored(self.evaluator, argument, root.kernel))
         if mistakes:
             raise joined(mistakes)
 
@@ -375,11 +360,11 @@ class GroupBuilder(Instances):
         targets = [self.stored(epilogue, n) for n in range(len(self.nodes[epilogue].outputs))]
 
         def consume(index: Index, value: Value) -> None:
-            with self.inferer.builder.inside(self.inferer.builder.region):  # a memo of its own for every store
+            with self.evaluator.builder.inside(self.evaluator.builder.region):  # a memo of its own for every store
                 self.given[root, output] = Given(index, value, **fields)
                 for number, target in enumerate(targets):
                     result = self.element(epilogue, number, index)
-                    target.store(self.inferer.builder, index, result)
+                    target.store(self.evaluator.builder, index, result)
                 del self.given[root, output]
 
         return consume

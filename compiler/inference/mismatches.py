@@ -17,7 +17,7 @@ from .spelling import cast_of, source_of
 from .values.compile_time import Frame, Index, StructValue, describe
 
 if TYPE_CHECKING:
-    from .evaluator import Inferer
+    from .evaluator import Evaluator
 
 
 HINTS = {  # by the row that does not work
@@ -36,7 +36,7 @@ METHODS |= {"&": "__and__", "|": "__or__", "^": "__xor__", "<<": "__lshift__", "
 
 
 def mismatch(
-    inferer: Inferer, symbol: str, a: Any, b: Any, nodes: tuple[syntax.Expr, syntax.Expr], node: Any, frame: Frame
+    evaluator: Evaluator, symbol: str, a: Any, b: Any, nodes: tuple[syntax.Expr, syntax.Expr], node: Any, frame: Frame
 ) -> CompileError:
     """`cannot compute Float32 + Int64`, with a cast as the hint."""
     hint = None
@@ -63,7 +63,7 @@ def mismatch(
         text = f"a value cannot be {describe(a)} or else {describe(b)}"
     elif symbol.endswith("(…)"):
         text = f"the arguments of '{symbol.removesuffix('(…)')}' differ in type: {describe(a)} and {describe(b)}"
-    return inferer.error(
+    return evaluator.error(
         "EK0202",
         text,
         node,
@@ -89,20 +89,20 @@ def _cast_or_cut(a: Value, b: Value, nodes: tuple[syntax.Expr, syntax.Expr], fra
     return f"write {text if text.isidentifier() else f'({text})'}[:{min(widths)}], or join two vectors: a.join(b)"
 
 
-def not_numbers(inferer: Inferer, row: Row, operands: list[Any], node: syntax.Node, frame: Frame) -> CompileError:
+def not_numbers(evaluator: Evaluator, row: Row, operands: list[Any], node: syntax.Node, frame: Frame) -> CompileError:
     """`cannot compute a string / the compile-time int 2`."""
     if len(operands) == 2 and not row.symbol.isidentifier() and isinstance(node, syntax.Expr | syntax.AugAssign):
         nodes = (node, node)
-        return mismatch(inferer, row.symbol, operands[0], operands[1], nodes, node, frame)  # type: ignore[arg-type]
+        return mismatch(evaluator, row.symbol, operands[0], operands[1], nodes, node, frame)  # type: ignore[arg-type]
     listed = " and ".join(describe(operand) for operand in operands)
-    return inferer.error("EK0204", f"'{row.symbol}' works on numbers, not on {listed}", node, frame)
+    return evaluator.error("EK0204", f"'{row.symbol}' works on numbers, not on {listed}", node, frame)
 
 
-def no_row(inferer: Inferer, row: Row, type: SIMDType, node: syntax.Node, frame: Frame) -> CompileError:
+def no_row(evaluator: Evaluator, row: Row, type: SIMDType, node: syntax.Node, frame: Frame) -> CompileError:
     """`/ does not work on Int32`, with what to do about it."""
     if type.dtype.is_storage():
         wide = "float32" if type.dtype.is_float() else "int32"
-        return inferer.error(
+        return evaluator.error(
             "EK0250",
             f"'{row.symbol}' does not work on {type}, which is only stored and cast",
             node,
@@ -118,7 +118,7 @@ def no_row(inferer: Inferer, row: Row, type: SIMDType, node: syntax.Node, frame:
     words = " and ".join([*([", ".join(listed[:-1])] if listed[:-1] else []), listed[-1]])
     words = words.replace("signed integers, unsigned integers", "integers")
     words = words.replace("signed integers and unsigned integers", "integers")
-    return inferer.error(
+    return evaluator.error(
         "EK0204",
         f"'{row.symbol}' works on {words}, not on {type}",
         node,

@@ -5,7 +5,7 @@ call, and functions of the author's that take part in it. Where a poisoned condi
 if it is one of the running program; if it may be known at compile time, the author may have meant only one of them for
 this instance, and neither is.
 
-Input: expressions and calls with something poisoned in them. Output: mistakes, noted in the inferer. Non-goals: no
+Input: expressions and calls with something poisoned in them. Output: mistakes, noted in the evaluator. Non-goals: no
 messages of its own.
 """
 
@@ -23,7 +23,7 @@ from .recovery import Cascade, Poisoned
 from .values.compile_time import ClassValue, Closure, Frame, LoopRange, StubRef
 
 if TYPE_CHECKING:
-    from .evaluator import Inferer
+    from .evaluator import Evaluator
 
 GPU_IDS = [f"{what}.{axis}" for what in ("thread_idx", "block_idx", "block_dim", "grid_dim") for axis in "xyz"]
 
@@ -36,15 +36,15 @@ def poisoned(frame: Frame, *statements: s.Stmt) -> Frame:
 
 
 def call_poisoned(
-    inferer: Inferer, callee: Any, args: list[Any], keywords: dict[str, Any], node: s.Call, frame: Frame
+    evaluator: Evaluator, callee: Any, args: list[Any], keywords: dict[str, Any], node: s.Call, frame: Frame
 ) -> Any:
     """A call of which something is poisoned: functions of the author's are still looked into."""
     if is_own(callee) and not any(isinstance(argument, s.Starred) for argument in node.arguments):
-        if inferer.runs(callee, frame):
+        if evaluator.runs(callee, frame):
             raise Cascade
-        return inferer.inline(callee, args, keywords, node, frame)
-    look_into(inferer, [callee, *args, *keywords.values()], node, frame)
-    if callee == StubRef("range") and not inferer.folding:
+        return evaluator.inline(callee, args, keywords, node, frame)
+    look_into(evaluator, [callee, *args, *keywords.values()], node, frame)
+    if callee == StubRef("range") and not evaluator.folding:
         return LoopRange(0, Value(INT), 1)
     raise Cascade
 
@@ -54,20 +54,20 @@ def is_own(value: Any) -> bool:
     return isinstance(value, Closure) and not is_shipped(value.frame.file)
 
 
-def look_into(inferer: Inferer, values: Iterable[Any], node: s.Node, frame: Frame) -> None:
+def look_into(evaluator: Evaluator, values: Iterable[Any], node: s.Node, frame: Frame) -> None:
     """Evaluates those functions of the author's among these values that nobody will call, for mistakes in them.
 
     Whether they would run in a launch is not known, so that they may do what only launched functions do.
     """
-    saved = (inferer.level, inferer.gpu_ids)
-    if inferer.level == "host":
-        inferer.level, inferer.gpu_ids = "device", {name: Value(INT) for name in GPU_IDS}
+    saved = (evaluator.level, evaluator.gpu_ids)
+    if evaluator.level == "host":
+        evaluator.level, evaluator.gpu_ids = "device", {name: Value(INT) for name in GPU_IDS}
     functions = [f for value in values for f in (value.members.values() if isinstance(value, ClassValue) else [value])]
     for value in functions:
-        if is_own(value) and not inferer.runs(value, frame):
+        if is_own(value) and not evaluator.runs(value, frame):
             unknown = {p.name: Poisoned(runtime=True) for p in value.function.params}
-            inferer.caught(partial(inferer.inline, value, [], unknown, node, frame), node, frame)
-    inferer.level, inferer.gpu_ids = saved
+            evaluator.caught(partial(evaluator.inline, value, [], unknown, node, frame), node, frame)
+    evaluator.level, evaluator.gpu_ids = saved
 
 
 def of_run_time(node: s.Node, frame: Frame) -> bool:

@@ -15,7 +15,7 @@ from .recovery import Cascade
 from .values.compile_time import ClassValue, Closure, Frame, LibraryRef, Marker, StructType, StructValue, StubRef
 
 if TYPE_CHECKING:
-    from .evaluator import Inferer
+    from .evaluator import Evaluator
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +25,7 @@ class ClassMethod:
     closure: Closure
 
 
-def global_value(inferer: Inferer, entry: GlobalEntry, frame: Frame, node: syntax.Node) -> Any:
+def global_value(evaluator: Evaluator, entry: GlobalEntry, frame: Frame, node: syntax.Node) -> Any:
     """The value of an entry of the program's table of globals."""
     match entry.kind:
         case "function" | "library" | "classmethod":
@@ -41,14 +41,14 @@ def global_value(inferer: Inferer, entry: GlobalEntry, frame: Frame, node: synta
             struct = StructType(source.syntax, Frame({}, frame.program, source.file, frame.typevars, None, ()))
             if entry.kind == "struct":
                 return struct
-            return StructValue(struct, tuple(global_value(inferer, part, frame, node) for part in entry.value[1]))
+            return StructValue(struct, tuple(global_value(evaluator, part, frame, node) for part in entry.value[1]))
         case "stub":
             return StubRef(entry.value)
         case "typevar":
             if entry.value not in frame.typevars and frame.program.unknown:
                 raise Cascade
             if entry.value not in frame.typevars:
-                raise inferer.error(
+                raise evaluator.error(
                     "EK0101",
                     f"the type variable '{entry.value}' has no dtype here: the signature does not use it",
                     node,
@@ -60,8 +60,8 @@ def global_value(inferer: Inferer, entry: GlobalEntry, frame: Frame, node: synta
         case "marker":
             return Marker(entry.value)
         case "class":
-            members = {name: global_value(inferer, item, frame, node) for name, item in entry.value[1]}
+            members = {name: global_value(evaluator, item, frame, node) for name, item in entry.value[1]}
             return ClassValue(entry.value[0], members)
         case "constant" if isinstance(entry.value, tuple):
-            return tuple(global_value(inferer, item, frame, node) for item in entry.value)
+            return tuple(global_value(evaluator, item, frame, node) for item in entry.value)
     return entry.value

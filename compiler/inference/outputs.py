@@ -16,7 +16,7 @@ from ..ir.program import Region, Value, walk
 from .values.compile_time import Frame, describe
 
 if TYPE_CHECKING:
-    from .evaluator import Inferer
+    from .evaluator import Evaluator
 
 _READING = frozenset({"load", "masked_load", "gather", "atomic_load", "prefetch", "note"})
 _MOVING = frozenset({"offset", "select"})
@@ -34,7 +34,7 @@ def is_stored(region: Region, pointer: Value) -> bool:
     return False
 
 
-def never_stored(inferer: Inferer, argument: TensorArgument, kernel: PortableKernel) -> CompileError:
+def never_stored(evaluator: Evaluator, argument: TensorArgument, kernel: PortableKernel) -> CompileError:
     """The mistake of an op that stores nothing into this output."""
     name = argument.group or argument.name
     function = kernel.functions[0].syntax
@@ -48,14 +48,14 @@ def never_stored(inferer: Inferer, argument: TensorArgument, kernel: PortableKer
         place=argument.place,
         op=kernel.schema.name,
         argument=argument.name,
-        notes=[f"compiled for {inferer.instance}"],
+        notes=[f"compiled for {evaluator.instance}"],
         hint=hint,
     )
 
 
-def returned(inferer: Inferer, node: s.Return, value: Any, frame: Frame) -> CompileError:
+def returned(evaluator: Evaluator, node: s.Return, value: Any, frame: Frame) -> CompileError:
     """The mistake of an op that returns a value."""
     name = frame.program.schema.outputs[0].name
     hint = f"store it: `{name}[...] = ...`, or `foreach({name}, lambda i: ...)`"
     text = f"an op gives its results by its outputs; {describe(value)} that it returns would be lost"
-    return inferer.error("EK0226", text, node.value or node, frame, hint=hint)
+    return evaluator.error("EK0226", text, node.value or node, frame, hint=hint)

@@ -24,12 +24,12 @@ from .values.compile_time import Frame, Index, same_dims, value_key
 from .values.tensors import Stored, Tensor, View
 
 if TYPE_CHECKING:
-    from .evaluator import Call, Inferer
+    from .evaluator import Call, Evaluator
 
 
 def guard_index(call: Call, tensor: Tensor, index: Index, width: int = 1) -> None:
     """Checks that `index`, and the `width - 1` elements behind it, lie in the tensor."""
-    if call.inferer.checks.level == "off":
+    if call.evaluator.checks.level == "off":
         return
     if isinstance(tensor, View):
         tensor.guard(call)
@@ -48,21 +48,21 @@ def guard_index(call: Call, tensor: Tensor, index: Index, width: int = 1) -> Non
 
 def guard_part(call: Call, extent: Value, part: Value, tensor: Tensor, axis: int | None, width: int = 1) -> None:
     """Checks one part of an index; `axis` is None for a position over all axes."""
-    inferer, builder = call.inferer, call.builder
+    evaluator, builder = call.evaluator, call.builder
     key = ("guarded", value_key(part), value_key(extent), width)
-    if inferer.checks.level == "off" or builder.remembered(key):
+    if evaluator.checks.level == "off" or builder.remembered(key):
         return
-    if inferer.target.is_gpu and inferer.level == "host":
+    if evaluator.target.is_gpu and evaluator.level == "host":
         return  # on the host, an access is an error anyhow, and a slice is checked where it is read
-    if inferer.checks.level == "safe" and is_shipped(call.frame.file) and not _for_a_fold(call.frame):
-        counted = all(inferer.ranges.is_counted(value) for value in (part, extent))
+    if evaluator.checks.level == "safe" and is_shipped(call.frame.file) and not _for_a_fold(call.frame):
+        counted = all(evaluator.ranges.is_counted(value) for value in (part, extent))
         if counted or not _from_memory(part):
             return  # the library is trusted with its loops; a proof would take time
-    if inferer.ranges.is_inside(part, extent, width):
+    if evaluator.ranges.is_inside(part, extent, width):
         builder.remember(key, True)
         return
     node = _part_node(call, axis, tensor.rank)
-    inferer.locate(node, call.frame)
+    evaluator.locate(node, call.frame)
     holds = _is_inside(call, part, extent, width)
     where = f"axis {axis} of '{tensor.name}'" if axis is not None else f"'{tensor.name}'"
     size = "whose size is " if axis is not None else "which has as many elements as "
@@ -71,14 +71,14 @@ def guard_part(call: Call, extent: Value, part: Value, tensor: Tensor, axis: int
         shown[2:2] = [f" with the {width - 1} elements behind it"]
     details = {"tensor": tensor.name, "axis": axis, "index": part, "extent": extent}
     _check_bounds(call, tensor, node, holds, shown, details, width=width)
-    inferer.ranges.inside(part, extent)
+    evaluator.ranges.inside(part, extent)
     builder.remember(key, True)
 
 
 def guard_lanes(call: Call, tensor: Tensor, numbers: Value, mask: Value | None) -> None:
     """Checks a vector of indices on the last axis, those of its lanes that the mask names."""
     builder, type = call.builder, numbers.type
-    if call.inferer.checks.level == "off" or (call.inferer.target.is_gpu and call.inferer.level == "host"):
+    if call.evaluator.checks.level == "off" or (call.evaluator.target.is_gpu and call.evaluator.level == "host"):
         return
     assert isinstance(type, SIMDType)
     axis = tensor.rank - 1
@@ -87,7 +87,7 @@ def guard_lanes(call: Call, tensor: Tensor, numbers: Value, mask: Value | None) 
     def lanes(value: Value) -> Value:
         return value if type.is_scalar else builder.one("splat", [value], type)
 
-    call.inferer.locate(call.node, call.frame)
+    call.evaluator.locate(call.node, call.frame)
     low = builder.row("ge", [numbers, lanes(builder.int_(0))])
     good = builder.row("and_", [low, builder.row("lt", [numbers, lanes(extent)])])
     if mask is not None:
@@ -106,13 +106,13 @@ def guard_lanes(call: Call, tensor: Tensor, numbers: Value, mask: Value | None) 
 
 def guard_start(call: Call, start: Value, tensor: Tensor, axis: int) -> None:
     """Checks that a slice does not begin before the tensor."""
-    inferer, builder = call.inferer, call.builder
+    evaluator, builder = call.evaluator, call.builder
     key = ("begins", value_key(start))
-    if inferer.checks.level == "off" or builder.remembered(key) or inferer.ranges.is_at_least(start, 0):
+    if evaluator.checks.level == "off" or builder.remembered(key) or evaluator.ranges.is_at_least(start, 0):
         return
-    if inferer.target.is_gpu and inferer.level == "host":
+    if evaluator.target.is_gpu and evaluator.level == "host":
         return
-    inferer.locate(call.node, call.frame)
+    evaluator.locate(call.node, call.frame)
     holds = builder.compare("ge", start, builder.int_(0))
     shown = [f"the slice on axis {axis} of '{tensor.name}' starts at ", start]
     details = {"tensor": tensor.name, "axis": axis, "index": start, "extent": tensor.dims[axis]}
@@ -157,27 +157,27 @@ def _for_a_fold(frame: Frame) -> bool:
     return False
 
 
-def guard_divisor(inferer: Inferer, divisor: Value, symbol: str, node: s.Node, frame: Frame) -> None:
+def guard_divisor(evaluator: Evaluator, divisor: Value, symbol: str, node: s.Node, frame: Frame) -> None:
     """Under `all`: an integer is not divided by zero. (Otherwise that gives 0.)"""
-    builder = inferer.builder
-    if inferer.checks.level != "all" or not isinstance(divisor.type, SIMDType) or not divisor.dtype.is_integral():
+    builder = evaluator.builder
+    if evaluator.checks.level != "all" or not isinstance(divisor.type, SIMDType) or not divisor.dtype.is_integral():
         return
     shipped = is_shipped(frame.file)
     if divisor.type == INT and (
-        inferer.ranges.is_at_least(divisor, 1) or (shipped and inferer.ranges.is_counted(divisor))
+        evaluator.ranges.is_at_least(divisor, 1) or (shipped and evaluator.ranges.is_counted(divisor))
     ):
         return  # the library divides by sizes that may be 0, and means the 0 that comes out
-    if (inferer.level == "host" and inferer.target.is_gpu) or divisor.const is not None:
+    if (evaluator.level == "host" and evaluator.target.is_gpu) or divisor.const is not None:
         return
     key = ("divides", value_key(divisor))
     if builder.remembered(key):
         return
-    inferer.locate(node, frame)
+    evaluator.locate(node, frame)
     zero = builder.const(0, divisor.type)
     holds = builder.row("ne", [divisor, zero])
     if not divisor.type.is_scalar:
         holds = all_lanes(builder, holds)
-    add_check(inferer, frame, "division", holds, [f"'{symbol}' divides an integer by zero"], {}, [], node)
+    add_check(evaluator, frame, "division", holds, [f"'{symbol}' divides an integer by zero"], {}, [], node)
     builder.remember(key, True)
 
 
@@ -189,8 +189,8 @@ def all_lanes(builder: Builder, mask: Value) -> Value:
 
 def guard_number(call: Call, tensor: Tensor, index: Index, value: Value) -> None:
     """Under `+nan` or `+inf`: what an op stores into an output is a number."""
-    inferer, builder = call.inferer, call.builder
-    finds = inferer.checks.finds
+    evaluator, builder = call.evaluator, call.builder
+    finds = evaluator.checks.finds
     if not finds or not value.dtype.is_float() or not value.dtype.format.has_nan:
         return
     while isinstance(tensor, View):
@@ -199,7 +199,7 @@ def guard_number(call: Call, tensor: Tensor, index: Index, value: Value) -> None
         index = Index(tensor.dims, components=components)
     if not isinstance(tensor, Stored) or tensor.in_stack:
         return
-    inferer.locate(call.node, call.frame)
+    evaluator.locate(call.node, call.frame)
     number = value
     if value.dtype.is_storage():
         assert isinstance(value.type, SIMDType)
@@ -212,7 +212,7 @@ def guard_number(call: Call, tensor: Tensor, index: Index, value: Value) -> None
     # The position alone: taking it apart into an index is done for the one that is reported, in Python.
     shown: list[Any] = [value, f" is stored into '{tensor.name}'"]
     details = {"tensor": tensor.name, "position": index.position(builder), "shape": tensor.dims, "value": value}
-    add_check(call.inferer, call.frame, "nan", holds, shown, details, [], call.node)
+    add_check(call.evaluator, call.frame, "nan", holds, shown, details, [], call.node)
 
 
 def _check_bounds(
@@ -225,12 +225,12 @@ def _check_bounds(
     *,
     width: int | None = None,
 ) -> None:
-    hoist = width if call.inferer.checks.level == "safe" else None
-    add_check(call.inferer, call.frame, "bounds", holds, shown, details, declared(tensor), node, hoist=hoist)
+    hoist = width if call.evaluator.checks.level == "safe" else None
+    add_check(call.evaluator, call.frame, "bounds", holds, shown, details, declared(tensor), node, hoist=hoist)
 
 
 def add_check(
-    inferer: Inferer,
+    evaluator: Evaluator,
     frame: Frame,
     kind: str,
     holds: Value,
@@ -266,9 +266,9 @@ def add_check(
             parts.append(part)
     told = tuple((name, detail(value)) for name, value in details.items())
     place, calls = trail(frame, node)
-    inferer.sites.append(Site(kind, tuple(parts), place, inferer.op, told, (*notes, *calls)))
+    evaluator.sites.append(Site(kind, tuple(parts), place, evaluator.op, told, (*notes, *calls)))
     attrs: dict[str, Any] = {} if hoist is None else {"hoist": hoist}
-    inferer.builder.add("assert", [holds, *values], site=len(inferer.sites) - 1, **attrs)
+    evaluator.builder.add("assert", [holds, *values], site=len(evaluator.sites) - 1, **attrs)
 
 
 def _part_node(call: Call, axis: int | None, rank: int) -> s.Node:

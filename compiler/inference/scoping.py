@@ -20,7 +20,7 @@ from .recovery import Poisoned
 from .values.compile_time import Closure, Frame, Undefined
 
 if TYPE_CHECKING:
-    from .evaluator import Inferer
+    from .evaluator import Evaluator
 
 LOOPS = ("foreach", "parallel_for", "parallel_chunks", "vectorize", "tile", "rare")
 REDUCERS = {"add": "Sum", "sub": "Sum", "mul": "Product", "max": "Max", "min": "Min"}
@@ -40,14 +40,14 @@ def is_own_name(name: str, frame: Frame) -> bool:
     return any(param.name == name for param in function.params) or name in own_names(function)
 
 
-def variables(inferer: Inferer, closure: Closure, node: s.Node, inner: Frame, frame: Frame) -> None:
+def variables(evaluator: Evaluator, closure: Closure, node: s.Node, inner: Frame, frame: Frame) -> None:
     """Takes those variables out of a frame that begins which are the function's own."""
     function = closure.function
     if not inner.env or not isinstance(function, s.Function):
         return
-    known = inferer.own_names.get(id(function))
+    known = evaluator.own_names.get(id(function))
     if known is None:
-        known = inferer.own_names[id(function)] = (function, own_names(function))
+        known = evaluator.own_names[id(function)] = (function, own_names(function))
     for name in known[1] & inner.env.keys():
         around = inner.env[name]
         inner.env.pop(name)
@@ -55,7 +55,7 @@ def variables(inferer: Inferer, closure: Closure, node: s.Node, inner: Frame, fr
         if not isinstance(around, Undefined | Poisoned) and name != function.name:
             inner.env[name] = Undefined(
                 lambda place, name=name, origin=origin: _unbound(  # type: ignore[misc]
-                    inferer, name, origin, closure, inner, _loop_of(node, frame), place
+                    evaluator, name, origin, closure, inner, _loop_of(node, frame), place
                 )
             )
 
@@ -74,14 +74,20 @@ def _loop_of(node: s.Node, frame: Frame) -> str | None:
 
 
 def _unbound(
-    inferer: Inferer, name: str, origin: Place | None, closure: Closure, inner: Frame, loop: str | None, place: Place
+    evaluator: Evaluator,
+    name: str,
+    origin: Place | None,
+    closure: Closure,
+    inner: Frame,
+    loop: str | None,
+    place: Place,
 ) -> CompileError:
     """Somebody reads a variable of a function before it has a value, and there is one of that name around it."""
     function = closure.function
     assert isinstance(function, s.Function)
     stores = [node for node in s.walk(function) if isinstance(node, s.Assign | s.AugAssign) and _gives(node, name)]
     at = stores[0] if stores else function
-    made = inferer.error(
+    made = evaluator.error(
         "EK0125",
         f"'{name}' has no value yet: '{closure.name}' assigns to it, so it is a variable of '{closure.name}' alone",
         at,

@@ -17,7 +17,7 @@ import pytest
 from kernel_harness import KernelFile
 
 from einkorn.compiler.inference.budget import MAX_STEPS
-from einkorn.compiler.inference.evaluator import Inferer
+from einkorn.compiler.inference.evaluator import Evaluator
 from einkorn.compiler.instances import instance_entry, make_instance
 from einkorn.compiler.ir.program import Program
 from einkorn.compiler.pipeline import typed_program
@@ -122,13 +122,13 @@ def test_what_asks_too_much_is_refused_soon(
     name: str, compiled: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[int] = []
-    real = Inferer.step
+    real = Evaluator.step
 
-    def step(self: Inferer, *where: Any) -> None:
+    def step(self: Evaluator, *where: Any) -> None:
         steps.append(self.builder.steps)
         real(self, *where)
 
-    monkeypatch.setattr(Inferer, "step", step)
+    monkeypatch.setattr(Evaluator, "step", step)
     profile = cProfile.Profile()
     with pytest.raises(EinkornError) as caught:
         profile.runcall(compiled, EXCESSIVE[name])

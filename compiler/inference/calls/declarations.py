@@ -34,11 +34,11 @@ from ..values.flow import argument_node
 from .struct_methods import typevar_in
 
 if TYPE_CHECKING:
-    from ..evaluator import Inferer
+    from ..evaluator import Evaluator
 
 
 def bind_params(
-    inferer: Inferer,
+    evaluator: Evaluator,
     closure: Closure,
     args: list[Any],
     keywords: dict[str, Any],
@@ -52,9 +52,9 @@ def bind_params(
     """
     params = closure.function.params
     try:
-        given = matched(inferer, closure.name, closure.function, args, keywords, closure.frame, node, frame)
+        given = matched(evaluator, closure.name, closure.function, args, keywords, closure.frame, node, frame)
     except CompileError as error:
-        inferer.note(error, frame)
+        evaluator.note(error, frame)
         if is_shipped(inner.file):
             raise Cascade from None
         inner.env |= {param.name: Poisoned() for param in params}
@@ -63,19 +63,19 @@ def bind_params(
         value = given[param.name]
         wrong = library_argument(closure.name, param.name, given) if is_shipped(inner.file) else None
         if wrong is not None and not is_shipped(frame.file):
-            raise inferer.error("EK0208", wrong[0], argument_node(node, param, params), frame, hint=wrong[1])
+            raise evaluator.error("EK0208", wrong[0], argument_node(node, param, params), frame, hint=wrong[1])
         if param.annotation is not None and not isinstance(value, Poisoned):
             what = f"argument '{param.name}' of '{closure.name}' is declared as"
             at = argument_node(node, param, params)
-            work = partial(declared, inferer, param.annotation, value, inner, at, frame, what)
-            value = inferer.caught(work, at, frame)
+            work = partial(declared, evaluator, param.annotation, value, inner, at, frame, what)
+            value = evaluator.caught(work, at, frame)
         inner.env[param.name] = value
         inner.origins.pop(param.name, None)
     return True
 
 
 def matched(
-    inferer: Inferer,
+    evaluator: Evaluator,
     name: str,
     text: s.Function | s.Lambda | s.Struct,
     args: list[Any],
@@ -88,7 +88,7 @@ def matched(
     params = text.fields if isinstance(text, s.Struct) else text.params
     positional = [p for p in params if not p.keyword_only]
     if len(args) > len(positional):
-        raise inferer.error(
+        raise evaluator.error(
             "EK0208",
             f"'{name}' takes {plural(len(positional), 'positional argument')}, not {len(args)}",
             node,
@@ -102,18 +102,18 @@ def matched(
             if keyword in given:
                 message = f"argument '{keyword}' of '{name}' is given twice"
             hint = None if keyword in given else did_you_mean(keyword, [p.name for p in params])
-            raise inferer.error("EK0208", message, node, frame, hint=hint)
+            raise evaluator.error("EK0208", message, node, frame, hint=hint)
         given[keyword] = value
     for param in params:
         if param.name not in given:
             if param.default is None:
-                raise inferer.error("EK0208", f"'{name}' misses its argument '{param.name}'", node, frame)
-            given[param.name] = inferer.expr(param.default, home)
+                raise evaluator.error("EK0208", f"'{name}' misses its argument '{param.name}'", node, frame)
+            given[param.name] = evaluator.expr(param.default, home)
     return given
 
 
 def declared(
-    inferer: Inferer, annotation: s.Expr, value: Any, home: Frame, node: s.Node, frame: Frame, what: str
+    evaluator: Evaluator, annotation: s.Expr, value: Any, home: Frame, node: s.Node, frame: Frame, what: str
 ) -> Any:
     """`value` as the annotation wants it; `home` is where the annotation's names are known.
 
@@ -126,24 +126,26 @@ def declared(
         if variable not in home.typevars:
             return value
     if variable is not None and isinstance(annotation, s.Global):
-        inferer.expr(annotation, home)
-        return _of_typevar(inferer, variable, value, home, node, frame, what)
+        evaluator.expr(annotation, home)
+        return _of_typevar(evaluator, variable, value, home, node, frame, what)
     if isinstance(annotation, s.Subscript) and _is_marker(annotation.value, home, "Pointer"):
-        return _pointer(inferer, annotation, value, home, node, frame, what)
+        return _pointer(evaluator, annotation, value, home, node, frame, what)
     if _is_tuple(annotation, home):
-        return _tuple(inferer, annotation, value, home, node, frame, what)
-    type = inferer.expr(annotation, home)
+        return _tuple(evaluator, annotation, value, home, node, frame, what)
+    type = evaluator.expr(annotation, home)
     if isinstance(type, DType):
         type = SIMDType(type)
     if isinstance(type, SIMDType) and not isinstance(value, Index):
-        return coerce(inferer, value, type, node, frame, f"{what} {type}")
+        return coerce(evaluator, value, type, node, frame, f"{what} {type}")
     if isinstance(type, StructType) and not (isinstance(value, StructValue) and value.type == type):
-        raise inferer.error("EK0202", f"{what} {type.name}, not {describe(value)}", node, frame, label=describe(value))
+        raise evaluator.error(
+            "EK0202", f"{what} {type.name}, not {describe(value)}", node, frame, label=describe(value)
+        )
     return value
 
 
 def of_python_type(
-    inferer: Inferer, annotation: s.Expr, value: Any, home: Frame, node: s.Node, frame: Frame, what: str
+    evaluator: Evaluator, annotation: s.Expr, value: Any, home: Frame, node: s.Node, frame: Frame, what: str
 ) -> bool:
     """Whether a field is declared as one of Python's own types; refuses a value that is none of that type."""
     entry = home.program.globals[annotation.index] if isinstance(annotation, s.Global) else None
@@ -154,18 +156,18 @@ def of_python_type(
         hint = None
         if isinstance(value, Value):
             hint = f"{entry.value} is a compile-time value; Int, Float32, … and type variables are run-time ones"
-        raise inferer.error("EK0202", f"{what} {entry.value}, not {describe(value)}", node, frame, hint=hint)
+        raise evaluator.error("EK0202", f"{what} {entry.value}, not {describe(value)}", node, frame, hint=hint)
     return True
 
 
-def _of_typevar(inferer: Inferer, name: str, value: Any, home: Frame, node: s.Node, frame: Frame, what: str) -> Any:
+def _of_typevar(evaluator: Evaluator, name: str, value: Any, home: Frame, node: s.Node, frame: Frame, what: str) -> Any:
     if not (is_comptime_number(value) or (isinstance(value, Value) and isinstance(value.type, SIMDType))):
         return value
     dtype = home.typevars[name]
     type = SIMDType(dtype)
     if isinstance(value, Value) and isinstance(value.type, SIMDType) and value.weak is None:
         type = value.type.with_dtype(dtype) if value.dtype is dtype else type
-    return coerce(inferer, value, type, node, frame, f"{what} {name}, which is {type} here")
+    return coerce(evaluator, value, type, node, frame, f"{what} {name}, which is {type} here")
 
 
 def _is_marker(annotation: s.Expr, home: Frame, name: str) -> bool:
@@ -174,16 +176,16 @@ def _is_marker(annotation: s.Expr, home: Frame, name: str) -> bool:
 
 
 def _pointer(
-    inferer: Inferer, annotation: s.Subscript, value: Any, home: Frame, node: s.Node, frame: Frame, what: str
+    evaluator: Evaluator, annotation: s.Subscript, value: Any, home: Frame, node: s.Node, frame: Frame, what: str
 ) -> Any:
     """`Pointer[T]`: a pointer to elements of that dtype, whether or not it may be written through."""
     if not isinstance(value, Value) or not isinstance(value.type, PointerType):
         text = f"{what} a pointer, not {describe(value)}"
         hint = "x.pointer() is the address of a tensor's first element" if hasattr(value, "dims") else None
-        raise inferer.error("EK0202", text, node, frame, label=describe(value), hint=hint)
-    type = inferer.expr(annotation, home)
+        raise evaluator.error("EK0202", text, node, frame, label=describe(value), hint=hint)
+    type = evaluator.expr(annotation, home)
     if type.dtype is not value.dtype:
-        raise inferer.error("EK0202", f"{what} {type}, not {describe(value)}", node, frame, label=describe(value))
+        raise evaluator.error("EK0202", f"{what} {type}, not {describe(value)}", node, frame, label=describe(value))
     return value
 
 
@@ -194,13 +196,15 @@ def _is_tuple(annotation: s.Expr, home: Frame) -> bool:
     return entry.kind == "stub" and entry.value == "tuple"
 
 
-def _tuple(inferer: Inferer, annotation: s.Expr, value: Any, home: Frame, node: s.Node, frame: Frame, what: str) -> Any:
+def _tuple(
+    evaluator: Evaluator, annotation: s.Expr, value: Any, home: Frame, node: s.Node, frame: Frame, what: str
+) -> Any:
     assert isinstance(annotation, s.Subscript)
     index = annotation.index
     wanted = index.items if isinstance(index, s.Tuple) else (index,)
     if not isinstance(value, tuple) or len(value) != len(wanted):
-        raise inferer.error("EK0202", f"{what} a tuple of {len(wanted)}, not {describe(value)}", node, frame)
+        raise evaluator.error("EK0202", f"{what} a tuple of {len(wanted)}, not {describe(value)}", node, frame)
     return tuple(
-        declared(inferer, part, item, home, node, frame, f"item {number} of what {what}")
+        declared(evaluator, part, item, home, node, frame, f"item {number} of what {what}")
         for number, (part, item) in enumerate(zip(wanted, value, strict=True))
     )

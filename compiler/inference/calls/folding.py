@@ -36,7 +36,7 @@ from ..values.compile_time import Closure, LibraryRef, is_comptime_number
 from ..values.flow import NEXT, Flow
 
 if TYPE_CHECKING:
-    from ..evaluator import Inferer
+    from ..evaluator import Evaluator
 
 UNKNOWN = object()
 DEEP = ("EK0124",)  # mistakes that only such a computation can make
@@ -55,30 +55,30 @@ def has_loops(function: s.Function | s.Lambda) -> bool:
     return isinstance(function, s.Function) and s.contains(function.body, (s.For, s.While))
 
 
-def attempt(inferer: Inferer, call: Callable[[], Any], *, again: bool) -> Any:
+def attempt(evaluator: Evaluator, call: Callable[[], Any], *, again: bool) -> Any:
     """What `call` gives if it needs no operation of the running program, else UNKNOWN; leaves no trace then.
 
     Where it meets a mistake it is evaluated `again`, for the running program. When there are mistakes then, too, or it
     may not be, the one that was met first is what is wrong.
     """
     try:
-        return _attempt(inferer, call)
+        return _attempt(evaluator, call)
     except CompileError as error:
         if error.code in DEEP:
             raise
-        mark = len(inferer.errors)
+        mark = len(evaluator.errors)
         with suppress(CompileError, Cascade):
             value = call() if again else None
-            if again and len(inferer.errors) == mark:
+            if again and len(evaluator.errors) == mark:
                 return value
-        del inferer.errors[mark:]
+        del evaluator.errors[mark:]
         raise
 
 
-def _attempt(inferer: Inferer, call: Callable[[], Any]) -> Any:
-    builder = inferer.builder
-    sites, errors, location = len(inferer.sites), len(inferer.errors), builder.location
-    inferer.folding = builder.pure = True
+def _attempt(evaluator: Evaluator, call: Callable[[], Any]) -> Any:
+    builder = evaluator.builder
+    sites, errors, location = len(evaluator.sites), len(evaluator.errors), builder.location
+    evaluator.folding = builder.pure = True
     try:
         with builder.inside(Region()):
             value = call()
@@ -90,10 +90,10 @@ def _attempt(inferer: Inferer, call: Callable[[], Any]) -> Any:
     except (NotPure, RecursionError):
         return UNKNOWN
     finally:
-        inferer.folding = builder.pure = False
+        evaluator.folding = builder.pure = False
         builder.location = location
-        del inferer.sites[sites:]
-        del inferer.errors[errors:]
+        del evaluator.sites[sites:]
+        del evaluator.errors[errors:]
 
 
 def repeated(values: Iterable[Any], once: Callable[[Any], Flow]) -> Flow:
@@ -108,9 +108,9 @@ def repeated(values: Iterable[Any], once: Callable[[Any], Flow]) -> Flow:
 # *** the library's mathematics ***
 
 
-def interpreted(inferer: Inferer, emit: Callable[[], Any]) -> Any:
+def interpreted(evaluator: Evaluator, emit: Callable[[], Any]) -> Any:
     """The numbers that the operations of `emit` compute, which depend on nothing but constants."""
-    builder = inferer.builder
+    builder = evaluator.builder
     pure, memo = builder.pure, builder.memo
     builder.pure, builder.memo = False, [{}]  # no value from outside
     region = Region()
@@ -151,7 +151,7 @@ def _as_python(value: Value, pointer: Pointer) -> bool | int | float:
     return element
 
 
-def library_value(inferer: Inferer, name: str, operands: list[Any], emit: Callable[[list[Any]], Any]) -> Any:
+def library_value(evaluator: Evaluator, name: str, operands: list[Any], emit: Callable[[list[Any]], Any]) -> Any:
     """A function of the library on compile-time numbers: floats are float64 here, and whole numbers become floats.
 
     Raises:
@@ -164,9 +164,9 @@ def library_value(inferer: Inferer, name: str, operands: list[Any], emit: Callab
         double = SIMDType(DType.float64)
 
         def constants() -> Any:
-            return emit([inferer.builder.const(v, double) if isinstance(v, float) else v for v in floats])
+            return emit([evaluator.builder.const(v, double) if isinstance(v, float) else v for v in floats])
 
-        _KNOWN[key] = interpreted(inferer, constants)
+        _KNOWN[key] = interpreted(evaluator, constants)
     value = _KNOWN[key]
     if isinstance(value, float) and math.isnan(value) and not any(math.isnan(v) for v in floats):
         raise ValueError("the result is no number")

@@ -21,7 +21,7 @@ from ..values.compile_time import Closure, Frame, LibraryRef, is_comptime_number
 from .folding import library_value
 
 if TYPE_CHECKING:
-    from ..evaluator import Call, Inferer
+    from ..evaluator import Call, Evaluator
 
 
 def call_library(call: Call, ref: LibraryRef, args: list[Any], keywords: dict[str, Any]) -> Any:
@@ -42,7 +42,7 @@ def _folded(call: Call, ref: LibraryRef, bound: list[Any]) -> Any:
             raise call.error("EK0206", "this compile-time value grows too large")
         if ref.name == "pow" and all(isinstance(v, int) for v in bound):
             return pow(*bound)
-        return library_value(call.inferer, ref.name, bound, lambda operands: _run(call, ref, operands))
+        return library_value(call.evaluator, ref.name, bound, lambda operands: _run(call, ref, operands))
     except PYTHON_ERRORS as error:
         raise call.error("EK0206", f"this cannot be computed at compile time: {error}") from None
 
@@ -54,34 +54,34 @@ def _run(call: Call, ref: LibraryRef, bound: list[Any]) -> Any:
         multiplied = power(call, settled[0], bound[1])
         if multiplied is not None:
             return multiplied
-    return _inlined(call.inferer, ref.closure, settled, call.node, call.frame)
+    return _inlined(call.evaluator, ref.closure, settled, call.node, call.frame)
 
 
-def call_operator(inferer: Inferer, name: str, operands: list[Value], node: syntax.Node, frame: Frame) -> Value:
+def call_operator(evaluator: Evaluator, name: str, operands: list[Value], node: syntax.Node, frame: Frame) -> Value:
     """`x % y` of floats. A number of open type is computed in the type that it would have."""
     program = operator_program(name)
     function = program.functions[0]
     assert isinstance(function.syntax, syntax.Function)
     closure = Closure(function.syntax, Frame({}, program, function.file, {}, None, ()))
-    settled = [v if v.weak is None else inferer.builder.one("cast", [v], v.type) for v in operands]
-    value = _inlined(inferer, closure, settled, node, frame)
+    settled = [v if v.weak is None else evaluator.builder.one("cast", [v], v.type) for v in operands]
+    value = _inlined(evaluator, closure, settled, node, frame)
     assert isinstance(value, Value)
     return value
 
 
-def _inlined(inferer: Inferer, closure: Closure, operands: list[Any], node: syntax.Node, frame: Frame) -> Any:
-    builder = inferer.builder
+def _inlined(evaluator: Evaluator, closure: Closure, operands: list[Any], node: syntax.Node, frame: Frame) -> Any:
+    builder = evaluator.builder
     plain = all(isinstance(v, Value) and v.const is None for v in operands)
     key = (id(closure.function), *(v.type for v in operands)) if plain and not builder.pure else None
-    if inferer.trials and key in inferer.found:
-        return Value(inferer.found[key])
+    if evaluator.trials and key in evaluator.found:
+        return Value(evaluator.found[key])
     fastmath, builder.fastmath = builder.fastmath, frozenset()
     try:
-        value = inferer.inline(closure, operands, {}, node, frame)
+        value = evaluator.inline(closure, operands, {}, node, frame)
     finally:
         builder.fastmath = fastmath
     if key is not None and isinstance(value, Value) and value.weak is None:
-        inferer.found[key] = value.type
+        evaluator.found[key] = value.type
     return value
 
 
@@ -109,5 +109,5 @@ def power(call: Call, value: Value, exponent: int) -> Value | None:
 def _settle(call: Call, value: Any) -> Any:
     """A number whose run-time type is still open computes as its default here."""
     if isinstance(value, Value) and value.weak is not None:
-        return coerce(call.inferer, value, DEFAULTS[value.weak], call.node, call.frame)
+        return coerce(call.evaluator, value, DEFAULTS[value.weak], call.node, call.frame)
     return value

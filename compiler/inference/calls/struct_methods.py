@@ -19,7 +19,7 @@ from ..values.aggregates import is_number, same_constant
 from ..values.compile_time import Closure, Frame, StructType, StructValue
 
 if TYPE_CHECKING:
-    from ..evaluator import Inferer
+    from ..evaluator import Evaluator
 
 OPERATORS = {
     "add": "add",
@@ -76,70 +76,72 @@ def bound_frame(owner: Any) -> Frame:
     return replace(type.frame, env={}, typevars=typevars)
 
 
-def invoke(inferer: Inferer, owner: Any, method: s.Method, args: list[Any], node: s.Node, frame: Frame) -> Any:
+def invoke(evaluator: Evaluator, owner: Any, method: s.Method, args: list[Any], node: s.Node, frame: Frame) -> Any:
     """Calls a method of a struct; `args` are those after self."""
-    return inferer.inline(Closure(method.function, bound_frame(owner)), [owner, *args], {}, node, frame)
+    return evaluator.inline(Closure(method.function, bound_frame(owner)), [owner, *args], {}, node, frame)
 
 
-def special(inferer: Inferer, owner: Any, name: str, args: list[Any], node: s.Node, frame: Frame) -> Any:
+def special(evaluator: Evaluator, owner: Any, name: str, args: list[Any], node: s.Node, frame: Frame) -> Any:
     """Calls a method with a name of Python's, such as `__call__`; NotImplemented where the struct has none."""
     if not isinstance(owner, StructValue):
         return NotImplemented
     method = method_of(owner.type, name)
-    return NotImplemented if method is None else invoke(inferer, owner, method, args, node, frame)
+    return NotImplemented if method is None else invoke(evaluator, owner, method, args, node, frame)
 
 
-def operate(inferer: Inferer, op: str, a: Any, b: Any, node: s.Node, frame: Frame) -> Any:
+def operate(evaluator: Evaluator, op: str, a: Any, b: Any, node: s.Node, frame: Frame) -> Any:
     """`a op b` where one of them is a struct; NotImplemented where neither defines it."""
     name = OPERATORS.get(op, op)
-    found = special(inferer, a, f"__{name}__", [b], node, frame)
-    return found if found is not NotImplemented else special(inferer, b, f"__r{name}__", [a], node, frame)
+    found = special(evaluator, a, f"__{name}__", [b], node, frame)
+    return found if found is not NotImplemented else special(evaluator, b, f"__r{name}__", [a], node, frame)
 
 
 def compare(
-    inferer: Inferer, op: str, a: Any, b: Any, node: s.Node, frame: Frame, parts_equal: Callable[[Any, Any], Any]
+    evaluator: Evaluator, op: str, a: Any, b: Any, node: s.Node, frame: Frame, parts_equal: Callable[[Any, Any], Any]
 ) -> Any:
     """`a < b` and its like; `parts_equal` compares two fields."""
-    found = special(inferer, a, f"__{op}__", [b], node, frame)
+    found = special(evaluator, a, f"__{op}__", [b], node, frame)
     if found is NotImplemented:
-        found = special(inferer, b, f"__{COMPARISONS[op]}__", [a], node, frame)
+        found = special(evaluator, b, f"__{COMPARISONS[op]}__", [a], node, frame)
     if found is NotImplemented and op == "ne":
-        equal = compare(inferer, "eq", a, b, node, frame, parts_equal)
+        equal = compare(evaluator, "eq", a, b, node, frame, parts_equal)
         if equal is NotImplemented:
             return NotImplemented
-        return inferer.builder.row("not_", [equal]) if isinstance(equal, Value) else not equal
+        return evaluator.builder.row("not_", [equal]) if isinstance(equal, Value) else not equal
     if found is NotImplemented and op == "eq":
-        return _equal(inferer, a, b, parts_equal)
+        return _equal(evaluator, a, b, parts_equal)
     return found
 
 
-def _equal(inferer: Inferer, a: Any, b: Any, parts_equal: Callable[[Any, Any], Any]) -> Any:
+def _equal(evaluator: Evaluator, a: Any, b: Any, parts_equal: Callable[[Any, Any], Any]) -> Any:
     """Whether two of the same struct are equal, field by field."""
     if not (isinstance(a, StructValue) and isinstance(b, StructValue) and a.type == b.type):
         return NotImplemented
-    return _all_equal(inferer, a.parts, b.parts, parts_equal)
+    return _all_equal(evaluator, a.parts, b.parts, parts_equal)
 
 
-def _all_equal(inferer: Inferer, a: tuple[Any, ...], b: tuple[Any, ...], parts_equal: Callable[[Any, Any], Any]) -> Any:
+def _all_equal(
+    evaluator: Evaluator, a: tuple[Any, ...], b: tuple[Any, ...], parts_equal: Callable[[Any, Any], Any]
+) -> Any:
     result: Any = True
     for x, y in zip(a, b, strict=True):
         if isinstance(x, tuple) and isinstance(y, tuple) and len(x) == len(y):
-            same = _all_equal(inferer, x, y, parts_equal)
+            same = _all_equal(evaluator, x, y, parts_equal)
         elif isinstance(x, StructValue) or (is_number(x) and is_number(y)):
             same = parts_equal(x, y)
         else:
             same = same_constant(x, y)
         if isinstance(result, Value) and isinstance(same, Value):
-            result = inferer.builder.row("and_", [result, same])
+            result = evaluator.builder.row("and_", [result, same])
         elif result is True or same is False:
             result = same
     return result
 
 
-def own_call(inferer: Inferer, name: str, args: list[Any], node: s.Node, frame: Frame) -> Any:
+def own_call(evaluator: Evaluator, name: str, args: list[Any], node: s.Node, frame: Frame) -> Any:
     """`abs(p)`, `p ** n` and the like where p is a struct that defines them; else NotImplemented."""
     if name == "pow" and len(args) == 2:
-        return operate(inferer, "pow", args[0], args[1], node, frame)
+        return operate(evaluator, "pow", args[0], args[1], node, frame)
     if name in CALLS and len(args) == 1:
-        return special(inferer, args[0], CALLS[name], [], node, frame)
+        return special(evaluator, args[0], CALLS[name], [], node, frame)
     return NotImplemented

@@ -69,7 +69,9 @@ def _ordering(call: Call, ordering: Any, kind: str) -> str:
 
 def _number(call: Call, value: Any, dtype: DType, argument: str) -> Value:
     node = call.nodes.get(argument, call.node)
-    return coerce(call.inferer, value, SIMDType(dtype), node, call.frame, f"this memory holds {dtype}", owner_of(call))
+    return coerce(
+        call.evaluator, value, SIMDType(dtype), node, call.frame, f"this memory holds {dtype}", owner_of(call)
+    )
 
 
 def modify(call: Call, kind: str, name: str, target: Any, index: Any, value: Any, ordering: Any) -> Value:

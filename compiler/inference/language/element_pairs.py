@@ -15,7 +15,7 @@ from typing import Any
 
 from ....dsl.types.dtype import SIMDType
 from ...ir.program import Region, Value
-from ..evaluator import Inferer
+from ..evaluator import Evaluator
 from ..values.compile_time import Index
 from ..values.tensors import Stored, Tensor
 
@@ -32,23 +32,23 @@ class Pairs:
 
     def __init__(
         self,
-        inferer: Inferer,
+        evaluator: Evaluator,
         outputs: tuple[Tensor, ...],
         values_at: Callable[[Index], Values],
         *,
         divisible: bool,
     ) -> None:
-        self.inferer = inferer
+        self.evaluator = evaluator
         self.divisible = divisible
         self.outputs = outputs
         self.values_at = values_at
-        self.count = inferer.builder.product(outputs[0].dims)
-        one, two = inferer.builder.int_(1), inferer.builder.int_(2)
-        self.pairs = inferer.builder.idiv(inferer.builder.iadd(self.count, one), two)
+        self.count = evaluator.builder.product(outputs[0].dims)
+        one, two = evaluator.builder.int_(1), evaluator.builder.int_(2)
+        self.pairs = evaluator.builder.idiv(evaluator.builder.iadd(self.count, one), two)
 
     def chunk(self, low: Value, high: Value) -> None:
         """The pairs of a range; of an odd number of elements the last one is alone."""
-        builder = self.inferer.builder
+        builder = self.evaluator.builder
         whole = builder.idiv(self.count, builder.int_(2))
         odd = self.count.const is None or self.count.const % 2 == 1
         loop = builder.for_loop(low, self._least(high, whole) if odd else high)
@@ -60,17 +60,17 @@ class Pairs:
 
     def thread(self, pair: Value) -> None:
         """One pair."""
-        builder = self.inferer.builder
+        builder = self.evaluator.builder
         whole = builder.idiv(self.count, builder.int_(2))
         self._when(builder.compare("lt", pair, whole), lambda: self._both(pair))
         if self.count.const is None or self.count.const % 2 == 1:
             self._when(builder.compare("ge", pair, whole), lambda: self._last(whole))
 
     def _least(self, a: Value, b: Value) -> Value:
-        return self.inferer.builder.one("min", [a, b], a.type)
+        return self.evaluator.builder.one("min", [a, b], a.type)
 
     def _when(self, condition: Value, build: Callable[[], None]) -> None:
-        builder = self.inferer.builder
+        builder = self.evaluator.builder
         inside, nothing = Region(), Region()
         with builder.inside(inside):
             build()
@@ -83,7 +83,7 @@ class Pairs:
         return Index(self.outputs[0].dims, linear=position, divisible=self.divisible)
 
     def _both(self, pair: Value) -> None:
-        builder = self.inferer.builder
+        builder = self.evaluator.builder
         even = self._index(builder.imul(builder.int_(2), pair))
         odd = self._index(builder.iadd(even.position(builder), builder.int_(1)))
         pairs = zip(self.outputs, self.values_at(even), self.values_at(odd), strict=True)
@@ -97,7 +97,7 @@ class Pairs:
 
     def _last(self, pair: Value) -> None:
         """The element without a neighbour; the other half of its byte becomes zero."""
-        builder = self.inferer.builder
+        builder = self.evaluator.builder
         index = self._index(builder.imul(builder.int_(2), pair))
         for tensor, value in zip(self.outputs, self.values_at(index), strict=True):
             if shares_bytes((tensor,)):

@@ -16,7 +16,7 @@ from ...ir.program import Region, Value
 from ...passes.split_loops import cut_loop
 from ..advice import body_takes, bound_of_range, no_function, of_body
 from ..conversion import coerce
-from ..evaluator import MAX_UNROLL, Call, Inferer, rule
+from ..evaluator import MAX_UNROLL, Call, Evaluator, rule
 from ..members.tensors import store_into, to_index, to_store, wrong_store
 from ..syntax.expressions import select, truth
 from ..values.aggregates import PLAIN, is_static, parts_of, same_kind, with_parts
@@ -82,10 +82,10 @@ def foreach(call: Call, out: Any, body: Any) -> None:
         nested_loop(call, dims, element)
 
     def paired() -> None:
-        pairs = Pairs(call.inferer, outputs, values_at, divisible=shared)
+        pairs = Pairs(call.evaluator, outputs, values_at, divisible=shared)
         spread(call, pairs.pairs, pairs.chunk, pairs.thread, None)
 
-    dims, site_count = outputs[0].dims, len(call.inferer.sites)
+    dims, site_count = outputs[0].dims, len(call.evaluator.sites)
     make = paired if shared else flat
     while True:
         try:
@@ -95,7 +95,7 @@ def foreach(call: Call, out: Any, body: Any) -> None:
             make = paired
         except NeedComponents:
             make = nested
-        del call.inferer.sites[site_count:]
+        del call.evaluator.sites[site_count:]
 
 
 def check_body(call: Call, body: Any, given: int, what: str, names: str) -> None:
@@ -112,7 +112,7 @@ def check_body(call: Call, body: Any, given: int, what: str, names: str) -> None
 
 def _storing(call: Call, body: Any, number: int, count: int) -> Call:
     """The call as the store of a body's value sees it: the value stands in the body."""
-    inner = Call(call.inferer, call.node, call.frame)
+    inner = Call(call.evaluator, call.node, call.frame)
     target = call.nodes.get("out", call.node)
     function = body.function if isinstance(body, Closure) else None
     value: s.Expr | None = None
@@ -132,7 +132,7 @@ def _storing(call: Call, body: Any, number: int, count: int) -> Call:
 def element_values(call: Call, outputs: tuple[Any, ...], body: Any, index: Index) -> tuple[Any, ...]:
     """What the body gives at an index: one value for each output."""
     assert isinstance(call.node, s.Call)
-    value = call.inferer.call(body, [index], {}, call.node, call.frame)
+    value = call.evaluator.call(body, [index], {}, call.node, call.frame)
     values = value if isinstance(value, tuple) else (value,)
     if value is ABSENT:
         values = (ABSENT,) * len(outputs)
@@ -152,7 +152,7 @@ def demanded(call: Call, outputs: tuple[Any, ...], body: Any) -> None:
         if isinstance(value, Value) and value.weak is None and value.dtype is not tensor.dtype:
             raise wrong_store(storing, tensor, value)
         node = storing.nodes.get("value", call.node)
-        tensor.value = coerce(call.inferer, value, SIMDType(tensor.dtype), node, call.frame)
+        tensor.value = coerce(call.evaluator, value, SIMDType(tensor.dtype), node, call.frame)
 
 
 def flat_loop(call: Call, dims: tuple[Value, ...], element: Callable[[Index], None]) -> None:
@@ -179,7 +179,7 @@ def nested_loop(call: Call, dims: tuple[Value, ...], element: Callable[[Index], 
         with builder.inside(loop):
             element(Index(dims, components=(*leading, loop.args[0])))
             builder.end()
-        if inner.const is not None and call.inferer.target.is_cpu:
+        if inner.const is not None and call.evaluator.target.is_cpu:
             cut_loop(builder, builder.region.ops[-1], inner.const)
 
     def rows(low: Value, high: Value, ends: Callable[[Value], tuple[Value, Value]]) -> None:
@@ -203,7 +203,7 @@ def nested_loop(call: Call, dims: tuple[Value, ...], element: Callable[[Index], 
     def thread(position: Value) -> None:
         element(Index(dims, linear=position, divisible=True))
 
-    if call.inferer.target.is_cpu and inner.const is not None and 1 < inner.const <= SHORT_ROW:
+    if call.evaluator.target.is_cpu and inner.const is not None and 1 < inner.const <= SHORT_ROW:
         spread(call, builder.product(outer), whole, thread, None, each=inner.const)
     else:
         spread(call, builder.product(dims), chunk, thread, None)
@@ -219,43 +219,43 @@ def spread(
     each: int = 1,
 ) -> None:
     """Work on [0, total): ranges for the cores of a CPU, or a GPU thread for each number, which is `each` elements."""
-    inferer, builder = call.inferer, call.builder
-    if inferer.level != "host":  # already within parallel work: in order
+    evaluator, builder = call.evaluator, call.builder
+    if evaluator.level != "host":  # already within parallel work: in order
         chunk(builder.int_(0), total)
         return
     region = Region()
-    if inferer.target.is_gpu:
-        inferer.level = "device"
+    if evaluator.target.is_gpu:
+        evaluator.level = "device"
         try:
             with builder.inside(region):
-                _gpu_thread(inferer, total, thread)
+                _gpu_thread(evaluator, total, thread)
         finally:
-            inferer.level = "host"
+            evaluator.level = "host"
         one = builder.int_(1)
         block = builder.int_(GPU_BLOCK)
         blocks = builder.idiv(builder.iadd(total, builder.int_(GPU_BLOCK - 1)), block)
-        inferer.locate(call.node, call.frame)
+        evaluator.locate(call.node, call.frame)
         builder.add("launch", [blocks, one, one, block, one, one], regions=[region])
         return
     low, high = builder.counter(Value(INT)), builder.counter(Value(INT), high=total, closed=True)
     region.args = [low, high]
-    inferer.level = "parallel"
+    evaluator.level = "parallel"
     try:
         with builder.inside(region):
             chunk(low, high)
             builder.end()
     finally:
-        inferer.level = "host"
+        evaluator.level = "host"
     if grain is None:
         # A task should take some microseconds: about 64 K simple operations.
         grain = builder.int_(-(-max(64, 131072 // (2 + count_operations(region))) // each))
-    inferer.locate(call.node, call.frame)
+    evaluator.locate(call.node, call.frame)
     builder.add("parallel", [total, grain], regions=[region])
 
 
-def _gpu_thread(inferer: Inferer, total: Value, thread: Callable[[Value], None]) -> None:
+def _gpu_thread(evaluator: Evaluator, total: Value, thread: Callable[[Value], None]) -> None:
     """`if (block_idx * 256 + thread_idx) < total: thread(...)`."""
-    builder = inferer.builder
+    builder = evaluator.builder
     block = builder.one("gpu_id", [], INT, which="block_idx.x")
     lane = builder.one("gpu_id", [], INT, which="thread_idx.x")
     position = builder.iadd(builder.imul(block, builder.int_(GPU_BLOCK)), lane)
@@ -297,18 +297,18 @@ def _bounds(call: Call, bounds: tuple[Any, ...]) -> tuple[Any, Any, Any]:
 def _bound(call: Call, bound: Any, node: s.Expr) -> Any:
     if isinstance(bound, Value) and bound.dtype.is_integral():
         what = "a bound of range() is an Int"
-        return bound if bound.weak else coerce(call.inferer, bound, INT, node, call.frame, what)
+        return bound if bound.weak else coerce(call.evaluator, bound, INT, node, call.frame, what)
     if type(bound) is int:
         return bound
     hint = bound_of_range(bound, node, call.frame)
     text = f"a bound of range() is an Int, not {describe(bound)}"
-    raise call.inferer.error("EK0212", text, node, call.frame, hint=hint)
+    raise call.evaluator.error("EK0212", text, node, call.frame, hint=hint)
 
 
 @rule("unroll")
 def unroll(call: Call, bounds: Any) -> Unrolled:
     if len(bounds) == 1 and isinstance(bounds[0], tuple | Index | Unrolled):
-        return Unrolled(sequence(call.inferer, bounds[0], call.node, call.frame))
+        return Unrolled(sequence(call.evaluator, bounds[0], call.node, call.frame))
     if len(bounds) == 1 and isinstance(bounds[0], LoopRange):
         bounds = (bounds[0].low, bounds[0].high, bounds[0].step)
     if not 1 <= len(bounds) <= 3:
@@ -330,7 +330,7 @@ def unroll(call: Call, bounds: Any) -> Unrolled:
 
 @rule("static_assert")
 def static_assert(call: Call, condition: Any, message: Any = "") -> None:
-    value = truth(call.inferer, condition, call.nodes.get("condition", call.node), call.frame)
+    value = truth(call.evaluator, condition, call.nodes.get("condition", call.node), call.frame)
     if isinstance(value, Value):
         text = "static_assert needs a condition known at compile time"
         raise call.error("EK0220", text, "condition", hint="use `assert`")
@@ -355,12 +355,12 @@ def store(call: Call, out: Any, index: Any, value: Any) -> None:
 @rule("select")
 def select_rule(call: Call, condition: Any, x: Any, y: Any) -> Any:
     if not isinstance(condition, Value):
-        return x if truth(call.inferer, condition, call.node, call.frame) else y
+        return x if truth(call.evaluator, condition, call.node, call.frame) else y
     if condition.dtype is not DType.bool:
         text = f"a condition has to be a Bool, not {describe(condition)}"
         raise call.error("EK0209", text, "condition", hint="compare it with a number, for instance `!= 0`")
     nodes = (call.nodes.get("x", call.node), call.nodes.get("y", call.node))
-    return select(call.inferer, condition, x, y, nodes, call.node, call.frame)
+    return select(call.evaluator, condition, x, y, nodes, call.node, call.frame)
 
 
 @rule("map_parts")
@@ -373,7 +373,7 @@ def map_parts(call: Call, f: Any, value: Any, others: Any) -> Any:
         if isinstance(first, PLAIN):
             return first
         if not any(isinstance(parts, tuple) for parts in rows):
-            found = call.inferer.call(f, list(values), {}, node, call.frame)
+            found = call.evaluator.call(f, list(values), {}, node, call.frame)
             return None if found is ABSENT else found
         for other in values[1:]:
             if not same_kind(first, other):

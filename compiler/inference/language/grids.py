@@ -13,7 +13,7 @@ from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import INT
 from ...ir.program import Region, Value
 from ..conversion import coerce
-from ..evaluator import Call, Inferer, rule
+from ..evaluator import Call, Evaluator, rule
 from ..members.scalars import method
 from ..values.compile_time import Closure, ContextValue, Frame, describe, unravel
 
@@ -23,11 +23,11 @@ AXES = "xyz"
 LAUNCHED = "put it into a function of its own, and run that with ctx.launch(function, ..., grid=..., block=...)"
 
 
-def gpu_value(inferer: Inferer, which: str, node: s.Node, frame: Frame) -> Value:
+def gpu_value(evaluator: Evaluator, which: str, node: s.Node, frame: Frame) -> Value:
     """`gpu.thread_idx.x` and its kind, within a launched kernel."""
-    ids = inferer.gpu_ids
+    ids = evaluator.gpu_ids
     if ids is None:
-        raise inferer.error(
+        raise evaluator.error(
             "EK0114",
             f"gpu.{which} has a meaning only inside a kernel that ctx.launch runs",
             node,
@@ -36,28 +36,28 @@ def gpu_value(inferer: Inferer, which: str, node: s.Node, frame: Frame) -> Value
         )
     what, axis = which.split(".")
     if what == "global_idx":
-        builder = inferer.builder
-        block = gpu_value(inferer, f"block_idx.{axis}", node, frame)
-        size = gpu_value(inferer, f"block_dim.{axis}", node, frame)
-        thread = gpu_value(inferer, f"thread_idx.{axis}", node, frame)
+        builder = evaluator.builder
+        block = gpu_value(evaluator, f"block_idx.{axis}", node, frame)
+        size = gpu_value(evaluator, f"block_dim.{axis}", node, frame)
+        thread = gpu_value(evaluator, f"thread_idx.{axis}", node, frame)
         return builder.iadd(builder.imul(block, size), thread)
     if which in ids:
         return ids[which]
     key = ("gpu_id", which)
-    found = inferer.builder.remembered(key)
+    found = evaluator.builder.remembered(key)
     if found is None:
-        found = inferer.builder.one("gpu_id", [], INT, which=which)
-        inferer.builder.remember(key, found)
+        found = evaluator.builder.one("gpu_id", [], INT, which=which)
+        evaluator.builder.remember(key, found)
     assert isinstance(found, Value)
     return found
 
 
 @rule("gpu.barrier")
 def barrier(call: Call) -> None:
-    if call.inferer.gpu_ids is None:
+    if call.evaluator.gpu_ids is None:
         text = "gpu.barrier() has a meaning only inside a kernel that ctx.launch runs"
         raise call.error("EK0114", text, hint=LAUNCHED)
-    if call.inferer.target.is_cpu:
+    if call.evaluator.target.is_cpu:
         raise call.error(
             "EK0611",
             "a launched kernel with a barrier cannot run on a CPU target yet",
@@ -69,10 +69,10 @@ def barrier(call: Call) -> None:
 @method(ContextValue, "launch")
 def launch(call: Call, owner: Any, kernel: Any, *args: Any, grid: Any, block: Any, parameters: Any = None) -> None:
     """Runs `kernel(*args)` once for every thread of `grid` blocks of `block` threads."""
-    inferer = call.inferer
+    evaluator = call.evaluator
     if not isinstance(kernel, Closure):
         raise call.error("EK0221", f"ctx.launch takes a function, not {describe(kernel)}", "kernel")
-    if inferer.level != "host":
+    if evaluator.level != "host":
         raise call.error("EK0221", "a kernel cannot launch another one")
     sizes = block if isinstance(block, tuple) else (block,)
     if not 1 <= len(sizes) <= 3 or any(type(n) is not int or n < 1 for n in sizes):
@@ -84,7 +84,7 @@ def launch(call: Call, owner: Any, kernel: Any, *args: Any, grid: Any, block: An
     if not isinstance(named, tuple) or not all(isinstance(p, tuple) and isinstance(p[0], str) for p in named):
         raise call.error("EK0221", 'parameters= takes the names and values of compile-time parameters: {"BM": 64}')
     node = call.nodes.get("grid", call.node)
-    counts = [coerce(inferer, n, INT, node, call.frame, "grid= takes Ints") for n in blocks]
+    counts = [coerce(evaluator, n, INT, node, call.frame, "grid= takes Ints") for n in blocks]
     one = call.builder.int_(1)
     counts += [one] * (3 - len(counts))
     threads = [*sizes, *(1,) * (3 - len(sizes))]
@@ -92,74 +92,74 @@ def launch(call: Call, owner: Any, kernel: Any, *args: Any, grid: Any, block: An
 
     def body() -> None:
         assert isinstance(call.node, s.Call)
-        result = inferer.inline(kernel, list(args), dict(named), call.node, call.frame)
+        result = evaluator.inline(kernel, list(args), dict(named), call.node, call.frame)
         if result is not None:
             raise call.error("EK0221", f"the launched function '{kernel.name}' returns a value", "kernel")
 
-    run = launch_on_gpu if inferer.target.is_gpu else run_grid_on_cpu
+    run = launch_on_gpu if evaluator.target.is_gpu else run_grid_on_cpu
     run(call, counts, threads, body)
 
 
 def _check_block(call: Call, threads: list[int]) -> None:
-    if call.inferer.target.is_cpu:
+    if call.evaluator.target.is_cpu:
         return
     try:
-        call.inferer.target.kernel_attributes(threads)
+        call.evaluator.target.kernel_attributes(threads)
     except TargetError as error:
         raise call.error("EK0604", error.message, "block", hint=error.hint) from None
 
 
 def launch_on_gpu(call: Call, counts: list[Value], threads: list[int], body: Any) -> None:
     """The launch itself, on a GPU target."""
-    inferer, builder = call.inferer, call.builder
+    evaluator, builder = call.evaluator, call.builder
     region = Region()
     sizes = [builder.int_(n) for n in threads]
-    inferer.level = "device"
-    inferer.gpu_ids = {f"block_dim.{a}": n for a, n in zip(AXES, sizes, strict=True)}
-    inferer.gpu_ids |= {f"grid_dim.{a}": n for a, n in zip(AXES, counts, strict=True)}
+    evaluator.level = "device"
+    evaluator.gpu_ids = {f"block_dim.{a}": n for a, n in zip(AXES, sizes, strict=True)}
+    evaluator.gpu_ids |= {f"grid_dim.{a}": n for a, n in zip(AXES, counts, strict=True)}
     try:
         with builder.inside(region):
             body()
             builder.end()
     finally:
-        inferer.level, inferer.gpu_ids = "host", None
-    inferer.locate(call.node, call.frame)
+        evaluator.level, evaluator.gpu_ids = "host", None
+    evaluator.locate(call.node, call.frame)
     builder.add("launch", [*counts, *sizes], regions=[region])
 
 
 def run_grid_on_cpu(call: Call, counts: list[Value], threads: list[int], body: Any) -> None:
     """The same grid as loops: blocks in parallel, the threads of a block in order."""
-    inferer, builder = call.inferer, call.builder
+    evaluator, builder = call.evaluator, call.builder
     total = builder.product(counts)
     low, high = builder.counter(Value(INT)), builder.counter(Value(INT), high=total, closed=True)
     region = Region([low, high])
-    inferer.level = "parallel"
+    evaluator.level = "parallel"
     sizes = [builder.int_(n) for n in threads]
     try:
         with builder.inside(region):
             blocks = builder.for_loop(low, high)
             with builder.inside(blocks):
                 z, y, x = unravel(builder, blocks.args[0], (counts[2], counts[1], counts[0]))
-                inferer.gpu_ids = {f"block_dim.{a}": n for a, n in zip(AXES, sizes, strict=True)}
-                inferer.gpu_ids |= {f"grid_dim.{a}": n for a, n in zip(AXES, counts, strict=True)}
-                inferer.gpu_ids |= {f"block_idx.{a}": n for a, n in zip(AXES, (x, y, z), strict=True)}
-                _thread_loops(inferer, sizes, 2, body)
+                evaluator.gpu_ids = {f"block_dim.{a}": n for a, n in zip(AXES, sizes, strict=True)}
+                evaluator.gpu_ids |= {f"grid_dim.{a}": n for a, n in zip(AXES, counts, strict=True)}
+                evaluator.gpu_ids |= {f"block_idx.{a}": n for a, n in zip(AXES, (x, y, z), strict=True)}
+                _thread_loops(evaluator, sizes, 2, body)
                 builder.end()
             builder.end()
     finally:
-        inferer.level, inferer.gpu_ids = "host", None
-    inferer.locate(call.node, call.frame)
+        evaluator.level, evaluator.gpu_ids = "host", None
+    evaluator.locate(call.node, call.frame)
     builder.add("parallel", [total, builder.int_(1)], regions=[region])
 
 
-def _thread_loops(inferer: Inferer, sizes: list[Value], axis: int, body: Any) -> None:
-    builder = inferer.builder
-    assert inferer.gpu_ids is not None
+def _thread_loops(evaluator: Evaluator, sizes: list[Value], axis: int, body: Any) -> None:
+    builder = evaluator.builder
+    assert evaluator.gpu_ids is not None
     if axis < 0:
         body()
         return
     loop = builder.for_loop(builder.int_(0), sizes[axis])
     with builder.inside(loop):
-        inferer.gpu_ids[f"thread_idx.{AXES[axis]}"] = loop.args[0]
-        _thread_loops(inferer, sizes, axis - 1, body)
+        evaluator.gpu_ids[f"thread_idx.{AXES[axis]}"] = loop.args[0]
+        _thread_loops(evaluator, sizes, axis - 1, body)
         builder.end()

@@ -25,7 +25,7 @@ from .elements import check_body, spread
 def _invoke(call: Call, name: str, body: Any, args: list[Any]) -> None:
     """Calls a body, which gives no value."""
     assert isinstance(call.node, s.Call)
-    value = call.inferer.call(body, args, {}, call.node, call.frame)
+    value = call.evaluator.call(body, args, {}, call.node, call.frame)
     if value is not None and value is not ABSENT:
         text = f"the body of {name} gives a value that goes nowhere"
         raise call.error("EK0208", text, "body", hint="use store(...)")
@@ -36,7 +36,7 @@ def _total(call: Call, n: Any, name: str) -> Value:
     node, what = call.nodes.get("n", call.node), f"{name} runs over an Int"
     if (hint := count_of(n)) is not None:
         raise call.error("EK0202", f"{what}, not {describe(n)}", "n", hint=hint)
-    total = coerce(call.inferer, n, INT, node, call.frame, what)
+    total = coerce(call.evaluator, n, INT, node, call.frame, what)
     if total.const is not None:
         return call.builder.int_(max(total.const, 0))
     return call.builder.one("max", [total, call.builder.int_(0)], INT)
@@ -46,7 +46,7 @@ def _grain(call: Call, grain: Any) -> Value:
     """How many calls a task does at least."""
     if is_comptime_number(grain) and grain < 1:
         raise call.error("EK0208", f"grain= is at least 1, not {grain}", "grain")
-    return coerce(call.inferer, grain, INT, call.nodes.get("grain", call.node), call.frame, "grain= takes an Int")
+    return coerce(call.evaluator, grain, INT, call.nodes.get("grain", call.node), call.frame, "grain= takes an Int")
 
 
 @rule("parallel_for")
@@ -93,7 +93,7 @@ def _blocks(call: Call, low: Value, total: Value, size: int) -> Value:
 def _each(call: Call, low: Value, high: Value, step: int, once: Any) -> None:
     """`once(i)` for i from low on, below high, in steps."""
     if low.const is not None and low.const == high.const:
-        call.inferer.pruned = True
+        call.evaluator.pruned = True
         return
     builder = call.builder
     loop = builder.for_loop(low, high, builder.int_(step))

@@ -35,11 +35,11 @@ def len_rule(call: Call, x: Any) -> Any:
 
 @rule("print")
 def print_rule(call: Call, values: Any, sep: Any = " ", end: Any = "\n") -> None:
-    inferer = call.inferer
-    if inferer.target.is_gpu:
+    evaluator = call.evaluator
+    if evaluator.target.is_gpu:
         raise call.error(
             "EK0611",
-            f"print is not available on {inferer.target.name} yet",
+            f"print is not available on {evaluator.target.name} yet",
             hint="guard it by `if ctx.target.is_cpu:`, or run the op on the CPU",
         )
     for name, text in (("sep", sep), ("end", end)):
@@ -51,7 +51,7 @@ def print_rule(call: Call, values: Any, sep: Any = " ", end: Any = "\n") -> None
             parts.append((sep, ""))
         parts.append((value, ""))
     parts.append((end, ""))
-    report(inferer, "print", [], parts, call.node, call.frame)
+    report(evaluator, "print", [], parts, call.node, call.frame)
 
 
 @rule("breakpoint")
@@ -82,11 +82,11 @@ def _number(call: Call, x: Any, python: Any, type: SIMDType) -> Any:
 @rule("bool")
 def bool_rule(call: Call, x: Any) -> Any:
     if not isinstance(x, Value):
-        return truth(call.inferer, x, call.nodes.get("x", call.node), call.frame)
+        return truth(call.evaluator, x, call.nodes.get("x", call.node), call.frame)
     if x.type == BOOL:
         return x
-    zero = coerce(call.inferer, 0 if weak_kind(x) != "bool" else False, x.type, call.node, call.frame)
-    return apply_row(call.inferer, ROWS["ne"], [x, zero], call.node, call.frame)
+    zero = coerce(call.evaluator, 0 if weak_kind(x) != "bool" else False, x.type, call.node, call.frame)
+    return apply_row(call.evaluator, ROWS["ne"], [x, zero], call.node, call.frame)
 
 
 @rule("compiled_for")
@@ -96,7 +96,7 @@ def compiled_for(call: Call) -> TargetValue:
 
 @rule("within_parallel")
 def within_parallel(call: Call) -> bool:
-    return call.inferer.level != "host"
+    return call.evaluator.level != "host"
 
 
 @rule("isinstance")

@@ -36,7 +36,7 @@ from typing import Any
 from ....dsl.types.dtype import BOOL, INT
 from ...ir.operations import ROWS
 from ...ir.program import Builder, Op, PointerType, Region, Value, walk
-from ..evaluator import Call, Inferer, rule
+from ..evaluator import Call, Evaluator, rule
 from ..syntax.expressions import truth
 
 ROUNDS = 8  # that a loop within the body is taken to have
@@ -60,8 +60,8 @@ class Watch:
 def rare(call: Call, condition: Any) -> Any:
     if isinstance(condition, Value) and condition.type != BOOL and condition.dtype is BOOL.dtype:
         return condition  # one for each lane
-    value = truth(call.inferer, condition, call.nodes.get("condition", call.node), call.frame)
-    watch = call.inferer.watch
+    value = truth(call.evaluator, condition, call.nodes.get("condition", call.node), call.frame)
+    watch = call.evaluator.watch
     if watch is None or not isinstance(value, Value) or call.builder.region is not watch.region:
         return value
     watch.conditions.append(value)
@@ -70,34 +70,34 @@ def rare(call: Call, condition: Any) -> Any:
 
 def element_loop(call: Call, low: Value, high: Value, element: Callable[[Value], None]) -> None:
     """`for i in range(low, high): element(i)`, in several loops where the body asks for that."""
-    builder, inferer = call.builder, call.inferer
+    builder, evaluator = call.builder, call.evaluator
     loop = _loop(builder, low, high)
-    asked = _build(inferer, loop, element, without=False)
+    asked = _build(evaluator, loop, element, without=False)
     with builder.inside(loop):
         builder.end()
-    if not asked or inferer.target.is_gpu or any(op.name not in _HARMLESS | {"for"} for op in walk(loop)):
+    if not asked or evaluator.target.is_gpu or any(op.name not in _HARMLESS | {"for"} for op in walk(loop)):
         return
     whole = builder.region.ops.pop()
     assert whole.name == "for"
     blocks = Region([builder.counter(Value(INT), low, high), Value(INT)])
     with builder.inside(blocks):
-        pays = _block(inferer, blocks, high, whole, element)
+        pays = _block(evaluator, blocks, high, whole, element)
     if pays:
         builder.add("for", [low, high, builder.int_(BLOCK), builder.int_(0)], [INT], regions=[blocks])
     else:
         builder.region.ops.append(whole)
 
 
-def _block(inferer: Inferer, block: Region, high: Value, whole: Op, element: Callable[[Value], None]) -> bool:
+def _block(evaluator: Evaluator, block: Region, high: Value, whole: Op, element: Callable[[Value], None]) -> bool:
     """Builds the loops of one block; says whether they are less work than the one with the rare case."""
-    builder, loop = inferer.builder, whole.regions[0]
+    builder, loop = evaluator.builder, whole.regions[0]
     start, wait = block.args
     stop = builder.counter(
         builder.one("min", [builder.iadd(start, builder.int_(BLOCK)), high], INT), high=high, closed=True
     )
     look, granted, mostly = Region(), Region(), Region()
     with builder.inside(look):
-        builder.end([_watched(inferer, start, stop, element)])
+        builder.end([_watched(evaluator, start, stop, element)])
     first = look.ops[-2]
     work = _work(first.regions[0])
     guards = not _accesses(first.regions[0]) <= _accesses(loop)
@@ -107,7 +107,7 @@ def _block(inferer: Inferer, block: Region, high: Value, whole: Op, element: Cal
             builder.end()
     else:
         _drop_stores(first.regions[0])
-        mostly = _mostly(inferer, start, stop, element)
+        mostly = _mostly(evaluator, start, stop, element)
         inner = next(op.regions[0] for op in mostly.ops if op.name == "for")
         work = _work(first.regions[0]) + _work(inner)
     if guards or work >= _work(loop):
@@ -116,7 +116,7 @@ def _block(inferer: Inferer, block: Region, high: Value, whole: Op, element: Cal
         builder.end([builder.const(True, BOOL)])
     looks = builder.compare("eq", wait, builder.int_(0))
     needed = builder.add("if", [looks], [BOOL], regions=[look, granted])[0]
-    builder.add("if", [needed], regions=[_rarely(inferer, whole, start, stop), mostly])
+    builder.add("if", [needed], regions=[_rarely(evaluator, whole, start, stop), mostly])
     met = builder.one("select", [needed, builder.int_(GRANTED), builder.int_(0)], INT)
     builder.end([builder.one("select", [looks, met, builder.isub(wait, builder.int_(1))], INT)])
     return True
@@ -130,29 +130,29 @@ def _loop(builder: Builder, low: Value, high: Value) -> Region:
 
 
 @contextmanager
-def _watching(inferer: Inferer, watch: Watch) -> Iterator[None]:
-    outer, inferer.watch = inferer.watch, watch
+def _watching(evaluator: Evaluator, watch: Watch) -> Iterator[None]:
+    outer, evaluator.watch = evaluator.watch, watch
     try:
         yield
     finally:
-        inferer.watch = outer
+        evaluator.watch = outer
 
 
-def _build(inferer: Inferer, region: Region, element: Callable[[Value], None], *, without: bool) -> list[Value]:
+def _build(evaluator: Evaluator, region: Region, element: Callable[[Value], None], *, without: bool) -> list[Value]:
     """Builds the body of a loop, but for its end; gives the conditions that it called rare."""
     watch = Watch(region, without)
-    with _watching(inferer, watch), inferer.builder.inside(region):
+    with _watching(evaluator, watch), evaluator.builder.inside(region):
         element(region.args[0])
     return watch.conditions
 
 
-def _watched(inferer: Inferer, start: Value, stop: Value, element: Callable[[Value], None]) -> Value:
+def _watched(evaluator: Evaluator, start: Value, stop: Value, element: Callable[[Value], None]) -> Value:
     """The loop without the rare case; gives whether any element from start to stop needs that."""
-    builder = inferer.builder
+    builder = evaluator.builder
     none = builder.const(False, BOOL)
     index = builder.counter(Value(INT), start, stop)
     region = Region([index, Value(BOOL)])
-    conditions = _build(inferer, region, element, without=True)
+    conditions = _build(evaluator, region, element, without=True)
     with builder.inside(region):
         found = region.args[1]
         for condition in conditions:
@@ -217,22 +217,22 @@ def _drop_stores(region: Region) -> None:
             _drop_stores(inner)
 
 
-def _rarely(inferer: Inferer, whole: Op, start: Value, stop: Value) -> Region:
+def _rarely(evaluator: Evaluator, whole: Op, start: Value, stop: Value) -> Region:
     """The loop as it was built first, over a block."""
     region = Region([], [whole])
     whole.operands[:2] = [start, stop]
-    inferer.builder.counter(whole.regions[0].args[0], start, stop)
-    with inferer.builder.inside(region):
-        inferer.builder.end()
+    evaluator.builder.counter(whole.regions[0].args[0], start, stop)
+    with evaluator.builder.inside(region):
+        evaluator.builder.end()
     return region
 
 
-def _mostly(inferer: Inferer, start: Value, stop: Value, element: Callable[[Value], None]) -> Region:
+def _mostly(evaluator: Evaluator, start: Value, stop: Value, element: Callable[[Value], None]) -> Region:
     """The loop without the rare case."""
-    region, builder = Region(), inferer.builder
+    region, builder = Region(), evaluator.builder
     with builder.inside(region):
         loop = _loop(builder, start, stop)
-        _build(inferer, loop, element, without=True)
+        _build(evaluator, loop, element, without=True)
         with builder.inside(loop):
             builder.end()
         builder.end()

@@ -16,7 +16,7 @@ from ...ir.program import Value
 from ..advice import over_indices
 from ..budget import CALL
 from ..conversion import binary, call_row
-from ..evaluator import MAX_UNROLL, RULES, Call, Inferer, expression, rule
+from ..evaluator import MAX_UNROLL, RULES, Call, Evaluator, expression, rule
 from ..growth import MAX_ITEMS
 from ..syntax.expressions import short_circuit, snapshot, truth
 from ..syntax.statements import bind
@@ -24,45 +24,45 @@ from ..values.compile_time import Frame, Generated, Index, LoopRange, Unrolled, 
 
 
 @expression(s.Generator)
-def generator(inferer: Inferer, node: s.Generator, frame: Frame) -> Generated:
+def generator(evaluator: Evaluator, node: s.Generator, frame: Frame) -> Generated:
     found: list[Callable[[], Any]] = []
-    for inner in _rounds(inferer, node.clauses, snapshot(frame)):
-        found.append(lambda inner=inner: inferer.expr(node.item, inner))  # type: ignore[misc]
+    for inner in _rounds(evaluator, node.clauses, snapshot(frame)):
+        found.append(lambda inner=inner: evaluator.expr(node.item, inner))  # type: ignore[misc]
         if len(found) > MAX_UNROLL:
             text = f"a generator expression of more than {MAX_UNROLL} items"
-            raise inferer.error("EK0216", text, node, frame, hint="use `range` for a run-time loop")
+            raise evaluator.error("EK0216", text, node, frame, hint="use `range` for a run-time loop")
     return Generated(tuple(found))
 
 
-def _rounds(inferer: Inferer, clauses: tuple[s.Clause, ...], frame: Frame) -> Iterator[Frame]:
+def _rounds(evaluator: Evaluator, clauses: tuple[s.Clause, ...], frame: Frame) -> Iterator[Frame]:
     """A frame for each item, with the loop variables in it."""
     if not clauses:
         yield frame
         return
     clause = clauses[0]
-    for value in sequence(inferer, inferer.expr(clause.iterable, frame), clause.iterable, frame):
-        inferer.builder.steps += CALL
+    for value in sequence(evaluator, evaluator.expr(clause.iterable, frame), clause.iterable, frame):
+        evaluator.builder.steps += CALL
         inner = snapshot(frame)
-        bind(inferer, clause.target, value, clause.iterable, inner)
-        if all(_holds(inferer, test, inner) for test in clause.tests):
-            yield from _rounds(inferer, clauses[1:], inner)
+        bind(evaluator, clause.target, value, clause.iterable, inner)
+        if all(_holds(evaluator, test, inner) for test in clause.tests):
+            yield from _rounds(evaluator, clauses[1:], inner)
 
 
-def _holds(inferer: Inferer, test: s.Expr, frame: Frame) -> bool:
-    value = truth(inferer, inferer.expr(test, frame), test, frame)
+def _holds(evaluator: Evaluator, test: s.Expr, frame: Frame) -> bool:
+    value = truth(evaluator, evaluator.expr(test, frame), test, frame)
     if isinstance(value, Value):
         text = "how many items there are has to be known at compile time, and this condition is not"
-        raise inferer.error("EK0123", text, test, frame, hint="choose between values: `x if condition else 0`")
+        raise evaluator.error("EK0123", text, test, frame, hint="choose between values: `x if condition else 0`")
     return bool(value)
 
 
-def sequence(inferer: Inferer, value: Any, node: s.Node, frame: Frame, function: str = "") -> tuple[Any, ...]:
+def sequence(evaluator: Evaluator, value: Any, node: s.Node, frame: Frame, function: str = "") -> tuple[Any, ...]:
     """The items of anything that has a number of them that is known at compile time; `function` asks for them."""
     match value:
         case tuple():
             return value
         case Index():
-            return value.components(inferer.builder)
+            return value.components(evaluator.builder)
         case Unrolled():
             return value.values
         case Generated():
@@ -72,14 +72,14 @@ def sequence(inferer: Inferer, value: Any, node: s.Node, frame: Frame, function:
             count = max(0, -((numbers.start - numbers.stop) // numbers.step))  # len() of a range has limits
             if count > MAX_ITEMS:
                 text = f"{shown(count)} items are too many for a compile-time value"
-                raise inferer.error("EK0206", text, node, frame)
+                raise evaluator.error("EK0206", text, node, frame)
             return tuple(numbers)
         case LoopRange():
             text = "the bounds of this range are not known at compile time"
             hint = "write a loop over the range, and count in it"
-            raise inferer.error("EK0212", text, node, frame, hint=hint)
+            raise evaluator.error("EK0212", text, node, frame, hint=hint)
     advice = over_indices(value, node, frame, function)
-    raise inferer.error("EK0212", f"{describe(value)} has no items", node, frame, hint=advice)
+    raise evaluator.error("EK0212", f"{describe(value)} has no items", node, frame, hint=advice)
 
 
 def _items(call: Call, value: Any, argument: str = "x") -> tuple[Any, ...]:
@@ -88,7 +88,7 @@ def _items(call: Call, value: Any, argument: str = "x") -> tuple[Any, ...]:
         function, arguments = call.node.function, call.node.arguments
         name = function.name if isinstance(function, s.Global) else ""
         node = arguments[0] if node is call.node and len(arguments) == 1 else node
-    return sequence(call.inferer, value, node, call.frame, name)
+    return sequence(call.evaluator, value, node, call.frame, name)
 
 
 @rule("tuple")
@@ -107,7 +107,7 @@ def enumerate_rule(call: Call, x: Any, start: Any = 0) -> tuple[Any, ...]:
 def zip_rule(call: Call, sequences: Any, strict: Any = False) -> tuple[Any, ...]:
     nodes = call.node.arguments if isinstance(call.node, s.Call) else ()
     at = nodes if len(nodes) == len(sequences) else (call.node,) * len(sequences)
-    items = [sequence(call.inferer, x, node, call.frame) for x, node in zip(sequences, at, strict=True)]
+    items = [sequence(call.evaluator, x, node, call.frame) for x, node in zip(sequences, at, strict=True)]
     if strict and len({len(part) for part in items}) > 1:
         lengths = " and ".join(str(len(part)) for part in items)
         raise call.error("EK0208", f"zip(..., strict=True) takes sequences of one length, not of {lengths}")
@@ -122,7 +122,7 @@ def reversed_rule(call: Call, x: Any) -> Any:
             raise call.error("EK0212", "reversed() of a run-time range wants a step of 1 or -1", "x", hint=hint)
         node = call.nodes.get("x", call.node)
         first, last = (
-            binary(call.inferer, "sub", end, x.step, (node, node), node, call.frame) for end in (x.high, x.low)
+            binary(call.evaluator, "sub", end, x.step, (node, node), node, call.frame) for end in (x.high, x.low)
         )
         return LoopRange(first, last, -x.step)
     if isinstance(x, LoopRange):
@@ -136,7 +136,7 @@ def sum_rule(call: Call, x: Any, start: Any = 0) -> Any:
     node: Any = call.nodes.get("x", call.node)
     total = start
     for item in _items(call, x):
-        total = binary(call.inferer, "add", total, item, (node, node), call.node, call.frame)
+        total = binary(call.evaluator, "add", total, item, (node, node), call.node, call.frame)
     return total
 
 
@@ -146,8 +146,8 @@ def _quantified(call: Call, op: str, x: Any) -> Any:
     items = x.items if isinstance(x, Generated) else [lambda item=item: item for item in _items(call, x)]
     value: Any = op == "and"
     for item in items:
-        value = short_circuit(call.inferer, op, value, item, node, call.node, call.frame)
-    return truth(call.inferer, value, node, call.frame)
+        value = short_circuit(call.evaluator, op, value, item, node, call.node, call.frame)
+    return truth(call.evaluator, value, node, call.frame)
 
 
 @rule("any")

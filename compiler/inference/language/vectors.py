@@ -60,6 +60,6 @@ def iota(call: Call, dtype: Any, width: Any, start: Any = 0, step: Any = 1) -> V
     if is_comptime_number(start):
         return vector
     node = call.nodes.get("start", call.node)
-    first = coerce(call.inferer, start, scalar, node, call.frame, f"the start of iota is {scalar}")
+    first = coerce(call.evaluator, start, scalar, node, call.frame, f"the start of iota is {scalar}")
     whole = SIMDType(kind, width)
-    return builder.row("add", [coerce(call.inferer, first, whole, node, call.frame), vector])
+    return builder.row("add", [coerce(call.evaluator, first, whole, node, call.frame), vector])

@@ -15,7 +15,7 @@ from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import INT, DType, SIMDType
 from ...ir.program import PointerType, Value
 from ..conversion import coerce, zero_of
-from ..evaluator import Call, Inferer
+from ..evaluator import Call, Evaluator
 from ..values.compile_time import Frame, describe
 from .scalars import check_width, member, method
 from .spans import Span, load_span, offsets_of, store_span
@@ -43,17 +43,17 @@ def access(call: Call, dtype: DType, width: int, mask: Any, other: Any, stride: 
     if mask is not None:
         wanted = SIMDType(DType.bool, width)
         node = call.nodes.get("mask", call.node)
-        given = coerce(call.inferer, mask, wanted, node, call.frame, f"the mask of {type} is {wanted}")
+        given = coerce(call.evaluator, mask, wanted, node, call.frame, f"the mask of {type} is {wanted}")
     if other is not None and mask is None:
         raise call.error("EK0208", "other= says what stands where mask= says no; there is no mask=", "other")
     if other is None:
         other = zero_of(dtype)
     node = call.nodes.get("other", call.node)
-    filler = coerce(call.inferer, other, type, node, call.frame, f"other= is {type}, as what is loaded")
+    filler = coerce(call.evaluator, other, type, node, call.frame, f"other= is {type}, as what is loaded")
     step = None
     if not (type_is_int(stride) and stride == 1):
         node = call.nodes.get("stride", call.node)
-        step = coerce(call.inferer, stride, INT, node, call.frame, "stride= is an Int")
+        step = coerce(call.evaluator, stride, INT, node, call.frame, "stride= is an Int")
     return Access(width, given, filler, step, alignment(call, dtype, align, step))
 
 
@@ -81,7 +81,7 @@ def integer_offset(call: Call, value: Any, argument: str = "offset") -> Value:
     if known and value.type.is_scalar and value.dtype.is_integral() and value.type != INT:
         return builder.one("cast", [value], INT)
     node = call.nodes.get(argument, call.node)
-    return coerce(call.inferer, value, INT, node, call.frame, "an offset is an Int")
+    return coerce(call.evaluator, value, INT, node, call.frame, "an offset is an Int")
 
 
 def index_vector(call: Call, indices: Any, argument: str = "indices") -> Value:
@@ -106,7 +106,7 @@ def writable(call: Call, pointer: Value) -> None:
 
 def on_device(call: Call) -> None:
     """Refuses memory of a GPU in host code."""
-    if call.inferer.level == "host" and call.inferer.target.is_gpu:
+    if call.evaluator.level == "host" and call.evaluator.target.is_gpu:
         raise call.error(
             "EK0820",
             "this pointer is one of device memory; this code runs on the host",
@@ -127,7 +127,9 @@ def stored_value(call: Call, dtype: DType, value: Any) -> Value:
     if isinstance(value, Value) and isinstance(value.type, SIMDType) and value.weak is None and value.dtype is dtype:
         return value
     node = call.nodes.get("value", call.node)
-    return coerce(call.inferer, value, SIMDType(dtype), node, call.frame, f"this memory holds {dtype}", owner_of(call))
+    return coerce(
+        call.evaluator, value, SIMDType(dtype), node, call.frame, f"this memory holds {dtype}", owner_of(call)
+    )
 
 
 def hint_of(call: Call, locality: Any, write: Any) -> dict[str, Any]:
@@ -141,7 +143,7 @@ def hint_of(call: Call, locality: Any, write: Any) -> dict[str, Any]:
 
 
 @member(PointerType, "dtype")
-def pointer_dtype(inferer: Inferer, owner: Value, node: Any, frame: Frame) -> Any:
+def pointer_dtype(evaluator: Evaluator, owner: Value, node: Any, frame: Frame) -> Any:
     return owner.dtype
 
 
@@ -224,7 +226,7 @@ def scatter(call: Call, pointer: Value, value: Any, indices: Any, mask: Any) -> 
     node = call.nodes.get("value", call.node)
     type = SIMDType(pointer.dtype, width)
     what = f"{width} elements of this memory are {type}"
-    stored = coerce(call.inferer, value, type, node, call.frame, what, owner_of(call))
+    stored = coerce(call.evaluator, value, type, node, call.frame, what, owner_of(call))
     how = access(call, pointer.dtype, width, True if mask is None and width > 1 else mask, None, 1, None)
     if width == 1:
         store_span(call.builder, Span(pointer, integer_offset(call, offsets)), stored, how.mask, None)

@@ -20,7 +20,7 @@ from ....dsl.types.dtype import DType, SIMDType
 from ...ir.program import Builder, PointerType, Value
 from ..advice import dtype_for
 from ..conversion import DEFAULTS, adopt, bind_signature, coerce, misfit
-from ..evaluator import CALLABLES, Call, Inferer
+from ..evaluator import CALLABLES, Call, Evaluator
 from ..names import ClassMethod
 from ..spelling import source_of
 from ..values.compile_time import (
@@ -42,7 +42,7 @@ MAX_STACK_BYTES = 1 << 20  # threads have stacks of some megabytes
 MAX_LANES = 1024
 
 
-Member = Callable[[Inferer, Any, s.Attribute, Frame], Any]
+Member = Callable[[Evaluator, Any, s.Attribute, Frame], Any]
 
 
 ATTRIBUTES: dict[type, Member] = {}  # classes of values that find all of their attributes themselves
@@ -68,7 +68,7 @@ def method(owner: type, name: str) -> Callable[[Callable[..., Any]], Callable[..
         whole = inspect.signature(function)
         signature = whole.replace(parameters=list(whole.parameters.values())[2:])
 
-        def bind(inferer: Inferer, value: Any, node: s.Attribute, frame: Frame) -> Bound:
+        def bind(evaluator: Evaluator, value: Any, node: s.Attribute, frame: Frame) -> Bound:
             def invoke(call: Call, *args: Any, **keywords: Any) -> Any:
                 bind_signature(call, name, signature, list(args), keywords)
                 return function(call, value, *args, **keywords)
@@ -81,19 +81,19 @@ def method(owner: type, name: str) -> Callable[[Callable[..., Any]], Callable[..
     return add
 
 
-def attribute(inferer: Inferer, owner: Any, node: s.Attribute, frame: Frame) -> Any:
+def attribute(evaluator: Evaluator, owner: Any, node: s.Attribute, frame: Frame) -> Any:
     """`owner.name`."""
     if isinstance(owner, ClassValue) and node.name in owner.members:
         return _of_class(owner, node.name)
     if type(owner) in ATTRIBUTES:
-        return ATTRIBUTES[type(owner)](inferer, owner, node, frame)
+        return ATTRIBUTES[type(owner)](evaluator, owner, node, frame)
     is_pointer = isinstance(owner, Value) and isinstance(owner.type, PointerType)
     kinds = (PointerType,) if is_pointer else type(owner).__mro__
     for cls in kinds:
         found = MEMBERS.get((cls, node.name))
         if found is not None:
-            inferer.locate(node, frame)
-            return found(inferer, owner, node, frame)
+            evaluator.locate(node, frame)
+            return found(evaluator, owner, node, frame)
     known = sorted({name for cls, name in MEMBERS if cls in kinds})
     if isinstance(owner, ClassValue):
         known = sorted(owner.members)
@@ -111,7 +111,7 @@ def attribute(inferer: Inferer, owner: Any, node: s.Attribute, frame: Frame) -> 
         hint = 'write an f-string: f"{x}", or f"{x:.3f}"'
     elif isinstance(owner, Index):
         hint = "take a component of the index: `i[0]`, or unpack it: `y, x = i`"
-    raise inferer.error("EK0113", f"{describe(owner)} has no attribute '{node.name}'", node, frame, hint=hint)
+    raise evaluator.error("EK0113", f"{describe(owner)} has no attribute '{node.name}'", node, frame, hint=hint)
 
 
 def listed(names: list[str], most: int = 8) -> str:
@@ -128,7 +128,7 @@ def _of_class(owner: ClassValue, name: str) -> Any:
     closure = found.closure
 
     def invoke(call: Call, *args: Any, **keywords: Any) -> Any:
-        return call.inferer.inline(closure, [owner, *args], keywords, call.node, call.frame)
+        return call.evaluator.inline(closure, [owner, *args], keywords, call.node, call.frame)
 
     return Bound(owner, name, invoke)
 
@@ -137,12 +137,12 @@ def _of_class(owner: ClassValue, name: str) -> Any:
 
 
 @member(Value, "dtype")
-def value_dtype(inferer: Inferer, owner: Value, node: s.Attribute, frame: Frame) -> Any:
+def value_dtype(evaluator: Evaluator, owner: Value, node: s.Attribute, frame: Frame) -> Any:
     return owner.dtype
 
 
 @member(Value, "width")
-def value_width(inferer: Inferer, owner: Value, node: s.Attribute, frame: Frame) -> Any:
+def value_width(evaluator: Evaluator, owner: Value, node: s.Attribute, frame: Frame) -> Any:
     return owner.type.width if isinstance(owner.type, SIMDType) else 1
 
 
@@ -175,7 +175,7 @@ def saturated(call: Call, value: Value, to: Any) -> Value:
 def number_cast(call: Call, owner: Any, dtype: Any) -> Value:
     """A compile-time number as a run-time value, converted as such a value of the number's default type is."""
     type = DEFAULTS[builtins.type(owner).__name__]
-    return cast(call, coerce(call.inferer, owner, type, call.node, call.frame), dtype)
+    return cast(call, coerce(call.evaluator, owner, type, call.node, call.frame), dtype)
 
 
 for _type in (bool, int, float):
@@ -210,7 +210,7 @@ def lane(builder: Builder, value: Value, number: int) -> Value:
 
 
 @member(DType, "bits")
-def dtype_bits(inferer: Inferer, owner: DType, node: s.Attribute, frame: Frame) -> Any:
+def dtype_bits(evaluator: Evaluator, owner: DType, node: s.Attribute, frame: Frame) -> Any:
     return owner.bits
 
 
@@ -226,34 +226,34 @@ for _name in ("is_float", "is_integral", "is_signed", "is_half", "is_storage", "
 
 
 @member(SIMDType, "dtype")
-def type_dtype(inferer: Inferer, owner: SIMDType, node: s.Attribute, frame: Frame) -> Any:
+def type_dtype(evaluator: Evaluator, owner: SIMDType, node: s.Attribute, frame: Frame) -> Any:
     return owner.dtype
 
 
 @member(SIMDType, "width")
-def type_width(inferer: Inferer, owner: SIMDType, node: s.Attribute, frame: Frame) -> Any:
+def type_width(evaluator: Evaluator, owner: SIMDType, node: s.Attribute, frame: Frame) -> Any:
     return owner.width
 
 
 def construct(
-    inferer: Inferer, type: Any, args: list[Any], keywords: dict[str, Any], node: s.Call, frame: Frame
+    evaluator: Evaluator, type: Any, args: list[Any], keywords: dict[str, Any], node: s.Call, frame: Frame
 ) -> Any:
     """`Float32(x)`, `T(0)`, `SIMD[T, 8](0.0)`: a value of this type; run-time values are converted."""
     if isinstance(type, DType):
         type = SIMDType(type)
     if len(args) == type.width > 1 and not keywords:
-        return from_scalars(inferer, type, args, node, frame)
+        return from_scalars(evaluator, type, args, node, frame)
     if len(args) != 1 or keywords:
         wanted = "one value" if type.is_scalar else f"one value or {type.width}"
-        raise inferer.error("EK0208", f"{type} takes {wanted}, not {len(args) + len(keywords)}", node, frame)
+        raise evaluator.error("EK0208", f"{type} takes {wanted}, not {len(args) + len(keywords)}", node, frame)
     value = args[0]
     if isinstance(value, Value) and isinstance(value.type, SIMDType):
         if value.type.is_scalar and not type.is_scalar:
-            return coerce(inferer, cast(Call(inferer, node, frame), value, type.dtype), type, node, frame)
-        return cast(Call(inferer, node, frame), value, type)
+            return coerce(evaluator, cast(Call(evaluator, node, frame), value, type.dtype), type, node, frame)
+        return cast(Call(evaluator, node, frame), value, type)
     value = _said(value, type.dtype)
     at = node.arguments[0] if len(node.arguments) == 1 else node
-    return coerce(inferer, value, type, at, frame, f"{type}(...) takes a number")
+    return coerce(evaluator, value, type, at, frame, f"{type}(...) takes a number")
 
 
 def _said(value: Any, dtype: DType) -> Any:
@@ -267,17 +267,17 @@ def _said(value: Any, dtype: DType) -> Any:
     return value
 
 
-def from_scalars(inferer: Inferer, type: SIMDType, args: list[Any], node: s.Call, frame: Frame) -> Value:
+def from_scalars(evaluator: Evaluator, type: SIMDType, args: list[Any], node: s.Call, frame: Frame) -> Value:
     """`SIMD[T, 4](a, b, c, d)`: a vector lane by lane."""
     scalar = SIMDType(type.dtype)
     nodes = node.arguments if len(node.arguments) == len(args) else (node,) * len(args)
     lanes = []
     for value, at in zip(args, nodes, strict=True):
         if isinstance(value, Value) and isinstance(value.type, SIMDType) and value.type.is_scalar:
-            value = cast(Call(inferer, node, frame), value, scalar)
+            value = cast(Call(evaluator, node, frame), value, scalar)
         value = _said(value, type.dtype)
-        lanes.append(coerce(inferer, value, scalar, at, frame, f"a lane of {type} is a number"))
-    return inferer.builder.one("lanes", lanes, type)
+        lanes.append(coerce(evaluator, value, scalar, at, frame, f"a lane of {type} is a number"))
+    return evaluator.builder.one("lanes", lanes, type)
 
 
 CALLABLES[SIMDType] = construct
@@ -287,19 +287,19 @@ CALLABLES[DType] = construct
 
 
 def make_stack(
-    inferer: Inferer, type: StackType, args: list[Any], keywords: dict[str, Any], node: s.Call, frame: Frame
+    evaluator: Evaluator, type: StackType, args: list[Any], keywords: dict[str, Any], node: s.Call, frame: Frame
 ) -> Tensor:
     """`stack[T](m, n)`: storage of a fixed size; zeroed, unless `zeroed=False` says that it is written before read."""
     zeroed = keywords.pop("zeroed", True)
     if keywords or not isinstance(zeroed, bool) or not args or any(builtins.type(n) is not int or n < 1 for n in args):
         text = "stack[T](...) takes whole sizes >= 1 that are known at compile time"
         hint = "a size is a number, or an int parameter of the op: `*, n: int = 64`"
-        raise inferer.error("EK0208", text, node, frame, hint=hint)
-    builder = inferer.builder
+        raise evaluator.error("EK0208", text, node, frame, hint=hint)
+    builder = evaluator.builder
     count = math.prod(args)
     if count * type.dtype.bits > MAX_STACK_BYTES * 8:
         text = f"{count} elements of {type.dtype} are too much for stack[...]: it holds {MAX_STACK_BYTES >> 10} KiB"
-        raise inferer.error("EK0217", text, node, frame)
+        raise evaluator.error("EK0217", text, node, frame)
     pointer = builder.one("alloca", [], PointerType(type.dtype, "stack"), count=count, zeroed=zeroed)
     dims = tuple(builder.int_(n) for n in args)
     return Stored(pointer, "stack", type.dtype, dims, Role.MUTABLE, fixed=tuple(args))
@@ -322,28 +322,28 @@ def check_width(call: Call, width: Any, argument: str) -> None:
 
 
 @member(ContextValue, "target")
-def context_target(inferer: Inferer, owner: Any, node: s.Attribute, frame: Frame) -> Any:
+def context_target(evaluator: Evaluator, owner: Any, node: s.Attribute, frame: Frame) -> Any:
     return TargetValue()
 
 
 @member(TargetValue, "is_cpu")
-def target_is_cpu(inferer: Inferer, owner: Any, node: s.Attribute, frame: Frame) -> Any:
-    return not inferer.target.is_gpu
+def target_is_cpu(evaluator: Evaluator, owner: Any, node: s.Attribute, frame: Frame) -> Any:
+    return not evaluator.target.is_gpu
 
 
 @member(TargetValue, "is_gpu")
-def target_is_gpu(inferer: Inferer, owner: Any, node: s.Attribute, frame: Frame) -> Any:
-    return inferer.target.is_gpu
+def target_is_gpu(evaluator: Evaluator, owner: Any, node: s.Attribute, frame: Frame) -> Any:
+    return evaluator.target.is_gpu
 
 
 @member(TargetValue, "name")
-def target_name(inferer: Inferer, owner: Any, node: s.Attribute, frame: Frame) -> Any:
-    return inferer.target.name
+def target_name(evaluator: Evaluator, owner: Any, node: s.Attribute, frame: Frame) -> Any:
+    return evaluator.target.name
 
 
 @member(TargetValue, "vector_bits")
-def target_vector_bits(inferer: Inferer, owner: Any, node: s.Attribute, frame: Frame) -> Any:
-    return inferer.target.vector_bits
+def target_vector_bits(evaluator: Evaluator, owner: Any, node: s.Attribute, frame: Frame) -> Any:
+    return evaluator.target.vector_bits
 
 
 @method(TargetValue, "supports")
@@ -351,6 +351,6 @@ def target_supports(call: Call, owner: Any, feature: Any) -> Any:
     if not isinstance(feature, str):
         raise call.error("EK0208", f"supports() takes the name of a feature, not {describe(feature)}", "feature")
     try:
-        return call.inferer.target.supports(feature)
+        return call.evaluator.target.supports(feature)
     except TargetError as error:
         raise call.error(error.code, error.message, "feature", notes=error.notes, hint=error.hint) from None

@@ -97,7 +97,7 @@ def _each_lane(builder: Builder, how: Access, work: Callable[[Value], None]) -> 
 def _guard_numbers(call: Call, tensor: Tensor, at: Callable[[Value], Index], value: Value, how: Access) -> None:
     """Under `+nan` or `+inf`: every lane that is stored is a number."""
     builder = call.builder
-    if call.inferer.checks.finds:
+    if call.evaluator.checks.finds:
         _each_lane(builder, how, lambda count: guard_number(call, tensor, at(count), lane_at(builder, value, count)))
 
 
@@ -148,7 +148,7 @@ def _numbers(call: Call, first: Value, how: Access) -> Value:
 
 def _guard_indices(call: Call, tensor: Tensor, first: Index, indices: Any, mask: Any) -> None:
     """Checks the row of a gather or a scatter, and the elements that it touches there."""
-    if call.inferer.checks.level == "off":
+    if call.evaluator.checks.level == "off":
         return
     offsets = index_vector(call, indices)
     builder, type = call.builder, offsets.type
@@ -188,14 +188,14 @@ def tensor_scatter(call: Call, owner: Tensor, value: Any, *index: Any, mask: Any
     _guard_indices(call, owner, first, indices, mask)
     span = span_of(call, owner, first)
     plain = span is not None and span.step is None
-    if span is not None and plain and not call.inferer.checks.finds:
+    if span is not None and plain and not call.evaluator.checks.finds:
         scatter(call, _pointer(call, span), stored, indices, mask)
         return
     offsets = index_vector(call, indices)
     builder, type = call.builder, offsets.type
     assert isinstance(type, SIMDType)
     whole = SIMDType(owner.dtype, type.width)
-    lanes = coerce(call.inferer, stored, whole, call.nodes.get("value", call.node), call.frame)
+    lanes = coerce(call.evaluator, stored, whole, call.nodes.get("value", call.node), call.frame)
     how = access(call, owner.dtype, type.width, mask, None, 1, None)
 
     def at(count: Value) -> Index:

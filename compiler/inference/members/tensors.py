@@ -19,7 +19,7 @@ from ...ir.program import Builder, PointerType, Value
 from ..advice import index_of_rank, index_of_tuple, unindexable, width_by_name
 from ..calls.struct_methods import method_of, special
 from ..conversion import coerce
-from ..evaluator import Call, Inferer
+from ..evaluator import Call, Evaluator
 from ..runtime_checks import guard_index, guard_number, guard_part, guard_start
 from ..spelling import source_of, spelled_of
 from ..values.compile_time import Frame, Index, Marker, StackType, StructValue, describe, is_comptime_number
@@ -32,23 +32,23 @@ from .vectors import read_lane
 
 
 @member(Tensor, "dtype")
-def tensor_dtype(inferer: Inferer, owner: Tensor, node: s.Attribute, frame: Frame) -> Any:
+def tensor_dtype(evaluator: Evaluator, owner: Tensor, node: s.Attribute, frame: Frame) -> Any:
     return owner.dtype
 
 
 @member(Tensor, "rank")
-def tensor_rank(inferer: Inferer, owner: Tensor, node: s.Attribute, frame: Frame) -> Any:
+def tensor_rank(evaluator: Evaluator, owner: Tensor, node: s.Attribute, frame: Frame) -> Any:
     return owner.rank
 
 
 @member(Tensor, "shape")
-def tensor_shape(inferer: Inferer, owner: Tensor, node: s.Attribute, frame: Frame) -> Any:
+def tensor_shape(evaluator: Evaluator, owner: Tensor, node: s.Attribute, frame: Frame) -> Any:
     return tuple(size(owner, axis) for axis in range(owner.rank))
 
 
 @member(Tensor, "strides")
-def tensor_strides(inferer: Inferer, owner: Tensor, node: s.Attribute, frame: Frame) -> Any:
-    return owner.strides(inferer.builder)
+def tensor_strides(evaluator: Evaluator, owner: Tensor, node: s.Attribute, frame: Frame) -> Any:
+    return owner.strides(evaluator.builder)
 
 
 @method(Tensor, "is_one")
@@ -60,8 +60,8 @@ def tensor_is_one(call: Call, owner: Tensor, axis: Any) -> bool:
 
 
 @member(Tensor, "size")
-def tensor_size(inferer: Inferer, owner: Tensor, node: s.Attribute, frame: Frame) -> Any:
-    return inferer.builder.product(owner.dims)
+def tensor_size(evaluator: Evaluator, owner: Tensor, node: s.Attribute, frame: Frame) -> Any:
+    return evaluator.builder.product(owner.dims)
 
 
 @method(Tensor, "dim")
@@ -98,7 +98,7 @@ def tensor_at(call: Call, owner: Tensor, position: Any, width: Any = 1) -> Value
     """The element at a row-major position, or `width` elements from there on."""
     check_width(call, width, "width")
     node = call.nodes.get("position", call.node)
-    number = coerce(call.inferer, position, INT, node, call.frame, "a position is an Int")
+    number = coerce(call.evaluator, position, INT, node, call.frame, "a position is an Int")
     index = Index(owner.dims, linear=number, divisible=True, unchecked=True)
     guard_index(call, owner, index, width)
     return owner.load(call.builder, index, width)
@@ -116,18 +116,18 @@ def flat(call: Call, index: tuple[Any, ...]) -> Any:
 
 def to_index(call: Call, tensor: Tensor, index: Any) -> Index:
     """Any form of index as an `Index` of the tensor's rank."""
-    inferer = call.inferer
+    evaluator = call.evaluator
     if isinstance(index, Index) and len(index.dims) == tensor.rank:
         return index
-    parts = index.components(inferer.builder) if isinstance(index, Index) else index
-    parts = tuple(_spliced(inferer, parts))
+    parts = index.components(evaluator.builder) if isinstance(index, Index) else index
+    parts = tuple(_spliced(evaluator, parts))
     if len(parts) != tensor.rank:
         raise wrong_rank(call, tensor, len(parts))
     components = []
     for axis, part in enumerate(parts):
         node = _part_node(call, axis, len(parts))
         if type(part) is int and part < 0:
-            raise inferer.error(
+            raise evaluator.error(
                 "EK0218",
                 f"negative index {part} on axis {axis} of '{tensor.name}'",
                 node,
@@ -135,20 +135,20 @@ def to_index(call: Call, tensor: Tensor, index: Any) -> Index:
                 hint=f"count from the end with {tensor.name}.dim({axis}) - {-part}",
             )
         if isinstance(part, Value) and part.type != INT and part.dtype.is_integral():
-            part = inferer.builder.one("cast", [part], INT)
-        components.append(coerce(inferer, part, INT, node, call.frame, f"an index on axis {axis} is an Int"))
+            part = evaluator.builder.one("cast", [part], INT)
+        components.append(coerce(evaluator, part, INT, node, call.frame, f"an index on axis {axis} is an Int"))
     return Index(tensor.dims, components=tuple(components), unchecked=True)
 
 
-def _spliced(inferer: Inferer, index: Any) -> Iterator[Any]:
+def _spliced(evaluator: Evaluator, index: Any) -> Iterator[Any]:
     """The parts of an index: `x[row, k]` takes the items of `row` when that is a tuple."""
     if isinstance(index, Index):
-        index = index.components(inferer.builder)
+        index = index.components(evaluator.builder)
     if not isinstance(index, tuple):
         yield index
         return
     for part in index:
-        yield from _spliced(inferer, part)
+        yield from _spliced(evaluator, part)
 
 
 def _part_node(call: Call, axis: int, count: int) -> s.Node:
@@ -189,7 +189,7 @@ def to_store(call: Call, tensor: Tensor, index: Index, value: Any) -> Value:
 
 def storable(call: Call, tensor: Tensor, value: Any) -> Value:
     """`value` as what `tensor` takes."""
-    inferer = call.inferer
+    evaluator = call.evaluator
     refuse_input(call, tensor)
     refuse_host(call, tensor)
     if not (isinstance(value, Value | Absent) or is_comptime_number(value)):
@@ -199,7 +199,7 @@ def storable(call: Call, tensor: Tensor, value: Any) -> Value:
         if value.dtype is not tensor.dtype:
             raise wrong_store(call, tensor, value)
         return value
-    return coerce(inferer, value, SIMDType(tensor.dtype), call.nodes.get("value", call.node), call.frame)
+    return coerce(evaluator, value, SIMDType(tensor.dtype), call.nodes.get("value", call.node), call.frame)
 
 
 def wrong_store(call: Call, tensor: Tensor, value: Value) -> Exception:
@@ -213,7 +213,7 @@ def wrong_store(call: Call, tensor: Tensor, value: Value) -> Exception:
     if not shown.replace("_", "").isalnum():
         shown = f"({shown})"
     article = "an" if str(SIMDType(tensor.dtype))[0] in "IUO" else "a"
-    return call.inferer.error(
+    return call.evaluator.error(
         "EK0213",
         f"cannot store {value.type} into {article} {SIMDType(tensor.dtype)} tensor",
         node,
@@ -252,7 +252,7 @@ def refuse_input(call: Call, tensor: Tensor) -> None:
 
 def refuse_host(call: Call, tensor: Tensor) -> None:
     """Refuses to touch an element in host code of a GPU op."""
-    if call.inferer.level == "host" and call.inferer.target.is_gpu:
+    if call.evaluator.level == "host" and call.evaluator.target.is_gpu:
         raise call.error(
             "EK0820",
             f"'{tensor.name}' lies in device memory; this code runs on the host",
@@ -263,9 +263,9 @@ def refuse_host(call: Call, tensor: Tensor) -> None:
 # *** subscripts ***
 
 
-def subscript(inferer: Inferer, owner: Any, index: Any, node: s.Subscript, frame: Frame) -> Any:
+def subscript(evaluator: Evaluator, owner: Any, index: Any, node: s.Subscript, frame: Frame) -> Any:
     """`owner[index]`."""
-    call = Call(inferer, node, frame)
+    call = Call(evaluator, node, frame)
     call.nodes["index"] = node.index
     match owner:
         case Tensor():
@@ -273,7 +273,7 @@ def subscript(inferer: Inferer, owner: Any, index: Any, node: s.Subscript, frame
         case tuple() | Index() | str():
             return tuple_item(call, owner, index)
         case StructValue() if method_of(owner.type, "__getitem__") is not None:
-            return special(inferer, owner, "__getitem__", [index], node, frame)
+            return special(evaluator, owner, "__getitem__", [index], node, frame)
         case Marker(name="SIMD"):
             if not (isinstance(index, tuple) and len(index) == 2 and isinstance(index[0], DType)):
                 raise call.error("EK0208", "SIMD takes a dtype and a width: SIMD[float32, 8]")
@@ -313,7 +313,7 @@ def tuple_item(call: Call, owner: Any, index: Any) -> Any:
 
 def load_element(call: Call, tensor: Tensor, index: Any) -> Any:
     """`x[i, j]`, or a view when slices are among the indices."""
-    parts = tuple(_spliced(call.inferer, index)) if isinstance(index, tuple) else (index,)
+    parts = tuple(_spliced(call.evaluator, index)) if isinstance(index, tuple) else (index,)
     if any(isinstance(p, slice) for p in parts):
         return make_view(call, tensor, parts)
     refuse_host(call, tensor)
@@ -324,14 +324,14 @@ def load_element(call: Call, tensor: Tensor, index: Any) -> Any:
 
 def _at_least(call: Call, bound: Value | None, least: int) -> Value | None:
     """The end of a slice, which says no more for being far below the tensor: so its extent does not wrap."""
-    if bound is None or call.inferer.ranges.is_at_least(bound, least):
+    if bound is None or call.evaluator.ranges.is_at_least(bound, least):
         return bound
     return call.builder.one("max", [bound, call.builder.int_(least)], INT)
 
 
 def make_view(call: Call, tensor: Tensor, parts: tuple[Any, ...]) -> Tensor:
     """`x[i, :]`, `x[:, a:b]`, `x[::2]`: a tensor over some of the elements, nothing is copied."""
-    inferer, builder = call.inferer, call.builder
+    evaluator, builder = call.evaluator, call.builder
     if len(parts) > tensor.rank:
         raise wrong_rank(call, tensor, len(parts))
     given = len(parts)
@@ -342,12 +342,12 @@ def make_view(call: Call, tensor: Tensor, parts: tuple[Any, ...]) -> Tensor:
 
     def whole(part: Any, node: s.Node | None) -> Value | None:
         at = node or call.node
-        return None if part is None else coerce(inferer, part, INT, at, call.frame, "a bound is an Int")
+        return None if part is None else coerce(evaluator, part, INT, at, call.frame, "a bound is an Int")
 
     for axis, part in enumerate(parts):
         if not isinstance(part, slice):
             node = _part_node(call, axis, given)
-            plan.append(coerce(inferer, part, INT, node, call.frame, "an index is an Int"))
+            plan.append(coerce(evaluator, part, INT, node, call.frame, "an index is an Int"))
             continue
         if type(part.step) not in (int, type(None)) or part.step == 0:
             raise call.error("EK0218", "the step of a slice is a whole number, not 0, known at compile time", "index")

@@ -100,7 +100,7 @@ def with_lane(call: Call, owner: Value, index: Any, x: Any) -> Value:
     type = vector(call, owner, "with_lane")
     position = _position(call, index, type.width)
     node = call.nodes.get("x", call.nodes.get("value", call.node))
-    scalar = coerce(call.inferer, x, SIMDType(type.dtype), node, call.frame, f"a lane of {type} is {type.dtype}")
+    scalar = coerce(call.evaluator, x, SIMDType(type.dtype), node, call.frame, f"a lane of {type} is {type.dtype}")
     if type.width == 1:
         return scalar
     if isinstance(position, int):
@@ -142,7 +142,7 @@ def value_shuffle(call: Call, owner: Value, *lanes: Any, other: Any = None) -> V
     second, most = owner, type.width
     if other is not None:
         node = call.nodes.get("other", call.node)
-        second = coerce(call.inferer, other, type, node, call.frame, f"the other vector is {type}, too")
+        second = coerce(call.evaluator, other, type, node, call.frame, f"the other vector is {type}, too")
         most = 2 * type.width
     chosen = lanes[0] if len(lanes) == 1 and isinstance(lanes[0], tuple) else lanes
     if any(isinstance(k, Value) for k in chosen):
@@ -204,7 +204,7 @@ def value_split(call: Call, owner: Value, parts: Any = 2) -> tuple[Value, ...]:
 @method(Value, "interleave")
 def value_interleave(call: Call, owner: Value, other: Any) -> Value:
     type = vector(call, owner, "interleave")
-    second = coerce(call.inferer, other, type, call.nodes.get("other", call.node), call.frame)
+    second = coerce(call.evaluator, other, type, call.nodes.get("other", call.node), call.frame)
     return shuffle(call, owner, second, [k + n * type.width for k in range(type.width) for n in (0, 1)])
 
 
@@ -245,7 +245,7 @@ def _shifted(call: Call, owner: Value, count: Any, fill: Any, name: str, towards
     by = towards * number(call, count, 0, width, "count", "the count of lanes")
     if fill is None:
         fill = zero_of(type.dtype)
-    filler = coerce(call.inferer, fill, type, call.nodes.get("fill", call.node), call.frame)
+    filler = coerce(call.evaluator, fill, type, call.nodes.get("fill", call.node), call.frame)
     return shuffle(call, owner, filler, [k + by if 0 <= k + by < width else width + k for k in range(width)])
 
 
@@ -265,7 +265,7 @@ def value_broadcast(call: Call, owner: Value, width: Any) -> Value:
     check_width(call, width, "width")
     if not type.is_scalar:
         raise call.error("EK0204", f"'broadcast' works on scalars, not on {describe(owner)}")
-    return coerce(call.inferer, owner, SIMDType(type.dtype, width), call.node, call.frame)
+    return coerce(call.evaluator, owner, SIMDType(type.dtype, width), call.node, call.frame)
 
 
 # *** combining lanes ***
@@ -357,9 +357,9 @@ def value_reduce(call: Call, owner: Value, function: Any) -> Any:
     while _width(value) > 1:
         half = SIMDType(owner.dtype, _width(value) // 2)
         parts = [shuffle(call, value, value, range(k, k + half.width)) for k in (0, half.width)]
-        got = call.inferer.call(function, parts, {}, call.node, call.frame)
+        got = call.evaluator.call(function, parts, {}, call.node, call.frame)
         node = call.nodes.get("function", call.node)
-        value = coerce(call.inferer, got, half, node, call.frame, f"the function gives {half} of two of them")
+        value = coerce(call.evaluator, got, half, node, call.frame, f"the function gives {half} of two of them")
     return value
 
 

@@ -4,7 +4,7 @@ A run-time `if` becomes an operation with one result for each number that its ar
 cannot agree on is `Undefined` after it, and tells why when somebody asks for it. An arm that has left the function
 leaves nothing: then the other arm's values hold.
 
-Registers the handlers of `If`, `Rest` and `Conditional`. See `infer` for the frame around it.
+Registers the handlers of `If`, `Rest` and `Conditional`. See `inference.evaluator` for what calls them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ....dsl.frontend.python.collect import is_shipped
 from ....dsl.types.dtype import BOOL, SIMDType
 from ...ir.program import Region, Value
 from ..conversion import DEFAULTS, coerce, weak_kind
-from ..evaluator import Inferer, expression, statement
+from ..evaluator import Evaluator, expression, statement
 from ..recovery import Cascade, Poisoned, Undecided, is_poisoned
 from ..values.aggregates import PLAIN, is_number, is_static, nothing, parts_of, same_constant, same_kind, with_parts
 from ..values.compile_time import Frame, Undefined, describe, is_comptime_number
@@ -38,45 +38,47 @@ class Arm:
 
 
 @statement(s.If)
-def if_(inferer: Inferer, node: s.If, frame: Frame) -> Flow:
+def if_(evaluator: Evaluator, node: s.If, frame: Frame) -> Flow:
     end = frame.end
     try:
-        test = decision(inferer, node.test, frame)
+        test = decision(evaluator, node.test, frame)
     except Cascade:
-        if inferer.folding or not inferer.errors or is_shipped(frame.file):
+        if evaluator.folding or not evaluator.errors or is_shipped(frame.file):
             raise
         raise Undecided from None
     if not isinstance(test, Value):
-        return inferer.block(node.then if test else node.otherwise, frame, end)
+        return evaluator.block(node.then if test else node.otherwise, frame, end)
 
     def arm(body: tuple[s.Stmt, ...]) -> Callable[[], Flow]:
-        return lambda: inferer.block(body, frame, end)
+        return lambda: evaluator.block(body, frame, end)
 
-    return branch(inferer, node, frame, test, [arm(node.then), arm(node.otherwise)], end)
+    return branch(evaluator, node, frame, test, [arm(node.then), arm(node.otherwise)], end)
 
 
 @statement(Rest)
-def rest(inferer: Inferer, node: Rest, frame: Frame) -> Flow:
+def rest(evaluator: Evaluator, node: Rest, frame: Frame) -> Flow:
     """The statements after one that may have left: they are run where it did not."""
     end = frame.end
-    return unless_left(inferer, node, frame, node.flow, lambda: inferer.block(node.statements, frame, end), end)
+    return unless_left(evaluator, node, frame, node.flow, lambda: evaluator.block(node.statements, frame, end), end)
 
 
-def unless_left(inferer: Inferer, node: s.Stmt, frame: Frame, flow: Flow, body: Callable[[], Flow], end: str) -> Flow:
+def unless_left(
+    evaluator: Evaluator, node: s.Stmt, frame: Frame, flow: Flow, body: Callable[[], Flow], end: str
+) -> Flow:
     """What comes after a flow: `body`, where it goes on."""
     if flow.kinds == NEXT.kinds or not flow.goes_on():
         return body() if flow.goes_on() else flow
-    inferer.locate(node, frame)
+    evaluator.locate(node, frame)
     left = [flow.flag(kind) for kind in flow.leaving()]
     test = left[0]
     for flag in left[1:]:
-        test = inferer.builder.row("or_", [test, flag])
+        test = evaluator.builder.row("or_", [test, flag])
     gone = Flow(flow.kinds - {"next"}, flow.value, flow.flags)
-    return branch(inferer, node, frame, test, [lambda: gone, body], end)
+    return branch(evaluator, node, frame, test, [lambda: gone, body], end)
 
 
 def branch(
-    inferer: Inferer, node: s.Stmt, frame: Frame, test: Value, bodies: list[Callable[[], Flow]], end: str
+    evaluator: Evaluator, node: s.Stmt, frame: Frame, test: Value, bodies: list[Callable[[], Flow]], end: str
 ) -> Flow:
     """Two bodies, of which one runs; `end` is what comes after the branch."""
     before, origins = dict(frame.env), dict(frame.origins)
@@ -85,25 +87,25 @@ def branch(
     for body in bodies:
         frame.env, frame.origins = dict(before), dict(origins)
         region = Region()
-        with inferer.builder.inside(region):
-            inferer.ranges.assume(test, body is bodies[0])
+        with evaluator.builder.inside(region):
+            evaluator.ranges.assume(test, body is bodies[0])
             flow = body()
         arms.append(Arm(region, flow, frame.env))
         known = {**frame.origins, **known}
     frame.env, frame.origins = before, known
-    inferer.locate(node, frame)
-    return _join(inferer, node, frame, test, arms, end)
+    evaluator.locate(node, frame)
+    return _join(evaluator, node, frame, test, arms, end)
 
 
-def _join(inferer: Inferer, node: s.Stmt, frame: Frame, test: Value, arms: list[Arm], end: str) -> Flow:
+def _join(evaluator: Evaluator, node: s.Stmt, frame: Frame, test: Value, arms: list[Arm], end: str) -> Flow:
     if end == "loop":
         for arm in arms:
             arm.flow = arm.flow.caught("continue")
     kinds = arms[0].flow.kinds | arms[1].flow.kinds
     if end == "function" and {"next", "return"} <= kinds:
-        _end_of_function(inferer, node, frame, arms)
+        _end_of_function(evaluator, node, frame, arms)
         kinds = arms[0].flow.kinds | arms[1].flow.kinds
-    joint = Joint(inferer, node, frame, test, (arms[0].region, arms[1].region))
+    joint = Joint(evaluator, node, frame, test, (arms[0].region, arms[1].region))
     values = [arm.flow.value for arm in arms]
     if any(isinstance(value, Poisoned) for value in values):
         raise Cascade
@@ -122,14 +124,14 @@ def _join(inferer: Inferer, node: s.Stmt, frame: Frame, test: Value, arms: list[
     return Flow(kinds, joint.resolve(value, results), {k: joint.resolve(f, results) for k, f in flags.items()})
 
 
-def _end_of_function(inferer: Inferer, node: s.Stmt, frame: Frame, arms: list[Arm]) -> None:
+def _end_of_function(evaluator: Evaluator, node: s.Stmt, frame: Frame, arms: list[Arm]) -> None:
     """At the end of a function, `return` and running off the end are the same."""
     if all(arm.flow.value is None or arm.flow.value is ABSENT for arm in arms):
         for arm in arms:
             arm.flow = Flow(arm.flow.kinds & {"next"}) if arm.flow.kinds <= {"next"} else NEXT
         return
     hint = "return a value at the end of the function, too"
-    raise inferer.error("EK0109", "one branch returns a value, the other ends without one", node, frame, hint=hint)
+    raise evaluator.error("EK0109", "one branch returns a value, the other ends without one", node, frame, hint=hint)
 
 
 def _merged_variables(joint: Joint, arms: list[Arm]) -> dict[str, Any]:
@@ -173,9 +175,9 @@ class Joint:
     """Collects what two arms leave behind and closes them into one `if` operation."""
 
     def __init__(
-        self, inferer: Inferer, node: s.Node, frame: Frame, test: Value, regions: tuple[Region, Region]
+        self, evaluator: Evaluator, node: s.Node, frame: Frame, test: Value, regions: tuple[Region, Region]
     ) -> None:
-        self.inferer = inferer
+        self.evaluator = evaluator
         self.node = node
         self.frame = frame
         self.test = test
@@ -229,8 +231,8 @@ class Joint:
             found = tuple(self.only(name, part, first) for part in parts)
             return next((p for p in found if isinstance(p, Undefined | Poisoned)), with_parts(value, found))
         if isinstance(value, Value):
-            with self.inferer.builder.inside(self.regions[1 if first else 0]):
-                filler = nothing(self.inferer.builder, value.type)
+            with self.evaluator.builder.inside(self.regions[1 if first else 0]):
+                filler = nothing(self.evaluator.builder, value.type)
             return self.slot(*((value, filler) if first else (filler, value)), value.weak)
         if isinstance(value, (*PLAIN, Undefined, Poisoned)) or is_comptime_number(value):
             return value
@@ -238,8 +240,8 @@ class Joint:
 
     def within(self, arm: int, value: Any, type: SIMDType) -> Value:
         """A value as an arm yields it."""
-        with self.inferer.builder.inside(self.regions[arm]):
-            return coerce(self.inferer, value, type, self.node, self.frame)
+        with self.evaluator.builder.inside(self.regions[arm]):
+            return coerce(self.evaluator, value, type, self.node, self.frame)
 
     def slot(self, a: Value, b: Value, weak: str | None) -> _Slot:
         self.pairs.append((a, b))
@@ -259,7 +261,7 @@ class Joint:
             f"'{name}' has a value in one branch only" if name else f"{describe(value)} is returned in one branch only"
         )
         hint = f"give '{name}' a value before the `if`, or in both branches" if name else "choose it at compile time"
-        return undefined(self.inferer, self.node, self.frame, "EK0214", lambda: text, hint, "the branches are")
+        return undefined(self.evaluator, self.node, self.frame, "EK0214", lambda: text, hint, "the branches are")
 
     def differs(self, name: str, a: Any, b: Any) -> Undefined:
         def text() -> str:
@@ -269,11 +271,11 @@ class Joint:
         numbers = isinstance(a, Value) and isinstance(b, Value)
         hint = "cast one of them, or use two names" if numbers else "use two names"
         where = "the branches are" if name else ""
-        return undefined(self.inferer, self.node, self.frame, "EK0203", text, hint, where)
+        return undefined(self.evaluator, self.node, self.frame, "EK0203", text, hint, where)
 
     def close(self) -> list[Value]:
         """Ends both arms with their values and appends the operation."""
-        builder = self.inferer.builder
+        builder = self.evaluator.builder
         if not self.pairs and not any(op.name != "const" for region in self.regions for op in region.ops):
             return []  # both arms are empty
         for number, region in enumerate(self.regions):
@@ -301,33 +303,33 @@ class Joint:
 
 
 @expression(s.Conditional)
-def conditional(inferer: Inferer, node: s.Conditional, frame: Frame) -> Any:
-    test = decision(inferer, node.test, frame)
+def conditional(evaluator: Evaluator, node: s.Conditional, frame: Frame) -> Any:
+    test = decision(evaluator, node.test, frame)
     if not isinstance(test, Value):
-        return inferer.expr(node.then if test else node.otherwise, frame)
+        return evaluator.expr(node.then if test else node.otherwise, frame)
     regions = (Region(), Region())
     values = []
     for region, side in zip(regions, (node.then, node.otherwise), strict=True):
-        with inferer.builder.inside(region):
-            inferer.ranges.assume(test, side is node.then)
+        with evaluator.builder.inside(region):
+            evaluator.ranges.assume(test, side is node.then)
             try:
-                values.append(inferer.tried(side, frame))
+                values.append(evaluator.tried(side, frame))
             except Stopped:
                 values.append(ABSENT)
     if is_poisoned(values):
         raise Cascade
-    inferer.locate(node, frame)
+    evaluator.locate(node, frame)
     nodes = (node.then, node.otherwise)
     if all(is_pure(region) for region in regions):
         for region in regions:
-            splice(inferer, region)
-        return select(inferer, test, values[0], values[1], nodes, node, frame)
+            splice(evaluator, region)
+        return select(evaluator, test, values[0], values[1], nodes, node, frame)
     if is_number(values[0]) and is_number(values[1]):
-        joint_type(inferer, "if/else", values[0], values[1], nodes, node, frame)  # says what is wrong
-    joint = Joint(inferer, node, frame, test, regions)
+        joint_type(evaluator, "if/else", values[0], values[1], nodes, node, frame)  # says what is wrong
+    joint = Joint(evaluator, node, frame, test, regions)
     value = joint.merge("", values[0], values[1])
     if isinstance(value, Undefined):
-        raise inferer.error(
+        raise evaluator.error(
             "EK0202", f"a value cannot be {describe(values[0])} or else {describe(values[1])}", node, frame
         )
     result = joint.resolve(value, joint.close())

@@ -1,6 +1,6 @@
 """The value of each kind of expression.
 
-Registers a handler for every expression node of `dsl.frontend.syntax`. See `infer` for the frame around it.
+Registers a handler for every expression node of `dsl.frontend.syntax`. See `inference.evaluator` for what calls them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...ir.operations import ROWS
 from ...ir.program import PointerType, Region, Value
 from ..calls.struct_methods import special
 from ..conversion import DEFAULTS, binary, coerce, unary, unify, weak_kind
-from ..evaluator import Inferer, expression
+from ..evaluator import Evaluator, expression
 from ..language.grids import gpu_value
 from ..members.scalars import attribute
 from ..members.tensors import subscript
@@ -30,20 +30,20 @@ from ..values.tensors import Tensor
 
 
 @expression(s.Constant)
-def constant(inferer: Inferer, node: s.Constant, frame: Frame) -> Any:
+def constant(evaluator: Evaluator, node: s.Constant, frame: Frame) -> Any:
     return node.value
 
 
 @expression(s.Wrong)
-def wrong(inferer: Inferer, node: s.Wrong, frame: Frame) -> Poisoned:
+def wrong(evaluator: Evaluator, node: s.Wrong, frame: Frame) -> Poisoned:
     return Poisoned()
 
 
 @expression(s.Name)
-def name(inferer: Inferer, node: s.Name, frame: Frame) -> Any:
+def name(evaluator: Evaluator, node: s.Name, frame: Frame) -> Any:
     if node.id not in frame.env:
         known = [n for n, v in frame.env.items() if not isinstance(v, Undefined | Poisoned) and n.isidentifier()]
-        raise inferer.error("EK0101", f"'{node.id}' has no value yet", node, frame, hint=did_you_mean(node.id, known))
+        raise evaluator.error("EK0101", f"'{node.id}' has no value yet", node, frame, hint=did_you_mean(node.id, known))
     value = frame.env[node.id]
     if isinstance(value, Undefined):
         error = value.error(frame.place(node))
@@ -53,181 +53,183 @@ def name(inferer: Inferer, node: s.Name, frame: Frame) -> Any:
 
 
 @expression(s.Global)
-def global_name(inferer: Inferer, node: s.Global, frame: Frame) -> Any:
-    value = global_value(inferer, frame.program.globals[node.index], frame, node)
+def global_name(evaluator: Evaluator, node: s.Global, frame: Frame) -> Any:
+    value = global_value(evaluator, frame.program.globals[node.index], frame, node)
     if isinstance(value, StubRef) and value.name.startswith("gpu.") and value.name.count(".") == 2:
-        inferer.locate(node, frame)
-        return gpu_value(inferer, value.name.removeprefix("gpu."), node, frame)
+        evaluator.locate(node, frame)
+        return gpu_value(evaluator, value.name.removeprefix("gpu."), node, frame)
     return value
 
 
 @expression(s.Attribute)
-def attribute_of(inferer: Inferer, node: s.Attribute, frame: Frame) -> Any:
-    owner = inferer.expr(node.value, frame)
-    return attribute(inferer, owner, node, frame)
+def attribute_of(evaluator: Evaluator, node: s.Attribute, frame: Frame) -> Any:
+    owner = evaluator.expr(node.value, frame)
+    return attribute(evaluator, owner, node, frame)
 
 
 @expression(s.Subscript)
-def subscript_of(inferer: Inferer, node: s.Subscript, frame: Frame) -> Any:
-    owner, index = inferer.tried(node.value, frame), inferer.tried(node.index, frame)
+def subscript_of(evaluator: Evaluator, node: s.Subscript, frame: Frame) -> Any:
+    owner, index = evaluator.tried(node.value, frame), evaluator.tried(node.index, frame)
     if is_poisoned((owner, index)):
         if isinstance(owner, Tensor) and not any(isinstance(part, s.Slice) for part in s.walk(node.index)):
             return Value(SIMDType(owner.dtype))  # whichever element it is
         raise Cascade
-    inferer.locate(node, frame)
-    return subscript(inferer, owner, index, node, frame)
+    evaluator.locate(node, frame)
+    return subscript(evaluator, owner, index, node, frame)
 
 
 @expression(s.Slice)
-def slice_of(inferer: Inferer, node: s.Slice, frame: Frame) -> Any:
+def slice_of(evaluator: Evaluator, node: s.Slice, frame: Frame) -> Any:
     nodes = (node.lower, node.upper, node.step)
-    given = iter(inferer.values([n for n in nodes if n is not None], frame))
+    given = iter(evaluator.values([n for n in nodes if n is not None], frame))
     return slice(*(None if n is None else next(given) for n in nodes))
 
 
 @expression(s.Call)
-def call(inferer: Inferer, node: s.Call, frame: Frame) -> Any:
-    callee = inferer.tried(node.function, frame)
-    args = starred_values(inferer, node.arguments, frame)
-    keywords = {k.name: inferer.tried(k.value, frame) for k in node.keywords}
-    inferer.locate(node, frame)
-    value = inferer.caught(lambda: inferer.call(callee, args, keywords, node, frame), node, frame)
+def call(evaluator: Evaluator, node: s.Call, frame: Frame) -> Any:
+    callee = evaluator.tried(node.function, frame)
+    args = starred_values(evaluator, node.arguments, frame)
+    keywords = {k.name: evaluator.tried(k.value, frame) for k in node.keywords}
+    evaluator.locate(node, frame)
+    value = evaluator.caught(lambda: evaluator.call(callee, args, keywords, node, frame), node, frame)
     if isinstance(value, Poisoned) and not is_own(callee):
-        look_into(inferer, [*args, *keywords.values()], node, frame)
+        look_into(evaluator, [*args, *keywords.values()], node, frame)
     if value is ABSENT:
         raise Stopped
     return value
 
 
-def starred_values(inferer: Inferer, nodes: tuple[s.Expr, ...], frame: Frame) -> list[Any]:
+def starred_values(evaluator: Evaluator, nodes: tuple[s.Expr, ...], frame: Frame) -> list[Any]:
     """The values of arguments or items, those under a star one by one; a poisoned one under a star is one value."""
     out: list[Any] = []
     for node in nodes:
-        value = inferer.tried(node.value if isinstance(node, s.Starred) else node, frame)
+        value = evaluator.tried(node.value if isinstance(node, s.Starred) else node, frame)
         if isinstance(node, s.Starred) and not isinstance(value, Poisoned):
-            out.extend(items(inferer, value, node, frame))
+            out.extend(items(evaluator, value, node, frame))
         else:
             out.append(value)
     return out
 
 
-def items(inferer: Inferer, value: Any, node: s.Node, frame: Frame) -> tuple[Any, ...]:
+def items(evaluator: Evaluator, value: Any, node: s.Node, frame: Frame) -> tuple[Any, ...]:
     """The items of a tuple or an index, for stars and unpacking."""
     if isinstance(value, Index):
-        return value.components(inferer.builder)
+        return value.components(evaluator.builder)
     if isinstance(value, tuple):
         return value
-    raise inferer.error("EK0207", f"{describe(value)} cannot be unpacked", node, frame)
+    raise evaluator.error("EK0207", f"{describe(value)} cannot be unpacked", node, frame)
 
 
 @expression(s.Binary)
-def binary_of(inferer: Inferer, node: s.Binary, frame: Frame) -> Any:
-    left, right = inferer.values((node.left, node.right), frame)
-    return binary(inferer, node.op, left, right, (node.left, node.right), node, frame)
+def binary_of(evaluator: Evaluator, node: s.Binary, frame: Frame) -> Any:
+    left, right = evaluator.values((node.left, node.right), frame)
+    return binary(evaluator, node.op, left, right, (node.left, node.right), node, frame)
 
 
 @expression(s.Unary)
-def unary_of(inferer: Inferer, node: s.Unary, frame: Frame) -> Any:
-    value = inferer.expr(node.operand, frame)
+def unary_of(evaluator: Evaluator, node: s.Unary, frame: Frame) -> Any:
+    value = evaluator.expr(node.operand, frame)
     if node.op == "not_" and isinstance(value, StructValue):
-        value = truth(inferer, value, node.operand, frame)
+        value = truth(evaluator, value, node.operand, frame)
     if node.op == "pos" and not isinstance(value, StructValue):
         return value
-    return unary(inferer, node.op, value, node, frame)
+    return unary(evaluator, node.op, value, node, frame)
 
 
 @expression(s.Compare)
-def compare(inferer: Inferer, node: s.Compare, frame: Frame) -> Any:
+def compare(evaluator: Evaluator, node: s.Compare, frame: Frame) -> Any:
     """`a < b <= c` is `a < b and b <= c` with b computed once, and c only if a < b."""
-    return _chain(inferer, node, frame, 0, inferer.tried(node.operands[0], frame))
+    return _chain(evaluator, node, frame, 0, evaluator.tried(node.operands[0], frame))
 
 
-def _chain(inferer: Inferer, node: s.Compare, frame: Frame, number: int, a: Any) -> Any:
+def _chain(evaluator: Evaluator, node: s.Compare, frame: Frame, number: int, a: Any) -> Any:
     """The comparisons from `number` on, `a` being the left operand of the first; each next one lies within the last."""
     op, pair = node.ops[number], (node.operands[number], node.operands[number + 1])
-    b = inferer.tried(pair[1], frame)
+    b = evaluator.tried(pair[1], frame)
     if is_poisoned((a, b)):
-        inferer.values(node.operands[number + 2 :], frame)
+        evaluator.values(node.operands[number + 2 :], frame)
         raise Cascade
     objects = (DType, SIMDType, str, type(None))
     if isinstance(a, objects) or isinstance(b, objects):
-        first: Any = compare_objects(inferer, op, a, b, node, frame)
+        first: Any = compare_objects(evaluator, op, a, b, node, frame)
     else:
-        first = binary(inferer, op, a, b, pair, node, frame)
+        first = binary(evaluator, op, a, b, pair, node, frame)
     if number + 1 == len(node.ops):
         return first
 
     def rest() -> Any:
-        return _chain(inferer, node, frame, number + 1, b)
+        return _chain(evaluator, node, frame, number + 1, b)
 
-    return short_circuit(inferer, "and", first, rest, pair[1], node, frame)
+    return short_circuit(evaluator, "and", first, rest, pair[1], node, frame)
 
 
-def compare_objects(inferer: Inferer, op: str, a: Any, b: Any, node: s.Node, frame: Frame) -> bool:
+def compare_objects(evaluator: Evaluator, op: str, a: Any, b: Any, node: s.Node, frame: Frame) -> bool:
     """Equality of dtypes, types, strings and None, all known at compile time."""
     if op not in ("eq", "ne"):
         symbol = ROWS[op].symbol
-        raise inferer.error("EK0202", f"cannot compute {describe(a)} {symbol} {describe(b)}", node, frame)
+        raise evaluator.error("EK0202", f"cannot compute {describe(a)} {symbol} {describe(b)}", node, frame)
     a = a.dtype if isinstance(a, SIMDType) and a.is_scalar else a
     b = b.dtype if isinstance(b, SIMDType) and b.is_scalar else b
     comparable = (DType, SIMDType, str, bool, int, float, tuple)
     if a is not None and b is not None and not (isinstance(a, comparable) and isinstance(b, comparable)):
         text = f"cannot compute {describe(a)} {ROWS[op].symbol} {describe(b)}"
-        raise inferer.error("EK0202", text, node, frame)
+        raise evaluator.error("EK0202", text, node, frame)
     return bool((a == b) == (op == "eq"))
 
 
 @expression(s.Logical)
-def logical(inferer: Inferer, node: s.Logical, frame: Frame) -> Any:
+def logical(evaluator: Evaluator, node: s.Logical, frame: Frame) -> Any:
     """`and`, `or`: the right side is computed only when the left one does not decide."""
-    value = inferer.tried(node.operands[0], frame)
+    value = evaluator.tried(node.operands[0], frame)
     if isinstance(value, Poisoned):
         if value.runtime:
-            inferer.values(node.operands[1:], frame)
+            evaluator.values(node.operands[1:], frame)
         raise Cascade
     for number, operand in enumerate(node.operands[1:], 2):
 
         def right(operand: s.Expr = operand) -> Any:
-            return inferer.expr(operand, frame)
+            return evaluator.expr(operand, frame)
 
         def both(value: Any = value, operand: s.Expr = operand, right: Callable[[], Any] = right) -> Any:
-            return short_circuit(inferer, node.op, value, right, operand, node, frame)
+            return short_circuit(evaluator, node.op, value, right, operand, node, frame)
 
-        value = inferer.caught(both, node, frame)
+        value = evaluator.caught(both, node, frame)
         if isinstance(value, Poisoned):
-            inferer.values(node.operands[number:], frame)
+            evaluator.values(node.operands[number:], frame)
             raise Cascade
     return value
 
 
 def short_circuit(
-    inferer: Inferer, op: str, value: Any, right: Callable[[], Any], operand: s.Expr, node: s.Node, frame: Frame
+    evaluator: Evaluator, op: str, value: Any, right: Callable[[], Any], operand: s.Expr, node: s.Node, frame: Frame
 ) -> Any:
     """`value op right()`, where `right` is evaluated within a branch unless it is cheap and harmless."""
     if isinstance(value, Value) and isinstance(value.type, SIMDType) and not value.type.is_scalar:
-        return binary(inferer, f"{op}_", value, right(), (operand, operand), node, frame)  # lanes decide for themselves
-    truthy = truth(inferer, value, operand, frame)
+        return binary(
+            evaluator, f"{op}_", value, right(), (operand, operand), node, frame
+        )  # lanes decide for themselves
+    truthy = truth(evaluator, value, operand, frame)
     if not isinstance(truthy, Value):
         return right() if truthy == (op == "and") else value
     region = Region()
-    with inferer.builder.inside(region):
-        inferer.ranges.assume(truthy, op == "and")
+    with evaluator.builder.inside(region):
+        evaluator.ranges.assume(truthy, op == "and")
         try:
-            other = truth(inferer, right(), operand, frame)
+            other = truth(evaluator, right(), operand, frame)
         except Stopped:
-            other = inferer.builder.const(False, BOOL)
-    inferer.locate(node, frame)
+            other = evaluator.builder.const(False, BOOL)
+    evaluator.locate(node, frame)
     if not isinstance(other, Value):
-        other = inferer.builder.const(other, BOOL)
+        other = evaluator.builder.const(other, BOOL)
         region = Region()
     if is_pure(region):
-        splice(inferer, region)
-        return inferer.builder.row(f"{op}_", [truthy, other])
-    return _branch(inferer, truthy, region, other, op)
+        splice(evaluator, region)
+        return evaluator.builder.row(f"{op}_", [truthy, other])
+    return _branch(evaluator, truthy, region, other, op)
 
 
-def _branch(inferer: Inferer, value: Value, region: Region, right: Value, op: str) -> Value:
-    builder = inferer.builder
+def _branch(evaluator: Evaluator, value: Value, region: Region, right: Value, op: str) -> Value:
+    builder = evaluator.builder
     with builder.inside(region):
         builder.end([right])
     short = Region()
@@ -237,7 +239,7 @@ def _branch(inferer: Inferer, value: Value, region: Region, right: Value, op: st
     return builder.add("if", [value], [BOOL], regions)[0]
 
 
-def decision(inferer: Inferer, node: s.Expr, frame: Frame, runtime: bool = False) -> Any:
+def decision(evaluator: Evaluator, node: s.Expr, frame: Frame, runtime: bool = False) -> Any:
     """The truth of an expression that decides what is run; where it is poisoned, any Bool of the running program.
 
     `runtime` says that it is decided at run time, whatever the expression is made of.
@@ -246,80 +248,82 @@ def decision(inferer: Inferer, node: s.Expr, frame: Frame, runtime: bool = False
         Cascade: it is poisoned, and may be known at compile time.
     """
     try:
-        value = inferer.tried(node, frame)
+        value = evaluator.tried(node, frame)
     except Stopped:
         if not runtime:
             raise
-        return inferer.builder.const(False, BOOL)
+        return evaluator.builder.const(False, BOOL)
     if not isinstance(value, Poisoned):
         try:
-            return truth(inferer, value, node, frame)
+            return truth(evaluator, value, node, frame)
         except CompileError as error:
-            inferer.note(error, frame)
+            evaluator.note(error, frame)
             value = Poisoned(isinstance(value, Value))
     if not (runtime or value.runtime) or is_shipped(frame.file):
         raise Cascade
     return Value(BOOL)
 
 
-def truth(inferer: Inferer, value: Any, node: s.Node, frame: Frame) -> Any:
+def truth(evaluator: Evaluator, value: Any, node: s.Node, frame: Frame) -> Any:
     """A condition: a Bool, or a compile-time value's truth."""
     if isinstance(value, Value):
         if value.type == BOOL:
             # Sizes may be known: then so is what is asked of them, and only one branch is compiled.
             if value.const is not None:
-                inferer.pruned |= not is_shipped(frame.file)
+                evaluator.pruned |= not is_shipped(frame.file)
             return value if value.const is None else bool(value.const)
         hint = "compare it with a number, for instance `!= 0`" if isinstance(value.type, SIMDType) else None
         if value.dtype is DType.bool and isinstance(value.type, SIMDType):
             hint = "a mask has a truth for each lane: ask `.any()` or `.all()`, or use select(mask, x, y)"
-        raise inferer.error("EK0209", f"a condition has to be a Bool, not {describe(value)}", node, frame, hint=hint)
+        raise evaluator.error("EK0209", f"a condition has to be a Bool, not {describe(value)}", node, frame, hint=hint)
     if isinstance(value, StructValue):
-        own = special(inferer, value, "__bool__", [], node, frame)
+        own = special(evaluator, value, "__bool__", [], node, frame)
         if own is not NotImplemented:
-            return truth(inferer, own, node, frame)
+            return truth(evaluator, own, node, frame)
     if not (value is None or isinstance(value, bool | int | float | str | tuple)):
-        raise inferer.error("EK0209", f"a condition has to be a Bool, not {describe(value)}", node, frame)
+        raise evaluator.error("EK0209", f"a condition has to be a Bool, not {describe(value)}", node, frame)
     return bool(value)
 
 
-def splice(inferer: Inferer, region: Region) -> None:
+def splice(evaluator: Evaluator, region: Region) -> None:
     """Moves a region's operations to the present point."""
-    inferer.builder.region.ops.extend(op for op in region.ops)
+    evaluator.builder.region.ops.extend(op for op in region.ops)
 
 
 def joint_type(
-    inferer: Inferer, what: str, a: Any, b: Any, nodes: tuple[s.Expr, s.Expr], node: Any, frame: Frame
+    evaluator: Evaluator, what: str, a: Any, b: Any, nodes: tuple[s.Expr, s.Expr], node: Any, frame: Frame
 ) -> SIMDType:
     """The one type that two alternatives have, after adoption of compile-time numbers."""
     kind = open_kind(a, b)
     if kind is not None:
         return DEFAULTS[kind]
     probe = Region()
-    with inferer.builder.inside(probe):
-        left, _ = unify(inferer, what, a, b, nodes, node, frame)
+    with evaluator.builder.inside(probe):
+        left, _ = unify(evaluator, what, a, b, nodes, node, frame)
     assert isinstance(left.type, SIMDType)
     return left.type
 
 
-def select(inferer: Inferer, test: Value, a: Any, b: Any, nodes: tuple[s.Expr, s.Expr], node: Any, frame: Frame) -> Any:
+def select(
+    evaluator: Evaluator, test: Value, a: Any, b: Any, nodes: tuple[s.Expr, s.Expr], node: Any, frame: Frame
+) -> Any:
     """`a` where `test`, else `b`; tuples and structs part by part."""
     if same_constant(a, b):
         return a
     if same_kind(a, b):
         pairs = zip(parts_of(a) or (), parts_of(b) or (), strict=True)
-        return with_parts(a, tuple(select(inferer, test, x, y, nodes, node, frame) for x, y in pairs))
+        return with_parts(a, tuple(select(evaluator, test, x, y, nodes, node, frame) for x, y in pairs))
     if isinstance(a, Value) and isinstance(b, Value) and a.type == b.type and isinstance(a.type, PointerType):
-        return inferer.builder.one("select", [test, a, b], a.type)
-    type = joint_type(inferer, "if/else", a, b, nodes, node, frame)
+        return evaluator.builder.one("select", [test, a, b], a.type)
+    type = joint_type(evaluator, "if/else", a, b, nodes, node, frame)
     assert isinstance(test.type, SIMDType)
     if test.type.width > type.width:
         type = SIMDType(type.dtype, test.type.width)
-    then = coerce(inferer, a, type, nodes[0], frame)
-    otherwise = coerce(inferer, b, type, nodes[1], frame)
+    then = coerce(evaluator, a, type, nodes[0], frame)
+    otherwise = coerce(evaluator, b, type, nodes[1], frame)
     if type.width > test.type.width:
-        test = inferer.builder.one("splat", [test], SIMDType(DType.bool, type.width))
-    result = inferer.builder.one("select", [test, then, otherwise], type)
+        test = evaluator.builder.one("splat", [test], SIMDType(DType.bool, type.width))
+    result = evaluator.builder.one("select", [test, then, otherwise], type)
     result.weak = open_kind(a, b)
     return result
 
@@ -333,21 +337,21 @@ def open_kind(a: Any, b: Any) -> str | None:
 
 
 @expression(s.Tuple)
-def tuple_of(inferer: Inferer, node: s.Tuple, frame: Frame) -> Any:
-    found = tuple(starred_values(inferer, node.items, frame))
+def tuple_of(evaluator: Evaluator, node: s.Tuple, frame: Frame) -> Any:
+    found = tuple(starred_values(evaluator, node.items, frame))
     if is_poisoned(found):
         raise Cascade
     return found
 
 
 @expression(s.Starred)
-def starred(inferer: Inferer, node: s.Starred, frame: Frame) -> Any:
-    error: CompileError = inferer.error("EK0102", "a star has no meaning here", node, frame)
+def starred(evaluator: Evaluator, node: s.Starred, frame: Frame) -> Any:
+    error: CompileError = evaluator.error("EK0102", "a star has no meaning here", node, frame)
     raise error
 
 
 @expression(s.Lambda)
-def lambda_of(inferer: Inferer, node: s.Lambda, frame: Frame) -> Any:
+def lambda_of(evaluator: Evaluator, node: s.Lambda, frame: Frame) -> Any:
     return Closure(node, snapshot(frame))
 
 

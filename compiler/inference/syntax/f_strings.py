@@ -12,42 +12,42 @@ from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import DType, SIMDType
 from ...ir.program import Value
 from ..budget import overlong
-from ..evaluator import Inferer, expression
+from ..evaluator import Evaluator, expression
 from ..growth import MAX_ITEMS
 from ..values.aggregates import parts_of
 from ..values.compile_time import FormattedValue, Frame, Index, StructValue, describe
 
 
 @expression(s.Formatted)
-def formatted(inferer: Inferer, node: s.Formatted, frame: Frame) -> Any:
-    values = inferer.values(node.parts, frame)
+def formatted(evaluator: Evaluator, node: s.Formatted, frame: Frame) -> Any:
+    values = evaluator.values(node.parts, frame)
     if any(isinstance(v, Value | Index | tuple | StructValue) for v in values):
         for part, value, spec in zip(node.parts, values, node.formats, strict=True):
-            check_format(inferer, part, value, spec, frame)
+            check_format(evaluator, part, value, spec, frame)
         return FormattedValue(tuple(zip(values, node.formats, strict=True)))
     texts = []
     for part, value, spec in zip(node.parts, values, node.formats, strict=True):
-        check_format(inferer, part, value, spec, frame)
+        check_format(evaluator, part, value, spec, frame)
         readable = isinstance(value, bool | int | float | str | DType | SIMDType) or value is None
         try:
             texts.append(format(value, spec) if spec else str(value) if readable else describe(value))
         except ValueError as error:  # an integer of thousands of digits
-            raise inferer.error("EK0206", f"this cannot be computed at compile time: {error}", part, frame) from None
+            raise evaluator.error("EK0206", f"this cannot be computed at compile time: {error}", part, frame) from None
     return "".join(texts)
 
 
-def check_format(inferer: Inferer, node: s.Expr, value: Any, spec: str, frame: Frame) -> None:
+def check_format(evaluator: Evaluator, node: s.Expr, value: Any, spec: str, frame: Frame) -> None:
     """Whether a format of an f-string fits the values that it will show."""
     if not spec:
         return
     if overlong(spec):
         text = f"the format '{spec[:40]}' asks for more than {MAX_ITEMS} characters"
-        raise inferer.error("EK0210", text, node, frame)
+        raise evaluator.error("EK0210", text, node, frame)
     if isinstance(value, FormattedValue | Index):
-        raise inferer.error("EK0210", f"{describe(value)} takes no format", node, frame)
+        raise evaluator.error("EK0210", f"{describe(value)} takes no format", node, frame)
     if isinstance(value, tuple | StructValue):
         for item in parts_of(value) or ():
-            check_format(inferer, node, item, spec, frame)
+            check_format(evaluator, node, item, spec, frame)
         return
     sample = value
     if isinstance(value, Value):
@@ -56,4 +56,4 @@ def check_format(inferer: Inferer, node: s.Expr, value: Any, spec: str, frame: F
         format(sample, spec)
     except (ValueError, TypeError):
         text = f"the format '{spec}' does not fit {describe(value)}"
-        raise inferer.error("EK0210", text, node, frame) from None
+        raise evaluator.error("EK0210", text, node, frame) from None

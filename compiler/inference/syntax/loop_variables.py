@@ -22,7 +22,7 @@ from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import SIMDType
 from ...ir.program import Region, Type, Value
 from ..conversion import DEFAULTS, coerce, misfit, weak_kind
-from ..evaluator import Inferer
+from ..evaluator import Evaluator
 from ..members.vectors import is_vector
 from ..recovery import Cascade, Poisoned
 from ..spelling import spelled
@@ -35,8 +35,8 @@ from .statements import undefined
 class Loop:
     """A run-time loop and the variables that go round in it."""
 
-    def __init__(self, inferer: Inferer, node: s.For | s.While, frame: Frame, extra: list[str]) -> None:
-        self.inferer = inferer
+    def __init__(self, evaluator: Evaluator, node: s.For | s.While, frame: Frame, extra: list[str]) -> None:
+        self.evaluator = evaluator
         self.node = node
         self.frame = frame
         self.region = Region()
@@ -56,15 +56,15 @@ class Loop:
         """A counted loop: `body` builds into the region, `emit` appends the operation."""
         self.settle_types(lambda: self._once(body))
         values = self.enter(self.region)
-        with self.inferer.builder.inside(self.region):
+        with self.evaluator.builder.inside(self.region):
             body()
             self.leave()
-        self.inferer.locate(self.node, self.frame)
+        self.evaluator.locate(self.node, self.frame)
         self.finish(emit(values))
 
     def run_while(self, condition: Any, body: Any) -> list[Value]:
         """A conditional loop. `body` gives the values that only leave it; their last ones come back."""
-        builder = self.inferer.builder
+        builder = self.evaluator.builder
 
         def once() -> None:
             condition()
@@ -83,7 +83,7 @@ class Loop:
         self._arguments(self.region, leaving)
         with builder.inside(self.condition_region):
             builder.add("condition", [test, *self.condition_region.args])
-        self.inferer.locate(self.node, self.frame)
+        self.evaluator.locate(self.node, self.frame)
         types = [v.type for v in (*values, *leaving)]
         results = builder.add("while", [*values, *first], types, [self.condition_region, self.region])
         self.finish(results[: len(values)])
@@ -92,7 +92,7 @@ class Loop:
     def _once(self, body: Any) -> None:
         region, self.region = self.region, Region()
         try:
-            with self.inferer.builder.inside(self.region):
+            with self.evaluator.builder.inside(self.region):
                 body()
         finally:
             self.region = region
@@ -113,27 +113,27 @@ class Loop:
             self.before.update(dict.fromkeys(self.lost, Poisoned(runtime=True)))
         for key, value in self.leaves():
             if self.type_of(key, value) is None:
-                self.inferer.hints[key] = DEFAULTS[weak_kind(value) or "int"]
+                self.evaluator.hints[key] = DEFAULTS[weak_kind(value) or "int"]
 
     def trial(self, body: Any) -> bool:
         """One evaluation for types alone; everything that it builds or reports is dropped. True if it learnt."""
-        inferer, frame = self.inferer, self.frame
+        evaluator, frame = self.evaluator, self.frame
         saved_env, saved_origins = dict(frame.env), dict(frame.origins)
-        sites, errors = len(inferer.sites), len(inferer.errors)
-        checks, inferer.checks = inferer.checks, OFF
-        inferer.trials += 1
+        sites, errors = len(evaluator.sites), len(evaluator.errors)
+        checks, evaluator.checks = evaluator.checks, OFF
+        evaluator.trials += 1
         try:
-            with inferer.builder.inside(Region()):
+            with evaluator.builder.inside(Region()):
                 return self._learn(body)
         finally:  # also when the loop around is to be built in another way
-            frame.env, frame.origins, inferer.checks = saved_env, saved_origins, checks
-            inferer.trials -= 1
-            del inferer.sites[sites:]
-            del inferer.errors[errors:]
+            frame.env, frame.origins, evaluator.checks = saved_env, saved_origins, checks
+            evaluator.trials -= 1
+            del evaluator.sites[sites:]
+            del evaluator.errors[errors:]
 
     def _learn(self, body: Any) -> bool:
         """Evaluates the body with numbers of open type, and keeps the types that they met."""
-        inferer, frame = self.inferer, self.frame
+        evaluator, frame = self.evaluator, self.frame
         stand_ins = {key: self._stand_in(key, value) for key, value in self.leaves()}
         frame.env.update(self.rebuild_with(stand_ins))
         self.hide()
@@ -143,13 +143,13 @@ class Loop:
         learnt = False
         for key, value in self._known_leaves(frame.env):
             fresh = isinstance(value, Value) and value.weak is None and isinstance(value.type, SIMDType)
-            if fresh and key not in inferer.hints and stand_ins[key].weak is not None:
-                inferer.hints[key] = value.type
+            if fresh and key not in evaluator.hints and stand_ins[key].weak is not None:
+                evaluator.hints[key] = value.type
                 learnt = True
             elif weak_kind(value) == "float" and stand_ins[key].weak == "int":
-                inferer.hints.setdefault(key, DEFAULTS["float"])
-            if key not in inferer.hints and key in inferer.met:
-                inferer.hints[key] = inferer.met[key]
+                evaluator.hints.setdefault(key, DEFAULTS["float"])
+            if key not in evaluator.hints and key in evaluator.met:
+                evaluator.hints[key] = evaluator.met[key]
                 learnt = True
         return learnt
 
@@ -170,7 +170,7 @@ class Loop:
     def type_of(self, key: Any, value: Any) -> Type | None:
         if isinstance(value, Value) and value.weak is None:
             return value.type
-        return self.inferer.hints.get(key)
+        return self.evaluator.hints.get(key)
 
     def leaves(self) -> list[tuple[Any, Any]]:
         """Every number among the carried variables, with a key that is the same in every evaluation."""
@@ -185,12 +185,12 @@ class Loop:
 
     def enter(self, region: Region) -> list[Value]:
         """The values before the loop, in their types; the region's arguments take over from here."""
-        inferer = self.inferer
+        evaluator = self.evaluator
         values = []
         for key, value in self.leaves():
             type = self.type_of(key, value)
             assert type is not None
-            values.append(coerce(inferer, value, type, self.node, self.frame))
+            values.append(coerce(evaluator, value, type, self.node, self.frame))
         self.frame.env.update(self.rebuild(self._arguments(region, values)))
         self.hide()
         return values
@@ -221,13 +221,13 @@ class Loop:
 
     def leave(self, leaving: list[Value] | None = None) -> None:
         """Ends the body with the values that go into the next round, and those that leave."""
-        inferer, frame = self.inferer, self.frame
+        evaluator, frame = self.evaluator, self.frame
         values = []
         for name in self.carried:
             value = frame.env[name]
             if isinstance(value, Poisoned):  # it keeps its type
                 types = (self.type_of(key, old) for key, old in numbers_of(self.before[name], (self.path, name)))
-                values += [nothing(inferer.builder, type) for type in types if type is not None]
+                values += [nothing(evaluator.builder, type) for type in types if type is not None]
                 continue
             if isinstance(value, Undefined):
                 raise value.error(frame.origins.get(name, frame.place(self.node)))
@@ -240,8 +240,8 @@ class Loop:
                 misfits = is_comptime_number(number) and misfit(number, type.dtype) is not None
                 if misfits or (isinstance(number, Value) and number.type != type and number.weak is None):
                     raise self._changes_type(name, type, number)
-                values.append(coerce(inferer, number, type, self.node, frame))
-        inferer.builder.end([*values, *(leaving or [])])
+                values.append(coerce(evaluator, number, type, self.node, frame))
+        evaluator.builder.end([*values, *(leaving or [])])
 
     def finish(self, results: list[Value]) -> None:
         """After the loop: carried variables have their last values; the others may never have got one."""
@@ -270,7 +270,7 @@ class Loop:
             text = f"a part of '{name}' is {was} before the loop and {became} after a round"
         elif was == became:
             text = f"a part of '{name}' that is known at compile time is another one after a round of the loop"
-        made = self.inferer.error(
+        made = self.evaluator.error(
             "EK0203",
             text,
             self.node,
@@ -294,7 +294,7 @@ class Loop:
             return f"'{name}' is assigned in a run-time loop and cannot change there: it is {describe(value)}"
 
         hint = "use another name in the loop; only numbers, also in tuples and structs, can change from round to round"
-        return undefined(self.inferer, self.node, self.frame, "EK0203", text, hint, "the loop is")
+        return undefined(self.evaluator, self.node, self.frame, "EK0203", text, hint, "the loop is")
 
     def _counts_twice(self, name: str) -> Undefined:
         """The variable of this loop is that of one around it: this loop is shown, and where it is read afterwards."""
@@ -304,7 +304,7 @@ class Loop:
         hint = f"give this loop a variable of its own, and '{name}' keeps its number"
 
         def error(place: Place) -> CompileError:
-            made = self.inferer.error("EK0203", text, node.target, self.frame, hint=hint)
+            made = self.evaluator.error("EK0203", text, node.target, self.frame, hint=hint)
             made.notes.insert(0, f"'{name}' is read at {place}")
             return made
 
@@ -313,7 +313,7 @@ class Loop:
     def _maybe_never(self, name: str) -> Undefined:
         text = f"'{name}' has a value only if the loop runs"
         hint = f"give '{name}' a value before the loop"
-        return undefined(self.inferer, self.node, self.frame, "EK0214", lambda: text, hint, "the loop is")
+        return undefined(self.evaluator, self.node, self.frame, "EK0214", lambda: text, hint, "the loop is")
 
 
 def _is_vector(value: Any) -> bool:

@@ -3,7 +3,7 @@
 A run-time loop that can be left asks a flag in its condition; how a round ended clears it. In an unrolled loop the
 rounds after one that may have left stand in a branch. How variables go round is in `carried`.
 
-Registers the handlers of these statement nodes of `dsl.frontend.syntax`. See `infer` for the frame around it.
+Registers the handlers of these statement nodes of `dsl.frontend.syntax`. See `inference.evaluator` for what calls them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...ir.program import NotPure, Value
 from ..advice import over_indices
 from ..calls.folding import repeated
 from ..conversion import coerce
-from ..evaluator import MAX_UNROLL, Inferer, statement
+from ..evaluator import MAX_UNROLL, Evaluator, statement
 from ..mistaken import poisoned
 from ..recovery import Cascade, Poisoned
 from ..values.aggregates import PLAIN, is_number, parts_of, with_parts
@@ -32,100 +32,102 @@ GO_ON = "$go_on"  # the variable that says whether another round may come; no au
 
 
 @statement(s.Break)
-def break_(inferer: Inferer, node: s.Break, frame: Frame) -> Flow:
+def break_(evaluator: Evaluator, node: s.Break, frame: Frame) -> Flow:
     return ended("break")
 
 
 @statement(s.Continue)
-def continue_(inferer: Inferer, node: s.Continue, frame: Frame) -> Flow:
+def continue_(evaluator: Evaluator, node: s.Continue, frame: Frame) -> Flow:
     return ended("continue")
 
 
 @statement(s.For)
-def for_(inferer: Inferer, node: s.For, frame: Frame) -> Flow:
-    iterable = inferer.tried(node.iterable, frame)
+def for_(evaluator: Evaluator, node: s.For, frame: Frame) -> Flow:
+    iterable = evaluator.tried(node.iterable, frame)
     if isinstance(iterable, Poisoned):
-        _rounds_unknown(inferer, node, frame)
+        _rounds_unknown(evaluator, node, frame)
     if isinstance(iterable, Unrolled | tuple | Index):
-        values = iterable.values if isinstance(iterable, Unrolled) else items(inferer, iterable, node, frame)
-        return unrolled(inferer, node, frame, values)
+        values = iterable.values if isinstance(iterable, Unrolled) else items(evaluator, iterable, node, frame)
+        return unrolled(evaluator, node, frame, values)
     if not isinstance(iterable, LoopRange):
-        raise inferer.error(
+        raise evaluator.error(
             "EK0212",
             f"a loop runs over range(...), unroll(...) or a tuple, not over {describe(iterable)}",
             node.iterable,
             frame,
             hint=over_indices(iterable, node.iterable, frame),
         )
-    if inferer.folding:
-        return _folded_for(inferer, node, frame, iterable)
-    low, high = (coerce(inferer, v, INT, node.iterable, frame) for v in (iterable.low, iterable.high))
-    step = inferer.builder.int_(abs(iterable.step))
+    if evaluator.folding:
+        return _folded_for(evaluator, node, frame, iterable)
+    low, high = (coerce(evaluator, v, INT, node.iterable, frame) for v in (iterable.low, iterable.high))
+    step = evaluator.builder.int_(abs(iterable.step))
     start: Value | None = None
     if iterable.step < 0:
-        start, low, high = low, inferer.builder.int_(0), _span(inferer, low, high)
+        start, low, high = low, evaluator.builder.int_(0), _span(evaluator, low, high)
 
     def bind_index(counter: Value) -> None:
         """The loop variable; counting down, a counter from 0 stands for it."""
-        builder = inferer.builder
+        builder = evaluator.builder
         builder.live(builder.counter(counter, low, high))
         index = counter if start is None else builder.isub(start, counter)
-        bind(inferer, node.target, index, node.iterable, frame)
+        bind(evaluator, node.target, index, node.iterable, frame)
 
     if can_leave(node):
-        return _for_that_leaves(inferer, node, frame, low, high, step, bind_index)
-    loop = Loop(inferer, node, frame, [])
+        return _for_that_leaves(evaluator, node, frame, low, high, step, bind_index)
+    loop = Loop(evaluator, node, frame, [])
 
     def body() -> None:
         index = Value(INT)
         loop.region.args.insert(0, index)
         bind_index(index)
-        inferer.block(node.body, frame, "loop")
+        evaluator.block(node.body, frame, "loop")
 
     loop.run(
         body,
-        lambda values: inferer.builder.add("for", [low, high, step, *values], [v.type for v in values], [loop.region]),
+        lambda values: evaluator.builder.add(
+            "for", [low, high, step, *values], [v.type for v in values], [loop.region]
+        ),
     )
     return NEXT
 
 
-def _rounds_unknown(inferer: Inferer, node: s.For, frame: Frame) -> NoReturn:
+def _rounds_unknown(evaluator: Evaluator, node: s.For, frame: Frame) -> NoReturn:
     """One round of a loop over something poisoned: its variable, and all that it assigns, are so too."""
-    inferer.block(node.body, poisoned(frame, node), "loop")
+    evaluator.block(node.body, poisoned(frame, node), "loop")
     raise Cascade
 
 
-def _folded_for(inferer: Inferer, node: s.For, frame: Frame, iterable: LoopRange) -> Flow:
+def _folded_for(evaluator: Evaluator, node: s.For, frame: Frame, iterable: LoopRange) -> Flow:
     """A loop of a call that is computed at compile time."""
     if not (is_comptime_number(iterable.low) and is_comptime_number(iterable.high)):
         raise NotPure
 
     def once(value: int) -> Flow:
-        bind(inferer, node.target, value, node.iterable, frame)
-        return inferer.block(node.body, frame, "loop")
+        bind(evaluator, node.target, value, node.iterable, frame)
+        return evaluator.block(node.body, frame, "loop")
 
     return repeated(range(iterable.low, iterable.high, iterable.step), once)
 
 
-def _folded_while(inferer: Inferer, node: s.While, frame: Frame) -> Flow:
+def _folded_while(evaluator: Evaluator, node: s.While, frame: Frame) -> Flow:
     """The same, with a condition; one that a run-time value decides ends the attempt."""
 
     def conditions() -> Iterator[None]:
         while True:
-            inferer.step(node, frame)
-            test = truth(inferer, inferer.expr(node.test, frame), node.test, frame)
+            evaluator.step(node, frame)
+            test = truth(evaluator, evaluator.expr(node.test, frame), node.test, frame)
             if isinstance(test, Value):
                 raise NotPure
             if not test:
                 return
             yield None
 
-    return repeated(conditions(), lambda _: inferer.block(node.body, frame, "loop"))
+    return repeated(conditions(), lambda _: evaluator.block(node.body, frame, "loop"))
 
 
-def _span(inferer: Inferer, high: Value, low: Value) -> Value:
+def _span(evaluator: Evaluator, high: Value, low: Value) -> Value:
     """How far it is from high down to low; 0 where high is not above."""
-    builder = inferer.builder
+    builder = evaluator.builder
     if high.const is not None and low.const is not None:
         return builder.int_(max(0, high.const - low.const))
     return builder.one("max", [builder.row("sub", [high, low]), builder.int_(0)], INT)
@@ -136,10 +138,10 @@ def can_leave(node: s.For | s.While) -> bool:
     return s.contains(node.body, (s.Break,), into_loops=False) or s.contains(node.body, (s.Return,))
 
 
-def unrolled(inferer: Inferer, node: s.For, frame: Frame, values: tuple[Any, ...]) -> Flow:
+def unrolled(evaluator: Evaluator, node: s.For, frame: Frame, values: tuple[Any, ...]) -> Flow:
     """The body once for each value."""
     if len(values) > MAX_UNROLL:
-        raise inferer.error(
+        raise evaluator.error(
             "EK0216",
             f"unrolling {len(values)} times is more than {MAX_UNROLL}",
             node.iterable,
@@ -150,10 +152,10 @@ def unrolled(inferer: Inferer, node: s.For, frame: Frame, values: tuple[Any, ...
     for value in values:
 
         def once(value: Any = value) -> Flow:
-            bind(inferer, node.target, value, node.iterable, frame)
-            return inferer.block(node.body, frame, "loop").caught("continue")
+            bind(evaluator, node.target, value, node.iterable, frame)
+            return evaluator.block(node.body, frame, "loop").caught("continue")
 
-        flow = unless_left(inferer, node, frame, flow, once, "")
+        flow = unless_left(evaluator, node, frame, flow, once, "")
         if not flow.goes_on():
             break
     return flow.caught("break")
@@ -162,18 +164,18 @@ def unrolled(inferer: Inferer, node: s.For, frame: Frame, values: tuple[Any, ...
 class Exits:
     """How the rounds of a run-time loop end: a flag that the next round asks for, and what a `return` gives."""
 
-    def __init__(self, inferer: Inferer, node: s.For | s.While, frame: Frame) -> None:
-        self.inferer = inferer
+    def __init__(self, evaluator: Evaluator, node: s.For | s.While, frame: Frame) -> None:
+        self.evaluator = evaluator
         self.node = node
         self.frame = frame
         self.returned: Flow | None = None  # how the rounds end, where one may return
         self.outer = frame.env.get(GO_ON)
-        frame.env[GO_ON] = inferer.builder.const(True, BOOL)
+        frame.env[GO_ON] = evaluator.builder.const(True, BOOL)
 
     def after_round(self, flow: Flow) -> list[Value]:
         """Sets the flag for the next round. Gives the values that leave the loop: the flag of `return`, its numbers."""
-        inferer, builder = self.inferer, self.inferer.builder
-        inferer.locate(self.node, self.frame)
+        evaluator, builder = self.evaluator, self.evaluator.builder
+        evaluator.locate(self.node, self.frame)
         flow = flow.caught("continue")
         stop: Any = False
         for flag in (flow.flag("break"), flow.flag("return")):
@@ -202,7 +204,7 @@ class Exits:
             numbers.append(value)
         elif not (is_number(value) or isinstance(value, (*PLAIN, Absent))):
             hint = "return numbers, and choose with them after the loop"
-            raise self.inferer.error(
+            raise self.evaluator.error(
                 "EK0120",
                 f"{describe(value)} cannot be returned out of a run-time loop",
                 self.node,
@@ -239,7 +241,7 @@ class Exits:
 
 
 def _for_that_leaves(
-    inferer: Inferer,
+    evaluator: Evaluator,
     node: s.For,
     frame: Frame,
     low: Value,
@@ -248,11 +250,11 @@ def _for_that_leaves(
     bind_index: Callable[[Value], None],
 ) -> Flow:
     """`for` that may be left: a while loop over the index and a flag."""
-    builder = inferer.builder
-    exits = Exits(inferer, node, frame)
+    builder = evaluator.builder
+    exits = Exits(evaluator, node, frame)
     name = f"$index of {id(node)}"  # loops nest
     frame.env[name] = low
-    loop = Loop(inferer, node, frame, [GO_ON, name])
+    loop = Loop(evaluator, node, frame, [GO_ON, name])
 
     def condition() -> Value:
         more = builder.compare("lt", frame.env[name], high)
@@ -261,7 +263,7 @@ def _for_that_leaves(
     def body() -> list[Value]:
         bind_index(frame.env[name])
         frame.env[name] = builder.iadd(frame.env[name], step)
-        return exits.after_round(inferer.block(node.body, frame, "loop"))
+        return exits.after_round(evaluator.block(node.body, frame, "loop"))
 
     leaving = loop.run_while(condition, body)
     frame.env.pop(name, None)
@@ -269,13 +271,13 @@ def _for_that_leaves(
 
 
 @statement(s.While)
-def while_(inferer: Inferer, node: s.While, frame: Frame) -> Flow:
-    if inferer.folding:
-        return _folded_while(inferer, node, frame)
-    builder = inferer.builder
+def while_(evaluator: Evaluator, node: s.While, frame: Frame) -> Flow:
+    if evaluator.folding:
+        return _folded_while(evaluator, node, frame)
+    builder = evaluator.builder
     leaves = can_leave(node)
-    exits = Exits(inferer, node, frame) if leaves else None
-    loop = Loop(inferer, node, frame, [GO_ON] if leaves else [])
+    exits = Exits(evaluator, node, frame) if leaves else None
+    loop = Loop(evaluator, node, frame, [GO_ON] if leaves else [])
     endless = False
 
     def condition() -> Value:
@@ -285,20 +287,20 @@ def while_(inferer: Inferer, node: s.While, frame: Frame) -> Flow:
         asked: list[Any] = []
 
         def ask() -> Any:
-            asked.append(decision(inferer, node.test, frame, runtime=True))
+            asked.append(decision(evaluator, node.test, frame, runtime=True))
             return asked[0]
 
-        value = short_circuit(inferer, "and", go_on, ask, node.test, node, frame)
-        test = truth(inferer, value, node.test, frame)
+        value = short_circuit(evaluator, "and", go_on, ask, node.test, node, frame)
+        test = truth(evaluator, value, node.test, frame)
         endless = not isinstance(asked[0], Value) and bool(asked[0])
         if not isinstance(test, Value):
             if test and not leaves:
-                raise inferer.error("EK0212", "this loop never ends", node.test, frame, hint="leave it with `break`")
+                raise evaluator.error("EK0212", "this loop never ends", node.test, frame, hint="leave it with `break`")
             test = builder.const(test, BOOL)
         return test
 
     def body() -> list[Value]:
-        flow = inferer.block(node.body, frame, "loop")
+        flow = evaluator.block(node.body, frame, "loop")
         return exits.after_round(flow) if exits is not None else []
 
     leaving = loop.run_while(condition, body)

@@ -2,7 +2,7 @@
 
 Branches and loops, through which variables pass, are in `branches` and `loops`.
 
-Registers a handler for these statement nodes of `dsl.frontend.syntax`. See `infer` for the frame around it.
+Registers a handler for these statement nodes of `dsl.frontend.syntax`. See `inference.evaluator` for what calls them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..call_trace import trail
 from ..calls.declarations import declared
 from ..conversion import DEFAULTS, binary, coerce
 from ..debug_values import note
-from ..evaluator import Call, Inferer, statement
+from ..evaluator import Call, Evaluator, statement
 from ..members.pointers import is_pointer, write_element
 from ..members.structs import with_field
 from ..members.tensors import store_into, subscript, to_index
@@ -38,52 +38,52 @@ from .expressions import decision, items, snapshot
 
 
 @statement(s.Assign)
-def assign(inferer: Inferer, node: s.Assign, frame: Frame) -> None:
-    value = _side_by_side(inferer, node.target, node.value, frame)
+def assign(evaluator: Evaluator, node: s.Assign, frame: Frame) -> None:
+    value = _side_by_side(evaluator, node.target, node.value, frame)
     if node.annotation is not None and not isinstance(value, Poisoned):
         what = "this variable is declared as"
-        value = declared(inferer, node.annotation, value, frame, node.value, frame, what)
-    bind(inferer, node.target, value, node.value, frame)
+        value = declared(evaluator, node.annotation, value, frame, node.value, frame, what)
+    bind(evaluator, node.target, value, node.value, frame)
 
 
-def _side_by_side(inferer: Inferer, target: s.Expr, source: s.Expr, frame: Frame) -> Any:
+def _side_by_side(evaluator: Evaluator, target: s.Expr, source: s.Expr, frame: Frame) -> Any:
     """The value of an assignment; of `a, b = c, d` item by item, since a mistake in one leaves the others known."""
     if not (isinstance(target, s.Tuple) and isinstance(source, s.Tuple) and len(target.items) == len(source.items)):
-        return inferer.tried(source, frame)
+        return evaluator.tried(source, frame)
     if any(isinstance(item, s.Starred) for item in source.items):
-        return inferer.tried(source, frame)
-    return tuple(inferer.tried(item, frame) for item in source.items)
+        return evaluator.tried(source, frame)
+    return tuple(evaluator.tried(item, frame) for item in source.items)
 
 
-def bind(inferer: Inferer, target: s.Expr, value: Any, source: s.Expr, frame: Frame) -> None:
+def bind(evaluator: Evaluator, target: s.Expr, value: Any, source: s.Expr, frame: Frame) -> None:
     """Gives a name, an element or a tuple of these its value."""
     match target:
         case _ if isinstance(value, Poisoned):
-            _bind_poisoned(inferer, target, value, frame)
+            _bind_poisoned(evaluator, target, value, frame)
         case s.Name(id=name):
-            check_same_type(inferer, name, value, target, frame)
+            check_same_type(evaluator, name, value, target, frame)
             frame.env[name] = value
             frame.origins[name] = frame.place(target)
-            note(inferer, {name: value}, target, frame)
+            note(evaluator, {name: value}, target, frame)
         case s.Tuple(items=targets):
-            values = items(inferer, value, source, frame)
+            values = items(evaluator, value, source, frame)
             if len(values) != len(targets):
                 text = f"{plural(len(targets), 'name')} cannot take {plural(len(values), 'value')}"
-                raise inferer.error("EK0208", text, target, frame)
+                raise evaluator.error("EK0208", text, target, frame)
             for part, item in zip(targets, values, strict=True):
-                if inferer.caught(partial(bind, inferer, part, item, source, frame), part, frame) is not None:
+                if evaluator.caught(partial(bind, evaluator, part, item, source, frame), part, frame) is not None:
                     poisoned(frame, s.Assign(part, source, span=target.span))
         case s.Attribute():
-            owner = inferer.expr(target.value, frame)
-            changed = with_field(inferer, owner, target, value, source, frame)
-            bind(inferer, target.value, changed, source, frame)
+            owner = evaluator.expr(target.value, frame)
+            changed = with_field(evaluator, owner, target, value, source, frame)
+            bind(evaluator, target.value, changed, source, frame)
         case s.Subscript():
-            owner, index = inferer.values((target.value, target.index), frame)
-            inferer.locate(target, frame)
-            call = Call(inferer, target, frame)
+            owner, index = evaluator.values((target.value, target.index), frame)
+            evaluator.locate(target, frame)
+            call = Call(evaluator, target, frame)
             call.nodes |= {"value": source, "target": target, "index": target.index}
             if lanes_of_a_name(call, target, owner):
-                bind(inferer, target.value, with_lane(call, owner, index, value), source, frame)
+                bind(evaluator, target.value, with_lane(call, owner, index, value), source, frame)
                 return
             if is_pointer(owner):
                 write_element(call, owner, index, value)
@@ -98,20 +98,20 @@ def bind(inferer: Inferer, target: s.Expr, value: Any, source: s.Expr, frame: Fr
             store_into(call, owner, to_index(call, owner, index), value)
 
 
-def _bind_poisoned(inferer: Inferer, target: s.Expr, value: Poisoned, frame: Frame) -> None:
+def _bind_poisoned(evaluator: Evaluator, target: s.Expr, value: Poisoned, frame: Frame) -> None:
     """A variable is poisoned with its value; a struct and a tensor stay what they are."""
     match target:
         case s.Name(id=name):
             frame.env[name] = value
         case s.Tuple(items=targets):
             for part in targets:
-                _bind_poisoned(inferer, part, value, frame)
+                _bind_poisoned(evaluator, part, value, frame)
         case s.Attribute():
-            inferer.values((target.value,), frame)
+            evaluator.values((target.value,), frame)
         case s.Subscript():
-            owner, index = inferer.values((target.value, target.index), frame)
+            owner, index = evaluator.values((target.value, target.index), frame)
             if isinstance(owner, Tensor) and not isinstance(index, slice):
-                call = Call(inferer, target, frame)
+                call = Call(evaluator, target, frame)
                 call.nodes["index"] = target.index
                 to_index(call, owner, index)
 
@@ -129,13 +129,13 @@ def lanes_of_a_name(call: Call, target: s.Subscript, owner: Any) -> bool:
 
 
 def undefined(
-    inferer: Inferer, node: s.Node, frame: Frame, code: str, text: Callable[[], str], hint: str, where: str = ""
+    evaluator: Evaluator, node: s.Node, frame: Frame, code: str, text: Callable[[], str], hint: str, where: str = ""
 ) -> Undefined:
     """A variable without a value to use after `node`: the error says why, at the place where somebody reads it."""
     at = frame.place(node)
 
     def error(place: Place) -> CompileError:
-        made = inferer.error(code, text(), node, frame)
+        made = evaluator.error(code, text(), node, frame)
         made.place, made.labels = place, ()
         if where:
             made.notes.insert(0, f"{where} at {at}")
@@ -145,7 +145,7 @@ def undefined(
     return Undefined(error)
 
 
-def check_same_type(inferer: Inferer, name: str, value: Any, target: s.Expr, frame: Frame) -> None:
+def check_same_type(evaluator: Evaluator, name: str, value: Any, target: s.Expr, frame: Frame) -> None:
     """A variable keeps the type of its first run-time value."""
     old = frame.env.get(name)
     if not (isinstance(old, Value) and isinstance(value, Value)) or old.weak or value.weak:
@@ -153,7 +153,7 @@ def check_same_type(inferer: Inferer, name: str, value: Any, target: s.Expr, fra
     if old.type != value.type:
         same_width = getattr(old.type, "width", 0) == getattr(value.type, "width", 0)
         first = frame.origins.get(name)
-        raise inferer.error(
+        raise evaluator.error(
             "EK0203",
             f"'{name}' is {old.type} and cannot become {value.type}",
             target,
@@ -168,15 +168,15 @@ def check_same_type(inferer: Inferer, name: str, value: Any, target: s.Expr, fra
 
 
 @statement(s.AugAssign)
-def aug_assign(inferer: Inferer, node: s.AugAssign, frame: Frame) -> None:
+def aug_assign(evaluator: Evaluator, node: s.AugAssign, frame: Frame) -> None:
     if isinstance(node.target, s.Subscript):
-        owner, index, value = inferer.values((node.target.value, node.target.index, node.value), frame)
-        old = subscript(inferer, owner, index, node.target, frame)
-        new = binary(inferer, node.op, old, value, (node.target, node.value), node, frame)
-        call = Call(inferer, node.target, frame)
+        owner, index, value = evaluator.values((node.target.value, node.target.index, node.value), frame)
+        old = subscript(evaluator, owner, index, node.target, frame)
+        new = binary(evaluator, node.op, old, value, (node.target, node.value), node, frame)
+        call = Call(evaluator, node.target, frame)
         call.nodes |= {"value": node.value, "target": node.target, "index": node.target.index}
         if lanes_of_a_name(call, node.target, owner):
-            bind(inferer, node.target.value, with_lane(call, owner, index, new), node.value, frame)
+            bind(evaluator, node.target.value, with_lane(call, owner, index, new), node.value, frame)
             return
         if is_pointer(owner):
             write_element(call, owner, index, new)
@@ -185,26 +185,26 @@ def aug_assign(inferer: Inferer, node: s.AugAssign, frame: Frame) -> None:
             raise call.error("EK0207", f"{describe(owner)} has no elements to store into")
         store_into(call, owner, to_index(call, owner, index), new)
         return
-    old, value = inferer.values((node.target, node.value), frame)
-    new = binary(inferer, node.op, old, value, (node.target, node.value), node, frame)
+    old, value = evaluator.values((node.target, node.value), frame)
+    new = binary(evaluator, node.op, old, value, (node.target, node.value), node, frame)
     if isinstance(node.target, s.Attribute):
-        bind(inferer, node.target, new, node.value, frame)
+        bind(evaluator, node.target, new, node.value, frame)
         return
     assert isinstance(node.target, s.Name)
-    check_same_type(inferer, node.target.id, new, node.target, frame)
+    check_same_type(evaluator, node.target.id, new, node.target, frame)
     frame.env[node.target.id] = new
     frame.origins.setdefault(node.target.id, frame.place(node.target))
-    note(inferer, {node.target.id: new}, node, frame)
+    note(evaluator, {node.target.id: new}, node, frame)
 
 
 @statement(s.Expression)
-def expression_statement(inferer: Inferer, node: s.Expression, frame: Frame) -> None:
-    note(inferer, {}, node, frame)
-    value = inferer.expr(node.value, frame)
+def expression_statement(evaluator: Evaluator, node: s.Expression, frame: Frame) -> None:
+    note(evaluator, {}, node, frame)
+    value = evaluator.expr(node.value, frame)
     lost = isinstance(value, StructValue) and isinstance(node.value, s.Call) and not calls_stub(node.value, frame)
     if lost and not is_shipped(frame.file):
         text = f"the {value.type.name} that this call gives goes nowhere: structs are values, and no call changes one"
-        raise inferer.error("EK0126", text, node.value, frame, hint="give it to a variable: `p = p.moved(...)`")
+        raise evaluator.error("EK0126", text, node.value, frame, hint="give it to a variable: `p = p.moved(...)`")
 
 
 def calls_stub(node: s.Call, frame: Frame) -> bool:
@@ -214,7 +214,7 @@ def calls_stub(node: s.Call, frame: Frame) -> bool:
 
 
 @statement(s.Function)
-def function(inferer: Inferer, node: s.Function, frame: Frame) -> None:
+def function(evaluator: Evaluator, node: s.Function, frame: Frame) -> None:
     home = snapshot(frame)
     closure = Closure(node, home)
     home.env[node.name] = closure  # so that recursion is seen as such
@@ -222,48 +222,48 @@ def function(inferer: Inferer, node: s.Function, frame: Frame) -> None:
 
 
 @statement(s.Return)
-def return_(inferer: Inferer, node: s.Return, frame: Frame) -> Flow:
-    note(inferer, {}, node, frame)
-    value = None if node.value is None else inferer.tried(node.value, frame)
+def return_(evaluator: Evaluator, node: s.Return, frame: Frame) -> Flow:
+    note(evaluator, {}, node, frame)
+    value = None if node.value is None else evaluator.tried(node.value, frame)
     if frame.caller is None and value is not None and not isinstance(value, Poisoned):
-        raise returned(inferer, node, value, frame)
+        raise returned(evaluator, node, value, frame)
     return ended("return", value)
 
 
 @statement(s.Assert)
-def assert_(inferer: Inferer, node: s.Assert, frame: Frame) -> None:
-    if not inferer.checks.asserts:
+def assert_(evaluator: Evaluator, node: s.Assert, frame: Frame) -> None:
+    if not evaluator.checks.asserts:
         return
-    test = inferer.caught(lambda: decision(inferer, node.test, frame), node.test, frame)
-    inferer.locate(node, frame)
+    test = evaluator.caught(lambda: decision(evaluator, node.test, frame), node.test, frame)
+    evaluator.locate(node, frame)
     if not isinstance(test, Value | Poisoned):
         if test:
             return
-        test = inferer.builder.const(False, BOOL)
+        test = evaluator.builder.const(False, BOOL)
     if isinstance(test, Poisoned):
-        inferer.values([node.message] if node.message else [], frame)
+        evaluator.values([node.message] if node.message else [], frame)
         raise Cascade
-    emit_site(inferer, "assert", [test], node.message, node, frame)
-    inferer.ranges.assume(test)
+    emit_site(evaluator, "assert", [test], node.message, node, frame)
+    evaluator.ranges.assume(test)
 
 
 @statement(s.Raise)
-def raise_(inferer: Inferer, node: s.Raise, frame: Frame) -> Flow:
-    inferer.locate(node, frame)
-    emit_site(inferer, node.kind, [inferer.builder.const(False, BOOL)], node.message, node, frame)
+def raise_(evaluator: Evaluator, node: s.Raise, frame: Frame) -> Flow:
+    evaluator.locate(node, frame)
+    emit_site(evaluator, node.kind, [evaluator.builder.const(False, BOOL)], node.message, node, frame)
     return NEVER
 
 
 def emit_site(
-    inferer: Inferer, kind: str, condition: list[Value], message: s.Expr | None, node: s.Node, frame: Frame
+    evaluator: Evaluator, kind: str, condition: list[Value], message: s.Expr | None, node: s.Node, frame: Frame
 ) -> None:
     """An operation that reports to Python, with the parts of its message."""
-    parts = [] if message is None else [(inferer.expr(message, frame), "")]
-    report(inferer, kind, condition, parts, node, frame)
+    parts = [] if message is None else [(evaluator.expr(message, frame), "")]
+    report(evaluator, kind, condition, parts, node, frame)
 
 
 def report(
-    inferer: Inferer, kind: str, condition: list[Value], parts: list[tuple[Any, str]], node: s.Node, frame: Frame
+    evaluator: Evaluator, kind: str, condition: list[Value], parts: list[tuple[Any, str]], node: s.Node, frame: Frame
 ) -> None:
     """Adds the site and the operation that reaches it; `parts` are values with their formats."""
     shown: list[str | tuple[str, str]] = []
@@ -275,15 +275,15 @@ def report(
                 add(part, part_spec)
             return
         if isinstance(value, Index):
-            value = value.components(inferer.builder)
+            value = value.components(evaluator.builder)
         if isinstance(value, Value):
             if value.weak is not None:
-                value = coerce(inferer, value, DEFAULTS[value.weak], node, frame)
+                value = coerce(evaluator, value, DEFAULTS[value.weak], node, frame)
             assert isinstance(value.type, SIMDType)
             for lane_number in range(value.type.width):
                 if value.type.width > 1:
                     shown.append("[" if lane_number == 0 else ", ")
-                    one = inferer.builder.one("extract", [value], SIMDType(value.dtype), lane=lane_number)
+                    one = evaluator.builder.one("extract", [value], SIMDType(value.dtype), lane=lane_number)
                 else:
                     one = value
                 shown.append((spec, one.dtype.name))
@@ -312,5 +312,5 @@ def report(
         add(value, spec)
     name = "print" if kind == "print" else "assert"
     place, calls = trail(frame, node)
-    inferer.sites.append(Site(kind, tuple(shown), place, inferer.op, (), tuple(calls)))
-    inferer.builder.add(name, [*condition, *values], site=len(inferer.sites) - 1)
+    evaluator.sites.append(Site(kind, tuple(shown), place, evaluator.op, (), tuple(calls)))
+    evaluator.builder.add(name, [*condition, *values], site=len(evaluator.sites) - 1)

@@ -34,7 +34,7 @@ class Frame:
     path: tuple[int, ...]
     stack: tuple[syntax.Node, ...] = ()
     origins: dict[str, Place] = field(default_factory=dict)
-    end: str = "function"  # what comes after the statement that is being evaluated; see `Inferer.block`
+    end: str = "function"  # what comes after the statement that is being evaluated; see `Evaluator.block`
     given: tuple[tuple[str, Any], ...] = ()  # the arguments of a call, for messages
 
     def place(self, node: syntax.Node) -> Place:
