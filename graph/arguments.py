@@ -1,11 +1,14 @@
-"""What users pass that is no tensor: lists, numbers, axes, flags, texts, dtypes. One refusal for each kind.
+"""Reads what users pass that is no tensor: lists, numbers, axes, flags, texts, dtypes. One refusal for each kind.
+
+Every room of the graph floor may use this file, from the drivers up; it uses none of them.
 
 Input: anything, and the name of the argument. Output: plain values. Non-goals: the name of the op that was called,
-which `ops.staging.named` adds to every error of an op; what the values mean.
+which `ops.stage.named` adds to every error of an op; what the values mean.
 """
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterable, Mapping, Set
 from typing import Any, NoReturn
@@ -15,7 +18,6 @@ import numpy as np
 from ..dsl.diagnostics.errors import DTypeError, EinkornError, GraphError, shown_value
 from ..dsl.types.dtype import DType
 from .places import user_place
-from .types.polynomial import in_short
 
 CODE = "EK0478"
 
@@ -141,3 +143,8 @@ def dtype_of(argument: str, value: Any, code: str = CODE) -> DType:
     elif isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
         hint = "DType.from_numpy(...) converts NumPy's dtypes"
     wrong(argument, value, "a DType", code=code, kind=DTypeError, hint=hint)
+
+
+def in_short(value: int) -> str:
+    """A whole number; one of more than 24 digits as a power of two."""
+    return f"{value:,}" if abs(value) < 10**24 else f"{'-' if value < 0 else ''}2**{math.log2(abs(value)):.1f}"

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -81,6 +82,17 @@ def content_key(*parts: bytes | str | int | float | bool | list[Any] | tuple[Any
         digest.update(struct.pack("<cQ", kind, len(data)))
         digest.update(data)
     return digest.hexdigest()
+
+
+def shared_cache() -> Cache:
+    """The cache that the settings name now."""
+    return _cache_at(knobs.cache_dir, knobs.cache)
+
+
+@functools.cache
+def _cache_at(root: Path | None, enabled: bool) -> Cache:
+    # A cache that is switched off is a fresh one: it sees the switch itself.
+    return Cache(root)
 
 
 def default_root() -> Path:

@@ -16,9 +16,9 @@ import numpy as np
 
 from ...dsl.diagnostics.errors import DeviceError, DTypeError, EinkornError, GraphError, brief
 from ...dsl.types.dtype import DType
-from ..arguments import choice_of, int_of, list_of, wrong
+from ..arguments import choice_of, in_short, int_of, list_of, wrong
 from ..places import user_place
-from ..types.polynomial import LIMIT, in_short
+from ..types.polynomial import LIMIT
 
 Array = np.ndarray[Any, Any]
 MOST_AXES = 64  # that an array of NumPy has

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import importlib
 import json
 import logging
 import os
@@ -26,16 +25,12 @@ from ...dsl.contract import abi
 from ...dsl.contract.checks import SAFE, Checks, parse_checks
 from ...dsl.contract.unit import NodeSpec, Size, Slot
 from ...dsl.diagnostics.errors import CompileError, EinkornError, InternalError, PackageError, TargetError
-from ...dsl.diagnostics.installation import PACKAGE
 from ...dsl.diagnostics.places import shown_path
 from ...dsl.diagnostics.shield import shielded
-from ...dsl.environment.cache import Cache, content_key
+from ...dsl.environment.cache import content_key, shared_cache
 from ...dsl.environment.fingerprint import fingerprint
 from ...dsl.environment.knobs import knobs
-from ...dsl.frontend.python.collect import PortableKernel
-from ...dsl.package.library import LoadedKernel, library_of
 from ...dsl.signature.parameters import identity
-from ...dsl.signature.schema import OpSchema
 from ..driver.code import Library
 from ..driver.threads import Pool, default_threads
 from ..ir import GraphIR, Node
@@ -66,52 +61,6 @@ class LoadedCode:
     reports: tuple[Report, ...]
     tier: str
     library: Library | None
-
-
-@functools.cache
-def _family(family: str) -> dict[str, LoadedKernel]:
-    # Loaded by name, as anyone's kernels are loaded by path: nothing here depends on what is in it.
-    return dict(library_of(importlib.import_module(f"{PACKAGE}.stdlib.kernels.{family}")).kernels)
-
-
-def _program_of(family: str, name: str) -> PortableKernel:
-    kernels = _family(family)
-    if name not in kernels:
-        raise PackageError(f"the standard library has no kernel '{name}' in '{family}'", code="EK0504", got=name)
-    return kernels[name].portable
-
-
-@functools.cache
-def builtin(family: str, name: str) -> LoadedKernel:
-    """A kernel of the shipped library file `family`.
-
-    What a graph needs to know of it (signature and digest) is kept in the cache: a warm start imports no kernels.
-
-    Raises:
-        PackageError: there is none of that name.
-    """
-    key = content_key("shipped", family, name, fingerprint())
-    known = _cache().get(key, ".json")
-    if known is None:
-        program = _program_of(family, name)
-        known = json.dumps([program.schema.to_json(), program.digest]).encode()
-        _cache().put(key, known, ".json")
-    schema, digest = json.loads(known)
-
-    def make() -> PortableKernel:
-        return _program_of(family, name)
-
-    return LoadedKernel(OpSchema.from_json(schema), family, False, make, shipped=True, known_digest=digest)
-
-
-def _cache() -> Cache:
-    return _cache_at(knobs.cache_dir, knobs.cache)
-
-
-@functools.cache
-def _cache_at(root: Path | None, enabled: bool) -> Cache:
-    # A cache that is switched off is a fresh one: it sees the switch itself.
-    return Cache(root)
 
 
 def host_target() -> Target:
@@ -213,7 +162,7 @@ def _compile(ir: GraphIR, target: Target, key: str, fuse: bool, checks: Checks) 
     except CompileError as error:
         _explain(error, ir)
         raise
-    _cache().put(key, json.dumps(partition_to_json(parts)).encode(), ".json")
+    shared_cache().put(key, json.dumps(partition_to_json(parts)).encode(), ".json")
     return _load(key, artifact.code, plan, "compiled")
 
 
@@ -254,7 +203,7 @@ def _explain(error: CompileError, ir: GraphIR) -> None:
 
 
 def _from_cache(key: str, ir: GraphIR) -> LoadedCode | None:
-    cache = _cache()
+    cache = shared_cache()
     parts = cache.get(key, ".json")
     path = cache.path(key, ".so")
     if parts is None or path is None:
@@ -268,9 +217,9 @@ def _from_cache(key: str, ir: GraphIR) -> LoadedCode | None:
 def _load(key: str, code: bytes, plan: Plan, tier: str) -> LoadedCode:
     """Keeps code and loads it: from the cache, or from this process's own folder where the cache's file goes away."""
     try:
-        return _open(_cache().path(key, ".so") or _cache().put(key, code, ".so"), plan, tier)
+        return _open(shared_cache().path(key, ".so") or shared_cache().put(key, code, ".so"), plan, tier)
     except OSError:
-        path = _cache().put(key, code, ".so", private=True)
+        path = shared_cache().put(key, code, ".so", private=True)
     try:
         return _open(path, plan, tier)
     except OSError as error:
@@ -378,12 +327,12 @@ def _make_pool() -> Pool | None:
     threads = knobs.num_threads or default_threads()
     target = host_target()
     key = content_key("pool", target.key, fingerprint())
-    path = _cache().path(key, ".so")
+    path = shared_cache().path(key, ".so")
     if path is None:
         from ...compiler.codegen.thread_pool import pool_object
 
         try:
-            path = _cache().put(key, pool_object(target), ".so")
+            path = shared_cache().put(key, pool_object(target), ".so")
         except TargetError as error:
             _log.warning("regions run on one thread: %s", error.message)
             return None

@@ -12,7 +12,7 @@ Input: tensors, numbers, arrays. Output: tensors. Non-goals: anything that happe
 """
 
 from ..staging.value import connect
-from .buffers import buffer_create, buffer_load, buffer_store, buffer_store_slice
+from .buffers import buffer_create, buffer_load, buffer_part, buffer_store, buffer_store_slice
 from .constant import constant
 from .custom import custom, inplace_custom
 from .elementwise import (
@@ -155,4 +155,4 @@ __all__ = [
     "where",
 ]
 
-connect({name: globals()[name] for name in __all__})
+connect({name: globals()[name] for name in __all__} | {"buffer_part": buffer_part})

@@ -18,8 +18,9 @@ from ..places import user_place
 from ..staging.value import BufferValue, TensorValue, TensorValueLike
 from ..types.promotion import is_weak, weak_array
 from ..types.tensor_type import BufferType, shown
-from .indexing import parameters_of, ranges_of
-from .operands import HINT_FOR_SYMBOLS, as_shape, builtin, current, expand, fail, op, same_device, tensor
+from .indexing import parameters_of, ranges_of, slice_tensor
+from .operands import HINT_FOR_SYMBOLS, as_shape, expand, same_device, tensor
+from .stage import builtin, current, fail, op
 
 _FAMILY = "buffers"
 
@@ -56,6 +57,13 @@ def buffer_load(x: BufferValue) -> TensorValue:
     """
     source = _buffer("buffer_load", "x", x)
     return builtin(_FAMILY, "buffer_load", [source], {}, [source.type.as_tensor()])[0]
+
+
+def buffer_part(x: BufferValue, indices: Any) -> TensorValue:
+    """What the part of the buffer that the indices name holds at this point: `buffer[indices]`."""
+    with current("buffer_load").transaction():
+        whole = buffer_load(x)
+        return whole if indices is Ellipsis else slice_tensor(whole, indices)
 
 
 @op

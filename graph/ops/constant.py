@@ -14,7 +14,7 @@ from ..driver.device import Device, DeviceRef
 from ..places import user_place
 from ..staging.value import TensorValue, TensorValueLike
 from ..types.promotion import literal_array
-from .operands import current, op
+from .stage import current, op
 
 
 @op

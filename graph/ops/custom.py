@@ -22,7 +22,8 @@ from ..staging.value import BufferValue, TensorValue, TensorValueLike, Value
 from ..types.dims import StaticDim
 from ..types.promotion import is_weak, weak_array
 from ..types.tensor_type import TensorType
-from .operands import current, fail, op, same_device, stage, tensor
+from .operands import same_device, tensor
+from .stage import current, fail, op, stage
 
 if TYPE_CHECKING:
     from ...dsl.package.library import LoadedKernel

@@ -16,7 +16,8 @@ from ..arguments import choice_of, dtype_of
 from ..places import user_place
 from ..staging.value import TensorValue, TensorValueLike
 from ..types.promotion import promote
-from .operands import F, broadcast, builtin, cast_to, check_kind, op, tensor, tensors
+from .operands import broadcast, cast_to, check_kind, tensor, tensors
+from .stage import F, builtin, op
 
 _FAMILY = "elementwise"
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from ..staging.value import TensorValue, TensorValueLike
 from ..types.dims import Shape
 from ..types.tensor_type import shown
-from .operands import HINT_FOR_SYMBOLS, as_shape, broadcast_shapes, builtin, check_kind, expand, fail, op, tensors
+from .operands import HINT_FOR_SYMBOLS, as_shape, broadcast_shapes, check_kind, expand, tensors
+from .stage import builtin, fail, op
 
 _FAMILY = "matmul"
 

@@ -18,7 +18,8 @@ from ..driver.device import Device, DeviceRef
 from ..staging.value import TensorValue, TensorValueLike
 from ..types.dims import Dim, Shape, StaticDim, is_below_zero
 from ..types.tensor_type import shown
-from .operands import HINT_FOR_SYMBOLS, DimLike, as_shape, builtin, expand, fail, op, require, tensor, tensors
+from .operands import HINT_FOR_SYMBOLS, DimLike, as_shape, expand, tensor, tensors
+from .stage import builtin, fail, op, require
 
 _FAMILY = "movement"
 

@@ -19,7 +19,8 @@ from ..types.dims import Dim, Shape, StaticDim, is_below_zero
 from ..types.tensor_type import shown
 from . import elementwise
 from .movement import permute
-from .operands import as_shape, builtin, cast_to, check_kind, fail, op, require, tensor
+from .operands import as_shape, cast_to, check_kind, tensor
+from .stage import builtin, fail, op, require
 
 _FAMILY = "reduction"
 

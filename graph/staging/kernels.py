@@ -1,7 +1,7 @@
 """Where a graph finds its kernels: the ones that ship with the package, and the user's own.
 
 Libraries are read when the graph is made, so a wrong path is told there, and a changed file is seen by the next graph.
-The shipped kernels come through `extensions`, the only door to the compiler, which is opened for the first of them.
+What a graph needs to know of a shipped kernel is kept in the cache, so that a warm start imports no kernel file.
 
 Input: paths, a loaded library, names. Output: `LoadedKernel`. Non-goals: reading of libraries (see
 `dsl.package.library`).
@@ -9,12 +9,20 @@ Input: paths, a loaded library, names. Output: `LoadedKernel`. Non-goals: readin
 
 from __future__ import annotations
 
+import functools
+import importlib
+import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ...dsl.diagnostics.errors import PackageError
+from ...dsl.diagnostics.installation import PACKAGE
 from ...dsl.diagnostics.places import shown_path
-from ...dsl.package.library import KernelLibrary, LoadedKernel, load_library
+from ...dsl.environment.cache import content_key, shared_cache
+from ...dsl.environment.fingerprint import fingerprint
+from ...dsl.frontend.python.collect import PortableKernel
+from ...dsl.package.library import KernelLibrary, LoadedKernel, library_of, load_library
+from ...dsl.signature.schema import OpSchema
 from ..places import user_place
 
 
@@ -42,10 +50,7 @@ class Kernels:
 
     def builtin(self, family: str, name: str) -> LoadedKernel:
         """A kernel of the shipped library file `family`."""
-        from ..engine import load as extensions
-
-        kernel: LoadedKernel = extensions.builtin(family, name)
-        return kernel
+        return shipped_kernel(family, name)
 
     def find(self, name: str) -> LoadedKernel | None:
         """The custom op of this name, or None. A name without its namespace serves when only one op has it.
@@ -86,3 +91,36 @@ def open_kernels(paths: Sequence[Path], library: KernelLibrary | None) -> Kernel
     """
     libraries = [] if library is None else [library]
     return Kernels([*libraries, *(load_library(path) for path in paths)])
+
+
+@functools.cache
+def shipped_kernel(family: str, name: str) -> LoadedKernel:
+    """A kernel of the standard library's file `family`.
+
+    Its signature and digest come from the cache where they are known. Its program is read when code is made.
+
+    Raises:
+        PackageError: there is none of that name.
+    """
+    key = content_key("shipped", family, name, fingerprint())
+    known = shared_cache().get(key, ".json")
+    if known is None:
+        program = _program_of(family, name)
+        known = json.dumps([program.schema.to_json(), program.digest]).encode()
+        shared_cache().put(key, known, ".json")
+    schema, digest = json.loads(known)
+    make = functools.partial(_program_of, family, name)
+    return LoadedKernel(OpSchema.from_json(schema), family, False, make, shipped=True, known_digest=digest)
+
+
+def _program_of(family: str, name: str) -> PortableKernel:
+    kernels = kernel_family(family).kernels
+    if name not in kernels:
+        raise PackageError(f"the standard library has no kernel '{name}' in '{family}'", code="EK0504", got=name)
+    return kernels[name].portable
+
+
+@functools.cache
+def kernel_family(family: str) -> KernelLibrary:
+    """The kernels of the standard library's file `family`. A file that is there is a family; nothing lists them."""
+    return library_of(importlib.import_module(f"{PACKAGE}.stdlib.kernels.{family}"))

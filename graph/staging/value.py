@@ -12,7 +12,7 @@ this module and hands its functions over through `connect`; so no module here im
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.types.dtype import DType
@@ -20,9 +20,6 @@ from ..driver.device import Device, DeviceRef
 from ..places import user_place
 from ..types.dims import Dim, Shape
 from ..types.tensor_type import BufferType, ShapedType, TensorType
-
-if TYPE_CHECKING:
-    from .graph import Graph
 
 TensorValueLike = Any  # TensorValue, int, float, NumPy scalar or array, any DLPack array, static Dim
 Axes = int | tuple[int, ...] | None
@@ -35,6 +32,12 @@ def connect(operations: Mapping[str, Callable[..., Any]]) -> None:
     _operations.update(operations)
 
 
+class Owner(Protocol):
+    """The graph that a value belongs to: its identity and its name are all that is asked of it."""
+
+    name: str
+
+
 class Value:
     """An edge of a graph.
 
@@ -45,7 +48,7 @@ class Value:
 
     __slots__ = ("_type", "graph", "number")
 
-    def __init__(self, graph: Graph, number: int, type: ShapedType) -> None:
+    def __init__(self, graph: Owner, number: int, type: ShapedType) -> None:
         self.graph = graph
         self.number = number
         self._type = type
@@ -112,9 +115,7 @@ class BufferValue(Value):
         return self._type
 
     def __getitem__(self, index: Any) -> TensorValue:
-        with self.graph.transaction():
-            whole = _stage("buffer_load", self)
-            return whole if index is Ellipsis else whole[index]
+        return _stage("buffer_part", self, index)
 
     def __setitem__(self, index: Any, value: TensorValueLike) -> None:
         if index is Ellipsis:

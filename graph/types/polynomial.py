@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.signature.dims import largest, smallest
+from ..arguments import in_short
 from ..places import user_place
 
 LIMIT = (1 << 63) - 1  # no number of a dim is beyond it
@@ -339,8 +340,3 @@ def too_large(terms: Terms) -> GraphError:
     else:
         text = f"a dim is too complex: it has {len(terms)} terms, or quotients in quotients {MOST_NESTED} deep"
     return GraphError(text, code="EK0335", place=user_place(), expected="numbers up to 2**63 - 1", got=in_short(most))
-
-
-def in_short(value: int) -> str:
-    """A whole number; one of more than 24 digits as a power of two."""
-    return f"{value:,}" if abs(value) < 10**24 else f"{'-' if value < 0 else ''}2**{math.log2(abs(value)):.1f}"

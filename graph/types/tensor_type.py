@@ -16,11 +16,11 @@ from typing import Any
 
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.types.dtype import DType
-from ..arguments import dtype_of
+from ..arguments import dtype_of, in_short
 from ..driver.device import Device, DeviceRef
 from ..places import user_place
 from .dims import Dim, Shape, StaticDim, is_below_zero
-from .polynomial import LIMIT, in_short
+from .polynomial import LIMIT
 
 
 class Type:

@@ -38,10 +38,8 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EINKORN_CACHE_DIR", str(tmp_path / "cache"))
     (tmp_path / "kernels.py").write_text(KERNELS)
-    extensions._cache_at.cache_clear()
     extensions._FACTS.clear()
     yield
-    extensions._cache_at.cache_clear()
     extensions._FACTS.clear()
 
 

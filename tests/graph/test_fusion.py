@@ -23,9 +23,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Nothing comes from an earlier run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EINKORN_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        extensions._cache_at.cache_clear()
         yield
-    extensions._cache_at.cache_clear()
 
 
 @dataclass

@@ -25,9 +25,7 @@ Array = np.ndarray[Any, Any]
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EINKORN_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        extensions._cache_at.cache_clear()
         yield
-    extensions._cache_at.cache_clear()
 
 
 class Recorder:

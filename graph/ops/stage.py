@@ -1,0 +1,148 @@
+"""Stages ops: finds the graph that is being built, checks a call of a kernel, adds its node, places its errors.
+
+Input: a kernel, operands, parameters. Output: staged nodes, or an error under the user's line. Non-goals: what a user
+passes is made into operands by `operands`; no op is defined here.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from ...dsl.diagnostics.errors import EinkornError, GraphError, each_of
+from ...dsl.environment.tracebacks import without_internals
+from ...dsl.signature.bind import bind
+from ...dsl.signature.parameters import bind_parameters
+from ...dsl.types.dtype import DType
+from ..driver.device import DeviceRef
+from ..ir import Constraint
+from ..places import user_place
+from ..staging.graph import Graph, active_graph
+from ..staging.value import TensorValue, Value
+from ..types.dims import Dim, SymbolicDim
+from ..types.tensor_type import TensorType
+
+if TYPE_CHECKING:
+    from ...dsl.package.library import LoadedKernel
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def op(function: F) -> F:
+    """Makes a function an op: it runs inside a graph, and leaves nothing behind when it raises."""
+
+    @without_internals
+    @functools.wraps(function)
+    def staged(*args: Any, **kwargs: Any) -> Any:
+        with current(function.__name__).transaction():
+            try:
+                return function(*args, **kwargs)
+            except EinkornError as error:
+                raise named(error, function.__name__) from error.__cause__
+
+    return staged  # type: ignore[return-value]
+
+
+def named(error: EinkornError, op: str, argument: str | None = None) -> EinkornError:
+    """A mistake that was found where nobody knew for which op (in a dim, in a type), with op, argument and place."""
+    for each in each_of(error):
+        if each.op is None:
+            each.op, each.message = op, f"{op}: {each.message}"
+        each.argument = argument or each.argument
+        each.place = each.place or user_place()
+    error.op, error.place = error.op or op, error.place or user_place()
+    return error
+
+
+def current(name: str) -> Graph:
+    """The graph being built, for the op `name`."""
+    graph = active_graph()
+    if graph is None:
+        raise GraphError(
+            f"{name}: no graph is being built here",
+            code="EK0401",
+            place=user_place(),
+            op=name,
+            hint="stage ops in Graph(..., forward=...) or under 'with Graph(...) as graph:'",
+        )
+    return graph
+
+
+def fail(name: str, message: str, *, code: str, kind: type[EinkornError] = GraphError, **details: Any) -> NoReturn:
+    """Raises an error of the op `name` under the user's line."""
+    raise kind(f"{name}: {message}", code=code, place=user_place(), op=name, **details)
+
+
+def require(name: str, kind: str, left: Dim, right: Dim, message: str, code: str = "EK0454") -> None:
+    """Adds a condition on dims that is checked when the graph is called; see `Constraint`."""
+    current(name).require(Constraint(kind, left, right, message, user_place(), name, code))
+
+
+def builtin(
+    family: str,
+    kernel: str,
+    operands: Sequence[Value],
+    parameters: Mapping[str, Any] | None = None,
+    expected: Sequence[TensorType] | None = None,
+) -> list[TensorValue]:
+    """Stages a kernel that ships with the package."""
+    loaded = current(kernel).kernels.builtin(family, kernel)
+    return stage(loaded, operands, parameters or {}, operands[0].device, expected)
+
+
+def stage(
+    kernel: LoadedKernel,
+    operands: Sequence[Value],
+    parameters: Mapping[str, Any],
+    device: DeviceRef,
+    expected: Sequence[TensorType] | None = None,
+) -> list[TensorValue]:
+    """Stages a call of `kernel` after checking it against the signature, which also gives the output types.
+
+    Raises:
+        GraphError, DTypeError: the call contradicts the signature; see `dsl.signature.bind.bind`.
+    """
+    place = user_place()
+    schema = kernel.schema
+    graph = current(schema.name)
+    late = {name: graph.unused_dim(f"{schema.name.rpartition('::')[2]}_{name}") for name in schema.late}
+    try:
+        binding = bind(
+            schema,
+            [(value.dtype, tuple(value.shape)) for value in operands],
+            parameters,
+            expected_outputs=None if expected is None else [(type.dtype, tuple(type.shape)) for type in expected],
+            late=late,
+            place=place,
+        )
+        out_types = [TensorType(dtype, shape, device) for dtype, shape in binding.outputs]  # type: ignore[arg-type]
+    except EinkornError as error:  # a size that cannot be; built-in ops have names of their own
+        raise (error if kernel.shipped else named(error, schema.name)) from None
+    bound = bind_parameters(schema, parameters, place=place)
+    if late:
+        _stage_sizes(kernel, operands, bound, device, {name: Dim(binding.dims[name]) for name in late}, late)  # type: ignore[arg-type]
+    return [value.tensor for value in graph.stage(kernel, operands, bound, out_types, place)]
+
+
+def _stage_sizes(
+    kernel: LoadedKernel,
+    operands: Sequence[Value],
+    parameters: Mapping[str, Any],
+    device: DeviceRef,
+    wanted: Mapping[str, Dim],
+    fresh: Mapping[str, Dim],
+) -> None:
+    """Stages an op's shape function. A dim that is new in the graph gets its size there; one that has a size already
+    has to have that one, which is checked when the graph runs."""
+    name, place = kernel.schema.name, user_place()
+    graph = current(name)
+    assert kernel.shape is not None
+    known = {n for n, dim in wanted.items() if not isinstance(dim, SymbolicDim) or graph.knows_dim(dim.name)}
+    defined = [str(fresh[n] if n in known else dim) for n, dim in wanted.items()]
+    sizes = TensorType(DType.int64, [len(defined)], device)
+    value = graph.stage(kernel.shape, operands, parameters, [sizes], place)[0]
+    graph.define_dims(value, defined, name, place)
+    for n in known:
+        message = f"{name}: its shape function gives another size for {n!r} than out_types, which say {wanted[n]}"
+        require(name, "equal", fresh[n], wanted[n], message)
