@@ -31,7 +31,7 @@ from .dsl.signature.parameters import bind_parameters
 from .dsl.signature.schema import Form, OpSchema, Role
 from .dsl.types.dtype import DType
 from .graph import BufferType, DeviceRef, Graph, InferenceSession, TensorType, ops
-from .graph.engine.session import Model
+from .graph.engine.model import Model
 from .testing_arguments import check_arguments
 from .testing_cases import (
     SIZES,

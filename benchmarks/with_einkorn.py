@@ -18,7 +18,7 @@ from workloads import Array, Workload
 
 from einkorn.dsl.contract import abi
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, Model, TensorType, ops
-from einkorn.graph.engine.load import thread_pool
+from einkorn.graph.engine.thread_pool import thread_pool
 from einkorn.graph.ir import Constant
 
 Run = Callable[[], Any]

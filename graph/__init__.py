@@ -24,7 +24,8 @@ with shielded():
         scan_available_devices,
     )
     from .driver.dlpack import DLPackArray
-    from .engine.session import InferenceSession, Model, TensorSpec
+    from .engine.model import Model, TensorSpec
+    from .engine.session import InferenceSession
     from .staging.graph import Graph
     from .staging.value import BufferValue, TensorValue, Value
     from .types.dims import AlgebraicDim, Dim, Shape, StaticDim, SymbolicDim

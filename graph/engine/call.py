@@ -30,10 +30,11 @@ from ..places import user_place
 from ..types.dims import Dim
 from ..types.sizes import SizeChecks
 from ..types.strides import Pattern, pattern_of, stride_sizes
+from .code import LoadedCode
 from .inputs import InputCheck, sizes_of
-from .load import LoadedCode, thread_pool
 from .outputs import FilledOutput, Filling, Output
 from .reports import Failure, failure_error, nan_notes, read_failure, render
+from .thread_pool import thread_pool
 
 # Names that the hot path uses, found once.
 ndarray, wrap = np.ndarray, Buffer._wrap

@@ -17,7 +17,7 @@ from einkorn.compiler.interpreter.entry import Interpreted
 from einkorn.compiler.reproducer import read_graph
 from einkorn.dsl.diagnostics.errors import CompileError, InternalError
 from einkorn.graph import CPU, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
-from einkorn.graph.engine import load as extensions
+from einkorn.graph.engine import compile, load
 from einkorn.graph.engine.reproducer import graph_from_json
 
 KERNELS = """
@@ -38,9 +38,9 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EINKORN_CACHE_DIR", str(tmp_path / "cache"))
     (tmp_path / "kernels.py").write_text(KERNELS)
-    extensions._FACTS.clear()
+    compile._facts.clear()
     yield
-    extensions._FACTS.clear()
+    compile._facts.clear()
 
 
 def graph(op: str = "halved") -> Graph:
@@ -65,14 +65,14 @@ def not_fusible(*_: Any, **__: Any) -> Any:
     raise NotFusible("not even alone")
 
 
-PARTITION = extensions.partition
+PARTITION = compile.partition
 FAULTS: dict[str, tuple[Any, str, Callable[..., Any], str]] = {
-    "fusion": (extensions, "partition", trips, "EK0901"),
-    "a wrong partition": (extensions, "partition", without_first_group, "EK0908"),
-    "the plan": (extensions, "make_plan", trips, "EK0901"),
+    "fusion": (compile, "partition", trips, "EK0901"),
+    "a wrong partition": (compile, "partition", without_first_group, "EK0908"),
+    "the plan": (compile, "make_plan", trips, "EK0901"),
     "the facts": (facts, "count_operations", trips, "EK0901"),
     "no way to fuse": ("einkorn.compiler.pipeline", "_compiled", not_fusible, "EK0901"),
-    "the cache": (extensions, "partition_to_json", trips, "EK0901"),
+    "the cache": (load, "partition_to_json", trips, "EK0901"),
 }
 
 
@@ -93,7 +93,7 @@ def test_a_fault_of_a_graph_leaves_a_reproducer(
         text = str(caught.value)
         assert f"error[{code}]" in text and "this is a fault of Einkorn" in text
         assert f"`einkorn reproduce {file}` runs it again" in text and caught.value.reproducer == str(file)
-        extensions._FACTS.clear()
+        compile._facts.clear()
         assert run(["reproduce", str(file)]) == 70
         assert code in capfd.readouterr().err
     held = read_graph(str(file))
@@ -121,8 +121,8 @@ def test_a_fault_of_the_interpreter_leaves_one_too(
 
 def test_a_fault_is_told_where_nothing_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even the graph can be had: the fault is told, and no other takes its place."""
-    monkeypatch.setattr(extensions, "make_plan", trips)
-    monkeypatch.setattr(extensions, "graph_to_json", trips)
+    monkeypatch.setattr(compile, "make_plan", trips)
+    monkeypatch.setattr(compile, "graph_to_json", trips)
     with pytest.raises(InternalError) as caught:
         InferenceSession(devices=[CPU()]).load(graph())
     assert "KeyError: 'here'" in str(caught.value) and not caught.value.reproducer

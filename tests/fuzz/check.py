@@ -34,9 +34,9 @@ from einkorn.graph.driver.code import Library
 from einkorn.graph.driver.host_memory import ALIGNMENT
 from einkorn.graph.driver.threads import Pool
 from einkorn.graph.engine import call as calls
-from einkorn.graph.engine import load as extensions
 from einkorn.graph.engine import outputs
-from einkorn.graph.engine.load import LoadedCode
+from einkorn.graph.engine.code import LoadedCode, open_code
+from einkorn.graph.engine.compile import node_facts
 from einkorn.graph.engine.reports import reports_of
 from einkorn.graph.ir import GraphIR
 from einkorn.graph.passes.fusion import partition
@@ -108,7 +108,7 @@ def graph_of(program: Program, file: Path) -> Graph:
 def interpreted(ir: GraphIR, checks: str, fuse: bool = False) -> LoadedCode:
     """A graph for the interpreter, one op after the other unless they are to be fused."""
     target = lookup("host")
-    plan = make_plan(ir, partition(ir, functools.partial(extensions._facts, ir, target), fuse=fuse))
+    plan = make_plan(ir, partition(ir, functools.partial(node_facts, ir, target), fuse=fuse))
     assert plan.entry is not None
     code = Interpreted(replace(plan.entry, checks=str(parse_checks(checks))), target)
     return LoadedCode(code.entry, plan, reports_of(code.sites), "interpreter", None)
@@ -117,7 +117,7 @@ def interpreted(ir: GraphIR, checks: str, fuse: bool = False) -> LoadedCode:
 def compiled(ir: GraphIR, checks: str, level: int, fuse: bool) -> LoadedCode:
     """A graph as machine code."""
     target = lookup("host")
-    plan = make_plan(ir, partition(ir, functools.partial(extensions._facts, ir, target), fuse=fuse))
+    plan = make_plan(ir, partition(ir, functools.partial(node_facts, ir, target), fuse=fuse))
     assert plan.entry is not None
     try:
         artifact = compile_entry(replace(plan.entry, checks=str(parse_checks(checks))), target, level=level)
@@ -128,7 +128,7 @@ def compiled(ir: GraphIR, checks: str, level: int, fuse: bool) -> LoadedCode:
     with tempfile.NamedTemporaryFile(suffix=".so") as shared:
         shared.write(artifact.code)
         shared.flush()
-        return extensions._open(Path(shared.name), plan, f"-O{level}")
+        return open_code(Path(shared.name), plan, f"-O{level}")
 
 
 # *** runs ***

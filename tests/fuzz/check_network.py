@@ -29,7 +29,7 @@ from networks.oracle import results_of
 
 from einkorn.dsl.diagnostics.errors import EinkornError, InternalError
 from einkorn.graph import Buffer, DType, Model
-from einkorn.graph.engine.load import LoadedCode
+from einkorn.graph.engine.code import LoadedCode
 from einkorn.graph.ir import GraphIR
 
 

@@ -13,7 +13,7 @@ from support import graphs
 from einkorn.compiler.build import build_package
 from einkorn.dsl.diagnostics.errors import DTypeError, EinkornError, GraphError, KernelError
 from einkorn.graph import Buffer, BufferType, BufferValue, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
-from einkorn.graph.engine.session import Model
+from einkorn.graph.engine.model import Model
 
 HOST = DeviceRef.CPU()
 KERNELS = str(Path(__file__).parent / "buffer_kernels.py")

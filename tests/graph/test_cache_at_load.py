@@ -21,8 +21,8 @@ from support import graphs
 from einkorn.dsl.diagnostics.errors import PackageError
 from einkorn.dsl.environment.cache import CacheWarning
 from einkorn.graph import DeviceRef, InferenceSession, ops
-from einkorn.graph.engine import load as extensions
-from einkorn.graph.engine.session import Model
+from einkorn.graph.engine import load as loading
+from einkorn.graph.engine.model import Model
 
 HOST = DeviceRef.CPU()
 KERNEL = '''"""Kernels."""
@@ -257,7 +257,7 @@ def test_code_that_vanishes_before_it_is_loaded(
 ) -> None:
     """Another process clears the cache between the check and the loading; from then on this process has its own."""
     write(file, "x[i] * 5.0")
-    true_open = extensions._open
+    true_open = loading.open_code
     gone: list[Path] = []
 
     def late(path: Path, *rest: Any) -> Any:
@@ -266,7 +266,7 @@ def test_code_that_vanishes_before_it_is_loaded(
             gone.append(path)
         return true_open(path, *rest)
 
-    monkeypatch.setattr(extensions, "_open", late)
+    monkeypatch.setattr(loading, "open_code", late)
     for _ in range(3):
         assert value(file) == 5
     assert len(gone) == 1
@@ -275,7 +275,7 @@ def test_code_that_vanishes_before_it_is_loaded(
         raise OSError("failed to map segment from shared object")
 
     write(file, "x[i] * 6.0")
-    monkeypatch.setattr(extensions, "_open", refused)
+    monkeypatch.setattr(loading, "open_code", refused)
     with pytest.raises(PackageError, match="failed to map segment") as caught:
         value(file)
     assert caught.value.code == "EK0518" and "EINKORN_CACHE_DIR" in str(caught.value)
@@ -354,7 +354,6 @@ SCRIPT = """
 import sys, time
 import numpy as np
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, ops
-from einkorn.graph.engine import load as extensions
 
 kind = TensorType(DType.float32, ["n"], DeviceRef.CPU())
 def forward(x):

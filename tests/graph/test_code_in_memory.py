@@ -18,7 +18,7 @@ from support import graphs
 from einkorn.dsl.diagnostics.errors import KernelError
 from einkorn.graph import DeviceRef, ops
 from einkorn.graph.driver import code
-from einkorn.graph.engine.session import Model
+from einkorn.graph.engine.model import Model
 
 KERNELS = Path(__file__).parent / "session_kernels.py"
 X = np.arange(24, dtype=np.float32).reshape(4, 6)

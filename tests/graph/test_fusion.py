@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from einkorn.graph import DeviceRef, DType, Graph, TensorType, ops
-from einkorn.graph.engine import load as extensions
-from einkorn.graph.engine.session import Model
+from einkorn.graph.engine.load import load_graph
+from einkorn.graph.engine.model import Model
 
 KERNELS = Path(__file__).parent / "fusion_kernels.py"
 
@@ -58,7 +58,7 @@ class Loaded:
 def load(forward: Callable[..., Any], *inputs: tuple[Any, Sequence[int | str]]) -> Loaded:
     types = [TensorType(DType.from_numpy(np.dtype(dtype)), shape, DeviceRef.CPU()) for dtype, shape in inputs]
     graph = Graph("test", forward=forward, input_types=types, custom_extensions=[KERNELS])
-    return Loaded(Model(graph.ir, extensions.load_graph), Model(graph.ir, partial(extensions.load_graph, fuse=False)))
+    return Loaded(Model(graph.ir, load_graph), Model(graph.ir, partial(load_graph, fuse=False)))
 
 
 def custom(name: str, *values: Any, **parameters: Any) -> Any:
@@ -421,7 +421,7 @@ def test_atomic_additions_from_many_threads() -> None:
         input_types=[TensorType(DType.int64, ["n"], DeviceRef.CPU())],
         custom_extensions=[KERNELS],
     )
-    model = Model(graph.ir, extensions.load_graph)
+    model = Model(graph.ir, load_graph)
     x = np.random.default_rng(0).integers(0, 1000, 200_000)
     for _ in range(5):
         np.testing.assert_array_equal(model(x)[0].to_numpy(), np.bincount(x % 10, minlength=10))

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from einkorn.graph import DeviceRef, DType, Graph, TensorType, ops
-from einkorn.graph.engine import load as extensions
-from einkorn.graph.engine.session import Model
+from einkorn.graph.engine.load import load_graph
+from einkorn.graph.engine.model import Model
 from einkorn.graph.types.dims import StaticDim
 
 KERNELS = Path(__file__).parent / "fusion_kernels.py"
@@ -232,7 +232,7 @@ def test_random_graphs(shapes: Any, program: list[Step], chosen: list[int]) -> N
             stage(recorder, step)
         outputs = [len(recorder.values) - 1, *(k % len(recorder.values) for k in chosen)]
         graph.output(*(recorder.values[k] for k in outputs))
-    models = [Model(graph.ir, partial(extensions.load_graph, fuse=fuse)) for fuse in (True, False)]
+    models = [Model(graph.ir, partial(load_graph, fuse=fuse)) for fuse in (True, False)]
     rng = np.random.default_rng(len(program))
     for sizes in SIZES:
         arrays = [

@@ -20,8 +20,8 @@ from einkorn.compiler.targets import host
 from einkorn.dsl.diagnostics.errors import CompileError, PackageError
 from einkorn.dsl.package.archive import Archive, write_archive
 from einkorn.graph import DeviceRef, DType, ops
-from einkorn.graph.engine import load as extensions
-from einkorn.graph.engine.session import Model
+from einkorn.graph.engine import load as loading
+from einkorn.graph.engine.model import Model
 
 HOST = DeviceRef.CPU()
 SOURCE = '''
@@ -159,8 +159,8 @@ def _changed(package: Path, target: Path, member_end: str) -> Path:
 def test_changed_code_is_never_mapped(packages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     changed = _changed(packages / "demo.pkg", tmp_path / "changed.pkg", ".so")
     opened: list[str] = []
-    true_open = extensions._open
-    monkeypatch.setattr(extensions, "_open", lambda path, *rest: opened.append(str(path)) or true_open(path, *rest))
+    true_open = loading.open_code
+    monkeypatch.setattr(loading, "open_code", lambda path, *rest: opened.append(str(path)) or true_open(path, *rest))
     with pytest.raises(PackageError) as caught:
         scale([changed])
     assert caught.value.code == "EK0559" and not opened

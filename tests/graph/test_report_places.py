@@ -17,7 +17,7 @@ from einkorn.dsl.frontend import syntax
 from einkorn.dsl.frontend.anchors import anchors_of, place_at
 from einkorn.dsl.package.library import load_library
 from einkorn.graph import DeviceRef, ops
-from einkorn.graph.engine.session import Model
+from einkorn.graph.engine.model import Model
 
 KERNEL = """{before}from einkorn.dsl import InputTensor, Int32, OutputTensor, float32, int32, parallel_for, register
 

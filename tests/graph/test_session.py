@@ -17,7 +17,7 @@ from support.graphs import Array
 
 from einkorn.dsl.diagnostics.errors import DeviceError, DTypeError, EinkornError, GraphError, KernelError
 from einkorn.graph import CPU, Buffer, DeviceRef, Dim, DType, Graph, InferenceSession, TensorType, ops
-from einkorn.graph.engine.session import Model
+from einkorn.graph.engine.model import Model
 
 KERNELS = Path(__file__).parent / "session_kernels.py"
 HOST = DeviceRef.CPU()

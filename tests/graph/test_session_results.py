@@ -23,7 +23,7 @@ from support.graphs import Array
 
 from einkorn.dsl.diagnostics.errors import KernelError
 from einkorn.graph import Buffer, DeviceRef, DType, ops
-from einkorn.graph.engine.session import Model
+from einkorn.graph.engine.model import Model
 
 KERNELS = Path(__file__).parent / "session_kernels.py"
 LARGE = 1 << 19  # elements of 4 bytes: above the size from which memory is taken again

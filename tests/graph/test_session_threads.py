@@ -22,7 +22,7 @@ from support.graphs import Array
 
 from einkorn.dsl.diagnostics.errors import KernelError
 from einkorn.graph import DeviceRef, ops
-from einkorn.graph.engine.session import Model
+from einkorn.graph.engine.model import Model
 
 KERNELS = Path(__file__).parent / "session_kernels.py"
 FORKS = hasattr(os, "fork")

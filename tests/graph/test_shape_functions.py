@@ -17,7 +17,7 @@ from einkorn.dsl.diagnostics.errors import CompileError, EinkornError, GraphErro
 from einkorn.dsl.frontend.read_program import read_program
 from einkorn.dsl.package.library import load_library
 from einkorn.graph import BufferType, DeviceRef, Dim, DType, Graph, InferenceSession, TensorType, ops
-from einkorn.graph.engine.session import Model
+from einkorn.graph.engine.model import Model
 
 HOST = DeviceRef.CPU()
 KERNELS = str(Path(__file__).parent / "shape_kernels.py")

@@ -16,7 +16,7 @@ from tests.support import graphs
 
 from einkorn.dsl.diagnostics.errors import GraphError
 from einkorn.graph import BufferType, DeviceRef, Dim, DType, Graph, InferenceSession, Shape, TensorType, ops
-from einkorn.graph.engine.session import Model
+from einkorn.graph.engine.model import Model
 from einkorn.graph.types.dims import ceildiv
 
 KERNELS = str(Path(__file__).parent / "size_kernels.py")

@@ -19,7 +19,7 @@ from einkorn.dsl.contract.unit import Slot, op_entry
 from einkorn.dsl.diagnostics.errors import EinkornError, GraphError, PackageError
 from einkorn.dsl.package.library import load_library
 from einkorn.graph import Buffer, BufferType, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
-from einkorn.graph.engine.session import Model
+from einkorn.graph.engine.model import Model
 
 HOST = DeviceRef.CPU()
 KERNELS = str(Path(__file__).parent / "view_kernels.py")

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType
-from einkorn.graph.engine.session import Model
+from einkorn.graph.engine.model import Model
 
 Array = np.ndarray[Any, Any]
 Case = tuple[Callable[..., Any], Callable[..., Any]]

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from einkorn.graph import Buffer, BufferType, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
-from einkorn.graph.engine.session import Model
+from einkorn.graph.engine.model import Model
 
 KERNELS = Path(__file__).parents[1] / "graph" / "interrupt_kernels.py"
 HOST = DeviceRef.CPU()

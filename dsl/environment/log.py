@@ -1,0 +1,21 @@
+"""Shows Einkorn's log to users who ask for it.
+
+Input: `EINKORN_LOG`, which names a level. Output: lines on standard error. Non-goals: a program that has set up a log
+of its own keeps it.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+
+from .knobs import knobs
+
+
+@functools.cache
+def start_log() -> None:
+    """Shows our log on standard error when `EINKORN_LOG` asks for it and the program has no log of its own."""
+    if "EINKORN_LOG" in os.environ and not logging.getLogger().handlers:
+        logging.basicConfig(format="%(name)s: %(message)s")
+        logging.getLogger("einkorn").setLevel(knobs.log.upper())

@@ -1,0 +1,196 @@
+"""Asks the compiler for a graph's code: the only door from the graph to the compiler.
+
+Imports of the compiler stand inside functions, here and nowhere else: a warm start asks for this machine's target and
+loads neither MLIR nor LLVM.
+
+Input: a `GraphIR` and a target. Output: code as bytes with the plan of its buffers, or a graph for the interpreter.
+Non-goals: no cache and no packages (see `engine.load`), no calls.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ...dsl.contract.checks import SAFE, Checks, parse_checks
+from ...dsl.contract.unit import EntrySpec, NodeSpec, Size, Slot
+from ...dsl.diagnostics.errors import CompileError, EinkornError, InternalError
+from ...dsl.diagnostics.places import shown_path
+from ...dsl.diagnostics.shield import shielded
+from ...dsl.environment.knobs import knobs
+from ...dsl.environment.log import start_log
+from ...dsl.signature.parameters import identity
+from ..ir import GraphIR, Node
+from ..passes.fusion import Facts, Partition, partition
+from ..passes.memory_plan import Plan, bound_dtypes, make_plan
+from ..types.dims import Dim, StaticDim
+from .code import LoadedCode
+from .reports import reports_of
+from .reproducer import graph_to_json
+
+if TYPE_CHECKING:
+    from ...compiler.targets import Target
+
+_log = logging.getLogger("einkorn.load")
+
+
+def host_target() -> Target:
+    """This machine as a target."""
+    with shielded():
+        from ...compiler.targets import host
+
+    return host()
+
+
+def lacking(target: str, requirements: Sequence[str]) -> Sequence[str]:
+    """What this machine lacks for code of a target with these requirements."""
+    with shielded():
+        from ...compiler.targets.cpu import lacking as found
+
+    return found(target, requirements)
+
+
+def pool_code(target: Target) -> bytes:
+    """The code of the thread pool.
+
+    Raises:
+        TargetError: there is none for this machine.
+    """
+    from ...compiler.codegen.thread_pool import pool_object
+
+    return pool_object(target)
+
+
+def chosen_checks(said: Checks | None) -> Checks | None:
+    """What the session says, or else the environment."""
+    return said or (parse_checks(knobs.checks) if knobs.checks else None)
+
+
+# *** code ***
+
+
+@dataclass(frozen=True)
+class CompiledGraph:
+    """What compilation made of a graph: its groups, the plan of its buffers, the code."""
+
+    parts: Partition
+    plan: Plan
+    code: bytes
+
+
+def compile_graph(ir: GraphIR, target: Target, fuse: bool, checks: Checks) -> CompiledGraph:
+    """Compiles a graph; without fusion where a kernel cannot be fused.
+
+    Raises:
+        CompileError: a mistake in a kernel.
+    """
+    with shielded():
+        from ...compiler.inference.values.tensors import NotFusible
+        from ...compiler.pipeline import compile_entry
+
+    parts = partition(ir, functools.partial(node_facts, ir, target), fuse=fuse)
+    plan = make_plan(ir, parts)
+    try:
+        artifact = compile_entry(_unit(plan, checks), target)
+    except NotFusible:
+        if not fuse:
+            raise
+        _log.info("graph '%s': a kernel reads vectors, compiling it without fusion", ir.name)
+        return compile_graph(ir, target, False, checks)
+    except CompileError as error:
+        _add_requests(error, ir)
+        raise
+    return CompiledGraph(parts, plan, artifact.code)
+
+
+def interpret_graph(ir: GraphIR, *, checks: Checks | None = None) -> LoadedCode:
+    """A graph for the interpreter: nothing is compiled, fused or kept in the cache.
+
+    Raises:
+        CompileError: a mistake in a kernel.
+    """
+    with shielded():
+        from ...compiler.interpreter.entry import Interpreted
+
+    start_log()
+    with reproducing_faults(ir, False, checks, interpret=True):
+        target = host_target()
+        plan = make_plan(ir, partition(ir, functools.partial(node_facts, ir, target), fuse=False))
+        try:
+            code = Interpreted(_unit(plan, chosen_checks(checks) or SAFE), target, notes=True)
+        except CompileError as error:
+            _add_requests(error, ir)
+            raise
+    return LoadedCode(code.entry, plan, reports_of(code.sites), "interpreter", None)
+
+
+def _unit(plan: Plan, checks: Checks) -> EntrySpec:
+    assert plan.entry is not None
+    return replace(plan.entry, checks=str(checks))
+
+
+# *** mistakes and faults ***
+
+
+@contextmanager
+def reproducing_faults(ir: GraphIR, fuse: bool, checks: Checks | None, interpret: bool = False) -> Iterator[None]:
+    """Makes what the work on a graph trips over a fault of Einkorn's, with a reproducer; a mistake stays one."""
+    try:
+        yield
+    except Exception as error:
+        known = error.reproducer if isinstance(error, InternalError) else isinstance(error, EinkornError | MemoryError)
+        if known:
+            raise
+        from ...compiler.reproducer import fault
+
+        held = None
+        with suppress(Exception):  # the graph itself may be what is wrong
+            held = graph_to_json(ir, fuse, chosen_checks(checks) or SAFE, interpret)
+        raise fault(held, host_target(), error) from error
+
+
+def _add_requests(error: CompileError, ir: GraphIR) -> None:
+    """Adds the user's own line that asked for the op."""
+    for each in getattr(error, "errors", [error]):
+        for node in ir.nodes:
+            if isinstance(node, Node) and node.name == each.op and node.place is not None:
+                requested = f"requested at {shown_path(node.place.file)}:{node.place.line}"
+                about = [n for n, note in enumerate(each.notes) if note.startswith(f"compiled for op '{each.op}'")]
+                for number in about:
+                    each.notes[number] += f", {requested}"
+                if not about:
+                    each.notes.append(f"op '{each.op}' is {requested}")
+                break
+
+
+# *** facts for fusion ***
+
+FACTS_KEPT = 4096
+_facts: dict[Any, Facts] = {}
+
+
+def node_facts(ir: GraphIR, target: Target, node: Node) -> Facts:
+    """What a node allows; found once for each kernel, dtypes, parameters and pattern of shapes."""
+    with shielded():
+        from ...compiler.inference.facts import find_facts
+
+    slots: dict[Dim, int] = {}
+
+    def shape(dims: Any) -> tuple[Size, ...]:
+        return tuple(int(d) if isinstance(d, StaticDim) else Slot(slots.setdefault(d, len(slots))) for d in dims)
+
+    types = [ir.types[value] for value in node.operands]
+    inputs = tuple((t.dtype, shape(t.shape)) for t in types)
+    outputs = tuple((t.dtype, shape(t.shape)) for t in node.out_types)
+    spec = NodeSpec(node.kernel.portable, bound_dtypes(node, [t.dtype for t in types]), node.parameters, (), outputs)
+    parameters = tuple((name, identity(value)) for name, value in spec.parameters)
+    key = (node.kernel.digest, spec.dtypes, parameters, inputs, outputs, target.key)
+    facts = _facts.pop(key, None) or find_facts(spec, inputs, target)
+    _facts[key] = facts  # the last used come last
+    while len(_facts) > FACTS_KEPT:
+        _facts.pop(next(iter(_facts), None), None)
+    return facts

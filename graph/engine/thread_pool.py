@@ -1,0 +1,59 @@
+"""The thread pool of the process, which all models share.
+
+Input: the number of threads that the user wants. Output: a running `Pool`. Non-goals: how a pool works (see
+`driver.threads`), and how its code is made (see `compiler.codegen.thread_pool`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+
+from ...dsl.diagnostics.errors import TargetError
+from ...dsl.diagnostics.shield import shielded
+from ...dsl.environment.cache import content_key, shared_cache
+from ...dsl.environment.fingerprint import fingerprint
+from ...dsl.environment.knobs import knobs
+from ..driver.code import Library
+from ..driver.threads import Pool, default_threads
+from .compile import host_target, pool_code
+
+_log = logging.getLogger("einkorn.load")
+_lock = threading.Lock()
+_pool: list[Pool | None] = []
+
+
+def thread_pool() -> Pool | None:
+    """The process's pool, or None where none can be made."""
+    with shielded(), _lock:
+        if not _pool:
+            _pool.append(_make_pool())
+        return _pool[0]
+
+
+def _make_pool() -> Pool | None:
+    threads = knobs.num_threads or default_threads()
+    target = host_target()
+    key = content_key("pool", target.key, fingerprint())
+    path = shared_cache().path(key, ".so")
+    if path is None:
+        try:
+            path = shared_cache().put(key, pool_code(target), ".so")
+        except TargetError as error:
+            _log.warning("regions run on one thread: %s", error.message)
+            return None
+    try:
+        return Pool(Library(path), threads, listens=True)
+    except OSError as error:  # another process has removed it meanwhile
+        _log.warning("regions run on one thread: %s", error)
+        return None
+
+
+def _fresh_lock() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_fresh_lock)
