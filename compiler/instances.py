@@ -17,7 +17,7 @@ from typing import Any
 
 from ..dsl.contract.unit import EntrySpec, op_entry
 from ..dsl.diagnostics.errors import CompileError, GraphError, PackageError, did_you_mean
-from ..dsl.frontend.python.collect import PortableKernel
+from ..dsl.frontend.program import PortableKernel
 from ..dsl.package.container import Instance
 from ..dsl.signature.dims import Pack, names_in
 from ..dsl.signature.parameters import bind_parameters

@@ -34,7 +34,7 @@ from ..dsl.diagnostics.shield import shielded, window
 from ..dsl.environment.cache import default_root
 from ..dsl.environment.fingerprint import fingerprint
 from ..dsl.environment.knobs import knobs
-from ..dsl.frontend.python.collect import PortableKernel
+from ..dsl.frontend.program import PortableKernel
 from ..dsl.frontend.read_program import read_program
 from ..dsl.types.dtype import DType
 from .targets import Target

@@ -16,8 +16,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..dsl.diagnostics.errors import DTypeError, EinkornError, GraphError, shown_value
+from ..dsl.diagnostics.places import user_place
 from ..dsl.types.dtype import DType
-from .places import user_place
 
 CODE = "EK0478"
 

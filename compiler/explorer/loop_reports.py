@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ...dsl.frontend.python.collect import is_shipped
+from ...dsl.diagnostics.places import is_shipped
 from ..pipeline import Artifact
 from .listing import Line, Spot, llvm_lines
 

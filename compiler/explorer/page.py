@@ -21,9 +21,9 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 
-from ...dsl.diagnostics.places import shown_path
+from ...dsl.diagnostics.places import is_shipped, shown_path
 from ...dsl.frontend import syntax
-from ...dsl.frontend.python.collect import PortableKernel, is_shipped
+from ...dsl.frontend.program import PortableKernel
 from ..instances import instance_entries
 from ..pipeline import Artifact, compile_entry
 from ..targets import Target, lookup

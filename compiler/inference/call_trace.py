@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...dsl.diagnostics.places import Place
+from ...dsl.diagnostics.places import Place, is_shipped
 from ...dsl.frontend import syntax
-from ...dsl.frontend.python.collect import is_shipped
 from ...dsl.types.dtype import DType, SIMDType
 from ..ir.program import Location
 from .values.compile_time import Frame, describe, shown

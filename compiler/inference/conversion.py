@@ -12,8 +12,8 @@ import inspect
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ...dsl.diagnostics.places import is_shipped
 from ...dsl.frontend import syntax
-from ...dsl.frontend.python.collect import is_shipped
 from ...dsl.language.names import STUBS
 from ...dsl.types.dtype import BOOL, INT, DType, SIMDType
 from ..ir.integers import is_exact

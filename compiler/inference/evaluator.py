@@ -21,9 +21,8 @@ from typing import Any
 
 from ...dsl.contract.checks import SAFE, Checks
 from ...dsl.diagnostics.errors import CompileError, EinkornError, each_of, joined, unlike
-from ...dsl.diagnostics.places import Label
+from ...dsl.diagnostics.places import Label, is_shipped
 from ...dsl.frontend import syntax
-from ...dsl.frontend.python.collect import is_shipped
 from ...dsl.types.dtype import SIMDType
 from ..ir.program import Builder, Site, Type, Value
 from ..ir.ranges import Ranges

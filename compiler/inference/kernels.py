@@ -29,7 +29,7 @@ from ...dsl.contract.unit import (
     Slot,
 )
 from ...dsl.diagnostics.errors import CompileError, EinkornError, InternalError, joined
-from ...dsl.frontend.python.collect import is_shipped
+from ...dsl.diagnostics.places import is_shipped
 from ...dsl.signature.schema import ContextArgument, Form, Role, TensorArgument
 from ...dsl.types.dtype import INT, DType
 from ..ir.program import Function, PointerType, Program, Region, Site, Value, walk

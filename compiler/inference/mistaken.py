@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ...dsl.diagnostics.places import is_shipped
 from ...dsl.frontend import syntax as s
-from ...dsl.frontend.python.collect import is_shipped
 from ...dsl.types.dtype import INT
 from ..ir.program import Value
 from .recovery import Cascade, Poisoned

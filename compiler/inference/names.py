@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...dsl.diagnostics.errors import did_you_mean
 from ...dsl.frontend import syntax
-from ...dsl.frontend.python.collect import GlobalEntry
+from ...dsl.frontend.program import GlobalEntry
 from .recovery import Cascade
 from .values.compile_time import ClassValue, Closure, Frame, LibraryRef, Marker, StructType, StructValue, StubRef
 

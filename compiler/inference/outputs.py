@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...dsl.diagnostics.errors import CompileError
 from ...dsl.frontend import syntax as s
-from ...dsl.frontend.python.collect import PortableKernel
+from ...dsl.frontend.program import PortableKernel
 from ...dsl.signature.schema import TensorArgument
 from ..ir.program import Region, Value, walk
 from .values.compile_time import Frame, describe

@@ -14,9 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...dsl.diagnostics.places import Place
+from ...dsl.diagnostics.places import Place, is_shipped
 from ...dsl.frontend import syntax as s
-from ...dsl.frontend.python.collect import is_shipped
 from ...dsl.types.dtype import BOOL, INT, DType, SIMDType
 from ..ir.program import READS, Builder, Site, Value
 from .call_trace import trail

@@ -12,9 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...dsl.diagnostics.errors import CompileError
-from ...dsl.diagnostics.places import Label, Place
+from ...dsl.diagnostics.places import Label, Place, is_shipped
 from ...dsl.frontend import syntax as s
-from ...dsl.frontend.python.collect import is_shipped
 from ..ir.program import Location
 from .recovery import Poisoned
 from .values.compile_time import Closure, Frame, Undefined

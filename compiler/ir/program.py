@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...dsl.diagnostics.places import Place
-from ...dsl.frontend.python.collect import PortableKernel
+from ...dsl.frontend.program import PortableKernel
 from ...dsl.types.dtype import BOOL, INT, DType, SIMDType
 from .operations import ROWS
 

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...dsl.diagnostics.errors import CompileError
-from ...dsl.diagnostics.places import Place
-from ...dsl.frontend.python.collect import is_shipped
+from ...dsl.diagnostics.places import Place, is_shipped
 from ..ir.program import Op, Region
 
 MAX_THREAD_BYTES = 4 << 20  # of all storage at a time; `graph.driver.stacks` sees to it that threads have more

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..diagnostics.errors import EinkornError, brief, did_you_mean
-from ..diagnostics.places import caller_place
+from ..diagnostics.places import user_place
 
 LEVELS: Final = ("off", "safe", "all")
 FINDS: Final = ("", "nan", "inf")
@@ -56,7 +56,7 @@ def parse_checks(text: object) -> Checks:
         raise EinkornError(
             f"checks= takes {listed}, with '+nan' or '+inf' behind it if wanted, not {brief(text)}",
             code="EK0710",
-            place=caller_place(),
+            place=user_place(),
             argument="checks",
             expected=list(LEVELS),
             got=brief(text),

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..frontend.python.collect import PortableKernel
+from ..frontend.program import PortableKernel
 from ..signature import dims
 from ..signature.parse_dims import parse_dims
 from ..signature.schema import OpSchema

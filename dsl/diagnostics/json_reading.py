@@ -11,6 +11,7 @@ Input: bytes. Output: Python values, or `Misread`. Non-goals: no schema of anyth
 from __future__ import annotations
 
 import json
+import keyword
 import re
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn, TypeVar
@@ -140,3 +141,10 @@ def one_of(data: Any, options: Iterable[str]) -> str:
     if type(data) is str and data in known:
         return data
     expected(f"one of {', '.join(known)}" if len(known) <= 12 else "a name that this Einkorn knows", data)
+
+
+def identifier(data: Any) -> str:
+    """A name that an author can have written."""
+    if type(data) is str and data.isidentifier() and not keyword.iskeyword(data):
+        return data
+    expected("a name", data)

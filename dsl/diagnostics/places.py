@@ -12,10 +12,11 @@ import os
 import sys
 import unicodedata
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from itertools import islice
 from types import CodeType
 
-from .installation import is_own_module
+from .installation import is_below, is_own_module
 
 
 @dataclass(frozen=True)
@@ -54,14 +55,35 @@ def instruction_place(code: CodeType, instruction: int, line: int) -> Place:
     return Place(file, start, characters(file, start, column), end, characters(file, end, end_column))
 
 
-def caller_place() -> Place | None:
-    """Where the innermost frame stands whose module is none of the package's own."""
+def user_place() -> Place | None:
+    """Where the code that called into this package stands; None when nobody did.
+
+    Frames are told apart by the names of their modules, not by paths: the repository's root is the package, so a test
+    or an example lies below the package's folder and is a user all the same.
+    """
     frame = sys._getframe(1)
     while frame is not None:
         if not is_own_module(frame.f_globals.get("__name__", "")):
-            return instruction_place(frame.f_code, frame.f_lasti, frame.f_lineno)
+            return _place(frame.f_code.co_filename, frame.f_code, frame.f_lasti, frame.f_lineno)
         frame = frame.f_back  # type: ignore[assignment]
     return None
+
+
+@lru_cache(maxsize=4096)
+def _place(file: str, code: CodeType, instruction: int, line: int) -> Place:
+    # An op staged in a loop asks for the same instruction each time, hence the cache. Code of two files can be equal,
+    # for its file's name does not count: hence the key.
+    assert file == code.co_filename
+    return instruction_place(code, instruction, line)
+
+
+SHIPPED = "<einkorn>/"  # stands for the package's folder in the names of files that travel
+
+
+@cache
+def is_shipped(file: str) -> bool:
+    """Whether a source file belongs to the language itself: its functions are no text of the author's."""
+    return file.startswith(SHIPPED) or is_below(file, "dsl", "stdlib")
 
 
 def characters(file: str, line: int, offset: int) -> int:

@@ -6,10 +6,14 @@ Input: functions that users call. Output: the same functions. Non-goals: errors 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
+from types import TracebackType
 from typing import ParamSpec, TypeVar
 
 from ..diagnostics.errors import EinkornError, InternalError
+from ..diagnostics.installation import is_own_module
+from ..diagnostics.places import user_place
 from .knobs import knobs
 
 P = ParamSpec("P")
@@ -18,11 +22,23 @@ E = TypeVar("E", bound=EinkornError)
 
 
 def bare(error: E) -> E:
-    """The error without the frames that it came through; with them for a fault of Einkorn, and `EINKORN_LOG=debug`."""
-    return error if isinstance(error, InternalError) or knobs.log == "debug" else error.with_traceback(None)
+    """The error with the user's frames alone; with all of them for a fault of Einkorn, and `EINKORN_LOG=debug`."""
+    if isinstance(error, InternalError) or knobs.log == "debug":
+        return error
+    steps = []
+    step = error.__traceback__
+    while step is not None:
+        steps.append(step)
+        step = step.tb_next
+    kept: TracebackType | None = None
+    for step in reversed(steps):
+        module = step.tb_frame.f_globals.get("__name__", "")
+        if not is_own_module(module) and module.partition(".")[0] not in sys.stdlib_module_names:
+            kept = TracebackType(kept, step.tb_frame, step.tb_lasti, step.tb_lineno)
+    return error.with_traceback(kept)
 
 
-def without_internals(function: Callable[P, R]) -> Callable[P, R]:
+def without_internals(function: Callable[P, R], placed: bool = False) -> Callable[P, R]:
     """The function, of which the traceback of a user's mistake shows the call alone."""
 
     @functools.wraps(function)
@@ -30,6 +46,13 @@ def without_internals(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return function(*args, **kwargs)
         except EinkornError as error:
+            if placed:
+                error.place = error.place or user_place()
             raise bare(error) from error.__cause__
 
     return call
+
+
+def placed(function: Callable[P, R]) -> Callable[P, R]:
+    """The function without internals, of which every mistake has the user's own line."""
+    return without_internals(function, placed=True)

@@ -14,7 +14,7 @@ from itertools import islice
 
 from ..diagnostics.places import Place
 from . import syntax
-from .python.collect import PortableKernel
+from .program import PortableKernel
 
 # [digest of the program, function, node], or the numbers of a plain place.
 Anchor = list[str | int]

@@ -16,15 +16,27 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..diagnostics.errors import PackageError
-from ..diagnostics.json_reading import Misread, count, each, expected, field, listed, of_fields, one_of, text
+from ..diagnostics.json_reading import (
+    Misread,
+    count,
+    each,
+    expected,
+    field,
+    identifier,
+    listed,
+    of_fields,
+    one_of,
+    text,
+)
+from ..diagnostics.places import SHIPPED
 from ..language.names import STUBS
+from ..signature.late_dims import shape_schema
 from ..signature.read_schema import read_schema
 from ..signature.schema import OpSchema
 from ..types.dtype import DType, SIMDType
 from . import syntax as s
-from .python.collect import SHIPPED, GlobalEntry, PortableKernel, SourceFunction
-from .python.companions import shape_schema
-from .read_syntax import TreeReader, name
+from .program import GlobalEntry, PortableKernel, SourceFunction
+from .read_syntax import TreeReader
 
 MARKERS = ("SIMD", "stack", "Pointer")
 MAX_WIDTH = 1 << 16  # of a vector type
@@ -146,12 +158,12 @@ def _class(data: Any, functions: tuple[SourceFunction, ...], depth: int) -> tupl
 
     def member(item: Any) -> tuple[str, GlobalEntry]:
         own, entry = _pair(item, "[name, entry]")
-        return name(own), _global(entry, functions, depth)
+        return identifier(own), _global(entry, functions, depth)
 
     found = listed(members, member)
     if len({own for own, _ in found}) != len(found):
         raise Misread("has two members of one name")
-    return name(called), found
+    return identifier(called), found
 
 
 _ENTRIES: Mapping[str, Any] = {
@@ -163,7 +175,7 @@ _ENTRIES: Mapping[str, Any] = {
     "stub": lambda data, functions, depth: one_of(data, (n for n, f in STUBS.items() if f.kind != "library")),
     "dtype": lambda data, functions, depth: _dtype(data),
     "type": lambda data, functions, depth: _type(data),
-    "typevar": lambda data, functions, depth: name(data),
+    "typevar": lambda data, functions, depth: identifier(data),
     "constant": _constant,
     "marker": lambda data, functions, depth: one_of(data, MARKERS),
     "class": _class,

@@ -12,11 +12,10 @@ tree. Non-goals: what the program's functions and globals mean to each other (se
 from __future__ import annotations
 
 import inspect
-import keyword
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from ..diagnostics.json_reading import Misread, count, each, expected, one_of, shown, switch, text
+from ..diagnostics.json_reading import Misread, count, each, expected, identifier, one_of, shown, switch, text
 from . import syntax as s
 from .python.expressions import MAX_NESTING
 from .python.names import BINARY, COMPARE, UNARY
@@ -118,16 +117,9 @@ def plain(read: Callable[[Any], Any]) -> Read:
     return lambda reader, data: read(data)
 
 
-def name(data: Any) -> str:
-    """A name that an author can have written."""
-    if type(data) is str and data.isidentifier() and not keyword.iskeyword(data):
-        return data
-    expected("a name", data)
-
-
 def local(data: Any) -> str:
     """A variable: an author's name, or one of those that no author can write, `$sizes`."""
-    return "$" + name(data[1:]) if type(data) is str and data.startswith("$") else name(data)
+    return "$" + identifier(data[1:]) if type(data) is str and data.startswith("$") else identifier(data)
 
 
 def _exception(data: Any) -> str:
@@ -203,9 +195,9 @@ _BY_FIELD: Mapping[tuple[type[s.Node], str], Read] = {
     (s.Constant, "value"): plain(_constant),
     (s.Name, "id"): plain(local),
     (s.Global, "index"): _index,
-    (s.Attribute, "name"): plain(name),
+    (s.Attribute, "name"): plain(identifier),
     (s.Subscript, "index"): _within_brackets,
-    (s.Keyword, "name"): plain(name),
+    (s.Keyword, "name"): plain(identifier),
     (s.Call, "arguments"): several(*_ANYWHERE, s.Starred, s.Generator),
     (s.Binary, "op"): plain(lambda data: one_of(data, _binary)),
     (s.AugAssign, "op"): plain(lambda data: one_of(data, _binary)),
@@ -215,15 +207,15 @@ _BY_FIELD: Mapping[tuple[type[s.Node], str], Read] = {
     (s.Logical, "op"): plain(lambda data: one_of(data, ("and", "or"))),
     (s.Tuple, "items"): several(*_ANYWHERE, s.Starred),
     (s.Clause, "target"): _loop_target,
-    (s.Param, "name"): plain(name),
+    (s.Param, "name"): plain(identifier),
     (s.Param, "annotation"): optional(one(s.Global, s.Subscript)),
     (s.Assign, "target"): _target,
     (s.Assign, "annotation"): optional(one(s.Global, s.Subscript)),
     (s.For, "target"): _loop_target,
-    (s.Function, "name"): plain(lambda data: data if data == "lambda" else name(data)),
+    (s.Function, "name"): plain(lambda data: data if data == "lambda" else identifier(data)),
     (s.Method, "kind"): plain(lambda data: one_of(data, METHODS)),
     (s.Raise, "kind"): plain(_exception),
-    (s.Struct, "name"): plain(name),
+    (s.Struct, "name"): plain(identifier),
     (s.Struct, "constants"): several(s.Keyword),
 }
 

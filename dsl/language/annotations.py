@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ..diagnostics.collecting import Broken, collect
 from ..diagnostics.errors import CompileError
-from ..diagnostics.places import caller_place
-from ..frontend.python.import_file import collect
-from ..frontend.python.recovery import Broken
+from ..diagnostics.places import user_place
 from ..signature.schema import Form, Role
 from ..types import dtype as types
 from ..types.dtype import DType, SIMDType
@@ -31,7 +30,7 @@ class TensorAnnotation:
 
 def _refused(message: str) -> Broken:
     """Stands for an annotation that is wrong, while a kernel file is read; else the mistake is raised."""
-    error = CompileError(message, code="EK0301", place=caller_place())
+    error = CompileError(message, code="EK0301", place=user_place())
     if not collect(error):
         raise error
     return Broken(error)

@@ -24,7 +24,7 @@ from typing import Any, Generic, Protocol, TypeVar, dataclass_transform
 
 from ..diagnostics.definitions import SOURCE, keep_text
 from ..diagnostics.errors import CompileError
-from ..diagnostics.places import Place, caller_place
+from ..diagnostics.places import Place, user_place
 
 INFO = "__einkorn_struct__"
 C = TypeVar("C", bound=type)
@@ -50,7 +50,7 @@ def struct(cls: C) -> C:
     Raises:
         CompileError: EK0121, the class is not what a struct can be.
     """
-    place = caller_place()
+    place = user_place()
     if not isinstance(cls, type):
         raise CompileError("@struct belongs on a class", code="EK0121", place=place)
     if "<locals>" in cls.__qualname__:

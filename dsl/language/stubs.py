@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from ..diagnostics.errors import EinkornError
-from ..diagnostics.places import caller_place
+from ..diagnostics.places import user_place
 
 
 class Stub:
@@ -37,7 +37,7 @@ class Stub:
         raise EinkornError(
             f"'{self.name}' works inside kernels only",
             code="EK0106",
-            place=caller_place(),
+            place=user_place(),
             hint="call it in a function that is compiled: one under @register, or a helper of one",
         )
 

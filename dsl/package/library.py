@@ -17,13 +17,14 @@ from pathlib import Path
 from types import ModuleType
 
 from ..diagnostics.errors import EinkornError, PackageError, joined, repeated_once
-from ..frontend.python.collect import PortableKernel, as_far_as_known, portable
-from ..frontend.python.companions import Reference, shape_schema
+from ..frontend.program import PortableKernel
+from ..frontend.python.collect import as_far_as_known, portable
+from ..frontend.python.companions import Reference
 from ..frontend.python.import_file import import_file, import_root
-from ..frontend.python.recovery import Broken
-from ..frontend.python.register import REGISTERED, Kernel
+from ..frontend.python.register import REGISTERED, BrokenKernel, Kernel
 from ..frontend.python.scan_files import is_broken, is_test, registers
 from ..frontend.read_program import read_program
+from ..signature.late_dims import shape_schema
 from ..signature.schema import OpSchema
 from ..signature.variadic import expand
 from .container import Package, Variant, read_package
@@ -162,7 +163,7 @@ def _from_files(path: str, files: list[Path], found: list[EinkornError] | None) 
     for file in files:
         module = import_file(file, mistakes)
         for kernel in _kernels_of(module) if module is not None else ():
-            if isinstance(kernel, Broken):
+            if isinstance(kernel, BrokenKernel):
                 unusable.append(_loaded_as_far_as_known(kernel, str(file)))
                 continue
             name = kernel.schema.name
@@ -217,10 +218,8 @@ def _loaded(kernel: Kernel, origin: str, shipped: bool = False) -> LoadedKernel:
     return LoadedKernel(kernel.schema, origin, kernel.override, make, shipped=shipped, reference=reference)
 
 
-def _loaded_as_far_as_known(broken: Broken, origin: str) -> LoadedKernel:
-    function, schema = broken.kernel, broken.schema
-    assert function is not None and schema is not None
-    return LoadedKernel(schema, origin, False, lambda: as_far_as_known(function, broken))
+def _loaded_as_far_as_known(broken: BrokenKernel, origin: str) -> LoadedKernel:
+    return LoadedKernel(broken.schema, origin, False, lambda: as_far_as_known(broken))
 
 
 def _from_package(path: str, file: Path) -> KernelLibrary:
@@ -236,12 +235,11 @@ def _from_package(path: str, file: Path) -> KernelLibrary:
     return KernelLibrary(path, kernels)
 
 
-def _kernels_of(module: ModuleType) -> Iterator[Kernel | Broken]:
+def _kernels_of(module: ModuleType) -> Iterator[Kernel | BrokenKernel]:
     """The kernels that the module itself registers, not those it imports; also those whose signature is wrong."""
     seen: set[int] = set()
     for value in (*vars(module).values(), *vars(module).get(REGISTERED, ())):
-        wrong = isinstance(value, Broken) and value.kernel is not None
-        own = value.kernel if wrong else value if isinstance(value, Kernel) else None
-        if own is not None and own.__module__ == module.__name__ and id(value) not in seen:
+        own = isinstance(value, Kernel | BrokenKernel) and value.function.__module__ == module.__name__
+        if own and id(value) not in seen:
             seen.add(id(value))
             yield value

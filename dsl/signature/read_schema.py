@@ -14,11 +14,10 @@ import json
 from typing import Any
 
 from ..diagnostics.errors import EinkornError
-from ..diagnostics.json_reading import Misread, expected, switch, text
-from ..frontend.python.companions import late_names
-from ..frontend.read_syntax import name
+from ..diagnostics.json_reading import Misread, expected, identifier, switch, text
 from .check import schema_mistakes
 from .dims import Number, Pack
+from .late_dims import late_names
 from .parse_dims import parse_dims
 from .schema import PARAMETER_KINDS, Form, OpSchema, Role, TensorArgument
 
@@ -85,9 +84,9 @@ def _typed(value: Any, at: str) -> None:
 def declared(schema: OpSchema) -> None:
     """Holds a schema to what a signature is held to when its op is registered."""
     for part in (*schema.arguments, *schema.parameters):
-        _at(".arguments", name, part.name)
+        _at(".arguments", identifier, part.name)
     for called, _ in schema.typevars:
-        _at(".typevars", name, called)
+        _at(".typevars", identifier, called)
     if schema.counts or any(argument.group for argument in schema.tensors):
         raise Misread("is of a call, not of an op: its variadic arguments are spelled out")
     if all(argument.role is Role.INPUT for argument in schema.tensors):

@@ -18,9 +18,9 @@ from typing import Any, ClassVar, Literal, overload
 import numpy as np
 
 from ...dsl.diagnostics.errors import DeviceError, DTypeError, GraphError
+from ...dsl.environment.tracebacks import placed
 from ...dsl.types.dtype import DType
 from ..arguments import dtype_of, flag_of, list_of, wrong
-from ..places import placed
 from . import dlpack
 from .device import CPU, Device, DeviceRef, host_of
 from .host_memory import Array, allocate, check_storable, check_unmasked, index_of, mapped, rounded, sizes_of, source_of

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ...dsl.diagnostics.errors import DeviceError, GraphError, shown_value
-from ..places import user_place
+from ...dsl.diagnostics.places import user_place
 
 
 class DeviceKind(Enum):

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from ...dsl.diagnostics.errors import DeviceError, DTypeError, EinkornError, GraphError, brief
+from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
 from ..arguments import choice_of, in_short, int_of, list_of, wrong
-from ..places import user_place
 from ..types.polynomial import LIMIT
 
 Array = np.ndarray[Any, Any]

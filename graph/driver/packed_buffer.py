@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from ...dsl.diagnostics.errors import DeviceError, DTypeError, GraphError
+from ...dsl.environment.tracebacks import placed
 from ...dsl.types.dtype import DType
 from ...dsl.types.packing import pack, unpack
-from ..places import placed
 from .buffer import Buffer
 from .device import Device, DeviceRef
 from .host_memory import Array, check_storable, rounded, sizes_of, source_of

@@ -17,7 +17,7 @@ import numpy as np
 
 from ...dsl.contract import abi
 from ...dsl.diagnostics.errors import DeviceError, GraphError, KernelError
-from ...dsl.diagnostics.places import Place
+from ...dsl.diagnostics.places import Place, user_place
 from ...dsl.types.packing import pack
 from ..driver.buffer import Buffer
 from ..driver.device import CPU
@@ -26,7 +26,6 @@ from ..driver.packed_buffer import PackedBuffer
 from ..driver.stacks import with_room
 from ..ir import Constant, Constraint, GraphIR, Node
 from ..passes.memory_plan import Plan
-from ..places import user_place
 from ..types.dims import Dim
 from ..types.sizes import SizeChecks
 from ..types.strides import Pattern, pattern_of, stride_sizes

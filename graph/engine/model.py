@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...dsl.diagnostics.errors import EinkornError, GraphError, of_call
+from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.tracebacks import bare
 from ...dsl.types.dtype import DType
 from ..driver.buffer import Buffer
 from ..driver.device import DeviceRef
 from ..ir import GraphIR
-from ..places import user_place
 from ..types.dims import StaticDim
 from ..types.tensor_type import ShapedType
 from .call import Call

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from ...dsl.diagnostics.errors import DeviceError
+from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
-from ..places import user_place
 
 empty = np.empty
 

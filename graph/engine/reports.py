@@ -16,9 +16,9 @@ import numpy as np
 
 from ...dsl.diagnostics.errors import KernelError
 from ...dsl.diagnostics.json_reading import Misread, count, expected, listed, of_fields, one_of, read_json, text
-from ...dsl.diagnostics.places import Place
+from ...dsl.diagnostics.places import Place, is_shipped
 from ...dsl.frontend.anchors import Anchor, place_at, plain_anchor
-from ...dsl.frontend.python.collect import PortableKernel, is_shipped
+from ...dsl.frontend.program import PortableKernel
 from ...dsl.types.dtype import DType
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...dsl.contract.checks import Checks, parse_checks
 from ...dsl.diagnostics.errors import PackageError
-from ...dsl.frontend.python.collect import PortableKernel
+from ...dsl.frontend.program import PortableKernel
 from ...dsl.frontend.read_program import read_program
 from ...dsl.package.library import LoadedKernel
 from ...dsl.signature.dims import evaluate, names_in

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 from ...dsl.contract.checks import parse_checks
 from ...dsl.diagnostics.errors import DeviceError, GraphError, shown_value
+from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.knobs import knobs
 from ...dsl.environment.tracebacks import without_internals
 from ..arguments import flag_of, list_of, wrong
 from ..driver.device import CPU, Device, DeviceRef
-from ..places import user_place
 from ..staging.graph import Graph
 from .compile import chosen_checks, interpret_graph
 from .load import load_graph

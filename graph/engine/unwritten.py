@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from ...dsl.diagnostics.errors import KernelError
+from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
 from ...dsl.types.packing import unpack
 from ..driver.buffer import Buffer
 from ..driver.host_memory import Array
 from ..ir import GraphIR, Node
-from ..places import user_place
 from .call import Call
 from .outputs import Filling
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...dsl.diagnostics.errors import DTypeError, shown_value
-from ..places import user_place
+from ...dsl.diagnostics.places import user_place
 from ..staging.value import BufferValue, TensorValue, TensorValueLike
 from ..types.promotion import is_weak, weak_array
 from ..types.tensor_type import BufferType, shown

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...dsl.diagnostics.errors import PackageError, brief, did_you_mean, shown_value
+from ...dsl.diagnostics.places import user_place
 from ...dsl.signature.parameters import bind_parameters
 from ...dsl.signature.schema import OpSchema, Role
 from ...dsl.signature.variadic import counted_inputs, counted_outputs
@@ -17,7 +18,6 @@ from ...dsl.types.dtype import DType
 from ..arguments import list_of, wrong
 from ..driver.device import Device, DeviceRef
 from ..ir import KernelSource
-from ..places import user_place
 from ..staging.value import BufferValue, TensorValue, TensorValueLike, Value
 from ..types.dims import StaticDim
 from ..types.promotion import is_weak, weak_array

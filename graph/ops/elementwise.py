@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
 from ..arguments import choice_of, dtype_of
-from ..places import user_place
 from ..staging.value import TensorValue, TensorValueLike
 from ..types.promotion import promote
 from .operands import broadcast, cast_to, check_kind, tensor, tensors

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...dsl.diagnostics.errors import DTypeError, brief
+from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
 from ..driver.device import DeviceRef
-from ..places import user_place
 from ..staging.graph import foreign_value
 from ..staging.value import BufferValue, TensorValue, TensorValueLike, Value
 from ..types.dims import Dim, Shape, StaticDim

@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ...dsl.diagnostics.errors import EinkornError, GraphError, each_of
+from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.tracebacks import without_internals
 from ...dsl.signature.bind import bind
 from ...dsl.signature.parameters import bind_parameters
 from ...dsl.types.dtype import DType
 from ..driver.device import DeviceRef
 from ..ir import Constraint
-from ..places import user_place
 from ..staging.graph import Graph, active_graph
 from ..staging.value import TensorValue, Value
 from ..types.dims import Dim, SymbolicDim

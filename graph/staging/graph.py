@@ -27,14 +27,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from ...dsl.diagnostics.errors import GraphError, PackageError, did_you_mean, shown_value
-from ...dsl.diagnostics.places import Place, shown_path
+from ...dsl.diagnostics.errors import GraphError, did_you_mean, shown_value
+from ...dsl.diagnostics.places import Place, shown_path, user_place
+from ...dsl.environment.tracebacks import placed, without_internals
 from ...dsl.package.library import KernelLibrary
 from ...dsl.types.dtype import DType
 from ..arguments import list_of, text_of, wrong
 from ..driver.device import DeviceRef
 from ..ir import Constant, Constraint, GraphIR, KernelSource, Node, SizeStep, format_graph
-from ..places import user_place
 from ..types.dims import AlgebraicDim, Dim
 from ..types.promotion import is_weak, literal_array
 from ..types.tensor_type import BufferType, ShapedType, TensorType, shown
@@ -83,6 +83,7 @@ class Graph:
 
     current = _Current()
 
+    @without_internals
     def __init__(
         self,
         name: str,
@@ -128,12 +129,9 @@ class Graph:
     def _has_effects(self) -> bool:
         return any(isinstance(node, Node) and node.kernel.schema.mutable for node in self._nodes)
 
+    @placed
     def _open(self, library: KernelLibrary | None) -> KernelSource:
-        try:
-            return open_kernels(self._paths, library)
-        except PackageError as error:
-            error.place = error.place or user_place()
-            raise
+        return open_kernels(self._paths, library)
 
     def _trace(self, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         with self:

@@ -17,13 +17,12 @@ from pathlib import Path
 
 from ...dsl.diagnostics.errors import PackageError
 from ...dsl.diagnostics.installation import PACKAGE
-from ...dsl.diagnostics.places import shown_path
+from ...dsl.diagnostics.places import shown_path, user_place
 from ...dsl.environment.cache import content_key, shared_cache
 from ...dsl.environment.fingerprint import fingerprint
-from ...dsl.frontend.python.collect import PortableKernel
+from ...dsl.frontend.program import PortableKernel
 from ...dsl.package.library import KernelLibrary, LoadedKernel, library_of, load_library
 from ...dsl.signature.schema import OpSchema
-from ..places import user_place
 
 
 class Kernels:

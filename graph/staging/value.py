@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn, Protocol
 
 from ...dsl.diagnostics.errors import GraphError
+from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
 from ..driver.device import Device, DeviceRef
-from ..places import user_place
 from ..types.dims import Dim, Shape
 from ..types.tensor_type import BufferType, ShapedType, TensorType
 

@@ -19,8 +19,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, SupportsIndex, overload
 
 from ...dsl.diagnostics.errors import EinkornError, GraphError, brief, did_you_mean, shown_value
+from ...dsl.diagnostics.places import user_place
 from ..arguments import list_of
-from ..places import user_place
 from .polynomial import (
     Terms,
     bracketed,

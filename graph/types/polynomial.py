@@ -25,9 +25,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ...dsl.diagnostics.errors import GraphError
+from ...dsl.diagnostics.places import user_place
 from ...dsl.signature.dims import largest, smallest
 from ..arguments import in_short
-from ..places import user_place
 
 LIMIT = (1 << 63) - 1  # no number of a dim is beyond it
 MOST_TERMS = 1000

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ...dsl.diagnostics.errors import GraphError
+from ...dsl.diagnostics.places import user_place
 from ..arguments import in_short
 from ..ir import Constraint, GraphIR, Node
-from ..places import user_place
 from .dims import Dim, StaticDim
 from .polynomial import LIMIT
 from .tensor_type import bytes_of_static, shown

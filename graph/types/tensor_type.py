@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...dsl.diagnostics.errors import GraphError
+from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
 from ..arguments import dtype_of, in_short
 from ..driver.device import Device, DeviceRef
-from ..places import user_place
 from .dims import Dim, Shape, StaticDim, is_below_zero
 from .polynomial import LIMIT
 

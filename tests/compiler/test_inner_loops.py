@@ -17,7 +17,7 @@ from support.inner_loops import Loop, innermost_loops
 from einkorn.compiler.instances import instance_entry, make_instance
 from einkorn.compiler.pipeline import compile_entry
 from einkorn.compiler.targets import lookup
-from einkorn.dsl.frontend.python.collect import PortableKernel
+from einkorn.dsl.frontend.program import PortableKernel
 from einkorn.dsl.package.library import KernelLibrary, library_of, load_library
 from einkorn.dsl.package.manifest import Instance
 from einkorn.stdlib.kernels import reduction

@@ -41,12 +41,28 @@ def stage(path: Path) -> None:
         ops.reshape(graph.inputs[0], (3,))
 
 
+def open_folder(path: Path) -> None:
+    (path.parent / "broken.py").write_text(KERNEL.replace("def wrong", "def wrong)"))
+    Graph("opened", input_types=[FOUR], custom_extensions=[path.parent])
+
+
+def open_nothing(path: Path) -> None:
+    Graph("opened", input_types=[FOUR], custom_extensions=[path.with_name("nowhere")])
+
+
+def within_forward(path: Path) -> None:
+    def forward(x: object) -> object:
+        return ops.reshape(x, (3,))
+
+    Graph("staged", forward=forward, input_types=[FOUR])
+
+
 def run(path: Path) -> None:
     model = InferenceSession().load(Graph("run", forward=ops.negate, input_types=[FOUR]))
     model(np.zeros(5, np.int32))
 
 
-@pytest.mark.parametrize("mistake", [load, build, stage, run])
+@pytest.mark.parametrize("mistake", [load, build, stage, open_folder, open_nothing, within_forward, run])
 def test_frames_are_the_users_unless_asked(
     mistake: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,6 +76,8 @@ def test_frames_are_the_users_unless_asked(
         frames = traceback.extract_tb(caught.value.__traceback__)
         users = [number for number, frame in enumerate(frames) if Path(frame.filename).name == HERE]
         shown[level] = len(frames) - 1 - users[-1]  # below the user's last frame
+        named = [frame.name for frame in frames if Path(frame.filename).name == HERE]
+        assert "forward" in named or mistake is not within_forward
     assert shown["warning"] <= 1 < shown["debug"]
 
 

@@ -27,7 +27,7 @@ REGISTERING = {
     "star": "from einkorn.dsl import *\n@register('star')" + KERNEL,
     "renamed": DSL + "from einkorn.dsl import register as op\n@op('renamed', fuse=False)" + KERNEL,
     "module": DSL + "import einkorn.dsl as ek\n@ek.register('module')" + KERNEL,
-    "whole": DSL + "import einkorn.dsl\n@einkorn.dsl.frontend.python.register('whole')" + KERNEL,
+    "whole": DSL + "import einkorn.dsl\n@einkorn.dsl.register('whole')" + KERNEL,
     "member": DSL + "from einkorn import dsl\n@dsl.register('member')" + KERNEL,
     "branch": DSL + "import os\nif os.sep:\n    from einkorn.dsl import register\n    @register('branch')"
     + KERNEL.replace("\n", "\n    "),

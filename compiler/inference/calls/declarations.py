@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ....dsl.diagnostics.errors import CompileError, did_you_mean, plural
+from ....dsl.diagnostics.places import is_shipped
 from ....dsl.frontend import syntax as s
-from ....dsl.frontend.python.collect import is_shipped
 from ....dsl.types.dtype import DType, SIMDType
 from ...ir.program import PointerType, Value
 from ..advice import library_argument

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....dsl.diagnostics.errors import CompileError
+from ....dsl.diagnostics.places import is_shipped
 from ....dsl.frontend import syntax as s
-from ....dsl.frontend.python.collect import is_shipped
 from ....dsl.types.dtype import BOOL, SIMDType
 from ...ir.program import Region, Value
 from ..conversion import DEFAULTS, coerce, weak_kind

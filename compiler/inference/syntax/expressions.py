@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ....dsl.diagnostics.errors import CompileError, did_you_mean
+from ....dsl.diagnostics.places import is_shipped
 from ....dsl.frontend import syntax as s
-from ....dsl.frontend.python.collect import is_shipped
 from ....dsl.types.dtype import BOOL, DType, SIMDType
 from ...ir.operations import ROWS
 from ...ir.program import PointerType, Region, Value

@@ -12,9 +12,8 @@ from functools import partial
 from typing import Any
 
 from ....dsl.diagnostics.errors import CompileError, plural
-from ....dsl.diagnostics.places import Place
+from ....dsl.diagnostics.places import Place, is_shipped
 from ....dsl.frontend import syntax as s
-from ....dsl.frontend.python.collect import is_shipped
 from ....dsl.types.dtype import BOOL, SIMDType
 from ...ir.program import Site, Value
 from ..call_trace import trail

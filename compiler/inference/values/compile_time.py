@@ -16,7 +16,7 @@ from typing import Any
 from ....dsl.diagnostics.errors import CompileError, plural
 from ....dsl.diagnostics.places import Place
 from ....dsl.frontend import syntax
-from ....dsl.frontend.python.collect import PortableKernel
+from ....dsl.frontend.program import PortableKernel
 from ....dsl.types.dtype import DType, SIMDType
 from ...ir.program import Builder, Location, Value
 from ..recovery import Poisoned

@@ -1,129 +1,34 @@
-"""The portable program of a kernel: its syntax tree with everything it calls, free of Python.
+"""The portable program of a registered kernel of Python: follows names from function to function.
 
-A `Program` is a table of functions and a table of globals; function 0 is the kernel. It is made from a registered
-kernel, written into packages as JSON, and it is all that the compiler ever reads. Its digest covers meaning only: no
-places, no file names, no comments.
-
-Input: a `Kernel`. Output: `PortableKernel`, and JSON. Non-goals: no types, no compilation, no reading of JSON (see
-`portable_read`).
+Input: a `Kernel`. Output: `PortableKernel`, with the mistakes of its text. Non-goals: no types, no compilation.
 """
 
 from __future__ import annotations
 
 import builtins
 import dataclasses
-import hashlib
 import inspect
-import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
-from functools import cache, cached_property
-from pathlib import PurePath
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from functools import cache
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, TypeVar
 
-from ...diagnostics.errors import CompileError, EinkornError, each_of, joined
-from ...diagnostics.installation import is_below
+from ...diagnostics.collecting import Broken
+from ...diagnostics.errors import CompileError, EinkornError, each_of
 from ...diagnostics.places import Place
 from ...language import phrasebook
 from ...language.names import SIMD, STUBS, DeviceContext, Namespace, Pointer, Stub, stack
 from ...language.structs import INFO, is_struct
+from ...signature.late_dims import SIZES, shape_schema
 from ...signature.schema import OpSchema
-from ...signature.variadic import expand
 from ...types.dtype import DType, SIMDType
 from .. import syntax
-from .companions import SIZES, shape_schema
+from ..program import GlobalEntry, PortableKernel, SourceFunction
 from .names import Reported, Unresolved
-from .recovery import Broken
-from .register import Kernel, implementation
+from .register import BrokenKernel, Kernel, implementation
 from .statements import lines_of_head, parse_function
 from .structs import parse_struct
-
-
-@dataclass(frozen=True)
-class GlobalEntry:
-    """What a global name means.
-
-    `kind` and `value`: `function` (index into the table of functions), `library` (name of the stub, and the index of
-    the function that implements it), `struct` (index into the table of functions), `instance` (such an index and the
-    entries of its fields), `stub` (name), `dtype` (DType), `type` (SIMDType), `typevar` (name), `constant` (bool, int,
-    float, str, None or a tuple of entries), `marker` (`SIMD`, `stack`, `Pointer`), `class` (name of a class that groups
-    functions and constants, and a tuple of its members' names and entries), `classmethod` (a member that is given the
-    class: index into the table of functions).
-    """
-
-    kind: str
-    value: Any
-
-
-SHIPPED = "<einkorn>/"  # stands for the folder in files that travel
-
-
-@cache
-def is_shipped(file: str) -> bool:
-    """Whether a source file belongs to the language itself: its functions are no text of the author's."""
-    return file.startswith(SHIPPED) or is_below(file, "dsl", "stdlib")
-
-
-def _traveling(file: str) -> str:
-    """The name under which a source file is known elsewhere."""
-    name = PurePath(file).name
-    return f"{SHIPPED}{name}" if is_shipped(file) else name
-
-
-@dataclass(frozen=True)
-class SourceFunction:
-    """A function of the program, or a struct, and the file that it was written in."""
-
-    syntax: Any
-    file: str
-
-
-@dataclass(frozen=True)
-class PortableKernel:
-    """All that is needed to compile an op for any dtype, rank, parameters and target.
-
-    `shape` is the kernel that computes its late dims, if it has any; see `companions`. `mistakes` are those of its
-    text: they are raised when it is evaluated, with all that is found then. `unknown` are arguments and parameters
-    that a mistake in the signature leaves unknown: the program can be looked at, and nothing can be made of it.
-    """
-
-    schema: OpSchema
-    functions: tuple[SourceFunction, ...]
-    globals: tuple[GlobalEntry, ...]
-    shape: PortableKernel | None = None
-    mistakes: tuple[EinkornError, ...] = field(default=(), compare=False)
-    unknown: tuple[str, ...] = field(default=(), compare=False)
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 over schema and program, in hexadecimal; equal for equal meaning."""
-        schema = self.schema.to_json()
-        del schema["doc"]
-        functions = [syntax.to_json(f.syntax, spans=False) for f in self.functions]
-        content = [schema, functions, [_global_to_json(g) for g in self.globals]]
-        return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-    def expanded(self, counts: Mapping[str, int]) -> PortableKernel:
-        """The program for so many tensors of each variadic argument; see `variadic`."""
-        if not self.schema.variadic:
-            return self
-        shape = None if self.shape is None else self.shape.expanded(counts)
-        return dataclasses.replace(self, schema=expand(self.schema, counts), shape=shape)
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON value that `portable_read` turns back into an equal program.
-
-        Raises:
-            CompileError: there are mistakes in its text.
-        """
-        if self.mistakes:
-            raise joined(self.mistakes)
-        return {
-            "schema": self.schema.to_json(),
-            "functions": [{"file": _traveling(f.file), "syntax": syntax.to_json(f.syntax)} for f in self.functions],
-            "globals": [_global_to_json(g) for g in self.globals],
-        } | ({} if self.shape is None else {"shape": self.shape.to_json()})
 
 
 def portable(kernel: Kernel) -> PortableKernel:
@@ -134,12 +39,11 @@ def portable(kernel: Kernel) -> PortableKernel:
     return collector.program(kernel.schema, shape)
 
 
-def as_far_as_known(function: FunctionType, broken: Broken) -> PortableKernel:
+def as_far_as_known(broken: BrokenKernel) -> PortableKernel:
     """The program of a kernel whose signature is wrong, which is one of its mistakes."""
-    assert broken.schema is not None
     collector = _Collector()
-    collector.begin(function)
-    head = lines_of_head(function)
+    collector.begin(broken.function)
+    head = lines_of_head(broken.function)
     inside = [e for e in collector.mistakes if e.place and (e.place.file, e.place.line) not in head]
     collector.mistakes = [*(each_of(broken.error) if broken.error else ()), *inside]
     return dataclasses.replace(collector.program(broken.schema), unknown=broken.unknown)
@@ -318,20 +222,3 @@ def is_namespace(cls: type) -> bool:
     """Whether a class is a group of functions and constants that is never made an object of: it has static methods."""
     own = [value for base in cls.__mro__[:-1] for value in vars(base).items()]
     return any(isinstance(value, staticmethod) for _, value in own) and all(name != "__init__" for name, _ in own)
-
-
-def _global_to_json(entry: GlobalEntry) -> Any:
-    value = entry.value
-    if entry.kind == "dtype":
-        value = value.name
-    elif entry.kind == "library":
-        value = list(value)
-    elif entry.kind == "type":
-        value = [value.dtype.name, value.width]
-    elif entry.kind == "instance":
-        value = [value[0], [_global_to_json(v) for v in value[1]]]
-    elif entry.kind == "constant":
-        value = [_global_to_json(v) for v in value] if isinstance(value, tuple) else syntax.to_json(value)
-    elif entry.kind == "class":
-        value = [value[0], [[member, _global_to_json(item)] for member, item in value[1]]]
-    return [entry.kind, value]

@@ -15,7 +15,6 @@ them. Non-goals: no comparison (that is `testing`), and a reference goes into no
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,12 +22,8 @@ from typing import Any
 
 from ...diagnostics.errors import CompileError, EinkornError
 from ...diagnostics.places import Place
-from ...signature.dims import Axis
-from ...signature.parse_dims import parse_dims
-from ...signature.schema import Form, OpSchema, Role, TensorArgument
-from ...types.dtype import DType
-
-SIZES = "$sizes"  # the argument of a shape function's kernel that takes what it returns; no author's name
+from ...signature.late_dims import late_names
+from ...signature.schema import Form, OpSchema
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,28 +92,6 @@ def late_dims(schema: OpSchema, function: Callable[..., Any], kernel: str) -> tu
             hint='a shape function computes axes with a name of their own, as k in OutputTensor[T, "k"]',
         )
     return late
-
-
-def late_names(schema: OpSchema) -> tuple[str, ...]:
-    """The named output dims that no input and no parameter tells, in order of appearance."""
-    told = {item.name for argument in schema.inputs for item in parse_dims(argument.dims) if isinstance(item, Axis)}
-    told |= {parameter.name for parameter in schema.parameters if parameter.kind == "int"}
-    axes = (item.name for a in schema.outputs for item in parse_dims(a.dims) if isinstance(item, Axis))
-    return tuple(dict.fromkeys(name for name in axes if name not in told))
-
-
-def shape_schema(schema: OpSchema) -> OpSchema:
-    """The contract of the kernel that computes an op's late dims: what the op takes, and one int64 for each dim."""
-    inputs = tuple(dataclasses.replace(argument, role=Role.INPUT) for argument in schema.inputs)
-    return OpSchema(
-        name=f"{schema.name}.shape",
-        arguments=(TensorArgument(SIZES, Role.OUTPUT, DType.int64, str(len(schema.late))), *inputs),
-        parameters=schema.parameters,
-        typevars=schema.typevars,
-        fuse=False,
-        place=schema.place,
-        counts=schema.counts,
-    )
 
 
 def check_companion(

@@ -17,13 +17,13 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
+from ...diagnostics.collecting import BROKEN
 from ...diagnostics.errors import CompileError, EinkornError, did_you_mean, each_of, unlike
 from ...diagnostics.places import Place
 from ...language import phrasebook
 from ...language.names import STUBS
 from .. import syntax as s
 from .names import BINARY, CLOSED, COMPARE, UNARY, Reported, Unresolved, names_assigned, names_bound
-from .recovery import BROKEN
 from .unsupported import UNSUPPORTED
 
 Resolve = Callable[[Any, str, Place], int]

@@ -24,8 +24,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TextIO
 
+from ...diagnostics.collecting import collect, collecting
 from ...diagnostics.definitions import keep_text
-from ...diagnostics.errors import EinkornError, each_of, joined
+from ...diagnostics.errors import EinkornError, joined
 from ...diagnostics.installation import PACKAGE
 from ...diagnostics.shield import shielded, window
 from .recovery import as_mistake, read_on
@@ -42,7 +43,6 @@ class _Loaded:
 _loaded: dict[str, _Loaded] = {}
 _lock = threading.RLock()
 _prints: list[TextIO] = []  # where the prints of files go that are being imported
-_collected: list[list[EinkornError]] = []  # of the files that are being imported; only under the lock
 
 
 def import_file(file: Path, found: list[EinkornError] | None = None) -> ModuleType | None:
@@ -67,8 +67,7 @@ def import_file(file: Path, found: list[EinkornError] | None = None) -> ModuleTy
         finder = _TextFinder(root, {name: file})
         mistakes: list[EinkornError] = []
         module: ModuleType | None = None
-        with shielded():
-            _collected.append(mistakes)
+        with shielded(), collecting(mistakes):
             try:
                 with _apart(finder), redirect_stdout(_prints[-1] if _prints else sys.stdout), window():
                     module = importlib.import_module(name)
@@ -76,8 +75,6 @@ def import_file(file: Path, found: list[EinkornError] | None = None) -> ModuleTy
                 raise
             except BaseException as error:
                 mistakes.append(as_mistake(error, str(file)))
-            finally:
-                _collected.pop()
         if not mistakes and module is not None:
             _loaded[str(file)] = _Loaded(module, finder.texts)
         elif found is None:
@@ -95,13 +92,6 @@ def printing_to(stream: TextIO) -> Iterator[None]:
         yield
     finally:
         _prints.pop()
-
-
-def collect(mistake: EinkornError) -> bool:
-    """Notes a mistake of a file that is being imported, to be raised with all others of it; False when none is."""
-    if _collected:
-        _collected[-1].extend(each_of(mistake))
-    return bool(_collected)
 
 
 def _digest_of(path: str) -> str | None:

@@ -12,51 +12,18 @@ from __future__ import annotations
 import __future__
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
-from types import FunctionType
 from typing import Any
 
+from ...diagnostics.collecting import BROKEN, Broken
 from ...diagnostics.errors import CompileError, EinkornError
 from ...diagnostics.places import Place, instruction_place
 from ...language.phrasebook import of_line
-from ...signature.schema import OpSchema
 from .names import names_assigned
-
-BROKEN = "__einkorn_broken__"  # where a module keeps the names that it would have, but for mistakes, with these
 
 _MADE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _DEFINING = (*_MADE, ast.Assign, ast.AnnAssign, ast.Import, ast.ImportFrom, ast.If, ast.Try)
-
-
-class Broken:
-    """Stands for what a mistake, which has been noted, kept from being made.
-
-    Of a kernel: its function, what is known of its signature, and the arguments and parameters that are not.
-    """
-
-    def __init__(
-        self,
-        error: EinkornError | None,
-        kernel: FunctionType | None = None,
-        schema: OpSchema | None = None,
-        unknown: Iterable[str] = (),
-    ) -> None:
-        self.error = error
-        self.kernel = kernel
-        self.schema = schema
-        self.unknown = tuple(sorted(unknown))
-
-    def __call__(self, *given: Any, **_: Any) -> Any:
-        return given[0] if given and isinstance(given[0], FunctionType | type) else self
-
-    def __getitem__(self, index: Any) -> Broken:
-        return self
-
-    def __getattr__(self, name: str) -> Broken:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self
 
 
 def read_on(

@@ -15,18 +15,17 @@ from collections.abc import Callable, Iterable, Mapping
 from types import FunctionType
 from typing import Any, TypeVar, cast
 
+from ...diagnostics.collecting import BROKEN, Broken, collect
 from ...diagnostics.errors import CompileError, EinkornError, InternalError, joined
 from ...diagnostics.installation import PACKAGE
-from ...diagnostics.places import Place, caller_place
+from ...diagnostics.places import Place, user_place
 from ...language.names import BOUNDS, DeviceContext, Stub, TensorAnnotation
 from ...language.phrasebook import of_dtype
 from ...signature.check import schema_mistakes
 from ...signature.schema import PARAMETER_KINDS, ContextArgument, Form, OpSchema, Parameter, Role, TensorArgument
 from ...types.dtype import ANY, DType, SIMDType
 from .companions import Reference, late_dims, make_reference
-from .import_file import collect
 from .names import Reported
-from .recovery import BROKEN, Broken
 from .statements import find_function
 
 _NAME = re.compile(r"[A-Za-z_]\w*(::[A-Za-z_]\w*)*\Z")
@@ -78,7 +77,7 @@ class Kernel:
         raise CompileError(
             f"the kernel '{self.schema.name}' cannot be called from Python",
             code="EK0106",
-            place=caller_place(),
+            place=user_place(),
             op=self.schema.name,
             notes=[f"it is defined at {self.schema.place}"],
             hint=f'stage it in a graph: ops.custom("{self.schema.name}", ...)',
@@ -86,6 +85,18 @@ class Kernel:
 
     def __repr__(self) -> str:
         return f"<kernel {self.schema.name}>"
+
+
+class BrokenKernel(Broken):
+    """A kernel with a mistake in its signature: what is known of it, and the arguments and parameters that are not."""
+
+    def __init__(
+        self, error: EinkornError | None, function: FunctionType, schema: OpSchema, unknown: Iterable[str]
+    ) -> None:
+        super().__init__(error)
+        self.function = function
+        self.schema = schema
+        self.unknown = tuple(sorted(unknown))
 
 
 def register(
@@ -117,7 +128,7 @@ def register(
     """
 
     if callable(name):
-        place = caller_place()
+        place = user_place()
         raise CompileError("@register needs the op's name", code="EK0107", place=place, hint='write @register("name")')
 
     def record(function: Callable[..., Any]) -> Kernel:
@@ -134,7 +145,7 @@ def register(
         if error is not None and not collect(error):
             raise error
         unknown = _unknown(schema, reader.unknown, mistakes)
-        registered.append(cast(Kernel, Broken(error or reader.cause, function, schema.without(unknown), unknown)))
+        registered.append(cast(Kernel, BrokenKernel(error or reader.cause, function, schema.without(unknown), unknown)))
         return registered[-1]
 
     return record

@@ -11,6 +11,7 @@ import dataclasses
 from types import CodeType, FunctionType
 from typing import Any
 
+from ...diagnostics.collecting import BROKEN
 from ...diagnostics.definitions import first_line, is_checked, keep_text, pieces
 from ...diagnostics.errors import CompileError, EinkornError
 from ...diagnostics.places import Place
@@ -18,7 +19,6 @@ from ...language.structs import INFO, StructInfo
 from .. import syntax as s
 from .expressions import Resolve
 from .names import Reported
-from .recovery import BROKEN
 from .statements import Parser
 
 _KINDS = {"staticmethod": "static", "classmethod": "class", "property": "property"}
