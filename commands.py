@@ -145,12 +145,13 @@ def package_verify(path: str) -> None:
     count = package.verify()
     for op in package.ops:
         read_program(package.program(op.schema.name), package.program_name(op.schema.name), op.schema)
-    ready = [variant for variant in package.variants if variant.kind == "so"]
+    ready = [variant for variant in package.variants if variant.in_process]
     if ready:
+        from .compiler.targets import architecture
         from .graph.engine.packaged_code import ready_code
 
         for variant in ready:
-            ready_code(package, variant)
+            ready_code(package, variant, architecture(variant.target))
     print(f"{package.archive.shown}: all {count} members are what the manifest says (SHA-256 {package.digest})")
 
 
@@ -167,13 +168,13 @@ def cache_clear() -> None:
 
 
 def list_targets() -> None:
-    """Prints the targets, and for CPUs whether this machine can run their code."""
+    """Prints the targets, and of code that runs in a process whether this machine can run it."""
     from .compiler.targets import fits, known, lookup
 
     table = _table("target", "kind", "triple", "runs here", "features")
     for name in known():
         target = lookup(name)
-        runs = ("yes" if fits(name) else "no") if target.is_cpu else ""
+        runs = ("yes" if fits(name) else "no") if target.format.in_process else ""
         table.add_row(name, target.kind, target.triple, runs, " ".join(sorted(target.capabilities)))
     _print_table(table)
 

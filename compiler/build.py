@@ -22,11 +22,9 @@ from .check import failures, representative_instances
 from .explorer.stage import choose
 from .instances import Wanted, default_instances, instance_entries, missing_parameters, read_instances
 from .pipeline import compile_entry, typed_program
-from .targets import Target, lookup
-from .targets.cpu import LEVELS, fits
+from .targets import Target, lookup, named
 
 LACKS = frozenset({"EK0604", "EK0611", "EK0820"})  # a block size or type, printing, host code in device memory
-_KINDS = {"elf-so": "so", "ptx": "ptx", "hsaco": "hsaco"}
 
 
 @without_internals
@@ -66,7 +64,7 @@ def build_package(
     library = load_library(source, found)
     if op is not None:
         library = replace(library, kernels={(one := choose(library, op)).schema.name: one}, unusable=())
-    resolved = [_named(lookup(target)) for target in dict.fromkeys(targets)]
+    resolved = [named(lookup(target)) for target in dict.fromkeys(targets)]
     chosen = _chosen(library, instances, wanted or Wanted())
     mistakes: list[EinkornError] = []
     ops: dict[str, OpContents] = {}
@@ -87,9 +85,10 @@ def build_package(
     if resolved and not codes:
         raise _nothing_compiled(kernel.schema for kernel in library.kernels.values())
     sources = _sources(library) if include_source else ()
-    named = name or Path(output).stem
-    contents = PackageContents(named, version, tuple(ops.values()), tuple(codes), sources, _producers())
-    return write_package(output, contents)
+    name = name or Path(output).stem
+    return write_package(
+        output, PackageContents(name, version, tuple(ops.values()), tuple(codes), sources, _producers())
+    )
 
 
 def _chosen(library: KernelLibrary, instances: str | None, wanted: Wanted) -> dict[str, list[Instance]]:
@@ -143,22 +142,12 @@ def _able(
     """The targets that do not lack what a kernel does; the reasons against the others go to `left_out`."""
     able = []
     for target in targets:
-        wrong = [error for error in failures(kernel, wanted, [target]) if error is not None] if target.is_gpu else []
+        wrong = [error for error in failures(kernel, wanted, [target]) if error is not None] if target.has_grid else []
         if wrong and all(error.code in LACKS for mistake in wrong for error in each_of(mistake)):
             left_out += wrong
         else:
             able.append(target)
     return able
-
-
-def _named(target: Target) -> Target:
-    """A target that means the same on every machine."""
-    if target.name != "host":
-        return target
-    best = next((level for level in reversed(list(LEVELS)) if fits(level)), None)
-    if best is None:
-        raise PackageError("this machine has no named level to build for", code="EK0514", got=target.name)
-    return lookup(best)
 
 
 def _compile_op(
@@ -178,7 +167,7 @@ def _compile_op(
                     kernel.schema.name,
                     instance,
                     target.name,
-                    _KINDS[target.object_kind],
+                    target.format.suffix,
                     artifact.code,
                     checks=checks,
                 )

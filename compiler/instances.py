@@ -25,7 +25,7 @@ from ..dsl.signature.parse_dims import parse_dims
 from ..dsl.signature.schema import Form, OpSchema, Parameter
 from ..dsl.signature.variadic import expand, own_names, told_count
 from ..dsl.types.dtype import DType
-from .targets import Target, lookup
+from .targets import Target, host
 
 DEFAULT_RANKS = (1, 2, 3, 4)
 DEFAULT_COUNTS = (2, 3)
@@ -75,12 +75,12 @@ def make_instance(
 def instance_entries(program: PortableKernel, instance: Instance, target: Target) -> list[tuple[EntrySpec, Target]]:
     """The compile units of an instance for a target, that of the op first.
 
-    On a GPU the op stands alone: its shape function runs on the host, as a unit of its own.
+    Where the op runs as grids, it stands alone: its shape function runs on the host, as a unit of its own.
     """
-    if program.shape is None or target.is_cpu:
+    if program.shape is None or not target.has_grid:
         return [(instance_entry(program, instance), target)]
     alone = replace(program, shape=None)
-    return [(instance_entry(alone, instance), target), (instance_entry(program.shape, instance), lookup("host"))]
+    return [(instance_entry(alone, instance), target), (instance_entry(program.shape, instance), host())]
 
 
 def instance_entry(program: PortableKernel, instance: Instance) -> EntrySpec:

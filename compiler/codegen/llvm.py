@@ -60,8 +60,8 @@ def library() -> Any:
 
 @functools.cache
 def processor(target: Target) -> tuple[str, str]:
-    """LLVM's processor name and feature list for a target; for the host, what LLVM itself finds."""
-    if target.name != "host":
+    """LLVM's processor name and feature list for a target; for the processor at hand, what LLVM itself finds."""
+    if target.cpu:
         return target.cpu, target.features
     binding = library()
     features = [binding.get_host_cpu_features().flatten(), target.features]
@@ -86,7 +86,7 @@ class Compiled:
     @property
     def ptx(self) -> str:
         """The PTX text of an NVIDIA target."""
-        if self.target.object_kind != "ptx":
+        if not self.target.format.is_text:
             raise InternalError(f"{self.target.name} has no PTX")
         return self.code.decode()
 
@@ -99,7 +99,7 @@ class Compiled:
     @functools.cached_property
     def assembly(self) -> str:
         """The assembly text; for an NVIDIA target, the PTX."""
-        if self.target.object_kind == "ptx":
+        if self.target.format.is_text:
             return self.ptx
         return _emit_assembly(self.text, self.target, self.level)
 
@@ -110,7 +110,7 @@ class Compiled:
 
     def link(self, soname: str = "") -> bytes:
         """The loadable form: a shared object for a CPU, a code object for an AMD GPU, PTX as it is."""
-        if self.target.object_kind == "ptx":
+        if self.target.format.is_text:
             return self.code
         return elf.link_shared(self.code, needed=self.needed, soname=soname)
 
@@ -126,7 +126,7 @@ def compile_module(text: str, target: Target, *, level: int = 3) -> Compiled:
         InternalError: LLVM cannot read the module, or it uses what the target does not have.
         TargetError: llvmlite is not installed.
     """
-    if target.object_kind == "ptx":
+    if target.format.is_text:
         return Compiled(target, level, text, _emit_assembly(text, target, level).encode())
     code = emit_object(text, target, level=level)
     undefined = tuple(sorted(elf.undefined_symbols(code)))

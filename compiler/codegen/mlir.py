@@ -35,7 +35,7 @@ Observer = Callable[[str, float, Callable[[], str]], None]
 
 EXIT_FUNCTION: Final = "ek.exit"  # a call of it marks a place
 
-_TRANSLATABLE: Final = ("llvm.", "nvvm.", "rocdl.", "builtin.module")
+_TRANSLATABLE: Final = ("llvm.", "builtin.module")  # and the dialect of the target
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ def pipeline(target: Target) -> tuple[Step, ...]:
         "convert-vector-to-llvm",
         "convert-arith-to-llvm",
         "convert-cf-to-llvm",
-        *(("convert-nvvm-to-llvm",) if target.kind == "cuda" else ()),
+        *target.mlir_passes,
         "reconcile-unrealized-casts",
         f"ensure-debug-info-scope-on-llvm-func{{emission-kind={target.debug_info}}}",
     )
@@ -222,7 +222,7 @@ def _lower(text: str, target: Target, steps: Sequence[Step], observe: Observer |
             if observe is not None:
                 observe(name, time.perf_counter() - start, functools.partial(_print, module, False))
         interruptible()
-        _check_translatable(mlir, module)
+        _check_translatable(mlir, module, target)
         with _reporting(mlir, "when it was translated to LLVM IR", text):
             translated = mlir.llvm.translate_module_to_llvmir(module.operation)
     if not translated:
@@ -230,12 +230,13 @@ def _lower(text: str, target: Target, steps: Sequence[Step], observe: Observer |
     return hinted(downgrade(str(translated)))
 
 
-def _check_translatable(mlir: Bindings, module: Any) -> None:
+def _check_translatable(mlir: Bindings, module: Any, target: Target) -> None:
     """Refuses operations that no step has lowered: the translation would end the process over them."""
     left: list[Any] = []
+    known = (*_TRANSLATABLE, *((f"{target.dialect}.",) if target.dialect else ()))
 
     def visit(operation: Any) -> Any:
-        if not operation.name.startswith(_TRANSLATABLE):
+        if not operation.name.startswith(known):
             left.append(operation)
             return mlir.ir.WalkResult.INTERRUPT
         return mlir.ir.WalkResult.ADVANCE

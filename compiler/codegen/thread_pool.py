@@ -31,7 +31,6 @@ interpreter's lock for that. Where a handler raises, the exception is kept and t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from ...dsl.contract import abi
@@ -39,23 +38,6 @@ from ...dsl.contract.abi import PoolState
 from ...dsl.diagnostics.errors import TargetError
 from ..targets import Target
 from .llvm import compile_module
-
-
-@dataclass(frozen=True)
-class _System:
-    """What differs between the architectures of Linux."""
-
-    futex: int
-    sched_yield: int
-    gettid: int
-    pause: str
-    declaration: str
-
-
-_SYSTEMS: Final = {
-    "x86_64": _System(202, 24, 186, "call void @llvm.x86.sse2.pause()", "declare void @llvm.x86.sse2.pause()"),
-    "aarch64": _System(98, 124, 178, "call void @llvm.aarch64.hint(i32 1)", "declare void @llvm.aarch64.hint(i32)"),
-}
 
 
 def pool_object(target: Target) -> bytes:
@@ -73,10 +55,9 @@ def pool_text(target: Target) -> str:
     Raises:
         TargetError: the target is no Linux CPU that the pool is written for.
     """
-    architecture, _, rest = target.triple.partition("-")
-    if architecture not in _SYSTEMS or "linux" not in rest:
+    system = target.system
+    if system is None:
         raise TargetError(f"there is no thread pool for {target.name}", code="EK0609")
-    system = _SYSTEMS[architecture]
     text = (_TEMPLATE + _POLL).replace("PAUSE", system.pause).replace("DECLARATION", system.declaration)
     text = text.replace("SYS_FUTEX", str(system.futex)).replace("SYS_YIELD", str(system.sched_yield))
     text = text.replace("SYS_GETTID", str(system.gettid)).replace("INTERVAL", str(INTERVAL))

@@ -30,7 +30,7 @@ NAMES = {"float": "Float32", "double": "Float64", "half": "Float16", "bfloat": "
 
 def loop_reports(artifact: Artifact) -> dict[Spot, str]:
     """For each line with an innermost loop what became of it; nothing for a GPU, whose threads are the vectors."""
-    if not artifact.target.is_cpu:
+    if not artifact.target.vectorizes:
         return {}
     found: dict[Spot, list[Sequence[Line]]] = {}
     for loop in _innermost(llvm_lines(artifact)):

@@ -51,7 +51,7 @@ def guard_part(call: Call, extent: Value, part: Value, tensor: Tensor, axis: int
     key = ("guarded", value_key(part), value_key(extent), width)
     if evaluator.checks.level == "off" or builder.remembered(key):
         return
-    if evaluator.target.is_gpu and evaluator.level == "host":
+    if evaluator.target.has_grid and evaluator.level == "host":
         return  # on the host, an access is an error anyhow, and a slice is checked where it is read
     if evaluator.checks.level == "safe" and is_shipped(call.frame.file) and not _for_a_fold(call.frame):
         counted = all(evaluator.ranges.is_counted(value) for value in (part, extent))
@@ -77,7 +77,7 @@ def guard_part(call: Call, extent: Value, part: Value, tensor: Tensor, axis: int
 def guard_lanes(call: Call, tensor: Tensor, numbers: Value, mask: Value | None) -> None:
     """Checks a vector of indices on the last axis, those of its lanes that the mask names."""
     builder, type = call.builder, numbers.type
-    if call.evaluator.checks.level == "off" or (call.evaluator.target.is_gpu and call.evaluator.level == "host"):
+    if call.evaluator.checks.level == "off" or (call.evaluator.target.has_grid and call.evaluator.level == "host"):
         return
     assert isinstance(type, SIMDType)
     axis = tensor.rank - 1
@@ -109,7 +109,7 @@ def guard_start(call: Call, start: Value, tensor: Tensor, axis: int) -> None:
     key = ("begins", value_key(start))
     if evaluator.checks.level == "off" or builder.remembered(key) or evaluator.ranges.is_at_least(start, 0):
         return
-    if evaluator.target.is_gpu and evaluator.level == "host":
+    if evaluator.target.has_grid and evaluator.level == "host":
         return
     evaluator.locate(call.node, call.frame)
     holds = builder.compare("ge", start, builder.int_(0))
@@ -166,7 +166,7 @@ def guard_divisor(evaluator: Evaluator, divisor: Value, symbol: str, node: s.Nod
         evaluator.ranges.is_at_least(divisor, 1) or (shipped and evaluator.ranges.is_counted(divisor))
     ):
         return  # the library divides by sizes that may be 0, and means the 0 that comes out
-    if (evaluator.level == "host" and evaluator.target.is_gpu) or divisor.const is not None:
+    if (evaluator.level == "host" and evaluator.target.has_grid) or divisor.const is not None:
         return
     key = ("divides", value_key(divisor))
     if builder.remembered(key):

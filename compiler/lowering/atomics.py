@@ -57,8 +57,8 @@ def _scope(e: FunctionEmitter) -> str:
 
 
 def _fences(e: FunctionEmitter, ordering: str) -> tuple[str, str]:
-    """The fences before and after a modification where LLVM forgets its ordering: it does for PTX."""
-    if e.target.kind != "cuda" or ordering == "monotonic":
+    """The fences before and after a modification where LLVM forgets its ordering."""
+    if e.target.keeps_atomic_order or ordering == "monotonic":
         return "", ""
     strong = "seq_cst" if ordering == "seq_cst" else ""
     before = (strong or "release") if ordering != "acquire" else ""

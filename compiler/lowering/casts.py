@@ -68,7 +68,7 @@ def _narrow_int(e: FunctionEmitter, value: str, source: SIMDType, to: SIMDType) 
     """Integers keep their low bits; floats saturate."""
     byte = to.with_dtype(_byte(to.dtype))
     text = mlir_type(byte)
-    if source.dtype.is_float() and e.target.is_cpu:
+    if source.dtype.is_float() and not e.target.saturating_casts:
         return _float_to_int(e, value, source, to)
     inside = cast(e, value, source, byte)
     if not source.dtype.is_float():
@@ -165,7 +165,7 @@ def _float_to_int(e: FunctionEmitter, value: str, source: SIMDType, to: SIMDType
     if source.dtype.is_half():
         wide = source.with_dtype(DType.float32)
         value, source = widen(e, value, source), wide
-    if e.target.is_cpu and to.dtype.bits <= 32:
+    if not e.target.saturating_casts and to.dtype.bits <= 32:
         return _clamped_to_int(e, value, source, to)
     name = "fptosi" if to.dtype.kind == "int" else "fptoui"
     prefix = f"v{to.width}" if to.width > 1 else ""

@@ -159,10 +159,10 @@ def _loop(e: FunctionEmitter, op: Op, low: str, high: str, initial: list[str]) -
     if whole is not None:
         _cut_for(e, op, whole, low, high, initial)
     else:
-        rolled = e.target.is_cpu and stays_rolled(op)
+        rolled = e.target.vectorizes and stays_rolled(op)
         vectors = together(op.regions[0], e.target) if "elements" in op.attrs else 0
         length = lanes(op, e.target) if initial and "elements" in op.attrs else 0
-        hint = loop_hint(vectors, length, rolled=rolled, apart=e.target.is_cpu and stays_apart(op))
+        hint = loop_hint(vectors, length, rolled=rolled, apart=e.target.vectorizes and stays_apart(op))
         _rounds(e, op, [low, high, e.name(op.operands[2])], initial, hint=hint)
     return [e.name(v) for v in op.results]
 
@@ -288,7 +288,7 @@ def _assert(e: FunctionEmitter, op: Op) -> None:
     failed = e.op(f"arith.xori {holds}, {true} : i1")
     e.lines.append(f"{e.indent}scf.if {failed} {{\n")
     with e.nested():
-        if e.target.is_gpu:
+        if not e.target.has_context:
             e.line('"llvm.intr.trap"() : () -> ()')
         else:
             _report(e, op.attrs["site"], values)

@@ -22,7 +22,7 @@ def widen(e: FunctionEmitter, value: str, type: SIMDType) -> str:
     """The bits of a half type as float32, exactly."""
     if type.dtype is DType.bfloat16:
         return _widen_bfloat16(e, value, type)
-    if e.target.is_cpu and not e.target.supports("f16c"):
+    if not e.target.supports("f16c"):
         return _widen_float16(e, value, type)
     short, half, single = _types(type)
     number = e.op(f"arith.bitcast {value} : {short} to {half}")
@@ -33,7 +33,7 @@ def narrow(e: FunctionEmitter, value: str, type: SIMDType) -> str:
     """A float32 rounded to the half type `type`, as bits."""
     if type.dtype is DType.bfloat16:
         return _narrow_bfloat16(e, value, type)
-    if e.target.is_cpu and not e.target.supports("f16c"):
+    if not e.target.supports("f16c"):
         return _narrow_float16(e, value, type)
     short, half, single = _types(type)
     number = e.op(f"arith.truncf {value} : {single} to {half}")

@@ -149,9 +149,8 @@ def _addresses(e: FunctionEmitter, pointer: Value, offsets: Value) -> tuple[str,
 def _prefetch(e: FunctionEmitter, op: Op) -> None:
     place, text = _place(e, *op.operands), e.type(op.operands[0].type)
     locality = op.attrs["locality"]
-    if e.target.kind == "cuda":  # LLVM drops its own prefetch there
-        level = "L1" if locality == 3 else "L2"
-        e.line(f'llvm.inline_asm has_side_effects "prefetch.global.{level} [$0];", "l" {place} : ({text}) -> ()')
+    if e.target.prefetch:  # LLVM drops its own
+        e.line(f'llvm.inline_asm has_side_effects "{e.target.prefetch[locality]}", "l" {place} : ({text}) -> ()')
         return
     hint = f"<{{rw = {int(op.attrs['write'])} : i32, hint = {locality} : i32, cache = 1 : i32}}>"
     e.line(f'"llvm.intr.prefetch"({place}) {hint} : ({text}) -> ()')

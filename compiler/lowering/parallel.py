@@ -147,7 +147,7 @@ def _attributes(e: FunctionEmitter, region: Region) -> str:
     that is all that counts (20 % on 16 M elements, 10 to 30 % on rows that lie in the third cache). Where each loop
     streams, so does what the author wrote in wider vectors.
     """
-    if not (e.target.is_cpu and e.target.vector_bits == 512):
+    if e.target.vector_bits != 512:
         return ""
     ops = list(walk(region))
     streams = any(op.name == "prefetch" for op in ops) and all(map(_streams, _innermost(region)))

@@ -51,7 +51,7 @@ class Emitted:
 def emit_module(program: Program, target: Target) -> Emitted:
     """The MLIR text of a program for a target."""
     module = ModuleEmitter(program, target)
-    if target.is_gpu:
+    if target.has_grid:
         module.emit_kernels()
     else:
         module.emit_host()

@@ -125,7 +125,7 @@ def strip_of(e: FunctionEmitter, loop: Op) -> int:
     """
     region = loop.regions[0]
     each, rounds = work(region), _most_rounds(loop)
-    if not e.target.is_cpu or each is None or (rounds is not None and rounds * each <= BUDGET):
+    if not e.target.has_context or each is None or (rounds is not None and rounds * each <= BUDGET):
         return 0
     if e.depth and any(_accesses(op) for op in walk(region)):
         return 0
@@ -137,7 +137,7 @@ def spent_in(e: FunctionEmitter, loop: Op) -> int:
 
     Not within other loops if it carries vectors, which would go through memory for it.
     """
-    if not e.target.is_cpu:
+    if not e.target.has_context:
         return 0
     long = any(work(region) is None for region in loop.regions)
     if loop.name == "for" and (not long or (e.depth and _carries_vectors(loop))):

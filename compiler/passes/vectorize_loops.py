@@ -55,7 +55,7 @@ def cut(loop: Op, target: Target, vector_bits: int) -> Cut | None:
     """How a loop is cut where vectors have so many bits; None where it is not."""
     low, high, step, *carried = loop.operands
     region = loop.regions[0]
-    if not (target.is_cpu and target.vector_bits >= 512) or step.const != 1:
+    if target.vector_bits < 512 or step.const != 1:
         return None
     if carried and "elements" not in loop.attrs:
         return None
@@ -84,7 +84,7 @@ def _work(op: Op) -> int:
 def together(region: Region, target: Target) -> int:
     """How many vectors a long loop takes at a time: 4 or 2, or 0 where LLVM decides."""
     inside = [op.name for op in walk(region)]
-    if target.is_gpu or target.vector_bits < 512 or sum(name in ROWS for name in inside) < LONG:
+    if target.vector_bits < 512 or sum(name in ROWS for name in inside) < LONG:
         return 0
     if not {"for", "while"}.isdisjoint(inside):
         return 0

@@ -1,19 +1,22 @@
-"""The targets: `lookup("sm_90a")`, `host()`, `known()`, `fits("x86-64-v3")`.
+"""Finds targets by name: `lookup("sm_90a")`, `host()`, `known()`, and what runs here: `fits("x86-64-v3")`.
 
-One file a family, one record a target. An unknown name and a missing tool are different errors: the first is raised
-here (EK0601), the second where the tool is needed (EK0602).
+One file a family, one record a target; a family is known by its row in `_FAMILIES`. An unknown name and a missing tool
+are different errors: the first is raised here (EK0601), the second where the tool is needed (EK0602).
 """
 
 from __future__ import annotations
 
-from ...dsl.diagnostics.errors import TargetError, did_you_mean
+from collections.abc import Sequence
+
+from ...dsl.diagnostics.errors import PackageError, TargetError, did_you_mean
 from . import amdgcn, cpu, nvptx
 from .base import FEATURES, Target
-from .cpu import fits, host
+from .cpu import host
 
-__all__ = ["FEATURES", "Target", "fits", "host", "known", "lookup"]
+__all__ = ["FEATURES", "Target", "architecture", "fits", "host", "known", "lacking", "lookup", "named"]
 
-_TARGETS = {**cpu.TARGETS, **nvptx.TARGETS, **amdgcn.TARGETS}
+_FAMILIES = (cpu.TARGETS, nvptx.TARGETS, amdgcn.TARGETS)
+_TARGETS = {name: target for family in _FAMILIES for name, target in family.items()}
 
 
 def known() -> tuple[str, ...]:
@@ -39,3 +42,38 @@ def lookup(name: str) -> Target:
         notes=[f"known targets: {', '.join(known())}"],
         hint=did_you_mean(name, known()),
     )
+
+
+def named(target: Target) -> Target:
+    """A target that means the same on every machine: for the one at hand, its best level.
+
+    Raises:
+        PackageError: EK0514, this machine has no level.
+    """
+    if not target.identity:
+        return target
+    level = cpu.best_level()
+    if level is None:
+        raise PackageError("this machine has no named level to build for", code="EK0514", got=target.name)
+    return _TARGETS[level]
+
+
+def architecture(name: str) -> str:
+    """The architecture that code for the target `name` runs on; the name itself where there is no such target."""
+    return _TARGETS[name].architecture if name in _TARGETS else name
+
+
+def fits(name: str) -> bool:
+    """Whether this machine can run code made for the target `name` in a process; False for unknown targets."""
+    return name == "host" or not lacking(name)
+
+
+def lacking(name: str, requirements: Sequence[str] = ()) -> tuple[str, ...]:
+    """What this machine lacks to run code that was made for a named target and has further requirements.
+
+    These are features in the words of /proc/cpuinfo, or names of targets; a target that cannot run here lacks itself.
+    """
+    here = cpu.machine()
+    missing = cpu.lacking(_TARGETS[name], here) if name in _TARGETS else frozenset({name})
+    further = {r for r in requirements if r not in here.flags and (r not in _TARGETS or lacking(r))}
+    return tuple(sorted(missing | further))

@@ -1,4 +1,4 @@
-"""AMD targets: LLVM's AMDGPU makes an object, which `elf` links into a code object (.hsaco).
+"""Describes AMD's targets: LLVM's AMDGPU makes an object, which `codegen.elf` links into a code object (.hsaco).
 
 Output: `TARGETS`. Facts are from LLVM's "User Guide for AMDGPU Backend" (processors, memory model, code objects) and
 AMD's instruction set manuals. The block size is a constant of every kernel, and the grid is passed as an argument:
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from ...dsl.contract.code_formats import HSACO
 from .base import COMMON_INTRINSICS, AddressSpaces, GridOperations, Intrinsics, Limits, Target
 
 TRIPLE: Final = "amdgcn-amd-amdhsa"
@@ -29,6 +30,11 @@ GRID: Final = GridOperations(
         'llvm.fence syncscope("workgroup") release',
         "rocdl.s.barrier",
         'llvm.fence syncscope("workgroup") acquire',
+    ),
+    # Without the flat size AMDGPU assumes blocks of any size up to 256 threads, and larger launches fail.
+    attributes=(
+        "rocdl.kernel, rocdl.reqd_work_group_size = array<i32: {x}, {y}, {z}>, "
+        'rocdl.flat_work_group_size = "{threads},{threads}"'
     ),
 )
 
@@ -61,12 +67,13 @@ def _target(name: str, lanes: int, capabilities: frozenset[str], shared_memory: 
         data_layout=DATA_LAYOUT,
         cpu=name,
         features=f"+wavefrontsize{lanes}",
-        object_kind="hsaco",
+        format=HSACO,
         capabilities=capabilities,
         intrinsics=_INTRINSICS,
         lanes=lanes,
         vector_bits=128,
         atomic_scope="agent",
+        saturating_casts=True,
         spaces=AddressSpaces(global_memory=1, shared_memory=3, stack=5),
         limits=Limits(
             threads_per_block=1024,
@@ -76,6 +83,7 @@ def _target(name: str, lanes: int, capabilities: frozenset[str], shared_memory: 
             shared_memory=shared_memory * 1024,
         ),
         grid=GRID,
+        dialect="rocdl",
     )
 
 

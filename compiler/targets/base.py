@@ -1,8 +1,8 @@
-"""What a target is: one frozen record of everything the compiler may ask about a machine.
+"""Describes a machine to compile for: one frozen record of everything the compiler may ask about it.
 
-Output: `Target` and the parts it is made of, and the list of features that code may ask for. Code asks features
-(`target.supports("bf16_mma")`) and never compares names. Non-goals: no target is described here (one file each: `cpu`,
-`nvptx`, `amdgcn`), and nothing here loads LLVM.
+Output: `Target` and the parts it is made of, and the list of features that code may ask for. Code asks for features
+(`target.supports("bf16_mma")`) and facts (`target.has_grid`), and never compares names or kinds. Non-goals: no target
+is described here (one file a family: `cpu`, `nvptx`, `amdgcn`), and nothing here loads LLVM.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from ...dsl.contract.code_formats import CodeFormat
 from ...dsl.diagnostics.errors import TargetError, did_you_mean
 
-Kind = Literal["cpu", "cuda", "hip"]
-ObjectKind = Literal["elf-so", "ptx", "hsaco"]
 DebugInfo = Literal["LineTablesOnly", "DebugDirectivesOnly"]
 
 FEATURES: Final[Mapping[str, str]] = {
@@ -92,11 +91,12 @@ class Limits:
 
 @dataclass(frozen=True)
 class GridOperations:
-    """MLIR spellings of what a thread of a grid can ask and do.
+    """MLIR spellings of a kernel that runs as a grid of threads, and of what a thread can ask and do.
 
     The first four are operations with one i32 result, with `{axis}` for x, y or z. `block_dim` and `grid_dim` are None
     where no register holds the value: the block size is then a constant of the kernel, and the grid is passed to it.
-    `barrier` is the list of operations that make the threads of a block meet and see each other's stores.
+    `barrier` is the list of operations that make the threads of a block meet and see each other's stores. `attributes`
+    are those of a kernel, with `{x}`, `{y}`, `{z}` for the size of its block and `{threads}` for their product.
     """
 
     thread_id: str
@@ -104,6 +104,7 @@ class GridOperations:
     block_dim: str | None
     grid_dim: str | None
     barrier: tuple[str, ...]
+    attributes: str
 
     def spell(self, what: Literal["thread_id", "block_id", "block_dim", "grid_dim"], axis: str) -> str | None:
         """The operation for one axis: `spell("thread_id", "x")` is `nvvm.read.ptx.sreg.tid.x : i32` for CUDA."""
@@ -137,6 +138,17 @@ class Intrinsics:
         return f"{base} is not available for {element}"
 
 
+@dataclass(frozen=True)
+class ThreadSystem:
+    """What the thread pool asks of an operating system on a processor: numbers of system calls, a pause in LLVM IR."""
+
+    futex: int
+    sched_yield: int
+    gettid: int
+    pause: str
+    declaration: str
+
+
 _TYPE_SUFFIX = re.compile(r"(?:nxv\d+|v\d+)?(bf16|f16|f32|f64|i\d+|p\d+)")
 
 
@@ -157,38 +169,74 @@ def split_intrinsic(name: str) -> tuple[str, str | None]:
 class Target:
     """One machine to compile for.
 
-    Fields of LLVM: `triple`, `data_layout`, `cpu`, `features` (for the host the last two are empty until LLVM is
-    loaded, see `llvm.processor`). `lanes` is how many threads run in lockstep (1 on a CPU), `vector_bits` the widest
-    vector register of one thread. `libcalls` are the symbols that its objects may leave undefined, each with the
-    shared library that has it. `identity` tells machines apart that share a name.
+    Attributes:
+        kind: what runs the code, in a word for people; nothing decides by it.
+        triple, data_layout, cpu, features: LLVM's. Where `cpu` is empty, it is the processor at hand, whose name and
+            features LLVM finds itself (`codegen.llvm.processor`); `features` are then added to those.
+        format: what its code is.
+        capabilities: those of `FEATURES` that it has; see `supports`.
+        intrinsics: the LLVM intrinsics that its code generator survives.
+        lanes: how many threads run in lockstep. Where it is one, LLVM makes vectors of loops.
+        vector_bits: the widest vector register of one thread.
+        spaces, atomic_scope: LLVM's address spaces, and the scope of atomics that all threads of an op see.
+        keeps_atomic_order: whether LLVM keeps the ordering of atomic operations; else fences stand around them.
+        saturating_casts: whether floats become integers, saturated, by one instruction.
+        prefetch: inline assembly of a prefetch for localities 0 to 3, where LLVM drops its own.
+        limits: what one launch may ask for.
+        grid: how kernels run as a grid of threads; None where the op is one function.
+        libcalls: symbols that its objects may leave undefined, each with the shared library that has it.
+        needs: features that a machine of this architecture must have to run its code, in the words of /proc/cpuinfo.
+        system: what the thread pool needs; None where there is none.
+        dialect, mlir_passes: MLIR's dialect of the family, and the passes that lower it.
+        debug_info: which debug information LLVM makes.
+        identity: tells machines apart that share a name; empty where the name means the same on every machine.
     """
 
     name: str
-    kind: Kind
+    kind: str
     triple: str
     data_layout: str
     cpu: str
     features: str
-    object_kind: ObjectKind
+    format: CodeFormat
     capabilities: frozenset[str]
     intrinsics: Intrinsics = field(hash=False, repr=False)
     lanes: int = 1
     vector_bits: int = 128
     spaces: AddressSpaces = AddressSpaces()
     atomic_scope: str = ""
+    keeps_atomic_order: bool = True
+    saturating_casts: bool = False
+    prefetch: tuple[str, ...] = ()
     limits: Limits = Limits()
     grid: GridOperations | None = None
     libcalls: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
+    needs: frozenset[str] = frozenset()
+    system: ThreadSystem | None = None
+    dialect: str = ""
+    mlir_passes: tuple[str, ...] = ()
     debug_info: DebugInfo = "LineTablesOnly"
     identity: str = ""
 
     @property
-    def is_cpu(self) -> bool:
-        return self.kind == "cpu"
+    def has_grid(self) -> bool:
+        """Whether work runs as grids of threads, in memory of a device: what the language calls a GPU."""
+        return self.grid is not None
 
     @property
-    def is_gpu(self) -> bool:
-        return self.kind != "cpu"
+    def has_context(self) -> bool:
+        """Whether code is handed the caller's context, by which it reports, polls and spreads work."""
+        return self.grid is None
+
+    @property
+    def vectorizes(self) -> bool:
+        """Whether LLVM makes vectors of loops; elsewhere the threads are the lanes."""
+        return self.lanes == 1
+
+    @property
+    def architecture(self) -> str:
+        """The first part of the triple, such as `x86_64`."""
+        return self.triple.partition("-")[0]
 
     @property
     def key(self) -> str:
@@ -215,12 +263,12 @@ class Target:
     def kernel_attributes(self, block: Sequence[int]) -> str:
         """MLIR attributes of an `llvm.func` that is launched as a grid of blocks of `block` = (x, y, z) threads.
 
-        The text goes between the braces of `attributes {...}`; it is empty for a CPU.
+        The text goes between the braces of `attributes {...}`; it is empty where there are no grids.
 
         Raises:
             TargetError: the block is larger than the target allows.
         """
-        if self.kind == "cpu":
+        if self.grid is None:
             return ""
         x, y, z = (*block, 1, 1, 1)[:3]
         if x * y * z > self.limits.threads_per_block or any(
@@ -233,9 +281,4 @@ class Target:
                 got=(x, y, z),
                 hint=f"at most {self.limits.threads_per_block} threads, and {self.limits.block} along x, y, z",
             )
-        sizes = f"array<i32: {x}, {y}, {z}>"
-        if self.kind == "cuda":
-            return f"nvvm.kernel, nvvm.reqntid = {sizes}"
-        # Without the flat size AMDGPU assumes blocks of any size up to 256 threads, and larger launches fail.
-        flat = x * y * z
-        return f'rocdl.kernel, rocdl.reqd_work_group_size = {sizes}, rocdl.flat_work_group_size = "{flat},{flat}"'
+        return self.grid.attributes.format(x=x, y=y, z=z, threads=x * y * z)

@@ -1,7 +1,8 @@
-"""CPU targets: the machine at hand (`host`), the x86-64 levels, and generic aarch64 for cross-compiling.
+"""Describes CPUs: the machine at hand (`host`), the x86-64 levels, and generic aarch64 for cross-compiling.
 
-Input: /proc/cpuinfo, which says what the machine at hand can run without loading LLVM. Output: `TARGETS`, `host()` and
-`fits()`. Non-goals: LLVM's own name for the host's processor is found in `llvm`, when code is made.
+Input: /proc/cpuinfo, which says what the machine at hand can run without loading LLVM. Output: `TARGETS`, `host()`,
+and what the machine lacks for a target. Non-goals: LLVM's own name for the host's processor is found in
+`codegen.llvm`, when code is made.
 """
 
 from __future__ import annotations
@@ -9,19 +10,25 @@ from __future__ import annotations
 import functools
 import hashlib
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from ...dsl.contract.abi import LIBCALLS
+from ...dsl.contract.code_formats import SHARED_OBJECT
 from ...dsl.diagnostics.errors import TargetError
-from .base import COMMON_INTRINSICS, Intrinsics, Target
+from .base import COMMON_INTRINSICS, Intrinsics, Target, ThreadSystem
 
 X86_TRIPLE: Final = "x86_64-unknown-linux-gnu"
 X86_DATA_LAYOUT: Final = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128"
 AARCH64_TRIPLE: Final = "aarch64-unknown-linux-gnu"
 AARCH64_DATA_LAYOUT: Final = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i8:8:32-i16:16:32-i64:64-i128:128-n32:64-S128-Fn32"
+
+X86_LINUX: Final = ThreadSystem(202, 24, 186, "call void @llvm.x86.sse2.pause()", "declare void @llvm.x86.sse2.pause()")
+AARCH64_LINUX: Final = ThreadSystem(
+    98, 124, 178, "call void @llvm.aarch64.hint(i32 1)", "declare void @llvm.aarch64.hint(i32)"
+)
 
 INTRINSICS: Final = Intrinsics(
     allowed=dict.fromkeys(
@@ -102,11 +109,13 @@ def _x86(name: str, flags: frozenset[str], identity: str = "") -> Target:
         data_layout=X86_DATA_LAYOUT,
         cpu="" if identity else name,
         features=_features(name, flags),
-        object_kind="elf-so",
+        format=SHARED_OBJECT,
         capabilities=frozenset(capabilities),
         intrinsics=INTRINSICS,
         vector_bits=512 if "avx512f" in flags else 256 if "avx2" in flags else 128,
         libcalls=LIBCALLS,
+        needs=frozenset() if identity else flags,
+        system=X86_LINUX,
         identity=identity,
     )
 
@@ -122,11 +131,12 @@ def _aarch64(name: str, flags: frozenset[str], identity: str = "") -> Target:
         data_layout=AARCH64_DATA_LAYOUT,
         cpu="" if identity else "generic",
         features="",
-        object_kind="elf-so",
+        format=SHARED_OBJECT,
         capabilities=frozenset(capabilities),
         intrinsics=INTRINSICS,
         vector_bits=128,
         libcalls=LIBCALLS,
+        system=AARCH64_LINUX,
         identity=identity,
     )
 
@@ -153,23 +163,17 @@ def host() -> Target:
     )
 
 
-def fits(name: str) -> bool:
-    """Whether this machine can run code made for the CPU target `name`; False for every other target."""
-    return name == "host" or not lacking(name)
-
-
-def lacking(name: str, requirements: Sequence[str] = ()) -> tuple[str, ...]:
-    """What this machine lacks to run code that was made for a named target and has further requirements.
-
-    These are features in the words of /proc/cpuinfo, or names of levels; what is no CPU target lacks itself.
-    """
+def best_level() -> str | None:
+    """The best level that this machine can run, if it can run one."""
     here = machine()
-    if name in LEVELS and here.architecture == "x86_64":
-        missing = LEVELS[name] - here.flags
-    else:
-        missing = frozenset() if name == "aarch64" == here.architecture else frozenset({name})
-    further = {r for r in requirements if r not in here.flags and (r not in TARGETS or lacking(r))}
-    return tuple(sorted(missing | further))
+    return next((name for name in reversed(list(LEVELS)) if not lacking(TARGETS[name], here)), None)
+
+
+def lacking(target: Target, here: Machine) -> frozenset[str]:
+    """What a machine lacks to run a target's code: features, or the target itself where it never runs here."""
+    if not target.format.in_process or target.architecture != here.architecture:
+        return frozenset({target.name})
+    return target.needs - here.flags
 
 
 TARGETS: Final[Mapping[str, Target]] = {

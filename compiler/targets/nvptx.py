@@ -1,4 +1,4 @@
-"""NVIDIA targets: LLVM's NVPTX makes PTX text, which the driver or ptxas assembles.
+"""Describes NVIDIA's targets: LLVM's NVPTX makes PTX text, which the driver or ptxas assembles.
 
 Output: `TARGETS`, and `assemble()` from PTX to a cubin. Each target asks for the lowest PTX version that knows its
 architecture, so that the code loads on the oldest driver possible. Facts are from NVIDIA's PTX ISA manual ("Release
@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from ...dsl.contract.code_formats import PTX
 from ...dsl.diagnostics.errors import InternalError, TargetError
 from .base import COMMON_INTRINSICS, AddressSpaces, GridOperations, Intrinsics, Limits, Target
 
@@ -30,7 +31,9 @@ GRID: Final = GridOperations(
     block_dim=f"{_REGISTER}.ntid.{{axis}} : i32",
     grid_dim=f"{_REGISTER}.nctaid.{{axis}} : i32",
     barrier=("nvvm.barrier",),
+    attributes="nvvm.kernel, nvvm.reqntid = array<i32: {x}, {y}, {z}>",
 )
+_PREFETCH = tuple(f"prefetch.global.{level} [$0];" for level in ("L2", "L2", "L2", "L1"))
 
 # Measured by compiling each in a process of its own: everything else ends the process ("no libcall available").
 _NARROW = frozenset({"f16", "bf16", "f32"})
@@ -67,12 +70,15 @@ def _target(name: str, ptx: int, capabilities: frozenset[str], shared_memory: in
         data_layout=DATA_LAYOUT,
         cpu=name,
         features=f"+ptx{ptx}",
-        object_kind="ptx",
+        format=PTX,
         capabilities=capabilities,
         intrinsics=_INTRINSICS if name == "sm_75" else _INTRINSICS_SM80,
         lanes=32,
         vector_bits=128,
         atomic_scope="device",
+        keeps_atomic_order=False,
+        saturating_casts=True,
+        prefetch=_PREFETCH,
         spaces=AddressSpaces(global_memory=1, shared_memory=3, stack=0),
         limits=Limits(
             threads_per_block=1024,
@@ -82,6 +88,8 @@ def _target(name: str, ptx: int, capabilities: frozenset[str], shared_memory: in
             shared_memory=shared_memory * 1024,
         ),
         grid=GRID,
+        dialect="nvvm",
+        mlir_passes=("convert-nvvm-to-llvm",),
         debug_info="DebugDirectivesOnly",
     )
 

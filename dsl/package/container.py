@@ -3,7 +3,7 @@
     manifest.json          what is in the file (see `manifest`); first, so that one read tells all
     program/<op>.json      the portable program of each op
     source/<path>          Python sources, for reading (optional)
-    code/<target>/<op>-<n>.<so|ptx|hsaco>
+    code/<target>/<op>-<n>.<format, such as so or ptx>
 
 The same contents give the same bytes, in any process and on any machine. `read_package` reads the manifest only;
 every other member is read when asked for and handed out only when size and SHA-256 are those of the manifest.
@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..contract.code_formats import FORMATS
 from ..diagnostics.errors import PackageError, did_you_mean
 from ..diagnostics.json_reading import read_json
 from ..signature.schema import OpSchema
@@ -27,7 +28,6 @@ from .archive import Archive, refuse, write_archive
 from .manifest import (
     ABI,
     FORMAT,
-    KINDS,
     Instance,
     Manifest,
     ManifestError,
@@ -43,7 +43,6 @@ from .manifest import (
 __all__ = [
     "ABI",
     "FORMAT",
-    "KINDS",
     "CodeContents",
     "Instance",
     "OpContents",
@@ -201,7 +200,7 @@ def write_package(path: str | Path, contents: PackageContents) -> Package:
     variants: list[Variant] = []
     counts: dict[tuple[str, str], int] = {}
     for code in sorted(contents.code, key=_code_order):
-        if code.op not in names or code.kind not in KINDS:
+        if code.op not in names or code.kind not in FORMATS:
             refuse(path, "EK0556", f"cannot hold {code.kind!r} code for {code.op!r}: no such op, or no such kind")
         number = counts[code.op, code.target] = counts.get((code.op, code.target), -1) + 1
         member = f"code/{_file_name(code.target)}/{_file_name(code.op)}-{number}.{code.kind}"

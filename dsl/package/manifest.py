@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..contract.abi import ABI_VERSION
+from ..contract.code_formats import FORMATS
 from ..diagnostics.json_reading import Misread, read_json, shown
 from ..signature.read_schema import declared, read_schema
 from ..signature.schema import PARAMETER_KINDS, OpSchema
@@ -27,7 +28,6 @@ from .archive import name_trouble
 
 FORMAT = (1, 0)  # major, minor: of the container and the manifest
 ABI = ABI_VERSION  # of compiled entries: what they are passed and what they return
-KINDS = ("so", "ptx", "hsaco")
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 JSONDict = dict[str, Any]
@@ -88,7 +88,7 @@ class Variant:
     """Code for one op, one instance and one target.
 
     Attributes:
-        kind: `so` (a shared library for the CPU), `ptx` or `hsaco`.
+        kind: the format of the code, a key of `dsl.contract.code_formats.FORMATS`.
         requirements: CPU or GPU features that the machine must have for the code to run.
         checks: what the code checks as it runs; see `checks`.
     """
@@ -100,6 +100,11 @@ class Variant:
     requirements: tuple[str, ...]
     code: MemberRecord
     checks: str = "safe"
+
+    @property
+    def in_process(self) -> bool:
+        """Whether the code is mapped into this process and called; a format that is not known here is not."""
+        return self.kind in FORMATS and FORMATS[self.kind].in_process
 
 
 @dataclass(frozen=True)
@@ -239,8 +244,8 @@ class _Reader:
         )
         if variant.op not in ops:
             raise ManifestError(f"has code for {variant.op!r}, an op that it does not list")
-        if self.strict and variant.kind not in KINDS:
-            self.wrong(f"{at}.kind", f"one of {', '.join(KINDS)}", variant.kind)
+        if self.strict and variant.kind not in FORMATS:
+            self.wrong(f"{at}.kind", f"one of {', '.join(FORMATS)}", variant.kind)
         if self.strict:
             self.instance(variant.instance, ops[variant.op], f"{at}.instance")
         return variant

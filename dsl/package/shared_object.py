@@ -71,11 +71,6 @@ class _Segment:
         return self.address <= address and address + size <= self.address + self.in_file
 
 
-def architecture(target: str) -> str:
-    """The architecture of a CPU target, as `read_shared_object` takes it."""
-    return "x86_64" if target.startswith("x86-64") else target
-
-
 def read_shared_object(data: bytes, architecture: str) -> bytes:
     """The table of reports in a shared object for an architecture, `x86_64` or `aarch64`.
 

@@ -49,9 +49,17 @@ def host_target() -> Target:
 def lacking(target: str, requirements: Sequence[str]) -> Sequence[str]:
     """What this machine lacks for code of a target with these requirements."""
     with shielded():
-        from ...compiler.targets.cpu import lacking as found
+        from ...compiler.targets import lacking as found
 
     return found(target, requirements)
+
+
+def architecture(target: str) -> str:
+    """The architecture that code of a target runs on."""
+    with shielded():
+        from ...compiler.targets import architecture as found
+
+    return found(target)
 
 
 def pool_code(target: Target) -> bytes:

@@ -21,7 +21,15 @@ from ..ir import GraphIR, Node
 from ..passes.memory_plan import Plan, bound_dtypes, make_plan
 from .cache_keys import graph_key, partition_from_json, partition_to_json
 from .code import LoadedCode, open_code
-from .compile import chosen_checks, compile_graph, host_target, interpret_graph, lacking, reproducing_faults
+from .compile import (
+    architecture,
+    chosen_checks,
+    compile_graph,
+    host_target,
+    interpret_graph,
+    lacking,
+    reproducing_faults,
+)
 from .packaged_code import hint_without_code, matching, op_plan, ready_code, single_op
 
 _log = logging.getLogger("einkorn.load")
@@ -111,7 +119,7 @@ def _from_package(ir: GraphIR, checks: Checks | None) -> LoadedCode | None:
     for variant in matching(kernel, wanted, ir, node, lacking):
         if checks is not None and variant.checks != str(checks):
             continue
-        data = ready_code(package, variant)
+        data = ready_code(package, variant, architecture(variant.target))
         key = content_key("package", variant.code.sha256)
         return _keep(key, data, op_plan(ir, node), f"{kernel.origin} ({variant.target})")
     return None

@@ -15,7 +15,7 @@ from ...dsl.diagnostics.errors import PackageError
 from ...dsl.diagnostics.json_reading import Misread
 from ...dsl.package.container import Package, Variant
 from ...dsl.package.library import LoadedKernel
-from ...dsl.package.shared_object import architecture, read_shared_object
+from ...dsl.package.shared_object import read_shared_object
 from ...dsl.signature.bind import bind
 from ...dsl.signature.parameters import identity
 from ...dsl.types.dtype import DType
@@ -48,7 +48,7 @@ def matching(
             and {name: identity(value) for name, value in instance.parameters} == parameters
             and dict(instance.counts) == dict(kernel.schema.counts)
         )
-        if variant.kind == "so" and same:
+        if variant.in_process and same:
             missing = lacking(variant.target, variant.requirements)
             if not missing:
                 yield variant
@@ -56,15 +56,15 @@ def matching(
                 _log.info("code of '%s' for %s needs %s", variant.op, variant.target, ", ".join(missing))
 
 
-def ready_code(package: Package, variant: Variant) -> bytes:
-    """The code of a variant, read before anything of it is mapped; see `dsl.package.shared_object`.
+def ready_code(package: Package, variant: Variant, architecture: str) -> bytes:
+    """The code of a variant for an architecture, read before it is mapped; see `dsl.package.shared_object`.
 
     Raises:
         PackageError: EK0559 it is not what the manifest says, EK0562 it is not what Einkorn writes.
     """
     data = package.code(variant)
     try:
-        read_reports(read_shared_object(data, architecture(variant.target)))
+        read_reports(read_shared_object(data, architecture))
     except Misread as wrong:
         raise PackageError(
             f"{variant.code.member!r} in {package.archive.shown!r} is no code as Einkorn writes it: it {wrong}",

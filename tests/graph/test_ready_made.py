@@ -14,7 +14,7 @@ import pytest
 from support import graphs
 
 from einkorn.compiler.build import build_package
-from einkorn.compiler.targets.cpu import lacking
+from einkorn.compiler.targets import lacking
 from einkorn.dsl.diagnostics.errors import PackageError
 from einkorn.dsl.package.container import CodeContents, OpContents, PackageContents, read_package, write_package
 from einkorn.graph import DeviceRef, ops

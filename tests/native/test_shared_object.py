@@ -13,10 +13,10 @@ import pytest
 import einkorn
 from einkorn.compiler.instances import instance_entry, make_instance
 from einkorn.compiler.pipeline import compile_entry
-from einkorn.compiler.targets import lookup
+from einkorn.compiler.targets import architecture, lookup
 from einkorn.dsl.diagnostics.json_reading import Misread
 from einkorn.dsl.package.library import load_library
-from einkorn.dsl.package.shared_object import architecture, read_shared_object
+from einkorn.dsl.package.shared_object import read_shared_object
 from einkorn.graph.engine.reports import read_reports
 
 KERNELS = Path(einkorn.__file__).resolve().parent / "examples" / "custom_ops" / "kernels"

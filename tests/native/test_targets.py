@@ -36,8 +36,8 @@ def test_targets_agree_with_llvm(name: str) -> None:
         cpu=processor, features=features, reloc="pic", codemodel="default"
     )
     assert str(machine.target_data) == target.data_layout
-    assert target.is_cpu != target.is_gpu
-    assert (target.grid is None) == target.is_cpu
+    assert target.has_context != target.has_grid
+    assert target.vectorizes != target.has_grid
 
 
 @pytest.mark.parametrize("name", known())
@@ -68,7 +68,7 @@ def test_the_hosts_key_needs_no_llvm() -> None:
 
 def test_what_this_machine_runs() -> None:
     assert fits("host")
-    assert not any(fits(name) for name in known() if lookup(name).is_gpu)
+    assert not any(fits(name) for name in known() if lookup(name).has_grid)
     here = cpu.machine()
     for name, flags in cpu.LEVELS.items():
         assert fits(name) == (here.architecture == "x86_64" and flags <= here.flags)

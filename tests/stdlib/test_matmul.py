@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from einkorn.compiler.targets.cpu import fits
+from einkorn.compiler.targets import fits
 from einkorn.dsl import DType
 
 Array = np.ndarray[Any, Any]

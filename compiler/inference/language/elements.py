@@ -179,7 +179,7 @@ def nested_loop(call: Call, dims: tuple[Value, ...], element: Callable[[Index], 
         with builder.inside(loop):
             element(Index(dims, components=(*leading, loop.args[0])))
             builder.end()
-        if inner.const is not None and call.evaluator.target.is_cpu:
+        if inner.const is not None and call.evaluator.target.vectorizes:
             cut_loop(builder, builder.region.ops[-1], inner.const)
 
     def rows(low: Value, high: Value, ends: Callable[[Value], tuple[Value, Value]]) -> None:
@@ -203,7 +203,7 @@ def nested_loop(call: Call, dims: tuple[Value, ...], element: Callable[[Index], 
     def thread(position: Value) -> None:
         element(Index(dims, linear=position, divisible=True))
 
-    if call.evaluator.target.is_cpu and inner.const is not None and 1 < inner.const <= SHORT_ROW:
+    if not call.evaluator.target.has_grid and inner.const is not None and 1 < inner.const <= SHORT_ROW:
         spread(call, builder.product(outer), whole, thread, None, each=inner.const)
     else:
         spread(call, builder.product(dims), chunk, thread, None)
@@ -224,7 +224,7 @@ def spread(
         chunk(builder.int_(0), total)
         return
     region = Region()
-    if evaluator.target.is_gpu:
+    if evaluator.target.has_grid:
         evaluator.level = "device"
         try:
             with builder.inside(region):

@@ -57,7 +57,7 @@ def barrier(call: Call) -> None:
     if call.evaluator.gpu_ids is None:
         text = "gpu.barrier() has a meaning only inside a kernel that ctx.launch runs"
         raise call.error("EK0114", text, hint=LAUNCHED)
-    if call.evaluator.target.is_cpu:
+    if not call.evaluator.target.has_grid:
         raise call.error(
             "EK0611",
             "a launched kernel with a barrier cannot run on a CPU target yet",
@@ -96,12 +96,12 @@ def launch(call: Call, owner: Any, kernel: Any, *args: Any, grid: Any, block: An
         if result is not None:
             raise call.error("EK0221", f"the launched function '{kernel.name}' returns a value", "kernel")
 
-    run = launch_on_gpu if evaluator.target.is_gpu else run_grid_on_cpu
+    run = launch_on_gpu if evaluator.target.has_grid else run_grid_on_cpu
     run(call, counts, threads, body)
 
 
 def _check_block(call: Call, threads: list[int]) -> None:
-    if call.evaluator.target.is_cpu:
+    if not call.evaluator.target.has_grid:
         return
     try:
         call.evaluator.target.kernel_attributes(threads)

@@ -36,7 +36,7 @@ def len_rule(call: Call, x: Any) -> Any:
 @rule("print")
 def print_rule(call: Call, values: Any, sep: Any = " ", end: Any = "\n") -> None:
     evaluator = call.evaluator
-    if evaluator.target.is_gpu:
+    if evaluator.target.has_grid:
         raise call.error(
             "EK0611",
             f"print is not available on {evaluator.target.name} yet",

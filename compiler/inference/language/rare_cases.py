@@ -75,7 +75,7 @@ def element_loop(call: Call, low: Value, high: Value, element: Callable[[Value],
     asked = _build(evaluator, loop, element, without=False)
     with builder.inside(loop):
         builder.end()
-    if not asked or evaluator.target.is_gpu or any(op.name not in _HARMLESS | {"for"} for op in walk(loop)):
+    if not asked or not evaluator.target.vectorizes or any(op.name not in _HARMLESS | {"for"} for op in walk(loop)):
         return
     whole = builder.region.ops.pop()
     assert whole.name == "for"

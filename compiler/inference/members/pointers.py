@@ -106,7 +106,7 @@ def writable(call: Call, pointer: Value) -> None:
 
 def on_device(call: Call) -> None:
     """Refuses memory of a GPU in host code."""
-    if call.evaluator.level == "host" and call.evaluator.target.is_gpu:
+    if call.evaluator.level == "host" and call.evaluator.target.has_grid:
         raise call.error(
             "EK0820",
             "this pointer is one of device memory; this code runs on the host",

@@ -328,12 +328,12 @@ def context_target(evaluator: Evaluator, owner: Any, node: s.Attribute, frame: F
 
 @member(TargetValue, "is_cpu")
 def target_is_cpu(evaluator: Evaluator, owner: Any, node: s.Attribute, frame: Frame) -> Any:
-    return not evaluator.target.is_gpu
+    return not evaluator.target.has_grid
 
 
 @member(TargetValue, "is_gpu")
 def target_is_gpu(evaluator: Evaluator, owner: Any, node: s.Attribute, frame: Frame) -> Any:
-    return evaluator.target.is_gpu
+    return evaluator.target.has_grid
 
 
 @member(TargetValue, "name")

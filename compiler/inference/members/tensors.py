@@ -252,7 +252,7 @@ def refuse_input(call: Call, tensor: Tensor) -> None:
 
 def refuse_host(call: Call, tensor: Tensor) -> None:
     """Refuses to touch an element in host code of a GPU op."""
-    if call.evaluator.level == "host" and call.evaluator.target.is_gpu:
+    if call.evaluator.level == "host" and call.evaluator.target.has_grid:
         raise call.error(
             "EK0820",
             f"'{tensor.name}' lies in device memory; this code runs on the host",
