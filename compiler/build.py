@@ -85,10 +85,8 @@ def build_package(
     if resolved and not codes:
         raise _nothing_compiled(kernel.schema for kernel in library.kernels.values())
     sources = _sources(library) if include_source else ()
-    name = name or Path(output).stem
-    return write_package(
-        output, PackageContents(name, version, tuple(ops.values()), tuple(codes), sources, _producers())
-    )
+    contents = (name or Path(output).stem, version, tuple(ops.values()), tuple(codes), sources, _producers())
+    return write_package(output, PackageContents(*contents))
 
 
 def _chosen(library: KernelLibrary, instances: str | None, wanted: Wanted) -> dict[str, list[Instance]]:
