@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any, NoReturn
 
 import numpy as np
@@ -20,6 +20,8 @@ from ..dsl.diagnostics.places import user_place
 from ..dsl.types.dtype import DType
 
 CODE = "EK0478"
+LIMIT = (1 << 63) - 1  # no number of a dim is beyond it, and no count of bytes
+MOST_BYTES = "at most 2**63 - 1 bytes"
 
 
 def wrong(
@@ -148,3 +150,30 @@ def dtype_of(argument: str, value: Any, code: str = CODE) -> DType:
 def in_short(value: int) -> str:
     """A whole number; one of more than 24 digits as a power of two."""
     return f"{value:,}" if abs(value) < 10**24 else f"{'-' if value < 0 else ''}2**{math.log2(abs(value)):.1f}"
+
+
+def least_bytes(dtype: DType, sizes: Iterable[int]) -> int:
+    """How many bytes a tensor takes; a size of 0 counts as 1, for strides count past it, too."""
+    return math.prod((size or 1 for size in sizes), start=dtype.bytes_for(1))
+
+
+def too_many_bytes(size: int) -> str:
+    """What messages say of a size beyond `LIMIT`."""
+    return f"{in_short(size)} bytes, more than 64 bits count"
+
+
+def check_bytes(size: int, name: Callable[[], str]) -> None:
+    """Refuses a tensor that no memory holds; `name` says which.
+
+    Raises:
+        GraphError: EK0476 it takes more bytes than 64 bits count.
+    """
+    if size > LIMIT:
+        raise GraphError(
+            f"{name()} takes {too_many_bytes(size)}",
+            code="EK0476",
+            place=user_place(),
+            argument="shape",
+            expected=MOST_BYTES,
+            got=in_short(size),
+        )

@@ -17,8 +17,7 @@ import numpy as np
 from ...dsl.diagnostics.errors import DeviceError, DTypeError, EinkornError, GraphError, brief
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
-from ..arguments import choice_of, in_short, int_of, list_of, wrong
-from ..types.polynomial import LIMIT
+from ..arguments import LIMIT, check_bytes, choice_of, int_of, least_bytes, list_of, wrong
 
 Array = np.ndarray[Any, Any]
 MOST_AXES = 64  # that an array of NumPy has
@@ -36,16 +35,7 @@ def sizes_of(shape: Iterable[int], dtype: DType) -> tuple[int, ...]:
     for k, size in enumerate(sizes):
         if size < 0:
             wrong(f"shape[{k}]", size, "an int >= 0", code="EK0805")
-    total = math.prod((size or 1 for size in sizes), start=dtype.bytes_for(1))
-    if total > LIMIT:
-        raise GraphError(
-            f"a buffer of {dtype} with the shape {brief(sizes)} takes {in_short(total)} bytes, more than 64 bits count",
-            code="EK0476",
-            place=user_place(),
-            argument="shape",
-            expected="at most 2**63 - 1 bytes",
-            got=in_short(total),
-        )
+    check_bytes(least_bytes(dtype, sizes), lambda: f"a buffer of {dtype} with the shape {brief(sizes)}")
     return sizes
 
 

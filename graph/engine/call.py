@@ -27,12 +27,12 @@ from ..driver.stacks import with_room
 from ..ir import Constant, Constraint, GraphIR, Node
 from ..passes.memory_plan import Plan
 from ..types.dims import Dim
-from ..types.sizes import SizeChecks
 from ..types.strides import Pattern, pattern_of, stride_sizes
 from .code import LoadedCode
 from .inputs import InputCheck, sizes_of
 from .outputs import FilledOutput, Filling, Output
 from .reports import Failure, failure_error, nan_notes, read_failure, render
+from .size_checks import SizeChecks
 from .thread_pool import thread_pool
 
 # Names that the hot path uses, found once.

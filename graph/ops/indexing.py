@@ -18,10 +18,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...dsl.diagnostics.errors import GraphError, brief
-from ..arguments import axis_of, in_short, int_of, list_of
+from ..arguments import LIMIT, axis_of, in_short, int_of, list_of
 from ..staging.value import TensorValue, TensorValueLike, Value
 from ..types.dims import Dim, StaticDim, ceildiv
-from ..types.polynomial import LIMIT
 from ..types.tensor_type import shown
 from .movement import _FAMILY
 from .operands import as_shape, tensor

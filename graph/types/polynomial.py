@@ -27,9 +27,8 @@ from typing import Any, NamedTuple
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.diagnostics.places import user_place
 from ...dsl.signature.dims import largest, smallest
-from ..arguments import in_short
+from ..arguments import LIMIT, in_short
 
-LIMIT = (1 << 63) - 1  # no number of a dim is beyond it
 MOST_TERMS = 1000
 MOST_NESTED = 50
 

@@ -9,7 +9,6 @@ Input: a dtype, a shape, a device. Output: an immutable value. Non-goals: no inf
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -17,10 +16,9 @@ from typing import Any
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
-from ..arguments import dtype_of, in_short
+from ..arguments import check_bytes, dtype_of, least_bytes
 from ..driver.device import Device, DeviceRef
 from .dims import Dim, Shape, StaticDim, is_below_zero
-from .polynomial import LIMIT
 
 
 class Type:
@@ -105,7 +103,7 @@ class BufferType(ShapedType):
 
 def bytes_of_static(dtype: DType, shape: Iterable[Dim]) -> int:
     """How many bytes the known sizes make, those of 0 aside: strides count past them, too."""
-    return math.prod((int(dim) or 1 for dim in shape if isinstance(dim, StaticDim)), start=dtype.bytes_for(1))
+    return least_bytes(dtype, (int(dim) for dim in shape if isinstance(dim, StaticDim)))
 
 
 def _check_sizes(dtype: DType, shape: Shape) -> None:
@@ -120,16 +118,7 @@ def _check_sizes(dtype: DType, shape: Shape) -> None:
                 expected="sizes from 0 on",
                 got=str(dim),
             )
-    size = bytes_of_static(dtype, shape)
-    if size > LIMIT:
-        raise GraphError(
-            f"a tensor of {dtype} with the shape {shown(shape)} takes {in_short(size)} bytes, more than 64 bits count",
-            code="EK0476",
-            place=user_place(),
-            argument="shape",
-            expected="at most 2**63 - 1 bytes",
-            got=in_short(size),
-        )
+    check_bytes(bytes_of_static(dtype, shape), lambda: f"a tensor of {dtype} with the shape {shown(shape)}")
 
 
 def shown(shape: Iterable[Any]) -> str:

@@ -1,4 +1,4 @@
-"""What the sizes of a call have to be: none below zero, no tensor beyond 64 bits, and what ops rely on.
+"""Checks the sizes of a call: none below zero, no tensor beyond 64 bits, and what ops rely on.
 
 Sizes that are known while a graph is built are checked where a type is made (see `types.tensor_type`). The others are
 checked once for each new set of sizes, before memory is touched, for every value of the graph: also for those that
@@ -15,11 +15,10 @@ from typing import Any
 
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.diagnostics.places import user_place
-from ..arguments import in_short
+from ..arguments import LIMIT, MOST_BYTES, in_short, too_many_bytes
 from ..ir import Constraint, GraphIR, Node
-from .dims import Dim, StaticDim
-from .polynomial import LIMIT
-from .tensor_type import bytes_of_static, shown
+from ..types.dims import Dim, StaticDim
+from ..types.tensor_type import bytes_of_static, shown
 
 Sizes = Mapping[str, int]
 
@@ -69,8 +68,8 @@ class SizeChecks:
                 total *= found[dim] or 1
             if total > LIMIT:
                 got = shown(in_short(dim.evaluate(sizes)) for dim in self.ir.types[value].shape)
-                text = f"it would take {in_short(total)} bytes, more than 64 bits count"
-                raise self._wrong(value, text, "EK0476", dims, sizes, "at most 2**63 - 1 bytes", got)
+                text = f"it would take {too_many_bytes(total)}"
+                raise self._wrong(value, text, "EK0476", dims, sizes, MOST_BYTES, got)
 
     def _hold(self, constraint: Constraint, sizes: Sizes) -> None:
         sign = "==" if constraint.kind == "equal" else ">="
