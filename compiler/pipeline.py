@@ -29,7 +29,11 @@ from .inference.values.tensors import NotFusible
 from .ir.printer import print_program
 from .ir.program import Program, Site
 from .ir.verifier import verify_program
-from .lowering.writer import Emitted, KernelInfo, emit_module
+from .lowering.module import Emitted, emit_module
+from .lowering.writer import KernelInfo
+from .passes.polls import place_polls
+from .passes.stream_loops import stream_loops
+from .passes.vectorize_loops import vectorize_loops
 from .reproducer import beside, fault
 from .targets import Target
 
@@ -112,7 +116,7 @@ def _compiled(spec: EntrySpec, target: Target, level: int) -> Artifact:
     program = watch.run("typed", lambda: typed_program(spec, target), print_program)
 
     def native() -> tuple[Emitted, Compiled]:
-        emitted = watch.run("mlir", lambda: emit_module(program, target), lambda e: format_module(e.text))
+        emitted = watch.run("mlir", lambda: _emitted(program, target), lambda e: format_module(e.text))
         text = watch.run("llvm", lambda: lower_to_llvm(emitted.text, target), str)
         return emitted, watch.run("asm", lambda: compile_module(text, target, level=level), lambda c: c.assembly)
 
@@ -121,6 +125,15 @@ def _compiled(spec: EntrySpec, target: Target, level: int) -> Artifact:
     code = compiled.link()
     timings["link"] = time.perf_counter() - start
     return Artifact(target, program, emitted, compiled, code, timings)
+
+
+SCHEDULING = (stream_loops, vectorize_loops, place_polls)
+
+
+def _emitted(program: Program, target: Target) -> Emitted:
+    for schedule in SCHEDULING:
+        schedule(program, target)
+    return emit_module(program, target)
 
 
 def typed_program(spec: EntrySpec, target: Target, *, notes: bool = False) -> Program:

@@ -32,7 +32,7 @@ from ...dsl.diagnostics.errors import CompileError, EinkornError, InternalError,
 from ...dsl.diagnostics.places import is_shipped
 from ...dsl.signature.schema import ContextArgument, Form, Role, TensorArgument
 from ...dsl.types.dtype import INT, DType
-from ..ir.program import Function, PointerType, Program, Region, Site, Value, walk
+from ..ir.program import Function, PointerType, Program, Region, Site, Value
 from ..passes.hoist_checks import settle_checks
 from ..passes.stack_limits import check_stack
 from ..targets import Target
@@ -297,9 +297,8 @@ class GroupBuilder(Instances):
             if len(self.group.nodes) > 1:
                 raise NotFusible("these kernels have too much storage together") from None
             raise
-        has_exit = any(op.name == "assert" for op in walk(region))
         assert len(self.evaluator.sites) >= first_site
-        return Function(name, [*self.pointers.values(), *self.slots.values()], region, has_exit)
+        return Function(name, [*self.pointers.values(), *self.slots.values()], region)
 
     def check_stored(self, region: Region) -> None:
         """Refuses a root that stores nothing into one of its outputs.

@@ -20,8 +20,7 @@ from typing import Any, TypeVar
 
 from ..inference.debug_values import Form
 from ..ir.operations import ROWS
-from ..ir.program import IRREGULAR, Function, Location, Op, Region, Value, walk
-from ..lowering.parallel import captures
+from ..ir.program import IRREGULAR, Function, Location, Op, Region, Value, captures, walk
 from .debugger import KERNEL, debugger, tensor
 from .grids import run_grid
 from .operations import EVALUATORS, Machine, number, simd

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from ...dsl.diagnostics.places import shown_path
 from .program import Function, Location, Op, Program, Region, Value
+from .schedule import SCHEDULE
 
+_UNSHOWN = {"nsw", "elements", *SCHEDULE}
 Line = tuple[str, Location | None]  # a line of the text, and where it comes from
 
 
@@ -69,7 +71,7 @@ class _Printer:
         results = ", ".join(self.name(r) for r in op.results)
         types = ", ".join(str(r.type) for r in op.results)
         operands = ", ".join(self.name(v) for v in op.operands)
-        attrs = {k: v for k, v in op.attrs.items() if k not in ("nsw", "elements")}
+        attrs = {k: v for k, v in op.attrs.items() if k not in _UNSHOWN}
         shown = ", ".join(
             f"{k}={','.join(sorted(v)) if isinstance(v, frozenset) else v}" for k, v in sorted(attrs.items())
         )

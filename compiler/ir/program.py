@@ -80,6 +80,12 @@ class Value:
     def dtype(self) -> DType:
         return self.type.dtype
 
+    @property
+    def simd(self) -> SIMDType:
+        """The type of what is no pointer."""
+        assert isinstance(self.type, SIMDType)
+        return self.type
+
     def __repr__(self) -> str:
         return f"<{self.type} {self.const if self.const is not None else self.name}>"
 
@@ -183,7 +189,6 @@ class Function:
     name: str
     params: list[Value]
     body: Region
-    has_exit: bool = False
 
 
 @dataclass
@@ -397,3 +402,8 @@ def free_values(region: Region) -> list[Value]:
 
     visit(region)
     return list(used.values())
+
+
+def captures(region: Region) -> list[Value]:
+    """What a region takes from outside; constants are made again inside."""
+    return [value for value in free_values(region) if value.const is None]

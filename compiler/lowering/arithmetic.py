@@ -1,175 +1,184 @@
-"""Regular operations of the typed program as MLIR text.
+"""Writes regular operations.
 
 One function for each expansion that a row of the table names with `=`. Half types compute in float32 and are rounded
 after every operation.
 
-Input: a `FunctionEmitter` (which gives out names and collects lines) and the names of operands. Output: the name of
+Input: a `FunctionWriter` (which gives out names and collects lines) and the names of operands. Output: the name of
 the result. Non-goals: casts (see `lowering.casts`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ...dsl.types.dtype import DType, SIMDType
 from ..ir.operations import ROWS
+from ..ir.program import Op
 from .bits import EXPANSIONS as BITS
 from .half_floats import narrow, widen
-from .types import constant, mlir_type
-
-if TYPE_CHECKING:
-    from .writer import FunctionEmitter
+from .types import mlir_type
+from .writer import FunctionWriter, emits
 
 
-def row(e: FunctionEmitter, name: str, operands: list[str], type: SIMDType, fastmath: frozenset[str]) -> str:
+@emits(*ROWS)
+def _regular(w: FunctionWriter, op: Op) -> None:
+    type = op.operands[0].simd
+    operands = [w.name(v) for v in op.operands]
+    if op.attrs.get("nsw"):
+        spelling = ROWS[op.name].mlir["int"]
+        w.result(op, w.op(f"{spelling} {operands[0]}, {operands[1]} overflow<nsw> : i64"))
+    else:
+        w.result(op, row(w, op.name, operands, type, op.attrs.get("fastmath", frozenset())))
+
+
+def row(w: FunctionWriter, name: str, operands: list[str], type: SIMDType, fastmath: frozenset[str]) -> str:
     """A regular operation on operands of one type."""
     spelling = ROWS[name].mlir[type.dtype.kind]
     if type.dtype.is_half():
         wide = type.with_dtype(DType.float32)
-        operands = [widen(e, o, type) for o in operands]
-        result = row(e, name, operands, wide, fastmath)
+        operands = [widen(w, o, type) for o in operands]
+        result = row(w, name, operands, wide, fastmath)
         if ROWS[name].result == "bool":
             return result
-        return narrow(e, result, type)
+        return narrow(w, result, type)
     if spelling.startswith("="):
-        return EXPANSIONS[spelling[1:]](e, operands, type)
+        return EXPANSIONS[spelling[1:]](w, operands, type)
     text = mlir_type(type)
     if spelling.startswith("llvm."):
         types = ", ".join([text] * len(operands))
-        return e.op(f"{spelling}({', '.join(operands)}) : ({types}) -> {text}")
+        return w.op(f"{spelling}({', '.join(operands)}) : ({types}) -> {text}")
     flags = f" fastmath<{','.join(sorted(fastmath))}>" if fastmath and spelling in _FLAGGED else ""
-    return e.op(f"{spelling} {', '.join(operands)}{flags} : {text}")
+    return w.op(f"{spelling} {', '.join(operands)}{flags} : {text}")
 
 
 _FLAGGED = {"arith.addf", "arith.subf", "arith.mulf", "arith.divf", "arith.negf"}
 
 
-def _floordiv_int(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+def _floordiv_int(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
     # q = n / d towards zero; q - 1 when there is a rest and the signs differ.
-    quotient, rest, divisor = _divide(e, operands, type)
+    quotient, rest, divisor = _divide(w, operands, type)
     text = mlir_type(type)
-    zero, one = constant(e, 0, type), constant(e, 1, type)
-    has_rest = e.op(f"arith.cmpi ne, {rest}, {zero} : {text}")
-    mixed = e.op(f"arith.xori {rest}, {divisor} : {text}")
-    differ = e.op(f"arith.cmpi slt, {mixed}, {zero} : {text}")
-    down = _and(e, has_rest, differ, type)
-    lower = e.op(f"arith.subi {quotient}, {one} : {text}")
-    floored = _select(e, down, lower, quotient, type)
-    return _zero_unless(e, operands[1], floored, type)
+    zero, one = w.constant(0, type), w.constant(1, type)
+    has_rest = w.op(f"arith.cmpi ne, {rest}, {zero} : {text}")
+    mixed = w.op(f"arith.xori {rest}, {divisor} : {text}")
+    differ = w.op(f"arith.cmpi slt, {mixed}, {zero} : {text}")
+    down = _and(w, has_rest, differ, type)
+    lower = w.op(f"arith.subi {quotient}, {one} : {text}")
+    floored = _select(w, down, lower, quotient, type)
+    return _zero_unless(w, operands[1], floored, type)
 
 
-def _mod_int(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+def _mod_int(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
     # r has the sign of n; adding d when the signs differ gives it the sign of d.
-    _, rest, divisor = _divide(e, operands, type)
+    _, rest, divisor = _divide(w, operands, type)
     text = mlir_type(type)
-    zero = constant(e, 0, type)
-    has_rest = e.op(f"arith.cmpi ne, {rest}, {zero} : {text}")
-    mixed = e.op(f"arith.xori {rest}, {divisor} : {text}")
-    differ = e.op(f"arith.cmpi slt, {mixed}, {zero} : {text}")
-    wrong = _and(e, has_rest, differ, type)
-    shifted = e.op(f"arith.addi {rest}, {divisor} : {text}")
-    modulo = _select(e, wrong, shifted, rest, type)
-    return _zero_unless(e, operands[1], modulo, type)
+    zero = w.constant(0, type)
+    has_rest = w.op(f"arith.cmpi ne, {rest}, {zero} : {text}")
+    mixed = w.op(f"arith.xori {rest}, {divisor} : {text}")
+    differ = w.op(f"arith.cmpi slt, {mixed}, {zero} : {text}")
+    wrong = _and(w, has_rest, differ, type)
+    shifted = w.op(f"arith.addi {rest}, {divisor} : {text}")
+    modulo = _select(w, wrong, shifted, rest, type)
+    return _zero_unless(w, operands[1], modulo, type)
 
 
-def _divide(e: FunctionEmitter, operands: list[str], type: SIMDType) -> tuple[str, str, str]:
+def _divide(w: FunctionWriter, operands: list[str], type: SIMDType) -> tuple[str, str, str]:
     """Quotient and remainder with a divisor that cannot trap: 0, and -1 below the smallest number, become 1."""
     number, divisor = operands
     text = mlir_type(type)
-    zero, minus_one, one = (constant(e, n, type) for n in (0, -1, 1))
-    smallest = constant(e, type.dtype.range[0], type)
-    is_zero = e.op(f"arith.cmpi eq, {divisor}, {zero} : {text}")
-    at_end = e.op(f"arith.cmpi eq, {number}, {smallest} : {text}")
-    negates = e.op(f"arith.cmpi eq, {divisor}, {minus_one} : {text}")
-    overflows = _and(e, at_end, negates, type)
-    bad = e.op(f"arith.ori {is_zero}, {overflows} : {mlir_type(type.with_dtype(DType.bool))}")
-    safe = _select(e, bad, one, divisor, type)
-    quotient = e.op(f"arith.divsi {number}, {safe} : {text}")
-    rest = e.op(f"arith.remsi {number}, {safe} : {text}")
+    zero, minus_one, one = (w.constant(n, type) for n in (0, -1, 1))
+    smallest = w.constant(type.dtype.range[0], type)
+    is_zero = w.op(f"arith.cmpi eq, {divisor}, {zero} : {text}")
+    at_end = w.op(f"arith.cmpi eq, {number}, {smallest} : {text}")
+    negates = w.op(f"arith.cmpi eq, {divisor}, {minus_one} : {text}")
+    overflows = _and(w, at_end, negates, type)
+    bad = w.op(f"arith.ori {is_zero}, {overflows} : {mlir_type(type.with_dtype(DType.bool))}")
+    safe = _select(w, bad, one, divisor, type)
+    quotient = w.op(f"arith.divsi {number}, {safe} : {text}")
+    rest = w.op(f"arith.remsi {number}, {safe} : {text}")
     return quotient, rest, safe
 
 
-def _div_uint(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
-    return _zero_unless(e, operands[1], _unsigned(e, "arith.divui", operands, type), type)
+def _div_uint(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
+    return _zero_unless(w, operands[1], _unsigned(w, "arith.divui", operands, type), type)
 
 
-def _rem_uint(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
-    return _zero_unless(e, operands[1], _unsigned(e, "arith.remui", operands, type), type)
+def _rem_uint(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
+    return _zero_unless(w, operands[1], _unsigned(w, "arith.remui", operands, type), type)
 
 
-def _unsigned(e: FunctionEmitter, op: str, operands: list[str], type: SIMDType) -> str:
+def _unsigned(w: FunctionWriter, op: str, operands: list[str], type: SIMDType) -> str:
     text = mlir_type(type)
-    zero, one = constant(e, 0, type), constant(e, 1, type)
-    is_zero = e.op(f"arith.cmpi eq, {operands[1]}, {zero} : {text}")
-    return e.op(f"{op} {operands[0]}, {_select(e, is_zero, one, operands[1], type)} : {text}")
+    zero, one = w.constant(0, type), w.constant(1, type)
+    is_zero = w.op(f"arith.cmpi eq, {operands[1]}, {zero} : {text}")
+    return w.op(f"{op} {operands[0]}, {_select(w, is_zero, one, operands[1], type)} : {text}")
 
 
-def _zero_unless(e: FunctionEmitter, divisor: str, value: str, type: SIMDType) -> str:
-    zero = constant(e, 0, type)
-    is_zero = e.op(f"arith.cmpi eq, {divisor}, {zero} : {mlir_type(type)}")
-    return _select(e, is_zero, zero, value, type)
+def _zero_unless(w: FunctionWriter, divisor: str, value: str, type: SIMDType) -> str:
+    zero = w.constant(0, type)
+    is_zero = w.op(f"arith.cmpi eq, {divisor}, {zero} : {mlir_type(type)}")
+    return _select(w, is_zero, zero, value, type)
 
 
-def _shift(op: str) -> Callable[[FunctionEmitter, list[str], SIMDType], str]:
+def _shift(op: str) -> Callable[[FunctionWriter, list[str], SIMDType], str]:
     """A shift by the width or more (or by less than 0) gives what shifting one by one would: 0, or all sign bits."""
 
-    def expand(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+    def expand(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
         text = mlir_type(type)
-        last = constant(e, type.dtype.bits - 1, type)
-        inside = e.op(f"arith.cmpi ule, {operands[1]}, {last} : {text}")
-        amount = e.op(f"arith.minui {operands[1]}, {last} : {text}")
-        shifted = e.op(f"{op} {operands[0]}, {amount} : {text}")
+        last = w.constant(type.dtype.bits - 1, type)
+        inside = w.op(f"arith.cmpi ule, {operands[1]}, {last} : {text}")
+        amount = w.op(f"arith.minui {operands[1]}, {last} : {text}")
+        shifted = w.op(f"{op} {operands[0]}, {amount} : {text}")
         if op == "arith.shrsi":
             return shifted
-        return _select(e, inside, shifted, constant(e, 0, type), type)
+        return _select(w, inside, shifted, w.constant(0, type), type)
 
     return expand
 
 
-def _neg_int(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
-    return e.op(f"arith.subi {constant(e, 0, type)}, {operands[0]} : {mlir_type(type)}")
+def _neg_int(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
+    return w.op(f"arith.subi {w.constant(0, type)}, {operands[0]} : {mlir_type(type)}")
 
 
-def _invert(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
-    ones = constant(e, True if type.dtype is DType.bool else -1, type)
-    return e.op(f"arith.xori {operands[0]}, {ones} : {mlir_type(type)}")
+def _invert(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
+    ones = w.constant(True if type.dtype is DType.bool else -1, type)
+    return w.op(f"arith.xori {operands[0]}, {ones} : {mlir_type(type)}")
 
 
-def abs_int(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
-    return e.op(
+def abs_int(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
+    return w.op(
         f'"llvm.intr.abs"({operands[0]}) <{{is_int_min_poison = false}}> : ({mlir_type(type)}) -> {mlir_type(type)}'
     )
 
 
-def _identity(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+def _identity(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
     return operands[0]
 
 
-def _isnan(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
-    return e.op(f"arith.cmpf uno, {operands[0]}, {operands[0]} : {mlir_type(type)}")
+def _isnan(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
+    return w.op(f"arith.cmpf uno, {operands[0]}, {operands[0]} : {mlir_type(type)}")
 
 
-def _isinf(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+def _isinf(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
     text = mlir_type(type)
-    size = e.op(f"llvm.intr.fabs({operands[0]}) : ({text}) -> {text}")
-    return e.op(f"arith.cmpf oeq, {size}, {constant(e, float('inf'), type)} : {text}")
+    size = w.op(f"llvm.intr.fabs({operands[0]}) : ({text}) -> {text}")
+    return w.op(f"arith.cmpf oeq, {size}, {w.constant(float('inf'), type)} : {text}")
 
 
-def _and(e: FunctionEmitter, a: str, b: str, type: SIMDType) -> str:
-    return e.op(f"arith.andi {a}, {b} : {mlir_type(type.with_dtype(DType.bool))}")
+def _and(w: FunctionWriter, a: str, b: str, type: SIMDType) -> str:
+    return w.op(f"arith.andi {a}, {b} : {mlir_type(type.with_dtype(DType.bool))}")
 
 
-def _select(e: FunctionEmitter, test: str, a: str, b: str, type: SIMDType) -> str:
+def _select(w: FunctionWriter, test: str, a: str, b: str, type: SIMDType) -> str:
     text = mlir_type(type)
     if type.width > 1:
-        return e.op(f"arith.select {test}, {a}, {b} : {mlir_type(type.with_dtype(DType.bool))}, {text}")
-    return e.op(f"arith.select {test}, {a}, {b} : {text}")
+        return w.op(f"arith.select {test}, {a}, {b} : {mlir_type(type.with_dtype(DType.bool))}, {text}")
+    return w.op(f"arith.select {test}, {a}, {b} : {text}")
 
 
 select = _select
 
-EXPANSIONS: dict[str, Callable[[FunctionEmitter, list[str], SIMDType], str]] = {
+EXPANSIONS: dict[str, Callable[[FunctionWriter, list[str], SIMDType], str]] = {
     **BITS,
     "floordiv_int": _floordiv_int,
     "mod_int": _mod_int,

@@ -2,30 +2,27 @@
 
 Each is written in the form that LLVM's code generators know as one instruction where the hardware has one.
 
-Input: a `FunctionEmitter`, the names of operands and their type. Output: the name of the result. Non-goals: rows that
+Input: a `FunctionWriter`, the names of operands and their type. Output: the name of the result. Non-goals: rows that
 are one operation of MLIR's (the table says so itself).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ...dsl.types.dtype import DType, SIMDType
-from .types import constant, mlir_type
+from .types import mlir_type
+from .writer import FunctionWriter
 
-if TYPE_CHECKING:
-    from .writer import FunctionEmitter
-
-Expansion = Callable[["FunctionEmitter", list[str], SIMDType], str]
+Expansion = Callable[["FunctionWriter", list[str], SIMDType], str]
 
 
 def _count_zeros(intrinsic: str) -> Expansion:
     """Zeros at one end; of 0, the width."""
 
-    def expand(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+    def expand(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
         text = mlir_type(type)
-        return e.op(f'"{intrinsic}"({operands[0]}) <{{is_zero_poison = false}}> : ({text}) -> {text}')
+        return w.op(f'"{intrinsic}"({operands[0]}) <{{is_zero_poison = false}}> : ({text}) -> {text}')
 
     return expand
 
@@ -33,38 +30,38 @@ def _count_zeros(intrinsic: str) -> Expansion:
 _leading_zeros = _count_zeros("llvm.intr.ctlz")
 
 
-def _byte_swap(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+def _byte_swap(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
     text = mlir_type(type)
-    return operands[0] if type.dtype.bits == 8 else e.op(f"llvm.intr.bswap({operands[0]}) : ({text}) -> {text}")
+    return operands[0] if type.dtype.bits == 8 else w.op(f"llvm.intr.bswap({operands[0]}) : ({text}) -> {text}")
 
 
 def _rotate(intrinsic: str) -> Expansion:
     """A funnel shift of a number into itself takes its count modulo the width."""
 
-    def expand(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+    def expand(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
         x, count = operands
         text = mlir_type(type)
-        return e.op(f"{intrinsic}({x}, {x}, {count}) : ({text}, {text}, {text}) -> {text}")
+        return w.op(f"{intrinsic}({x}, {x}, {count}) : ({text}, {text}, {text}) -> {text}")
 
     return expand
 
 
-def _bit_width(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
-    zeros = _leading_zeros(e, operands, type)
-    return e.op(f"arith.subi {constant(e, type.dtype.bits, type)}, {zeros} : {mlir_type(type)}")
+def _bit_width(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
+    zeros = _leading_zeros(w, operands, type)
+    return w.op(f"arith.subi {w.constant(type.dtype.bits, type)}, {zeros} : {mlir_type(type)}")
 
 
-def _bit_width_int(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+def _bit_width_int(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
     # The magnitude of the smallest number is right as bits: its top bit is set.
     text = mlir_type(type)
-    size = e.op(f'"llvm.intr.abs"({operands[0]}) <{{is_int_min_poison = false}}> : ({text}) -> {text}')
-    return _bit_width(e, [size], type)
+    size = w.op(f'"llvm.intr.abs"({operands[0]}) <{{is_int_min_poison = false}}> : ({text}) -> {text}')
+    return _bit_width(w, [size], type)
 
 
 def _multiply_high(op: str) -> Expansion:
-    def expand(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
-        both = e.names.fresh()
-        e.line(f"{both}:2 = {op} {operands[0]}, {operands[1]} : {mlir_type(type)}")
+    def expand(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
+        both = w.names.fresh()
+        w.line(f"{both}:2 = {op} {operands[0]}, {operands[1]} : {mlir_type(type)}")
         return f"{both}#1"
 
     return expand
@@ -73,67 +70,67 @@ def _multiply_high(op: str) -> Expansion:
 def _average(shift: str, up: bool) -> Expansion:
     """(x + y) / 2 without the carry that x + y may need: the common bits, and half of those that differ."""
 
-    def expand(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+    def expand(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
         text = mlir_type(type)
         x, y = operands
-        common = e.op(f"arith.{'ori' if up else 'andi'} {x}, {y} : {text}")
-        differ = e.op(f"arith.xori {x}, {y} : {text}")
-        half = e.op(f"arith.{shift} {differ}, {constant(e, 1, type)} : {text}")
-        return e.op(f"arith.{'subi' if up else 'addi'} {common}, {half} : {text}")
+        common = w.op(f"arith.{'ori' if up else 'andi'} {x}, {y} : {text}")
+        differ = w.op(f"arith.xori {x}, {y} : {text}")
+        half = w.op(f"arith.{shift} {differ}, {w.constant(1, type)} : {text}")
+        return w.op(f"arith.{'subi' if up else 'addi'} {common}, {half} : {text}")
 
     return expand
 
 
-def _isfinite(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+def _isfinite(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
     text = mlir_type(type)
-    size = e.op(f"llvm.intr.fabs({operands[0]}) : ({text}) -> {text}")
-    return e.op(f"arith.cmpf olt, {size}, {constant(e, float('inf'), type)} : {text}")
+    size = w.op(f"llvm.intr.fabs({operands[0]}) : ({text}) -> {text}")
+    return w.op(f"arith.cmpf olt, {size}, {w.constant(float('inf'), type)} : {text}")
 
 
 def _abs_diff(larger: str, smaller: str) -> Expansion:
-    def expand(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+    def expand(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
         text = mlir_type(type)
         x, y = operands
-        top = e.op(f"{larger} {x}, {y} : {text}")
-        return e.op(f"arith.subi {top}, {e.op(f'{smaller} {x}, {y} : {text}')} : {text}")
+        top = w.op(f"{larger} {x}, {y} : {text}")
+        return w.op(f"arith.subi {top}, {w.op(f'{smaller} {x}, {y} : {text}')} : {text}")
 
     return expand
 
 
-def _abs_diff_float(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+def _abs_diff_float(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
     text = mlir_type(type)
-    difference = e.op(f"arith.subf {operands[0]}, {operands[1]} : {text}")
-    return e.op(f"llvm.intr.fabs({difference}) : ({text}) -> {text}")
+    difference = w.op(f"arith.subf {operands[0]}, {operands[1]} : {text}")
+    return w.op(f"llvm.intr.fabs({difference}) : ({text}) -> {text}")
 
 
 def _clamp(larger: str, smaller: str) -> Expansion:
-    def expand(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+    def expand(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
         text = mlir_type(type)
         x, low, high = operands
-        return e.op(f"{smaller} {e.op(f'{larger} {x}, {low} : {text}')}, {high} : {text}")
+        return w.op(f"{smaller} {w.op(f'{larger} {x}, {low} : {text}')}, {high} : {text}")
 
     return expand
 
 
-def _sign_int(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+def _sign_int(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
     text = mlir_type(type)
-    one, minus_one = constant(e, 1, type), constant(e, -1, type)
-    return e.op(f"arith.maxsi {e.op(f'arith.minsi {operands[0]}, {one} : {text}')}, {minus_one} : {text}")
+    one, minus_one = w.constant(1, type), w.constant(-1, type)
+    return w.op(f"arith.maxsi {w.op(f'arith.minsi {operands[0]}, {one} : {text}')}, {minus_one} : {text}")
 
 
-def _sign_uint(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
-    return e.op(f"arith.minui {operands[0]}, {constant(e, 1, type)} : {mlir_type(type)}")
+def _sign_uint(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
+    return w.op(f"arith.minui {operands[0]}, {w.constant(1, type)} : {mlir_type(type)}")
 
 
-def _sign_float(e: FunctionEmitter, operands: list[str], type: SIMDType) -> str:
+def _sign_float(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
     # 1 with the sign of x where x is neither zero nor NaN; x + 0 where it is: that of -0.0 is 0.0.
     text = mlir_type(type)
-    zero, one = constant(e, 0.0, type), constant(e, 1.0, type)
-    counts = e.op(f"arith.cmpf one, {operands[0]}, {zero} : {text}")
-    signed = e.op(f"llvm.intr.copysign({one}, {operands[0]}) : ({text}, {text}) -> {text}")
-    rest = e.op(f"arith.addf {operands[0]}, {zero} : {text}")
+    zero, one = w.constant(0.0, type), w.constant(1.0, type)
+    counts = w.op(f"arith.cmpf one, {operands[0]}, {zero} : {text}")
+    signed = w.op(f"llvm.intr.copysign({one}, {operands[0]}) : ({text}, {text}) -> {text}")
+    rest = w.op(f"arith.addf {operands[0]}, {zero} : {text}")
     types = text if type.width == 1 else f"{mlir_type(type.with_dtype(DType.bool))}, {text}"
-    return e.op(f"arith.select {counts}, {signed}, {rest} : {types}")
+    return w.op(f"arith.select {counts}, {signed}, {rest} : {types}")
 
 
 EXPANSIONS: dict[str, Expansion] = {

@@ -1,16 +1,14 @@
-"""The parts of a CPU module that are the same for every kernel: the entry, the spreading of work, the table of reports.
+"""Writes the parts of a CPU module that are the same for every kernel: the entry, and the spreading of work.
 
 Input: the typed program. Output: MLIR text of whole functions. Non-goals: no operation of a kernel is written here.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from ...dsl.contract import abi
-from ...dsl.frontend.anchors import anchors_of
 from ..ir.program import Op, Program, Region
 
 
@@ -72,20 +70,6 @@ SPREAD = f"""  llvm.func internal @ek.spread(
 """
 
 
-def report_table(program: Program) -> str:
-    """The table of sites as JSON text in the code itself, so that it is never apart from the code."""
-    sites = program.sites
-    places = {site.place for site in sites} | {place for site in sites for _, place in site.notes}
-    anchors = anchors_of(program.kernels, places)
-    records = []
-    for site in sites:
-        notes = [[text, anchors[place]] for text, place in site.notes]
-        records.append([site.kind, site.parts, anchors[site.place], site.op, dict(site.details), notes])
-    data = json.dumps(records).encode() + b"\0"
-    text = "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in data)
-    return f'  llvm.mlir.global external constant @{abi.REPORTS}("{text}") : !llvm.array<{len(data)} x i8>\n'
-
-
 _PARAMETERS = "%ctx: !llvm.ptr, %pointers: !llvm.ptr, %dims: !llvm.ptr"
 _PLAIN = "attributes {no_inline, optimize_none}"
 ENTRY = f"llvm.func @{abi.ENTRY}({_PARAMETERS}) -> i32 {_PLAIN}"
@@ -111,15 +95,16 @@ def _beside(region: Region) -> Iterator[Op]:
             yield from _beside(inner)
 
 
-def entry(program: Program) -> str:
+def entry(program: Program, fallible: Set[str]) -> str:
     """`@ek_entry(%ctx, %pointers, %dims) -> i32`: the groups in order, until one fails; or the stage that is asked for.
 
-    It is left as it is: LLVM would inline the groups, which it has optimised by then, and optimise them once more.
+    The `fallible` functions may leave early. The entry is left as it is: LLVM would inline the groups, which it has
+    optimised by then, and optimise them once more.
     """
     if not program.stages:
-        return _calls(program, f"@{abi.ENTRY}", program.stage(0))
+        return _calls(program, fallible, f"@{abi.ENTRY}", program.stage(0))
     count = len(program.stages) + 1
-    functions = [_calls(program, f"internal @ek.stage_{k}", program.stage(k)) for k in range(count)]
+    functions = [_calls(program, fallible, f"internal @ek.stage_{k}", program.stage(k)) for k in range(count)]
     lines = [
         f"    %at = llvm.getelementptr inbounds %ctx[{abi.STAGE_OFFSET}] : (!llvm.ptr) -> !llvm.ptr, i8\n",
         "    %stage = llvm.load %at : !llvm.ptr -> i64\n",
@@ -137,7 +122,7 @@ def entry(program: Program) -> str:
     return f"{''.join(functions)}  llvm.func @{abi.ENTRY}({_PARAMETERS}) -> i32 {{\n{''.join(lines)}  }}\n"
 
 
-def _calls(program: Program, symbol: str, calls: range) -> str:
+def _calls(program: Program, fallible: Set[str], symbol: str, calls: range) -> str:
     """A function that makes some of the program's calls, in order, until one fails."""
     lines: list[str] = []
     seen: set[str] = set()
@@ -158,7 +143,7 @@ def _calls(program: Program, symbol: str, calls: range) -> str:
         types = ["!llvm.ptr"] * (1 + len(buffers)) + ["i64"] * len(slots)
         callee = program.functions[function]
         lines.append(f"    %r{number} = llvm.call @{callee.name}({', '.join(names)}) : ({', '.join(types)}) -> i32\n")
-        if callee.has_exit:
+        if callee.name in fallible:
             lines.append(f"    %f{number} = arith.cmpi ne, %r{number}, %zero : i32\n")
             lines.append(f"    scf.if %f{number} {{ llvm.call @ek.exit() : () -> () }}\n")
     lines.append("    llvm.return %zero : i32\n")

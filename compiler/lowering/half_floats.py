@@ -10,34 +10,30 @@ Input and output: names of MLIR values. Non-goals: other pairs of types (see `lo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...dsl.types.dtype import DType, SIMDType
-
-if TYPE_CHECKING:
-    from .writer import FunctionEmitter
+from .writer import FunctionWriter
 
 
-def widen(e: FunctionEmitter, value: str, type: SIMDType) -> str:
+def widen(w: FunctionWriter, value: str, type: SIMDType) -> str:
     """The bits of a half type as float32, exactly."""
     if type.dtype is DType.bfloat16:
-        return _widen_bfloat16(e, value, type)
-    if not e.target.supports("f16c"):
-        return _widen_float16(e, value, type)
+        return _widen_bfloat16(w, value, type)
+    if not w.target.supports("f16c"):
+        return _widen_float16(w, value, type)
     short, half, single = _types(type)
-    number = e.op(f"arith.bitcast {value} : {short} to {half}")
-    return e.op(f"arith.extf {number} : {half} to {single}")
+    number = w.op(f"arith.bitcast {value} : {short} to {half}")
+    return w.op(f"arith.extf {number} : {half} to {single}")
 
 
-def narrow(e: FunctionEmitter, value: str, type: SIMDType) -> str:
+def narrow(w: FunctionWriter, value: str, type: SIMDType) -> str:
     """A float32 rounded to the half type `type`, as bits."""
     if type.dtype is DType.bfloat16:
-        return _narrow_bfloat16(e, value, type)
-    if not e.target.supports("f16c"):
-        return _narrow_float16(e, value, type)
+        return _narrow_bfloat16(w, value, type)
+    if not w.target.supports("f16c"):
+        return _narrow_float16(w, value, type)
     short, half, single = _types(type)
-    number = e.op(f"arith.truncf {value} : {single} to {half}")
-    return e.op(f"arith.bitcast {number} : {half} to {short}")
+    number = w.op(f"arith.truncf {value} : {single} to {half}")
+    return w.op(f"arith.bitcast {number} : {half} to {short}")
 
 
 def _types(type: SIMDType) -> tuple[str, str, str]:
@@ -48,81 +44,81 @@ def _types(type: SIMDType) -> tuple[str, str, str]:
 class Words:
     """32-bit integer arithmetic of one width."""
 
-    def __init__(self, e: FunctionEmitter, width: int) -> None:
-        self.e = e
+    def __init__(self, w: FunctionWriter, width: int) -> None:
+        self.w = w
         self.type = "i32" if width == 1 else f"vector<{width}xi32>"
         self.width = width
 
     def const(self, number: int) -> str:
         signed = number - (1 << 32) if number >= 1 << 31 else number
         value = str(signed) if self.width == 1 else f"dense<{signed}>"
-        return self.e.op(f"arith.constant {value} : {self.type}")
+        return self.w.op(f"arith.constant {value} : {self.type}")
 
     def do(self, op: str, a: str, b: str | int) -> str:
         other = self.const(b) if isinstance(b, int) else b
-        return self.e.op(f"arith.{op} {a}, {other} : {self.type}")
+        return self.w.op(f"arith.{op} {a}, {other} : {self.type}")
 
     def select(self, test: str, a: str, b: str) -> str:
         flags = "i1" if self.width == 1 else f"vector<{self.width}xi1>"
         types = self.type if self.width == 1 else f"{flags}, {self.type}"
-        return self.e.op(f"arith.select {test}, {a}, {b} : {types}")
+        return self.w.op(f"arith.select {test}, {a}, {b} : {types}")
 
 
-def _widen_float16(e: FunctionEmitter, value: str, type: SIMDType) -> str:
+def _widen_float16(w: FunctionWriter, value: str, type: SIMDType) -> str:
     # Exponent and mantissa moved into place are the number times 2**-112, subnormals too; the product with 2**112 is
     # exact. An exponent of all ones has to stay one.
-    w = Words(e, type.width)
+    words = Words(w, type.width)
     short, _, single = _types(type)
-    wide = e.op(f"arith.extui {value} : {short} to {w.type}")
-    size = w.do("andi", wide, 0x7FFF)
-    placed = e.op(f"arith.bitcast {w.do('shli', size, 13)} : {w.type} to {single}")
-    factor = e.op(f"arith.constant {'0x77800000' if type.width == 1 else 'dense<0x77800000>'} : {single}")
-    scaled = e.op(f"arith.mulf {placed}, {factor} : {single}")
-    number = e.op(f"arith.bitcast {scaled} : {single} to {w.type}")
-    special = w.do("cmpi uge,", size, 0x7C00)
-    number = w.select(special, w.do("ori", number, 0x7F800000), number)
-    sign = w.do("shli", w.do("andi", wide, 0x8000), 16)
-    return e.op(f"arith.bitcast {w.do('ori', number, sign)} : {w.type} to {single}")
+    wide = w.op(f"arith.extui {value} : {short} to {words.type}")
+    size = words.do("andi", wide, 0x7FFF)
+    placed = w.op(f"arith.bitcast {words.do('shli', size, 13)} : {words.type} to {single}")
+    factor = w.op(f"arith.constant {'0x77800000' if type.width == 1 else 'dense<0x77800000>'} : {single}")
+    scaled = w.op(f"arith.mulf {placed}, {factor} : {single}")
+    number = w.op(f"arith.bitcast {scaled} : {single} to {words.type}")
+    special = words.do("cmpi uge,", size, 0x7C00)
+    number = words.select(special, words.do("ori", number, 0x7F800000), number)
+    sign = words.do("shli", words.do("andi", wide, 0x8000), 16)
+    return w.op(f"arith.bitcast {words.do('ori', number, sign)} : {words.type} to {single}")
 
 
-def _narrow_float16(e: FunctionEmitter, value: str, type: SIMDType) -> str:
-    w = Words(e, type.width)
+def _narrow_float16(w: FunctionWriter, value: str, type: SIMDType) -> str:
+    words = Words(w, type.width)
     short, _, single = _types(type)
-    bits = e.op(f"arith.bitcast {value} : {single} to {w.type}")
-    size = w.do("andi", bits, 0x7FFFFFFF)
+    bits = w.op(f"arith.bitcast {value} : {single} to {words.type}")
+    size = words.do("andi", bits, 0x7FFFFFFF)
     # Normal numbers: the exponent's bias goes from 127 to 15, half a unit is added, one less on an even neighbour.
-    odd = w.do("andi", w.do("shrui", size, 13), 1)
-    biased = w.do("addi", w.do("addi", size, ((15 - 127) << 23) % (1 << 32) + 0xFFF), odd)
-    normal = w.do("shrui", biased, 13)
+    odd = words.do("andi", words.do("shrui", size, 13), 1)
+    biased = words.do("addi", words.do("addi", size, ((15 - 127) << 23) % (1 << 32) + 0xFFF), odd)
+    normal = words.do("shrui", biased, 13)
     # Below 2**-14 the hardware's own addition rounds: 0.5 has its last bit where a subnormal has.
-    half = e.op(f"arith.constant {'0x3F000000' if type.width == 1 else 'dense<0x3F000000>'} : {single}")
-    magnitude = e.op(f"arith.bitcast {size} : {w.type} to {single}")
-    shifted = e.op(f"arith.addf {magnitude}, {half} : {single}")
-    small = w.do("subi", e.op(f"arith.bitcast {shifted} : {single} to {w.type}"), 0x3F000000)
-    result = w.select(w.do("cmpi ult,", size, 0x38800000), small, normal)
+    half = w.op(f"arith.constant {'0x3F000000' if type.width == 1 else 'dense<0x3F000000>'} : {single}")
+    magnitude = w.op(f"arith.bitcast {size} : {words.type} to {single}")
+    shifted = w.op(f"arith.addf {magnitude}, {half} : {single}")
+    small = words.do("subi", w.op(f"arith.bitcast {shifted} : {single} to {words.type}"), 0x3F000000)
+    result = words.select(words.do("cmpi ult,", size, 0x38800000), small, normal)
     # From 2**16 on infinity; a NaN stays one, with what fits of its payload.
-    payload = w.do("ori", w.do("andi", w.do("shrui", size, 13), 0x3FF), 0x7E00)
-    special = w.select(w.do("cmpi ugt,", size, 0x7F800000), payload, w.const(0x7C00))
-    result = w.select(w.do("cmpi uge,", size, 0x47800000), special, result)
-    sign = w.do("andi", w.do("shrui", bits, 16), 0x8000)
-    return e.op(f"arith.trunci {w.do('ori', result, sign)} : {w.type} to {short}")
+    payload = words.do("ori", words.do("andi", words.do("shrui", size, 13), 0x3FF), 0x7E00)
+    special = words.select(words.do("cmpi ugt,", size, 0x7F800000), payload, words.const(0x7C00))
+    result = words.select(words.do("cmpi uge,", size, 0x47800000), special, result)
+    sign = words.do("andi", words.do("shrui", bits, 16), 0x8000)
+    return w.op(f"arith.trunci {words.do('ori', result, sign)} : {words.type} to {short}")
 
 
-def _widen_bfloat16(e: FunctionEmitter, value: str, type: SIMDType) -> str:
-    w = Words(e, type.width)
+def _widen_bfloat16(w: FunctionWriter, value: str, type: SIMDType) -> str:
+    words = Words(w, type.width)
     short, _, single = _types(type)
-    wide = e.op(f"arith.extui {value} : {short} to {w.type}")
-    return e.op(f"arith.bitcast {w.do('shli', wide, 16)} : {w.type} to {single}")
+    wide = w.op(f"arith.extui {value} : {short} to {words.type}")
+    return w.op(f"arith.bitcast {words.do('shli', wide, 16)} : {words.type} to {single}")
 
 
-def _narrow_bfloat16(e: FunctionEmitter, value: str, type: SIMDType) -> str:
+def _narrow_bfloat16(w: FunctionWriter, value: str, type: SIMDType) -> str:
     # Half a unit is added, one less on an even neighbour; a carry into the exponent is right, up to infinity. A NaN
     # keeps the upper part of its payload and is made quiet.
-    w = Words(e, type.width)
+    words = Words(w, type.width)
     short, _, single = _types(type)
-    bits = e.op(f"arith.bitcast {value} : {single} to {w.type}")
-    odd = w.do("andi", w.do("shrui", bits, 16), 1)
-    rounded = w.do("shrui", w.do("addi", w.do("addi", bits, 0x7FFF), odd), 16)
-    quiet = w.do("ori", w.do("shrui", bits, 16), 0x40)
-    is_nan = e.op(f"arith.cmpf uno, {value}, {value} : {single}")
-    return e.op(f"arith.trunci {w.select(is_nan, quiet, rounded)} : {w.type} to {short}")
+    bits = w.op(f"arith.bitcast {value} : {single} to {words.type}")
+    odd = words.do("andi", words.do("shrui", bits, 16), 1)
+    rounded = words.do("shrui", words.do("addi", words.do("addi", bits, 0x7FFF), odd), 16)
+    quiet = words.do("ori", words.do("shrui", bits, 16), 0x40)
+    is_nan = w.op(f"arith.cmpf uno, {value}, {value} : {single}")
+    return w.op(f"arith.trunci {words.select(is_nan, quiet, rounded)} : {words.type} to {short}")

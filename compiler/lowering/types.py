@@ -6,12 +6,9 @@ Input: dtypes, types, numbers. Output: text, or the name of a constant. Non-goal
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...dsl.types.dtype import DType, SIMDType
-
-if TYPE_CHECKING:
-    from .writer import FunctionEmitter
 
 _ELEMENT = {
     DType.bool: "i1",
@@ -48,22 +45,19 @@ def float_bits(value: float, dtype: DType) -> int:
     return dtype.format.encode(value)
 
 
-def constant(e: FunctionEmitter, value: Any, type: SIMDType) -> str:
-    """A number in every lane."""
+def literal(value: Any, type: SIMDType) -> str:
+    """A number in every lane, with its type."""
     dtype = type.dtype
     width = max(dtype.bits, 8)
-    if dtype.is_float() and dtype.bits <= 16:
-        number = float_bits(float(value), dtype)
-        text = str(number - (1 << width) if number >= 1 << (width - 1) else number)
-    elif dtype.is_float():
+    if dtype.is_float() and dtype.bits > 16:
         text = f"0x{float_bits(float(value), dtype):0{dtype.bits // 4}X}"
     elif dtype is DType.bool:
         text = "true" if value else "false"
         if type.width == 1:
-            return e.op(f"arith.constant {text}")  # these words carry their type
+            return text  # these words carry their type
     else:
-        number = int(value)
+        number = float_bits(float(value), dtype) if dtype.is_float() else int(value)
         text = str(number - (1 << width) if number >= 1 << (width - 1) else number)
     if type.width > 1:
         text = f"dense<{text}>"
-    return e.op(f"arith.constant {text} : {mlir_type(type)}")
+    return f"{text} : {mlir_type(type)}"

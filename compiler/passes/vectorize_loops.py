@@ -1,4 +1,4 @@
-"""How a loop over elements is cut into vectors: several at a time, and under a mask what is left over.
+"""Cuts loops over elements into vectors: several at a time, and under a mask what is left over.
 
 LLVM makes vectors of a loop, and what is less than a round of them is left to a loop over single elements: up to 63
 times the work of one `exp`. So a loop that makes neighbours of neighbours becomes two, of which LLVM makes vectors:
@@ -21,18 +21,17 @@ Short rows of a known length are written out by LLVM, and the loop around them b
 row. Rows of at most 8 elements are read as a whole and sorted into lanes. Of longer ones every lane is gathered by
 itself, so that such rounds stay apart: there is enough to make vectors of in a row.
 
-Input: a loop over elements. Output: numbers, which LLVM is told (see `loop_hints`). Non-goals: nothing is reordered,
-and no loop has to become vectors: LLVM decides whether that pays.
+Input: a typed program and a target. Output: attributes of its loops (see `ir.schedule`), which LLVM is told. Non-goals:
+nothing is reordered, and no loop has to become vectors: LLVM decides whether that pays.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ...dsl.types.dtype import DType
 from ..ir.operations import ROWS
-from ..ir.program import Op, PointerType, Region, walk
-from ..targets.base import Target
+from ..ir.program import Op, PointerType, Program, Region, walk
+from ..ir.schedule import Cut, LoopHints
+from ..targets import Target
 
 LONG = 16  # operations on an element; shorter loops take as many vectors at a time as LLVM would choose,
 SHORT = 4  # which is so many
@@ -43,15 +42,36 @@ REGISTERS = 32  # of 512 bits; CPUs with shorter vectors have half as many, whic
 PLAIN = {*ROWS, "const", "cast", "bitcast", "splat", "select", "load", "store", "yield"} - {"floordiv", "mod"}
 
 
-@dataclass(frozen=True)
-class Cut:
-    """The first of two loops takes a multiple of `elements`, in so many `vectors` at a time."""
-
-    elements: int
-    vectors: int
+def vectorize_loops(program: Program, target: Target) -> None:
+    """Says of each loop how LLVM makes vectors of it. Comes after `stream_loops`, which chooses how long they are."""
+    for function in program.functions:
+        _visit(function.body, target, target.vector_bits)
 
 
-def cut(loop: Op, target: Target, vector_bits: int) -> Cut | None:
+def _visit(region: Region, target: Target, vector_bits: int) -> None:
+    for op in region.ops:
+        if op.name == "for":
+            _plan(op, target, vector_bits)
+        bits = op.attrs.get("vector_bits", target.vector_bits) if op.name == "parallel" else vector_bits
+        for inner in op.regions:
+            _visit(inner, target, bits)
+
+
+def _plan(loop: Op, target: Target, vector_bits: int) -> None:
+    cut = cut_of(loop, target, vector_bits)
+    if cut is not None:
+        loop.attrs["cut"] = cut
+        return
+    vectors = lanes = 0
+    if "elements" in loop.attrs:
+        vectors = interleave_count(loop.regions[0], target)
+        lanes = _vector_length(loop, target) if loop.results else 0
+    rolled, apart = target.vectorizes and stays_rolled(loop), target.vectorizes and stays_apart(loop)
+    if vectors or lanes or rolled or apart:
+        loop.attrs["hints"] = LoopHints(rolled=rolled, apart=apart, lanes=lanes, vectors=vectors)
+
+
+def cut_of(loop: Op, target: Target, vector_bits: int) -> Cut | None:
     """How a loop is cut where vectors have so many bits; None where it is not."""
     low, high, step, *carried = loop.operands
     region = loop.regions[0]
@@ -69,8 +89,9 @@ def cut(loop: Op, target: Target, vector_bits: int) -> Cut | None:
     work = sum(_work(op) for op in region.ops)
     if low.const is not None and high.const is not None and (high.const - low.const) % lanes <= lanes // 2:
         return None  # LLVM writes out what it knows the number of
-    vectors = max(SHORT // registers, 1) if work < LONG else max(together(region, target), 1)
-    return Cut(lanes * vectors, vectors)
+    vectors = max(SHORT // registers, 1) if work < LONG else max(interleave_count(region, target), 1)
+    told = lanes if carried else 0
+    return Cut(lanes * vectors, LoopHints(vectors=vectors, lanes=told), LoopHints(vectors=1, lanes=told, masked=True))
 
 
 def _work(op: Op) -> int:
@@ -81,7 +102,7 @@ def _work(op: Op) -> int:
     return op.name in ROWS
 
 
-def together(region: Region, target: Target) -> int:
+def interleave_count(region: Region, target: Target) -> int:
     """How many vectors a long loop takes at a time: 4 or 2, or 0 where LLVM decides."""
     inside = [op.name for op in walk(region)]
     if target.vector_bits < 512 or sum(name in ROWS for name in inside) < LONG:
@@ -117,7 +138,7 @@ def stays_apart(loop: Op) -> bool:
     return 1 not in reached and max(reached, default=0) > NEAR
 
 
-def lanes(loop: Op, target: Target) -> int:
+def _vector_length(loop: Op, target: Target) -> int:
     """How long the vectors are of a loop that carries a bool, and is not cut."""
     bits = [value.dtype.bits for op in loop.regions[0].ops for value in op.results if value.dtype.is_float()]
     return target.vector_bits // max(bits) if bits else 0

@@ -7,8 +7,9 @@ import re
 import pytest
 
 from einkorn.compiler.codegen.llvm import emit_object
-from einkorn.compiler.codegen.loop_hints import HINT, hinted, loop_hint
+from einkorn.compiler.codegen.loop_hints import hinted
 from einkorn.compiler.codegen.mlir import lower_to_llvm
+from einkorn.compiler.ir.schedule import HINT, LoopHints
 from einkorn.compiler.targets import host
 from einkorn.dsl.diagnostics.errors import InternalError
 
@@ -45,7 +46,9 @@ def told(text: str) -> list[list[str]]:
 
 
 def test_hints_become_metadata_of_the_branch_back() -> None:
-    text = lower_to_llvm(module(loop(loop_hint(4)), loop(loop_hint(1, 16, masked=True), "g")), host())
+    text = lower_to_llvm(
+        module(loop(LoopHints(vectors=4).symbol), loop(LoopHints(vectors=1, lanes=16, masked=True).symbol, "g")), host()
+    )
     assert f"@{HINT}" not in text
     assert told(text) == [
         ['!{!"llvm.loop.interleave.count", i32 4}'],
@@ -60,12 +63,12 @@ def test_hints_become_metadata_of_the_branch_back() -> None:
 
 
 def test_rounds_that_stay_apart_are_not_taken_together() -> None:
-    text = lower_to_llvm(module(loop(loop_hint(0, apart=True))), host())
+    text = lower_to_llvm(module(loop(LoopHints(apart=True).symbol)), host())
     assert told(text) == [['!{!"llvm.loop.vectorize.enable", i1 false}']]
 
 
 def test_a_loop_that_ends_in_an_exit_has_no_branch_to_tell() -> None:
-    text = lower_to_llvm(module(loop(loop_hint(2), after="llvm.call @ek.exit() : () -> ()")), host())
+    text = lower_to_llvm(module(loop(LoopHints(vectors=2).symbol, after="llvm.call @ek.exit() : () -> ()")), host())
     assert f"@{HINT}" not in text and told(text) == []
 
 
@@ -80,4 +83,4 @@ def test_a_hint_behind_the_end_of_its_block_is_a_fault() -> None:
 
 
 def test_nothing_to_tell_is_no_hint() -> None:
-    assert loop_hint(0) == ""
+    assert LoopHints().symbol == ""

@@ -1,0 +1,33 @@
+"""Writes what only the threads of a grid can ask: who they are, and a wait for the others of the block.
+
+Input: a `FunctionWriter` and an operation. Output: lines. Non-goals: the kernel around them (see `lowering.module`).
+"""
+
+from __future__ import annotations
+
+from ...dsl.diagnostics.errors import InternalError
+from ..ir.program import Op
+from .writer import FunctionWriter, emits
+
+
+@emits("launch")
+def _launch(w: FunctionWriter, op: Op) -> None:
+    raise InternalError("a launch reached the host's code")
+
+
+@emits("gpu_id")
+def _gpu_id(w: FunctionWriter, op: Op) -> None:
+    what, axis = op.attrs["which"].split(".")
+    grid = w.target.grid
+    kind = {"thread_idx": "thread_id", "block_idx": "block_id"}[what]
+    spelling = None if grid is None else grid.spell(kind, axis)  # type: ignore[arg-type]
+    if spelling is None:
+        raise InternalError(f"{w.target.name} has no spelling for {op.attrs['which']}")
+    w.result(op, w.op(f"arith.extui {w.op(spelling)} : i32 to i64"))
+
+
+@emits("barrier")
+def _barrier(w: FunctionWriter, op: Op) -> None:
+    assert w.target.grid is not None
+    for spelling in w.target.grid.barrier:
+        w.line(spelling)

@@ -1,0 +1,127 @@
+"""Writes a typed program as an MLIR module: nearly one to one, with the author's places as locations.
+
+On a CPU, each parallel region becomes a function of its own with a task around it that the thread pool calls; the entry
+calls the groups in order. On a GPU, each launch becomes a kernel. Memory is LLVM pointers.
+
+Input: a `Program` and a `Target`. Output: the text of an MLIR module, and for a GPU the kernels it holds. Non-goals: no
+typing, no optimisation: what passes have decided is spelled (see `ir.schedule`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...dsl.diagnostics.errors import InternalError
+from ..ir.operations import ROWS
+from ..ir.program import IRREGULAR, Function, Op, PointerType, Program, captures, walk
+from ..targets import Target
+from . import arithmetic, atomics, control_flow, grids, memory, packed_memory, parallel, reports, scalars, vectors
+from .entry import ENTRY, SPREAD, entry, is_small
+from .polls import POLL
+from .writer import EMITTERS, FunctionWriter, KernelInfo, ModuleWriter
+
+FAMILIES = (arithmetic, atomics, control_flow, grids, memory, packed_memory, parallel, reports, scalars, vectors)
+
+_unmatched = set(EMITTERS) ^ {*ROWS, *IRREGULAR}
+assert not _unmatched, f"opcodes without an emitter in {__package__}, or emitters without an opcode: {_unmatched}"
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """The text of a module, and its GPU kernels."""
+
+    text: str
+    kernels: tuple[KernelInfo, ...]
+
+
+def emit_module(program: Program, target: Target) -> Emitted:
+    """The MLIR text of a program for a target."""
+    module = ModuleWriter(target)
+    if target.has_grid:
+        _kernels(module, program)
+    else:
+        _host(module, program)
+    return Emitted(module.text(), tuple(module.kernels))
+
+
+# *** CPUs ***
+
+
+def _host(module: ModuleWriter, program: Program) -> None:
+    """Every group, and the entry that calls them."""
+    if is_small(program):
+        module.functions.append(_small_entry(module, program))
+    else:
+        fallible = set()
+        for function in program.functions:
+            module.functions.append(_host_function(module, function))
+            if "@ek.exit(" in module.functions[-1]:
+                fallible.add(function.name)
+        module.functions.append(entry(program, fallible))
+    if module.calls("@ek.spread"):
+        module.functions.append(SPREAD)
+    if module.calls("@ek.poll"):
+        module.functions.append(POLL)
+    module.functions.append(reports.report_table(program))
+
+
+def _host_function(module: ModuleWriter, function: Function) -> str:
+    """`llvm.func internal @group(%ctx, pointers, sizes) -> i32`."""
+    w = FunctionWriter(module, alone=True)
+    params = ["%ctx: !llvm.ptr", *w.parameters(function.params)]
+    _body(w, function)
+    return w.finish(f"llvm.func internal @{function.name}({', '.join(params)}) -> i32")
+
+
+def _small_entry(module: ModuleWriter, program: Program) -> str:
+    """The entry with the one group in it; see `is_small`."""
+    function = program.functions[0]
+    _, buffers, slots = program.calls[0]
+    w = FunctionWriter(module, alone=True)
+    w.spreads = sum(op.name == "parallel" for op in walk(function.body)) == 1
+    places = [("%pointers", "!llvm.ptr", b) for b in buffers] + [("%dims", "i64", s) for s in slots]
+    for number, (value, (array, type, index)) in enumerate(zip(function.params, places, strict=True)):
+        w.bind(value, f"%a{number}")
+        at = f"llvm.getelementptr inbounds {array}[{index}] : (!llvm.ptr) -> !llvm.ptr, {type}"
+        w.prologue.append(f"    %at{number} = {at}\n")
+        w.prologue.append(f"    %a{number} = llvm.load %at{number} : !llvm.ptr -> {type}\n")
+    _body(w, function)
+    return w.finish(ENTRY)
+
+
+def _body(w: FunctionWriter, function: Function) -> None:
+    """What a function does; it returns 0."""
+    w.region(function.body)
+    w.at = ""
+    zero = w.op("arith.constant 0 : i32")
+    w.line(f"llvm.return {zero} : i32")
+
+
+# *** GPUs ***
+
+
+def _kernels(module: ModuleWriter, program: Program) -> None:
+    """Every launch of every group as a kernel."""
+    for function in program.functions:
+        launches = [op for op in walk(function.body) if op.name == "launch"]
+        for number, op in enumerate(launches):
+            module.functions.append(_kernel(module, f"{function.name}_kernel_{number}", op))
+
+
+def _kernel(module: ModuleWriter, symbol: str, op: Op) -> str:
+    """A launch as a kernel; what its region uses from outside are its parameters."""
+    w = FunctionWriter(module)
+    captured = captures(op.regions[0])
+    block = tuple(int(v.const) for v in op.operands[3:6])
+    assert len(block) == 3
+    if any(isinstance(v.type, PointerType) and v.type.space != "global" for v in captured):
+        raise InternalError("a kernel cannot take storage of the host")
+    params = w.parameters(captured)
+    w.region(op.regions[0])
+    w.at = ""
+    w.line("llvm.return")
+    types = tuple(str(v.type) for v in captured)
+    module.kernels.append(KernelInfo(symbol, block, types))
+    attributes = module.target.kernel_attributes(block)
+    head = f"llvm.func @{symbol}({', '.join(params)}) attributes {{{attributes}}}"
+    return w.finish(head, module.location(op.location))

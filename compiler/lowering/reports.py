@@ -1,0 +1,95 @@
+"""Writes prints, assertions and breakpoints, and the table of what they show.
+
+Input: a `FunctionWriter` and an operation; the typed program. Output: lines; MLIR text of the table. Non-goals: how a
+report looks (see `graph.engine.reports`).
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+from collections.abc import Sequence
+
+from ...dsl.contract import abi
+from ...dsl.diagnostics.places import Place
+from ...dsl.frontend.anchors import anchors_of
+from ...dsl.types.dtype import BOOL, DType, SIMDType
+from ..ir.program import Op, Program, Value
+from . import casts, polls
+from .types import mlir_type
+from .writer import FunctionWriter, emits
+
+_log = logging.getLogger("einkorn.compiler")
+
+
+@emits("assert")
+def _assert(w: FunctionWriter, op: Op) -> None:
+    condition, *values = op.operands
+    at = w.at
+    holds = w.name(condition)
+    true = w.constant(True, BOOL)
+    failed = w.op(f"arith.xori {holds}, {true} : i1")
+    w.open(f"scf.if {failed} {{")
+    with w.nested():
+        if not w.target.has_context:
+            w.line('"llvm.intr.trap"() : () -> ()')
+        else:
+            _report(w, op.attrs["site"], values)
+            status = w.op(f"llvm.getelementptr inbounds %ctx[{abi.STATUS_OFFSET}] : (!llvm.ptr) -> !llvm.ptr, i8")
+            code = w.op(f"arith.constant {op.attrs['site'] + 1} : i64")
+            w.line(f"llvm.store {code}, {status} atomic monotonic {{alignment = 8 : i64}} : i64, !llvm.ptr")
+        w.line("llvm.call @ek.exit() : () -> ()")
+    w.close(at)
+
+
+@emits("print")
+def _print(w: FunctionWriter, op: Op) -> None:
+    polls.poll(w, now=True)  # a signal that came before would be raised in the middle of the report
+    _report(w, op.attrs["site"], op.operands)
+
+
+def _report(w: FunctionWriter, site: int, values: Sequence[Value]) -> None:
+    """Calls back into Python with the site's number and the values as 64-bit patterns."""
+    count, block = w.names.fresh(), w.names.fresh()
+    w.prologue.append(f"    {count} = llvm.mlir.constant({max(1, len(values)) * 8} : i64) : i64\n")
+    w.prologue.append(f"    {block} = llvm.alloca {count} x i8 {{alignment = 8 : i64}} : (i64) -> !llvm.ptr\n")
+    for number, value in enumerate(values):
+        wide = SIMDType(DType.float64 if value.dtype.is_float() else DType.int64)
+        name = casts.cast(w, w.name(value), value.simd, wide)
+        address = w.op(f"llvm.getelementptr inbounds {block}[{number * 8}] : (!llvm.ptr) -> !llvm.ptr, i8")
+        w.line(f"llvm.store {name}, {address} : {mlir_type(wide)}, !llvm.ptr")
+    slot = w.op(f"llvm.getelementptr inbounds %ctx[{abi.REPORT_OFFSET}] : (!llvm.ptr) -> !llvm.ptr, i8")
+    report = w.op(f"llvm.load {slot} : !llvm.ptr -> !llvm.ptr")
+    number_name = w.op(f"arith.constant {site} : i64")
+    w.line(f"llvm.call {report}({number_name}, {block}) : !llvm.ptr, (i64, !llvm.ptr) -> ()")
+
+
+@emits("breakpoint")
+def _breakpoint(w: FunctionWriter, op: Op) -> None:
+    _warn_passed(op.location.place)
+
+
+@functools.cache
+def _warn_passed(place: Place) -> None:
+    """Says once for each place that compiled code does not stop there."""
+    _log.warning("%s: compiled code passes breakpoint(); a session with interpret=True stops there", place)
+
+
+@emits("note")
+def _note(w: FunctionWriter, op: Op) -> None:
+    """Only the interpreter makes something of it."""
+
+
+def report_table(program: Program) -> str:
+    """The table of sites as JSON text in the code itself, so that it is never apart from the code."""
+    sites = program.sites
+    places = {site.place for site in sites} | {place for site in sites for _, place in site.notes}
+    anchors = anchors_of(program.kernels, places)
+    records = []
+    for site in sites:
+        notes = [[text, anchors[place]] for text, place in site.notes]
+        records.append([site.kind, site.parts, anchors[site.place], site.op, dict(site.details), notes])
+    data = json.dumps(records).encode() + b"\0"
+    text = "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in data)
+    return f'  llvm.mlir.global external constant @{abi.REPORTS}("{text}") : !llvm.array<{len(data)} x i8>\n'
