@@ -6,153 +6,30 @@
     movement      shapes, axes, joining
     indexing      slices, splitting
     constant      literals
+    buffers       memory that changes
     custom        kernels of the user's
+
+An op is a row of its file (see `rows`) or a function under `@op()`. All that are declared there are names here.
 
 Input: tensors, numbers, arrays. Output: tensors. Non-goals: anything that happens when the graph runs.
 """
 
-from ..staging.value import connect
-from .buffers import buffer_create, buffer_load, buffer_part, buffer_store, buffer_store_slice
-from .constant import constant
-from .custom import custom, inplace_custom
-from .elementwise import (
-    abs,
-    acos,
-    add,
-    atanh,
-    cast,
-    ceil,
-    cos,
-    div,
-    equal,
-    erf,
-    exp,
-    floor,
-    floordiv,
-    gelu,
-    greater,
-    greater_equal,
-    is_inf,
-    is_nan,
-    less,
-    less_equal,
-    log,
-    log1p,
-    logical_and,
-    logical_not,
-    logical_or,
-    logical_xor,
-    maximum,
-    minimum,
-    mod,
-    mul,
-    negate,
-    not_equal,
-    pow,
-    relu,
-    round,
-    rsqrt,
-    sigmoid,
-    silu,
-    sin,
-    sqrt,
-    sub,
-    tanh,
-    trunc,
-    where,
-)
-from .indexing import chunk, slice_tensor, split
-from .matmul import matmul
-from .movement import (
-    broadcast_to,
-    concat,
-    flatten,
-    permute,
-    rebind,
-    reshape,
-    squeeze,
-    stack,
-    transfer_to,
-    transpose,
-    unsqueeze,
-)
-from .reduction import argmax, argmin, logsoftmax, max, mean, min, softmax, sum
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "abs",
-    "acos",
-    "add",
-    "argmax",
-    "argmin",
-    "atanh",
-    "broadcast_to",
-    "buffer_create",
-    "buffer_load",
-    "buffer_store",
-    "buffer_store_slice",
-    "cast",
-    "ceil",
-    "chunk",
-    "concat",
-    "constant",
-    "cos",
-    "custom",
-    "div",
-    "equal",
-    "erf",
-    "exp",
-    "flatten",
-    "floor",
-    "floordiv",
-    "gelu",
-    "greater",
-    "greater_equal",
-    "inplace_custom",
-    "is_inf",
-    "is_nan",
-    "less",
-    "less_equal",
-    "log",
-    "log1p",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "logical_xor",
-    "logsoftmax",
-    "matmul",
-    "max",
-    "maximum",
-    "mean",
-    "min",
-    "minimum",
-    "mod",
-    "mul",
-    "negate",
-    "not_equal",
-    "permute",
-    "pow",
-    "rebind",
-    "relu",
-    "reshape",
-    "round",
-    "rsqrt",
-    "sigmoid",
-    "silu",
-    "sin",
-    "slice_tensor",
-    "softmax",
-    "split",
-    "sqrt",
-    "squeeze",
-    "stack",
-    "sub",
-    "sum",
-    "tanh",
-    "transfer_to",
-    "transpose",
-    "trunc",
-    "unsqueeze",
-    "where",
-]
+from .stage import OPS
 
-connect({name: globals()[name] for name in __all__} | {"buffer_part": buffer_part})
+if TYPE_CHECKING:
+    from .buffers import *
+    from .constant import *
+    from .custom import *
+    from .elementwise import *
+    from .indexing import *
+    from .matmul import *
+    from .movement import *
+    from .reduction import *
+else:
+    from . import buffers, constant, custom, elementwise, indexing, matmul, movement, reduction
+
+    globals().update({name: op.function for name, op in OPS.items()})
+
+__all__ = sorted(OPS)

@@ -20,12 +20,12 @@ from ..types.promotion import is_weak, weak_array
 from ..types.tensor_type import BufferType, shown
 from .indexing import parameters_of, ranges_of, slice_tensor
 from .operands import HINT_FOR_SYMBOLS, as_shape, expand, same_device, tensor
-from .stage import builtin, current, fail, op
+from .stage import add_method, builtin, current, fail, op
 
 _FAMILY = "buffers"
 
 
-@op
+@op()
 def buffer_create(type: BufferType) -> BufferValue:
     """Memory of the graph's own, new for each call; its elements are undefined until they are written.
 
@@ -48,7 +48,7 @@ def buffer_create(type: BufferType) -> BufferValue:
     return graph.stage(kernel, [], {}, [type], user_place())[0].buffer
 
 
-@op
+@op()
 def buffer_load(x: BufferValue) -> TensorValue:
     """What the buffer holds at this point, as a tensor of its own.
 
@@ -59,14 +59,15 @@ def buffer_load(x: BufferValue) -> TensorValue:
     return builtin(_FAMILY, "buffer_load", [source], {}, [source.type.as_tensor()])[0]
 
 
-def buffer_part(x: BufferValue, indices: Any) -> TensorValue:
-    """What the part of the buffer that the indices name holds at this point: `buffer[indices]`."""
+@add_method(BufferValue, "__getitem__")
+def _part(x: BufferValue, indices: Any) -> TensorValue:
+    """What the part of the buffer that the indices name holds at this point."""
     with current("buffer_load").transaction():
         whole = buffer_load(x)
         return whole if indices is Ellipsis else slice_tensor(whole, indices)
 
 
-@op
+@op()
 def buffer_store(destination: BufferValue, source: TensorValueLike) -> None:
     """Overwrites the whole buffer; a plain number or array takes its dtype.
 
@@ -79,7 +80,7 @@ def buffer_store(destination: BufferValue, source: TensorValueLike) -> None:
     builtin(_FAMILY, "buffer_store", [target, value])
 
 
-@op
+@op()
 def buffer_store_slice(destination: BufferValue, source: TensorValueLike, indices: Any) -> None:
     """Overwrites the part of the buffer that the indices name; they are as those of `slice_tensor`.
 
@@ -92,6 +93,15 @@ def buffer_store_slice(destination: BufferValue, source: TensorValueLike, indice
     ranges, shape = ranges_of(target, indices)
     value = as_shape(_source(name, target, source, shape), [r.size for r in ranges])
     builtin(_FAMILY, name, [target, value], parameters_of(ranges))
+
+
+@add_method(BufferValue, "__setitem__")
+def _set_part(destination: BufferValue, indices: Any, source: TensorValueLike) -> None:
+    """Overwrites the part of the buffer that the indices name."""
+    if indices is Ellipsis:
+        buffer_store(destination, source)
+    else:
+        buffer_store_slice(destination, source, indices)
 
 
 def _buffer(name: str, argument: str, value: Any) -> BufferValue:

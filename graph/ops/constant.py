@@ -17,7 +17,7 @@ from ..types.promotion import literal_array
 from .stage import current, op
 
 
-@op
+@op()
 def constant(
     value: TensorValueLike | list[Any], dtype: DType | None = None, device: DeviceRef | Device | None = None
 ) -> TensorValue:

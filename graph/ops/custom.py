@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ...dsl.package.library import LoadedKernel
 
 
-@op
+@op()
 def custom(
     name: str,
     device: DeviceRef | Device,
@@ -57,7 +57,7 @@ def custom(
     return _call("custom", name, device, values, out_types, parameters)
 
 
-@op
+@op()
 def inplace_custom(
     name: str,
     device: DeviceRef | Device,

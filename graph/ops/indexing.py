@@ -26,6 +26,8 @@ from .movement import _FAMILY
 from .operands import as_shape, tensor
 from .stage import builtin, fail, op, require
 
+__all__ = ["chunk", "slice_tensor", "split"]
+
 _NAME = "slice_tensor"
 _INDEX = "an int, a slice, '...' or None"
 
@@ -39,7 +41,7 @@ class _Range:
     size: Dim
 
 
-@op
+@op(operator="__getitem__")
 def slice_tensor(x: TensorValueLike, indices: Any) -> TensorValue:
     """The part of `x` that the indices name: ints, slices, `...` and None, one or a sequence of them.
 
@@ -70,7 +72,7 @@ def ranges_of(value: Value, indices: Any) -> tuple[list[_Range], list[Dim]]:
     return ranges, shape
 
 
-@op
+@op()
 def split(x: TensorValueLike, split_sizes: Sequence[int], axis: int = 0) -> list[TensorValue]:
     """Pieces of the given sizes along an axis of known size.
 
@@ -99,7 +101,7 @@ def split(x: TensorValueLike, split_sizes: Sequence[int], axis: int = 0) -> list
     return pieces
 
 
-@op
+@op()
 def chunk(x: TensorValueLike, chunks: int, axis: int = 0) -> list[TensorValue]:
     """`chunks` pieces of equal size along an axis of known size.
 

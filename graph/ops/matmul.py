@@ -17,7 +17,7 @@ from .stage import builtin, fail, op
 _FAMILY = "matmul"
 
 
-@op
+@op(operator="__matmul__")
 def matmul(lhs: TensorValueLike, rhs: TensorValueLike) -> TensorValue:
     """The matrix product over the last two axes; the axes before them broadcast.
 

@@ -18,13 +18,13 @@ from ..driver.device import Device, DeviceRef
 from ..staging.value import TensorValue, TensorValueLike
 from ..types.dims import Dim, Shape, StaticDim, is_below_zero
 from ..types.tensor_type import shown
-from .operands import HINT_FOR_SYMBOLS, DimLike, as_shape, expand, tensor, tensors
-from .stage import builtin, fail, op, require
+from .operands import HINT_FOR_SYMBOLS, DimLike, as_shape, expand, permuted, tensor, tensors
+from .stage import add_method, builtin, fail, op, require
 
 _FAMILY = "movement"
 
 
-@op
+@op(method="reshape")
 def reshape(x: TensorValueLike, shape: Iterable[DimLike]) -> TensorValue:
     """The elements in row-major order under another shape. One size may be -1 and is inferred, symbolic dims too.
 
@@ -68,7 +68,7 @@ def _fail_reshape(value: TensorValue, target: Sequence[Dim], known: Dim, total: 
     )
 
 
-@op
+@op(method="flatten")
 def flatten(x: TensorValueLike, start_dim: int = 0, end_dim: int = -1) -> TensorValue:
     """Axes `start_dim` to `end_dim`, both included, as one; rank 0 becomes rank 1."""
     value = tensor("flatten", "x", x)
@@ -82,7 +82,7 @@ def flatten(x: TensorValueLike, start_dim: int = 0, end_dim: int = -1) -> Tensor
     return as_shape(value, [*value.shape[:first], merged, *value.shape[last + 1 :]])
 
 
-@op
+@op()
 def squeeze(x: TensorValueLike, axis: int) -> TensorValue:
     """Without one axis of size 1.
 
@@ -97,7 +97,7 @@ def squeeze(x: TensorValueLike, axis: int) -> TensorValue:
     return as_shape(value, [dim for k, dim in enumerate(value.shape) if k != at])
 
 
-@op
+@op()
 def unsqueeze(x: TensorValueLike, axis: int) -> TensorValue:
     """With a new axis of size 1 at `axis`; a negative one counts from the end of the result."""
     value = tensor("unsqueeze", "x", x)
@@ -105,7 +105,7 @@ def unsqueeze(x: TensorValueLike, axis: int) -> TensorValue:
     return as_shape(value, [*value.shape[:at], 1, *value.shape[at:]])
 
 
-@op
+@op(method="permute")
 def permute(x: TensorValueLike, dims: Iterable[int]) -> TensorValue:
     """Axis k of the result is axis `dims[k]` of `x`.
 
@@ -123,13 +123,10 @@ def permute(x: TensorValueLike, dims: Iterable[int]) -> TensorValue:
             expected=list(range(value.rank)),
             got=order,
         )
-    if order == list(range(value.rank)):
-        return value
-    out = value.type.with_shape(value.shape[axis] for axis in order)
-    return builtin(_FAMILY, "permute", [value], {"order": ",".join(map(str, order))}, [out])[0]
+    return permuted(value, order)
 
 
-@op
+@op()
 def transpose(x: TensorValueLike, axis_1: int, axis_2: int) -> TensorValue:
     """Two axes swapped."""
     value = tensor("transpose", "x", x)
@@ -137,10 +134,16 @@ def transpose(x: TensorValueLike, axis_1: int, axis_2: int) -> TensorValue:
     second = axis_of(axis_2, value.rank, "axis_2")
     order = list(range(value.rank))
     order[first], order[second] = second, first
-    return permute(value, order)
+    return permuted(value, order)
 
 
-@op
+@add_method(TensorValue, "transpose")
+def _transpose(x: TensorValue, dim_1: int, dim_2: int) -> TensorValue:
+    """See `ops.transpose`."""
+    return transpose(x, dim_1, dim_2)
+
+
+@op(method="broadcast_to")
 def broadcast_to(x: TensorValueLike, shape: Iterable[DimLike]) -> TensorValue:
     """`x` repeated along axes of size 1 and new leading axes.
 
@@ -165,7 +168,7 @@ def broadcast_to(x: TensorValueLike, shape: Iterable[DimLike]) -> TensorValue:
     return expand(value, target)
 
 
-@op
+@op()
 def concat(original_vals: Iterable[TensorValueLike], axis: int = 0) -> TensorValue:
     """Tensors joined along an axis that they have.
 
@@ -196,7 +199,7 @@ def concat(original_vals: Iterable[TensorValueLike], axis: int = 0) -> TensorVal
     return joined
 
 
-@op
+@op()
 def stack(values: Iterable[TensorValueLike], axis: int = 0) -> TensorValue:
     """Tensors of one shape joined along a new axis; a negative `axis` counts from the end of the result.
 
@@ -244,7 +247,7 @@ def _of_one_dtype(name: str, argument: str, values: list[Any]) -> list[TensorVal
     return tensors(name, **{f"{argument}[{position}]": value for position, value in enumerate(values)})
 
 
-@op
+@op(method="rebind")
 def rebind(x: TensorValueLike, shape: Iterable[DimLike], message: str = "") -> TensorValue:
     """`x` under a shape that the user knows to be right. What cannot be seen now is checked when the graph is called.
 
@@ -278,7 +281,7 @@ def rebind(x: TensorValueLike, shape: Iterable[DimLike], message: str = "") -> T
     return as_shape(value, target)
 
 
-@op
+@op(method="to")
 def transfer_to(x: TensorValueLike, device: DeviceRef | Device) -> TensorValue:
     """`x` on a device; `x` itself when it lies there.
 

@@ -9,7 +9,8 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ...dsl.diagnostics.errors import DTypeError, brief
@@ -111,38 +112,48 @@ def same_device(name: str, operands: Mapping[str, Value], device: DeviceRef | No
             )
 
 
-def check_kind(name: str, argument: str, value: TensorValue, kinds: str) -> None:
-    """Raises DTypeError EK0413 unless the dtype is one of `kinds`: "float", "numeric", "bool" or "any".
+@dataclass(frozen=True)
+class Kind:
+    """A kind of dtypes: which they are, what they are called, and what to do about another one."""
 
-    Storage types are none of them: they are moved, chosen and cast, and nothing else.
-    """
-    dtype = value.dtype
-    right = (
-        not dtype.is_storage()
-        and {
-            "float": dtype.is_float(),
-            "numeric": dtype is not DType.bool,
-            "integral": dtype.is_integral(),
-            "bool": dtype is DType.bool,
-            "any": True,
-        }[kinds]
+    holds: Callable[[DType], bool]
+    wanted: str
+    hint: str = "ops.cast(x, DType.int32)"
+
+    @property
+    def dtypes(self) -> tuple[DType, ...]:
+        """All dtypes of this kind."""
+        return tuple(dtype for dtype in DType if self.holds(dtype))
+
+
+_TO_FLOAT = "ops.cast(x, DType.float32)"
+# What operands may be. Storage types are moved, chosen and cast, and nothing else: only "storable" has them.
+KINDS = {
+    "float": Kind(lambda t: t.is_float() and not t.is_storage(), "floating-point", _TO_FLOAT),
+    "numeric": Kind(lambda t: t is not DType.bool and not t.is_storage(), "numeric"),
+    "integral": Kind(lambda t: t.is_integral() and not t.is_storage(), "integer"),
+    "bool": Kind(lambda t: t is DType.bool, "bool", "a comparison, such as x != 0, gives one"),
+    "any": Kind(lambda t: not t.is_storage(), "of a type that computes"),
+    "storable": Kind(lambda t: True, "of any type"),
+}
+
+
+def check_kind(name: str, argument: str, value: TensorValue, kind: str) -> None:
+    """Raises DTypeError EK0413 unless the dtype is of this kind, a key of `KINDS`."""
+    wanted, dtype = KINDS[kind], value.dtype
+    if wanted.holds(dtype):
+        return
+    stored_float = dtype.is_storage() and dtype.is_float() and kind in ("numeric", "any")
+    fail(
+        name,
+        f"argument '{argument}' has to be {wanted.wanted}, and is {dtype}",
+        code="EK0413",
+        kind=DTypeError,
+        argument=argument,
+        expected=wanted.wanted,
+        got=str(dtype),
+        hint=_TO_FLOAT if stored_float else wanted.hint,
     )
-    if not right:
-        wanted = {"float": "floating-point", "numeric": "numeric", "integral": "integer", "bool": "bool"}
-        wanted["any"] = "of a type that computes"
-        cast = {"float": "ops.cast(x, DType.float32)", "bool": "a comparison, such as x != 0, gives one"}
-        if dtype.is_storage() and dtype.is_float():
-            cast |= {"numeric": cast["float"], "any": cast["float"]}
-        fail(
-            name,
-            f"argument '{argument}' has to be {wanted[kinds]}, and is {dtype}",
-            code="EK0413",
-            kind=DTypeError,
-            argument=argument,
-            expected=wanted[kinds],
-            got=str(dtype),
-            hint=cast.get(kinds, "ops.cast(x, DType.int32)"),
-        )
 
 
 def _converted(value: Any) -> Any:
@@ -217,3 +228,11 @@ def as_shape(value: TensorValue, shape: Iterable[DimLike]) -> TensorValue:
     if tuple(value.shape) == tuple(target):
         return value
     return builtin("movement", "reshape", [value], {}, [value.type.with_shape(target)])[0]
+
+
+def permuted(value: TensorValue, order: Sequence[int]) -> TensorValue:
+    """`value` with its axes in another order; no node when it is the same."""
+    if list(order) == list(range(value.rank)):
+        return value
+    out = value.type.with_shape(value.shape[axis] for axis in order)
+    return builtin("movement", "permute", [value], {"order": ",".join(map(str, order))}, [out])[0]

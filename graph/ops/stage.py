@@ -1,5 +1,7 @@
 """Stages ops: finds the graph that is being built, checks a call of a kernel, adds its node, places its errors.
 
+Every op stands in the table `OPS`. Most are rows (see `rows`); those that fit no row are functions under `@op()`.
+
 Input: a kernel, operands, parameters. Output: staged nodes, or an error under the user's line. Non-goals: what a user
 passes is made into operands by `operands`; no op is defined here.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ...dsl.diagnostics.errors import EinkornError, GraphError, each_of
@@ -29,19 +32,85 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def op(function: F) -> F:
-    """Makes a function an op: it runs inside a graph, and leaves nothing behind when it raises."""
+@dataclass(frozen=True)
+class Op:
+    """An op, as `einkorn.graph.ops` has it.
+
+    Attributes:
+        name: its name in `ops`.
+        function: what users call.
+        form: how it is staged: "elementwise", "reduction" or "along" (see `rows`), or "irregular", by code of its own.
+        kernel: the family and the name of the kernel that a regular op stages.
+        operands: of a regular op, which kinds of dtypes each tensor may have (see `operands.KINDS`).
+        integers: the dtype in which integers and bools are computed, if it is not their own.
+        methods: its names on `TensorValue`.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    form: str = "irregular"
+    kernel: tuple[str, str] | None = None
+    operands: Mapping[str, str] = field(default_factory=dict)
+    integers: DType | None = None
+    methods: tuple[str, ...] = ()
+
+
+OPS: dict[str, Op] = {}  # by name; whatever is in it is a function of `ops`
+METHODS: dict[tuple[type[Value], str], Callable[..., Any]] = {}  # what ops add to the classes of values
+
+
+def op(*, method: str | None = None, operator: str | None = None) -> Callable[[F], F]:
+    """Makes a function an op: it runs inside a graph, and leaves nothing behind when it raises.
+
+    Args:
+        method: the name under which `TensorValue` has it, too.
+        operator: Python's method for the operator that stages it, such as "__add__". The reflected one follows.
+    """
+
+    def declare(function: F) -> F:
+        return declared(Op(function.__name__, function), method, operator)  # type: ignore[return-value]
+
+    return declare
+
+
+def declared(row: Op, method: str | None, operator: str | None) -> Callable[..., Any]:
+    """Adds an op to the tables; gives what users call."""
+    name, function = row.name, row.function
 
     @without_internals
     @functools.wraps(function)
     def staged(*args: Any, **kwargs: Any) -> Any:
-        with current(function.__name__).transaction():
+        with current(name).transaction():
             try:
                 return function(*args, **kwargs)
             except EinkornError as error:
-                raise named(error, function.__name__) from error.__cause__
+                raise named(error, name) from error.__cause__
 
-    return staged  # type: ignore[return-value]
+    methods = [each for each in (method, operator) if each is not None]
+    for each in methods:
+        add_method(TensorValue, each)(staged)
+    if operator is not None and (mirrored := REFLECTED.get(operator)) is not None:
+        methods.append(mirrored)
+        add_method(TensorValue, mirrored)(lambda value, other: staged(other, value))
+    OPS[name] = replace(row, function=staged, methods=tuple(methods))
+    return staged
+
+
+REFLECTED = {
+    f"__{name}__": f"__r{name}__"
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor")
+}
+
+
+def add_method(owner: type[Value], name: str) -> Callable[[F], F]:
+    """Makes a function a method of values. `staging.value` declares it for type checkers; a test compares the two."""
+
+    def add(function: F) -> F:
+        METHODS[owner, name] = function
+        setattr(owner, name, function)
+        return function
+
+    return add
 
 
 def named(error: EinkornError, op: str, argument: str | None = None) -> EinkornError:

@@ -6,13 +6,13 @@ comparisons with NaN are false and `//` rounds down. Python asks some questions 
 runs (`bool(x)`, `len(x)`, `for row in x`): these raise.
 
 Input: a graph, a number, a type. Output: staged ops. Non-goals: the ops themselves. They are in `ops`, which stands on
-this module and hands its functions over through `connect`; so no module here imports in a circle.
+this module and adds the methods and operators that its rows name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NoReturn, Protocol
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.diagnostics.places import user_place
@@ -23,13 +23,6 @@ from ..types.tensor_type import BufferType, ShapedType, TensorType
 
 TensorValueLike = Any  # TensorValue, int, float, NumPy scalar or array, any DLPack array, static Dim
 Axes = int | tuple[int, ...] | None
-
-_operations: dict[str, Callable[..., Any]] = {}
-
-
-def connect(operations: Mapping[str, Callable[..., Any]]) -> None:
-    """Tells which function each operator and method stages; called once, by `ops`."""
-    _operations.update(operations)
 
 
 class Owner(Protocol):
@@ -114,14 +107,11 @@ class BufferValue(Value):
         assert isinstance(self._type, BufferType)
         return self._type
 
-    def __getitem__(self, index: Any) -> TensorValue:
-        return _stage("buffer_part", self, index)
+    if TYPE_CHECKING:  # what `ops.buffers` adds
 
-    def __setitem__(self, index: Any, value: TensorValueLike) -> None:
-        if index is Ellipsis:
-            _stage("buffer_store", self, value)
-        else:
-            _stage("buffer_store_slice", self, value, index)
+        def __getitem__(self, indices: Any) -> TensorValue: ...
+
+        def __setitem__(self, indices: Any, source: TensorValueLike) -> None: ...
 
 
 class TensorValue(Value):
@@ -141,104 +131,8 @@ class TensorValue(Value):
         """The last two axes swapped."""
         return self.transpose(-1, -2)
 
-    # --- methods; each is the function of the same name in `ops` ---
-
-    def cast(self, dtype: DType) -> TensorValue:
-        """See `ops.cast`."""
-        return _stage("cast", self, dtype)
-
-    def reshape(self, shape: Iterable[int | str | Dim]) -> TensorValue:
-        """See `ops.reshape`."""
-        return _stage("reshape", self, shape)
-
-    def permute(self, dims: Iterable[int]) -> TensorValue:
-        """See `ops.permute`."""
-        return _stage("permute", self, dims)
-
-    def transpose(self, dim_1: int, dim_2: int) -> TensorValue:
-        """See `ops.transpose`."""
-        return _stage("transpose", self, dim_1, dim_2)
-
-    def broadcast_to(self, shape: Iterable[int | str | Dim]) -> TensorValue:
-        """See `ops.broadcast_to`."""
-        return _stage("broadcast_to", self, shape)
-
-    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> TensorValue:
-        """See `ops.flatten`."""
-        return _stage("flatten", self, start_dim, end_dim)
-
-    def rebind(self, shape: Iterable[int | str | Dim], message: str = "") -> TensorValue:
-        """See `ops.rebind`."""
-        return _stage("rebind", self, shape, message)
-
-    def to(self, device: DeviceRef | Device) -> TensorValue:
-        """See `ops.transfer_to`."""
-        return _stage("transfer_to", self, device)
-
-    def sum(self, axis: Axes = -1, keepdims: bool = True) -> TensorValue:
-        """See `ops.sum`."""
-        return _stage("sum", self, axis, keepdims)
-
-    def mean(self, axis: Axes = -1, keepdims: bool = True) -> TensorValue:
-        """See `ops.mean`."""
-        return _stage("mean", self, axis, keepdims)
-
-    def max(self, axis: Axes = -1, keepdims: bool = True) -> TensorValue:
-        """See `ops.max`."""
-        return _stage("max", self, axis=axis, keepdims=keepdims)
-
-    def min(self, axis: Axes = -1, keepdims: bool = True) -> TensorValue:
-        """See `ops.min`."""
-        return _stage("min", self, axis=axis, keepdims=keepdims)
-
-    def argmax(self, axis: int | None = -1, keepdims: bool = True) -> TensorValue:
-        """See `ops.argmax`."""
-        return _stage("argmax", self, axis, keepdims)
-
-    def argmin(self, axis: int | None = -1, keepdims: bool = True) -> TensorValue:
-        """See `ops.argmin`."""
-        return _stage("argmin", self, axis, keepdims)
-
-    def __getitem__(self, index: Any) -> TensorValue:
-        return _stage("slice_tensor", self, index)
-
-    # --- arithmetic ---
-
-    def __add__(self, other: TensorValueLike) -> TensorValue:
-        return _stage("add", self, other)
-
-    def __radd__(self, other: TensorValueLike) -> TensorValue:
-        return _stage("add", other, self)
-
-    def __sub__(self, other: TensorValueLike) -> TensorValue:
-        return _stage("sub", self, other)
-
-    def __rsub__(self, other: TensorValueLike) -> TensorValue:
-        return _stage("sub", other, self)
-
-    def __mul__(self, other: TensorValueLike) -> TensorValue:
-        return _stage("mul", self, other)
-
-    def __rmul__(self, other: TensorValueLike) -> TensorValue:
-        return _stage("mul", other, self)
-
-    def __truediv__(self, other: TensorValueLike) -> TensorValue:
-        return _stage("div", self, other)
-
-    def __rtruediv__(self, other: TensorValueLike) -> TensorValue:
-        return _stage("div", other, self)
-
-    def __floordiv__(self, other: TensorValueLike) -> TensorValue:
-        return _stage("floordiv", self, other)
-
-    def __rfloordiv__(self, other: TensorValueLike) -> TensorValue:
-        return _stage("floordiv", other, self)
-
-    def __mod__(self, other: TensorValueLike) -> TensorValue:
-        return _stage("mod", self, other)
-
-    def __rmod__(self, other: TensorValueLike) -> TensorValue:
-        return _stage("mod", other, self)
+    def __pos__(self) -> TensorValue:
+        return self
 
     def __divmod__(self, other: TensorValueLike) -> tuple[TensorValue, TensorValue]:
         return self // other, self % other
@@ -246,74 +140,7 @@ class TensorValue(Value):
     def __rdivmod__(self, other: TensorValueLike) -> tuple[TensorValue, TensorValue]:
         return other // self, other % self
 
-    def __pow__(self, other: TensorValueLike) -> TensorValue:
-        return _stage("pow", self, other)
-
-    def __rpow__(self, other: TensorValueLike) -> TensorValue:
-        return _stage("pow", other, self)
-
-    def __matmul__(self, other: TensorValueLike) -> TensorValue:
-        return _stage("matmul", self, other)
-
-    def __rmatmul__(self, other: TensorValueLike) -> TensorValue:
-        return _stage("matmul", other, self)
-
-    def __neg__(self) -> TensorValue:
-        return _stage("negate", self)
-
-    def __pos__(self) -> TensorValue:
-        return self
-
-    def __abs__(self) -> TensorValue:
-        return _stage("abs", self)
-
-    def __round__(self) -> TensorValue:
-        return _stage("round", self)
-
-    # --- logic ---
-
-    def __and__(self, other: TensorValueLike) -> TensorValue:
-        return _stage("logical_and", self, other)
-
-    def __rand__(self, other: TensorValueLike) -> TensorValue:
-        return _stage("logical_and", other, self)
-
-    def __or__(self, other: TensorValueLike) -> TensorValue:
-        return _stage("logical_or", self, other)
-
-    def __ror__(self, other: TensorValueLike) -> TensorValue:
-        return _stage("logical_or", other, self)
-
-    def __xor__(self, other: TensorValueLike) -> TensorValue:
-        return _stage("logical_xor", self, other)
-
-    def __rxor__(self, other: TensorValueLike) -> TensorValue:
-        return _stage("logical_xor", other, self)
-
-    def __invert__(self) -> TensorValue:
-        return _stage("logical_not", self)
-
-    # --- comparisons; a value is hashed by what it is, not by what it equals ---
-
-    __hash__ = object.__hash__
-
-    def __eq__(self, other: TensorValueLike) -> TensorValue:  # type: ignore[override]
-        return _stage("equal", self, other)
-
-    def __ne__(self, other: TensorValueLike) -> TensorValue:  # type: ignore[override]
-        return _stage("not_equal", self, other)
-
-    def __lt__(self, other: TensorValueLike) -> TensorValue:
-        return _stage("less", self, other)
-
-    def __le__(self, other: TensorValueLike) -> TensorValue:
-        return _stage("less_equal", self, other)
-
-    def __gt__(self, other: TensorValueLike) -> TensorValue:
-        return _stage("greater", self, other)
-
-    def __ge__(self, other: TensorValueLike) -> TensorValue:
-        return _stage("greater_equal", self, other)
+    __hash__ = object.__hash__  # a value is hashed by what it is, not by what it equals
 
     # --- what only a tensor that exists can answer ---
 
@@ -332,10 +159,57 @@ class TensorValue(Value):
     def __array__(self, *args: Any, **keywords: Any) -> NoReturn:
         _unanswerable("cannot become a NumPy array", "use the functions of ops, or run the graph")
 
+    # --- what `ops` adds: a row says its method and its operator; here they are declared for type checkers ---
 
-def _stage(name: str, *args: Any, **keywords: Any) -> TensorValue:
-    value: TensorValue = _operations[name](*args, **keywords)
-    return value
+    if TYPE_CHECKING:
+
+        def cast(self, dtype: DType) -> TensorValue: ...
+        def reshape(self, shape: Iterable[int | str | Dim]) -> TensorValue: ...
+        def permute(self, dims: Iterable[int]) -> TensorValue: ...
+        def transpose(self, dim_1: int, dim_2: int) -> TensorValue: ...
+        def broadcast_to(self, shape: Iterable[int | str | Dim]) -> TensorValue: ...
+        def flatten(self, start_dim: int = 0, end_dim: int = -1) -> TensorValue: ...
+        def rebind(self, shape: Iterable[int | str | Dim], message: str = "") -> TensorValue: ...
+        def to(self, device: DeviceRef | Device) -> TensorValue: ...
+        def sum(self, axis: Axes = -1, keepdims: bool = True) -> TensorValue: ...
+        def mean(self, axis: Axes = -1, keepdims: bool = True) -> TensorValue: ...
+        def max(self, axis: Axes = -1, keepdims: bool = True) -> TensorValue: ...
+        def min(self, axis: Axes = -1, keepdims: bool = True) -> TensorValue: ...
+        def argmax(self, axis: int | None = -1, keepdims: bool = True) -> TensorValue: ...
+        def argmin(self, axis: int | None = -1, keepdims: bool = True) -> TensorValue: ...
+        def __getitem__(self, indices: Any) -> TensorValue: ...
+        def __add__(self, other: TensorValueLike) -> TensorValue: ...
+        def __radd__(self, other: TensorValueLike) -> TensorValue: ...
+        def __sub__(self, other: TensorValueLike) -> TensorValue: ...
+        def __rsub__(self, other: TensorValueLike) -> TensorValue: ...
+        def __mul__(self, other: TensorValueLike) -> TensorValue: ...
+        def __rmul__(self, other: TensorValueLike) -> TensorValue: ...
+        def __truediv__(self, other: TensorValueLike) -> TensorValue: ...
+        def __rtruediv__(self, other: TensorValueLike) -> TensorValue: ...
+        def __floordiv__(self, other: TensorValueLike) -> TensorValue: ...
+        def __rfloordiv__(self, other: TensorValueLike) -> TensorValue: ...
+        def __mod__(self, other: TensorValueLike) -> TensorValue: ...
+        def __rmod__(self, other: TensorValueLike) -> TensorValue: ...
+        def __pow__(self, other: TensorValueLike) -> TensorValue: ...
+        def __rpow__(self, other: TensorValueLike) -> TensorValue: ...
+        def __matmul__(self, other: TensorValueLike) -> TensorValue: ...
+        def __rmatmul__(self, other: TensorValueLike) -> TensorValue: ...
+        def __neg__(self) -> TensorValue: ...
+        def __abs__(self) -> TensorValue: ...
+        def __round__(self) -> TensorValue: ...
+        def __and__(self, other: TensorValueLike) -> TensorValue: ...
+        def __rand__(self, other: TensorValueLike) -> TensorValue: ...
+        def __or__(self, other: TensorValueLike) -> TensorValue: ...
+        def __ror__(self, other: TensorValueLike) -> TensorValue: ...
+        def __xor__(self, other: TensorValueLike) -> TensorValue: ...
+        def __rxor__(self, other: TensorValueLike) -> TensorValue: ...
+        def __invert__(self) -> TensorValue: ...
+        def __eq__(self, other: TensorValueLike) -> TensorValue: ...  # type: ignore[override]
+        def __ne__(self, other: TensorValueLike) -> TensorValue: ...  # type: ignore[override]
+        def __lt__(self, other: TensorValueLike) -> TensorValue: ...
+        def __le__(self, other: TensorValueLike) -> TensorValue: ...
+        def __gt__(self, other: TensorValueLike) -> TensorValue: ...
+        def __ge__(self, other: TensorValueLike) -> TensorValue: ...
 
 
 def _unanswerable(what: str, hint: str) -> NoReturn:

@@ -1,0 +1,241 @@
+"""Makes ops of rows: one decorated signature an op, without a body.
+
+    @elementwise("float")
+    def exp(x: TensorValueLike) -> TensorValue:
+        "e to the power x."
+
+A row says the op's name and arguments, as editors and type checkers see them, which dtypes it takes, in what integers
+are computed, its method and its operator, and what it means. Its kernel has the op's name and lies in the file of the
+standard library that has the name of the row's file, unless the row says otherwise. The dtype and shape of the result
+follow from the kernel's signature.
+
+| form | the op |
+|---|---|
+| `elementwise` | promotes its operands to one dtype and broadcasts them to one shape |
+| `along` | goes along one axis, and keeps the shape or gives what the kernel says |
+| `reduction` | makes one element of all along one axis, several, or all of them |
+
+Parameters annotated with `TensorValueLike` are operands; all others are attributes, which the kernel takes as
+parameters.
+
+Input: rows. Output: ops in the table `stage.OPS`. Non-goals: ops that stage several kernels or none, or choose one by
+their arguments; they are functions under `@op()`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...dsl.diagnostics.places import user_place
+from ...dsl.types.dtype import DType
+from ..arguments import axis_of, flag_of
+from ..staging.value import Axes, TensorValue
+from ..types.dims import Dim, Shape, StaticDim, is_below_zero
+from ..types.promotion import promote
+from ..types.tensor_type import shown
+from .operands import as_shape, broadcast, cast_to, check_kind, permuted, tensor, tensors
+from .stage import F, Op, builtin, declared, fail, require
+
+Reader = Callable[[str, Any], Any]  # makes the value of a parameter from an attribute's name and what a user passes
+Staging = Callable[[str, tuple[str, str], Mapping[str, Any]], TensorValue]
+
+
+def elementwise(
+    kinds: str,
+    *,
+    apart: Mapping[str, str] | None = None,
+    integers: DType | None = None,
+    attributes: Mapping[str, Reader] | None = None,
+    family: str | None = None,
+    kernel: str | None = None,
+    method: str | None = None,
+    operator: str | None = None,
+) -> Callable[[F], F]:
+    """Makes a signature an elementwise op.
+
+    Args:
+        kinds: the dtypes that its operands take, a key of `operands.KINDS`.
+        apart: operands that are not promoted with the others, and the kinds of each.
+        integers: the dtype in which integers and bools are computed; their own when left out.
+        attributes: how each attribute is read.
+        family, kernel: the kernel, where its name or its file is another than the op's.
+        method, operator: see `stage.op`.
+    """
+    alone, readers = apart or {}, attributes or {}
+
+    def stage(name: str, kernel: tuple[str, str], given: Mapping[str, Any]) -> TensorValue:
+        found = {}
+        for operand, kind in alone.items():
+            found[operand] = tensor(name, operand, given[operand])
+            check_kind(name, operand, found[operand], kind)
+        others = {operand: given[operand] for operand in given if operand not in alone and operand not in readers}
+        found |= _promoted(name, others, kinds, integers)
+        parameters = {attribute: read(attribute, given[attribute]) for attribute, read in readers.items()}
+        values = broadcast(name, {operand: found[operand] for operand in given if operand in found})
+        return builtin(*kernel, values, parameters)[0]
+
+    row = _Row("elementwise", stage, kinds, alone, frozenset(readers), integers)
+    return row.declare(family, kernel, method, operator)
+
+
+def along(
+    kinds: str, *, family: str | None = None, kernel: str | None = None, method: str | None = None
+) -> Callable[[F], F]:
+    """Makes a signature `(x, axis)` an op along one axis.
+
+    Args:
+        kinds: the dtypes that it takes, a key of `operands.KINDS`.
+        family, kernel, method: as of `elementwise`.
+    """
+
+    def stage(name: str, kernel: tuple[str, str], given: Mapping[str, Any]) -> TensorValue:
+        operand, x = next(iter(given.items()))
+        value = tensor(name, operand, x)
+        check_kind(name, operand, value, kinds)
+        return builtin(*kernel, [value], {"axis": axis_of(given["axis"], value.rank)})[0]
+
+    return _Row("along", stage, kinds, {}, frozenset({"axis"})).declare(family, kernel, method, None)
+
+
+def reduction(
+    kinds: str,
+    *,
+    integers: DType | None = None,
+    places: bool = False,
+    family: str | None = None,
+    kernel: str | None = None,
+    method: str | None = None,
+) -> Callable[[F], F]:
+    """Makes a signature `(x, axis, keepdims)` a reduction.
+
+    Args:
+        kinds: the dtypes that it takes, a key of `operands.KINDS`.
+        integers: as of `elementwise`.
+        places: the result is the place of an element: of one axis or of all of them, which must not be empty.
+        family, kernel, method: as of `elementwise`.
+    """
+
+    def stage(name: str, kernel: tuple[str, str], given: Mapping[str, Any]) -> TensorValue:
+        operand, x = next(iter(given.items()))
+        value = tensor(name, operand, x)
+        check_kind(name, operand, value, kinds)
+        if integers is not None and not value.dtype.is_float():
+            value = cast_to(value, integers)
+        axis, keepdims = given["axis"], given["keepdims"]
+        if not places:
+            return reduce_axes(name, kernel, value, axes_of(name, axis, value.rank), keepdims)
+        axes = axes_of(name, None, value.rank) if axis is None else (axis_of(axis, value.rank),)
+        check_not_empty(name, value, axes)
+        if value.rank == 0:
+            return as_shape(reduce_axes(name, kernel, as_shape(value, [1]), (0,), keepdims), [])
+        return reduce_axes(name, kernel, value, axes, keepdims)
+
+    row = _Row("reduction", stage, kinds, {}, frozenset({"axis", "keepdims"}), integers)
+    return row.declare(family, kernel, method, None)
+
+
+@dataclass(frozen=True)
+class _Row:
+    """What the forms have in common: how a signature becomes an op."""
+
+    form: str
+    stage: Staging
+    kinds: str
+    apart: Mapping[str, str]
+    attributes: frozenset[str]
+    integers: DType | None = None
+
+    def declare(
+        self, family: str | None, kernel: str | None, method: str | None, operator: str | None
+    ) -> Callable[[F], F]:
+        """The decorator of the row."""
+
+        def declare(function: F) -> F:
+            name, code = function.__name__, function.__code__
+            names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+            positional = reversed(names[: code.co_argcount])
+            defaults = dict(zip(positional, reversed(function.__defaults__ or ()), strict=False))
+            defaults |= function.__kwdefaults__ or {}
+            operands = {
+                n: self.apart.get(n, self.kinds) for n in names if function.__annotations__[n] == "TensorValueLike"
+            }
+            assert set(names) == {*operands, *self.attributes}, f"row {name}: nothing says how to read its attributes"
+            called = (family or function.__module__.rpartition(".")[2], kernel or name)
+
+            @functools.wraps(function)
+            def call(*args: Any, **kwargs: Any) -> TensorValue:
+                function(*args, **kwargs)  # refuses what the signature does not take, in Python's own words
+                given = {**dict(zip(names, args, strict=False)), **kwargs}
+                return self.stage(name, called, {n: given.get(n, defaults.get(n)) for n in names})
+
+            op = Op(name, call, self.form, called, operands, self.integers)
+            return declared(op, method, operator)  # type: ignore[return-value]
+
+        return declare
+
+
+def _promoted(name: str, values: Mapping[str, Any], kinds: str, integers: DType | None) -> Mapping[str, TensorValue]:
+    """Operands in one dtype."""
+    if len(values) == 1:
+        found = {operand: tensor(name, operand, value) for operand, value in values.items()}
+    else:
+        strong = {operand: value for operand, value in values.items() if isinstance(value, TensorValue)}
+        if kinds == "bool":  # before any promotion: bool and int8 would else meet as int8
+            for operand, value in strong.items():
+                check_kind(name, operand, value, kinds)
+        wanted = None
+        if integers is not None and strong:
+            common = promote([value.dtype for value in strong.values()], name, user_place())
+            wanted = None if common.is_float() else integers
+        found = dict(zip(values, tensors(name, wanted, **values), strict=True))
+    first, value = next(iter(found.items()))
+    check_kind(name, first, value, kinds)
+    return found
+
+
+# *** reductions ***
+
+
+def reduce_axes(
+    name: str, kernel: tuple[str, str], value: TensorValue, axes: tuple[int, ...], keepdims: Any
+) -> TensorValue:
+    """What a kernel with one axis makes of several: they are merged first, so that it accumulates in one go."""
+    if not axes:
+        return value
+    kept = [k for k in range(value.rank) if k not in axes]
+    merged, at = value, axes[0]
+    if len(axes) > 1:
+        outer = [value.shape[k] for k in kept]
+        merged = as_shape(permuted(value, [*kept, *axes]), [*outer, Shape(value.shape[k] for k in axes).num_elements])
+        at = len(kept)
+    result = builtin(*kernel, [merged], {"axis": at})[0]
+    one, keeps = StaticDim(1), flag_of("keepdims", keepdims)
+    return as_shape(result, [one if k in axes else dim for k, dim in enumerate(value.shape) if keeps or k not in axes])
+
+
+def axes_of(name: str, axis: Axes, rank: int) -> tuple[int, ...]:
+    """The axes named, counted from 0 and sorted.
+
+    Raises:
+        GraphError: EK0422, one is out of range or named twice.
+    """
+    if axis is None:
+        return tuple(range(rank))
+    given = tuple(axis) if isinstance(axis, tuple | list) else (axis,)
+    axes = tuple(sorted(axis_of(one, rank) for one in given))
+    if len(set(axes)) != len(axes):
+        fail(name, f"axis {axes} names an axis twice", code="EK0422", argument="axis", got=axes)
+    return axes
+
+
+def check_not_empty(name: str, value: TensorValue, axes: tuple[int, ...]) -> None:
+    """Of no elements none is the largest; where a size tells it when the graph is called, it is checked then."""
+    for axis in axes:
+        dim, text = value.shape[axis], f"axis {axis} of {shown(value.shape)} has no elements to choose from"
+        if dim == 0:
+            fail(name, text, code="EK0424", argument="x", expected="at least one element", got=str(value.type))
+        if not is_below_zero(-dim):  # else it is surely 1 or more
+            require(name, "at_least", dim, Dim(1), f"{name}: {text}", "EK0424")

@@ -1,0 +1,106 @@
+"""The tables of ops: what a row says agrees with its kernel, with what type checkers see, and with the page of ops."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from einkorn.dsl.signature.schema import OpSchema
+from einkorn.dsl.types.dtype import DType
+from einkorn.graph import BufferValue, TensorValue, ops
+from einkorn.graph.ops.operands import KINDS
+from einkorn.graph.ops.stage import METHODS, OPS, Op
+from einkorn.graph.staging import value
+from einkorn.graph.staging.kernels import kernel_family
+
+ROWS = sorted(name for name, op in OPS.items() if op.kernel is not None)
+FOLDER = Path(inspect.getfile(ops)).parent
+
+
+def schema_of(op: Op) -> OpSchema:
+    assert op.kernel is not None
+    family, name = op.kernel
+    return kernel_family(family).kernels[name].schema
+
+
+def allowed(schema: OpSchema, dtype: DType | str) -> set[DType]:
+    return {dtype} if isinstance(dtype, DType) else set(dict(schema.typevars)[dtype])
+
+
+def test_there_are_rows() -> None:
+    assert len(ROWS) > 40 and set(ROWS) < set(OPS)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_takes_the_dtypes_of_its_kernel(name: str) -> None:
+    """Integers that are computed in floats aside, which the kernel never sees."""
+    op, schema = OPS[name], schema_of(OPS[name])
+    assert len(op.operands) == len(schema.inputs), "an operand for each tensor of the kernel"
+    for kind, argument in zip(op.operands.values(), schema.inputs, strict=True):
+        taken = set(KINDS[kind].dtypes)
+        if op.integers is not None:
+            taken = {dtype if dtype.is_float() else op.integers for dtype in taken}
+        assert taken == allowed(schema, argument.dtype), f"{argument.name} is {kind}"
+    attributes = set(inspect.signature(op.function).parameters) - set(op.operands) - {"keepdims"}
+    assert attributes == {parameter.name for parameter in schema.parameters}
+
+
+@pytest.mark.parametrize("name", sorted(OPS))
+def test_an_op_says_what_it_does(name: str) -> None:
+    function: Any = getattr(ops, name)
+    assert function is OPS[name].function and function.__name__ == name
+    assert function.__doc__ and function.__doc__.split("\n")[0].endswith((".", "…")), function.__doc__
+    annotations = inspect.signature(function).parameters.values()
+    assert all(parameter.annotation is not parameter.empty for parameter in annotations)
+
+
+def declared(owner: type) -> dict[str, tuple[tuple[str, Any], ...]]:
+    """Name -> parameters after the first, of the methods that `staging.value` declares for type checkers only."""
+    tree = ast.parse(inspect.getsource(value))
+    (body,) = (node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == owner.__name__)
+    blocks = [node for node in body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
+    functions = [node for block in blocks for node in block.body if isinstance(node, ast.FunctionDef)]
+    return {node.name: parameters(node.args) for node in functions}
+
+
+def parameters(arguments: ast.arguments) -> tuple[tuple[str, Any], ...]:
+    names = [argument.arg for argument in arguments.args]
+    defaults = [None] * (len(names) - len(arguments.defaults)) + [ast.unparse(node) for node in arguments.defaults]
+    return tuple(zip(names, defaults, strict=True))[1:]
+
+
+@pytest.mark.parametrize("owner", [TensorValue, BufferValue])
+def test_type_checkers_see_the_methods_that_rows_add(owner: type) -> None:
+    """A row with `method=` or `operator=` wants a line below `if TYPE_CHECKING` in `graph/staging/value.py`."""
+    added = {name: function for (whose, name), function in METHODS.items() if whose is owner}
+    seen = declared(owner)
+    assert sorted(seen) == sorted(added)
+    for name, function in added.items():
+        assert getattr(owner, name) is function
+        found = list(inspect.signature(function).parameters.values())[1:]
+        if name.startswith("__"):  # Python passes these by position
+            assert len(found) == len(seen[name]), name
+        else:
+            empty = inspect.Parameter.empty
+            wanted = [(p.name, None if p.default is empty else repr(p.default)) for p in found]
+            assert list(seen[name]) == wanted, name
+
+
+def test_type_checkers_see_the_ops_that_there_are() -> None:
+    """Star imports give them every public name of a file, or those in its `__all__`."""
+    seen: dict[str, str] = {}
+    for line in (FOLDER / "__init__.py").read_text().splitlines():
+        if line.strip().startswith("from .") and line.endswith("import *"):
+            file = line.split()[1].lstrip(".")
+            for node in ast.parse((FOLDER / f"{file}.py").read_text()).body:
+                if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+                    names = ast.literal_eval(node.value)
+                    seen = {k: v for k, v in seen.items() if v != file} | dict.fromkeys(names, file)
+                    break
+                if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                    seen[node.name] = file
+    assert sorted(seen) == sorted(OPS) == ops.__all__
