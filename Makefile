@@ -20,8 +20,9 @@ help:  ## list the targets
 demo: $(READY)  ## compile the example kernels, run them, write the pictures
 	@$(BIN)/python examples/custom_ops/demo.py
 
+# Tests start hundreds of processes: bytecode is kept for them, whatever the shell says.
 test: lint  ## lint, types and all tests (PYTEST_ARGS="-k cache" picks some)
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(PYTEST_ARGS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses auto --dist worksteal $(PYTEST_ARGS)
 
 lint: $(READY)  ## ruff and mypy
 	$(BIN)/ruff check .
