@@ -15,7 +15,9 @@ from ...dsl.language.names import STUBS
 from ...dsl.types.dtype import INT
 from ..ir.program import Value
 from .spelling import cast_of, source_of
-from .values.compile_time import Bound, ClassValue, Closure, Frame, Index, Marker, describe
+from .values.compile_time import Bound, ClassValue, Closure, Frame, Marker
+from .values.describe import describe
+from .values.index import Index
 
 
 def over_indices(value: Any, node: s.Node, frame: Frame, function: str = "") -> str | None:

@@ -5,59 +5,27 @@ call, a mistake, a tuple with all that is in it, arithmetic on long integers. Wh
 is written out for the running program share one budget. Values themselves have a largest size, which is
 that of a tuple with the items of its items.
 
-Input: the evaluator, and what it is at. Output: errors where too much is asked. Non-goals: how deep calls are nested.
+Input: values. Output: steps, and whether a value is too large. Non-goals: counting (see `Evaluator.step`), and how
+deep calls are nested.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Iterable
+from typing import Any
 
 from ...dsl.frontend import syntax as s
-from .growth import MAX_ITEMS
+from ..ir.operations import Row
 from .values.aggregates import parts_of
-from .values.compile_time import Frame, StructValue
-from .values.flow import TooMany
-
-if TYPE_CHECKING:
-    from .evaluator import Evaluator
+from .values.compile_time import StructValue
 
 MAX_STEPS = 100_000  # of one kernel
 CALL = 10  # steps of a call, which has a frame of its own
 MISTAKE = 200  # steps of a mistake, with its place and all calls around it
 AT_A_STEP = 32  # items or characters that are copied in a step, and variables of a frame
 
-_READ = (s.Name, s.Global, s.Attribute)  # what gives a value that there was before
-
-
-def exceeded(evaluator: Evaluator, node: s.Node, frame: Frame) -> NoReturn:
-    """Ends an evaluation that takes more steps than one may; beside other mistakes, these are what is said of it."""
-    if evaluator.folding:
-        text = f"this takes more than {MAX_STEPS} steps at compile time"
-        hint = "pass a value of the running program, Int(n) for example"
-        error = evaluator.error("EK0124", text, node, frame, hint=hint)
-        error.endless = True
-        raise error
-    if not evaluator.errors:
-        text = f"this program takes more than {MAX_STEPS} steps to write out"
-        hint = "unroll less, with `range` for the outer loops, and call fewer functions that call functions"
-        evaluator.errors.append(evaluator.error("EK0216", text, node, frame, hint=hint))
-    evaluator.errors[-1].endless = True
-    raise TooMany
-
-
-def weigh(evaluator: Evaluator, value: Any, node: s.Node, frame: Frame) -> None:
-    """Counts what a new tuple, struct or string took to make.
-
-    Raises:
-        CompileError: EK0206, it is too large.
-    """
-    if isinstance(node, _READ):
-        return
-    count = size_of(value)
-    if count > MAX_ITEMS:
-        raise evaluator.error("EK0206", "this compile-time value grows too large", node, frame)
-    evaluator.builder.steps += count // AT_A_STEP
+READS = (s.Name, s.Global, s.Attribute)  # what gives a value that there was before
 
 
 def size_of(value: Any) -> int:
@@ -75,23 +43,46 @@ def size_of(value: Any) -> int:
     return count
 
 
-def count_copies(evaluator: Evaluator, values: Any) -> None:
-    """Counts what it takes to look through the tuples and strings among some values."""
-    for value in values:
-        if isinstance(value, tuple | StructValue | str):
-            evaluator.builder.steps += size_of(value) // AT_A_STEP
+def copying(values: Iterable[Any]) -> int:
+    """The steps that it takes to look through the tuples and strings among some values."""
+    return sum(size_of(value) // AT_A_STEP for value in values if isinstance(value, tuple | StructValue | str))
 
 
-def count_long(evaluator: Evaluator, operands: list[Any], node: s.Node, frame: Frame) -> None:
-    """Counts arithmetic: on integers of many digits it takes as long as a product of both has digits."""
+def arithmetic(operands: list[Any]) -> int:
+    """The steps of arithmetic: on integers of many digits it takes as long as a product of both has digits."""
     steps = 1
     for operand in operands:
         steps *= operand.bit_length() if type(operand) is int else 1
-    evaluator.builder.steps += steps >> 22
-    count_copies(evaluator, operands)
-    evaluator.step(node, frame)
+    return (steps >> 22) + copying(operands)
 
 
 def overlong(spec: str) -> bool:
     """Whether a format asks for a width or for digits beyond any text that is shown."""
     return any(len(number) > 5 or int(number) > MAX_ITEMS for number in re.findall("[0-9]+", spec))
+
+
+MAX_BITS = 1 << 16  # of a compile-time integer
+
+
+MAX_ITEMS = 1 << 16  # of a compile-time tuple or string
+
+
+def outgrows(row: Row | str, operands: list[Any]) -> bool:
+    """Whether a compile-time value would take more memory than any program means."""
+    name = row if isinstance(row, str) else row.name
+    if len(operands) != 2:
+        return False
+    a, b = operands
+    if isinstance(a, str | tuple) and isinstance(b, str | tuple):
+        return name == "add" and len(a) + len(b) > MAX_ITEMS
+    if name == "mul" and isinstance(a, str | tuple) and isinstance(b, int):
+        return len(a) * b > MAX_ITEMS
+    if name == "mul" and isinstance(b, str | tuple) and isinstance(a, int):
+        return len(b) * a > MAX_ITEMS
+    if not (isinstance(a, int) and isinstance(b, int)):
+        return False
+    if name == "shl":
+        return a.bit_length() + b > MAX_BITS
+    if name == "pow":
+        return a.bit_length() > 1 and a.bit_length() * b > MAX_BITS
+    return name == "mul" and a.bit_length() + b.bit_length() > MAX_BITS

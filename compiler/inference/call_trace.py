@@ -14,7 +14,8 @@ from ...dsl.diagnostics.places import Place, is_shipped
 from ...dsl.frontend import syntax
 from ...dsl.types.dtype import DType, SIMDType
 from ..ir.program import Location
-from .values.compile_time import Frame, describe, shown
+from .values.compile_time import Frame
+from .values.describe import describe, shown
 
 
 def trail(frame: Frame, node: syntax.Node) -> tuple[Place, list[tuple[str, Place]]]:

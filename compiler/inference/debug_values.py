@@ -4,27 +4,21 @@ A `note` is an operation of the typed program that says so. Notes are made for t
 none, and they change no other operation.
 
 Input: variables of a frame. Output: a `note` in the builder's region. Non-goals: what is done with it (see
-`interpret_flow`).
+`interpreter.translate`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...dsl.frontend import syntax
 from ...dsl.types.dtype import DType, SIMDType
-from ..ir.program import Value
-from .values.compile_time import Closure, Frame, Index, StructValue
+from ..ir.program import Form, Value
+from .evaluator import Evaluator
+from .values.compile_time import Closure, Frame, StructValue
+from .values.index import Index
 from .values.tensors import Stored
-
-if TYPE_CHECKING:
-    from .evaluator import Evaluator
-
-# How a variable's value is put together from the operands of its note: ("value", number of the operand),
-# ("constant", object), ("tuple", parts), ("struct", name, names of the fields, parts),
-# ("tensor", number of the pointer, numbers of the dims).
-Form = tuple[Any, ...]
 
 
 def note(evaluator: Evaluator, variables: Mapping[str, Any], node: syntax.Node, frame: Frame) -> None:

@@ -1,9 +1,8 @@
-"""Syntax tree -> typed program: evaluates a kernel at compile time and emits what remains for run time.
+"""Evaluates statements and expressions of a kernel: syntax tree -> typed program.
 
 One `Evaluator` works on one function of an entry. Compile-time values are evaluated by Python's own rules; run-time
-values become operations of the typed program; every function of the author's is inlined where it is called.
-Expressions, statements and the names of the language each have a small function in a table (`expressions`,
-`statements`, `rules`).
+values become operations of the typed program. What a node, a call or a name of the language does is registered in the
+tables below by the modules that know it (see `handlers`); the evaluator looks it up, and imports none of them.
 
 Independent mistakes are collected: a statement that fails poisons the variables that it would have assigned, and using
 these is no new mistake.
@@ -15,9 +14,8 @@ which kernels fuse, and how a target spells anything.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from itertools import groupby
-from typing import Any
+from typing import Any, NoReturn
 
 from ...dsl.contract.checks import SAFE, Checks
 from ...dsl.diagnostics.errors import CompileError, EinkornError, each_of, joined, unlike
@@ -27,22 +25,12 @@ from ...dsl.types.dtype import SIMDType
 from ..ir.program import Builder, Site, Type, Value
 from ..ir.ranges import Ranges
 from ..targets.base import Target
-from .advice import uncallable
-from .budget import AT_A_STEP, CALL, MAX_STEPS, MISTAKE, count_copies, exceeded, weigh
+from .budget import AT_A_STEP, MAX_ITEMS, MAX_STEPS, MISTAKE, READS, size_of
 from .call_trace import trail
-from .calls.declarations import bind_params
-from .calls.folding import UNKNOWN, attempt, has_loops, is_known
-from .calls.library import call_library, call_operator
-from .calls.struct_methods import own_call
-from .conversion import bind_stub, call_row
-from .debug_values import note_arguments
-from .mistaken import call_poisoned, of_run_time, poisoned
-from .recovery import Cascade, Poisoned, Undecided, is_poisoned
-from .scoping import variables
-from .values.compile_time import Bound, Closure, Frame, LibraryRef, StructValue, StubRef, describe
-from .values.flow import ABSENT, NEVER, NEXT, Flow, Rest, Stopped, TooMany, ended, gives_value, with_rest
+from .recovery import Cascade, Undecided, of_run_time, poisoned
+from .values.compile_time import Frame, Poisoned, StructValue, is_poisoned
+from .values.flow import NEVER, NEXT, Flow, Rest, Stopped, TooMany, ended, gives_value, with_rest
 
-MAX_DEPTH = 64
 MAX_ERRORS = 100
 MAX_UNROLL = 4096
 
@@ -51,6 +39,7 @@ Handler = Callable[["Evaluator", Any, Frame], Any]
 EXPRESSIONS: dict[type[syntax.Node], Handler] = {}
 STATEMENTS: dict[type[syntax.Node], Handler] = {}
 RULES: dict[str, Callable[..., Any]] = {}
+CALLABLES: dict[type, Callable[..., Any]] = {}  # by the class of the callee: `f(call, callee, args, keywords)`
 
 
 def _registered(table: dict[Any, Any], key: Any) -> Callable[[Any], Any]:
@@ -70,6 +59,11 @@ def expression(kind: type[syntax.Node]) -> Callable[[Handler], Handler]:
 def statement(kind: type[syntax.Node]) -> Callable[[Handler], Handler]:
     """Registers the handler of a kind of statement."""
     return _registered(STATEMENTS, kind)
+
+
+def callable_(kind: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Registers what a call of a value of this class does: `f(call, callee, args, keywords)`."""
+    return _registered(CALLABLES, kind)
 
 
 def rule(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -189,14 +183,42 @@ class Evaluator:
         self.step(node, frame)
         value = EXPRESSIONS[type(node)](self, node, frame)
         if isinstance(value, tuple | str | StructValue):
-            weigh(self, value, node, frame)
+            self._weigh(value, node, frame)
         return value
 
-    def step(self, node: syntax.Node, frame: Frame) -> None:
-        """Counts a statement or an expression; ends the evaluation of what takes too many."""
-        self.builder.steps += 1
+    def _weigh(self, value: Any, node: syntax.Expr, frame: Frame) -> None:
+        """Counts what a new tuple, struct or string took to make.
+
+        Raises:
+            CompileError: EK0206, it is too large.
+        """
+        if isinstance(node, READS):
+            return
+        count = size_of(value)
+        if count > MAX_ITEMS:
+            raise self.error("EK0206", "this compile-time value grows too large", node, frame)
+        self.builder.steps += count // AT_A_STEP
+
+    def step(self, node: syntax.Node, frame: Frame, steps: int = 1) -> None:
+        """Counts a statement, an expression or other work; ends the evaluation of what takes too much."""
+        self.builder.steps += steps
         if self.builder.steps > MAX_STEPS:
-            exceeded(self, node, frame)
+            self._exceeded(node, frame)
+
+    def _exceeded(self, node: syntax.Node, frame: Frame) -> NoReturn:
+        """Ends an evaluation that takes more steps than one may; beside other mistakes, these are what is reported."""
+        if self.folding:
+            text = f"this takes more than {MAX_STEPS} steps at compile time"
+            hint = "pass a value of the running program, Int(n) for example"
+            error = self.error("EK0124", text, node, frame, hint=hint)
+            error.endless = True
+            raise error
+        if not self.errors:
+            text = f"this program takes more than {MAX_STEPS} steps to write out"
+            hint = "unroll less, with `range` for the outer loops, and call fewer functions that call functions"
+            self.errors.append(self.error("EK0216", text, node, frame, hint=hint))
+        self.errors[-1].endless = True
+        raise TooMany
 
     def tried(self, node: syntax.Expr, frame: Frame) -> Any:
         """The value of an expression; with a mistake in it, which is noted, it is a poisoned one."""
@@ -275,125 +297,3 @@ class Evaluator:
             self.note(self.error("EK0112", "this statement is nested too deeply", stmt, frame), frame)
         poisoned(frame, *(stmt.statements if isinstance(stmt, Rest) else (stmt,)))
         return ended("return", Poisoned()) if gives_value((stmt,)) else NEXT
-
-    # calls
-
-    def call(self, callee: Any, args: list[Any], keywords: dict[str, Any], node: syntax.Call, frame: Frame) -> Any:
-        """Calls anything that can be called; arguments are values."""
-        if isinstance(callee, Poisoned) or is_poisoned((*args, *keywords.values())):
-            return call_poisoned(self, callee, args, keywords, node, frame)
-        if any(isinstance(arg, StructValue) for arg in args) and isinstance(callee, LibraryRef | StubRef):
-            own = own_call(self, callee.name, args, node, frame)
-            if own is not NotImplemented:
-                return own
-        match callee:
-            case Closure():
-                return self.inline(callee, args, keywords, node, frame)
-            case LibraryRef():
-                return call_library(Call(self, node, frame), callee, args, keywords)
-            case StubRef():
-                return self.call_stub(callee.name, args, keywords, node, frame)
-            case Bound():
-                return callee.call(Call(self, node, frame), *args, **keywords)
-            case _:
-                handler = CALLABLES.get(type(callee))
-                if handler is not None:
-                    return handler(self, callee, args, keywords, node, frame)
-        hint = uncallable(callee, node.function, frame)
-        raise self.error("EK0207", f"{describe(callee)} cannot be called", node.function, frame, hint=hint)
-
-    def runs(self, closure: Closure, frame: Frame) -> bool:
-        """Whether a call of the function is being evaluated."""
-        return any(closure.function is active for active in frame.stack)
-
-    def call_stub(self, name: str, args: list[Any], keywords: dict[str, Any], node: syntax.Call, frame: Frame) -> Any:
-        """Calls a name of the language by its rule, or by its row."""
-        if name in ("min", "max") and len(args) == 1 and not keywords:
-            return RULES["smallest or largest"](Call(self, node, frame), name, args[0])
-        call = Call(self, node, frame)
-        bound = bind_stub(call, name, args, keywords)
-        function = RULES.get(name)
-        if function is None:
-            return call_row(call, name, list(bound.values()))
-        return function(call, **bound)
-
-    def library_operator(self, name: str, operands: list[Value], node: syntax.Node, frame: Frame) -> Value:
-        """An operator on floats of one type that the standard library writes."""
-        return call_operator(self, name, operands, node, frame)
-
-    def inline(
-        self, closure: Closure, args: list[Any], keywords: dict[str, Any], node: syntax.Node, frame: Frame
-    ) -> Any:
-        """Evaluates a function of the author's at this point."""
-        function = closure.function
-        recursive = self.runs(closure, frame)
-        if len(frame.stack) > MAX_DEPTH:
-            code = "EK0124" if self.folding else "EK0108"
-            raise self.error(code, f"calls are nested more than {MAX_DEPTH} deep", node, frame)
-        count_copies(self, (*args, *keywords.values()))
-        work = partial(self.inlined, closure, args, keywords, node, frame)
-        if not self.folding and (recursive or has_loops(function)) and is_known((*args, *keywords.values())):
-            value = attempt(self, work, again=not recursive)
-            if value is not UNKNOWN:
-                return value
-        if recursive and not self.folding:
-            raise self.error(
-                "EK0108",
-                f"'{closure.name}' calls itself",
-                node,
-                frame,
-                label="recursion",
-                hint="write a loop instead; only calls with compile-time values alone may be recursive",
-            )
-        return work()
-
-    def inlined(
-        self, closure: Closure, args: list[Any], keywords: dict[str, Any], node: syntax.Node, frame: Frame
-    ) -> Any:
-        """The body of a function of the author's, in a frame of its own."""
-        function, home = closure.function, closure.frame
-        self.builder.steps += CALL + len(home.env) // AT_A_STEP
-        inner = Frame(
-            env=dict(home.env),
-            program=home.program,
-            file=home.file,
-            typevars=dict(home.typevars),
-            caller=frame.location(node),
-            path=(*frame.path, id(node)),
-            stack=(*frame.stack, function),
-            origins=dict(home.origins),
-        )
-        variables(self, closure, node, inner, frame)
-        fits = bind_params(self, closure, args, keywords, inner, node, frame)
-        inner.given = tuple((p.name, inner.env[p.name]) for p in function.params)
-        note_arguments(self, closure, inner)
-        if isinstance(function, syntax.Lambda):
-            try:
-                value = self.expr(function.body, inner)
-            except Stopped:
-                value = ABSENT
-        else:
-            value = self.returned(self.block(function.body, inner, "function"), function, inner)
-        self.locate(node, frame)
-        if isinstance(value, Poisoned) or not fits:
-            raise Cascade
-        return value
-
-    def returned(self, flow: Flow, function: syntax.Function, frame: Frame) -> Any:
-        """What a function gives that ended in this way; ABSENT after a `raise`, which takes any type."""
-        if not flow.kinds:
-            return ABSENT
-        value = None if flow.value is ABSENT else flow.value
-        if flow.goes_on() and value is not None:
-            raise self.error(
-                "EK0109",
-                f"'{function.name}' returns a value in some cases, and ends without one in others",
-                function.body[-1],
-                frame,
-                hint="return a value at the end of the function, too",
-            )
-        return value
-
-
-# Objects that are called like functions: types, methods; filled by the modules that know them.
-CALLABLES: dict[type, Callable[..., Any]] = {}

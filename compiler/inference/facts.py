@@ -15,8 +15,8 @@ from ..ir.program import EFFECTS, Region, Value, walk
 from ..targets import Target
 from .kernels import Instances
 from .recovery import Cascade
-from .values.compile_time import Index
 from .values.flow import TooMany, count_operations
+from .values.index import Index
 from .values.tensors import NotElementwise, Probe, Tensor
 
 

@@ -1,24 +1,30 @@
-"""Imports every module that registers something with the evaluator: statements, expressions, names, members.
+"""Imports every module that registers something with the evaluator: statements, expressions, calls, names, members.
 
 A module that registers a handler is listed here, and nowhere else.
 """
 
-from .language import atomics, elements, grids, parallel, python, sequences, vectors
-from .members import pointers, scalars, structs, tensor_memory, tensors
+from . import dispatch
+from .language import atomics, elements, grids, parallel, python, ranges, sequences, vectors
+from .language import scalars as language_scalars
+from .members import context, pointers, scalars, structs, tensor_memory, tensors
 from .members import vectors as vector_members
 from .syntax import branches, expressions, f_strings, loops, statements
 
 __all__ = [
     "atomics",
     "branches",
+    "context",
+    "dispatch",
     "elements",
     "expressions",
     "f_strings",
     "grids",
+    "language_scalars",
     "loops",
     "parallel",
     "pointers",
     "python",
+    "ranges",
     "scalars",
     "sequences",
     "statements",

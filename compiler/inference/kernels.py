@@ -40,9 +40,10 @@ from . import handlers  # noqa: F401  # fills the evaluator's tables
 from .debug_values import beginning, note
 from .evaluator import Evaluator
 from .outputs import is_stored, never_stored
-from .recovery import Cascade, Poisoned
-from .values.compile_time import ContextValue, Frame, Index, NeedComponents
+from .recovery import Cascade
+from .values.compile_time import ContextValue, Frame, Poisoned
 from .values.flow import TooMany
+from .values.index import Index, NeedComponents
 from .values.tensors import Demand, Epilogue, Filled, Fused, Given, NotElementwise, NotFusible, Stored, Strided, Tensor
 
 

@@ -6,19 +6,18 @@ Non-goals: whether they go together (see `inference.conversion`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...dsl.diagnostics.errors import CompileError
 from ...dsl.frontend import syntax
 from ...dsl.types.dtype import SIMDType
 from ..ir.operations import KIND_WORDS, Row
 from ..ir.program import PointerType, Value
+from .evaluator import Evaluator
 from .spelling import cast_of, source_of
-from .values.compile_time import Frame, Index, StructValue, describe
-
-if TYPE_CHECKING:
-    from .evaluator import Evaluator
-
+from .values.compile_time import Frame, StructValue
+from .values.describe import describe
+from .values.index import Index
 
 HINTS = {  # by the row that does not work
     "truediv": "use `//`, or cast to a float first",

@@ -6,16 +6,14 @@ Input: an entry. Output: a value of the evaluator. Non-goals: how the table is m
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...dsl.diagnostics.errors import did_you_mean
 from ...dsl.frontend import syntax
 from ...dsl.frontend.program import GlobalEntry
+from .evaluator import Evaluator
 from .recovery import Cascade
 from .values.compile_time import ClassValue, Closure, Frame, LibraryRef, Marker, StructType, StructValue, StubRef
-
-if TYPE_CHECKING:
-    from .evaluator import Evaluator
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,17 +6,16 @@ element is stored, which only the running program knows (see `unwritten`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...dsl.diagnostics.errors import CompileError
 from ...dsl.frontend import syntax as s
 from ...dsl.frontend.program import PortableKernel
 from ...dsl.signature.schema import TensorArgument
 from ..ir.program import Region, Value, walk
-from .values.compile_time import Frame, describe
-
-if TYPE_CHECKING:
-    from .evaluator import Evaluator
+from .evaluator import Evaluator
+from .values.compile_time import Frame
+from .values.describe import describe
 
 _READING = frozenset({"load", "masked_load", "gather", "atomic_load", "prefetch", "note"})
 _MOVING = frozenset({"offset", "select"})

@@ -1,21 +1,19 @@
-"""What stands in for a value that a mistake has left unknown.
+"""Goes on beside a mistake, so that all independent ones are found in one go.
 
-An expression with a mistake in it is poisoned, and so is what is computed from it: no further message comes of that.
+An expression with a mistake in it gives a poisoned value, and so does what is computed from it, without a message.
+But the other operands are evaluated, and the other arguments of a call. Where a poisoned condition decides,
+both arms are evaluated if it is one of the running program; if it may be known at compile time, the author may have
+meant only one of them for this instance, and neither is.
 
-Input: nothing. Output: these classes. Non-goals: how the evaluation goes on beside it (see `mistaken`).
+Input: statements and expressions with a mistake in them. Output: poisoned variables, and whether a value is one of the
+running program. Non-goals: no messages of its own.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
-
-@dataclass(frozen=True)
-class Poisoned:
-    """A value that a mistake has left unknown; `runtime` when it would surely be one of the running program."""
-
-    runtime: bool = False
+from ...dsl.frontend import syntax as s
+from ..ir.program import Value
+from .values.compile_time import Frame, Poisoned
 
 
 class Cascade(Exception):
@@ -26,6 +24,38 @@ class Undecided(Exception):
     """Raised by an `if` whose poisoned condition may be known at compile time: which arm was meant, nobody knows."""
 
 
-def is_poisoned(values: Any) -> bool:
-    """Whether one of these values is poisoned."""
-    return any(isinstance(value, Poisoned) for value in values)
+def poisoned(frame: Frame, *statements: s.Stmt) -> Frame:
+    """The frame, with all variables poisoned that these statements might have assigned."""
+    for name in s.assigned_names(statements):
+        frame.env[name] = Poisoned()
+    return frame
+
+
+def of_run_time(node: s.Node, frame: Frame) -> bool:
+    """Whether an expression computes with values of the running program, and so gives one.
+
+    Elements of tensors count, tensors themselves do not: their rank and dtype are known. A comparison with a dtype, a
+    string or None is decided at compile time.
+    """
+    if isinstance(node, s.Compare) and any(_is_object(operand, frame) for operand in node.operands):
+        return False
+    if isinstance(node, s.Name):
+        value = frame.env.get(node.id)
+        return value.runtime if isinstance(value, Poisoned) else isinstance(value, Value) and value.const is None
+    if (
+        isinstance(node, s.Subscript)
+        and isinstance(node.value, s.Name)
+        and hasattr(frame.env.get(node.value.id), "dims")
+    ):
+        return True
+    if isinstance(node, s.Lambda):
+        return False
+    return any(of_run_time(part, frame) for part in s.children(node))
+
+
+def _is_object(node: s.Expr, frame: Frame) -> bool:
+    if isinstance(node, s.Constant):
+        return node.value is None or isinstance(node.value, str)
+    if isinstance(node, s.Global):
+        return frame.program.globals[node.index].kind in ("dtype", "type", "typevar")
+    return False

@@ -12,18 +12,17 @@ error (see `graph.engine.reports`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...dsl.diagnostics.places import Place, is_shipped
 from ...dsl.frontend import syntax as s
 from ...dsl.types.dtype import BOOL, INT, DType, SIMDType
 from ..ir.program import READS, Builder, Site, Value
 from .call_trace import trail
-from .values.compile_time import Frame, Index, same_dims, value_key
+from .evaluator import Call, Evaluator
+from .values.compile_time import Frame
+from .values.index import Index, same_dims, value_key
 from .values.tensors import Stored, Tensor, View
-
-if TYPE_CHECKING:
-    from .evaluator import Call, Evaluator
 
 
 def guard_index(call: Call, tensor: Tensor, index: Index, width: int = 1) -> None:

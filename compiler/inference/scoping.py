@@ -9,17 +9,14 @@ Input: the function that is called and the call. Output: the variables that its 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...dsl.diagnostics.errors import CompileError
 from ...dsl.diagnostics.places import Label, Place, is_shipped
 from ...dsl.frontend import syntax as s
 from ..ir.program import Location
-from .recovery import Poisoned
-from .values.compile_time import Closure, Frame, Undefined
-
-if TYPE_CHECKING:
-    from .evaluator import Evaluator
+from .evaluator import Evaluator
+from .values.compile_time import Closure, Frame, Poisoned, Undefined
 
 LOOPS = ("foreach", "parallel_for", "parallel_chunks", "vectorize", "tile", "rare")
 REDUCERS = {"add": "Sum", "sub": "Sum", "mul": "Product", "max": "Max", "min": "Min"}

@@ -18,9 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
 from typing import Any, TypeVar
 
-from ..inference.debug_values import Form
 from ..ir.operations import ROWS
-from ..ir.program import IRREGULAR, Function, Location, Op, Region, Value, captures, walk
+from ..ir.program import IRREGULAR, Form, Function, Location, Op, Region, Value, captures, walk
 from .debugger import KERNEL, debugger, tensor
 from .grids import run_grid
 from .operations import EVALUATORS, Machine, number, simd

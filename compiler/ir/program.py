@@ -182,6 +182,12 @@ class Site:
     notes: tuple[tuple[str, Place], ...] = ()
 
 
+# How a note puts a variable's value together from its operands: ("value", number of the operand),
+# ("constant", object), ("tuple", parts), ("struct", name, names of the fields, parts),
+# ("tensor", number of the pointer, numbers of the dims).
+Form = tuple[Any, ...]
+
+
 @dataclass
 class Function:
     """A function of the entry's module: parameters and a body that returns nothing."""

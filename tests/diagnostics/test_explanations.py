@@ -99,7 +99,7 @@ def codes_of_console(text: str, folder: Path, capfd: pytest.CaptureFixture[str])
 
 
 def test_every_code_is_explained() -> None:
-    folder = resources.files(dsl).joinpath("explanations")
+    folder = resources.files(dsl).joinpath("diagnostics", "explanations")
     files = {item.name.removesuffix(".md") for item in folder.iterdir()}
     assert files == set(MEANINGS), sorted(files ^ set(MEANINGS))
     for code in MEANINGS:

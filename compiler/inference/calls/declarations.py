@@ -9,107 +9,16 @@ kernel's signature (that is `dsl.signature.bind`).
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ....dsl.diagnostics.errors import CompileError, did_you_mean, plural
-from ....dsl.diagnostics.places import is_shipped
 from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import DType, SIMDType
 from ...ir.program import PointerType, Value
-from ..advice import library_argument
 from ..conversion import coerce
-from ..recovery import Cascade, Poisoned
-from ..values.compile_time import (
-    PYTHON_TYPES,
-    Closure,
-    Frame,
-    Index,
-    StructType,
-    StructValue,
-    describe,
-    is_comptime_number,
-)
-from ..values.flow import argument_node
-from .struct_methods import typevar_in
-
-if TYPE_CHECKING:
-    from ..evaluator import Evaluator
-
-
-def bind_params(
-    evaluator: Evaluator,
-    closure: Closure,
-    args: list[Any],
-    keywords: dict[str, Any],
-    inner: Frame,
-    node: s.Node,
-    frame: Frame,
-) -> bool:
-    """Gives every parameter of a function its argument or default; whether the arguments are as many as it takes.
-
-    When they are not, which is noted, the parameters are poisoned, and the function can still be looked into.
-    """
-    params = closure.function.params
-    try:
-        given = matched(evaluator, closure.name, closure.function, args, keywords, closure.frame, node, frame)
-    except CompileError as error:
-        evaluator.note(error, frame)
-        if is_shipped(inner.file):
-            raise Cascade from None
-        inner.env |= {param.name: Poisoned() for param in params}
-        return False
-    for param in params:
-        value = given[param.name]
-        wrong = library_argument(closure.name, param.name, given) if is_shipped(inner.file) else None
-        if wrong is not None and not is_shipped(frame.file):
-            raise evaluator.error("EK0208", wrong[0], argument_node(node, param, params), frame, hint=wrong[1])
-        if param.annotation is not None and not isinstance(value, Poisoned):
-            what = f"argument '{param.name}' of '{closure.name}' is declared as"
-            at = argument_node(node, param, params)
-            work = partial(declared, evaluator, param.annotation, value, inner, at, frame, what)
-            value = evaluator.caught(work, at, frame)
-        inner.env[param.name] = value
-        inner.origins.pop(param.name, None)
-    return True
-
-
-def matched(
-    evaluator: Evaluator,
-    name: str,
-    text: s.Function | s.Lambda | s.Struct,
-    args: list[Any],
-    keywords: dict[str, Any],
-    home: Frame,
-    node: s.Node,
-    frame: Frame,
-) -> dict[str, Any]:
-    """An argument or a default for every parameter; `home` is where the defaults' names are known."""
-    params = text.fields if isinstance(text, s.Struct) else text.params
-    positional = [p for p in params if not p.keyword_only]
-    if len(args) > len(positional):
-        raise evaluator.error(
-            "EK0208",
-            f"'{name}' takes {plural(len(positional), 'positional argument')}, not {len(args)}",
-            node,
-            frame,
-            notes=[f"'{name}' is defined at {home.place(text)}"],
-        )
-    given = dict(zip((p.name for p in positional), args, strict=False))
-    for keyword, value in keywords.items():
-        if keyword in given or all(p.name != keyword for p in params):
-            message = f"'{name}' has no argument '{keyword}'"
-            if keyword in given:
-                message = f"argument '{keyword}' of '{name}' is given twice"
-            hint = None if keyword in given else did_you_mean(keyword, [p.name for p in params])
-            raise evaluator.error("EK0208", message, node, frame, hint=hint)
-        given[keyword] = value
-    for param in params:
-        if param.name not in given:
-            if param.default is None:
-                raise evaluator.error("EK0208", f"'{name}' misses its argument '{param.name}'", node, frame)
-            given[param.name] = evaluator.expr(param.default, home)
-    return given
+from ..evaluator import Evaluator
+from ..values.compile_time import PYTHON_TYPES, Frame, StructType, StructValue, is_comptime_number
+from ..values.describe import describe
+from ..values.index import Index
 
 
 def declared(
@@ -208,3 +117,18 @@ def _tuple(
         declared(evaluator, part, item, home, node, frame, f"item {number} of what {what}")
         for number, (part, item) in enumerate(zip(wanted, value, strict=True))
     )
+
+
+def typevar_in(annotation: s.Expr, home: Frame) -> str | None:
+    """The type variable of an annotation: `T`, or the one in `SIMD[T, 8]` or `Pointer[T]`."""
+    if isinstance(annotation, s.Subscript) and isinstance(annotation.value, s.Global):
+        marker = home.program.globals[annotation.value.index].value
+        if marker == "SIMD" and isinstance(annotation.index, s.Tuple) and annotation.index.items:
+            return typevar_in(annotation.index.items[0], home)
+        if marker == "Pointer":
+            return typevar_in(annotation.index, home)
+    if isinstance(annotation, s.Global):
+        entry = home.program.globals[annotation.index]
+        if entry.kind == "typevar":
+            return str(entry.value)
+    return None

@@ -11,7 +11,7 @@ The attempt ends where an operation of the running program would be needed; then
 Mathematics that the library writes in the language (`exp(1.0)`) is computed by the interpreter, from what would be
 compiled for float64: so folding gives the bits of running.
 
-Input: calls with their values. Output: compile-time values, or `UNKNOWN`. Non-goals: operators (see `coerce.fold`).
+Input: calls with their values. Output: compile-time values, or `UNKNOWN`. Non-goals: operators (see `arithmetic.fold`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -30,13 +30,11 @@ from ...interpreter.memory import Pointer, storage
 from ...interpreter.operations import Machine
 from ...interpreter.translate import translate
 from ...ir.program import Function, NotPure, PointerType, Program, Region, Value
+from ..evaluator import Evaluator
 from ..recovery import Cascade
 from ..values.aggregates import PLAIN, parts_of, with_parts
 from ..values.compile_time import Closure, LibraryRef, is_comptime_number
 from ..values.flow import NEXT, Flow
-
-if TYPE_CHECKING:
-    from ..evaluator import Evaluator
 
 UNKNOWN = object()
 DEEP = ("EK0124",)  # mistakes that only such a computation can make

@@ -9,21 +9,22 @@ Input: a call and its values. Output: the result. Non-goals: the functions thems
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....dsl.frontend import syntax
 from ....dsl.frontend.python.collect import operator_program
 from ....dsl.types.dtype import SIMDType
 from ...ir.program import Value
-from ..conversion import DEFAULTS, PYTHON_ERRORS, bind_stub, check_number, coerce
-from ..growth import outgrows
+from ..budget import outgrows
+from ..conversion import DEFAULTS, PYTHON_ERRORS, coerce
+from ..evaluator import Call, Evaluator, callable_
 from ..values.compile_time import Closure, Frame, LibraryRef, is_comptime_number
+from .arguments import bind_stub, check_number
 from .folding import library_value
-
-if TYPE_CHECKING:
-    from ..evaluator import Call, Evaluator
+from .inlining import inline
 
 
+@callable_(LibraryRef)
 def call_library(call: Call, ref: LibraryRef, args: list[Any], keywords: dict[str, Any]) -> Any:
     """`exp(x)`: the standard library's function, computed now on compile-time numbers."""
     arguments = bind_stub(call, ref.name, args, keywords)
@@ -77,7 +78,7 @@ def _inlined(evaluator: Evaluator, closure: Closure, operands: list[Any], node: 
         return Value(evaluator.found[key])
     fastmath, builder.fastmath = builder.fastmath, frozenset()
     try:
-        value = evaluator.inline(closure, operands, {}, node, frame)
+        value = inline(evaluator, closure, operands, {}, node, frame)
     finally:
         builder.fastmath = fastmath
     if key is not None and isinstance(value, Value) and value.weak is None:

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....dsl.frontend import syntax as s
 from ...ir.program import Value
+from ..evaluator import Evaluator
 from ..values.aggregates import is_number, same_constant
 from ..values.compile_time import Closure, Frame, StructType, StructValue
-
-if TYPE_CHECKING:
-    from ..evaluator import Evaluator
+from .declarations import typevar_in
+from .inlining import inline
 
 OPERATORS = {
     "add": "add",
@@ -47,21 +47,6 @@ def method_of(type: StructType, name: str) -> s.Method | None:
     return next((m for m in type.syntax.methods if m.function.name == name), None)
 
 
-def typevar_in(annotation: s.Expr, home: Frame) -> str | None:
-    """The type variable of an annotation: `T`, or the one in `SIMD[T, 8]` or `Pointer[T]`."""
-    if isinstance(annotation, s.Subscript) and isinstance(annotation.value, s.Global):
-        marker = home.program.globals[annotation.value.index].value
-        if marker == "SIMD" and isinstance(annotation.index, s.Tuple) and annotation.index.items:
-            return typevar_in(annotation.index.items[0], home)
-        if marker == "Pointer":
-            return typevar_in(annotation.index, home)
-    if isinstance(annotation, s.Global):
-        entry = home.program.globals[annotation.index]
-        if entry.kind == "typevar":
-            return str(entry.value)
-    return None
-
-
 def bound_frame(owner: Any) -> Frame:
     """Where a method of a struct, or of a struct's class, is evaluated: its type variables are those of the fields."""
     type = owner.type if isinstance(owner, StructValue) else owner
@@ -78,7 +63,7 @@ def bound_frame(owner: Any) -> Frame:
 
 def invoke(evaluator: Evaluator, owner: Any, method: s.Method, args: list[Any], node: s.Node, frame: Frame) -> Any:
     """Calls a method of a struct; `args` are those after self."""
-    return evaluator.inline(Closure(method.function, bound_frame(owner)), [owner, *args], {}, node, frame)
+    return inline(evaluator, Closure(method.function, bound_frame(owner)), [owner, *args], {}, node, frame)
 
 
 def special(evaluator: Evaluator, owner: Any, name: str, args: list[Any], node: s.Node, frame: Frame) -> Any:

@@ -18,7 +18,7 @@ from ..members.spans import Span
 from ..members.tensor_memory import span_of
 from ..members.tensors import refuse_host, refuse_input, to_index
 from ..runtime_checks import guard_index
-from ..values.compile_time import describe
+from ..values.describe import describe
 from ..values.tensors import Stored, Tensor, View
 
 KINDS = ("add", "sub", "min", "max", "and", "or", "xor", "exchange")

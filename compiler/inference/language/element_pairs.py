@@ -16,7 +16,7 @@ from typing import Any
 from ....dsl.types.dtype import SIMDType
 from ...ir.program import Region, Value
 from ..evaluator import Evaluator
-from ..values.compile_time import Index
+from ..values.index import Index
 from ..values.tensors import Stored, Tensor
 
 Values = tuple[Value, ...]

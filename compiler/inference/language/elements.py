@@ -11,33 +11,21 @@ from typing import Any
 
 from ....dsl.diagnostics.errors import plural
 from ....dsl.frontend import syntax as s
-from ....dsl.types.dtype import INT, DType, SIMDType
+from ....dsl.types.dtype import INT, SIMDType
 from ...ir.program import Region, Value
 from ...passes.split_loops import cut_loop
-from ..advice import body_takes, bound_of_range, no_function, of_body
+from .. import dispatch
+from ..advice import body_takes, no_function, of_body
 from ..conversion import coerce
-from ..evaluator import MAX_UNROLL, Call, Evaluator, rule
+from ..evaluator import Call, Evaluator, rule
 from ..members.tensors import store_into, to_index, to_store, wrong_store
-from ..syntax.expressions import select, truth
-from ..values.aggregates import PLAIN, is_static, parts_of, same_kind, with_parts
-from ..values.compile_time import (
-    Closure,
-    Index,
-    LoopRange,
-    NeedComponents,
-    NeedPairs,
-    Unrolled,
-    describe,
-    is_comptime_number,
-    same_dims,
-    shown,
-    unravel,
-)
+from ..values.compile_time import Closure, is_comptime_number
+from ..values.describe import describe
 from ..values.flow import ABSENT, count_operations
+from ..values.index import Index, NeedComponents, NeedPairs, same_dims, unravel
 from ..values.tensors import Demand, Tensor
 from .element_pairs import Pairs, shares_bytes
 from .rare_cases import element_loop
-from .sequences import sequence
 
 GPU_BLOCK = 256
 SHORT_ROW = 64  # elements, which are no work for several threads
@@ -132,7 +120,7 @@ def _storing(call: Call, body: Any, number: int, count: int) -> Call:
 def element_values(call: Call, outputs: tuple[Any, ...], body: Any, index: Index) -> tuple[Any, ...]:
     """What the body gives at an index: one value for each output."""
     assert isinstance(call.node, s.Call)
-    value = call.evaluator.call(body, [index], {}, call.node, call.frame)
+    value = dispatch.call(call.evaluator, body, [index], {}, call.node, call.frame)
     values = value if isinstance(value, tuple) else (value,)
     if value is ABSENT:
         values = (ABSENT,) * len(outputs)
@@ -271,76 +259,6 @@ def _gpu_thread(evaluator: Evaluator, total: Value, thread: Callable[[Value], No
     builder.end()
 
 
-@rule("range")
-def range_rule(call: Call, bounds: Any) -> LoopRange:
-    low, high, step = _bounds(call, bounds)
-    if type(step) is not int or step == 0:
-        raise call.error(
-            "EK0212",
-            "the step of range() is a whole number other than 0 that is known at compile time",
-            hint="count up by 1 and compute the index from the counter",
-        )
-    return LoopRange(low, high, step)
-
-
-def _bounds(call: Call, bounds: tuple[Any, ...]) -> tuple[Any, Any, Any]:
-    if not 1 <= len(bounds) <= 3:
-        raise call.error("EK0208", "range takes one to three bounds")
-    nodes = call.node.arguments if isinstance(call.node, s.Call) else ()
-    nodes = nodes if len(nodes) == len(bounds) else (call.node,) * len(bounds)
-    bounds = tuple(_bound(call, bound, node) for bound, node in zip(bounds, nodes, strict=True))
-    if len(bounds) == 1:
-        return 0, bounds[0], 1
-    return bounds[0], bounds[1], bounds[2] if len(bounds) == 3 else 1
-
-
-def _bound(call: Call, bound: Any, node: s.Expr) -> Any:
-    if isinstance(bound, Value) and bound.dtype.is_integral():
-        what = "a bound of range() is an Int"
-        return bound if bound.weak else coerce(call.evaluator, bound, INT, node, call.frame, what)
-    if type(bound) is int:
-        return bound
-    hint = bound_of_range(bound, node, call.frame)
-    text = f"a bound of range() is an Int, not {describe(bound)}"
-    raise call.evaluator.error("EK0212", text, node, call.frame, hint=hint)
-
-
-@rule("unroll")
-def unroll(call: Call, bounds: Any) -> Unrolled:
-    if len(bounds) == 1 and isinstance(bounds[0], tuple | Index | Unrolled):
-        return Unrolled(sequence(call.evaluator, bounds[0], call.node, call.frame))
-    if len(bounds) == 1 and isinstance(bounds[0], LoopRange):
-        bounds = (bounds[0].low, bounds[0].high, bounds[0].step)
-    if not 1 <= len(bounds) <= 3:
-        raise call.error("EK0208", "unroll takes one to three bounds, a range, or a tuple")
-    for bound in bounds:
-        if type(bound) is not int:
-            text = f"a bound of unroll() is a whole number known at compile time, not {describe(bound)}"
-            hint = "use `range` for a run-time loop" if isinstance(bound, Value) else None
-            raise call.error("EK0212", text, hint=hint)
-    if len(bounds) == 3 and bounds[2] == 0:
-        raise call.error("EK0212", "a step of 0 never ends")
-    span = range(*bounds)
-    count = max(0, -((span.start - span.stop) // span.step))  # len() of a range has limits
-    if count > MAX_UNROLL:
-        text = f"unrolling {shown(count)} times is more than {MAX_UNROLL}"
-        raise call.error("EK0216", text, hint="use `range` for a run-time loop")
-    return Unrolled(tuple(span))
-
-
-@rule("static_assert")
-def static_assert(call: Call, condition: Any, message: Any = "") -> None:
-    value = truth(call.evaluator, condition, call.nodes.get("condition", call.node), call.frame)
-    if isinstance(value, Value):
-        text = "static_assert needs a condition known at compile time"
-        raise call.error("EK0220", text, "condition", hint="use `assert`")
-    if not isinstance(message, str):
-        text = f"the message of static_assert is a string known at compile time, not {describe(message)}"
-        raise call.error("EK0208", text, "message")
-    if not value:
-        raise call.error("EK0215", message or "static_assert failed")
-
-
 # *** elements ***
 
 
@@ -350,48 +268,3 @@ def store(call: Call, out: Any, index: Any, value: Any) -> None:
         raise call.error("EK0208", f"store takes a tensor, not {describe(out)}", "out")
     call.nodes["target"] = call.nodes.get("out", call.node)
     store_into(call, out, to_index(call, out, index), value)
-
-
-@rule("select")
-def select_rule(call: Call, condition: Any, x: Any, y: Any) -> Any:
-    if not isinstance(condition, Value):
-        return x if truth(call.evaluator, condition, call.node, call.frame) else y
-    if condition.dtype is not DType.bool:
-        text = f"a condition has to be a Bool, not {describe(condition)}"
-        raise call.error("EK0209", text, "condition", hint="compare it with a number, for instance `!= 0`")
-    nodes = (call.nodes.get("x", call.node), call.nodes.get("y", call.node))
-    return select(call.evaluator, condition, x, y, nodes, call.node, call.frame)
-
-
-@rule("map_parts")
-def map_parts(call: Call, f: Any, value: Any, others: Any) -> Any:
-    node = call.node
-    assert isinstance(node, s.Call)
-
-    def mapped(values: tuple[Any, ...]) -> Any:
-        first, rows = values[0], [parts_of(each) for each in values]
-        if isinstance(first, PLAIN):
-            return first
-        if not any(isinstance(parts, tuple) for parts in rows):
-            found = call.evaluator.call(f, list(values), {}, node, call.frame)
-            return None if found is ABSENT else found
-        for other in values[1:]:
-            if not same_kind(first, other):
-                text = f"{describe(first)} and {describe(other)} do not have the same parts"
-                raise call.error("EK0204", text, hint="map_parts takes values of one form: equal tuples or structs")
-        columns = zip(*(parts or () for parts in rows), strict=True)
-        return with_parts(first, tuple(c[0] if is_static(first, k) else mapped(c) for k, c in enumerate(columns)))
-
-    return mapped((value, *others))
-
-
-@rule("bitcast")
-def bitcast(call: Call, x: Any, dtype: Any) -> Value:
-    to = dtype.dtype if isinstance(dtype, SIMDType) and dtype.is_scalar else dtype
-    if not isinstance(x, Value) or not isinstance(x.type, SIMDType):
-        raise call.error("EK0208", f"bitcast takes a run-time value, not {describe(x)}", "x")
-    if not isinstance(to, DType):
-        raise call.error("EK0208", f"bitcast takes a dtype, not {describe(to)}", "dtype")
-    if to.memory_bits != x.dtype.memory_bits or DType.bool in (to, x.dtype):
-        raise call.error("EK0208", f"{x.dtype} and {to} differ in width", "dtype")
-    return call.builder.one("bitcast", [x], x.type.with_dtype(to))

@@ -12,10 +12,13 @@ from ....dsl.diagnostics.errors import TargetError
 from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import INT
 from ...ir.program import Region, Value
+from ..calls.inlining import inline
 from ..conversion import coerce
 from ..evaluator import Call, Evaluator, rule
-from ..members.scalars import method
-from ..values.compile_time import Closure, ContextValue, Frame, describe, unravel
+from ..members.table import method
+from ..values.compile_time import Closure, ContextValue, Frame
+from ..values.describe import describe
+from ..values.index import unravel
 
 AXES = "xyz"
 
@@ -92,7 +95,7 @@ def launch(call: Call, owner: Any, kernel: Any, *args: Any, grid: Any, block: An
 
     def body() -> None:
         assert isinstance(call.node, s.Call)
-        result = evaluator.inline(kernel, list(args), dict(named), call.node, call.frame)
+        result = inline(evaluator, kernel, list(args), dict(named), call.node, call.frame)
         if result is not None:
             raise call.error("EK0221", f"the launched function '{kernel.name}' returns a value", "kernel")
 

@@ -1,7 +1,7 @@
 """Loops that call a function of the author's: in parallel, in vectors, in tiles.
 
 Input: bound arguments of a call. Output: loops in the builder's region. Non-goals: `foreach` (see
-`inference.language.elements`), and loops that are statements (see `loops`).
+`inference.language.elements`), and loops that are statements (see `syntax.loops`).
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from typing import Any
 from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import INT, DType, SIMDType
 from ...ir.program import Value
+from .. import dispatch
 from ..advice import count_of
 from ..conversion import coerce
 from ..evaluator import Call, rule
 from ..members.scalars import check_width
 from ..members.spans import always
 from ..members.vectors import from_lanes
-from ..values.compile_time import describe, is_comptime_number
+from ..values.compile_time import is_comptime_number
+from ..values.describe import describe
 from ..values.flow import ABSENT
 from .elements import check_body, spread
 
@@ -25,7 +27,7 @@ from .elements import check_body, spread
 def _invoke(call: Call, name: str, body: Any, args: list[Any]) -> None:
     """Calls a body, which gives no value."""
     assert isinstance(call.node, s.Call)
-    value = call.evaluator.call(body, args, {}, call.node, call.frame)
+    value = dispatch.call(call.evaluator, body, args, {}, call.node, call.frame)
     if value is not None and value is not ABSENT:
         text = f"the body of {name} gives a value that goes nowhere"
         raise call.error("EK0208", text, "body", hint="use store(...)")

@@ -11,12 +11,15 @@ from typing import Any
 from ....dsl.types.dtype import BOOL, INT, DType, SIMDType
 from ...ir.operations import ROWS
 from ...ir.program import Value
-from ..conversion import DEFAULTS, apply_row, coerce, weak_kind
+from ..arithmetic import apply_row
+from ..conditions import truth
+from ..conversion import DEFAULTS, coerce, weak_kind
 from ..evaluator import Call, rule
 from ..members.scalars import cast
-from ..syntax.expressions import truth
 from ..syntax.statements import report
-from ..values.compile_time import PYTHON_TYPES, Index, StructType, StructValue, StubRef, TargetValue, Unrolled, describe
+from ..values.compile_time import PYTHON_TYPES, StructType, StructValue, StubRef, TargetValue, Unrolled
+from ..values.describe import describe
+from ..values.index import Index
 from ..values.tensors import Tensor
 
 

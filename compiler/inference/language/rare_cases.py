@@ -36,8 +36,8 @@ from typing import Any
 from ....dsl.types.dtype import BOOL, INT
 from ...ir.operations import ROWS
 from ...ir.program import Builder, Op, PointerType, Region, Value, walk
+from ..conditions import truth
 from ..evaluator import Call, Evaluator, rule
-from ..syntax.expressions import truth
 
 ROUNDS = 8  # that a loop within the body is taken to have
 BLOCK = 2048  # some KiB of elements, which stay in the first cache between two loops

@@ -3,7 +3,7 @@
 How many items there are is known; the items themselves may be values of the running program. A generator expression
 computes an item when it is asked for, so that `any` and `all` stop where Python stops.
 
-Input: bound arguments. Output: tuples, or what is made of their items. Non-goals: loops over them (see `loops`).
+Input: bound arguments. Output: tuples, or what is made of their items. Non-goals: loops over them (see `syntax.loops`).
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ from typing import Any
 from ....dsl.frontend import syntax as s
 from ...ir.program import Value
 from ..advice import over_indices
-from ..budget import CALL
-from ..conversion import binary, call_row
+from ..arithmetic import binary, call_row
+from ..budget import CALL, MAX_ITEMS
+from ..conditions import short_circuit, truth
 from ..evaluator import MAX_UNROLL, RULES, Call, Evaluator, expression, rule
-from ..growth import MAX_ITEMS
-from ..syntax.expressions import short_circuit, snapshot, truth
 from ..syntax.statements import bind
-from ..values.compile_time import Frame, Generated, Index, LoopRange, Unrolled, describe, is_comptime_number, shown
+from ..values.compile_time import Frame, Generated, LoopRange, Unrolled, is_comptime_number
+from ..values.describe import describe, shown
+from ..values.index import Index
 
 
 @expression(s.Generator)
 def generator(evaluator: Evaluator, node: s.Generator, frame: Frame) -> Generated:
     found: list[Callable[[], Any]] = []
-    for inner in _rounds(evaluator, node.clauses, snapshot(frame)):
+    for inner in _rounds(evaluator, node.clauses, frame.snapshot()):
         found.append(lambda inner=inner: evaluator.expr(node.item, inner))  # type: ignore[misc]
         if len(found) > MAX_UNROLL:
             text = f"a generator expression of more than {MAX_UNROLL} items"
@@ -42,7 +43,7 @@ def _rounds(evaluator: Evaluator, clauses: tuple[s.Clause, ...], frame: Frame) -
     clause = clauses[0]
     for value in sequence(evaluator, evaluator.expr(clause.iterable, frame), clause.iterable, frame):
         evaluator.builder.steps += CALL
-        inner = snapshot(frame)
+        inner = frame.snapshot()
         bind(evaluator, clause.target, value, clause.iterable, inner)
         if all(_holds(evaluator, test, inner) for test in clause.tests):
             yield from _rounds(evaluator, clauses[1:], inner)

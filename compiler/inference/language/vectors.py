@@ -9,11 +9,13 @@ from typing import Any
 
 from ....dsl.types.dtype import DType, SIMDType
 from ...ir.program import Value
-from ..conversion import adopt, call_numbers, coerce, misfit
+from ..arithmetic import call_numbers
+from ..conversion import adopt, coerce, misfit
 from ..evaluator import Call, rule
 from ..members.scalars import check_width
 from ..members.vectors import from_lanes
-from ..values.compile_time import describe, is_comptime_number, shown
+from ..values.compile_time import is_comptime_number
+from ..values.describe import describe, shown
 
 WIDER = {
     DType.int8: DType.int16,

@@ -3,7 +3,7 @@
 A pointer is a value of the running program: it goes through branches and round loops, and into functions. It keeps the
 dtype and whether it may be written through; it does not know where its memory ends.
 
-Registers methods in the table of `attributes`. Non-goals: the tensor that a pointer comes from (see `tensor_memory`).
+Registers methods in the table of members. Non-goals: the tensor that a pointer comes from (see `tensor_memory`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from ....dsl.types.dtype import INT, DType, SIMDType
 from ...ir.program import PointerType, Value
 from ..conversion import coerce, zero_of
 from ..evaluator import Call, Evaluator
-from ..values.compile_time import Frame, describe
-from .scalars import check_width, member, method
+from ..values.compile_time import Frame
+from ..values.describe import describe
+from .scalars import check_width
 from .spans import Span, load_span, offsets_of, store_span
+from .table import member, method
 
 
 @dataclass(frozen=True)

@@ -7,130 +7,26 @@ class and the name. Those of tensors are in `inference.members.tensors`.
 from __future__ import annotations
 
 import builtins
-import inspect
 import math
 from collections.abc import Callable
 from typing import Any
 
-from ....dsl.diagnostics.errors import TargetError, did_you_mean
 from ....dsl.frontend import syntax as s
-from ....dsl.language import phrasebook
 from ....dsl.signature.schema import Role
 from ....dsl.types.dtype import DType, SIMDType
 from ...ir.program import Builder, PointerType, Value
 from ..advice import dtype_for
-from ..conversion import DEFAULTS, adopt, bind_signature, coerce, misfit
-from ..evaluator import CALLABLES, Call, Evaluator
-from ..names import ClassMethod
-from ..spelling import source_of
-from ..values.compile_time import (
-    Bound,
-    ClassValue,
-    ContextValue,
-    Frame,
-    Index,
-    StackType,
-    TargetValue,
-    describe,
-    is_comptime_number,
-)
+from ..conversion import DEFAULTS, adopt, coerce, misfit
+from ..evaluator import Call, Evaluator, callable_
+from ..values.compile_time import Frame, StackType
+from ..values.describe import describe
 from ..values.tensors import Stored, Tensor
+from .table import member, method
 
 MAX_STACK_BYTES = 1 << 20  # threads have stacks of some megabytes
 
 
 MAX_LANES = 1024
-
-
-Member = Callable[[Evaluator, Any, s.Attribute, Frame], Any]
-
-
-ATTRIBUTES: dict[type, Member] = {}  # classes of values that find all of their attributes themselves
-
-
-MEMBERS: dict[tuple[type, str], Member] = {}
-
-
-def member(owner: type, name: str) -> Callable[[Member], Member]:
-    """Registers an attribute of a class of values."""
-
-    def add(function: Member) -> Member:
-        MEMBERS[owner, name] = function
-        return function
-
-    return add
-
-
-def method(owner: type, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Registers a method of a class of values: `f(call, owner, *args, **keywords)`."""
-
-    def add(function: Callable[..., Any]) -> Callable[..., Any]:
-        whole = inspect.signature(function)
-        signature = whole.replace(parameters=list(whole.parameters.values())[2:])
-
-        def bind(evaluator: Evaluator, value: Any, node: s.Attribute, frame: Frame) -> Bound:
-            def invoke(call: Call, *args: Any, **keywords: Any) -> Any:
-                bind_signature(call, name, signature, list(args), keywords)
-                return function(call, value, *args, **keywords)
-
-            return Bound(value, name, invoke)
-
-        MEMBERS[owner, name] = bind
-        return function
-
-    return add
-
-
-def attribute(evaluator: Evaluator, owner: Any, node: s.Attribute, frame: Frame) -> Any:
-    """`owner.name`."""
-    if isinstance(owner, ClassValue) and node.name in owner.members:
-        return _of_class(owner, node.name)
-    if type(owner) in ATTRIBUTES:
-        return ATTRIBUTES[type(owner)](evaluator, owner, node, frame)
-    is_pointer = isinstance(owner, Value) and isinstance(owner.type, PointerType)
-    kinds = (PointerType,) if is_pointer else type(owner).__mro__
-    for cls in kinds:
-        found = MEMBERS.get((cls, node.name))
-        if found is not None:
-            evaluator.locate(node, frame)
-            return found(evaluator, owner, node, frame)
-    known = sorted({name for cls, name in MEMBERS if cls in kinds})
-    if isinstance(owner, ClassValue):
-        known = sorted(owner.members)
-    hint = did_you_mean(node.name, known) or (f"it has {listed(known)}" if known else None)
-    if is_comptime_number(owner) and (Value, node.name) in MEMBERS:
-        hint = "a compile-time number takes the type of its partner; Float32(...) makes a run-time value of it"
-    elif isinstance(owner, Tensor):
-        text = source_of(node.value, frame)
-        if (Value, node.name) in MEMBERS:
-            hint = f"work on elements: {text}[i].{node.name} in the body of a foreach"
-        hint = phrasebook.of_tensor(node.name, text) or hint
-    elif isinstance(owner, Value) and not is_pointer:
-        hint = phrasebook.of_value(node.name, source_of(node.value, frame)) or hint
-    elif isinstance(owner, str) and node.name == "format":
-        hint = 'write an f-string: f"{x}", or f"{x:.3f}"'
-    elif isinstance(owner, Index):
-        hint = "take a component of the index: `i[0]`, or unpack it: `y, x = i`"
-    raise evaluator.error("EK0113", f"{describe(owner)} has no attribute '{node.name}'", node, frame, hint=hint)
-
-
-def listed(names: list[str], most: int = 8) -> str:
-    """Names for a hint; of many, the first ones."""
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown}, …"
-
-
-def _of_class(owner: ClassValue, name: str) -> Any:
-    """A member of a class; a class method waits for its call with the class in hand."""
-    found = owner.members[name]
-    if not isinstance(found, ClassMethod):
-        return found
-    closure = found.closure
-
-    def invoke(call: Call, *args: Any, **keywords: Any) -> Any:
-        return call.evaluator.inline(closure, [owner, *args], keywords, call.node, call.frame)
-
-    return Bound(owner, name, invoke)
 
 
 # *** run-time values ***
@@ -235,10 +131,12 @@ def type_width(evaluator: Evaluator, owner: SIMDType, node: s.Attribute, frame: 
     return owner.width
 
 
-def construct(
-    evaluator: Evaluator, type: Any, args: list[Any], keywords: dict[str, Any], node: s.Call, frame: Frame
-) -> Any:
+@callable_(DType)
+@callable_(SIMDType)
+def construct(call: Call, type: Any, args: list[Any], keywords: dict[str, Any]) -> Any:
     """`Float32(x)`, `T(0)`, `SIMD[T, 8](0.0)`: a value of this type; run-time values are converted."""
+    evaluator, node, frame = call.evaluator, call.node, call.frame
+    assert isinstance(node, s.Call)
     if isinstance(type, DType):
         type = SIMDType(type)
     if len(args) == type.width > 1 and not keywords:
@@ -249,8 +147,8 @@ def construct(
     value = args[0]
     if isinstance(value, Value) and isinstance(value.type, SIMDType):
         if value.type.is_scalar and not type.is_scalar:
-            return coerce(evaluator, cast(Call(evaluator, node, frame), value, type.dtype), type, node, frame)
-        return cast(Call(evaluator, node, frame), value, type)
+            return coerce(evaluator, cast(call, value, type.dtype), type, node, frame)
+        return cast(call, value, type)
     value = _said(value, type.dtype)
     at = node.arguments[0] if len(node.arguments) == 1 else node
     return coerce(evaluator, value, type, at, frame, f"{type}(...) takes a number")
@@ -280,32 +178,22 @@ def from_scalars(evaluator: Evaluator, type: SIMDType, args: list[Any], node: s.
     return evaluator.builder.one("lanes", lanes, type)
 
 
-CALLABLES[SIMDType] = construct
-
-
-CALLABLES[DType] = construct
-
-
-def make_stack(
-    evaluator: Evaluator, type: StackType, args: list[Any], keywords: dict[str, Any], node: s.Call, frame: Frame
-) -> Tensor:
+@callable_(StackType)
+def make_stack(call: Call, type: StackType, args: list[Any], keywords: dict[str, Any]) -> Tensor:
     """`stack[T](m, n)`: storage of a fixed size; zeroed, unless `zeroed=False` says that it is written before read."""
     zeroed = keywords.pop("zeroed", True)
     if keywords or not isinstance(zeroed, bool) or not args or any(builtins.type(n) is not int or n < 1 for n in args):
         text = "stack[T](...) takes whole sizes >= 1 that are known at compile time"
         hint = "a size is a number, or an int parameter of the op: `*, n: int = 64`"
-        raise evaluator.error("EK0208", text, node, frame, hint=hint)
-    builder = evaluator.builder
+        raise call.error("EK0208", text, hint=hint)
+    builder = call.builder
     count = math.prod(args)
     if count * type.dtype.bits > MAX_STACK_BYTES * 8:
         text = f"{count} elements of {type.dtype} are too much for stack[...]: it holds {MAX_STACK_BYTES >> 10} KiB"
-        raise evaluator.error("EK0217", text, node, frame)
+        raise call.error("EK0217", text)
     pointer = builder.one("alloca", [], PointerType(type.dtype, "stack"), count=count, zeroed=zeroed)
     dims = tuple(builder.int_(n) for n in args)
     return Stored(pointer, "stack", type.dtype, dims, Role.MUTABLE, fixed=tuple(args))
-
-
-CALLABLES[StackType] = make_stack
 
 
 def check_width(call: Call, width: Any, argument: str) -> None:
@@ -316,41 +204,3 @@ def check_width(call: Call, width: Any, argument: str) -> None:
             f"a width is a power of two up to {MAX_LANES}, known at compile time, not {describe(width)}",
             argument,
         )
-
-
-# *** the context ***
-
-
-@member(ContextValue, "target")
-def context_target(evaluator: Evaluator, owner: Any, node: s.Attribute, frame: Frame) -> Any:
-    return TargetValue()
-
-
-@member(TargetValue, "is_cpu")
-def target_is_cpu(evaluator: Evaluator, owner: Any, node: s.Attribute, frame: Frame) -> Any:
-    return not evaluator.target.has_grid
-
-
-@member(TargetValue, "is_gpu")
-def target_is_gpu(evaluator: Evaluator, owner: Any, node: s.Attribute, frame: Frame) -> Any:
-    return evaluator.target.has_grid
-
-
-@member(TargetValue, "name")
-def target_name(evaluator: Evaluator, owner: Any, node: s.Attribute, frame: Frame) -> Any:
-    return evaluator.target.name
-
-
-@member(TargetValue, "vector_bits")
-def target_vector_bits(evaluator: Evaluator, owner: Any, node: s.Attribute, frame: Frame) -> Any:
-    return evaluator.target.vector_bits
-
-
-@method(TargetValue, "supports")
-def target_supports(call: Call, owner: Any, feature: Any) -> Any:
-    if not isinstance(feature, str):
-        raise call.error("EK0208", f"supports() takes the name of a feature, not {describe(feature)}", "feature")
-    try:
-        return call.evaluator.target.supports(feature)
-    except TargetError as error:
-        raise call.error(error.code, error.message, "feature", notes=error.notes, hint=error.hint) from None

@@ -3,7 +3,7 @@
 A struct is a value with one value for each field; it lives in no memory. `p.x = v` gives the variable p a struct that
 differs in one field.
 
-Registers the class and its values in the tables of the evaluator and `attributes`. Operators are in
+Registers the class and its values in the tables of callables and of attributes. Operators are in
 `inference.calls.struct_methods`.
 """
 
@@ -15,18 +15,21 @@ from typing import Any
 from ....dsl.diagnostics.errors import did_you_mean
 from ....dsl.frontend import syntax as s
 from ...ir.program import Value
-from ..calls.declarations import declared, matched, of_python_type
+from .. import dispatch
+from ..calls.arguments import argument_node, matched
+from ..calls.declarations import declared, of_python_type
+from ..calls.inlining import inline
 from ..calls.struct_methods import bound_frame, invoke, method_of
-from ..evaluator import CALLABLES, Call, Evaluator
-from ..values.compile_time import Bound, Closure, Frame, StructType, StructValue, describe, is_comptime_number
-from ..values.flow import argument_node
-from .scalars import ATTRIBUTES
+from ..evaluator import Call, Evaluator, callable_
+from ..values.compile_time import Bound, Closure, Frame, StructType, StructValue, is_comptime_number
+from ..values.describe import describe
+from .table import ATTRIBUTES
 
 
-def construct(
-    evaluator: Evaluator, type: StructType, args: list[Any], keywords: dict[str, Any], node: s.Call, frame: Frame
-) -> StructValue:
+@callable_(StructType)
+def construct(call: Call, type: StructType, args: list[Any], keywords: dict[str, Any]) -> StructValue:
     """`Complex(re, im)`: fields by position or name, as their annotations want them."""
+    evaluator, node, frame = call.evaluator, call.node, call.frame
     fields = type.syntax.fields
     home = replace(type.frame, env={}, typevars={})
     given = matched(evaluator, type.name, type.syntax, args, keywords, home, node, frame)
@@ -115,23 +118,22 @@ def _member(evaluator: Evaluator, owner: Any, type: StructType, node: s.Attribut
         at = call.node
         if first and isinstance(at, s.Call):  # so that every argument is shown where it stands
             at = s.Call(at.function, (at.function, *at.arguments), at.keywords, span=at.span)
-        return call.evaluator.inline(closure, [*first, *args], keywords, at, call.frame)
+        return inline(call.evaluator, closure, [*first, *args], keywords, at, call.frame)
 
     return Bound(owner, node.name, called)
 
 
-def call_value(
-    evaluator: Evaluator, owner: StructValue, args: list[Any], keywords: dict[str, Any], node: s.Call, frame: Frame
-) -> Any:
+@callable_(StructValue)
+def call_value(call: Call, owner: StructValue, args: list[Any], keywords: dict[str, Any]) -> Any:
     """`p(...)`, which `__call__` answers."""
+    evaluator, node, frame = call.evaluator, call.node, call.frame
+    assert isinstance(node, s.Call)
     if method_of(owner.type, "__call__") is None:
         hint = f"define __call__ in the struct '{owner.type.name}'"
         raise evaluator.error("EK0207", f"{describe(owner)} cannot be called", node.function, frame, hint=hint)
     member = s.Attribute(node.function, "__call__", span=node.span)
-    return evaluator.call(_member(evaluator, owner, owner.type, member, frame), args, keywords, node, frame)
+    return dispatch.call(evaluator, _member(evaluator, owner, owner.type, member, frame), args, keywords, node, frame)
 
 
-CALLABLES[StructType] = construct
-CALLABLES[StructValue] = call_value
 ATTRIBUTES[StructValue] = value_attribute
 ATTRIBUTES[StructType] = type_attribute

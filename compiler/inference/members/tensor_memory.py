@@ -3,7 +3,7 @@
 A tensor in memory has addresses. Another one (an element of a neighbour that is computed where it is read) is read one
 element after the other, with the same result.
 
-Registers methods of tensors in the table of `attributes`. Non-goals: plain loads and stores (see
+Registers methods of tensors in the table of members. Non-goals: plain loads and stores (see
 `inference.members.tensors`).
 """
 
@@ -18,11 +18,13 @@ from ...ir.program import Builder, Value
 from ..conversion import coerce
 from ..evaluator import Call
 from ..runtime_checks import guard_index, guard_lanes, guard_number
-from ..values.compile_time import Index, describe
+from ..values.describe import describe
+from ..values.index import Index
 from ..values.tensors import NotElementwise, Probe, Stored, Strided, Tensor, View
 from .pointers import Access, access, gather, hint_of, index_vector, scatter
-from .scalars import check_width, method
+from .scalars import check_width
 from .spans import Span, lane_at, load_span, one_by_one, store_span, when
+from .table import method
 from .tensors import flat, refuse_host, storable, store_into, to_index
 from .vectors import from_lanes, is_vector
 

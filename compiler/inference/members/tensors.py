@@ -2,7 +2,7 @@
 
 A subscript of anything else that has elements is here too: tuples, vectors, `SIMD[T, 8]`, `stack[T]`.
 
-Registers tensor members in the table of `attributes`. Non-goals: how elements are reached (that is `tensors`).
+Registers tensor members in the table of members. Non-goals: how elements are reached (that is `tensors`).
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ from ..conversion import coerce
 from ..evaluator import Call, Evaluator
 from ..runtime_checks import guard_index, guard_number, guard_part, guard_start
 from ..spelling import source_of, spelled_of
-from ..values.compile_time import Frame, Index, Marker, StackType, StructValue, describe, is_comptime_number
+from ..values.compile_time import Frame, Marker, StackType, StructValue, is_comptime_number
+from ..values.describe import describe
 from ..values.flow import Absent
+from ..values.index import Index
 from ..values.tensors import Tensor, View
 from .pointers import read_element
-from .scalars import check_width, member, method
+from .scalars import check_width
 from .slices import slice_of
+from .table import member, method
 from .vectors import read_lane
 
 

@@ -3,7 +3,7 @@
 Lanes are moved by one operation, `shuffle`, whose lanes are known at compile time; only `take` chooses them at run
 time. Lane 0 is the left one, the one that lies first in memory.
 
-Registers methods in the table of `attributes`. Non-goals: arithmetic on lanes (rows do that), loads and stores.
+Registers methods in the table of members. Non-goals: arithmetic on lanes (rows do that), loads and stores.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import INT, DType, SIMDType
 from ...ir.operations import ROWS
 from ...ir.program import Builder, Value
+from .. import dispatch
 from ..conversion import coerce, zero_of
 from ..evaluator import Call
-from ..values.compile_time import describe
-from .scalars import MAX_LANES, check_width, lane, method
+from ..values.describe import describe
+from .scalars import MAX_LANES, check_width, lane
+from .table import method
 
 
 def vector(call: Call, value: Any, what: str) -> SIMDType:
@@ -357,7 +359,7 @@ def value_reduce(call: Call, owner: Value, function: Any) -> Any:
     while _width(value) > 1:
         half = SIMDType(owner.dtype, _width(value) // 2)
         parts = [shuffle(call, value, value, range(k, k + half.width)) for k in (0, half.width)]
-        got = call.evaluator.call(function, parts, {}, call.node, call.frame)
+        got = dispatch.call(call.evaluator, function, parts, {}, call.node, call.frame)
         node = call.nodes.get("function", call.node)
         value = coerce(call.evaluator, got, half, node, call.frame, f"the function gives {half} of two of them")
     return value

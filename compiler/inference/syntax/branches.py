@@ -18,13 +18,14 @@ from ....dsl.diagnostics.places import is_shipped
 from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import BOOL, SIMDType
 from ...ir.program import Region, Value
+from ..conditions import decision, joint_type, open_kind, select, splice
 from ..conversion import DEFAULTS, coerce, weak_kind
 from ..evaluator import Evaluator, expression, statement
-from ..recovery import Cascade, Poisoned, Undecided, is_poisoned
+from ..recovery import Cascade, Undecided
 from ..values.aggregates import PLAIN, is_number, is_static, nothing, parts_of, same_constant, same_kind, with_parts
-from ..values.compile_time import Frame, Undefined, describe, is_comptime_number
+from ..values.compile_time import Frame, Poisoned, Undefined, is_comptime_number, is_poisoned
+from ..values.describe import describe
 from ..values.flow import ABSENT, NEXT, Absent, Flow, Rest, Stopped, is_pure
-from .expressions import decision, joint_type, open_kind, select, splice
 from .statements import undefined
 
 

@@ -9,23 +9,23 @@ from collections.abc import Callable
 from typing import Any
 
 from ....dsl.diagnostics.errors import CompileError, did_you_mean
-from ....dsl.diagnostics.places import is_shipped
 from ....dsl.frontend import syntax as s
-from ....dsl.types.dtype import BOOL, DType, SIMDType
-from ...ir.operations import ROWS
-from ...ir.program import PointerType, Region, Value
-from ..calls.struct_methods import special
-from ..conversion import DEFAULTS, binary, coerce, unary, unify, weak_kind
+from ....dsl.types.dtype import DType, SIMDType
+from ...ir.program import Value
+from .. import dispatch
+from ..arithmetic import binary, unary
+from ..conditions import compare_objects, short_circuit, truth
+from ..dispatch import is_own, look_into
 from ..evaluator import Evaluator, expression
 from ..language.grids import gpu_value
-from ..members.scalars import attribute
+from ..members.table import attribute
 from ..members.tensors import subscript
-from ..mistaken import is_own, look_into
 from ..names import global_value
-from ..recovery import Cascade, Poisoned, is_poisoned
-from ..values.aggregates import parts_of, same_constant, same_kind, with_parts
-from ..values.compile_time import Closure, Frame, Index, StructValue, StubRef, Undefined, describe
-from ..values.flow import ABSENT, Stopped, is_pure
+from ..recovery import Cascade
+from ..values.compile_time import Closure, Frame, Poisoned, StructValue, StubRef, Undefined, is_poisoned
+from ..values.describe import describe
+from ..values.flow import ABSENT, Stopped
+from ..values.index import Index
 from ..values.tensors import Tensor
 
 
@@ -91,7 +91,7 @@ def call(evaluator: Evaluator, node: s.Call, frame: Frame) -> Any:
     args = starred_values(evaluator, node.arguments, frame)
     keywords = {k.name: evaluator.tried(k.value, frame) for k in node.keywords}
     evaluator.locate(node, frame)
-    value = evaluator.caught(lambda: evaluator.call(callee, args, keywords, node, frame), node, frame)
+    value = evaluator.caught(lambda: dispatch.call(evaluator, callee, args, keywords, node, frame), node, frame)
     if isinstance(value, Poisoned) and not is_own(callee):
         look_into(evaluator, [*args, *keywords.values()], node, frame)
     if value is ABSENT:
@@ -163,20 +163,6 @@ def _chain(evaluator: Evaluator, node: s.Compare, frame: Frame, number: int, a: 
     return short_circuit(evaluator, "and", first, rest, pair[1], node, frame)
 
 
-def compare_objects(evaluator: Evaluator, op: str, a: Any, b: Any, node: s.Node, frame: Frame) -> bool:
-    """Equality of dtypes, types, strings and None, all known at compile time."""
-    if op not in ("eq", "ne"):
-        symbol = ROWS[op].symbol
-        raise evaluator.error("EK0202", f"cannot compute {describe(a)} {symbol} {describe(b)}", node, frame)
-    a = a.dtype if isinstance(a, SIMDType) and a.is_scalar else a
-    b = b.dtype if isinstance(b, SIMDType) and b.is_scalar else b
-    comparable = (DType, SIMDType, str, bool, int, float, tuple)
-    if a is not None and b is not None and not (isinstance(a, comparable) and isinstance(b, comparable)):
-        text = f"cannot compute {describe(a)} {ROWS[op].symbol} {describe(b)}"
-        raise evaluator.error("EK0202", text, node, frame)
-    return bool((a == b) == (op == "eq"))
-
-
 @expression(s.Logical)
 def logical(evaluator: Evaluator, node: s.Logical, frame: Frame) -> Any:
     """`and`, `or`: the right side is computed only when the left one does not decide."""
@@ -200,142 +186,6 @@ def logical(evaluator: Evaluator, node: s.Logical, frame: Frame) -> Any:
     return value
 
 
-def short_circuit(
-    evaluator: Evaluator, op: str, value: Any, right: Callable[[], Any], operand: s.Expr, node: s.Node, frame: Frame
-) -> Any:
-    """`value op right()`, where `right` is evaluated within a branch unless it is cheap and harmless."""
-    if isinstance(value, Value) and isinstance(value.type, SIMDType) and not value.type.is_scalar:
-        return binary(
-            evaluator, f"{op}_", value, right(), (operand, operand), node, frame
-        )  # lanes decide for themselves
-    truthy = truth(evaluator, value, operand, frame)
-    if not isinstance(truthy, Value):
-        return right() if truthy == (op == "and") else value
-    region = Region()
-    with evaluator.builder.inside(region):
-        evaluator.ranges.assume(truthy, op == "and")
-        try:
-            other = truth(evaluator, right(), operand, frame)
-        except Stopped:
-            other = evaluator.builder.const(False, BOOL)
-    evaluator.locate(node, frame)
-    if not isinstance(other, Value):
-        other = evaluator.builder.const(other, BOOL)
-        region = Region()
-    if is_pure(region):
-        splice(evaluator, region)
-        return evaluator.builder.row(f"{op}_", [truthy, other])
-    return _branch(evaluator, truthy, region, other, op)
-
-
-def _branch(evaluator: Evaluator, value: Value, region: Region, right: Value, op: str) -> Value:
-    builder = evaluator.builder
-    with builder.inside(region):
-        builder.end([right])
-    short = Region()
-    with builder.inside(short):
-        builder.end([builder.const(op == "or", BOOL)])
-    regions = [region, short] if op == "and" else [short, region]
-    return builder.add("if", [value], [BOOL], regions)[0]
-
-
-def decision(evaluator: Evaluator, node: s.Expr, frame: Frame, runtime: bool = False) -> Any:
-    """The truth of an expression that decides what is run; where it is poisoned, any Bool of the running program.
-
-    `runtime` says that it is decided at run time, whatever the expression is made of.
-
-    Raises:
-        Cascade: it is poisoned, and may be known at compile time.
-    """
-    try:
-        value = evaluator.tried(node, frame)
-    except Stopped:
-        if not runtime:
-            raise
-        return evaluator.builder.const(False, BOOL)
-    if not isinstance(value, Poisoned):
-        try:
-            return truth(evaluator, value, node, frame)
-        except CompileError as error:
-            evaluator.note(error, frame)
-            value = Poisoned(isinstance(value, Value))
-    if not (runtime or value.runtime) or is_shipped(frame.file):
-        raise Cascade
-    return Value(BOOL)
-
-
-def truth(evaluator: Evaluator, value: Any, node: s.Node, frame: Frame) -> Any:
-    """A condition: a Bool, or a compile-time value's truth."""
-    if isinstance(value, Value):
-        if value.type == BOOL:
-            # Sizes may be known: then so is what is asked of them, and only one branch is compiled.
-            if value.const is not None:
-                evaluator.pruned |= not is_shipped(frame.file)
-            return value if value.const is None else bool(value.const)
-        hint = "compare it with a number, for instance `!= 0`" if isinstance(value.type, SIMDType) else None
-        if value.dtype is DType.bool and isinstance(value.type, SIMDType):
-            hint = "a mask has a truth for each lane: ask `.any()` or `.all()`, or use select(mask, x, y)"
-        raise evaluator.error("EK0209", f"a condition has to be a Bool, not {describe(value)}", node, frame, hint=hint)
-    if isinstance(value, StructValue):
-        own = special(evaluator, value, "__bool__", [], node, frame)
-        if own is not NotImplemented:
-            return truth(evaluator, own, node, frame)
-    if not (value is None or isinstance(value, bool | int | float | str | tuple)):
-        raise evaluator.error("EK0209", f"a condition has to be a Bool, not {describe(value)}", node, frame)
-    return bool(value)
-
-
-def splice(evaluator: Evaluator, region: Region) -> None:
-    """Moves a region's operations to the present point."""
-    evaluator.builder.region.ops.extend(op for op in region.ops)
-
-
-def joint_type(
-    evaluator: Evaluator, what: str, a: Any, b: Any, nodes: tuple[s.Expr, s.Expr], node: Any, frame: Frame
-) -> SIMDType:
-    """The one type that two alternatives have, after adoption of compile-time numbers."""
-    kind = open_kind(a, b)
-    if kind is not None:
-        return DEFAULTS[kind]
-    probe = Region()
-    with evaluator.builder.inside(probe):
-        left, _ = unify(evaluator, what, a, b, nodes, node, frame)
-    assert isinstance(left.type, SIMDType)
-    return left.type
-
-
-def select(
-    evaluator: Evaluator, test: Value, a: Any, b: Any, nodes: tuple[s.Expr, s.Expr], node: Any, frame: Frame
-) -> Any:
-    """`a` where `test`, else `b`; tuples and structs part by part."""
-    if same_constant(a, b):
-        return a
-    if same_kind(a, b):
-        pairs = zip(parts_of(a) or (), parts_of(b) or (), strict=True)
-        return with_parts(a, tuple(select(evaluator, test, x, y, nodes, node, frame) for x, y in pairs))
-    if isinstance(a, Value) and isinstance(b, Value) and a.type == b.type and isinstance(a.type, PointerType):
-        return evaluator.builder.one("select", [test, a, b], a.type)
-    type = joint_type(evaluator, "if/else", a, b, nodes, node, frame)
-    assert isinstance(test.type, SIMDType)
-    if test.type.width > type.width:
-        type = SIMDType(type.dtype, test.type.width)
-    then = coerce(evaluator, a, type, nodes[0], frame)
-    otherwise = coerce(evaluator, b, type, nodes[1], frame)
-    if type.width > test.type.width:
-        test = evaluator.builder.one("splat", [test], SIMDType(DType.bool, type.width))
-    result = evaluator.builder.one("select", [test, then, otherwise], type)
-    result.weak = open_kind(a, b)
-    return result
-
-
-def open_kind(a: Any, b: Any) -> str | None:
-    """`bool`, `int` or `float` when both alternatives may still adopt a type: so may what is chosen from them."""
-    kinds = (weak_kind(a), weak_kind(b))
-    if None in kinds:
-        return None
-    return "float" if "float" in kinds else "int" if "int" in kinds else "bool"
-
-
 @expression(s.Tuple)
 def tuple_of(evaluator: Evaluator, node: s.Tuple, frame: Frame) -> Any:
     found = tuple(starred_values(evaluator, node.items, frame))
@@ -352,18 +202,4 @@ def starred(evaluator: Evaluator, node: s.Starred, frame: Frame) -> Any:
 
 @expression(s.Lambda)
 def lambda_of(evaluator: Evaluator, node: s.Lambda, frame: Frame) -> Any:
-    return Closure(node, snapshot(frame))
-
-
-def snapshot(frame: Frame) -> Frame:
-    """The frame as a closure keeps it: values as they are now, not as they will be."""
-    return Frame(
-        dict(frame.env),
-        frame.program,
-        frame.file,
-        frame.typevars,
-        frame.caller,
-        frame.path,
-        frame.stack,
-        dict(frame.origins),
-    )
+    return Closure(node, frame.snapshot())

@@ -11,11 +11,12 @@ from typing import Any
 from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import DType, SIMDType
 from ...ir.program import Value
-from ..budget import overlong
+from ..budget import MAX_ITEMS, overlong
 from ..evaluator import Evaluator, expression
-from ..growth import MAX_ITEMS
 from ..values.aggregates import parts_of
-from ..values.compile_time import FormattedValue, Frame, Index, StructValue, describe
+from ..values.compile_time import FormattedValue, Frame, StructValue
+from ..values.describe import describe
+from ..values.index import Index
 
 
 @expression(s.Formatted)

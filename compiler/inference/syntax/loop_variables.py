@@ -24,10 +24,11 @@ from ...ir.program import Region, Type, Value
 from ..conversion import DEFAULTS, coerce, misfit, weak_kind
 from ..evaluator import Evaluator
 from ..members.vectors import is_vector
-from ..recovery import Cascade, Poisoned
+from ..recovery import Cascade
 from ..spelling import spelled
 from ..values.aggregates import has_numbers, nothing, numbers_of, parts_of, replaced, same_shape
-from ..values.compile_time import Frame, Undefined, describe, is_comptime_number
+from ..values.compile_time import Frame, Poisoned, Undefined, is_comptime_number
+from ..values.describe import describe
 from ..values.flow import TooMany
 from .statements import undefined
 

@@ -1,7 +1,7 @@
 """Loops: `for`, `while`, `break`, `continue`, `return` from within, unrolled or at run time.
 
 A run-time loop that can be left asks a flag in its condition; how a round ended clears it. In an unrolled loop the
-rounds after one that may have left stand in a branch. How variables go round is in `carried`.
+rounds after one that may have left stand in a branch. How variables go round is in `loop_variables`.
 
 Registers the handlers of these statement nodes of `dsl.frontend.syntax`. See `inference.evaluator` for what calls them.
 """
@@ -16,15 +16,17 @@ from ....dsl.types.dtype import BOOL, INT
 from ...ir.program import NotPure, Value
 from ..advice import over_indices
 from ..calls.folding import repeated
+from ..conditions import decision, short_circuit, truth
 from ..conversion import coerce
 from ..evaluator import MAX_UNROLL, Evaluator, statement
-from ..mistaken import poisoned
-from ..recovery import Cascade, Poisoned
+from ..recovery import Cascade, poisoned
 from ..values.aggregates import PLAIN, is_number, parts_of, with_parts
-from ..values.compile_time import Frame, Index, LoopRange, Unrolled, describe, is_comptime_number
+from ..values.compile_time import Frame, LoopRange, Poisoned, Unrolled, is_comptime_number
+from ..values.describe import describe
 from ..values.flow import NEXT, Absent, Flow, ended
+from ..values.index import Index
 from .branches import unless_left
-from .expressions import decision, items, short_circuit, truth
+from .expressions import items
 from .loop_variables import Loop
 from .statements import bind
 

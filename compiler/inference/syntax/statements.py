@@ -16,24 +16,27 @@ from ....dsl.diagnostics.places import Place, is_shipped
 from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import BOOL, SIMDType
 from ...ir.program import Site, Value
+from ..arithmetic import binary
 from ..call_trace import trail
 from ..calls.declarations import declared
-from ..conversion import DEFAULTS, binary, coerce
+from ..conditions import decision
+from ..conversion import DEFAULTS, coerce
 from ..debug_values import note
 from ..evaluator import Call, Evaluator, statement
 from ..members.pointers import is_pointer, write_element
 from ..members.structs import with_field
 from ..members.tensors import store_into, subscript, to_index
 from ..members.vectors import is_vector, with_lane
-from ..mistaken import poisoned
 from ..outputs import returned
-from ..recovery import Cascade, Poisoned
+from ..recovery import Cascade, poisoned
 from ..scoping import is_own_name
 from ..spelling import spelled
-from ..values.compile_time import Closure, FormattedValue, Frame, Index, StructValue, Undefined, describe
+from ..values.compile_time import Closure, FormattedValue, Frame, Poisoned, StructValue, Undefined
+from ..values.describe import describe
 from ..values.flow import NEVER, Flow, ended
+from ..values.index import Index
 from ..values.tensors import Tensor
-from .expressions import decision, items, snapshot
+from .expressions import items
 
 
 @statement(s.Assign)
@@ -214,7 +217,7 @@ def calls_stub(node: s.Call, frame: Frame) -> bool:
 
 @statement(s.Function)
 def function(evaluator: Evaluator, node: s.Function, frame: Frame) -> None:
-    home = snapshot(frame)
+    home = frame.snapshot()
     closure = Closure(node, home)
     home.env[node.name] = closure  # so that recursion is seen as such
     frame.env[node.name] = closure

@@ -8,18 +8,16 @@ Input: nothing. Output: these classes and `describe`, which names a value's type
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ....dsl.diagnostics.errors import CompileError, plural
+from ....dsl.diagnostics.errors import CompileError
 from ....dsl.diagnostics.places import Place
 from ....dsl.frontend import syntax
 from ....dsl.frontend.program import PortableKernel
-from ....dsl.types.dtype import DType, SIMDType
-from ...ir.program import Builder, Location, Value
-from ..recovery import Poisoned
+from ....dsl.types.dtype import DType
+from ...ir.program import Location
 
 
 @dataclass(eq=False)
@@ -36,6 +34,23 @@ class Frame:
     origins: dict[str, Place] = field(default_factory=dict)
     end: str = "function"  # what comes after the statement that is being evaluated; see `Evaluator.block`
     given: tuple[tuple[str, Any], ...] = ()  # the arguments of a call, for messages
+
+    def runs(self, function: syntax.Node) -> bool:
+        """Whether a call of a function is being evaluated."""
+        return any(function is active for active in self.stack)
+
+    def snapshot(self) -> Frame:
+        """The frame as a closure keeps it: values as they are now, not as they will be."""
+        return Frame(
+            dict(self.env),
+            self.program,
+            self.file,
+            self.typevars,
+            self.caller,
+            self.path,
+            self.stack,
+            dict(self.origins),
+        )
 
     def place(self, node: syntax.Node) -> Place:
         return Place(self.file, *node.span)
@@ -196,193 +211,17 @@ class Undefined:
     error: Callable[[Place], CompileError]
 
 
-class NeedPairs(Exception):
-    """Somebody reads half a byte at the position of a flat loop: it is better taken two elements a round."""
-
-
-class NeedComponents(Exception):
-    """Somebody asked a linear index for its components: the loop has to be a nest after all."""
-
-
-_serials = itertools.count()
-
-
-class Index:
-    """The index that a `foreach` body gets: one Int per axis, or one linear position over the same dims.
-
-    A contiguous tensor of these dims is addressed by the position alone, so that elementwise work over any rank is
-    one flat loop. Whoever asks for the components of a position that stands for several axes gets `NeedComponents`,
-    unless the position may be taken apart (`divisible`).
-    """
-
-    def __init__(
-        self,
-        dims: tuple[Value, ...],
-        *,
-        linear: Value | None = None,
-        components: tuple[Value, ...] | None = None,
-        divisible: bool = False,
-        unchecked: bool = False,
-        flat: bool = False,
-    ) -> None:
-        self.serial = next(_serials)
-        self.dims = dims
-        self.flat = flat  # the position of a flat loop, which could as well take two elements a round
-        self.linear = linear
-        self.divisible = divisible
-        self.unchecked = unchecked  # made of an author's numbers, which may lie outside the dims
-        if components is None and len(dims) == 1 and linear is not None:
-            components = (linear,)
-        if components is None and not dims:
-            components = ()
-        self._components = components
-
-    @property
-    def is_position(self) -> bool:
-        """Whether it is a position over all axes that may be taken apart, and has not been made of components."""
-        return self._components is None and self.divisible
-
-    def components(self, builder: Builder) -> tuple[Value, ...]:
-        """One Int per axis."""
-        if self._components is not None:
-            return self._components
-        if not self.divisible:
-            raise NeedComponents
-        assert self.linear is not None
-        key = ("components", self.serial)
-        found = builder.remembered(key)
-        if found is None:
-            found = unravel(builder, self.linear, self.dims)
-            builder.remember(key, found)
-        return found  # type: ignore[no-any-return]
-
-    def position(self, builder: Builder) -> Value:
-        """The row-major position over the dims."""
-        if self.linear is not None:
-            return self.linear
-        assert self._components is not None
-        key = ("position", self.serial)
-        found = builder.remembered(key)
-        if found is None:
-            found = ravel(builder, self._components, self.dims)
-            builder.remember(key, found)
-        return found  # type: ignore[no-any-return]
-
-    def ahead(self, builder: Builder, count: Value) -> Index:
-        """The index of the element that lies `count` elements further on, in a row or in row-major order."""
-        if self._components is None:
-            assert self.linear is not None
-            return Index(self.dims, linear=builder.iadd(self.linear, count), divisible=self.divisible)
-        *outer, inner = self._components
-        return Index(self.dims, components=(*outer, builder.iadd(inner, count)))
-
-    def key(self) -> tuple[Any, ...]:
-        """Equal for indices that are made of the same values."""
-        if self._components is not None:
-            return ("components", *(value_key(c) for c in self._components))
-        return ("linear", self.linear and self.linear.serial, *(value_key(d) for d in self.dims))
-
-
-def value_key(value: Value) -> Any:
-    """Constants by their number, everything else by identity."""
-    return ("const", value.const) if value.const is not None else value.serial
-
-
-def same_dims(a: tuple[Value, ...], b: tuple[Value, ...]) -> bool:
-    """Whether two shapes are known to be equal."""
-    return len(a) == len(b) and all(value_key(x) == value_key(y) for x, y in zip(a, b, strict=True))
-
-
-def unravel(builder: Builder, position: Value, dims: tuple[Value, ...]) -> tuple[Value, ...]:
-    """The components of a row-major position that lies within the dims."""
-    out: list[Value] = []
-    rest = position
-    for axis in range(len(dims) - 1, 0, -1):
-        out.append(builder.irem(rest, dims[axis]))
-        rest = builder.idiv(rest, dims[axis])
-    if dims:
-        out.append(rest)
-    for component, dim in zip(reversed(out), dims, strict=True):
-        if component.const is None:
-            builder.live(builder.counter(component, None, dim))
-    return tuple(reversed(out))
-
-
-def ravel(builder: Builder, components: tuple[Value, ...], dims: tuple[Value, ...]) -> Value:
-    """The row-major position of components."""
-    position = builder.int_(0)
-    for component, dim in zip(components, dims, strict=True):
-        position = builder.iadd(builder.imul(position, dim), component)
-    return position
-
-
-def shown(value: Any) -> str:
-    """A compile-time number as messages show it: whole, unless it would fill the screen."""
-    if type(value) is int and value.bit_length() > 256:
-        return f"<an integer of {value.bit_length()} bits>"
-    return repr(value)
-
-
 def is_comptime_number(value: Any) -> bool:
     return isinstance(value, bool | int | float)
 
 
-def describe(value: Any) -> str:
-    """A value's type, for messages."""
-    match value:
-        case Value(weak=str() as kind):
-            return f"a compile-time {kind}"
-        case Value():
-            return str(value.type)
-        case bool() | int() | float():
-            return f"the compile-time {type(value).__name__} {shown(value)}"
-        case str():
-            return "a string"
-        case None:
-            return "None"
-        case Poisoned():
-            return "unknown"
-        case tuple():
-            return f"a tuple of {len(value)}"
-        case Index():
-            return f"an index of {plural(len(value.dims), 'axis')}"
-        case DType():
-            return f"the dtype {value}"
-        case SIMDType():
-            return f"the type {value}"
-        case StructValue():
-            return value.type.name
-        case StructType():
-            return f"the struct '{value.name}'"
-        case Closure():
-            return f"the function '{value.name}'"
-        case StubRef() | LibraryRef():
-            return f"the function '{value.name}'"
-        case Marker(name="SIMD"):
-            return "SIMD without its dtype and width"
-        case Marker():
-            return f"'{value.name}' without its dtype"
-        case StackType():
-            return f"stack[{value.dtype}] without its sizes"
-        case LoopRange():
-            return "a range"
-        case Unrolled():
-            return "an unrolled range"
-        case Generated():
-            return "a generator expression"
-        case FormattedValue():
-            return "an f-string of run-time values"
-        case slice():
-            return "a slice"
-        case complex():
-            return f"the complex number {value}"
-        case ClassValue():
-            return f"the class '{value.name}'"
-        case TargetValue():
-            return "the target"
-        case ContextValue():
-            return "the device context"
-        case Bound():
-            return f"the method '{value.name}'"
-    name = getattr(value, "name", None)
-    return f"the tensor '{name}'" if hasattr(value, "dims") else f"a {type(value).__name__}"
+@dataclass(frozen=True)
+class Poisoned:
+    """A value that a mistake has left unknown; `runtime` when it would surely be one of the running program."""
+
+    runtime: bool = False
+
+
+def is_poisoned(values: Any) -> bool:
+    """Whether one of these values is poisoned."""
+    return any(isinstance(value, Poisoned) for value in values)

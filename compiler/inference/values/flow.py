@@ -131,19 +131,6 @@ def gives_value(statements: Iterable[syntax.Stmt]) -> bool:
     return False
 
 
-def argument_node(node: syntax.Node, param: syntax.Param, params: tuple[syntax.Param, ...]) -> syntax.Node:
-    """Where an argument of a plain call stands; the call itself when that cannot be told."""
-    if not isinstance(node, syntax.Call) or any(isinstance(a, syntax.Starred) for a in node.arguments):
-        return node
-    named = {k.name: k.value for k in node.keywords}
-    position = params.index(param)
-    if param.name in named:
-        return named[param.name]
-    if len(node.arguments) + len(named) <= len(params) and position < len(node.arguments):
-        return node.arguments[position]
-    return node
-
-
 def count_operations(region: Region) -> int:
     """How many operations a region holds, inner ones included."""
     total = 0

@@ -18,7 +18,7 @@ from ....dsl.diagnostics.places import Place
 from ....dsl.signature.schema import Role
 from ....dsl.types.dtype import DType, SIMDType
 from ...ir.program import Builder, PointerType, Value
-from .compile_time import Index, NeedPairs, ravel, same_dims, value_key
+from .index import Index, NeedPairs, ravel, same_dims, value_key
 
 _serials = itertools.count()
 

@@ -1,0 +1,166 @@
+"""Binds the arguments of a call to parameters, and remembers where each stands in the author's text.
+
+Input: arguments by position and by name. Output: a value for every parameter. Non-goals: what the callee does.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from ....dsl.diagnostics.errors import CompileError, did_you_mean, plural
+from ....dsl.diagnostics.places import is_shipped
+from ....dsl.frontend import syntax
+from ....dsl.frontend import syntax as s
+from ....dsl.language.names import STUBS
+from ....dsl.types.dtype import SIMDType
+from ...ir.program import Value
+from .. import advice
+from ..advice import library_argument
+from ..evaluator import Call, Evaluator
+from ..recovery import Cascade
+from ..values.compile_time import Closure, Frame, Poisoned, is_comptime_number
+from ..values.describe import describe
+from ..values.index import Index
+from .declarations import declared
+
+
+def check_number(call: Call, name: str, operand: Any, key: str) -> None:
+    """Refuses an argument that is neither a number nor a run-time value."""
+    if (isinstance(operand, Value) and isinstance(operand.type, SIMDType)) or is_comptime_number(operand):
+        return
+    hint: str | None = None
+    if isinstance(operand, Index):
+        hint = "take a component of the index: `i[0]`, or unpack it: `y, x = i`"
+    elif hasattr(operand, "dims"):
+        hint = advice.over_elements(name, call.nodes.get(key, call.node), call.frame)
+    raise call.error("EK0204", f"'{name}' works on numbers, not on {describe(operand)}", key, hint=hint)
+
+
+def bind_stub(call: Call, name: str, args: list[Any], keywords: dict[str, Any]) -> dict[str, Any]:
+    """Arguments by the names of a stub's signature; remembers where each stands in the text."""
+    return bind_signature(call, name, STUBS[name].signature, args, keywords)
+
+
+def bind_signature(
+    call: Call, name: str, signature: inspect.Signature, args: list[Any], keywords: dict[str, Any]
+) -> dict[str, Any]:
+    """Arguments by the names of a signature; remembers where each stands in the text."""
+    parameters = signature.parameters
+    plain = not keywords and len(args) == len(parameters)
+    if plain and all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters.values()):
+        _know_nodes(call, parameters)
+        return dict(zip(parameters, args, strict=True))
+    try:
+        bound = signature.bind(*args, **keywords)
+    except TypeError as error:
+        bare = [p.replace(annotation=p.empty, default=p.empty) for p in signature.parameters.values()]
+        listed = str(signature.replace(parameters=bare, return_annotation=signature.empty))
+        raise call.error("EK0208", f"wrong arguments for {name}{listed}: {error}") from None
+    _know_nodes(call, parameters)
+    bound.apply_defaults()
+    return dict(bound.arguments)
+
+
+def _know_nodes(call: Call, parameters: Iterable[str]) -> None:
+    if isinstance(call.node, syntax.Call) and not any(isinstance(a, syntax.Starred) for a in call.node.arguments):
+        given = call.node.arguments
+        call.nodes = dict(zip(parameters, given, strict=False))
+        for place, name in enumerate(parameters):
+            if isinstance(parameters, Mapping) and parameters[name].kind is inspect.Parameter.VAR_POSITIONAL:
+                several = given[place:]
+                if len(several) > 1:
+                    span = (*several[0].span[:2], *several[-1].span[2:])
+                    call.nodes[name] = syntax.Tuple(several, span=span)
+                break
+        call.nodes |= {k.name: k.value for k in call.node.keywords}
+
+
+def bind_params(
+    evaluator: Evaluator,
+    closure: Closure,
+    args: list[Any],
+    keywords: dict[str, Any],
+    inner: Frame,
+    node: s.Node,
+    frame: Frame,
+) -> bool:
+    """Gives every parameter of a function its argument or default; whether the arguments are as many as it takes.
+
+    When they are not, which is noted, the parameters are poisoned, and the function can still be looked into.
+    """
+    params = closure.function.params
+    try:
+        given = matched(evaluator, closure.name, closure.function, args, keywords, closure.frame, node, frame)
+    except CompileError as error:
+        evaluator.note(error, frame)
+        if is_shipped(inner.file):
+            raise Cascade from None
+        inner.env |= {param.name: Poisoned() for param in params}
+        return False
+    for param in params:
+        value = given[param.name]
+        wrong = library_argument(closure.name, param.name, given) if is_shipped(inner.file) else None
+        if wrong is not None and not is_shipped(frame.file):
+            raise evaluator.error("EK0208", wrong[0], argument_node(node, param, params), frame, hint=wrong[1])
+        if param.annotation is not None and not isinstance(value, Poisoned):
+            what = f"argument '{param.name}' of '{closure.name}' is declared as"
+            at = argument_node(node, param, params)
+            work = partial(declared, evaluator, param.annotation, value, inner, at, frame, what)
+            value = evaluator.caught(work, at, frame)
+        inner.env[param.name] = value
+        inner.origins.pop(param.name, None)
+    return True
+
+
+def matched(
+    evaluator: Evaluator,
+    name: str,
+    text: s.Function | s.Lambda | s.Struct,
+    args: list[Any],
+    keywords: dict[str, Any],
+    home: Frame,
+    node: s.Node,
+    frame: Frame,
+) -> dict[str, Any]:
+    """An argument or a default for every parameter; `home` is where the defaults' names are known."""
+    params = text.fields if isinstance(text, s.Struct) else text.params
+    positional = [p for p in params if not p.keyword_only]
+    if len(args) > len(positional):
+        raise evaluator.error(
+            "EK0208",
+            f"'{name}' takes {plural(len(positional), 'positional argument')}, not {len(args)}",
+            node,
+            frame,
+            notes=[f"'{name}' is defined at {home.place(text)}"],
+        )
+    given = dict(zip((p.name for p in positional), args, strict=False))
+    for keyword, value in keywords.items():
+        if keyword in given or all(p.name != keyword for p in params):
+            message = f"'{name}' has no argument '{keyword}'"
+            if keyword in given:
+                message = f"argument '{keyword}' of '{name}' is given twice"
+            hint = None if keyword in given else did_you_mean(keyword, [p.name for p in params])
+            raise evaluator.error("EK0208", message, node, frame, hint=hint)
+        given[keyword] = value
+    for param in params:
+        if param.name not in given:
+            if param.default is None:
+                raise evaluator.error("EK0208", f"'{name}' misses its argument '{param.name}'", node, frame)
+            given[param.name] = evaluator.expr(param.default, home)
+    return given
+
+
+def argument_node(node: syntax.Node, param: syntax.Param, params: tuple[syntax.Param, ...]) -> syntax.Node:
+    """Where an argument of a plain call stands; the call itself when that cannot be told."""
+    if not isinstance(node, syntax.Call) or any(isinstance(a, syntax.Starred) for a in node.arguments):
+        return node
+    named = {k.name: k.value for k in node.keywords}
+    position = params.index(param)
+    if param.name in named:
+        return named[param.name]
+    if len(node.arguments) + len(named) <= len(params) and position < len(node.arguments):
+        return node.arguments[position]
+    return node

@@ -1,0 +1,106 @@
+"""Evaluates functions of the author's where they are called.
+
+A function with loops, or one that calls itself, is computed at compile time if all that it is given is known (see
+`calls.folding`). Every other call becomes the operations of the function's body.
+
+Input: a closure and its arguments. Output: what it returns. Non-goals: how arguments are bound (see `calls.arguments`).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from ....dsl.frontend import syntax
+from ..budget import AT_A_STEP, CALL, copying
+from ..debug_values import note_arguments
+from ..evaluator import Call, Evaluator, callable_
+from ..recovery import Cascade
+from ..scoping import variables
+from ..values.compile_time import Closure, Frame, Poisoned
+from ..values.flow import ABSENT, Flow, Stopped
+from .arguments import bind_params
+from .folding import UNKNOWN, attempt, has_loops, is_known
+
+MAX_DEPTH = 64
+
+
+@callable_(Closure)
+def call_closure(call: Call, closure: Closure, args: list[Any], keywords: dict[str, Any]) -> Any:
+    return inline(call.evaluator, closure, args, keywords, call.node, call.frame)
+
+
+def inline(
+    evaluator: Evaluator, closure: Closure, args: list[Any], keywords: dict[str, Any], node: syntax.Node, frame: Frame
+) -> Any:
+    """Evaluates a function of the author's at this point."""
+    function = closure.function
+    recursive = frame.runs(closure.function)
+    if len(frame.stack) > MAX_DEPTH:
+        code = "EK0124" if evaluator.folding else "EK0108"
+        raise evaluator.error(code, f"calls are nested more than {MAX_DEPTH} deep", node, frame)
+    evaluator.builder.steps += copying((*args, *keywords.values()))
+    work = partial(_inlined, evaluator, closure, args, keywords, node, frame)
+    if not evaluator.folding and (recursive or has_loops(function)) and is_known((*args, *keywords.values())):
+        value = attempt(evaluator, work, again=not recursive)
+        if value is not UNKNOWN:
+            return value
+    if recursive and not evaluator.folding:
+        raise evaluator.error(
+            "EK0108",
+            f"'{closure.name}' calls itself",
+            node,
+            frame,
+            label="recursion",
+            hint="write a loop instead; only calls with compile-time values alone may be recursive",
+        )
+    return work()
+
+
+def _inlined(
+    evaluator: Evaluator, closure: Closure, args: list[Any], keywords: dict[str, Any], node: syntax.Node, frame: Frame
+) -> Any:
+    """The body of a function of the author's, in a frame of its own."""
+    function, home = closure.function, closure.frame
+    evaluator.builder.steps += CALL + len(home.env) // AT_A_STEP
+    inner = Frame(
+        env=dict(home.env),
+        program=home.program,
+        file=home.file,
+        typevars=dict(home.typevars),
+        caller=frame.location(node),
+        path=(*frame.path, id(node)),
+        stack=(*frame.stack, function),
+        origins=dict(home.origins),
+    )
+    variables(evaluator, closure, node, inner, frame)
+    fits = bind_params(evaluator, closure, args, keywords, inner, node, frame)
+    inner.given = tuple((p.name, inner.env[p.name]) for p in function.params)
+    note_arguments(evaluator, closure, inner)
+    if isinstance(function, syntax.Lambda):
+        try:
+            value = evaluator.expr(function.body, inner)
+        except Stopped:
+            value = ABSENT
+    else:
+        value = _returned(evaluator, evaluator.block(function.body, inner, "function"), function, inner)
+    evaluator.locate(node, frame)
+    if isinstance(value, Poisoned) or not fits:
+        raise Cascade
+    return value
+
+
+def _returned(evaluator: Evaluator, flow: Flow, function: syntax.Function, frame: Frame) -> Any:
+    """What a function gives that ended in this way; ABSENT after a `raise`, which takes any type."""
+    if not flow.kinds:
+        return ABSENT
+    value = None if flow.value is ABSENT else flow.value
+    if flow.goes_on() and value is not None:
+        raise evaluator.error(
+            "EK0109",
+            f"'{function.name}' returns a value in some cases, and ends without one in others",
+            function.body[-1],
+            frame,
+            hint="return a value at the end of the function, too",
+        )
+    return value

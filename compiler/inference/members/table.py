@@ -1,0 +1,111 @@
+"""Finds attributes and methods by the class of their owner and their name, in one table."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from ....dsl.diagnostics.errors import did_you_mean
+from ....dsl.frontend import syntax as s
+from ....dsl.language import phrasebook
+from ...ir.program import PointerType, Value
+from ..calls.arguments import bind_signature
+from ..calls.inlining import inline
+from ..evaluator import Call, Evaluator
+from ..names import ClassMethod
+from ..spelling import source_of
+from ..values.compile_time import Bound, ClassValue, Frame, is_comptime_number
+from ..values.describe import describe
+from ..values.index import Index
+from ..values.tensors import Tensor
+
+Member = Callable[[Evaluator, Any, s.Attribute, Frame], Any]
+
+
+ATTRIBUTES: dict[type, Member] = {}  # classes of values that find all of their attributes themselves
+
+
+MEMBERS: dict[tuple[type, str], Member] = {}
+
+
+def member(owner: type, name: str) -> Callable[[Member], Member]:
+    """Registers an attribute of a class of values."""
+
+    def add(function: Member) -> Member:
+        MEMBERS[owner, name] = function
+        return function
+
+    return add
+
+
+def method(owner: type, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Registers a method of a class of values: `f(call, owner, *args, **keywords)`."""
+
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        whole = inspect.signature(function)
+        signature = whole.replace(parameters=list(whole.parameters.values())[2:])
+
+        def bind(evaluator: Evaluator, value: Any, node: s.Attribute, frame: Frame) -> Bound:
+            def invoke(call: Call, *args: Any, **keywords: Any) -> Any:
+                bind_signature(call, name, signature, list(args), keywords)
+                return function(call, value, *args, **keywords)
+
+            return Bound(value, name, invoke)
+
+        MEMBERS[owner, name] = bind
+        return function
+
+    return add
+
+
+def attribute(evaluator: Evaluator, owner: Any, node: s.Attribute, frame: Frame) -> Any:
+    """`owner.name`."""
+    if isinstance(owner, ClassValue) and node.name in owner.members:
+        return _of_class(owner, node.name)
+    if type(owner) in ATTRIBUTES:
+        return ATTRIBUTES[type(owner)](evaluator, owner, node, frame)
+    is_pointer = isinstance(owner, Value) and isinstance(owner.type, PointerType)
+    kinds = (PointerType,) if is_pointer else type(owner).__mro__
+    for cls in kinds:
+        found = MEMBERS.get((cls, node.name))
+        if found is not None:
+            evaluator.locate(node, frame)
+            return found(evaluator, owner, node, frame)
+    known = sorted({name for cls, name in MEMBERS if cls in kinds})
+    if isinstance(owner, ClassValue):
+        known = sorted(owner.members)
+    hint = did_you_mean(node.name, known) or (f"it has {listed(known)}" if known else None)
+    if is_comptime_number(owner) and (Value, node.name) in MEMBERS:
+        hint = "a compile-time number takes the type of its partner; Float32(...) makes a run-time value of it"
+    elif isinstance(owner, Tensor):
+        text = source_of(node.value, frame)
+        if (Value, node.name) in MEMBERS:
+            hint = f"work on elements: {text}[i].{node.name} in the body of a foreach"
+        hint = phrasebook.of_tensor(node.name, text) or hint
+    elif isinstance(owner, Value) and not is_pointer:
+        hint = phrasebook.of_value(node.name, source_of(node.value, frame)) or hint
+    elif isinstance(owner, str) and node.name == "format":
+        hint = 'write an f-string: f"{x}", or f"{x:.3f}"'
+    elif isinstance(owner, Index):
+        hint = "take a component of the index: `i[0]`, or unpack it: `y, x = i`"
+    raise evaluator.error("EK0113", f"{describe(owner)} has no attribute '{node.name}'", node, frame, hint=hint)
+
+
+def listed(names: list[str], most: int = 8) -> str:
+    """Names for a hint; of many, the first ones."""
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown}, …"
+
+
+def _of_class(owner: ClassValue, name: str) -> Any:
+    """A member of a class; a class method waits for its call with the class in hand."""
+    found = owner.members[name]
+    if not isinstance(found, ClassMethod):
+        return found
+    closure = found.closure
+
+    def invoke(call: Call, *args: Any, **keywords: Any) -> Any:
+        return inline(call.evaluator, closure, [owner, *args], keywords, call.node, call.frame)
+
+    return Bound(owner, name, invoke)

@@ -1,0 +1,131 @@
+"""Indices of tensors: one Int per axis, or one position over all of them.
+
+Input: a builder, Ints. Output: Ints. Non-goals: whether an index lies inside (see `inference.runtime_checks`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from ...ir.program import Builder, Value
+
+
+class NeedPairs(Exception):
+    """Somebody reads half a byte at the position of a flat loop: it is better taken two elements a round."""
+
+
+class NeedComponents(Exception):
+    """Somebody asked a linear index for its components: the loop has to be a nest after all."""
+
+
+_serials = itertools.count()
+
+
+class Index:
+    """The index that a `foreach` body gets: one Int per axis, or one linear position over the same dims.
+
+    A contiguous tensor of these dims is addressed by the position alone, so that elementwise work over any rank is
+    one flat loop. Whoever asks for the components of a position that stands for several axes gets `NeedComponents`,
+    unless the position may be taken apart (`divisible`).
+    """
+
+    def __init__(
+        self,
+        dims: tuple[Value, ...],
+        *,
+        linear: Value | None = None,
+        components: tuple[Value, ...] | None = None,
+        divisible: bool = False,
+        unchecked: bool = False,
+        flat: bool = False,
+    ) -> None:
+        self.serial = next(_serials)
+        self.dims = dims
+        self.flat = flat  # the position of a flat loop, which could as well take two elements a round
+        self.linear = linear
+        self.divisible = divisible
+        self.unchecked = unchecked  # made of an author's numbers, which may lie outside the dims
+        if components is None and len(dims) == 1 and linear is not None:
+            components = (linear,)
+        if components is None and not dims:
+            components = ()
+        self._components = components
+
+    @property
+    def is_position(self) -> bool:
+        """Whether it is a position over all axes that may be taken apart, and has not been made of components."""
+        return self._components is None and self.divisible
+
+    def components(self, builder: Builder) -> tuple[Value, ...]:
+        """One Int per axis."""
+        if self._components is not None:
+            return self._components
+        if not self.divisible:
+            raise NeedComponents
+        assert self.linear is not None
+        key = ("components", self.serial)
+        found = builder.remembered(key)
+        if found is None:
+            found = unravel(builder, self.linear, self.dims)
+            builder.remember(key, found)
+        return found  # type: ignore[no-any-return]
+
+    def position(self, builder: Builder) -> Value:
+        """The row-major position over the dims."""
+        if self.linear is not None:
+            return self.linear
+        assert self._components is not None
+        key = ("position", self.serial)
+        found = builder.remembered(key)
+        if found is None:
+            found = ravel(builder, self._components, self.dims)
+            builder.remember(key, found)
+        return found  # type: ignore[no-any-return]
+
+    def ahead(self, builder: Builder, count: Value) -> Index:
+        """The index of the element that lies `count` elements further on, in a row or in row-major order."""
+        if self._components is None:
+            assert self.linear is not None
+            return Index(self.dims, linear=builder.iadd(self.linear, count), divisible=self.divisible)
+        *outer, inner = self._components
+        return Index(self.dims, components=(*outer, builder.iadd(inner, count)))
+
+    def key(self) -> tuple[Any, ...]:
+        """Equal for indices that are made of the same values."""
+        if self._components is not None:
+            return ("components", *(value_key(c) for c in self._components))
+        return ("linear", self.linear and self.linear.serial, *(value_key(d) for d in self.dims))
+
+
+def value_key(value: Value) -> Any:
+    """Constants by their number, everything else by identity."""
+    return ("const", value.const) if value.const is not None else value.serial
+
+
+def same_dims(a: tuple[Value, ...], b: tuple[Value, ...]) -> bool:
+    """Whether two shapes are known to be equal."""
+    return len(a) == len(b) and all(value_key(x) == value_key(y) for x, y in zip(a, b, strict=True))
+
+
+def unravel(builder: Builder, position: Value, dims: tuple[Value, ...]) -> tuple[Value, ...]:
+    """The components of a row-major position that lies within the dims."""
+    out: list[Value] = []
+    rest = position
+    for axis in range(len(dims) - 1, 0, -1):
+        out.append(builder.irem(rest, dims[axis]))
+        rest = builder.idiv(rest, dims[axis])
+    if dims:
+        out.append(rest)
+    for component, dim in zip(reversed(out), dims, strict=True):
+        if component.const is None:
+            builder.live(builder.counter(component, None, dim))
+    return tuple(reversed(out))
+
+
+def ravel(builder: Builder, components: tuple[Value, ...], dims: tuple[Value, ...]) -> Value:
+    """The row-major position of components."""
+    position = builder.int_(0)
+    for component, dim in zip(components, dims, strict=True):
+        position = builder.iadd(builder.imul(position, dim), component)
+    return position
