@@ -1,9 +1,10 @@
-"""The way from a compile unit to code, as a visible list of stages.
+"""Compiles an entry: runs the passes of `PASSES`, from the compile unit to code that can be loaded.
 
-    unit --build--> typed --emit--> mlir --lower--> llvm --compile--> asm, code
+    unit --> typed program --> MLIR --> LLVM IR --> assembly, code
+             "typed"           "mlir"   "llvm"      "asm"
 
-Each stage runs as log + time + verify. `EINKORN_DUMP=typed,mlir,llvm,asm` writes stages to standard error,
-`EINKORN_STOP=mlir` ends after one.
+Each pass is logged and timed. `EINKORN_DUMP=hoist_checks,mlir` prints what a pass or a stage gives to standard error,
+`EINKORN_STOP=place_polls` ends after one; a stage gives what the last of its passes gives.
 
 Input: an `EntrySpec` and a target. Output: an `Artifact` with the loadable code and every stage in text form.
 Non-goals: no cache, no loading.
@@ -14,46 +15,127 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeVar
+from typing import Any
 
 from ..dsl.contract.unit import EntrySpec
 from ..dsl.diagnostics.errors import CompileError, EinkornError, InternalError
-from ..dsl.environment.knobs import knobs
-from .codegen.llvm import Compiled, compile_module
-from .codegen.mlir import format_module, lower_to_llvm
+from ..dsl.environment.knobs import STAGES, Knob, Knobs, knobs
+from .codegen import llvm, mlir
 from .inference.kernels import build_program
-from .inference.values.tensors import NotFusible
 from .ir.printer import print_program
-from .ir.program import Program, Site
+from .ir.program import NotFusible, Program, Site
 from .ir.verifier import verify_program
 from .lowering.module import Emitted, emit_module
 from .lowering.writer import KernelInfo
+from .passes.hoist_checks import hoist_checks
 from .passes.polls import place_polls
+from .passes.stack_limits import stack_limits
 from .passes.stream_loops import stream_loops
 from .passes.vectorize_loops import vectorize_loops
+from .passes.version_loops import version_loops
 from .reproducer import beside, fault
 from .targets import Target
 
 RECURSION = 8000  # Python frames that the evaluation of nested kernels and functions may take
 
-STAGES = ("typed", "mlir", "llvm", "asm")
-
-T = TypeVar("T")
-
 _log = logging.getLogger("einkorn.compiler")
+
+
+@dataclass
+class Compilation:
+    """What the passes of one compilation work on: each reads what those before it left."""
+
+    spec: EntrySpec
+    target: Target
+    level: int = 3  # of LLVM's optimisation
+    notes: bool = False  # whether the program tells a debugger what variables hold
+    program: Program = field(init=False)
+    emitted: Emitted = field(init=False)
+    text: str = field(init=False)  # LLVM IR, before it is optimised
+    compiled: llvm.Compiled = field(init=False)
+    code: bytes = field(init=False)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A row of `PASSES`.
+
+    Attributes:
+        name: names it in `EINKORN_DUMP`, `EINKORN_STOP`, the log and `Artifact.timings`.
+        stage: which stage it belongs to.
+        run: changes what is compiled.
+        show: gives what is compiled as text, after the pass.
+        half: whether it is for the code of the `host` (a CPU), for that of a `device` (a GPU), or for both.
+    """
+
+    name: str
+    stage: str
+    run: Callable[[Compilation], None]
+    show: Callable[[Compilation], str]
+    half: str = "both"
+
+
+def _on_program(name: str, change: Callable[[Program, Target], None], stage: str = "typed", half: str = "both") -> Pass:
+    """The row of a pass over the typed program."""
+    return Pass(name, stage, lambda c: change(c.program, c.target), _program_text, half)
+
+
+def _program_text(c: Compilation) -> str:
+    return print_program(c.program, schedule=True)
+
+
+def _infer(c: Compilation) -> None:
+    c.program = build_program(c.spec, c.target, notes=c.notes)
+
+
+def _lower(c: Compilation) -> None:
+    verify_program(c.program)
+    c.emitted = emit_module(c.program, c.target)
+
+
+def _lower_to_llvm(c: Compilation) -> None:
+    c.text = mlir.lower_to_llvm(c.emitted.text, c.target)
+
+
+def _compile(c: Compilation) -> None:
+    c.compiled = llvm.compile_module(c.text, c.target, level=c.level)
+
+
+def _link(c: Compilation) -> None:
+    c.code = c.compiled.link()
+
+
+PASSES: tuple[Pass, ...] = (
+    Pass("infer", "typed", _infer, _program_text),
+    _on_program("hoist_checks", hoist_checks),
+    _on_program("version_loops", version_loops),
+    _on_program("stack_limits", stack_limits),
+    _on_program("stream_loops", stream_loops, "mlir", "host"),
+    _on_program("vectorize_loops", vectorize_loops, "mlir"),
+    _on_program("place_polls", place_polls, "mlir", "host"),
+    Pass("lower", "mlir", _lower, lambda c: mlir.format_module(c.emitted.text)),
+    Pass("lower_to_llvm", "llvm", _lower_to_llvm, lambda c: c.text),
+    Pass("compile", "asm", _compile, lambda c: c.compiled.assembly),
+    Pass("link", "link", _link, lambda c: f"{len(c.code)} bytes"),
+)
+TYPED = tuple(each for each in PASSES if each.stage == "typed")
+NATIVE = PASSES[len(TYPED) :]
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """What compilation made. `code` is a shared object, PTX text or a code object; `timings` are seconds by stage."""
+    """What compilation made.
+
+    `code` is a shared object, PTX text or a code object; `timings` are seconds by pass and by stage.
+    """
 
     target: Target
     program: Program = field(repr=False)
     emitted: Emitted = field(repr=False)
-    compiled: Compiled = field(repr=False)
+    compiled: llvm.Compiled = field(repr=False)
     code: bytes = field(repr=False)
     timings: dict[str, float]
 
@@ -72,7 +154,7 @@ class Artifact:
 
     @cached_property
     def mlir(self) -> str:
-        return format_module(self.emitted.text)
+        return mlir.format_module(self.emitted.text)
 
     @property
     def llvm(self) -> str:
@@ -84,10 +166,11 @@ class Artifact:
 
 
 class Stopped(CompileError):
-    """`EINKORN_STOP` ended the compilation after a stage; `text` is that stage."""
+    """`EINKORN_STOP` ended the compilation after a stage or a pass; `text` is what that gave."""
 
-    def __init__(self, stage: str, text: str) -> None:
-        super().__init__(f"stopped after the stage '{stage}', as EINKORN_STOP says", code="EK0606")
+    def __init__(self, name: str, text: str) -> None:
+        kind = "stage" if name in STAGES else "pass"
+        super().__init__(f"stopped after the {kind} '{name}', as EINKORN_STOP says", code="EK0606")
         self.text = text
 
 
@@ -111,29 +194,11 @@ def compile_entry(spec: EntrySpec, target: Target, *, level: int = 3) -> Artifac
 
 
 def _compiled(spec: EntrySpec, target: Target, level: int) -> Artifact:
-    timings: dict[str, float] = {}
-    watch = _Watch(timings)
-    program = watch.run("typed", lambda: typed_program(spec, target), print_program)
-
-    def native() -> tuple[Emitted, Compiled]:
-        emitted = watch.run("mlir", lambda: _emitted(program, target), lambda e: format_module(e.text))
-        text = watch.run("llvm", lambda: lower_to_llvm(emitted.text, target), str)
-        return emitted, watch.run("asm", lambda: compile_module(text, target, level=level), lambda c: c.assembly)
-
-    emitted, compiled = beside(spec, target, native)
-    start = time.perf_counter()
-    code = compiled.link()
-    timings["link"] = time.perf_counter() - start
-    return Artifact(target, program, emitted, compiled, code, timings)
-
-
-SCHEDULING = (stream_loops, vectorize_loops, place_polls)
-
-
-def _emitted(program: Program, target: Target) -> Emitted:
-    for schedule in SCHEDULING:
-        schedule(program, target)
-    return emit_module(program, target)
+    compilation, watch = Compilation(spec, target, level), _Watch()
+    _run_typed(compilation, watch)
+    beside(spec, target, lambda: watch.run(NATIVE, compilation))
+    c = compilation
+    return Artifact(target, c.program, c.emitted, c.compiled, c.code, watch.timings)
 
 
 def typed_program(spec: EntrySpec, target: Target, *, notes: bool = False) -> Program:
@@ -142,32 +207,63 @@ def typed_program(spec: EntrySpec, target: Target, *, notes: bool = False) -> Pr
     Raises:
         CompileError: a mistake in a kernel.
     """
+    compilation = Compilation(spec, target, notes=notes)
+    _run_typed(compilation, None)
+    verify_program(compilation.program)
+    return compilation.program
+
+
+def _run_typed(compilation: Compilation, watch: _Watch | None) -> None:
     # Kernels are evaluated inside each other when they fuse, and functions where they are called.
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, RECURSION))
     try:
-        program = build_program(spec, target, notes=notes)
+        (watch or _Watch(quiet=True)).run(TYPED, compilation)
     finally:
         sys.setrecursionlimit(limit)
-    verify_program(program)
-    return program
 
 
 class _Watch:
-    """Times a stage, logs it, dumps it and stops after it when the knobs say so."""
+    """Runs passes: times and logs each, shows it and stops after it when the knobs say so."""
 
-    def __init__(self, timings: dict[str, float]) -> None:
-        self.timings = timings
-        self.dump = knobs.dump
-        self.stop = knobs.stop
+    def __init__(self, *, quiet: bool = False) -> None:
+        self.timings: dict[str, float] = {}
+        self.dump = frozenset[str]() if quiet else knobs.dump
+        self.stop = None if quiet else knobs.stop
+        _check_names(self.dump, Knobs.dump)
+        _check_names([self.stop] if self.stop else [], Knobs.stop)
 
-    def run(self, stage: str, work: Callable[[], T], show: Callable[[T], str]) -> T:
-        start = time.perf_counter()
-        result = work()
-        self.timings[stage] = time.perf_counter() - start
-        _log.debug("%s: %.1f ms", stage, self.timings[stage] * 1e3)
-        if stage in self.dump:
-            print(f"=== {stage} ===\n{show(result)}", file=sys.stderr)
-        if stage == self.stop:
-            raise Stopped(stage, show(result))
-        return result
+    def run(self, passes: Sequence[Pass], compilation: Compilation) -> None:
+        half = "device" if compilation.target.has_grid else "host"
+        for number, each in enumerate(passes):
+            if each.half in ("both", half):
+                start = time.perf_counter()
+                each.run(compilation)
+                self.took(each.name, each.stage, time.perf_counter() - start)
+            self.done(each.name, each, compilation)
+            if number + 1 == len(passes) or passes[number + 1].stage != each.stage:
+                self.done(each.stage, each, compilation)
+
+    def took(self, name: str, stage: str, seconds: float) -> None:
+        self.timings[name] = seconds
+        if stage != name:
+            self.timings[stage] = self.timings.get(stage, 0.0) + seconds
+        _log.debug("%s: %.1f ms", name, seconds * 1e3)
+
+    def done(self, name: str, last: Pass, compilation: Compilation) -> None:
+        """What the knobs ask for after a pass or a stage."""
+        if name in self.dump:
+            print(f"=== {name} ===\n{last.show(compilation)}", file=sys.stderr)
+        if name == self.stop:
+            raise Stopped(name, last.show(compilation))
+
+
+def names() -> list[str]:
+    """What can be dumped and stopped after: the stages, then the passes in their order."""
+    return [*STAGES, *(each.name for each in PASSES)]
+
+
+def _check_names(given: Iterable[str], knob: Knob[Any]) -> None:
+    for name in sorted(given):
+        if name not in names():
+            raise knob.refusal(name, names())

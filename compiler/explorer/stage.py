@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...dsl.diagnostics.errors import CompileError, PackageError, did_you_mean
+from ...dsl.environment.knobs import STAGES
 from ...dsl.package.container import Instance
 from ...dsl.package.library import KernelLibrary, LoadedKernel, load_library
 from ..instances import instance_entries, make_instance
-from ..pipeline import STAGES, compile_entry
+from ..pipeline import compile_entry
 from ..targets import lookup
 
 

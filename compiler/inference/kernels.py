@@ -32,9 +32,7 @@ from ...dsl.diagnostics.errors import CompileError, EinkornError, InternalError,
 from ...dsl.diagnostics.places import is_shipped
 from ...dsl.signature.schema import ContextArgument, Form, Role, TensorArgument
 from ...dsl.types.dtype import INT, DType
-from ..ir.program import Function, PointerType, Program, Region, Site, Value
-from ..passes.hoist_checks import settle_checks
-from ..passes.stack_limits import check_stack
+from ..ir.program import Function, NotFusible, PointerType, Program, Region, Site, Value
 from ..targets import Target
 from . import handlers  # noqa: F401  # fills the evaluator's tables
 from .debug_values import beginning, note
@@ -44,7 +42,7 @@ from .recovery import Cascade
 from .values.compile_time import ContextValue, Frame, Poisoned
 from .values.flow import TooMany
 from .values.index import Index, NeedComponents
-from .values.tensors import Demand, Epilogue, Filled, Fused, Given, NotElementwise, NotFusible, Stored, Strided, Tensor
+from .values.tensors import Demand, Epilogue, Filled, Fused, Given, NotElementwise, Stored, Strided, Tensor
 
 
 def build_program(spec: EntrySpec, target: Target, *, notes: bool = False) -> Program:
@@ -274,7 +272,6 @@ class GroupBuilder(Instances):
     def build(self, name: str) -> Function:
         """Evaluates the root (with all that melts into it) and returns the finished function."""
         region = Region()
-        first_site = len(self.evaluator.sites)
         ends = False
         with self.evaluator.builder.inside(region):
             try:
@@ -291,15 +288,9 @@ class GroupBuilder(Instances):
         self.evaluator.raise_errors()
         if ends and not self.evaluator.pruned:
             self.check_stored(region)
-        settle_checks(region, self.evaluator.ranges)
-        try:
-            check_stack(region, self.group.nodes[self.group.root].kernel.schema.name, self.evaluator.instance)
-        except CompileError:
-            if len(self.group.nodes) > 1:
-                raise NotFusible("these kernels have too much storage together") from None
-            raise
-        assert len(self.evaluator.sites) >= first_site
-        return Function(name, [*self.pointers.values(), *self.slots.values()], region)
+        op = self.group.nodes[self.group.root].kernel.schema.name
+        params = [*self.pointers.values(), *self.slots.values()]
+        return Function(name, params, region, op, len(self.group.nodes) > 1, self.evaluator.builder.bounds)
 
     def check_stored(self, region: Region) -> None:
         """Refuses a root that stores nothing into one of its outputs.

@@ -3,8 +3,8 @@
 It is the oracle of the tests, and what a debugger steps in: every operation is computed by itself, every access to
 memory is checked, and the Python frames that run are those of the author's functions (see `interpreter.translate`).
 
-Input: an `EntrySpec` and a target, then arrays and sizes. Output: arrays are written, prints are reported. Non-goals:
-speed.
+Input: a typed program and the `EntrySpec` it was made of, then arrays and sizes. Output: arrays are written, prints are
+reported. Non-goals: speed.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ from ...dsl.contract import abi
 from ...dsl.contract.unit import EntrySpec, FromBuffer, Size, Slot
 from ...dsl.types.dtype import DType
 from ...dsl.types.packing import pack, unpack
-from ..ir.program import Site
-from ..pipeline import typed_program
-from ..targets import Target
+from ..ir.program import Program, Site
 from .memory import Array, buffer, window
 from .operations import Machine, Stop
 from .translate import translate
@@ -33,16 +31,13 @@ class Interpreted:
     """An entry that is ready to be interpreted.
 
     Args:
-        notes: whether a debugger sees the author's variables and stops at `breakpoint()`. Without, the program is to
-            the letter the one that is compiled.
-
-    Raises:
-        CompileError: a mistake in a kernel.
+        program: what `pipeline.typed_program` gives for `spec`. A program with notes shows a debugger the author's
+            variables and stops at `breakpoint()`; one without is to the letter the one that is compiled.
     """
 
-    def __init__(self, spec: EntrySpec, target: Target, *, notes: bool = False) -> None:
+    def __init__(self, program: Program, spec: EntrySpec) -> None:
         self.spec = spec
-        self.program = typed_program(spec, target, notes=notes)
+        self.program = program
         self.machine = Machine(self.program, lambda site, values: None)
         self.functions = [translate(f, self.machine) for f in self.program.functions]
         self.names = _buffer_names(spec)

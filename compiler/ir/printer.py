@@ -13,24 +13,27 @@ from ...dsl.diagnostics.places import shown_path
 from .program import Function, Location, Op, Program, Region, Value
 from .schedule import SCHEDULE
 
-_UNSHOWN = {"nsw", "elements", *SCHEDULE}
+_PLAIN = frozenset({"nsw", "elements"})
 Line = tuple[str, Location | None]  # a line of the text, and where it comes from
 
 
-def print_program(program: Program) -> str:
-    """Every function, then the order in which the entry calls them, then the sites; each line with its place."""
+def print_program(program: Program, *, schedule: bool = False) -> str:
+    """Every function, then the order in which the entry calls them, then the sites; each line with its place.
+
+    With the `schedule`, each operation is shown with what passes have decided about it.
+    """
     parts = []
-    for text, location in program_lines(program):
+    for text, location in program_lines(program, schedule=schedule):
         where = f"  # {shown_path(location.place.file)}:{location.place.line}" if location is not None else ""
         parts.append(text.ljust(72 if where else 0) + where + "\n")
     return "".join(parts)
 
 
-def program_lines(program: Program) -> list[Line]:
+def program_lines(program: Program, *, schedule: bool = False) -> list[Line]:
     """The same line by line, with what the lines come from apart."""
     lines: list[Line] = []
     for function in program.functions:
-        lines += _Printer().function(function)
+        lines += _Printer(_PLAIN if schedule else _PLAIN | SCHEDULE).function(function)
     for position, (number, buffers, slots) in enumerate(program.calls):
         if position in program.stages:
             lines.append((f"stage {program.stages.index(position) + 1}", None))
@@ -43,7 +46,8 @@ def program_lines(program: Program) -> list[Line]:
 
 
 class _Printer:
-    def __init__(self) -> None:
+    def __init__(self, unshown: frozenset[str]) -> None:
+        self.unshown = unshown
         self.names: dict[int, str] = {}
         self.lines: list[Line] = []
 
@@ -71,7 +75,7 @@ class _Printer:
         results = ", ".join(self.name(r) for r in op.results)
         types = ", ".join(str(r.type) for r in op.results)
         operands = ", ".join(self.name(v) for v in op.operands)
-        attrs = {k: v for k, v in op.attrs.items() if k not in _UNSHOWN}
+        attrs = {k: v for k, v in op.attrs.items() if k not in self.unshown}
         shown = ", ".join(
             f"{k}={','.join(sorted(v)) if isinstance(v, frozenset) else v}" for k, v in sorted(attrs.items())
         )

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...dsl.diagnostics.errors import InternalError
 from ...dsl.diagnostics.places import Place
 from ...dsl.frontend.program import PortableKernel
 from ...dsl.types.dtype import BOOL, INT, DType, SIMDType
@@ -190,11 +191,20 @@ Form = tuple[Any, ...]
 
 @dataclass
 class Function:
-    """A function of the entry's module: parameters and a body that returns nothing."""
+    """A function of the entry's module: parameters and a body that returns nothing.
+
+    Attributes:
+        op: the op whose kernel is the root of the group, for errors.
+        fused: whether kernels of several nodes are in it.
+        bounds: between which values counters and sizes lie, by serial; see `Builder.counter`.
+    """
 
     name: str
     params: list[Value]
     body: Region
+    op: str = ""
+    fused: bool = False
+    bounds: dict[int, list[Bounds]] = field(default_factory=dict)
 
 
 @dataclass
@@ -218,6 +228,10 @@ LIVE = "live"  # the key of a scope's counters in the memo
 Bounds = tuple[Value | None, Value | None, bool]
 
 
+class NotFusible(InternalError):
+    """A group was asked for that cannot be built; the graph asks again without fusion."""
+
+
 class NotPure(Exception):
     """An operation is needed where everything is to be computed at compile time."""
 
@@ -225,14 +239,14 @@ class NotPure(Exception):
 class Builder:
     """Appends operations to the region that is being built, at the location that is current."""
 
-    def __init__(self) -> None:
+    def __init__(self, bounds: dict[int, list[Bounds]] | None = None) -> None:
         self.region = Region()
         self.location = Location(Place("<none>", 1))
         self.fastmath: frozenset[str] = frozenset()
         self.memo: list[dict[Any, Any]] = [{}]
         self.steps = 0  # see `budget`
         self.pure = False  # whether an operation would be in vain; see `folding`
-        self.bounds: dict[int, list[Bounds]] = {}  # of counters, by serial; see `counter`
+        self.bounds = {} if bounds is None else bounds  # of counters, by serial; see `counter`
 
     @contextmanager
     def inside(self, region: Region) -> Iterator[Region]:

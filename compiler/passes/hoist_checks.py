@@ -6,51 +6,46 @@
                                             load ...
 
 An index that is linear in the loop variable lies inside in every round if it does in the first and the last. Only what
-every round does is moved, and only `for` loops know their rounds. For other checks an innermost loop becomes two (see
-`versions`). What can be done in neither way stays where it is.
+every round does is moved, and only `for` loops know their rounds. For the other checks see `passes.version_loops`.
 
-Input: the region of a finished function, and what is known of its values. Output: the same region, changed. Non-goals:
-no check is found to be needless here (see `inference.runtime_checks`).
+Input: checks with the attribute `hoist`, the number of elements that each is about, and the bounds of counters. Output:
+the same program, changed. Non-goals: no check is found to be needless here (see `inference.runtime_checks`).
 """
 
 from __future__ import annotations
 
 from ...dsl.types.dtype import BOOL, DType, SIMDType
 from ..ir.polynomials import Poly, minus, plus, split, times
-from ..ir.program import Builder, Op, Region, Value, walk
+from ..ir.program import Builder, Op, Program, Region, Value, walk
 from ..ir.ranges import Ranges
-from .version_loops import two_versions
+from ..targets.base import Target
 
 Span = tuple[Value, Value]  # the bounds of a loop that has no rounds unless low < high
 TERM_BITS = 58  # of each term of an index, so that no sum of terms wraps
 FLOAT = SIMDType(DType.float64)
 
 
-def settle_checks(region: Region, ranges: Ranges) -> None:
-    """Moves or keeps every check of a function that may be moved."""
-    if any("hoist" in op.attrs for op in walk(region)):
-        _Settler(ranges).region(region)
-        for op in walk(region):
-            op.attrs.pop("hoist", None)
-            op.attrs.pop("unless", None)
+def hoist_checks(program: Program, target: Target) -> None:
+    """Moves checks of indices out of the loops whose every round does them."""
+    for function in program.functions:
+        if any("hoist" in op.attrs for op in walk(function.body)):
+            _Hoister(Ranges(Builder(function.bounds))).region(function.body)
 
 
-class _Settler:
+class _Hoister:
     def __init__(self, ranges: Ranges) -> None:
         self.ranges = ranges
         self.builder: Builder = ranges.builder
 
     def region(self, region: Region) -> None:
-        """Settles what is in a region, innermost loops first."""
+        """Moves the checks of a region's loops, innermost loops first."""
         ops: list[Op] = []
         for op in region.ops:
             for inner in op.regions:
                 self.region(inner)
             if op.name == "for":
                 ops += self.lifted(op)
-                ops += two_versions(op, self.ranges)
-            else:
-                ops.append(op)
+            ops.append(op)
         region.ops = ops
 
     def lifted(self, loop: Op) -> list[Op]:

@@ -3,7 +3,7 @@
 Every `stack[...]` has a place of its own for the life of a function, whatever loop it stands in. A function of the host
 and one of its parallel regions may be on the stack of one thread at the same time.
 
-Input: a finished function. Output: an error, or nothing. Non-goals: how large threads' stacks are (see
+Input: a typed program. Output: an error, or nothing. Non-goals: how large threads' stacks are (see
 `graph.driver.stacks`).
 """
 
@@ -11,38 +11,48 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...dsl.diagnostics.errors import CompileError
+from ...dsl.diagnostics.errors import CompileError, EinkornError, joined
 from ...dsl.diagnostics.places import Place, is_shipped
-from ..ir.program import Op, Region
+from ..ir.program import Function, NotFusible, Op, Program, Region
+from ..targets.base import Target
 
 MAX_THREAD_BYTES = 4 << 20  # of all storage at a time; `graph.driver.stacks` sees to it that threads have more
 _ALIGNMENT = 64
 _APART = ("parallel", "launch")
 
 
-def check_stack(body: Region, op: str, instance: str) -> None:
-    """Refuses a function that takes more than a thread has.
+def stack_limits(program: Program, target: Target) -> None:
+    """Refuses functions that take more of a stack than a thread has.
 
     Raises:
-        CompileError (EK0217): it does.
+        CompileError (EK0217): one does.
+        NotFusible: one does in which kernels are fused.
     """
-    here = list(_storage(body))
-    regions = [list(_storage(op.regions[0])) for op in _parallel(body)]
-    most = [*here, *max(regions, key=_total, default=[])]
-    if _total(most) <= MAX_THREAD_BYTES:
-        return
+    mistakes: list[EinkornError] = []
+    for function in program.functions:
+        here = list(_storage(function.body))
+        regions = [list(_storage(op.regions[0])) for op in _parallel(function.body)]
+        most = [*here, *max(regions, key=_total, default=[])]
+        if _total(most) > MAX_THREAD_BYTES:
+            if function.fused:
+                raise NotFusible("these kernels have too much storage together")
+            mistakes.append(_too_much(function, most))
+    if mistakes:
+        raise joined(mistakes)
+
+
+def _too_much(function: Function, most: list[Op]) -> CompileError:
     largest = max(most, key=_size)
     place, calls = _author(largest)
     kept = f"{largest.attrs['count']} elements of {largest.results[0].dtype}"
-    raise CompileError(
+    return CompileError(
         f"the {len(most)} stack[...] that are in a thread at a time hold {_total(most):,} bytes together",
         code="EK0217",
         place=place,
-        op=op or None,
+        op=function.op or None,
         expected=f"at most {MAX_THREAD_BYTES:,} bytes in a thread",
         got=_total(most),
-        notes=[f"this one is the largest, with {kept}: {_size(largest):,} bytes of {MAX_THREAD_BYTES:,}", *calls]
-        + ([f"compiled for {instance}"] if instance else []),
+        notes=[f"this one is the largest, with {kept}: {_size(largest):,} bytes of {MAX_THREAD_BYTES:,}", *calls],
         hint="unrolled rounds and inlined functions have storage of their own each: make it once and pass it on",
     )
 

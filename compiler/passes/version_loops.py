@@ -10,8 +10,8 @@ A check within an `if` may fail in a round that does not come to it, and an inde
 in any round. What lies between the bounds of the loop variable bounds them all: if that is inside, nothing needs to be
 checked; if not, every round finds out for itself.
 
-Input: a `for` with the checks that are left in it. Output: operations in its place. Non-goals: checks that every round
-makes of a linear index (see `passes.hoist_checks`).
+Input: checks with the attribute `hoist`, which no later pass needs. Output: the same program, changed. Non-goals:
+checks that every round makes of a linear index (see `passes.hoist_checks`, which runs before).
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...dsl.types.dtype import INT
-from ..ir.program import Builder, Op, Region, Value, walk
+from ..ir.program import Builder, Op, Program, Region, Value, walk
 from ..ir.ranges import Ranges
+from ..targets.base import Target
 
 MOST = 200  # operations of a loop that is worth a second copy
 FEW = 8  # rounds of one that is not
@@ -30,7 +31,26 @@ _STOPS = frozenset({"assert", "print", "breakpoint"})
 _DEAD = frozenset({"and_", "or_", "ge", "lt", "add", "sub", "mul", "neg", "udiv", "urem", "min", "max", "const"})
 
 
-def two_versions(loop: Op, ranges: Ranges) -> list[Op]:
+def version_loops(program: Program, target: Target) -> None:
+    """Gives innermost loops whose checks have to stay a second version without them."""
+    for function in program.functions:
+        if any("hoist" in op.attrs for op in walk(function.body)):
+            _visit(function.body, Ranges(Builder(function.bounds)))
+            for op in walk(function.body):
+                op.attrs.pop("hoist", None)
+                op.attrs.pop("unless", None)
+
+
+def _visit(region: Region, ranges: Ranges) -> None:
+    ops: list[Op] = []
+    for op in region.ops:
+        for inner in op.regions:
+            _visit(inner, ranges)
+        ops += _two_versions(op, ranges) if op.name == "for" else [op]
+    region.ops = ops
+
+
+def _two_versions(loop: Op, ranges: Ranges) -> list[Op]:
     """The operations that stand for a loop."""
     body = loop.regions[0]
     ops = list(walk(body))

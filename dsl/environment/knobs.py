@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, overload
 
 from ..contract.checks import parse_checks
-from ..diagnostics.errors import EinkornError, nearest
+from ..diagnostics.errors import EinkornError, did_you_mean, nearest
 
 PREFIX = "EINKORN_"
 STAGES = ("typed", "mlir", "llvm", "asm")
@@ -65,13 +65,18 @@ class Knob(Generic[T]):
         try:
             return self.parse(text.strip())
         except ValueError:
-            raise KnobError(
-                f"the environment variable {self.name} is {text!r}, which is not {self.kind}",
-                code="EK0692",
-                argument=self.name,
-                expected=self.kind,
-                got=text,
-            ) from None
+            raise self.refusal(text) from None
+
+    def refusal(self, text: str, known: Iterable[str] = ()) -> KnobError:
+        """The error for a text that means none of its values; `known` are words that do."""
+        return KnobError(
+            f"the environment variable {self.name} is {text!r}, which is not {self.kind}",
+            code="EK0692",
+            argument=self.name,
+            expected=self.kind,
+            got=text,
+            hint=did_you_mean(text, known),
+        )
 
 
 def _parse_bool(text: str) -> bool:
@@ -97,8 +102,8 @@ def _one_of(words: tuple[str, ...]) -> Callable[[str], str]:
     return parse
 
 
-def _parse_stages(text: str) -> frozenset[str]:
-    return frozenset(_one_of(STAGES)(word.strip()) for word in text.split(","))
+def _parse_names(text: str) -> frozenset[str]:
+    return frozenset(word.strip().lower() for word in text.split(","))
 
 
 def _parse_checks(text: str) -> str:
@@ -108,7 +113,6 @@ def _parse_checks(text: str) -> str:
         raise ValueError(text) from None
 
 
-_STAGE_WORDS = ", ".join(STAGES[:-1]) + " or " + STAGES[-1]
 _SWITCH_WORDS = "a switch (1 or 0, on or off)"
 
 
@@ -134,10 +138,10 @@ class Knobs:
     )
     dump: Knob[frozenset[str]] = Knob(
         "EINKORN_DUMP",
-        f"a list, separated by commas, of {_STAGE_WORDS}",
+        "a list, separated by commas, of stages and passes",
         frozenset(),
-        _parse_stages,
-        "Which stages of each compilation are printed to standard error.",
+        _parse_names,
+        "Which stages and passes of each compilation print what they give to standard error.",
     )
     interpret: Knob[bool] = Knob(
         "EINKORN_INTERPRET",
@@ -147,7 +151,7 @@ class Knobs:
         "Whether sessions interpret kernels instead of compiling them, unless they say so themselves.",
     )
     stop: Knob[str | None] = Knob(
-        "EINKORN_STOP", f"one of {_STAGE_WORDS}", None, _one_of(STAGES), "The stage after which compilation ends."
+        "EINKORN_STOP", "a stage or a pass", None, str.lower, "The stage or the pass after which compilation ends."
     )
     log: Knob[str] = Knob(
         "EINKORN_LOG",

@@ -97,7 +97,7 @@ def compile_graph(ir: GraphIR, target: Target, fuse: bool, checks: Checks) -> Co
         CompileError: a mistake in a kernel.
     """
     with shielded():
-        from ...compiler.inference.values.tensors import NotFusible
+        from ...compiler.ir.program import NotFusible
         from ...compiler.pipeline import compile_entry
 
     parts = partition(ir, functools.partial(node_facts, ir, target), fuse=fuse)
@@ -123,13 +123,15 @@ def interpret_graph(ir: GraphIR, *, checks: Checks | None = None) -> LoadedCode:
     """
     with shielded():
         from ...compiler.interpreter.entry import Interpreted
+        from ...compiler.pipeline import typed_program
 
     start_log()
     with reproducing_faults(ir, False, checks, interpret=True):
         target = host_target()
         plan = make_plan(ir, partition(ir, functools.partial(node_facts, ir, target), fuse=False))
         try:
-            code = Interpreted(_unit(plan, chosen_checks(checks) or SAFE), target, notes=True)
+            unit = _unit(plan, chosen_checks(checks) or SAFE)
+            code = Interpreted(typed_program(unit, target, notes=True), unit)
         except CompileError as error:
             _add_requests(error, ir)
             raise

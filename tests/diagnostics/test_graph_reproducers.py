@@ -12,8 +12,8 @@ import pytest
 
 from einkorn.__main__ import run
 from einkorn.compiler.inference import facts
-from einkorn.compiler.inference.values.tensors import NotFusible
 from einkorn.compiler.interpreter.entry import Interpreted
+from einkorn.compiler.ir.program import NotFusible
 from einkorn.compiler.reproducer import read_graph
 from einkorn.dsl.diagnostics.errors import CompileError, InternalError
 from einkorn.graph import CPU, DeviceRef, DType, Graph, InferenceSession, TensorType, ops

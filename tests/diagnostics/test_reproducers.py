@@ -47,7 +47,7 @@ import os
 from einkorn.compiler import pipeline
 from einkorn.compiler.explorer.stage import inspect_stage
 if "die" in os.environ:
-    pipeline.compile_module = lambda *_, **__: os.abort()
+    pipeline.llvm.compile_module = lambda *_, **__: os.abort()
 inspect_stage("kernels.py", "x86-64-v3", "asm", op="double")
 """
 

@@ -47,8 +47,6 @@ def test_values_follow_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         ("EINKORN_NUM_THREADS", "many", "which is not a whole number from 1"),
         ("EINKORN_NUM_THREADS", "0", "which is not a whole number from 1"),
         ("EINKORN_CACHE", "perhaps", "which is not a switch (1 or 0, on or off)"),
-        ("EINKORN_STOP", "link", "which is not one of typed, mlir, llvm or asm"),
-        ("EINKORN_DUMP", "mlir,lvm", "which is not a list, separated by commas, of typed, mlir, llvm or asm"),
         ("EINKORN_LOG", "loud", "which is not one of debug, info, warning or error"),
     ],
 )

@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 
 from einkorn.compiler.codegen.thread_pool import pool_object
-from einkorn.compiler.inference.values.tensors import NotFusible
 from einkorn.compiler.interpreter.entry import Interpreted
-from einkorn.compiler.pipeline import compile_entry
+from einkorn.compiler.ir.program import NotFusible
+from einkorn.compiler.pipeline import compile_entry, typed_program
 from einkorn.compiler.targets import lookup
 from einkorn.dsl.contract.checks import parse_checks
 from einkorn.dsl.diagnostics.errors import CompileError, InternalError, KernelError
@@ -110,7 +110,8 @@ def interpreted(ir: GraphIR, checks: str, fuse: bool = False) -> LoadedCode:
     target = lookup("host")
     plan = make_plan(ir, partition(ir, functools.partial(node_facts, ir, target), fuse=fuse))
     assert plan.entry is not None
-    code = Interpreted(replace(plan.entry, checks=str(parse_checks(checks))), target)
+    spec = replace(plan.entry, checks=str(parse_checks(checks)))
+    code = Interpreted(typed_program(spec, target), spec)
     return LoadedCode(code.entry, plan, reports_of(code.sites), "interpreter", None)
 
 

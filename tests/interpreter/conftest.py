@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from einkorn.compiler.interpreter.entry import Interpreted
+from einkorn.compiler.pipeline import typed_program
 from einkorn.compiler.targets import lookup
 from einkorn.dsl import DType
 
@@ -26,7 +27,8 @@ def interpret(entry_of: Callable[..., Any]) -> Callable[..., list[np.ndarray[Any
         spec, outputs = entry_of(HERE / file, op, types, parameters)
         results = [np.zeros(shape, dtype.to_numpy()) for dtype, shape in outputs]
         spec = replace(spec, checks="off")
-        Interpreted(spec, lookup(target)).run([*arrays, *results], [], lambda site, values: None, seed=seed)
+        program = typed_program(spec, lookup(target))
+        Interpreted(program, spec).run([*arrays, *results], [], lambda site, values: None, seed=seed)
         return results
 
     return run

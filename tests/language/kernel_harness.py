@@ -19,7 +19,7 @@ import numpy as np
 
 from einkorn.compiler.interpreter.entry import Interpreted
 from einkorn.compiler.interpreter.operations import Stop
-from einkorn.compiler.pipeline import Artifact, compile_entry
+from einkorn.compiler.pipeline import Artifact, compile_entry, typed_program
 from einkorn.compiler.targets import lookup
 from einkorn.dsl import DType
 from einkorn.dsl.contract import abi
@@ -98,7 +98,8 @@ class KernelFile:
                 file.flush()
                 entry = getattr(ctypes.CDLL(file.name), abi.ENTRY)
             notes = len(self._loaded) % 2 == 1  # what a debugger is told changes no result: every second kernel has it
-            self._loaded[key] = entry, outputs, artifact, Interpreted(spec, lookup("host"), notes=notes)
+            program = typed_program(spec, lookup("host"), notes=notes)
+            self._loaded[key] = entry, outputs, artifact, Interpreted(program, spec)
         entry, outputs, artifact, interpreted = self._loaded[key]
         results = [np.full(s, 0, t.to_numpy()) for t, s in outputs]
         for result in results:

@@ -191,10 +191,6 @@ class Filled(Tensor):
         return builder.const(self.value, SIMDType(self.dtype, width))
 
 
-class NotFusible(InternalError):
-    """A group was asked for that cannot be built; the graph asks again without fusion."""
-
-
 class Demand(Tensor):
     """The output of a kernel of which one element is wanted: `foreach` asks for `index` and leaves the value here."""
 
