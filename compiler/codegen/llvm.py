@@ -1,7 +1,7 @@
 """LLVM IR text -> objects, PTX and assembly: the only module that imports llvmlite.
 
 Input: the text of a module in the language of LLVM 22 (`mlir.lower_to_llvm` gives it), and a target. Output: code for
-that target. Non-goals: no linking (see `codegen.elf.link`), no caching, and no text in LLVM's language of another
+that target. Non-goals: no linking (see `codegen.elf.linker`), no caching, and no text in LLVM's language of another
 version.
 
 LLVM ends the process on some input instead of raising an error. So a module is verified before every hand-over, every
@@ -23,7 +23,7 @@ from ...dsl.diagnostics.errors import InternalError, TargetError
 from ...dsl.diagnostics.shield import interruptible, shielded
 from ..targets import Target
 from ..targets.base import LIBRARY_INTRINSICS, split_intrinsic
-from .elf import link as elf
+from .elf import linker as elf
 from .llvm_workarounds import one_lane_stores
 
 _loading = threading.Lock()

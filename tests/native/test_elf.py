@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from einkorn.compiler.codegen import llvm
-from einkorn.compiler.codegen.elf import link as elf
-from einkorn.compiler.codegen.elf import read as elf_read
-from einkorn.compiler.codegen.elf.read import read_object
+from einkorn.compiler.codegen.elf import linker as elf
+from einkorn.compiler.codegen.elf.object_file import read_object
 from einkorn.compiler.targets import host, lookup
 from einkorn.dsl.diagnostics.errors import InternalError
+from einkorn.dsl.package import elf as elf_records
 
 # A jump table, pointers in data (to data, to code, to an undefined function), zeroed data, alignment, calls outside.
 MODULE = """
@@ -215,8 +215,8 @@ def enumerate_words(data: bytes) -> list[tuple[int, int]]:
 
 
 def sections_of(image: bytes) -> dict[str, Found]:
-    fields = elf_read.FILE_HEADER.unpack_from(image)
-    headers = [elf_read.SECTION_HEADER.unpack_from(image, fields[6] + 64 * index) for index in range(fields[12])]
+    fields = elf_records.FILE_HEADER.unpack_from(image)
+    headers = [elf_records.SECTION_HEADER.unpack_from(image, fields[6] + 64 * index) for index in range(fields[12])]
     names = headers[fields[13]][4]
     return {
         image[names + header[0] : image.index(b"\0", names + header[0])].decode(): Found(
@@ -230,7 +230,7 @@ def symbols_of(image: bytes, sections: dict[str, Found]) -> dict[str, int]:
     strings = sections[".strtab"].data
     return {
         strings[name : strings.index(b"\0", name)].decode(): value
-        for name, _, _, _, value, _ in elf_read.SYMBOL.iter_unpack(sections[".symtab"].data)
+        for name, _, _, _, value, _ in elf_records.SYMBOL.iter_unpack(sections[".symtab"].data)
     }
 
 

@@ -7,9 +7,9 @@ import re
 import pytest
 
 from einkorn.compiler.codegen import llvm, mlir
-from einkorn.compiler.codegen.elf import read as elf_read
 from einkorn.compiler.targets import Target, known, lookup
 from einkorn.compiler.targets.nvptx import assemble, find_ptxas
+from einkorn.dsl.package import elf as elf_records
 
 CUDA = [name for name in known() if lookup(name).kind == "cuda"]
 HIP = [name for name in known() if lookup(name).kind == "hip"]
@@ -80,7 +80,7 @@ def test_hip_kernel_becomes_a_code_object(name: str) -> None:
     compiled = llvm.compile_module(mlir.lower_to_llvm(vector_add(target), target), target)
     code = compiled.link()
     assert code[:4] == b"\x7fELF" and code[7] == 64  # the ABI of HSA
-    assert code[16:20] == bytes((3, 0, elf_read.EM_AMDGPU, 0))  # a shared object
+    assert code[16:20] == bytes((3, 0, elf_records.AMDGPU.number, 0))  # a shared object
     assert b"vector_add.kd\0" in code and b"amdhsa.kernels" in code
     assert f"amdgcn-amd-amdhsa--{name}".encode() in code
     assembly = compiled.assembly

@@ -1,1 +1,1 @@
-"""Object files: read, relocated, linked, written."""
+"""Links object files: reads, lays out, relocates and writes them."""

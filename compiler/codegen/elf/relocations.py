@@ -1,8 +1,8 @@
-"""What the linker knows of each machine: relocation kinds, how each is stored, and the stub for a call outside.
+"""Applies relocations: the kinds of each machine, how each is stored, and the stub for a call outside.
 
 Input: a relocation kind with its values. Output: patched bytes. The letters are the ABI documents' own: S is the
 address of the symbol (or of its slot in the offset table, or of its stub), A the addend, P the address of the patch.
-Non-goals: choosing S is the linker's task (see `codegen.elf.link`).
+Non-goals: choosing S is the linker's task (see `codegen.elf.linker`).
 """
 
 from __future__ import annotations
@@ -12,29 +12,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from .read import EM_AARCH64, EM_AMDGPU, EM_X86_64, fault
+from ....dsl.package import elf
+from .object_file import fault
 
 Formula = Callable[[int, int], int]  # (S + A, P) -> value
 Store = Callable[[bytearray, int, int], None]  # (data, offset, value)
 
 
 @dataclass(frozen=True)
-class Machine:
-    """One architecture.
+class Linked(elf.Machine):
+    """An architecture that is linked for.
 
-    `pointer` is the kind of a 64-bit address, which becomes a dynamic relocation: `relative` against the image's own
-    base, `symbolic` against an undefined symbol. `slots` are kinds that want the address of the symbol's slot in the
-    offset table, `calls` those that may go through a stub, `debug_only` those that hold a whole address in less than a
-    pointer: right in debug sections, wrong in code that may be loaded anywhere.
+    A relocation of kind `pointer` becomes a dynamic one: `relative`, or `pointer` against an undefined symbol. `slots`
+    are kinds that want the address of the symbol's slot in the offset table, `calls` those that may go through a stub,
+    `debug_only` those that hold a whole address in less than a pointer: right in debug sections, wrong in code that may
+    be loaded anywhere.
     """
 
-    number: int
-    name: str
-    page: int
-    pointer: int
-    relative: int
-    symbolic: int
-    slot_filler: int
     slots: frozenset[int]
     calls: frozenset[int]
     debug_only: frozenset[int]
@@ -127,14 +121,8 @@ def _aarch64_stub(address: int, slot: int) -> bytes:
     return bytes(code)
 
 
-_X86_64 = Machine(
-    number=EM_X86_64,
-    name="x86-64",
-    page=0x1000,
-    pointer=1,  # R_X86_64_64
-    relative=8,  # R_X86_64_RELATIVE
-    symbolic=1,
-    slot_filler=6,  # R_X86_64_GLOB_DAT
+_X86_64 = Linked(
+    **vars(elf.X86_64),
     slots=frozenset({9, 41, 42}),  # GOTPCREL, GOTPCRELX, REX_GOTPCRELX
     calls=frozenset({2, 4}),  # PC32, PLT32
     debug_only=frozenset({10, 11}),  # 32, 32S
@@ -148,14 +136,8 @@ _X86_64 = Machine(
     stub=_x86_stub,
 )
 
-_AMDGPU = Machine(
-    number=EM_AMDGPU,
-    name="AMDGPU",
-    page=0x1000,
-    pointer=3,  # R_AMDGPU_ABS64
-    relative=13,  # R_AMDGPU_RELATIVE64
-    symbolic=3,
-    slot_filler=3,
+_AMDGPU = Linked(
+    **vars(elf.AMDGPU),
     slots=frozenset({7, 8, 9}),  # GOTPCREL, GOTPCREL32_LO, GOTPCREL32_HI
     calls=frozenset(),
     debug_only=frozenset({6}),  # ABS32
@@ -172,14 +154,8 @@ _AMDGPU = Machine(
     stub=None,
 )
 
-_AARCH64 = Machine(
-    number=EM_AARCH64,
-    name="aarch64",
-    page=0x10000,  # kernels may use pages of 64 KB
-    pointer=257,  # R_AARCH64_ABS64
-    relative=1027,
-    symbolic=257,
-    slot_filler=1025,  # R_AARCH64_GLOB_DAT
+_AARCH64 = Linked(
+    **vars(elf.AARCH64),
     slots=frozenset({311, 312}),  # ADR_GOT_PAGE, LD64_GOT_LO12_NC
     calls=frozenset({261, 282, 283, 314}),  # PREL32, JUMP26, CALL26, PLT32
     debug_only=frozenset({258}),  # ABS32
@@ -204,4 +180,4 @@ _AARCH64 = Machine(
     stub=_aarch64_stub,
 )
 
-MACHINES: Final[Mapping[int, Machine]] = {machine.number: machine for machine in (_X86_64, _AARCH64, _AMDGPU)}
+MACHINES: Final[Mapping[int, Linked]] = {machine.number: machine for machine in (_X86_64, _AARCH64, _AMDGPU)}

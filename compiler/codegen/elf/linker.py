@@ -1,12 +1,12 @@
-"""One relocatable object -> a shared object: all the linking that kernels need.
+"""Links one relocatable object into a shared object: all the linking that kernels need.
 
 Input: the bytes of an ELF object for x86-64, aarch64 or AMDGPU, as LLVM writes them. Output: the bytes of a shared
 object that the dynamic loader takes (for AMDGPU: a code object, .hsaco), with symbols and debug information, so that
 gdb and perf work. The same input gives the same bytes. Non-goals: several objects, archives, scripts, thread-local
 variables, constructors, and unwind tables for exceptions.
 
-The phases: read (`elf_read`), collect the pieces, lay out (`elf_write`), relocate (`elf_relocate` knows the machines),
-write (`elf_write`).
+The phases: read (`object_file`), collect the pieces, lay out (`image`), relocate (`relocations` knows the machines),
+write (`image`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from . import read as elf
-from .read import ObjectFile, Relocation, fault, read_object
+from ....dsl.package import elf
+from .image import STUB_SIZE, Image, Piece, dynamic_entries, fill_tables, lay_out, write_image
+from .object_file import ObjectFile, Relocation, fault, read_object
 from .relocations import MACHINES
-from .write import DYNAMIC_ENTRY, STUB_SIZE, Image, Piece, dynamic_entries, fill_tables, lay_out, write_image
 
 
 def undefined_symbols(data: bytes) -> tuple[str, ...]:
@@ -114,7 +114,7 @@ def _make_own_pieces(image: Image, pointers: int) -> None:
     add(".rela.dyn", elf.SHT_RELA, alloc, relocations, elf.RELA.size, ".dynsym")
     add(".plt", elf.SHT_PROGBITS, code, STUB_SIZE * len(image.stubs), STUB_SIZE, alignment=16)
     add(".got", elf.SHT_PROGBITS, write, 8 * len(image.slots), 8)
-    add(".dynamic", elf.SHT_DYNAMIC, write, DYNAMIC_ENTRY.size * entries, DYNAMIC_ENTRY.size, ".dynstr")
+    add(".dynamic", elf.SHT_DYNAMIC, write, elf.DYNAMIC_ENTRY.size * entries, elf.DYNAMIC_ENTRY.size, ".dynstr")
 
 
 def _fill_stubs(image: Image) -> None:
@@ -133,7 +133,7 @@ def _relocate(image: Image) -> list[bytes]:
     dynamic = []
     for index in image.slots:
         if symbols[index].undefined:
-            entry = (image.slot_address(index), numbers[index] << 32 | machine.slot_filler, 0)
+            entry = (image.slot_address(index), numbers[index] << 32 | machine.slot, 0)
         else:
             entry = (image.slot_address(index), machine.relative, image.address_of(symbols[index]))
         dynamic.append(elf.RELA.pack(*entry))
@@ -146,7 +146,7 @@ def _relocate(image: Image) -> list[bytes]:
         elif item.type == machine.pointer:
             symbol = symbols[item.symbol]
             if symbol.undefined:
-                entry = (piece.address + item.offset, numbers[item.symbol] << 32 | machine.symbolic, item.addend)
+                entry = (piece.address + item.offset, numbers[item.symbol] << 32 | machine.pointer, item.addend)
             else:
                 entry = (piece.address + item.offset, machine.relative, image.address_of(symbol) + item.addend)
             dynamic.append(elf.RELA.pack(*entry))

@@ -2,36 +2,15 @@
 
 Input: the bytes of a little-endian ET_REL file, as LLVM writes them. Output: `ObjectFile`. Everything is checked
 against the bounds of the file: what is malformed or not handled is an InternalError that says what it is. Non-goals:
-nothing is laid out or patched here (see `codegen.elf.link`), and no other kind of ELF file is read.
-
-The numbers are those of the System V ABI, its processor supplements, and LLVM's AMDGPU user guide.
+nothing is laid out or patched here (see `codegen.elf.linker`), and no other kind of ELF file is read.
 """
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
-from typing import Final
 
 from ....dsl.diagnostics.errors import InternalError
-
-EM_X86_64: Final = 62
-EM_AARCH64: Final = 183
-EM_AMDGPU: Final = 224
-
-SHT_NULL, SHT_PROGBITS, SHT_SYMTAB, SHT_STRTAB, SHT_RELA, SHT_HASH, SHT_DYNAMIC, SHT_NOTE, SHT_NOBITS = range(9)
-SHT_REL, SHT_DYNSYM = 9, 11
-CONSTRUCTOR_TYPES: Final = frozenset({14, 15, 16})  # SHT_INIT_ARRAY, SHT_FINI_ARRAY, SHT_PREINIT_ARRAY
-SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR, SHF_TLS, SHF_COMPRESSED = 0x1, 0x2, 0x4, 0x400, 0x800
-SHN_UNDEF, SHN_LORESERVE, SHN_ABS, SHN_COMMON = 0, 0xFF00, 0xFFF1, 0xFFF2
-STB_LOCAL, STB_GLOBAL, STB_WEAK = 0, 1, 2
-STT_SECTION, STT_FILE, STT_TLS, STT_GNU_IFUNC = 3, 4, 6, 10
-STV_DEFAULT, STV_PROTECTED = 0, 3
-
-FILE_HEADER: Final = struct.Struct("<16sHHIQQQIHHHHHH")
-SECTION_HEADER: Final = struct.Struct("<IIQQQQIIQQ")
-SYMBOL: Final = struct.Struct("<IBBHQQ")
-RELA: Final = struct.Struct("<QQq")
+from ....dsl.package import elf
 
 
 @dataclass(frozen=True)
@@ -48,7 +27,7 @@ class Section:
 
     @property
     def allocated(self) -> bool:
-        return bool(self.flags & SHF_ALLOC)
+        return bool(self.flags & elf.SHF_ALLOC)
 
 
 @dataclass(frozen=True)
@@ -72,14 +51,14 @@ class Symbol:
 
     @property
     def undefined(self) -> bool:
-        return self.section == SHN_UNDEF
+        return self.section == elf.SHN_UNDEF
 
     @property
     def exported(self) -> bool:
         return (
             not self.undefined
-            and self.binding in (STB_GLOBAL, STB_WEAK)
-            and self.other & 3 in (STV_DEFAULT, STV_PROTECTED)
+            and self.binding in (elf.STB_GLOBAL, elf.STB_WEAK)
+            and self.other & 3 in (elf.STV_DEFAULT, elf.STV_PROTECTED)
         )
 
 
@@ -116,13 +95,13 @@ def read_object(data: bytes) -> ObjectFile:
     Raises:
         InternalError: the bytes are no such object, or are malformed.
     """
-    if len(data) < FILE_HEADER.size or data[:4] != b"\x7fELF":
+    if len(data) < elf.FILE_HEADER.size or data[:4] != elf.IDENTITY[:4]:
         raise fault("this is not an ELF file")
-    if data[4] != 2 or data[5] != 1:
+    if data[4:6] != elf.IDENTITY[4:6]:
         raise fault("only 64-bit little-endian ELF is handled")
-    fields = FILE_HEADER.unpack_from(data)
+    fields = elf.FILE_HEADER.unpack_from(data)
     kind, machine, flags, count = fields[1], fields[2], fields[7], fields[12]
-    if kind != 1:
+    if kind != elf.ET_REL:
         raise fault("this is not a relocatable object")
     sections = _read_sections(data, table=fields[6], entry_size=fields[11], count=count, names=fields[13])
     symbols = _read_symbols(sections)
@@ -136,11 +115,11 @@ def _slice(data: bytes, offset: int, size: int, what: str) -> bytes:
 
 
 def _read_sections(data: bytes, *, table: int, entry_size: int, count: int, names: int) -> tuple[Section, ...]:
-    if entry_size != SECTION_HEADER.size or count == 0 or names >= count:
+    if entry_size != elf.SECTION_HEADER.size or count == 0 or names >= count:
         raise fault("the section headers are malformed")
-    headers = list(SECTION_HEADER.iter_unpack(_slice(data, table, count * entry_size, "the section table")))
+    headers = list(elf.SECTION_HEADER.iter_unpack(_slice(data, table, count * entry_size, "the section table")))
     contents = [
-        b"" if header[1] in (SHT_NULL, SHT_NOBITS) else _slice(data, header[4], header[5], f"section {index}")
+        b"" if header[1] in (elf.SHT_NULL, elf.SHT_NOBITS) else _slice(data, header[4], header[5], f"section {index}")
         for index, header in enumerate(headers)
     ]
     for header in headers:
@@ -176,20 +155,20 @@ def _section(sections: tuple[Section, ...], index: int) -> Section:
 
 
 def _read_symbols(sections: tuple[Section, ...]) -> tuple[Symbol, ...]:
-    tables = [section for section in sections if section.type == SHT_SYMTAB]
-    if len(tables) != 1 or tables[0].size % SYMBOL.size:
+    tables = [section for section in sections if section.type == elf.SHT_SYMTAB]
+    if len(tables) != 1 or tables[0].size % elf.SYMBOL.size:
         raise fault("the symbol table is missing or malformed")
     strings = _section(sections, tables[0].link).data
     symbols = []
-    for name, info, other, section, value, size in SYMBOL.iter_unpack(tables[0].data):
+    for name, info, other, section, value, size in elf.SYMBOL.iter_unpack(tables[0].data):
         symbol = Symbol(_text(strings, name), info, other, section, value, size)
-        if SHN_LORESERVE <= section != SHN_ABS:
-            what = "a common symbol" if section == SHN_COMMON else f"in the special section {section:#x}"
+        if elf.SHN_LORESERVE <= section != elf.SHN_ABS:
+            what = "a common symbol" if section == elf.SHN_COMMON else f"in the special section {section:#x}"
             raise fault(f"{symbol.name!r} is {what}, which is not handled")
-        if section != SHN_ABS:
+        if section != elf.SHN_ABS:
             _section(sections, section)
-        if symbol.type in (STT_TLS, STT_GNU_IFUNC):
-            what = "thread-local" if symbol.type == STT_TLS else "an indirect function"
+        if symbol.type in (elf.STT_TLS, elf.STT_GNU_IFUNC):
+            what = "thread-local" if symbol.type == elf.STT_TLS else "an indirect function"
             raise fault(f"{symbol.name!r} is {what}, which is not handled")
         symbols.append(symbol)
     return tuple(symbols)
@@ -198,14 +177,14 @@ def _read_symbols(sections: tuple[Section, ...]) -> tuple[Symbol, ...]:
 def _read_relocations(sections: tuple[Section, ...], symbols: int) -> tuple[Relocation, ...]:
     found = []
     for table in sections:
-        if table.type == SHT_REL:
+        if table.type == elf.SHT_REL:
             raise fault(f"{table.name} holds relocations without addends, which are not handled")
-        if table.type != SHT_RELA:
+        if table.type != elf.SHT_RELA:
             continue
-        if table.size % RELA.size:
+        if table.size % elf.RELA.size:
             raise fault(f"{table.name} is malformed")
         target = _section(sections, table.info)
-        for offset, info, addend in RELA.iter_unpack(table.data):
+        for offset, info, addend in elf.RELA.iter_unpack(table.data):
             if info >> 32 >= symbols or offset >= max(1, target.size):
                 raise fault(f"a relocation in {table.name} points outside the file")
             found.append(Relocation(target.index, offset, info & 0xFFFFFFFF, info >> 32, addend))

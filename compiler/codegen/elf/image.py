@@ -1,6 +1,6 @@
-"""The image of a shared object: its pieces, their addresses, and the bytes of the file.
+"""Lays out and writes the image of a shared object: its pieces, their addresses, and the bytes of the file.
 
-Input: an `Image` whose pieces have their final sizes (`elf` collects them). Output: addresses and offsets
+Input: an `Image` whose pieces have their final sizes (`linker` collects them). Output: addresses and offsets
 (`lay_out`), the tables the loader reads (`fill_tables`), and the file (`write_image`). Non-goals: no relocation is
 applied here. The pieces lie in three segments, in this order:
 
@@ -16,15 +16,10 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from . import read as elf
-from .read import ObjectFile, Symbol, fault
-from .relocations import Machine
+from ....dsl.package import elf
+from .object_file import ObjectFile, Symbol, fault
+from .relocations import Linked
 
-_PROGRAM_HEADER = struct.Struct("<IIQQQQQQ")
-DYNAMIC_ENTRY = struct.Struct("<QQ")
-_PT_LOAD, _PT_DYNAMIC, _PT_NOTE, _PT_PHDR, _PT_GNU_STACK = 1, 2, 4, 6, 0x6474E551
-_DT_NEEDED, _DT_HASH, _DT_STRTAB, _DT_SYMTAB, _DT_RELA, _DT_RELASZ, _DT_RELAENT = 1, 4, 5, 6, 7, 8, 9
-_DT_STRSZ, _DT_SYMENT, _DT_SONAME, _DT_BIND_NOW, _DT_FLAGS_1 = 10, 11, 14, 24, 0x6FFFFFFB
 STUB_SIZE = 16
 
 
@@ -68,7 +63,7 @@ class Image:
     """Everything about one link. Symbols and sections are known by their numbers in the object."""
 
     source: ObjectFile
-    machine: Machine
+    machine: Linked
     soname: str
     needed: tuple[str, ...]
     pieces: dict[int, Piece]  # by section of the object; also those that are not loaded
@@ -111,7 +106,7 @@ def lay_out(image: Image) -> tuple[Segment, ...]:
     own = image.own
     order: list[tuple[int, list[Piece]]] = [
         (
-            4,
+            elf.R,
             [
                 *(piece for piece in readable if piece.type == elf.SHT_NOTE),
                 *(own[name] for name in (".dynsym", ".hash", ".dynstr", ".rela.dyn") if name in own),
@@ -119,12 +114,12 @@ def lay_out(image: Image) -> tuple[Segment, ...]:
             ],
         ),
         (
-            5,
+            elf.RX,
             [piece for piece in loaded if piece.flags & elf.SHF_EXECINSTR]
             + [own[name] for name in (".plt",) if name in own],
         ),
         (
-            6,
+            elf.RW,
             [
                 *(piece for piece in writable if not piece.zeroed),
                 *(own[name] for name in (".got", ".dynamic") if name in own),
@@ -133,7 +128,7 @@ def lay_out(image: Image) -> tuple[Segment, ...]:
         ),
     ]
     segments = tuple(Segment(flags, tuple(pieces)) for flags, pieces in order if pieces)
-    offset = elf.FILE_HEADER.size + _PROGRAM_HEADER.size * _count_program_headers(image, segments)
+    offset = elf.FILE_HEADER.size + elf.PROGRAM_HEADER.size * _count_program_headers(image, segments)
     page = image.machine.page
     for number, segment in enumerate(segments):
         bias = number * page
@@ -171,20 +166,24 @@ def dynamic_entries(image: Image, *, has_relocations: bool) -> list[tuple[int, i
     def size(name: str) -> int:
         return image.own[name].size if name in image.own else 0
 
-    entries = [(_DT_NEEDED, image.strings.add(name)) for name in image.needed]
+    entries = [(elf.DT_NEEDED, image.strings.add(name)) for name in image.needed]
     if image.soname:
-        entries.append((_DT_SONAME, image.strings.add(image.soname)))
+        entries.append((elf.DT_SONAME, image.strings.add(image.soname)))
     entries += [
-        (_DT_HASH, address(".hash")),
-        (_DT_STRTAB, address(".dynstr")),
-        (_DT_SYMTAB, address(".dynsym")),
-        (_DT_STRSZ, size(".dynstr")),
-        (_DT_SYMENT, elf.SYMBOL.size),
+        (elf.DT_HASH, address(".hash")),
+        (elf.DT_STRTAB, address(".dynstr")),
+        (elf.DT_SYMTAB, address(".dynsym")),
+        (elf.DT_STRSZ, size(".dynstr")),
+        (elf.DT_SYMENT, elf.SYMBOL.size),
     ]
     if has_relocations:
-        entries += [(_DT_RELA, address(".rela.dyn")), (_DT_RELASZ, size(".rela.dyn")), (_DT_RELAENT, elf.RELA.size)]
+        entries += [
+            (elf.DT_RELA, address(".rela.dyn")),
+            (elf.DT_RELASZ, size(".rela.dyn")),
+            (elf.DT_RELAENT, elf.RELA.size),
+        ]
     if image.machine.stub:
-        entries += [(_DT_BIND_NOW, 0), (_DT_FLAGS_1, 1)]
+        entries += [(elf.DT_BIND_NOW, 0), (elf.DT_FLAGS_1, 1)]
     return [*entries, (0, 0)]
 
 
@@ -196,7 +195,7 @@ def fill_tables(image: Image, dynamic: Sequence[bytes]) -> None:
     if dynamic:
         own[".rela.dyn"].data[:] = b"".join(dynamic)
     entries = dynamic_entries(image, has_relocations=bool(dynamic))
-    own[".dynamic"].data[:] = b"".join(DYNAMIC_ENTRY.pack(*entry) for entry in entries)
+    own[".dynamic"].data[:] = b"".join(elf.DYNAMIC_ENTRY.pack(*entry) for entry in entries)
 
 
 def _hash_table(names: Sequence[str]) -> bytes:
@@ -204,18 +203,10 @@ def _hash_table(names: Sequence[str]) -> bytes:
     buckets = [0] * max(1, len(names))
     chain = [0] * (len(names) + 1)
     for number, name in enumerate(names, start=1):
-        bucket = _hash(name) % len(buckets)
+        bucket = elf.hash_name(name) % len(buckets)
         chain[number], buckets[bucket] = buckets[bucket], number
     words = (len(buckets), len(chain), *buckets, *chain)
     return struct.pack(f"<{len(words)}I", *words)
-
-
-def _hash(name: str) -> int:
-    value = 0
-    for byte in name.encode():
-        value = (value << 4) + byte
-        value = (value ^ (value >> 24 & 0xF0)) & 0x0FFFFFFF
-    return value
 
 
 def write_image(image: Image, segments: Sequence[Segment]) -> bytes:
@@ -275,13 +266,13 @@ def write_image(image: Image, segments: Sequence[Segment]) -> bytes:
 
 def _write_headers(image: Image, segments: Sequence[Segment], output: bytearray, table: int, sections: int) -> None:
     source, count = image.source, _count_program_headers(image, segments)
-    start, size = elf.FILE_HEADER.size, _PROGRAM_HEADER.size
-    identity = b"\x7fELF\x02\x01\x01" + bytes((source.os_abi, source.abi_version)) + bytes(7)
+    start, size = elf.FILE_HEADER.size, elf.PROGRAM_HEADER.size
+    identity = elf.IDENTITY + bytes((source.os_abi, source.abi_version)) + bytes(7)
     elf.FILE_HEADER.pack_into(
         output,
         0,
         identity,
-        3,
+        elf.ET_DYN,
         source.machine,
         1,
         0,
@@ -296,20 +287,20 @@ def _write_headers(image: Image, segments: Sequence[Segment], output: bytearray,
         sections - 1,
     )
 
-    headers = [(_PT_PHDR, 4, start, start, size * count, size * count, 8)]
+    headers = [(elf.PT_PHDR, elf.R, start, start, size * count, size * count, 8)]
     for position, segment in enumerate(segments):
         first, last = segment.pieces[0], segment.pieces[-1]
         offset, address = (0, 0) if position == 0 else (first.offset, first.address)
         file_end = max(piece.offset + len(piece.data) for piece in segment.pieces)
         memory = last.address + last.size - address
-        headers.append((_PT_LOAD, segment.flags, offset, address, file_end - offset, memory, image.machine.page))
+        headers.append((elf.PT_LOAD, segment.flags, offset, address, file_end - offset, memory, image.machine.page))
     dynamic = image.own[".dynamic"]
-    headers.append((_PT_DYNAMIC, 6, dynamic.offset, dynamic.address, dynamic.size, dynamic.size, 8))
-    headers.append((_PT_GNU_STACK, 6, 0, 0, 0, 0, 0))
+    headers.append((elf.PT_DYNAMIC, elf.RW, dynamic.offset, dynamic.address, dynamic.size, dynamic.size, 8))
+    headers.append((elf.PT_GNU_STACK, elf.RW, 0, 0, 0, 0, 0))
     if notes := _notes(segments):
         length = notes[-1].offset + notes[-1].size - notes[0].offset
-        headers.append((_PT_NOTE, 4, notes[0].offset, notes[0].address, length, length, 4))
+        headers.append((elf.PT_NOTE, elf.R, notes[0].offset, notes[0].address, length, length, 4))
     for index, (kind, flags, offset, address, file_size, memory, alignment) in enumerate(headers):
-        _PROGRAM_HEADER.pack_into(
+        elf.PROGRAM_HEADER.pack_into(
             output, start + index * size, kind, flags, offset, address, address, file_size, memory, alignment
         )
