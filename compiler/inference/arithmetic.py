@@ -21,6 +21,7 @@ from .calls.library import call_operator
 from .conversion import PYTHON_ERRORS, coerce, unify
 from .evaluator import Call, Evaluator
 from .mismatches import mismatch, no_row, not_numbers
+from .operator_methods import COMPARISONS, OPERATORS
 from .runtime_checks import guard_divisor
 from .values.compile_time import Frame, StructValue, is_comptime_number
 from .values.describe import describe
@@ -122,7 +123,7 @@ def _of_structs(
     evaluator: Evaluator, op: str, a: Any, b: Any, nodes: tuple[syntax.Expr, syntax.Expr], node: Any, frame: Frame
 ) -> Any:
     """`a op b` as a struct among the operands defines it."""
-    if op in methods.COMPARISONS:
+    if op in COMPARISONS:
 
         def parts_equal(x: Any, y: Any) -> Any:
             return binary(evaluator, "eq", x, y, nodes, node, frame)
@@ -162,7 +163,7 @@ def plain(evaluator: Evaluator, value: Any) -> Any:
 def unary(evaluator: Evaluator, op: str, value: Any, node: syntax.Expr, frame: Frame) -> Any:
     """`op value` for any value."""
     if isinstance(value, StructValue):
-        name = f"__{methods.OPERATORS[op]}__"
+        name = f"__{OPERATORS[op]}__"
         found = methods.special(evaluator, value, name, [], node, frame)
         if found is NotImplemented:
             text = f"'{value.type.name}' does not define {name}"

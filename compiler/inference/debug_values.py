@@ -25,15 +25,14 @@ def note(evaluator: Evaluator, variables: Mapping[str, Any], node: syntax.Node, 
     """Says what variables hold from `node` on; without variables, only that a statement begins there."""
     if not evaluator.notes:
         return
-    saved, evaluator.builder.location = evaluator.builder.location, frame.location(node)
     operands: list[Value] = []
     names: list[tuple[str, Form]] = []
     for name, value in variables.items():
         form = _form(evaluator, value, operands) if name.isidentifier() else None
         if form is not None:
             names.append((name, form))
-    evaluator.builder.add("note", operands, names=tuple(names))
-    evaluator.builder.location = saved
+    with evaluator.builder.scope(location=frame.location(node)):
+        evaluator.builder.add("note", operands, names=tuple(names))
 
 
 def note_arguments(evaluator: Evaluator, closure: Closure, frame: Frame) -> None:

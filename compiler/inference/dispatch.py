@@ -109,12 +109,10 @@ def look_into(evaluator: Evaluator, values: Iterable[Any], node: s.Node, frame: 
 
     Whether they would run in a launch is not known, so that they may do what only launched functions do.
     """
-    saved = (evaluator.level, evaluator.gpu_ids)
-    if evaluator.level == "host":
-        evaluator.level, evaluator.gpu_ids = "device", {name: Value(INT) for name in GPU_IDS}
+    launched = {"level": "device", "gpu_ids": {name: Value(INT) for name in GPU_IDS}}
     functions = [f for value in values for f in (value.members.values() if isinstance(value, ClassValue) else [value])]
-    for value in functions:
-        if is_own(value) and not frame.runs(value.function):
-            unknown = {p.name: Poisoned(runtime=True) for p in value.function.params}
-            evaluator.caught(partial(inline, evaluator, value, [], unknown, node, frame), node, frame)
-    evaluator.level, evaluator.gpu_ids = saved
+    with evaluator.scope(**(launched if evaluator.level == "host" else {})):
+        for value in functions:
+            if is_own(value) and not frame.runs(value.function):
+                unknown = {p.name: Poisoned(runtime=True) for p in value.function.params}
+                evaluator.caught(partial(inline, evaluator, value, [], unknown, node, frame), node, frame)

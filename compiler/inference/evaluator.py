@@ -13,17 +13,19 @@ which kernels fuse, and how a target spells anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import groupby
 from typing import Any, NoReturn
 
 from ...dsl.contract.checks import SAFE, Checks
 from ...dsl.diagnostics.errors import CompileError, EinkornError, each_of, joined, unlike
-from ...dsl.diagnostics.places import Label, is_shipped
+from ...dsl.diagnostics.places import Label, Place, is_shipped
 from ...dsl.frontend import syntax
 from ...dsl.types.dtype import SIMDType
 from ..ir.program import Builder, Site, Type, Value
 from ..ir.ranges import Ranges
+from ..ir.scoped import Scoped
 from ..targets.base import Target
 from .budget import AT_A_STEP, MAX_ITEMS, MAX_STEPS, MISTAKE, READS, size_of
 from .call_trace import trail
@@ -39,6 +41,7 @@ Handler = Callable[["Evaluator", Any, Frame], Any]
 EXPRESSIONS: dict[type[syntax.Node], Handler] = {}
 STATEMENTS: dict[type[syntax.Node], Handler] = {}
 RULES: dict[str, Callable[..., Any]] = {}
+NAMED_VALUES: dict[str, Callable[..., Any]] = {}
 CALLABLES: dict[type, Callable[..., Any]] = {}  # by the class of the callee: `f(call, callee, args, keywords)`
 
 
@@ -66,6 +69,11 @@ def callable_(kind: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return _registered(CALLABLES, kind)
 
 
+def named_value(name: str) -> Callable[[Callable[[Call], Any]], Callable[[Call], Any]]:
+    """Registers the value of a name of the language that stands for one, such as `gpu.thread_idx.x`."""
+    return _registered(NAMED_VALUES, name)
+
+
 def rule(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Registers what a stub of the language does: `f(call, **bound arguments)`."""
     return _registered(RULES, name)
@@ -84,13 +92,20 @@ class Call:
     def builder(self) -> Builder:
         return self.evaluator.builder
 
+    def index_part(self, axis: int | None, count: int) -> syntax.Node:
+        """Where the part of an index of `count` parts stands that belongs to an axis; the whole index where unknown."""
+        node = self.nodes.get("index", self.node)
+        if axis is None or not isinstance(node, syntax.Tuple) or len(node.items) != count:
+            return node
+        return node if any(isinstance(item, syntax.Starred) for item in node.items) else node.items[axis]
+
     def error(self, code: str, message: str, argument: str | None = None, **details: Any) -> CompileError:
         """An error at an argument of the call, or at the call."""
         node = self.nodes.get(argument or "", self.node)
         return self.evaluator.error(code, message, node, self.frame, **details)
 
 
-class Evaluator:
+class Evaluator(Scoped):
     """Evaluates the functions of one kernel instance (and of those fused with it) into one region."""
 
     def __init__(self, target: Target, sites: list[Site], checks: Checks = SAFE) -> None:
@@ -110,7 +125,7 @@ class Evaluator:
         self.notes = False  # whether a debugger is told what variables hold; see `inference.debug_values`
         self.folding = False  # whether a call is being computed at compile time; see `folding`
         self.pruned = False  # whether sizes that are known left out what other sizes would reach
-        self.trials = 0  # how many evaluations for types alone this is within; see `inference.syntax.loop_variables`
+        self.trial = False  # whether only the types are wanted; see `inference.syntax.loop_variables`
         self.own_names: dict[int, tuple[syntax.Node, frozenset[str]]] = {}  # of functions; see `inference.scoping`
         self.found: dict[Any, Type] = {}  # the types of calls of the library, for those; see `inference.calls.library`
 
@@ -125,7 +140,7 @@ class Evaluator:
         *,
         label: str = "",
         labels: Iterable[Label] = (),
-        notes: Iterable[str] = (),
+        notes: Iterable[str | tuple[str, Place]] = (),
         **details: Any,
     ) -> CompileError:
         """A mistake of the author's at `node`, with the calls that led here.
@@ -137,7 +152,7 @@ class Evaluator:
         if place != frame.place(node):
             label, labels = "", ()
             details.pop("hint", None)
-        all_notes = list(notes)
+        all_notes = [note if isinstance(note, str) else " ".join(map(str, note)) for note in notes]
         for at, steps in groupby(calls, key=lambda call: call[1]):
             same = [text for text, _ in steps]
             all_notes.append(f"{same[0]} {at}" + (f", {len(same)} times" if len(same) > 1 else ""))
@@ -164,6 +179,16 @@ class Evaluator:
         self.errors += unlike(each_of(error), self.errors)
         if len(self.errors) >= MAX_ERRORS:
             raise TooMany
+
+    @contextmanager
+    def discarding(self) -> Iterator[None]:
+        """Drops the sites and the mistakes of what is evaluated within."""
+        sites, errors = len(self.sites), len(self.errors)
+        try:
+            yield
+        finally:
+            del self.sites[sites:]
+            del self.errors[errors:]
 
     def raise_errors(self) -> None:
         """Raises what was collected, if anything."""

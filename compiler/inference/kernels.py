@@ -220,19 +220,17 @@ class Instances:
     def about(self, spec: NodeSpec) -> Iterator[None]:
         """What the evaluator says and may do while it is in this kernel."""
         evaluator = self.evaluator
-        saved = (evaluator.op, evaluator.instance, evaluator.builder.fastmath, evaluator.builder.location)
-        steps, evaluator.builder.steps = evaluator.builder.steps, 0  # each kernel has its own, however many fuse
         values = [f"{name}={dtype}" for name, dtype in spec.dtypes]
         values += [f"{name}={value}" for name, value in spec.parameters]
         values.append(f"target={evaluator.target.name}")
-        evaluator.op = spec.kernel.schema.name
-        evaluator.instance = f"op '{evaluator.op}' [{', '.join(values)}]"
-        evaluator.builder.fastmath = spec.kernel.schema.fastmath
-        try:
+        builder, schema = evaluator.builder, spec.kernel.schema
+        instance = f"op '{schema.name}' [{', '.join(values)}]"
+        # Each kernel has steps of its own, however many fuse.
+        with (
+            evaluator.scope(op=schema.name, instance=instance),
+            builder.scope(fastmath=schema.fastmath, location=builder.location, steps=0),
+        ):
             yield
-        finally:
-            evaluator.op, evaluator.instance, evaluator.builder.fastmath, evaluator.builder.location = saved
-            evaluator.builder.steps = steps
 
     def element(self, node: int, output: int, index: Index) -> Value:
         """One element of a node's output, computed at the present point."""

@@ -14,6 +14,7 @@ from ...dsl.types.dtype import SIMDType
 from ..ir.operations import KIND_WORDS, Row
 from ..ir.program import PointerType, Value
 from .evaluator import Evaluator
+from .operator_methods import method_of_symbol
 from .spelling import cast_of, source_of
 from .values.compile_time import Frame, StructValue
 from .values.describe import describe
@@ -29,9 +30,6 @@ HINTS = {  # by the row that does not work
     "shl": "a shift of a float is x * 2 ** n",
     "shr": "a shift of a float is x / 2 ** n",
 }
-METHODS = {"+": "__add__", "-": "__sub__", "*": "__mul__", "/": "__truediv__", "//": "__floordiv__", "%": "__mod__"}
-METHODS |= {"<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__", "==": "__eq__", "!=": "__ne__"}
-METHODS |= {"&": "__and__", "|": "__or__", "^": "__xor__", "<<": "__lshift__", ">>": "__rshift__"}
 
 
 def mismatch(
@@ -41,7 +39,7 @@ def mismatch(
     hint = None
     own = a if isinstance(a, StructValue) else b
     if isinstance(own, StructValue):
-        method = METHODS.get(symbol)
+        method = method_of_symbol(symbol)
         hint = f"define {method} in the struct '{own.type.name}'" if method else None
     elif any(isinstance(v, Value) and isinstance(v.type, PointerType) for v in (a, b)):
         hint = "a pointer keeps its dtype, and whether it may be written through"

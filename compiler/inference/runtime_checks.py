@@ -59,7 +59,7 @@ def guard_part(call: Call, extent: Value, part: Value, tensor: Tensor, axis: int
     if evaluator.ranges.is_inside(part, extent, width):
         builder.remember(key, True)
         return
-    node = _part_node(call, axis, tensor.rank)
+    node = call.index_part(axis, tensor.rank)
     evaluator.locate(node, call.frame)
     holds = _is_inside(call, part, extent, width)
     where = f"axis {axis} of '{tensor.name}'" if axis is not None else f"'{tensor.name}'"
@@ -117,11 +117,6 @@ def guard_start(call: Call, start: Value, tensor: Tensor, axis: int) -> None:
     node = call.nodes.get("index", call.node)
     _check_bounds(call, tensor, node, holds, shown, details, width=0)
     builder.remember(key, True)
-
-
-def declared(tensor: Tensor) -> list[tuple[str, Place]]:
-    """The note that says where a tensor of the signature is declared."""
-    return [(f"'{tensor.annotation}' declared at", tensor.declared)] if tensor.declared is not None else []
 
 
 def _is_inside(call: Call, part: Value, extent: Value, width: int) -> Value:
@@ -224,7 +219,7 @@ def _check_bounds(
     width: int | None = None,
 ) -> None:
     hoist = width if call.evaluator.checks.level == "safe" else None
-    add_check(call.evaluator, call.frame, "bounds", holds, shown, details, declared(tensor), node, hoist=hoist)
+    add_check(call.evaluator, call.frame, "bounds", holds, shown, details, tensor.declaration(), node, hoist=hoist)
 
 
 def add_check(
@@ -267,11 +262,3 @@ def add_check(
     evaluator.sites.append(Site(kind, tuple(parts), place, evaluator.op, told, (*notes, *calls)))
     attrs: dict[str, Any] = {} if hoist is None else {"hoist": hoist}
     evaluator.builder.add("assert", [holds, *values], site=len(evaluator.sites) - 1, **attrs)
-
-
-def _part_node(call: Call, axis: int | None, rank: int) -> s.Node:
-    """Where the part of an index stands that belongs to an axis."""
-    node = call.nodes.get("index", call.node)
-    if axis is None or not isinstance(node, s.Tuple) or len(node.items) != rank:
-        return node
-    return node if any(isinstance(item, s.Starred) for item in node.items) else node.items[axis]

@@ -20,6 +20,7 @@ from ...dsl.diagnostics.places import Place
 from ...dsl.frontend.program import PortableKernel
 from ...dsl.types.dtype import BOOL, INT, DType, SIMDType
 from .operations import ROWS
+from .scoped import Scoped
 
 
 @dataclass(frozen=True)
@@ -236,7 +237,7 @@ class NotPure(Exception):
     """An operation is needed where everything is to be computed at compile time."""
 
 
-class Builder:
+class Builder(Scoped):
     """Appends operations to the region that is being built, at the location that is current."""
 
     def __init__(self, bounds: dict[int, list[Bounds]] | None = None) -> None:

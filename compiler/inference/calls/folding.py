@@ -75,23 +75,22 @@ def attempt(evaluator: Evaluator, call: Callable[[], Any], *, again: bool) -> An
 
 def _attempt(evaluator: Evaluator, call: Callable[[], Any]) -> Any:
     builder = evaluator.builder
-    sites, errors, location = len(evaluator.sites), len(evaluator.errors), builder.location
-    evaluator.folding = builder.pure = True
+    mistaken = bool(evaluator.errors)
     try:
-        with builder.inside(Region()):
+        with (
+            evaluator.discarding(),
+            evaluator.scope(folding=True),
+            builder.scope(pure=True, location=builder.location),
+            builder.inside(Region()),
+        ):
             value = call()
         return value if is_known(value) else UNKNOWN
     except Cascade:
-        if errors:  # beside a mistake, nobody knows whether it could have been computed
+        if mistaken:  # beside a mistake, nobody knows whether it could have been computed
             raise
         return UNKNOWN
     except (NotPure, RecursionError):
         return UNKNOWN
-    finally:
-        evaluator.folding = builder.pure = False
-        builder.location = location
-        del evaluator.sites[sites:]
-        del evaluator.errors[errors:]
 
 
 def repeated(values: Iterable[Any], once: Callable[[Any], Flow]) -> Flow:
@@ -109,19 +108,14 @@ def repeated(values: Iterable[Any], once: Callable[[Any], Flow]) -> Flow:
 def interpreted(evaluator: Evaluator, emit: Callable[[], Any]) -> Any:
     """The numbers that the operations of `emit` compute, which depend on nothing but constants."""
     builder = evaluator.builder
-    pure, memo = builder.pure, builder.memo
-    builder.pure, builder.memo = False, [{}]  # no value from outside
     region = Region()
-    try:
-        with builder.inside(region):
-            value = emit()
-            results = _numbers(value)
-            pointers = [Value(PointerType(result.dtype)) for result in results]
-            for result, pointer in zip(results, pointers, strict=True):
-                builder.add("store", [result, pointer, builder.int_(0)])
-            builder.end()
-    finally:
-        builder.pure, builder.memo = pure, memo
+    with builder.scope(pure=False, memo=[{}]), builder.inside(region):  # no value from outside
+        value = emit()
+        results = _numbers(value)
+        pointers = [Value(PointerType(result.dtype)) for result in results]
+        for result, pointer in zip(results, pointers, strict=True):
+            builder.add("store", [result, pointer, builder.int_(0)])
+        builder.end()
     memory = [storage(result.dtype, 1, "", zeroed=True) for result in results]
     with np.errstate(all="ignore"):
         translate(Function("folded", pointers, region), Machine(Program(), lambda site, values: None))(*memory)

@@ -74,13 +74,10 @@ def _inlined(evaluator: Evaluator, closure: Closure, operands: list[Any], node: 
     builder = evaluator.builder
     plain = all(isinstance(v, Value) and v.const is None for v in operands)
     key = (id(closure.function), *(v.type for v in operands)) if plain and not builder.pure else None
-    if evaluator.trials and key in evaluator.found:
+    if evaluator.trial and key in evaluator.found:
         return Value(evaluator.found[key])
-    fastmath, builder.fastmath = builder.fastmath, frozenset()
-    try:
+    with builder.scope(fastmath=frozenset()):
         value = inline(evaluator, closure, operands, {}, node, frame)
-    finally:
-        builder.fastmath = fastmath
     if key is not None and isinstance(value, Value) and value.weak is None:
         evaluator.found[key] = value.type
     return value

@@ -16,29 +16,12 @@ from typing import Any
 from ....dsl.frontend import syntax as s
 from ...ir.program import Value
 from ..evaluator import Evaluator
+from ..operator_methods import COMPARISONS, OPERATORS
 from ..values.aggregates import is_number, same_constant
 from ..values.compile_time import Closure, Frame, StructType, StructValue
 from .declarations import typevar_in
 from .inlining import inline
 
-OPERATORS = {
-    "add": "add",
-    "sub": "sub",
-    "mul": "mul",
-    "truediv": "truediv",
-    "floordiv": "floordiv",
-    "mod": "mod",
-    "and_": "and",
-    "or_": "or",
-    "xor": "xor",
-    "shl": "lshift",
-    "shr": "rshift",
-    "pow": "pow",
-    "neg": "neg",
-    "pos": "pos",
-    "invert": "invert",
-}
-COMPARISONS = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}  # with the one that mirrors it
 CALLS = {name: f"__{name}__" for name in ("abs", "len", "bool", "int", "float", "round", "floor", "ceil", "trunc")}
 
 

@@ -213,12 +213,8 @@ def spread(
         return
     region = Region()
     if evaluator.target.has_grid:
-        evaluator.level = "device"
-        try:
-            with builder.inside(region):
-                _gpu_thread(evaluator, total, thread)
-        finally:
-            evaluator.level = "host"
+        with evaluator.scope(level="device"), builder.inside(region):
+            _gpu_thread(evaluator, total, thread)
         one = builder.int_(1)
         block = builder.int_(GPU_BLOCK)
         blocks = builder.idiv(builder.iadd(total, builder.int_(GPU_BLOCK - 1)), block)
@@ -227,13 +223,9 @@ def spread(
         return
     low, high = builder.counter(Value(INT)), builder.counter(Value(INT), high=total, closed=True)
     region.args = [low, high]
-    evaluator.level = "parallel"
-    try:
-        with builder.inside(region):
-            chunk(low, high)
-            builder.end()
-    finally:
-        evaluator.level = "host"
+    with evaluator.scope(level="parallel"), builder.inside(region):
+        chunk(low, high)
+        builder.end()
     if grain is None:
         # A task should take some microseconds: about 64 K simple operations.
         grain = builder.int_(-(-max(64, 131072 // (2 + count_operations(region))) // each))

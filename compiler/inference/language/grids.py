@@ -14,7 +14,7 @@ from ....dsl.types.dtype import INT
 from ...ir.program import Region, Value
 from ..calls.inlining import inline
 from ..conversion import coerce
-from ..evaluator import Call, Evaluator, rule
+from ..evaluator import Call, Evaluator, named_value, rule
 from ..members.table import method
 from ..values.compile_time import Closure, ContextValue, Frame
 from ..values.describe import describe
@@ -53,6 +53,15 @@ def gpu_value(evaluator: Evaluator, which: str, node: s.Node, frame: Frame) -> V
         evaluator.builder.remember(key, found)
     assert isinstance(found, Value)
     return found
+
+
+def _register(which: str) -> None:
+    named_value(f"gpu.{which}")(lambda call: gpu_value(call.evaluator, which, call.node, call.frame))
+
+
+for _what in ("thread_idx", "block_idx", "block_dim", "grid_dim", "global_idx"):
+    for _axis in AXES:
+        _register(f"{_what}.{_axis}")
 
 
 @rule("gpu.barrier")
@@ -117,15 +126,10 @@ def launch_on_gpu(call: Call, counts: list[Value], threads: list[int], body: Any
     evaluator, builder = call.evaluator, call.builder
     region = Region()
     sizes = [builder.int_(n) for n in threads]
-    evaluator.level = "device"
-    evaluator.gpu_ids = {f"block_dim.{a}": n for a, n in zip(AXES, sizes, strict=True)}
-    evaluator.gpu_ids |= {f"grid_dim.{a}": n for a, n in zip(AXES, counts, strict=True)}
-    try:
-        with builder.inside(region):
-            body()
-            builder.end()
-    finally:
-        evaluator.level, evaluator.gpu_ids = "host", None
+    ids = _ids("block_dim", sizes) | _ids("grid_dim", counts)
+    with evaluator.scope(level="device", gpu_ids=ids), builder.inside(region):
+        body()
+        builder.end()
     evaluator.locate(call.node, call.frame)
     builder.add("launch", [*counts, *sizes], regions=[region])
 
@@ -136,33 +140,33 @@ def run_grid_on_cpu(call: Call, counts: list[Value], threads: list[int], body: A
     total = builder.product(counts)
     low, high = builder.counter(Value(INT)), builder.counter(Value(INT), high=total, closed=True)
     region = Region([low, high])
-    evaluator.level = "parallel"
     sizes = [builder.int_(n) for n in threads]
-    try:
-        with builder.inside(region):
-            blocks = builder.for_loop(low, high)
-            with builder.inside(blocks):
-                z, y, x = unravel(builder, blocks.args[0], (counts[2], counts[1], counts[0]))
-                evaluator.gpu_ids = {f"block_dim.{a}": n for a, n in zip(AXES, sizes, strict=True)}
-                evaluator.gpu_ids |= {f"grid_dim.{a}": n for a, n in zip(AXES, counts, strict=True)}
-                evaluator.gpu_ids |= {f"block_idx.{a}": n for a, n in zip(AXES, (x, y, z), strict=True)}
-                _thread_loops(evaluator, sizes, 2, body)
-                builder.end()
+    with evaluator.scope(level="parallel"), builder.inside(region):
+        blocks = builder.for_loop(low, high)
+        with builder.inside(blocks):
+            z, y, x = unravel(builder, blocks.args[0], (counts[2], counts[1], counts[0]))
+            ids = _ids("block_dim", sizes) | _ids("grid_dim", counts) | _ids("block_idx", [x, y, z])
+            with evaluator.scope(gpu_ids=ids):
+                _thread_loops(evaluator, ids, sizes, 2, body)
             builder.end()
-    finally:
-        evaluator.level, evaluator.gpu_ids = "host", None
+        builder.end()
     evaluator.locate(call.node, call.frame)
     builder.add("parallel", [total, builder.int_(1)], regions=[region])
 
 
-def _thread_loops(evaluator: Evaluator, sizes: list[Value], axis: int, body: Any) -> None:
+def _ids(what: str, values: list[Value]) -> dict[str, Value]:
+    """What `gpu.block_dim.x` and its kind are, axis by axis."""
+    return {f"{what}.{axis}": value for axis, value in zip(AXES, values, strict=True)}
+
+
+def _thread_loops(evaluator: Evaluator, ids: dict[str, Value], sizes: list[Value], axis: int, body: Any) -> None:
     builder = evaluator.builder
-    assert evaluator.gpu_ids is not None
     if axis < 0:
         body()
         return
     loop = builder.for_loop(builder.int_(0), sizes[axis])
     with builder.inside(loop):
-        evaluator.gpu_ids[f"thread_idx.{AXES[axis]}"] = loop.args[0]
-        _thread_loops(evaluator, sizes, axis - 1, body)
+        inner = {**ids, f"thread_idx.{AXES[axis]}": loop.args[0]}
+        with evaluator.scope(gpu_ids=inner):
+            _thread_loops(evaluator, inner, sizes, axis - 1, body)
         builder.end()

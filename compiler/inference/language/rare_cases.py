@@ -28,8 +28,7 @@ Input: the bounds of a loop and what builds its body. Output: operations. Non-go
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -129,19 +128,10 @@ def _loop(builder: Builder, low: Value, high: Value) -> Region:
     return region
 
 
-@contextmanager
-def _watching(evaluator: Evaluator, watch: Watch) -> Iterator[None]:
-    outer, evaluator.watch = evaluator.watch, watch
-    try:
-        yield
-    finally:
-        evaluator.watch = outer
-
-
 def _build(evaluator: Evaluator, region: Region, element: Callable[[Value], None], *, without: bool) -> list[Value]:
     """Builds the body of a loop, but for its end; gives the conditions that it called rare."""
     watch = Watch(region, without)
-    with _watching(evaluator, watch), evaluator.builder.inside(region):
+    with evaluator.scope(watch=watch), evaluator.builder.inside(region):
         element(region.args[0])
     return watch.conditions
 

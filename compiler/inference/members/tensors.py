@@ -73,7 +73,7 @@ def tensor_dim(call: Call, owner: Tensor, axis: Any) -> Any:
         raise call.error("EK0208", f"dim() takes an axis known at compile time, not {describe(axis)}", "axis")
     if not -owner.rank <= axis < owner.rank:
         text = f"'{owner.name}' has {plural(owner.rank, 'axis')}, there is no axis {axis}"
-        raise call.error("EK0218", text, "axis", notes=declaration(owner))
+        raise call.error("EK0218", text, "axis", notes=owner.declaration())
     return size(owner, axis % owner.rank)
 
 
@@ -107,11 +107,6 @@ def tensor_at(call: Call, owner: Tensor, position: Any, width: Any = 1) -> Value
     return owner.load(call.builder, index, width)
 
 
-def declaration(tensor: Tensor) -> list[str]:
-    """The note that says where a tensor of the signature is declared."""
-    return [f"'{tensor.annotation}' declared at {tensor.declared}"] if tensor.declared is not None else []
-
-
 def flat(call: Call, index: tuple[Any, ...]) -> Any:
     """An index that is given as one value, or part by part."""
     return index[0] if len(index) == 1 and isinstance(index[0], Index | tuple) else tuple(index)
@@ -128,7 +123,7 @@ def to_index(call: Call, tensor: Tensor, index: Any) -> Index:
         raise wrong_rank(call, tensor, len(parts))
     components = []
     for axis, part in enumerate(parts):
-        node = _part_node(call, axis, len(parts))
+        node = call.index_part(axis, len(parts))
         if type(part) is int and part < 0:
             raise evaluator.error(
                 "EK0218",
@@ -154,21 +149,13 @@ def _spliced(evaluator: Evaluator, index: Any) -> Iterator[Any]:
         yield from _spliced(evaluator, part)
 
 
-def _part_node(call: Call, axis: int, count: int) -> s.Node:
-    """Where the part of an index stands that belongs to an axis."""
-    node = call.nodes.get("index", call.node)
-    if isinstance(node, s.Tuple) and len(node.items) == count and not any(isinstance(n, s.Starred) for n in node.items):
-        return node.items[axis]
-    return node
-
-
 def wrong_rank(call: Call, tensor: Tensor, got: int) -> Exception:
     """`'x' has 2 axes, the index has 1`."""
     return call.error(
         "EK0218",
         f"'{tensor.name}' has {plural(tensor.rank, 'axis')}, the index has {got}",
         labels=(),
-        notes=declaration(tensor),
+        notes=tensor.declaration(),
         argument="index",
         expected=tensor.rank,
         got=got,
@@ -211,7 +198,7 @@ def wrong_store(call: Call, tensor: Tensor, value: Value) -> Exception:
     node = call.nodes.get("value", call.node)
     target = call.nodes.get("target")
     labels = [Label(call.frame.place(target), primary=False)] if target is not None else []
-    notes = declaration(tensor)
+    notes = tensor.declaration()
     shown = source_of(node, call.frame)
     if not shown.replace("_", "").isalnum():
         shown = f"({shown})"
@@ -248,7 +235,7 @@ def refuse_input(call: Call, tensor: Tensor) -> None:
             "EK0211",
             f"'{tensor.name}' is an input and cannot be stored to",
             "target",
-            notes=declaration(tensor),
+            notes=tensor.declaration(),
             hint="declare it as OutputTensor, or as MutableInputTensor to change it in place",
         )
 
@@ -349,7 +336,7 @@ def make_view(call: Call, tensor: Tensor, parts: tuple[Any, ...]) -> Tensor:
 
     for axis, part in enumerate(parts):
         if not isinstance(part, slice):
-            node = _part_node(call, axis, given)
+            node = call.index_part(axis, given)
             plan.append(coerce(evaluator, part, INT, node, call.frame, "an index is an Int"))
             continue
         if type(part.step) not in (int, type(None)) or part.step == 0:
@@ -357,7 +344,7 @@ def make_view(call: Call, tensor: Tensor, parts: tuple[Any, ...]) -> Tensor:
         for bound in (part.start, part.stop):
             if type(bound) is int and bound < 0:
                 raise call.error("EK0218", f"negative bound {bound} in a slice", "index")
-        at = _part_node(call, axis, given)
+        at = call.index_part(axis, given)
         lower, upper = (at.lower, at.upper) if isinstance(at, s.Slice) else (None, None)
         first, stop, step_by = whole(part.start, lower), whole(part.stop, upper), part.step or 1
         first, stop = (first, _at_least(call, stop, 0)) if step_by > 0 else (_at_least(call, first, -1), stop)

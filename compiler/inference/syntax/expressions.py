@@ -16,8 +16,7 @@ from .. import dispatch
 from ..arithmetic import binary, unary
 from ..conditions import compare_objects, short_circuit, truth
 from ..dispatch import is_own, look_into
-from ..evaluator import Evaluator, expression
-from ..language.grids import gpu_value
+from ..evaluator import NAMED_VALUES, Call, Evaluator, expression
 from ..members.table import attribute
 from ..members.tensors import subscript
 from ..names import global_value
@@ -55,9 +54,9 @@ def name(evaluator: Evaluator, node: s.Name, frame: Frame) -> Any:
 @expression(s.Global)
 def global_name(evaluator: Evaluator, node: s.Global, frame: Frame) -> Any:
     value = global_value(evaluator, frame.program.globals[node.index], frame, node)
-    if isinstance(value, StubRef) and value.name.startswith("gpu.") and value.name.count(".") == 2:
+    if isinstance(value, StubRef) and value.name in NAMED_VALUES:
         evaluator.locate(node, frame)
-        return gpu_value(evaluator, value.name.removeprefix("gpu."), node, frame)
+        return NAMED_VALUES[value.name](Call(evaluator, node, frame))
     return value
 
 

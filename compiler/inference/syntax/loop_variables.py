@@ -21,6 +21,7 @@ from ....dsl.diagnostics.places import Place
 from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import SIMDType
 from ...ir.program import Region, Type, Value
+from ...ir.scoped import Scoped
 from ..conversion import DEFAULTS, coerce, misfit, weak_kind
 from ..evaluator import Evaluator
 from ..members.vectors import is_vector
@@ -33,7 +34,7 @@ from ..values.flow import TooMany
 from .statements import undefined
 
 
-class Loop:
+class Loop(Scoped):
     """A run-time loop and the variables that go round in it."""
 
     def __init__(self, evaluator: Evaluator, node: s.For | s.While, frame: Frame, extra: list[str]) -> None:
@@ -91,12 +92,8 @@ class Loop:
         return results[len(values) :]
 
     def _once(self, body: Any) -> None:
-        region, self.region = self.region, Region()
-        try:
-            with self.evaluator.builder.inside(self.region):
-                body()
-        finally:
-            self.region = region
+        with self.scope(region=Region()), self.evaluator.builder.inside(self.region):
+            body()
 
     # types
 
@@ -119,18 +116,13 @@ class Loop:
     def trial(self, body: Any) -> bool:
         """One evaluation for types alone; everything that it builds or reports is dropped. True if it learnt."""
         evaluator, frame = self.evaluator, self.frame
-        saved_env, saved_origins = dict(frame.env), dict(frame.origins)
-        sites, errors = len(evaluator.sites), len(evaluator.errors)
-        checks, evaluator.checks = evaluator.checks, OFF
-        evaluator.trials += 1
-        try:
-            with evaluator.builder.inside(Region()):
-                return self._learn(body)
-        finally:  # also when the loop around is to be built in another way
-            frame.env, frame.origins, evaluator.checks = saved_env, saved_origins, checks
-            evaluator.trials -= 1
-            del evaluator.sites[sites:]
-            del evaluator.errors[errors:]
+        with (
+            frame.scope(env=dict(frame.env), origins=dict(frame.origins)),
+            evaluator.discarding(),
+            evaluator.scope(checks=OFF, trial=True),
+            evaluator.builder.inside(Region()),
+        ):
+            return self._learn(body)
 
     def _learn(self, body: Any) -> bool:
         """Evaluates the body with numbers of open type, and keeps the types that they met."""

@@ -18,10 +18,11 @@ from ....dsl.frontend import syntax
 from ....dsl.frontend.program import PortableKernel
 from ....dsl.types.dtype import DType
 from ...ir.program import Location
+from ...ir.scoped import Scoped
 
 
 @dataclass(eq=False)
-class Frame:
+class Frame(Scoped):
     """One activation of a function: its variables, and what its kernel instance fixes."""
 
     env: dict[str, Any]

@@ -50,6 +50,10 @@ class Tensor:
     def rank(self) -> int:
         return len(self.dims)
 
+    def declaration(self) -> list[tuple[str, Place]]:
+        """The note that says where a tensor of the signature is declared."""
+        return [(f"'{self.annotation}' declared at", self.declared)] if self.declared is not None else []
+
     def strides(self, builder: Builder) -> tuple[Value, ...]:
         """How many elements lie between neighbours along each axis; row-major where no memory says otherwise."""
         out = [builder.int_(1)]
