@@ -20,11 +20,10 @@ from ..dsl.package.library import KernelLibrary, LoadedKernel, kernel_files, loa
 from ..dsl.signature.schema import OpSchema, Parameter
 from .check import failures, representative_instances
 from .explorer.stage import choose
+from .inference import target_refusals
 from .instances import Wanted, default_instances, instance_entries, missing_parameters, read_instances
 from .pipeline import compile_entry, typed_program
 from .targets import Target, lookup, named
-
-LACKS = frozenset({"EK0604", "EK0611", "EK0820"})  # a block size or type, printing, host code in device memory
 
 
 @without_internals
@@ -141,7 +140,7 @@ def _able(
     able = []
     for target in targets:
         wrong = [error for error in failures(kernel, wanted, [target]) if error is not None] if target.has_grid else []
-        if wrong and all(error.code in LACKS for mistake in wrong for error in each_of(mistake)):
+        if wrong and all(error.code in target_refusals.CODES for mistake in wrong for error in each_of(mistake)):
             left_out += wrong
         else:
             able.append(target)

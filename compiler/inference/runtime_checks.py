@@ -20,6 +20,7 @@ from ...dsl.types.dtype import BOOL, INT, DType, SIMDType
 from ..ir.program import READS, Builder, Site, Value
 from .call_trace import trail
 from .evaluator import Call, Evaluator
+from .target_refusals import is_host_code
 from .values.compile_time import Frame
 from .values.index import Index, same_dims, value_key
 from .values.tensors import Stored, Tensor, View
@@ -50,7 +51,7 @@ def guard_part(call: Call, extent: Value, part: Value, tensor: Tensor, axis: int
     key = ("guarded", value_key(part), value_key(extent), width)
     if evaluator.checks.level == "off" or builder.remembered(key):
         return
-    if evaluator.target.has_grid and evaluator.level == "host":
+    if is_host_code(evaluator):
         return  # on the host, an access is an error anyhow, and a slice is checked where it is read
     if evaluator.checks.level == "safe" and is_shipped(call.frame.file) and not _for_a_fold(call.frame):
         counted = all(evaluator.ranges.is_counted(value) for value in (part, extent))
@@ -76,7 +77,7 @@ def guard_part(call: Call, extent: Value, part: Value, tensor: Tensor, axis: int
 def guard_lanes(call: Call, tensor: Tensor, numbers: Value, mask: Value | None) -> None:
     """Checks a vector of indices on the last axis, those of its lanes that the mask names."""
     builder, type = call.builder, numbers.type
-    if call.evaluator.checks.level == "off" or (call.evaluator.target.has_grid and call.evaluator.level == "host"):
+    if call.evaluator.checks.level == "off" or is_host_code(call.evaluator):
         return
     assert isinstance(type, SIMDType)
     axis = tensor.rank - 1
@@ -108,7 +109,7 @@ def guard_start(call: Call, start: Value, tensor: Tensor, axis: int) -> None:
     key = ("begins", value_key(start))
     if evaluator.checks.level == "off" or builder.remembered(key) or evaluator.ranges.is_at_least(start, 0):
         return
-    if evaluator.target.has_grid and evaluator.level == "host":
+    if is_host_code(evaluator):
         return
     evaluator.locate(call.node, call.frame)
     holds = builder.compare("ge", start, builder.int_(0))
@@ -160,7 +161,7 @@ def guard_divisor(evaluator: Evaluator, divisor: Value, symbol: str, node: s.Nod
         evaluator.ranges.is_at_least(divisor, 1) or (shipped and evaluator.ranges.is_counted(divisor))
     ):
         return  # the library divides by sizes that may be 0, and means the 0 that comes out
-    if (evaluator.level == "host" and evaluator.target.has_grid) or divisor.const is not None:
+    if is_host_code(evaluator) or divisor.const is not None:
         return
     key = ("divides", value_key(divisor))
     if builder.remembered(key):

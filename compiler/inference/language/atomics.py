@@ -13,11 +13,12 @@ from ....dsl.types.dtype import DType, SIMDType
 from ...ir.program import Value
 from ..conversion import coerce
 from ..evaluator import Call, rule
-from ..members.pointers import integer_offset, is_pointer, on_device, owner_of, writable
+from ..members.pointers import POINTER, integer_offset, is_pointer, owner_of, writable
 from ..members.spans import Span
 from ..members.tensor_memory import span_of
-from ..members.tensors import refuse_host, refuse_input, to_index
+from ..members.tensors import refuse_input, to_index
 from ..runtime_checks import guard_index
+from ..target_refusals import refuse_host
 from ..values.describe import describe
 from ..values.tensors import Stored, Tensor, View
 
@@ -35,13 +36,13 @@ def _place(call: Call, target: Any, index: Any, name: str, *, writes: bool) -> S
     if is_pointer(target):
         if writes:
             writable(call, target)
-        on_device(call)
+        refuse_host(call, POINTER)
         return Span(target, integer_offset(call, index, "index"))
     if not isinstance(target, Tensor):
         raise call.error("EK0208", f"{name} takes a tensor or a pointer, not {describe(target)}", "target")
     if writes:
         refuse_input(call, target)
-    refuse_host(call, target)
+    refuse_host(call, f"'{target.name}' lies in")
     at = to_index(call, target, index)
     guard_index(call, target, at)
     span = span_of(call, target, at) if isinstance(target, Stored | View) else None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....dsl.diagnostics.errors import TargetError
 from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import INT
 from ...ir.program import Region, Value
@@ -16,6 +15,7 @@ from ..calls.inlining import inline
 from ..conversion import coerce
 from ..evaluator import Call, Evaluator, named_value, rule
 from ..members.table import method
+from ..target_refusals import refuse_barrier, refuse_block
 from ..values.compile_time import Closure, ContextValue, Frame
 from ..values.describe import describe
 from ..values.index import unravel
@@ -69,12 +69,7 @@ def barrier(call: Call) -> None:
     if call.evaluator.gpu_ids is None:
         text = "gpu.barrier() has a meaning only inside a kernel that ctx.launch runs"
         raise call.error("EK0114", text, hint=LAUNCHED)
-    if not call.evaluator.target.has_grid:
-        raise call.error(
-            "EK0611",
-            "a launched kernel with a barrier cannot run on a CPU target yet",
-            hint="guard the launch by `if ctx.target.is_gpu:` and write a CPU path",
-        )
+    refuse_barrier(call)
     call.builder.add("barrier", [])
 
 
@@ -100,7 +95,7 @@ def launch(call: Call, owner: Any, kernel: Any, *args: Any, grid: Any, block: An
     one = call.builder.int_(1)
     counts += [one] * (3 - len(counts))
     threads = [*sizes, *(1,) * (3 - len(sizes))]
-    _check_block(call, threads)
+    refuse_block(call, threads)
 
     def body() -> None:
         assert isinstance(call.node, s.Call)
@@ -110,15 +105,6 @@ def launch(call: Call, owner: Any, kernel: Any, *args: Any, grid: Any, block: An
 
     run = launch_on_gpu if evaluator.target.has_grid else run_grid_on_cpu
     run(call, counts, threads, body)
-
-
-def _check_block(call: Call, threads: list[int]) -> None:
-    if not call.evaluator.target.has_grid:
-        return
-    try:
-        call.evaluator.target.kernel_attributes(threads)
-    except TargetError as error:
-        raise call.error("EK0604", error.message, "block", hint=error.hint) from None
 
 
 def launch_on_gpu(call: Call, counts: list[Value], threads: list[int], body: Any) -> None:

@@ -17,6 +17,7 @@ from ..conversion import DEFAULTS, coerce, weak_kind
 from ..evaluator import Call, rule
 from ..members.scalars import cast
 from ..syntax.statements import report
+from ..target_refusals import refuse_print
 from ..values.compile_time import PYTHON_TYPES, StructType, StructValue, StubRef, TargetValue, Unrolled
 from ..values.describe import describe
 from ..values.index import Index
@@ -39,12 +40,7 @@ def len_rule(call: Call, x: Any) -> Any:
 @rule("print")
 def print_rule(call: Call, values: Any, sep: Any = " ", end: Any = "\n") -> None:
     evaluator = call.evaluator
-    if evaluator.target.has_grid:
-        raise call.error(
-            "EK0611",
-            f"print is not available on {evaluator.target.name} yet",
-            hint="guard it by `if ctx.target.is_cpu:`, or run the op on the CPU",
-        )
+    refuse_print(call)
     for name, text in (("sep", sep), ("end", end)):
         if not isinstance(text, str):
             raise call.error("EK0208", f"{name}= takes a string, not {describe(text)}", name)

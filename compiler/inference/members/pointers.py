@@ -16,11 +16,14 @@ from ....dsl.types.dtype import INT, DType, SIMDType
 from ...ir.program import PointerType, Value
 from ..conversion import coerce, zero_of
 from ..evaluator import Call, Evaluator
+from ..target_refusals import refuse_host
 from ..values.compile_time import Frame
 from ..values.describe import describe
 from .scalars import check_width
 from .spans import Span, load_span, offsets_of, store_span
 from .table import member, method
+
+POINTER = "this pointer is one of"  # what `refuse_host` refuses
 
 
 @dataclass(frozen=True)
@@ -106,16 +109,6 @@ def writable(call: Call, pointer: Value) -> None:
         )
 
 
-def on_device(call: Call) -> None:
-    """Refuses memory of a GPU in host code."""
-    if call.evaluator.level == "host" and call.evaluator.target.has_grid:
-        raise call.error(
-            "EK0820",
-            "this pointer is one of device memory; this code runs on the host",
-            hint="use foreach, parallel_for or ctx.launch, or guard the code by `if ctx.target.is_cpu:`",
-        )
-
-
 def owner_of(call: Call) -> s.Node | None:
     """Where the memory of a store stands: `p` of `p[0] = x` and `p.store(x)`, the first argument of an atomic."""
     target = call.nodes.get("target")
@@ -160,7 +153,7 @@ def pointer_load(
     other: Any = None,
     align: Any = None,
 ) -> Value:
-    on_device(call)
+    refuse_host(call, POINTER)
     check_width(call, width, "width")
     how = access(call, owner.dtype, width, mask, other, stride, align)
     span = Span(owner, integer_offset(call, offset), how.step)
@@ -172,7 +165,7 @@ def pointer_store(
     call: Call, owner: Value, value: Any, offset: Any = 0, stride: Any = 1, mask: Any = None, align: Any = None
 ) -> None:
     writable(call, owner)
-    on_device(call)
+    refuse_host(call, POINTER)
     stored = stored_value(call, owner.dtype, value)
     assert isinstance(stored.type, SIMDType)
     how = access(call, owner.dtype, stored.type.width, mask, None, stride, align)
@@ -182,7 +175,7 @@ def pointer_store(
 
 def read_element(call: Call, pointer: Value, index: Any) -> Value:
     """`p[i]`."""
-    on_device(call)
+    refuse_host(call, POINTER)
     at = integer_offset(call, index, "index")
     return call.builder.one("load", [pointer, at], SIMDType(pointer.dtype))
 
@@ -190,14 +183,14 @@ def read_element(call: Call, pointer: Value, index: Any) -> Value:
 def write_element(call: Call, pointer: Value, index: Any, value: Any) -> None:
     """`p[i] = x`."""
     writable(call, pointer)
-    on_device(call)
+    refuse_host(call, POINTER)
     at = integer_offset(call, index, "index")
     call.builder.add("store", [stored_value(call, pointer.dtype, value), pointer, at])
 
 
 @method(PointerType, "gather")
 def pointer_gather(call: Call, owner: Value, indices: Any, mask: Any = None, other: Any = None) -> Value:
-    on_device(call)
+    refuse_host(call, POINTER)
     return gather(call, owner, indices, mask, other)
 
 
@@ -216,7 +209,7 @@ def gather(call: Call, pointer: Value, indices: Any, mask: Any, other: Any) -> V
 @method(PointerType, "scatter")
 def pointer_scatter(call: Call, owner: Value, value: Any, indices: Any, mask: Any = None) -> None:
     writable(call, owner)
-    on_device(call)
+    refuse_host(call, POINTER)
     scatter(call, owner, value, indices, mask)
 
 
@@ -239,5 +232,5 @@ def scatter(call: Call, pointer: Value, value: Any, indices: Any, mask: Any) -> 
 
 @method(PointerType, "prefetch")
 def pointer_prefetch(call: Call, owner: Value, offset: Any = 0, locality: Any = 3, write: Any = False) -> None:
-    on_device(call)
+    refuse_host(call, POINTER)
     call.builder.add("prefetch", [owner, integer_offset(call, offset)], **hint_of(call, locality, write))

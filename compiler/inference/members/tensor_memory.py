@@ -18,6 +18,7 @@ from ...ir.program import Builder, Value
 from ..conversion import coerce
 from ..evaluator import Call
 from ..runtime_checks import guard_index, guard_lanes, guard_number
+from ..target_refusals import refuse_host
 from ..values.describe import describe
 from ..values.index import Index
 from ..values.tensors import NotElementwise, Probe, Stored, Strided, Tensor, View
@@ -25,7 +26,7 @@ from .pointers import Access, access, gather, hint_of, index_vector, scatter
 from .scalars import check_width
 from .spans import Span, lane_at, load_span, one_by_one, store_span, when
 from .table import method
-from .tensors import flat, refuse_host, storable, store_into, to_index
+from .tensors import flat, storable, store_into, to_index
 from .vectors import from_lanes, is_vector
 
 FAR = 1 << 40  # elements; what a step known at compile time goes further than is looked at lane by lane
@@ -163,7 +164,7 @@ def _guard_indices(call: Call, tensor: Tensor, first: Index, indices: Any, mask:
 
 @method(Tensor, "gather")
 def tensor_gather(call: Call, owner: Tensor, *index: Any, mask: Any = None, other: Any = None) -> Value:
-    refuse_host(call, owner)
+    refuse_host(call, f"'{owner.name}' lies in")
     first, indices = _vector_index(call, owner, index)
     _guard_indices(call, owner, first, indices, mask)
     span = span_of(call, owner, first)
@@ -183,7 +184,7 @@ def tensor_gather(call: Call, owner: Tensor, *index: Any, mask: Any = None, othe
 
 @method(Tensor, "scatter")
 def tensor_scatter(call: Call, owner: Tensor, value: Any, *index: Any, mask: Any = None) -> None:
-    refuse_host(call, owner)
+    refuse_host(call, f"'{owner.name}' lies in")
     call.nodes["target"] = call.node
     first, indices = _vector_index(call, owner, index)
     stored = storable(call, owner, value)
@@ -234,7 +235,7 @@ def tensor_pointer(call: Call, owner: Tensor, *index: Any) -> Value:
 
 @method(Tensor, "prefetch")
 def tensor_prefetch(call: Call, owner: Tensor, *index: Any, locality: Any = 3, write: Any = False) -> None:
-    refuse_host(call, owner)
+    refuse_host(call, f"'{owner.name}' lies in")
     hint = hint_of(call, locality, write)
     span = span_of(call, owner, to_index(call, owner, flat(call, index)))
     if span is not None:  # what is computed where it is read is in no cache
@@ -263,7 +264,7 @@ def tensor_load(
     align: Any = None,
 ) -> Value:
     check_width(call, width, "width")
-    refuse_host(call, owner)
+    refuse_host(call, f"'{owner.name}' lies in")
     at = to_index(call, owner, flat(call, index))
     if _plain(call, owner, at, width, stride) and mask is None and other is None and align is None:
         guard_index(call, owner, at, width)

@@ -22,6 +22,7 @@ from ..conversion import coerce
 from ..evaluator import Call, Evaluator
 from ..runtime_checks import guard_index, guard_number, guard_part, guard_start
 from ..spelling import source_of, spelled_of
+from ..target_refusals import refuse_host
 from ..values.compile_time import Frame, Marker, StackType, StructValue, is_comptime_number
 from ..values.describe import describe
 from ..values.flow import Absent
@@ -181,7 +182,7 @@ def storable(call: Call, tensor: Tensor, value: Any) -> Value:
     """`value` as what `tensor` takes."""
     evaluator = call.evaluator
     refuse_input(call, tensor)
-    refuse_host(call, tensor)
+    refuse_host(call, f"'{tensor.name}' lies in")
     if not (isinstance(value, Value | Absent) or is_comptime_number(value)):
         hint = "store one of its elements" if isinstance(value, Tensor) else None
         raise call.error("EK0202", f"cannot store {describe(value)} into '{tensor.name}'", "value", hint=hint)
@@ -237,16 +238,6 @@ def refuse_input(call: Call, tensor: Tensor) -> None:
             "target",
             notes=tensor.declaration(),
             hint="declare it as OutputTensor, or as MutableInputTensor to change it in place",
-        )
-
-
-def refuse_host(call: Call, tensor: Tensor) -> None:
-    """Refuses to touch an element in host code of a GPU op."""
-    if call.evaluator.level == "host" and call.evaluator.target.has_grid:
-        raise call.error(
-            "EK0820",
-            f"'{tensor.name}' lies in device memory; this code runs on the host",
-            hint="use foreach, parallel_for or ctx.launch, or guard the code by `if ctx.target.is_cpu:`",
         )
 
 
@@ -306,7 +297,7 @@ def load_element(call: Call, tensor: Tensor, index: Any) -> Any:
     parts = tuple(_spliced(call.evaluator, index)) if isinstance(index, tuple) else (index,)
     if any(isinstance(p, slice) for p in parts):
         return make_view(call, tensor, parts)
-    refuse_host(call, tensor)
+    refuse_host(call, f"'{tensor.name}' lies in")
     at = to_index(call, tensor, index)
     guard_index(call, tensor, at)
     return tensor.load(call.builder, at)

@@ -1,0 +1,58 @@
+"""Refuses what the target of a compilation lacks: printing, barriers, a size of blocks, device memory in host code.
+
+Input: the call that asks for it. Output: nothing, or an error with a code of `CODES`. A package may leave such a target
+out for an op (see `compiler.build`); every other mistake is the author's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ...dsl.diagnostics.errors import TargetError
+from .evaluator import Call, Evaluator
+
+CODES: Final = frozenset({"EK0604", "EK0611", "EK0820"})
+
+
+def is_host_code(evaluator: Evaluator) -> bool:
+    """Whether code around launches is evaluated: it runs on the host, and all tensors lie in memory of a device."""
+    return evaluator.target.has_grid and evaluator.level == "host"
+
+
+def refuse_host(call: Call, what: str) -> None:
+    """Refuses to touch an element in host code; `what` begins the sentence."""
+    if is_host_code(call.evaluator):
+        raise call.error(
+            "EK0820",
+            f"{what} device memory; this code runs on the host",
+            hint="use foreach, parallel_for or ctx.launch, or guard the code by `if ctx.target.is_cpu:`",
+        )
+
+
+def refuse_print(call: Call) -> None:
+    """Refuses to print where code has no way to its caller."""
+    if not call.evaluator.target.has_context:
+        raise call.error(
+            "EK0611",
+            f"print is not available on {call.evaluator.target.name} yet",
+            hint="guard it by `if ctx.target.is_cpu:`, or run the op on the CPU",
+        )
+
+
+def refuse_barrier(call: Call) -> None:
+    """Refuses a barrier where the threads of a block run one after the other."""
+    if not call.evaluator.target.has_grid:
+        raise call.error(
+            "EK0611",
+            "a launched kernel with a barrier cannot run on a CPU target yet",
+            hint="guard the launch by `if ctx.target.is_gpu:` and write a CPU path",
+        )
+
+
+def refuse_block(call: Call, threads: Sequence[int]) -> None:
+    """Refuses a block that is larger than the target allows."""
+    try:
+        call.evaluator.target.kernel_attributes(threads)
+    except TargetError as error:
+        raise call.error(error.code, error.message, "block", hint=error.hint) from None
