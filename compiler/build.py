@@ -19,7 +19,6 @@ from ..dsl.package.container import CodeContents, Instance, OpContents, Package,
 from ..dsl.package.library import KernelLibrary, LoadedKernel, kernel_files, load_library
 from ..dsl.signature.schema import OpSchema, Parameter
 from .check import failures, representative_instances
-from .explorer.stage import choose
 from .inference import target_refusals
 from .instances import Wanted, default_instances, instance_entries, missing_parameters, read_instances
 from .pipeline import compile_entry, typed_program
@@ -62,7 +61,7 @@ def build_package(
     found: list[EinkornError] = []
     library = load_library(source, found)
     if op is not None:
-        library = replace(library, kernels={(one := choose(library, op)).schema.name: one}, unusable=())
+        library = replace(library, kernels={(one := library.choose(op)).schema.name: one}, unusable=())
     resolved = [named(lookup(target)) for target in dict.fromkeys(targets)]
     chosen = _chosen(library, instances, wanted or Wanted())
     mistakes: list[EinkornError] = []

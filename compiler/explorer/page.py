@@ -29,7 +29,7 @@ from ..pipeline import Artifact, compile_entry
 from ..targets import Target, lookup
 from .listing import LISTINGS, Line, Spot
 from .loop_reports import loop_reports
-from .stage import chosen
+from .stage import choose_instance
 
 TITLES = {
     "source": ("source", "what the author wrote, and what it calls"),
@@ -43,7 +43,7 @@ GOLDEN_ANGLE = 137.508  # degrees of hue between neighbours: no two lines close 
 
 
 def explore(source: str, targets: Sequence[str], **wanted: Any) -> str:
-    """The page of an op of `source` for one or more targets; `wanted` (op, dtypes, ...) goes to `inspect.chosen`.
+    """The page of an op of `source` for one or more targets; `wanted` (op, dtypes, ...) goes to `choose_instance`.
 
     Raises:
         PackageError: no kernels there, or no op of that name.
@@ -51,7 +51,7 @@ def explore(source: str, targets: Sequence[str], **wanted: Any) -> str:
         CompileError: a mistake in the kernel, or an instance that the op does not have.
     """
     machines = [lookup(name) for name in dict.fromkeys(targets)]
-    kernel, instance = chosen(source, **wanted)
+    kernel, instance = choose_instance(source, **wanted)
     page = _Page(kernel.portable)
     compiled = [
         (machine, compile_entry(*instance_entries(kernel.portable, instance, machine)[0])) for machine in machines

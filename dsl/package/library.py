@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 
-from ..diagnostics.errors import EinkornError, PackageError, joined, repeated_once
+from ..diagnostics.errors import EinkornError, PackageError, did_you_mean, joined, repeated_once
 from ..frontend.program import PortableKernel
 from ..frontend.python.collect import as_far_as_known, portable
 from ..frontend.python.companions import Reference
@@ -99,6 +99,30 @@ class KernelLibrary:
     path: str
     kernels: Mapping[str, LoadedKernel]
     unusable: tuple[LoadedKernel, ...] = ()
+
+    def choose(self, op: str | None) -> LoadedKernel:
+        """The op of this name, also without its namespace where one has it; the only op where no name is given.
+
+        Raises:
+            PackageError: EK0505, there is none, or there are several.
+        """
+        names = list(self.kernels)
+        if op is None and len(names) == 1:
+            return self.kernels[names[0]]
+        if op is not None and op not in self.kernels:
+            ends = [name for name in names if name.rpartition("::")[2] == op]
+            op = ends[0] if len(ends) == 1 else op
+        if op is None or op not in self.kernels:
+            given = f"write --op {min(names)}, or op={min(names)!r} in Python"
+            raise PackageError(
+                f"'{self.path}' has no op '{op}'" if op else f"'{self.path}' has several ops, name one",
+                code="EK0505",
+                got=op,
+                expected=names,
+                notes=[f"it has {', '.join(sorted(names))}"],
+                hint=did_you_mean(op, names) if op else given,
+            )
+        return self.kernels[op]
 
 
 def load_library(path: str | Path, found: list[EinkornError] | None = None) -> KernelLibrary:

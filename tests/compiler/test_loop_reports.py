@@ -8,7 +8,7 @@ import pytest
 from support.inner_loops import innermost_loops
 
 from einkorn.compiler.explorer.loop_reports import loop_reports
-from einkorn.compiler.explorer.stage import chosen
+from einkorn.compiler.explorer.stage import choose_instance
 from einkorn.compiler.instances import instance_entry
 from einkorn.compiler.pipeline import compile_entry
 from einkorn.compiler.targets import lookup
@@ -45,7 +45,7 @@ LANES = {("x86-64-v3", "float32"): 8, ("x86-64-v3", "float64"): 4, ("x86-64-v2",
 
 def reports(op: str, target: str, dtype: str, folder: Path) -> tuple[dict[int, str], str]:
     (folder / "kernels.py").write_text(KERNELS)
-    kernel, instance = chosen("kernels.py", op=op, dtypes={"T": dtype})
+    kernel, instance = choose_instance("kernels.py", op=op, dtypes={"T": dtype})
     artifact = compile_entry(instance_entry(kernel.portable, instance), lookup(target))
     return {line: text for (_, line), text in loop_reports(artifact).items()}, artifact.asm
 
