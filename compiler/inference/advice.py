@@ -11,7 +11,7 @@ from typing import Any
 from ...dsl.diagnostics.errors import plural
 from ...dsl.frontend import syntax as s
 from ...dsl.language import phrasebook
-from ...dsl.language.names import STUBS
+from ...dsl.language.stubs import STUBS
 from ...dsl.types.dtype import INT
 from ..ir.program import Value
 from .spelling import cast_of, source_of

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...dsl.diagnostics.places import is_shipped
 from ...dsl.frontend import syntax
-from ...dsl.language.names import STUBS
+from ...dsl.language.stubs import STUBS
 from ...dsl.types.dtype import BOOL, INT, SIMDType
 from ..ir.operations import ROWS, Row
 from ..ir.program import PointerType, Value

@@ -15,6 +15,7 @@ from typing import Any
 
 from ...dsl.diagnostics.places import is_shipped
 from ...dsl.frontend import syntax as s
+from ...dsl.language.stubs import STUBS
 from ...dsl.types.dtype import INT
 from ..ir.program import Value
 from .advice import uncallable
@@ -69,7 +70,7 @@ def call_stub(call: Call, callee: StubRef, args: list[Any], keywords: Keywords) 
     name = callee.name
     if name in ("min", "max") and len(args) == 1 and not keywords:
         return RULES["smallest or largest"](call, name, args[0])
-    if name in ("min", "max") and len(args) > 2:
+    if STUBS[name].folds and len(args) > 2:
         args = [_fold_left(call, name, args[:-1]), args[-1]]
     bound = bind_stub(call, name, args, keywords)
     function = RULES.get(name)

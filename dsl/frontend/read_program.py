@@ -29,7 +29,7 @@ from ..diagnostics.json_reading import (
     text,
 )
 from ..diagnostics.places import SHIPPED
-from ..language.names import STUBS
+from ..language.stubs import STUBS
 from ..signature.late_dims import shape_schema
 from ..signature.read_schema import read_schema
 from ..signature.schema import OpSchema

@@ -1,13 +1,14 @@
 """What stands in a kernel's signature: tensor annotations, the bounds of type variables, the names of types.
 
-Input: nothing. Output: objects that `register` reads off annotations and `portable` recognises in bodies. Non-goals: no
-meaning in code; type checkers see `language.pyi`.
+Input: nothing. Output: objects that `register` reads off annotations and a frontend recognises in bodies. Non-goals: no
+meaning in code.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..diagnostics.collecting import Broken, collect
 from ..diagnostics.errors import CompileError
@@ -15,6 +16,24 @@ from ..diagnostics.places import user_place
 from ..signature.schema import Form, Role
 from ..types import dtype as types
 from ..types.dtype import DType, SIMDType
+
+__all__ = [
+    "SIMD",
+    "DeviceContext",
+    "Element",
+    "Floating",
+    "InputTensor",
+    "InputVariadicTensors",
+    "Integral",
+    "MutableInputTensor",
+    "Numeric",
+    "OutputTensor",
+    "OutputVariadicTensors",
+    "Pointer",
+    "Storable",
+    "VariadicTensors",
+    "stack",
+]
 
 
 @dataclass(frozen=True)
@@ -63,22 +82,59 @@ class _VariadicMarker:
         return TensorAnnotation(self.role, parts[0], parts[1], Form.VARIADIC, str(count))
 
 
-InputTensor = _TensorMarker(Role.INPUT)
-OutputTensor = _TensorMarker(Role.OUTPUT)
-MutableInputTensor = _TensorMarker(Role.MUTABLE)
-VariadicTensors = _VariadicMarker(Role.INPUT)
-InputVariadicTensors = VariadicTensors
-OutputVariadicTensors = _VariadicMarker(Role.OUTPUT)
+if TYPE_CHECKING:  # to a checker a tensor of T is a T, and the dims text is metadata
+    from typing import Annotated as InputTensor
+    from typing import Annotated as InputVariadicTensors
+    from typing import Annotated as MutableInputTensor
+    from typing import Annotated as OutputTensor
+    from typing import Annotated as OutputVariadicTensors
+    from typing import Annotated as VariadicTensors
+
+    from .members import Members, Pointer
+else:
+    InputTensor = _TensorMarker(Role.INPUT)
+    OutputTensor = _TensorMarker(Role.OUTPUT)
+    MutableInputTensor = _TensorMarker(Role.MUTABLE)
+    VariadicTensors = _VariadicMarker(Role.INPUT)
+    InputVariadicTensors = VariadicTensors
+    OutputVariadicTensors = _VariadicMarker(Role.OUTPUT)
+
+    class _Pointer:
+        """`Pointer[dtype]`: the address of elements, for the parameters of helpers."""
+
+        def __getitem__(self, item: Any) -> Any:
+            return None
+
+    Pointer = _Pointer()
+    Members = object
+
+
+class Target:
+    """What code is compiled for; known at compile time."""
+
+    is_cpu: bool
+    is_gpu: bool
+    name: str
+    vector_bits: int
+
+    def supports(self, feature: str) -> bool:
+        """Whether the target has a feature, as LLVM names it: `ctx.target.supports("avx2")`."""
+        raise NotImplementedError
 
 
 class DeviceContext:
     """The device that an op runs on: `ctx.target` (a compile-time value) and `ctx.launch(...)`."""
 
+    target: Target
+
+    def launch(self, kernel: Callable[..., Any], *args: Any, grid: Any, block: Any, parameters: Any = ...) -> None:
+        """Runs a function by every thread of a grid."""
+
 
 class _SIMD:
     """`SIMD[dtype, width]`: the type of a vector of `width` lanes."""
 
-    def __getitem__(self, item: tuple[DType, int]) -> SIMDType:
+    def __getitem__(self, item: tuple[Any, int]) -> Any:
         dtype, width = item
         return SIMDType(dtype, width)
 
@@ -86,47 +142,43 @@ class _SIMD:
 class _Stack:
     """`stack[dtype](m, n)`: zeroed storage of a fixed size that lives as long as the function around it."""
 
+    if TYPE_CHECKING:
 
-class _Pointer:
-    """`Pointer[dtype]`: the address of elements, for the parameters of helpers."""
-
-    def __getitem__(self, item: Any) -> Any:
-        return None
+        def __getitem__(self, item: Any) -> Callable[..., Any]: ...
 
 
-Pointer = _Pointer()
 SIMD = _SIMD()
 stack = _Stack()
 
 
-class Numeric:
+class Numeric(Members):
     """Bound of a type variable: any integer or floating type."""
 
-    dtypes: tuple[DType, ...] = types.NUMERIC
+    dtypes: ClassVar[tuple[DType, ...]] = types.NUMERIC
 
 
 class Floating(Numeric):
     """Bound of a type variable: any floating type."""
 
-    dtypes: tuple[DType, ...] = types.FLOATING
+    dtypes: ClassVar[tuple[DType, ...]] = types.FLOATING
 
 
 class Integral(Numeric):
     """Bound of a type variable: any integer type."""
 
-    dtypes: tuple[DType, ...] = types.INTEGRAL
+    dtypes: ClassVar[tuple[DType, ...]] = types.INTEGRAL
 
 
 class Element(Numeric):
     """Bound of a type variable: any type at all, bool among them."""
 
-    dtypes: tuple[DType, ...] = types.ANY
+    dtypes: ClassVar[tuple[DType, ...]] = types.ANY
 
 
 class Storable(Numeric):
     """Bound of a type variable: every type that memory holds, the storage types too, which are only moved and cast."""
 
-    dtypes: tuple[DType, ...] = types.STORABLE
+    dtypes: ClassVar[tuple[DType, ...]] = types.STORABLE
 
 
 BOUNDS: tuple[type[Numeric], ...] = (Numeric, Floating, Integral, Element, Storable)

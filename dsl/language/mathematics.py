@@ -10,6 +10,40 @@ from typing import Any
 
 from .stubs import stub
 
+__all__ = [
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "cbrt",
+    "cos",
+    "cosh",
+    "erf",
+    "erfc",
+    "exp",
+    "exp2",
+    "expm1",
+    "fmod",
+    "frexp",
+    "hypot",
+    "ldexp",
+    "lgamma",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "pow",
+    "remainder",
+    "rsqrt",
+    "sin",
+    "sinh",
+    "tan",
+    "tanh",
+]
+
 
 @stub("library")
 def rsqrt(x: Any) -> Any:
@@ -157,8 +191,9 @@ def remainder(x: Any, y: Any) -> Any:
 
 
 @stub("library")
-def frexp(x: Any) -> Any:
+def frexp(x: Any) -> tuple[Any, Any]:
     """`(mantissa, exponent)` with x = mantissa * 2**exponent, 0.5 <= |mantissa| < 1 and an Int32 exponent."""
+    raise NotImplementedError
 
 
 @stub("library")

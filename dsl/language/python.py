@@ -9,6 +9,8 @@ from typing import Any
 
 from .stubs import stub
 
+__all__: list[str] = []  # every module has these names
+
 
 @stub("rule", "range")
 def range_(*bounds: Any) -> Any:

@@ -26,6 +26,8 @@ from ..diagnostics.definitions import SOURCE, keep_text
 from ..diagnostics.errors import CompileError
 from ..diagnostics.places import Place, user_place
 
+__all__ = ["struct"]
+
 INFO = "__einkorn_struct__"
 C = TypeVar("C", bound=type)
 

@@ -12,10 +12,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from ..diagnostics.errors import EinkornError
 from ..diagnostics.places import user_place
+
+F = TypeVar("F", bound=Callable[..., Any])
+C = TypeVar("C")
 
 
 class Stub:
@@ -31,7 +34,10 @@ class Stub:
     @cached_property
     def signature(self) -> inspect.Signature:
         """Its parameters; read when first asked for, since every process defines all the stubs."""
-        return inspect.signature(self.function)
+        found = inspect.signature(self.function)
+        if not self.folds:
+            return found
+        return found.replace(parameters=[p for p in found.parameters.values() if p.kind is not p.VAR_POSITIONAL])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise EinkornError(
@@ -44,22 +50,27 @@ class Stub:
     def __repr__(self) -> str:
         return f"<einkorn.dsl.{self.name}>"
 
+    @property
+    def folds(self) -> bool:
+        """Whether it takes more arguments than its operation has, and combines them from the left."""
+        return self.kind == "row" and self.function.__code__.co_flags & inspect.CO_VARARGS != 0
+
 
 STUBS: dict[str, Stub] = {}
 
 
-def stub(kind: str, name: str = "") -> Callable[[Callable[..., Any]], Stub]:
-    """Makes a name of the language of a function's name, signature and text."""
+def stub(kind: str, name: str = "") -> Callable[[F], F]:
+    """Makes a name of the language of a function's name, signature and text; to a checker it stays the function."""
 
-    def made(function: Callable[..., Any]) -> Stub:
-        found = Stub(name or function.__name__.rstrip("_"), kind, function)
-        STUBS[found.name] = found
-        return found
+    def made(function: F) -> F:
+        entry = Stub(name or function.__name__.rstrip("_"), kind, function)
+        STUBS[entry.name] = entry
+        return cast(F, entry)
 
     return made
 
 
-def value(name: str, doc: str) -> Stub:
+def value(name: str, doc: str) -> Any:
     """A name that is used without a call."""
 
     def nothing() -> Any: ...
@@ -75,3 +86,12 @@ class Namespace:
 
     def __init__(self, **members: Any) -> None:
         self.__dict__.update(members)
+
+
+def namespace(group: type[C]) -> type[C]:
+    """Makes a group of names of a class; each of its functions is a rule, `group.function`."""
+    members = {name: member for name, member in vars(group).items() if not name.startswith("_")}
+    for name, member in members.items():
+        if isinstance(member, staticmethod):
+            members[name] = stub("rule", f"{group.__name__}.{name.rstrip('_')}")(member.__func__)
+    return cast(type[C], Namespace(**members))

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from einkorn import dsl
+
 ROOT = Path(__file__).resolve().parents[2]
 KERNEL = """from typing import TypeVar
 
@@ -25,8 +27,26 @@ def op(out: OutputTensor[T, "n"], x: InputTensor[T, "n"]) -> None:
 """
 
 
+NAMES = """from einkorn.dsl import *
+from einkorn.dsl import {names}
+
+reveal_type(frexp)
+reveal_type(compiled_for())
+reveal_type(min(1, 2, 3))
+reveal_type(gpu.thread_idx)
+atomic.add(1, 2)
+exp(1, 2)
+clampp(1)
+"""
+
+
 def errors(line: str, folder: Path) -> list[str]:
-    (folder / "kernels.py").write_text(KERNEL.format(line=line))
+    return [text for text in checked(KERNEL.format(line=line), folder) if ": error: " in text]
+
+
+def checked(text: str, folder: Path) -> list[str]:
+    """What mypy says of a file, without a configuration."""
+    (folder / "kernels.py").write_text(text)
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--config-file", "", "--cache-dir", str(folder / "cache"), "kernels.py"],
         cwd=folder,
@@ -34,7 +54,7 @@ def errors(line: str, folder: Path) -> list[str]:
         capture_output=True,
         text=True,
     )
-    return [text for text in done.stdout.splitlines() if ": error: " in text]
+    return done.stdout.splitlines()
 
 
 def test_kernels_as_a_type_checker_sees_them(tmp_path: Path) -> None:
@@ -43,3 +63,14 @@ def test_kernels_as_a_type_checker_sees_them(tmp_path: Path) -> None:
     assert 'has no attribute "cast"' in counter
     (variable,) = errors("out[j] = x[j] + Int(j).cast(T)", tmp_path)
     assert "type variable" in variable and "[misc]" in variable
+    names = checked(NAMES.format(names=", ".join(dsl.__all__)), tmp_path)
+    said = [text.partition(": ")[2] for text in names if ": note: Revealed type is " in text]
+    assert [text.partition("Revealed type is ")[2] for text in said] == [
+        '"def (x: Any) -> tuple[Any, Any]"',
+        '"einkorn.dsl.language.annotations.Target"',
+        '"Any"',
+        '"einkorn.dsl.language.gpu.Axes"',
+    ]
+    few, many, unknown = [text for text in names if ": error: " in text]
+    assert 'Missing positional argument "value" in call to "add"' in few
+    assert 'Too many arguments for "exp"' in many and '"clampp" is not defined' in unknown

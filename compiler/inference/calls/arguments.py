@@ -14,7 +14,7 @@ from ....dsl.diagnostics.errors import CompileError, did_you_mean, plural
 from ....dsl.diagnostics.places import is_shipped
 from ....dsl.frontend import syntax
 from ....dsl.frontend import syntax as s
-from ....dsl.language.names import STUBS
+from ....dsl.language.stubs import STUBS
 from ....dsl.types.dtype import SIMDType
 from ...ir.program import Value
 from .. import advice

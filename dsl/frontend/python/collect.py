@@ -18,8 +18,9 @@ from ...diagnostics.collecting import Broken
 from ...diagnostics.errors import CompileError, EinkornError, each_of
 from ...diagnostics.places import Place
 from ...language import phrasebook
-from ...language.names import SIMD, STUBS, DeviceContext, Namespace, Pointer, Stub, stack
+from ...language.annotations import SIMD, DeviceContext, Pointer, stack
 from ...language.structs import INFO, is_struct
+from ...language.stubs import STUBS, Namespace, Stub
 from ...signature.late_dims import SIZES, shape_schema
 from ...signature.schema import OpSchema
 from ...types.dtype import DType, SIMDType

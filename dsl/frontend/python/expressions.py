@@ -21,7 +21,7 @@ from ...diagnostics.collecting import BROKEN
 from ...diagnostics.errors import CompileError, EinkornError, did_you_mean, each_of, unlike
 from ...diagnostics.places import Place
 from ...language import phrasebook
-from ...language.names import STUBS
+from ...language.stubs import STUBS
 from .. import syntax as s
 from .names import BINARY, CLOSED, COMPARE, UNARY, Reported, Unresolved, names_assigned, names_bound
 from .unsupported import UNSUPPORTED

@@ -19,8 +19,9 @@ from ...diagnostics.collecting import BROKEN, Broken, collect
 from ...diagnostics.errors import CompileError, EinkornError, InternalError, joined
 from ...diagnostics.installation import PACKAGE
 from ...diagnostics.places import Place, user_place
-from ...language.names import BOUNDS, DeviceContext, Stub, TensorAnnotation
+from ...language.annotations import BOUNDS, DeviceContext, TensorAnnotation
 from ...language.phrasebook import of_dtype
+from ...language.stubs import Stub
 from ...signature.check import schema_mistakes
 from ...signature.schema import PARAMETER_KINDS, ContextArgument, Form, OpSchema, Parameter, Role, TensorArgument
 from ...types.dtype import ANY, DType, SIMDType

@@ -1,0 +1,214 @@
+"""What values answer: the members of numbers, vectors, tensors and pointers, for editors and type checkers.
+
+A dims text is metadata: `InputTensor[T, "m n"]` is `T` to a checker, and `Numeric`, the bound of every type variable of
+kernels, has the members of tensors and of elements alike. What a kernel may really do is checked by the compiler, which
+knows more. Nothing here is imported as a file runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Members:
+    """What tensors, vectors and numbers answer."""
+
+    dtype: Any
+    rank: int
+    shape: tuple[Any, ...]
+    strides: tuple[Any, ...]
+    size: Any
+    width: int
+
+    def __init__(self, value: Any = ...) -> None: ...
+
+    def dim(self, axis: int) -> Any:
+        """The size of an axis; -1 is the last one."""
+
+    def is_one(self, axis: int) -> bool:
+        """Whether the size of an axis is 1, where it is known at compile time."""
+        raise NotImplementedError
+
+    def position(self, *index: Any) -> Any:
+        """The row-major position of an index."""
+
+    def at(self, position: Any, width: int = ...) -> Any:
+        """The element at a row-major position, or `width` neighbours from there on."""
+
+    def load(
+        self, *index: Any, width: int = ..., stride: Any = ..., mask: Any = ..., other: Any = ..., align: int = ...
+    ) -> Any:
+        """A vector of neighbours along the last axis; under a mask, lanes that are off are `other`."""
+
+    def store(self, value: Any, *index: Any, stride: Any = ..., mask: Any = ..., align: int = ...) -> None:
+        """Stores a scalar or a vector; under a mask, the lanes that are on."""
+
+    def gather(self, *index: Any, mask: Any = ..., other: Any = ...) -> Any:
+        """A vector of elements at the indices in the lanes of vectors."""
+
+    def scatter(self, value: Any, *index: Any, mask: Any = ...) -> None:
+        """Stores lanes at the indices in the lanes of vectors."""
+
+    def prefetch(self, *index: Any, locality: int = ..., write: bool = ...) -> None:
+        """Asks for memory that is about to be read or written."""
+
+    def pointer(self, *index: Any) -> Any:
+        """The address of an element."""
+
+    def cast(self, dtype: Any, saturate: bool = ...) -> Any:
+        """The number as another dtype; `saturate` holds it at the ends of an integer type instead of wrapping."""
+
+    def with_lane(self, lane: Any, x: Any) -> Any:
+        """The vector with another number in one lane."""
+
+    def slice(self, offset: int, width: int) -> Any:
+        """`width` lanes from `offset` on."""
+
+    def shuffle(self, *lanes: Any, other: Any = ...) -> Any:
+        """These lanes; those of `other` count on from those of the vector."""
+
+    def take(self, indices: Any) -> Any:
+        """The lane that each number of `indices` names."""
+
+    def join(self, *others: Any) -> Any:
+        """The lanes of all these vectors."""
+
+    def split(self, parts: int = ...) -> Any:
+        """A tuple of as many vectors, of equal widths."""
+
+    def interleave(self, other: Any) -> Any:
+        """Lanes of two vectors by turns."""
+
+    def deinterleave(self) -> Any:
+        """The even lanes and the odd ones."""
+
+    def reverse(self) -> Any:
+        """The lanes from the last to the first."""
+
+    def rotate_left(self, count: int) -> Any:
+        """Lane i is lane i + count, round the end."""
+
+    def rotate_right(self, count: int) -> Any:
+        """Lane i is lane i - count, round the end."""
+
+    def shift_left(self, count: int, fill: Any = ...) -> Any:
+        """Lane i is lane i + count, and `fill` where there is none."""
+
+    def shift_right(self, count: int, fill: Any = ...) -> Any:
+        """Lane i is lane i - count, and `fill` where there is none."""
+
+    def broadcast(self, width: int) -> Any:
+        """The number in every lane of a vector."""
+
+    def reduce(self, function: Callable[..., Any]) -> Any:
+        """The lanes combined by `function(a, b)`, halves at a time."""
+
+    def reduce_add(self) -> Any:
+        """The sum of the lanes."""
+
+    def reduce_mul(self) -> Any:
+        """The product of the lanes."""
+
+    def reduce_max(self) -> Any:
+        """The largest lane."""
+
+    def reduce_min(self) -> Any:
+        """The smallest lane."""
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def __iter__(self) -> Any: ...
+
+    def reduce_and(self) -> Any:
+        """The bits that all lanes have."""
+
+    def reduce_or(self) -> Any:
+        """The bits that some lane has."""
+
+    def reduce_xor(self) -> Any:
+        """The bits that an odd number of lanes have."""
+
+    def any(self) -> Any:
+        """Whether a lane of a mask is true."""
+
+    def all(self) -> Any:
+        """Whether all lanes of a mask are true."""
+
+    def none(self) -> Any:
+        """Whether no lane of a mask is true."""
+
+    def count(self) -> Any:
+        """How many lanes of a mask are true."""
+
+    def argmax(self) -> Any:
+        """The number of the first lane with the largest value."""
+
+    def argmin(self) -> Any:
+        """The number of the first lane with the smallest value."""
+
+    def __getitem__(self, index: Any) -> Any: ...
+    def __setitem__(self, index: Any, value: Any) -> None: ...
+    def __add__(self, other: Any) -> Any: ...
+    def __radd__(self, other: Any) -> Any: ...
+    def __sub__(self, other: Any) -> Any: ...
+    def __rsub__(self, other: Any) -> Any: ...
+    def __mul__(self, other: Any) -> Any: ...
+    def __rmul__(self, other: Any) -> Any: ...
+    def __truediv__(self, other: Any) -> Any: ...
+    def __rtruediv__(self, other: Any) -> Any: ...
+    def __floordiv__(self, other: Any) -> Any: ...
+    def __rfloordiv__(self, other: Any) -> Any: ...
+    def __mod__(self, other: Any) -> Any: ...
+    def __rmod__(self, other: Any) -> Any: ...
+    def __pow__(self, other: Any) -> Any: ...
+    def __rpow__(self, other: Any) -> Any: ...
+    def __and__(self, other: Any) -> Any: ...
+    def __or__(self, other: Any) -> Any: ...
+    def __xor__(self, other: Any) -> Any: ...
+    def __lshift__(self, other: Any) -> Any: ...
+    def __rshift__(self, other: Any) -> Any: ...
+    def __neg__(self) -> Any: ...
+    def __invert__(self) -> Any: ...
+    def __lt__(self, other: Any) -> Any: ...
+    def __le__(self, other: Any) -> Any: ...
+    def __gt__(self, other: Any) -> Any: ...
+    def __ge__(self, other: Any) -> Any: ...
+
+
+class Pointer(Generic[T]):
+    """The address of elements of a dtype."""
+
+    dtype: Any
+
+    def load(
+        self,
+        offset: Any = ...,
+        width: int = ...,
+        stride: Any = ...,
+        mask: Any = ...,
+        other: Any = ...,
+        align: int = ...,
+    ) -> Any:
+        """A vector of neighbours along the last axis; under a mask, lanes that are off are `other`."""
+
+    def store(self, value: Any, offset: Any = ..., stride: Any = ..., mask: Any = ..., align: int = ...) -> None:
+        """Stores a scalar or a vector; under a mask, the lanes that are on."""
+
+    def gather(self, indices: Any, mask: Any = ..., other: Any = ...) -> Any:
+        """A vector of elements at the indices in the lanes of vectors."""
+
+    def scatter(self, value: Any, indices: Any, mask: Any = ...) -> None:
+        """Stores lanes at the indices in the lanes of vectors."""
+
+    def prefetch(self, offset: Any = ..., locality: int = ..., write: bool = ...) -> None:
+        """Asks for memory that is about to be read or written."""
+
+    def __getitem__(self, index: Any) -> Any: ...
+    def __setitem__(self, index: Any, value: Any) -> None: ...
+    def __add__(self, count: Any) -> Any: ...
+    def __radd__(self, count: Any) -> Any: ...
+    def __sub__(self, count: Any) -> Any: ...
