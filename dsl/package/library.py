@@ -10,20 +10,19 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 
 from ..diagnostics.errors import EinkornError, PackageError, did_you_mean, joined, repeated_once
+from ..frontend.base import SourceKernel
 from ..frontend.program import PortableKernel
-from ..frontend.python.collect import as_far_as_known, portable
 from ..frontend.python.companions import Reference
-from ..frontend.python.import_file import import_file, import_root
-from ..frontend.python.register import REGISTERED, BrokenKernel, Kernel
-from ..frontend.python.scan_files import is_broken, is_test, registers
+from ..frontend.python.reader import kernels_of
 from ..frontend.read_program import read_program
+from ..frontend.readers import FRONTENDS, frontend_of, is_source, sources_in
 from ..signature.late_dims import shape_schema
 from ..signature.schema import OpSchema
 from ..signature.variadic import expand
@@ -126,7 +125,7 @@ class KernelLibrary:
 
 
 def load_library(path: str | Path, found: list[EinkornError] | None = None) -> KernelLibrary:
-    """Loads the kernels of a `.py` file, a folder of such files, or a `.pkg`.
+    """Loads the kernels of a file that a frontend reads, a folder of such files, or a `.pkg`.
 
     With `found`, the mistakes of files are added there, and the library has the kernels that can be had beside them.
 
@@ -136,39 +135,35 @@ def load_library(path: str | Path, found: list[EinkornError] | None = None) -> K
     """
     where = _existing(path)
     if where is None:
+        suffixes = ", ".join(FRONTENDS)
         raise PackageError(
             f"there is no kernel library at '{path}'",
             code="EK0501",
             got=str(path),
-            hint="a kernel library is a folder of kernel files, one such file (.py), or a package (.pkg)",
+            hint=f"a kernel library is a folder of kernel files, one such file ({suffixes}), or a package (.pkg)",
         )
     if where.is_dir():
         if not os.access(where, os.R_OK | os.X_OK):
             raise PackageError(f"the folder '{path}' cannot be read: Permission denied", code="EK0501", got=str(path))
         # Where nothing registers kernels, mistakes that kept a file from being read are worth more than that.
-        files = kernel_files(where) or [file for file in _python_files(where) if is_broken(file)]
+        files = kernel_files(where) or [file for file in sources_in(where) if frontend_of(file).is_broken(file)]
         return _from_files(str(path), files, found)
-    if where.suffix == ".py":
+    if is_source(where):
         return _from_files(str(path), [where], found)
     return _from_package(str(path), where)
 
 
 def kernel_files(path: str | Path) -> list[Path]:
-    """The Python files that a library is made of; none for a package, or where nothing is.
+    """The source files that a library is made of; none for a package, or where nothing is.
 
-    Of a folder these are the files that register kernels: see `frontend.python.scan_files`.
+    Of a folder these are the files that hold kernels, as their frontends tell.
     """
     where = _existing(path)
     if where is None:
         return []
     if where.is_dir():
-        root = import_root(where)
-        return [file for file in _python_files(where) if not is_test(file) and registers(file, root)]
-    return [where] if where.suffix == ".py" and where.is_file() else []
-
-
-def _python_files(folder: Path) -> list[Path]:
-    return sorted(p for p in folder.glob("*.py") if p.name != "__init__.py" and not p.name.startswith("."))
+        return [file for file in sources_in(where) if frontend_of(file).holds_kernels(file)]
+    return [where] if is_source(where) and where.is_file() else []
 
 
 def _existing(path: str | Path) -> Path | None:
@@ -185,13 +180,11 @@ def _from_files(path: str, files: list[Path], found: list[EinkornError] | None) 
     mistakes: list[EinkornError] = []
     unusable: list[LoadedKernel] = []
     for file in files:
-        module = import_file(file, mistakes)
-        for kernel in _kernels_of(module) if module is not None else ():
-            if isinstance(kernel, BrokenKernel):
-                unusable.append(_loaded_as_far_as_known(kernel, str(file)))
-                continue
+        for kernel in frontend_of(file).read(file, mistakes):
             name = kernel.schema.name
-            if name in kernels:
+            if not kernel.usable:
+                unusable.append(_loaded(kernel, str(file)))
+            elif name in kernels:
                 mistakes.append(_twice(kernel, kernels[name]))
                 unusable.append(_loaded(kernel, str(file)))
             else:
@@ -201,7 +194,7 @@ def _from_files(path: str, files: list[Path], found: list[EinkornError] | None) 
         raise joined(mistakes)
     if not kernels and not mistakes:
         where = Path(path)
-        tests = [file.name for file in _python_files(where) if is_test(file)] if where.is_dir() else []
+        tests = [file.name for file in sources_in(where) if frontend_of(file).is_test(file)] if where.is_dir() else []
         raise PackageError(
             f"no kernels are registered in '{path}'",
             code="EK0502",
@@ -214,7 +207,7 @@ def _from_files(path: str, files: list[Path], found: list[EinkornError] | None) 
     return KernelLibrary(path, kernels, tuple(unusable))
 
 
-def _twice(kernel: Kernel, first: LoadedKernel) -> PackageError:
+def _twice(kernel: SourceKernel, first: LoadedKernel) -> PackageError:
     name = kernel.schema.name
     return PackageError(
         f"op '{name}' is registered twice",
@@ -229,21 +222,14 @@ def _twice(kernel: Kernel, first: LoadedKernel) -> PackageError:
 def library_of(module: ModuleType) -> KernelLibrary:
     """The kernels of an imported module of the standard library."""
     origin = str(module.__file__)
-    own = (kernel for kernel in _kernels_of(module) if isinstance(kernel, Kernel))
-    kernels = {kernel.schema.name: _loaded(kernel, origin, shipped=True) for kernel in own}
+    kernels = {kernel.schema.name: _loaded(kernel, origin, shipped=True) for kernel in kernels_of(module)}
     return KernelLibrary(origin, kernels)
 
 
-def _loaded(kernel: Kernel, origin: str, shipped: bool = False) -> LoadedKernel:
-    def make() -> PortableKernel:
-        return portable(kernel)
-
-    reference = kernel.numpy_reference
-    return LoadedKernel(kernel.schema, origin, kernel.override, make, shipped=shipped, reference=reference)
-
-
-def _loaded_as_far_as_known(broken: BrokenKernel, origin: str) -> LoadedKernel:
-    return LoadedKernel(broken.schema, origin, False, lambda: as_far_as_known(broken))
+def _loaded(kernel: SourceKernel, origin: str, shipped: bool = False) -> LoadedKernel:
+    return LoadedKernel(
+        kernel.schema, origin, kernel.override, kernel.make, shipped=shipped, reference=kernel.reference
+    )
 
 
 def _from_package(path: str, file: Path) -> KernelLibrary:
@@ -257,13 +243,3 @@ def _from_package(path: str, file: Path) -> KernelLibrary:
 
         kernels[schema.name] = LoadedKernel(schema, path, False, make, package)
     return KernelLibrary(path, kernels)
-
-
-def _kernels_of(module: ModuleType) -> Iterator[Kernel | BrokenKernel]:
-    """The kernels that the module itself registers, not those it imports; also those whose signature is wrong."""
-    seen: set[int] = set()
-    for value in (*vars(module).values(), *vars(module).get(REGISTERED, ())):
-        own = isinstance(value, Kernel | BrokenKernel) and value.function.__module__ == module.__name__
-        if own and id(value) not in seen:
-            seen.add(id(value))
-            yield value

@@ -1,0 +1,49 @@
+"""The frontend of Python: kernels are functions under `@register`, and a file is imported to find them.
+
+Input: `.py` files. Output: `PYTHON`, and the kernels of a module. Non-goals: which files a library is made of.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+
+from ...diagnostics.errors import EinkornError
+from ..base import Frontend, SourceKernel
+from ..program import PortableKernel
+from .collect import as_far_as_known, portable
+from .import_file import import_file, import_root
+from .register import REGISTERED, BrokenKernel, Kernel
+from .scan_files import is_broken, is_test, registers
+
+
+def _read(file: Path, mistakes: list[EinkornError]) -> list[SourceKernel]:
+    module = import_file(file, mistakes)
+    return [] if module is None else kernels_of(module)
+
+
+def kernels_of(module: ModuleType) -> list[SourceKernel]:
+    """The kernels that the module itself registers, not those it imports; also those whose signature is wrong."""
+    listed = {id(value): value for value in (*vars(module).values(), *vars(module).get(REGISTERED, ()))}
+    own = (value for value in listed.values() if isinstance(value, Kernel | BrokenKernel))
+    return [_source(kernel) for kernel in own if kernel.function.__module__ == module.__name__]
+
+
+def _source(kernel: Kernel | BrokenKernel) -> SourceKernel:
+    def make() -> PortableKernel:
+        return as_far_as_known(kernel) if isinstance(kernel, BrokenKernel) else portable(kernel)
+
+    if isinstance(kernel, BrokenKernel):
+        return SourceKernel(kernel.schema, make, usable=False)
+    return SourceKernel(kernel.schema, make, kernel.override, kernel.numpy_reference)
+
+
+def _holds_kernels(file: Path) -> bool:
+    return file.name != "__init__.py" and not is_test(file) and registers(file, import_root(file.parent))
+
+
+def _is_broken(file: Path) -> bool:
+    return file.name != "__init__.py" and is_broken(file)
+
+
+PYTHON = Frontend(read=_read, holds_kernels=_holds_kernels, is_test=is_test, is_broken=_is_broken)
