@@ -16,11 +16,11 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from ..dsl.contract.unit import EntrySpec
+from ..dsl.contract.unit import EntrySpec, Piece
 from ..dsl.diagnostics.errors import CompileError, EinkornError, InternalError
 from ..dsl.environment.knobs import STAGES, Knob, Knobs, knobs
 from .codegen import llvm, mlir
@@ -31,9 +31,7 @@ from .ir.verifier import verify_program
 from .lowering.module import Emitted, emit_module
 from .lowering.writer import KernelInfo
 from .passes.hoist_checks import hoist_checks
-from .passes.lone_stores import mark_lone_stores
 from .passes.polls import place_polls
-from .passes.small_entries import merge_small_entry
 from .passes.stack_limits import stack_limits
 from .passes.stream_loops import stream_loops
 from .passes.vectorize_loops import vectorize_loops
@@ -118,8 +116,6 @@ PASSES: tuple[Pass, ...] = (
     _on_program("stream_loops", stream_loops, "mlir", "host"),
     _on_program("vectorize_loops", vectorize_loops, "mlir"),
     _on_program("place_polls", place_polls, "mlir", "host"),
-    _on_program("mark_lone_stores", mark_lone_stores, "mlir"),
-    _on_program("merge_small_entry", merge_small_entry, "mlir", "host"),
     Pass("lower", "mlir", _lower, lambda c: mlir.format_module(c.emitted.text)),
     Pass("lower_to_llvm", "llvm", _lower_to_llvm, lambda c: c.text),
     Pass("compile", "asm", _compile, lambda c: c.compiled.assembly),
@@ -131,17 +127,22 @@ NATIVE = PASSES[len(TYPED) :]
 
 @dataclass(frozen=True)
 class Artifact:
-    """What compilation made.
+    """What compilation made. `timings` are seconds by pass and by stage.
 
-    `code` is a shared object, PTX text or a code object; `timings` are seconds by pass and by stage.
+    `pieces` are the code, one for each target: of two halves, the host's comes first. All else is that of `target`.
     """
 
     target: Target
     program: Program = field(repr=False)
     emitted: Emitted = field(repr=False)
     compiled: llvm.Compiled = field(repr=False)
-    code: bytes = field(repr=False)
+    pieces: tuple[Piece, ...] = field(repr=False)
     timings: dict[str, float]
+
+    @property
+    def code(self) -> bytes:
+        """The code for `target`: a shared object, PTX text or a code object."""
+        return self.pieces[-1].code
 
     @property
     def sites(self) -> list[Site]:
@@ -178,15 +179,17 @@ class Stopped(CompileError):
         self.text = text
 
 
-def compile_entry(spec: EntrySpec, target: Target, *, level: int = 3) -> Artifact:
-    """Compiles an entry for a target.
+def compile_entry(spec: EntrySpec, target: Target, *, others: Sequence[Target] = (), level: int = 3) -> Artifact:
+    """Compiles an entry for a target, and for the targets of its other halves, such as the host's.
 
     Raises:
         CompileError: a mistake in a kernel, or something that the target lacks.
         InternalError: a fault of the compiler.
     """
     try:
-        return _compiled(spec, target, level)
+        halves = [piece for other in others for piece in _compiled(spec, other, level).pieces]
+        made = _compiled(spec, target, level)
+        return replace(made, pieces=(*halves, *made.pieces))
     except NotFusible:
         raise  # no fault: the graph asks again without fusion
     except InternalError as error:
@@ -202,7 +205,8 @@ def _compiled(spec: EntrySpec, target: Target, level: int) -> Artifact:
     _run_typed(compilation, watch)
     beside(spec, target, lambda: watch.run(NATIVE, compilation))
     c = compilation
-    return Artifact(target, c.program, c.emitted, c.compiled, c.code, watch.timings)
+    piece = Piece(target.format.suffix, target.key, c.code)
+    return Artifact(target, c.program, c.emitted, c.compiled, (piece,), watch.timings)
 
 
 def typed_program(spec: EntrySpec, target: Target, *, notes: bool = False) -> Program:

@@ -14,7 +14,7 @@ with shielded():
     from ..dsl.types.dtype import DType
     from . import ops
     from .driver.buffer import Buffer
-    from .driver.device import (
+    from .driver.devices import (
         CPU,
         Accelerator,
         Device,

@@ -27,8 +27,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ..dsl.diagnostics.places import Place
+from ..dsl.diagnostics.errors import GraphError
+from ..dsl.diagnostics.places import Place, user_place
 from ..dsl.types.dtype import DType
+from .driver.devices import DeviceRef
 from .types.dims import Dim
 from .types.strides import Pattern
 from .types.tensor_type import BufferType, ShapedType, TensorType
@@ -182,6 +184,25 @@ class GraphIR:
         """The type of every value, by number."""
         return (*self.inputs, *(type for node in self.nodes for type in node.out_types))
 
+    @cached_property
+    def device(self) -> DeviceRef:
+        """Where the graph runs; the host, where it has no values.
+
+        Raises:
+            GraphError: EK0430 its values lie on several devices.
+        """
+        devices = list(dict.fromkeys(type.device for type in self.types)) or [DeviceRef.CPU()]
+        if len(devices) > 1:
+            raise GraphError(
+                f"graph '{self.name}' has values on {devices[0]} and on {devices[1]}, and a graph runs on one device",
+                code="EK0430",
+                place=user_place(),
+                expected=str(devices[0]),
+                got=str(devices[1]),
+                hint="make a graph for each device",
+            )
+        return devices[0]
+
     @property
     def output_types(self) -> tuple[ShapedType, ...]:
         """The types of the outputs."""
@@ -190,6 +211,11 @@ class GraphIR:
     def pattern(self, value: int) -> Pattern:
         """How a value lies in memory, if it is an input of a variant that is not contiguous."""
         return self.patterns[value] if value < len(self.patterns) else None
+
+    def device_of(self, node: Node) -> DeviceRef:
+        """Where a node runs: where its results lie, or its operands if it has none."""
+        types = node.out_types or tuple(self.types[value] for value in node.operands)
+        return types[0].device if types else self.device
 
     def changes(self, node: Node) -> bool:
         """Whether a node changes memory that others see."""

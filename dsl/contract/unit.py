@@ -30,19 +30,23 @@ class Slot:
 
 Size = int | Slot
 
+HOST = "cpu:0"  # the host, as graphs write it
+
 
 @dataclass(frozen=True)
 class BufferSpec:
     """A buffer. `role` is input, output, temp or constant.
 
     `strides`, in elements, are None for a row-major buffer without gaps. They may be negative: a pointer is to the
-    element whose index is all zeros. A buffer that has them is seen in its own shape only.
+    element whose index is all zeros. A buffer that has them is seen in its own shape only. `device` is where it lies,
+    as graphs write it.
     """
 
     dtype: DType
     shape: tuple[Size, ...]
     role: str
     strides: tuple[Size, ...] | None = None
+    device: str = HOST
 
 
 @dataclass(frozen=True)
@@ -95,12 +99,16 @@ class Store:
 
 @dataclass(frozen=True)
 class GroupSpec:
-    """Kernel instances in topological order. `epilogue` is the node that is done in the root's stores, if any."""
+    """Kernel instances in topological order, which run on one device.
+
+    `epilogue` is the node that is done in the root's stores, if any.
+    """
 
     nodes: tuple[NodeSpec, ...]
     root: int
     stores: tuple[Store, ...]
     epilogue: int | None = None
+    device: str = HOST
 
 
 @dataclass(frozen=True)
@@ -116,6 +124,15 @@ class EntrySpec:
     groups: tuple[GroupSpec, ...]
     checks: str = "safe"
     stages: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Code of an entry for one of its targets: "so", "ptx" or "hsaco", the key of the target, and the code."""
+
+    kind: str
+    target: str
+    code: bytes
 
 
 # *** one op as an entry of its own ***

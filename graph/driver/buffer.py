@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
@@ -20,10 +20,12 @@ import numpy as np
 from ...dsl.diagnostics.errors import DeviceError, DTypeError, GraphError
 from ...dsl.environment.tracebacks import placed
 from ...dsl.types.dtype import DType
+from ...dsl.types.packing import pack
 from ..arguments import dtype_of, flag_of, list_of, wrong
 from . import dlpack
-from .device import CPU, Device, DeviceRef, host_of
-from .host_memory import Array, allocate, check_storable, check_unmasked, index_of, mapped, rounded, sizes_of, source_of
+from .device import Array
+from .devices import CPU, Device, DeviceRef, device_of
+from .host_memory import check_storable, check_unmasked, index_of, mapped, rounded, sizes_of, source_of
 
 
 class Buffer:
@@ -42,29 +44,47 @@ class Buffer:
     """
 
     __slots__ = ("__weakref__", "_array", "_device", "_dtype")
-    _packed: ClassVar[Any]  # `buffer_packed.PackedBuffer`, which is what a buffer of a packed dtype is
+    _array: Array  # what the tensor lies in; subclasses have something else there
+    class_for: ClassVar[Callable[[Device, DType], type[Buffer]]]  # `device_buffer.buffer_class`
 
     @placed
     def __new__(cls, dtype: DType, shape: Sequence[int], device: Device | DeviceRef | None = None) -> Buffer:
-        made: Buffer = object.__new__(cls._packed if dtype_of("dtype", dtype).is_packed() else cls)
+        made: Buffer = object.__new__(Buffer.class_for(device_of(device), dtype_of("dtype", dtype)))
         return made
 
     @placed
     def __init__(self, dtype: DType, shape: Sequence[int], device: Device | DeviceRef | None = None) -> None:
-        self._device = host_of(device)
+        self._device = device_of(device)
         self._dtype = dtype
-        self._array = allocate(dtype, sizes_of(shape, dtype))
+        sizes = sizes_of(shape, dtype)
+        self._array = self._allocate(sizes).view(dtype.to_numpy()).reshape(sizes)
+
+    def _allocate(self, sizes: tuple[int, ...]) -> Any:
+        """The storage for a tensor of these sizes, as bytes.
+
+        Raises:
+            DeviceError: EK0808 there is not enough of it.
+        """
+        size = self._dtype.bytes_for(math.prod(sizes))
+        try:
+            return self._device.driver.allocate(size)
+        except MemoryError as error:
+            text = f"cannot allocate {size} bytes for {self._dtype} of shape {sizes}"
+            raise DeviceError(text, code="EK0808") from error
 
     @classmethod
-    def _wrap(
-        cls, array: Array, device: Device, dtype: DType | None = None, shape: tuple[int, ...] | None = None
-    ) -> Buffer:
-        """A buffer over an array, whose shape is the buffer's; `shape` is there for those of packed dtypes."""
+    def over(cls, storage: Any, device: Device, dtype: DType, shape: tuple[int, ...]) -> Buffer:
+        """A buffer over storage; on the host an array that has this shape already, bytes for those of packed dtypes."""
         buffer = object.__new__(cls)
-        buffer._array = array
-        buffer._dtype = dtype or DType.from_numpy(array.dtype)
+        buffer._array = storage
+        buffer._dtype = dtype
         buffer._device = device
         return buffer
+
+    @classmethod
+    def _wrap(cls, array: Array, device: Device) -> Buffer:
+        """A buffer over an array of the host."""
+        return cls.over(array, device, DType.from_numpy(array.dtype), array.shape)
 
     # --- making ---
 
@@ -73,7 +93,7 @@ class Buffer:
     def zeros(cls, shape: Sequence[int], dtype: DType, device: Device | DeviceRef | None = None) -> Buffer:
         """A buffer of zeros; in float8_e8m0fnu, which has none, of NaN, which 0 becomes in it."""
         buffer = cls(dtype, shape, device)
-        buffer._array.fill(0)
+        buffer._clear()
         return buffer
 
     @classmethod
@@ -108,9 +128,9 @@ class Buffer:
                 got=type(array).__name__,
             )
         check_unmasked(array, "array")
-        if DType.from_numpy(array.dtype).is_packed():
-            packed: Buffer = cls._packed.of_array(array, CPU())
-            return packed
+        dtype = DType.from_numpy(array.dtype)
+        if dtype.is_packed():
+            return Buffer.class_for(CPU(), dtype).over(pack(array), CPU(), dtype, array.shape)
         return cls._wrap(np.require(array, requirements=["C", "A"]), CPU())
 
     @classmethod
@@ -165,8 +185,7 @@ class Buffer:
         """
         sizes = sizes_of((shape,) if isinstance(shape, int) else shape, dtype_of("dtype", dtype))
         data = mapped(filename, dtype, sizes, mode, offset)
-        found: Buffer = cls._packed.of_bytes(data, CPU(), dtype, sizes) if dtype.is_packed() else cls._wrap(data, CPU())
-        return found
+        return Buffer.class_for(CPU(), dtype).over(data, CPU(), dtype, sizes)
 
     # --- looking ---
 
@@ -267,14 +286,17 @@ class Buffer:
             DTypeError: the value is of a kind that the dtype does not hold.
             GraphError: shapes differ, or a number is out of the dtype's range.
         """
-        if self.is_read_only:
-            raise DeviceError("the buffer is read-only, as is what it was made from", code="EK0807", hint="copy() it")
+        self._check_writable()
         source = value.to_numpy() if isinstance(value, Buffer) else source_of(value)
         check_storable(source, value, self._dtype)
         try:
             np.copyto(self._view(index), rounded(source, self._dtype))
         except ValueError as error:
             raise GraphError(str(error), code="EK0805", expected=self.shape, got=source.shape) from error
+
+    def _check_writable(self) -> None:
+        if self.is_read_only:
+            raise DeviceError("the buffer is read-only, as is what it was made from", code="EK0807", hint="copy() it")
 
     def _view(self, index: Any) -> Array:
         items = index_of(index)
@@ -321,9 +343,13 @@ class Buffer:
                 expected=f"{size} contiguous bytes" if self.is_contiguous else "a contiguous buffer",
                 got=f"{dtype.bytes_for(math.prod(sizes))} bytes",
             )
+        return self._seen_as(dtype, sizes)
+
+    def _seen_as(self, dtype: DType, sizes: tuple[int, ...]) -> Buffer:
+        """The same bytes, of which there are as many as needed."""
         if dtype.is_packed():
-            packed: Buffer = self._packed.of_bytes(self._array.reshape(-1).view(np.uint8), self._device, dtype, sizes)
-            return packed
+            data = self._array.reshape(-1).view(np.uint8)
+            return Buffer.class_for(self._device, dtype).over(data, self._device, dtype, sizes)
         return Buffer._wrap(self._array.reshape(-1).view(dtype.to_numpy()).reshape(sizes), self._device)
 
     def contiguous(self) -> Buffer:
@@ -334,8 +360,20 @@ class Buffer:
     def copy(self, device: Device | DeviceRef | None = None) -> Buffer:
         """A contiguous copy, on another device when one is given."""
         buffer = Buffer(self._dtype, self.shape, self._device if device is None else device)
-        np.copyto(buffer._array, self._array)
+        buffer._take(self)
         return buffer
+
+    def _take(self, source: Buffer) -> None:
+        """Copies all elements from a contiguous buffer of as many."""
+        np.copyto(self._array, source._host_array().reshape(self._array.shape))
+
+    def _host_array(self) -> Array:
+        """The elements as an array of the host: of a packed dtype the bytes."""
+        return self._array
+
+    def _clear(self) -> None:
+        """Sets each element to 0."""
+        self._array.fill(0)
 
     @overload
     def to(self, device: Device | DeviceRef) -> Buffer: ...
@@ -370,7 +408,8 @@ class Buffer:
                 expected=repr(self),
                 got=repr(src),
             )
-        self.view(self._dtype, self.shape)[...] = src.view(self._dtype, self.shape)
+        self._check_writable()
+        self._take(src)
 
     # --- exchange ---
 
@@ -387,3 +426,67 @@ class Buffer:
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return dlpack.HOST_DEVICES[0], 0
+
+
+class WholeBuffer(Buffer):
+    """A buffer without gaps that is told its shape: what it lies in does not know it."""
+
+    __slots__ = ("_shape",)
+    _shape: tuple[int, ...]
+
+    @classmethod
+    def over(cls, storage: Any, device: Device, dtype: DType, shape: tuple[int, ...]) -> Buffer:
+        buffer = object.__new__(cls)
+        buffer._array, buffer._device, buffer._dtype, buffer._shape = storage, device, dtype, shape
+        return buffer
+
+    @placed
+    def __init__(self, dtype: DType, shape: Sequence[int], device: Device | DeviceRef | None = None) -> None:
+        self._device, self._dtype, self._shape = device_of(device), dtype, sizes_of(shape, dtype)
+        self._array = self._allocate(self._shape)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
+
+    @property
+    def rank(self) -> int:
+        return len(self._shape)
+
+    @property
+    def num_elements(self) -> int:
+        return math.prod(self._shape)
+
+    @property
+    def is_contiguous(self) -> bool:
+        return True
+
+    @placed
+    def item(self) -> bool | int | float:
+        if self.num_elements != 1:
+            return super().item()
+        value: int | float = self.to_numpy().reshape(()).item()
+        return float(value) if self.dtype.is_float() else value
+
+    def __len__(self) -> int:
+        if not self._shape:
+            raise TypeError("len() of a buffer of rank 0")
+        return self._shape[0]
+
+    @placed
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._check_writable()
+        source = value.to_numpy() if isinstance(value, Buffer) else source_of(value)
+        check_storable(source, value, self._dtype)
+        whole = self.to_numpy()
+        try:
+            whole[index] = rounded(source, self._dtype)
+        except (ValueError, IndexError, TypeError) as error:
+            raise GraphError(str(error), code="EK0805", expected=self.shape, got=source.shape) from error
+        self._take(Buffer.from_numpy(whole))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        if copy is False:
+            raise ValueError(f"a buffer of {self.dtype} becomes an array by a copy only")
+        array = self.to_numpy()
+        return array if dtype is None else array.astype(dtype, copy=False)

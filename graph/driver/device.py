@@ -1,240 +1,151 @@
-"""Devices: the names that a graph uses for them, and the handles that hold memory.
+"""Defines what the runtime asks of a device: memory, copies, code.
 
-`DeviceRef` is a name ("cpu:0"), part of every tensor type, and may name a device that this machine does not have; so a
-graph for a GPU can be written anywhere. `Device` is a handle on hardware that is here.
+A kind of device is one file with a subclass of `Driver` and a `Kind`, and one row of `devices.KINDS`. Nothing else in
+the product knows which kinds there are: buffers, models and calls go through the driver of their device.
 
-Input: nothing. Output: immutable values and handles. Non-goals: no allocation (see `buffer`), no launching.
+Input: nothing. Output: `Driver`, and what it gives and takes. Non-goals: no device is described here (see `host`), and
+the names of devices in graphs (see `devices`).
 """
 
 from __future__ import annotations
 
-import os
-import platform
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from pathlib import Path
+from typing import Any, ClassVar
 
-from ...dsl.diagnostics.errors import DeviceError, GraphError, shown_value
-from ...dsl.diagnostics.places import user_place
+import numpy as np
+
+from ...dsl.types.dtype import DType
+
+Array = np.ndarray[Any, Any]
+ALIGNMENT = 64  # bytes: a cache line, and the widest vector of any CPU target
+
+# An entry of compiled code: (address of the context, of the pointers, of the dims) -> 0, or a code for `Driver.error`.
+Entry = Callable[[int, int, int], int]
 
 
-class DeviceKind(Enum):
-    """What a device is, apart from which one."""
+class Memory:
+    """A piece of a device's memory that is not the process's own; `free` gives it back when nobody refers to it."""
 
-    CPU = "cpu"
-    GPU = "gpu"
+    __slots__ = ("__weakref__", "_free", "address", "size")
 
-    @staticmethod
-    def from_string(text: str) -> DeviceKind:
-        """The kind named "cpu" or "gpu", in any case.
+    def __init__(self, address: int, size: int, free: Callable[[int], object]) -> None:
+        self.address = address
+        self.size = size
+        self._free = free
 
-        Raises:
-            GraphError: another name.
-        """
-        if isinstance(text, str) and text.lower() in ("cpu", "gpu"):
-            return DeviceKind(text.lower())
-        raise GraphError(
-            f"there is no device kind {shown_value(text)}",
-            code="EK0801",
-            place=user_place(),
-            argument="device_type",
-            expected="cpu, gpu",
-            got=shown_value(text),
-        )
+    def __del__(self) -> None:
+        self._free(self.address)
 
-    def __str__(self) -> str:
-        return self.value
+
+# What tensors lie in: on devices whose memory is the process's own an array, elsewhere a piece of memory.
+Storage = Array | Memory
+Allocator = tuple[Callable[..., Storage], tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
-class DeviceRef:
-    """The name of a device in a graph: `DeviceRef.CPU()`, `DeviceRef.GPU(1)`, `DeviceRef("gpu", 1)`."""
+class CodeFile:
+    """A file that begins with a piece of code: what kind of code it is, the key of its target, and how many bytes."""
 
-    device_type: DeviceKind
-    id: int = 0
+    kind: str
+    target: str
+    path: Path
+    size: int
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.device_type, DeviceKind):
-            object.__setattr__(self, "device_type", DeviceKind.from_string(self.device_type))
-        if isinstance(self.id, bool) or not isinstance(self.id, int) or self.id < 0:
-            raise GraphError(
-                f"a device id counts from 0, not {shown_value(self.id)}",
-                code="EK0801",
-                place=user_place(),
-                argument="id",
-                expected="an int >= 0",
-                got=shown_value(self.id),
-            )
+    def read(self) -> bytes:
+        """The code alone, without what stands behind it in the file."""
+        with open(self.path, "rb") as file:
+            return file.read(self.size)
 
-    @staticmethod
-    def CPU(id: int = 0) -> DeviceRef:
-        """The host."""
-        return DeviceRef(DeviceKind.CPU, id)
 
-    @staticmethod
-    def GPU(id: int = 0) -> DeviceRef:
-        """The accelerator with this number; it need not be present to write a graph for it."""
-        return DeviceRef(DeviceKind.GPU, id)
+@dataclass(frozen=True)
+class Code:
+    """Code in a device: its entry, the table of its reports (JSON), and what has to live as long as it is called."""
 
-    @staticmethod
-    def from_device(device: Device | DeviceRef) -> DeviceRef:
-        """The name of a device that is here; a name stays what it is.
+    entry: Entry
+    reports: bytes
+    keep: object
 
-        Raises:
-            DeviceError: EK0802, something else.
-        """
-        if isinstance(device, DeviceRef):
-            return device
-        if not isinstance(device, Device):
-            raise DeviceError(
-                f"{shown_value(device)} is no device",
-                code="EK0802",
-                place=user_place(),
-                argument="device",
-                expected="a DeviceRef or a Device",
-                got=shown_value(device),
-                hint="DeviceRef.CPU() names the host",
-            )
-        return DeviceRef(DeviceKind(device.label), device.id)
 
-    def to_device(self) -> Device:
-        """The device of this name.
+class Driver(ABC):
+    """One device, as the runtime uses it.
+
+    Attributes:
+        api: what runs the device, such as "cpu" or "cuda".
+        is_host: whether its memory is the process's own, so that tensors in it are arrays.
+        targets: the names of the compile targets that its code is made for: the host's half first, if there are two.
+        architecture: of an accelerator, such as "sm_90"; empty for the host.
+    """
+
+    api: ClassVar[str]
+    is_host: ClassVar[bool] = False
+    targets: tuple[str, ...]
+    architecture: str = ""
+
+    # memory
+
+    @abstractmethod
+    def allocate(self, size: int) -> Storage:
+        """Uninitialised bytes that begin at a multiple of `ALIGNMENT`, as `Memory` or as an array of bytes.
 
         Raises:
-            DeviceError: it is not there.
+            MemoryError: there are not so many.
         """
-        return CPU(self.id) if self.is_cpu() else Accelerator(self.id)
 
-    def is_cpu(self) -> bool:
-        """Whether this names the host."""
-        return self.device_type is DeviceKind.CPU
+    def allocator(self, dtype: DType, shape: tuple[int, ...]) -> Allocator:
+        """What to call for the storage of a tensor, and with which arguments."""
+        return self.allocate, (dtype.bytes_for(math.prod(shape)),)
 
-    def is_gpu(self) -> bool:
-        """Whether this names an accelerator."""
-        return self.device_type is DeviceKind.GPU
+    @staticmethod
+    def address_of(storage: Any, /) -> int:
+        """Where storage lies, as compiled code gets it."""
+        address: int = storage.address
+        return address
 
-    def __str__(self) -> str:
-        return f"{self.device_type}:{self.id}"
+    def place(self, array: Array) -> Storage:
+        """Storage with the elements of a contiguous array; on the host the array itself."""
+        storage = self.allocate(array.nbytes)
+        self.copy(storage, array)
+        return storage
 
-    def __repr__(self) -> str:
-        return f"DeviceRef.{self.device_type.name}({self.id})"
+    @abstractmethod
+    def copy(self, to: Storage, source: Storage) -> None:
+        """Copies bytes within the device, to it or from it: one of the two may be a contiguous array."""
 
+    @abstractmethod
+    def fill(self, storage: Storage, byte: int) -> None:
+        """Sets each byte."""
 
-class Device:
-    """A device that is here. Two handles on the same hardware are equal."""
+    # code
 
-    label: str
-    api: str
-
-    def __init__(self, id: int = 0) -> None:
-        self.id = id
-
-    @property
-    def is_host(self) -> bool:
-        """Whether its memory is the process's own."""
-        return self.label == "cpu"
-
-    @property
-    def is_compatible(self) -> bool:
-        """Whether this version can run kernels on it."""
-        return True
-
-    @property
-    def architecture_name(self) -> str:
-        """The accelerator's architecture, such as "sm_90" or "gfx942".
+    @abstractmethod
+    def load(self, files: Sequence[CodeFile]) -> Code:
+        """Loads the pieces of one graph's code, one a target, in the order of `targets`.
 
         Raises:
-            DeviceError: the host has none; its machine type is among `stats`.
+            OSError: it cannot be loaded.
         """
-        raise DeviceError(f"{self} has no accelerator architecture", code="EK0812", got=str(self))
 
-    @property
-    def stats(self) -> dict[str, str | int]:
-        """What is known about the device."""
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Waits until all work on the device is done."""
+
+    def error(self, code: int) -> str:
+        """What it means that an entry returned this code without a report; empty when nothing is known."""
+        return ""
+
+    def properties(self) -> dict[str, str | int]:
+        """What is known about the device, for people."""
         return {}
 
-    def can_access(self, other: Device) -> bool:
-        """Whether kernels on this device may read the memory of `other` directly."""
-        return self == other
 
-    def synchronize(self) -> None:
-        """Waits until all work queued on the device is done."""
+@dataclass(frozen=True)
+class Kind:
+    """A kind of device: what graphs call it ("cpu" or "gpu"), how many are here, and how one is opened by number."""
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Device) and (self.label, self.id) == (other.label, other.id)
-
-    def __hash__(self) -> int:
-        return hash((self.label, self.id))
-
-    def __str__(self) -> str:
-        return f"{self.label}:{self.id}"
-
-    def __repr__(self) -> str:
-        return f"Device({self})"
-
-
-class CPU(Device):
-    """The host. Everything on it is synchronous, so `synchronize` returns at once."""
-
-    label = "cpu"
-    api = "cpu"
-
-    def __init__(self, id: int = 0) -> None:
-        if type(id) is not int or id != 0:
-            raise DeviceError(
-                f"there is one host, cpu:0, and no cpu:{shown_value(id)}",
-                code="EK0801",
-                place=user_place(),
-                argument="id",
-                expected="cpu:0",
-                got=shown_value(id),
-            )
-        super().__init__(id)
-
-    @property
-    def stats(self) -> dict[str, str | int]:
-        return {"machine": platform.machine(), "logical_cores": os.cpu_count() or 1}
-
-
-# Files that a kernel driver leaves when it is loaded; they tell "no hardware" from "no runtime for it here".
-_DRIVER_TRACES = (("NVIDIA", "/proc/driver/nvidia/version"), ("AMD", "/sys/module/amdgpu/version"))
-
-
-class Accelerator(Device):
-    """A GPU. This version has no runtime for any, so making one explains that and raises."""
-
-    label = "gpu"
-
-    def __init__(self, id: int = 0) -> None:
-        drivers = [vendor for vendor, trace in _DRIVER_TRACES if os.path.exists(trace)]
-        found = f"an {' and an '.join(drivers)} driver is loaded" if drivers else "no GPU driver is loaded"
-        raise DeviceError(
-            f"there is no gpu:{id} to run on: this version of Einkorn runs graphs on the CPU only",
-            code="EK0801",
-            expected="a device from scan_available_devices()",
-            got=f"gpu:{id}",
-            notes=[f"{found} on this machine; kernels can still be compiled for GPU targets"],
-            hint="use CPU(), or choose by accelerator_count()",
-        )
-
-
-def accelerator_count() -> int:
-    """How many accelerators `Accelerator` can open: none in this version."""
-    return 0
-
-
-def scan_available_devices() -> list[Device]:
-    """The accelerators that are here, else the host."""
-    return [Accelerator(id) for id in range(accelerator_count())] or [CPU()]
-
-
-def host_of(device: Device | DeviceRef | None) -> Device:
-    """The device of this name, or the host; one that memory can be had on.
-
-    Raises:
-        DeviceError: EK0802 something else, EK0801 a device that is not here or not the host.
-    """
-    found = CPU() if device is None else device.to_device() if isinstance(device, DeviceRef) else device
-    DeviceRef.from_device(found)
-    if not found.is_host:
-        raise DeviceError(f"there is no memory to allocate on {found}", code="EK0801", expected="cpu:0", got=found)
-    return found
+    label: str
+    count: Callable[[], int]
+    open: Callable[[int], Driver]

@@ -1,6 +1,7 @@
-"""The host's memory as NumPy sees it: aligned allocation, addresses for native code, and what may be written where.
+"""Reads and checks the host's memory as NumPy sees it: sizes, addresses for native code, and what may be written where.
 
-Input: dtypes, sizes, arrays. Output: arrays, addresses. Non-goals: no device memory, no views (that is `buffer`).
+Input: dtypes, sizes, arrays. Output: arrays, addresses. Non-goals: no allocation (see `host`), no memory of other
+devices, no views (that is `buffer`).
 """
 
 from __future__ import annotations
@@ -18,10 +19,9 @@ from ...dsl.diagnostics.errors import DeviceError, DTypeError, EinkornError, Gra
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
 from ..arguments import LIMIT, check_bytes, choice_of, int_of, least_bytes, list_of, wrong
+from .device import Array, Memory, Storage
 
-Array = np.ndarray[Any, Any]
 MOST_AXES = 64  # that an array of NumPy has
-ALIGNMENT = 64  # bytes: a cache line, and the widest vector of any CPU target
 
 
 def sizes_of(shape: Iterable[int], dtype: DType) -> tuple[int, ...]:
@@ -37,24 +37,6 @@ def sizes_of(shape: Iterable[int], dtype: DType) -> tuple[int, ...]:
             wrong(f"shape[{k}]", size, "an int >= 0", code="EK0805")
     check_bytes(least_bytes(dtype, sizes), lambda: f"a buffer of {dtype} with the shape {brief(sizes)}")
     return sizes
-
-
-def allocate(dtype: DType, sizes: tuple[int, ...]) -> Array:
-    """Uninitialised memory that starts at a multiple of `ALIGNMENT`; NumPy's own starts at 16.
-
-    Of a packed dtype it is the bytes, in one axis.
-
-    Raises:
-        DeviceError: EK0808 there is not enough of it.
-    """
-    size = dtype.bytes_for(math.prod(sizes))
-    try:
-        raw = np.empty(size + ALIGNMENT, np.uint8)
-    except (MemoryError, ValueError, OverflowError) as error:
-        raise DeviceError(f"cannot allocate {size} bytes for {dtype} of shape {sizes}", code="EK0808") from error
-    skip = -raw.ctypes.data % ALIGNMENT
-    data = raw[skip : skip + size]
-    return data if dtype.is_packed() else data.view(dtype.to_numpy()).reshape(sizes)
 
 
 def mapped(filename: Any, dtype: DType, sizes: tuple[int, ...], mode: Any, offset: int) -> Array:
@@ -153,7 +135,7 @@ def _header_holds() -> bool:
 _DIRECT = _header_holds()
 
 
-def check_memory(arrays: Sequence[Array], changed: Sequence[int]) -> None:
+def check_memory(arrays: Sequence[Storage], changed: Sequence[int]) -> None:
     """The inputs of a call that a graph changes in place can be written, and share nothing with the others.
 
     Raises:
@@ -161,7 +143,7 @@ def check_memory(arrays: Sequence[Array], changed: Sequence[int]) -> None:
     """
     for number in changed:
         array = arrays[number]
-        if not array.flags.writeable:
+        if isinstance(array, np.ndarray) and not array.flags.writeable:
             raise GraphError(
                 f"'input{number}' is changed in place, and the array is read-only",
                 code="EK0461",
@@ -174,11 +156,13 @@ def check_memory(arrays: Sequence[Array], changed: Sequence[int]) -> None:
         for other, theirs in enumerate(arrays):
             if other != number and _overlap(array, theirs):
                 raise _shared(f"'input{number}' is changed in place, and shares memory with 'input{other}'", number)
-        if array.size > 1 and not _apart(array):
+        if isinstance(array, np.ndarray) and array.size > 1 and not _apart(array):
             raise _shared(f"'input{number}' is changed in place, and its elements share memory with each other", number)
 
 
-def _overlap(a: Array, b: Array) -> bool:
+def _overlap(a: Storage, b: Storage) -> bool:
+    if isinstance(a, Memory) or isinstance(b, Memory):
+        return a is b
     if not np.may_share_memory(a, b):  # compares bounds; without an overlap of these there is none
         return False
     try:

@@ -20,7 +20,7 @@ import weakref
 from typing import Final
 
 from ...dsl.contract.abi import PoolState
-from .code import Library
+from .shared_library import SharedLibrary
 from .stacks import start_with_room
 
 _ALIGNMENT: Final = 64
@@ -63,7 +63,9 @@ class Pool:
     After a fork the child has no workers and runs regions in the caller; `start()` gives it new ones.
     """
 
-    def __init__(self, library: Library, threads: int, *, spin: int = DEFAULT_SPIN, listens: bool = False) -> None:
+    def __init__(
+        self, library: SharedLibrary, threads: int, *, spin: int = DEFAULT_SPIN, listens: bool = False
+    ) -> None:
         self._workers: list[threading.Thread] = []  # first: a pool that fails to start is closed too
         if threads < 1:
             raise ValueError(f"a pool has at least 1 thread, not {threads}")

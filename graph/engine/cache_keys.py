@@ -6,6 +6,7 @@ compilation.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ...dsl.contract.checks import Checks
@@ -13,11 +14,11 @@ from ...dsl.environment.cache import content_key
 from ...dsl.environment.fingerprint import fingerprint
 from ...dsl.signature.parameters import identity
 from ..ir import Constant, GraphIR
-from ..passes.fusion import Group, Partition
+from ..passes.fusion import Partition, make_group
 
 
-def graph_key(ir: GraphIR, target_key: str, fuse: bool, checks: Checks) -> str:
-    """The key of a graph's code: made of everything that the code depends on."""
+def graph_key(ir: GraphIR, targets: Sequence[str], fuse: bool, checks: Checks) -> str:
+    """The key of a graph's code: made of all that the code depends on, the keys of its targets among it."""
     nodes: list[Any] = []
     for node in ir.nodes:
         if isinstance(node, Constant):
@@ -31,7 +32,7 @@ def graph_key(ir: GraphIR, target_key: str, fuse: bool, checks: Checks) -> str:
     layouts = [pattern and list(pattern) for pattern in ir.patterns]
     steps = [[step.value, list(step.names)] for step in ir.steps]
     graph = [inputs, nodes, list(ir.outputs), layouts, steps]
-    return content_key("graph", *graph, target_key, fuse, str(checks), fingerprint())
+    return content_key("graph", *graph, list(targets), fuse, str(checks), fingerprint())
 
 
 def partition_to_json(parts: Partition) -> Any:
@@ -39,7 +40,7 @@ def partition_to_json(parts: Partition) -> Any:
     return [[[list(g.nodes), g.root, g.epilogue] for g in parts.groups], list(parts.aliases)]
 
 
-def partition_from_json(data: Any) -> Partition:
-    """The partition that `partition_to_json` wrote."""
+def partition_from_json(data: Any, ir: GraphIR) -> Partition:
+    """The partition of a graph that `partition_to_json` wrote."""
     groups, aliases = data
-    return Partition(tuple(Group(tuple(n), r, e) for n, r, e in groups), tuple(aliases))
+    return Partition(tuple(make_group(ir, nodes, root, epilogue) for nodes, root, epilogue in groups), tuple(aliases))

@@ -20,9 +20,8 @@ from ...dsl.diagnostics.errors import DeviceError, GraphError, KernelError
 from ...dsl.diagnostics.places import Place, user_place
 from ...dsl.types.packing import pack
 from ..driver.buffer import Buffer
-from ..driver.device import CPU
-from ..driver.host_memory import ALIGNMENT, Array, address_of, check_memory
-from ..driver.packed_buffer import PackedBuffer
+from ..driver.device import Array, Storage
+from ..driver.host_memory import check_memory
 from ..driver.stacks import with_room
 from ..ir import Constant, Constraint, GraphIR, Node
 from ..passes.memory_plan import Plan
@@ -35,8 +34,7 @@ from .reports import Failure, failure_error, nan_notes, read_failure, render
 from .size_checks import SizeChecks
 from .thread_pool import thread_pool
 
-# Names that the hot path uses, found once.
-ndarray, wrap = np.ndarray, Buffer._wrap
+ndarray = np.ndarray  # the hot path finds it faster so
 
 
 def _reporter(call: weakref.ref[Call]) -> Any:
@@ -96,7 +94,9 @@ class Call:
         self.code = code = load(ir)
         self.entry, self.repeats, self.copies = with_room(code.entry), code.plan.repeats, code.plan.copies
         self.variants: dict[tuple[Pattern, ...], Call] = {}
-        self.device = CPU()
+        self.device = code.device
+        self.driver = code.device.driver
+        self.address_of = self.driver.address_of
         plan = code.plan
         self.pointers = (ctypes.c_void_p * max(1, len(plan.buffers)))()
         self.dims = (ctypes.c_int64 * max(1, len(plan.slots)))()
@@ -117,7 +117,7 @@ class Call:
         self.computed = [np.zeros(len(step.names), np.int64) for step in plan.steps]
         for number, memory in enumerate(self.computed):
             self.pointers[pointer_of["sizes", number]] = memory.ctypes.data
-        self.arenas: list[Array | None] = [None] * len(self.stages)
+        self.arenas: list[Storage | None] = [None] * len(self.stages)
         self.failure: Failure | None = None
         self.interrupt: BaseException | None = None  # that came in the middle of a report
         self.context = abi.Context()
@@ -133,22 +133,23 @@ class Call:
         self.status = (ctypes.c_int64 * 1).from_buffer(self.context, abi.STATUS_OFFSET)
         self.context_at = ctypes.addressof(self.context)
 
-    def _constants(self) -> list[Array]:
-        kept = []
+    def _constants(self) -> dict[int, Storage]:
+        """The storage of each buffer that is a constant."""
+        kept = {}
         for number, buffer in enumerate(self.code.plan.buffers):
             if buffer.source[0] == "constant":
                 node = self.ir.nodes[buffer.source[1]]
                 assert isinstance(node, Constant)
-                kept.append(pack(node.array) if buffer.dtype.is_packed() else node.array)
-                self.pointers[number] = kept[-1].ctypes.data
+                kept[number] = self.driver.place(pack(node.array) if buffer.dtype.is_packed() else node.array)
+                self.pointers[number] = self.address_of(kept[number])
         return kept
 
     def run(self, inputs: Sequence[Any]) -> list[Buffer]:
         """One call. This is the hot path: the checks that always hold are one comparison each."""
-        pointers, arrays, shapes, plain = self.pointers, [], [], True
+        pointers, arrays, shapes, plain, address_of = self.pointers, [], [], True, self.address_of
         for value, (check, position) in zip(inputs, self.inputs, strict=True):
-            if check.packed:
-                value, shape = check.packed_bytes(value)
+            if check.special:
+                value, shape = check.storage(value)
             else:
                 if type(value) is not ndarray or value.dtype is not check.dtype or not value.flags.c_contiguous:
                     value = check.array(value)
@@ -170,7 +171,7 @@ class Call:
             call = Call(dataclasses.replace(self.ir, patterns=patterns), self.load, self.checks, self.filling)
             self.variants[patterns] = call
         for array, (_, position) in zip(arrays, call.inputs, strict=True):
-            call.pointers[position] = address_of(array)
+            call.pointers[position] = self.address_of(array)
         return call._go(arrays, shapes, [shapes, [array.strides for array in arrays]])
 
     def _go(self, arrays: list[Array], shapes: list[tuple[int, ...]], layout: list[Any]) -> list[Buffer]:
@@ -184,15 +185,14 @@ class Call:
             pointers[number] = pointers[first]
         if self.computed:
             return self._go_in_stages(arrays)
-        results = []
+        results, address_of = [], self.address_of
         for output in self.outputs:
-            array = output.take()
+            storage = output.take()
             if output.pointer is not None:
-                pointers[output.pointer] = address_of(array)
-            make = PackedBuffer.of_bytes if output.packed else wrap
-            results.append(make(array, self.device, output.dtype, output.shape))
-        if self.entry(self.context_at, self.pointers_at, self.dims_at) or self.status[0]:
-            self._fail(arrays)
+                pointers[output.pointer] = address_of(storage)
+            results.append(output.buffer_over(storage, self.device, output.dtype, output.shape))
+        if (code := self.entry(self.context_at, self.pointers_at, self.dims_at)) or self.status[0]:
+            self._fail(arrays, code)
         if self.copies:
             self._copy(arrays, results)
         return results
@@ -210,14 +210,13 @@ class Call:
                     self.found[number] = known
             for position in stage.outputs:
                 output = self.outputs[position]
-                array = output.take()
+                storage = output.take()
                 if output.pointer is not None:
-                    self.pointers[output.pointer] = address_of(array)
-                make = PackedBuffer.of_bytes if output.packed else wrap
-                made[position] = make(array, self.device, output.dtype, output.shape)
+                    self.pointers[output.pointer] = self.address_of(storage)
+                made[position] = output.buffer_over(storage, self.device, output.dtype, output.shape)
             self.context.stage = number
-            if self.entry(self.context_at, self.pointers_at, self.dims_at) or self.status[0]:
-                self._fail(arrays)
+            if (code := self.entry(self.context_at, self.pointers_at, self.dims_at)) or self.status[0]:
+                self._fail(arrays, code)
         results = [made[position] for position in range(len(made))]
         self._copy(arrays, results)
         return results
@@ -244,12 +243,10 @@ class Call:
         for output, buffer in self.copies:
             kind, number = self.code.plan.buffers[buffer].source
             if kind == "constant":
-                node = self.ir.nodes[number]
-                assert isinstance(node, Constant)
-                source = pack(node.array) if node.type.dtype.is_packed() else node.array
+                source = self.constants[buffer]
             else:
                 source = arrays[number] if kind == "input" else results[number]._array
-            results[output]._array[...] = source
+            self.driver.copy(results[output]._array, source)
 
     # sizes
 
@@ -272,22 +269,22 @@ class Call:
         for position in stage.outputs:
             type = self.ir.types[self.ir.outputs[position]]
             shape = tuple(d.evaluate(sizes) for d in type.shape)
-            known = (type.dtype, shape, self.output_pointers[position])
+            known = (self.device, type.dtype, shape, self.output_pointers[position])
             outputs[position] = Output(*known) if self.filling is None else FilledOutput(*known, self.filling)
         offsets, total = plan.place(sizes, number)
         try:
-            arena = np.empty(total + ALIGNMENT, np.uint8)
-        except (MemoryError, ValueError, OverflowError) as error:
+            arena = self.driver.allocate(total)
+        except MemoryError as error:
             raise self._too_large(total, error) from None
         if self.filling is not None:
-            self.filling.fill(arena)
+            self.driver.fill(arena, self.filling.byte)
         # Nothing failed: only now does the model change, all at once.
         if number == 0:
             self.layout = None
         for slot, value in slots:
             self.dims[slot] = value
         self.outputs, self.arenas[number] = outputs, arena
-        base = -(-address_of(arena) // ALIGNMENT) * ALIGNMENT
+        base = self.address_of(arena)
         for buffer, offset in offsets.items():
             self.pointers[buffer] = base + offset
 
@@ -305,7 +302,7 @@ class Call:
         assert self.filling is not None
         for arena in self.arenas:
             if arena is not None:
-                self.filling.fill(arena)
+                self.driver.fill(arena, self.filling.byte)
         for variant in self.variants.values():
             variant.refill()
 
@@ -334,19 +331,22 @@ class Call:
         except Exception as error:  # an exception cannot cross native code
             sys.stderr.write(f"einkorn: a report could not be shown: {error!r}\n")
 
-    def _fail(self, arrays: Sequence[Array]) -> None:
-        """Raises what a kernel reported."""
+    def _fail(self, arrays: Sequence[Any], code: int) -> None:
+        """Raises what a kernel reported, or else what the device says of the code that the entry gave back."""
         status, self.context.status = self.context.status, 0
         failure, self.failure = self.failure, None
         if status == abi.INTERRUPTED:
             interrupt, self.interrupt = self.interrupt, None
             raise interrupt or (self.pool.raised() if self.pool is not None else KeyboardInterrupt())
         if failure is None:
-            raise KernelError("a kernel failed without saying why", code="EK0702", place=user_place())
+            known = self.driver.error(code)
+            notes = [f"{self.device}: {known}"] if known else []
+            raise KernelError("a kernel failed without saying why", code="EK0702", place=user_place(), notes=notes)
         called = f"graph '{self.ir.name}' was called at {user_place()}"
+        found = nan_notes(failure, arrays) if self.device.is_host else []
         programs = [node.kernel.portable for node in self.ir.nodes if isinstance(node, Node)]
         kernels = [*programs, *(program.shape for program in programs if program.shape is not None)]
-        raise failure_error(failure, kernels, self._staged(failure.report.op), [*nan_notes(failure, arrays), called])
+        raise failure_error(failure, kernels, self._staged(failure.report.op), [*found, called])
 
     def _staged(self, op: str) -> list[Place]:
         """Where an op was staged; several places when the graph has several of that name."""

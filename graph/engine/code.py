@@ -1,43 +1,41 @@
-"""A graph's code, ready to be called: from a file that is mapped into the process.
+"""A graph's code, ready to be called: its pieces are loaded by the driver of the device that it runs on.
 
-Input: the path of a shared object and the plan of its buffers. Output: `LoadedCode`. Non-goals: where the file comes
-from (see `engine.load`), and the memory of a call (see `engine.call`).
+Input: files with pieces of code, and the plan of the code's buffers. Output: `LoadedCode`. Non-goals: where the files
+come from (see `engine.load`), and the memory of a call (see `engine.call`).
 """
 
 from __future__ import annotations
 
-import ctypes
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from ...dsl.contract import abi
-from ..driver.code import Library
+from ..driver.device import CodeFile, Entry
+from ..driver.devices import CPU, Device
 from ..passes.memory_plan import Plan
 from .reports import Report, read_reports
 
 
 @dataclass(frozen=True)
 class LoadedCode:
-    """A graph's code: the native entry, the plan of its buffers, and what its reports mean.
+    """A graph's code on a device: the entry, the plan of its buffers, and what its reports mean.
 
-    `library` is what has to live as long as the entry may be called; None when the entry is a Python function.
+    `tier` says where the code comes from. `keep` is what has to live as long as the entry may be called; None when the
+    entry is a Python function.
     """
 
-    entry: Any
+    entry: Entry
     plan: Plan
     reports: tuple[Report, ...]
     tier: str
-    library: Library | None
+    keep: object = None
+    device: Device = field(default_factory=CPU)
 
 
-def open_code(path: Path, plan: Plan, tier: str) -> LoadedCode:
-    """Maps the code in a file.
+def open_code(files: Sequence[CodeFile], device: Device, plan: Plan, tier: str) -> LoadedCode:
+    """Loads the pieces of a graph's code into a device.
 
     Raises:
-        OSError: it cannot be mapped.
+        OSError: they cannot be loaded.
     """
-    library = Library(path)
-    entry = abi.EntryFunction(library.address(abi.ENTRY))
-    table = ctypes.string_at(library.address(abi.REPORTS))
-    return LoadedCode(entry, plan, read_reports(table), tier, library)
+    code = device.driver.load(files)
+    return LoadedCode(code.entry, plan, read_reports(code.reports), tier, code.keep, device)

@@ -17,13 +17,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ...dsl.contract.checks import SAFE, Checks, parse_checks
-from ...dsl.contract.unit import EntrySpec, NodeSpec, Size, Slot
+from ...dsl.contract.unit import EntrySpec, NodeSpec, Piece, Size, Slot
 from ...dsl.diagnostics.errors import CompileError, EinkornError, InternalError
 from ...dsl.diagnostics.places import shown_path
 from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.knobs import knobs
 from ...dsl.environment.log import start_log
 from ...dsl.signature.parameters import identity
+from ..driver.devices import Device
 from ..ir import GraphIR, Node
 from ..passes.fusion import Facts, Partition, partition
 from ..passes.memory_plan import Plan, bound_dtypes, make_plan
@@ -44,6 +45,14 @@ def host_target() -> Target:
         from ...compiler.targets import host
 
     return host()
+
+
+def targets_of(device: Device) -> tuple[Target, ...]:
+    """The targets that code for a device is made for: the host's half first, if there are two."""
+    with shielded():
+        from ...compiler.targets import lookup
+
+    return tuple(lookup(name) for name in device.driver.targets)
 
 
 def lacking(target: str, requirements: Sequence[str]) -> Sequence[str]:
@@ -83,15 +92,15 @@ def chosen_checks(said: Checks | None) -> Checks | None:
 
 @dataclass(frozen=True)
 class CompiledGraph:
-    """What compilation made of a graph: its groups, the plan of its buffers, the code."""
+    """What compilation made of a graph: its groups, the plan of its buffers, the pieces of its code, one a target."""
 
     parts: Partition
     plan: Plan
-    code: bytes
+    pieces: tuple[Piece, ...]
 
 
-def compile_graph(ir: GraphIR, target: Target, fuse: bool, checks: Checks) -> CompiledGraph:
-    """Compiles a graph; without fusion where a kernel cannot be fused.
+def compile_graph(ir: GraphIR, targets: Sequence[Target], fuse: bool, checks: Checks) -> CompiledGraph:
+    """Compiles a graph for the targets of its device; without fusion where a kernel cannot be fused.
 
     Raises:
         CompileError: a mistake in a kernel.
@@ -100,19 +109,19 @@ def compile_graph(ir: GraphIR, target: Target, fuse: bool, checks: Checks) -> Co
         from ...compiler.ir.program import NotFusible
         from ...compiler.pipeline import compile_entry
 
-    parts = partition(ir, functools.partial(node_facts, ir, target), fuse=fuse)
+    parts = partition(ir, functools.partial(node_facts, ir, targets[-1]), fuse=fuse)
     plan = make_plan(ir, parts)
     try:
-        artifact = compile_entry(_unit(plan, checks), target)
+        artifact = compile_entry(_unit(plan, checks), targets[-1], others=targets[:-1])
     except NotFusible:
         if not fuse:
             raise
         _log.info("graph '%s': a kernel reads vectors, compiling it without fusion", ir.name)
-        return compile_graph(ir, target, False, checks)
+        return compile_graph(ir, targets, False, checks)
     except CompileError as error:
         _add_requests(error, ir)
         raise
-    return CompiledGraph(parts, plan, artifact.code)
+    return CompiledGraph(parts, plan, artifact.pieces)
 
 
 def interpret_graph(ir: GraphIR, *, checks: Checks | None = None) -> LoadedCode:
@@ -135,7 +144,7 @@ def interpret_graph(ir: GraphIR, *, checks: Checks | None = None) -> LoadedCode:
         except CompileError as error:
             _add_requests(error, ir)
             raise
-    return LoadedCode(code.entry, plan, reports_of(code.sites), "interpreter", None)
+    return LoadedCode(code.entry, plan, reports_of(code.sites), "interpreter")
 
 
 def _unit(plan: Plan, checks: Checks) -> EntrySpec:

@@ -1,6 +1,7 @@
-"""What a model takes: each input of a call as an array of the right dtype and shape, or what is wrong with it.
+"""Checks what a model takes: each input of a call as storage of the right dtype and shape, or what is wrong with it.
 
-Input: what a caller passes. Output: NumPy arrays over the caller's memory. Non-goals: memory (see `call`).
+Input: what a caller passes. Output: arrays over the caller's memory, or memory of a device. Non-goals: the memory of a
+call (see `call`).
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ class InputCheck:
         self.type = type
         self.dtype = type.dtype.to_numpy()
         self.is_buffer = isinstance(type, BufferType)
-        self.packed = type.dtype.is_packed()
+        self.device = type.device.to_device()
+        # Whether it lies in storage that is no array of its elements.
+        self.special = type.dtype.is_packed() or not self.device.is_host
         self.misalign = self.dtype.alignment - 1  # the bits of an address that have to be 0
 
     def scalar(self, value: bool | int | float) -> np.ndarray[Any, Any]:
@@ -49,10 +52,14 @@ class InputCheck:
             got=repr(value),
         )
 
-    def packed_bytes(self, value: Any) -> tuple[np.ndarray[Any, Any], tuple[int, ...]]:
-        """The memory and the shape of an input whose elements share bytes; only a `Buffer` has them so already."""
-        if isinstance(value, Buffer) and value.dtype is self.type.dtype:
-            return value._array, value.shape
+    def storage(self, value: Any) -> tuple[Any, tuple[int, ...]]:
+        """The storage and the shape of an input that lies on another device than the host, or is packed."""
+        if isinstance(value, Buffer):
+            self._check_device(value)
+            if value.dtype is self.type.dtype:
+                return value._array, value.shape
+        if not self.device.is_host:
+            raise self._not_on_device(value)
         if self.is_buffer:
             raise DTypeError(
                 f"'{self.name}' is changed in place, and only a Buffer of {self.type.dtype} has its packed elements",
@@ -68,6 +75,7 @@ class InputCheck:
 
     def array(self, value: Any) -> np.ndarray[Any, Any]:
         if isinstance(value, Buffer):
+            self._check_device(value)
             found = value.to_numpy()
         elif isinstance(value, np.ndarray):
             check_unmasked(value, self.name)
@@ -110,6 +118,31 @@ class InputCheck:
             )
         return found
 
+    def _check_device(self, value: Buffer) -> None:
+        """Nothing moves by itself."""
+        if value.device != self.device:
+            raise GraphError(
+                f"'{self.name}' lies on {value.device}, and the graph takes it on {self.device}",
+                code="EK0430",
+                place=user_place(),
+                argument=self.name,
+                expected=str(self.device),
+                got=str(value.device),
+                hint=f"move it with .to({self.type.device!r})",
+            )
+
+    def _not_on_device(self, value: Any) -> DTypeError:
+        what = str(value.dtype) if isinstance(value, Buffer) else type(value).__name__
+        return DTypeError(
+            f"'{self.name}' has to be a Buffer of {self.type.dtype} on {self.device}, and is {what}",
+            code="EK0452",
+            place=user_place(),
+            argument=self.name,
+            expected=str(self.type),
+            got=what,
+            hint=f"Buffer.from_numpy(x).to({self.type.device!r}) makes one of an array",
+        )
+
     def misplaced(self, value: np.ndarray[Any, Any], address: int) -> None:
         """Refuses an array of which native code cannot read the elements where they lie.
 
@@ -151,7 +184,7 @@ def wrong_inputs(checks: Sequence[InputCheck], inputs: Sequence[Any]) -> list[Ei
     shapes: list[tuple[int, ...] | None] = []
     for position, (check, value) in enumerate(zip(checks, inputs, strict=True)):
         try:
-            shapes.append(check.packed_bytes(value)[1] if check.packed else check.array(value).shape)
+            shapes.append(check.storage(value)[1] if check.special else check.array(value).shape)
         except EinkornError as error:
             found[position] = error
             shapes.append(None)

@@ -11,12 +11,16 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
 
 from ...dsl.contract.checks import SAFE, Checks
+from ...dsl.contract.unit import Piece
 from ...dsl.diagnostics.errors import PackageError
 from ...dsl.environment.cache import content_key, shared_cache
 from ...dsl.environment.knobs import knobs
 from ...dsl.environment.log import start_log
+from ..driver.device import CodeFile
+from ..driver.devices import Device
 from ..ir import GraphIR, Node
 from ..passes.memory_plan import Plan, bound_dtypes, make_plan
 from .cache_keys import graph_key, partition_from_json, partition_to_json
@@ -25,10 +29,10 @@ from .compile import (
     architecture,
     chosen_checks,
     compile_graph,
-    host_target,
     interpret_graph,
     lacking,
     reproducing_faults,
+    targets_of,
 )
 from .packaged_code import hint_without_code, matching, op_plan, ready_code, single_op
 
@@ -36,7 +40,7 @@ _log = logging.getLogger("einkorn.load")
 
 
 def load_graph(ir: GraphIR, *, fuse: bool = True, checks: Checks | None = None) -> LoadedCode:
-    """The code of a graph on the host, from the cache, a package or the compiler.
+    """The code of a graph for its device, from the cache, a package or the compiler.
 
     `checks` says what the code checks as it runs. When nobody says it, compiled code checks what is `safe`, and
     ready-made code is taken as it is. To find a NaN where it arises, every op stores its results: nothing is fused.
@@ -50,19 +54,20 @@ def load_graph(ir: GraphIR, *, fuse: bool = True, checks: Checks | None = None) 
         wanted = chosen_checks(checks)
         checks = wanted or SAFE
         fuse = fuse and not checks.finds
-        key = graph_key(ir, host_target().key, fuse, checks)
-        found = _from_cache(key, ir)
+        device = ir.device.to_device()
+        key = graph_key(ir, _target_keys(device), fuse, checks)
+        found = _from_cache(key, ir, device)
         if found is not None:
             _log.info("graph '%s': from the cache", ir.name)
             return found
-        ready = _from_package(ir, wanted)
+        ready = _from_package(ir, device, wanted)
         if ready is not None:
             _log.info("graph '%s': ready-made code from %s", ir.name, ready.tier)
             return ready
         if knobs.no_jit:
             raise _nothing_ready(ir)
         _log.info("graph '%s': compiling", ir.name)
-        return _compiled(key, ir, fuse, checks)
+        return _compiled(key, ir, device, fuse, checks)
 
 
 def load_anew(ir: GraphIR, fuse: bool, checks: Checks, interpret: bool) -> LoadedCode:
@@ -70,36 +75,68 @@ def load_anew(ir: GraphIR, fuse: bool, checks: Checks, interpret: bool) -> Loade
     if interpret:
         return interpret_graph(ir, checks=checks)
     with reproducing_faults(ir, fuse, checks):
-        return _compiled(graph_key(ir, host_target().key, fuse, checks), ir, fuse, checks)
+        device = ir.device.to_device()
+        return _compiled(graph_key(ir, _target_keys(device), fuse, checks), ir, device, fuse, checks)
 
 
-def _from_cache(key: str, ir: GraphIR) -> LoadedCode | None:
-    cache = shared_cache()
-    parts = cache.get(key, ".json")
-    path = cache.path(key, ".so")
-    if parts is None or path is None:
+def _target_keys(device: Device) -> list[str]:
+    return [target.key for target in targets_of(device)]
+
+
+# *** the cache ***
+
+
+def _from_cache(key: str, ir: GraphIR, device: Device) -> LoadedCode | None:
+    """The code that the cache has: all of it, for half an artifact is a miss."""
+    known = shared_cache().get(key, ".json")
+    if known is None:
+        return None
+    record = json.loads(known)
+    files = _files(key, [(kind, target, size) for kind, target, size in record["pieces"]])
+    if files is None:
         return None
     try:
-        return open_code(path, make_plan(ir, partition_from_json(json.loads(parts)), entry=False), "cache")
+        plan = make_plan(ir, partition_from_json(record["groups"], ir), entry=False)
+        return open_code(files, device, plan, "cache")
     except OSError:  # another process has removed it meanwhile
         return None
 
 
-def _compiled(key: str, ir: GraphIR, fuse: bool, checks: Checks) -> LoadedCode:
-    made = compile_graph(ir, host_target(), fuse, checks)
-    shared_cache().put(key, json.dumps(partition_to_json(made.parts)).encode(), ".json")
-    return _keep(key, made.code, made.plan, "compiled")
+def _files(key: str, pieces: Sequence[tuple[str, str, int]]) -> list[CodeFile] | None:
+    """The files of the cache with these pieces, given as (kind, target, size), or None if one is missing."""
+    files = []
+    for number, (kind, target, size) in enumerate(pieces):
+        path = shared_cache().path(key, _suffix(kind, number))
+        if path is None:
+            return None
+        files.append(CodeFile(kind, target, path, size))
+    return files
 
 
-def _keep(key: str, code: bytes, plan: Plan, tier: str) -> LoadedCode:
-    """Keeps code and loads it: from the cache, or from this process's own folder where the cache's file goes away."""
-    cache = shared_cache()
+def _suffix(kind: str, number: int) -> str:
+    """How the name of a piece ends in the cache; a second one may be of the same kind."""
+    return f".{kind}{number or ''}"
+
+
+def _compiled(key: str, ir: GraphIR, device: Device, fuse: bool, checks: Checks) -> LoadedCode:
+    made = compile_graph(ir, targets_of(device), fuse, checks)
+    record = {
+        "groups": partition_to_json(made.parts),
+        "pieces": [[piece.kind, piece.target, len(piece.code)] for piece in made.pieces],
+    }
+    shared_cache().put(key, json.dumps(record).encode(), ".json")
+    return _keep(key, made.pieces, device, made.plan, "compiled")
+
+
+def _keep(key: str, pieces: Sequence[Piece], device: Device, plan: Plan, tier: str) -> LoadedCode:
+    """Keeps code and loads it: from the cache, or from this process's own folder where the cache's files go away."""
+    known = _files(key, [(piece.kind, piece.target, len(piece.code)) for piece in pieces])
     try:
-        return open_code(cache.path(key, ".so") or cache.put(key, code, ".so"), plan, tier)
+        return open_code(known or _kept(key, pieces, private=False), device, plan, tier)
     except OSError:
-        path = cache.put(key, code, ".so", private=True)
+        files = _kept(key, pieces, private=True)
     try:
-        return open_code(path, plan, tier)
+        return open_code(files, device, plan, tier)
     except OSError as error:
         raise PackageError(
             f"compiled code cannot be loaded into the process: {error}",
@@ -108,11 +145,22 @@ def _keep(key: str, code: bytes, plan: Plan, tier: str) -> LoadedCode:
         ) from None
 
 
-def _from_package(ir: GraphIR, checks: Checks | None) -> LoadedCode | None:
+def _kept(key: str, pieces: Sequence[Piece], private: bool) -> list[CodeFile]:
+    files = []
+    for number, piece in enumerate(pieces):
+        path = shared_cache().put(key, piece.code, _suffix(piece.kind, number), private=private)
+        files.append(CodeFile(piece.kind, piece.target, path, len(piece.code)))
+    return files
+
+
+# *** packages ***
+
+
+def _from_package(ir: GraphIR, device: Device, checks: Checks | None) -> LoadedCode | None:
     """Ready-made code, for a graph that is one op of a package; with these checks, if it matters."""
     node = None if ir.patterns else single_op(ir)
     package = node.kernel.package if node is not None else None
-    if node is None or package is None:
+    if node is None or package is None or not device.is_host:
         return None
     kernel = node.kernel
     wanted = bound_dtypes(node, [ir.types[value].dtype for value in node.operands])
@@ -120,8 +168,9 @@ def _from_package(ir: GraphIR, checks: Checks | None) -> LoadedCode | None:
         if checks is not None and variant.checks != str(checks):
             continue
         data = ready_code(package, variant, architecture(variant.target))
+        pieces = [Piece(variant.kind, variant.target, data)]
         key = content_key("package", variant.code.sha256)
-        return _keep(key, data, op_plan(ir, node), f"{kernel.origin} ({variant.target})")
+        return _keep(key, pieces, device, op_plan(ir, node), f"{kernel.origin} ({variant.target})")
     return None
 
 

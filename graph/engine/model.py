@@ -20,7 +20,7 @@ from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.tracebacks import bare
 from ...dsl.types.dtype import DType
 from ..driver.buffer import Buffer
-from ..driver.device import DeviceRef
+from ..driver.devices import DeviceRef
 from ..ir import GraphIR
 from ..types.dims import StaticDim
 from ..types.tensor_type import ShapedType

@@ -1,7 +1,7 @@
-"""The memory of a model's results.
+"""Finds the memory of a model's results.
 
-Input: the dtype and the shape of an output. Output: arrays that nobody else sees. Non-goals: temporaries (see
-`passes.memory_plan`).
+Input: the device, the dtype and the shape of an output. Output: storage that nobody else sees. Non-goals:
+temporaries (see `passes.memory_plan`).
 """
 
 from __future__ import annotations
@@ -15,37 +15,39 @@ import numpy as np
 from ...dsl.diagnostics.errors import DeviceError
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
-
-empty = np.empty
+from ..driver.device import Storage
+from ..driver.device_buffer import buffer_class
+from ..driver.devices import Device
 
 
 class Output:
     """Where an output of known size goes.
 
     Fresh pages for a large output cost as much as the work itself, so the memory of earlier results is taken again once
-    nobody can see it any more: a `Buffer`, a view or a DLPack export each hold a reference to the array.
+    nobody can see it any more: a `Buffer`, a view or a DLPack export each hold a reference to the storage.
     """
 
     KEPT = 2  # with `y = model(x)` in a loop the last result still lives during the next call
     LARGE = 1 << 20
 
-    def __init__(self, dtype: DType, shape: tuple[int, ...], pointer: int | None) -> None:
+    def __init__(self, device: Device, dtype: DType, shape: tuple[int, ...], pointer: int | None) -> None:
+        self.device = device
         self.dtype = dtype
         self.shape = shape
         self.pointer = pointer
         self.size = dtype.bytes_for(math.prod(shape))
-        self.packed = dtype.is_packed()
-        self.memory = ((self.size,), np.dtype(np.uint8)) if self.packed else (shape, dtype.to_numpy())
+        self.allocate, self.arguments = device.driver.allocator(dtype, shape)
+        self.buffer_over = buffer_class(device, dtype).over
         self.keeps = self.size >= self.LARGE and _FREE > 0
-        self.kept: list[np.ndarray[Any, Any]] = []
+        self.kept: list[Storage] = []
 
-    def take(self) -> np.ndarray[Any, Any]:
-        """An array that nobody else sees."""
+    def take(self) -> Storage:
+        """Storage that nobody else sees."""
         found = _unseen(self.kept) if self.keeps else None
         if found is not None:
             return found
         try:
-            array = empty(*self.memory)
+            storage = self.allocate(*self.arguments)
         except (MemoryError, ValueError) as error:
             raise DeviceError(
                 f"an output of {self.dtype} {self.shape} takes {self.size:,} bytes, which cannot be had",
@@ -55,8 +57,8 @@ class Output:
                 notes=[str(error)],
             ) from None
         if self.keeps:
-            self.kept = [*self.kept, array][-self.KEPT :]
-        return array
+            self.kept = [*self.kept, storage][-self.KEPT :]
+        return storage
 
 
 class Filling:
@@ -73,21 +75,24 @@ class Filling:
 
 
 class FilledOutput(Output):
-    """An output whose memory is filled before it is written."""
+    """An output of the host whose memory is filled before it is written."""
 
-    def __init__(self, dtype: DType, shape: tuple[int, ...], pointer: int | None, filling: Filling) -> None:
-        super().__init__(dtype, shape, pointer)
+    def __init__(
+        self, device: Device, dtype: DType, shape: tuple[int, ...], pointer: int | None, filling: Filling
+    ) -> None:
+        super().__init__(device, dtype, shape, pointer)
         self.filling = filling
 
-    def take(self) -> np.ndarray[Any, Any]:
-        return self.filling.fill(super().take())
+    def take(self) -> Storage:
+        storage: Any = super().take()
+        return self.filling.fill(storage)
 
 
-def _unseen(kept: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any] | None:
-    """One of the arrays that nobody but the list refers to, or None."""
-    for array in kept:
-        if sys.getrefcount(array) == _FREE:
-            return array
+def _unseen(kept: list[Storage]) -> Storage | None:
+    """One of the pieces of storage that nobody but the list refers to, or None."""
+    for storage in kept:
+        if sys.getrefcount(storage) == _FREE:
+            return storage
     return None
 
 

@@ -21,7 +21,7 @@ from ...dsl.package.library import LoadedKernel
 from ...dsl.signature.dims import evaluate, names_in
 from ...dsl.signature.parse_dims import parse_expression
 from ...dsl.types.dtype import DType
-from ..driver.device import DeviceRef
+from ..driver.devices import DeviceRef
 from ..ir import Constant, Constraint, GraphIR, Node, SizeStep
 from ..types.dims import Dim
 from ..types.tensor_type import BufferType, ShapedType, TensorType

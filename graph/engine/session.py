@@ -15,7 +15,7 @@ from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.knobs import knobs
 from ...dsl.environment.tracebacks import without_internals
 from ..arguments import flag_of, list_of, wrong
-from ..driver.device import CPU, Device, DeviceRef
+from ..driver.devices import CPU, Device, DeviceRef
 from ..staging.graph import Graph
 from .compile import chosen_checks, interpret_graph
 from .load import load_graph
@@ -80,4 +80,5 @@ class InferenceSession:
         wanted = self.checks if checks is None else parse_checks(checks)
         load = functools.partial(interpret_graph if self.interpret else load_graph, checks=wanted)
         level = chosen_checks(wanted)
-        return Model(ir, load, Filling() if level is not None and level.level == "all" else None)
+        filled = level is not None and level.level == "all" and ir.device.to_device().is_host
+        return Model(ir, load, Filling() if filled else None)

@@ -15,7 +15,7 @@ from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.cache import content_key, shared_cache
 from ...dsl.environment.fingerprint import fingerprint
 from ...dsl.environment.knobs import knobs
-from ..driver.code import Library
+from ..driver.shared_library import SharedLibrary
 from ..driver.threads import Pool, default_threads
 from .compile import host_target, pool_code
 
@@ -44,7 +44,7 @@ def _make_pool() -> Pool | None:
             _log.warning("regions run on one thread: %s", error.message)
             return None
     try:
-        return Pool(Library(path), threads, listens=True)
+        return Pool(SharedLibrary(path), threads, listens=True)
     except OSError as error:  # another process has removed it meanwhile
         _log.warning("regions run on one thread: %s", error)
         return None

@@ -21,7 +21,7 @@ from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
 from ...dsl.types.packing import unpack
 from ..driver.buffer import Buffer
-from ..driver.host_memory import Array
+from ..driver.device import Array
 from ..ir import GraphIR, Node
 from .call import Call
 from .outputs import Filling
@@ -36,7 +36,7 @@ def run_twice(call: Call, filling: Filling, inputs: Sequence[Any]) -> list[Buffe
         KernelError: EK0706, an element of a result was not written, or was made of such an element.
     """
     given = [(check, value) for check, value in zip(call.checks, inputs, strict=True) if check.is_buffer]
-    changed = [check.packed_bytes(value)[0] if check.packed else check.array(value) for check, value in given]
+    changed = [check.storage(value)[0] if check.special else check.array(value) for check, value in given]
     before = [array.copy() for array in changed]
     runs: list[list[Buffer]] = []
     try:

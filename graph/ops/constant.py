@@ -11,7 +11,7 @@ from typing import Any
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
 from ..arguments import dtype_of
-from ..driver.device import Device, DeviceRef
+from ..driver.devices import Device, DeviceRef
 from ..staging.value import TensorValue, TensorValueLike
 from ..types.promotion import literal_array
 from .stage import current, op

@@ -16,7 +16,7 @@ from ...dsl.signature.schema import OpSchema, Role
 from ...dsl.signature.variadic import counted_inputs, counted_outputs
 from ...dsl.types.dtype import DType
 from ..arguments import list_of, wrong
-from ..driver.device import Device, DeviceRef
+from ..driver.devices import Device, DeviceRef
 from ..ir import KernelSource
 from ..staging.value import BufferValue, TensorValue, TensorValueLike, Value
 from ..types.dims import StaticDim

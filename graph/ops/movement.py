@@ -14,7 +14,7 @@ from typing import Any
 
 from ...dsl.diagnostics.errors import DeviceError, DTypeError
 from ..arguments import axis_of, list_of, text_of
-from ..driver.device import Device, DeviceRef
+from ..driver.devices import Device, DeviceRef
 from ..staging.value import TensorValue, TensorValueLike
 from ..types.dims import Dim, Shape, StaticDim, is_below_zero
 from ..types.tensor_type import shown

@@ -16,7 +16,7 @@ from typing import Any
 from ...dsl.diagnostics.errors import DTypeError, brief
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
-from ..driver.device import DeviceRef
+from ..driver.devices import DeviceRef
 from ..staging.graph import foreign_value
 from ..staging.value import BufferValue, TensorValue, TensorValueLike, Value
 from ..types.dims import Dim, Shape, StaticDim

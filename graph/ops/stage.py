@@ -19,7 +19,7 @@ from ...dsl.environment.tracebacks import without_internals
 from ...dsl.signature.bind import bind
 from ...dsl.signature.parameters import bind_parameters
 from ...dsl.types.dtype import DType
-from ..driver.device import DeviceRef
+from ..driver.devices import DeviceRef
 from ..ir import Constraint
 from ..staging.graph import Graph, active_graph
 from ..staging.value import TensorValue, Value

@@ -1,4 +1,4 @@
-"""Who melts into whom.
+"""Groups the nodes of a graph into kernels.
 
 A value is *materialised* (it gets a buffer) or *inlined* into every kernel that reads it. A kernel can be inlined when
 one of its elements can be computed alone; it is inlined when its readers read each element a bounded number of times
@@ -13,8 +13,9 @@ groups: to keep its results costs no more than to keep those of the root.
 
     x -> matmul -> add -> {mean, sub}           groups: {matmul: root, add: epilogue}, {mean}, {sub}
 
-What changes or reads a buffer happens when its turn comes: it is a root of its own, and never moves into a group that
-runs later. Tensors never change, so nothing else has to keep an order but that of its operands.
+A group runs on one device: kernels of two devices are never fused. What changes or reads a buffer happens when its
+turn comes: it is a root of its own, and never moves into a group that runs later. Tensors never change, so nothing else
+has to keep an order but that of its operands.
 
 Built-in and custom kernels are treated alike: the decision rests on `Facts`, which `compiler.inference.facts` finds by
 evaluating the kernel, and on what its author promised in `@register`.
@@ -24,12 +25,13 @@ Input: a `GraphIR` and a way to ask for facts. Output: a `Partition`, as plain n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.signature.schema import Form
+from ..driver.devices import DeviceRef
 from ..ir import Constant, GraphIR, Node
 from ..types.dims import Shape
 
@@ -56,11 +58,19 @@ class Facts(Protocol):
 
 @dataclass(frozen=True)
 class Group:
-    """Numbers of graph nodes in topological order; the root among them, and the epilogue if there is one."""
+    """Numbers of graph nodes in topological order, all of one device; the root among them, and the epilogue if any."""
 
     nodes: tuple[int, ...]
     root: int
-    epilogue: int | None = None
+    epilogue: int | None
+    device: DeviceRef
+
+
+def make_group(ir: GraphIR, nodes: Iterable[int], root: int, epilogue: int | None = None) -> Group:
+    """A group of these nodes, on the device of its root."""
+    node = ir.nodes[root]
+    assert isinstance(node, Node)
+    return Group(tuple(nodes), root, epilogue, ir.device_of(node))
 
 
 @dataclass(frozen=True)
@@ -103,6 +113,9 @@ class _Fusion:
         found = self.ir.nodes[number]
         assert isinstance(found, Node)
         return found
+
+    def device(self, number: int) -> DeviceRef:
+        return self.ir.device_of(self.node(number))
 
     def _live(self) -> list[int]:
         wanted = set(self.ir.outputs)
@@ -167,7 +180,7 @@ class _Fusion:
 
     def _may_inline(self, n: int) -> bool:
         """Whether every reader of `n` can compute its elements itself, at a fair price."""
-        if n in self.materialised:
+        if n in self.materialised or any(self.device(reader) != self.device(n) for reader in self.readers[n]):
             return False
         if len(self.stands[n]) > 1 and self._source_of(self._group(n)) is not None:
             self.stored.add(n)
@@ -239,7 +252,7 @@ class _Fusion:
                     visit(made_by)
 
         visit(root)
-        return Group(tuple(sorted(members)), root)
+        return make_group(self.ir, sorted(members), root)
 
     def _with_epilogues(self, groups: list[Group]) -> list[Group]:
         """Moves elementwise roots into the stores of the root before them, where that is sound."""
@@ -251,7 +264,7 @@ class _Fusion:
                 before = by_root[source]
                 gone.add(source)
                 nodes = tuple(sorted({*before.nodes, *group.nodes}))
-                by_root[group.root] = Group(nodes, before.root, group.root)
+                by_root[group.root] = make_group(self.ir, nodes, before.root, group.root)
         return [by_root[g.root] for g in groups if g.root not in gone]
 
     def _source_of(self, group: Group) -> int | None:
@@ -261,8 +274,8 @@ class _Fusion:
             return None
         for candidate in self._operand_roots(group):
             node = self.node(candidate)
-            if self.ir.ordered(node):
-                continue  # as an epilogue's root it would run later than its turn
+            if self.ir.ordered(node) or self.device(candidate) != group.device:
+                continue  # as an epilogue's root it would run later than its turn, or elsewhere
             schema = node.kernel.schema
             if not (schema.writes_once and schema.fuse and len(node.results) == 1):
                 continue

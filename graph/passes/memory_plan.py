@@ -1,6 +1,6 @@
-"""From a partition to a compile unit, and to memory: what each buffer is, and where it lies during a call.
+"""Plans memory: makes a compile unit of a partition, and says what each buffer is and where it lies during a call.
 
-`make_plan` looks whether the partition can run, numbers buffers and dim slots, and writes the `EntrySpec`. `Plan.place`
+`make_plan` checks that the partition can run, numbers buffers and dim slots, and writes the `EntrySpec`. `Plan.place`
 gives the temporaries offsets in one arena for given sizes: those that do not live at the same time share memory.
 
 Input: a `GraphIR` and its `Partition`. Output: a `Plan`. Non-goals: nothing is allocated or compiled.
@@ -29,11 +29,14 @@ from ...dsl.contract.unit import (
 from ...dsl.diagnostics.errors import InternalError
 from ...dsl.signature.schema import TensorArgument
 from ...dsl.types.dtype import DType
-from ..driver.host_memory import ALIGNMENT
+from ..driver.device import ALIGNMENT
+from ..driver.devices import DeviceRef
 from ..ir import Constant, GraphIR, Node, SizeStep
 from ..types.dims import Dim, Shape, StaticDim
 from ..types.strides import stride_dims
 from .fusion import Group, Partition
+
+HOST = DeviceRef.CPU()
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class PlannedBuffer:
     `source` tells where it comes from: ("input", k), ("output", k), ("constant", node number), ("temp", 0), or
     ("sizes", k) for what step k of the plan computes.
     `first` and `last` are the groups that write and last read a temporary. `strides` are None for row-major buffers
-    without gaps.
+    without gaps. `device` is where it lies.
     """
 
     dtype: DType
@@ -52,6 +55,7 @@ class PlannedBuffer:
     first: int = 0
     last: int = 0
     strides: tuple[Dim, ...] | None = None
+    device: DeviceRef = HOST
 
 
 @dataclass(frozen=True)
@@ -165,10 +169,10 @@ class _Planner:
         self.aliases = set(parts.aliases)
 
     def run(self) -> Plan:
-        for value, type in enumerate(self.ir.inputs):
+        for value in range(len(self.ir.inputs)):
             pattern = self.ir.pattern(value)
             strides = None if pattern is None else stride_dims(value, pattern)
-            self._add(value, PlannedBuffer(type.dtype, type.shape, ("input", value), strides=strides))
+            self._add(value, ("input", value), strides=strides)
         copies = self._outputs()
         stages = self._temporaries()
         for group in self.parts.groups:
@@ -184,7 +188,7 @@ class _Planner:
 
     def _buffer(self, buffer: PlannedBuffer) -> BufferSpec:
         strides = None if buffer.strides is None else self._shape(buffer.strides)
-        return BufferSpec(buffer.dtype, self._shape(buffer.shape), buffer.source[0], strides)
+        return BufferSpec(buffer.dtype, self._shape(buffer.shape), buffer.source[0], strides, str(buffer.device))
 
     def _number(self, n: int, members: set[int]) -> None:
         """Gives numbers to the constants and sizes that a node needs, in the order in which they are met."""
@@ -203,10 +207,17 @@ class _Planner:
 
     # buffers
 
-    def _add(self, value: int, buffer: PlannedBuffer) -> int:
+    def _add(
+        self,
+        value: int,
+        source: tuple[str, int],
+        first: int = 0,
+        last: int = 0,
+        strides: tuple[Dim, ...] | None = None,
+    ) -> None:
+        type = self.ir.types[value]
         self.buffer_of[value] = len(self.buffers)
-        self.buffers.append(buffer)
-        return self.buffer_of[value]
+        self.buffers.append(PlannedBuffer(type.dtype, type.shape, source, first, last, strides, type.device))
 
     def _outputs(self) -> list[tuple[int, int]]:
         copies = []
@@ -216,8 +227,7 @@ class _Planner:
             elif isinstance(self._maker(value), Constant):
                 copies.append((position, self._constant(value)))
             else:
-                type = self.ir.types[value]
-                self._add(value, PlannedBuffer(type.dtype, type.shape, ("output", position)))
+                self._add(value, ("output", position))
         return copies
 
     def _maker(self, value: int) -> Node | Constant | None:
@@ -226,8 +236,7 @@ class _Planner:
 
     def _constant(self, value: int) -> int:
         if value not in self.buffer_of:
-            type = self.ir.types[value]
-            self._add(value, PlannedBuffer(type.dtype, type.shape, ("constant", self.producer[value])))
+            self._add(value, ("constant", self.producer[value]))
         return self.buffer_of[value]
 
     def _temporaries(self) -> tuple[int, ...]:
@@ -246,9 +255,7 @@ class _Planner:
         made = [step.value for step in self.ir.steps if step.value in written]
         for value, time in written.items():
             if value not in self.buffer_of:
-                type = self.ir.types[value]
-                place = ("sizes", made.index(value)) if value in made else ("temp", 0)
-                self._add(value, PlannedBuffer(type.dtype, type.shape, place, time, last[value]))
+                self._add(value, ("sizes", made.index(value)) if value in made else ("temp", 0), time, last[value])
         return tuple(written[value] + 1 for value in made)
 
     def _node(self, number: int) -> Node:
@@ -271,7 +278,7 @@ class _Planner:
             Store(local[final], output, self.buffer_of[value]) for output, value in enumerate(self._node(final).results)
         )
         epilogue = None if group.epilogue is None else local[group.epilogue]
-        return GroupSpec(nodes, local[group.root], stores, epilogue)
+        return GroupSpec(nodes, local[group.root], stores, epilogue, str(group.device))
 
     def _node_spec(self, node: Node, local: dict[int, int]) -> NodeSpec:
         inputs = tuple(self._operand(value, local) for value in node.operands)

@@ -33,7 +33,7 @@ from ...dsl.environment.tracebacks import placed, without_internals
 from ...dsl.package.library import KernelLibrary
 from ...dsl.types.dtype import DType
 from ..arguments import list_of, text_of, wrong
-from ..driver.device import DeviceRef
+from ..driver.devices import DeviceRef
 from ..ir import Constant, Constraint, GraphIR, KernelSource, Node, SizeStep, format_graph
 from ..types.dims import AlgebraicDim, Dim
 from ..types.promotion import is_weak, literal_array

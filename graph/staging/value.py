@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
-from ..driver.device import Device, DeviceRef
+from ..driver.devices import Device, DeviceRef
 from ..types.dims import Dim, Shape
 from ..types.tensor_type import BufferType, ShapedType, TensorType
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..driver.host_memory import Array
+from ..driver.device import Array
 from .dims import Dim, private_dim
 
 Pattern = tuple[str, ...] | None  # None: row-major and without gaps

@@ -17,7 +17,7 @@ from ...dsl.diagnostics.errors import GraphError
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
 from ..arguments import check_bytes, dtype_of, least_bytes
-from ..driver.device import Device, DeviceRef
+from ..driver.devices import Device, DeviceRef
 from .dims import Dim, Shape, StaticDim, is_below_zero
 
 

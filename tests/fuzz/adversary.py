@@ -35,7 +35,6 @@ from programs import Program
 from einkorn.compiler.interpreter import translate as interpret_flow
 from einkorn.dsl.diagnostics.errors import CompileError, InternalError, KernelError
 from einkorn.graph.engine import call as calls
-from einkorn.graph.engine import outputs
 
 Array = np.ndarray[Any, Any]
 CALLS = 5  # of each program, with sizes and data of their own
@@ -81,11 +80,8 @@ def fenced_results(at_end: bool) -> Iterator[list[Fenced]]:
         made.append(Fenced(tuple(shape), dtype, at_end))
         return made[-1].array
 
-    before, outputs.empty = outputs.empty, empty
-    try:
+    with check.results_in(empty):
         yield made
-    finally:
-        outputs.empty = before
 
 
 def arrays_of(program: Program, seed: int, at_end: bool) -> tuple[list[Array], list[Fenced]]:

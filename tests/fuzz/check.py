@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from einkorn.compiler.codegen.thread_pool import pool_object
 from einkorn.compiler.interpreter.entry import Interpreted
@@ -29,14 +30,14 @@ from einkorn.compiler.pipeline import compile_entry, typed_program
 from einkorn.compiler.targets import lookup
 from einkorn.dsl.contract.checks import parse_checks
 from einkorn.dsl.diagnostics.errors import CompileError, InternalError, KernelError
-from einkorn.graph import Buffer, BufferType, BufferValue, DeviceRef, DType, Graph, Model, TensorType, ops
-from einkorn.graph.driver.code import Library
-from einkorn.graph.driver.host_memory import ALIGNMENT
+from einkorn.graph import CPU, Buffer, BufferType, BufferValue, DeviceRef, DType, Graph, Model, TensorType, ops
+from einkorn.graph.driver.device import ALIGNMENT, CodeFile
+from einkorn.graph.driver.shared_library import SharedLibrary
 from einkorn.graph.driver.threads import Pool
 from einkorn.graph.engine import call as calls
-from einkorn.graph.engine import outputs
 from einkorn.graph.engine.code import LoadedCode, open_code
 from einkorn.graph.engine.compile import node_facts
+from einkorn.graph.engine.outputs import Output
 from einkorn.graph.engine.reports import reports_of
 from einkorn.graph.ir import GraphIR
 from einkorn.graph.passes.fusion import partition
@@ -112,7 +113,7 @@ def interpreted(ir: GraphIR, checks: str, fuse: bool = False) -> LoadedCode:
     assert plan.entry is not None
     spec = replace(plan.entry, checks=str(parse_checks(checks)))
     code = Interpreted(typed_program(spec, target), spec)
-    return LoadedCode(code.entry, plan, reports_of(code.sites), "interpreter", None)
+    return LoadedCode(code.entry, plan, reports_of(code.sites), "interpreter")
 
 
 def compiled(ir: GraphIR, checks: str, level: int, fuse: bool) -> LoadedCode:
@@ -129,7 +130,8 @@ def compiled(ir: GraphIR, checks: str, level: int, fuse: bool) -> LoadedCode:
     with tempfile.NamedTemporaryFile(suffix=".so") as shared:
         shared.write(artifact.code)
         shared.flush()
-        return open_code(Path(shared.name), plan, f"-O{level}")
+        file = CodeFile("so", target.key, Path(shared.name), len(artifact.code))
+        return open_code([file], CPU(), plan, f"-O{level}")
 
 
 # *** runs ***
@@ -140,7 +142,7 @@ def _pool() -> Pool:
     handle, name = tempfile.mkstemp(suffix=".so")
     os.write(handle, pool_object(lookup("host")))
     os.close(handle)
-    pool = Pool(Library(Path(name)), 2)
+    pool = Pool(SharedLibrary(Path(name)), 2)
     os.unlink(name)
     return pool
 
@@ -157,12 +159,25 @@ def surroundings(threads: int) -> Iterator[list[Array]]:
         guards.extend((memory[:first], memory[first + size :]))
         return memory[first : first + size].view(dtype).reshape(shape)
 
-    before = calls.thread_pool, outputs.empty
-    calls.thread_pool, outputs.empty = (_pool if threads > 1 else lambda: None), empty
+    before = calls.thread_pool
+    calls.thread_pool = _pool if threads > 1 else lambda: None
     try:
-        yield guards
+        with results_in(empty):
+            yield guards
     finally:
-        calls.thread_pool, outputs.empty = before
+        calls.thread_pool = before
+
+
+@contextmanager
+def results_in(empty: Callable[[tuple[int, ...], Any], Array]) -> Iterator[None]:
+    """Results of calls lie in memory that `empty` gives."""
+
+    def take(self: Output) -> Array:
+        return empty((self.size,), np.uint8) if self.dtype.is_packed() else empty(self.shape, self.dtype.to_numpy())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Output, "take", take)
+        yield
 
 
 def run(ir: GraphIR, load: Callable[[GraphIR], LoadedCode], arrays: Sequence[Array], threads: int = 1) -> Found:

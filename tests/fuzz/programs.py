@@ -20,7 +20,7 @@ import numpy as np
 from writing.graphs import Step, Writer
 
 from einkorn.dsl.types.dtype import DType
-from einkorn.graph.driver.host_memory import allocate
+from einkorn.graph.driver.buffer import Buffer
 
 Array = np.ndarray[Any, Any]
 
@@ -85,7 +85,7 @@ def _laid(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...], layout
     made = _elements(rng, dtype, shape)
     if dtype.is_packed():
         return made
-    array = allocate(dtype, shape)  # at a multiple of 64 bytes, which kernels may promise
+    array = Buffer(dtype, shape)._array  # at a multiple of 64 bytes, which kernels may promise
     np.copyto(array, made)
     return array
 

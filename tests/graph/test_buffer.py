@@ -15,7 +15,7 @@ import pytest
 from einkorn.dsl.diagnostics.errors import DeviceError, DTypeError, GraphError
 from einkorn.dsl.types.dtype import DType
 from einkorn.graph import CPU, Buffer, DeviceRef, DLPackArray, Graph, InferenceSession, TensorType, ops
-from einkorn.graph.driver.host_memory import ALIGNMENT
+from einkorn.graph.driver.device import ALIGNMENT
 
 
 class Producer:

@@ -21,6 +21,7 @@ from support import graphs
 from einkorn.dsl.diagnostics.errors import PackageError
 from einkorn.dsl.environment.cache import CacheWarning
 from einkorn.graph import DeviceRef, InferenceSession, ops
+from einkorn.graph.driver.device import CodeFile
 from einkorn.graph.engine import load as loading
 from einkorn.graph.engine.model import Model
 
@@ -260,18 +261,19 @@ def test_code_that_vanishes_before_it_is_loaded(
     true_open = loading.open_code
     gone: list[Path] = []
 
-    def late(path: Path, *rest: Any) -> Any:
+    def late(files: list[CodeFile], *rest: Any) -> Any:
+        (path,) = [file.path for file in files]
         if folder in path.parents:
             path.unlink()
             gone.append(path)
-        return true_open(path, *rest)
+        return true_open(files, *rest)
 
     monkeypatch.setattr(loading, "open_code", late)
     for _ in range(3):
         assert value(file) == 5
     assert len(gone) == 1
 
-    def refused(path: Path, *rest: Any) -> Any:
+    def refused(*_: Any) -> Any:
         raise OSError("failed to map segment from shared object")
 
     write(file, "x[i] * 6.0")

@@ -17,7 +17,7 @@ from support import graphs
 
 from einkorn.dsl.diagnostics.errors import KernelError
 from einkorn.graph import DeviceRef, ops
-from einkorn.graph.driver import code
+from einkorn.graph.driver.shared_library import SharedLibrary
 from einkorn.graph.engine.model import Model
 
 KERNELS = Path(__file__).parent / "session_kernels.py"
@@ -33,16 +33,16 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture
-def libraries(monkeypatch: pytest.MonkeyPatch) -> Iterator[weakref.WeakSet[code.Library]]:
+def libraries(monkeypatch: pytest.MonkeyPatch) -> Iterator[weakref.WeakSet[SharedLibrary]]:
     """The libraries that live; nothing is collected but what nobody refers to."""
-    alive: weakref.WeakSet[code.Library] = weakref.WeakSet()
-    open_library = code.Library.__init__
+    alive: weakref.WeakSet[SharedLibrary] = weakref.WeakSet()
+    open_library = SharedLibrary.__init__
 
-    def opened(self: code.Library, path: Path) -> None:
+    def opened(self: SharedLibrary, path: Path) -> None:
         open_library(self, path)
         alive.add(self)
 
-    monkeypatch.setattr(code.Library, "__init__", opened)
+    monkeypatch.setattr(SharedLibrary, "__init__", opened)
     gc.disable()
     yield alive
     gc.enable()
@@ -61,7 +61,7 @@ def mapped(folder: Path) -> set[str]:
 
 
 @linux
-def test_loads_and_drops_leave_nothing_mapped(libraries: weakref.WeakSet[code.Library]) -> None:
+def test_loads_and_drops_leave_nothing_mapped(libraries: weakref.WeakSet[SharedLibrary]) -> None:
     """Of many different graphs, called with plain arrays and with views, which have code of their own."""
     before = None
     for number in range(100):
@@ -82,7 +82,7 @@ def test_loads_and_drops_leave_nothing_mapped(libraries: weakref.WeakSet[code.Li
 
 
 @linux
-def test_models_of_the_same_code_share_it(libraries: weakref.WeakSet[code.Library], tmp_path: Path) -> None:
+def test_models_of_the_same_code_share_it(libraries: weakref.WeakSet[SharedLibrary], tmp_path: Path) -> None:
     with graphs.cache_in(tmp_path):
         first, second = scaled(3.0), scaled(3.0)
         assert len(libraries) == 2 and len(mapped(tmp_path)) == 1
@@ -93,7 +93,7 @@ def test_models_of_the_same_code_share_it(libraries: weakref.WeakSet[code.Librar
         assert not mapped(tmp_path)
 
 
-def test_what_a_call_gave_back_outlives_the_code(libraries: weakref.WeakSet[code.Library]) -> None:
+def test_what_a_call_gave_back_outlives_the_code(libraries: weakref.WeakSet[SharedLibrary]) -> None:
     """Outputs, failures with their places, and what the model says of itself."""
     model = graphs.load(
         lambda x: ops.custom("positive", device=DeviceRef.CPU(), values=[x]), (np.float32, ["n"]), extensions=[KERNELS]
@@ -110,7 +110,7 @@ def test_what_a_call_gave_back_outlives_the_code(libraries: weakref.WeakSet[code
     assert "found 0.0" in text and metadata[0].shape == ("n",)
 
 
-def test_a_model_is_dropped_while_others_call(libraries: weakref.WeakSet[code.Library]) -> None:
+def test_a_model_is_dropped_while_others_call(libraries: weakref.WeakSet[SharedLibrary]) -> None:
     """Threads that share code with models that come and go, and the last reference in a thread that is in a call."""
     kept = scaled(5.0)
     dropped = threading.Event()
@@ -133,6 +133,6 @@ def test_a_model_is_dropped_while_others_call(libraries: weakref.WeakSet[code.Li
     assert np.array_equal(np.asarray(kept(X)[0]), X * 5)
 
 
-def test_what_cannot_be_mapped_is_an_error(tmp_path: Path, libraries: weakref.WeakSet[code.Library]) -> None:
+def test_what_cannot_be_mapped_is_an_error(tmp_path: Path, libraries: weakref.WeakSet[SharedLibrary]) -> None:
     with pytest.raises(OSError):
-        code.Library(tmp_path / "missing.so")
+        SharedLibrary(tmp_path / "missing.so")

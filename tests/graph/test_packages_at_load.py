@@ -160,7 +160,9 @@ def test_changed_code_is_never_mapped(packages: Path, tmp_path: Path, monkeypatc
     changed = _changed(packages / "demo.pkg", tmp_path / "changed.pkg", ".so")
     opened: list[str] = []
     true_open = loading.open_code
-    monkeypatch.setattr(loading, "open_code", lambda path, *rest: opened.append(str(path)) or true_open(path, *rest))
+    monkeypatch.setattr(
+        loading, "open_code", lambda files, *rest: opened.append(str(files[0].path)) or true_open(files, *rest)
+    )
     with pytest.raises(PackageError) as caught:
         scale([changed])
     assert caught.value.code == "EK0559" and not opened

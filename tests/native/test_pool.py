@@ -18,7 +18,7 @@ from einkorn.compiler.codegen.thread_pool import pool_object, pool_text
 from einkorn.compiler.targets import host, lookup
 from einkorn.dsl.contract.abi import ParallelFunction, PoolState, TaskFunction
 from einkorn.dsl.diagnostics.errors import TargetError
-from einkorn.graph.driver.code import Library
+from einkorn.graph.driver.shared_library import SharedLibrary
 from einkorn.graph.driver.threads import Pool
 
 # Adds 1 to the chunk's own counter, 64 bytes from the next one; and runs many regions in a row.
@@ -51,7 +51,7 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> tuple[Library, ctypes
     folder = tmp_path_factory.mktemp("pool")
     (folder / "pool.so").write_bytes(pool_object(host()))
     (folder / "tasks.so").write_bytes(llvm.compile_module(TASKS, host()).link())
-    return Library(folder / "pool.so"), ctypes.CDLL(str(folder / "tasks.so"))
+    return SharedLibrary(folder / "pool.so"), ctypes.CDLL(str(folder / "tasks.so"))
 
 
 class Bench:
@@ -181,11 +181,11 @@ SCRIPT = """
 import ctypes, os, sys, threading
 from pathlib import Path
 from einkorn.dsl.contract.abi import ParallelFunction, TaskFunction
-from einkorn.graph.driver.code import Library
+from einkorn.graph.driver.shared_library import SharedLibrary
 from einkorn.graph.driver.threads import Pool
 
 assert "einkorn.compiler" not in sys.modules
-pool = Pool(Library(Path(sys.argv[1])), 3)
+pool = Pool(SharedLibrary(Path(sys.argv[1])), 3)
 run = ParallelFunction(pool.run)
 done = []
 task = TaskFunction(lambda argument, chunk: done.append(chunk))

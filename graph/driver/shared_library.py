@@ -1,9 +1,9 @@
-"""Code in memory: mapped when it is opened, and unmapped when nobody can call it any more.
+"""Maps shared objects into the process, and unmaps them when nobody can call them any more.
 
 What is opened twice is mapped once: the system counts. Nothing that a call gives back lies in code, so a model, its
 calls and their variants are all that has to hold a library.
 
-Input: the path of a shared object. Output: a `Library`, and addresses in it. Non-goals: whether the object may be
+Input: the path of a shared object. Output: a `SharedLibrary`, and addresses in it. Non-goals: whether the object may be
 believed (see `dsl.environment.cache`). `ctypes.CDLL` serves for neither: it never unmaps, and each is a cycle of
 references.
 """
@@ -16,7 +16,7 @@ from _ctypes import dlclose, dlopen, dlsym
 from pathlib import Path
 
 
-class Library:
+class SharedLibrary:
     """A shared object that is unmapped with the last reference to it.
 
     Raises:

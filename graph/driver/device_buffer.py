@@ -1,0 +1,82 @@
+"""Keeps a tensor in the memory of a device that is not the process's own.
+
+Such a buffer is copied to and from the host when somebody asks: by `to`, `copy`, `to_numpy` and `item`, and by writing
+elements. There are no views of some of its elements.
+
+Input: a driver's `Memory`. Output: `DeviceBuffer`, which `Buffer(dtype, shape, device)` makes, too. Non-goals: order
+among streams, DLPack.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...dsl.diagnostics.errors import DeviceError
+from ...dsl.environment.tracebacks import placed
+from ...dsl.types.dtype import DType
+from ...dsl.types.packing import unpack
+from .buffer import Buffer, WholeBuffer
+from .device import Array
+from .devices import Device
+from .packed_buffer import PackedBuffer
+
+
+class DeviceBuffer(WholeBuffer):
+    """A buffer on a device; `_array` is its `Memory`."""
+
+    __slots__ = ()
+
+    @property
+    def is_read_only(self) -> bool:
+        return False
+
+    @property
+    def address(self) -> int:
+        return self._device.driver.address_of(self._array)
+
+    @placed
+    def __getitem__(self, index: Any) -> Buffer:
+        raise DeviceError(
+            f"some elements of a buffer on {self._device} cannot be viewed",
+            code="EK0804",
+            got=str(self._device),
+            hint="copy it to the host first: buffer.to(CPU())",
+        )
+
+    def _seen_as(self, dtype: DType, sizes: tuple[int, ...]) -> Buffer:
+        return DeviceBuffer.over(self._array, self._device, dtype, sizes)
+
+    def to_numpy(self) -> Array:
+        """The elements as a NumPy array: a copy."""
+        data = self._host_array()
+        return unpack(data, self._dtype, self._shape) if self._dtype.is_packed() else data
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        raise BufferError(f"a buffer on {self._device} does not go through DLPack; copy it to the host")
+
+    def _host_array(self) -> Array:
+        data = np.empty(self.size_in_bytes, np.uint8)
+        self._device.driver.copy(data, self._array)
+        return data if self._dtype.is_packed() else data.view(self._dtype.to_numpy()).reshape(self._shape)
+
+    def _take(self, source: Buffer) -> None:
+        near = source._device == self._device
+        data = source._array if near else np.ascontiguousarray(source._host_array()).reshape(-1).view(np.uint8)
+        self._device.driver.copy(self._array, data)
+
+    def _clear(self) -> None:
+        zero = np.empty(1, np.uint8 if self._dtype.is_packed() else self._dtype.to_numpy())
+        zero.fill(0)
+        self._device.driver.fill(self._array, zero.tobytes()[0])  # the bytes of a zero are all the same
+
+
+def buffer_class(device: Device, dtype: DType) -> type[Buffer]:
+    """What a buffer of a dtype is on a device."""
+    if not device.is_host:
+        return DeviceBuffer
+    return PackedBuffer if dtype.is_packed() else Buffer
+
+
+Buffer.class_for = staticmethod(buffer_class)

@@ -1,0 +1,273 @@
+"""Names devices and opens them: the names that a graph uses, the handles that hold memory, and the kinds there are.
+
+`DeviceRef` is a name ("cpu:0"), part of every tensor type, and may name a device that this machine does not have; so a
+graph for a GPU can be written anywhere. `Device` is a handle on hardware that is here. `KINDS` is the table of the
+kinds of devices: a kind is one file and one row in it.
+
+Input: nothing. Output: immutable values and handles. Non-goals: what a kind of device does (see `device`), and buffers.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from ...dsl.diagnostics.errors import DeviceError, GraphError, shown_value
+from ...dsl.diagnostics.places import user_place
+from .device import Driver, Kind
+from .host import HOST
+
+KINDS: Final[list[Kind]] = [HOST]
+
+
+class DeviceKind(Enum):
+    """What a device is, apart from which one."""
+
+    CPU = "cpu"
+    GPU = "gpu"
+
+    @staticmethod
+    def from_string(text: str) -> DeviceKind:
+        """The kind named "cpu" or "gpu", in any case.
+
+        Raises:
+            GraphError: another name.
+        """
+        if isinstance(text, str) and text.lower() in ("cpu", "gpu"):
+            return DeviceKind(text.lower())
+        raise GraphError(
+            f"there is no device kind {shown_value(text)}",
+            code="EK0801",
+            place=user_place(),
+            argument="device_type",
+            expected="cpu, gpu",
+            got=shown_value(text),
+        )
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True)
+class DeviceRef:
+    """The name of a device in a graph: `DeviceRef.CPU()`, `DeviceRef.GPU(1)`, `DeviceRef("gpu", 1)`."""
+
+    device_type: DeviceKind
+    id: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.device_type, DeviceKind):
+            object.__setattr__(self, "device_type", DeviceKind.from_string(self.device_type))
+        if isinstance(self.id, bool) or not isinstance(self.id, int) or self.id < 0:
+            raise GraphError(
+                f"a device id counts from 0, not {shown_value(self.id)}",
+                code="EK0801",
+                place=user_place(),
+                argument="id",
+                expected="an int >= 0",
+                got=shown_value(self.id),
+            )
+
+    @staticmethod
+    def CPU(id: int = 0) -> DeviceRef:
+        """The host."""
+        return DeviceRef(DeviceKind.CPU, id)
+
+    @staticmethod
+    def GPU(id: int = 0) -> DeviceRef:
+        """The accelerator with this number; it need not be present to write a graph for it."""
+        return DeviceRef(DeviceKind.GPU, id)
+
+    @staticmethod
+    def from_device(device: Device | DeviceRef) -> DeviceRef:
+        """The name of a device that is here; a name stays what it is.
+
+        Raises:
+            DeviceError: EK0802, something else.
+        """
+        if isinstance(device, DeviceRef):
+            return device
+        if not isinstance(device, Device):
+            raise DeviceError(
+                f"{shown_value(device)} is no device",
+                code="EK0802",
+                place=user_place(),
+                argument="device",
+                expected="a DeviceRef or a Device",
+                got=shown_value(device),
+                hint="DeviceRef.CPU() names the host",
+            )
+        return DeviceRef(DeviceKind(device.label), device.id)
+
+    def to_device(self) -> Device:
+        """The device of this name.
+
+        Raises:
+            DeviceError: it is not there.
+        """
+        return _HANDLES[self.device_type](self.id)
+
+    def is_cpu(self) -> bool:
+        """Whether this names the host."""
+        return self.device_type is DeviceKind.CPU
+
+    def is_gpu(self) -> bool:
+        """Whether this names an accelerator."""
+        return self.device_type is DeviceKind.GPU
+
+    def __str__(self) -> str:
+        return f"{self.device_type}:{self.id}"
+
+    def __repr__(self) -> str:
+        return f"DeviceRef.{self.device_type.name}({self.id})"
+
+
+class Device:
+    """A device that is here. Two handles on the same hardware are equal."""
+
+    label: str
+
+    def __init__(self, id: int = 0) -> None:
+        self.id = id
+        self.driver = driver_of(self.label, id)
+
+    @property
+    def api(self) -> str:
+        """What runs the device: "cpu" for the host."""
+        return self.driver.api
+
+    @property
+    def is_host(self) -> bool:
+        """Whether its memory is the process's own."""
+        return self.driver.is_host
+
+    @property
+    def is_compatible(self) -> bool:
+        """Whether this version can run kernels on it."""
+        return True
+
+    @property
+    def architecture_name(self) -> str:
+        """The accelerator's architecture, such as "sm_90" or "gfx942".
+
+        Raises:
+            DeviceError: the host has none; its machine type is among `stats`.
+        """
+        if not self.driver.architecture:
+            raise DeviceError(f"{self} has no accelerator architecture", code="EK0812", got=str(self))
+        return self.driver.architecture
+
+    @property
+    def stats(self) -> dict[str, str | int]:
+        """What is known about the device."""
+        return self.driver.properties()
+
+    def can_access(self, other: Device) -> bool:
+        """Whether kernels on this device may read the memory of `other` directly."""
+        return self == other
+
+    def synchronize(self) -> None:
+        """Waits until all work queued on the device is done."""
+        self.driver.synchronize()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Device) and (self.label, self.id) == (other.label, other.id)
+
+    def __hash__(self) -> int:
+        return hash((self.label, self.id))
+
+    def __str__(self) -> str:
+        return f"{self.label}:{self.id}"
+
+    def __repr__(self) -> str:
+        return f"Device({self})"
+
+
+class CPU(Device):
+    """The host. Everything on it is synchronous, so `synchronize` returns at once."""
+
+    label = "cpu"
+
+    def __init__(self, id: int = 0) -> None:
+        if type(id) is not int or id != 0:
+            raise DeviceError(
+                f"there is one host, cpu:0, and no cpu:{shown_value(id)}",
+                code="EK0801",
+                place=user_place(),
+                argument="id",
+                expected="cpu:0",
+                got=shown_value(id),
+            )
+        super().__init__(id)
+
+
+# Files that a kernel driver leaves when it is loaded; they tell "no hardware" from "no runtime for it here".
+_DRIVER_TRACES = (("NVIDIA", "/proc/driver/nvidia/version"), ("AMD", "/sys/module/amdgpu/version"))
+
+
+class Accelerator(Device):
+    """A GPU, by its number among those that are here. Where there is none of that number, making one says why."""
+
+    label = "gpu"
+
+    def __init__(self, id: int = 0) -> None:
+        if type(id) is not int or not 0 <= id < accelerator_count():
+            raise _no_accelerator(id)
+        super().__init__(id)
+
+
+_HANDLES: Final[dict[DeviceKind, type[Device]]] = {DeviceKind.CPU: CPU, DeviceKind.GPU: Accelerator}
+
+
+def _no_accelerator(id: int) -> DeviceError:
+    drivers = [vendor for vendor, trace in _DRIVER_TRACES if os.path.exists(trace)]
+    found = f"an {' and an '.join(drivers)} driver is loaded" if drivers else "no GPU driver is loaded"
+    count = accelerator_count()
+    here = f"this machine has {count}" if count else "this version of Einkorn runs graphs on the CPU only"
+    return DeviceError(
+        f"there is no gpu:{id} to run on: {here}",
+        code="EK0801",
+        expected="a device from scan_available_devices()",
+        got=f"gpu:{id}",
+        notes=[f"{found} on this machine; kernels can still be compiled for GPU targets"],
+        hint="use CPU(), or choose by accelerator_count()",
+    )
+
+
+def accelerator_count() -> int:
+    """How many accelerators `Accelerator` can open."""
+    return sum(kind.count() for kind in KINDS if kind.label == Accelerator.label)
+
+
+def scan_available_devices() -> list[Device]:
+    """The accelerators that are here, else the host."""
+    return [Accelerator(id) for id in range(accelerator_count())] or [CPU()]
+
+
+def driver_of(label: str, id: int) -> Driver:
+    """The driver of a device that is here; devices of one label are numbered in the order of `KINDS`."""
+    first = 0
+    for kind in KINDS:
+        if kind.label == label:
+            count = kind.count()
+            if id < first + count:
+                return _opened(kind, id - first)
+            first += count
+    raise DeviceError(f"there is no {label}:{id}", code="EK0801", got=f"{label}:{id}")
+
+
+@functools.cache
+def _opened(kind: Kind, number: int) -> Driver:
+    return kind.open(number)
+
+
+def device_of(device: Device | DeviceRef | None) -> Device:
+    """The device of this name, or the host.
+
+    Raises:
+        DeviceError: EK0802 something else, EK0801 a device that is not here.
+    """
+    return CPU() if device is None else DeviceRef.from_device(device).to_device()

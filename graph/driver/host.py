@@ -1,0 +1,70 @@
+"""Drives the host: memory is NumPy's, code is a shared object in this process, and everything is done at once.
+
+Output: `HostDriver`, and its row for `devices.KINDS`. Non-goals: what may be written into the host's memory (see
+`host_memory`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import platform
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...dsl.contract import abi
+from ...dsl.types.dtype import DType
+from . import host_memory
+from .device import ALIGNMENT, Allocator, Array, Code, CodeFile, Driver, Kind
+from .shared_library import SharedLibrary
+
+
+class HostDriver(Driver):
+    """The process's own memory and processor."""
+
+    api = "cpu"
+    is_host = True
+    targets = ("host",)
+
+    def allocate(self, size: int) -> Array:
+        # NumPy's own memory starts at a multiple of 16.
+        try:
+            raw = np.empty(size + ALIGNMENT, np.uint8)
+        except (ValueError, OverflowError) as error:
+            raise MemoryError(str(error)) from None
+        skip = -raw.ctypes.data % ALIGNMENT
+        return raw[skip : skip + size]
+
+    def allocator(self, dtype: DType, shape: tuple[int, ...]) -> Allocator:
+        # Kernels need no more than the alignment of an element, and this is the fastest way to memory.
+        if dtype.is_packed():
+            return np.empty, ((dtype.bytes_for(math.prod(shape)),), np.uint8)
+        return np.empty, (shape, dtype.to_numpy())
+
+    address_of = staticmethod(host_memory.address_of)
+
+    def place(self, array: Array) -> Array:
+        return array
+
+    def copy(self, to: Any, source: Any) -> None:
+        to[...] = source
+
+    def fill(self, storage: Any, byte: int) -> None:
+        storage.reshape(-1).view(np.uint8).fill(byte)
+
+    def load(self, files: Sequence[CodeFile]) -> Code:
+        library = SharedLibrary(files[0].path)
+        entry = abi.EntryFunction(library.address(abi.ENTRY))
+        return Code(entry, ctypes.string_at(library.address(abi.REPORTS)), library)
+
+    def synchronize(self) -> None:
+        pass  # every call has ended when it returns
+
+    def properties(self) -> dict[str, str | int]:
+        return {"machine": platform.machine(), "logical_cores": os.cpu_count() or 1}
+
+
+HOST = Kind("cpu", lambda: 1, lambda number: HostDriver())
