@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from einkorn.compiler.inference.kernels import build_program
 from einkorn.compiler.ir.program import Program, walk
-from einkorn.compiler.pipeline import compile_entry
+from einkorn.compiler.pipeline import compile_entry, typed_program
 from einkorn.compiler.targets import lookup
 from einkorn.dsl import DType
 from einkorn.dsl.contract.unit import op_entry
@@ -215,7 +214,7 @@ def checks_of(op: str, checks: str, ranks: dict[str, int] | None = None, **param
     dtypes = {name: DType.float32 for name, _ in kernel.schema.typevars}
     values = {p.name: parameters.get(p.name, p.default) for p in kernel.schema.parameters}
     spec = replace(op_entry(kernel, dtypes, ranks or {}, values), checks=checks)
-    program: Program = build_program(spec, lookup("x86-64-v3"))
+    program: Program = typed_program(spec, lookup("x86-64-v3"))
     found = []
     for function in program.functions:
         looped = {id(inner) for op in walk(function.body) if op.name == "for" for inner in walk(op.regions[0])}
