@@ -47,7 +47,7 @@ def bound_of_range(value: Any, node: s.Node, frame: Frame) -> str | None:
     return f"write {source_of(node, frame)}.dim(0)" if hasattr(value, "dims") else None
 
 
-def uncallable(value: Any, node: s.Expr, frame: Frame) -> str | None:
+def uncallable(value: Any, node: s.Node, frame: Frame) -> str | None:
     """For something that is called and is no function."""
     if isinstance(value, Marker):
         sizes = "T, 4" if value.name == "SIMD" else "T"

@@ -19,58 +19,56 @@ from .calls import struct_methods as methods
 from .calls.arguments import check_number
 from .calls.library import call_operator
 from .conversion import PYTHON_ERRORS, coerce, unify
-from .evaluator import Call, Evaluator
+from .evaluator import Evaluator, Point
 from .mismatches import mismatch, no_row, not_numbers
 from .operator_methods import COMPARISONS, OPERATORS
 from .runtime_checks import guard_divisor
-from .values.compile_time import Frame, StructValue, is_comptime_number
+from .values.compile_time import StructValue, is_comptime_number
 from .values.describe import describe
 from .values.flow import ABSENT
 from .values.index import Index
 
 
-def fold(evaluator: Evaluator, row: Row, operands: list[Any], node: syntax.Node, frame: Frame) -> Any:
+def fold(here: Point, row: Row, operands: list[Any]) -> Any:
     """A row on compile-time values, by Python's own rules."""
     compares = row.result == "bool"
     for operand in operands:
         runtime = isinstance(operand, tuple) and compares and any(isinstance(item, Value) for item in operand)
         if runtime or not (operand is None or isinstance(operand, bool | int | float | str | tuple)):
-            raise not_numbers(evaluator, row, operands, node, frame)
+            raise not_numbers(here, row, operands)
     try:
         if outgrows(row, operands):
-            raise evaluator.error("EK0206", "this compile-time value grows too large", node, frame)
-        evaluator.step(node, frame, 1 + arithmetic(operands))
+            raise here.error("EK0206", "this compile-time value grows too large")
+        here.step(1 + arithmetic(operands))
         value = row.fold(*operands)
         if isinstance(value, complex):
-            raise evaluator.error("EK0206", "this compile-time value is a complex number", node, frame)
+            raise here.error("EK0206", "this compile-time value is a complex number")
         return value
     except TypeError:
-        raise not_numbers(evaluator, row, operands, node, frame) from None
+        raise not_numbers(here, row, operands) from None
     except ZeroDivisionError:
-        raise evaluator.error(
-            "EK0206", "division by a compile-time zero", node, frame, label=f"{operands[1]!r}"
-        ) from None
+        raise here.error("EK0206", "division by a compile-time zero", label=f"{operands[1]!r}") from None
     except PYTHON_ERRORS as error:
-        raise evaluator.error("EK0206", f"this cannot be computed at compile time: {error}", node, frame) from None
+        raise here.error("EK0206", f"this cannot be computed at compile time: {error}") from None
 
 
-def apply_row(evaluator: Evaluator, row: Row, operands: list[Value], node: syntax.Node, frame: Frame) -> Value:
+def apply_row(here: Point, row: Row, operands: list[Value]) -> Value:
     """A row on run-time operands of one type."""
     type = operands[0].type
     assert isinstance(type, SIMDType)
     weak = operands[0].weak
     if not row.takes(type.dtype) and not weak:
-        raise no_row(evaluator, row, type, node, frame)
-    evaluator.locate(node, frame)
-    folded = _fold_index(evaluator, row, operands)
+        raise no_row(here, row, type)
+    here.locate()
+    folded = _fold_index(here.evaluator, row, operands)
     if folded is not None:
         return folded
     if row.name in ("floordiv", "mod") and not weak:
-        guard_divisor(evaluator, operands[1], row.symbol, node, frame)
+        guard_divisor(here, operands[1], row.symbol)
     if row.in_library(type.dtype):
-        value = call_operator(evaluator, row.name, operands, node, frame)
+        value = call_operator(here, row.name, operands)
     else:
-        value = evaluator.builder.row(row.name, operands)
+        value = here.builder.row(row.name, operands)
     if weak and row.result == "same":
         value.weak = "float" if row.name == "truediv" else weak
         value.origin = frozenset().union(*(v.origin for v in operands))
@@ -94,45 +92,41 @@ def _fold_index(evaluator: Evaluator, row: Row, operands: list[Value]) -> Value 
     return evaluator.builder.int_((result + (1 << 63)) % (1 << 64) - (1 << 63))
 
 
-def binary(
-    evaluator: Evaluator, op: str, a: Any, b: Any, nodes: tuple[syntax.Expr, syntax.Expr], node: Any, frame: Frame
-) -> Any:
+def binary(here: Point, op: str, a: Any, b: Any, nodes: tuple[syntax.Node, syntax.Node]) -> Any:
     """`a op b` for any two values."""
     if a is ABSENT or b is ABSENT:
         return ABSENT
     row = ROWS[op]
     if isinstance(a, StructValue) or isinstance(b, StructValue):
-        return _of_structs(evaluator, op, a, b, nodes, node, frame)
+        return _of_structs(here, op, a, b, nodes)
     if isinstance(a, Index) != isinstance(b, Index) and not isinstance(a, tuple) and not isinstance(b, tuple):
-        raise mismatch(evaluator, row.symbol, a, b, nodes, node, frame)
-    a, b = plain(evaluator, a), plain(evaluator, b)
+        raise mismatch(here, row.symbol, a, b, nodes)
+    a, b = plain(here.evaluator, a), plain(here.evaluator, b)
     if _is_pointer(a) or _is_pointer(b):
-        return _pointer_arithmetic(evaluator, op, a, b, nodes, node, frame)
+        return _pointer_arithmetic(here, op, a, b, nodes)
     if not isinstance(a, Value) and not isinstance(b, Value):
-        return fold(evaluator, row, [a, b], node, frame)
-    left, right = unify(evaluator, row.symbol, a, b, nodes, node, frame)
-    if op == "eq" and left is right and left.serial in evaluator.builder.bounds and is_shipped(frame.file):
+        return fold(here, row, [a, b])
+    left, right = unify(here, row.symbol, a, b, nodes)
+    if op == "eq" and left is right and left.serial in here.builder.bounds and is_shipped(here.frame.file):
         return True  # two sizes that are one: the library need not ask as code runs
     # A zero that the author wrote is a mistake; a size that happens to be 0 is none, and divides to 0.
     if op in ("floordiv", "mod") and is_comptime_number(b) and b == 0 and not left.dtype.is_float():
-        raise evaluator.error("EK0206", "division by a compile-time zero", node, frame, label=f"{b!r}")
-    return apply_row(evaluator, row, [left, right], node, frame)
+        raise here.error("EK0206", "division by a compile-time zero", label=f"{b!r}")
+    return apply_row(here, row, [left, right])
 
 
-def _of_structs(
-    evaluator: Evaluator, op: str, a: Any, b: Any, nodes: tuple[syntax.Expr, syntax.Expr], node: Any, frame: Frame
-) -> Any:
+def _of_structs(here: Point, op: str, a: Any, b: Any, nodes: tuple[syntax.Node, syntax.Node]) -> Any:
     """`a op b` as a struct among the operands defines it."""
     if op in COMPARISONS:
 
         def parts_equal(x: Any, y: Any) -> Any:
-            return binary(evaluator, "eq", x, y, nodes, node, frame)
+            return binary(here, "eq", x, y, nodes)
 
-        found = methods.compare(evaluator, op, a, b, node, frame, parts_equal)
+        found = methods.compare(here, op, a, b, parts_equal)
     else:
-        found = methods.operate(evaluator, op, a, b, node, frame)
+        found = methods.operate(here, op, a, b)
     if found is NotImplemented:
-        raise mismatch(evaluator, ROWS[op].symbol, a, b, nodes, node, frame)
+        raise mismatch(here, ROWS[op].symbol, a, b, nodes)
     return found
 
 
@@ -140,18 +134,16 @@ def _is_pointer(value: Any) -> bool:
     return isinstance(value, Value) and isinstance(value.type, PointerType)
 
 
-def _pointer_arithmetic(
-    evaluator: Evaluator, op: str, a: Any, b: Any, nodes: tuple[syntax.Expr, syntax.Expr], node: Any, frame: Frame
-) -> Value:
+def _pointer_arithmetic(here: Point, op: str, a: Any, b: Any, nodes: tuple[syntax.Node, syntax.Node]) -> Value:
     """`p + n`, `n + p`, `p - n`: the address that many elements further on, or back."""
-    builder, symbol = evaluator.builder, ROWS[op].symbol
+    builder, symbol = here.builder, ROWS[op].symbol
     pointer, count, at = (a, b, nodes[1]) if _is_pointer(a) else (b, a, nodes[0])
     if _is_pointer(count) or (op, pointer) not in (("add", a), ("add", b), ("sub", a)):
         text = f"cannot compute {describe(a)} {symbol} {describe(b)}"
         hint = "pointers take `p + n` and `p - n` with an Int"
-        raise evaluator.error("EK0202", text, node, frame, label=f"{describe(a)} {symbol} {describe(b)}", hint=hint)
-    offset = coerce(evaluator, count, INT, at, frame, "an offset is an Int")
-    evaluator.locate(node, frame)
+        raise here.error("EK0202", text, label=f"{describe(a)} {symbol} {describe(b)}", hint=hint)
+    offset = coerce(here.on(at), count, INT, "an offset is an Int")
+    here.locate()
     return builder.advance(pointer, offset if op == "add" else builder.isub(builder.int_(0), offset))
 
 
@@ -160,34 +152,33 @@ def plain(evaluator: Evaluator, value: Any) -> Any:
     return value.components(evaluator.builder) if isinstance(value, Index) else value
 
 
-def unary(evaluator: Evaluator, op: str, value: Any, node: syntax.Expr, frame: Frame) -> Any:
+def unary(here: Point, op: str, value: Any) -> Any:
     """`op value` for any value."""
     if isinstance(value, StructValue):
         name = f"__{OPERATORS[op]}__"
-        found = methods.special(evaluator, value, name, [], node, frame)
+        found = methods.special(here, value, name, [])
         if found is NotImplemented:
             text = f"'{value.type.name}' does not define {name}"
-            raise evaluator.error("EK0204", text, node, frame, hint=f"define {name} in the struct '{value.type.name}'")
+            raise here.error("EK0204", text, hint=f"define {name} in the struct '{value.type.name}'")
         return found
     row = ROWS[op]
     if not isinstance(value, Value):
-        return fold(evaluator, row, [value], node, frame)
-    return apply_row(evaluator, row, [value], node, frame)
+        return fold(here, row, [value])
+    return apply_row(here, row, [value])
 
 
-def call_row(call: Call, name: str, operands: list[Any]) -> Any:
+def call_row(call: Point, name: str, operands: list[Any]) -> Any:
     """A row called by its name: `max(x, 0)`, `fma(a, b, c)`."""
-    evaluator, row = call.evaluator, ROWS[name]
+    row = ROWS[name]
     if not any(isinstance(v, Value) for v in operands):
         for key, operand in zip(STUBS[name].signature.parameters, operands, strict=True):
             check_number(call, name, operand, key)
-        return fold(evaluator, row, operands, call.node, call.frame)
-    return apply_row(evaluator, row, call_numbers(call, name, operands), call.node, call.frame)
+        return fold(call, row, operands)
+    return apply_row(call, row, call_numbers(call, name, operands))
 
 
-def call_numbers(call: Call, name: str, operands: list[Any]) -> list[Value]:
+def call_numbers(call: Point, name: str, operands: list[Any]) -> list[Value]:
     """The arguments of a name of the language as run-time values of one type; one of them is such a value."""
-    evaluator = call.evaluator
     for key, operand in zip(STUBS[name].signature.parameters, operands, strict=True):
         check_number(call, name, operand, key)
     nodes = [call.nodes.get(key, call.node) for key in STUBS[name].signature.parameters]
@@ -196,14 +187,12 @@ def call_numbers(call: Call, name: str, operands: list[Any]) -> list[Value]:
     out: list[Value] = []
     for operand, node in zip(operands, nodes, strict=True):
         first, _ = (
-            unify(
-                evaluator, f"{name}(…)", operand, anchor, (node, nodes[operands.index(anchor)]), call.node, call.frame
-            )
+            unify(call, f"{name}(…)", operand, anchor, (node, nodes[operands.index(anchor)]))
             if operand is not anchor
             else (anchor, anchor)
         )
         out.append(first)
     widest = max(out, key=lambda v: v.type.width if isinstance(v.type, SIMDType) else 0)
     if isinstance(widest.type, SIMDType) and widest.weak is None:
-        out = [coerce(evaluator, v, widest.type, call.node, call.frame) for v in out]
+        out = [coerce(call, v, widest.type) for v in out]
     return out

@@ -18,54 +18,50 @@ from ..ir.program import PointerType, Region, Value
 from .arithmetic import binary
 from .calls.struct_methods import special
 from .conversion import DEFAULTS, coerce, unify, weak_kind
-from .evaluator import Evaluator
+from .evaluator import Evaluator, Point
 from .recovery import Cascade
 from .values.aggregates import parts_of, same_constant, same_kind, with_parts
-from .values.compile_time import Frame, Poisoned, StructValue
+from .values.compile_time import Poisoned, StructValue
 from .values.describe import describe
 from .values.flow import Stopped, is_pure
 
 
-def compare_objects(evaluator: Evaluator, op: str, a: Any, b: Any, node: s.Node, frame: Frame) -> bool:
+def compare_objects(here: Point, op: str, a: Any, b: Any) -> bool:
     """Equality of dtypes, types, strings and None, all known at compile time."""
     if op not in ("eq", "ne"):
         symbol = ROWS[op].symbol
-        raise evaluator.error("EK0202", f"cannot compute {describe(a)} {symbol} {describe(b)}", node, frame)
+        raise here.error("EK0202", f"cannot compute {describe(a)} {symbol} {describe(b)}")
     a = a.dtype if isinstance(a, SIMDType) and a.is_scalar else a
     b = b.dtype if isinstance(b, SIMDType) and b.is_scalar else b
     comparable = (DType, SIMDType, str, bool, int, float, tuple)
     if a is not None and b is not None and not (isinstance(a, comparable) and isinstance(b, comparable)):
         text = f"cannot compute {describe(a)} {ROWS[op].symbol} {describe(b)}"
-        raise evaluator.error("EK0202", text, node, frame)
+        raise here.error("EK0202", text)
     return bool((a == b) == (op == "eq"))
 
 
-def short_circuit(
-    evaluator: Evaluator, op: str, value: Any, right: Callable[[], Any], operand: s.Expr, node: s.Node, frame: Frame
-) -> Any:
+def short_circuit(here: Point, op: str, value: Any, right: Callable[[], Any], operand: s.Expr) -> Any:
     """`value op right()`, where `right` is evaluated within a branch unless it is cheap and harmless."""
     if isinstance(value, Value) and isinstance(value.type, SIMDType) and not value.type.is_scalar:
-        return binary(
-            evaluator, f"{op}_", value, right(), (operand, operand), node, frame
-        )  # lanes decide for themselves
-    truthy = truth(evaluator, value, operand, frame)
+        return binary(here, f"{op}_", value, right(), (operand, operand))  # lanes decide for themselves
+    truthy = truth(here.on(operand), value)
     if not isinstance(truthy, Value):
         return right() if truthy == (op == "and") else value
     region = Region()
-    with evaluator.builder.inside(region):
-        evaluator.ranges.assume(truthy, op == "and")
+    with here.builder.inside(region):
+        here.evaluator.ranges.assume(truthy, op == "and")
         try:
-            other = truth(evaluator, right(), operand, frame)
+            other = truth(here.on(operand), right())
         except Stopped:
-            other = evaluator.builder.const(False, BOOL)
-    evaluator.locate(node, frame)
+            other = here.builder.const(False, BOOL)
+    here.locate()
     if not isinstance(other, Value):
-        other = evaluator.builder.const(other, BOOL)
+        other = here.builder.const(other, BOOL)
         region = Region()
     if is_pure(region):
-        splice(evaluator, region)
-        return evaluator.builder.row(f"{op}_", [truthy, other])
-    return _branch(evaluator, truthy, region, other, op)
+        splice(here.evaluator, region)
+        return here.builder.row(f"{op}_", [truthy, other])
+    return _branch(here.evaluator, truthy, region, other, op)
 
 
 def _branch(evaluator: Evaluator, value: Value, region: Region, right: Value, op: str) -> Value:
@@ -79,7 +75,7 @@ def _branch(evaluator: Evaluator, value: Value, region: Region, right: Value, op
     return builder.add("if", [value], [BOOL], regions)[0]
 
 
-def decision(evaluator: Evaluator, node: s.Expr, frame: Frame, runtime: bool = False) -> Any:
+def decision(here: Point, runtime: bool = False) -> Any:
     """The truth of an expression that decides what is run; where it is poisoned, any Bool of the running program.
 
     `runtime` says that it is decided at run time, whatever the expression is made of.
@@ -88,40 +84,41 @@ def decision(evaluator: Evaluator, node: s.Expr, frame: Frame, runtime: bool = F
         Cascade: it is poisoned, and may be known at compile time.
     """
     try:
-        value = evaluator.tried(node, frame)
+        assert isinstance(here.node, s.Expr)
+        value = here.tried(here.node)
     except Stopped:
         if not runtime:
             raise
-        return evaluator.builder.const(False, BOOL)
+        return here.builder.const(False, BOOL)
     if not isinstance(value, Poisoned):
         try:
-            return truth(evaluator, value, node, frame)
+            return truth(here, value)
         except CompileError as error:
-            evaluator.note(error, frame)
+            here.evaluator.note(error, here.frame)
             value = Poisoned(isinstance(value, Value))
-    if not (runtime or value.runtime) or is_shipped(frame.file):
+    if not (runtime or value.runtime) or is_shipped(here.frame.file):
         raise Cascade
     return Value(BOOL)
 
 
-def truth(evaluator: Evaluator, value: Any, node: s.Node, frame: Frame) -> Any:
+def truth(here: Point, value: Any) -> Any:
     """A condition: a Bool, or a compile-time value's truth."""
     if isinstance(value, Value):
         if value.type == BOOL:
             # Sizes may be known: then so is what is asked of them, and only one branch is compiled.
             if value.const is not None:
-                evaluator.pruned |= not is_shipped(frame.file)
+                here.evaluator.pruned |= not is_shipped(here.frame.file)
             return value if value.const is None else bool(value.const)
         hint = "compare it with a number, for instance `!= 0`" if isinstance(value.type, SIMDType) else None
         if value.dtype is DType.bool and isinstance(value.type, SIMDType):
             hint = "a mask has a truth for each lane: ask `.any()` or `.all()`, or use select(mask, x, y)"
-        raise evaluator.error("EK0209", f"a condition has to be a Bool, not {describe(value)}", node, frame, hint=hint)
+        raise here.error("EK0209", f"a condition has to be a Bool, not {describe(value)}", hint=hint)
     if isinstance(value, StructValue):
-        own = special(evaluator, value, "__bool__", [], node, frame)
+        own = special(here, value, "__bool__", [])
         if own is not NotImplemented:
-            return truth(evaluator, own, node, frame)
+            return truth(here, own)
     if not (value is None or isinstance(value, bool | int | float | str | tuple)):
-        raise evaluator.error("EK0209", f"a condition has to be a Bool, not {describe(value)}", node, frame)
+        raise here.error("EK0209", f"a condition has to be a Bool, not {describe(value)}")
     return bool(value)
 
 
@@ -130,40 +127,36 @@ def splice(evaluator: Evaluator, region: Region) -> None:
     evaluator.builder.region.ops.extend(op for op in region.ops)
 
 
-def joint_type(
-    evaluator: Evaluator, what: str, a: Any, b: Any, nodes: tuple[s.Expr, s.Expr], node: Any, frame: Frame
-) -> SIMDType:
+def joint_type(here: Point, what: str, a: Any, b: Any, nodes: tuple[s.Node, s.Node]) -> SIMDType:
     """The one type that two alternatives have, after adoption of compile-time numbers."""
     kind = open_kind(a, b)
     if kind is not None:
         return DEFAULTS[kind]
     probe = Region()
-    with evaluator.builder.inside(probe):
-        left, _ = unify(evaluator, what, a, b, nodes, node, frame)
+    with here.builder.inside(probe):
+        left, _ = unify(here, what, a, b, nodes)
     assert isinstance(left.type, SIMDType)
     return left.type
 
 
-def select(
-    evaluator: Evaluator, test: Value, a: Any, b: Any, nodes: tuple[s.Expr, s.Expr], node: Any, frame: Frame
-) -> Any:
+def select(here: Point, test: Value, a: Any, b: Any, nodes: tuple[s.Node, s.Node]) -> Any:
     """`a` where `test`, else `b`; tuples and structs part by part."""
     if same_constant(a, b):
         return a
     if same_kind(a, b):
         pairs = zip(parts_of(a) or (), parts_of(b) or (), strict=True)
-        return with_parts(a, tuple(select(evaluator, test, x, y, nodes, node, frame) for x, y in pairs))
+        return with_parts(a, tuple(select(here, test, x, y, nodes) for x, y in pairs))
     if isinstance(a, Value) and isinstance(b, Value) and a.type == b.type and isinstance(a.type, PointerType):
-        return evaluator.builder.one("select", [test, a, b], a.type)
-    type = joint_type(evaluator, "if/else", a, b, nodes, node, frame)
+        return here.builder.one("select", [test, a, b], a.type)
+    type = joint_type(here, "if/else", a, b, nodes)
     assert isinstance(test.type, SIMDType)
     if test.type.width > type.width:
         type = SIMDType(type.dtype, test.type.width)
-    then = coerce(evaluator, a, type, nodes[0], frame)
-    otherwise = coerce(evaluator, b, type, nodes[1], frame)
+    then = coerce(here.on(nodes[0]), a, type)
+    otherwise = coerce(here.on(nodes[1]), b, type)
     if type.width > test.type.width:
-        test = evaluator.builder.one("splat", [test], SIMDType(DType.bool, type.width))
-    result = evaluator.builder.one("select", [test, then, otherwise], type)
+        test = here.builder.one("splat", [test], SIMDType(DType.bool, type.width))
+    result = here.builder.one("select", [test, then, otherwise], type)
     result.weak = open_kind(a, b)
     return result
 

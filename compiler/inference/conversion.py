@@ -14,11 +14,11 @@ from ...dsl.frontend import syntax
 from ...dsl.types.dtype import BOOL, INT, DType, SIMDType
 from ..ir.integers import is_exact
 from ..ir.program import PointerType, Type, Value
-from .evaluator import Evaluator
+from .evaluator import Point
 from .mismatches import mismatch
 from .spelling import cast_of
 from .values.aggregates import nothing
-from .values.compile_time import Frame, is_comptime_number
+from .values.compile_time import is_comptime_number
 from .values.describe import describe, shown
 from .values.flow import ABSENT
 
@@ -32,20 +32,12 @@ def weak_kind(value: Any) -> str | None:
     return type(value).__name__ if is_comptime_number(value) else None
 
 
-def coerce(
-    evaluator: Evaluator,
-    value: Any,
-    type: Type,
-    node: syntax.Node,
-    frame: Frame,
-    what: str = "",
-    like: syntax.Node | None = None,
-) -> Value:
+def coerce(here: Point, value: Any, type: Type, what: str = "", like: syntax.Node | None = None) -> Value:
     """`value` as a run-time value of `type`: a number adopts it, a scalar fills the lanes, all else must have it.
 
     `node` is where the value stands, `like` where its type comes from: a hint names the dtype as it is named there.
     """
-    builder = evaluator.builder
+    builder = here.builder
     if isinstance(value, Value) and value.type == type and value.weak is None:
         return value
     if value is ABSENT:
@@ -53,25 +45,23 @@ def coerce(
     if is_comptime_number(value) and isinstance(type, SIMDType):
         problem = misfit(value, type.dtype)
         if problem:
-            raise evaluator.error("EK0205", problem, node, frame, expected=str(type), got=shown(value))
+            raise here.error("EK0205", problem, expected=str(type), got=shown(value))
         return builder.const(adopt(value, type.dtype), type)
     if isinstance(value, Value) and isinstance(value.type, SIMDType) and isinstance(type, SIMDType):
         if value.weak is not None:
             for key in value.origin:
-                evaluator.met.setdefault(key, SIMDType(type.dtype))
+                here.evaluator.met.setdefault(key, SIMDType(type.dtype))
             return builder.one("cast", [value], type)
         if value.type.is_scalar and value.dtype is type.dtype:
             return builder.one("splat", [value], type)
     wanted = what or f"{type} is wanted here"
-    raise evaluator.error(
+    raise here.error(
         "EK0202",
         f"{wanted}, not {describe(value)}",
-        node,
-        frame,
         label=describe(value),
         expected=str(type),
         got=describe(value),
-        hint=f"write {cast_of(node, frame, type.dtype, like)}" if _castable(value, type) else None,
+        hint=f"write {cast_of(here.node, here.frame, type.dtype, like)}" if _castable(value, type) else None,
     )
 
 
@@ -108,33 +98,31 @@ def adopt(value: bool | int | float, dtype: DType) -> bool | int | float:
     return dtype.format.round(float(value))
 
 
-def unify(
-    evaluator: Evaluator, symbol: str, a: Any, b: Any, nodes: tuple[syntax.Expr, syntax.Expr], node: Any, frame: Frame
-) -> tuple[Value, Value]:
+def unify(here: Point, symbol: str, a: Any, b: Any, nodes: tuple[syntax.Node, syntax.Node]) -> tuple[Value, Value]:
     """Two operands as run-time values of one type; at least one of them is a run-time value."""
     kinds = (weak_kind(a), weak_kind(b))
     if kinds[0] is None and kinds[1] is None:
         if not (isinstance(a, Value) and isinstance(b, Value)) or not same_family(a, b):
-            raise mismatch(evaluator, symbol, a, b, nodes, node, frame)
+            raise mismatch(here, symbol, a, b, nodes)
         assert isinstance(a.type, SIMDType) and isinstance(b.type, SIMDType)
         type = a.type if a.type.width >= b.type.width else b.type
-        return coerce(evaluator, a, type, nodes[0], frame), coerce(evaluator, b, type, nodes[1], frame)
+        return coerce(here.on(nodes[0]), a, type), coerce(here.on(nodes[1]), b, type)
     if kinds[0] is not None and kinds[1] is not None:
         type = DEFAULTS["float" if "float" in kinds else "int" if "int" in kinds else "bool"]
-        out = [as_weak(evaluator, v, type, n, frame) for v, n in zip((a, b), nodes, strict=True)]
+        out = [as_weak(here.on(n), v, type) for v, n in zip((a, b), nodes, strict=True)]
         return out[0], out[1]
     typed = b if kinds[0] is not None else a
     if not isinstance(typed, Value) or not isinstance(typed.type, SIMDType):
-        raise mismatch(evaluator, symbol, a, b, nodes, node, frame)
-    return coerce(evaluator, a, typed.type, nodes[0], frame), coerce(evaluator, b, typed.type, nodes[1], frame)
+        raise mismatch(here, symbol, a, b, nodes)
+    return coerce(here.on(nodes[0]), a, typed.type), coerce(here.on(nodes[1]), b, typed.type)
 
 
-def as_weak(evaluator: Evaluator, value: Any, type: SIMDType, node: syntax.Node, frame: Frame) -> Value:
+def as_weak(here: Point, value: Any, type: SIMDType) -> Value:
     """A number without a run-time type as a stand-in that may still adopt one."""
     kind = {DType.bool: "bool", DType.int64: "int", DType.float64: "float"}[type.dtype]
-    made = evaluator.builder.one("cast" if isinstance(value, Value) else "const", [], type, value=value)
+    made = here.builder.one("cast" if isinstance(value, Value) else "const", [], type, value=value)
     if isinstance(value, Value):
-        evaluator.builder.region.ops[-1].operands = [value]
+        here.builder.region.ops[-1].operands = [value]
         made.origin = value.origin
     made.weak = kind
     return made

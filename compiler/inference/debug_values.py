@@ -15,34 +15,34 @@ from typing import Any
 from ...dsl.frontend import syntax
 from ...dsl.types.dtype import DType, SIMDType
 from ..ir.program import Form, Value
-from .evaluator import Evaluator
-from .values.compile_time import Closure, Frame, StructValue
+from .evaluator import Evaluator, Point
+from .values.compile_time import Closure, StructValue
 from .values.index import Index
 from .values.tensors import Stored
 
 
-def note(evaluator: Evaluator, variables: Mapping[str, Any], node: syntax.Node, frame: Frame) -> None:
+def note(here: Point, variables: Mapping[str, Any]) -> None:
     """Says what variables hold from `node` on; without variables, only that a statement begins there."""
-    if not evaluator.notes:
+    if not here.evaluator.notes:
         return
     operands: list[Value] = []
     names: list[tuple[str, Form]] = []
     for name, value in variables.items():
-        form = _form(evaluator, value, operands) if name.isidentifier() else None
+        form = _form(here.evaluator, value, operands) if name.isidentifier() else None
         if form is not None:
             names.append((name, form))
-    with evaluator.builder.scope(location=frame.location(node)):
-        evaluator.builder.add("note", operands, names=tuple(names))
+    with here.builder.scope(location=here.frame.location(here.node)):
+        here.builder.add("note", operands, names=tuple(names))
 
 
-def note_arguments(evaluator: Evaluator, closure: Closure, frame: Frame) -> None:
+def note_arguments(here: Point, closure: Closure) -> None:
     """Says what a function that begins has: its arguments, and what it uses of the functions around it."""
-    if not evaluator.notes:
+    if not here.evaluator.notes:
         return
     function = closure.function
     known = {param.name for param in function.params}
     known |= {node.id for node in syntax.walk(function) if isinstance(node, syntax.Name)}
-    note(evaluator, {name: value for name, value in frame.env.items() if name in known}, beginning(function), frame)
+    note(here.on(beginning(function)), {name: value for name, value in here.frame.env.items() if name in known})
 
 
 def beginning(function: syntax.Function | syntax.Lambda) -> syntax.Node:

@@ -23,13 +23,12 @@ from .arithmetic import call_row
 from .calls.arguments import bind_stub
 from .calls.inlining import inline
 from .calls.struct_methods import own_call
-from .evaluator import CALLABLES, RULES, Call, Evaluator, callable_
+from .evaluator import CALLABLES, RULES, Point, callable_
 from .recovery import Cascade
 from .values.compile_time import (
     Bound,
     ClassValue,
     Closure,
-    Frame,
     LibraryRef,
     LoopRange,
     Poisoned,
@@ -44,28 +43,29 @@ Keywords = dict[str, Any]
 GPU_IDS = [f"{what}.{axis}" for what in ("thread_idx", "block_idx", "block_dim", "grid_dim") for axis in "xyz"]
 
 
-def call(evaluator: Evaluator, callee: Any, args: list[Any], keywords: Keywords, node: s.Call, frame: Frame) -> Any:
+def call(here: Point, callee: Any, args: list[Any], keywords: Keywords) -> Any:
     """Calls anything that can be called; arguments are values."""
     if isinstance(callee, Poisoned) or is_poisoned((*args, *keywords.values())):
-        return call_poisoned(evaluator, callee, args, keywords, node, frame)
+        return call_poisoned(here, callee, args, keywords)
     if any(isinstance(arg, StructValue) for arg in args) and isinstance(callee, LibraryRef | StubRef):
-        own = own_call(evaluator, callee.name, args, node, frame)
+        own = own_call(here, callee.name, args)
         if own is not NotImplemented:
             return own
     handler = CALLABLES.get(type(callee))
     if handler is None:
-        hint = uncallable(callee, node.function, frame)
-        raise evaluator.error("EK0207", f"{describe(callee)} cannot be called", node.function, frame, hint=hint)
-    return handler(Call(evaluator, node, frame), callee, args, keywords)
+        function = here.node.function if isinstance(here.node, s.Call) else here.node
+        hint = uncallable(callee, function, here.frame)
+        raise here.on(function).error("EK0207", f"{describe(callee)} cannot be called", hint=hint)
+    return handler(here.on(here.node), callee, args, keywords)
 
 
 @callable_(Bound)
-def call_bound(call: Call, callee: Bound, args: list[Any], keywords: Keywords) -> Any:
+def call_bound(call: Point, callee: Bound, args: list[Any], keywords: Keywords) -> Any:
     return callee.call(call, *args, **keywords)
 
 
 @callable_(StubRef)
-def call_stub(call: Call, callee: StubRef, args: list[Any], keywords: Keywords) -> Any:
+def call_stub(call: Point, callee: StubRef, args: list[Any], keywords: Keywords) -> Any:
     """Calls a name of the language by its rule, or by its row."""
     name = callee.name
     if name in ("min", "max") and len(args) == 1 and not keywords:
@@ -79,23 +79,22 @@ def call_stub(call: Call, callee: StubRef, args: list[Any], keywords: Keywords) 
     return function(call, **bound)
 
 
-def _fold_left(call: Call, name: str, args: list[Any]) -> Any:
+def _fold_left(call: Point, name: str, args: list[Any]) -> Any:
     value = args[0]
     for other in args[1:]:
         value = call_row(call, name, [value, other])
     return value
 
 
-def call_poisoned(
-    evaluator: Evaluator, callee: Any, args: list[Any], keywords: dict[str, Any], node: s.Call, frame: Frame
-) -> Any:
+def call_poisoned(here: Point, callee: Any, args: list[Any], keywords: Keywords) -> Any:
     """A call of which something is poisoned: functions of the author's are still looked into."""
-    if is_own(callee) and not any(isinstance(argument, s.Starred) for argument in node.arguments):
-        if frame.runs(callee.function):
+    arguments = here.node.arguments if isinstance(here.node, s.Call) else ()
+    if is_own(callee) and not any(isinstance(argument, s.Starred) for argument in arguments):
+        if here.frame.runs(callee.function):
             raise Cascade
-        return inline(evaluator, callee, args, keywords, node, frame)
-    look_into(evaluator, [callee, *args, *keywords.values()], node, frame)
-    if callee == StubRef("range") and not evaluator.folding:
+        return inline(here, callee, args, keywords)
+    look_into(here, [callee, *args, *keywords.values()])
+    if callee == StubRef("range") and not here.evaluator.folding:
         return LoopRange(0, Value(INT), 1)
     raise Cascade
 
@@ -105,15 +104,15 @@ def is_own(value: Any) -> bool:
     return isinstance(value, Closure) and not is_shipped(value.frame.file)
 
 
-def look_into(evaluator: Evaluator, values: Iterable[Any], node: s.Node, frame: Frame) -> None:
+def look_into(here: Point, values: Iterable[Any]) -> None:
     """Evaluates those functions of the author's among these values that nobody will call, for mistakes in them.
 
     Whether they would run in a launch is not known, so that they may do what only launched functions do.
     """
     launched = {"level": "device", "gpu_ids": {name: Value(INT) for name in GPU_IDS}}
     functions = [f for value in values for f in (value.members.values() if isinstance(value, ClassValue) else [value])]
-    with evaluator.scope(**(launched if evaluator.level == "host" else {})):
+    with here.evaluator.scope(**(launched if here.evaluator.level == "host" else {})):
         for value in functions:
-            if is_own(value) and not frame.runs(value.function):
+            if is_own(value) and not here.frame.runs(value.function):
                 unknown = {p.name: Poisoned(runtime=True) for p in value.function.params}
-                evaluator.caught(partial(inline, evaluator, value, [], unknown, node, frame), node, frame)
+                here.caught(partial(inline, here, value, [], unknown))

@@ -36,7 +36,7 @@ from .values.flow import NEVER, NEXT, Flow, Rest, Stopped, TooMany, ended, gives
 MAX_ERRORS = 100
 MAX_UNROLL = 4096
 
-Handler = Callable[["Evaluator", Any, Frame], Any]
+Handler = Callable[["Point", Any], Any]
 
 EXPRESSIONS: dict[type[syntax.Node], Handler] = {}
 STATEMENTS: dict[type[syntax.Node], Handler] = {}
@@ -69,7 +69,7 @@ def callable_(kind: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return _registered(CALLABLES, kind)
 
 
-def named_value(name: str) -> Callable[[Callable[[Call], Any]], Callable[[Call], Any]]:
+def named_value(name: str) -> Callable[[Callable[[Point], Any]], Callable[[Point], Any]]:
     """Registers the value of a name of the language that stands for one, such as `gpu.thread_idx.x`."""
     return _registered(NAMED_VALUES, name)
 
@@ -79,18 +79,35 @@ def rule(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return _registered(RULES, name)
 
 
-class Call:
-    """The call of a stub: where it stands, and where its arguments stand."""
+class Point:
+    """Where the evaluation is: at a node, in a frame; of a call, with the nodes of its arguments by name.
 
-    def __init__(self, evaluator: Evaluator, node: syntax.Expr, frame: Frame) -> None:
+    Everything that evaluates, emits or complains takes the point at which it does so.
+    """
+
+    __slots__ = ("evaluator", "frame", "node", "nodes")
+
+    def __init__(self, evaluator: Evaluator, node: syntax.Node, frame: Frame) -> None:
         self.evaluator = evaluator
         self.node = node
         self.frame = frame
-        self.nodes: dict[str, syntax.Expr] = {}
+        self.nodes: dict[str, syntax.Node] = {}
 
     @property
     def builder(self) -> Builder:
         return self.evaluator.builder
+
+    def on(self, node: syntax.Node) -> Point:
+        """Another node of the same frame."""
+        return Point(self.evaluator, node, self.frame)
+
+    def within(self, frame: Frame) -> Point:
+        """The same node in another frame."""
+        return Point(self.evaluator, self.node, frame)
+
+    def argument(self, name: str) -> Point:
+        """The argument of this name; the call itself where it is not written out."""
+        return self.on(self.nodes.get(name, self.node))
 
     def index_part(self, axis: int | None, count: int) -> syntax.Node:
         """Where the part of an index of `count` parts stands that belongs to an axis; the whole index where unknown."""
@@ -99,10 +116,38 @@ class Call:
             return node
         return node if any(isinstance(item, syntax.Starred) for item in node.items) else node.items[axis]
 
-    def error(self, code: str, message: str, argument: str | None = None, **details: Any) -> CompileError:
-        """An error at an argument of the call, or at the call."""
+    def error(self, code: str, message: str, argument: str | None = None, /, **details: Any) -> CompileError:
+        """A mistake of the author's here, or at an argument of the call."""
         node = self.nodes.get(argument or "", self.node)
         return self.evaluator.error(code, message, node, self.frame, **details)
+
+    def step(self, steps: int = 1) -> None:
+        """Counts work that is done here."""
+        self.evaluator.step(self.node, self.frame, steps)
+
+    def locate(self) -> None:
+        """Operations emitted from now on belong to this node."""
+        self.evaluator.locate(self.node, self.frame)
+
+    def expr(self, node: syntax.Expr) -> Any:
+        """The value of an expression."""
+        return self.evaluator.expr(node, self.frame)
+
+    def tried(self, node: syntax.Expr) -> Any:
+        """The value of an expression; with a mistake in it, which is noted, it is a poisoned one."""
+        return self.evaluator.tried(node, self.frame)
+
+    def values(self, nodes: Iterable[syntax.Expr]) -> list[Any]:
+        """The values of several expressions; mistakes in each of them are noted before the statement is given up."""
+        return self.evaluator.values(nodes, self.frame)
+
+    def block(self, statements: tuple[syntax.Stmt, ...], end: str | None = None) -> Flow:
+        """Runs statements until one leaves the block (see `Evaluator.block`)."""
+        return self.evaluator.block(statements, self.frame, end)
+
+    def caught(self, work: Callable[[], Any]) -> Any:
+        """What `work` gives for this node; a poisoned value where it meets a mistake, which is noted."""
+        return self.evaluator.caught(work, self.node, self.frame)
 
 
 class Evaluator(Scoped):
@@ -206,7 +251,7 @@ class Evaluator(Scoped):
 
     def _value(self, node: syntax.Expr, frame: Frame) -> Any:
         self.step(node, frame)
-        value = EXPRESSIONS[type(node)](self, node, frame)
+        value = EXPRESSIONS[type(node)](Point(self, node, frame), node)
         if isinstance(value, tuple | str | StructValue):
             self._weigh(value, node, frame)
         return value
@@ -307,7 +352,7 @@ class Evaluator(Scoped):
     def guarded(self, stmt: syntax.Stmt, frame: Frame) -> Flow:
         """One statement; a mistake in it is noted and the next one is tried."""
         try:
-            flow = STATEMENTS[type(stmt)](self, stmt, frame)
+            flow = STATEMENTS[type(stmt)](Point(self, stmt, frame), stmt)
             return flow if isinstance(flow, Flow) else NEXT
         except Stopped:
             return NEVER

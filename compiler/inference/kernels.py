@@ -36,7 +36,7 @@ from ..ir.program import Function, NotFusible, PointerType, Program, Region, Sit
 from ..targets import Target
 from . import handlers  # noqa: F401  # fills the evaluator's tables
 from .debug_values import beginning, note
-from .evaluator import Evaluator
+from .evaluator import Evaluator, Point
 from .outputs import is_stored, never_stored
 from .recovery import Cascade
 from .values.compile_time import ContextValue, Frame, Poisoned
@@ -213,7 +213,7 @@ class Instances:
             evaluator.builder.location = frame.location(function.syntax)
             for name, tensor in scalars:  # read once, before all that the kernel does
                 env[name] = tensor.load(evaluator.builder, Index((), components=()))
-            note(evaluator, env, beginning(function.syntax), frame)
+            note(Point(evaluator, beginning(function.syntax), frame), env)
             return bool(evaluator.block(function.syntax.body, frame).kinds)
 
     @contextmanager

@@ -13,7 +13,7 @@ from ...dsl.frontend import syntax
 from ...dsl.types.dtype import SIMDType
 from ..ir.operations import KIND_WORDS, Row
 from ..ir.program import PointerType, Value
-from .evaluator import Evaluator
+from .evaluator import Point
 from .operator_methods import method_of_symbol
 from .spelling import cast_of, source_of
 from .values.compile_time import Frame, StructValue
@@ -32,9 +32,7 @@ HINTS = {  # by the row that does not work
 }
 
 
-def mismatch(
-    evaluator: Evaluator, symbol: str, a: Any, b: Any, nodes: tuple[syntax.Expr, syntax.Expr], node: Any, frame: Frame
-) -> CompileError:
+def mismatch(here: Point, symbol: str, a: Any, b: Any, nodes: tuple[syntax.Node, syntax.Node]) -> CompileError:
     """`cannot compute Float32 + Int64`, with a cast as the hint."""
     hint = None
     own = a if isinstance(a, StructValue) else b
@@ -44,13 +42,13 @@ def mismatch(
     elif any(isinstance(v, Value) and isinstance(v.type, PointerType) for v in (a, b)):
         hint = "a pointer keeps its dtype, and whether it may be written through"
     elif isinstance(a, Value) and isinstance(b, Value):
-        hint = _cast_or_cut(a, b, nodes, frame)
+        hint = _cast_or_cut(a, b, nodes, here.frame)
     elif isinstance(a, tuple) and isinstance(b, tuple):
         hint = "compute with their items, one by one"
     elif isinstance(a, Index) or isinstance(b, Index):
         hint = "take a component of the index: `i[0]`, or unpack it: `y, x = i`"
     elif hasattr(a, "dims") or hasattr(b, "dims"):
-        name = source_of(nodes[0] if hasattr(a, "dims") else nodes[1], frame)
+        name = source_of(nodes[0] if hasattr(a, "dims") else nodes[1], here.frame)
         name = name if name.isidentifier() else "x"
         hint = f"work on elements: {name}[i] in the body of a foreach"
     elif isinstance(a, str) and symbol == "%":
@@ -60,11 +58,9 @@ def mismatch(
         text = f"a value cannot be {describe(a)} or else {describe(b)}"
     elif symbol.endswith("(…)"):
         text = f"the arguments of '{symbol.removesuffix('(…)')}' differ in type: {describe(a)} and {describe(b)}"
-    return evaluator.error(
+    return here.error(
         "EK0202",
         text,
-        node,
-        frame,
         label=f"{describe(a)} {symbol} {describe(b)}" if text.startswith("cannot compute") else "",
         expected=describe(a),
         got=describe(b),
@@ -72,7 +68,7 @@ def mismatch(
     )
 
 
-def _cast_or_cut(a: Value, b: Value, nodes: tuple[syntax.Expr, syntax.Expr], frame: Frame) -> str:
+def _cast_or_cut(a: Value, b: Value, nodes: tuple[syntax.Node, syntax.Node], frame: Frame) -> str:
     """The hint for numbers of two types: a cast towards the float, else towards the left; vectors get one width."""
     (to, like), (other, node) = (a, nodes[0]), (b, nodes[1])
     if b.dtype.is_float() and not a.dtype.is_float():
@@ -86,24 +82,22 @@ def _cast_or_cut(a: Value, b: Value, nodes: tuple[syntax.Expr, syntax.Expr], fra
     return f"write {text if text.isidentifier() else f'({text})'}[:{min(widths)}], or join two vectors: a.join(b)"
 
 
-def not_numbers(evaluator: Evaluator, row: Row, operands: list[Any], node: syntax.Node, frame: Frame) -> CompileError:
+def not_numbers(here: Point, row: Row, operands: list[Any]) -> CompileError:
     """`cannot compute a string / the compile-time int 2`."""
-    if len(operands) == 2 and not row.symbol.isidentifier() and isinstance(node, syntax.Expr | syntax.AugAssign):
-        nodes = (node, node)
-        return mismatch(evaluator, row.symbol, operands[0], operands[1], nodes, node, frame)  # type: ignore[arg-type]
+    if len(operands) == 2 and not row.symbol.isidentifier() and isinstance(here.node, syntax.Expr | syntax.AugAssign):
+        nodes = (here.node, here.node)
+        return mismatch(here, row.symbol, operands[0], operands[1], nodes)
     listed = " and ".join(describe(operand) for operand in operands)
-    return evaluator.error("EK0204", f"'{row.symbol}' works on numbers, not on {listed}", node, frame)
+    return here.error("EK0204", f"'{row.symbol}' works on numbers, not on {listed}")
 
 
-def no_row(evaluator: Evaluator, row: Row, type: SIMDType, node: syntax.Node, frame: Frame) -> CompileError:
+def no_row(here: Point, row: Row, type: SIMDType) -> CompileError:
     """`/ does not work on Int32`, with what to do about it."""
     if type.dtype.is_storage():
         wide = "float32" if type.dtype.is_float() else "int32"
-        return evaluator.error(
+        return here.error(
             "EK0250",
             f"'{row.symbol}' does not work on {type}, which is only stored and cast",
-            node,
-            frame,
             expected="a type that computes",
             got=str(type),
             hint=f"write .cast({wide}) first, and .cast({type.dtype}) where the result is stored",
@@ -115,12 +109,6 @@ def no_row(evaluator: Evaluator, row: Row, type: SIMDType, node: syntax.Node, fr
     words = " and ".join([*([", ".join(listed[:-1])] if listed[:-1] else []), listed[-1]])
     words = words.replace("signed integers, unsigned integers", "integers")
     words = words.replace("signed integers and unsigned integers", "integers")
-    return evaluator.error(
-        "EK0204",
-        f"'{row.symbol}' works on {words}, not on {type}",
-        node,
-        frame,
-        expected=words,
-        got=str(type),
-        hint=hint,
+    return here.error(
+        "EK0204", f"'{row.symbol}' works on {words}, not on {type}", expected=words, got=str(type), hint=hint
     )

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...dsl.diagnostics.errors import did_you_mean
-from ...dsl.frontend import syntax
 from ...dsl.frontend.program import GlobalEntry
-from .evaluator import Evaluator
+from .evaluator import Point
 from .recovery import Cascade
 from .values.compile_time import ClassValue, Closure, Frame, LibraryRef, Marker, StructType, StructValue, StubRef
 
@@ -23,43 +22,43 @@ class ClassMethod:
     closure: Closure
 
 
-def global_value(evaluator: Evaluator, entry: GlobalEntry, frame: Frame, node: syntax.Node) -> Any:
+def global_value(here: Point, entry: GlobalEntry) -> Any:
     """The value of an entry of the program's table of globals."""
     match entry.kind:
         case "function" | "library" | "classmethod":
             index = entry.value[1] if entry.kind == "library" else entry.value
-            source = frame.program.functions[index]
-            home = Frame({}, frame.program, source.file, frame.typevars, None, ())
+            source = here.frame.program.functions[index]
+            home = Frame({}, here.frame.program, source.file, here.frame.typevars, None, ())
             closure = Closure(source.syntax, home)
             if entry.kind == "classmethod":
                 return ClassMethod(closure)
             return closure if entry.kind == "function" else LibraryRef(entry.value[0], closure)
         case "struct" | "instance":
-            source = frame.program.functions[entry.value if entry.kind == "struct" else entry.value[0]]
-            struct = StructType(source.syntax, Frame({}, frame.program, source.file, frame.typevars, None, ()))
+            source = here.frame.program.functions[entry.value if entry.kind == "struct" else entry.value[0]]
+            struct = StructType(
+                source.syntax, Frame({}, here.frame.program, source.file, here.frame.typevars, None, ())
+            )
             if entry.kind == "struct":
                 return struct
-            return StructValue(struct, tuple(global_value(evaluator, part, frame, node) for part in entry.value[1]))
+            return StructValue(struct, tuple(global_value(here, part) for part in entry.value[1]))
         case "stub":
             return StubRef(entry.value)
         case "typevar":
-            if entry.value not in frame.typevars and frame.program.unknown:
+            if entry.value not in here.frame.typevars and here.frame.program.unknown:
                 raise Cascade
-            if entry.value not in frame.typevars:
-                raise evaluator.error(
+            if entry.value not in here.frame.typevars:
+                raise here.error(
                     "EK0101",
                     f"the type variable '{entry.value}' has no dtype here: the signature does not use it",
-                    node,
-                    frame,
-                    hint=did_you_mean(entry.value, frame.typevars)
+                    hint=did_you_mean(entry.value, here.frame.typevars)
                     or f'use it in a tensor\'s annotation, as in InputTensor[{entry.value}, "n"]',
                 )
-            return frame.typevars[entry.value]
+            return here.frame.typevars[entry.value]
         case "marker":
             return Marker(entry.value)
         case "class":
-            members = {name: global_value(evaluator, item, frame, node) for name, item in entry.value[1]}
+            members = {name: global_value(here, item) for name, item in entry.value[1]}
             return ClassValue(entry.value[0], members)
         case "constant" if isinstance(entry.value, tuple):
-            return tuple(global_value(evaluator, item, frame, node) for item in entry.value)
+            return tuple(global_value(here, item) for item in entry.value)
     return entry.value

@@ -13,8 +13,7 @@ from ...dsl.frontend import syntax as s
 from ...dsl.frontend.program import PortableKernel
 from ...dsl.signature.schema import TensorArgument
 from ..ir.program import Region, Value, walk
-from .evaluator import Evaluator
-from .values.compile_time import Frame
+from .evaluator import Evaluator, Point
 from .values.describe import describe
 
 _READING = frozenset({"load", "masked_load", "gather", "atomic_load", "prefetch", "note"})
@@ -52,9 +51,9 @@ def never_stored(evaluator: Evaluator, argument: TensorArgument, kernel: Portabl
     )
 
 
-def returned(evaluator: Evaluator, node: s.Return, value: Any, frame: Frame) -> CompileError:
+def returned(here: Point, node: s.Return, value: Any) -> CompileError:
     """The mistake of an op that returns a value."""
-    name = frame.program.schema.outputs[0].name
+    name = here.frame.program.schema.outputs[0].name
     hint = f"store it: `{name}[...] = ...`, or `foreach({name}, lambda i: ...)`"
     text = f"an op gives its results by its outputs; {describe(value)} that it returns would be lost"
-    return evaluator.error("EK0226", text, node.value or node, frame, hint=hint)
+    return here.on(node.value or node).error("EK0226", text, hint=hint)

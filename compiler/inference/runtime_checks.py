@@ -19,14 +19,14 @@ from ...dsl.frontend import syntax as s
 from ...dsl.types.dtype import BOOL, INT, DType, SIMDType
 from ..ir.program import READS, Builder, Site, Value
 from .call_trace import trail
-from .evaluator import Call, Evaluator
+from .evaluator import Point
 from .target_refusals import is_host_code
 from .values.compile_time import Frame
 from .values.index import Index, same_dims, value_key
 from .values.tensors import Stored, Tensor, View
 
 
-def guard_index(call: Call, tensor: Tensor, index: Index, width: int = 1) -> None:
+def guard_index(call: Point, tensor: Tensor, index: Index, width: int = 1) -> None:
     """Checks that `index`, and the `width - 1` elements behind it, lie in the tensor."""
     if call.evaluator.checks.level == "off":
         return
@@ -45,7 +45,7 @@ def guard_index(call: Call, tensor: Tensor, index: Index, width: int = 1) -> Non
         guard_part(call, tensor.dims[axis], part, tensor, axis, width if axis == last else 1)
 
 
-def guard_part(call: Call, extent: Value, part: Value, tensor: Tensor, axis: int | None, width: int = 1) -> None:
+def guard_part(call: Point, extent: Value, part: Value, tensor: Tensor, axis: int | None, width: int = 1) -> None:
     """Checks one part of an index; `axis` is None for a position over all axes."""
     evaluator, builder = call.evaluator, call.builder
     key = ("guarded", value_key(part), value_key(extent), width)
@@ -61,7 +61,7 @@ def guard_part(call: Call, extent: Value, part: Value, tensor: Tensor, axis: int
         builder.remember(key, True)
         return
     node = call.index_part(axis, tensor.rank)
-    evaluator.locate(node, call.frame)
+    call.on(node).locate()
     holds = _is_inside(call, part, extent, width)
     where = f"axis {axis} of '{tensor.name}'" if axis is not None else f"'{tensor.name}'"
     size = "whose size is " if axis is not None else "which has as many elements as "
@@ -74,7 +74,7 @@ def guard_part(call: Call, extent: Value, part: Value, tensor: Tensor, axis: int
     builder.remember(key, True)
 
 
-def guard_lanes(call: Call, tensor: Tensor, numbers: Value, mask: Value | None) -> None:
+def guard_lanes(call: Point, tensor: Tensor, numbers: Value, mask: Value | None) -> None:
     """Checks a vector of indices on the last axis, those of its lanes that the mask names."""
     builder, type = call.builder, numbers.type
     if call.evaluator.checks.level == "off" or is_host_code(call.evaluator):
@@ -86,7 +86,7 @@ def guard_lanes(call: Call, tensor: Tensor, numbers: Value, mask: Value | None) 
     def lanes(value: Value) -> Value:
         return value if type.is_scalar else builder.one("splat", [value], type)
 
-    call.evaluator.locate(call.node, call.frame)
+    call.locate()
     low = builder.row("ge", [numbers, lanes(builder.int_(0))])
     good = builder.row("and_", [low, builder.row("lt", [numbers, lanes(extent)])])
     if mask is not None:
@@ -103,7 +103,7 @@ def guard_lanes(call: Call, tensor: Tensor, numbers: Value, mask: Value | None) 
     _check_bounds(call, tensor, node, all_lanes(builder, good), shown, details)
 
 
-def guard_start(call: Call, start: Value, tensor: Tensor, axis: int) -> None:
+def guard_start(call: Point, start: Value, tensor: Tensor, axis: int) -> None:
     """Checks that a slice does not begin before the tensor."""
     evaluator, builder = call.evaluator, call.builder
     key = ("begins", value_key(start))
@@ -111,7 +111,7 @@ def guard_start(call: Call, start: Value, tensor: Tensor, axis: int) -> None:
         return
     if is_host_code(evaluator):
         return
-    evaluator.locate(call.node, call.frame)
+    call.locate()
     holds = builder.compare("ge", start, builder.int_(0))
     shown = [f"the slice on axis {axis} of '{tensor.name}' starts at ", start]
     details = {"tensor": tensor.name, "axis": axis, "index": start, "extent": tensor.dims[axis]}
@@ -120,7 +120,7 @@ def guard_start(call: Call, start: Value, tensor: Tensor, axis: int) -> None:
     builder.remember(key, True)
 
 
-def _is_inside(call: Call, part: Value, extent: Value, width: int) -> Value:
+def _is_inside(call: Point, part: Value, extent: Value, width: int) -> Value:
     builder = call.builder
     low = builder.compare("ge", part, builder.int_(0))
     room = builder.isub(extent, builder.int_(width - 1))
@@ -151,27 +151,31 @@ def _for_a_fold(frame: Frame) -> bool:
     return False
 
 
-def guard_divisor(evaluator: Evaluator, divisor: Value, symbol: str, node: s.Node, frame: Frame) -> None:
+def guard_divisor(here: Point, divisor: Value, symbol: str) -> None:
     """Under `all`: an integer is not divided by zero. (Otherwise that gives 0.)"""
-    builder = evaluator.builder
-    if evaluator.checks.level != "all" or not isinstance(divisor.type, SIMDType) or not divisor.dtype.is_integral():
+    builder = here.builder
+    if (
+        here.evaluator.checks.level != "all"
+        or not isinstance(divisor.type, SIMDType)
+        or not divisor.dtype.is_integral()
+    ):
         return
-    shipped = is_shipped(frame.file)
+    shipped = is_shipped(here.frame.file)
     if divisor.type == INT and (
-        evaluator.ranges.is_at_least(divisor, 1) or (shipped and evaluator.ranges.is_counted(divisor))
+        here.evaluator.ranges.is_at_least(divisor, 1) or (shipped and here.evaluator.ranges.is_counted(divisor))
     ):
         return  # the library divides by sizes that may be 0, and means the 0 that comes out
-    if is_host_code(evaluator) or divisor.const is not None:
+    if is_host_code(here.evaluator) or divisor.const is not None:
         return
     key = ("divides", value_key(divisor))
     if builder.remembered(key):
         return
-    evaluator.locate(node, frame)
+    here.locate()
     zero = builder.const(0, divisor.type)
     holds = builder.row("ne", [divisor, zero])
     if not divisor.type.is_scalar:
         holds = all_lanes(builder, holds)
-    add_check(evaluator, frame, "division", holds, [f"'{symbol}' divides an integer by zero"], {}, [], node)
+    add_check(here, "division", holds, [f"'{symbol}' divides an integer by zero"], {}, [])
     builder.remember(key, True)
 
 
@@ -181,7 +185,7 @@ def all_lanes(builder: Builder, mask: Value) -> Value:
     return mask if mask.type.is_scalar else builder.one("reduce", [mask], BOOL, row="and_")
 
 
-def guard_number(call: Call, tensor: Tensor, index: Index, value: Value) -> None:
+def guard_number(call: Point, tensor: Tensor, index: Index, value: Value) -> None:
     """Under `+nan` or `+inf`: what an op stores into an output is a number."""
     evaluator, builder = call.evaluator, call.builder
     finds = evaluator.checks.finds
@@ -193,7 +197,7 @@ def guard_number(call: Call, tensor: Tensor, index: Index, value: Value) -> None
         index = Index(tensor.dims, components=components)
     if not isinstance(tensor, Stored) or tensor.in_stack:
         return
-    evaluator.locate(call.node, call.frame)
+    call.locate()
     number = value
     if value.dtype.is_storage():
         assert isinstance(value.type, SIMDType)
@@ -206,11 +210,11 @@ def guard_number(call: Call, tensor: Tensor, index: Index, value: Value) -> None
     # The position alone: taking it apart into an index is done for the one that is reported, in Python.
     shown: list[Any] = [value, f" is stored into '{tensor.name}'"]
     details = {"tensor": tensor.name, "position": index.position(builder), "shape": tensor.dims, "value": value}
-    add_check(call.evaluator, call.frame, "nan", holds, shown, details, [], call.node)
+    add_check(call, "nan", holds, shown, details, [])
 
 
 def _check_bounds(
-    call: Call,
+    call: Point,
     tensor: Tensor,
     node: s.Node,
     holds: Value,
@@ -220,18 +224,16 @@ def _check_bounds(
     width: int | None = None,
 ) -> None:
     hoist = width if call.evaluator.checks.level == "safe" else None
-    add_check(call.evaluator, call.frame, "bounds", holds, shown, details, tensor.declaration(), node, hoist=hoist)
+    add_check(call.on(node), "bounds", holds, shown, details, tensor.declaration(), hoist=hoist)
 
 
 def add_check(
-    evaluator: Evaluator,
-    frame: Frame,
+    here: Point,
     kind: str,
     holds: Value,
     shown: Sequence[Any],
     details: dict[str, Any],
     notes: Sequence[tuple[str, Place]],
-    node: s.Node,
     *,
     hoist: int | None = None,
 ) -> None:
@@ -259,7 +261,7 @@ def add_check(
         else:
             parts.append(part)
     told = tuple((name, detail(value)) for name, value in details.items())
-    place, calls = trail(frame, node)
-    evaluator.sites.append(Site(kind, tuple(parts), place, evaluator.op, told, (*notes, *calls)))
+    place, calls = trail(here.frame, here.node)
+    here.evaluator.sites.append(Site(kind, tuple(parts), place, here.evaluator.op, told, (*notes, *calls)))
     attrs: dict[str, Any] = {} if hoist is None else {"hoist": hoist}
-    evaluator.builder.add("assert", [holds, *values], site=len(evaluator.sites) - 1, **attrs)
+    here.builder.add("assert", [holds, *values], site=len(here.evaluator.sites) - 1, **attrs)

@@ -15,7 +15,7 @@ from ...dsl.diagnostics.errors import CompileError
 from ...dsl.diagnostics.places import Label, Place, is_shipped
 from ...dsl.frontend import syntax as s
 from ..ir.program import Location
-from .evaluator import Evaluator
+from .evaluator import Evaluator, Point
 from .values.compile_time import Closure, Frame, Poisoned, Undefined
 
 LOOPS = ("foreach", "parallel_for", "parallel_chunks", "vectorize", "tile", "rare")
@@ -36,14 +36,14 @@ def is_own_name(name: str, frame: Frame) -> bool:
     return any(param.name == name for param in function.params) or name in own_names(function)
 
 
-def variables(evaluator: Evaluator, closure: Closure, node: s.Node, inner: Frame, frame: Frame) -> None:
+def variables(here: Point, closure: Closure, inner: Frame) -> None:
     """Takes those variables out of a frame that begins which are the function's own."""
     function = closure.function
     if not inner.env or not isinstance(function, s.Function):
         return
-    known = evaluator.own_names.get(id(function))
+    known = here.evaluator.own_names.get(id(function))
     if known is None:
-        known = evaluator.own_names[id(function)] = (function, own_names(function))
+        known = here.evaluator.own_names[id(function)] = (function, own_names(function))
     for name in known[1] & inner.env.keys():
         around = inner.env[name]
         inner.env.pop(name)
@@ -51,7 +51,7 @@ def variables(evaluator: Evaluator, closure: Closure, node: s.Node, inner: Frame
         if not isinstance(around, Undefined | Poisoned) and name != function.name:
             inner.env[name] = Undefined(
                 lambda place, name=name, origin=origin: _unbound(  # type: ignore[misc]
-                    evaluator, name, origin, closure, inner, _loop_of(node, frame), place
+                    here.evaluator, name, origin, closure, inner, _loop_of(here.node, here.frame), place
                 )
             )
 

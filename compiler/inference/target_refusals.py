@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ...dsl.diagnostics.errors import TargetError
-from .evaluator import Call, Evaluator
+from .evaluator import Evaluator, Point
 
 CODES: Final = frozenset({"EK0604", "EK0611", "EK0820"})
 
@@ -20,7 +20,7 @@ def is_host_code(evaluator: Evaluator) -> bool:
     return evaluator.target.has_grid and evaluator.level == "host"
 
 
-def refuse_host(call: Call, what: str) -> None:
+def refuse_host(call: Point, what: str) -> None:
     """Refuses to touch an element in host code; `what` begins the sentence."""
     if is_host_code(call.evaluator):
         raise call.error(
@@ -30,7 +30,7 @@ def refuse_host(call: Call, what: str) -> None:
         )
 
 
-def refuse_print(call: Call) -> None:
+def refuse_print(call: Point) -> None:
     """Refuses to print where code has no way to its caller."""
     if not call.evaluator.target.has_context:
         raise call.error(
@@ -40,7 +40,7 @@ def refuse_print(call: Call) -> None:
         )
 
 
-def refuse_barrier(call: Call) -> None:
+def refuse_barrier(call: Point) -> None:
     """Refuses a barrier where the threads of a block run one after the other."""
     if not call.evaluator.target.has_grid:
         raise call.error(
@@ -50,7 +50,7 @@ def refuse_barrier(call: Call) -> None:
         )
 
 
-def refuse_block(call: Call, threads: Sequence[int]) -> None:
+def refuse_block(call: Point, threads: Sequence[int]) -> None:
     """Refuses a block that is larger than the target allows."""
     try:
         call.evaluator.target.kernel_attributes(threads)

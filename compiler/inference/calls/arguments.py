@@ -19,7 +19,7 @@ from ....dsl.types.dtype import SIMDType
 from ...ir.program import Value
 from .. import advice
 from ..advice import library_argument
-from ..evaluator import Call, Evaluator
+from ..evaluator import Point
 from ..recovery import Cascade
 from ..values.compile_time import Closure, Frame, Poisoned, is_comptime_number
 from ..values.describe import describe
@@ -27,7 +27,7 @@ from ..values.index import Index
 from .declarations import declared
 
 
-def check_number(call: Call, name: str, operand: Any, key: str) -> None:
+def check_number(call: Point, name: str, operand: Any, key: str) -> None:
     """Refuses an argument that is neither a number nor a run-time value."""
     if (isinstance(operand, Value) and isinstance(operand.type, SIMDType)) or is_comptime_number(operand):
         return
@@ -39,13 +39,13 @@ def check_number(call: Call, name: str, operand: Any, key: str) -> None:
     raise call.error("EK0204", f"'{name}' works on numbers, not on {describe(operand)}", key, hint=hint)
 
 
-def bind_stub(call: Call, name: str, args: list[Any], keywords: dict[str, Any]) -> dict[str, Any]:
+def bind_stub(call: Point, name: str, args: list[Any], keywords: dict[str, Any]) -> dict[str, Any]:
     """Arguments by the names of a stub's signature; remembers where each stands in the text."""
     return bind_signature(call, name, STUBS[name].signature, args, keywords)
 
 
 def bind_signature(
-    call: Call, name: str, signature: inspect.Signature, args: list[Any], keywords: dict[str, Any]
+    call: Point, name: str, signature: inspect.Signature, args: list[Any], keywords: dict[str, Any]
 ) -> dict[str, Any]:
     """Arguments by the names of a signature; remembers where each stands in the text."""
     parameters = signature.parameters
@@ -64,7 +64,7 @@ def bind_signature(
     return dict(bound.arguments)
 
 
-def _know_nodes(call: Call, parameters: Iterable[str]) -> None:
+def _know_nodes(call: Point, parameters: Iterable[str]) -> None:
     if isinstance(call.node, syntax.Call) and not any(isinstance(a, syntax.Starred) for a in call.node.arguments):
         given = call.node.arguments
         call.nodes = dict(zip(parameters, given, strict=False))
@@ -78,24 +78,16 @@ def _know_nodes(call: Call, parameters: Iterable[str]) -> None:
         call.nodes |= {k.name: k.value for k in call.node.keywords}
 
 
-def bind_params(
-    evaluator: Evaluator,
-    closure: Closure,
-    args: list[Any],
-    keywords: dict[str, Any],
-    inner: Frame,
-    node: s.Node,
-    frame: Frame,
-) -> bool:
+def bind_params(here: Point, closure: Closure, args: list[Any], keywords: dict[str, Any], inner: Frame) -> bool:
     """Gives every parameter of a function its argument or default; whether the arguments are as many as it takes.
 
     When they are not, which is noted, the parameters are poisoned, and the function can still be looked into.
     """
     params = closure.function.params
     try:
-        given = matched(evaluator, closure.name, closure.function, args, keywords, closure.frame, node, frame)
+        given = matched(here, closure.name, closure.function, args, keywords, closure.frame)
     except CompileError as error:
-        evaluator.note(error, frame)
+        here.evaluator.note(error, here.frame)
         if is_shipped(inner.file):
             raise Cascade from None
         inner.env |= {param.name: Poisoned() for param in params}
@@ -103,37 +95,33 @@ def bind_params(
     for param in params:
         value = given[param.name]
         wrong = library_argument(closure.name, param.name, given) if is_shipped(inner.file) else None
-        if wrong is not None and not is_shipped(frame.file):
-            raise evaluator.error("EK0208", wrong[0], argument_node(node, param, params), frame, hint=wrong[1])
+        if wrong is not None and not is_shipped(here.frame.file):
+            raise here.on(argument_node(here.node, param, params)).error("EK0208", wrong[0], hint=wrong[1])
         if param.annotation is not None and not isinstance(value, Poisoned):
             what = f"argument '{param.name}' of '{closure.name}' is declared as"
-            at = argument_node(node, param, params)
-            work = partial(declared, evaluator, param.annotation, value, inner, at, frame, what)
-            value = evaluator.caught(work, at, frame)
+            at = argument_node(here.node, param, params)
+            work = partial(declared, here.on(at), param.annotation, value, inner, what)
+            value = here.on(at).caught(work)
         inner.env[param.name] = value
         inner.origins.pop(param.name, None)
     return True
 
 
 def matched(
-    evaluator: Evaluator,
+    here: Point,
     name: str,
     text: s.Function | s.Lambda | s.Struct,
     args: list[Any],
     keywords: dict[str, Any],
     home: Frame,
-    node: s.Node,
-    frame: Frame,
 ) -> dict[str, Any]:
     """An argument or a default for every parameter; `home` is where the defaults' names are known."""
     params = text.fields if isinstance(text, s.Struct) else text.params
     positional = [p for p in params if not p.keyword_only]
     if len(args) > len(positional):
-        raise evaluator.error(
+        raise here.error(
             "EK0208",
             f"'{name}' takes {plural(len(positional), 'positional argument')}, not {len(args)}",
-            node,
-            frame,
             notes=[f"'{name}' is defined at {home.place(text)}"],
         )
     given = dict(zip((p.name for p in positional), args, strict=False))
@@ -143,13 +131,13 @@ def matched(
             if keyword in given:
                 message = f"argument '{keyword}' of '{name}' is given twice"
             hint = None if keyword in given else did_you_mean(keyword, [p.name for p in params])
-            raise evaluator.error("EK0208", message, node, frame, hint=hint)
+            raise here.error("EK0208", message, hint=hint)
         given[keyword] = value
     for param in params:
         if param.name not in given:
             if param.default is None:
-                raise evaluator.error("EK0208", f"'{name}' misses its argument '{param.name}'", node, frame)
-            given[param.name] = evaluator.expr(param.default, home)
+                raise here.error("EK0208", f"'{name}' misses its argument '{param.name}'")
+            given[param.name] = here.evaluator.expr(param.default, home)
     return given
 
 

@@ -15,47 +15,41 @@ from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import DType, SIMDType
 from ...ir.program import PointerType, Value
 from ..conversion import coerce
-from ..evaluator import Evaluator
+from ..evaluator import Point
 from ..values.compile_time import PYTHON_TYPES, Frame, StructType, StructValue, is_comptime_number
 from ..values.describe import describe
 from ..values.index import Index
 
 
-def declared(
-    evaluator: Evaluator, annotation: s.Expr, value: Any, home: Frame, node: s.Node, frame: Frame, what: str
-) -> Any:
+def declared(here: Point, annotation: s.Expr, value: Any, home: Frame, what: str) -> Any:
     """`value` as the annotation wants it; `home` is where the annotation's names are known.
 
     A type variable that is not known yet takes the dtype of the value: `home.typevars` has it from then on.
     """
     variable = typevar_in(annotation, home)
-    if variable is not None and home is not frame:  # a call gives it its dtype
+    if variable is not None and home is not here.frame:  # a call gives it its dtype
         if variable not in home.typevars and isinstance(value, Value) and value.weak is None:
             home.typevars[variable] = value.dtype
         if variable not in home.typevars:
             return value
     if variable is not None and isinstance(annotation, s.Global):
-        evaluator.expr(annotation, home)
-        return _of_typevar(evaluator, variable, value, home, node, frame, what)
+        here.evaluator.expr(annotation, home)
+        return _of_typevar(here, variable, value, home, what)
     if isinstance(annotation, s.Subscript) and _is_marker(annotation.value, home, "Pointer"):
-        return _pointer(evaluator, annotation, value, home, node, frame, what)
+        return _pointer(here, annotation, value, home, what)
     if _is_tuple(annotation, home):
-        return _tuple(evaluator, annotation, value, home, node, frame, what)
-    type = evaluator.expr(annotation, home)
+        return _tuple(here, annotation, value, home, what)
+    type = here.evaluator.expr(annotation, home)
     if isinstance(type, DType):
         type = SIMDType(type)
     if isinstance(type, SIMDType) and not isinstance(value, Index):
-        return coerce(evaluator, value, type, node, frame, f"{what} {type}")
+        return coerce(here, value, type, f"{what} {type}")
     if isinstance(type, StructType) and not (isinstance(value, StructValue) and value.type == type):
-        raise evaluator.error(
-            "EK0202", f"{what} {type.name}, not {describe(value)}", node, frame, label=describe(value)
-        )
+        raise here.error("EK0202", f"{what} {type.name}, not {describe(value)}", label=describe(value))
     return value
 
 
-def of_python_type(
-    evaluator: Evaluator, annotation: s.Expr, value: Any, home: Frame, node: s.Node, frame: Frame, what: str
-) -> bool:
+def of_python_type(here: Point, annotation: s.Expr, value: Any, home: Frame, what: str) -> bool:
     """Whether a field is declared as one of Python's own types; refuses a value that is none of that type."""
     entry = home.program.globals[annotation.index] if isinstance(annotation, s.Global) else None
     if entry is None or entry.kind != "stub" or entry.value not in PYTHON_TYPES:
@@ -65,18 +59,18 @@ def of_python_type(
         hint = None
         if isinstance(value, Value):
             hint = f"{entry.value} is a compile-time value; Int, Float32, … and type variables are run-time ones"
-        raise evaluator.error("EK0202", f"{what} {entry.value}, not {describe(value)}", node, frame, hint=hint)
+        raise here.error("EK0202", f"{what} {entry.value}, not {describe(value)}", hint=hint)
     return True
 
 
-def _of_typevar(evaluator: Evaluator, name: str, value: Any, home: Frame, node: s.Node, frame: Frame, what: str) -> Any:
+def _of_typevar(here: Point, name: str, value: Any, home: Frame, what: str) -> Any:
     if not (is_comptime_number(value) or (isinstance(value, Value) and isinstance(value.type, SIMDType))):
         return value
     dtype = home.typevars[name]
     type = SIMDType(dtype)
     if isinstance(value, Value) and isinstance(value.type, SIMDType) and value.weak is None:
         type = value.type.with_dtype(dtype) if value.dtype is dtype else type
-    return coerce(evaluator, value, type, node, frame, f"{what} {name}, which is {type} here")
+    return coerce(here, value, type, f"{what} {name}, which is {type} here")
 
 
 def _is_marker(annotation: s.Expr, home: Frame, name: str) -> bool:
@@ -84,17 +78,15 @@ def _is_marker(annotation: s.Expr, home: Frame, name: str) -> bool:
     return entry is not None and entry.kind == "marker" and entry.value == name
 
 
-def _pointer(
-    evaluator: Evaluator, annotation: s.Subscript, value: Any, home: Frame, node: s.Node, frame: Frame, what: str
-) -> Any:
+def _pointer(here: Point, annotation: s.Subscript, value: Any, home: Frame, what: str) -> Any:
     """`Pointer[T]`: a pointer to elements of that dtype, whether or not it may be written through."""
     if not isinstance(value, Value) or not isinstance(value.type, PointerType):
         text = f"{what} a pointer, not {describe(value)}"
         hint = "x.pointer() is the address of a tensor's first element" if hasattr(value, "dims") else None
-        raise evaluator.error("EK0202", text, node, frame, label=describe(value), hint=hint)
-    type = evaluator.expr(annotation, home)
+        raise here.error("EK0202", text, label=describe(value), hint=hint)
+    type = here.evaluator.expr(annotation, home)
     if type.dtype is not value.dtype:
-        raise evaluator.error("EK0202", f"{what} {type}, not {describe(value)}", node, frame, label=describe(value))
+        raise here.error("EK0202", f"{what} {type}, not {describe(value)}", label=describe(value))
     return value
 
 
@@ -105,16 +97,14 @@ def _is_tuple(annotation: s.Expr, home: Frame) -> bool:
     return entry.kind == "stub" and entry.value == "tuple"
 
 
-def _tuple(
-    evaluator: Evaluator, annotation: s.Expr, value: Any, home: Frame, node: s.Node, frame: Frame, what: str
-) -> Any:
+def _tuple(here: Point, annotation: s.Expr, value: Any, home: Frame, what: str) -> Any:
     assert isinstance(annotation, s.Subscript)
     index = annotation.index
     wanted = index.items if isinstance(index, s.Tuple) else (index,)
     if not isinstance(value, tuple) or len(value) != len(wanted):
-        raise evaluator.error("EK0202", f"{what} a tuple of {len(wanted)}, not {describe(value)}", node, frame)
+        raise here.error("EK0202", f"{what} a tuple of {len(wanted)}, not {describe(value)}")
     return tuple(
-        declared(evaluator, part, item, home, node, frame, f"item {number} of what {what}")
+        declared(here, part, item, home, f"item {number} of what {what}")
         for number, (part, item) in enumerate(zip(wanted, value, strict=True))
     )
 

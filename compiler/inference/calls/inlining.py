@@ -14,7 +14,7 @@ from typing import Any
 from ....dsl.frontend import syntax
 from ..budget import AT_A_STEP, CALL, copying
 from ..debug_values import note_arguments
-from ..evaluator import Call, Evaluator, callable_
+from ..evaluator import Point, callable_
 from ..recovery import Cascade
 from ..scoping import variables
 from ..values.compile_time import Closure, Frame, Poisoned
@@ -26,81 +26,73 @@ MAX_DEPTH = 64
 
 
 @callable_(Closure)
-def call_closure(call: Call, closure: Closure, args: list[Any], keywords: dict[str, Any]) -> Any:
-    return inline(call.evaluator, closure, args, keywords, call.node, call.frame)
+def call_closure(call: Point, closure: Closure, args: list[Any], keywords: dict[str, Any]) -> Any:
+    return inline(call, closure, args, keywords)
 
 
-def inline(
-    evaluator: Evaluator, closure: Closure, args: list[Any], keywords: dict[str, Any], node: syntax.Node, frame: Frame
-) -> Any:
+def inline(here: Point, closure: Closure, args: list[Any], keywords: dict[str, Any]) -> Any:
     """Evaluates a function of the author's at this point."""
     function = closure.function
-    recursive = frame.runs(closure.function)
-    if len(frame.stack) > MAX_DEPTH:
-        code = "EK0124" if evaluator.folding else "EK0108"
-        raise evaluator.error(code, f"calls are nested more than {MAX_DEPTH} deep", node, frame)
-    evaluator.builder.steps += copying((*args, *keywords.values()))
-    work = partial(_inlined, evaluator, closure, args, keywords, node, frame)
-    if not evaluator.folding and (recursive or has_loops(function)) and is_known((*args, *keywords.values())):
-        value = attempt(evaluator, work, again=not recursive)
+    recursive = here.frame.runs(closure.function)
+    if len(here.frame.stack) > MAX_DEPTH:
+        code = "EK0124" if here.evaluator.folding else "EK0108"
+        raise here.error(code, f"calls are nested more than {MAX_DEPTH} deep")
+    here.builder.steps += copying((*args, *keywords.values()))
+    work = partial(_inlined, here, closure, args, keywords)
+    if not here.evaluator.folding and (recursive or has_loops(function)) and is_known((*args, *keywords.values())):
+        value = attempt(here.evaluator, work, again=not recursive)
         if value is not UNKNOWN:
             return value
-    if recursive and not evaluator.folding:
-        raise evaluator.error(
+    if recursive and not here.evaluator.folding:
+        raise here.error(
             "EK0108",
             f"'{closure.name}' calls itself",
-            node,
-            frame,
             label="recursion",
             hint="write a loop instead; only calls with compile-time values alone may be recursive",
         )
     return work()
 
 
-def _inlined(
-    evaluator: Evaluator, closure: Closure, args: list[Any], keywords: dict[str, Any], node: syntax.Node, frame: Frame
-) -> Any:
+def _inlined(here: Point, closure: Closure, args: list[Any], keywords: dict[str, Any]) -> Any:
     """The body of a function of the author's, in a frame of its own."""
     function, home = closure.function, closure.frame
-    evaluator.builder.steps += CALL + len(home.env) // AT_A_STEP
+    here.builder.steps += CALL + len(home.env) // AT_A_STEP
     inner = Frame(
         env=dict(home.env),
         program=home.program,
         file=home.file,
         typevars=dict(home.typevars),
-        caller=frame.location(node),
-        path=(*frame.path, id(node)),
-        stack=(*frame.stack, function),
+        caller=here.frame.location(here.node),
+        path=(*here.frame.path, id(here.node)),
+        stack=(*here.frame.stack, function),
         origins=dict(home.origins),
     )
-    variables(evaluator, closure, node, inner, frame)
-    fits = bind_params(evaluator, closure, args, keywords, inner, node, frame)
+    variables(here, closure, inner)
+    fits = bind_params(here, closure, args, keywords, inner)
     inner.given = tuple((p.name, inner.env[p.name]) for p in function.params)
-    note_arguments(evaluator, closure, inner)
+    note_arguments(here.within(inner), closure)
     if isinstance(function, syntax.Lambda):
         try:
-            value = evaluator.expr(function.body, inner)
+            value = here.evaluator.expr(function.body, inner)
         except Stopped:
             value = ABSENT
     else:
-        value = _returned(evaluator, evaluator.block(function.body, inner, "function"), function, inner)
-    evaluator.locate(node, frame)
+        value = _returned(here.within(inner), here.evaluator.block(function.body, inner, "function"), function)
+    here.locate()
     if isinstance(value, Poisoned) or not fits:
         raise Cascade
     return value
 
 
-def _returned(evaluator: Evaluator, flow: Flow, function: syntax.Function, frame: Frame) -> Any:
+def _returned(here: Point, flow: Flow, function: syntax.Function) -> Any:
     """What a function gives that ended in this way; ABSENT after a `raise`, which takes any type."""
     if not flow.kinds:
         return ABSENT
     value = None if flow.value is ABSENT else flow.value
     if flow.goes_on() and value is not None:
-        raise evaluator.error(
+        raise here.on(function.body[-1]).error(
             "EK0109",
             f"'{function.name}' returns a value in some cases, and ends without one in others",
-            function.body[-1],
-            frame,
             hint="return a value at the end of the function, too",
         )
     return value

@@ -17,7 +17,7 @@ from ....dsl.types.dtype import SIMDType
 from ...ir.program import Value
 from ..budget import outgrows
 from ..conversion import DEFAULTS, PYTHON_ERRORS, coerce
-from ..evaluator import Call, Evaluator, callable_
+from ..evaluator import Point, callable_
 from ..values.compile_time import Closure, Frame, LibraryRef, is_comptime_number
 from .arguments import bind_stub, check_number
 from .folding import library_value
@@ -25,7 +25,7 @@ from .inlining import inline
 
 
 @callable_(LibraryRef)
-def call_library(call: Call, ref: LibraryRef, args: list[Any], keywords: dict[str, Any]) -> Any:
+def call_library(call: Point, ref: LibraryRef, args: list[Any], keywords: dict[str, Any]) -> Any:
     """`exp(x)`: the standard library's function, computed now on compile-time numbers."""
     arguments = bind_stub(call, ref.name, args, keywords)
     for key, operand in arguments.items():
@@ -36,7 +36,7 @@ def call_library(call: Call, ref: LibraryRef, args: list[Any], keywords: dict[st
     return _run(call, ref, bound)
 
 
-def _folded(call: Call, ref: LibraryRef, bound: list[Any]) -> Any:
+def _folded(call: Point, ref: LibraryRef, bound: list[Any]) -> Any:
     """Powers of whole numbers are Python's; all else is what the library's function gives for float64."""
     try:
         if outgrows(ref.name, bound):
@@ -48,42 +48,42 @@ def _folded(call: Call, ref: LibraryRef, bound: list[Any]) -> Any:
         raise call.error("EK0206", f"this cannot be computed at compile time: {error}") from None
 
 
-def _run(call: Call, ref: LibraryRef, bound: list[Any]) -> Any:
+def _run(call: Point, ref: LibraryRef, bound: list[Any]) -> Any:
     """The library's function, inlined."""
     settled = [_settle(call, v) for v in bound]
     if ref.name == "pow" and type(bound[1]) is int and isinstance(settled[0], Value):
         multiplied = power(call, settled[0], bound[1])
         if multiplied is not None:
             return multiplied
-    return _inlined(call.evaluator, ref.closure, settled, call.node, call.frame)
+    return _inlined(call, ref.closure, settled)
 
 
-def call_operator(evaluator: Evaluator, name: str, operands: list[Value], node: syntax.Node, frame: Frame) -> Value:
+def call_operator(here: Point, name: str, operands: list[Value]) -> Value:
     """`x % y` of floats. A number of open type is computed in the type that it would have."""
     program = operator_program(name)
     function = program.functions[0]
     assert isinstance(function.syntax, syntax.Function)
     closure = Closure(function.syntax, Frame({}, program, function.file, {}, None, ()))
-    settled = [v if v.weak is None else evaluator.builder.one("cast", [v], v.type) for v in operands]
-    value = _inlined(evaluator, closure, settled, node, frame)
+    settled = [v if v.weak is None else here.builder.one("cast", [v], v.type) for v in operands]
+    value = _inlined(here, closure, settled)
     assert isinstance(value, Value)
     return value
 
 
-def _inlined(evaluator: Evaluator, closure: Closure, operands: list[Any], node: syntax.Node, frame: Frame) -> Any:
-    builder = evaluator.builder
+def _inlined(here: Point, closure: Closure, operands: list[Any]) -> Any:
+    builder = here.builder
     plain = all(isinstance(v, Value) and v.const is None for v in operands)
     key = (id(closure.function), *(v.type for v in operands)) if plain and not builder.pure else None
-    if evaluator.trial and key in evaluator.found:
-        return Value(evaluator.found[key])
+    if here.evaluator.trial and key in here.evaluator.found:
+        return Value(here.evaluator.found[key])
     with builder.scope(fastmath=frozenset()):
-        value = inline(evaluator, closure, operands, {}, node, frame)
+        value = inline(here, closure, operands, {})
     if key is not None and isinstance(value, Value) and value.weak is None:
-        evaluator.found[key] = value.type
+        here.evaluator.found[key] = value.type
     return value
 
 
-def power(call: Call, value: Value, exponent: int) -> Value | None:
+def power(call: Point, value: Value, exponent: int) -> Value | None:
     """`x ** 2` as products, where these are as exact as the function: up to the 4th power, any for integers."""
     builder, dtype = call.builder, value.dtype
     most = 64 if dtype.is_integral() else 2 if dtype.is_half() else 4
@@ -104,8 +104,8 @@ def power(call: Call, value: Value, exponent: int) -> Value | None:
     return result
 
 
-def _settle(call: Call, value: Any) -> Any:
+def _settle(call: Point, value: Any) -> Any:
     """A number whose run-time type is still open computes as its default here."""
     if isinstance(value, Value) and value.weak is not None:
-        return coerce(call.evaluator, value, DEFAULTS[value.weak], call.node, call.frame)
+        return coerce(call, value, DEFAULTS[value.weak])
     return value

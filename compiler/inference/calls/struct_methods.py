@@ -15,7 +15,7 @@ from typing import Any
 
 from ....dsl.frontend import syntax as s
 from ...ir.program import Value
-from ..evaluator import Evaluator
+from ..evaluator import Evaluator, Point
 from ..operator_methods import COMPARISONS, OPERATORS
 from ..values.aggregates import is_number, same_constant
 from ..values.compile_time import Closure, Frame, StructType, StructValue
@@ -44,40 +44,38 @@ def bound_frame(owner: Any) -> Frame:
     return replace(type.frame, env={}, typevars=typevars)
 
 
-def invoke(evaluator: Evaluator, owner: Any, method: s.Method, args: list[Any], node: s.Node, frame: Frame) -> Any:
+def invoke(here: Point, owner: Any, method: s.Method, args: list[Any]) -> Any:
     """Calls a method of a struct; `args` are those after self."""
-    return inline(evaluator, Closure(method.function, bound_frame(owner)), [owner, *args], {}, node, frame)
+    return inline(here, Closure(method.function, bound_frame(owner)), [owner, *args], {})
 
 
-def special(evaluator: Evaluator, owner: Any, name: str, args: list[Any], node: s.Node, frame: Frame) -> Any:
+def special(here: Point, owner: Any, name: str, args: list[Any]) -> Any:
     """Calls a method with a name of Python's, such as `__call__`; NotImplemented where the struct has none."""
     if not isinstance(owner, StructValue):
         return NotImplemented
     method = method_of(owner.type, name)
-    return NotImplemented if method is None else invoke(evaluator, owner, method, args, node, frame)
+    return NotImplemented if method is None else invoke(here, owner, method, args)
 
 
-def operate(evaluator: Evaluator, op: str, a: Any, b: Any, node: s.Node, frame: Frame) -> Any:
+def operate(here: Point, op: str, a: Any, b: Any) -> Any:
     """`a op b` where one of them is a struct; NotImplemented where neither defines it."""
     name = OPERATORS.get(op, op)
-    found = special(evaluator, a, f"__{name}__", [b], node, frame)
-    return found if found is not NotImplemented else special(evaluator, b, f"__r{name}__", [a], node, frame)
+    found = special(here, a, f"__{name}__", [b])
+    return found if found is not NotImplemented else special(here, b, f"__r{name}__", [a])
 
 
-def compare(
-    evaluator: Evaluator, op: str, a: Any, b: Any, node: s.Node, frame: Frame, parts_equal: Callable[[Any, Any], Any]
-) -> Any:
+def compare(here: Point, op: str, a: Any, b: Any, parts_equal: Callable[[Any, Any], Any]) -> Any:
     """`a < b` and its like; `parts_equal` compares two fields."""
-    found = special(evaluator, a, f"__{op}__", [b], node, frame)
+    found = special(here, a, f"__{op}__", [b])
     if found is NotImplemented:
-        found = special(evaluator, b, f"__{COMPARISONS[op]}__", [a], node, frame)
+        found = special(here, b, f"__{COMPARISONS[op]}__", [a])
     if found is NotImplemented and op == "ne":
-        equal = compare(evaluator, "eq", a, b, node, frame, parts_equal)
+        equal = compare(here, "eq", a, b, parts_equal)
         if equal is NotImplemented:
             return NotImplemented
-        return evaluator.builder.row("not_", [equal]) if isinstance(equal, Value) else not equal
+        return here.builder.row("not_", [equal]) if isinstance(equal, Value) else not equal
     if found is NotImplemented and op == "eq":
-        return _equal(evaluator, a, b, parts_equal)
+        return _equal(here.evaluator, a, b, parts_equal)
     return found
 
 
@@ -106,10 +104,10 @@ def _all_equal(
     return result
 
 
-def own_call(evaluator: Evaluator, name: str, args: list[Any], node: s.Node, frame: Frame) -> Any:
+def own_call(here: Point, name: str, args: list[Any]) -> Any:
     """`abs(p)`, `p ** n` and the like where p is a struct that defines them; else NotImplemented."""
     if name == "pow" and len(args) == 2:
-        return operate(evaluator, "pow", args[0], args[1], node, frame)
+        return operate(here, "pow", args[0], args[1])
     if name in CALLS and len(args) == 1:
-        return special(evaluator, args[0], CALLS[name], [], node, frame)
+        return special(here, args[0], CALLS[name], [])
     return NotImplemented

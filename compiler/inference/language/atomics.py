@@ -12,7 +12,7 @@ from typing import Any
 from ....dsl.types.dtype import DType, SIMDType
 from ...ir.program import Value
 from ..conversion import coerce
-from ..evaluator import Call, rule
+from ..evaluator import Point, rule
 from ..members.pointers import POINTER, integer_offset, is_pointer, owner_of, writable
 from ..members.spans import Span
 from ..members.tensor_memory import span_of
@@ -31,7 +31,7 @@ ORDERINGS = {
 }
 
 
-def _place(call: Call, target: Any, index: Any, name: str, *, writes: bool) -> Span:
+def _place(call: Point, target: Any, index: Any, name: str, *, writes: bool) -> Span:
     """The element that is meant."""
     if is_pointer(target):
         if writes:
@@ -51,7 +51,7 @@ def _place(call: Call, target: Any, index: Any, name: str, *, writes: bool) -> S
     return span
 
 
-def _dtype(call: Call, span: Span, name: str, kind: str) -> DType:
+def _dtype(call: Point, span: Span, name: str, kind: str) -> DType:
     dtype = span.dtype
     if dtype is DType.bool or dtype.is_storage() or (kind in BITWISE and dtype.is_float()):
         words = "integers" if kind in BITWISE else "integers and floats of 8 to 64 bits"
@@ -59,7 +59,7 @@ def _dtype(call: Call, span: Span, name: str, kind: str) -> DType:
     return dtype
 
 
-def _ordering(call: Call, ordering: Any, kind: str) -> str:
+def _ordering(call: Point, ordering: Any, kind: str) -> str:
     allowed = ORDERINGS.get(kind, ORDERINGS[""])
     if not isinstance(ordering, str) or ordering not in allowed:
         words = ", ".join(f'"{word}"' for word in allowed)
@@ -68,14 +68,12 @@ def _ordering(call: Call, ordering: Any, kind: str) -> str:
     return ordering
 
 
-def _number(call: Call, value: Any, dtype: DType, argument: str) -> Value:
+def _number(call: Point, value: Any, dtype: DType, argument: str) -> Value:
     node = call.nodes.get(argument, call.node)
-    return coerce(
-        call.evaluator, value, SIMDType(dtype), node, call.frame, f"this memory holds {dtype}", owner_of(call)
-    )
+    return coerce(call.on(node), value, SIMDType(dtype), f"this memory holds {dtype}", owner_of(call))
 
 
-def modify(call: Call, kind: str, name: str, target: Any, index: Any, value: Any, ordering: Any) -> Value:
+def modify(call: Point, kind: str, name: str, target: Any, index: Any, value: Any, ordering: Any) -> Value:
     """One of `KINDS`; gives the value before."""
     span = _place(call, target, index, name, writes=True)
     dtype = _dtype(call, span, name, kind)
@@ -85,7 +83,7 @@ def modify(call: Call, kind: str, name: str, target: Any, index: Any, value: Any
 
 
 def _register(kind: str) -> None:
-    def apply(call: Call, target: Any, index: Any, value: Any, ordering: Any = "relaxed") -> Value:
+    def apply(call: Point, target: Any, index: Any, value: Any, ordering: Any = "relaxed") -> Value:
         return modify(call, kind, f"atomic.{kind}{'_' * (kind in ('and', 'or'))}", target, index, value, ordering)
 
     rule(f"atomic.{kind}")(apply)
@@ -96,14 +94,14 @@ for _kind in KINDS:
 
 
 @rule("atomic_add")
-def atomic_add(call: Call, out: Any, index: Any, value: Any) -> None:
+def atomic_add(call: Point, out: Any, index: Any, value: Any) -> None:
     call.nodes |= {"target": call.nodes.get("out", call.node)}
     modify(call, "add", "atomic_add", out, index, value, "relaxed")
 
 
 @rule("atomic.compare_exchange")
 def compare_exchange(
-    call: Call, target: Any, index: Any, expected: Any, desired: Any, ordering: Any = "relaxed"
+    call: Point, target: Any, index: Any, expected: Any, desired: Any, ordering: Any = "relaxed"
 ) -> Value:
     span = _place(call, target, index, "atomic.compare_exchange", writes=True)
     dtype = _dtype(call, span, "atomic.compare_exchange", "")
@@ -114,7 +112,7 @@ def compare_exchange(
 
 
 @rule("atomic.load")
-def load(call: Call, target: Any, index: Any, ordering: Any = "relaxed") -> Value:
+def load(call: Point, target: Any, index: Any, ordering: Any = "relaxed") -> Value:
     span = _place(call, target, index, "atomic.load", writes=False)
     dtype = _dtype(call, span, "atomic.load", "")
     order = _ordering(call, ordering, "load")
@@ -122,7 +120,7 @@ def load(call: Call, target: Any, index: Any, ordering: Any = "relaxed") -> Valu
 
 
 @rule("atomic.store")
-def store(call: Call, target: Any, index: Any, value: Any, ordering: Any = "relaxed") -> None:
+def store(call: Point, target: Any, index: Any, value: Any, ordering: Any = "relaxed") -> None:
     span = _place(call, target, index, "atomic.store", writes=True)
     dtype = _dtype(call, span, "atomic.store", "")
     number, order = _number(call, value, dtype, "value"), _ordering(call, ordering, "store")

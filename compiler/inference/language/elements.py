@@ -17,7 +17,7 @@ from ...passes.split_loops import cut_loop
 from .. import dispatch
 from ..advice import body_takes, no_function, of_body
 from ..conversion import coerce
-from ..evaluator import Call, Evaluator, rule
+from ..evaluator import Evaluator, Point, rule
 from ..members.tensors import store_into, to_index, to_store, wrong_store
 from ..values.compile_time import Closure, is_comptime_number
 from ..values.describe import describe
@@ -35,7 +35,7 @@ SHORT_ROW = 64  # elements, which are no work for several threads
 
 
 @rule("foreach")
-def foreach(call: Call, out: Any, body: Any) -> None:
+def foreach(call: Point, out: Any, body: Any) -> None:
     outputs = out if isinstance(out, tuple) else (out,)
     if not outputs:
         raise call.error("EK0208", "foreach has no tensor to store into", "out")
@@ -86,7 +86,7 @@ def foreach(call: Call, out: Any, body: Any) -> None:
         del call.evaluator.sites[site_count:]
 
 
-def check_body(call: Call, body: Any, given: int, what: str, names: str) -> None:
+def check_body(call: Point, body: Any, given: int, what: str, names: str) -> None:
     """Refuses a body that is no function, or does not take what it is called with."""
     node = call.nodes.get("body", call.node)
     if isinstance(body, Value | Tensor) or is_comptime_number(body):
@@ -98,9 +98,9 @@ def check_body(call: Call, body: Any, given: int, what: str, names: str) -> None
         raise call.error("EK0208", wrong, "body", expected=given, got=len(body.function.params), hint=hint)
 
 
-def _storing(call: Call, body: Any, number: int, count: int) -> Call:
+def _storing(call: Point, body: Any, number: int, count: int) -> Point:
     """The call as the store of a body's value sees it: the value stands in the body."""
-    inner = Call(call.evaluator, call.node, call.frame)
+    inner = call.on(call.node)
     target = call.nodes.get("out", call.node)
     function = body.function if isinstance(body, Closure) else None
     value: s.Expr | None = None
@@ -117,10 +117,9 @@ def _storing(call: Call, body: Any, number: int, count: int) -> Call:
     return inner
 
 
-def element_values(call: Call, outputs: tuple[Any, ...], body: Any, index: Index) -> tuple[Any, ...]:
+def element_values(call: Point, outputs: tuple[Any, ...], body: Any, index: Index) -> tuple[Any, ...]:
     """What the body gives at an index: one value for each output."""
-    assert isinstance(call.node, s.Call)
-    value = dispatch.call(call.evaluator, body, [index], {}, call.node, call.frame)
+    value = dispatch.call(call, body, [index], {})
     values = value if isinstance(value, tuple) else (value,)
     if value is ABSENT:
         values = (ABSENT,) * len(outputs)
@@ -132,7 +131,7 @@ def element_values(call: Call, outputs: tuple[Any, ...], body: Any, index: Index
     return values
 
 
-def demanded(call: Call, outputs: tuple[Any, ...], body: Any) -> None:
+def demanded(call: Point, outputs: tuple[Any, ...], body: Any) -> None:
     """One element is wanted, not the loop: compute it here."""
     values = element_values(call, outputs, body, outputs[0].index)
     for number, (tensor, value) in enumerate(zip(outputs, values, strict=True)):
@@ -140,10 +139,10 @@ def demanded(call: Call, outputs: tuple[Any, ...], body: Any) -> None:
         if isinstance(value, Value) and value.weak is None and value.dtype is not tensor.dtype:
             raise wrong_store(storing, tensor, value)
         node = storing.nodes.get("value", call.node)
-        tensor.value = coerce(call.evaluator, value, SIMDType(tensor.dtype), node, call.frame)
+        tensor.value = coerce(call.on(node), value, SIMDType(tensor.dtype))
 
 
-def flat_loop(call: Call, dims: tuple[Value, ...], element: Callable[[Index], None]) -> None:
+def flat_loop(call: Point, dims: tuple[Value, ...], element: Callable[[Index], None]) -> None:
     """One loop over positions; whoever needs components raises NeedComponents."""
 
     def chunk(low: Value, high: Value) -> None:
@@ -155,7 +154,7 @@ def flat_loop(call: Call, dims: tuple[Value, ...], element: Callable[[Index], No
     spread(call, call.builder.product(dims), chunk, thread, None)
 
 
-def nested_loop(call: Call, dims: tuple[Value, ...], element: Callable[[Index], None]) -> None:
+def nested_loop(call: Point, dims: tuple[Value, ...], element: Callable[[Index], None]) -> None:
     """A loop over rows around one over the last axis. Short rows stay whole; of others any positions can be a task."""
     builder = call.builder
     *outer, inner = dims
@@ -198,7 +197,7 @@ def nested_loop(call: Call, dims: tuple[Value, ...], element: Callable[[Index], 
 
 
 def spread(
-    call: Call,
+    call: Point,
     total: Value,
     chunk: Callable[[Value, Value], None],
     thread: Callable[[Value], None],
@@ -218,7 +217,7 @@ def spread(
         one = builder.int_(1)
         block = builder.int_(GPU_BLOCK)
         blocks = builder.idiv(builder.iadd(total, builder.int_(GPU_BLOCK - 1)), block)
-        evaluator.locate(call.node, call.frame)
+        call.locate()
         builder.add("launch", [blocks, one, one, block, one, one], regions=[region])
         return
     low, high = builder.counter(Value(INT)), builder.counter(Value(INT), high=total, closed=True)
@@ -229,7 +228,7 @@ def spread(
     if grain is None:
         # A task should take some microseconds: about 64 K simple operations.
         grain = builder.int_(-(-max(64, 131072 // (2 + count_operations(region))) // each))
-    evaluator.locate(call.node, call.frame)
+    call.locate()
     builder.add("parallel", [total, grain], regions=[region])
 
 
@@ -255,7 +254,7 @@ def _gpu_thread(evaluator: Evaluator, total: Value, thread: Callable[[Value], No
 
 
 @rule("store")
-def store(call: Call, out: Any, index: Any, value: Any) -> None:
+def store(call: Point, out: Any, index: Any, value: Any) -> None:
     if not isinstance(out, Tensor):
         raise call.error("EK0208", f"store takes a tensor, not {describe(out)}", "out")
     call.nodes["target"] = call.nodes.get("out", call.node)

@@ -13,10 +13,10 @@ from ....dsl.types.dtype import INT
 from ...ir.program import Region, Value
 from ..calls.inlining import inline
 from ..conversion import coerce
-from ..evaluator import Call, Evaluator, named_value, rule
+from ..evaluator import Evaluator, Point, named_value, rule
 from ..members.table import method
 from ..target_refusals import refuse_barrier, refuse_block
-from ..values.compile_time import Closure, ContextValue, Frame
+from ..values.compile_time import Closure, ContextValue
 from ..values.describe import describe
 from ..values.index import unravel
 
@@ -26,37 +26,33 @@ AXES = "xyz"
 LAUNCHED = "put it into a function of its own, and run that with ctx.launch(function, ..., grid=..., block=...)"
 
 
-def gpu_value(evaluator: Evaluator, which: str, node: s.Node, frame: Frame) -> Value:
+def gpu_value(here: Point, which: str) -> Value:
     """`gpu.thread_idx.x` and its kind, within a launched kernel."""
-    ids = evaluator.gpu_ids
+    ids = here.evaluator.gpu_ids
     if ids is None:
-        raise evaluator.error(
-            "EK0114",
-            f"gpu.{which} has a meaning only inside a kernel that ctx.launch runs",
-            node,
-            frame,
-            hint=LAUNCHED,
+        raise here.error(
+            "EK0114", f"gpu.{which} has a meaning only inside a kernel that ctx.launch runs", hint=LAUNCHED
         )
     what, axis = which.split(".")
     if what == "global_idx":
-        builder = evaluator.builder
-        block = gpu_value(evaluator, f"block_idx.{axis}", node, frame)
-        size = gpu_value(evaluator, f"block_dim.{axis}", node, frame)
-        thread = gpu_value(evaluator, f"thread_idx.{axis}", node, frame)
+        builder = here.builder
+        block = gpu_value(here, f"block_idx.{axis}")
+        size = gpu_value(here, f"block_dim.{axis}")
+        thread = gpu_value(here, f"thread_idx.{axis}")
         return builder.iadd(builder.imul(block, size), thread)
     if which in ids:
         return ids[which]
     key = ("gpu_id", which)
-    found = evaluator.builder.remembered(key)
+    found = here.builder.remembered(key)
     if found is None:
-        found = evaluator.builder.one("gpu_id", [], INT, which=which)
-        evaluator.builder.remember(key, found)
+        found = here.builder.one("gpu_id", [], INT, which=which)
+        here.builder.remember(key, found)
     assert isinstance(found, Value)
     return found
 
 
 def _register(which: str) -> None:
-    named_value(f"gpu.{which}")(lambda call: gpu_value(call.evaluator, which, call.node, call.frame))
+    named_value(f"gpu.{which}")(lambda call: gpu_value(call, which))
 
 
 for _what in ("thread_idx", "block_idx", "block_dim", "grid_dim", "global_idx"):
@@ -65,7 +61,7 @@ for _what in ("thread_idx", "block_idx", "block_dim", "grid_dim", "global_idx"):
 
 
 @rule("gpu.barrier")
-def barrier(call: Call) -> None:
+def barrier(call: Point) -> None:
     if call.evaluator.gpu_ids is None:
         text = "gpu.barrier() has a meaning only inside a kernel that ctx.launch runs"
         raise call.error("EK0114", text, hint=LAUNCHED)
@@ -74,7 +70,7 @@ def barrier(call: Call) -> None:
 
 
 @method(ContextValue, "launch")
-def launch(call: Call, owner: Any, kernel: Any, *args: Any, grid: Any, block: Any, parameters: Any = None) -> None:
+def launch(call: Point, owner: Any, kernel: Any, *args: Any, grid: Any, block: Any, parameters: Any = None) -> None:
     """Runs `kernel(*args)` once for every thread of `grid` blocks of `block` threads."""
     evaluator = call.evaluator
     if not isinstance(kernel, Closure):
@@ -91,7 +87,7 @@ def launch(call: Call, owner: Any, kernel: Any, *args: Any, grid: Any, block: An
     if not isinstance(named, tuple) or not all(isinstance(p, tuple) and isinstance(p[0], str) for p in named):
         raise call.error("EK0221", 'parameters= takes the names and values of compile-time parameters: {"BM": 64}')
     node = call.nodes.get("grid", call.node)
-    counts = [coerce(evaluator, n, INT, node, call.frame, "grid= takes Ints") for n in blocks]
+    counts = [coerce(call.on(node), n, INT, "grid= takes Ints") for n in blocks]
     one = call.builder.int_(1)
     counts += [one] * (3 - len(counts))
     threads = [*sizes, *(1,) * (3 - len(sizes))]
@@ -99,7 +95,7 @@ def launch(call: Call, owner: Any, kernel: Any, *args: Any, grid: Any, block: An
 
     def body() -> None:
         assert isinstance(call.node, s.Call)
-        result = inline(evaluator, kernel, list(args), dict(named), call.node, call.frame)
+        result = inline(call, kernel, list(args), dict(named))
         if result is not None:
             raise call.error("EK0221", f"the launched function '{kernel.name}' returns a value", "kernel")
 
@@ -107,7 +103,7 @@ def launch(call: Call, owner: Any, kernel: Any, *args: Any, grid: Any, block: An
     run(call, counts, threads, body)
 
 
-def launch_on_gpu(call: Call, counts: list[Value], threads: list[int], body: Any) -> None:
+def launch_on_gpu(call: Point, counts: list[Value], threads: list[int], body: Any) -> None:
     """The launch itself, on a GPU target."""
     evaluator, builder = call.evaluator, call.builder
     region = Region()
@@ -116,11 +112,11 @@ def launch_on_gpu(call: Call, counts: list[Value], threads: list[int], body: Any
     with evaluator.scope(level="device", gpu_ids=ids), builder.inside(region):
         body()
         builder.end()
-    evaluator.locate(call.node, call.frame)
+    call.locate()
     builder.add("launch", [*counts, *sizes], regions=[region])
 
 
-def run_grid_on_cpu(call: Call, counts: list[Value], threads: list[int], body: Any) -> None:
+def run_grid_on_cpu(call: Point, counts: list[Value], threads: list[int], body: Any) -> None:
     """The same grid as loops: blocks in parallel, the threads of a block in order."""
     evaluator, builder = call.evaluator, call.builder
     total = builder.product(counts)
@@ -136,7 +132,7 @@ def run_grid_on_cpu(call: Call, counts: list[Value], threads: list[int], body: A
                 _thread_loops(evaluator, ids, sizes, 2, body)
             builder.end()
         builder.end()
-    evaluator.locate(call.node, call.frame)
+    call.locate()
     builder.add("parallel", [total, builder.int_(1)], regions=[region])
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import INT, DType, SIMDType
 from ...ir.program import Value
 from .. import dispatch
 from ..advice import count_of
 from ..conversion import coerce
-from ..evaluator import Call, rule
+from ..evaluator import Point, rule
 from ..members.scalars import check_width
 from ..members.spans import always
 from ..members.vectors import from_lanes
@@ -24,35 +23,34 @@ from ..values.flow import ABSENT
 from .elements import check_body, spread
 
 
-def _invoke(call: Call, name: str, body: Any, args: list[Any]) -> None:
+def _invoke(call: Point, name: str, body: Any, args: list[Any]) -> None:
     """Calls a body, which gives no value."""
-    assert isinstance(call.node, s.Call)
-    value = dispatch.call(call.evaluator, body, args, {}, call.node, call.frame)
+    value = dispatch.call(call, body, args, {})
     if value is not None and value is not ABSENT:
         text = f"the body of {name} gives a value that goes nowhere"
         raise call.error("EK0208", text, "body", hint="use store(...)")
 
 
-def _total(call: Call, n: Any, name: str) -> Value:
+def _total(call: Point, n: Any, name: str) -> Value:
     """How many there are: at least none."""
     node, what = call.nodes.get("n", call.node), f"{name} runs over an Int"
     if (hint := count_of(n)) is not None:
         raise call.error("EK0202", f"{what}, not {describe(n)}", "n", hint=hint)
-    total = coerce(call.evaluator, n, INT, node, call.frame, what)
+    total = coerce(call.on(node), n, INT, what)
     if total.const is not None:
         return call.builder.int_(max(total.const, 0))
     return call.builder.one("max", [total, call.builder.int_(0)], INT)
 
 
-def _grain(call: Call, grain: Any) -> Value:
+def _grain(call: Point, grain: Any) -> Value:
     """How many calls a task does at least."""
     if is_comptime_number(grain) and grain < 1:
         raise call.error("EK0208", f"grain= is at least 1, not {grain}", "grain")
-    return coerce(call.evaluator, grain, INT, call.nodes.get("grain", call.node), call.frame, "grain= takes an Int")
+    return coerce(call.argument("grain"), grain, INT, "grain= takes an Int")
 
 
 @rule("parallel_for")
-def parallel_for(call: Call, n: Any, body: Any, grain: Any = 1) -> None:
+def parallel_for(call: Point, n: Any, body: Any, grain: Any = 1) -> None:
     builder = call.builder
     total, size = _total(call, n, "parallel_for"), _grain(call, grain)
     check_body(call, body, 1, "one Int", "k")
@@ -70,7 +68,7 @@ def parallel_for(call: Call, n: Any, body: Any, grain: Any = 1) -> None:
 
 
 @rule("parallel_chunks")
-def parallel_chunks(call: Call, n: Any, body: Any, grain: Any = 1) -> None:
+def parallel_chunks(call: Point, n: Any, body: Any, grain: Any = 1) -> None:
     total, size = _total(call, n, "parallel_chunks"), _grain(call, grain)
     check_body(call, body, 2, "where a chunk begins and ends", "low, high")
 
@@ -83,7 +81,7 @@ def parallel_chunks(call: Call, n: Any, body: Any, grain: Any = 1) -> None:
     spread(call, total, chunk, thread, size)
 
 
-def _blocks(call: Call, low: Value, total: Value, size: int) -> Value:
+def _blocks(call: Point, low: Value, total: Value, size: int) -> Value:
     """Where the last whole block of `size` ends that begins at `low` or one or several blocks behind it."""
     builder = call.builder
     if size == 1:
@@ -92,7 +90,7 @@ def _blocks(call: Call, low: Value, total: Value, size: int) -> Value:
     return builder.iadd(low, builder.isub(left, builder.irem(left, builder.int_(size))))
 
 
-def _each(call: Call, low: Value, high: Value, step: int, once: Any) -> None:
+def _each(call: Point, low: Value, high: Value, step: int, once: Any) -> None:
     """`once(i)` for i from low on, below high, in steps."""
     if low.const is not None and low.const == high.const:
         call.evaluator.pruned = True
@@ -105,7 +103,7 @@ def _each(call: Call, low: Value, high: Value, step: int, once: Any) -> None:
 
 
 @rule("vectorize")
-def vectorize(call: Call, n: Any, width: Any, body: Any, masked: Any = False) -> None:
+def vectorize(call: Point, n: Any, width: Any, body: Any, masked: Any = False) -> None:
     check_width(call, width, "width")
     if masked is not True and masked is not False:
         raise call.error("EK0208", f"masked= is True or False, not {describe(masked)}", "masked")
@@ -135,7 +133,7 @@ def vectorize(call: Call, n: Any, width: Any, body: Any, masked: Any = False) ->
 
 
 @rule("tile")
-def tile(call: Call, n: Any, sizes: Any, body: Any) -> None:
+def tile(call: Point, n: Any, sizes: Any, body: Any) -> None:
     known = sizes if isinstance(sizes, tuple) else (sizes,)
     if not known or any(type(size) is not int or size < 1 for size in known):
         text = f"tile takes whole sizes >= 1 that are known at compile time, not {describe(sizes)}"

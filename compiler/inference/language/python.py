@@ -14,7 +14,7 @@ from ...ir.program import Value
 from ..arithmetic import apply_row
 from ..conditions import truth
 from ..conversion import DEFAULTS, coerce, weak_kind
-from ..evaluator import Call, rule
+from ..evaluator import Point, rule
 from ..members.scalars import cast
 from ..syntax.statements import report
 from ..target_refusals import refuse_print
@@ -25,7 +25,7 @@ from ..values.tensors import Tensor
 
 
 @rule("len")
-def len_rule(call: Call, x: Any) -> Any:
+def len_rule(call: Point, x: Any) -> Any:
     if isinstance(x, Index):
         return len(x.dims)
     if isinstance(x, tuple | str):
@@ -38,8 +38,7 @@ def len_rule(call: Call, x: Any) -> Any:
 
 
 @rule("print")
-def print_rule(call: Call, values: Any, sep: Any = " ", end: Any = "\n") -> None:
-    evaluator = call.evaluator
+def print_rule(call: Point, values: Any, sep: Any = " ", end: Any = "\n") -> None:
     refuse_print(call)
     for name, text in (("sep", sep), ("end", end)):
         if not isinstance(text, str):
@@ -50,25 +49,25 @@ def print_rule(call: Call, values: Any, sep: Any = " ", end: Any = "\n") -> None
             parts.append((sep, ""))
         parts.append((value, ""))
     parts.append((end, ""))
-    report(evaluator, "print", [], parts, call.node, call.frame)
+    report(call, "print", [], parts)
 
 
 @rule("breakpoint")
-def breakpoint_rule(call: Call) -> None:
+def breakpoint_rule(call: Point) -> None:
     call.builder.add("breakpoint", [])
 
 
 @rule("int")
-def int_rule(call: Call, x: Any) -> Any:
+def int_rule(call: Point, x: Any) -> Any:
     return _number(call, x, int, INT)
 
 
 @rule("float")
-def float_rule(call: Call, x: Any) -> Any:
+def float_rule(call: Point, x: Any) -> Any:
     return _number(call, x, float, DEFAULTS["float"])
 
 
-def _number(call: Call, x: Any, python: Any, type: SIMDType) -> Any:
+def _number(call: Point, x: Any, python: Any, type: SIMDType) -> Any:
     if isinstance(x, Value):
         return x if x.weak == python.__name__ else cast(call, x, type)
     try:
@@ -79,32 +78,32 @@ def _number(call: Call, x: Any, python: Any, type: SIMDType) -> Any:
 
 
 @rule("bool")
-def bool_rule(call: Call, x: Any) -> Any:
+def bool_rule(call: Point, x: Any) -> Any:
     if not isinstance(x, Value):
-        return truth(call.evaluator, x, call.nodes.get("x", call.node), call.frame)
+        return truth(call.argument("x"), x)
     if x.type == BOOL:
         return x
-    zero = coerce(call.evaluator, 0 if weak_kind(x) != "bool" else False, x.type, call.node, call.frame)
-    return apply_row(call.evaluator, ROWS["ne"], [x, zero], call.node, call.frame)
+    zero = coerce(call, 0 if weak_kind(x) != "bool" else False, x.type)
+    return apply_row(call, ROWS["ne"], [x, zero])
 
 
 @rule("compiled_for")
-def compiled_for(call: Call) -> TargetValue:
+def compiled_for(call: Point) -> TargetValue:
     return TargetValue()
 
 
 @rule("within_parallel")
-def within_parallel(call: Call) -> bool:
+def within_parallel(call: Point) -> bool:
     return call.evaluator.level != "host"
 
 
 @rule("isinstance")
-def isinstance_rule(call: Call, x: Any, kind: Any) -> bool:
+def isinstance_rule(call: Point, x: Any, kind: Any) -> bool:
     kinds = kind if isinstance(kind, tuple) else (kind,)
     return any(_is_one(call, x, each) for each in kinds)
 
 
-def _is_one(call: Call, x: Any, kind: Any) -> bool:
+def _is_one(call: Point, x: Any, kind: Any) -> bool:
     match kind:
         case StructType():
             return isinstance(x, StructValue) and x.type == kind
@@ -119,7 +118,7 @@ def _is_one(call: Call, x: Any, kind: Any) -> bool:
 
 
 @rule("str")
-def str_rule(call: Call, x: Any) -> str:
+def str_rule(call: Point, x: Any) -> str:
     if isinstance(x, bool | int | float | str | DType | SIMDType) or x is None:
         return str(x)
     hint = "run-time values have a text in print, assert and raise only"

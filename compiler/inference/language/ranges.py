@@ -12,7 +12,7 @@ from ....dsl.types.dtype import INT
 from ...ir.program import Value
 from ..advice import bound_of_range
 from ..conversion import coerce
-from ..evaluator import MAX_UNROLL, Call, rule
+from ..evaluator import MAX_UNROLL, Point, rule
 from ..values.compile_time import LoopRange, Unrolled
 from ..values.describe import describe, shown
 from ..values.index import Index
@@ -20,7 +20,7 @@ from .sequences import sequence
 
 
 @rule("range")
-def range_rule(call: Call, bounds: Any) -> LoopRange:
+def range_rule(call: Point, bounds: Any) -> LoopRange:
     low, high, step = _bounds(call, bounds)
     if type(step) is not int or step == 0:
         raise call.error(
@@ -31,10 +31,10 @@ def range_rule(call: Call, bounds: Any) -> LoopRange:
     return LoopRange(low, high, step)
 
 
-def _bounds(call: Call, bounds: tuple[Any, ...]) -> tuple[Any, Any, Any]:
+def _bounds(call: Point, bounds: tuple[Any, ...]) -> tuple[Any, Any, Any]:
     if not 1 <= len(bounds) <= 3:
         raise call.error("EK0208", "range takes one to three bounds")
-    nodes = call.node.arguments if isinstance(call.node, s.Call) else ()
+    nodes: tuple[s.Node, ...] = call.node.arguments if isinstance(call.node, s.Call) else ()
     nodes = nodes if len(nodes) == len(bounds) else (call.node,) * len(bounds)
     bounds = tuple(_bound(call, bound, node) for bound, node in zip(bounds, nodes, strict=True))
     if len(bounds) == 1:
@@ -42,21 +42,21 @@ def _bounds(call: Call, bounds: tuple[Any, ...]) -> tuple[Any, Any, Any]:
     return bounds[0], bounds[1], bounds[2] if len(bounds) == 3 else 1
 
 
-def _bound(call: Call, bound: Any, node: s.Expr) -> Any:
+def _bound(call: Point, bound: Any, node: s.Node) -> Any:
     if isinstance(bound, Value) and bound.dtype.is_integral():
         what = "a bound of range() is an Int"
-        return bound if bound.weak else coerce(call.evaluator, bound, INT, node, call.frame, what)
+        return bound if bound.weak else coerce(call.on(node), bound, INT, what)
     if type(bound) is int:
         return bound
     hint = bound_of_range(bound, node, call.frame)
     text = f"a bound of range() is an Int, not {describe(bound)}"
-    raise call.evaluator.error("EK0212", text, node, call.frame, hint=hint)
+    raise call.on(node).error("EK0212", text, hint=hint)
 
 
 @rule("unroll")
-def unroll(call: Call, bounds: Any) -> Unrolled:
+def unroll(call: Point, bounds: Any) -> Unrolled:
     if len(bounds) == 1 and isinstance(bounds[0], tuple | Index | Unrolled):
-        return Unrolled(sequence(call.evaluator, bounds[0], call.node, call.frame))
+        return Unrolled(sequence(call, bounds[0]))
     if len(bounds) == 1 and isinstance(bounds[0], LoopRange):
         bounds = (bounds[0].low, bounds[0].high, bounds[0].step)
     if not 1 <= len(bounds) <= 3:

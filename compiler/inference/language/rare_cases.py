@@ -36,7 +36,7 @@ from ....dsl.types.dtype import BOOL, INT
 from ...ir.operations import ROWS
 from ...ir.program import Builder, Op, PointerType, Region, Value, walk
 from ..conditions import truth
-from ..evaluator import Call, Evaluator, rule
+from ..evaluator import Evaluator, Point, rule
 
 ROUNDS = 8  # that a loop within the body is taken to have
 BLOCK = 2048  # some KiB of elements, which stay in the first cache between two loops
@@ -56,10 +56,10 @@ class Watch:
 
 
 @rule("rare")
-def rare(call: Call, condition: Any) -> Any:
+def rare(call: Point, condition: Any) -> Any:
     if isinstance(condition, Value) and condition.type != BOOL and condition.dtype is BOOL.dtype:
         return condition  # one for each lane
-    value = truth(call.evaluator, condition, call.nodes.get("condition", call.node), call.frame)
+    value = truth(call.argument("condition"), condition)
     watch = call.evaluator.watch
     if watch is None or not isinstance(value, Value) or call.builder.region is not watch.region:
         return value
@@ -67,7 +67,7 @@ def rare(call: Call, condition: Any) -> Any:
     return False if watch.without else value
 
 
-def element_loop(call: Call, low: Value, high: Value, element: Callable[[Value], None]) -> None:
+def element_loop(call: Point, low: Value, high: Value, element: Callable[[Value], None]) -> None:
     """`for i in range(low, high): element(i)`, in several loops where the body asks for that."""
     builder, evaluator = call.builder, call.evaluator
     loop = _loop(builder, low, high)

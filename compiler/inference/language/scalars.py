@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import DType, SIMDType
 from ...ir.program import Value
 from .. import dispatch
 from ..conditions import select, truth
-from ..evaluator import Call, rule
+from ..evaluator import Point, rule
 from ..values.aggregates import PLAIN, is_static, parts_of, same_kind, with_parts
 from ..values.describe import describe
 from ..values.flow import ABSENT
 
 
 @rule("static_assert")
-def static_assert(call: Call, condition: Any, message: Any = "") -> None:
-    value = truth(call.evaluator, condition, call.nodes.get("condition", call.node), call.frame)
+def static_assert(call: Point, condition: Any, message: Any = "") -> None:
+    value = truth(call.argument("condition"), condition)
     if isinstance(value, Value):
         text = "static_assert needs a condition known at compile time"
         raise call.error("EK0220", text, "condition", hint="use `assert`")
@@ -29,27 +28,25 @@ def static_assert(call: Call, condition: Any, message: Any = "") -> None:
 
 
 @rule("select")
-def select_rule(call: Call, condition: Any, x: Any, y: Any) -> Any:
+def select_rule(call: Point, condition: Any, x: Any, y: Any) -> Any:
     if not isinstance(condition, Value):
-        return x if truth(call.evaluator, condition, call.node, call.frame) else y
+        return x if truth(call, condition) else y
     if condition.dtype is not DType.bool:
         text = f"a condition has to be a Bool, not {describe(condition)}"
         raise call.error("EK0209", text, "condition", hint="compare it with a number, for instance `!= 0`")
     nodes = (call.nodes.get("x", call.node), call.nodes.get("y", call.node))
-    return select(call.evaluator, condition, x, y, nodes, call.node, call.frame)
+    return select(call, condition, x, y, nodes)
 
 
 @rule("map_parts")
-def map_parts(call: Call, f: Any, value: Any, others: Any) -> Any:
-    node = call.node
-    assert isinstance(node, s.Call)
+def map_parts(call: Point, f: Any, value: Any, others: Any) -> Any:
 
     def mapped(values: tuple[Any, ...]) -> Any:
         first, rows = values[0], [parts_of(each) for each in values]
         if isinstance(first, PLAIN):
             return first
         if not any(isinstance(parts, tuple) for parts in rows):
-            found = dispatch.call(call.evaluator, f, list(values), {}, node, call.frame)
+            found = dispatch.call(call, f, list(values), {})
             return None if found is ABSENT else found
         for other in values[1:]:
             if not same_kind(first, other):
@@ -62,7 +59,7 @@ def map_parts(call: Call, f: Any, value: Any, others: Any) -> Any:
 
 
 @rule("bitcast")
-def bitcast(call: Call, x: Any, dtype: Any) -> Value:
+def bitcast(call: Point, x: Any, dtype: Any) -> Value:
     to = dtype.dtype if isinstance(dtype, SIMDType) and dtype.is_scalar else dtype
     if not isinstance(x, Value) or not isinstance(x.type, SIMDType):
         raise call.error("EK0208", f"bitcast takes a run-time value, not {describe(x)}", "x")

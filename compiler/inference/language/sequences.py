@@ -17,7 +17,7 @@ from ..advice import over_indices
 from ..arithmetic import binary, call_row
 from ..budget import CALL, MAX_ITEMS
 from ..conditions import short_circuit, truth
-from ..evaluator import MAX_UNROLL, RULES, Call, Evaluator, expression, rule
+from ..evaluator import MAX_UNROLL, RULES, Point, expression, rule
 from ..syntax.statements import bind
 from ..values.compile_time import Frame, Generated, LoopRange, Unrolled, is_comptime_number
 from ..values.describe import describe, shown
@@ -25,45 +25,45 @@ from ..values.index import Index
 
 
 @expression(s.Generator)
-def generator(evaluator: Evaluator, node: s.Generator, frame: Frame) -> Generated:
+def generator(here: Point, node: s.Generator) -> Generated:
     found: list[Callable[[], Any]] = []
-    for inner in _rounds(evaluator, node.clauses, frame.snapshot()):
-        found.append(lambda inner=inner: evaluator.expr(node.item, inner))  # type: ignore[misc]
+    for inner in _rounds(here.within(here.frame.snapshot()), node.clauses):
+        found.append(lambda inner=inner: here.evaluator.expr(node.item, inner))  # type: ignore[misc]
         if len(found) > MAX_UNROLL:
             text = f"a generator expression of more than {MAX_UNROLL} items"
-            raise evaluator.error("EK0216", text, node, frame, hint="use `range` for a run-time loop")
+            raise here.error("EK0216", text, hint="use `range` for a run-time loop")
     return Generated(tuple(found))
 
 
-def _rounds(evaluator: Evaluator, clauses: tuple[s.Clause, ...], frame: Frame) -> Iterator[Frame]:
+def _rounds(here: Point, clauses: tuple[s.Clause, ...]) -> Iterator[Frame]:
     """A frame for each item, with the loop variables in it."""
     if not clauses:
-        yield frame
+        yield here.frame
         return
     clause = clauses[0]
-    for value in sequence(evaluator, evaluator.expr(clause.iterable, frame), clause.iterable, frame):
-        evaluator.builder.steps += CALL
-        inner = frame.snapshot()
-        bind(evaluator, clause.target, value, clause.iterable, inner)
-        if all(_holds(evaluator, test, inner) for test in clause.tests):
-            yield from _rounds(evaluator, clauses[1:], inner)
+    for value in sequence(here.on(clause.iterable), here.expr(clause.iterable)):
+        here.builder.steps += CALL
+        inner = here.frame.snapshot()
+        bind(here.within(inner), clause.target, value, clause.iterable)
+        if all(_holds(here.within(inner), test) for test in clause.tests):
+            yield from _rounds(here.within(inner), clauses[1:])
 
 
-def _holds(evaluator: Evaluator, test: s.Expr, frame: Frame) -> bool:
-    value = truth(evaluator, evaluator.expr(test, frame), test, frame)
+def _holds(here: Point, test: s.Expr) -> bool:
+    value = truth(here.on(test), here.expr(test))
     if isinstance(value, Value):
         text = "how many items there are has to be known at compile time, and this condition is not"
-        raise evaluator.error("EK0123", text, test, frame, hint="choose between values: `x if condition else 0`")
+        raise here.on(test).error("EK0123", text, hint="choose between values: `x if condition else 0`")
     return bool(value)
 
 
-def sequence(evaluator: Evaluator, value: Any, node: s.Node, frame: Frame, function: str = "") -> tuple[Any, ...]:
+def sequence(here: Point, value: Any, function: str = "") -> tuple[Any, ...]:
     """The items of anything that has a number of them that is known at compile time; `function` asks for them."""
     match value:
         case tuple():
             return value
         case Index():
-            return value.components(evaluator.builder)
+            return value.components(here.builder)
         case Unrolled():
             return value.values
         case Generated():
@@ -73,42 +73,42 @@ def sequence(evaluator: Evaluator, value: Any, node: s.Node, frame: Frame, funct
             count = max(0, -((numbers.start - numbers.stop) // numbers.step))  # len() of a range has limits
             if count > MAX_ITEMS:
                 text = f"{shown(count)} items are too many for a compile-time value"
-                raise evaluator.error("EK0206", text, node, frame)
+                raise here.error("EK0206", text)
             return tuple(numbers)
         case LoopRange():
             text = "the bounds of this range are not known at compile time"
             hint = "write a loop over the range, and count in it"
-            raise evaluator.error("EK0212", text, node, frame, hint=hint)
-    advice = over_indices(value, node, frame, function)
-    raise evaluator.error("EK0212", f"{describe(value)} has no items", node, frame, hint=advice)
+            raise here.error("EK0212", text, hint=hint)
+    advice = over_indices(value, here.node, here.frame, function)
+    raise here.error("EK0212", f"{describe(value)} has no items", hint=advice)
 
 
-def _items(call: Call, value: Any, argument: str = "x") -> tuple[Any, ...]:
+def _items(call: Point, value: Any, argument: str = "x") -> tuple[Any, ...]:
     node, name = call.nodes.get(argument, call.node), ""
     if isinstance(call.node, s.Call):
         function, arguments = call.node.function, call.node.arguments
         name = function.name if isinstance(function, s.Global) else ""
         node = arguments[0] if node is call.node and len(arguments) == 1 else node
-    return sequence(call.evaluator, value, node, call.frame, name)
+    return sequence(call.on(node), value, name)
 
 
 @rule("tuple")
-def tuple_rule(call: Call, x: Any) -> tuple[Any, ...]:
+def tuple_rule(call: Point, x: Any) -> tuple[Any, ...]:
     return _items(call, x)
 
 
 @rule("enumerate")
-def enumerate_rule(call: Call, x: Any, start: Any = 0) -> tuple[Any, ...]:
+def enumerate_rule(call: Point, x: Any, start: Any = 0) -> tuple[Any, ...]:
     if type(start) is not int:
         raise call.error("EK0208", f"start= is an int known at compile time, not {describe(start)}", "start")
     return tuple(enumerate(_items(call, x), start))
 
 
 @rule("zip")
-def zip_rule(call: Call, sequences: Any, strict: Any = False) -> tuple[Any, ...]:
+def zip_rule(call: Point, sequences: Any, strict: Any = False) -> tuple[Any, ...]:
     nodes = call.node.arguments if isinstance(call.node, s.Call) else ()
     at = nodes if len(nodes) == len(sequences) else (call.node,) * len(sequences)
-    items = [sequence(call.evaluator, x, node, call.frame) for x, node in zip(sequences, at, strict=True)]
+    items = [sequence(call.on(node), x) for x, node in zip(sequences, at, strict=True)]
     if strict and len({len(part) for part in items}) > 1:
         lengths = " and ".join(str(len(part)) for part in items)
         raise call.error("EK0208", f"zip(..., strict=True) takes sequences of one length, not of {lengths}")
@@ -116,15 +116,13 @@ def zip_rule(call: Call, sequences: Any, strict: Any = False) -> tuple[Any, ...]
 
 
 @rule("reversed")
-def reversed_rule(call: Call, x: Any) -> Any:
+def reversed_rule(call: Point, x: Any) -> Any:
     if isinstance(x, LoopRange) and not (is_comptime_number(x.low) and is_comptime_number(x.high)):
         if abs(x.step) != 1:
             hint = "write the range the other way round"
             raise call.error("EK0212", "reversed() of a run-time range wants a step of 1 or -1", "x", hint=hint)
         node = call.nodes.get("x", call.node)
-        first, last = (
-            binary(call.evaluator, "sub", end, x.step, (node, node), node, call.frame) for end in (x.high, x.low)
-        )
+        first, last = (binary(call.on(node), "sub", end, x.step, (node, node)) for end in (x.high, x.low))
         return LoopRange(first, last, -x.step)
     if isinstance(x, LoopRange):
         numbers = range(x.low, x.high, x.step)[::-1]
@@ -133,36 +131,36 @@ def reversed_rule(call: Call, x: Any) -> Any:
 
 
 @rule("sum")
-def sum_rule(call: Call, x: Any, start: Any = 0) -> Any:
+def sum_rule(call: Point, x: Any, start: Any = 0) -> Any:
     node: Any = call.nodes.get("x", call.node)
     total = start
     for item in _items(call, x):
-        total = binary(call.evaluator, "add", total, item, (node, node), call.node, call.frame)
+        total = binary(call, "add", total, item, (node, node))
     return total
 
 
-def _quantified(call: Call, op: str, x: Any) -> Any:
+def _quantified(call: Point, op: str, x: Any) -> Any:
     """Items joined by `and` or `or`, each computed only where those before it do not decide."""
     node: Any = call.nodes.get("x", call.node)
     items = x.items if isinstance(x, Generated) else [lambda item=item: item for item in _items(call, x)]
     value: Any = op == "and"
     for item in items:
-        value = short_circuit(call.evaluator, op, value, item, node, call.node, call.frame)
-    return truth(call.evaluator, value, node, call.frame)
+        value = short_circuit(call, op, value, item, node)
+    return truth(call.on(node), value)
 
 
 @rule("any")
-def any_rule(call: Call, x: Any) -> Any:
+def any_rule(call: Point, x: Any) -> Any:
     return _quantified(call, "or", x)
 
 
 @rule("all")
-def all_rule(call: Call, x: Any) -> Any:
+def all_rule(call: Point, x: Any) -> Any:
     return _quantified(call, "and", x)
 
 
 @rule("sorted")
-def sorted_rule(call: Call, x: Any, reverse: Any = False) -> tuple[Any, ...]:
+def sorted_rule(call: Point, x: Any, reverse: Any = False) -> tuple[Any, ...]:
     items = _items(call, x)
     try:
         if any(isinstance(item, Value) for item in items) or not isinstance(reverse, bool):
@@ -173,7 +171,7 @@ def sorted_rule(call: Call, x: Any, reverse: Any = False) -> tuple[Any, ...]:
         raise call.error("EK0206", text, "x", hint="order run-time values with min() and max()") from None
 
 
-def smallest_or_largest(call: Call, name: str, x: Any) -> Any:
+def smallest_or_largest(call: Point, name: str, x: Any) -> Any:
     """`min(t)`, `max(t)` of a tuple."""
     if is_comptime_number(x) or isinstance(x, Value):
         raise call.error("EK0208", f"{name} takes two or more values, or a tuple of them")

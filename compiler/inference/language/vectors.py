@@ -11,7 +11,7 @@ from ....dsl.types.dtype import DType, SIMDType
 from ...ir.program import Value
 from ..arithmetic import call_numbers
 from ..conversion import adopt, coerce, misfit
-from ..evaluator import Call, rule
+from ..evaluator import Point, rule
 from ..members.scalars import check_width
 from ..members.vectors import from_lanes
 from ..values.compile_time import is_comptime_number
@@ -28,7 +28,7 @@ WIDER = {
 
 
 @rule("mul_wide")
-def mul_wide(call: Call, x: Any, y: Any) -> Any:
+def mul_wide(call: Point, x: Any, y: Any) -> Any:
     if not isinstance(x, Value) and not isinstance(y, Value):
         text = f"'mul_wide' needs a run-time integer, not {describe(x)} and {describe(y)}"
         raise call.error("EK0204", text, hint="a compile-time product is `x * y`, and never wraps")
@@ -44,7 +44,7 @@ def mul_wide(call: Call, x: Any, y: Any) -> Any:
 
 
 @rule("iota")
-def iota(call: Call, dtype: Any, width: Any, start: Any = 0, step: Any = 1) -> Value:
+def iota(call: Point, dtype: Any, width: Any, start: Any = 0, step: Any = 1) -> Value:
     kind = dtype.dtype if isinstance(dtype, SIMDType) and dtype.is_scalar else dtype
     if not isinstance(kind, DType) or not (kind.is_integral() or kind.is_float()):
         raise call.error("EK0208", f"iota counts in the dtype of a number, not in {describe(dtype)}", "dtype")
@@ -62,6 +62,6 @@ def iota(call: Call, dtype: Any, width: Any, start: Any = 0, step: Any = 1) -> V
     if is_comptime_number(start):
         return vector
     node = call.nodes.get("start", call.node)
-    first = coerce(call.evaluator, start, scalar, node, call.frame, f"the start of iota is {scalar}")
+    first = coerce(call.on(node), start, scalar, f"the start of iota is {scalar}")
     whole = SIMDType(kind, width)
-    return builder.row("add", [coerce(call.evaluator, first, whole, node, call.frame), vector])
+    return builder.row("add", [coerce(call.on(node), first, whole), vector])

@@ -5,40 +5,39 @@ from __future__ import annotations
 from typing import Any
 
 from ....dsl.diagnostics.errors import TargetError
-from ....dsl.frontend import syntax as s
-from ..evaluator import Call, Evaluator
-from ..values.compile_time import ContextValue, Frame, TargetValue
+from ..evaluator import Point
+from ..values.compile_time import ContextValue, TargetValue
 from ..values.describe import describe
 from .table import member, method
 
 
 @member(ContextValue, "target")
-def context_target(evaluator: Evaluator, owner: Any, node: s.Attribute, frame: Frame) -> Any:
+def context_target(here: Point, owner: Any) -> Any:
     return TargetValue()
 
 
 @member(TargetValue, "is_cpu")
-def target_is_cpu(evaluator: Evaluator, owner: Any, node: s.Attribute, frame: Frame) -> Any:
-    return not evaluator.target.has_grid
+def target_is_cpu(here: Point, owner: Any) -> Any:
+    return not here.evaluator.target.has_grid
 
 
 @member(TargetValue, "is_gpu")
-def target_is_gpu(evaluator: Evaluator, owner: Any, node: s.Attribute, frame: Frame) -> Any:
-    return evaluator.target.has_grid
+def target_is_gpu(here: Point, owner: Any) -> Any:
+    return here.evaluator.target.has_grid
 
 
 @member(TargetValue, "name")
-def target_name(evaluator: Evaluator, owner: Any, node: s.Attribute, frame: Frame) -> Any:
-    return evaluator.target.name
+def target_name(here: Point, owner: Any) -> Any:
+    return here.evaluator.target.name
 
 
 @member(TargetValue, "vector_bits")
-def target_vector_bits(evaluator: Evaluator, owner: Any, node: s.Attribute, frame: Frame) -> Any:
-    return evaluator.target.vector_bits
+def target_vector_bits(here: Point, owner: Any) -> Any:
+    return here.evaluator.target.vector_bits
 
 
 @method(TargetValue, "supports")
-def target_supports(call: Call, owner: Any, feature: Any) -> Any:
+def target_supports(call: Point, owner: Any, feature: Any) -> Any:
     if not isinstance(feature, str):
         raise call.error("EK0208", f"supports() takes the name of a feature, not {describe(feature)}", "feature")
     try:

@@ -15,9 +15,8 @@ from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import INT, DType, SIMDType
 from ...ir.program import PointerType, Value
 from ..conversion import coerce, zero_of
-from ..evaluator import Call, Evaluator
+from ..evaluator import Point
 from ..target_refusals import refuse_host
-from ..values.compile_time import Frame
 from ..values.describe import describe
 from .scalars import check_width
 from .spans import Span, load_span, offsets_of, store_span
@@ -41,24 +40,24 @@ def is_pointer(value: Any) -> bool:
     return isinstance(value, Value) and isinstance(value.type, PointerType)
 
 
-def access(call: Call, dtype: DType, width: int, mask: Any, other: Any, stride: Any, align: Any) -> Access:
+def access(call: Point, dtype: DType, width: int, mask: Any, other: Any, stride: Any, align: Any) -> Access:
     """Checks the keywords of a load or a store of `width` elements."""
     type = SIMDType(dtype, width)
     given = None
     if mask is not None:
         wanted = SIMDType(DType.bool, width)
         node = call.nodes.get("mask", call.node)
-        given = coerce(call.evaluator, mask, wanted, node, call.frame, f"the mask of {type} is {wanted}")
+        given = coerce(call.on(node), mask, wanted, f"the mask of {type} is {wanted}")
     if other is not None and mask is None:
         raise call.error("EK0208", "other= says what stands where mask= says no; there is no mask=", "other")
     if other is None:
         other = zero_of(dtype)
     node = call.nodes.get("other", call.node)
-    filler = coerce(call.evaluator, other, type, node, call.frame, f"other= is {type}, as what is loaded")
+    filler = coerce(call.on(node), other, type, f"other= is {type}, as what is loaded")
     step = None
     if not (type_is_int(stride) and stride == 1):
         node = call.nodes.get("stride", call.node)
-        step = coerce(call.evaluator, stride, INT, node, call.frame, "stride= is an Int")
+        step = coerce(call.on(node), stride, INT, "stride= is an Int")
     return Access(width, given, filler, step, alignment(call, dtype, align, step))
 
 
@@ -66,7 +65,7 @@ def type_is_int(value: Any) -> bool:
     return type(value) is int
 
 
-def alignment(call: Call, dtype: DType, align: Any, step: Value | None) -> int | None:
+def alignment(call: Point, dtype: DType, align: Any, step: Value | None) -> int | None:
     """The promise that an address is a multiple of so many bytes."""
     if align is None:
         return None
@@ -79,17 +78,17 @@ def alignment(call: Call, dtype: DType, align: Any, step: Value | None) -> int |
     return align
 
 
-def integer_offset(call: Call, value: Any, argument: str = "offset") -> Value:
+def integer_offset(call: Point, value: Any, argument: str = "offset") -> Value:
     """An offset in elements."""
     builder = call.builder
     known = isinstance(value, Value) and isinstance(value.type, SIMDType) and value.weak is None
     if known and value.type.is_scalar and value.dtype.is_integral() and value.type != INT:
         return builder.one("cast", [value], INT)
     node = call.nodes.get(argument, call.node)
-    return coerce(call.evaluator, value, INT, node, call.frame, "an offset is an Int")
+    return coerce(call.on(node), value, INT, "an offset is an Int")
 
 
-def index_vector(call: Call, indices: Any, argument: str = "indices") -> Value:
+def index_vector(call: Point, indices: Any, argument: str = "indices") -> Value:
     """The offsets of a gather or a scatter."""
     if not isinstance(indices, Value) or not isinstance(indices.type, SIMDType) or not indices.dtype.is_integral():
         text = f"a gather takes a vector of integers, not {describe(indices)}"
@@ -97,7 +96,7 @@ def index_vector(call: Call, indices: Any, argument: str = "indices") -> Value:
     return offsets_of(call.builder, indices)
 
 
-def writable(call: Call, pointer: Value) -> None:
+def writable(call: Point, pointer: Value) -> None:
     """Refuses a store through the pointer of an input."""
     assert isinstance(pointer.type, PointerType)
     if pointer.type.access == "read-only":
@@ -109,7 +108,7 @@ def writable(call: Call, pointer: Value) -> None:
         )
 
 
-def owner_of(call: Call) -> s.Node | None:
+def owner_of(call: Point) -> s.Node | None:
     """Where the memory of a store stands: `p` of `p[0] = x` and `p.store(x)`, the first argument of an atomic."""
     target = call.nodes.get("target")
     if target is None and isinstance(call.node, s.Call) and isinstance(call.node.function, s.Attribute):
@@ -117,17 +116,15 @@ def owner_of(call: Call) -> s.Node | None:
     return target
 
 
-def stored_value(call: Call, dtype: DType, value: Any) -> Value:
+def stored_value(call: Point, dtype: DType, value: Any) -> Value:
     """A value for elements of `dtype`: of that dtype, or a number that adopts it."""
     if isinstance(value, Value) and isinstance(value.type, SIMDType) and value.weak is None and value.dtype is dtype:
         return value
     node = call.nodes.get("value", call.node)
-    return coerce(
-        call.evaluator, value, SIMDType(dtype), node, call.frame, f"this memory holds {dtype}", owner_of(call)
-    )
+    return coerce(call.on(node), value, SIMDType(dtype), f"this memory holds {dtype}", owner_of(call))
 
 
-def hint_of(call: Call, locality: Any, write: Any) -> dict[str, Any]:
+def hint_of(call: Point, locality: Any, write: Any) -> dict[str, Any]:
     """The attributes of a prefetch."""
     if type(locality) is not int or not 0 <= locality <= 3:
         text = f"locality= is 0 (used once) to 3 (used often), known at compile time, not {describe(locality)}"
@@ -138,13 +135,13 @@ def hint_of(call: Call, locality: Any, write: Any) -> dict[str, Any]:
 
 
 @member(PointerType, "dtype")
-def pointer_dtype(evaluator: Evaluator, owner: Value, node: Any, frame: Frame) -> Any:
+def pointer_dtype(here: Point, owner: Value) -> Any:
     return owner.dtype
 
 
 @method(PointerType, "load")
 def pointer_load(
-    call: Call,
+    call: Point,
     owner: Value,
     offset: Any = 0,
     width: Any = 1,
@@ -162,7 +159,7 @@ def pointer_load(
 
 @method(PointerType, "store")
 def pointer_store(
-    call: Call, owner: Value, value: Any, offset: Any = 0, stride: Any = 1, mask: Any = None, align: Any = None
+    call: Point, owner: Value, value: Any, offset: Any = 0, stride: Any = 1, mask: Any = None, align: Any = None
 ) -> None:
     writable(call, owner)
     refuse_host(call, POINTER)
@@ -173,14 +170,14 @@ def pointer_store(
     store_span(call.builder, span, stored, how.mask, how.align)
 
 
-def read_element(call: Call, pointer: Value, index: Any) -> Value:
+def read_element(call: Point, pointer: Value, index: Any) -> Value:
     """`p[i]`."""
     refuse_host(call, POINTER)
     at = integer_offset(call, index, "index")
     return call.builder.one("load", [pointer, at], SIMDType(pointer.dtype))
 
 
-def write_element(call: Call, pointer: Value, index: Any, value: Any) -> None:
+def write_element(call: Point, pointer: Value, index: Any, value: Any) -> None:
     """`p[i] = x`."""
     writable(call, pointer)
     refuse_host(call, POINTER)
@@ -189,12 +186,12 @@ def write_element(call: Call, pointer: Value, index: Any, value: Any) -> None:
 
 
 @method(PointerType, "gather")
-def pointer_gather(call: Call, owner: Value, indices: Any, mask: Any = None, other: Any = None) -> Value:
+def pointer_gather(call: Point, owner: Value, indices: Any, mask: Any = None, other: Any = None) -> Value:
     refuse_host(call, POINTER)
     return gather(call, owner, indices, mask, other)
 
 
-def gather(call: Call, pointer: Value, indices: Any, mask: Any, other: Any) -> Value:
+def gather(call: Point, pointer: Value, indices: Any, mask: Any, other: Any) -> Value:
     """The elements at some offsets; where the mask says no, the lane of `other`."""
     offsets = index_vector(call, indices)
     assert isinstance(offsets.type, SIMDType)
@@ -207,13 +204,13 @@ def gather(call: Call, pointer: Value, indices: Any, mask: Any, other: Any) -> V
 
 
 @method(PointerType, "scatter")
-def pointer_scatter(call: Call, owner: Value, value: Any, indices: Any, mask: Any = None) -> None:
+def pointer_scatter(call: Point, owner: Value, value: Any, indices: Any, mask: Any = None) -> None:
     writable(call, owner)
     refuse_host(call, POINTER)
     scatter(call, owner, value, indices, mask)
 
 
-def scatter(call: Call, pointer: Value, value: Any, indices: Any, mask: Any) -> None:
+def scatter(call: Point, pointer: Value, value: Any, indices: Any, mask: Any) -> None:
     """Stores lanes at some offsets, lane 0 first: of two at one offset the later one stays."""
     offsets = index_vector(call, indices)
     assert isinstance(offsets.type, SIMDType)
@@ -221,7 +218,7 @@ def scatter(call: Call, pointer: Value, value: Any, indices: Any, mask: Any) -> 
     node = call.nodes.get("value", call.node)
     type = SIMDType(pointer.dtype, width)
     what = f"{width} elements of this memory are {type}"
-    stored = coerce(call.evaluator, value, type, node, call.frame, what, owner_of(call))
+    stored = coerce(call.on(node), value, type, what, owner_of(call))
     how = access(call, pointer.dtype, width, True if mask is None and width > 1 else mask, None, 1, None)
     if width == 1:
         store_span(call.builder, Span(pointer, integer_offset(call, offsets)), stored, how.mask, None)
@@ -231,6 +228,6 @@ def scatter(call: Call, pointer: Value, value: Any, indices: Any, mask: Any) -> 
 
 
 @method(PointerType, "prefetch")
-def pointer_prefetch(call: Call, owner: Value, offset: Any = 0, locality: Any = 3, write: Any = False) -> None:
+def pointer_prefetch(call: Point, owner: Value, offset: Any = 0, locality: Any = 3, write: Any = False) -> None:
     refuse_host(call, POINTER)
     call.builder.add("prefetch", [owner, integer_offset(call, offset)], **hint_of(call, locality, write))

@@ -17,8 +17,8 @@ from ....dsl.types.dtype import DType, SIMDType
 from ...ir.program import Builder, PointerType, Value
 from ..advice import dtype_for
 from ..conversion import DEFAULTS, adopt, coerce, misfit
-from ..evaluator import Call, Evaluator, callable_
-from ..values.compile_time import Frame, StackType
+from ..evaluator import Point, callable_
+from ..values.compile_time import StackType
 from ..values.describe import describe
 from ..values.tensors import Stored, Tensor
 from .table import member, method
@@ -33,23 +33,23 @@ MAX_LANES = 1024
 
 
 @member(Value, "dtype")
-def value_dtype(evaluator: Evaluator, owner: Value, node: s.Attribute, frame: Frame) -> Any:
+def value_dtype(here: Point, owner: Value) -> Any:
     return owner.dtype
 
 
 @member(Value, "width")
-def value_width(evaluator: Evaluator, owner: Value, node: s.Attribute, frame: Frame) -> Any:
+def value_width(here: Point, owner: Value) -> Any:
     return owner.type.width if isinstance(owner.type, SIMDType) else 1
 
 
 @method(Value, "cast")
-def value_cast(call: Call, owner: Value, dtype: Any, *, saturate: Any = False) -> Value:
+def value_cast(call: Point, owner: Value, dtype: Any, *, saturate: Any = False) -> Value:
     if saturate is not True and saturate is not False:
         raise call.error("EK0208", f"saturate= is True or False, not {describe(saturate)}", "saturate")
     return cast(call, saturated(call, owner, dtype) if saturate else owner, dtype)
 
 
-def saturated(call: Call, value: Value, to: Any) -> Value:
+def saturated(call: Point, value: Value, to: Any) -> Value:
     """An integer held within the range of an integer type; anything else as it is: floats saturate anyway."""
     dtype = to.dtype if isinstance(to, SIMDType) else to
     type = value.type
@@ -68,17 +68,17 @@ def saturated(call: Call, value: Value, to: Any) -> Value:
     return value
 
 
-def number_cast(call: Call, owner: Any, dtype: Any) -> Value:
+def number_cast(call: Point, owner: Any, dtype: Any) -> Value:
     """A compile-time number as a run-time value, converted as such a value of the number's default type is."""
     type = DEFAULTS[builtins.type(owner).__name__]
-    return cast(call, coerce(call.evaluator, owner, type, call.node, call.frame), dtype)
+    return cast(call, coerce(call, owner, type), dtype)
 
 
 for _type in (bool, int, float):
     method(_type, "cast")(number_cast)
 
 
-def cast(call: Call, value: Any, to: Any) -> Value:
+def cast(call: Point, value: Any, to: Any) -> Value:
     """A numeric conversion: rounds to nearest, truncates to integers, saturates, NaN becomes 0."""
     assert isinstance(value, Value) and isinstance(value.type, SIMDType)
     if isinstance(to, DType):
@@ -106,14 +106,14 @@ def lane(builder: Builder, value: Value, number: int) -> Value:
 
 
 @member(DType, "bits")
-def dtype_bits(evaluator: Evaluator, owner: DType, node: s.Attribute, frame: Frame) -> Any:
+def dtype_bits(here: Point, owner: DType) -> Any:
     return owner.bits
 
 
 for _name in ("is_float", "is_integral", "is_signed", "is_half", "is_storage", "is_packed"):
 
     def _make(name: str) -> Callable[..., Any]:
-        def check(call: Call, owner: DType) -> Any:
+        def check(call: Point, owner: DType) -> Any:
             return getattr(owner, name)()
 
         return check
@@ -122,36 +122,33 @@ for _name in ("is_float", "is_integral", "is_signed", "is_half", "is_storage", "
 
 
 @member(SIMDType, "dtype")
-def type_dtype(evaluator: Evaluator, owner: SIMDType, node: s.Attribute, frame: Frame) -> Any:
+def type_dtype(here: Point, owner: SIMDType) -> Any:
     return owner.dtype
 
 
 @member(SIMDType, "width")
-def type_width(evaluator: Evaluator, owner: SIMDType, node: s.Attribute, frame: Frame) -> Any:
+def type_width(here: Point, owner: SIMDType) -> Any:
     return owner.width
 
 
 @callable_(DType)
 @callable_(SIMDType)
-def construct(call: Call, type: Any, args: list[Any], keywords: dict[str, Any]) -> Any:
+def construct(call: Point, type: Any, args: list[Any], keywords: dict[str, Any]) -> Any:
     """`Float32(x)`, `T(0)`, `SIMD[T, 8](0.0)`: a value of this type; run-time values are converted."""
-    evaluator, node, frame = call.evaluator, call.node, call.frame
-    assert isinstance(node, s.Call)
     if isinstance(type, DType):
         type = SIMDType(type)
     if len(args) == type.width > 1 and not keywords:
-        return from_scalars(evaluator, type, args, node, frame)
+        return from_scalars(call, type, args)
     if len(args) != 1 or keywords:
         wanted = "one value" if type.is_scalar else f"one value or {type.width}"
-        raise evaluator.error("EK0208", f"{type} takes {wanted}, not {len(args) + len(keywords)}", node, frame)
+        raise call.error("EK0208", f"{type} takes {wanted}, not {len(args) + len(keywords)}")
     value = args[0]
     if isinstance(value, Value) and isinstance(value.type, SIMDType):
         if value.type.is_scalar and not type.is_scalar:
-            return coerce(evaluator, cast(call, value, type.dtype), type, node, frame)
+            return coerce(call, cast(call, value, type.dtype), type)
         return cast(call, value, type)
     value = _said(value, type.dtype)
-    at = node.arguments[0] if len(node.arguments) == 1 else node
-    return coerce(evaluator, value, type, at, frame, f"{type}(...) takes a number")
+    return coerce(call.on(_argument_nodes(call, 1)[0]), value, type, f"{type}(...) takes a number")
 
 
 def _said(value: Any, dtype: DType) -> Any:
@@ -165,21 +162,26 @@ def _said(value: Any, dtype: DType) -> Any:
     return value
 
 
-def from_scalars(evaluator: Evaluator, type: SIMDType, args: list[Any], node: s.Call, frame: Frame) -> Value:
+def _argument_nodes(call: Point, count: int) -> tuple[s.Node, ...]:
+    """Where so many arguments stand; the call for each of them where that cannot be told."""
+    given = call.node.arguments if isinstance(call.node, s.Call) else ()
+    return given if len(given) == count else (call.node,) * count
+
+
+def from_scalars(call: Point, type: SIMDType, args: list[Any]) -> Value:
     """`SIMD[T, 4](a, b, c, d)`: a vector lane by lane."""
     scalar = SIMDType(type.dtype)
-    nodes = node.arguments if len(node.arguments) == len(args) else (node,) * len(args)
     lanes = []
-    for value, at in zip(args, nodes, strict=True):
+    for value, at in zip(args, _argument_nodes(call, len(args)), strict=True):
         if isinstance(value, Value) and isinstance(value.type, SIMDType) and value.type.is_scalar:
-            value = cast(Call(evaluator, node, frame), value, scalar)
+            value = cast(call, value, scalar)
         value = _said(value, type.dtype)
-        lanes.append(coerce(evaluator, value, scalar, at, frame, f"a lane of {type} is a number"))
-    return evaluator.builder.one("lanes", lanes, type)
+        lanes.append(coerce(call.on(at), value, scalar, f"a lane of {type} is a number"))
+    return call.builder.one("lanes", lanes, type)
 
 
 @callable_(StackType)
-def make_stack(call: Call, type: StackType, args: list[Any], keywords: dict[str, Any]) -> Tensor:
+def make_stack(call: Point, type: StackType, args: list[Any], keywords: dict[str, Any]) -> Tensor:
     """`stack[T](m, n)`: storage of a fixed size; zeroed, unless `zeroed=False` says that it is written before read."""
     zeroed = keywords.pop("zeroed", True)
     if keywords or not isinstance(zeroed, bool) or not args or any(builtins.type(n) is not int or n < 1 for n in args):
@@ -196,7 +198,7 @@ def make_stack(call: Call, type: StackType, args: list[Any], keywords: dict[str,
     return Stored(pointer, "stack", type.dtype, dims, Role.MUTABLE, fixed=tuple(args))
 
 
-def check_width(call: Call, width: Any, argument: str) -> None:
+def check_width(call: Point, width: Any, argument: str) -> None:
     """Refuses what cannot be a number of lanes."""
     if type(width) is not int or width < 1 or width & (width - 1) or width > MAX_LANES:
         raise call.error(

@@ -12,20 +12,18 @@ from ....dsl.language import phrasebook
 from ...ir.program import PointerType, Value
 from ..calls.arguments import bind_signature
 from ..calls.inlining import inline
-from ..evaluator import Call, Evaluator
+from ..evaluator import Point
 from ..names import ClassMethod
 from ..spelling import source_of
-from ..values.compile_time import Bound, ClassValue, Frame, is_comptime_number
+from ..values.compile_time import Bound, ClassValue, is_comptime_number
 from ..values.describe import describe
 from ..values.index import Index
 from ..values.tensors import Tensor
 
-Member = Callable[[Evaluator, Any, s.Attribute, Frame], Any]
+Member = Callable[[Point, Any], Any]
 
-
-ATTRIBUTES: dict[type, Member] = {}  # classes of values that find all of their attributes themselves
-
-
+# Classes of values that find all of their attributes themselves: `f(here, owner, name)`.
+ATTRIBUTES: dict[type, Callable[[Point, Any, str], Any]] = {}
 MEMBERS: dict[tuple[type, str], Member] = {}
 
 
@@ -46,8 +44,8 @@ def method(owner: type, name: str) -> Callable[[Callable[..., Any]], Callable[..
         whole = inspect.signature(function)
         signature = whole.replace(parameters=list(whole.parameters.values())[2:])
 
-        def bind(evaluator: Evaluator, value: Any, node: s.Attribute, frame: Frame) -> Bound:
-            def invoke(call: Call, *args: Any, **keywords: Any) -> Any:
+        def bind(here: Point, value: Any) -> Bound:
+            def invoke(call: Point, *args: Any, **keywords: Any) -> Any:
                 bind_signature(call, name, signature, list(args), keywords)
                 return function(call, value, *args, **keywords)
 
@@ -59,19 +57,19 @@ def method(owner: type, name: str) -> Callable[[Callable[..., Any]], Callable[..
     return add
 
 
-def attribute(evaluator: Evaluator, owner: Any, node: s.Attribute, frame: Frame) -> Any:
+def attribute(here: Point, owner: Any, node: s.Attribute) -> Any:
     """`owner.name`."""
     if isinstance(owner, ClassValue) and node.name in owner.members:
         return _of_class(owner, node.name)
     if type(owner) in ATTRIBUTES:
-        return ATTRIBUTES[type(owner)](evaluator, owner, node, frame)
+        return ATTRIBUTES[type(owner)](here, owner, node.name)
     is_pointer = isinstance(owner, Value) and isinstance(owner.type, PointerType)
     kinds = (PointerType,) if is_pointer else type(owner).__mro__
     for cls in kinds:
         found = MEMBERS.get((cls, node.name))
         if found is not None:
-            evaluator.locate(node, frame)
-            return found(evaluator, owner, node, frame)
+            here.locate()
+            return found(here, owner)
     known = sorted({name for cls, name in MEMBERS if cls in kinds})
     if isinstance(owner, ClassValue):
         known = sorted(owner.members)
@@ -79,17 +77,17 @@ def attribute(evaluator: Evaluator, owner: Any, node: s.Attribute, frame: Frame)
     if is_comptime_number(owner) and (Value, node.name) in MEMBERS:
         hint = "a compile-time number takes the type of its partner; Float32(...) makes a run-time value of it"
     elif isinstance(owner, Tensor):
-        text = source_of(node.value, frame)
+        text = source_of(node.value, here.frame)
         if (Value, node.name) in MEMBERS:
             hint = f"work on elements: {text}[i].{node.name} in the body of a foreach"
         hint = phrasebook.of_tensor(node.name, text) or hint
     elif isinstance(owner, Value) and not is_pointer:
-        hint = phrasebook.of_value(node.name, source_of(node.value, frame)) or hint
+        hint = phrasebook.of_value(node.name, source_of(node.value, here.frame)) or hint
     elif isinstance(owner, str) and node.name == "format":
         hint = 'write an f-string: f"{x}", or f"{x:.3f}"'
     elif isinstance(owner, Index):
         hint = "take a component of the index: `i[0]`, or unpack it: `y, x = i`"
-    raise evaluator.error("EK0113", f"{describe(owner)} has no attribute '{node.name}'", node, frame, hint=hint)
+    raise here.error("EK0113", f"{describe(owner)} has no attribute '{node.name}'", hint=hint)
 
 
 def listed(names: list[str], most: int = 8) -> str:
@@ -105,7 +103,7 @@ def _of_class(owner: ClassValue, name: str) -> Any:
         return found
     closure = found.closure
 
-    def invoke(call: Call, *args: Any, **keywords: Any) -> Any:
-        return inline(call.evaluator, closure, [owner, *args], keywords, call.node, call.frame)
+    def invoke(call: Point, *args: Any, **keywords: Any) -> Any:
+        return inline(call, closure, [owner, *args], keywords)
 
     return Bound(owner, name, invoke)

@@ -16,7 +16,7 @@ from ....dsl.signature.schema import Role
 from ....dsl.types.dtype import INT, SIMDType
 from ...ir.program import Builder, Value
 from ..conversion import coerce
-from ..evaluator import Call
+from ..evaluator import Point
 from ..runtime_checks import guard_index, guard_lanes, guard_number
 from ..target_refusals import refuse_host
 from ..values.describe import describe
@@ -32,7 +32,7 @@ from .vectors import from_lanes, is_vector
 FAR = 1 << 40  # elements; what a step known at compile time goes further than is looked at lane by lane
 
 
-def span_of(call: Call, tensor: Tensor, index: Index) -> Span | None:
+def span_of(call: Point, tensor: Tensor, index: Index) -> Span | None:
     """Where the element at an index lies, and how far the next one of the last axis is; None if nowhere."""
     builder = call.builder
     root: Tensor = tensor
@@ -50,14 +50,14 @@ def span_of(call: Call, tensor: Tensor, index: Index) -> Span | None:
     return Span(root.pointer, root.offset(builder, at), None if step is None or step.const == 1 else step)
 
 
-def strided(call: Call, span: Span, step: Value | None) -> Span:
+def strided(call: Point, span: Span, step: Value | None) -> Span:
     """The span with every `step`-th element of it."""
     if step is None or span.step is None:
         return Span(span.pointer, span.offset, span.step if step is None else step)
     return Span(span.pointer, span.offset, call.builder.imul(span.step, step))
 
 
-def load_some(call: Call, tensor: Tensor, index: Index, how: Access) -> Value:
+def load_some(call: Point, tensor: Tensor, index: Index, how: Access) -> Value:
     """Elements along the last axis, those that the mask names."""
     builder = call.builder
     span = span_of(call, tensor, index)
@@ -70,7 +70,7 @@ def load_some(call: Call, tensor: Tensor, index: Index, how: Access) -> Value:
     return one_by_one(builder, SIMDType(tensor.dtype, how.width), element, how.mask, how.other)
 
 
-def store_some(call: Call, tensor: Tensor, index: Index, value: Value, how: Access) -> None:
+def store_some(call: Point, tensor: Tensor, index: Index, value: Value, how: Access) -> None:
     """Stores along the last axis, the lanes that the mask names."""
     builder = call.builder
 
@@ -97,14 +97,14 @@ def _each_lane(builder: Builder, how: Access, work: Callable[[Value], None]) -> 
         builder.end()
 
 
-def _guard_numbers(call: Call, tensor: Tensor, at: Callable[[Value], Index], value: Value, how: Access) -> None:
+def _guard_numbers(call: Point, tensor: Tensor, at: Callable[[Value], Index], value: Value, how: Access) -> None:
     """Under `+nan` or `+inf`: every lane that is stored is a number."""
     builder = call.builder
     if call.evaluator.checks.finds:
         _each_lane(builder, how, lambda count: guard_number(call, tensor, at(count), lane_at(builder, value, count)))
 
 
-def _vector_index(call: Call, tensor: Tensor, index: tuple[Any, ...]) -> tuple[Index, Any]:
+def _vector_index(call: Point, tensor: Tensor, index: tuple[Any, ...]) -> tuple[Index, Any]:
     """The index of the row's first element, and the vector that stands last in the index."""
     parts = flat(call, index)
     parts = parts if isinstance(parts, tuple) else (parts,)
@@ -113,7 +113,7 @@ def _vector_index(call: Call, tensor: Tensor, index: tuple[Any, ...]) -> tuple[I
     return to_index(call, tensor, (*parts[:-1], 0)), parts[-1]
 
 
-def _guard_span(call: Call, tensor: Tensor, index: Index, how: Access) -> None:
+def _guard_span(call: Point, tensor: Tensor, index: Index, how: Access) -> None:
     """Checks the elements that a load or a store with these keywords touches."""
     builder = call.builder
     reach = (how.width - 1) * (1 if how.step is None else how.step.const or 0)
@@ -137,7 +137,7 @@ def _behind(builder: Builder, tensor: Tensor, index: Index, reach: int) -> Index
     return Index(tensor.dims, components=(*outer, moved), unchecked=True)
 
 
-def _numbers(call: Call, first: Value, how: Access) -> Value:
+def _numbers(call: Point, first: Value, how: Access) -> Value:
     """The indices on the last axis: first, first + step, …"""
     builder = call.builder
     if how.width == 1:
@@ -149,7 +149,7 @@ def _numbers(call: Call, first: Value, how: Access) -> Value:
     return builder.row("add", [builder.one("splat", [first], type), count])
 
 
-def _guard_indices(call: Call, tensor: Tensor, first: Index, indices: Any, mask: Any) -> None:
+def _guard_indices(call: Point, tensor: Tensor, first: Index, indices: Any, mask: Any) -> None:
     """Checks the row of a gather or a scatter, and the elements that it touches there."""
     if call.evaluator.checks.level == "off":
         return
@@ -163,7 +163,7 @@ def _guard_indices(call: Call, tensor: Tensor, first: Index, indices: Any, mask:
 
 
 @method(Tensor, "gather")
-def tensor_gather(call: Call, owner: Tensor, *index: Any, mask: Any = None, other: Any = None) -> Value:
+def tensor_gather(call: Point, owner: Tensor, *index: Any, mask: Any = None, other: Any = None) -> Value:
     refuse_host(call, f"'{owner.name}' lies in")
     first, indices = _vector_index(call, owner, index)
     _guard_indices(call, owner, first, indices, mask)
@@ -183,7 +183,7 @@ def tensor_gather(call: Call, owner: Tensor, *index: Any, mask: Any = None, othe
 
 
 @method(Tensor, "scatter")
-def tensor_scatter(call: Call, owner: Tensor, value: Any, *index: Any, mask: Any = None) -> None:
+def tensor_scatter(call: Point, owner: Tensor, value: Any, *index: Any, mask: Any = None) -> None:
     refuse_host(call, f"'{owner.name}' lies in")
     call.nodes["target"] = call.node
     first, indices = _vector_index(call, owner, index)
@@ -198,7 +198,7 @@ def tensor_scatter(call: Call, owner: Tensor, value: Any, *index: Any, mask: Any
     builder, type = call.builder, offsets.type
     assert isinstance(type, SIMDType)
     whole = SIMDType(owner.dtype, type.width)
-    lanes = coerce(call.evaluator, stored, whole, call.nodes.get("value", call.node), call.frame)
+    lanes = coerce(call.argument("value"), stored, whole)
     how = access(call, owner.dtype, type.width, mask, None, 1, None)
 
     def at(count: Value) -> Index:
@@ -211,7 +211,7 @@ def tensor_scatter(call: Call, owner: Tensor, value: Any, *index: Any, mask: Any
     _each_lane(builder, how, lambda count: owner.store(builder, at(count), lane_at(builder, lanes, count)))
 
 
-def _pointer(call: Call, span: Span) -> Value:
+def _pointer(call: Point, span: Span) -> Value:
     """The pointer to the first element of a span."""
     if span.offset.const == 0:
         return span.pointer
@@ -219,7 +219,7 @@ def _pointer(call: Call, span: Span) -> Value:
 
 
 @method(Tensor, "pointer")
-def tensor_pointer(call: Call, owner: Tensor, *index: Any) -> Value:
+def tensor_pointer(call: Point, owner: Tensor, *index: Any) -> Value:
     """The address of an element, of the first one unless an index says which."""
     at = to_index(call, owner, flat(call, index) if index else (0,) * owner.rank)
     if owner.dtype.is_packed():
@@ -234,7 +234,7 @@ def tensor_pointer(call: Call, owner: Tensor, *index: Any) -> Value:
 
 
 @method(Tensor, "prefetch")
-def tensor_prefetch(call: Call, owner: Tensor, *index: Any, locality: Any = 3, write: Any = False) -> None:
+def tensor_prefetch(call: Point, owner: Tensor, *index: Any, locality: Any = 3, write: Any = False) -> None:
     refuse_host(call, f"'{owner.name}' lies in")
     hint = hint_of(call, locality, write)
     span = span_of(call, owner, to_index(call, owner, flat(call, index)))
@@ -242,7 +242,7 @@ def tensor_prefetch(call: Call, owner: Tensor, *index: Any, locality: Any = 3, w
         call.builder.add("prefetch", [span.pointer, span.offset], **hint)
 
 
-def _plain(call: Call, tensor: Tensor, index: Index, width: int, stride: Any) -> bool:
+def _plain(call: Point, tensor: Tensor, index: Index, width: int, stride: Any) -> bool:
     """Whether neighbours of the last axis are meant, and are neighbours in memory or in no memory."""
     if type(stride) is not int or stride != 1:
         return False
@@ -254,7 +254,7 @@ def _plain(call: Call, tensor: Tensor, index: Index, width: int, stride: Any) ->
 
 @method(Tensor, "load")
 def tensor_load(
-    call: Call,
+    call: Point,
     owner: Tensor,
     *index: Any,
     width: Any = 1,
@@ -276,7 +276,7 @@ def tensor_load(
 
 @method(Tensor, "store")
 def tensor_store(
-    call: Call, owner: Tensor, value: Any, *index: Any, stride: Any = 1, mask: Any = None, align: Any = None
+    call: Point, owner: Tensor, value: Any, *index: Any, stride: Any = 1, mask: Any = None, align: Any = None
 ) -> None:
     call.nodes.setdefault("target", call.node)
     if any(isinstance(part, Value) and is_vector(part) for part in index):

@@ -19,11 +19,11 @@ from ...ir.program import Builder, PointerType, Value
 from ..advice import index_of_rank, index_of_tuple, unindexable, width_by_name
 from ..calls.struct_methods import method_of, special
 from ..conversion import coerce
-from ..evaluator import Call, Evaluator
+from ..evaluator import Evaluator, Point
 from ..runtime_checks import guard_index, guard_number, guard_part, guard_start
 from ..spelling import source_of, spelled_of
 from ..target_refusals import refuse_host
-from ..values.compile_time import Frame, Marker, StackType, StructValue, is_comptime_number
+from ..values.compile_time import Marker, StackType, StructValue, is_comptime_number
 from ..values.describe import describe
 from ..values.flow import Absent
 from ..values.index import Index
@@ -36,27 +36,27 @@ from .vectors import read_lane
 
 
 @member(Tensor, "dtype")
-def tensor_dtype(evaluator: Evaluator, owner: Tensor, node: s.Attribute, frame: Frame) -> Any:
+def tensor_dtype(here: Point, owner: Tensor) -> Any:
     return owner.dtype
 
 
 @member(Tensor, "rank")
-def tensor_rank(evaluator: Evaluator, owner: Tensor, node: s.Attribute, frame: Frame) -> Any:
+def tensor_rank(here: Point, owner: Tensor) -> Any:
     return owner.rank
 
 
 @member(Tensor, "shape")
-def tensor_shape(evaluator: Evaluator, owner: Tensor, node: s.Attribute, frame: Frame) -> Any:
+def tensor_shape(here: Point, owner: Tensor) -> Any:
     return tuple(size(owner, axis) for axis in range(owner.rank))
 
 
 @member(Tensor, "strides")
-def tensor_strides(evaluator: Evaluator, owner: Tensor, node: s.Attribute, frame: Frame) -> Any:
-    return owner.strides(evaluator.builder)
+def tensor_strides(here: Point, owner: Tensor) -> Any:
+    return owner.strides(here.builder)
 
 
 @method(Tensor, "is_one")
-def tensor_is_one(call: Call, owner: Tensor, axis: Any) -> bool:
+def tensor_is_one(call: Point, owner: Tensor, axis: Any) -> bool:
     """Whether a size is known to be 1 now; False for a size known at run time only."""
     if type(axis) is not int or not -owner.rank <= axis < owner.rank:
         raise call.error("EK0208", f"is_one() takes an axis known at compile time, not {describe(axis)}", "axis")
@@ -64,12 +64,12 @@ def tensor_is_one(call: Call, owner: Tensor, axis: Any) -> bool:
 
 
 @member(Tensor, "size")
-def tensor_size(evaluator: Evaluator, owner: Tensor, node: s.Attribute, frame: Frame) -> Any:
-    return evaluator.builder.product(owner.dims)
+def tensor_size(here: Point, owner: Tensor) -> Any:
+    return here.builder.product(owner.dims)
 
 
 @method(Tensor, "dim")
-def tensor_dim(call: Call, owner: Tensor, axis: Any) -> Any:
+def tensor_dim(call: Point, owner: Tensor, axis: Any) -> Any:
     if type(axis) is not int:
         raise call.error("EK0208", f"dim() takes an axis known at compile time, not {describe(axis)}", "axis")
     if not -owner.rank <= axis < owner.rank:
@@ -85,7 +85,7 @@ def size(tensor: Tensor, axis: int) -> Any:
 
 
 @method(Tensor, "position")
-def tensor_position(call: Call, owner: Tensor, *index: Any) -> Value:
+def tensor_position(call: Point, owner: Tensor, *index: Any) -> Value:
     """The row-major position of an index, which may lie anywhere, so that its arithmetic wraps."""
     builder, at = call.builder, to_index(call, owner, flat(call, index))
     if not at.unchecked:
@@ -98,22 +98,22 @@ def tensor_position(call: Call, owner: Tensor, *index: Any) -> Value:
 
 
 @method(Tensor, "at")
-def tensor_at(call: Call, owner: Tensor, position: Any, width: Any = 1) -> Value:
+def tensor_at(call: Point, owner: Tensor, position: Any, width: Any = 1) -> Value:
     """The element at a row-major position, or `width` elements from there on."""
     check_width(call, width, "width")
     node = call.nodes.get("position", call.node)
-    number = coerce(call.evaluator, position, INT, node, call.frame, "a position is an Int")
+    number = coerce(call.on(node), position, INT, "a position is an Int")
     index = Index(owner.dims, linear=number, divisible=True, unchecked=True)
     guard_index(call, owner, index, width)
     return owner.load(call.builder, index, width)
 
 
-def flat(call: Call, index: tuple[Any, ...]) -> Any:
+def flat(call: Point, index: tuple[Any, ...]) -> Any:
     """An index that is given as one value, or part by part."""
     return index[0] if len(index) == 1 and isinstance(index[0], Index | tuple) else tuple(index)
 
 
-def to_index(call: Call, tensor: Tensor, index: Any) -> Index:
+def to_index(call: Point, tensor: Tensor, index: Any) -> Index:
     """Any form of index as an `Index` of the tensor's rank."""
     evaluator = call.evaluator
     if isinstance(index, Index) and len(index.dims) == tensor.rank:
@@ -126,16 +126,14 @@ def to_index(call: Call, tensor: Tensor, index: Any) -> Index:
     for axis, part in enumerate(parts):
         node = call.index_part(axis, len(parts))
         if type(part) is int and part < 0:
-            raise evaluator.error(
+            raise call.on(node).error(
                 "EK0218",
                 f"negative index {part} on axis {axis} of '{tensor.name}'",
-                node,
-                call.frame,
                 hint=f"count from the end with {tensor.name}.dim({axis}) - {-part}",
             )
         if isinstance(part, Value) and part.type != INT and part.dtype.is_integral():
             part = evaluator.builder.one("cast", [part], INT)
-        components.append(coerce(evaluator, part, INT, node, call.frame, f"an index on axis {axis} is an Int"))
+        components.append(coerce(call.on(node), part, INT, f"an index on axis {axis} is an Int"))
     return Index(tensor.dims, components=tuple(components), unchecked=True)
 
 
@@ -150,26 +148,26 @@ def _spliced(evaluator: Evaluator, index: Any) -> Iterator[Any]:
         yield from _spliced(evaluator, part)
 
 
-def wrong_rank(call: Call, tensor: Tensor, got: int) -> Exception:
+def wrong_rank(call: Point, tensor: Tensor, got: int) -> Exception:
     """`'x' has 2 axes, the index has 1`."""
     return call.error(
         "EK0218",
         f"'{tensor.name}' has {plural(tensor.rank, 'axis')}, the index has {got}",
+        "index",
         labels=(),
         notes=tensor.declaration(),
-        argument="index",
         expected=tensor.rank,
         got=got,
         hint=width_by_name(call.node, tensor.rank, got, call.frame) or index_of_rank(tensor, got),
     )
 
 
-def store_into(call: Call, tensor: Tensor, index: Index, value: Any) -> None:
+def store_into(call: Point, tensor: Tensor, index: Index, value: Any) -> None:
     """`tensor[index] = value`, with its checks."""
     tensor.store(call.builder, index, to_store(call, tensor, index, value))
 
 
-def to_store(call: Call, tensor: Tensor, index: Index, value: Any) -> Value:
+def to_store(call: Point, tensor: Tensor, index: Index, value: Any) -> Value:
     """`value` as what `tensor` takes at `index`, with the checks of a store."""
     stored = storable(call, tensor, value)
     assert isinstance(stored.type, SIMDType)
@@ -178,9 +176,8 @@ def to_store(call: Call, tensor: Tensor, index: Index, value: Any) -> Value:
     return stored
 
 
-def storable(call: Call, tensor: Tensor, value: Any) -> Value:
+def storable(call: Point, tensor: Tensor, value: Any) -> Value:
     """`value` as what `tensor` takes."""
-    evaluator = call.evaluator
     refuse_input(call, tensor)
     refuse_host(call, f"'{tensor.name}' lies in")
     if not (isinstance(value, Value | Absent) or is_comptime_number(value)):
@@ -190,10 +187,10 @@ def storable(call: Call, tensor: Tensor, value: Any) -> Value:
         if value.dtype is not tensor.dtype:
             raise wrong_store(call, tensor, value)
         return value
-    return coerce(evaluator, value, SIMDType(tensor.dtype), call.nodes.get("value", call.node), call.frame)
+    return coerce(call.argument("value"), value, SIMDType(tensor.dtype))
 
 
-def wrong_store(call: Call, tensor: Tensor, value: Value) -> Exception:
+def wrong_store(call: Point, tensor: Tensor, value: Value) -> Exception:
     """`cannot store Float32 into a BFloat16 tensor`, as the language reference shows it."""
     assert isinstance(value.type, SIMDType)
     node = call.nodes.get("value", call.node)
@@ -204,11 +201,9 @@ def wrong_store(call: Call, tensor: Tensor, value: Value) -> Exception:
     if not shown.replace("_", "").isalnum():
         shown = f"({shown})"
     article = "an" if str(SIMDType(tensor.dtype))[0] in "IUO" else "a"
-    return call.evaluator.error(
+    return call.on(node).error(
         "EK0213",
         f"cannot store {value.type} into {article} {SIMDType(tensor.dtype)} tensor",
-        node,
-        call.frame,
         label=f"{value.type}{_origin(call, node, value)}",
         labels=labels,
         notes=notes,
@@ -219,7 +214,7 @@ def wrong_store(call: Call, tensor: Tensor, value: Value) -> Exception:
     )
 
 
-def _origin(call: Call, node: s.Node, value: Value) -> str:
+def _origin(call: Point, node: s.Node, value: Value) -> str:
     """` (from 'acc', norm.py:27:9)`: the variable that brought its type into an expression."""
     env, origins = call.frame.env, call.frame.origins
     for name in (n.id for n in s.walk(node) if isinstance(n, s.Name)):
@@ -229,7 +224,7 @@ def _origin(call: Call, node: s.Node, value: Value) -> str:
     return ""
 
 
-def refuse_input(call: Call, tensor: Tensor) -> None:
+def refuse_input(call: Point, tensor: Tensor) -> None:
     """Refuses to store into an input."""
     if tensor.role is Role.INPUT:
         raise call.error(
@@ -244,9 +239,9 @@ def refuse_input(call: Call, tensor: Tensor) -> None:
 # *** subscripts ***
 
 
-def subscript(evaluator: Evaluator, owner: Any, index: Any, node: s.Subscript, frame: Frame) -> Any:
+def subscript(here: Point, owner: Any, index: Any, node: s.Subscript) -> Any:
     """`owner[index]`."""
-    call = Call(evaluator, node, frame)
+    call = here.on(node)
     call.nodes["index"] = node.index
     match owner:
         case Tensor():
@@ -254,7 +249,7 @@ def subscript(evaluator: Evaluator, owner: Any, index: Any, node: s.Subscript, f
         case tuple() | Index() | str():
             return tuple_item(call, owner, index)
         case StructValue() if method_of(owner.type, "__getitem__") is not None:
-            return special(evaluator, owner, "__getitem__", [index], node, frame)
+            return special(here, owner, "__getitem__", [index])
         case Marker(name="SIMD"):
             if not (isinstance(index, tuple) and len(index) == 2 and isinstance(index[0], DType)):
                 raise call.error("EK0208", "SIMD takes a dtype and a width: SIMD[float32, 8]")
@@ -274,11 +269,11 @@ def subscript(evaluator: Evaluator, owner: Any, index: Any, node: s.Subscript, f
             return StackType(dtype)
         case Value(type=SIMDType(width=width)) if width > 1:
             return read_lane(call, owner, index)
-    hint = unindexable(node, frame)
+    hint = unindexable(node, here.frame)
     raise call.error("EK0207", f"{describe(owner)} has no elements", hint=hint)
 
 
-def tuple_item(call: Call, owner: Any, index: Any) -> Any:
+def tuple_item(call: Point, owner: Any, index: Any) -> Any:
     """An item or a slice of a tuple, by compile-time numbers."""
     values = owner.components(call.builder) if isinstance(owner, Index) else owner
     if not isinstance(index, int | slice) or isinstance(index, bool):
@@ -292,7 +287,7 @@ def tuple_item(call: Call, owner: Any, index: Any) -> Any:
         raise call.error("EK0218", f"{text} has no {where}", "index") from None
 
 
-def load_element(call: Call, tensor: Tensor, index: Any) -> Any:
+def load_element(call: Point, tensor: Tensor, index: Any) -> Any:
     """`x[i, j]`, or a view when slices are among the indices."""
     parts = tuple(_spliced(call.evaluator, index)) if isinstance(index, tuple) else (index,)
     if any(isinstance(p, slice) for p in parts):
@@ -303,16 +298,16 @@ def load_element(call: Call, tensor: Tensor, index: Any) -> Any:
     return tensor.load(call.builder, at)
 
 
-def _at_least(call: Call, bound: Value | None, least: int) -> Value | None:
+def _at_least(call: Point, bound: Value | None, least: int) -> Value | None:
     """The end of a slice, which says no more for being far below the tensor: so its extent does not wrap."""
     if bound is None or call.evaluator.ranges.is_at_least(bound, least):
         return bound
     return call.builder.one("max", [bound, call.builder.int_(least)], INT)
 
 
-def make_view(call: Call, tensor: Tensor, parts: tuple[Any, ...]) -> Tensor:
+def make_view(call: Point, tensor: Tensor, parts: tuple[Any, ...]) -> Tensor:
     """`x[i, :]`, `x[:, a:b]`, `x[::2]`: a tensor over some of the elements, nothing is copied."""
-    evaluator, builder = call.evaluator, call.builder
+    builder = call.builder
     if len(parts) > tensor.rank:
         raise wrong_rank(call, tensor, len(parts))
     given = len(parts)
@@ -323,12 +318,12 @@ def make_view(call: Call, tensor: Tensor, parts: tuple[Any, ...]) -> Tensor:
 
     def whole(part: Any, node: s.Node | None) -> Value | None:
         at = node or call.node
-        return None if part is None else coerce(evaluator, part, INT, at, call.frame, "a bound is an Int")
+        return None if part is None else coerce(call.on(at), part, INT, "a bound is an Int")
 
     for axis, part in enumerate(parts):
         if not isinstance(part, slice):
             node = call.index_part(axis, given)
-            plan.append(coerce(evaluator, part, INT, node, call.frame, "an index is an Int"))
+            plan.append(coerce(call.on(node), part, INT, "an index is an Int"))
             continue
         if type(part.step) not in (int, type(None)) or part.step == 0:
             raise call.error("EK0218", "the step of a slice is a whole number, not 0, known at compile time", "index")
@@ -354,7 +349,7 @@ def make_view(call: Call, tensor: Tensor, parts: tuple[Any, ...]) -> Tensor:
                 out.append(item)
         return tuple(out)
 
-    def guard(call: Call) -> None:
+    def guard(call: Point) -> None:
         if isinstance(tensor, View):
             tensor.guard(call)
         for axis, item in enumerate(plan):

@@ -12,19 +12,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....dsl.diagnostics.errors import plural
-from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import INT, DType, SIMDType
 from ...ir.operations import ROWS
 from ...ir.program import Builder, Value
 from .. import dispatch
 from ..conversion import coerce, zero_of
-from ..evaluator import Call
+from ..evaluator import Point
 from ..values.describe import describe
 from .scalars import MAX_LANES, check_width, lane
 from .table import method
 
 
-def vector(call: Call, value: Any, what: str) -> SIMDType:
+def vector(call: Point, value: Any, what: str) -> SIMDType:
     """The type of a value that has lanes; refuses anything else."""
     if isinstance(value, Value) and isinstance(value.type, SIMDType) and value.weak is None:
         return value.type
@@ -36,7 +35,7 @@ def is_vector(value: Value) -> bool:
     return isinstance(value.type, SIMDType) and value.type.width > 1
 
 
-def number(call: Call, value: Any, low: int, high: int, argument: str, what: str) -> int:
+def number(call: Point, value: Any, low: int, high: int, argument: str, what: str) -> int:
     """A whole number in [low, high] that is known at compile time."""
     if type(value) is not int or not low <= value <= high:
         text = f"{what} is a compile-time number from {low} to {high}, not {describe(value)}"
@@ -47,7 +46,7 @@ def number(call: Call, value: Any, low: int, high: int, argument: str, what: str
 # *** moving lanes ***
 
 
-def shuffle(call: Call, a: Value, b: Value, lanes: Sequence[int], argument: str = "") -> Value:
+def shuffle(call: Point, a: Value, b: Value, lanes: Sequence[int], argument: str = "") -> Value:
     """The lanes of `a` followed by those of `b`, chosen by number."""
     builder = call.builder
     assert isinstance(a.type, SIMDType)
@@ -75,7 +74,7 @@ def from_lanes(builder: Builder, lanes: Sequence[Value]) -> Value:
     return builder.one("lanes", lanes, SIMDType(lanes[0].dtype, len(lanes)))
 
 
-def slice_lanes(call: Call, value: Value, part: slice) -> Value:
+def slice_lanes(call: Point, value: Value, part: slice) -> Value:
     """`v[2:6]`, `v[::2]`, `v[::-1]`: Python's meaning, with a power of two of lanes."""
     width = vector(call, value, "[:]").width
     if any(bound is not None and type(bound) is not int for bound in (part.start, part.stop, part.step)):
@@ -86,7 +85,7 @@ def slice_lanes(call: Call, value: Value, part: slice) -> Value:
     return shuffle(call, value, value, range(width)[part], "index")
 
 
-def read_lane(call: Call, owner: Value, index: Any) -> Value:
+def read_lane(call: Point, owner: Value, index: Any) -> Value:
     """`v[2]`, `v[-1]`; a run-time index counts modulo the width."""
     width = vector(call, owner, "[]").width
     if isinstance(index, slice):
@@ -97,12 +96,12 @@ def read_lane(call: Call, owner: Value, index: Any) -> Value:
     return call.builder.one("extract_at", [owner, position], SIMDType(owner.dtype))
 
 
-def with_lane(call: Call, owner: Value, index: Any, x: Any) -> Value:
+def with_lane(call: Point, owner: Value, index: Any, x: Any) -> Value:
     """The vector with another number in one lane."""
     type = vector(call, owner, "with_lane")
     position = _position(call, index, type.width)
     node = call.nodes.get("x", call.nodes.get("value", call.node))
-    scalar = coerce(call.evaluator, x, SIMDType(type.dtype), node, call.frame, f"a lane of {type} is {type.dtype}")
+    scalar = coerce(call.on(node), x, SIMDType(type.dtype), f"a lane of {type} is {type.dtype}")
     if type.width == 1:
         return scalar
     if isinstance(position, int):
@@ -110,7 +109,7 @@ def with_lane(call: Call, owner: Value, index: Any, x: Any) -> Value:
     return call.builder.one("insert_at", [owner, scalar, position], type)
 
 
-def _position(call: Call, index: Any, width: int) -> int | Value:
+def _position(call: Point, index: Any, width: int) -> int | Value:
     """The number of a lane: known and checked, or an Int that is held below the width."""
     argument = "index" if "index" in call.nodes else "lane"
     if not isinstance(index, Value) or not index.dtype.is_integral() or not isinstance(index.type, SIMDType):
@@ -124,12 +123,12 @@ def _position(call: Call, index: Any, width: int) -> int | Value:
 
 
 @method(Value, "with_lane")
-def value_with_lane(call: Call, owner: Value, lane: Any, x: Any) -> Value:
+def value_with_lane(call: Point, owner: Value, lane: Any, x: Any) -> Value:
     return with_lane(call, owner, lane, x)
 
 
 @method(Value, "slice")
-def value_slice(call: Call, owner: Value, offset: Any, width: Any) -> Value:
+def value_slice(call: Point, owner: Value, offset: Any, width: Any) -> Value:
     whole = vector(call, owner, "slice").width
     check_width(call, width, "width")
     first = number(call, offset, 0, whole - min(width, whole), "offset", "the offset of this slice")
@@ -139,12 +138,12 @@ def value_slice(call: Call, owner: Value, offset: Any, width: Any) -> Value:
 
 
 @method(Value, "shuffle")
-def value_shuffle(call: Call, owner: Value, *lanes: Any, other: Any = None) -> Value:
+def value_shuffle(call: Point, owner: Value, *lanes: Any, other: Any = None) -> Value:
     type = vector(call, owner, "shuffle")
     second, most = owner, type.width
     if other is not None:
         node = call.nodes.get("other", call.node)
-        second = coerce(call.evaluator, other, type, node, call.frame, f"the other vector is {type}, too")
+        second = coerce(call.on(node), other, type, f"the other vector is {type}, too")
         most = 2 * type.width
     chosen = lanes[0] if len(lanes) == 1 and isinstance(lanes[0], tuple) else lanes
     if any(isinstance(k, Value) for k in chosen):
@@ -155,7 +154,7 @@ def value_shuffle(call: Call, owner: Value, *lanes: Any, other: Any = None) -> V
 
 
 @method(Value, "take")
-def value_take(call: Call, owner: Value, indices: Any) -> Value:
+def value_take(call: Point, owner: Value, indices: Any) -> Value:
     """`owner[indices]`, lane by lane; indices count modulo the width."""
     type = vector(call, owner, "take")
     if not isinstance(indices, Value) or not isinstance(indices.type, SIMDType) or not indices.dtype.is_integral():
@@ -173,7 +172,7 @@ def value_take(call: Call, owner: Value, indices: Any) -> Value:
 
 
 @method(Value, "join")
-def value_join(call: Call, owner: Value, *others: Any) -> Value:
+def value_join(call: Point, owner: Value, *others: Any) -> Value:
     type = vector(call, owner, "join")
     for value in others:
         if not isinstance(value, Value) or value.type != type:
@@ -194,7 +193,7 @@ def _width(value: Value) -> int:
 
 
 @method(Value, "split")
-def value_split(call: Call, owner: Value, parts: Any = 2) -> tuple[Value, ...]:
+def value_split(call: Point, owner: Value, parts: Any = 2) -> tuple[Value, ...]:
     width = vector(call, owner, "split").width
     count = number(call, parts, 1, width, "parts", "the number of parts")
     if width % count:
@@ -204,14 +203,14 @@ def value_split(call: Call, owner: Value, parts: Any = 2) -> tuple[Value, ...]:
 
 
 @method(Value, "interleave")
-def value_interleave(call: Call, owner: Value, other: Any) -> Value:
+def value_interleave(call: Point, owner: Value, other: Any) -> Value:
     type = vector(call, owner, "interleave")
-    second = coerce(call.evaluator, other, type, call.nodes.get("other", call.node), call.frame)
+    second = coerce(call.argument("other"), other, type)
     return shuffle(call, owner, second, [k + n * type.width for k in range(type.width) for n in (0, 1)])
 
 
 @method(Value, "deinterleave")
-def value_deinterleave(call: Call, owner: Value) -> tuple[Value, Value]:
+def value_deinterleave(call: Point, owner: Value) -> tuple[Value, Value]:
     width = vector(call, owner, "deinterleave").width
     if width == 1:
         raise call.error("EK0222", "one lane cannot be taken apart")
@@ -220,60 +219,60 @@ def value_deinterleave(call: Call, owner: Value) -> tuple[Value, Value]:
 
 
 @method(Value, "reverse")
-def value_reverse(call: Call, owner: Value) -> Value:
+def value_reverse(call: Point, owner: Value) -> Value:
     width = vector(call, owner, "reverse").width
     return shuffle(call, owner, owner, range(width - 1, -1, -1)) if width > 1 else owner
 
 
-def _rotated(call: Call, owner: Value, count: Any, name: str, towards: int) -> Value:
+def _rotated(call: Point, owner: Value, count: Any, name: str, towards: int) -> Value:
     width = vector(call, owner, name).width
     by = towards * number(call, count, 0, width, "count", "the count of lanes")
     return shuffle(call, owner, owner, [(k + by) % width for k in range(width)])
 
 
 @method(Value, "rotate_left")
-def value_rotate_left(call: Call, owner: Value, count: Any) -> Value:
+def value_rotate_left(call: Point, owner: Value, count: Any) -> Value:
     return _rotated(call, owner, count, "rotate_left", 1)
 
 
 @method(Value, "rotate_right")
-def value_rotate_right(call: Call, owner: Value, count: Any) -> Value:
+def value_rotate_right(call: Point, owner: Value, count: Any) -> Value:
     return _rotated(call, owner, count, "rotate_right", -1)
 
 
-def _shifted(call: Call, owner: Value, count: Any, fill: Any, name: str, towards: int) -> Value:
+def _shifted(call: Point, owner: Value, count: Any, fill: Any, name: str, towards: int) -> Value:
     type = vector(call, owner, name)
     width = type.width
     by = towards * number(call, count, 0, width, "count", "the count of lanes")
     if fill is None:
         fill = zero_of(type.dtype)
-    filler = coerce(call.evaluator, fill, type, call.nodes.get("fill", call.node), call.frame)
+    filler = coerce(call.argument("fill"), fill, type)
     return shuffle(call, owner, filler, [k + by if 0 <= k + by < width else width + k for k in range(width)])
 
 
 @method(Value, "shift_left")
-def value_shift_left(call: Call, owner: Value, count: Any, fill: Any = None) -> Value:
+def value_shift_left(call: Point, owner: Value, count: Any, fill: Any = None) -> Value:
     return _shifted(call, owner, count, fill, "shift_left", 1)
 
 
 @method(Value, "shift_right")
-def value_shift_right(call: Call, owner: Value, count: Any, fill: Any = None) -> Value:
+def value_shift_right(call: Point, owner: Value, count: Any, fill: Any = None) -> Value:
     return _shifted(call, owner, count, fill, "shift_right", -1)
 
 
 @method(Value, "broadcast")
-def value_broadcast(call: Call, owner: Value, width: Any) -> Value:
+def value_broadcast(call: Point, owner: Value, width: Any) -> Value:
     type = vector(call, owner, "broadcast")
     check_width(call, width, "width")
     if not type.is_scalar:
         raise call.error("EK0204", f"'broadcast' works on scalars, not on {describe(owner)}")
-    return coerce(call.evaluator, owner, SIMDType(type.dtype, width), call.node, call.frame)
+    return coerce(call, owner, SIMDType(type.dtype, width))
 
 
 # *** combining lanes ***
 
 
-def reduce(call: Call, value: Value, row: str, kinds: str, name: str) -> Value:
+def reduce(call: Point, value: Value, row: str, kinds: str, name: str) -> Value:
     """The lanes combined by a row: halves with halves, a fixed order on every target."""
     type = vector(call, value, name)
     if type.dtype.kind not in kinds.split() or not ROWS[row].takes(type.dtype):
@@ -299,7 +298,7 @@ REDUCTIONS = {
 def _reduction(name: str) -> None:
     row, kinds = REDUCTIONS[name]
 
-    def apply(call: Call, owner: Value) -> Value:
+    def apply(call: Point, owner: Value) -> Value:
         return reduce(call, owner, row, kinds, name)
 
     method(Value, name)(apply)
@@ -310,12 +309,12 @@ for _name in REDUCTIONS:
 
 
 @method(Value, "none")
-def value_none(call: Call, owner: Value) -> Value:
+def value_none(call: Point, owner: Value) -> Value:
     return call.builder.row("invert", [reduce(call, owner, "or_", "bool", "none")])
 
 
 @method(Value, "count")
-def value_count(call: Call, owner: Value) -> Value:
+def value_count(call: Point, owner: Value) -> Value:
     """How many lanes of a mask are true."""
     type = vector(call, owner, "count")
     if type.dtype is not DType.bool:
@@ -324,7 +323,7 @@ def value_count(call: Call, owner: Value) -> Value:
     return reduce(call, ones, "add", "int", "count")
 
 
-def _extreme_lane(call: Call, owner: Value, row: str, name: str) -> Value:
+def _extreme_lane(call: Point, owner: Value, row: str, name: str) -> Value:
     """The number of the first lane that holds the extreme; a NaN is one."""
     builder, type = call.builder, vector(call, owner, name)
     best = reduce(call, owner, row, "bool int uint float", name)
@@ -341,27 +340,26 @@ def _extreme_lane(call: Call, owner: Value, row: str, name: str) -> Value:
 
 
 @method(Value, "argmax")
-def value_argmax(call: Call, owner: Value) -> Value:
+def value_argmax(call: Point, owner: Value) -> Value:
     return _extreme_lane(call, owner, "max", "argmax")
 
 
 @method(Value, "argmin")
-def value_argmin(call: Call, owner: Value) -> Value:
+def value_argmin(call: Point, owner: Value) -> Value:
     return _extreme_lane(call, owner, "min", "argmin")
 
 
 @method(Value, "reduce")
-def value_reduce(call: Call, owner: Value, function: Any) -> Any:
+def value_reduce(call: Point, owner: Value, function: Any) -> Any:
     """The lanes combined by a function of the author's, halves with halves."""
     vector(call, owner, "reduce")
-    assert isinstance(call.node, s.Call)
     value = owner
     while _width(value) > 1:
         half = SIMDType(owner.dtype, _width(value) // 2)
         parts = [shuffle(call, value, value, range(k, k + half.width)) for k in (0, half.width)]
-        got = dispatch.call(call.evaluator, function, parts, {}, call.node, call.frame)
+        got = dispatch.call(call, function, parts, {})
         node = call.nodes.get("function", call.node)
-        value = coerce(call.evaluator, got, half, node, call.frame, f"the function gives {half} of two of them")
+        value = coerce(call.on(node), got, half, f"the function gives {half} of two of them")
     return value
 
 

@@ -20,10 +20,10 @@ from ....dsl.types.dtype import BOOL, SIMDType
 from ...ir.program import Region, Value
 from ..conditions import decision, joint_type, open_kind, select, splice
 from ..conversion import DEFAULTS, coerce, weak_kind
-from ..evaluator import Evaluator, expression, statement
+from ..evaluator import Point, expression, statement
 from ..recovery import Cascade, Undecided
 from ..values.aggregates import PLAIN, is_number, is_static, nothing, parts_of, same_constant, same_kind, with_parts
-from ..values.compile_time import Frame, Poisoned, Undefined, is_comptime_number, is_poisoned
+from ..values.compile_time import Poisoned, Undefined, is_comptime_number, is_poisoned
 from ..values.describe import describe
 from ..values.flow import ABSENT, NEXT, Absent, Flow, Rest, Stopped, is_pure
 from .statements import undefined
@@ -39,100 +39,96 @@ class Arm:
 
 
 @statement(s.If)
-def if_(evaluator: Evaluator, node: s.If, frame: Frame) -> Flow:
-    end = frame.end
+def if_(here: Point, node: s.If) -> Flow:
+    end = here.frame.end
     try:
-        test = decision(evaluator, node.test, frame)
+        test = decision(here.on(node.test))
     except Cascade:
-        if evaluator.folding or not evaluator.errors or is_shipped(frame.file):
+        if here.evaluator.folding or not here.evaluator.errors or is_shipped(here.frame.file):
             raise
         raise Undecided from None
     if not isinstance(test, Value):
-        return evaluator.block(node.then if test else node.otherwise, frame, end)
+        return here.block(node.then if test else node.otherwise, end)
 
     def arm(body: tuple[s.Stmt, ...]) -> Callable[[], Flow]:
-        return lambda: evaluator.block(body, frame, end)
+        return lambda: here.block(body, end)
 
-    return branch(evaluator, node, frame, test, [arm(node.then), arm(node.otherwise)], end)
+    return branch(here, test, [arm(node.then), arm(node.otherwise)], end)
 
 
 @statement(Rest)
-def rest(evaluator: Evaluator, node: Rest, frame: Frame) -> Flow:
+def rest(here: Point, node: Rest) -> Flow:
     """The statements after one that may have left: they are run where it did not."""
-    end = frame.end
-    return unless_left(evaluator, node, frame, node.flow, lambda: evaluator.block(node.statements, frame, end), end)
+    end = here.frame.end
+    return unless_left(here, node.flow, lambda: here.block(node.statements, end), end)
 
 
-def unless_left(
-    evaluator: Evaluator, node: s.Stmt, frame: Frame, flow: Flow, body: Callable[[], Flow], end: str
-) -> Flow:
+def unless_left(here: Point, flow: Flow, body: Callable[[], Flow], end: str) -> Flow:
     """What comes after a flow: `body`, where it goes on."""
     if flow.kinds == NEXT.kinds or not flow.goes_on():
         return body() if flow.goes_on() else flow
-    evaluator.locate(node, frame)
+    here.locate()
     left = [flow.flag(kind) for kind in flow.leaving()]
     test = left[0]
     for flag in left[1:]:
-        test = evaluator.builder.row("or_", [test, flag])
+        test = here.builder.row("or_", [test, flag])
     gone = Flow(flow.kinds - {"next"}, flow.value, flow.flags)
-    return branch(evaluator, node, frame, test, [lambda: gone, body], end)
+    return branch(here, test, [lambda: gone, body], end)
 
 
-def branch(
-    evaluator: Evaluator, node: s.Stmt, frame: Frame, test: Value, bodies: list[Callable[[], Flow]], end: str
-) -> Flow:
+def branch(here: Point, test: Value, bodies: list[Callable[[], Flow]], end: str) -> Flow:
     """Two bodies, of which one runs; `end` is what comes after the branch."""
-    before, origins = dict(frame.env), dict(frame.origins)
+    before, origins = dict(here.frame.env), dict(here.frame.origins)
     known = dict(origins)
     arms: list[Arm] = []
     for body in bodies:
-        frame.env, frame.origins = dict(before), dict(origins)
+        here.frame.env, here.frame.origins = dict(before), dict(origins)
         region = Region()
-        with evaluator.builder.inside(region):
-            evaluator.ranges.assume(test, body is bodies[0])
+        with here.builder.inside(region):
+            here.evaluator.ranges.assume(test, body is bodies[0])
             flow = body()
-        arms.append(Arm(region, flow, frame.env))
-        known = {**frame.origins, **known}
-    frame.env, frame.origins = before, known
-    evaluator.locate(node, frame)
-    return _join(evaluator, node, frame, test, arms, end)
+        arms.append(Arm(region, flow, here.frame.env))
+        known = {**here.frame.origins, **known}
+    here.frame.env, here.frame.origins = before, known
+    here.locate()
+    return _join(here, test, arms, end)
 
 
-def _join(evaluator: Evaluator, node: s.Stmt, frame: Frame, test: Value, arms: list[Arm], end: str) -> Flow:
+def _join(here: Point, test: Value, arms: list[Arm], end: str) -> Flow:
     if end == "loop":
         for arm in arms:
             arm.flow = arm.flow.caught("continue")
     kinds = arms[0].flow.kinds | arms[1].flow.kinds
     if end == "function" and {"next", "return"} <= kinds:
-        _end_of_function(evaluator, node, frame, arms)
+        _end_of_function(here, arms)
         kinds = arms[0].flow.kinds | arms[1].flow.kinds
-    joint = Joint(evaluator, node, frame, test, (arms[0].region, arms[1].region))
+    joint = Joint(here.on(here.node), test, (arms[0].region, arms[1].region))
     values = [arm.flow.value for arm in arms]
     if any(isinstance(value, Poisoned) for value in values):
         raise Cascade
     value = joint.merge("", values[0], values[1])
     if isinstance(value, Undefined):
-        raise value.error(frame.place(node))
+        raise value.error(here.frame.place(here.node))
     flags = {}
     if len(kinds) > 1:
         flags = {k: joint.flag(arms[0].flow.flag(k), arms[1].flow.flag(k)) for k in sorted(kinds - {"next"})}
     # Where nobody goes on, the variables stay as they were: for a branch around this one they are not another value.
     merged = _merged_variables(joint, arms) if kinds - {"return"} else {}
     results = joint.close()
-    frame.env |= {name: joint.resolve(v, results) for name, v in merged.items()}
+    here.frame.env |= {name: joint.resolve(v, results) for name, v in merged.items()}
     if kinds == NEXT.kinds:
         return NEXT
     return Flow(kinds, joint.resolve(value, results), {k: joint.resolve(f, results) for k, f in flags.items()})
 
 
-def _end_of_function(evaluator: Evaluator, node: s.Stmt, frame: Frame, arms: list[Arm]) -> None:
+def _end_of_function(here: Point, arms: list[Arm]) -> None:
     """At the end of a function, `return` and running off the end are the same."""
     if all(arm.flow.value is None or arm.flow.value is ABSENT for arm in arms):
         for arm in arms:
             arm.flow = Flow(arm.flow.kinds & {"next"}) if arm.flow.kinds <= {"next"} else NEXT
         return
     hint = "return a value at the end of the function, too"
-    raise evaluator.error("EK0109", "one branch returns a value, the other ends without one", node, frame, hint=hint)
+    raise here.error("EK0109", "one branch returns a value, the other ends without one", hint=hint)
 
 
 def _merged_variables(joint: Joint, arms: list[Arm]) -> dict[str, Any]:
@@ -175,12 +171,8 @@ class _Slot:
 class Joint:
     """Collects what two arms leave behind and closes them into one `if` operation."""
 
-    def __init__(
-        self, evaluator: Evaluator, node: s.Node, frame: Frame, test: Value, regions: tuple[Region, Region]
-    ) -> None:
-        self.evaluator = evaluator
-        self.node = node
-        self.frame = frame
+    def __init__(self, here: Point, test: Value, regions: tuple[Region, Region]) -> None:
+        self.here = here
         self.test = test
         self.regions = regions
         self.pairs: list[tuple[Value, Value]] = []
@@ -232,8 +224,8 @@ class Joint:
             found = tuple(self.only(name, part, first) for part in parts)
             return next((p for p in found if isinstance(p, Undefined | Poisoned)), with_parts(value, found))
         if isinstance(value, Value):
-            with self.evaluator.builder.inside(self.regions[1 if first else 0]):
-                filler = nothing(self.evaluator.builder, value.type)
+            with self.here.builder.inside(self.regions[1 if first else 0]):
+                filler = nothing(self.here.builder, value.type)
             return self.slot(*((value, filler) if first else (filler, value)), value.weak)
         if isinstance(value, (*PLAIN, Undefined, Poisoned)) or is_comptime_number(value):
             return value
@@ -241,8 +233,8 @@ class Joint:
 
     def within(self, arm: int, value: Any, type: SIMDType) -> Value:
         """A value as an arm yields it."""
-        with self.evaluator.builder.inside(self.regions[arm]):
-            return coerce(self.evaluator, value, type, self.node, self.frame)
+        with self.here.builder.inside(self.regions[arm]):
+            return coerce(self.here, value, type)
 
     def slot(self, a: Value, b: Value, weak: str | None) -> _Slot:
         self.pairs.append((a, b))
@@ -262,7 +254,7 @@ class Joint:
             f"'{name}' has a value in one branch only" if name else f"{describe(value)} is returned in one branch only"
         )
         hint = f"give '{name}' a value before the `if`, or in both branches" if name else "choose it at compile time"
-        return undefined(self.evaluator, self.node, self.frame, "EK0214", lambda: text, hint, "the branches are")
+        return undefined(self.here, "EK0214", lambda: text, hint, "the branches are")
 
     def differs(self, name: str, a: Any, b: Any) -> Undefined:
         def text() -> str:
@@ -272,11 +264,11 @@ class Joint:
         numbers = isinstance(a, Value) and isinstance(b, Value)
         hint = "cast one of them, or use two names" if numbers else "use two names"
         where = "the branches are" if name else ""
-        return undefined(self.evaluator, self.node, self.frame, "EK0203", text, hint, where)
+        return undefined(self.here, "EK0203", text, hint, where)
 
     def close(self) -> list[Value]:
         """Ends both arms with their values and appends the operation."""
-        builder = self.evaluator.builder
+        builder = self.here.builder
         if not self.pairs and not any(op.name != "const" for region in self.regions for op in region.ops):
             return []  # both arms are empty
         for number, region in enumerate(self.regions):
@@ -304,35 +296,33 @@ class Joint:
 
 
 @expression(s.Conditional)
-def conditional(evaluator: Evaluator, node: s.Conditional, frame: Frame) -> Any:
-    test = decision(evaluator, node.test, frame)
+def conditional(here: Point, node: s.Conditional) -> Any:
+    test = decision(here.on(node.test))
     if not isinstance(test, Value):
-        return evaluator.expr(node.then if test else node.otherwise, frame)
+        return here.expr(node.then if test else node.otherwise)
     regions = (Region(), Region())
     values = []
     for region, side in zip(regions, (node.then, node.otherwise), strict=True):
-        with evaluator.builder.inside(region):
-            evaluator.ranges.assume(test, side is node.then)
+        with here.builder.inside(region):
+            here.evaluator.ranges.assume(test, side is node.then)
             try:
-                values.append(evaluator.tried(side, frame))
+                values.append(here.tried(side))
             except Stopped:
                 values.append(ABSENT)
     if is_poisoned(values):
         raise Cascade
-    evaluator.locate(node, frame)
+    here.locate()
     nodes = (node.then, node.otherwise)
     if all(is_pure(region) for region in regions):
         for region in regions:
-            splice(evaluator, region)
-        return select(evaluator, test, values[0], values[1], nodes, node, frame)
+            splice(here.evaluator, region)
+        return select(here, test, values[0], values[1], nodes)
     if is_number(values[0]) and is_number(values[1]):
-        joint_type(evaluator, "if/else", values[0], values[1], nodes, node, frame)  # says what is wrong
-    joint = Joint(evaluator, node, frame, test, regions)
+        joint_type(here, "if/else", values[0], values[1], nodes)  # says what is wrong
+    joint = Joint(here.on(node), test, regions)
     value = joint.merge("", values[0], values[1])
     if isinstance(value, Undefined):
-        raise evaluator.error(
-            "EK0202", f"a value cannot be {describe(values[0])} or else {describe(values[1])}", node, frame
-        )
+        raise here.error("EK0202", f"a value cannot be {describe(values[0])} or else {describe(values[1])}")
     result = joint.resolve(value, joint.close())
     if result is ABSENT:
         raise Stopped

@@ -16,12 +16,12 @@ from .. import dispatch
 from ..arithmetic import binary, unary
 from ..conditions import compare_objects, short_circuit, truth
 from ..dispatch import is_own, look_into
-from ..evaluator import NAMED_VALUES, Call, Evaluator, expression
+from ..evaluator import NAMED_VALUES, Point, expression
 from ..members.table import attribute
 from ..members.tensors import subscript
 from ..names import global_value
 from ..recovery import Cascade
-from ..values.compile_time import Closure, Frame, Poisoned, StructValue, StubRef, Undefined, is_poisoned
+from ..values.compile_time import Closure, Poisoned, StructValue, StubRef, Undefined, is_poisoned
 from ..values.describe import describe
 from ..values.flow import ABSENT, Stopped
 from ..values.index import Index
@@ -29,176 +29,176 @@ from ..values.tensors import Tensor
 
 
 @expression(s.Constant)
-def constant(evaluator: Evaluator, node: s.Constant, frame: Frame) -> Any:
+def constant(here: Point, node: s.Constant) -> Any:
     return node.value
 
 
 @expression(s.Wrong)
-def wrong(evaluator: Evaluator, node: s.Wrong, frame: Frame) -> Poisoned:
+def wrong(here: Point, node: s.Wrong) -> Poisoned:
     return Poisoned()
 
 
 @expression(s.Name)
-def name(evaluator: Evaluator, node: s.Name, frame: Frame) -> Any:
-    if node.id not in frame.env:
-        known = [n for n, v in frame.env.items() if not isinstance(v, Undefined | Poisoned) and n.isidentifier()]
-        raise evaluator.error("EK0101", f"'{node.id}' has no value yet", node, frame, hint=did_you_mean(node.id, known))
-    value = frame.env[node.id]
+def name(here: Point, node: s.Name) -> Any:
+    if node.id not in here.frame.env:
+        known = [n for n, v in here.frame.env.items() if not isinstance(v, Undefined | Poisoned) and n.isidentifier()]
+        raise here.error("EK0101", f"'{node.id}' has no value yet", hint=did_you_mean(node.id, known))
+    value = here.frame.env[node.id]
     if isinstance(value, Undefined):
-        error = value.error(frame.place(node))
-        frame.env[node.id] = Poisoned(runtime=True)
+        error = value.error(here.frame.place(node))
+        here.frame.env[node.id] = Poisoned(runtime=True)
         raise error
     return value
 
 
 @expression(s.Global)
-def global_name(evaluator: Evaluator, node: s.Global, frame: Frame) -> Any:
-    value = global_value(evaluator, frame.program.globals[node.index], frame, node)
+def global_name(here: Point, node: s.Global) -> Any:
+    value = global_value(here, here.frame.program.globals[node.index])
     if isinstance(value, StubRef) and value.name in NAMED_VALUES:
-        evaluator.locate(node, frame)
-        return NAMED_VALUES[value.name](Call(evaluator, node, frame))
+        here.locate()
+        return NAMED_VALUES[value.name](here.on(node))
     return value
 
 
 @expression(s.Attribute)
-def attribute_of(evaluator: Evaluator, node: s.Attribute, frame: Frame) -> Any:
-    owner = evaluator.expr(node.value, frame)
-    return attribute(evaluator, owner, node, frame)
+def attribute_of(here: Point, node: s.Attribute) -> Any:
+    owner = here.expr(node.value)
+    return attribute(here, owner, node)
 
 
 @expression(s.Subscript)
-def subscript_of(evaluator: Evaluator, node: s.Subscript, frame: Frame) -> Any:
-    owner, index = evaluator.tried(node.value, frame), evaluator.tried(node.index, frame)
+def subscript_of(here: Point, node: s.Subscript) -> Any:
+    owner, index = here.tried(node.value), here.tried(node.index)
     if is_poisoned((owner, index)):
         if isinstance(owner, Tensor) and not any(isinstance(part, s.Slice) for part in s.walk(node.index)):
             return Value(SIMDType(owner.dtype))  # whichever element it is
         raise Cascade
-    evaluator.locate(node, frame)
-    return subscript(evaluator, owner, index, node, frame)
+    here.locate()
+    return subscript(here, owner, index, node)
 
 
 @expression(s.Slice)
-def slice_of(evaluator: Evaluator, node: s.Slice, frame: Frame) -> Any:
+def slice_of(here: Point, node: s.Slice) -> Any:
     nodes = (node.lower, node.upper, node.step)
-    given = iter(evaluator.values([n for n in nodes if n is not None], frame))
+    given = iter(here.values([n for n in nodes if n is not None]))
     return slice(*(None if n is None else next(given) for n in nodes))
 
 
 @expression(s.Call)
-def call(evaluator: Evaluator, node: s.Call, frame: Frame) -> Any:
-    callee = evaluator.tried(node.function, frame)
-    args = starred_values(evaluator, node.arguments, frame)
-    keywords = {k.name: evaluator.tried(k.value, frame) for k in node.keywords}
-    evaluator.locate(node, frame)
-    value = evaluator.caught(lambda: dispatch.call(evaluator, callee, args, keywords, node, frame), node, frame)
+def call(here: Point, node: s.Call) -> Any:
+    callee = here.tried(node.function)
+    args = starred_values(here, node.arguments)
+    keywords = {k.name: here.tried(k.value) for k in node.keywords}
+    here.locate()
+    value = here.caught(lambda: dispatch.call(here, callee, args, keywords))
     if isinstance(value, Poisoned) and not is_own(callee):
-        look_into(evaluator, [*args, *keywords.values()], node, frame)
+        look_into(here, [*args, *keywords.values()])
     if value is ABSENT:
         raise Stopped
     return value
 
 
-def starred_values(evaluator: Evaluator, nodes: tuple[s.Expr, ...], frame: Frame) -> list[Any]:
+def starred_values(here: Point, nodes: tuple[s.Expr, ...]) -> list[Any]:
     """The values of arguments or items, those under a star one by one; a poisoned one under a star is one value."""
     out: list[Any] = []
     for node in nodes:
-        value = evaluator.tried(node.value if isinstance(node, s.Starred) else node, frame)
+        value = here.tried(node.value if isinstance(node, s.Starred) else node)
         if isinstance(node, s.Starred) and not isinstance(value, Poisoned):
-            out.extend(items(evaluator, value, node, frame))
+            out.extend(items(here.on(node), value))
         else:
             out.append(value)
     return out
 
 
-def items(evaluator: Evaluator, value: Any, node: s.Node, frame: Frame) -> tuple[Any, ...]:
+def items(here: Point, value: Any) -> tuple[Any, ...]:
     """The items of a tuple or an index, for stars and unpacking."""
     if isinstance(value, Index):
-        return value.components(evaluator.builder)
+        return value.components(here.builder)
     if isinstance(value, tuple):
         return value
-    raise evaluator.error("EK0207", f"{describe(value)} cannot be unpacked", node, frame)
+    raise here.error("EK0207", f"{describe(value)} cannot be unpacked")
 
 
 @expression(s.Binary)
-def binary_of(evaluator: Evaluator, node: s.Binary, frame: Frame) -> Any:
-    left, right = evaluator.values((node.left, node.right), frame)
-    return binary(evaluator, node.op, left, right, (node.left, node.right), node, frame)
+def binary_of(here: Point, node: s.Binary) -> Any:
+    left, right = here.values((node.left, node.right))
+    return binary(here, node.op, left, right, (node.left, node.right))
 
 
 @expression(s.Unary)
-def unary_of(evaluator: Evaluator, node: s.Unary, frame: Frame) -> Any:
-    value = evaluator.expr(node.operand, frame)
+def unary_of(here: Point, node: s.Unary) -> Any:
+    value = here.expr(node.operand)
     if node.op == "not_" and isinstance(value, StructValue):
-        value = truth(evaluator, value, node.operand, frame)
+        value = truth(here.on(node.operand), value)
     if node.op == "pos" and not isinstance(value, StructValue):
         return value
-    return unary(evaluator, node.op, value, node, frame)
+    return unary(here, node.op, value)
 
 
 @expression(s.Compare)
-def compare(evaluator: Evaluator, node: s.Compare, frame: Frame) -> Any:
+def compare(here: Point, node: s.Compare) -> Any:
     """`a < b <= c` is `a < b and b <= c` with b computed once, and c only if a < b."""
-    return _chain(evaluator, node, frame, 0, evaluator.tried(node.operands[0], frame))
+    return _chain(here, node, 0, here.tried(node.operands[0]))
 
 
-def _chain(evaluator: Evaluator, node: s.Compare, frame: Frame, number: int, a: Any) -> Any:
+def _chain(here: Point, node: s.Compare, number: int, a: Any) -> Any:
     """The comparisons from `number` on, `a` being the left operand of the first; each next one lies within the last."""
     op, pair = node.ops[number], (node.operands[number], node.operands[number + 1])
-    b = evaluator.tried(pair[1], frame)
+    b = here.tried(pair[1])
     if is_poisoned((a, b)):
-        evaluator.values(node.operands[number + 2 :], frame)
+        here.values(node.operands[number + 2 :])
         raise Cascade
     objects = (DType, SIMDType, str, type(None))
     if isinstance(a, objects) or isinstance(b, objects):
-        first: Any = compare_objects(evaluator, op, a, b, node, frame)
+        first: Any = compare_objects(here, op, a, b)
     else:
-        first = binary(evaluator, op, a, b, pair, node, frame)
+        first = binary(here, op, a, b, pair)
     if number + 1 == len(node.ops):
         return first
 
     def rest() -> Any:
-        return _chain(evaluator, node, frame, number + 1, b)
+        return _chain(here, node, number + 1, b)
 
-    return short_circuit(evaluator, "and", first, rest, pair[1], node, frame)
+    return short_circuit(here, "and", first, rest, pair[1])
 
 
 @expression(s.Logical)
-def logical(evaluator: Evaluator, node: s.Logical, frame: Frame) -> Any:
+def logical(here: Point, node: s.Logical) -> Any:
     """`and`, `or`: the right side is computed only when the left one does not decide."""
-    value = evaluator.tried(node.operands[0], frame)
+    value = here.tried(node.operands[0])
     if isinstance(value, Poisoned):
         if value.runtime:
-            evaluator.values(node.operands[1:], frame)
+            here.values(node.operands[1:])
         raise Cascade
     for number, operand in enumerate(node.operands[1:], 2):
 
         def right(operand: s.Expr = operand) -> Any:
-            return evaluator.expr(operand, frame)
+            return here.expr(operand)
 
         def both(value: Any = value, operand: s.Expr = operand, right: Callable[[], Any] = right) -> Any:
-            return short_circuit(evaluator, node.op, value, right, operand, node, frame)
+            return short_circuit(here, node.op, value, right, operand)
 
-        value = evaluator.caught(both, node, frame)
+        value = here.caught(both)
         if isinstance(value, Poisoned):
-            evaluator.values(node.operands[number:], frame)
+            here.values(node.operands[number:])
             raise Cascade
     return value
 
 
 @expression(s.Tuple)
-def tuple_of(evaluator: Evaluator, node: s.Tuple, frame: Frame) -> Any:
-    found = tuple(starred_values(evaluator, node.items, frame))
+def tuple_of(here: Point, node: s.Tuple) -> Any:
+    found = tuple(starred_values(here, node.items))
     if is_poisoned(found):
         raise Cascade
     return found
 
 
 @expression(s.Starred)
-def starred(evaluator: Evaluator, node: s.Starred, frame: Frame) -> Any:
-    error: CompileError = evaluator.error("EK0102", "a star has no meaning here", node, frame)
+def starred(here: Point, node: s.Starred) -> Any:
+    error: CompileError = here.error("EK0102", "a star has no meaning here")
     raise error
 
 
 @expression(s.Lambda)
-def lambda_of(evaluator: Evaluator, node: s.Lambda, frame: Frame) -> Any:
-    return Closure(node, frame.snapshot())
+def lambda_of(here: Point, node: s.Lambda) -> Any:
+    return Closure(node, here.frame.snapshot())

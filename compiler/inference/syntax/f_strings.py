@@ -12,43 +12,43 @@ from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import DType, SIMDType
 from ...ir.program import Value
 from ..budget import MAX_ITEMS, overlong
-from ..evaluator import Evaluator, expression
+from ..evaluator import Point, expression
 from ..values.aggregates import parts_of
-from ..values.compile_time import FormattedValue, Frame, StructValue
+from ..values.compile_time import FormattedValue, StructValue
 from ..values.describe import describe
 from ..values.index import Index
 
 
 @expression(s.Formatted)
-def formatted(evaluator: Evaluator, node: s.Formatted, frame: Frame) -> Any:
-    values = evaluator.values(node.parts, frame)
+def formatted(here: Point, node: s.Formatted) -> Any:
+    values = here.values(node.parts)
     if any(isinstance(v, Value | Index | tuple | StructValue) for v in values):
         for part, value, spec in zip(node.parts, values, node.formats, strict=True):
-            check_format(evaluator, part, value, spec, frame)
+            check_format(here.on(part), value, spec)
         return FormattedValue(tuple(zip(values, node.formats, strict=True)))
     texts = []
     for part, value, spec in zip(node.parts, values, node.formats, strict=True):
-        check_format(evaluator, part, value, spec, frame)
+        check_format(here.on(part), value, spec)
         readable = isinstance(value, bool | int | float | str | DType | SIMDType) or value is None
         try:
             texts.append(format(value, spec) if spec else str(value) if readable else describe(value))
         except ValueError as error:  # an integer of thousands of digits
-            raise evaluator.error("EK0206", f"this cannot be computed at compile time: {error}", part, frame) from None
+            raise here.on(part).error("EK0206", f"this cannot be computed at compile time: {error}") from None
     return "".join(texts)
 
 
-def check_format(evaluator: Evaluator, node: s.Expr, value: Any, spec: str, frame: Frame) -> None:
+def check_format(here: Point, value: Any, spec: str) -> None:
     """Whether a format of an f-string fits the values that it will show."""
     if not spec:
         return
     if overlong(spec):
         text = f"the format '{spec[:40]}' asks for more than {MAX_ITEMS} characters"
-        raise evaluator.error("EK0210", text, node, frame)
+        raise here.error("EK0210", text)
     if isinstance(value, FormattedValue | Index):
-        raise evaluator.error("EK0210", f"{describe(value)} takes no format", node, frame)
+        raise here.error("EK0210", f"{describe(value)} takes no format")
     if isinstance(value, tuple | StructValue):
         for item in parts_of(value) or ():
-            check_format(evaluator, node, item, spec, frame)
+            check_format(here, item, spec)
         return
     sample = value
     if isinstance(value, Value):
@@ -57,4 +57,4 @@ def check_format(evaluator: Evaluator, node: s.Expr, value: Any, spec: str, fram
         format(sample, spec)
     except (ValueError, TypeError):
         text = f"the format '{spec}' does not fit {describe(value)}"
-        raise evaluator.error("EK0210", text, node, frame) from None
+        raise here.error("EK0210", text) from None

@@ -23,12 +23,12 @@ from ....dsl.types.dtype import SIMDType
 from ...ir.program import Region, Type, Value
 from ...ir.scoped import Scoped
 from ..conversion import DEFAULTS, coerce, misfit, weak_kind
-from ..evaluator import Evaluator
+from ..evaluator import Point
 from ..members.vectors import is_vector
 from ..recovery import Cascade
 from ..spelling import spelled
 from ..values.aggregates import has_numbers, nothing, numbers_of, parts_of, replaced, same_shape
-from ..values.compile_time import Frame, Poisoned, Undefined, is_comptime_number
+from ..values.compile_time import Poisoned, Undefined, is_comptime_number
 from ..values.describe import describe
 from ..values.flow import TooMany
 from .statements import undefined
@@ -37,10 +37,10 @@ from .statements import undefined
 class Loop(Scoped):
     """A run-time loop and the variables that go round in it."""
 
-    def __init__(self, evaluator: Evaluator, node: s.For | s.While, frame: Frame, extra: list[str]) -> None:
-        self.evaluator = evaluator
+    def __init__(self, here: Point, node: s.For | s.While, extra: list[str]) -> None:
+        frame = here.frame
+        self.here = here
         self.node = node
-        self.frame = frame
         self.region = Region()
         self.condition_region = Region()
         lanes = [n for n in s.names_with_stores(node.body) if _is_vector(frame.env.get(n))]
@@ -58,15 +58,15 @@ class Loop(Scoped):
         """A counted loop: `body` builds into the region, `emit` appends the operation."""
         self.settle_types(lambda: self._once(body))
         values = self.enter(self.region)
-        with self.evaluator.builder.inside(self.region):
+        with self.here.builder.inside(self.region):
             body()
             self.leave()
-        self.evaluator.locate(self.node, self.frame)
+        self.here.locate()
         self.finish(emit(values))
 
     def run_while(self, condition: Any, body: Any) -> list[Value]:
         """A conditional loop. `body` gives the values that only leave it; their last ones come back."""
-        builder = self.evaluator.builder
+        builder = self.here.builder
 
         def once() -> None:
             condition()
@@ -76,7 +76,7 @@ class Loop(Scoped):
         values = self.enter(self.condition_region)
         with builder.inside(self.condition_region):
             test = condition()
-        self.frame.env.update(self.rebuild(self._arguments(self.region, values)))
+        self.here.frame.env.update(self.rebuild(self._arguments(self.region, values)))
         with builder.inside(self.region):
             leaving = body()
             self.leave(leaving)
@@ -85,14 +85,14 @@ class Loop(Scoped):
         self._arguments(self.region, leaving)
         with builder.inside(self.condition_region):
             builder.add("condition", [test, *self.condition_region.args])
-        self.evaluator.locate(self.node, self.frame)
+        self.here.locate()
         types = [v.type for v in (*values, *leaving)]
         results = builder.add("while", [*values, *first], types, [self.condition_region, self.region])
         self.finish(results[: len(values)])
         return results[len(values) :]
 
     def _once(self, body: Any) -> None:
-        with self.scope(region=Region()), self.evaluator.builder.inside(self.region):
+        with self.scope(region=Region()), self.here.builder.inside(self.region):
             body()
 
     # types
@@ -106,16 +106,16 @@ class Loop(Scoped):
         if self.lost:
             # Nobody knows what type it would have met: in the body it may meet any, afterwards it is poisoned.
             shaped = self.rebuild_with({key: self._stand_in(key, value) for key, value in self.leaves()})
-            self.frame.env.update({name: shaped[name] for name in self.lost})
+            self.here.frame.env.update({name: shaped[name] for name in self.lost})
             self.carried = [name for name in self.carried if name not in self.lost]
             self.before.update(dict.fromkeys(self.lost, Poisoned(runtime=True)))
         for key, value in self.leaves():
             if self.type_of(key, value) is None:
-                self.evaluator.hints[key] = DEFAULTS[weak_kind(value) or "int"]
+                self.here.evaluator.hints[key] = DEFAULTS[weak_kind(value) or "int"]
 
     def trial(self, body: Any) -> bool:
         """One evaluation for types alone; everything that it builds or reports is dropped. True if it learnt."""
-        evaluator, frame = self.evaluator, self.frame
+        evaluator, frame = self.here.evaluator, self.here.frame
         with (
             frame.scope(env=dict(frame.env), origins=dict(frame.origins)),
             evaluator.discarding(),
@@ -126,7 +126,7 @@ class Loop(Scoped):
 
     def _learn(self, body: Any) -> bool:
         """Evaluates the body with numbers of open type, and keeps the types that they met."""
-        evaluator, frame = self.evaluator, self.frame
+        evaluator, frame = self.here.evaluator, self.here.frame
         stand_ins = {key: self._stand_in(key, value) for key, value in self.leaves()}
         frame.env.update(self.rebuild_with(stand_ins))
         self.hide()
@@ -163,7 +163,7 @@ class Loop(Scoped):
     def type_of(self, key: Any, value: Any) -> Type | None:
         if isinstance(value, Value) and value.weak is None:
             return value.type
-        return self.evaluator.hints.get(key)
+        return self.here.evaluator.hints.get(key)
 
     def leaves(self) -> list[tuple[Any, Any]]:
         """Every number among the carried variables, with a key that is the same in every evaluation."""
@@ -178,13 +178,12 @@ class Loop(Scoped):
 
     def enter(self, region: Region) -> list[Value]:
         """The values before the loop, in their types; the region's arguments take over from here."""
-        evaluator = self.evaluator
         values = []
         for key, value in self.leaves():
             type = self.type_of(key, value)
             assert type is not None
-            values.append(coerce(evaluator, value, type, self.node, self.frame))
-        self.frame.env.update(self.rebuild(self._arguments(region, values)))
+            values.append(coerce(self.here, value, type))
+        self.here.frame.env.update(self.rebuild(self._arguments(region, values)))
         self.hide()
         return values
 
@@ -193,7 +192,7 @@ class Loop(Scoped):
         for name in self.assigned:
             value = self.before.get(name)
             if name in self.before and name not in self.carried and not isinstance(value, Undefined | Poisoned):
-                self.frame.env[name] = self._cannot_change(name, value)
+                self.here.frame.env[name] = self._cannot_change(name, value)
 
     def _arguments(self, region: Region, values: list[Value]) -> list[Value]:
         made = [Value(v.type) for v in values]
@@ -214,13 +213,13 @@ class Loop(Scoped):
 
     def leave(self, leaving: list[Value] | None = None) -> None:
         """Ends the body with the values that go into the next round, and those that leave."""
-        evaluator, frame = self.evaluator, self.frame
+        builder, frame = self.here.builder, self.here.frame
         values = []
         for name in self.carried:
             value = frame.env[name]
             if isinstance(value, Poisoned):  # it keeps its type
                 types = (self.type_of(key, old) for key, old in numbers_of(self.before[name], (self.path, name)))
-                values += [nothing(evaluator.builder, type) for type in types if type is not None]
+                values += [nothing(builder, type) for type in types if type is not None]
                 continue
             if isinstance(value, Undefined):
                 raise value.error(frame.origins.get(name, frame.place(self.node)))
@@ -233,14 +232,14 @@ class Loop(Scoped):
                 misfits = is_comptime_number(number) and misfit(number, type.dtype) is not None
                 if misfits or (isinstance(number, Value) and number.type != type and number.weak is None):
                     raise self._changes_type(name, type, number)
-                values.append(coerce(evaluator, number, type, self.node, frame))
-        evaluator.builder.end([*values, *(leaving or [])])
+                values.append(coerce(self.here, number, type))
+        builder.end([*values, *(leaving or [])])
 
     def finish(self, results: list[Value]) -> None:
         """After the loop: carried variables have their last values; the others may never have got one."""
         env = dict(self.before)
         for name in self.assigned:
-            value = self.frame.env.get(name)
+            value = self.here.frame.env.get(name)
             if name in self.carried or value is env.get(name):
                 continue
             if isinstance(value, Poisoned) or isinstance(env.get(name), Poisoned):
@@ -249,11 +248,11 @@ class Loop(Scoped):
                 env[name] = self._maybe_never(name)
             elif not isinstance(env[name], Undefined):
                 env[name] = self._cannot_change(name, env[name])
-        self.frame.env = env
+        self.here.frame.env = env
         env.update(self.rebuild(results))
 
     def _changes_type(self, name: str, type: Type | None = None, number: Any = None) -> CompileError:
-        frame = self.frame
+        frame = self.here.frame
         value = frame.env[name]
         whole = parts_of(value) is None or type is None
         was = str(type) if type is not None else describe(self.before[name])
@@ -263,11 +262,9 @@ class Loop(Scoped):
             text = f"a part of '{name}' is {was} before the loop and {became} after a round"
         elif was == became:
             text = f"a part of '{name}' that is known at compile time is another one after a round of the loop"
-        made = self.evaluator.error(
+        made = self.here.error(
             "EK0203",
             text,
-            self.node,
-            frame,
             notes=[f"the loop is at {frame.place(self.node)}"],
             expected=was,
             got=became,
@@ -287,7 +284,7 @@ class Loop(Scoped):
             return f"'{name}' is assigned in a run-time loop and cannot change there: it is {describe(value)}"
 
         hint = "use another name in the loop; only numbers, also in tuples and structs, can change from round to round"
-        return undefined(self.evaluator, self.node, self.frame, "EK0203", text, hint, "the loop is")
+        return undefined(self.here, "EK0203", text, hint, "the loop is")
 
     def _counts_twice(self, name: str) -> Undefined:
         """The variable of this loop is that of one around it: this loop is shown, and where it is read afterwards."""
@@ -297,7 +294,7 @@ class Loop(Scoped):
         hint = f"give this loop a variable of its own, and '{name}' keeps its number"
 
         def error(place: Place) -> CompileError:
-            made = self.evaluator.error("EK0203", text, node.target, self.frame, hint=hint)
+            made = self.here.on(node.target).error("EK0203", text, hint=hint)
             made.notes.insert(0, f"'{name}' is read at {place}")
             return made
 
@@ -306,7 +303,7 @@ class Loop(Scoped):
     def _maybe_never(self, name: str) -> Undefined:
         text = f"'{name}' has a value only if the loop runs"
         hint = f"give '{name}' a value before the loop"
-        return undefined(self.evaluator, self.node, self.frame, "EK0214", lambda: text, hint, "the loop is")
+        return undefined(self.here, "EK0214", lambda: text, hint, "the loop is")
 
 
 def _is_vector(value: Any) -> bool:

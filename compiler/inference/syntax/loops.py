@@ -18,10 +18,10 @@ from ..advice import over_indices
 from ..calls.folding import repeated
 from ..conditions import decision, short_circuit, truth
 from ..conversion import coerce
-from ..evaluator import MAX_UNROLL, Evaluator, statement
+from ..evaluator import MAX_UNROLL, Evaluator, Point, statement
 from ..recovery import Cascade, poisoned
 from ..values.aggregates import PLAIN, is_number, parts_of, with_parts
-from ..values.compile_time import Frame, LoopRange, Poisoned, Unrolled, is_comptime_number
+from ..values.compile_time import LoopRange, Poisoned, Unrolled, is_comptime_number
 from ..values.describe import describe
 from ..values.flow import NEXT, Absent, Flow, ended
 from ..values.index import Index
@@ -34,97 +34,94 @@ GO_ON = "$go_on"  # the variable that says whether another round may come; no au
 
 
 @statement(s.Break)
-def break_(evaluator: Evaluator, node: s.Break, frame: Frame) -> Flow:
+def break_(here: Point, node: s.Break) -> Flow:
     return ended("break")
 
 
 @statement(s.Continue)
-def continue_(evaluator: Evaluator, node: s.Continue, frame: Frame) -> Flow:
+def continue_(here: Point, node: s.Continue) -> Flow:
     return ended("continue")
 
 
 @statement(s.For)
-def for_(evaluator: Evaluator, node: s.For, frame: Frame) -> Flow:
-    iterable = evaluator.tried(node.iterable, frame)
+def for_(here: Point, node: s.For) -> Flow:
+    iterable = here.tried(node.iterable)
     if isinstance(iterable, Poisoned):
-        _rounds_unknown(evaluator, node, frame)
+        _rounds_unknown(here, node)
     if isinstance(iterable, Unrolled | tuple | Index):
-        values = iterable.values if isinstance(iterable, Unrolled) else items(evaluator, iterable, node, frame)
-        return unrolled(evaluator, node, frame, values)
+        values = iterable.values if isinstance(iterable, Unrolled) else items(here, iterable)
+        return unrolled(here, node, values)
     if not isinstance(iterable, LoopRange):
-        raise evaluator.error(
+        raise here.on(node.iterable).error(
             "EK0212",
             f"a loop runs over range(...), unroll(...) or a tuple, not over {describe(iterable)}",
-            node.iterable,
-            frame,
-            hint=over_indices(iterable, node.iterable, frame),
+            hint=over_indices(iterable, node.iterable, here.frame),
         )
-    if evaluator.folding:
-        return _folded_for(evaluator, node, frame, iterable)
-    low, high = (coerce(evaluator, v, INT, node.iterable, frame) for v in (iterable.low, iterable.high))
-    step = evaluator.builder.int_(abs(iterable.step))
+    if here.evaluator.folding:
+        return _folded_for(here, node, iterable)
+    low, high = (coerce(here.on(node.iterable), v, INT) for v in (iterable.low, iterable.high))
+    step = here.builder.int_(abs(iterable.step))
     start: Value | None = None
     if iterable.step < 0:
-        start, low, high = low, evaluator.builder.int_(0), _span(evaluator, low, high)
+        start, low, high = low, here.builder.int_(0), _span(here.evaluator, low, high)
 
     def bind_index(counter: Value) -> None:
         """The loop variable; counting down, a counter from 0 stands for it."""
-        builder = evaluator.builder
+        builder = here.builder
         builder.live(builder.counter(counter, low, high))
         index = counter if start is None else builder.isub(start, counter)
-        bind(evaluator, node.target, index, node.iterable, frame)
+        bind(here, node.target, index, node.iterable)
 
     if can_leave(node):
-        return _for_that_leaves(evaluator, node, frame, low, high, step, bind_index)
-    loop = Loop(evaluator, node, frame, [])
+        return _for_that_leaves(here, node, low, high, step, bind_index)
+    loop = Loop(here.on(node), node, [])
 
     def body() -> None:
         index = Value(INT)
         loop.region.args.insert(0, index)
         bind_index(index)
-        evaluator.block(node.body, frame, "loop")
+        here.block(node.body, "loop")
 
     loop.run(
         body,
-        lambda values: evaluator.builder.add(
-            "for", [low, high, step, *values], [v.type for v in values], [loop.region]
-        ),
+        lambda values: here.builder.add("for", [low, high, step, *values], [v.type for v in values], [loop.region]),
     )
     return NEXT
 
 
-def _rounds_unknown(evaluator: Evaluator, node: s.For, frame: Frame) -> NoReturn:
+def _rounds_unknown(here: Point, node: s.For) -> NoReturn:
     """One round of a loop over something poisoned: its variable, and all that it assigns, are so too."""
-    evaluator.block(node.body, poisoned(frame, node), "loop")
+    poisoned(here.frame, node)
+    here.block(node.body, "loop")
     raise Cascade
 
 
-def _folded_for(evaluator: Evaluator, node: s.For, frame: Frame, iterable: LoopRange) -> Flow:
+def _folded_for(here: Point, node: s.For, iterable: LoopRange) -> Flow:
     """A loop of a call that is computed at compile time."""
     if not (is_comptime_number(iterable.low) and is_comptime_number(iterable.high)):
         raise NotPure
 
     def once(value: int) -> Flow:
-        bind(evaluator, node.target, value, node.iterable, frame)
-        return evaluator.block(node.body, frame, "loop")
+        bind(here, node.target, value, node.iterable)
+        return here.block(node.body, "loop")
 
     return repeated(range(iterable.low, iterable.high, iterable.step), once)
 
 
-def _folded_while(evaluator: Evaluator, node: s.While, frame: Frame) -> Flow:
+def _folded_while(here: Point, node: s.While) -> Flow:
     """The same, with a condition; one that a run-time value decides ends the attempt."""
 
     def conditions() -> Iterator[None]:
         while True:
-            evaluator.step(node, frame)
-            test = truth(evaluator, evaluator.expr(node.test, frame), node.test, frame)
+            here.step()
+            test = truth(here.on(node.test), here.expr(node.test))
             if isinstance(test, Value):
                 raise NotPure
             if not test:
                 return
             yield None
 
-    return repeated(conditions(), lambda _: evaluator.block(node.body, frame, "loop"))
+    return repeated(conditions(), lambda _: here.block(node.body, "loop"))
 
 
 def _span(evaluator: Evaluator, high: Value, low: Value) -> Value:
@@ -140,24 +137,20 @@ def can_leave(node: s.For | s.While) -> bool:
     return s.contains(node.body, (s.Break,), into_loops=False) or s.contains(node.body, (s.Return,))
 
 
-def unrolled(evaluator: Evaluator, node: s.For, frame: Frame, values: tuple[Any, ...]) -> Flow:
+def unrolled(here: Point, node: s.For, values: tuple[Any, ...]) -> Flow:
     """The body once for each value."""
     if len(values) > MAX_UNROLL:
-        raise evaluator.error(
-            "EK0216",
-            f"unrolling {len(values)} times is more than {MAX_UNROLL}",
-            node.iterable,
-            frame,
-            hint="use `range` for a run-time loop",
+        raise here.on(node.iterable).error(
+            "EK0216", f"unrolling {len(values)} times is more than {MAX_UNROLL}", hint="use `range` for a run-time loop"
         )
     flow = NEXT
     for value in values:
 
         def once(value: Any = value) -> Flow:
-            bind(evaluator, node.target, value, node.iterable, frame)
-            return evaluator.block(node.body, frame, "loop").caught("continue")
+            bind(here, node.target, value, node.iterable)
+            return here.block(node.body, "loop").caught("continue")
 
-        flow = unless_left(evaluator, node, frame, flow, once, "")
+        flow = unless_left(here, flow, once, "")
         if not flow.goes_on():
             break
     return flow.caught("break")
@@ -166,18 +159,17 @@ def unrolled(evaluator: Evaluator, node: s.For, frame: Frame, values: tuple[Any,
 class Exits:
     """How the rounds of a run-time loop end: a flag that the next round asks for, and what a `return` gives."""
 
-    def __init__(self, evaluator: Evaluator, node: s.For | s.While, frame: Frame) -> None:
-        self.evaluator = evaluator
+    def __init__(self, here: Point, node: s.For | s.While) -> None:
+        self.here = here
         self.node = node
-        self.frame = frame
         self.returned: Flow | None = None  # how the rounds end, where one may return
-        self.outer = frame.env.get(GO_ON)
-        frame.env[GO_ON] = evaluator.builder.const(True, BOOL)
+        self.outer = here.frame.env.get(GO_ON)
+        here.frame.env[GO_ON] = here.builder.const(True, BOOL)
 
     def after_round(self, flow: Flow) -> list[Value]:
         """Sets the flag for the next round. Gives the values that leave the loop: the flag of `return`, its numbers."""
-        evaluator, builder = self.evaluator, self.evaluator.builder
-        evaluator.locate(self.node, self.frame)
+        builder = self.here.builder
+        self.here.locate()
         flow = flow.caught("continue")
         stop: Any = False
         for flag in (flow.flag("break"), flow.flag("return")):
@@ -186,7 +178,7 @@ class Exits:
             else:
                 stop = stop or flag
         go_on = builder.row("not_", [stop]) if isinstance(stop, Value) else builder.const(not stop, BOOL)
-        self.frame.env[GO_ON] = go_on
+        self.here.frame.env[GO_ON] = go_on
         if "return" not in flow.kinds or isinstance(flow.value, Poisoned):
             self.returned = flow if "return" in flow.kinds else None
             return []
@@ -206,17 +198,11 @@ class Exits:
             numbers.append(value)
         elif not (is_number(value) or isinstance(value, (*PLAIN, Absent))):
             hint = "return numbers, and choose with them after the loop"
-            raise self.evaluator.error(
-                "EK0120",
-                f"{describe(value)} cannot be returned out of a run-time loop",
-                self.node,
-                self.frame,
-                hint=hint,
-            )
+            raise self.here.error("EK0120", f"{describe(value)} cannot be returned out of a run-time loop", hint=hint)
 
     def finish(self, leaving: list[Value], endless: bool) -> Flow:
         """The flow behind the loop, of the values that left it."""
-        frame = self.frame
+        frame = self.here.frame
         frame.env.pop(GO_ON, None)
         if self.outer is not None:
             frame.env[GO_ON] = self.outer
@@ -243,66 +229,60 @@ class Exits:
 
 
 def _for_that_leaves(
-    evaluator: Evaluator,
-    node: s.For,
-    frame: Frame,
-    low: Value,
-    high: Value,
-    step: Value,
-    bind_index: Callable[[Value], None],
+    here: Point, node: s.For, low: Value, high: Value, step: Value, bind_index: Callable[[Value], None]
 ) -> Flow:
     """`for` that may be left: a while loop over the index and a flag."""
-    builder = evaluator.builder
-    exits = Exits(evaluator, node, frame)
+    builder = here.builder
+    exits = Exits(here.on(node), node)
     name = f"$index of {id(node)}"  # loops nest
-    frame.env[name] = low
-    loop = Loop(evaluator, node, frame, [GO_ON, name])
+    here.frame.env[name] = low
+    loop = Loop(here.on(node), node, [GO_ON, name])
 
     def condition() -> Value:
-        more = builder.compare("lt", frame.env[name], high)
-        return builder.row("and_", [more, frame.env[GO_ON]])
+        more = builder.compare("lt", here.frame.env[name], high)
+        return builder.row("and_", [more, here.frame.env[GO_ON]])
 
     def body() -> list[Value]:
-        bind_index(frame.env[name])
-        frame.env[name] = builder.iadd(frame.env[name], step)
-        return exits.after_round(evaluator.block(node.body, frame, "loop"))
+        bind_index(here.frame.env[name])
+        here.frame.env[name] = builder.iadd(here.frame.env[name], step)
+        return exits.after_round(here.block(node.body, "loop"))
 
     leaving = loop.run_while(condition, body)
-    frame.env.pop(name, None)
+    here.frame.env.pop(name, None)
     return exits.finish(leaving, False)
 
 
 @statement(s.While)
-def while_(evaluator: Evaluator, node: s.While, frame: Frame) -> Flow:
-    if evaluator.folding:
-        return _folded_while(evaluator, node, frame)
-    builder = evaluator.builder
+def while_(here: Point, node: s.While) -> Flow:
+    if here.evaluator.folding:
+        return _folded_while(here, node)
+    builder = here.builder
     leaves = can_leave(node)
-    exits = Exits(evaluator, node, frame) if leaves else None
-    loop = Loop(evaluator, node, frame, [GO_ON] if leaves else [])
+    exits = Exits(here.on(node), node) if leaves else None
+    loop = Loop(here.on(node), node, [GO_ON] if leaves else [])
     endless = False
 
     def condition() -> Value:
         nonlocal endless
         # Once the loop has been left the condition is not computed again.
-        go_on = frame.env[GO_ON] if leaves else True
+        go_on = here.frame.env[GO_ON] if leaves else True
         asked: list[Any] = []
 
         def ask() -> Any:
-            asked.append(decision(evaluator, node.test, frame, runtime=True))
+            asked.append(decision(here.on(node.test), runtime=True))
             return asked[0]
 
-        value = short_circuit(evaluator, "and", go_on, ask, node.test, node, frame)
-        test = truth(evaluator, value, node.test, frame)
+        value = short_circuit(here, "and", go_on, ask, node.test)
+        test = truth(here.on(node.test), value)
         endless = not isinstance(asked[0], Value) and bool(asked[0])
         if not isinstance(test, Value):
             if test and not leaves:
-                raise evaluator.error("EK0212", "this loop never ends", node.test, frame, hint="leave it with `break`")
+                raise here.on(node.test).error("EK0212", "this loop never ends", hint="leave it with `break`")
             test = builder.const(test, BOOL)
         return test
 
     def body() -> list[Value]:
-        flow = evaluator.block(node.body, frame, "loop")
+        flow = here.block(node.body, "loop")
         return exits.after_round(flow) if exits is not None else []
 
     leaving = loop.run_while(condition, body)

@@ -22,7 +22,7 @@ from ..calls.declarations import declared
 from ..conditions import decision
 from ..conversion import DEFAULTS, coerce
 from ..debug_values import note
-from ..evaluator import Call, Evaluator, statement
+from ..evaluator import Point, statement
 from ..members.pointers import is_pointer, write_element
 from ..members.structs import with_field
 from ..members.tensors import store_into, subscript, to_index
@@ -40,52 +40,52 @@ from .expressions import items
 
 
 @statement(s.Assign)
-def assign(evaluator: Evaluator, node: s.Assign, frame: Frame) -> None:
-    value = _side_by_side(evaluator, node.target, node.value, frame)
+def assign(here: Point, node: s.Assign) -> None:
+    value = _side_by_side(here, node.target, node.value)
     if node.annotation is not None and not isinstance(value, Poisoned):
         what = "this variable is declared as"
-        value = declared(evaluator, node.annotation, value, frame, node.value, frame, what)
-    bind(evaluator, node.target, value, node.value, frame)
+        value = declared(here.on(node.value), node.annotation, value, here.frame, what)
+    bind(here, node.target, value, node.value)
 
 
-def _side_by_side(evaluator: Evaluator, target: s.Expr, source: s.Expr, frame: Frame) -> Any:
+def _side_by_side(here: Point, target: s.Expr, source: s.Expr) -> Any:
     """The value of an assignment; of `a, b = c, d` item by item, since a mistake in one leaves the others known."""
     if not (isinstance(target, s.Tuple) and isinstance(source, s.Tuple) and len(target.items) == len(source.items)):
-        return evaluator.tried(source, frame)
+        return here.tried(source)
     if any(isinstance(item, s.Starred) for item in source.items):
-        return evaluator.tried(source, frame)
-    return tuple(evaluator.tried(item, frame) for item in source.items)
+        return here.tried(source)
+    return tuple(here.tried(item) for item in source.items)
 
 
-def bind(evaluator: Evaluator, target: s.Expr, value: Any, source: s.Expr, frame: Frame) -> None:
+def bind(here: Point, target: s.Expr, value: Any, source: s.Expr) -> None:
     """Gives a name, an element or a tuple of these its value."""
     match target:
         case _ if isinstance(value, Poisoned):
-            _bind_poisoned(evaluator, target, value, frame)
+            _bind_poisoned(here, target, value)
         case s.Name(id=name):
-            check_same_type(evaluator, name, value, target, frame)
-            frame.env[name] = value
-            frame.origins[name] = frame.place(target)
-            note(evaluator, {name: value}, target, frame)
+            check_same_type(here, name, value, target)
+            here.frame.env[name] = value
+            here.frame.origins[name] = here.frame.place(target)
+            note(here.on(target), {name: value})
         case s.Tuple(items=targets):
-            values = items(evaluator, value, source, frame)
+            values = items(here.on(source), value)
             if len(values) != len(targets):
                 text = f"{plural(len(targets), 'name')} cannot take {plural(len(values), 'value')}"
-                raise evaluator.error("EK0208", text, target, frame)
+                raise here.on(target).error("EK0208", text)
             for part, item in zip(targets, values, strict=True):
-                if evaluator.caught(partial(bind, evaluator, part, item, source, frame), part, frame) is not None:
-                    poisoned(frame, s.Assign(part, source, span=target.span))
+                if here.on(part).caught(partial(bind, here, part, item, source)) is not None:
+                    poisoned(here.frame, s.Assign(part, source, span=target.span))
         case s.Attribute():
-            owner = evaluator.expr(target.value, frame)
-            changed = with_field(evaluator, owner, target, value, source, frame)
-            bind(evaluator, target.value, changed, source, frame)
+            owner = here.expr(target.value)
+            changed = with_field(here.on(target), owner, target, value, source)
+            bind(here, target.value, changed, source)
         case s.Subscript():
-            owner, index = evaluator.values((target.value, target.index), frame)
-            evaluator.locate(target, frame)
-            call = Call(evaluator, target, frame)
+            owner, index = here.values((target.value, target.index))
+            here.on(target).locate()
+            call = here.on(target)
             call.nodes |= {"value": source, "target": target, "index": target.index}
             if lanes_of_a_name(call, target, owner):
-                bind(evaluator, target.value, with_lane(call, owner, index, value), source, frame)
+                bind(here, target.value, with_lane(call, owner, index, value), source)
                 return
             if is_pointer(owner):
                 write_element(call, owner, index, value)
@@ -100,25 +100,25 @@ def bind(evaluator: Evaluator, target: s.Expr, value: Any, source: s.Expr, frame
             store_into(call, owner, to_index(call, owner, index), value)
 
 
-def _bind_poisoned(evaluator: Evaluator, target: s.Expr, value: Poisoned, frame: Frame) -> None:
+def _bind_poisoned(here: Point, target: s.Expr, value: Poisoned) -> None:
     """A variable is poisoned with its value; a struct and a tensor stay what they are."""
     match target:
         case s.Name(id=name):
-            frame.env[name] = value
+            here.frame.env[name] = value
         case s.Tuple(items=targets):
             for part in targets:
-                _bind_poisoned(evaluator, part, value, frame)
+                _bind_poisoned(here, part, value)
         case s.Attribute():
-            evaluator.values((target.value,), frame)
+            here.values((target.value,))
         case s.Subscript():
-            owner, index = evaluator.values((target.value, target.index), frame)
+            owner, index = here.values((target.value, target.index))
             if isinstance(owner, Tensor) and not isinstance(index, slice):
-                call = Call(evaluator, target, frame)
+                call = here.on(target)
                 call.nodes["index"] = target.index
                 to_index(call, owner, index)
 
 
-def lanes_of_a_name(call: Call, target: s.Subscript, owner: Any) -> bool:
+def lanes_of_a_name(call: Point, target: s.Subscript, owner: Any) -> bool:
     """Whether `target` is a lane of a vector in a variable: storing it gives the variable another vector."""
     if not (isinstance(target.value, s.Name) and isinstance(owner, Value) and is_vector(owner)):
         return False
@@ -130,14 +130,12 @@ def lanes_of_a_name(call: Call, target: s.Subscript, owner: Any) -> bool:
     return True
 
 
-def undefined(
-    evaluator: Evaluator, node: s.Node, frame: Frame, code: str, text: Callable[[], str], hint: str, where: str = ""
-) -> Undefined:
+def undefined(here: Point, code: str, text: Callable[[], str], hint: str, where: str = "") -> Undefined:
     """A variable without a value to use after `node`: the error says why, at the place where somebody reads it."""
-    at = frame.place(node)
+    at = here.frame.place(here.node)
 
     def error(place: Place) -> CompileError:
-        made = evaluator.error(code, text(), node, frame)
+        made = here.error(code, text())
         made.place, made.labels = place, ()
         if where:
             made.notes.insert(0, f"{where} at {at}")
@@ -147,38 +145,36 @@ def undefined(
     return Undefined(error)
 
 
-def check_same_type(evaluator: Evaluator, name: str, value: Any, target: s.Expr, frame: Frame) -> None:
+def check_same_type(here: Point, name: str, value: Any, target: s.Expr) -> None:
     """A variable keeps the type of its first run-time value."""
-    old = frame.env.get(name)
+    old = here.frame.env.get(name)
     if not (isinstance(old, Value) and isinstance(value, Value)) or old.weak or value.weak:
         return
     if old.type != value.type:
         same_width = getattr(old.type, "width", 0) == getattr(value.type, "width", 0)
-        first = frame.origins.get(name)
-        raise evaluator.error(
+        first = here.frame.origins.get(name)
+        raise here.on(target).error(
             "EK0203",
             f"'{name}' is {old.type} and cannot become {value.type}",
-            target,
-            frame,
             notes=[f"'{name}' got its type at {first}"] if first else [],
             expected=str(old.type),
             got=str(value.type),
-            hint=f"cast the value to {spelled(old.type.dtype, target, frame)}, or use another name"
+            hint=f"cast the value to {spelled(old.type.dtype, target, here.frame)}, or use another name"
             if same_width
             else "use another name: this is a vector of another width",
         )
 
 
 @statement(s.AugAssign)
-def aug_assign(evaluator: Evaluator, node: s.AugAssign, frame: Frame) -> None:
+def aug_assign(here: Point, node: s.AugAssign) -> None:
     if isinstance(node.target, s.Subscript):
-        owner, index, value = evaluator.values((node.target.value, node.target.index, node.value), frame)
-        old = subscript(evaluator, owner, index, node.target, frame)
-        new = binary(evaluator, node.op, old, value, (node.target, node.value), node, frame)
-        call = Call(evaluator, node.target, frame)
+        owner, index, value = here.values((node.target.value, node.target.index, node.value))
+        old = subscript(here.on(node.target), owner, index, node.target)
+        new = binary(here, node.op, old, value, (node.target, node.value))
+        call = here.on(node.target)
         call.nodes |= {"value": node.value, "target": node.target, "index": node.target.index}
         if lanes_of_a_name(call, node.target, owner):
-            bind(evaluator, node.target.value, with_lane(call, owner, index, new), node.value, frame)
+            bind(here, node.target.value, with_lane(call, owner, index, new), node.value)
             return
         if is_pointer(owner):
             write_element(call, owner, index, new)
@@ -187,26 +183,26 @@ def aug_assign(evaluator: Evaluator, node: s.AugAssign, frame: Frame) -> None:
             raise call.error("EK0207", f"{describe(owner)} has no elements to store into")
         store_into(call, owner, to_index(call, owner, index), new)
         return
-    old, value = evaluator.values((node.target, node.value), frame)
-    new = binary(evaluator, node.op, old, value, (node.target, node.value), node, frame)
+    old, value = here.values((node.target, node.value))
+    new = binary(here, node.op, old, value, (node.target, node.value))
     if isinstance(node.target, s.Attribute):
-        bind(evaluator, node.target, new, node.value, frame)
+        bind(here, node.target, new, node.value)
         return
     assert isinstance(node.target, s.Name)
-    check_same_type(evaluator, node.target.id, new, node.target, frame)
-    frame.env[node.target.id] = new
-    frame.origins.setdefault(node.target.id, frame.place(node.target))
-    note(evaluator, {node.target.id: new}, node, frame)
+    check_same_type(here, node.target.id, new, node.target)
+    here.frame.env[node.target.id] = new
+    here.frame.origins.setdefault(node.target.id, here.frame.place(node.target))
+    note(here, {node.target.id: new})
 
 
 @statement(s.Expression)
-def expression_statement(evaluator: Evaluator, node: s.Expression, frame: Frame) -> None:
-    note(evaluator, {}, node, frame)
-    value = evaluator.expr(node.value, frame)
-    lost = isinstance(value, StructValue) and isinstance(node.value, s.Call) and not calls_stub(node.value, frame)
-    if lost and not is_shipped(frame.file):
+def expression_statement(here: Point, node: s.Expression) -> None:
+    note(here, {})
+    value = here.expr(node.value)
+    lost = isinstance(value, StructValue) and isinstance(node.value, s.Call) and not calls_stub(node.value, here.frame)
+    if lost and not is_shipped(here.frame.file):
         text = f"the {value.type.name} that this call gives goes nowhere: structs are values, and no call changes one"
-        raise evaluator.error("EK0126", text, node.value, frame, hint="give it to a variable: `p = p.moved(...)`")
+        raise here.on(node.value).error("EK0126", text, hint="give it to a variable: `p = p.moved(...)`")
 
 
 def calls_stub(node: s.Call, frame: Frame) -> bool:
@@ -216,57 +212,53 @@ def calls_stub(node: s.Call, frame: Frame) -> bool:
 
 
 @statement(s.Function)
-def function(evaluator: Evaluator, node: s.Function, frame: Frame) -> None:
-    home = frame.snapshot()
+def function(here: Point, node: s.Function) -> None:
+    home = here.frame.snapshot()
     closure = Closure(node, home)
     home.env[node.name] = closure  # so that recursion is seen as such
-    frame.env[node.name] = closure
+    here.frame.env[node.name] = closure
 
 
 @statement(s.Return)
-def return_(evaluator: Evaluator, node: s.Return, frame: Frame) -> Flow:
-    note(evaluator, {}, node, frame)
-    value = None if node.value is None else evaluator.tried(node.value, frame)
-    if frame.caller is None and value is not None and not isinstance(value, Poisoned):
-        raise returned(evaluator, node, value, frame)
+def return_(here: Point, node: s.Return) -> Flow:
+    note(here, {})
+    value = None if node.value is None else here.tried(node.value)
+    if here.frame.caller is None and value is not None and not isinstance(value, Poisoned):
+        raise returned(here, node, value)
     return ended("return", value)
 
 
 @statement(s.Assert)
-def assert_(evaluator: Evaluator, node: s.Assert, frame: Frame) -> None:
-    if not evaluator.checks.asserts:
+def assert_(here: Point, node: s.Assert) -> None:
+    if not here.evaluator.checks.asserts:
         return
-    test = evaluator.caught(lambda: decision(evaluator, node.test, frame), node.test, frame)
-    evaluator.locate(node, frame)
+    test = here.on(node.test).caught(lambda: decision(here.on(node.test)))
+    here.locate()
     if not isinstance(test, Value | Poisoned):
         if test:
             return
-        test = evaluator.builder.const(False, BOOL)
+        test = here.builder.const(False, BOOL)
     if isinstance(test, Poisoned):
-        evaluator.values([node.message] if node.message else [], frame)
+        here.values([node.message] if node.message else [])
         raise Cascade
-    emit_site(evaluator, "assert", [test], node.message, node, frame)
-    evaluator.ranges.assume(test)
+    emit_site(here, "assert", [test], node.message)
+    here.evaluator.ranges.assume(test)
 
 
 @statement(s.Raise)
-def raise_(evaluator: Evaluator, node: s.Raise, frame: Frame) -> Flow:
-    evaluator.locate(node, frame)
-    emit_site(evaluator, node.kind, [evaluator.builder.const(False, BOOL)], node.message, node, frame)
+def raise_(here: Point, node: s.Raise) -> Flow:
+    here.locate()
+    emit_site(here, node.kind, [here.builder.const(False, BOOL)], node.message)
     return NEVER
 
 
-def emit_site(
-    evaluator: Evaluator, kind: str, condition: list[Value], message: s.Expr | None, node: s.Node, frame: Frame
-) -> None:
+def emit_site(here: Point, kind: str, condition: list[Value], message: s.Expr | None) -> None:
     """An operation that reports to Python, with the parts of its message."""
-    parts = [] if message is None else [(evaluator.expr(message, frame), "")]
-    report(evaluator, kind, condition, parts, node, frame)
+    parts = [] if message is None else [(here.expr(message), "")]
+    report(here, kind, condition, parts)
 
 
-def report(
-    evaluator: Evaluator, kind: str, condition: list[Value], parts: list[tuple[Any, str]], node: s.Node, frame: Frame
-) -> None:
+def report(here: Point, kind: str, condition: list[Value], parts: list[tuple[Any, str]]) -> None:
     """Adds the site and the operation that reaches it; `parts` are values with their formats."""
     shown: list[str | tuple[str, str]] = []
     values: list[Value] = []
@@ -277,15 +269,15 @@ def report(
                 add(part, part_spec)
             return
         if isinstance(value, Index):
-            value = value.components(evaluator.builder)
+            value = value.components(here.builder)
         if isinstance(value, Value):
             if value.weak is not None:
-                value = coerce(evaluator, value, DEFAULTS[value.weak], node, frame)
+                value = coerce(here, value, DEFAULTS[value.weak])
             assert isinstance(value.type, SIMDType)
             for lane_number in range(value.type.width):
                 if value.type.width > 1:
                     shown.append("[" if lane_number == 0 else ", ")
-                    one = evaluator.builder.one("extract", [value], SIMDType(value.dtype), lane=lane_number)
+                    one = here.builder.one("extract", [value], SIMDType(value.dtype), lane=lane_number)
                 else:
                     one = value
                 shown.append((spec, one.dtype.name))
@@ -313,6 +305,6 @@ def report(
     for value, spec in parts:
         add(value, spec)
     name = "print" if kind == "print" else "assert"
-    place, calls = trail(frame, node)
-    evaluator.sites.append(Site(kind, tuple(shown), place, evaluator.op, (), tuple(calls)))
-    evaluator.builder.add(name, [*condition, *values], site=len(evaluator.sites) - 1)
+    place, calls = trail(here.frame, here.node)
+    here.evaluator.sites.append(Site(kind, tuple(shown), place, here.evaluator.op, (), tuple(calls)))
+    here.builder.add(name, [*condition, *values], site=len(here.evaluator.sites) - 1)
