@@ -31,7 +31,9 @@ from .ir.verifier import verify_program
 from .lowering.module import Emitted, emit_module
 from .lowering.writer import KernelInfo
 from .passes.hoist_checks import hoist_checks
+from .passes.lone_stores import mark_lone_stores
 from .passes.polls import place_polls
+from .passes.small_entries import merge_small_entry
 from .passes.stack_limits import stack_limits
 from .passes.stream_loops import stream_loops
 from .passes.vectorize_loops import vectorize_loops
@@ -116,6 +118,8 @@ PASSES: tuple[Pass, ...] = (
     _on_program("stream_loops", stream_loops, "mlir", "host"),
     _on_program("vectorize_loops", vectorize_loops, "mlir"),
     _on_program("place_polls", place_polls, "mlir", "host"),
+    _on_program("mark_lone_stores", mark_lone_stores, "mlir"),
+    _on_program("merge_small_entry", merge_small_entry, "mlir", "host"),
     Pass("lower", "mlir", _lower, lambda c: mlir.format_module(c.emitted.text)),
     Pass("lower_to_llvm", "llvm", _lower_to_llvm, lambda c: c.text),
     Pass("compile", "asm", _compile, lambda c: c.compiled.assembly),

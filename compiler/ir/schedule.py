@@ -10,6 +10,8 @@ read them, and the printer shows them on demand only.
               fuel: int                         operations of a round, taken from the fuel at its end
     parallel  vector_bits: int                  the vectors that LLVM makes; see `passes.stream_loops`
               split_vectors: bool               whether the author's own vectors become as short
+              spread_here: bool                 whether its work is spread where it stands; see `passes.small_entries`
+    store     lone: bool                        whether no other thread touches the byte; see `passes.lone_stores`
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Final
 
-SCHEDULE: Final = frozenset({"cut", "hints", "strip", "burn", "fuel", "vector_bits", "split_vectors"})
+SCHEDULE: Final = frozenset(
+    {"cut", "hints", "strip", "burn", "fuel", "vector_bits", "split_vectors", "spread_here", "lone"}
+)
 
 BUDGET: Final = 1 << 22  # operations between two polls: about a millisecond, a hundred where every access waits
 

@@ -9,15 +9,12 @@ the result. Non-goals: casts (see `lowering.casts`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ...dsl.types.dtype import DType, SIMDType
 from ..ir.operations import ROWS
 from ..ir.program import Op
-from .bits import EXPANSIONS as BITS
 from .half_floats import narrow, widen
 from .types import mlir_type
-from .writer import FunctionWriter, emits
+from .writer import EXPANSIONS, Expansion, FunctionWriter, emits, expands
 
 
 @emits(*ROWS)
@@ -28,10 +25,13 @@ def _regular(w: FunctionWriter, op: Op) -> None:
         spelling = ROWS[op.name].mlir["int"]
         w.result(op, w.op(f"{spelling} {operands[0]}, {operands[1]} overflow<nsw> : i64"))
     else:
-        w.result(op, row(w, op.name, operands, type, op.attrs.get("fastmath", frozenset())))
+        w.result(op, row(w, op.name, operands, type, op.attrs.get("fastmath", NO_FLAGS)))
 
 
-def row(w: FunctionWriter, name: str, operands: list[str], type: SIMDType, fastmath: frozenset[str]) -> str:
+NO_FLAGS: frozenset[str] = frozenset()
+
+
+def row(w: FunctionWriter, name: str, operands: list[str], type: SIMDType, fastmath: frozenset[str] = NO_FLAGS) -> str:
     """A regular operation on operands of one type."""
     spelling = ROWS[name].mlir[type.dtype.kind]
     if type.dtype.is_half():
@@ -54,6 +54,7 @@ def row(w: FunctionWriter, name: str, operands: list[str], type: SIMDType, fastm
 _FLAGGED = {"arith.addf", "arith.subf", "arith.mulf", "arith.divf", "arith.negf"}
 
 
+@expands("floordiv_int")
 def _floordiv_int(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
     # q = n / d towards zero; q - 1 when there is a rest and the signs differ.
     quotient, rest, divisor = _divide(w, operands, type)
@@ -64,10 +65,11 @@ def _floordiv_int(w: FunctionWriter, operands: list[str], type: SIMDType) -> str
     differ = w.op(f"arith.cmpi slt, {mixed}, {zero} : {text}")
     down = _and(w, has_rest, differ, type)
     lower = w.op(f"arith.subi {quotient}, {one} : {text}")
-    floored = _select(w, down, lower, quotient, type)
+    floored = w.select(down, lower, quotient, type)
     return _zero_unless(w, operands[1], floored, type)
 
 
+@expands("mod_int")
 def _mod_int(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
     # r has the sign of n; adding d when the signs differ gives it the sign of d.
     _, rest, divisor = _divide(w, operands, type)
@@ -78,7 +80,7 @@ def _mod_int(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
     differ = w.op(f"arith.cmpi slt, {mixed}, {zero} : {text}")
     wrong = _and(w, has_rest, differ, type)
     shifted = w.op(f"arith.addi {rest}, {divisor} : {text}")
-    modulo = _select(w, wrong, shifted, rest, type)
+    modulo = w.select(wrong, shifted, rest, type)
     return _zero_unless(w, operands[1], modulo, type)
 
 
@@ -93,16 +95,18 @@ def _divide(w: FunctionWriter, operands: list[str], type: SIMDType) -> tuple[str
     negates = w.op(f"arith.cmpi eq, {divisor}, {minus_one} : {text}")
     overflows = _and(w, at_end, negates, type)
     bad = w.op(f"arith.ori {is_zero}, {overflows} : {mlir_type(type.with_dtype(DType.bool))}")
-    safe = _select(w, bad, one, divisor, type)
+    safe = w.select(bad, one, divisor, type)
     quotient = w.op(f"arith.divsi {number}, {safe} : {text}")
     rest = w.op(f"arith.remsi {number}, {safe} : {text}")
     return quotient, rest, safe
 
 
+@expands("div_uint")
 def _div_uint(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
     return _zero_unless(w, operands[1], _unsigned(w, "arith.divui", operands, type), type)
 
 
+@expands("rem_uint")
 def _rem_uint(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
     return _zero_unless(w, operands[1], _unsigned(w, "arith.remui", operands, type), type)
 
@@ -111,16 +115,16 @@ def _unsigned(w: FunctionWriter, op: str, operands: list[str], type: SIMDType) -
     text = mlir_type(type)
     zero, one = w.constant(0, type), w.constant(1, type)
     is_zero = w.op(f"arith.cmpi eq, {operands[1]}, {zero} : {text}")
-    return w.op(f"{op} {operands[0]}, {_select(w, is_zero, one, operands[1], type)} : {text}")
+    return w.op(f"{op} {operands[0]}, {w.select(is_zero, one, operands[1], type)} : {text}")
 
 
 def _zero_unless(w: FunctionWriter, divisor: str, value: str, type: SIMDType) -> str:
     zero = w.constant(0, type)
     is_zero = w.op(f"arith.cmpi eq, {divisor}, {zero} : {mlir_type(type)}")
-    return _select(w, is_zero, zero, value, type)
+    return w.select(is_zero, zero, value, type)
 
 
-def _shift(op: str) -> Callable[[FunctionWriter, list[str], SIMDType], str]:
+def _shift(op: str) -> Expansion:
     """A shift by the width or more (or by less than 0) gives what shifting one by one would: 0, or all sign bits."""
 
     def expand(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
@@ -131,34 +135,38 @@ def _shift(op: str) -> Callable[[FunctionWriter, list[str], SIMDType], str]:
         shifted = w.op(f"{op} {operands[0]}, {amount} : {text}")
         if op == "arith.shrsi":
             return shifted
-        return _select(w, inside, shifted, w.constant(0, type), type)
+        return w.select(inside, shifted, w.constant(0, type), type)
 
     return expand
 
 
+expands("shl")(_shift("arith.shli"))
+expands("shr_int")(_shift("arith.shrsi"))
+expands("shr_uint")(_shift("arith.shrui"))
+
+
+@expands("neg_int")
 def _neg_int(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
     return w.op(f"arith.subi {w.constant(0, type)}, {operands[0]} : {mlir_type(type)}")
 
 
+@expands("invert")
 def _invert(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
     ones = w.constant(True if type.dtype is DType.bool else -1, type)
     return w.op(f"arith.xori {operands[0]}, {ones} : {mlir_type(type)}")
 
 
-def abs_int(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
-    return w.op(
-        f'"llvm.intr.abs"({operands[0]}) <{{is_int_min_poison = false}}> : ({mlir_type(type)}) -> {mlir_type(type)}'
-    )
-
-
+@expands("identity")
 def _identity(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
     return operands[0]
 
 
+@expands("isnan")
 def _isnan(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
     return w.op(f"arith.cmpf uno, {operands[0]}, {operands[0]} : {mlir_type(type)}")
 
 
+@expands("isinf")
 def _isinf(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
     text = mlir_type(type)
     size = w.op(f"llvm.intr.fabs({operands[0]}) : ({text}) -> {text}")
@@ -167,33 +175,3 @@ def _isinf(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
 
 def _and(w: FunctionWriter, a: str, b: str, type: SIMDType) -> str:
     return w.op(f"arith.andi {a}, {b} : {mlir_type(type.with_dtype(DType.bool))}")
-
-
-def _select(w: FunctionWriter, test: str, a: str, b: str, type: SIMDType) -> str:
-    text = mlir_type(type)
-    if type.width > 1:
-        return w.op(f"arith.select {test}, {a}, {b} : {mlir_type(type.with_dtype(DType.bool))}, {text}")
-    return w.op(f"arith.select {test}, {a}, {b} : {text}")
-
-
-select = _select
-
-EXPANSIONS: dict[str, Callable[[FunctionWriter, list[str], SIMDType], str]] = {
-    **BITS,
-    "floordiv_int": _floordiv_int,
-    "mod_int": _mod_int,
-    "div_uint": _div_uint,
-    "rem_uint": _rem_uint,
-    "shl": _shift("arith.shli"),
-    "shr_int": _shift("arith.shrsi"),
-    "shr_uint": _shift("arith.shrui"),
-    "neg_int": _neg_int,
-    "invert": _invert,
-    "abs_int": abs_int,
-    "identity": _identity,
-    "isnan": _isnan,
-    "isinf": _isinf,
-}
-
-_missing = {m[1:] for r in ROWS.values() for m in r.mlir.values() if m.startswith("=")} - set(EXPANSIONS)
-assert not _missing, f"expansions without a function: {_missing}"

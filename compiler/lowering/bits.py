@@ -1,4 +1,4 @@
-"""Bit operations, and the forms of arithmetic that keep more than the wrapped result, as MLIR text.
+"""Writes bit operations, and the forms of arithmetic that keep more than the wrapped result.
 
 Each is written in the form that LLVM's code generators know as one instruction where the hardware has one.
 
@@ -8,13 +8,9 @@ are one operation of MLIR's (the table says so itself).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from ...dsl.types.dtype import DType, SIMDType
+from ...dsl.types.dtype import SIMDType
 from .types import mlir_type
-from .writer import FunctionWriter
-
-Expansion = Callable[["FunctionWriter", list[str], SIMDType], str]
+from .writer import Expansion, FunctionWriter, expands
 
 
 def _count_zeros(intrinsic: str) -> Expansion:
@@ -27,9 +23,11 @@ def _count_zeros(intrinsic: str) -> Expansion:
     return expand
 
 
-_leading_zeros = _count_zeros("llvm.intr.ctlz")
+_leading_zeros = expands("clz")(_count_zeros("llvm.intr.ctlz"))
+expands("ctz")(_count_zeros("llvm.intr.cttz"))
 
 
+@expands("byte_swap")
 def _byte_swap(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
     text = mlir_type(type)
     return operands[0] if type.dtype.bits == 8 else w.op(f"llvm.intr.bswap({operands[0]}) : ({text}) -> {text}")
@@ -46,16 +44,27 @@ def _rotate(intrinsic: str) -> Expansion:
     return expand
 
 
+expands("rotl")(_rotate("llvm.intr.fshl"))
+expands("rotr")(_rotate("llvm.intr.fshr"))
+
+
+@expands("abs_int")
+def absolute(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
+    """The magnitude of an integer; of the smallest one its own bits."""
+    text = mlir_type(type)
+    return w.op(f'"llvm.intr.abs"({operands[0]}) <{{is_int_min_poison = false}}> : ({text}) -> {text}')
+
+
+@expands("bit_width")
 def _bit_width(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
     zeros = _leading_zeros(w, operands, type)
     return w.op(f"arith.subi {w.constant(type.dtype.bits, type)}, {zeros} : {mlir_type(type)}")
 
 
+@expands("bit_width_int")
 def _bit_width_int(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
     # The magnitude of the smallest number is right as bits: its top bit is set.
-    text = mlir_type(type)
-    size = w.op(f'"llvm.intr.abs"({operands[0]}) <{{is_int_min_poison = false}}> : ({text}) -> {text}')
-    return _bit_width(w, [size], type)
+    return _bit_width(w, [absolute(w, operands, type)], type)
 
 
 def _multiply_high(op: str) -> Expansion:
@@ -65,6 +74,10 @@ def _multiply_high(op: str) -> Expansion:
         return f"{both}#1"
 
     return expand
+
+
+expands("mul_high_int")(_multiply_high("arith.mulsi_extended"))
+expands("mul_high_uint")(_multiply_high("arith.mului_extended"))
 
 
 def _average(shift: str, up: bool) -> Expansion:
@@ -81,6 +94,13 @@ def _average(shift: str, up: bool) -> Expansion:
     return expand
 
 
+expands("avg_floor_int")(_average("shrsi", up=False))
+expands("avg_floor_uint")(_average("shrui", up=False))
+expands("avg_ceil_int")(_average("shrsi", up=True))
+expands("avg_ceil_uint")(_average("shrui", up=True))
+
+
+@expands("isfinite")
 def _isfinite(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
     text = mlir_type(type)
     size = w.op(f"llvm.intr.fabs({operands[0]}) : ({text}) -> {text}")
@@ -97,6 +117,11 @@ def _abs_diff(larger: str, smaller: str) -> Expansion:
     return expand
 
 
+expands("abs_diff_int")(_abs_diff("arith.maxsi", "arith.minsi"))
+expands("abs_diff_uint")(_abs_diff("arith.maxui", "arith.minui"))
+
+
+@expands("abs_diff_float")
 def _abs_diff_float(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
     text = mlir_type(type)
     difference = w.op(f"arith.subf {operands[0]}, {operands[1]} : {text}")
@@ -112,16 +137,24 @@ def _clamp(larger: str, smaller: str) -> Expansion:
     return expand
 
 
+expands("clamp_int")(_clamp("arith.maxsi", "arith.minsi"))
+expands("clamp_uint")(_clamp("arith.maxui", "arith.minui"))
+expands("clamp_float")(_clamp("arith.maximumf", "arith.minimumf"))
+
+
+@expands("sign_int")
 def _sign_int(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
     text = mlir_type(type)
     one, minus_one = w.constant(1, type), w.constant(-1, type)
     return w.op(f"arith.maxsi {w.op(f'arith.minsi {operands[0]}, {one} : {text}')}, {minus_one} : {text}")
 
 
+@expands("sign_uint")
 def _sign_uint(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
     return w.op(f"arith.minui {operands[0]}, {w.constant(1, type)} : {mlir_type(type)}")
 
 
+@expands("sign_float")
 def _sign_float(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
     # 1 with the sign of x where x is neither zero nor NaN; x + 0 where it is: that of -0.0 is 0.0.
     text = mlir_type(type)
@@ -129,32 +162,4 @@ def _sign_float(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
     counts = w.op(f"arith.cmpf one, {operands[0]}, {zero} : {text}")
     signed = w.op(f"llvm.intr.copysign({one}, {operands[0]}) : ({text}, {text}) -> {text}")
     rest = w.op(f"arith.addf {operands[0]}, {zero} : {text}")
-    types = text if type.width == 1 else f"{mlir_type(type.with_dtype(DType.bool))}, {text}"
-    return w.op(f"arith.select {counts}, {signed}, {rest} : {types}")
-
-
-EXPANSIONS: dict[str, Expansion] = {
-    "clz": _leading_zeros,
-    "ctz": _count_zeros("llvm.intr.cttz"),
-    "byte_swap": _byte_swap,
-    "rotl": _rotate("llvm.intr.fshl"),
-    "rotr": _rotate("llvm.intr.fshr"),
-    "bit_width": _bit_width,
-    "bit_width_int": _bit_width_int,
-    "mul_high_int": _multiply_high("arith.mulsi_extended"),
-    "mul_high_uint": _multiply_high("arith.mului_extended"),
-    "avg_floor_int": _average("shrsi", up=False),
-    "avg_floor_uint": _average("shrui", up=False),
-    "avg_ceil_int": _average("shrsi", up=True),
-    "avg_ceil_uint": _average("shrui", up=True),
-    "abs_diff_int": _abs_diff("arith.maxsi", "arith.minsi"),
-    "abs_diff_uint": _abs_diff("arith.maxui", "arith.minui"),
-    "abs_diff_float": _abs_diff_float,
-    "clamp_int": _clamp("arith.maxsi", "arith.minsi"),
-    "clamp_uint": _clamp("arith.maxui", "arith.minui"),
-    "clamp_float": _clamp("arith.maximumf", "arith.minimumf"),
-    "sign_int": _sign_int,
-    "sign_uint": _sign_uint,
-    "sign_float": _sign_float,
-    "isfinite": _isfinite,
-}
+    return w.select(counts, signed, rest, type)

@@ -1,17 +1,17 @@
-"""Casts and bitcasts between any two element types, as MLIR text.
+"""Writes casts and bitcasts between any two element types.
 
 Floats that are narrower than float32 go through it. From wider types they go there rounded to odd, so that the number
 is rounded once: `_round_to_odd` for float64, `_sticky` and `_clamped` for integers.
 
 Input: a `FunctionWriter`, the name of a value, and the types. Output: the name of the result. Non-goals: what each
-format makes of a float32 (see `lowering.half_floats` and `emit_narrow`).
+format makes of a float32 (see `lowering.half_floats` and `lowering.narrow_floats`).
 """
 
 from __future__ import annotations
 
 from ...dsl.diagnostics.errors import InternalError
 from ...dsl.types.dtype import STORAGE, DType, SIMDType
-from .arithmetic import abs_int, select
+from .bits import absolute
 from .half_floats import narrow, widen
 from .narrow_floats import narrow_float, widen_narrow
 from .types import mlir_type
@@ -151,9 +151,9 @@ def _round_to_odd(w: FunctionWriter, value: str, type: SIMDType) -> str:
     pattern = w.op(f"arith.bitcast {near} : {t32} to {ti}")
     one = w.constant(1, bits)
     lower = w.op(f"arith.subi {pattern}, {one} : {ti}")
-    towards_zero = select(w, too_big, lower, pattern, bits)
+    towards_zero = w.select(too_big, lower, pattern, bits)
     odd = w.op(f"arith.ori {towards_zero}, {one} : {ti}")
-    result = select(w, inexact, odd, pattern, bits)
+    result = w.select(inexact, odd, pattern, bits)
     return w.op(f"arith.bitcast {result} : {ti} to {t32}")
 
 
@@ -177,14 +177,14 @@ def _clamped_to_int(w: FunctionWriter, value: str, source: SIMDType, to: SIMDTyp
     short = source.dtype is DType.float32 and high >= 1 << 24
     last = float(high - (high >> 24) if short else high)  # the largest float32 below 2**31 or 2**32
     bottom, top = w.constant(float(low), source), w.constant(last, source)
-    raised = select(w, w.op(f"arith.cmpf ogt, {value}, {bottom} : {text}"), value, bottom, source)
-    inside = select(w, w.op(f"arith.cmpf olt, {raised}, {top} : {text}"), raised, top, source)
+    raised = w.select(w.op(f"arith.cmpf ogt, {value}, {bottom} : {text}"), value, bottom, source)
+    inside = w.select(w.op(f"arith.cmpf olt, {raised}, {top} : {text}"), raised, top, source)
     whole = w.op(f"arith.{name} {inside} : {text} to {mlir_type(word)}")
     if short:
         beyond = w.op(f"arith.cmpf oge, {value}, {w.constant(float(high + 1), source)} : {text}")
-        whole = select(w, beyond, w.constant(high, word), whole, word)
+        whole = w.select(beyond, w.constant(high, word), whole, word)
     no_number = w.op(f"arith.cmpf uno, {value}, {value} : {text}")
-    whole = select(w, no_number, w.constant(0, word), whole, word)
+    whole = w.select(no_number, w.constant(0, word), whole, word)
     return whole if to.dtype.bits == 32 else w.op(f"arith.trunci {whole} : {mlir_type(word)} to {mlir_type(to)}")
 
 
@@ -213,13 +213,13 @@ def _sticky(w: FunctionWriter, value: str, type: SIMDType) -> str:
     any_low = w.op(f"arith.cmpi ne, {low}, {zero} : {text}")
     high = w.op(f"arith.xori {value}, {low} : {text}")
     marked = w.op(f"arith.ori {high}, {one} : {text}")
-    odd = select(w, any_low, marked, value, type)
+    odd = w.select(any_low, marked, value, type)
     if type.dtype.kind == "uint":
         is_big = w.op(f"arith.cmpi uge, {value}, {big} : {text}")
     else:
-        size = abs_int(w, [value], type)
+        size = absolute(w, [value], type)
         is_big = w.op(f"arith.cmpi uge, {size}, {big} : {text}")
-    return select(w, is_big, odd, value, type)
+    return w.select(is_big, odd, value, type)
 
 
 def bitcast(w: FunctionWriter, value: str, source: SIMDType, to: SIMDType) -> str:

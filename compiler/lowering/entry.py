@@ -6,10 +6,10 @@ Input: the typed program. Output: MLIR text of whole functions. Non-goals: no op
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Set
 
 from ...dsl.contract import abi
-from ..ir.program import Op, Program, Region
+from ..ir.program import Program
 
 
 def spreading(total: str, grain: str, task: str, block: str) -> str:
@@ -73,26 +73,6 @@ SPREAD = f"""  llvm.func internal @ek.spread(
 _PARAMETERS = "%ctx: !llvm.ptr, %pointers: !llvm.ptr, %dims: !llvm.ptr"
 _PLAIN = "attributes {no_inline, optimize_none}"
 ENTRY = f"llvm.func @{abi.ENTRY}({_PARAMETERS}) -> i32 {_PLAIN}"
-SMALL = 48  # operations
-
-
-def is_small(program: Program) -> bool:
-    """Whether an entry calls a single group, which does next to nothing beside its parallel regions.
-
-    It is one function then, and left as it is: to LLVM a function is as dear as some forty operations.
-    """
-    if len(program.calls) != 1 or program.stages:
-        return False
-    beside = list(_beside(program.functions[program.calls[0][0]].body))
-    return len(beside) <= SMALL and not any(op.name in ("for", "while") for op in beside)
-
-
-def _beside(region: Region) -> Iterator[Op]:
-    """The operations of a region that are not in a parallel one."""
-    for op in region.ops:
-        yield op
-        for inner in op.regions if op.name != "parallel" else ():
-            yield from _beside(inner)
 
 
 def entry(program: Program, fallible: Set[str]) -> str:

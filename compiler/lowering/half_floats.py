@@ -1,16 +1,17 @@
-"""float16 and bfloat16 to float32 and back, for every target.
+"""Writes the conversions of float16 and bfloat16 to float32 and back, for every target.
 
 Between operations a half number is its 16 bits, an integer: handed floats of 16 bits that a CPU has no registers for,
 LLVM widens and narrows them where it likes, by calls into a library that need not be there. bfloat16 is the upper half
 of a float32. float16 is converted by the hardware where it can (`f16c`), else in integers. Rounding is to nearest, ties
 to even, subnormals and NaN included.
 
-Input and output: names of MLIR values. Non-goals: other pairs of types (see `lowering.arithmetic`).
+Input and output: names of MLIR values. Non-goals: other pairs of types (see `lowering.casts`).
 """
 
 from __future__ import annotations
 
 from ...dsl.types.dtype import DType, SIMDType
+from .types import in_lanes, lanes_of
 from .writer import FunctionWriter
 
 
@@ -38,7 +39,7 @@ def narrow(w: FunctionWriter, value: str, type: SIMDType) -> str:
 
 def _types(type: SIMDType) -> tuple[str, str, str]:
     """How MLIR writes the bits, the float16 and the float32 of a width."""
-    return tuple(e if type.width == 1 else f"vector<{type.width}x{e}>" for e in ("i16", "f16", "f32"))  # type: ignore[return-value]
+    return lanes_of("i16", type.width), lanes_of("f16", type.width), lanes_of("f32", type.width)
 
 
 class Words:
@@ -46,22 +47,19 @@ class Words:
 
     def __init__(self, w: FunctionWriter, width: int) -> None:
         self.w = w
-        self.type = "i32" if width == 1 else f"vector<{width}xi32>"
+        self.type = lanes_of("i32", width)
         self.width = width
 
     def const(self, number: int) -> str:
         signed = number - (1 << 32) if number >= 1 << 31 else number
-        value = str(signed) if self.width == 1 else f"dense<{signed}>"
-        return self.w.op(f"arith.constant {value} : {self.type}")
+        return self.w.op(f"arith.constant {in_lanes(str(signed), self.width)} : {self.type}")
 
     def do(self, op: str, a: str, b: str | int) -> str:
         other = self.const(b) if isinstance(b, int) else b
         return self.w.op(f"arith.{op} {a}, {other} : {self.type}")
 
     def select(self, test: str, a: str, b: str) -> str:
-        flags = "i1" if self.width == 1 else f"vector<{self.width}xi1>"
-        types = self.type if self.width == 1 else f"{flags}, {self.type}"
-        return self.w.op(f"arith.select {test}, {a}, {b} : {types}")
+        return self.w.select(test, a, b, SIMDType(DType.int32, self.width))
 
 
 def _widen_float16(w: FunctionWriter, value: str, type: SIMDType) -> str:
@@ -72,7 +70,7 @@ def _widen_float16(w: FunctionWriter, value: str, type: SIMDType) -> str:
     wide = w.op(f"arith.extui {value} : {short} to {words.type}")
     size = words.do("andi", wide, 0x7FFF)
     placed = w.op(f"arith.bitcast {words.do('shli', size, 13)} : {words.type} to {single}")
-    factor = w.op(f"arith.constant {'0x77800000' if type.width == 1 else 'dense<0x77800000>'} : {single}")
+    factor = w.op(f"arith.constant {in_lanes('0x77800000', type.width)} : {single}")
     scaled = w.op(f"arith.mulf {placed}, {factor} : {single}")
     number = w.op(f"arith.bitcast {scaled} : {single} to {words.type}")
     special = words.do("cmpi uge,", size, 0x7C00)
@@ -91,7 +89,7 @@ def _narrow_float16(w: FunctionWriter, value: str, type: SIMDType) -> str:
     biased = words.do("addi", words.do("addi", size, ((15 - 127) << 23) % (1 << 32) + 0xFFF), odd)
     normal = words.do("shrui", biased, 13)
     # Below 2**-14 the hardware's own addition rounds: 0.5 has its last bit where a subnormal has.
-    half = w.op(f"arith.constant {'0x3F000000' if type.width == 1 else 'dense<0x3F000000>'} : {single}")
+    half = w.op(f"arith.constant {in_lanes('0x3F000000', type.width)} : {single}")
     magnitude = w.op(f"arith.bitcast {size} : {words.type} to {single}")
     shifted = w.op(f"arith.addf {magnitude}, {half} : {single}")
     small = words.do("subi", w.op(f"arith.bitcast {shifted} : {single} to {words.type}"), 0x3F000000)

@@ -30,15 +30,10 @@ def address(w: FunctionWriter, pointer: Value, offset: Value) -> str:
 
 @emits("alloca")
 def _alloca(w: FunctionWriter, op: Op) -> None:
-    # At the top of the function: within a loop the stack would grow with every round.
     type = op.results[0].type
     assert isinstance(type, PointerType)
-    count, name = w.names.fresh(), w.names.fresh()
-    size = type.dtype.bytes_for(op.attrs["count"])
-    w.private.add(op.results[0])
     text = w.type(type)
-    w.prologue.append(f"    {count} = llvm.mlir.constant({size} : i64) : i64\n")
-    w.prologue.append(f"    {name} = llvm.alloca {count} x i8 {{alignment = 64 : i64}} : (i64) -> {text}\n")
+    name, count = w.storage(type.dtype.bytes_for(op.attrs["count"]), type=text)
     if op.attrs["zeroed"]:
         zero = w.op("arith.constant 0 : i8")
         w.line(f'"llvm.intr.memset"({name}, {zero}, {count}) <{{isVolatile = false}}> : ({text}, i8, i64) -> ()')
@@ -111,53 +106,35 @@ def _store(w: FunctionWriter, op: Op) -> None:
     w.line(f"llvm.store {name}, {place} {{alignment = {align} : i64}} : {memory}, {w.type(pointer.type)}")
 
 
-@emits("masked_load")
+@emits("masked_load", "gather")
 def _masked_load(w: FunctionWriter, op: Op) -> None:
     pointer, offset, mask, other = op.operands
-    _read(w, op, address(w, pointer, offset), w.type(pointer.type), "load", mask, other)
-
-
-@emits("gather")
-def _gather(w: FunctionWriter, op: Op) -> None:
-    pointer, offsets, mask, other = op.operands
-    places, types = _addresses(w, pointer, offsets)
-    _read(w, op, places, types, "gather", mask, other)
-
-
-def _read(w: FunctionWriter, op: Op, places: str, places_type: str, name: str, mask: Value, other: Value) -> None:
     type = op.results[0].simd
+    places, places_type = _addresses(w, pointer, offset)
     memory, filler = mlir_type(_memory_type(type)), _to_memory(w, other)
-    align = alignment(op, type.dtype)
-    operands = f"{places}, {w.name(mask)}, {filler} {{alignment = {align} : i32}}"
+    operands = f"{places}, {w.name(mask)}, {filler} {{alignment = {alignment(op, type.dtype)} : i32}}"
     types = f"({places_type}, {w.type(mask.type)}, {memory}) -> {memory}"
-    value = w.op(f"llvm.intr.masked.{name} {operands} : {types}")
+    value = w.op(f"llvm.intr.masked.{'gather' if op.name == 'gather' else 'load'} {operands} : {types}")
     w.result(op, _from_memory(w, value, type))
 
 
-@emits("masked_store")
+@emits("masked_store", "scatter")
 def _masked_store(w: FunctionWriter, op: Op) -> None:
     value, pointer, offset, mask = op.operands
-    _write(w, op, address(w, pointer, offset), w.type(pointer.type), "store", value, mask)
-
-
-@emits("scatter")
-def _scatter(w: FunctionWriter, op: Op) -> None:
-    value, pointer, offsets, mask = op.operands
-    places, types = _addresses(w, pointer, offsets)
-    _write(w, op, places, types, "scatter", value, mask)
-
-
-def _write(w: FunctionWriter, op: Op, places: str, places_type: str, name: str, value: Value, mask: Value) -> None:
+    places, places_type = _addresses(w, pointer, offset)
     memory, written = mlir_type(_memory_type(value.simd)), _to_memory(w, value)
     operands = f"{written}, {places}, {w.name(mask)} {{alignment = {alignment(op, value.dtype)} : i32}}"
-    w.line(f"llvm.intr.masked.{name} {operands} : {memory}, {w.type(mask.type)} into {places_type}")
+    types = f"{memory}, {w.type(mask.type)} into {places_type}"
+    w.line(f"llvm.intr.masked.{'scatter' if op.name == 'scatter' else 'store'} {operands} : {types}")
 
 
-def _addresses(w: FunctionWriter, pointer: Value, offsets: Value) -> tuple[str, str]:
-    """The addresses of elements, and their type."""
-    text, index = w.type(pointer.type), w.type(offsets.type)
-    several = f"vector<{offsets.simd.width}x{text}>"
-    base = f"{w.name(pointer)}[{w.name(offsets)}]"
+def _addresses(w: FunctionWriter, pointer: Value, offset: Value) -> tuple[str, str]:
+    """The address of an element, or the addresses for a vector of offsets, with their type."""
+    text, index = w.type(pointer.type), w.type(offset.type)
+    if offset.simd.width == 1:
+        return address(w, pointer, offset), text
+    several = f"vector<{offset.simd.width}x{text}>"
+    base = f"{w.name(pointer)}[{w.name(offset)}]"
     return w.op(f"llvm.getelementptr {base} : ({text}, {index}) -> {several}, {_element(pointer)}"), several
 
 

@@ -15,15 +15,18 @@ from ...dsl.diagnostics.errors import InternalError
 from ..ir.operations import ROWS
 from ..ir.program import IRREGULAR, Function, Op, PointerType, Program, captures, walk
 from ..targets import Target
-from . import arithmetic, atomics, control_flow, grids, memory, packed_memory, parallel, reports, scalars, vectors
-from .entry import ENTRY, SPREAD, entry, is_small
+from . import arithmetic, atomics, bits, control_flow, grids, memory, packed_memory, parallel, reports, scalars, vectors
+from .entry import ENTRY, SPREAD, entry
 from .polls import POLL
-from .writer import EMITTERS, FunctionWriter, KernelInfo, ModuleWriter
+from .writer import EMITTERS, EXPANSIONS, FunctionWriter, KernelInfo, ModuleWriter
 
-FAMILIES = (arithmetic, atomics, control_flow, grids, memory, packed_memory, parallel, reports, scalars, vectors)
+FAMILIES = (arithmetic, atomics, bits, control_flow, grids, memory, packed_memory, parallel, reports, scalars, vectors)
 
 _unmatched = set(EMITTERS) ^ {*ROWS, *IRREGULAR}
 assert not _unmatched, f"opcodes without an emitter in {__package__}, or emitters without an opcode: {_unmatched}"
+
+_unexpanded = set(EXPANSIONS) ^ {m[1:] for row in ROWS.values() for m in row.mlir.values() if m.startswith("=")}
+assert not _unexpanded, f"expansions without a function in {__package__}, or without a row: {_unexpanded}"
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ def emit_module(program: Program, target: Target) -> Emitted:
 
 def _host(module: ModuleWriter, program: Program) -> None:
     """Every group, and the entry that calls them."""
-    if is_small(program):
+    if program.one_function:
         module.functions.append(_small_entry(module, program))
     else:
         fallible = set()
@@ -67,18 +70,17 @@ def _host(module: ModuleWriter, program: Program) -> None:
 
 def _host_function(module: ModuleWriter, function: Function) -> str:
     """`llvm.func internal @group(%ctx, pointers, sizes) -> i32`."""
-    w = FunctionWriter(module, alone=True)
+    w = FunctionWriter(module)
     params = ["%ctx: !llvm.ptr", *w.parameters(function.params)]
     _body(w, function)
     return w.finish(f"llvm.func internal @{function.name}({', '.join(params)}) -> i32")
 
 
 def _small_entry(module: ModuleWriter, program: Program) -> str:
-    """The entry with the one group in it; see `is_small`."""
+    """The entry with the one group in it; see `passes.small_entries`."""
     function = program.functions[0]
     _, buffers, slots = program.calls[0]
-    w = FunctionWriter(module, alone=True)
-    w.spreads = sum(op.name == "parallel" for op in walk(function.body)) == 1
+    w = FunctionWriter(module)
     places = [("%pointers", "!llvm.ptr", b) for b in buffers] + [("%dims", "i64", s) for s in slots]
     for number, (value, (array, type, index)) in enumerate(zip(function.params, places, strict=True)):
         w.bind(value, f"%a{number}")

@@ -1,4 +1,4 @@
-"""Floats of 4, 6 and 8 bits to float32 and back, for every target.
+"""Writes the conversions of floats of 4, 6 and 8 bits to float32 and back, for every target.
 
 Between operations such a number is its bits in a byte. Both ways are integer arithmetic and one addition, from the
 format's own numbers (`dsl.types.formats`, which says what every number becomes), so they are vector code wherever
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from ...dsl.types.dtype import SIMDType
 from .half_floats import Words
+from .types import in_lanes, lanes_of
 from .writer import FunctionWriter
 
 _NAN, _INFINITY = 0x7FC00000, 0x7F800000
@@ -92,10 +93,9 @@ def _scale(words: Words, bits: str, nan: int) -> str:
 
 def _float(words: Words, single: str, pattern: int) -> str:
     """The float32 of a pattern in every lane."""
-    number = f"0x{pattern:08X}"
-    return words.w.op(f"arith.constant {number if words.width == 1 else f'dense<{number}>'} : {single}")
+    return words.w.op(f"arith.constant {in_lanes(f'0x{pattern:08X}', words.width)} : {single}")
 
 
 def _types(type: SIMDType) -> tuple[str, str]:
     """How MLIR writes the bits and the float32 of a width."""
-    return ("i8", "f32") if type.width == 1 else (f"vector<{type.width}xi8>", f"vector<{type.width}xf32>")
+    return lanes_of("i8", type.width), lanes_of("f32", type.width)

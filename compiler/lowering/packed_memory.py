@@ -1,4 +1,4 @@
-"""Loads and stores of elements that share bytes: two to a byte, the first in the low half.
+"""Writes loads and stores of elements that share bytes: two to a byte, the first in the low half.
 
 Offsets count elements. A load takes the byte and shifts its half down; a vector is read from its bytes at once,
 wherever it starts. A store of one element has to leave its neighbour alone, which another thread may store at the same
@@ -12,8 +12,7 @@ Input: a `FunctionWriter` and an operation. Output: lines. Non-goals: the elemen
 from __future__ import annotations
 
 from ...dsl.types.dtype import INT, DType, SIMDType
-from ..ir.program import Op, PointerType, Value
-from .arithmetic import select
+from ..ir.program import Op, Value
 from .casts import low_bits
 from .types import mlir_type
 from .writer import FunctionWriter, emits
@@ -24,8 +23,7 @@ _BYTE = SIMDType(DType.uint8)
 def load_packed(w: FunctionWriter, op: Op) -> str:
     """The element at an offset, or a vector of those from there on."""
     pointer, offset = op.operands
-    type = op.results[0].type
-    assert isinstance(type, SIMDType)
+    type = op.results[0].simd
     index = w.name(offset)
     low, odd = _place(w, index)
     if type.width == 1:
@@ -46,15 +44,14 @@ def load_packed(w: FunctionWriter, op: Op) -> str:
 def store_packed(w: FunctionWriter, op: Op) -> None:
     """A value at an element offset."""
     value, pointer, offset = op.operands
-    type = value.type
-    assert isinstance(type, SIMDType)
+    type = value.simd
     name, index = w.name(value), w.name(offset)
     if type.width == 1:
-        _store_half(w, pointer, index, name)
+        _store_half(w, op, index, name)
         return
     low, odd = _place(w, index)
     even = w.op(f"arith.cmpi eq, {odd}, {w.constant(0, INT)} : i64")
-    w.lines.append(f"{w.indent}scf.if {even} {{\n")
+    w.open(f"scf.if {even} {{")
     with w.nested():
         some = SIMDType(DType.uint8, type.width // 2)
         text = _text(some)
@@ -63,13 +60,13 @@ def store_packed(w: FunctionWriter, op: Op) -> None:
         if some.width == 1:
             bytes_ = w.op(f"vector.extract {bytes_}[0] : i8 from {text}")
         _write(w, pointer, low, bytes_, some)
-    w.lines.append(f"{w.indent}}} else {{\n")
+    w.open("} else {")
     with w.nested():
         for lane in range(type.width):
             one = w.op(f"vector.extract {name}[{lane}] : i8 from {mlir_type(type)}")
             place = w.op(f"arith.addi {index}, {w.constant(lane, INT)} overflow<nsw> : i64")
-            _store_half(w, pointer, place, one)
-    w.lines.append(f"{w.indent}}}{w.at}\n")
+            _store_half(w, op, place, one)
+    w.close(w.at)
 
 
 @emits("store_pair")
@@ -135,17 +132,17 @@ def _joined(w: FunctionWriter, first: str, second: str, type: SIMDType) -> str:
     return w.op(f"arith.ori {low}, {high} : {text}")
 
 
-def _store_half(w: FunctionWriter, pointer: Value, index: str, value: str) -> None:
+def _store_half(w: FunctionWriter, op: Op, index: str, value: str) -> None:
     """One element; its neighbour stays as it is, whoever stores it meanwhile."""
     low, odd = _place(w, index)
     high_half = w.op(f"arith.cmpi ne, {odd}, {w.constant(0, INT)} : i64")
     lower, upper = w.constant(0x0F, _BYTE), w.constant(0xF0, _BYTE)
-    kept = select(w, high_half, lower, upper, _BYTE)
+    kept = w.select(high_half, lower, upper, _BYTE)
     below = w.op(f"arith.andi {value}, {lower} : i8")
     above = w.op(f"arith.shli {value}, {w.constant(4, _BYTE)} : i8")
-    placed = select(w, high_half, above, below, _BYTE)
-    assert isinstance(pointer.type, PointerType)
-    if w.alone or pointer in w.private:
+    placed = w.select(high_half, above, below, _BYTE)
+    pointer = op.operands[1]
+    if "lone" in op.attrs:
         old = w.op(f"arith.andi {_read(w, pointer, low, _BYTE)}, {kept} : i8")
         _write(w, pointer, low, w.op(f"arith.ori {old}, {placed} : i8"), _BYTE)
         return

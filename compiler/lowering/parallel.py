@@ -6,6 +6,7 @@ Input: a `parallel` operation. Output: two functions in the module, and lines in
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ...dsl.contract import abi
 from ..ir.program import Op, PointerType, Value, captures
@@ -14,38 +15,48 @@ from .types import register_bytes
 from .writer import FunctionWriter, emits
 
 
+@dataclass(frozen=True)
+class _Task:
+    """A region that becomes functions: its number in the module, and the values that it takes from outside.
+
+    These lie at `offsets` in a block of `size` bytes, behind the context, the total and the step.
+    """
+
+    number: int
+    op: Op
+    captured: list[Value]
+    offsets: list[int]
+    size: int
+
+
 @emits("parallel")
 def _parallel(w: FunctionWriter, op: Op) -> None:
     """Outlines the region; the task unpacks what it captured and computes its range."""
     module = w.module
-    number = module.task_count
+    captured = captures(op.regions[0])
+    task = _Task(module.task_count, op, captured, *_layout(captured))
     module.task_count += 1
-    region = op.regions[0]
-    captured = captures(region)
-    module.functions.append(_task_body(w, number, captured, op))
-    has_exit = "@ek.exit(" in module.functions[-1]
-    offsets, size = _layout(captured)
-    module.functions.append(_task(w, number, captured, offsets, has_exit))
-    count, block = w.names.fresh(), w.names.fresh()
-    w.prologue.append(f"    {count} = llvm.mlir.constant({size} : i64) : i64\n")
-    w.prologue.append(f"    {block} = llvm.alloca {count} x i8 {{alignment = 64 : i64}} : (i64) -> !llvm.ptr\n")
+    module.functions.append(_body(w.sibling(), task))
+    fallible = "@ek.exit(" in module.functions[-1]
+    module.functions.append(_task(w, task, fallible))
+    block, _ = w.storage(task.size)
     total, grain = w.name(op.operands[0]), w.name(op.operands[1])
     w.line(f"llvm.store %ctx, {block} : !llvm.ptr, !llvm.ptr")
-    for value, offset in zip(captured, offsets, strict=True):
-        address = w.op(f"llvm.getelementptr inbounds {block}[{offset}] : (!llvm.ptr) -> !llvm.ptr, i8")
+    for value, offset in zip(captured, task.offsets, strict=True):
+        address = w.field(block, offset)
         w.line(f"llvm.store {w.name(value)}, {address} : {w.type(value.type)}, !llvm.ptr")
-    task = w.op(f"llvm.mlir.addressof @task_{number} : !llvm.ptr")
-    if w.spreads:
-        w.lines.append(spreading(total, grain, task, block))
+    function = w.op(f"llvm.mlir.addressof @task_{task.number} : !llvm.ptr")
+    if "spread_here" in op.attrs:
+        w.lines.append(spreading(total, grain, function, block))
     else:
         types = "(!llvm.ptr, i64, i64, !llvm.ptr, !llvm.ptr) -> ()"
-        w.line(f"llvm.call @ek.spread(%ctx, {total}, {grain}, {task}, {block}) : {types}")
-    if has_exit:
+        w.line(f"llvm.call @ek.spread(%ctx, {total}, {grain}, {function}, {block}) : {types}")
+    if fallible:
         _exit_if_failed(w)
 
 
 def _exit_if_failed(w: FunctionWriter) -> None:
-    address = w.op(f"llvm.getelementptr inbounds %ctx[{abi.STATUS_OFFSET}] : (!llvm.ptr) -> !llvm.ptr, i8")
+    address = w.field("%ctx", abi.STATUS_OFFSET)
     status = w.op(f"llvm.load {address} atomic monotonic {{alignment = 8 : i64}} : !llvm.ptr -> i64")
     zero = w.op("arith.constant 0 : i64")
     failed = w.op(f"arith.cmpi ne, {status}, {zero} : i64")
@@ -56,7 +67,7 @@ _HEADER = 24  # bytes of the task's argument before the captured values: context
 
 
 def _layout(captured: Sequence[Value]) -> tuple[list[int], int]:
-    """Where each captured value lies behind the task's argument."""
+    """Where each captured value lies behind the task's argument, and how long that is."""
     offsets, offset = [], _HEADER
     for value in captured:
         size = 8 if isinstance(value.type, PointerType) else register_bytes(value.type)
@@ -67,20 +78,20 @@ def _layout(captured: Sequence[Value]) -> tuple[list[int], int]:
     return offsets, -(-offset // 64) * 64
 
 
-def _task_body(w: FunctionWriter, number: int, captured: list[Value], op: Op) -> str:
+def _body(w: FunctionWriter, task: _Task) -> str:
     """`@body_N(%ctx, captured..., %low, %high) -> i32`."""
-    inner, region = w.sibling(), op.regions[0]
-    params = ["%ctx: !llvm.ptr", *inner.parameters(captured)]
+    region = task.op.regions[0]
+    params = ["%ctx: !llvm.ptr", *w.parameters(task.captured)]
     for argument, name in zip(region.args, ("%low", "%high"), strict=True):
-        inner.names.set(argument, name)
+        w.bind(argument, name)
         params.append(f"{name}: i64")
-    for operation in region.ops[:-1]:
-        inner.operation(operation)
-    inner.at = ""
-    zero = inner.op("arith.constant 0 : i32")
-    inner.line(f"llvm.return {zero} : i32")
-    head = f"llvm.func internal @body_{number}({', '.join(params)}) -> i32 attributes {{{_attributes(op)}}}"
-    return inner.finish(head, w.module.location(op.location))
+    for op in region.ops[:-1]:
+        w.operation(op)
+    w.at = ""
+    zero = w.op("arith.constant 0 : i32")
+    w.line(f"llvm.return {zero} : i32")
+    head = f"llvm.func internal @body_{task.number}({', '.join(params)}) -> i32 attributes {{{_attributes(task.op)}}}"
+    return w.finish(head, w.module.location(task.op.location))
 
 
 def _attributes(op: Op) -> str:
@@ -92,10 +103,10 @@ def _attributes(op: Op) -> str:
     return "passthrough = [" + ", ".join(f'["{name}", "{bits}"]' for name in names) + "]"
 
 
-def _task(w: FunctionWriter, number: int, captured: list[Value], offsets: list[int], has_exit: bool) -> str:
+def _task(w: FunctionWriter, task: _Task, fallible: bool) -> str:
     """`@task_N(%argument, %chunk)`: what the pool calls. After a failure, tasks that have not begun do nothing."""
     lines = ["    %ctx = llvm.load %argument : !llvm.ptr -> !llvm.ptr\n"]
-    if has_exit:
+    if fallible:
         lines += [
             f"    %failed_p = llvm.getelementptr inbounds %ctx[{abi.STATUS_OFFSET}] : (!llvm.ptr) -> !llvm.ptr, i8\n",
             "    %failed = llvm.load %failed_p atomic monotonic {alignment = 8 : i64} : !llvm.ptr -> i64\n",
@@ -111,7 +122,7 @@ def _task(w: FunctionWriter, number: int, captured: list[Value], offsets: list[i
 
     field("%total", 8, "i64")
     field("%step", 16, "i64")
-    for position, (value, offset) in enumerate(zip(captured, offsets, strict=True)):
+    for position, (value, offset) in enumerate(zip(task.captured, task.offsets, strict=True)):
         field(f"%c{position}", offset, w.type(value.type))
         names.append(f"%c{position}")
         types.append(w.type(value.type))
@@ -122,9 +133,9 @@ def _task(w: FunctionWriter, number: int, captured: list[Value], offsets: list[i
     ]
     names += ["%low", "%high"]
     types += ["i64", "i64"]
-    lines.append(f"    %status = llvm.call @body_{number}({', '.join(names)}) : ({', '.join(types)}) -> i32\n")
+    lines.append(f"    %status = llvm.call @body_{task.number}({', '.join(names)}) : ({', '.join(types)}) -> i32\n")
     lines.append("    llvm.return\n")
     # Not inlined into the loop that runs tasks in order, where it would be a second copy, with other attributes. Nor is
     # the body inlined here: LLVM would do all its work on it twice.
-    head = f"llvm.func internal @task_{number}(%argument: !llvm.ptr, %chunk: i64)"
+    head = f"llvm.func internal @task_{task.number}(%argument: !llvm.ptr, %chunk: i64)"
     return f"  {head} attributes {{no_inline, optimize_none}} {{\n{''.join(lines)}  }}\n"

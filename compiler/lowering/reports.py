@@ -36,7 +36,7 @@ def _assert(w: FunctionWriter, op: Op) -> None:
             w.line('"llvm.intr.trap"() : () -> ()')
         else:
             _report(w, op.attrs["site"], values)
-            status = w.op(f"llvm.getelementptr inbounds %ctx[{abi.STATUS_OFFSET}] : (!llvm.ptr) -> !llvm.ptr, i8")
+            status = w.field("%ctx", abi.STATUS_OFFSET)
             code = w.op(f"arith.constant {op.attrs['site'] + 1} : i64")
             w.line(f"llvm.store {code}, {status} atomic monotonic {{alignment = 8 : i64}} : i64, !llvm.ptr")
         w.line("llvm.call @ek.exit() : () -> ()")
@@ -51,15 +51,13 @@ def _print(w: FunctionWriter, op: Op) -> None:
 
 def _report(w: FunctionWriter, site: int, values: Sequence[Value]) -> None:
     """Calls back into Python with the site's number and the values as 64-bit patterns."""
-    count, block = w.names.fresh(), w.names.fresh()
-    w.prologue.append(f"    {count} = llvm.mlir.constant({max(1, len(values)) * 8} : i64) : i64\n")
-    w.prologue.append(f"    {block} = llvm.alloca {count} x i8 {{alignment = 8 : i64}} : (i64) -> !llvm.ptr\n")
+    block, _ = w.storage(max(1, len(values)) * 8, alignment=8)
     for number, value in enumerate(values):
         wide = SIMDType(DType.float64 if value.dtype.is_float() else DType.int64)
         name = casts.cast(w, w.name(value), value.simd, wide)
-        address = w.op(f"llvm.getelementptr inbounds {block}[{number * 8}] : (!llvm.ptr) -> !llvm.ptr, i8")
+        address = w.field(block, number * 8)
         w.line(f"llvm.store {name}, {address} : {mlir_type(wide)}, !llvm.ptr")
-    slot = w.op(f"llvm.getelementptr inbounds %ctx[{abi.REPORT_OFFSET}] : (!llvm.ptr) -> !llvm.ptr, i8")
+    slot = w.field("%ctx", abi.REPORT_OFFSET)
     report = w.op(f"llvm.load {slot} : !llvm.ptr -> !llvm.ptr")
     number_name = w.op(f"arith.constant {site} : i64")
     w.line(f"llvm.call {report}({number_name}, {block}) : !llvm.ptr, (i64, !llvm.ptr) -> ()")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from ..ir.program import Op, PointerType
 from . import casts
-from .arithmetic import select
 from .writer import FunctionWriter, emits
 
 
@@ -35,7 +34,7 @@ def _select(w: FunctionWriter, op: Op) -> None:
     if isinstance(type, PointerType):
         w.result(op, w.op(f"llvm.select {condition}, {a}, {b} : i1, {w.type(type)}"))
     else:
-        w.result(op, select(w, condition, a, b, type))
+        w.result(op, w.select(condition, a, b, type))
 
 
 _INDEX_DIVISION = {"udiv": "arith.divui", "urem": "arith.remui"}

@@ -1,6 +1,6 @@
-"""How MLIR writes types and constants.
+"""Spells types and constants as MLIR does.
 
-Input: dtypes, types, numbers. Output: text, or the name of a constant. Non-goals: no operations.
+Input: dtypes, types, numbers. Output: text. Non-goals: no operations.
 """
 
 from __future__ import annotations
@@ -34,8 +34,17 @@ def register_bytes(type: SIMDType) -> int:
 
 def mlir_type(type: SIMDType) -> str:
     """How MLIR writes a value's type."""
-    element = element_type(type.dtype)
-    return element if type.width == 1 else f"vector<{type.width}x{element}>"
+    return lanes_of(element_type(type.dtype), type.width)
+
+
+def lanes_of(element: str, width: int) -> str:
+    """How MLIR writes a number's type, or that of a vector of them."""
+    return element if width == 1 else f"vector<{width}x{element}>"
+
+
+def in_lanes(number: str, width: int) -> str:
+    """How MLIR writes a number in every lane."""
+    return number if width == 1 else f"dense<{number}>"
 
 
 def float_bits(value: float, dtype: DType) -> int:
@@ -58,6 +67,4 @@ def literal(value: Any, type: SIMDType) -> str:
     else:
         number = float_bits(float(value), dtype) if dtype.is_float() else int(value)
         text = str(number - (1 << width) if number >= 1 << (width - 1) else number)
-    if type.width > 1:
-        text = f"dense<{text}>"
-    return f"{text} : {mlir_type(type)}"
+    return f"{in_lanes(text, type.width)} : {mlir_type(type)}"

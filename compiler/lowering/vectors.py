@@ -1,4 +1,4 @@
-"""Operations on the lanes of vectors as MLIR text.
+"""Writes operations on the lanes of vectors.
 
 Input: a `FunctionWriter` and an operation. Output: lines. Non-goals: arithmetic on lanes (see `lowering.arithmetic`).
 """
@@ -104,5 +104,5 @@ def _by_halves(w: FunctionWriter, name: str, type: SIMDType, row: str) -> str:
             else:
                 lanes = list(range(start, start + half.width))
                 parts.append(w.op(f"vector.shuffle {name}, {name} {lanes} : {text}, {text}"))
-        name, type = arithmetic.row(w, row, parts, half, frozenset()), half
+        name, type = arithmetic.row(w, row, parts, half), half
     return name

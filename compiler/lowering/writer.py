@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...dsl.diagnostics.errors import InternalError
-from ...dsl.types.dtype import SIMDType
+from ...dsl.types.dtype import DType, SIMDType
 from ..ir.program import Location, Op, PointerType, Region, Type, Value
 from ..targets import Target
 from .types import literal, mlir_type
@@ -37,6 +37,25 @@ def emits(*opcodes: str) -> Callable[[Emitter], Emitter]:
                 raise InternalError(f"two functions emit '{opcode}'")
             EMITTERS[opcode] = emitter
         return emitter
+
+    return register
+
+
+# Writes a regular operation that has no MLIR operation of its own, on operands of a type; gives the name of the result.
+Expansion = Callable[["FunctionWriter", list[str], SIMDType], str]
+
+EXPANSIONS: dict[str, Expansion] = {}  # by the name that rows give it, after `=`
+
+
+def expands(*names: str) -> Callable[[Expansion], Expansion]:
+    """Registers the function that a row names with `=`."""
+
+    def register(expansion: Expansion) -> Expansion:
+        for name in names:
+            if name in EXPANSIONS:
+                raise InternalError(f"two functions expand '{name}'")
+            EXPANSIONS[name] = expansion
+        return expansion
 
     return register
 
@@ -116,12 +135,9 @@ class Names:
 class FunctionWriter:
     """Writes one LLVM function."""
 
-    def __init__(self, module: ModuleWriter, *, alone: bool = False) -> None:
+    def __init__(self, module: ModuleWriter) -> None:
         self.module = module
         self.target = module.target
-        self.alone = alone  # no other thread runs this function at the same time
-        self.spreads = False  # whether its one parallel region is spread here, not by `@ek.spread`
-        self.private: set[Value] = set()  # storage that no other thread sees
         self.fuel = ""  # where it keeps what is left of its fuel; see `lowering.polls`
         self.names = Names()
         self.lines: list[str] = []
@@ -189,6 +205,12 @@ class FunctionWriter:
         """A number in every lane."""
         return self.op(f"arith.constant {literal(value, type)}")
 
+    def select(self, test: str, a: str, b: str, type: SIMDType) -> str:
+        """`a` in the lanes where the test holds, `b` in the others."""
+        text = mlir_type(type)
+        tests = f"{mlir_type(type.with_dtype(DType.bool))}, " if type.width > 1 else ""
+        return self.op(f"arith.select {test}, {a}, {b} : {tests}{text}")
+
     def type(self, type: Type) -> str:
         """How MLIR writes a type."""
         return self.pointer(type.space) if isinstance(type, PointerType) else mlir_type(type)
@@ -200,6 +222,20 @@ class FunctionWriter:
         spaces = self.target.spaces
         number = {"global": spaces.global_memory, "stack": spaces.stack, "shared": spaces.shared_memory}[space]
         return f"!llvm.ptr<{number}>" if number else "!llvm.ptr"
+
+    # storage
+
+    def storage(self, size: int, alignment: int = 64, type: str = "!llvm.ptr") -> tuple[str, str]:
+        """Bytes for the life of the function: their name and their number. In a loop they would be made each round."""
+        count, name = self.names.fresh(), self.names.fresh()
+        self.prologue.append(f"    {count} = llvm.mlir.constant({size} : i64) : i64\n")
+        made = f"llvm.alloca {count} x i8 {{alignment = {alignment} : i64}} : (i64) -> {type}"
+        self.prologue.append(f"    {name} = {made}\n")
+        return name, count
+
+    def field(self, block: str, offset: int) -> str:
+        """The address of what lies so many bytes behind the start of a block; that of a call is `%ctx`."""
+        return self.op(f"llvm.getelementptr inbounds {block}[{offset}] : (!llvm.ptr) -> !llvm.ptr, i8")
 
     # operations
 

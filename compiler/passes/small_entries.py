@@ -1,0 +1,39 @@
+"""Makes one function of an entry that calls a single group, which does next to nothing beside its parallel regions.
+
+It is left as it is then: to LLVM a function is as dear as some forty operations. Work that is spread once is spread
+where it stands.
+
+Input: a typed program and a target. Output: `Program.one_function`, and an attribute of its parallel region (see
+`ir.schedule`). Non-goals: entries of several stages, and GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..ir.program import Op, Program, Region, walk
+from ..targets import Target
+
+SMALL = 48  # operations
+
+
+def merge_small_entry(program: Program, target: Target) -> None:
+    """Says whether the entry and its group become one function."""
+    if target.has_grid or len(program.calls) != 1 or program.stages:
+        return
+    body = program.functions[program.calls[0][0]].body
+    beside = list(_beside(body))
+    if len(beside) > SMALL or any(op.name in ("for", "while") for op in beside):
+        return
+    program.one_function = True
+    regions = [op for op in walk(body) if op.name == "parallel"]
+    if len(regions) == 1:
+        regions[0].attrs["spread_here"] = True
+
+
+def _beside(region: Region) -> Iterator[Op]:
+    """The operations of a region that are not in a parallel one."""
+    for op in region.ops:
+        yield op
+        for inner in op.regions if op.name != "parallel" else ():
+            yield from _beside(inner)
