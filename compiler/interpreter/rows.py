@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -66,33 +65,18 @@ def to_odd(near: Any, rest: Any) -> Any:
     return where(inexact & even, np.nextafter(near, where(rest > 0, math.inf, -math.inf)), near)
 
 
+_FOLDED_FMA = np.frompyfunc(ROWS["fma"].fold, 3, 1)
+
+
 def _fma(a: Any, b: Any, c: Any) -> Any:
     if a.dtype == np.float64:
-        flat = [fused(float(x), float(y), float(z)) for x, y, z in zip(*map(np.ravel, (a, b, c)), strict=True)]
-        return np.array(flat, np.float64).reshape(np.shape(a))[()]
+        return np.asarray(_FOLDED_FMA(a, b, c)).astype(np.float64)[()]
     # The product of two float32 is exact in float64; what the sum loses is found as Knuth's TwoSum does.
     product, added = a.astype(np.float64) * b.astype(np.float64), c.astype(np.float64)
     total = product + added
     virtual = total - product
     lost = (product - (total - virtual)) + (added - virtual)
     return to_odd(total, lost).astype(np.float32)
-
-
-def fused(a: float, b: float, c: float) -> float:
-    """a * b + c in float64, rounded once."""
-    if not (math.isfinite(a) and math.isfinite(b)):
-        return float(np.float64(a) * np.float64(b) + np.float64(c))
-    if not math.isfinite(c):
-        return c
-    exact = Fraction(a) * Fraction(b) + Fraction(c)
-    if exact == 0:
-        # Both terms cancel exactly, or one factor is a zero: the signs of zeros add up as those of a sum do.
-        return math.copysign(0.0, math.copysign(1.0, a) * math.copysign(1.0, b)) + c if a == 0 or b == 0 else 0.0
-    try:
-        result = float(exact)
-    except OverflowError:
-        return math.inf if exact > 0 else -math.inf
-    return math.copysign(result, exact)
 
 
 def _sign(a: Any) -> Any:
