@@ -10,8 +10,11 @@ import pytest
 
 import einkorn.compiler.pipeline
 from einkorn import dsl
+from einkorn.compiler.inference import evaluator
 from einkorn.compiler.inference.members import table
+from einkorn.compiler.ir import operations
 from einkorn.dsl import language
+from einkorn.dsl.frontend.python.register import implementation
 from einkorn.dsl.language import members
 from einkorn.dsl.language.stubs import STUBS, Namespace
 
@@ -35,6 +38,19 @@ def test_every_family_is_in_the_language() -> None:
     assert not any(isinstance(getattr(dsl, name), ModuleType) for name in dsl.__all__)
     top = {name for name in STUBS if "." not in name and not hasattr(builtins, name)}
     assert top <= set(dsl.__all__)
+
+
+def test_every_name_has_a_meaning() -> None:
+    """A stub stands for a row of the table of operations, a rule, a value, or a function of the standard library."""
+    known = {"row": operations.ROWS, "rule": evaluator.RULES, "value": evaluator.NAMED_VALUES}
+    lacking = [name for name, stub in STUBS.items() if stub.kind != "library" and name not in known[stub.kind]]
+    for name, stub in STUBS.items():
+        if stub.kind == "library":
+            try:
+                implementation(name)
+            except KeyError:
+                lacking.append(name)
+    assert lacking == []
 
 
 def test_checkers_see_the_members_that_the_compiler_knows() -> None:
