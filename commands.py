@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from .console import Printer
 from .dsl.diagnostics.codes import MEANINGS
-from .dsl.diagnostics.errors import EinkornError, PackageError, joined, plural, repeated_once
+from .dsl.diagnostics.errors import EinkornError, PackageError, joined, plural, without_repeats
 from .dsl.diagnostics.explain import KERNEL_PRELUDE, PROGRAM_PRELUDE, Explanation
 from .dsl.diagnostics.explain import explain as explanation_of
 from .dsl.environment.cache import Cache
@@ -27,7 +27,7 @@ from .dsl.environment.knobs import knobs
 from .dsl.frontend.read_program import read_program
 from .dsl.package.archive import Archive
 from .dsl.package.container import ABI, FORMAT, MANIFEST, Package, read_package
-from .dsl.signature.check import untold_sizes
+from .dsl.signature.check import undetermined_sizes
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -75,7 +75,7 @@ def build(
         op=op,
     )
     for record in package.manifest.ops:
-        for remark in untold_sizes(record.schema):
+        for remark in undetermined_sizes(record.schema):
             print(remark, file=sys.stderr)
     if left_out:
         print(f"No code for these ops:\n\n{joined(left_out)}\n", file=sys.stderr)
@@ -255,7 +255,7 @@ def check(sources: Sequence[str], targets: Sequence[str], printer: Printer) -> i
     from .compiler.check import check_kernels
 
     looked = [check_kernels(source, targets or ("host",)) for source in sources]
-    errors = repeated_once(error for checked in looked for error in checked.errors)
+    errors = without_repeats(error for checked in looked for error in checked.errors)
     for error in (*errors, *(remark for checked in looked for remark in checked.remarks)):
         printer.error(error)
     files, kernels, instances = (sum(getattr(c, count) for c in looked) for count in ("files", "kernels", "instances"))

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..dsl.diagnostics.errors import EinkornError, InternalError, Remark, each_of, has_more, is_endless, repeated_once
+from ..dsl.diagnostics.errors import EinkornError, InternalError, Remark, each_of, has_more, is_endless, without_repeats
 from ..dsl.package.container import Instance
 from ..dsl.package.library import LoadedKernel, kernel_files, load_library
-from ..dsl.signature.check import untold_sizes
+from ..dsl.signature.check import undetermined_sizes
 from ..dsl.signature.schema import OpSchema
 from .instances import instance_entries, make_instance
 from .pipeline import typed_program
@@ -63,8 +63,8 @@ def check_kernels(source: str, targets: Iterable[str] = ("host",)) -> Checked:
         wrong = [error for error in looked if error is not None]
         count, more = count + len(looked), more or any(map(has_more, wrong))
         found += _not_refused([each_of(error) for error in wrong], len(looked))
-    remarks = [remark for kernel in library.kernels.values() for remark in untold_sizes(kernel.schema)]
-    errors = tuple(repeated_once(found, files))
+    remarks = [remark for kernel in library.kernels.values() for remark in undetermined_sizes(kernel.schema)]
+    errors = tuple(without_repeats(found, files))
     return Checked(max(1, len(files)), len(library.kernels), count, errors, more, tuple(remarks))
 
 

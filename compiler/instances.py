@@ -23,7 +23,7 @@ from ..dsl.signature.dims import Pack, names_in
 from ..dsl.signature.parameters import bind_parameters
 from ..dsl.signature.parse_dims import parse_dims
 from ..dsl.signature.schema import Form, OpSchema, Parameter
-from ..dsl.signature.variadic import expand, own_names, told_count
+from ..dsl.signature.variadic import expand, known_count, own_names
 from ..dsl.types.dtype import DType
 from .targets import Target, host
 
@@ -102,7 +102,7 @@ def _counts(schema: OpSchema, given: Mapping[str, int], parameters: Mapping[str,
     chosen: dict[str, int] = {}
     for argument in (*schema.inputs, *schema.outputs):
         if argument.form is Form.VARIADIC:
-            told = told_count(schema, argument, chosen, parameters)
+            told = known_count(schema, argument, chosen, parameters)
             wanted = given.get(argument.name, told if told is not None else DEFAULT_COUNTS[0])
             if told not in (None, wanted):
                 raise CompileError(

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...dsl.diagnostics.errors import plural
 from ...dsl.frontend import syntax as s
-from ...dsl.language import phrasebook
+from ...dsl.language import foreign_names
 from ...dsl.language.stubs import STUBS
 from ...dsl.types.dtype import INT
 from ..ir.program import Value
@@ -26,7 +26,7 @@ def over_indices(value: Any, node: s.Node, frame: Frame, function: str = "") -> 
         return None
     text = source_of(node, frame)
     loop = f"a loop runs over indices: `for k in range({text}.dim(0)):`, with {text}[k] in it"
-    return phrasebook.over_tensor(function, text) or loop
+    return foreign_names.over_tensor(function, text) or loop
 
 
 def over_elements(function: str, node: s.Node, frame: Frame) -> str:
@@ -132,7 +132,7 @@ def no_function(node: s.Node, frame: Frame, given: str) -> str:
 
 def dtype_for(value: Any) -> str | None:
     """For what stands where a dtype is wanted: Python's own types, and names in quotes."""
-    return phrasebook.of_dtype(getattr(value, "name", value))
+    return foreign_names.of_dtype(getattr(value, "name", value))
 
 
 def count_of(value: Any) -> str | None:

@@ -150,7 +150,7 @@ def counted(errors: int, more: bool = False) -> str:
 def joined(errors: Iterable[EinkornError], more: bool = False, files: Iterable[object] = ()) -> EinkornError:
     """One error, or all of them in one, each once, in the order of their files and of the text."""
     listed = list(errors)
-    found = repeated_once((part for error in listed for part in each_of(error)), files)
+    found = without_repeats((part for error in listed for part in each_of(error)), files)
     return found[0] if len(found) == 1 else CompileErrors(found, more or any(map(has_more, listed)))
 
 
@@ -169,7 +169,7 @@ def is_endless(error: EinkornError) -> bool:
     return any(part.endless for part in each_of(error))
 
 
-def repeated_once(errors: Iterable[Failure], files: Iterable[object] = ()) -> list[Failure]:
+def without_repeats(errors: Iterable[Failure], files: Iterable[object] = ()) -> list[Failure]:
     """The errors of several looks at files, in their order, each once."""
     return in_order(unlike(errors), files)
 

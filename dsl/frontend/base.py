@@ -12,7 +12,7 @@ from pathlib import Path
 from ..diagnostics.errors import EinkornError
 from ..signature.schema import OpSchema
 from .program import PortableKernel
-from .python.companions import Reference
+from .reference import Reference
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,10 +17,8 @@ from typing import Any
 
 from ..diagnostics.json_reading import Misread, count, each, expected, identifier, one_of, shown, switch, text
 from . import syntax as s
-from .python.expressions import MAX_NESTING
-from .python.names import BINARY, COMPARE, UNARY
 
-MAX_DEPTH = MAX_NESTING + 20  # expressions in expressions, statements in statements; targets are not counted there
+MAX_DEPTH = s.MAX_NESTING + 20  # expressions in expressions, statements in statements; targets are not counted there
 MAX_PLACE = 1 << 31
 REPORTED = ("assert", "print", "bounds", "division", "nan")  # what is reported and is no exception of the author's
 METHODS = ("method", "static", "class", "property")
@@ -190,7 +188,6 @@ _BY_ANNOTATION: Mapping[str, Read] = {
     "tuple[Param, ...]": several(s.Param),
     "tuple[Method, ...]": several(s.Method),
 }
-_binary, _compared = frozenset(BINARY.values()), frozenset(COMPARE.values())
 _BY_FIELD: Mapping[tuple[type[s.Node], str], Read] = {
     (s.Constant, "value"): plain(_constant),
     (s.Name, "id"): plain(local),
@@ -199,11 +196,11 @@ _BY_FIELD: Mapping[tuple[type[s.Node], str], Read] = {
     (s.Subscript, "index"): _within_brackets,
     (s.Keyword, "name"): plain(identifier),
     (s.Call, "arguments"): several(*_ANYWHERE, s.Starred, s.Generator),
-    (s.Binary, "op"): plain(lambda data: one_of(data, _binary)),
-    (s.AugAssign, "op"): plain(lambda data: one_of(data, _binary)),
+    (s.Binary, "op"): plain(lambda data: one_of(data, s.BINARY)),
+    (s.AugAssign, "op"): plain(lambda data: one_of(data, s.BINARY)),
     (s.AugAssign, "target"): one(s.Name, s.Subscript, s.Attribute),
-    (s.Unary, "op"): plain(lambda data: one_of(data, UNARY.values())),
-    (s.Compare, "ops"): lambda reader, data: each(_items(data), lambda op: one_of(op, _compared)),
+    (s.Unary, "op"): plain(lambda data: one_of(data, s.UNARY)),
+    (s.Compare, "ops"): lambda reader, data: each(_items(data), lambda op: one_of(op, s.COMPARE)),
     (s.Logical, "op"): plain(lambda data: one_of(data, ("and", "or"))),
     (s.Tuple, "items"): several(*_ANYWHERE, s.Starred),
     (s.Clause, "target"): _loop_target,

@@ -1,8 +1,8 @@
 """The syntax tree of a kernel: what the subset of Python allows, and nothing else.
 
-`parse` makes it from Python source, a package carries it as JSON, the compiler reads it. Names are already resolved:
+A frontend makes it from a text, a package carries it as JSON, the compiler reads it. Names are already resolved:
 `Name` is a local of the function or of one around it, `Global` is an entry of the program's table of globals (see
-`portable`). Every node has a `span`: line, column, end line, end column, counted as in `source.Place`.
+`program`). Every node has a `span`: line, column, end line, end column, counted as in `Place`.
 
 Input: nothing. Output: frozen nodes and `to_json`. Non-goals: no reading of JSON (see `frontend.read_syntax`), no
 evaluation.
@@ -17,6 +17,12 @@ from typing import Any, ClassVar, dataclass_transform
 
 Span = tuple[int, int, int, int]
 NOWHERE: Span = (1, 1, 1, 1)
+
+# The operators that a tree may hold.
+BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "shl", "shr", "and_", "or_", "xor")
+UNARY = ("neg", "pos", "invert", "not_")
+COMPARE = ("eq", "ne", "lt", "le", "gt", "ge")
+MAX_NESTING = 150  # operators in operators, blocks in blocks
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
@@ -114,7 +120,7 @@ class Call(Expr):
 
 
 class Binary(Expr):
-    """`op` is the name of a row in the table of operations: `add`, `floordiv`, `shl`, …"""
+    """`op` is one of `BINARY`: the name of a row in the table of operations."""
 
     op: str
     left: Expr
@@ -122,7 +128,7 @@ class Binary(Expr):
 
 
 class Unary(Expr):
-    """`op` is `neg`, `pos`, `invert` or `not`."""
+    """`op` is one of `UNARY`."""
 
     op: str
     operand: Expr

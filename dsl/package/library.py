@@ -16,13 +16,13 @@ from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 
-from ..diagnostics.errors import EinkornError, PackageError, did_you_mean, joined, repeated_once
+from ..diagnostics.errors import EinkornError, PackageError, did_you_mean, joined, without_repeats
 from ..frontend.base import SourceKernel
 from ..frontend.program import PortableKernel
-from ..frontend.python.companions import Reference
 from ..frontend.python.reader import kernels_of
 from ..frontend.read_program import read_program
 from ..frontend.readers import FRONTENDS, frontend_of, is_source, sources_in
+from ..frontend.reference import Reference
 from ..signature.late_dims import shape_schema
 from ..signature.schema import OpSchema
 from ..signature.variadic import expand
@@ -124,14 +124,14 @@ class KernelLibrary:
         return self.kernels[op]
 
 
-def load_library(path: str | Path, found: list[EinkornError] | None = None) -> KernelLibrary:
+def load_library(path: str | Path, collected: list[EinkornError] | None = None) -> KernelLibrary:
     """Loads the kernels of a file that a frontend reads, a folder of such files, or a `.pkg`.
 
-    With `found`, the mistakes of files are added there, and the library has the kernels that can be had beside them.
+    With `collected`, mistakes of files are added there, and the library has the kernels that can be had beside them.
 
     Raises:
         PackageError: the path does not exist, holds no kernels, or a package cannot be trusted.
-        CompileError: without `found`: a file is not valid Python, or a signature is wrong; all of them together.
+        CompileError: without `collected`: a file is not valid Python, or a signature is wrong; all of them together.
     """
     where = _existing(path)
     if where is None:
@@ -147,9 +147,9 @@ def load_library(path: str | Path, found: list[EinkornError] | None = None) -> K
             raise PackageError(f"the folder '{path}' cannot be read: Permission denied", code="EK0501", got=str(path))
         # Where nothing registers kernels, mistakes that kept a file from being read are worth more than that.
         files = kernel_files(where) or [file for file in sources_in(where) if frontend_of(file).is_broken(file)]
-        return _from_files(str(path), files, found)
+        return _from_files(str(path), files, collected)
     if is_source(where):
-        return _from_files(str(path), [where], found)
+        return _from_files(str(path), [where], collected)
     return _from_package(str(path), where)
 
 
@@ -175,7 +175,7 @@ def _existing(path: str | Path) -> Path | None:
         return None
 
 
-def _from_files(path: str, files: list[Path], found: list[EinkornError] | None) -> KernelLibrary:
+def _from_files(path: str, files: list[Path], collected: list[EinkornError] | None) -> KernelLibrary:
     kernels: dict[str, LoadedKernel] = {}
     mistakes: list[EinkornError] = []
     unusable: list[LoadedKernel] = []
@@ -189,8 +189,8 @@ def _from_files(path: str, files: list[Path], found: list[EinkornError] | None) 
                 unusable.append(_loaded(kernel, str(file)))
             else:
                 kernels[name] = _loaded(kernel, str(file))
-    mistakes = repeated_once([*mistakes, *(e for kernel in unusable for e in kernel.portable.mistakes)], files)
-    if mistakes and found is None:
+    mistakes = without_repeats([*mistakes, *(e for kernel in unusable for e in kernel.portable.mistakes)], files)
+    if mistakes and collected is None:
         raise joined(mistakes)
     if not kernels and not mistakes:
         where = Path(path)
@@ -202,8 +202,8 @@ def _from_files(path: str, files: list[Path], found: list[EinkornError] | None) 
             notes=[f"files for tests are left out: {', '.join(tests)}"] if tests else [],
             hint='put @register("name") over a function of the file',
         )
-    if found is not None:
-        found += mistakes
+    if collected is not None:
+        collected += mistakes
     return KernelLibrary(path, kernels, tuple(unusable))
 
 

@@ -43,7 +43,7 @@ def schema_mistakes(schema: OpSchema, whole: bool = True) -> list[CompileError]:
     return checker.errors
 
 
-def untold_sizes(schema: OpSchema) -> list[Remark]:
+def undetermined_sizes(schema: OpSchema) -> list[Remark]:
     """The sizes of outputs that no input, parameter or shape function tells: every call has to say them."""
     told = {*schema.late, *(p.name for p in schema.parameters if p.kind == "int")}
     for argument in schema.inputs:

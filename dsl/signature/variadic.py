@@ -191,7 +191,7 @@ def counted_outputs(
     for argument in schema.outputs:
         if argument.form is not Form.VARIADIC:
             continue
-        count = told_count(schema, argument, counts, parameters)
+        count = known_count(schema, argument, counts, parameters)
         if count is None:
             open_.append(argument.name)
         else:
@@ -212,7 +212,7 @@ def declared_count(argument: TensorArgument, parameters: Mapping[str, Any]) -> i
     return int(argument.count) if argument.count.isdecimal() else int(parameters[argument.count])
 
 
-def told_count(
+def known_count(
     schema: OpSchema, argument: TensorArgument, counts: Mapping[str, int], parameters: Mapping[str, Any]
 ) -> int | None:
     """How many tensors the signature says, or another argument whose own sizes this one takes; or None."""

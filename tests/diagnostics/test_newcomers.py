@@ -17,7 +17,7 @@ from einkorn import dsl, stdlib
 from einkorn.__main__ import run
 from einkorn.compiler.check import check_kernels
 from einkorn.dsl.diagnostics.errors import EinkornError
-from einkorn.dsl.language import phrasebook
+from einkorn.dsl.language import foreign_names
 from einkorn.dsl.language.stubs import STUBS
 from einkorn.graph import Buffer, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
 
@@ -62,12 +62,12 @@ def test_a_cast_is_right_for_every_dtype(tmp_path: Path, monkeypatch: pytest.Mon
                 assert not name.startswith("float") or re.search(rf"\b{name}\b", text, re.IGNORECASE), error
 
 
-def test_the_phrasebook_names_what_is_there() -> None:
-    assert set(phrasebook.LIBRARY) == set(stdlib.__all__)
-    for name in phrasebook.RENAMED.values():
+def test_foreign_names_lead_to_what_is_there() -> None:
+    assert set(foreign_names.LIBRARY) == set(stdlib.__all__)
+    for name in foreign_names.RENAMED.values():
         owner = name.partition(".")[0]
         assert hasattr(dsl, owner), name
-    assert not set(phrasebook.RENAMED) & set(STUBS)
+    assert not set(foreign_names.RENAMED) & set(STUBS)
 
 
 def test_a_hint_that_fails_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ import pytest
 from einkorn.dsl.diagnostics.errors import PackageError
 from einkorn.dsl.frontend import syntax
 from einkorn.dsl.frontend.program import PortableKernel
+from einkorn.dsl.frontend.python import names
 from einkorn.dsl.frontend.read_program import read_program
 from einkorn.dsl.package.library import library_of, load_library
 
@@ -129,6 +130,11 @@ def test_what_was_written_comes_back(programs: dict[str, Any], tmp_path: Path) -
 def test_the_standard_library_comes_back(family: str) -> None:
     for kernel in library_of(importlib.import_module(f"einkorn.stdlib.kernels.{family}")).kernels.values():
         same(kernel.portable)
+
+
+def test_the_operators_of_python_are_those_of_trees() -> None:
+    for ours, trees in ((names.BINARY, syntax.BINARY), (names.UNARY, syntax.UNARY), (names.COMPARE, syntax.COMPARE)):
+        assert sorted(ours.values()) == sorted(trees)
 
 
 def test_every_kind_of_node_is_in_the_example(programs: dict[str, Any]) -> None:

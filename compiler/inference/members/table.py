@@ -8,7 +8,7 @@ from typing import Any
 
 from ....dsl.diagnostics.errors import did_you_mean
 from ....dsl.frontend import syntax as s
-from ....dsl.language import phrasebook
+from ....dsl.language import foreign_names
 from ...ir.program import PointerType, Value
 from ..calls.arguments import bind_signature
 from ..calls.inlining import inline
@@ -80,9 +80,9 @@ def attribute(here: Point, owner: Any, node: s.Attribute) -> Any:
         text = source_of(node.value, here.frame)
         if (Value, node.name) in MEMBERS:
             hint = f"work on elements: {text}[i].{node.name} in the body of a foreach"
-        hint = phrasebook.of_tensor(node.name, text) or hint
+        hint = foreign_names.of_tensor(node.name, text) or hint
     elif isinstance(owner, Value) and not is_pointer:
-        hint = phrasebook.of_value(node.name, source_of(node.value, here.frame)) or hint
+        hint = foreign_names.of_value(node.name, source_of(node.value, here.frame)) or hint
     elif isinstance(owner, str) and node.name == "format":
         hint = 'write an f-string: f"{x}", or f"{x:.3f}"'
     elif isinstance(owner, Index):

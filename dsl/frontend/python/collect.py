@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from ...diagnostics.collecting import Broken
 from ...diagnostics.errors import CompileError, EinkornError, each_of
 from ...diagnostics.places import Place
-from ...language import phrasebook
+from ...language import foreign_names
 from ...language.annotations import SIMD, DeviceContext, Pointer, stack
 from ...language.structs import INFO, is_struct
 from ...language.stubs import STUBS, Namespace, Stub
@@ -200,7 +200,7 @@ class _Collector:
         if python and name in STUBS:
             return self.entry(STUBS[name], name)
         last = name.rpartition(".")[2]
-        hint = phrasebook.of_foreign(last) or phrasebook.of_object(value, name)
+        hint = foreign_names.of_foreign(last) or foreign_names.of_object(value, name)
         if python or isinstance(value, BuiltinFunctionType):
             raise Unresolved("it is a function of Python's own, not of the kernel language", hint)
         if is_struct(value):

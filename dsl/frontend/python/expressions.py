@@ -20,7 +20,7 @@ from typing import Any
 from ...diagnostics.collecting import BROKEN
 from ...diagnostics.errors import CompileError, EinkornError, did_you_mean, each_of, unlike
 from ...diagnostics.places import Place
-from ...language import phrasebook
+from ...language import foreign_names
 from ...language.stubs import STUBS
 from .. import syntax as s
 from .names import BINARY, CLOSED, COMPARE, UNARY, Reported, Unresolved, names_assigned, names_bound
@@ -29,7 +29,6 @@ from .unsupported import UNSUPPORTED
 Resolve = Callable[[Any, str, Place], int]
 
 GENERATOR_CALLS = ("tuple", "sum", "any", "all", "min", "max", "sorted")
-MAX_NESTING = 150  # operators in operators, blocks in blocks
 
 
 class ExpressionParser:
@@ -92,7 +91,7 @@ class ExpressionParser:
         """Counts how deep the tree is: everything that walks it later is recursive."""
         self.depth += 1
         try:
-            if self.depth > MAX_NESTING:
+            if self.depth > s.MAX_NESTING:
                 raise self.too_deep(node)
             yield
         finally:
@@ -140,7 +139,7 @@ class ExpressionParser:
         handler = _EXPRESSIONS.get(type(node))
         self.depth += 1
         try:
-            if self.depth > MAX_NESTING:
+            if self.depth > s.MAX_NESTING:
                 raise self.too_deep(node)
             if handler is None:
                 raise self.unsupported(node)
@@ -156,7 +155,7 @@ class ExpressionParser:
 
     def parts(self, node: ast.AST) -> None:
         """Looks for further mistakes in the parts of something that is not in the language."""
-        if self.depth >= MAX_NESTING or isinstance(node, CLOSED):
+        if self.depth >= s.MAX_NESTING or isinstance(node, CLOSED):
             return
         if isinstance(node, ast.NamedExpr):
             self.lost |= names_bound(node.target)
@@ -204,7 +203,7 @@ class ExpressionParser:
         known |= {name for name in STUBS if hasattr(builtins, name)}
         known = {name for name in known if not name.startswith("__")}
         size = self.sizes.get(node.id)
-        hint = f"write {size}" if size else phrasebook.of_name(node.id) or did_you_mean(node.id, known)
+        hint = f"write {size}" if size else foreign_names.of_name(node.id) or did_you_mean(node.id, known)
         raise CompileError(f"unknown name '{node.id}'", code="EK0101", place=self.place(node), hint=hint)
 
     def global_(self, value: Any, node: ast.expr) -> s.Expr:

@@ -29,7 +29,7 @@ from ...diagnostics.definitions import keep_text
 from ...diagnostics.errors import EinkornError, joined
 from ...diagnostics.installation import PACKAGE
 from ...diagnostics.shield import shielded, window
-from .recovery import as_mistake, read_on
+from .recovery import as_mistake, recover
 
 
 @dataclass(frozen=True)
@@ -45,16 +45,16 @@ _lock = threading.RLock()
 _prints: list[TextIO] = []  # where the prints of files go that are being imported
 
 
-def import_file(file: Path, found: list[EinkornError] | None = None) -> ModuleType | None:
+def import_file(file: Path, collected: list[EinkornError] | None = None) -> ModuleType | None:
     """The module of a kernel file; the same one as long as no text that it was made from changes.
 
     A file that is being run, as the program itself or by an import that is under way, is its own module as far as it
     has come: to run it again within itself would have no end.
 
-    With `found`, mistakes are added there, and the module has what could be read; None when that is nothing.
+    With `collected`, mistakes are added there, and the module has what could be read; None when that is nothing.
 
     Raises:
-        CompileError: without `found`: the file is not valid Python, or importing it fails.
+        CompileError: without `collected`: the file is not valid Python, or importing it fails.
     """
     with _lock:
         running = _running(file)
@@ -77,10 +77,10 @@ def import_file(file: Path, found: list[EinkornError] | None = None) -> ModuleTy
                 mistakes.append(as_mistake(error, str(file)))
         if not mistakes and module is not None:
             _loaded[str(file)] = _Loaded(module, finder.texts)
-        elif found is None:
+        elif collected is None:
             raise joined(mistakes)
         else:
-            found += mistakes
+            collected += mistakes
         return module
 
 
@@ -159,7 +159,7 @@ class _TextLoader(SourceFileLoader):
         except BaseException as error:
             if not self.kernels or isinstance(error, KeyboardInterrupt):
                 raise
-            read_on(module.__dict__, self.path, text, error, collect)
+            recover(module.__dict__, self.path, text, error, collect)
 
 
 class _TextFinder(MetaPathFinder):

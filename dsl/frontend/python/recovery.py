@@ -1,4 +1,4 @@
-"""Reading a kernel file on after one of its statements has failed, so that its mistakes are all found in one go.
+"""Recovers after a statement of a kernel file has failed: reads on, so that all its mistakes are found in one go.
 
 A statement that fails leaves those names broken that it would have bound, and what mentions one of these says nothing
 more. A name that is unknown in the head of a function or a class is told, and stands for anything while the head is
@@ -19,14 +19,14 @@ from typing import Any
 from ...diagnostics.collecting import BROKEN, Broken
 from ...diagnostics.errors import CompileError, EinkornError
 from ...diagnostics.places import Place, instruction_place
-from ...language.phrasebook import of_line
+from ...language.foreign_names import of_line
 from .names import names_assigned
 
 _MADE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _DEFINING = (*_MADE, ast.Assign, ast.AnnAssign, ast.Import, ast.ImportFrom, ast.If, ast.Try)
 
 
-def read_on(
+def recover(
     names: dict[str, Any], file: str, text: str, error: BaseException, note: Callable[[EinkornError], object]
 ) -> None:
     """Runs the statements behind the one that has raised `error`; gives `note` what is wrong in each.

@@ -1,4 +1,4 @@
-"""What people write who come from NumPy, PyTorch, Triton, Numba, CUDA or Mojo, and what it is called here.
+"""Maps names of NumPy, PyTorch, Triton, Numba, CUDA and Mojo to names of the language, for the hints of errors.
 
 Input: a name that the language does not know, or has in another place. Output: the hint of an error, or None.
 Non-goals: no name gets a meaning from here.
