@@ -120,10 +120,11 @@ def unify(here: Point, symbol: str, a: Any, b: Any, nodes: tuple[syntax.Node, sy
 def as_weak(here: Point, value: Any, type: SIMDType) -> Value:
     """A number without a run-time type as a stand-in that may still adopt one."""
     kind = {DType.bool: "bool", DType.int64: "int", DType.float64: "float"}[type.dtype]
-    made = here.builder.one("cast" if isinstance(value, Value) else "const", [], type, value=value)
     if isinstance(value, Value):
-        here.builder.region.ops[-1].operands = [value]
+        made = here.builder.one("cast", [value], type)
         made.origin = value.origin
+    else:
+        made = here.builder.one("const", [], type, value=value)
     made.weak = kind
     return made
 

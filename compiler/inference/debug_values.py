@@ -14,7 +14,8 @@ from typing import Any
 
 from ...dsl.frontend import syntax
 from ...dsl.types.dtype import DType, SIMDType
-from ..ir.program import Form, Value
+from ..ir.program import Value
+from ..ir.rules import Form
 from .evaluator import Evaluator, Point
 from .values.compile_time import Closure, StructValue
 from .values.index import Index

@@ -23,7 +23,8 @@ from ...dsl.diagnostics.errors import CompileError, EinkornError, each_of, joine
 from ...dsl.diagnostics.places import Label, Place, is_shipped
 from ...dsl.frontend import syntax
 from ...dsl.types.dtype import SIMDType
-from ..ir.program import Builder, Site, Type, Value
+from ..ir.builder import Builder
+from ..ir.program import Site, Type, Value
 from ..ir.ranges import Ranges
 from ..ir.scoped import Scoped
 from ..targets.base import Target

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from ...dsl.contract.unit import NodeSpec, Size, Slot
 from ...dsl.diagnostics.errors import CompileError
 from ...dsl.types.dtype import INT, DType
-from ..ir.program import EFFECTS, Region, Value, walk
+from ..ir.program import Region, Value, count_operations, walk
 from ..targets import Target
 from .kernels import Instances
 from .recovery import Cascade
-from .values.flow import TooMany, count_operations
+from .values.flow import TooMany
 from .values.index import Index
 from .values.tensors import NotElementwise, Probe, Tensor
 
@@ -74,8 +74,8 @@ def find_facts(node: NodeSpec, shapes: tuple[tuple[DType, tuple[Size, ...]], ...
             prober.element(0, 0, prober.index)
     except (NotElementwise, Cascade, TooMany, CompileError):
         return Facts(False)
-    names = {op.name for op in walk(region)}
-    if prober.evaluator.errors or names & EFFECTS:
+    opcodes = {op.opcode for op in walk(region)}
+    if prober.evaluator.errors or any(opcode.has_effects for opcode in opcodes):
         return Facts(False)
     probes = [prober.probes.get(k) for k in range(len(shapes))]
     return Facts(
@@ -83,5 +83,5 @@ def find_facts(node: NodeSpec, shapes: tuple[tuple[DType, tuple[Size, ...]], ...
         cost=count_operations(region),
         identity=tuple(p is None or not p.elsewhere for p in probes),
         loads=tuple(0 if p is None else p.loads for p in probes),
-        loops=bool(names & {"for", "while"}),
+        loops=any(opcode.loops for opcode in opcodes),
     )

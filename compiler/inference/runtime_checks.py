@@ -17,7 +17,9 @@ from typing import Any
 from ...dsl.diagnostics.places import Place, is_shipped
 from ...dsl.frontend import syntax as s
 from ...dsl.types.dtype import BOOL, INT, DType, SIMDType
-from ..ir.program import READS, Builder, Site, Value
+from ..ir.builder import Builder
+from ..ir.opcodes import IF
+from ..ir.program import Site, Value
 from .call_trace import trail
 from .evaluator import Point
 from .target_refusals import is_host_code
@@ -132,10 +134,10 @@ def _from_memory(value: Value, depth: int = 0) -> bool:
     op = value.maker
     if op is None or depth > 12:
         return False
-    if op.name in READS:
+    if op.opcode.reads:
         return True
     operands = list(op.operands)
-    if op.name == "if":
+    if op.opcode is IF:
         number = next(n for n, result in enumerate(op.results) if result is value)
         operands = [region.ops[-1].operands[number] for region in op.regions]
     return any(_from_memory(operand, depth + 1) for operand in operands)

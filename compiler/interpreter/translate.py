@@ -18,8 +18,10 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
 from typing import Any, TypeVar
 
+from ..ir.opcodes import IRREGULAR
 from ..ir.operations import ROWS
-from ..ir.program import IRREGULAR, Form, Function, Location, Op, Region, Value, captures, walk
+from ..ir.program import Function, Location, Op, Region, Value, captures, walk
+from ..ir.rules import Form
 from .debugger import KERNEL, debugger, tensor
 from .grids import run_grid
 from .operations import EVALUATORS, Machine, number, simd

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from ...dsl.types.dtype import DType
+from ...dsl.types.dtype import DType, SIMDType
 from . import integers
 
 LIBRARY = "library"
@@ -52,6 +52,10 @@ class Row:
     def takes(self, dtype: DType) -> bool:
         """Whether it works on elements of `dtype`; nothing does on storage types, which are cast first."""
         return dtype.kind in self.mlir and not dtype.is_storage()
+
+    def result_type(self, type: SIMDType) -> SIMDType:
+        """What comes out for operands of `type`."""
+        return type if self.result == "same" else type.with_dtype(DType.bool)
 
     def in_library(self, dtype: DType) -> bool:
         """Whether the standard library writes it on elements of `dtype`."""

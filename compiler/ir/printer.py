@@ -11,9 +11,7 @@ from __future__ import annotations
 
 from ...dsl.diagnostics.places import shown_path
 from .program import Function, Location, Op, Program, Region, Value
-from .schedule import SCHEDULE
 
-_PLAIN = frozenset({"nsw", "elements"})
 Line = tuple[str, Location | None]  # a line of the text, and where it comes from
 
 
@@ -33,7 +31,7 @@ def program_lines(program: Program, *, schedule: bool = False) -> list[Line]:
     """The same line by line, with what the lines come from apart."""
     lines: list[Line] = []
     for function in program.functions:
-        lines += _Printer(_PLAIN if schedule else _PLAIN | SCHEDULE).function(function)
+        lines += _Printer(schedule).function(function)
     for position, (number, buffers, slots) in enumerate(program.calls):
         if position in program.stages:
             lines.append((f"stage {program.stages.index(position) + 1}", None))
@@ -46,8 +44,8 @@ def program_lines(program: Program, *, schedule: bool = False) -> list[Line]:
 
 
 class _Printer:
-    def __init__(self, unshown: frozenset[str]) -> None:
-        self.unshown = unshown
+    def __init__(self, schedule: bool) -> None:
+        self.schedule = schedule
         self.names: dict[int, str] = {}
         self.lines: list[Line] = []
 
@@ -75,7 +73,8 @@ class _Printer:
         results = ", ".join(self.name(r) for r in op.results)
         types = ", ".join(str(r.type) for r in op.results)
         operands = ", ".join(self.name(v) for v in op.operands)
-        attrs = {k: v for k, v in op.attrs.items() if k not in self.unshown}
+        known = op.opcode.attrs
+        attrs = {k: v for k, v in op.attrs.items() if known[k].shown and (self.schedule or not known[k].decided)}
         shown = ", ".join(
             f"{k}={','.join(sorted(v)) if isinstance(v, frozenset) else v}" for k, v in sorted(attrs.items())
         )

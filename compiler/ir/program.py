@@ -1,26 +1,24 @@
 """The typed program: static single assignment, structured, every value typed, a location on every operation.
 
-A `Program` has one host function (the entry) whose regions hold everything; calls of the author's functions are gone
-(inlined), parameters and element types are fixed. It prints as text and is checked by `verify`.
+A `Program` has functions whose regions hold everything; calls of the author's functions are gone (inlined), parameters
+and element types are fixed. What an operation is and does stands in its `Opcode`, one record each (see `opcodes`).
 
-Input: `infer` builds it with a `Builder`. Output: the interpreter-independent form that `emit` turns into MLIR.
-Non-goals: no inference and no optimisation beyond folding of index arithmetic on constants.
+Input: `inference` builds a program with a `Builder`, `passes` change it. Output: what `lowering` and `interpreter`
+read. Non-goals: nothing is checked here (see `verifier`).
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ...dsl.diagnostics.errors import InternalError
 from ...dsl.diagnostics.places import Place
 from ...dsl.frontend.program import PortableKernel
-from ...dsl.types.dtype import BOOL, INT, DType, SIMDType
-from .operations import ROWS
-from .scoped import Scoped
+from ...dsl.types.dtype import DType, SIMDType
+from .operations import Row
 
 
 @dataclass(frozen=True)
@@ -100,72 +98,128 @@ class Region:
     ops: list[Op] = field(default_factory=list)
 
 
-@dataclass
-class Op:
-    """One operation. `name` is a row's name, or one of `IRREGULAR`."""
+@dataclass(frozen=True)
+class Kind:
+    """A kind of types that an operand or a result may have."""
+
+    words: str  # `an Int`, for messages
+    takes: Callable[[Type], bool]
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """An attribute of an operation.
+
+    Attributes:
+        takes: which Python objects it may be.
+        required: whether it has to be there.
+        shown: whether it is printed.
+        decided: whether a pass has decided it: it changes nothing of what the program means (see `schedule`).
+    """
+
+    takes: Callable[[Any], bool]
+    required: bool = True
+    shown: bool = True
+    decided: bool = False
+
+
+@dataclass(frozen=True)
+class RegionForm:
+    """The form of a region: the kinds of its first arguments, whether more may follow, and the operation it ends in."""
+
+    args: tuple[Kind, ...] = ()
+    carries: bool = False
+    ends: str = "yield"
+
+
+@dataclass(frozen=True, eq=False)
+class Opcode:
+    """What one kind of operations is: what it takes and gives, what it does beyond its results, and what is checked.
+
+    A new effect is a field here with a default, and its name in the rows of `opcodes` that have it.
+
+    Attributes:
+        name: the key of typing, lowering, interpretation and printing.
+        meaning: operands -> results, in a sentence.
+        operands: their kinds; `more` is the kind of any number of further ones.
+        results: their kinds; with `gives_more` any number of further ones.
+        attrs: by name, those that it may have.
+        regions: the forms of its regions.
+        rule: the verifier's rule for what kinds do not say; the problem, or None.
+        row: what a regular operation means and how it is typed and spelled.
+        reads, writes: whether it reads or writes memory.
+        reports: whether the host gets to know of it, and may end the kernel: what is before it has to have happened.
+        hints: whether it is there for its speed, or for a debugger: no result, no memory, but not to be dropped.
+        waits: whether a thread waits in it for others, so that they all have to come to it.
+        spreads: whether its region runs on threads of their own, with a stack of their own.
+        loops: whether its regions run any number of times, one after the other.
+        allocates: whether each one is storage of its own.
+        divides: whether it divides: dear, and in index arithmetic wrong for a divisor of 0.
+        lanewise: whether lane k of the result is made of lane k of the operands, or of scalars, and of nothing else.
+        crosses_lanes: whether it moves numbers from one lane to another.
+        masked: whether it accesses memory lane by lane, under a mask.
+        uniform: whether threads that have equal operands have equal results.
+        within: the operation that has to be around it.
+    """
 
     name: str
+    meaning: str
+    operands: tuple[Kind, ...] = ()
+    results: tuple[Kind, ...] = ()
+    more: Kind | None = None
+    gives_more: bool = False
+    attrs: Mapping[str, Attribute] = field(default_factory=dict)
+    regions: tuple[RegionForm, ...] = ()
+    rule: Callable[[Op], str | None] | None = None
+    row: Row | None = None
+    reads: bool = False
+    writes: bool = False
+    reports: bool = False
+    hints: bool = False
+    waits: bool = False
+    spreads: bool = False
+    loops: bool = False
+    allocates: bool = False
+    divides: bool = False
+    lanewise: bool = False
+    crosses_lanes: bool = False
+    masked: bool = False
+    uniform: bool = True
+    within: str = ""
+    ends: bool = False  # whether it is the last operation of a region
+    accesses: bool = field(init=False)  # whether it reads or writes memory
+    has_effects: bool = field(init=False)  # whether it does anything beyond its results
+    is_pure: bool = field(init=False)  # whether it is nothing but its results: may be moved, dropped and done twice
+    is_safe: bool = field(init=False)  # whether it is pure and may be done where its result is not wanted
+
+    def __post_init__(self) -> None:
+        def derive(name: str, value: bool) -> None:
+            object.__setattr__(self, name, value)
+
+        derive("accesses", self.reads or self.writes)
+        derive("has_effects", self.writes or self.reports or self.hints or self.waits or self.spreads)
+        inert = not (self.has_effects or self.reads or self.regions or self.allocates or self.ends)
+        derive("is_pure", inert)
+        derive("is_safe", inert and not self.divides)
+
+    def __repr__(self) -> str:
+        return f"<opcode {self.name}>"
+
+
+@dataclass(eq=False, slots=True)
+class Op:
+    """One operation."""
+
+    opcode: Opcode
     operands: list[Value]
     results: list[Value]
     location: Location
     attrs: dict[str, Any] = field(default_factory=dict)
     regions: list[Region] = field(default_factory=list)
 
-
-# Operations that are no rows, with what they mean.
-IRREGULAR: dict[str, str] = {
-    "const": "a number of the result's type: attrs value",
-    "cast": "the operand converted to the result's type; floats to integers truncate, saturate, and NaN gives 0",
-    "bitcast": "the operand's bits as another type",
-    "splat": "a scalar in every lane",
-    "lanes": "scalars -> the vector of them, lane 0 first",
-    "extract": "lane number attrs lane",
-    "insert": "vector, scalar -> the vector with the scalar as lane number attrs lane",
-    "extract_at": "vector, Int -> that lane; the number is below the width",
-    "insert_at": "vector, scalar, Int -> the vector with the scalar as that lane; the number is below the width",
-    "shuffle": "two vectors of one type -> their lanes by number, attrs mask; the second one's come after the first's",
-    "take": "vector, unsigned lane numbers below its width -> the lanes of these numbers",
-    "reduce": "vector -> its lanes combined by attrs row, lane k with lane k + half until one is left",
-    "select": "condition, value if true, value if false",
-    "udiv": "unsigned quotient of index arithmetic; the divisor is known not to be zero",
-    "urem": "unsigned remainder of index arithmetic",
-    "load": "pointer, element offset -> the element(s)",
-    "store": "value, pointer, element offset",
-    "store_pair": "two values of a packed type, pointer, offset of the byte that they fill",
-    "atomic": "value, pointer, offset -> what was there; attrs kind (add, min, exchange, …), ordering",
-    "atomic_compare_exchange": "expected, desired, pointer, offset -> what was there; equal bits; attrs ordering",
-    "atomic_load": "pointer, offset -> the element; attrs ordering",
-    "atomic_store": "value, pointer, offset; attrs ordering",
-    "offset": "pointer, Int -> the pointer that many elements further on",
-    "nowhere": "a pointer that nobody reads through",
-    "masked_load": "pointer, offset, mask, other -> elements where the mask holds, lanes of other elsewhere",
-    "masked_store": "value, pointer, offset, mask; the lanes where the mask holds",
-    "gather": "pointer, offsets, mask, other -> the elements at these offsets (int32 or int64), as masked_load",
-    "scatter": "value, pointer, offsets, mask; lane 0 first",
-    "prefetch": "pointer, offset; attrs locality (0 to 3), write",
-    "alloca": "storage of attrs count elements for the life of the function; attrs zeroed",
-    "if": "condition; two regions that end in yield",
-    "for": "low, high, step, carried values; one region (index, carried) that ends in yield",
-    "while": "carried values; a region that ends in condition, and one that ends in yield",
-    "yield": "ends a region with its results",
-    "condition": "ends the first region of while: go on?, carried values",
-    "parallel": "total, grain; a region (low, high) run for disjoint ranges that cover [0, total)",
-    "launch": "grid x y z, block x y z; a region run by every thread",
-    "gpu_id": "attrs which: thread_idx.x, block_dim.y, …",
-    "barrier": "waits for the threads of the block",
-    "assert": "condition, values to show; attrs site",
-    "print": "values to show; attrs site",
-    "breakpoint": "opens the debugger when interpreted; compiled code passes it",
-    "note": "says what the author's variables hold, attrs names; made for the interpreter only",
-}
-
-
-# What operations do beyond their results.
-READS = frozenset({"load", "masked_load", "gather", "atomic_load", "probe"})
-WRITES = frozenset(
-    {"store", "store_pair", "masked_store", "scatter", "atomic", "atomic_compare_exchange", "atomic_store"}
-)
-EFFECTS = WRITES | {"prefetch", "parallel", "launch", "barrier", "assert", "print", "breakpoint"}
+    @property
+    def name(self) -> str:
+        return self.opcode.name
 
 
 @dataclass(frozen=True)
@@ -184,10 +238,7 @@ class Site:
     notes: tuple[tuple[str, Place], ...] = ()
 
 
-# How a note puts a variable's value together from its operands: ("value", number of the operand),
-# ("constant", object), ("tuple", parts), ("struct", name, names of the fields, parts),
-# ("tensor", number of the pointer, numbers of the dims).
-Form = tuple[Any, ...]
+Bounds = tuple[Value | None, Value | None, bool]  # low (or 0) <= value < high; the same up to high where it is True
 
 
 @dataclass
@@ -226,179 +277,6 @@ class Program:
         return range(ends[number], ends[number + 1])
 
 
-LIVE = "live"  # the key of a scope's counters in the memo
-Bounds = tuple[Value | None, Value | None, bool]
-
-
-class NotFusible(InternalError):
-    """A group was asked for that cannot be built; the graph asks again without fusion."""
-
-
-class NotPure(Exception):
-    """An operation is needed where everything is to be computed at compile time."""
-
-
-class Builder(Scoped):
-    """Appends operations to the region that is being built, at the location that is current."""
-
-    def __init__(self, bounds: dict[int, list[Bounds]] | None = None) -> None:
-        self.region = Region()
-        self.location = Location(Place("<none>", 1))
-        self.fastmath: frozenset[str] = frozenset()
-        self.memo: list[dict[Any, Any]] = [{}]
-        self.steps = 0  # see `budget`
-        self.pure = False  # whether an operation would be in vain; see `folding`
-        self.bounds = {} if bounds is None else bounds  # of counters, by serial; see `counter`
-
-    @contextmanager
-    def inside(self, region: Region) -> Iterator[Region]:
-        """Builds into `region`; values computed in it are forgotten by the memo at the end."""
-        saved, self.region = self.region, region
-        self.memo.append({LIVE: [a for a in region.args if a.serial in self.bounds]})
-        try:
-            yield region
-        finally:
-            self.region = saved
-            self.memo.pop()
-
-    def remembered(self, key: Any) -> Any:
-        """What `remember` stored under the key in this region or one around it."""
-        for scope in reversed(self.memo):
-            if key in scope:
-                return scope[key]
-        return None
-
-    def remember(self, key: Any, value: Any) -> None:
-        self.memo[-1][key] = value
-
-    def add(
-        self,
-        name: str,
-        operands: Sequence[Value],
-        types: Sequence[Type] = (),
-        regions: Sequence[Region] = (),
-        **attrs: Any,
-    ) -> list[Value]:
-        """Appends an operation and returns its results."""
-        if self.pure and name not in ("const", "note"):
-            raise NotPure
-        self.steps += 1
-        results = [Value(t) for t in types]
-        op = Op(name, list(operands), results, self.location, attrs, list(regions))
-        for result in results:
-            result.maker = op
-        self.region.ops.append(op)
-        return results
-
-    def one(self, name: str, operands: Sequence[Value], type: Type, **attrs: Any) -> Value:
-        """Appends an operation with one result."""
-        return self.add(name, operands, [type], **attrs)[0]
-
-    def counter(
-        self, value: Value, low: Value | None = None, high: Value | None = None, *, closed: bool = False
-    ) -> Value:
-        """Notes that `value` is a size or a loop variable with low (or 0) <= value < high (<= high if `closed`)."""
-        self.bounds.setdefault(value.serial, []).append((low, high, closed))
-        return value
-
-    def live(self, value: Value) -> None:
-        """Notes that a counter has a value here: its bounds are facts about what they are made of, too."""
-        self.memo[-1].setdefault(LIVE, []).append(value)
-
-    def const(self, value: Any, type: SIMDType) -> Value:
-        """A constant; one for each value and type in a region is enough."""
-        key = ("const", repr(value), type)
-        found = self.remembered(key)
-        if isinstance(found, Value):
-            return found
-        made = self.one("const", [], type, value=value)
-        if type.is_scalar:
-            made.const = value
-        self.remember(key, made)
-        return made
-
-    def int_(self, value: int) -> Value:
-        return self.const(value, INT)
-
-    def row(self, name: str, operands: Sequence[Value]) -> Value:
-        """A regular operation on operands of one type."""
-        row = ROWS[name]
-        type = operands[0].type
-        assert isinstance(type, SIMDType)
-        result = type if row.result == "same" else type.with_dtype(DType.bool)
-        attrs = {"fastmath": self.fastmath} if self.fastmath and type.dtype.is_float() else {}
-        return self.one(name, operands, result, **attrs)
-
-    def advance(self, pointer: Value, offset: Value, access: str = "") -> Value:
-        """The address some elements further on, as a pointer of the author's."""
-        type = pointer.type
-        assert isinstance(type, PointerType)
-        return self.one("offset", [pointer, offset], PointerType(type.dtype, type.space, access or type.access))
-
-    # Index arithmetic: on Int, never wraps in a correct program, and folds on constants.
-
-    def iadd(self, a: Value, b: Value) -> Value:
-        if a.const is not None and b.const is not None:
-            return self.int_(a.const + b.const)
-        if a.const == 0:
-            return b
-        return a if b.const == 0 else self.one("add", [a, b], INT, nsw=True)
-
-    def isub(self, a: Value, b: Value) -> Value:
-        if a.const is not None and b.const is not None:
-            return self.int_(a.const - b.const)
-        return a if b.const == 0 else self.one("sub", [a, b], INT, nsw=True)
-
-    def imul(self, a: Value, b: Value) -> Value:
-        if a.const is not None and b.const is not None:
-            return self.int_(a.const * b.const)
-        if a.const == 1:
-            return b
-        if b.const == 1:
-            return a
-        if a.const == 0 or b.const == 0:
-            return self.int_(0)
-        return self.one("mul", [a, b], INT, nsw=True)
-
-    def idiv(self, a: Value, b: Value) -> Value:
-        """a // b for a >= 0 and b > 0."""
-        if b.const == 1:
-            return a
-        if a.const is not None and b.const:
-            return self.int_(a.const // b.const)
-        return self.one("udiv", [a, b], INT)
-
-    def irem(self, a: Value, b: Value) -> Value:
-        """a % b for a >= 0 and b > 0."""
-        if b.const == 1:
-            return self.int_(0)
-        if a.const is not None and b.const:
-            return self.int_(a.const % b.const)
-        return self.one("urem", [a, b], INT)
-
-    def compare(self, name: str, a: Value, b: Value) -> Value:
-        return self.one(name, [a, b], BOOL)
-
-    def product(self, values: Sequence[Value]) -> Value:
-        """The product of dims; 1 for none."""
-        out = self.int_(1)
-        for value in values:
-            out = self.imul(out, value)
-        return out
-
-    def for_loop(self, low: Value, high: Value, step: Value | None = None) -> Region:
-        """A loop without carried values; build into the region that comes back, then close it with `end`."""
-        index = Value(INT)
-        self.counter(index, low, high)
-        region = Region([index])
-        self.add("for", [low, high, step or self.int_(1)], regions=[region])
-        return region
-
-    def end(self, values: Sequence[Value] = ()) -> None:
-        """Ends the region that is being built."""
-        self.add("yield", values)
-
-
 def walk(region: Region) -> Iterator[Op]:
     """Every operation of a region and of the regions within, in order."""
     for op in region.ops:
@@ -428,4 +306,13 @@ def free_values(region: Region) -> list[Value]:
 
 def captures(region: Region) -> list[Value]:
     """What a region takes from outside; constants are made again inside."""
-    return [value for value in free_values(region) if value.const is None]
+    return [v for v in free_values(region) if v.const is None]
+
+
+def count_operations(region: Region) -> int:
+    """How many operations a region holds, inner ones included."""
+    return sum(1 for _ in walk(region))
+
+
+class NotFusible(InternalError):
+    """A group was asked for that cannot be built; the graph asks again without fusion."""

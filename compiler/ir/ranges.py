@@ -22,8 +22,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ...dsl.types.dtype import BOOL, INT
+from .builder import LIVE, Builder
 from .polynomials import Poly, combined, minus, plus, scaled, split, times
-from .program import LIVE, Bounds, Builder, Value
+from .program import Bounds, Value
 
 Bound = tuple[int, Poly]  # c and others, of a fact c * atom + others >= 0
 

@@ -19,10 +19,6 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Final
 
-SCHEDULE: Final = frozenset(
-    {"cut", "hints", "strip", "burn", "fuel", "vector_bits", "split_vectors", "spread_here", "lone"}
-)
-
 BUDGET: Final = 1 << 22  # operations between two polls: about a millisecond, a hundred where every access waits
 
 HINT: Final = "ek.hint."  # how the names of the functions begin that are called in loops with hints

@@ -1,134 +1,131 @@
-"""Checks a typed program: every value made before it is used, every operation with the operands that it takes.
+"""Checks a typed program: every value made once and before it is used, every operation as its record says.
 
-A violation is a fault of the compiler, never of the author. Run after inference, before emission.
+A violation is a fault of the compiler, never of the author. Runs after inference and between passes.
+
+Input: a `Program`. Output: nothing, or an error. Non-goals: what the rules are (see `opcodes`).
 """
 
 from __future__ import annotations
 
-from ...dsl.diagnostics.errors import InternalError
-from ...dsl.types.dtype import BOOL, INT, DType, SIMDType
-from .operations import ROWS
-from .program import IRREGULAR, Function, Op, PointerType, Program, Region
+from collections.abc import Sequence
 
-# How each structured region has to end.
-_TERMINATORS = {"while": ("condition", "yield")}
+from ...dsl.diagnostics.errors import InternalError
+from .opcodes import OPCODES
+from .program import Function, Kind, Op, Program, Region, RegionForm, Site, Value
+
+_BODY = RegionForm()
 
 
 def verify_program(program: Program) -> None:
     """Raises InternalError at the first violation, with the author's place."""
     for function in program.functions:
-        _Verifier(function).run()
+        _Verifier(function, program.sites).run()
 
 
 class _Verifier:
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: Function, sites: Sequence[Site]) -> None:
         self.function = function
+        self.sites = sites
         self.known = {id(p) for p in function.params}  # the values that are made so far, here and around
+        self.around: list[Op] = []  # the operations whose regions these are
 
     def run(self) -> None:
-        self.region(self.function.body, "yield")
+        self.region(self.function.body, _BODY)
 
     def fail(self, op: Op, problem: str) -> InternalError:
         return InternalError(f"typed program: {op.name}: {problem}", place=op.location.place, code="EK0904")
 
-    def region(self, region: Region, terminator: str) -> None:
-        inner = {id(a) for a in region.args}
-        self.known |= inner
+    def region(self, region: Region, form: RegionForm) -> None:
+        """What stands in a region; its values are unknown behind it."""
+        inner = self.define(region.args)
+        last = len(region.ops) - 1
         for number, op in enumerate(region.ops):
-            last = number == len(region.ops) - 1
-            if (op.name in ("yield", "condition")) != last or (last and op.name != terminator):
-                raise self.fail(op, f"a region ends in {terminator}")
+            if op.opcode.ends is not (number == last):
+                raise self.fail(op, f"a region ends in {form.ends}, and nowhere before")
             self.op(op)
-            results = [id(r) for r in op.results]
-            inner.update(results)
-            self.known.update(results)
-        if not region.ops:
-            raise InternalError("typed program: a region without an end", code="EK0904")
-        self.known -= inner
+            inner += self.define(op.results, op)
+        if last < 0 or region.ops[last].name != form.ends:
+            around = self.around[-1].location.place if self.around else None
+            raise InternalError(f"typed program: a region without its {form.ends}", place=around, code="EK0904")
+        self.known.difference_update(inner)
+
+    def define(self, values: Sequence[Value], op: Op | None = None) -> list[int]:
+        """Makes values known, as arguments of a region or as what an operation gives."""
+        made = [id(value) for value in values]
+        for value in values:
+            if id(value) in self.known or value.maker is not op:
+                place = op.location.place if op is not None else None
+                raise InternalError(f"typed program: {value!r} is made twice", place=place, code="EK0904")
+            self.known.add(id(value))
+        return made
 
     def op(self, op: Op) -> None:
+        opcode = op.opcode
         for value in op.operands:
             if id(value) not in self.known:
                 raise self.fail(op, f"uses {value!r} before it is made")
-        if op.name in ROWS:
-            self.row(op)
-        elif op.name not in IRREGULAR:
+        if OPCODES.get(opcode.name) is not opcode:
             raise self.fail(op, "is no operation")
-        elif op.name in _CHECKS:
-            problem = _CHECKS[op.name](op)
+        problem = _values(op.operands, opcode.operands, opcode.more, "takes")
+        problem = problem or (None if opcode.gives_more else _values(op.results, opcode.results, None, "gives"))
+        problem = problem or self.attributes(op) or self.surroundings(op)
+        problem = problem or self.regions(op) or (opcode.rule(op) if opcode.rule else None)
+        if problem:
+            raise self.fail(op, problem)
+
+    def attributes(self, op: Op) -> str | None:
+        known = op.opcode.attrs
+        for name, value in op.attrs.items():
+            if name not in known:
+                return f"has no attribute {name}"
+            if not known[name].takes(value):
+                return f"its attribute {name} cannot be {value!r}"
+        if len(op.attrs) < len(known):
+            missing = [name for name, attribute in known.items() if attribute.required and name not in op.attrs]
+            if missing:
+                return f"lacks the attribute {missing[0]}"
+        return self.site(op) if "site" in known else None
+
+    def site(self, op: Op) -> str | None:
+        """What is shown has to be what the site has places for."""
+        number = op.attrs["site"]
+        if number >= len(self.sites):
+            return f"there is no site {number}"
+        places = [part[1] for part in self.sites[number].parts if not isinstance(part, str)]
+        values = [value.dtype.name for value in op.operands[len(op.opcode.operands) :]]
+        return None if values == places else f"its site shows {places}, not {values}"
+
+    def surroundings(self, op: Op) -> str | None:
+        within = op.opcode.within
+        if within and all(other.name != within for other in self.around):
+            return f"stands outside of any {within}"
+        if op.opcode.spreads and any(other.opcode.spreads for other in self.around):
+            return "stands within what runs on threads of its own already"
+        return None
+
+    def regions(self, op: Op) -> str | None:
+        forms = op.opcode.regions
+        if len(op.regions) != len(forms):
+            return f"has {len(forms)} regions, not {len(op.regions)}"
+        self.around.append(op)
+        for region, form in zip(op.regions, forms, strict=True):
+            args = region.args[: len(form.args)] if form.carries else region.args
+            problem = _values(args, form.args, None, "its region takes")
             if problem:
-                raise self.fail(op, problem)
-        for number, region in enumerate(op.regions):
-            self.region(region, _TERMINATORS.get(op.name, ("yield", "yield"))[number])
-
-    def row(self, op: Op) -> None:
-        row = ROWS[op.name]
-        types = {v.type for v in op.operands}
-        type = op.operands[0].type
-        if len(op.operands) != row.arity or len(types) != 1 or not isinstance(type, SIMDType):
-            raise self.fail(op, f"takes {row.arity} operands of one type, not {[str(v.type) for v in op.operands]}")
-        if not row.takes(type.dtype) or row.in_library(type.dtype):
-            raise self.fail(op, f"does not work on {type}")
-        wanted = type if row.result == "same" else type.with_dtype(DType.bool)
-        if op.results[0].type != wanted:
-            raise self.fail(op, f"gives {wanted}, not {op.results[0].type}")
+                return problem
+            self.region(region, form)
+        self.around.pop()
+        return None
 
 
-def _load(op: Op) -> str | None:
-    pointer, offset = op.operands
-    if not isinstance(pointer.type, PointerType) or offset.type != INT:
-        return "takes a pointer and an Int"
-    return None if op.results[0].dtype is pointer.dtype else "gives another dtype than its pointer has"
-
-
-def _store(op: Op) -> str | None:
-    value, pointer, offset = op.operands
-    if not isinstance(pointer.type, PointerType) or offset.type != INT:
-        return "takes a value, a pointer and an Int"
-    return None if value.dtype is pointer.dtype else "stores another dtype than its pointer has"
-
-
-def _store_pair(op: Op) -> str | None:
-    first, second, pointer, offset = op.operands
-    if not isinstance(pointer.type, PointerType) or offset.type != INT:
-        return "takes two values, a pointer and an Int"
-    fits = first.type == second.type == SIMDType(pointer.dtype) and pointer.dtype.is_packed()
-    return None if fits else "stores other types than its pointer has"
-
-
-def _if(op: Op) -> str | None:
-    if op.operands[0].type != BOOL:
-        return "takes a Bool"
-    for region in op.regions:
-        if [v.type for v in region.ops[-1].operands] != [r.type for r in op.results]:
-            return "its arms yield other types than it gives"
+def _values(values: Sequence[Value], kinds: Sequence[Kind], more: Kind | None, verb: str) -> str | None:
+    """What is wrong with operands, results or arguments; None when they are of these kinds."""
+    count = len(kinds)
+    if len(values) != count and (more is None or len(values) < count):
+        return f"{verb} {count}{' or more' if more else ''} values, not {len(values)}"
+    for number, value in enumerate(values):
+        kind = kinds[number] if number < count else more
+        assert kind is not None
+        if not kind.takes(value.type):
+            return f"{verb} {kind.words} as number {number}, not {value.type}"
     return None
-
-
-def _for(op: Op) -> str | None:
-    if any(v.type != INT for v in op.operands[:3]):
-        return "takes Ints as bounds"
-    carried = [v.type for v in op.operands[3:]]
-    region = op.regions[0]
-    ends = [v.type for v in region.ops[-1].operands] if region.ops else []
-    if not (carried == [a.type for a in region.args[1:]] == [r.type for r in op.results] == ends):
-        return "what goes round changes its type"
-    return None
-
-
-def _same_type(op: Op) -> str | None:
-    condition, a, b = op.operands
-    return None if a.type == b.type == op.results[0].type and condition.dtype is DType.bool else "types differ"
-
-
-_CHECKS = {
-    "load": _load,
-    "store": _store,
-    "store_pair": _store_pair,
-    "atomic": _store,
-    "atomic_load": _load,
-    "atomic_store": _store,
-    "if": _if,
-    "for": _for,
-    "select": _same_type,
-}

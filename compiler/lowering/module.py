@@ -12,8 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...dsl.diagnostics.errors import InternalError
+from ..ir.opcodes import OPCODES
 from ..ir.operations import ROWS
-from ..ir.program import IRREGULAR, Function, Op, PointerType, Program, captures, walk
+from ..ir.program import Function, Op, PointerType, Program, captures, walk
 from ..targets import Target
 from . import arithmetic, atomics, bits, control_flow, grids, memory, packed_memory, parallel, reports, scalars, vectors
 from .entry import ENTRY, SPREAD, entry
@@ -22,7 +23,7 @@ from .writer import EMITTERS, EXPANSIONS, FunctionWriter, KernelInfo, ModuleWrit
 
 FAMILIES = (arithmetic, atomics, bits, control_flow, grids, memory, packed_memory, parallel, reports, scalars, vectors)
 
-_unmatched = set(EMITTERS) ^ {*ROWS, *IRREGULAR}
+_unmatched = set(EMITTERS) ^ set(OPCODES)
 assert not _unmatched, f"opcodes without an emitter in {__package__}, or emitters without an opcode: {_unmatched}"
 
 _unexpanded = set(EXPANSIONS) ^ {m[1:] for row in ROWS.values() for m in row.mlir.values() if m.startswith("=")}

@@ -15,8 +15,9 @@ the same program, changed. Non-goals: no check is found to be needless here (see
 from __future__ import annotations
 
 from ...dsl.types.dtype import BOOL, DType, SIMDType
+from ..ir.builder import Builder
 from ..ir.polynomials import Poly, minus, plus, split, times
-from ..ir.program import Builder, Op, Program, Region, Value, walk
+from ..ir.program import Op, Program, Region, Value, walk
 from ..ir.ranges import Ranges
 from ..targets.base import Target
 

@@ -28,8 +28,9 @@ import itertools
 from dataclasses import dataclass, field
 
 from ...dsl.types.dtype import BOOL, INT
+from ..ir.builder import Builder
 from ..ir.operations import ROWS
-from ..ir.program import Builder, Op, Region, Value, walk
+from ..ir.program import Op, Region, Value, walk
 
 SHORT = 4  # elements; shorter parts are not worth a loop
 MOST = 4  # parts of a loop

@@ -19,7 +19,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...dsl.types.dtype import INT
-from ..ir.program import Builder, Op, Program, Region, Value, walk
+from ..ir.builder import Builder
+from ..ir.opcodes import IF
+from ..ir.program import Op, Program, Region, Value, walk
 from ..ir.ranges import Ranges
 from ..targets.base import Target
 
@@ -73,8 +75,10 @@ def _two_versions(loop: Op, ranges: Ranges) -> list[Op]:
         if not loop.results:
             builder.add("if", [inside], regions=regions)
             return before.ops
-        branch = Op("if", [inside], loop.results, loop.location, {}, list(regions))
+        branch = Op(IF, [inside], loop.results, loop.location, {}, list(regions))
         loop.results = [Value(v.type, name=v.name) for v in branch.results]
+        for result in loop.results:
+            result.maker = loop
         regions[1].ops[-1].operands[:] = loop.results
     for result in branch.results:
         result.maker = branch
@@ -254,7 +258,7 @@ def _copied(loop: Op, without: set[int]) -> Op:
     def op(old: Op) -> Op:
         operands = [value(v) for v in old.operands]
         regions = [region(r) for r in old.regions]
-        made = Op(old.name, operands, [fresh(v) for v in old.results], old.location, dict(old.attrs), regions)
+        made = Op(old.opcode, operands, [fresh(v) for v in old.results], old.location, dict(old.attrs), regions)
         for result in made.results:
             result.maker = made
         return made

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from einkorn.compiler.ir.opcodes import IRREGULAR
 from einkorn.compiler.ir.operations import ROWS
-from einkorn.compiler.ir.program import IRREGULAR
 from einkorn.compiler.lowering import module
 from einkorn.compiler.lowering.writer import EMITTERS, EXPANSIONS, emits, expands
 from einkorn.dsl.diagnostics.errors import InternalError

@@ -19,8 +19,8 @@ from support import graphs
 from einkorn.compiler.interpreter import operations as interpret_ops
 from einkorn.compiler.interpreter import rows as interpret_rows
 from einkorn.compiler.interpreter import translate as interpret_flow
+from einkorn.compiler.ir.opcodes import IRREGULAR
 from einkorn.compiler.ir.operations import LIBRARY, ROWS
-from einkorn.compiler.ir.program import IRREGULAR
 from einkorn.compiler.lowering.writer import EMITTERS
 from einkorn.dsl.diagnostics.errors import KernelError
 from einkorn.graph import InferenceSession, ops

@@ -29,7 +29,8 @@ from ....dsl.types.dtype import DType, SIMDType
 from ...interpreter.memory import Pointer, storage
 from ...interpreter.operations import Machine
 from ...interpreter.translate import translate
-from ...ir.program import Function, NotPure, PointerType, Program, Region, Value
+from ...ir.builder import NotPure
+from ...ir.program import Function, PointerType, Program, Region, Value
 from ..evaluator import Evaluator
 from ..recovery import Cascade
 from ..values.aggregates import PLAIN, parts_of, with_parts

@@ -12,7 +12,7 @@ from typing import Any
 from ....dsl.diagnostics.errors import plural
 from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import INT, SIMDType
-from ...ir.program import Region, Value
+from ...ir.program import Region, Value, count_operations
 from ...passes.split_loops import cut_loop
 from .. import dispatch
 from ..advice import body_takes, no_function, of_body
@@ -21,7 +21,7 @@ from ..evaluator import Evaluator, Point, rule
 from ..members.tensors import store_into, to_index, to_store, wrong_store
 from ..values.compile_time import Closure, is_comptime_number
 from ..values.describe import describe
-from ..values.flow import ABSENT, count_operations
+from ..values.flow import ABSENT
 from ..values.index import Index, NeedComponents, NeedPairs, same_dims, unravel
 from ..values.tensors import Demand, Tensor
 from .element_pairs import Pairs, shares_bytes

@@ -33,8 +33,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ....dsl.types.dtype import BOOL, INT
+from ...ir.builder import Builder
 from ...ir.operations import ROWS
-from ...ir.program import Builder, Op, PointerType, Region, Value, walk
+from ...ir.program import Op, PointerType, Region, Value, walk
 from ..conditions import truth
 from ..evaluator import Evaluator, Point, rule
 

@@ -14,7 +14,8 @@ from typing import Any
 from ....dsl.frontend import syntax as s
 from ....dsl.signature.schema import Role
 from ....dsl.types.dtype import DType, SIMDType
-from ...ir.program import Builder, PointerType, Value
+from ...ir.builder import Builder
+from ...ir.program import PointerType, Value
 from ..advice import dtype_for
 from ..conversion import DEFAULTS, adopt, coerce, misfit
 from ..evaluator import Point, callable_

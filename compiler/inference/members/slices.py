@@ -6,7 +6,8 @@ Input: Ints and a step known at compile time. Output: Ints. Non-goals: no tensor
 from __future__ import annotations
 
 from ....dsl.types.dtype import INT
-from ...ir.program import Builder, Value
+from ...ir.builder import Builder
+from ...ir.program import Value
 
 
 def slice_of(

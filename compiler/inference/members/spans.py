@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....dsl.types.dtype import INT, DType, SIMDType
-from ...ir.program import Builder, PointerType, Region, Value
+from ...ir.builder import Builder
+from ...ir.program import PointerType, Region, Value
 from .vectors import from_lanes
 
 INT32 = SIMDType(DType.int32)
@@ -83,7 +84,9 @@ def _spread(builder: Builder, span: Span, width: int) -> list[Value]:
     whole = SIMDType(DType.int64, width)
     count = from_lanes(builder, [builder.const(k, INT) for k in range(width)])
     steps = builder.row("mul", [builder.one("splat", [span.step], whole), count])
-    return [builder.advance(span.pointer, span.offset, "read-write"), steps]
+    type = span.pointer.type
+    assert isinstance(type, PointerType)
+    return [builder.advance(span.pointer, span.offset, type.access or "read-write"), steps]
 
 
 def offsets_of(builder: Builder, indices: Value) -> Value:

@@ -14,7 +14,8 @@ from typing import Any
 
 from ....dsl.signature.schema import Role
 from ....dsl.types.dtype import INT, SIMDType
-from ...ir.program import Builder, Value
+from ...ir.builder import Builder
+from ...ir.program import Value
 from ..conversion import coerce
 from ..evaluator import Point
 from ..runtime_checks import guard_index, guard_lanes, guard_number

@@ -15,7 +15,8 @@ from ....dsl.diagnostics.places import Label
 from ....dsl.frontend import syntax as s
 from ....dsl.signature.schema import Role
 from ....dsl.types.dtype import INT, DType, SIMDType
-from ...ir.program import Builder, PointerType, Value
+from ...ir.builder import Builder
+from ...ir.program import PointerType, Value
 from ..advice import index_of_rank, index_of_tuple, unindexable, width_by_name
 from ..calls.struct_methods import method_of, special
 from ..conversion import coerce

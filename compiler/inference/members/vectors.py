@@ -13,8 +13,9 @@ from typing import Any
 
 from ....dsl.diagnostics.errors import plural
 from ....dsl.types.dtype import INT, DType, SIMDType
+from ...ir.builder import Builder
 from ...ir.operations import ROWS
-from ...ir.program import Builder, Value
+from ...ir.program import Value
 from .. import dispatch
 from ..conversion import coerce, zero_of
 from ..evaluator import Point

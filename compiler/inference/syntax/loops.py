@@ -13,7 +13,8 @@ from typing import Any, NoReturn
 
 from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import BOOL, INT
-from ...ir.program import NotPure, Value
+from ...ir.builder import NotPure
+from ...ir.program import Value
 from ..advice import over_indices
 from ..calls.folding import repeated
 from ..conditions import decision, short_circuit, truth

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ....dsl.types.dtype import DType, SIMDType
-from ...ir.program import Builder, PointerType, Type, Value
+from ...ir.builder import Builder
+from ...ir.program import PointerType, Type, Value
 from .compile_time import Marker, StackType, StructType, StructValue, StubRef, is_comptime_number
 
 PLAIN = (str, DType, SIMDType, StructType, StubRef, Marker, StackType, type(None))

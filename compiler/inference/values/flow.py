@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ....dsl.frontend import syntax
-from ...ir.program import EFFECTS, READS, Op, Region
+from ...ir.opcodes import NOTE
+from ...ir.program import Region
 
 
 class TooMany(Exception):
@@ -131,23 +132,7 @@ def gives_value(statements: Iterable[syntax.Stmt]) -> bool:
     return False
 
 
-def count_operations(region: Region) -> int:
-    """How many operations a region holds, inner ones included."""
-    total = 0
-    stack: list[Op] = list(region.ops)
-    while stack:
-        op = stack.pop()
-        total += 1
-        for inner in op.regions:
-            stack.extend(inner.ops)
-    return total
-
-
-# What may run although its result is not wanted: no memory, no effects, no division.
-_UNSAFE = READS | EFFECTS | {"for", "while", "if", "alloca", "udiv", "urem", "floordiv", "mod"}
-
-
 def is_pure(region: Region) -> bool:
-    """Whether the operations of a region may be done always, and cheaply."""
-    ops = [op for op in region.ops if op.name != "note"]
-    return len(ops) <= 8 and not any(op.name in _UNSAFE for op in ops)
+    """Whether the operations of a region may be done although their results are not wanted, and are few."""
+    ops = [op for op in region.ops if op.opcode is not NOTE]
+    return len(ops) <= 8 and all(op.opcode.is_safe or op.opcode.ends for op in ops)

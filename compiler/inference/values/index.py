@@ -8,7 +8,8 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from ...ir.program import Builder, Value
+from ...ir.builder import Builder
+from ...ir.program import Value
 
 
 class NeedPairs(Exception):

@@ -16,8 +16,9 @@ from typing import Any
 from ....dsl.diagnostics.errors import InternalError
 from ....dsl.diagnostics.places import Place
 from ....dsl.signature.schema import Role
-from ....dsl.types.dtype import DType, SIMDType
-from ...ir.program import Builder, PointerType, Value
+from ....dsl.types.dtype import INT, DType, SIMDType
+from ...ir.builder import Builder
+from ...ir.program import PointerType, Value
 from .index import Index, NeedPairs, ravel, same_dims, value_key
 
 _serials = itertools.count()
@@ -264,7 +265,7 @@ class Probe(Tensor):
         self.loads += 1
         if width != 1 or not (same_dims(index.dims, self.at.dims) and index.key() == self.at.key()):
             self.elsewhere = True
-        return builder.one("probe", [], SIMDType(self.dtype, width))
+        return builder.one("load", [Value(PointerType(self.dtype)), Value(INT)], SIMDType(self.dtype, width))
 
 
 class View(Tensor):

@@ -1,0 +1,418 @@
+"""All operations of the typed program, one record each: what they take, give and do, and when they are well made.
+
+A record's name is the key of everything that is done with an operation: `inference` appends it by this name, `lowering`
+and `interpreter` have a function for it under this name, and the verifier follows its rule. Regular operations are made
+of their rows (see `operations`); the others are written out here.
+
+Output: `OPCODES`, and a name for each irregular record. Non-goals: how operations are typed, lowered or interpreted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from ...dsl.types.dtype import BOOL, INT, DType, SIMDType
+from . import rules
+from .operations import ROWS, Row
+from .program import Attribute, Kind, Opcode, PointerType, RegionForm, Type
+from .schedule import Cut, LoopHints
+
+ORDERINGS = ("relaxed", "acquire", "release", "acq_rel", "seq_cst")
+ATOMICS = ("add", "sub", "min", "max", "and", "or", "xor", "exchange")
+INDICES = tuple(f"{what}.{axis}" for what in ("thread_idx", "block_idx") for axis in "xyz")
+FASTMATH = frozenset({"nnan", "ninf", "nsz", "arcp", "contract", "afn", "reassoc", "fast"})
+
+# *** kinds of types ***
+
+
+def _of_numbers(test: Callable[[SIMDType], bool]) -> Callable[[Type], bool]:
+    return lambda type: isinstance(type, SIMDType) and test(type)
+
+
+ANY = Kind("a value", lambda type: True)
+INTEGER = Kind("an Int", lambda type: type == INT)
+BOOLEAN = Kind("a Bool", lambda type: type == BOOL)
+POINTER = Kind("a pointer", lambda type: isinstance(type, PointerType))
+NUMBER = Kind("a number or a vector", lambda type: isinstance(type, SIMDType))
+SCALAR = Kind("a number", _of_numbers(lambda type: type.width == 1))
+VECTOR = Kind("a vector", _of_numbers(lambda type: type.width > 1))
+MASK = Kind("a Bool or a vector of them", _of_numbers(lambda type: type.dtype is DType.bool))
+OFFSETS = Kind(
+    "a vector of int32 or int64", _of_numbers(lambda type: type.width > 1 and type.dtype in (DType.int32, DType.int64))
+)
+LANES = Kind("a vector of unsigned integers", _of_numbers(lambda type: type.dtype.kind == "uint"))
+
+# *** kinds of attributes ***
+
+
+def _whole(low: int = 0, high: int | None = None) -> Callable[[Any], bool]:
+    return lambda value: type(value) is int and low <= value and (high is None or value < high)
+
+
+def _one_of(*values: Any) -> Callable[[Any], bool]:
+    return lambda value: value in values
+
+
+_FLAG = _one_of(True, False)
+_SITE = Attribute(_whole())  # the verifier knows how many there are
+_ALIGN = {"align": Attribute(lambda value: _whole(1)(value) and value & (value - 1) == 0, required=False)}
+_LANE = {"lane": Attribute(_whole())}
+
+
+def _decided(takes: Callable[[Any], bool]) -> Attribute:
+    return Attribute(takes, required=False, decided=True)
+
+
+_ROUND = {"fuel": _decided(_whole(1))}
+
+
+def _ordering(*but: str) -> dict[str, Attribute]:
+    return {"ordering": Attribute(_one_of(*(o for o in ORDERINGS if o not in but)))}
+
+
+# *** the records ***
+
+_BLOCK = RegionForm()
+_ADDRESS = (POINTER, INTEGER)
+
+CONST = Opcode(
+    "const",
+    "a number of the result's type: attrs value",
+    results=(NUMBER,),
+    attrs={"value": Attribute(lambda value: True)},
+    rule=rules.const,
+    lanewise=True,
+)
+CAST = Opcode(
+    "cast",
+    "the operand converted to the result's type; floats to integers truncate, saturate, and NaN gives 0",
+    (NUMBER,),
+    (NUMBER,),
+    rule=rules.cast,
+    lanewise=True,
+)
+BITCAST = Opcode(
+    "bitcast", "the operand's bits as another type", (NUMBER,), (NUMBER,), rule=rules.bitcast, lanewise=True
+)
+SPLAT = Opcode("splat", "a scalar in every lane", (SCALAR,), (VECTOR,), rule=rules.same_dtype, lanewise=True)
+MAKE_VECTOR = Opcode(
+    "lanes",
+    "scalars -> the vector of them, lane 0 first",
+    (),
+    (VECTOR,),
+    more=SCALAR,
+    rule=rules.make_vector,
+    crosses_lanes=True,
+)
+EXTRACT = Opcode(
+    "extract", "lane number attrs lane", (VECTOR,), (SCALAR,), attrs=_LANE, rule=rules.extract, crosses_lanes=True
+)
+INSERT = Opcode(
+    "insert",
+    "vector, scalar -> the vector with the scalar as lane number attrs lane",
+    (VECTOR, SCALAR),
+    (VECTOR,),
+    attrs=_LANE,
+    rule=rules.insert,
+    crosses_lanes=True,
+)
+EXTRACT_AT = Opcode(
+    "extract_at",
+    "vector, Int -> that lane; the number is below the width",
+    (VECTOR, INTEGER),
+    (SCALAR,),
+    rule=rules.extract,
+    crosses_lanes=True,
+)
+INSERT_AT = Opcode(
+    "insert_at",
+    "vector, scalar, Int -> the vector with the scalar as that lane; the number is below the width",
+    (VECTOR, SCALAR, INTEGER),
+    (VECTOR,),
+    rule=rules.insert,
+    crosses_lanes=True,
+)
+SHUFFLE = Opcode(
+    "shuffle",
+    "two vectors of one type -> their lanes by number, attrs mask; the second one's come after the first's",
+    (VECTOR, VECTOR),
+    (NUMBER,),
+    attrs={"mask": Attribute(lambda value: isinstance(value, tuple) and all(type(n) is int for n in value))},
+    rule=rules.shuffle,
+    crosses_lanes=True,
+)
+TAKE = Opcode(
+    "take",
+    "vector, unsigned lane numbers below its width -> the lanes of these numbers",
+    (VECTOR, LANES),
+    (NUMBER,),
+    rule=rules.take,
+    crosses_lanes=True,
+)
+REDUCE = Opcode(
+    "reduce",
+    "vector -> its lanes combined by attrs row, lane k with lane k + half until one is left",
+    (VECTOR,),
+    (SCALAR,),
+    attrs={"row": Attribute(_one_of(*(row.name for row in ROWS.values() if row.arity == 2 and row.result == "same")))},
+    rule=rules.reduce,
+    crosses_lanes=True,
+)
+SELECT = Opcode(
+    "select",
+    "condition, value if true, value if false",
+    (MASK, ANY, ANY),
+    (ANY,),
+    rule=rules.select,
+    lanewise=True,
+)
+UDIV = Opcode(
+    "udiv",
+    "unsigned quotient of index arithmetic; the divisor is known not to be zero",
+    (INTEGER, INTEGER),
+    (INTEGER,),
+    lanewise=True,
+    divides=True,
+)
+UREM = replace(UDIV, name="urem", meaning="unsigned remainder of index arithmetic")
+
+LOAD = Opcode(
+    "load",
+    "pointer, element offset -> the element(s)",
+    _ADDRESS,
+    (NUMBER,),
+    attrs=_ALIGN,
+    rule=rules.load,
+    reads=True,
+    uniform=False,
+)
+STORE = Opcode(
+    "store",
+    "value, pointer, element offset",
+    (NUMBER, *_ADDRESS),
+    attrs=_ALIGN | {"lone": _decided(_FLAG)},
+    rule=rules.store,
+    writes=True,
+)
+STORE_PAIR = Opcode(
+    "store_pair",
+    "two values of a packed type, pointer, offset of the byte that they fill",
+    (SCALAR, SCALAR, *_ADDRESS),
+    rule=rules.store_pair,
+    writes=True,
+)
+ATOMIC = Opcode(
+    "atomic",
+    "value, pointer, offset -> what was there; attrs kind (add, min, exchange, …), ordering",
+    (SCALAR, *_ADDRESS),
+    (SCALAR,),
+    attrs={"kind": Attribute(_one_of(*ATOMICS)), **_ordering()},
+    rule=rules.atomic,
+    writes=True,
+    uniform=False,
+)
+ATOMIC_COMPARE_EXCHANGE = Opcode(
+    "atomic_compare_exchange",
+    "expected, desired, pointer, offset -> what was there; equal bits; attrs ordering",
+    (SCALAR, SCALAR, *_ADDRESS),
+    (SCALAR,),
+    attrs=_ordering(),
+    rule=rules.compare_exchange,
+    writes=True,
+    uniform=False,
+)
+ATOMIC_LOAD = Opcode(
+    "atomic_load",
+    "pointer, offset -> the element; attrs ordering",
+    _ADDRESS,
+    (SCALAR,),
+    attrs=_ordering("release", "acq_rel"),
+    rule=rules.load,
+    reads=True,
+    uniform=False,
+)
+ATOMIC_STORE = Opcode(
+    "atomic_store",
+    "value, pointer, offset; attrs ordering",
+    (SCALAR, *_ADDRESS),
+    attrs=_ordering("acquire", "acq_rel"),
+    rule=rules.store,
+    writes=True,
+)
+OFFSET = Opcode(
+    "offset", "pointer, Int -> the pointer that many elements further on", _ADDRESS, (POINTER,), rule=rules.offset
+)
+NOWHERE = Opcode("nowhere", "a pointer that nobody reads through", results=(POINTER,))
+MASKED_LOAD = Opcode(
+    "masked_load",
+    "pointer, offset, mask, other -> elements where the mask holds, lanes of other elsewhere",
+    (*_ADDRESS, MASK, NUMBER),
+    (NUMBER,),
+    attrs=_ALIGN,
+    rule=rules.masked_load,
+    reads=True,
+    masked=True,
+    uniform=False,
+)
+MASKED_STORE = Opcode(
+    "masked_store",
+    "value, pointer, offset, mask; the lanes where the mask holds",
+    (NUMBER, *_ADDRESS, MASK),
+    attrs=_ALIGN,
+    rule=rules.masked_store,
+    writes=True,
+    masked=True,
+)
+GATHER = Opcode(
+    "gather",
+    "pointer, offsets, mask, other -> the elements at these offsets (int32 or int64), as masked_load",
+    (POINTER, OFFSETS, MASK, NUMBER),
+    (NUMBER,),
+    attrs=_ALIGN,
+    rule=rules.masked_load,
+    reads=True,
+    masked=True,
+    uniform=False,
+)
+SCATTER = Opcode(
+    "scatter",
+    "value, pointer, offsets, mask; lane 0 first",
+    (NUMBER, POINTER, OFFSETS, MASK),
+    attrs=_ALIGN,
+    rule=rules.masked_store,
+    writes=True,
+    masked=True,
+)
+PREFETCH = Opcode(
+    "prefetch",
+    "pointer, offset; attrs locality (0 to 3), write",
+    _ADDRESS,
+    attrs={"locality": Attribute(_whole(0, 4)), "write": Attribute(_FLAG)},
+    hints=True,
+)
+ALLOCA = Opcode(
+    "alloca",
+    "storage of attrs count elements for the life of the function; attrs zeroed",
+    results=(POINTER,),
+    attrs={"count": Attribute(_whole()), "zeroed": Attribute(_FLAG)},
+    rule=rules.alloca,
+    allocates=True,
+    uniform=False,
+)
+
+IF = Opcode(
+    "if",
+    "condition; two regions that end in yield",
+    (BOOLEAN,),
+    gives_more=True,
+    regions=(_BLOCK, _BLOCK),
+    rule=rules.branch,
+)
+FOR = Opcode(
+    "for",
+    "low, high, step, carried values; one region (index, carried) that ends in yield; attrs elements: each round is one"
+    " element",
+    (INTEGER, INTEGER, INTEGER),
+    more=ANY,
+    gives_more=True,
+    attrs={
+        "elements": Attribute(_FLAG, required=False, shown=False),
+        "cut": _decided(lambda value: isinstance(value, Cut)),
+        "hints": _decided(lambda value: isinstance(value, LoopHints)),
+        "strip": _decided(_whole(1)),
+        "burn": _decided(_whole(1)),
+        **_ROUND,
+    },
+    regions=(RegionForm((INTEGER,), carries=True),),
+    rule=rules.counted_loop,
+    loops=True,
+)
+WHILE = Opcode(
+    "while",
+    "carried values; a region that ends in condition, and one that ends in yield",
+    more=ANY,
+    gives_more=True,
+    attrs=_ROUND,
+    regions=(RegionForm(carries=True, ends="condition"), RegionForm(carries=True)),
+    rule=rules.loop,
+    loops=True,
+)
+YIELD = Opcode("yield", "ends a region with its results", more=ANY, ends=True)
+CONDITION = Opcode(
+    "condition", "ends the first region of while: go on?, carried values", (BOOLEAN,), more=ANY, ends=True
+)
+PARALLEL = Opcode(
+    "parallel",
+    "total, grain; a region (low, high) run for disjoint ranges that cover [0, total)",
+    (INTEGER, INTEGER),
+    attrs={"vector_bits": _decided(_whole(1)), "split_vectors": _decided(_FLAG), "spread_here": _decided(_FLAG)},
+    regions=(RegionForm((INTEGER, INTEGER)),),
+    rule=rules.yields_nothing,
+    spreads=True,
+)
+LAUNCH = Opcode(
+    "launch",
+    "grid x y z, block x y z; a region run by every thread",
+    (INTEGER,) * 6,
+    regions=(_BLOCK,),
+    rule=rules.yields_nothing,
+    spreads=True,
+)
+GPU_ID = Opcode(
+    "gpu_id",
+    "attrs which: thread_idx.x, block_idx.y, …",
+    results=(INTEGER,),
+    attrs={"which": Attribute(_one_of(*INDICES))},
+    within="launch",
+    uniform=False,
+)
+BARRIER = Opcode("barrier", "waits for the threads of the block", waits=True, within="launch")
+
+ASSERT = Opcode(
+    "assert",
+    "condition, values to show; attrs site; until the checks are placed: hoist (lanes), unless (loops without rounds)",
+    (BOOLEAN,),
+    more=SCALAR,
+    attrs={
+        "site": _SITE,
+        "hoist": Attribute(_whole(), required=False),
+        "unless": Attribute(lambda value: isinstance(value, tuple), required=False),
+    },
+    reports=True,
+)
+PRINT = Opcode("print", "values to show; attrs site", more=SCALAR, attrs={"site": _SITE}, reports=True)
+BREAKPOINT = Opcode("breakpoint", "opens the debugger when interpreted; compiled code passes it", reports=True)
+NOTE = Opcode(
+    "note",
+    "says what the author's variables hold, attrs names; made for the interpreter only",
+    more=ANY,
+    attrs={"names": Attribute(lambda value: isinstance(value, tuple))},
+    rule=rules.note,
+    hints=True,
+)
+
+
+def regular(row: Row) -> Opcode:
+    """The record of a regular operation."""
+    attrs = {"fastmath": Attribute(lambda value: isinstance(value, frozenset) and value <= FASTMATH, required=False)}
+    if row.name in ("add", "sub", "mul"):
+        attrs["nsw"] = Attribute(_one_of(True), required=False, shown=False)
+    return Opcode(
+        row.name,
+        f"{row.symbol} on operands of one type",
+        (NUMBER,) * row.arity,
+        (NUMBER,),
+        attrs=attrs,
+        rule=rules.regular(row),
+        row=row,
+        lanewise=True,
+        divides=row.name in ("floordiv", "mod"),
+    )
+
+
+_IRREGULAR = tuple(value for value in list(globals().values()) if isinstance(value, Opcode))
+IRREGULAR: dict[str, Opcode] = {opcode.name: opcode for opcode in _IRREGULAR}
+OPCODES: dict[str, Opcode] = IRREGULAR | {row.name: regular(row) for row in ROWS.values()}
+assert len(OPCODES) == len(_IRREGULAR) + len(ROWS), "an opcode is registered twice"

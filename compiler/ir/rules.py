@@ -1,0 +1,250 @@
+"""The rules of well-made operations: what the kinds of their operands and results do not say.
+
+A rule is a function of an operation, whose operands, results, attributes and regions are of the kinds that its record
+names. It gives what is wrong, as the end of a sentence that begins with the operation, or None.
+
+Input: an operation. Output: a problem, or None. Non-goals: which operation has which rule (see `opcodes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...dsl.types.dtype import INT, SIMDType
+from .operations import ROWS, Row
+from .program import Op, PointerType, Value
+
+# What a variable of the author's is made of, in a note: ("value", number of the operand), ("constant", object),
+# ("tuple", parts), ("struct", name, names of the fields, parts),
+# ("tensor", number of the pointer, numbers of the dims).
+Form = tuple[Any, ...]
+
+
+def _number(value: Value) -> SIMDType:
+    assert isinstance(value.type, SIMDType)
+    return value.type
+
+
+def _pointer(value: Value) -> PointerType:
+    assert isinstance(value.type, PointerType)
+    return value.type
+
+
+def const(op: Op) -> str | None:
+    result, value = op.results[0], op.attrs["value"]
+    dtype = result.dtype
+    if result.const is not None and not _is_same(result.const, value):
+        return f"is known as {result.const!r}, and makes {value!r}"
+    if dtype.is_float():
+        return None if isinstance(value, bool | int | float) else f"makes a float of {value!r}"
+    if not isinstance(value, bool | int) or not int(dtype.range[0]) <= value <= int(dtype.range[1]):
+        return f"{dtype} does not hold {value!r}"
+    return None
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    return bool(a == b or (a != a and b != b))
+
+
+def cast(op: Op) -> str | None:
+    source, to = _number(op.operands[0]), _number(op.results[0])
+    return None if source.width == to.width else "changes the number of lanes"
+
+
+def bitcast(op: Op) -> str | None:
+    source, to = _number(op.operands[0]), _number(op.results[0])
+    same = source.width == to.width and max(source.dtype.bits, 8) == max(to.dtype.bits, 8)  # a byte at least
+    return None if same else f"{source} has not the bits of {to}"
+
+
+def same_dtype(op: Op) -> str | None:
+    """All operands and the result have one dtype."""
+    return None if len({value.dtype for value in (*op.operands, *op.results)}) == 1 else "changes the dtype"
+
+
+def make_vector(op: Op) -> str | None:
+    return same_dtype(op) if len(op.operands) == _number(op.results[0]).width else "takes one number for each lane"
+
+
+def extract(op: Op) -> str | None:
+    if "lane" in op.attrs and op.attrs["lane"] >= _number(op.operands[0]).width:
+        return f"there is no lane {op.attrs['lane']}"
+    return None if op.operands[0].dtype is op.results[0].dtype else "changes the dtype"
+
+
+def insert(op: Op) -> str | None:
+    vector, scalar = op.operands[:2]
+    if vector.type != op.results[0].type or vector.dtype is not scalar.dtype:
+        return "takes and gives vectors of one type, and a number of it"
+    return extract(op)
+
+
+def shuffle(op: Op) -> str | None:
+    (a, b), result, mask = op.operands, _number(op.results[0]), op.attrs["mask"]
+    if a.type != b.type or result.dtype is not a.dtype or len(mask) != result.width:
+        return "takes two vectors of one type, and gives one lane for each number of its mask"
+    return None if all(0 <= lane < 2 * _number(a).width for lane in mask) else "its mask names lanes that are not there"
+
+
+def take(op: Op) -> str | None:
+    table, indices = op.operands
+    result = _number(op.results[0])
+    fits = result.dtype is table.dtype and result.width == _number(indices).width
+    return None if fits else "gives one lane of its vector for each number"
+
+
+def reduce(op: Op) -> str | None:
+    row, vector, result = ROWS[op.attrs["row"]], _number(op.operands[0]), op.results[0]
+    if not row.takes(vector.dtype) or row.in_library(vector.dtype):
+        return f"{row.name} does not work on {vector.dtype}"
+    if vector.width & (vector.width - 1):
+        return f"cannot halve {vector.width} lanes"
+    return None if result.type == SIMDType(vector.dtype) else f"gives one {vector.dtype}"
+
+
+def select(op: Op) -> str | None:
+    condition, a, b = op.operands
+    if not a.type == b.type == op.results[0].type:
+        return "takes and gives values of one type"
+    width = a.type.width if isinstance(a.type, SIMDType) else 1
+    return None if _number(condition).width == width else "takes a Bool for each lane"
+
+
+def _accessed(op: Op, value: Value, pointer: Value, *lanes: Value) -> str | None:
+    """The rule of an access: `value` is of the pointer's dtype, and has as many lanes as each of `lanes`."""
+    type = _pointer(pointer)
+    if value.dtype is not type.dtype:
+        return f"accesses {value.dtype} through {type}"
+    if op.opcode.writes and type.access == "read-only":
+        return f"writes through {type}"
+    same = all(_number(other).width == _number(value).width for other in lanes)
+    return None if same else "takes an offset, a mask and a number for each lane"
+
+
+def load(op: Op) -> str | None:
+    return _accessed(op, op.results[0], op.operands[0])
+
+
+def store(op: Op) -> str | None:
+    return _accessed(op, op.operands[0], op.operands[1])
+
+
+def store_pair(op: Op) -> str | None:
+    first, second, pointer, _ = op.operands
+    if first.type != second.type or not first.dtype.is_packed():
+        return "takes two values of a packed type"
+    return _accessed(op, first, pointer)
+
+
+def masked_load(op: Op) -> str | None:
+    pointer, offset, mask, other = op.operands
+    if other.type != op.results[0].type:
+        return "gives what its last operand has where it reads nothing"
+    return _accessed(op, op.results[0], pointer, mask, *_lanes_of(offset))
+
+
+def masked_store(op: Op) -> str | None:
+    value, pointer, offset, mask = op.operands
+    return _accessed(op, value, pointer, mask, *_lanes_of(offset))
+
+
+def _lanes_of(offset: Value) -> tuple[Value, ...]:
+    """An offset for each lane; nothing where one Int is the offset of the first."""
+    return () if offset.type == INT else (offset,)
+
+
+def atomic(op: Op) -> str | None:
+    value, pointer, _ = op.operands
+    return _accessed(op, value, pointer) if value.type == op.results[0].type else "gives what was there"
+
+
+def compare_exchange(op: Op) -> str | None:
+    expected, desired, pointer, _ = op.operands
+    same = expected.type == desired.type == op.results[0].type
+    return _accessed(op, desired, pointer) if same else "gives what was there"
+
+
+def offset(op: Op) -> str | None:
+    source, to = _pointer(op.operands[0]), _pointer(op.results[0])
+    if (source.dtype, source.space) != (to.dtype, to.space) or to.is_whole:
+        return f"makes {to} of {source}"
+    return "may write where its pointer may not" if source.access == "read-only" != to.access else None
+
+
+def alloca(op: Op) -> str | None:
+    type = _pointer(op.results[0])
+    return None if type.is_whole and type.space in ("stack", "shared") else f"is no storage of its own: {type}"
+
+
+def branch(op: Op) -> str | None:
+    results = [r.type for r in op.results]
+    same = all([v.type for v in region.ops[-1].operands] == results for region in op.regions)
+    return None if same else "its arms yield other types than it gives"
+
+
+def counted_loop(op: Op) -> str | None:
+    (region,) = op.regions
+    carried = [v.type for v in op.operands[3:]]
+    ends = [v.type for v in region.ops[-1].operands]
+    same = carried == [a.type for a in region.args[1:]] == [r.type for r in op.results] == ends
+    if op.operands[2].const is not None and op.operands[2].const <= 0:
+        return f"goes on by {op.operands[2].const}"
+    return None if same else "what goes round changes its type"
+
+
+def loop(op: Op) -> str | None:
+    test, body = op.regions
+    carried = [v.type for v in op.operands]
+    around = (
+        [a.type for a in test.args],
+        [v.type for v in test.ops[-1].operands[1:]],
+        [a.type for a in body.args],
+        [v.type for v in body.ops[-1].operands],
+        [r.type for r in op.results],
+    )
+    return None if all(types == carried for types in around) else "what goes round changes its type"
+
+
+def yields_nothing(op: Op) -> str | None:
+    return "its region yields values" if op.regions[0].ops[-1].operands else None
+
+
+def note(op: Op) -> str | None:
+    try:
+        names = [operand for _, form in op.attrs["names"] for operand in _operands(form)]
+    except (TypeError, ValueError, IndexError):
+        return "says nothing that can be understood"
+    return None if all(0 <= number < len(op.operands) for number in names) else "names operands that are not there"
+
+
+def _operands(form: Form) -> list[int]:
+    """The numbers of the operands that a form is made of."""
+    match form:
+        case ("value", number):
+            return [number]
+        case ("tuple", parts) | ("struct", _, _, parts):
+            return [number for part in parts for number in _operands(part)]
+        case ("tensor", pointer, dims):
+            return [pointer, *dims]
+        case ("constant", _):
+            return []
+    raise ValueError(form)
+
+
+def regular(row: Row) -> Callable[[Op], str | None]:
+    """The rule of a row: operands of one type that it works on, and a result of the type that it says."""
+
+    def rule(op: Op) -> str | None:
+        type = _number(op.operands[0])
+        if any(v.type != type for v in op.operands):
+            return f"takes operands of one type, not {[str(v.type) for v in op.operands]}"
+        if not row.takes(type.dtype) or row.in_library(type.dtype):
+            return f"does not work on {type}"
+        if op.results[0].type != row.result_type(type):
+            return f"gives {row.result_type(type)}, not {op.results[0].type}"
+        if "nsw" in op.attrs and (type != INT or row.name not in ("add", "sub", "mul")):
+            return "nsw is for sums and products of Ints"
+        return "fastmath is for floats" if "fastmath" in op.attrs and not type.dtype.is_float() else None
+
+    return rule

@@ -1,0 +1,117 @@
+"""Kernels that together have every irregular operation of the typed program in them."""
+
+from __future__ import annotations
+
+from einkorn.dsl import (
+    DeviceContext,
+    InputTensor,
+    MutableInputTensor,
+    OutputTensor,
+    atomic,
+    bitcast,
+    bool8,
+    float32,
+    foreach,
+    gpu,
+    int4,
+    int32,
+    int64,
+    parallel_for,
+    register,
+    select,
+    stack,
+    store,
+)
+
+
+@register("scalars")
+def scalars(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], k: InputTensor[int64, "m 3"]):
+    """Constants, casts, bits, index arithmetic, control flow, what is printed and checked."""
+    n = out.dim(0)
+    breakpoint()
+
+    def element(i):
+        v = x[i] + bitcast(int32(i[0]), float32)
+        return select(v > 0, v, -v) if i[0] % 2 == 0 else v
+
+    foreach(out, element)
+    total = 0
+    for i in range(n):
+        total += k[i % k.dim(0), 1]
+    while total > 10:
+        total = total // 2
+    assert total < 100, f"{total} is too much"
+    print(f"{n} elements, {total}")
+    out[0] = float32(total)
+
+
+def positive(x):
+    """The first row that begins above 0."""
+    for i in range(x.dim(0)):
+        if x[i, 0] > 0:
+            return x.pointer(i, 0)
+    return x.pointer(0, 0)
+
+
+@register("memory")
+def memory(
+    out: OutputTensor[float32, "4 n 8"],
+    x: InputTensor[float32, "n 16"],
+    m: InputTensor[bool8, "n 8"],
+    k: InputTensor[int64, "n 8"],
+):
+    """All ways to reach memory but atomics."""
+    for i in range(out.dim(1)):
+        mask, at = m.load(i, 0, width=8), k.load(i, 0, width=8)
+        other = x.load(i, 8, width=8, align=4)
+        p = x.pointer(i, 1) if i > 0 else x.pointer(0, 0)
+        p.prefetch(3)
+        out.store(x.load(i, 0, width=8, mask=mask, other=other), 0, i, 0, mask=mask)
+        out.store(p.gather(at, mask=mask, other=other), 1, i, 0)
+        out.scatter(other, 2, i, at, mask=mask)
+        out.store(p.load(width=8), 3, i, 0)
+        kept = stack[float32](8, zeroed=True)
+        kept[0] = other[0]
+        store(out, (3, i, 0), kept[0])
+    out[3, 0, 1] = positive(x)[1]
+
+
+@register("nibbles")
+def nibbles(out: OutputTensor[int4, "n"], x: InputTensor[int4, "n"]):
+    foreach(out, lambda i: x[i])
+
+
+@register("lanes")
+def lanes(out: OutputTensor[float32, "n 8"], x: InputTensor[float32, "n 8"], k: InputTensor[int32, "n 8"]):
+    for i in range(out.dim(0)):
+        v, at = x.load(i, 0, width=8), k.load(i, 0, width=8)
+        v[2] = v[1] * v.reduce_add()
+        v[k[i, 0]] = v[k[i, 1]]
+        out.store(v.take(at) + v.reverse() * (v > x[i, 0]).reduce_and().cast(float32), i, 0)
+
+
+@register("counters")
+def counters(seen: MutableInputTensor[int32, "n"], x: InputTensor[int32, "n"]):
+    def element(i):
+        old = atomic.add(seen, i, x[i], ordering="acq_rel")
+        atomic.compare_exchange(seen, i, old, x[i])
+        atomic.store(seen, i, atomic.load(seen, i, ordering="acquire"))
+
+    parallel_for(x.dim(0), element)
+
+
+def turn(out, x):
+    i = gpu.thread_idx.x
+    out[i] = x[i]
+    gpu.barrier()
+    out[3 - i] = x[i]
+
+
+@register("grid")
+def grid(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], ctx: DeviceContext):
+    ctx.launch(turn, out, x, grid=1, block=4)
+
+
+@register("rows")
+def rows(out: OutputTensor[float32, "n 3"], x: InputTensor[float32, "n"]):
+    foreach(out, lambda i: x[i[0]] * float32(i[1]))
