@@ -1,6 +1,12 @@
-"""What a frontend is, and what it gives: the record that a language for kernels fills in.
+"""What a frontend is, and what it gives: the classes that a language for kernels fills in.
 
-Input: nothing. Output: `Frontend`, `SourceKernel`. Non-goals: which frontends there are (see `readers`).
+A reference is a NumPy function that says what an op computes, for tests. It is called with the op's inputs as NumPy
+arrays, in the order of the signature (a tensor that the kernel changes in place among them: the reference changes it in
+place too; a list for a variadic argument, a NumPy scalar for a scalar), and with parameters as keywords. It returns an
+array for one output, a tuple for several, nothing for none, and a list for a variadic one. Tuning parameters, on which
+no result depends, it may leave out.
+
+Input: nothing. Output: `Frontend`, `SourceKernel`, `Reference`. Non-goals: which frontends there are (see `readers`).
 """
 
 from __future__ import annotations
@@ -8,14 +14,34 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..diagnostics.errors import EinkornError
+from ..diagnostics.places import Place
 from ..signature.schema import OpSchema
 from .program import PortableKernel
-from .reference import Reference
 
 
-@dataclass(frozen=True, eq=False)
+class Frontend:
+    """Reads the files of one language."""
+
+    def read(self, file: Path, mistakes: list[EinkornError]) -> Sequence[SourceKernel]:
+        """The kernels of a file, in the order of its text; mistakes around their bodies are added to the list."""
+        raise NotImplementedError
+
+    def holds_kernels(self, file: Path) -> bool:
+        """Whether a file of a folder belongs to the folder's library, told without running anything."""
+        raise NotImplementedError
+
+    def is_test(self, file: Path) -> bool:
+        """Whether a file is left out of a folder's library because it holds tests."""
+        raise NotImplementedError
+
+    def is_broken(self, file: Path) -> bool:
+        """Whether the text of a file is not of the language at all."""
+        raise NotImplementedError
+
+
 class SourceKernel:
     """A kernel of a file, with its contract.
 
@@ -26,25 +52,62 @@ class SourceKernel:
         usable: False where its signature has a mistake: it can be looked at, and nothing can be made of it.
     """
 
-    schema: OpSchema
-    make: Callable[[], PortableKernel]
-    override: bool = False
-    reference: Reference | None = None
-    usable: bool = True
+    def __init__(
+        self,
+        schema: OpSchema,
+        make: Callable[[], PortableKernel],
+        *,
+        override: bool = False,
+        reference: Reference | None = None,
+        usable: bool = True,
+    ) -> None:
+        self.schema = schema
+        self.make = make
+        self.override = override
+        self.reference = reference
+        self.usable = usable
 
 
 @dataclass(frozen=True, eq=False)
-class Frontend:
-    """Reads the files of one language.
+class Reference:
+    """The reference of an op. `takes` are the parameters that it wants."""
 
-    Attributes:
-        read: the kernels of a file, in the order of its text; mistakes around their bodies are added to the list.
-        holds_kernels: whether a file of a folder belongs to the folder's library, told without running anything.
-        is_test: whether a file is left out of a folder's library because it holds tests.
-        is_broken: whether the text of a file is not of the language at all.
-    """
+    schema: OpSchema
+    function: Callable[..., Any]
+    takes: frozenset[str]
 
-    read: Callable[[Path, list[EinkornError]], Sequence[SourceKernel]]
-    holds_kernels: Callable[[Path], bool]
-    is_test: Callable[[Path], bool]
-    is_broken: Callable[[Path], bool]
+    def __call__(self, *inputs: Any, **parameters: Any) -> tuple[Any, ...]:
+        """One array for each output of the op.
+
+        Args:
+            inputs: NumPy arrays in the order of `schema.inputs`; those that the op changes in place are changed.
+            parameters: the op's parameters by name; those that the reference does not take are left out.
+
+        Raises:
+            EinkornError: EK0341 it does not return one array for each output. What it raises itself passes through.
+        """
+        given = {name: value for name, value in parameters.items() if name in self.takes}
+        result = self.function(*inputs, **given)
+        outputs = result if isinstance(result, tuple) else () if result is None else (result,)
+        if len(outputs) != len(self.schema.outputs):
+            raise EinkornError(
+                f"the reference of op '{self.schema.name}' returns {_counted(len(outputs))}, "
+                f"the op has {len(self.schema.outputs)}",
+                code="EK0341",
+                place=place_of(self.function),
+                op=self.schema.name,
+                expected=[a.name for a in self.schema.outputs],
+                got=len(outputs),
+                hint="return one array for each output, several as a tuple",
+            )
+        return outputs
+
+
+def place_of(function: Callable[..., Any]) -> Place | None:
+    """The line of a function's `def` (or of its first decorator)."""
+    code = getattr(function, "__code__", None)
+    return None if code is None else Place(code.co_filename, code.co_firstlineno)
+
+
+def _counted(count: int) -> str:
+    return {0: "nothing", 1: "one array"}.get(count, f"{count} arrays")

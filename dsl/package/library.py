@@ -17,12 +17,11 @@ from pathlib import Path
 from types import ModuleType
 
 from ..diagnostics.errors import EinkornError, PackageError, did_you_mean, joined, without_repeats
-from ..frontend.base import SourceKernel
+from ..frontend.base import Reference, SourceKernel
 from ..frontend.program import PortableKernel
 from ..frontend.python.reader import kernels_of
 from ..frontend.read_program import read_program
 from ..frontend.readers import FRONTENDS, frontend_of, is_source, sources_in
-from ..frontend.reference import Reference
 from ..signature.late_dims import shape_schema
 from ..signature.schema import OpSchema
 from ..signature.variadic import expand

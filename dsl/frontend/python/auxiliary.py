@@ -17,7 +17,7 @@ from typing import Any
 from ...diagnostics.errors import CompileError
 from ...signature.late_dims import late_names
 from ...signature.schema import Form, OpSchema
-from ..reference import Reference, place_of
+from ..base import Reference, place_of
 
 
 def make_reference(schema: OpSchema, function: Callable[..., Any], kernel: str) -> Reference:

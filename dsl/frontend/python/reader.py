@@ -17,11 +17,6 @@ from .register import REGISTERED, BrokenKernel, Kernel
 from .scan_files import is_broken, is_test, registers
 
 
-def _read(file: Path, mistakes: list[EinkornError]) -> list[SourceKernel]:
-    module = import_file(file, mistakes)
-    return [] if module is None else kernels_of(module)
-
-
 def kernels_of(module: ModuleType) -> list[SourceKernel]:
     """The kernels that the module itself registers, not those it imports; also those whose signature is wrong."""
     listed = {id(value): value for value in (*vars(module).values(), *vars(module).get(REGISTERED, ()))}
@@ -35,15 +30,22 @@ def _source(kernel: Kernel | BrokenKernel) -> SourceKernel:
 
     if isinstance(kernel, BrokenKernel):
         return SourceKernel(kernel.schema, make, usable=False)
-    return SourceKernel(kernel.schema, make, kernel.override, kernel.numpy_reference)
+    return SourceKernel(kernel.schema, make, override=kernel.override, reference=kernel.numpy_reference)
 
 
-def _holds_kernels(file: Path) -> bool:
-    return file.name != "__init__.py" and not is_test(file) and registers(file, import_root(file.parent))
+class _Python(Frontend):
+    def read(self, file: Path, mistakes: list[EinkornError]) -> list[SourceKernel]:
+        module = import_file(file, mistakes)
+        return [] if module is None else kernels_of(module)
+
+    def holds_kernels(self, file: Path) -> bool:
+        return file.name != "__init__.py" and not is_test(file) and registers(file, import_root(file.parent))
+
+    def is_test(self, file: Path) -> bool:
+        return is_test(file)
+
+    def is_broken(self, file: Path) -> bool:
+        return file.name != "__init__.py" and is_broken(file)
 
 
-def _is_broken(file: Path) -> bool:
-    return file.name != "__init__.py" and is_broken(file)
-
-
-PYTHON = Frontend(read=_read, holds_kernels=_holds_kernels, is_test=is_test, is_broken=_is_broken)
+PYTHON = _Python()

@@ -25,7 +25,7 @@ from ...language.stubs import Stub
 from ...signature.check import schema_mistakes
 from ...signature.schema import PARAMETER_KINDS, ContextArgument, Form, OpSchema, Parameter, Role, TensorArgument
 from ...types.dtype import ANY, DType, SIMDType
-from ..reference import Reference
+from ..base import Reference
 from .auxiliary import late_dims, make_reference
 from .names import Reported
 from .statements import find_function
@@ -53,7 +53,7 @@ class Kernel:
         """`@op.reference`: records a NumPy function that says what the op computes; tests compare with it.
 
         It takes the op's inputs as NumPy arrays in order and parameters as keywords, and returns an array, or a tuple
-        of arrays for several outputs. See `reference.Reference`.
+        of arrays for several outputs. See `base.Reference`.
 
         Raises:
             CompileError: EK0340 it does not take the op's inputs.
