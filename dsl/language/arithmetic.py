@@ -134,7 +134,7 @@ def abs_diff(x: Any, y: Any) -> Any:
 
 
 def ceildiv(a: Any, b: Any) -> Any:
-    """a / b rounded up."""
+    """`a / b` of whole numbers, rounded up."""
     return -(-a // b)
 
 
