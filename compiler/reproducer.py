@@ -1,13 +1,12 @@
-"""What is left behind when the compiler itself fails: one JSON file with everything that is needed to see it again.
+"""Writes reproducers: one JSON file with everything that is needed to see a fault of the compiler again.
 
 It holds the compile unit (portable programs, dtypes, shapes, parameters), or the graph that was to become one, the
-target, the versions and the trace. Its
-name is made of its content, so that the same fault writes the same file. A fault of LLVM or MLIR may end the process:
-while they work a file lies there, and the next process that compiles finds it and says so.
+target, the versions and the trace. Its name is made of its content, so that the same fault writes the same file. A
+fault of LLVM or MLIR may end the process: while they work a file lies there, and the next process that compiles finds
+it and says so.
 
 Input: a compile unit or a graph, a target and the exception. Output: the path of the file; and from a file, the unit or
-the graph again.
-Non-goals: nothing is sent anywhere.
+the graph again. Non-goals: nothing is sent anywhere.
 """
 
 from __future__ import annotations
@@ -28,20 +27,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..dsl.contract import unit
+from ..dsl.contract.records import Records
 from ..dsl.contract.unit import EntrySpec
 from ..dsl.diagnostics.errors import InternalError, PackageError
 from ..dsl.diagnostics.shield import shielded, window
 from ..dsl.environment.cache import default_root
 from ..dsl.environment.fingerprint import fingerprint
 from ..dsl.environment.knobs import knobs
-from ..dsl.frontend.program import PortableKernel
-from ..dsl.frontend.read_program import read_program
-from ..dsl.types.dtype import DType
 from .targets import Target
 
 FORMAT = 1
 T = TypeVar("T")
-_CLASSES: dict[str, Any] = {name: value for name, value in vars(unit).items() if dataclasses.is_dataclass(value)}
+UNITS = Records(value for value in vars(unit).values() if dataclasses.is_dataclass(value))
 
 
 _log = logging.getLogger("einkorn.compiler")
@@ -119,7 +116,7 @@ def _text(held: Held, target: Target, problem: str, trace: str) -> str:
         "fault": problem,
         "toolchain": fingerprint(),
         "trace": trace,
-    } | ({"unit": _encoded(held)} if isinstance(held, EntrySpec) else {"graph": held})
+    } | ({"unit": UNITS.write(held)} if isinstance(held, EntrySpec) else {"graph": held})
     return json.dumps(data, sort_keys=True)  # indented, it would take ten times as long
 
 
@@ -168,7 +165,7 @@ def read_reproducer(path: str) -> tuple[EntrySpec, str]:
     """
     data = _read(path)
     try:
-        spec = _decoded(data["unit"])
+        spec = UNITS.read(data["unit"])
         if not isinstance(spec, EntrySpec):
             raise ValueError("it has another format")
         return spec, str(data["target"])
@@ -188,33 +185,3 @@ def _read(path: str) -> dict[str, Any]:
 
 def _no_reproducer(path: str, error: Exception) -> PackageError:
     return PackageError(f"'{path}' is no reproducer: {error}", code="EK0907", got=path)
-
-
-def _encoded(value: Any) -> Any:
-    if isinstance(value, PortableKernel):
-        return {"@": "PortableKernel", "value": value.to_json()}
-    if isinstance(value, DType):
-        return {"@": "DType", "value": value.name}
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {field.name: _encoded(getattr(value, field.name)) for field in dataclasses.fields(value)}
-        return {"@": type(value).__name__, "value": fields}
-    if isinstance(value, tuple):
-        return [_encoded(item) for item in value]
-    if isinstance(value, float):
-        return {"@": "float", "value": value.hex()}
-    return value
-
-
-def _decoded(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(_decoded(item) for item in value)
-    if not isinstance(value, dict):
-        return value
-    kind, inner = value["@"], value["value"]
-    if kind == "PortableKernel":
-        return read_program(inner)
-    if kind == "DType":
-        return DType[inner]
-    if kind == "float":
-        return float.fromhex(inner)
-    return _CLASSES[kind](**{name: _decoded(item) for name, item in inner.items()})

@@ -31,7 +31,6 @@ from ..passes.memory_plan import Plan, bound_dtypes, make_plan
 from ..types.dims import Dim, StaticDim
 from .code import LoadedCode
 from .reports import reports_of
-from .reproducer import graph_to_json
 
 if TYPE_CHECKING:
     from ...compiler.targets import Target
@@ -165,6 +164,7 @@ def reproducing_faults(ir: GraphIR, fuse: bool, checks: Checks | None, interpret
         if known:
             raise
         from ...compiler.reproducer import fault
+        from .reproducer import graph_to_json
 
         held = None
         with suppress(Exception):  # the graph itself may be what is wrong

@@ -17,7 +17,7 @@ from einkorn.compiler.ir.program import NotFusible
 from einkorn.compiler.reproducer import read_graph
 from einkorn.dsl.diagnostics.errors import CompileError, InternalError
 from einkorn.graph import CPU, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
-from einkorn.graph.engine import compile, load
+from einkorn.graph.engine import compile, load, reproducer
 from einkorn.graph.engine.reproducer import graph_from_json
 
 KERNELS = """
@@ -122,7 +122,7 @@ def test_a_fault_of_the_interpreter_leaves_one_too(
 def test_a_fault_is_told_where_nothing_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even the graph can be had: the fault is told, and no other takes its place."""
     monkeypatch.setattr(compile, "make_plan", trips)
-    monkeypatch.setattr(compile, "graph_to_json", trips)
+    monkeypatch.setattr(reproducer, "graph_to_json", trips)
     with pytest.raises(InternalError) as caught:
         InferenceSession(devices=[CPU()]).load(graph())
     assert "KeyError: 'here'" in str(caught.value) and not caught.value.reproducer
