@@ -1,10 +1,11 @@
 """The standard library: what is written in the kernel language itself.
 
-Kernel files take the larger algorithms from here: `from einkorn.stdlib import rowwise, Sum`. `math` and its
-neighbours say what the functions of mathematics mean; other modules hold the kernels of built-in ops.
+    algorithms   what kernel files take from here: `from einkorn.stdlib import rowwise, Sum`
+    math         what the functions of mathematics mean
+    kernels      the kernels of the ops of graphs, a file a family, each with its reference
 
-Input: nothing. Output: the modules, and the names below. Non-goals: importing this package loads none of its modules;
-a name loads the one that it is from when it is first asked for.
+Input: nothing. Output: the names below. Non-goals: importing this package loads none of its modules; a name loads the
+one that it is from when it is first asked for.
 """
 
 from __future__ import annotations
@@ -15,29 +16,12 @@ from typing import TYPE_CHECKING
 from ..dsl.diagnostics.shield import shielded
 
 if TYPE_CHECKING:
-    from .algorithms.monoids import All as All
-    from .algorithms.monoids import Any as Any
-    from .algorithms.monoids import ArgMax as ArgMax
-    from .algorithms.monoids import ArgMin as ArgMin
-    from .algorithms.monoids import LogSumExp as LogSumExp
-    from .algorithms.monoids import Max as Max
-    from .algorithms.monoids import Min as Min
-    from .algorithms.monoids import Monoid as Monoid
-    from .algorithms.monoids import Product as Product
-    from .algorithms.monoids import Sum as Sum
-    from .algorithms.monoids import Welford as Welford
-    from .algorithms.random import normal as normal
-    from .algorithms.random import philox as philox
-    from .algorithms.random import philox_4x32 as philox_4x32
-    from .algorithms.random import philox_4x64 as philox_4x64
-    from .algorithms.random import uniform as uniform
-    from .algorithms.rows import reduce as reduce
-    from .algorithms.rows import rowwise as rowwise
-    from .algorithms.scans import scan as scan
-    from .algorithms.sorting import argsort as argsort
-    from .algorithms.sorting import sort as sort
-    from .algorithms.sorting import top_k as top_k
-    from .algorithms.stencils import stencil as stencil
+    from .algorithms.monoids import All, Any, ArgMax, ArgMin, LogSumExp, Max, Min, Monoid, Product, Sum, Welford
+    from .algorithms.random import normal, philox, philox_4x32, philox_4x64, uniform
+    from .algorithms.rows import reduce, rowwise
+    from .algorithms.scans import scan
+    from .algorithms.sorting import argsort, sort, top_k
+    from .algorithms.stencils import stencil
 
 __all__ = [
     "All",
@@ -65,31 +49,16 @@ __all__ = [
     "uniform",
 ]
 
-_HOMES = {
-    "All": "monoids",
-    "Any": "monoids",
-    "ArgMax": "monoids",
-    "ArgMin": "monoids",
-    "LogSumExp": "monoids",
-    "Max": "monoids",
-    "Min": "monoids",
-    "Monoid": "monoids",
-    "Product": "monoids",
-    "Sum": "monoids",
-    "Welford": "monoids",
-    "argsort": "sorting",
-    "normal": "random",
-    "philox": "random",
-    "philox_4x32": "random",
-    "philox_4x64": "random",
-    "uniform": "random",
-    "reduce": "rows",
-    "rowwise": "rows",
-    "scan": "scans",
-    "sort": "sorting",
-    "stencil": "stencils",
-    "top_k": "sorting",
+# File of `algorithms` -> the names that come from it, when they are first asked for.
+_FILES = {
+    "monoids": "All Any ArgMax ArgMin LogSumExp Max Min Monoid Product Sum Welford",
+    "random": "normal philox philox_4x32 philox_4x64 uniform",
+    "rows": "reduce rowwise",
+    "scans": "scan",
+    "sorting": "argsort sort top_k",
+    "stencils": "stencil",
 }
+_HOMES = {name: file for file, names in _FILES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> object:

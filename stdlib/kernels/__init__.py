@@ -1,1 +1,1 @@
-"""The kernels of the built-in graph ops."""
+"""The kernels of the ops of graphs. Each file is a family; a file that is there is found, nothing lists them."""

@@ -8,11 +8,15 @@ Input and output: tensors of one shape. Non-goals: reductions; the functions the
 
 from __future__ import annotations
 
+import math
 from typing import TypeVar
+
+import numpy as np
 
 from ... import dsl
 from ...dsl import Element, Floating, InputTensor, Numeric, OutputTensor, Storable, bool8, foreach, register, select
 from ..algorithms.algorithm import widened
+from ..references import in_float32, in_float64, plain
 
 N = TypeVar("N", bound=Numeric)
 F = TypeVar("F", bound=Floating)
@@ -23,6 +27,8 @@ U = TypeVar("U", bound=Storable)
 SQRT_HALF = 0.7071067811865476
 SQRT_TWO_OVER_PI = 0.7978845608028654
 
+ERF = np.vectorize(math.erf, otypes=[np.float64])
+
 # *** arithmetic ***
 
 
@@ -32,10 +38,16 @@ def add(out: OutputTensor[N, "*s"], x: InputTensor[N, "*s"], y: InputTensor[N, "
     foreach(out, lambda i: x[i] + y[i])
 
 
+add.reference(in_float32(np.add))
+
+
 @register("sub")
 def sub(out: OutputTensor[N, "*s"], x: InputTensor[N, "*s"], y: InputTensor[N, "*s"]) -> None:
     """x - y; integers wrap."""
     foreach(out, lambda i: x[i] - y[i])
+
+
+sub.reference(in_float32(np.subtract))
 
 
 @register("mul")
@@ -44,10 +56,16 @@ def mul(out: OutputTensor[N, "*s"], x: InputTensor[N, "*s"], y: InputTensor[N, "
     foreach(out, lambda i: x[i] * y[i])
 
 
+mul.reference(in_float32(np.multiply))
+
+
 @register("div")
 def div(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"], y: InputTensor[F, "*s"]) -> None:
     """x / y, correctly rounded."""
     foreach(out, lambda i: x[i] / y[i])
+
+
+div.reference(in_float32(np.divide))
 
 
 @register("floordiv")
@@ -56,10 +74,16 @@ def floordiv(out: OutputTensor[N, "*s"], x: InputTensor[N, "*s"], y: InputTensor
     foreach(out, lambda i: x[i] // y[i])
 
 
+floordiv.reference(in_float32(np.floor_divide))
+
+
 @register("mod")
 def mod(out: OutputTensor[N, "*s"], x: InputTensor[N, "*s"], y: InputTensor[N, "*s"]) -> None:
     """The remainder with the sign of y; of an integer divided by 0 it is 0."""
     foreach(out, lambda i: x[i] % y[i])
+
+
+mod.reference(in_float32(np.remainder))
 
 
 @register("pow")
@@ -68,10 +92,16 @@ def pow(out: OutputTensor[N, "*s"], x: InputTensor[N, "*s"], y: InputTensor[N, "
     foreach(out, lambda i: dsl.pow(x[i], y[i]))
 
 
+pow.reference(in_float64(np.power))
+
+
 @register("maximum")
 def maximum(out: OutputTensor[N, "*s"], x: InputTensor[N, "*s"], y: InputTensor[N, "*s"]) -> None:
     """The larger of x and y; NaN if either is NaN."""
     foreach(out, lambda i: dsl.max(x[i], y[i]))
+
+
+maximum.reference(in_float32(np.maximum))
 
 
 @register("minimum")
@@ -79,6 +109,8 @@ def minimum(out: OutputTensor[N, "*s"], x: InputTensor[N, "*s"], y: InputTensor[
     """The smaller of x and y; NaN if either is NaN."""
     foreach(out, lambda i: dsl.min(x[i], y[i]))
 
+
+minimum.reference(in_float32(np.minimum))
 
 # *** comparisons ***
 
@@ -89,10 +121,16 @@ def equal(out: OutputTensor[bool8, "*s"], x: InputTensor[E, "*s"], y: InputTenso
     foreach(out, lambda i: x[i] == y[i])
 
 
+equal.reference(plain(np.equal))
+
+
 @register("not_equal")
 def not_equal(out: OutputTensor[bool8, "*s"], x: InputTensor[E, "*s"], y: InputTensor[E, "*s"]) -> None:
     """Whether x != y; true where either is NaN."""
     foreach(out, lambda i: x[i] != y[i])
+
+
+not_equal.reference(plain(np.not_equal))
 
 
 @register("less")
@@ -101,10 +139,16 @@ def less(out: OutputTensor[bool8, "*s"], x: InputTensor[N, "*s"], y: InputTensor
     foreach(out, lambda i: x[i] < y[i])
 
 
+less.reference(plain(np.less))
+
+
 @register("less_equal")
 def less_equal(out: OutputTensor[bool8, "*s"], x: InputTensor[N, "*s"], y: InputTensor[N, "*s"]) -> None:
     """Whether x <= y; false where either is NaN."""
     foreach(out, lambda i: x[i] <= y[i])
+
+
+less_equal.reference(plain(np.less_equal))
 
 
 @register("greater")
@@ -113,11 +157,16 @@ def greater(out: OutputTensor[bool8, "*s"], x: InputTensor[N, "*s"], y: InputTen
     foreach(out, lambda i: x[i] > y[i])
 
 
+greater.reference(plain(np.greater))
+
+
 @register("greater_equal")
 def greater_equal(out: OutputTensor[bool8, "*s"], x: InputTensor[N, "*s"], y: InputTensor[N, "*s"]) -> None:
     """Whether x >= y; false where either is NaN."""
     foreach(out, lambda i: x[i] >= y[i])
 
+
+greater_equal.reference(plain(np.greater_equal))
 
 # *** logic ***
 
@@ -128,10 +177,16 @@ def logical_and(out: OutputTensor[bool8, "*s"], x: InputTensor[bool8, "*s"], y: 
     foreach(out, lambda i: x[i] & y[i])
 
 
+logical_and.reference(plain(np.logical_and))
+
+
 @register("logical_or")
 def logical_or(out: OutputTensor[bool8, "*s"], x: InputTensor[bool8, "*s"], y: InputTensor[bool8, "*s"]) -> None:
     """Whether one or both are true."""
     foreach(out, lambda i: x[i] | y[i])
+
+
+logical_or.reference(plain(np.logical_or))
 
 
 @register("logical_xor")
@@ -140,11 +195,16 @@ def logical_xor(out: OutputTensor[bool8, "*s"], x: InputTensor[bool8, "*s"], y: 
     foreach(out, lambda i: x[i] ^ y[i])
 
 
+logical_xor.reference(plain(np.logical_xor))
+
+
 @register("logical_not")
 def logical_not(out: OutputTensor[bool8, "*s"], x: InputTensor[bool8, "*s"]) -> None:
     """Whether x is false."""
     foreach(out, lambda i: not x[i])
 
+
+logical_not.reference(plain(np.logical_not))
 
 # *** functions of one number ***
 
@@ -155,16 +215,25 @@ def negate(out: OutputTensor[N, "*s"], x: InputTensor[N, "*s"]) -> None:
     foreach(out, lambda i: -x[i])
 
 
+negate.reference(plain(np.negative))
+
+
 @register("abs")
 def abs(out: OutputTensor[N, "*s"], x: InputTensor[N, "*s"]) -> None:
     """The absolute value. The smallest signed integer stays as it is."""
     foreach(out, lambda i: dsl.abs(x[i]))
 
 
+abs.reference(plain(np.abs))
+
+
 @register("relu")
 def relu(out: OutputTensor[N, "*s"], x: InputTensor[N, "*s"]) -> None:
     """x where it is not below 0, else 0; NaN stays NaN."""
     foreach(out, lambda i: select(x[i] < 0, 0, x[i]))
+
+
+relu.reference(plain(lambda x: np.where(x < 0, x.dtype.type(0), x)))
 
 
 @register("clamp")
@@ -175,10 +244,16 @@ def clamp(
     foreach(out, lambda i: dsl.min(dsl.max(x[i], low[i]), high[i]))
 
 
+clamp.reference(in_float32(lambda x, low, high: np.minimum(np.maximum(x, low), high)))
+
+
 @register("exp")
 def exp(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
     """e to the power x."""
     foreach(out, lambda i: dsl.exp(x[i]))
+
+
+exp.reference(in_float64(np.exp))
 
 
 @register("log")
@@ -187,10 +262,16 @@ def log(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
     foreach(out, lambda i: dsl.log(x[i]))
 
 
+log.reference(in_float64(np.log))
+
+
 @register("log1p")
 def log1p(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
     """log(1 + x), exact also near 0; NaN below -1, -inf at -1."""
     foreach(out, lambda i: dsl.log1p(x[i]))
+
+
+log1p.reference(in_float64(np.log1p))
 
 
 @register("acos")
@@ -199,10 +280,16 @@ def acos(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
     foreach(out, lambda i: dsl.acos(dsl.min(dsl.max(x[i], -1), 1)))
 
 
+acos.reference(in_float64(lambda x: np.arccos(np.clip(x, -1, 1))))
+
+
 @register("atanh")
 def atanh(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
     """The number whose hyperbolic tangent is x; NaN beyond -1 and 1."""
     foreach(out, lambda i: dsl.atanh(x[i]))
+
+
+atanh.reference(in_float64(np.arctanh))
 
 
 @register("sqrt")
@@ -211,10 +298,16 @@ def sqrt(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
     foreach(out, lambda i: dsl.sqrt(x[i]))
 
 
+sqrt.reference(in_float32(np.sqrt))
+
+
 @register("rsqrt")
 def rsqrt(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
     """1 / sqrt(x)."""
     foreach(out, lambda i: dsl.rsqrt(x[i]))
+
+
+rsqrt.reference(in_float64(lambda x: 1 / np.sqrt(x)))
 
 
 @register("sin")
@@ -223,10 +316,16 @@ def sin(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
     foreach(out, lambda i: dsl.sin(x[i]))
 
 
+sin.reference(in_float64(np.sin))
+
+
 @register("cos")
 def cos(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
     """The cosine of x in radians."""
     foreach(out, lambda i: dsl.cos(x[i]))
+
+
+cos.reference(in_float64(np.cos))
 
 
 @register("tanh")
@@ -235,10 +334,16 @@ def tanh(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
     foreach(out, lambda i: dsl.tanh(x[i]))
 
 
+tanh.reference(in_float64(np.tanh))
+
+
 @register("erf")
 def erf(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
     """The Gauss error function."""
     foreach(out, lambda i: dsl.erf(x[i]))
+
+
+erf.reference(in_float64(ERF))
 
 
 @register("sigmoid")
@@ -247,10 +352,16 @@ def sigmoid(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
     foreach(out, lambda i: (1 / (1 + dsl.exp(-widened(x[i])))).cast(F))
 
 
+sigmoid.reference(in_float64(lambda x: 1 / (1 + np.exp(-x))))
+
+
 @register("silu")
 def silu(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
     """x * sigmoid(x); half types compute in float32."""
     foreach(out, lambda i: (widened(x[i]) / (1 + dsl.exp(-widened(x[i])))).cast(F))
+
+
+silu.reference(in_float64(lambda x: x / (1 + np.exp(-x))))
 
 
 @register("gelu")
@@ -273,10 +384,23 @@ def gelu(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"], *, approximate: st
     foreach(out, element)
 
 
+@gelu.reference
+def gelu_reference(x, *, approximate):
+    wide = x.astype(np.float64)
+    if approximate == "none":
+        return (0.5 * wide * (1 + ERF(wide * SQRT_HALF))).astype(x.dtype)
+    if approximate == "tanh":
+        return (0.5 * wide * (1 + np.tanh(SQRT_TWO_OVER_PI * (wide + 0.044715 * wide**3)))).astype(x.dtype)
+    return (wide / (1 + np.exp(-1.702 * wide))).astype(x.dtype)
+
+
 @register("floor")
 def floor(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
     """The largest whole number not above x, as a float."""
     foreach(out, lambda i: dsl.floor(x[i]))
+
+
+floor.reference(plain(np.floor))
 
 
 @register("ceil")
@@ -285,10 +409,16 @@ def ceil(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
     foreach(out, lambda i: dsl.ceil(x[i]))
 
 
+ceil.reference(plain(np.ceil))
+
+
 @register("round")
 def round(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
     """The nearest whole number as a float; ties go to the even one."""
     foreach(out, lambda i: dsl.round(x[i]))
+
+
+round.reference(plain(np.rint))
 
 
 @register("trunc")
@@ -297,10 +427,16 @@ def trunc(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
     foreach(out, lambda i: dsl.trunc(x[i]))
 
 
+trunc.reference(plain(np.trunc))
+
+
 @register("is_nan")
 def is_nan(out: OutputTensor[bool8, "*s"], x: InputTensor[F, "*s"]) -> None:
     """Whether x is NaN."""
     foreach(out, lambda i: dsl.isnan(x[i]))
+
+
+is_nan.reference(plain(np.isnan))
 
 
 @register("is_inf")
@@ -308,6 +444,8 @@ def is_inf(out: OutputTensor[bool8, "*s"], x: InputTensor[F, "*s"]) -> None:
     """Whether x is plus or minus infinity."""
     foreach(out, lambda i: dsl.isinf(x[i]))
 
+
+is_inf.reference(plain(np.isinf))
 
 # *** choice and conversion ***
 
@@ -318,6 +456,9 @@ def where(
 ) -> None:
     """x where the condition is true, else y."""
     foreach(out, lambda i: select(condition[i], x[i], y[i]))
+
+
+where.reference(plain(np.where))
 
 
 @register("cast")

@@ -10,6 +10,8 @@ from __future__ import annotations
 from math import inf
 from typing import Any, TypeVar
 
+import numpy as np
+
 from ...dsl import (
     DeviceContext,
     Floating,
@@ -42,6 +44,7 @@ from ..algorithms.algorithm import (
 from ..algorithms.folds import PIECE
 from ..algorithms.monoids import ArgMax, ArgMin, LogSumExp, Max, Min, Sum
 from ..algorithms.rows import COLUMNS, FEW, TASK, reduce, rowwise
+from ..references import in_float64, plain
 
 N = TypeVar("N", bound=Numeric)
 F = TypeVar("F", bound=Floating)
@@ -75,6 +78,12 @@ def reduce_sum(
     _along(out, x, Sum, axis)
 
 
+@reduce_sum.reference
+def sum_reference(x, *, axis):
+    wide = x if x.dtype.kind in "iu" else x.astype(np.float64)
+    return np.sum(wide, axis, keepdims=True).astype(x.dtype)
+
+
 @register("reduce_mean", writes_once=True, reads={"x": 1})
 def reduce_mean(
     out: OutputTensor[F, "*a{axis} 1 *b"], x: InputTensor[F, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
@@ -89,12 +98,18 @@ def reduce_mean(
     )
 
 
+reduce_mean.reference(in_float64(lambda x, axis: np.mean(x, axis, keepdims=True)))
+
+
 @register("reduce_max", writes_once=True, reads={"x": 1})
 def reduce_max(
     out: OutputTensor[N, "*a{axis} 1 *b"], x: InputTensor[N, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
 ) -> None:
     """The maximum along `axis`; NaN if one of the elements is NaN. 0.0 is above -0.0."""
     _along(out, x, Max, axis)
+
+
+reduce_max.reference(plain(lambda x, axis: np.max(x, axis, keepdims=True)))
 
 
 @register("reduce_min", writes_once=True, reads={"x": 1})
@@ -105,6 +120,9 @@ def reduce_min(
     _along(out, x, Min, axis)
 
 
+reduce_min.reference(plain(lambda x, axis: np.min(x, axis, keepdims=True)))
+
+
 @register("argmax", writes_once=True, reads={"x": 1})
 def argmax(
     out: OutputTensor[int64, "*a{axis} 1 *b"], x: InputTensor[N, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
@@ -113,12 +131,18 @@ def argmax(
     _along(out, x, ArgMax, axis)
 
 
+argmax.reference(plain(lambda x, axis: np.argmax(x, axis, keepdims=True)))
+
+
 @register("argmin", writes_once=True, reads={"x": 1})
 def argmin(
     out: OutputTensor[int64, "*a{axis} 1 *b"], x: InputTensor[N, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
 ) -> None:
     """The index of the first minimum along `axis`, or of the first NaN if there is one."""
     _along(out, x, ArgMin, axis)
+
+
+argmin.reference(plain(lambda x, axis: np.argmin(x, axis, keepdims=True)))
 
 
 def _along(out: Any, x: Any, monoid: Any, axis: Any) -> None:
@@ -134,12 +158,26 @@ def softmax(
     _normalized(ctx, out, x, axis, False)
 
 
+@softmax.reference
+def softmax_reference(x, *, axis):
+    wide = x.astype(np.float64)
+    powers = np.exp(wide - np.max(wide, axis, keepdims=True))
+    return (powers / np.sum(powers, axis, keepdims=True)).astype(x.dtype)
+
+
 @register("logsoftmax", writes_once=True, reads={"x": 3})
 def logsoftmax(
     out: OutputTensor[F, "*a{axis} n *b"], x: InputTensor[F, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
 ) -> None:
     """x - max(x) - log(sum(exp(x - max(x)))) along `axis`: the logarithm of softmax. Half types compute in float32."""
     _normalized(ctx, out, x, axis, True)
+
+
+@logsoftmax.reference
+def logsoftmax_reference(x, *, axis):
+    wide = x.astype(np.float64)
+    below = wide - np.max(wide, axis, keepdims=True)
+    return (below - np.log(np.sum(np.exp(below), axis, keepdims=True))).astype(x.dtype)
 
 
 # *** softmax ***

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import op_page
 
 from einkorn.dsl.signature.schema import OpSchema
 from einkorn.dsl.types.dtype import DType
@@ -104,3 +105,9 @@ def test_type_checkers_see_the_ops_that_there_are() -> None:
                 if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
                     seen[node.name] = file
     assert sorted(seen) == sorted(OPS) == ops.__all__
+
+
+def test_the_page_of_ops_is_the_table() -> None:
+    text = op_page.PAGE.read_text(encoding="utf-8")
+    assert text == op_page.page(), "run: python tests/support/op_page.py"
+    assert text.count("\n| `") == len(OPS)

@@ -1,0 +1,52 @@
+"""What references of kernels share: NumPy's functions, computed wider and rounded once.
+
+    exp.reference(in_float64(np.exp))
+
+Input: functions of arrays. Output: references (see `dsl.frontend.python.companions`). Non-goals: no kernel calls these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+Function = Callable[..., Any]
+
+
+def in_float32(function: Function) -> Function:
+    """The function on half types in float32, rounded once; on all others as it is."""
+
+    def reference(*arrays: Array, **parameters: Any) -> Array:
+        dtype = arrays[0].dtype
+        if not _is_half(dtype):
+            return np.asarray(function(*arrays, **parameters))
+        return np.asarray(function(*(a.astype(np.float32) for a in arrays), **parameters)).astype(dtype)
+
+    return reference
+
+
+def in_float64(function: Function) -> Function:
+    """The function on floats in float64, rounded once; integers stay what they are and wrap."""
+
+    def reference(*arrays: Array, **parameters: Any) -> Array:
+        dtype = arrays[0].dtype
+        wide = arrays if dtype.kind in "iub" else [a.astype(np.float64) for a in arrays]
+        return np.asarray(function(*wide, **parameters)).astype(dtype)
+
+    return reference
+
+
+def plain(function: Function) -> Function:
+    """A function of NumPy's as it is."""
+
+    def reference(*arrays: Array, **parameters: Any) -> Array:
+        return np.asarray(function(*arrays, **parameters))
+
+    return reference
+
+
+def _is_half(dtype: np.dtype[Any]) -> bool:
+    return dtype.itemsize == 2 and dtype.kind not in "iub"

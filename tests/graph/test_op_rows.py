@@ -1,0 +1,292 @@
+"""Tests that follow from the rows of ops: every row against its kernel's reference, its refusals, its print.
+
+A new row is tested here without a line. Only what a row cannot say stands in three small tables.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from support import graphs
+from support.graphs import FLOATS, INTEGERS, Array, Case, numbers
+
+from einkorn.dsl.diagnostics.errors import EinkornError
+from einkorn.graph import DType, Graph, TensorType, TensorValue
+from einkorn.graph.ops.operands import KINDS
+from einkorn.graph.ops.stage import OPS, Op
+from einkorn.graph.staging.kernels import kernel_family
+
+ROWS = {name: op for name, op in OPS.items() if op.kernel is not None}
+DTYPES = (*FLOATS, *INTEGERS, np.bool_)
+# Rows whose results are exact; all others may differ from their reference by some units in the last place.
+EXACT = {
+    *("add", "sub", "mul", "div", "maximum", "minimum", "negate", "abs", "relu", "where", "sqrt"),
+    *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "is_nan", "is_inf"),
+    *("logical_and", "logical_or", "logical_xor", "logical_not", "floor", "ceil", "round", "trunc"),
+}
+ULPS = 6
+# Rows that promise less for some elements: what is done to the operands first.
+Change = Callable[[list[Array]], list[Array]]
+DEFINED: dict[str, Change] = {
+    "pow": lambda arrays: [np.abs(arrays[0]), arrays[1] % 5],
+    "floordiv": lambda arrays: [arrays[0], _far_from_zero(arrays[1])],
+    "mod": lambda arrays: [arrays[0], _far_from_zero(arrays[1])],
+    "gelu": lambda arrays: [np.abs(arrays[0]), arrays[1]],  # below 0 a difference of numbers that are almost equal
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with graphs.cache_in(tmp_path_factory.mktemp("cache")):
+        yield
+
+
+def _far_from_zero(array: Array) -> Array:
+    """Quotients of floats stay small: a remainder is exact, its last places in another precision are not."""
+    if array.dtype.kind in "iu":
+        return np.where(array == 0, array.dtype.type(1), array)
+    return np.where(np.abs(array) < 1, array.dtype.type(1.5), array)
+
+
+def reference_of(op: Op) -> Callable[..., Array]:
+    """The kernel's reference, for operands that are promoted; parameters that users leave out have their defaults."""
+    assert op.kernel is not None
+    family, name = op.kernel
+    reference = kernel_family(family).kernels[name].reference
+    assert reference is not None, f"kernel '{name}' has no @{name}.reference in stdlib/kernels/{family}.py"
+    defaults = {
+        p.name: p.default for p in inspect.signature(op.function).parameters.values() if p.default is not p.empty
+    }
+
+    def call(*arrays: Array, **parameters: Any) -> Array:
+        wide = [_computed_in(op, array) for array in arrays]
+        return np.asarray(reference(*wide, **(defaults | parameters))[0])
+
+    return call
+
+
+def _computed_in(op: Op, array: Array) -> Array:
+    if op.integers is None or array.dtype.kind not in "iub":
+        return array
+    return array.astype(op.integers.to_numpy())
+
+
+def takes(op: Op, dtype: Any) -> bool:
+    """Whether the last operand, which is promoted with most others, may have the dtype."""
+    return DType.from_numpy(np.dtype(dtype)) in KINDS[list(op.operands.values())[-1]].dtypes
+
+
+def rows_for(dtype: Any, *forms: str) -> dict[str, Op]:
+    return {name: op for name, op in ROWS.items() if op.form in forms and takes(op, dtype)}
+
+
+# *** elementwise rows ***
+
+
+def cases_of(rows: Mapping[str, Op], places: int) -> dict[str, Case]:
+    """One case a row. Arrays are `places` of the dtype, then the same number of bools for operands that stand apart."""
+
+    def case(op: Op) -> Case:
+        kinds = list(op.operands.values())
+        apart = [kind == "bool" and kinds[-1] != "bool" for kind in kinds]
+        at = [places + k if bools else sum(not b for b in apart[:k]) for k, bools in enumerate(apart)]
+        reference = reference_of(op)
+
+        def staged(*values: TensorValue) -> TensorValue:
+            result: TensorValue = op.function(*(values[k] for k in at))
+            return result
+
+        def expected(*arrays: Array) -> Array:
+            return reference(*(arrays[k] for k in at))
+
+        return staged, expected
+
+    return {name: case(op) for name, op in rows.items()}
+
+
+def operands(shape: Sequence[int], dtype: Any, seed: int = 1) -> list[Array]:
+    """Three arrays of the dtype and three of bools."""
+    return [
+        *(numbers(shape, dtype, seed + k) for k in range(3)),
+        *(numbers(shape, np.bool_, seed + 3 + k) for k in range(3)),
+    ]
+
+
+def special(dtype: Any) -> Array:
+    """The numbers where things go wrong."""
+    kind = np.dtype(dtype)
+    if kind.kind == "b":
+        return np.array([False, True])
+    if kind.kind in "iu":
+        info = np.iinfo(kind)
+        return np.array([info.min, info.max, 0, 1, info.max // 2], kind)
+    info = ml_dtypes.finfo(kind)
+    tiny, huge = float(info.smallest_normal), float(info.max)
+    return np.array([0.0, -0.0, 1, -1, 0.5, 2.5, -3.5, tiny, -tiny, huge, -huge, math.inf, -math.inf, math.nan], kind)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_elementwise_rows(dtype: Any) -> None:
+    """Every dtype, symbolic sizes, no elements, and every pair of special numbers."""
+    rows = rows_for(dtype, "elementwise")
+    check({name: op for name, op in rows.items() if name in EXACT}, dtype, ulps=0)
+    check({name: op for name, op in rows.items() if name not in EXACT and name not in DEFINED}, dtype, ulps=ULPS)
+    for name in DEFINED:
+        check({name: rows[name]} if name in rows else {}, dtype, ulps=ULPS, change=DEFINED[name])
+
+
+def check(rows: Mapping[str, Op], dtype: Any, *, ulps: float, change: Change | None = None) -> None:
+    """All rows as one model, on arrays of several sizes, and on special numbers unless elements are changed."""
+    if not rows:
+        return
+
+    def arrays_of(shape: Sequence[int]) -> list[Array]:
+        arrays = operands(shape, dtype)
+        return arrays if change is None else [*change(arrays[:2]), *arrays[2:]]
+
+    cases = cases_of(rows, 3)
+    model = graphs.check(cases, *arrays_of((3, 7)), shapes=[["m", "n"]] * 6, ulps=ulps)
+    for shape in ((1, 1), (65, 33), (0, 4), (4, 0)):
+        graphs.compare(model, cases, *arrays_of(shape), ulps=ulps)
+    if change is None:
+        x, y = (np.ascontiguousarray(a) for a in np.meshgrid(special(dtype), special(dtype)))
+        flags = [numbers(x.shape, np.bool_, k) for k in range(3)]
+        graphs.compare(model, cases, x, y, np.ascontiguousarray(y[::-1]), *flags, ulps=ulps)
+
+
+@pytest.mark.parametrize("shape", ((), (1,), (2, 3), (2, 1, 3), (4, 0, 3)))
+def test_elementwise_rows_broadcast(shape: tuple[int, ...]) -> None:
+    """The operands in different shapes, and of every rank."""
+    rows = rows_for(np.float32, "elementwise")
+    several = {name: op for name, op in rows.items() if len(op.operands) > 1 and name not in DEFINED}
+    x, y, z, *flags = operands(shape, np.float32)
+    if len(shape) > 1:
+        y, z = y[..., :1], z[0]
+    graphs.check(cases_of(several, 3), x, y, z, *flags, ulps=ULPS)
+
+
+# *** rows along axes ***
+
+
+def axis_cases(op: Op, rank: int, every: bool) -> dict[str, Case]:
+    """The outer axes; or each axis, and for a reduction several and all of them, kept and dropped."""
+    reference = reference_of(op)
+    places = "tuple" not in str(inspect.signature(op.function).parameters["axis"].annotation).replace("Axes", "tuple")
+
+    def case(axis: Any, **keywords: Any) -> Case:
+        def expected(x: Array) -> Array:
+            if op.form == "along":
+                return reference(x, axis=axis % rank)
+            axes = sorted(k % rank for k in (range(rank) if axis is None else np.atleast_1d(axis)))
+            kept = [k for k in range(rank) if k not in axes]
+            outer = [x.shape[k] for k in kept]
+            ordered = np.ascontiguousarray(x.transpose([*kept, *axes]))
+            found = reference(ordered.reshape(*outer, math.prod(x.shape[k] for k in axes)), axis=len(kept))
+            whole = [1 if k in axes else x.shape[k] for k in range(rank)]
+            return found.reshape(whole if keywords.get("keepdims", True) else outer)
+
+        return (lambda x: op.function(x, axis=axis, **keywords)), expected
+
+    if op.form == "along" or not every:
+        return {f"{op.name} {axis}": case(axis) for axis in (range(-1, rank - 1) if every else (-1, 0))}
+    chosen: list[Any] = [None, -1, 0, 1, *([] if places else [(0, -1), (1, 2)])]
+    cases = itertools.product(chosen, (True, False))
+    return {f"{op.name} {axis} {keeps}": case(axis, keepdims=keeps) for axis, keeps in cases}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "every"), [(np.float32, True), *((dtype, False) for dtype in (*FLOATS[1:], *INTEGERS[2:5]))]
+)
+def test_rows_along_axes(dtype: Any, every: bool) -> None:
+    """Symbolic sizes; elements of one sign and near each other, so that little is lost where they are added."""
+    rows = rows_for(dtype, "along", "reduction")
+    cases = {name: case for op in rows.values() for name, case in axis_cases(op, 3, every).items()}
+    if not cases:
+        return
+
+    def values(*shape: int) -> Array:
+        x = numbers(shape, dtype, 7)
+        return x % 100 if x.dtype.kind in "iu" else np.abs(x / 8).astype(dtype)
+
+    model = graphs.check(cases, values(5, 9, 7), shapes=[["a", "b", "c"]], ulps=4 * ULPS)
+    for shape in ((1, 1, 1), (3, 65, 33)):
+        graphs.compare(model, cases, values(*shape), ulps=4 * ULPS)
+
+
+# *** what rows refuse, and how they print ***
+
+
+def refused(forward: Callable[..., Any], *types: TensorType) -> EinkornError:
+    with pytest.raises(EinkornError) as caught:
+        Graph("g", forward, types)
+    return caught.value
+
+
+def types_for(op: Op, dtype: DType | None = None, shape: Sequence[Any] = ("m", "n")) -> list[TensorType]:
+    """A type for each operand: one that its kind allows, or for those that are promoted together this one."""
+    kinds = list(op.operands.values())
+    chosen = [dtype if dtype is not None and kind == kinds[-1] else some_dtype(kind) for kind in kinds]
+    return [TensorType(each, shape) for each in chosen]
+
+
+def some_dtype(kind: str) -> DType:
+    dtypes = KINDS[kind].dtypes
+    return DType.float32 if DType.float32 in dtypes else dtypes[0]
+
+
+@pytest.mark.parametrize("name", sorted(ROWS))
+def test_a_row_prints_as_one_node(name: str) -> None:
+    op = ROWS[name]
+    assert op.kernel is not None
+    graph = Graph("g", op.function, types_for(op))
+    operands = ", ".join(f"%{k}" for k in range(len(op.operands)))
+    staged = next(line for line in str(graph).splitlines() if " = " in line)
+    assert staged.startswith(f"  %{len(op.operands)} = {op.kernel[1]}({operands}) ")
+    (output,) = graph.output_types
+    assert staged.endswith(f": {output}") or f"%{len(op.operands) + 1} = " in str(graph)
+
+
+@pytest.mark.parametrize("name", sorted(ROWS))
+def test_a_row_refuses_other_dtypes(name: str) -> None:
+    op = ROWS[name]
+    wrong = [dtype for dtype in DType if dtype not in KINDS[list(op.operands.values())[-1]].dtypes]
+    for dtype in wrong if op.integers is None else [dtype for dtype in wrong if dtype.is_float()]:
+        error = refused(op.function, *types_for(op, dtype))
+        assert (error.code, error.op) == ("EK0413", name), error
+        assert error.message.startswith(f"{name}: argument ") and error.message.endswith(f", and is {dtype}")
+        assert error.place is not None and error.place.file == __file__
+
+
+@pytest.mark.parametrize("name", sorted(ROWS))
+def test_a_row_refuses_what_is_no_tensor(name: str) -> None:
+    op = ROWS[name]
+    foreign = Graph("other", lambda *values: values, types_for(op)).inputs
+    count = len(op.operands)
+    for values, code in ((["text"] * count, "EK0403"), ([1] * count, "EK0411"), (foreign, "EK0402")):
+        error = refused(lambda *_, v=values: op.function(*v), *types_for(op))
+        assert (error.code, error.op) == (code, name), error
+    with pytest.raises(EinkornError) as caught:
+        op.function(*foreign)
+    assert caught.value.code == "EK0401" and caught.value.message == f"{name}: no graph is being built here"
+    with pytest.raises(TypeError, match=rf"{name}\(\) "):
+        Graph("g", lambda *values: op.function(*values, unheard_of=1), types_for(op))
+
+
+@pytest.mark.parametrize("name", sorted(ROWS))
+def test_a_row_refuses_shapes_and_axes(name: str) -> None:
+    op = ROWS[name]
+    types = types_for(op, shape=[2, 3])
+    if op.form != "elementwise":
+        for axis in (2, -3, "0", 1.5, True):
+            error = refused(lambda x, a=axis: op.function(x, axis=a), *types)
+            assert (error.code, error.op) == ("EK0422", name), error
+    elif len(types) > 1:
+        error = refused(op.function, *types[:-1], TensorType(types[-1].dtype, [4]))
+        assert (error.code, error.op) == ("EK0420", name), error
