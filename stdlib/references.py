@@ -48,5 +48,21 @@ def plain(function: Function) -> Function:
     return reference
 
 
+def place(function: Function) -> Function:
+    """`np.argmax` or `np.argmin` along an axis, which stays; 0 over no elements."""
+
+    def reference(array: Array, *, axis: int) -> Array:
+        if array.shape[axis]:
+            return np.asarray(function(array, axis, keepdims=True))
+        return np.zeros([1 if k == axis else size for k, size in enumerate(array.shape)], np.int64)
+
+    return reference
+
+
+def ends(dtype: np.dtype[Any]) -> tuple[Any, Any]:
+    """What the maximum and the minimum over no elements are."""
+    return (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else (-np.inf, np.inf)
+
+
 def _is_half(dtype: np.dtype[Any]) -> bool:
     return dtype.itemsize == 2 and dtype.kind not in "iub"

@@ -88,11 +88,16 @@ mod.reference(in_float32(np.remainder))
 
 @register("pow")
 def pow(out: OutputTensor[N, "*s"], x: InputTensor[N, "*s"], y: InputTensor[N, "*s"]) -> None:
-    """x to the power y. Integers take a power >= 0 and wrap."""
+    """x to the power y. Integers wrap; a negative power gives 0, but for the bases 1 and -1."""
     foreach(out, lambda i: dsl.pow(x[i], y[i]))
 
 
-pow.reference(in_float64(np.power))
+@pow.reference
+def pow_reference(x, y):
+    if x.dtype.kind not in "iu":
+        return in_float64(np.power)(x, y)
+    inverse = np.where(np.abs(x) == 1, np.where(y % 2 == 0, np.abs(x), x), 0)
+    return np.where(y < 0, inverse, np.power(x, np.maximum(y, 0))).astype(x.dtype)
 
 
 @register("maximum")

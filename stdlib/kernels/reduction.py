@@ -44,7 +44,7 @@ from ..algorithms.algorithm import (
 from ..algorithms.folds import PIECE
 from ..algorithms.monoids import ArgMax, ArgMin, LogSumExp, Max, Min, Sum
 from ..algorithms.rows import COLUMNS, FEW, TASK, reduce, rowwise
-from ..references import in_float64, plain
+from ..references import ends, in_float64, place, plain
 
 N = TypeVar("N", bound=Numeric)
 F = TypeVar("F", bound=Floating)
@@ -98,7 +98,7 @@ def reduce_mean(
     )
 
 
-reduce_mean.reference(in_float64(lambda x, axis: np.mean(x, axis, keepdims=True)))
+reduce_mean.reference(in_float64(lambda x, axis: np.sum(x, axis, keepdims=True) / x.shape[axis]))
 
 
 @register("reduce_max", writes_once=True, reads={"x": 1})
@@ -109,7 +109,7 @@ def reduce_max(
     _along(out, x, Max, axis)
 
 
-reduce_max.reference(plain(lambda x, axis: np.max(x, axis, keepdims=True)))
+reduce_max.reference(plain(lambda x, axis: np.max(x, axis, keepdims=True, initial=ends(x.dtype)[0])))
 
 
 @register("reduce_min", writes_once=True, reads={"x": 1})
@@ -120,7 +120,7 @@ def reduce_min(
     _along(out, x, Min, axis)
 
 
-reduce_min.reference(plain(lambda x, axis: np.min(x, axis, keepdims=True)))
+reduce_min.reference(plain(lambda x, axis: np.min(x, axis, keepdims=True, initial=ends(x.dtype)[1])))
 
 
 @register("argmax", writes_once=True, reads={"x": 1})
@@ -131,7 +131,7 @@ def argmax(
     _along(out, x, ArgMax, axis)
 
 
-argmax.reference(plain(lambda x, axis: np.argmax(x, axis, keepdims=True)))
+argmax.reference(place(np.argmax))
 
 
 @register("argmin", writes_once=True, reads={"x": 1})
@@ -142,7 +142,7 @@ def argmin(
     _along(out, x, ArgMin, axis)
 
 
-argmin.reference(plain(lambda x, axis: np.argmin(x, axis, keepdims=True)))
+argmin.reference(place(np.argmin))
 
 
 def _along(out: Any, x: Any, monoid: Any, axis: Any) -> None:
@@ -161,7 +161,7 @@ def softmax(
 @softmax.reference
 def softmax_reference(x, *, axis):
     wide = x.astype(np.float64)
-    powers = np.exp(wide - np.max(wide, axis, keepdims=True))
+    powers = np.exp(wide - np.max(wide, axis, keepdims=True, initial=-inf))
     return (powers / np.sum(powers, axis, keepdims=True)).astype(x.dtype)
 
 
@@ -176,7 +176,7 @@ def logsoftmax(
 @logsoftmax.reference
 def logsoftmax_reference(x, *, axis):
     wide = x.astype(np.float64)
-    below = wide - np.max(wide, axis, keepdims=True)
+    below = wide - np.max(wide, axis, keepdims=True, initial=-inf)
     return (below - np.log(np.sum(np.exp(below), axis, keepdims=True))).astype(x.dtype)
 
 
