@@ -23,6 +23,7 @@ from typing import Any, Final
 from ...dsl.diagnostics.errors import InternalError, TargetError
 from ...dsl.diagnostics.places import Place
 from ...dsl.diagnostics.shield import interruptible, shielded
+from ..ir.schedule import EXIT
 from ..targets import Target
 from .llvm_versions import downgrade
 from .loop_hints import hinted
@@ -33,7 +34,6 @@ Step = str | Hook
 # Called after every step with its name, its time in seconds, and a function that prints the module.
 Observer = Callable[[str, float, Callable[[], str]], None]
 
-EXIT_FUNCTION: Final = "ek.exit"  # a call of it marks a place
 
 _TRANSLATABLE: Final = ("llvm.", "builtin.module")  # and the dialect of the target
 
@@ -100,7 +100,7 @@ def exit_early(mlir: Bindings, module: Any) -> None:
 
     Blocks that only the branch reached are left without a way in, and the next step removes them.
     """
-    for call in _calls(mlir, module, EXIT_FUNCTION):
+    for call in _calls(mlir, module, EXIT):
         _return_instead(mlir, call)
 
 
@@ -199,7 +199,7 @@ def _joined(steps: Sequence[Step], text: str) -> list[Step]:
     for step in steps:
         if isinstance(step, str) and joined and isinstance(joined[-1], str):
             joined[-1] += f",{step}"
-        elif step is not exit_early or f"@{EXIT_FUNCTION}" in text:
+        elif step is not exit_early or f"@{EXIT}" in text:
             joined.append(step)
     return joined
 

@@ -21,6 +21,7 @@ from typing import Final
 
 BUDGET: Final = 1 << 22  # operations between two polls: about a millisecond, a hundred where every access waits
 
+EXIT: Final = "ek.exit"  # a call of it at the end of a block leaves the function; see `codegen.mlir`
 HINT: Final = "ek.hint."  # how the names of the functions begin that are called in loops with hints
 
 
@@ -42,6 +43,10 @@ class LoopHints:
     lanes: int = 0
     vectors: int = 0
 
+    def __str__(self) -> str:
+        told = [(f.name, getattr(self, f.name)) for f in fields(self)]
+        return " ".join(name if value is True else f"{name} {value}" for name, value in told if value)
+
     @property
     def symbol(self) -> str:
         """The function that is called at the end of a round to say so; empty where there is nothing to say."""
@@ -62,3 +67,6 @@ class Cut:
     elements: int
     whole: LoopHints
     rest: LoopHints
+
+    def __str__(self) -> str:
+        return f"{self.elements} ({self.whole}; {self.rest})"

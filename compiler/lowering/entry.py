@@ -10,6 +10,7 @@ from collections.abc import Set
 
 from ...dsl.contract import abi
 from ..ir.program import Program
+from .writer import LEAVE
 
 
 def spreading(total: str, grain: str, task: str, block: str) -> str:
@@ -125,7 +126,7 @@ def _calls(program: Program, fallible: Set[str], symbol: str, calls: range) -> s
         lines.append(f"    %r{number} = llvm.call @{callee.name}({', '.join(names)}) : ({', '.join(types)}) -> i32\n")
         if callee.name in fallible:
             lines.append(f"    %f{number} = arith.cmpi ne, %r{number}, %zero : i32\n")
-            lines.append(f"    scf.if %f{number} {{ llvm.call @ek.exit() : () -> () }}\n")
+            lines.append(f"    scf.if %f{number} {{ {LEAVE} }}\n")
     lines.append("    llvm.return %zero : i32\n")
     head = f"llvm.func {symbol}({_PARAMETERS}) -> i32 {_PLAIN}"
     return f"  {head} {{\n{''.join(lines)}  }}\n"

@@ -19,7 +19,7 @@ from ..targets import Target
 from . import arithmetic, atomics, bits, control_flow, grids, memory, packed_memory, parallel, reports, scalars, vectors
 from .entry import ENTRY, SPREAD, entry
 from .polls import POLL
-from .writer import EMITTERS, EXPANSIONS, FunctionWriter, KernelInfo, ModuleWriter
+from .writer import EMITTERS, EXPANSIONS, LEAVE, FunctionWriter, KernelInfo, ModuleWriter
 
 FAMILIES = (arithmetic, atomics, bits, control_flow, grids, memory, packed_memory, parallel, reports, scalars, vectors)
 
@@ -59,7 +59,7 @@ def _host(module: ModuleWriter, program: Program) -> None:
         fallible = set()
         for function in program.functions:
             module.functions.append(_host_function(module, function))
-            if "@ek.exit(" in module.functions[-1]:
+            if LEAVE in module.functions[-1]:
                 fallible.add(function.name)
         module.functions.append(entry(program, fallible))
     if module.calls("@ek.spread"):

@@ -12,7 +12,7 @@ from ...dsl.contract import abi
 from ..ir.program import Op, PointerType, Value, captures
 from .entry import spreading
 from .types import register_bytes
-from .writer import FunctionWriter, emits
+from .writer import LEAVE, FunctionWriter, emits
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def _parallel(w: FunctionWriter, op: Op) -> None:
     task = _Task(module.task_count, op, captured, *_layout(captured))
     module.task_count += 1
     module.functions.append(_body(w.sibling(), task))
-    fallible = "@ek.exit(" in module.functions[-1]
+    fallible = LEAVE in module.functions[-1]
     module.functions.append(_task(w, task, fallible))
     block, _ = w.storage(task.size)
     total, grain = w.name(op.operands[0]), w.name(op.operands[1])
@@ -60,7 +60,7 @@ def _exit_if_failed(w: FunctionWriter) -> None:
     status = w.op(f"llvm.load {address} atomic monotonic {{alignment = 8 : i64}} : !llvm.ptr -> i64")
     zero = w.op("arith.constant 0 : i64")
     failed = w.op(f"arith.cmpi ne, {status}, {zero} : i64")
-    w.line(f"scf.if {failed} {{ llvm.call @ek.exit() : () -> () }}")
+    w.line(f"scf.if {failed} {{ {LEAVE} }}")
 
 
 _HEADER = 24  # bytes of the task's argument before the captured values: context, total, step
@@ -112,7 +112,7 @@ def _task(w: FunctionWriter, task: _Task, fallible: bool) -> str:
             "    %failed = llvm.load %failed_p atomic monotonic {alignment = 8 : i64} : !llvm.ptr -> i64\n",
             "    %none = arith.constant 0 : i64\n",
             "    %over = arith.cmpi ne, %failed, %none : i64\n",
-            "    scf.if %over { llvm.call @ek.exit() : () -> () }\n",
+            f"    scf.if %over {{ {LEAVE} }}\n",
         ]
     names, types = ["%ctx"], ["!llvm.ptr"]
 

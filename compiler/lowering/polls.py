@@ -19,7 +19,7 @@ from collections.abc import Callable
 from ...dsl.contract import abi
 from ..ir.program import Op
 from ..ir.schedule import BUDGET
-from .writer import FunctionWriter
+from .writer import LEAVE, FunctionWriter
 
 # `@ek.poll(%ctx, %now) -> i1`: whether to stop; with `now`, signals are looked for at once, else from time to time.
 POLL = f"""  llvm.func internal @ek.poll(
@@ -48,7 +48,7 @@ def poll(w: FunctionWriter, *, now: bool = False) -> None:
     """Asks whether to stop, and leaves the function then."""
     flag = w.op(f"arith.constant {int(now)} : i32")
     stop = w.op(f"llvm.call @ek.poll(%ctx, {flag}) : (!llvm.ptr, i32) -> i1")
-    w.line(f"scf.if {stop} {{ llvm.call @ek.exit() : () -> () }}")
+    w.line(f"scf.if {stop} {{ {LEAVE} }}")
 
 
 def spend(w: FunctionWriter, loop: Op) -> None:

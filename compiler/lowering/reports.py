@@ -18,7 +18,7 @@ from ...dsl.types.dtype import BOOL, DType, SIMDType
 from ..ir.program import Op, Program, Value
 from . import casts, polls
 from .types import mlir_type
-from .writer import FunctionWriter, emits
+from .writer import LEAVE, FunctionWriter, emits
 
 _log = logging.getLogger("einkorn.compiler")
 
@@ -39,7 +39,7 @@ def _assert(w: FunctionWriter, op: Op) -> None:
             status = w.field("%ctx", abi.STATUS_OFFSET)
             code = w.op(f"arith.constant {op.attrs['site'] + 1} : i64")
             w.line(f"llvm.store {code}, {status} atomic monotonic {{alignment = 8 : i64}} : i64, !llvm.ptr")
-        w.line("llvm.call @ek.exit() : () -> ()")
+        w.line(LEAVE)
     w.close(at)
 
 

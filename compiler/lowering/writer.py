@@ -20,6 +20,7 @@ from typing import Any
 from ...dsl.diagnostics.errors import InternalError
 from ...dsl.types.dtype import DType, SIMDType
 from ..ir.program import Location, Op, PointerType, Region, Type, Value
+from ..ir.schedule import EXIT, HINT
 from ..targets import Target
 from .types import literal, mlir_type
 
@@ -69,8 +70,10 @@ class KernelInfo:
     parameters: tuple[str, ...]
 
 
-# Functions that are called to mark a place; see `codegen.mlir` and `ir.schedule`.
-_MARK = re.compile(r"@(ek\.(?:exit|hint\.\w+))\(")
+LEAVE = f"llvm.call @{EXIT}() : () -> ()"  # the last operation of a block: the function returns
+
+# Functions that are called to mark a place.
+_MARK = re.compile(rf"@({re.escape(EXIT)}|{re.escape(HINT)}\w+)\(")
 
 
 class ModuleWriter:

@@ -98,7 +98,7 @@ def test_an_early_exit_returns_at_once(tmp_path: Path) -> None:
 
 
 def test_no_exit_function_is_left() -> None:
-    assert mlir.EXIT_FUNCTION not in mlir.lower_to_llvm(EARLY_EXITS, host())
+    assert EXIT not in mlir.lower_to_llvm(EARLY_EXITS, host())
 
 
 @pytest.mark.parametrize(
