@@ -31,6 +31,6 @@ def _mark(region: Region, alone: bool, private: set[Value]) -> None:
             if value.dtype.is_packed() and (alone or pointer in private):
                 op.attrs["lone"] = True
         elif op.regions:
-            apart = op.name in ("parallel", "launch")
+            apart = op.opcode.spreads
             for inner in op.regions:
                 _mark(inner, alone and not apart, set() if apart else private)

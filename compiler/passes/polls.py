@@ -42,7 +42,7 @@ def _place(region: Region, around: _Around) -> None:
     for op in region.ops:
         if not op.regions:
             continue
-        if op.name in ("for", "while"):
+        if op.opcode.loops:
             fuel = _fuel(op, around)
             if fuel:
                 op.attrs["fuel"] = fuel
@@ -53,7 +53,7 @@ def _place(region: Region, around: _Around) -> None:
             _place(op.regions[-1], _Around(around.depth + 1, around.burns or fuel > 0))
         else:
             for inner in op.regions:
-                _place(inner, _Around() if op.name == "parallel" else around)
+                _place(inner, _Around() if op.opcode.spreads else around)
 
 
 def _place_for(loop: Op, around: _Around) -> None:
@@ -87,7 +87,7 @@ def _work(region: Region) -> int | None:
     """How many operations a region takes at most, nearly; None where nobody knows."""
     total = 0
     for op in region.ops:
-        if op.name in ("while", "parallel", "launch"):
+        if op.name == "while" or op.opcode.spreads:
             return None
         inside = 1
         for inner in op.regions:
@@ -139,14 +139,14 @@ def _straight(region: Region) -> int:
     """The operations of a round that no loop in it counts for itself."""
     total = 0
     for op in region.ops:
-        if op.name in ("while", "for"):
+        if op.opcode.loops:
             continue
-        total += _REGION if op.name == "parallel" else _weight(op) + sum(map(_straight, op.regions))
+        total += _REGION if op.opcode.spreads else _weight(op) + sum(map(_straight, op.regions))
     return max(total, 1)
 
 
 def _accesses(op: Op) -> bool:
-    return "load" in op.name or "store" in op.name or op.name in ("gather", "scatter") or "atomic" in op.name
+    return op.opcode.reads or op.opcode.writes
 
 
 def _carries_vectors(loop: Op) -> bool:

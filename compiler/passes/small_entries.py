@@ -23,7 +23,7 @@ def merge_small_entry(program: Program, target: Target) -> None:
         return
     body = program.functions[program.calls[0][0]].body
     beside = list(_beside(body))
-    if len(beside) > SMALL or any(op.name in ("for", "while") for op in beside):
+    if len(beside) > SMALL or any(op.opcode.loops for op in beside):
         return
     program.one_function = True
     regions = [op for op in walk(body) if op.name == "parallel"]
@@ -35,5 +35,5 @@ def _beside(region: Region) -> Iterator[Op]:
     """The operations of a region that are not in a parallel one."""
     for op in region.ops:
         yield op
-        for inner in op.regions if op.name != "parallel" else ():
+        for inner in op.regions if not op.opcode.spreads else ():
             yield from _beside(inner)

@@ -47,7 +47,7 @@ def _innermost(region: Region) -> list[Region]:
     for op in region.ops:
         for inner in op.regions:
             within = _innermost(inner)
-            found += within or ([inner] if op.name in ("for", "while") else [])
+            found += within or ([inner] if op.opcode.loops else [])
     return found
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from einkorn.compiler.codegen import llvm, mlir
+from einkorn.compiler.ir.schedule import EXIT
 from einkorn.compiler.targets import host, lookup
 from einkorn.dsl.diagnostics.errors import InternalError
 from einkorn.dsl.diagnostics.places import Place
