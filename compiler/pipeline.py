@@ -30,10 +30,13 @@ from .ir.program import NotFusible, Program, Site
 from .ir.verifier import verify_program
 from .lowering.module import Emitted, emit_module
 from .lowering.writer import KernelInfo
+from .passes.choose_grains import choose_grains
+from .passes.expand_launches import expand_launches
 from .passes.hoist_checks import hoist_checks
 from .passes.lone_stores import mark_lone_stores
 from .passes.polls import place_polls
 from .passes.small_entries import merge_small_entry
+from .passes.split_loops import split_loops
 from .passes.stack_limits import stack_limits
 from .passes.stream_loops import stream_loops
 from .passes.vectorize_loops import vectorize_loops
@@ -112,6 +115,9 @@ def _link(c: Compilation) -> None:
 
 PASSES: tuple[Pass, ...] = (
     Pass("infer", "typed", _infer, _program_text),
+    _on_program("expand_launches", expand_launches, half="host"),
+    _on_program("split_loops", split_loops),
+    _on_program("choose_grains", choose_grains),
     _on_program("hoist_checks", hoist_checks),
     _on_program("version_loops", version_loops),
     _on_program("stack_limits", stack_limits),

@@ -88,9 +88,15 @@ class Builder(Scoped):
         self.bounds.setdefault(value.serial, []).append((low, high, closed))
         return value
 
-    def live(self, value: Value) -> None:
+    def live(self, value: Value) -> Value:
         """Notes that a counter has a value here: its bounds are facts about what they are made of, too."""
         self.memo[-1].setdefault(LIVE, []).append(value)
+        return value
+
+    def know(self, const: Op) -> None:
+        """Notes that a constant of the region may be used from here on."""
+        (result,) = const.results
+        self.remember(("const", repr(const.attrs["value"]), result.type), result)
 
     def const(self, value: Any, type: SIMDType) -> Value:
         """A constant; one for each value and type in a region is enough."""

@@ -313,12 +313,13 @@ IF = Opcode(
 FOR = Opcode(
     "for",
     "low, high, step, carried values; one region (index, carried) that ends in yield; attrs elements: each round is one"
-    " element",
+    " element; axis, until loops are split: the size of an axis that the index lies in",
     (INTEGER, INTEGER, INTEGER),
     more=ANY,
     gives_more=True,
     attrs={
         "elements": Attribute(_FLAG, required=False, shown=False),
+        "axis": Attribute(_whole(), required=False),
         "cut": _decided(lambda value: isinstance(value, Cut)),
         "hints": _decided(lambda value: isinstance(value, LoopHints)),
         "strip": _decided(_whole(1)),
@@ -345,9 +346,15 @@ CONDITION = Opcode(
 )
 PARALLEL = Opcode(
     "parallel",
-    "total, grain; a region (low, high) run for disjoint ranges that cover [0, total)",
+    "total, grain; a region (low, high) run for disjoint ranges that cover [0, total); attrs unit, until grains are"
+    " chosen: the elements of a step",
     (INTEGER, INTEGER),
-    attrs={"vector_bits": _decided(_whole(1)), "split_vectors": _decided(_FLAG), "spread_here": _decided(_FLAG)},
+    attrs={
+        "unit": Attribute(_whole(1), required=False),
+        "vector_bits": _decided(_whole(1)),
+        "split_vectors": _decided(_FLAG),
+        "spread_here": _decided(_FLAG),
+    },
     regions=(RegionForm((INTEGER, INTEGER)),),
     rule=rules.yields_nothing,
     spreads=True,

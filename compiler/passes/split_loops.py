@@ -18,8 +18,9 @@ which are read as one vector and sorted.
       if d % 2 == 0: out[d] = x[d] * c[d // 2]  =>   out[2 * q] = x[2 * q] * c[q]
       else:          out[d] = x[d - 1]               out[2 * q + 1] = x[2 * q]
 
-Input: a `for` over a counter of known bounds. Output: several, with the same operations in the same order of elements.
-Non-goals: no sizes that are known at the call alone, and no loops that carry values.
+Input: loops with the attribute `axis`: the size of an axis that the counter lies in. Output: several for each, with the
+same operations in the same order of elements. Non-goals: no sizes that are known at the call alone, and no loops that
+carry values.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from dataclasses import dataclass, field
 from ...dsl.types.dtype import BOOL, INT
 from ..ir.builder import Builder
 from ..ir.operations import ROWS
-from ..ir.program import Op, Region, Value, walk
+from ..ir.program import Op, Program, Region, Value, walk
+from ..targets import Target
 
 SHORT = 4  # elements; shorter parts are not worth a loop
 MOST = 4  # parts of a loop
@@ -43,8 +45,30 @@ _QUOTIENTS = {"floordiv", "udiv"}
 _REMAINDERS = {"mod", "urem"}
 
 
-def cut_loop(builder: Builder, loop: Op, size: int) -> None:
-    """Replaces a loop that was just built, whose counter lies in [0, size), by one for each part, where that pays."""
+def split_loops(program: Program, target: Target) -> None:
+    """Replaces loops along an axis by one for each part, where that pays."""
+    for function in program.functions:
+        if any("axis" in op.attrs for op in walk(function.body)):
+            _visit(function.body, Builder(function.bounds), target)
+
+
+def _visit(region: Region, builder: Builder, target: Target) -> None:
+    """Splits the loops of a region, innermost loops first."""
+    ops, region.ops = region.ops, []
+    with builder.inside(region):
+        for op in ops:
+            for inner in op.regions:
+                _visit(inner, builder, target)
+            region.ops.append(op)
+            if op.name == "const":
+                builder.know(op)
+            size = op.attrs.pop("axis", None)
+            if size is not None and target.vectorizes:
+                _split(builder, op, size)
+
+
+def _split(builder: Builder, loop: Op, size: int) -> None:
+    """Replaces the last loop of a region, whose counter lies in [0, size), by one for each part."""
     if loop.regions[0].args[1:] or loop.operands[2].const != 1:
         return
     period = _period(loop, size)

@@ -12,8 +12,7 @@ from typing import Any
 from ....dsl.diagnostics.errors import plural
 from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import INT, SIMDType
-from ...ir.program import Region, Value, count_operations
-from ...passes.split_loops import cut_loop
+from ...ir.program import Region, Value
 from .. import dispatch
 from ..advice import body_takes, no_function, of_body
 from ..conversion import coerce
@@ -166,8 +165,8 @@ def nested_loop(call: Point, dims: tuple[Value, ...], element: Callable[[Index],
         with builder.inside(loop):
             element(Index(dims, components=(*leading, loop.args[0])))
             builder.end()
-        if inner.const is not None and call.evaluator.target.vectorizes:
-            cut_loop(builder, builder.region.ops[-1], inner.const)
+        if inner.const is not None:
+            builder.region.ops[-1].attrs["axis"] = inner.const
 
     def rows(low: Value, high: Value, ends: Callable[[Value], tuple[Value, Value]]) -> None:
         loop = builder.for_loop(low, high)
@@ -225,11 +224,11 @@ def spread(
     with evaluator.scope(level="parallel"), builder.inside(region):
         chunk(low, high)
         builder.end()
-    if grain is None:
-        # A task should take some microseconds: about 64 K simple operations.
-        grain = builder.int_(-(-max(64, 131072 // (2 + count_operations(region))) // each))
     call.locate()
-    builder.add("parallel", [total, grain], regions=[region])
+    if grain is not None:
+        builder.add("parallel", [total, grain], regions=[region])
+    else:  # see `passes.choose_grains`
+        builder.add("parallel", [total, builder.int_(1)], regions=[region], unit=each)
 
 
 def _gpu_thread(evaluator: Evaluator, total: Value, thread: Callable[[Value], None]) -> None:

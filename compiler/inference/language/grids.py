@@ -1,11 +1,12 @@
 """Grids: `ctx.launch`, thread and block indices, barriers.
 
-On a GPU a launch is an operation whose region every thread runs. On a CPU the same kernel runs thread for thread, one
-block after the other on each core, as long as it has no barrier.
+A launch is an operation whose region every thread runs. Where no hardware runs grids, `passes.expand_launches` makes
+loops of it, as long as it has no barrier.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ....dsl.frontend import syntax as s
@@ -18,7 +19,6 @@ from ..members.table import method
 from ..target_refusals import refuse_barrier, refuse_block
 from ..values.compile_time import Closure, ContextValue
 from ..values.describe import describe
-from ..values.index import unravel
 
 AXES = "xyz"
 
@@ -45,10 +45,20 @@ def gpu_value(here: Point, which: str) -> Value:
     key = ("gpu_id", which)
     found = here.builder.remembered(key)
     if found is None:
-        found = here.builder.one("gpu_id", [], INT, which=which)
+        found = _number(here.evaluator, which, ids[f"{'block' if what == 'thread_idx' else 'grid'}_dim.{axis}"])
         here.builder.remember(key, found)
     assert isinstance(found, Value)
     return found
+
+
+def _number(evaluator: Evaluator, which: str, count: Value) -> Value:
+    """The number of a thread or block along an axis that has `count` of them."""
+    builder = evaluator.builder
+    if evaluator.target.has_grid:
+        return builder.one("gpu_id", [], INT, which=which)
+    if count.const == 1:
+        return builder.int_(0)
+    return builder.live(builder.counter(builder.one("gpu_id", [], INT, which=which), None, count))
 
 
 def _register(which: str) -> None:
@@ -99,12 +109,10 @@ def launch(call: Point, owner: Any, kernel: Any, *args: Any, grid: Any, block: A
         if result is not None:
             raise call.error("EK0221", f"the launched function '{kernel.name}' returns a value", "kernel")
 
-    run = launch_on_gpu if evaluator.target.has_grid else run_grid_on_cpu
-    run(call, counts, threads, body)
+    _launch(call, counts, threads, body)
 
 
-def launch_on_gpu(call: Point, counts: list[Value], threads: list[int], body: Any) -> None:
-    """The launch itself, on a GPU target."""
+def _launch(call: Point, counts: list[Value], threads: list[int], body: Callable[[], None]) -> None:
     evaluator, builder = call.evaluator, call.builder
     region = Region()
     sizes = [builder.int_(n) for n in threads]
@@ -116,39 +124,6 @@ def launch_on_gpu(call: Point, counts: list[Value], threads: list[int], body: An
     builder.add("launch", [*counts, *sizes], regions=[region])
 
 
-def run_grid_on_cpu(call: Point, counts: list[Value], threads: list[int], body: Any) -> None:
-    """The same grid as loops: blocks in parallel, the threads of a block in order."""
-    evaluator, builder = call.evaluator, call.builder
-    total = builder.product(counts)
-    low, high = builder.counter(Value(INT)), builder.counter(Value(INT), high=total, closed=True)
-    region = Region([low, high])
-    sizes = [builder.int_(n) for n in threads]
-    with evaluator.scope(level="parallel"), builder.inside(region):
-        blocks = builder.for_loop(low, high)
-        with builder.inside(blocks):
-            z, y, x = unravel(builder, blocks.args[0], (counts[2], counts[1], counts[0]))
-            ids = _ids("block_dim", sizes) | _ids("grid_dim", counts) | _ids("block_idx", [x, y, z])
-            with evaluator.scope(gpu_ids=ids):
-                _thread_loops(evaluator, ids, sizes, 2, body)
-            builder.end()
-        builder.end()
-    call.locate()
-    builder.add("parallel", [total, builder.int_(1)], regions=[region])
-
-
 def _ids(what: str, values: list[Value]) -> dict[str, Value]:
     """What `gpu.block_dim.x` and its kind are, axis by axis."""
     return {f"{what}.{axis}": value for axis, value in zip(AXES, values, strict=True)}
-
-
-def _thread_loops(evaluator: Evaluator, ids: dict[str, Value], sizes: list[Value], axis: int, body: Any) -> None:
-    builder = evaluator.builder
-    if axis < 0:
-        body()
-        return
-    loop = builder.for_loop(builder.int_(0), sizes[axis])
-    with builder.inside(loop):
-        inner = {**ids, f"thread_idx.{AXES[axis]}": loop.args[0]}
-        with evaluator.scope(gpu_ids=inner):
-            _thread_loops(evaluator, inner, sizes, axis - 1, body)
-        builder.end()

@@ -1,0 +1,41 @@
+"""Chooses how much of a parallel region's range is one task, where the author does not say so.
+
+A task should take some microseconds: less is lost to the threads' finding it, more leaves threads without work.
+
+Input: parallel regions with the attribute `unit`, which says how many elements a step of the range is. Output: their
+grain. Non-goals: how many threads there are (see `codegen.thread_pool`).
+"""
+
+from __future__ import annotations
+
+from ..ir.builder import Builder
+from ..ir.program import Op, Program, Region, walk
+from ..targets import Target
+
+TASK = 1 << 17  # operations of a task, of which some are done at a time
+LEAST = 64  # elements
+
+
+def choose_grains(program: Program, target: Target) -> None:
+    """Gives every parallel region that asks for it its grain."""
+    for function in program.functions:
+        _visit(function.body, Builder(function.bounds))
+
+
+def _visit(region: Region, builder: Builder) -> None:
+    ops, region.ops = region.ops, []
+    with builder.inside(region):
+        for op in ops:
+            if "unit" in op.attrs:
+                builder.location = op.location
+                op.operands[1] = builder.int_(_grain(op))
+            elif op.name != "parallel":
+                for inner in op.regions:
+                    _visit(inner, builder)
+            region.ops.append(op)
+
+
+def _grain(op: Op) -> int:
+    unit: int = op.attrs.pop("unit")
+    operations = sum(1 for _ in walk(op.regions[0]))
+    return -(-max(LEAST, TASK // (2 + operations)) // unit)

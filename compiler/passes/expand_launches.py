@@ -1,0 +1,98 @@
+"""Turns grids into loops where no hardware runs them: blocks in parallel, the threads of a block in order.
+
+    launch gx, gy, gz, bx, by, bz              parallel gx * gy * gz, 1 (low, high)
+      t = gpu_id {which=thread_idx.x}    =>      for block in [low, high)
+      ...                                          for z in [0, bz), for y in [0, by), for t in [0, bx)
+                                                     ...
+
+Input: launches without barriers. Output: the same program, without launches and the numbers of threads and blocks.
+Non-goals: barriers, which inference refuses on such a target.
+"""
+
+from __future__ import annotations
+
+from ...dsl.types.dtype import INT
+from ..ir.builder import Builder
+from ..ir.program import Function, Op, Program, Region, Value, walk
+from ..targets import Target
+
+
+def expand_launches(program: Program, target: Target) -> None:
+    """Turns every launch into loops."""
+    if not target.has_grid:
+        for function in program.functions:
+            if any(op.name == "launch" for op in walk(function.body)):
+                _Expander(function).region(function.body)
+
+
+class _Expander:
+    def __init__(self, function: Function) -> None:
+        self.bounds = function.bounds
+        self.builder = Builder(function.bounds)
+
+    def region(self, region: Region) -> None:
+        ops, region.ops = region.ops, []
+        with self.builder.inside(region):
+            for op in ops:
+                for inner in op.regions:
+                    self.region(inner)
+                if op.name == "launch":
+                    self.expand(op)
+                else:
+                    region.ops.append(op)
+
+    def expand(self, launch: Op) -> None:
+        builder = self.builder
+        builder.location = launch.location
+        counts, sizes = launch.operands[:3], launch.operands[3:]
+        total = builder.product(counts)
+        low, high = builder.counter(Value(INT)), builder.counter(Value(INT), high=total, closed=True)
+        region = Region([low, high])
+        with builder.inside(region):
+            blocks = builder.for_loop(low, high)
+            with builder.inside(blocks):
+                rest = builder.idiv(blocks.args[0], counts[0])
+                numbers = {
+                    "block_idx.x": builder.irem(blocks.args[0], counts[0]),
+                    "block_idx.y": builder.irem(rest, counts[1]),
+                    "block_idx.z": builder.idiv(rest, counts[1]),
+                }
+                for value, count in zip(numbers.values(), counts, strict=True):
+                    if value.const is None:
+                        builder.counter(value, None, count)
+                self.threads(launch.regions[0], sizes, "zyx", numbers)
+                builder.end()
+            builder.end()
+        builder.add("parallel", [total, builder.int_(1)], regions=[region])
+
+    def threads(self, body: Region, sizes: list[Value], axes: str, numbers: dict[str, Value]) -> None:
+        """The loops over the threads of a block, the first axis outermost, with the body in the last."""
+        if not axes:
+            self.number(body, numbers)
+            self.builder.region.ops += body.ops
+            return
+        loop = self.builder.for_loop(self.builder.int_(0), sizes["xyz".index(axes[0])])
+        with self.builder.inside(loop):
+            self.threads(body, sizes, axes[1:], numbers | {f"thread_idx.{axes[0]}": loop.args[0]})
+            if len(axes) > 1:
+                self.builder.end()
+
+    def number(self, body: Region, numbers: dict[str, Value]) -> None:
+        """Puts the numbers of thread and block in the place of the operations that ask for them."""
+        asked = [op for op in walk(body) if op.name == "gpu_id"]
+        known = {op.results[0].serial: numbers[op.attrs["which"]] for op in asked}
+        _drop(body)
+        for op in walk(body):
+            op.operands[:] = [known.get(value.serial, value) for value in op.operands]
+        for bounds in self.bounds.values():
+            bounds[:] = [
+                (low and known.get(low.serial, low), high and known.get(high.serial, high), closed)
+                for low, high, closed in bounds
+            ]
+
+
+def _drop(region: Region) -> None:
+    region.ops = [op for op in region.ops if op.name != "gpu_id"]
+    for op in region.ops:
+        for inner in op.regions:
+            _drop(inner)
