@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from ...dsl.contract.checks import SAFE, Checks, parse_checks
 from ...dsl.contract.unit import EntrySpec, NodeSpec, Piece, Size, Slot
-from ...dsl.diagnostics.errors import CompileError, EinkornError, InternalError
-from ...dsl.diagnostics.places import shown_path
+from ...dsl.diagnostics.errors import CompileError, DeviceError, EinkornError, InternalError
+from ...dsl.diagnostics.places import shown_path, user_place
 from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.knobs import knobs
 from ...dsl.environment.log import start_log
 from ...dsl.signature.parameters import identity
-from ..driver.devices import Device
+from ..driver.devices import Device, DeviceRef
 from ..ir import GraphIR, Node
 from ..passes.fusion import Facts, Partition, partition
 from ..passes.memory_plan import Plan, bound_dtypes, make_plan
@@ -128,7 +128,16 @@ def interpret_graph(ir: GraphIR, *, checks: Checks | None = None) -> LoadedCode:
 
     Raises:
         CompileError: a mistake in a kernel.
+        DeviceError: EK0806 the graph runs elsewhere than on the host.
     """
+    if not ir.device.to_device().is_host:
+        raise DeviceError(
+            f"graph '{ir.name}' runs on {ir.device}, and kernels are interpreted in the host's memory only",
+            code="EK0806",
+            place=user_place(),
+            expected=str(DeviceRef.CPU()),
+            got=str(ir.device),
+        )
     with shielded():
         from ...compiler.interpreter.entry import Interpreted
         from ...compiler.pipeline import typed_program
