@@ -1,4 +1,4 @@
-"""The native calling convention: how the runtime calls compiled code, in numbers both sides share.
+"""Fixes the native calling convention: how the runtime calls compiled code, in numbers that both sides share.
 
 Every compiled entry is a C function
 

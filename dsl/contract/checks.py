@@ -1,4 +1,4 @@
-"""What compiled code checks as it runs: `off`, `safe` or `all`, and whether it looks for NaN.
+"""Says what compiled code checks as it runs: `off`, `safe` or `all`, and whether it looks for NaN.
 
     off     neither accesses nor the author's `assert`s; a `raise` stays
     safe    asserts, and every access that is not proven to lie inside its tensor: once before a loop where that says

@@ -1,4 +1,4 @@
-"""Every error code with its meaning in one sentence.
+"""Lists every error code with its meaning in one sentence.
 
 Input: nothing. Output: `MEANINGS`. Non-goals: no message texts; these are where the mistakes are found. A code has one
 meaning and keeps it; tests compare this table with the codes that the package raises, and with docs/errors.md.

@@ -1,4 +1,4 @@
-"""Where functions and classes stand in the text that they were made from.
+"""Finds functions and classes in the text that they were made from.
 
 A file may be written while the program that has loaded it runs. So a text is kept with the module's names as soon as
 something in it is known to the language, and a text is believed only where it compiles to the very code that runs.

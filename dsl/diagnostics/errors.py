@@ -1,4 +1,4 @@
-"""One tree of errors, and how each is shown.
+"""Defines the errors, one tree of them, and how each is shown.
 
 Every error a user can cause derives from `EinkornError` and carries a stable code, the place in the user's own text,
 and (where they apply) the op, the argument, what was expected and what came. The class says whose fault it is; only
@@ -150,8 +150,8 @@ def counted(errors: int, more: bool = False) -> str:
 def joined(errors: Iterable[EinkornError], more: bool = False, files: Iterable[object] = ()) -> EinkornError:
     """One error, or all of them in one, each once, in the order of their files and of the text."""
     listed = list(errors)
-    found = without_repeats((part for error in listed for part in each_of(error)), files)
-    return found[0] if len(found) == 1 else CompileErrors(found, more or any(map(has_more, listed)))
+    errors_once = without_repeats((part for error in listed for part in each_of(error)), files)
+    return errors_once[0] if len(errors_once) == 1 else CompileErrors(errors_once, more or any(map(has_more, listed)))
 
 
 def each_of(error: EinkornError) -> list[EinkornError]:
@@ -181,10 +181,10 @@ def unlike(errors: Iterable[Failure], kept: Iterable[EinkornError] = ()) -> list
     numbers: what is wrong with a helper for one dtype is not told again for each of the others.
     """
     known = {_mistake(error) for error in kept}
-    found: dict[Any, Failure] = {}
+    by_mistake: dict[Any, Failure] = {}
     for error in errors:
-        found.setdefault(_mistake(error), error)
-    return [error for mistake, error in found.items() if mistake not in known]
+        by_mistake.setdefault(_mistake(error), error)
+    return [error for mistake, error in by_mistake.items() if mistake not in known]
 
 
 _QUOTED_OR_TYPE = re.compile(

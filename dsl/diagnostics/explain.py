@@ -1,4 +1,4 @@
-"""What an error code means, at length: a text, an example that is wrong, and its repair.
+"""Explains an error code at length: a text, an example that is wrong, and its repair.
 
 One Markdown file a code, in `explanations/`. Its examples are fenced, with a kind and a role behind the fence:
 

@@ -1,4 +1,4 @@
-"""The package itself: its name, and the folder that it lies in, however deep the module that asks.
+"""Finds the package itself: its name, and the folder that it lies in, however deep the module that asks.
 
 Output: `PACKAGE`, `ROOT`, and which modules and files are the package's own. Non-goals: no versions (see
 `environment.fingerprint`).

@@ -1,4 +1,4 @@
-"""JSON that came from somebody else: read strictly, and refused with the place of the first thing that is wrong.
+"""Reads JSON that came from somebody else strictly, and refuses it with the place of the first thing that is wrong.
 
 A reader of a value raises `Misread` with what is wrong; whoever reads the value that holds it adds where it stands, so
 that a correct value costs no paths. Python's reader takes more than JSON and passes over what is ambiguous: here a name
@@ -61,11 +61,11 @@ def read_json(data: bytes) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    value = dict(pairs)
+    if len(value) != len(pairs):
         names = [name for name, _ in pairs]
         raise ValueError(f"an object has the name {next(n for n in names if names.count(n) > 1)!r} twice")
-    return found
+    return value
 
 
 def expected(what: str, got: Any) -> NoReturn:
@@ -87,13 +87,13 @@ def shown(value: Any) -> str:
 
 def each(items: Iterable[Any], read: Callable[[Any], T]) -> tuple[T, ...]:
     """The items of a list, read one by one."""
-    found = []
+    values = []
     for number, item in enumerate(items):
         try:
-            found.append(read(item))
+            values.append(read(item))
         except Misread as wrong:
             raise wrong.below(f"[{number}]") from None
-    return tuple(found)
+    return tuple(values)
 
 
 def listed(data: Any, read: Callable[[Any], T]) -> tuple[T, ...]:

@@ -1,4 +1,4 @@
-"""A shield against Ctrl-C: what must not end halfway ends first, and the interrupt comes right after.
+"""Shields work against Ctrl-C: what must not end halfway ends first, and the interrupt comes right after.
 
 Python raises KeyboardInterrupt between any two steps of the main thread. In the middle of the import of an extension
 module, of a call of LLVM that has taken its lock, or of an exchange of two tables, that leaves a process in which

@@ -1,4 +1,4 @@
-"""A store for compiled code, keyed by content and shared by all processes of a user.
+"""Stores compiled code, keyed by content and shared by all processes of a user.
 
 Each entry is one file, `<root>/v1/<first two letters of the key>/<key><suffix>`: the data and, after it, a trailer of
 48 bytes, the seal, that holds the SHA-256 of the entry's name (key and suffix) and data. ELF and PTX loaders read only
@@ -128,13 +128,13 @@ class Cache:
 
     def get(self, key: str, suffix: str = ".so") -> bytes | None:
         """The data that was put under `key` with `suffix`, or None."""
-        found = self._find(key, suffix)
-        return found[1] if found else None
+        entry = self._find(key, suffix)
+        return entry[1] if entry else None
 
     def path(self, key: str, suffix: str = ".so") -> Path | None:
         """A file to map, checked just now, that starts with the data that was put; or None."""
-        found = self._find(key, suffix)
-        return found[0] if found else None
+        entry = self._find(key, suffix)
+        return entry[0] if entry else None
 
     def put(self, key: str, data: bytes, suffix: str = ".so", *, private: bool = False) -> Path:
         """Stores `data` and gives the path of a file that starts with it; with `private`, for this process only.

@@ -1,4 +1,4 @@
-"""Files are replaced whole: whoever opens one sees the old contents or all of the new ones.
+"""Replaces files whole: whoever opens one sees the old contents or all of the new ones.
 
 Input: a path and bytes. Output: the file. Non-goals: no folders are made, and what failed is told by the caller.
 """

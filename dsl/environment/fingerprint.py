@@ -1,4 +1,4 @@
-"""What compiled code depends on beside its program: our own text, and the versions of the tools.
+"""Identifies what compiled code depends on beside its program: our own text, and the versions of the tools.
 
 Output: short texts for cache keys, found without importing a tool. Non-goals: finding or checking the tools.
 """
@@ -25,19 +25,19 @@ def fingerprint() -> str:
 
 def _tool_versions() -> list[str]:
     """`llvmlite-0.50.0` and its kind, as folders beside installed packages are called: reading metadata is slow."""
-    found = []
+    versions = []
     for folder in sys.path:
         try:
             names = os.listdir(folder or ".")
         except OSError:
             continue
-        found += [name for name in names if name.endswith(".dist-info") and name.split("-")[0] in TOOLS]
-    return sorted(found)
+        versions += [name for name in names if name.endswith(".dist-info") and name.split("-")[0] in TOOLS]
+    return sorted(versions)
 
 
 def _stamps(root: Path) -> list[str]:
     """Name, size and time of each of our files: a changed compiler must not find code of the one before."""
-    found = []
+    stamps = []
     pending = [str(root / folder) for folder in FOLDERS]
     while pending:
         with os.scandir(pending.pop()) as entries:
@@ -46,5 +46,5 @@ def _stamps(root: Path) -> list[str]:
                     pending.append(entry.path)
                 elif entry.name.endswith(".py"):
                     stat = entry.stat()
-                    found.append(f"{entry.path[len(str(root)) :]} {stat.st_size} {stat.st_mtime_ns}")
-    return sorted(found)
+                    stamps.append(f"{entry.path[len(str(root)) :]} {stat.st_size} {stat.st_mtime_ns}")
+    return sorted(stamps)

@@ -1,4 +1,4 @@
-"""All `EINKORN_*` environment variables, in one typed table.
+"""Reads all `EINKORN_*` environment variables, in one typed table.
 
 `knobs.cache_dir` reads `EINKORN_CACHE_DIR` anew at every access, so a program may set `os.environ` at any time before
 the work it concerns. A variable that starts with `EINKORN_` and is not in the table is an error, found at the first

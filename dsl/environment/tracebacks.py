@@ -1,4 +1,4 @@
-"""What a traceback shows: the user's own frames, and not how Einkorn came to find a mistake.
+"""Trims tracebacks: they show the user's own frames, and not how Einkorn came to find a mistake.
 
 Input: functions that users call. Output: the same functions. Non-goals: errors that are not ours keep all their frames.
 """

@@ -1,4 +1,4 @@
-"""Places that outlive an edit: which node of which function of a program, rather than which line of which file.
+"""Anchors places so that they outlive an edit: in a node of a function of a program, not in a line of a file.
 
 Code is kept under a digest that knows no places, so code from an earlier process may belong to a text that has moved
 since. What code says of its text is therefore an anchor; whoever shows it looks it up in today's program, whose tree is
@@ -24,15 +24,15 @@ _DIGEST = 16  # hexadecimal digits of a program's digest that tell it from other
 
 def anchors_of(kernels: Iterable[PortableKernel], places: Iterable[Place]) -> dict[Place, Anchor]:
     """An anchor for each place: of the first node that stands there; a plain place where none does."""
-    found: dict[Place, Anchor] = {}
+    anchors: dict[Place, Anchor] = {}
     missing = set(places)
     for kernel in {id(kernel): kernel for kernel in kernels}.values():  # to compare them by content takes longer
         if not missing:
             break
         here = _in_functions(kernel, missing)
-        found |= here
+        anchors |= here
         missing -= here.keys()
-    return found | {place: plain_anchor(place) for place in missing}
+    return anchors | {place: plain_anchor(place) for place in missing}
 
 
 def plain_anchor(place: Place) -> Anchor:
@@ -41,7 +41,7 @@ def plain_anchor(place: Place) -> Anchor:
 
 
 def _in_functions(kernel: PortableKernel, places: set[Place]) -> dict[Place, Anchor]:
-    found: dict[Place, Anchor] = {}
+    anchors: dict[Place, Anchor] = {}
     for index, function in enumerate(kernel.functions):
         first, _, last, _ = function.syntax.span
         if not any(p.file == function.file and first <= p.line <= last for p in places):
@@ -49,8 +49,8 @@ def _in_functions(kernel: PortableKernel, places: set[Place]) -> dict[Place, Anc
         for number, node in enumerate(syntax.walk(function.syntax)):
             place = Place(function.file, *node.span)
             if place in places:
-                found.setdefault(place, [kernel.digest[:_DIGEST], index, number])
-    return found
+                anchors.setdefault(place, [kernel.digest[:_DIGEST], index, number])
+    return anchors
 
 
 def place_at(anchor: Sequence[str | int], kernels: Iterable[PortableKernel]) -> Place | None:

@@ -1,4 +1,4 @@
-"""What a frontend is, and what it gives: the classes that a language for kernels fills in.
+"""Defines what a frontend is, and what it gives: the classes that a language for kernels fills in.
 
 A reference is a NumPy function that says what an op computes, for tests. It is called with the op's inputs as NumPy
 arrays, in the order of the signature (a tensor that the kernel changes in place among them: the reference changes it in

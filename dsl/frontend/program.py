@@ -1,4 +1,4 @@
-"""The portable program of a kernel: its syntax tree with everything it calls, free of the language it was written in.
+"""Defines the portable program of a kernel: its syntax tree with all that it calls, whatever language it is written in.
 
 A program is a table of functions and a table of globals; function 0 is the kernel. A frontend makes it, packages hold
 it as JSON, and it is all that the compiler ever reads. Its digest covers meaning only: no places, no file names, no

@@ -1,4 +1,4 @@
-"""A portable program from JSON: what `PortableKernel.to_json` wrote, checked as a whole.
+"""Reads a portable program from JSON: what `PortableKernel.to_json` wrote, checked as a whole.
 
 A program comes out of a file that anybody can have written, and the compiler believes what it is given. So everything
 is looked at when it is read: each node of each tree (see `frontend.read_syntax`), each entry of the table of globals,
@@ -160,10 +160,10 @@ def _class(data: Any, functions: tuple[SourceFunction, ...], depth: int) -> tupl
         own, entry = _pair(item, "[name, entry]")
         return identifier(own), _global(entry, functions, depth)
 
-    found = listed(members, member)
-    if len({own for own, _ in found}) != len(found):
+    entries = listed(members, member)
+    if len({own for own, _ in entries}) != len(entries):
         raise Misread("has two members of one name")
-    return identifier(called), found
+    return identifier(called), entries
 
 
 _ENTRIES: Mapping[str, Any] = {

@@ -1,4 +1,4 @@
-"""A syntax tree from JSON: what `syntax.to_json` wrote, and nothing else.
+"""Reads a syntax tree from JSON: what `syntax.to_json` wrote, and nothing else.
 
 The fields of each node are read by what its class in `syntax` says of them: a field `value: Expr | None` takes an
 expression or nothing. What an annotation cannot say stands in one table: which names and operators there are, and
@@ -59,11 +59,11 @@ class TreeReader:
             except Misread as wrong:
                 raise wrong.below(f".{name}") from None
         self.depth -= deeper
-        found = cls(*values, span=_span(data[1]))
+        node = cls(*values, span=_span(data[1]))
         check = _WHOLE.get(cls)
         if check is not None:
-            check(found)
-        return found
+            check(node)
+        return node
 
 
 def _names(allowed: Collection[type[s.Node]]) -> str:
@@ -96,13 +96,13 @@ def several(*allowed: type[s.Node]) -> Read:
     """A field that holds a sequence of nodes."""
 
     def read(reader: TreeReader, data: Any) -> tuple[Any, ...]:
-        found = []
+        nodes = []
         for number, item in enumerate(_items(data)):
             try:
-                found.append(reader.node(item, allowed))
+                nodes.append(reader.node(item, allowed))
             except Misread as wrong:
                 raise wrong.below(f"[{number}]") from None
-        return tuple(found)
+        return tuple(nodes)
 
     return read
 
@@ -223,9 +223,9 @@ _FIELDS: dict[type[s.Node], tuple[tuple[str, Read], ...]] = {}
 def _readers(cls: type[s.Node]) -> tuple[tuple[str, Read], ...]:
     """How each field of a node is read, in their order; found when it is met first."""
     said = inspect.get_annotations(cls)
-    found = tuple((n, _BY_FIELD.get((cls, n)) or _BY_ANNOTATION[str(said[n])]) for n in cls._fields)
-    _FIELDS[cls] = found
-    return found
+    readers = tuple((n, _BY_FIELD.get((cls, n)) or _BY_ANNOTATION[str(said[n])]) for n in cls._fields)
+    _FIELDS[cls] = readers
+    return readers
 
 
 # *** what the fields of a node say together ***

@@ -1,4 +1,4 @@
-"""The frontends, by the suffix of the files that they read. A row here makes a language known everywhere.
+"""Finds the frontend of a file by its suffix. A row here makes a language known everywhere.
 
 Input: paths. Output: the frontend of a file, the kernel files of a folder. Non-goals: packages, which are read without
 a frontend.

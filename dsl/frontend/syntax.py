@@ -1,4 +1,4 @@
-"""The syntax tree of a kernel: what the subset of Python allows, and nothing else.
+"""Defines the syntax tree of a kernel: what the subset of Python allows, and nothing else.
 
 A frontend makes it from a text, a package carries it as JSON, the compiler reads it. Names are already resolved:
 `Name` is a local of the function or of one around it, `Global` is an entry of the program's table of globals (see

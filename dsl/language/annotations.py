@@ -1,4 +1,4 @@
-"""What stands in a kernel's signature: tensor annotations, the bounds of type variables, the names of types.
+"""Declares what stands in a kernel's signature: tensor annotations, bounds of type variables, names of types.
 
 Input: nothing. Output: objects that `register` reads off annotations and a frontend recognises in bodies. Non-goals: no
 meaning in code.

@@ -1,4 +1,4 @@
-"""Arithmetic of numbers, lane by lane for vectors: rounding, comparing, holding at bounds, choosing.
+"""Declares the arithmetic of numbers, lane by lane for vectors: rounding, comparing, holding at bounds, choosing.
 
 Input: nothing. Output: the names. Non-goals: no meaning in code (the compiler's), but for what is written in the
 language itself.

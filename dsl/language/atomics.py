@@ -1,4 +1,4 @@
-"""Atomic operations: changes of an element as one step that no other thread comes between.
+"""Declares the atomic operations: changes of an element as one step that no other thread comes between.
 
 Input: nothing. Output: `atomic`, `atomic_add`. Non-goals: no meaning in code; that is the compiler's.
 """

@@ -1,4 +1,4 @@
-"""Bits of integers of any width, scalars and vectors; and vectors of numbers in a row.
+"""Declares the operations on bits of integers of any width, and vectors of numbers in a row.
 
 Input: nothing. Output: the names. Non-goals: no meaning in code; that is the compiler's.
 """

@@ -1,4 +1,4 @@
-"""The dtypes of the language, `float32`, and their scalar types, `Float32`; of storage dtypes too.
+"""Declares the dtypes of the language, `float32`, and their scalar types, `Float32`; storage dtypes too.
 
 To a type checker both are one class, whose bound says what may be done with its numbers. As a file runs, they are the
 members of the table of dtypes.

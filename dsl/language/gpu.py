@@ -1,4 +1,4 @@
-"""Grids of threads: where a thread of a GPU is, and how the threads of a block wait for each other.
+"""Declares the names for grids of threads: where a thread is, and how the threads of a block wait for each other.
 
 Input: nothing. Output: `gpu`. Non-goals: no meaning in code; that is the compiler's.
 """

@@ -1,4 +1,4 @@
-"""Loops, and what a kernel says of them: in order, in parallel, by vectors, written out.
+"""Declares the loops, and what a kernel says of them: in order, in parallel, by vectors, written out.
 
 Input: nothing. Output: the names. Non-goals: no meaning in code; that is the compiler's.
 """

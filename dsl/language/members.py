@@ -1,4 +1,4 @@
-"""What values answer: the members of numbers, vectors, tensors and pointers, for editors and type checkers.
+"""Declares what values answer: the members of numbers, vectors, tensors and pointers, for editors and type checkers.
 
 A dims text is metadata: `InputTensor[T, "m n"]` is `T` to a checker, and `Numeric`, the bound of every type variable of
 kernels, has the members of tensors and of elements alike. What a kernel may really do is checked by the compiler, which

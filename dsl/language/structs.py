@@ -1,4 +1,4 @@
-"""`@struct`: classes that kernels take for values with named parts.
+"""Makes structs: `@struct` over a class, which kernels take for a value with named parts.
 
     @struct
     class Complex:
@@ -68,11 +68,11 @@ def struct(cls: C) -> C:
     if SOURCE not in info.names:
         keep_text(info.names, info.file)  # before the file may be written
     try:
-        made: Any = dataclasses.dataclass(frozen=True)(cls)
+        dataclass_: Any = dataclasses.dataclass(frozen=True)(cls)
     except (TypeError, ValueError) as error:
         raise _refused(cls, place, f"cannot be one: {error}", None) from None
-    setattr(made, INFO, info)
-    return made  # type: ignore[no-any-return]
+    setattr(dataclass_, INFO, info)
+    return dataclass_  # type: ignore[no-any-return]
 
 
 def _refused(cls: type, place: Place | None, what: str, hint: str | None) -> CompileError:

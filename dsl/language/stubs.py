@@ -1,4 +1,4 @@
-"""What a name of the language is: stubs, and groups of them.
+"""Defines what a name of the language is: stubs, and groups of them.
 
 A `Stub` stands for an operation that the compiler knows under the same name: a row of its table of operations, or a
 rule of its own. A library stub (`exp`, `sin`, …) is written in the language itself, in the standard library. Outside a

@@ -1,4 +1,4 @@
-"""The zip file under a package: written in one way only, and read only when it was written that way.
+"""Writes and reads the zip file under a package: in one way only; what was written in another is refused.
 
 A general zip reader has to make sense of anything: members that overlap, two headers that disagree, data before,
 between and after, sizes that lie, names that climb. All of these are ways to show one reader one file and another

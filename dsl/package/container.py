@@ -1,4 +1,4 @@
-"""The `.pkg` container: kernels with their schemas, portable programs and compiled code in one file.
+"""Writes and reads the `.pkg` container: schemas, portable programs and compiled code of kernels in one file.
 
     manifest.json          what is in the file (see `manifest`); first, so that one read tells all
     program/<op>.json      the portable program of each op

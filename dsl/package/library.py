@@ -1,4 +1,4 @@
-"""Kernel libraries: the kernels in a file, in a folder of files, or in a package.
+"""Loads kernel libraries: the kernels in a file, in a folder of files, or in a package.
 
 Loading a file imports it, once for each state of its text; packages are read without running anything. A library lists
 its kernels by name and makes the portable program of one when asked.

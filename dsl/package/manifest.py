@@ -1,4 +1,4 @@
-"""The manifest of a package: what it holds, as values and as JSON.
+"""Describes what a package holds: its manifest, as values and as JSON.
 
 Everything that may be asked of a package without running or mapping any of it stands here: the ops with their schemas,
 which code there is for which target, and the size and SHA-256 of every other member.

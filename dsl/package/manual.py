@@ -1,4 +1,4 @@
-"""The reference of a kernel library, as Markdown or as one HTML page: from schemas and docstrings alone.
+"""Writes the reference of a kernel library, as Markdown or as one HTML page, from schemas and docstrings alone.
 
 Each op has its call, its docstring, its tensors and parameters, which dtypes it takes, what it promises, an example of
 its use in a graph, and for a package what it was compiled for.

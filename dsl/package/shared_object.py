@@ -1,4 +1,4 @@
-"""A shared object that came from somebody else, read before the system maps it.
+"""Reads a shared object that came from somebody else, before the system maps it.
 
 The dynamic loader believes what it loads: a wrong offset in the tables that it follows ends the process, and a file may
 ask it to run functions before anybody has called one. So code of a package is read here first, and taken only where it

@@ -1,4 +1,4 @@
-"""Signatures as contracts: calls checked against them, and what the outputs are.
+"""Binds calls to signatures: checks them, and says what the outputs are.
 
 `bind` unifies what a caller passes with what the signature says: element types with type variables, shapes with dims.
 It gives the value of every name and the types of the outputs. Sizes may be ints or the graph's symbolic dims: only

@@ -1,4 +1,4 @@
-"""One call beside its signature: what is known so far of its names, and the errors that show both sides.
+"""Keeps what is known so far of the names of one call, and makes the errors that show it beside its signature.
 
 Every value is kept with its origin, `in argument 'a' (axis 1)`, so that a contradiction can name the two places that
 disagree. Element types are unified here; shapes, the larger half, in `signature_shapes`.

@@ -1,4 +1,4 @@
-"""A signature checked for itself, when its op is registered: names, dims texts, expressions, packs.
+"""Checks a signature for itself, when its op is registered: names, dims texts, expressions, packs.
 
 What is accepted here, `signature.bind` can decide for every call.
 
@@ -45,26 +45,26 @@ def schema_mistakes(schema: OpSchema, whole: bool = True) -> list[CompileError]:
 
 def undetermined_sizes(schema: OpSchema) -> list[Remark]:
     """The sizes of outputs that no input, parameter or shape function tells: every call has to say them."""
-    told = {*schema.late, *(p.name for p in schema.parameters if p.kind == "int")}
+    determined = {*schema.late, *(p.name for p in schema.parameters if p.kind == "int")}
     for argument in schema.inputs:
-        told |= {item.name for item in parse_dims(argument.dims) if isinstance(item, Axis | Pack)}
-    found = []
+        determined |= {item.name for item in parse_dims(argument.dims) if isinstance(item, Axis | Pack)}
+    remarks = []
     for argument in schema.outputs:
         for item in parse_dims(argument.dims):
             if not isinstance(item, Axis | Pack | AnyAxis):
                 continue
             name = getattr(item, "name", "_")
-            if (name in told and name != "_") or argument.form is Form.VARIADIC:
+            if (name in determined and name != "_") or argument.form is Form.VARIADIC:
                 continue
-            told.add(name)
+            determined.add(name)
             text = f"op '{schema.name}': nothing tells the size '{item}' of output '{argument.name}'"
             hint = f"it can be a dim of an input, a parameter `*, {name}: int`, or computed under `@op.shape`; "
             hint = hint if isinstance(item, Axis) else ""
             hint += "without that, each call has to say out_types=[...]"
-            found.append(
+            remarks.append(
                 Remark(text, code="EK0314", place=argument.place, hint=hint, op=schema.name, argument=argument.name)
             )
-    return found
+    return remarks
 
 
 @dataclass

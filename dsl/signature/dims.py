@@ -1,4 +1,4 @@
-"""The dims language: what stands in the second place of `InputTensor[T, "m (2*k + pad)"]`.
+"""Defines the dims language: what stands in the second place of `InputTensor[T, "m (2*k + pad)"]`.
 
     items       separated by blanks
     n           one axis, named n              *s          any number of axes, named s

@@ -1,4 +1,4 @@
-"""Late dims: the output dims that neither inputs nor parameters tell, and the contract of what computes them.
+"""Finds late dims, the output dims that neither inputs nor parameters tell, and the contract of what computes them.
 
 A shape function computes them as the op is run. It is a kernel of its own, with an output that holds these numbers.
 

@@ -1,4 +1,4 @@
-"""Compile-time parameters of a call: the given ones checked against the signature, defaults for the rest.
+"""Binds the compile-time parameters of a call: checks the given ones, and takes defaults for the rest.
 
 Input: an `OpSchema` and the values that a caller gives by name. Output: a plain Python value for every parameter.
 Non-goals: tensors (that is `signature.bind`).

@@ -1,4 +1,4 @@
-"""Reading of the dims language: text -> the items of `dims`, and errors that point into the text.
+"""Parses the dims language: text to the items of `dims`, and errors that point into the text.
 
 Input: the text, and its place for messages. Output: a tuple of frozen items. Non-goals: no check of what the names mean
 (that is `signature.check`).

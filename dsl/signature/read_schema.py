@@ -1,4 +1,4 @@
-"""The contract of an op from JSON: what `OpSchema.to_json` wrote, and only what a signature can say.
+"""Reads the contract of an op from JSON: what `OpSchema.to_json` wrote, and only what a signature can say.
 
 Two things read schemas: the manifest of a package, and the portable program of an op. `read_schema` looks at the form:
 fields, types, kinds, dtypes. `declared` looks at what a signature under `@register` is held to as well: names, dims,

@@ -1,4 +1,4 @@
-"""What an op promises: its arguments, dims, dtypes, parameters and effects.
+"""Defines what an op promises: its arguments, dims, dtypes, parameters and effects.
 
 An `OpSchema` comes from the signature under `@register`, or from the manifest of a package; both ways it is the same
 immutable value. The graph checks calls against it and infers shapes from it; the compiler takes the calling

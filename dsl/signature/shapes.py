@@ -1,4 +1,4 @@
-"""Shapes of a call unified with the dims of its signature, and the shapes of its outputs.
+"""Unifies the shapes of a call with the dims of its signature, and computes the shapes of its outputs.
 
 Sizes may be ints or the graph's symbolic dims: only their arithmetic and `==` are used.
 
@@ -173,10 +173,10 @@ def _check_computed(call: CallState, tensor: Tensor) -> None:
         axis += length
 
 
-def _wrong_size(call: CallState, tensor: Tensor, axis: int, shown: str, wanted: Any) -> NoReturn:
+def _wrong_size(call: CallState, tensor: Tensor, axis: int, expected: str, wanted: Any) -> NoReturn:
     size = tensor.shape[axis]
     call.fail(
-        f'{tensor.label} has size {size} on axis {axis}, its dims "{tensor.argument.dims}" want {shown}',
+        f'{tensor.label} has size {size} on axis {axis}, its dims "{tensor.argument.dims}" want {expected}',
         tensor.argument,
         code="EK0313",
         expected=wanted,

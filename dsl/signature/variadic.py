@@ -1,4 +1,4 @@
-"""Variadic arguments spelled out: `xs: VariadicTensors[T, "m n_k"]` as `xs[0]`, `xs[1]`, ….
+"""Spells out variadic arguments: `xs: VariadicTensors[T, "m n_k"]` as `xs[0]`, `xs[1]`, ….
 
 How many tensors a call passes is part of the instance. A schema (and with it a program) is expanded for these numbers,
 and from there on a variadic argument is so many ordinary ones; only the kernel sees them together, as a tuple.
@@ -51,10 +51,10 @@ def _expand(schema: OpSchema, counts: tuple[tuple[str, int], ...]) -> OpSchema:
         if not isinstance(argument, TensorArgument):
             arguments.append(argument)
             continue
-        together = {name: numbers[owner] for name, owner in own.items()}
+        sizes = {name: numbers[owner] for name, owner in own.items()}
         for k in range(numbers[argument.name]) if argument.form is Form.VARIADIC else [-1]:
-            items = (_item(item, k, together) for item in parse_dims(argument.dims))
-            dims = format_dims(tuple(items)) if together else argument.dims
+            items = (_item(item, k, sizes) for item in parse_dims(argument.dims))
+            dims = format_dims(tuple(items)) if sizes else argument.dims
             if k < 0:
                 one = dataclasses.replace(argument, dims=dims)
             else:
@@ -68,22 +68,22 @@ def _expand(schema: OpSchema, counts: tuple[tuple[str, int], ...]) -> OpSchema:
 
 def own_names(schema: OpSchema) -> dict[str, str]:
     """The names that mean another size for each tensor, with the variadic argument that binds them."""
-    found: dict[str, str] = {}
+    owners: dict[str, str] = {}
     for argument in (*schema.inputs, *schema.outputs):
         if argument.form is Form.VARIADIC:
             for item in parse_dims(argument.dims):
                 if isinstance(item, Axis | Pack) and item.name.endswith("_k"):
-                    found.setdefault(item.name, argument.name)
-    return found
+                    owners.setdefault(item.name, argument.name)
+    return owners
 
 
-def _item(item: DimItem, k: int, together: Mapping[str, int]) -> DimItem:
-    if isinstance(item, Axis) and item.name in together:
+def _item(item: DimItem, k: int, sizes: Mapping[str, int]) -> DimItem:
+    if isinstance(item, Axis) and item.name in sizes:
         return Axis(_own(item.name, k))
     if isinstance(item, Pack):
-        return Pack(_own(item.name, k) if item.name in together else item.name, item.count)
+        return Pack(_own(item.name, k) if item.name in sizes else item.name, item.count)
     if isinstance(item, Computed):
-        return Computed(_expression(item.expression, k, together))
+        return Computed(_expression(item.expression, k, sizes))
     return item
 
 
@@ -91,20 +91,20 @@ def _own(name: str, k: int) -> str:
     return f"{name[:-1]}{k}"
 
 
-def _expression(expression: Expression, k: int, together: Mapping[str, int]) -> Expression:
+def _expression(expression: Expression, k: int, sizes: Mapping[str, int]) -> Expression:
     match expression:
-        case Name(name=name) if name in together:
+        case Name(name=name) if name in sizes:
             return Name(_own(name, k))
         case Negate(operand=operand):
-            return Negate(_expression(operand, k, together))
+            return Negate(_expression(operand, k, sizes))
         case Binary(operator=operator, left=left, right=right):
-            return Binary(operator, _expression(left, k, together), _expression(right, k, together))
+            return Binary(operator, _expression(left, k, sizes), _expression(right, k, sizes))
         case Call(function=function, arguments=arguments):
             parts: list[Expression] = []
             for argument in arguments:
-                shared = [together[n.name] for n in names_in(argument) if n.name in together]
+                shared = [sizes[n.name] for n in names_in(argument) if n.name in sizes]
                 spread = shared and function in OVER_TENSORS
-                parts += [_expression(argument, j, together) for j in (range(shared[0]) if spread else [k])]
+                parts += [_expression(argument, j, sizes) for j in (range(shared[0]) if spread else [k])]
             return _together(function, parts)
     return expression
 
@@ -186,7 +186,7 @@ def counted_outputs(
     Raises:
         GraphError: EK0345 a count is not known.
     """
-    found = dict(counts)
+    numbers = dict(counts)
     open_: list[str] = []
     for argument in schema.outputs:
         if argument.form is not Form.VARIADIC:
@@ -195,14 +195,14 @@ def counted_outputs(
         if count is None:
             open_.append(argument.name)
         else:
-            found[argument.name] = count
+            numbers[argument.name] = count
     if len(open_) > 1 or (open_ and expected is None):
         hint = "say it with out_types, one type for each tensor"
         raise _wrong_count(schema, open_[0], "has a number of tensors that nothing tells", hint, place)
     if open_:
-        others = sum(found.get(a.name, 1) for a in schema.outputs if a.name != open_[0])
-        found[open_[0]] = max((expected or 0) - others, 0)
-    return found
+        others = sum(numbers.get(a.name, 1) for a in schema.outputs if a.name != open_[0])
+        numbers[open_[0]] = max((expected or 0) - others, 0)
+    return numbers
 
 
 def declared_count(argument: TensorArgument, parameters: Mapping[str, Any]) -> int | None:

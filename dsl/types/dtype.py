@@ -1,4 +1,4 @@
-"""Element types, and the value types that a kernel can name.
+"""Defines element types, and the value types that a kernel can name.
 
 `DType` is the one description of an element type that all floors share: the language writes its members small
 (`float32`), the graph writes `DType.float32`. `SIMDType` is the type of a run-time value: a dtype and a width, where
@@ -127,8 +127,8 @@ class DType(Enum):
             with shielded():
                 import ml_dtypes
 
-            found: np.dtype[Any] = numpy.dtype(getattr(ml_dtypes, self.name))
-            return found
+            dtype: np.dtype[Any] = numpy.dtype(getattr(ml_dtypes, self.name))
+            return dtype
         return numpy.dtype(self.name)
 
     @staticmethod
@@ -143,14 +143,14 @@ class DType(Enum):
             return known
         import numpy
 
-        found = numpy.dtype(dtype)
-        member = DType.__members__.get(found.name)
-        if member is None or not found.isnative:
+        numpy_dtype = numpy.dtype(dtype)
+        member = DType.__members__.get(numpy_dtype.name)
+        if member is None or not numpy_dtype.isnative:
             raise DTypeError(
-                f"NumPy's dtype {found!s} has no counterpart in Einkorn",
+                f"NumPy's dtype {numpy_dtype!s} has no counterpart in Einkorn",
                 code="EK0201",
                 expected=", ".join(DType.__members__),
-                got=str(found),
+                got=str(numpy_dtype),
             )
         if isinstance(dtype, numpy.dtype):
             _KNOWN[dtype] = member

@@ -1,4 +1,4 @@
-"""Binary floating-point formats: which numbers a bit pattern means, and which pattern a number becomes.
+"""Converts binary floating-point formats: which number a bit pattern means, and which pattern a number becomes.
 
 A number is rounded to nearest, ties to even, once, from its exact value. What a format does with numbers that it does
 not have follows from its family:

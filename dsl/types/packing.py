@@ -1,4 +1,4 @@
-"""Arrays of 4-bit elements as packed bytes, and back.
+"""Packs arrays of 4-bit elements into bytes, and unpacks them.
 
 In memory two elements share a byte: element 2 k is its low half, element 2 k + 1 its high half, in row-major order over
 the whole tensor, without gaps between rows. The high half behind an odd number of elements is 0. NumPy has no such

@@ -1,4 +1,4 @@
-"""The auxiliary functions of a kernel: `@op.reference`, in NumPy, and `@op.shape`, in the language.
+"""Checks the auxiliary functions of a kernel: `@op.reference`, in NumPy, and `@op.shape`, in the language.
 
 A shape function computes output dims that the inputs' types do not tell: it takes the op's inputs (and parameters, as
 keywords), runs before the op, and returns one Int for each dim that it computes. It becomes a kernel of its own, with
@@ -78,9 +78,9 @@ def check_auxiliary(
     star = any(p.kind is p.VAR_POSITIONAL for p in parameters)
     needed = [p for p in positional if p.default is p.empty]
     if len(needed) > len(names) or (len(positional) < len(names) and not star):
-        shown = f"{', '.join(names)}" if names else "none"
+        listed = f"{', '.join(names)}" if names else "none"
         raise fail(
-            f"takes other inputs than the op, whose inputs are {shown}",
+            f"takes other inputs than the op, whose inputs are {listed}",
             f"write def {function.__name__}({', '.join(names)}), and the parameters that it needs after a `*`",
         )
     known = {p.name for p in schema.parameters}

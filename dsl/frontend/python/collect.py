@@ -1,4 +1,4 @@
-"""The portable program of a registered kernel of Python: follows names from function to function.
+"""Collects the portable program of a registered kernel of Python: follows names from function to function.
 
 Input: a `Kernel`. Output: `PortableKernel`, with the mistakes of its text. Non-goals: no types, no compilation.
 """

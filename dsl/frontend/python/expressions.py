@@ -1,4 +1,4 @@
-"""Python expressions -> syntax tree, with every name resolved and every unsupported construct refused.
+"""Parses Python expressions: trees with every name resolved, and every unsupported construct refused.
 
 `ExpressionParser` is the lower half of the parser of `parse`, which adds the statements: it knows the file, the names
 in reach, and how to refuse what is not in the language.
@@ -114,10 +114,10 @@ class ExpressionParser:
 
     def stars(self, args: ast.arguments) -> set[str]:
         """The names of parameters under a star, which are refused."""
-        found = [star for star in (args.vararg, args.kwarg) if star is not None]
-        for star in found:
+        starred = [star for star in (args.vararg, args.kwarg) if star is not None]
+        for star in starred:
             self.note(self.refuse(star, "a star argument", "name every argument; a tuple takes several values"))
-        return {star.arg for star in found}
+        return {star.arg for star in starred}
 
     def annotation(self, node: ast.expr) -> s.Expr | None:
         """A type that fixes a parameter's or a variable's type; anything that is no such type says nothing."""

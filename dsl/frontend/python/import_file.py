@@ -1,4 +1,4 @@
-"""Importing kernel files: from their text as it is now, and apart from the program's own modules.
+"""Imports kernel files: from their text as it is now, and apart from the program's own modules.
 
 A kernel file may import its neighbours, or the modules of the package that it lies in. Python's own machinery would
 give it what the program imported before under the same name, or bytecode of an older text; here each library gets

@@ -1,4 +1,4 @@
-"""Names around Python's `ast`: of its operators, of what a piece of text binds, and why one has no meaning.
+"""Finds the names around Python's `ast`: of its operators, of what a piece of text binds.
 
 Input: nodes of Python's `ast`. Output: names. Non-goals: what they mean.
 """
@@ -49,20 +49,20 @@ class Reported(Exception):
 
 def names_assigned(nodes: Sequence[ast.AST]) -> set[str]:
     """Names that Python makes local to a function with this body, those of its nested functions aside."""
-    found: set[str] = set()
+    names: set[str] = set()
     stack = list(nodes)
     while stack:
         item = stack.pop()
         if isinstance(item, ast.Name):
             if isinstance(item.ctx, ast.Store):
-                found.add(item.id)
+                names.add(item.id)
         elif isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found.add(item.name)
+            names.add(item.name)
         elif not isinstance(item, _NAMELESS):
             if isinstance(item, _BINDING):
-                found |= _bound(item)
+                names |= _bound(item)
             stack.extend(ast.iter_child_nodes(item))
-    return found
+    return names
 
 
 _NAMELESS = (ast.Lambda, ast.GeneratorExp, ast.Constant, ast.operator, ast.cmpop, ast.unaryop, ast.expr_context)
@@ -88,7 +88,7 @@ def _bound(node: ast.AST) -> set[str]:
 
 def sizes_of(node: ast.FunctionDef) -> dict[str, str]:
     """How a kernel writes the dims of its signature: `{"n": "x.dim(0)"}`, where their place is told."""
-    found: dict[str, str] = {}
+    sizes: dict[str, str] = {}
     for argument in node.args.args:
         annotation = argument.annotation
         index = annotation.slice if isinstance(annotation, ast.Subscript) else None
@@ -96,8 +96,8 @@ def sizes_of(node: ast.FunctionDef) -> dict[str, str]:
         if not isinstance(dims, ast.Constant) or not isinstance(dims.value, str) or set(dims.value) & set("*({"):
             continue
         for axis, name in enumerate(dims.value.split()):
-            found.setdefault(name, f"{argument.arg}.dim({axis})")
-    return found
+            sizes.setdefault(name, f"{argument.arg}.dim({axis})")
+    return sizes
 
 
 def yields(node: ast.AST) -> bool:

@@ -1,4 +1,4 @@
-"""The frontend of Python: kernels are functions under `@register`, and a file is imported to find them.
+"""Reads kernels in Python: functions under `@register`; a file is imported to find them.
 
 Input: `.py` files. Output: `PYTHON`, and the kernels of a module. Non-goals: which files a library is made of.
 """

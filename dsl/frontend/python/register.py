@@ -292,14 +292,14 @@ class _Reader:
         if variable.__constraints__:
             listed: list[DType] = []
             for constraint in variable.__constraints__:
-                found = constraint.dtype if isinstance(constraint, SIMDType) else constraint
-                if not isinstance(found, DType):
+                dtype = constraint.dtype if isinstance(constraint, SIMDType) else constraint
+                if not isinstance(dtype, DType):
                     raise self.fail(
                         f"TypeVar '{variable.__name__}' is constrained to {_named(constraint)}, which is no dtype",
                         "EK0301",
                         argument,
                     )
-                listed.append(found)
+                listed.append(dtype)
             return tuple(listed)
         bound = variable.__bound__
         if bound is None:

@@ -1,4 +1,4 @@
-"""Python source -> syntax tree, with every name resolved and every unsupported construct refused.
+"""Parses Python functions: trees with every name resolved, and every unsupported construct refused.
 
 Here functions are found in their files, and statements parsed; expressions are in `frontend.python.expressions`.
 
@@ -58,11 +58,11 @@ def _parsed(parser: Parser, node: ast.FunctionDef | ast.Lambda) -> s.Function | 
         parser.sizes = sizes_of(node)
         return parser.function(node, [])
     try:
-        found = parser.expr_lambda(node)
+        tree = parser.expr_lambda(node)
     except Reported:
         return None
-    returned = s.Return(found.body, span=parser.span(node.body))
-    return s.Function("lambda", found.params, (returned,), span=found.span)
+    returned = s.Return(tree.body, span=parser.span(node.body))
+    return s.Function("lambda", tree.params, (returned,), span=tree.span)
 
 
 def find_function(function: FunctionType) -> ast.FunctionDef | ast.Lambda:
@@ -74,12 +74,12 @@ def find_function(function: FunctionType) -> ast.FunctionDef | ast.Lambda:
     code, names = function.__code__, function.__globals__
     changed = False
     for piece in pieces(code.co_filename, names, code.co_firstlineno):
-        found = _among(piece.nodes, function)
-        if found is None:
+        node = _among(piece.nodes, function)
+        if node is None:
             continue
         if not is_checked(names) or piece.makes(code):
             keep_text(names, code.co_filename, piece.whole)
-            return found
+            return node
         changed = True
     if changed:
         raise CompileError(

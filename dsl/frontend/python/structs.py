@@ -1,4 +1,4 @@
-"""The text of a class under `@struct` -> its syntax tree: fields, methods, constants.
+"""Parses a class under `@struct`: its fields, methods, constants.
 
 Input: the class, and the callback that turns Python objects into entries of the program's table of globals. Output: a
 `syntax.Struct`. Non-goals: what the constructor or an operator does (the compiler's).

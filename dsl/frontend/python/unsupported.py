@@ -1,4 +1,4 @@
-"""What the language leaves out of Python, in the author's words, and what to write instead.
+"""Lists what the language leaves out of Python, in the author's words, and what to write instead.
 
 Input: nothing. Output: a table by the names of `ast`'s classes. Non-goals: finding it in the text (see
 `frontend.python.statements`).
