@@ -1,4 +1,4 @@
-"""Kernels -> package: compiles every op for every target and instance, and writes the `.pkg`.
+"""Builds packages: compiles every op for every target and instance, and writes the `.pkg`.
 
 Input: a kernel library's path, targets, instances. Output: the written `Package`. Non-goals: the container's format
 (see `dsl.package.container`), and what is compiled for a graph (see `pipeline`).
@@ -58,27 +58,27 @@ def build_package(
         TargetError: an unknown target.
         CompileError: mistakes in kernels; those of all ops are reported together.
     """
-    found: list[EinkornError] = []
-    library = load_library(source, found)
+    unreadable: list[EinkornError] = []
+    library = load_library(source, unreadable)
     if op is not None:
         library = replace(library, kernels={(one := library.choose(op)).schema.name: one}, unusable=())
     resolved = [named(lookup(target)) for target in dict.fromkeys(targets)]
-    chosen = _chosen(library, instances, wanted or Wanted())
+    instances_of = _instances(library, instances, wanted or Wanted())
     mistakes: list[EinkornError] = []
     ops: dict[str, OpContents] = {}
     codes: list[CodeContents] = []
-    for called, kernel in library.kernels.items():
-        able = resolved if left_out is None else _able(kernel, chosen[called], resolved, left_out)
+    for op_name, kernel in library.kernels.items():
+        capable = resolved if left_out is None else _capable(kernel, instances_of[op_name], resolved, left_out)
         try:
-            ops[called] = OpContents(kernel.schema, kernel.portable.to_json())
-            codes += _compile_op(kernel, chosen[called], able, str(parse_checks(checks)))
+            ops[op_name] = OpContents(kernel.schema, kernel.portable.to_json())
+            codes += _compile_op(kernel, instances_of[op_name], capable, str(parse_checks(checks)))
         except CompileError as error:
-            mistakes += list(filter(None, failures(kernel, chosen[called], able))) or [error]
+            mistakes += list(filter(None, failures(kernel, instances_of[op_name], capable))) or [error]
     for kernel in library.unusable:
         mistakes += filter(None, failures(kernel, representative_instances(kernel.schema), resolved))
     if left_out and {target.name for target in resolved} - {code.target for code in codes}:
         mistakes += left_out
-    if mistakes := [*found, *mistakes]:
+    if mistakes := [*unreadable, *mistakes]:
         raise joined(mistakes, files=kernel_files(source))
     if resolved and not codes:
         raise _nothing_compiled(kernel.schema for kernel in library.kernels.values())
@@ -87,7 +87,7 @@ def build_package(
     return write_package(output, PackageContents(*contents))
 
 
-def _chosen(library: KernelLibrary, instances: str | None, wanted: Wanted) -> dict[str, list[Instance]]:
+def _instances(library: KernelLibrary, instances: str | None, wanted: Wanted) -> dict[str, list[Instance]]:
     """The instances of each op: those of the list, or else the default ones."""
     schemas = {name: kernel.schema for name, kernel in library.kernels.items()}
     wanted.check(schemas.values())
@@ -132,18 +132,18 @@ def _nothing_compiled(schemas: Iterable[OpSchema]) -> PackageError:
     )
 
 
-def _able(
+def _capable(
     kernel: LoadedKernel, wanted: Sequence[Instance], targets: Sequence[Target], left_out: list[EinkornError]
 ) -> list[Target]:
     """The targets that do not lack what a kernel does; the reasons against the others go to `left_out`."""
-    able = []
+    capable = []
     for target in targets:
-        wrong = [error for error in failures(kernel, wanted, [target]) if error is not None] if target.has_grid else []
-        if wrong and all(error.code in target_refusals.CODES for mistake in wrong for error in each_of(mistake)):
-            left_out += wrong
+        errors = [error for error in failures(kernel, wanted, [target]) if error is not None] if target.has_grid else []
+        if errors and all(error.code in target_refusals.CODES for mistake in errors for error in each_of(mistake)):
+            left_out += errors
         else:
-            able.append(target)
-    return able
+            capable.append(target)
+    return capable
 
 
 def _compile_op(
@@ -177,10 +177,10 @@ def _sources(library: KernelLibrary) -> tuple[tuple[str, bytes], ...]:
 
 
 def _producers() -> tuple[tuple[str, str], ...]:
-    found = []
+    versions = []
     for name in ("einkorn", "llvmlite", "torch-mlir"):
         try:
-            found.append((name, importlib.metadata.version(name)))
+            versions.append((name, importlib.metadata.version(name)))
         except importlib.metadata.PackageNotFoundError:
             continue
-    return tuple(found)
+    return tuple(versions)

@@ -50,21 +50,21 @@ def check_kernels(source: str, targets: Iterable[str] = ("host",)) -> Checked:
     """
     machines = [lookup(name) for name in dict.fromkeys(targets)]
     files = kernel_files(source)
-    found: list[EinkornError] = []
+    mistakes: list[EinkornError] = []
     try:
-        library = load_library(source, found)
+        library = load_library(source, mistakes)
     except InternalError:
         raise
     except EinkornError as error:
         return Checked(max(1, len(files)), 0, 0, tuple(each_of(error)))
     count, more = 0, False
     for kernel in (*library.kernels.values(), *library.unusable):
-        looked = list(failures(kernel, representative_instances(kernel.schema), machines))
-        wrong = [error for error in looked if error is not None]
-        count, more = count + len(looked), more or any(map(has_more, wrong))
-        found += _not_refused([each_of(error) for error in wrong], len(looked))
+        results = list(failures(kernel, representative_instances(kernel.schema), machines))
+        wrong = [error for error in results if error is not None]
+        count, more = count + len(results), more or any(map(has_more, wrong))
+        mistakes += _not_refused([each_of(error) for error in wrong], len(results))
     remarks = [remark for kernel in library.kernels.values() for remark in undetermined_sizes(kernel.schema)]
-    errors = tuple(without_repeats(found, files))
+    errors = tuple(without_repeats(mistakes, files))
     return Checked(max(1, len(files)), len(library.kernels), count, errors, more, tuple(remarks))
 
 

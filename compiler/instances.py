@@ -1,4 +1,4 @@
-"""Which instances of a generic op are compiled ahead of time, and how a user names one.
+"""Chooses which instances of a generic op are compiled ahead of time, and reads those that a user names.
 
 An instance fixes the type variables, the number of axes of each pack, the number of tensors of each variadic argument,
 and the parameters. Sizes stay open.
@@ -102,15 +102,15 @@ def _counts(schema: OpSchema, given: Mapping[str, int], parameters: Mapping[str,
     chosen: dict[str, int] = {}
     for argument in (*schema.inputs, *schema.outputs):
         if argument.form is Form.VARIADIC:
-            told = known_count(schema, argument, chosen, parameters)
-            wanted = given.get(argument.name, told if told is not None else DEFAULT_COUNTS[0])
-            if told not in (None, wanted):
+            declared = known_count(schema, argument, chosen, parameters)
+            wanted = given.get(argument.name, declared if declared is not None else DEFAULT_COUNTS[0])
+            if declared not in (None, wanted):
                 raise CompileError(
-                    f"op '{schema.name}': '{argument.name}' stands for {told} tensors, not {wanted}",
+                    f"op '{schema.name}': '{argument.name}' stands for {declared} tensors, not {wanted}",
                     code="EK0607",
                     op=schema.name,
                     argument=argument.name,
-                    expected=told,
+                    expected=declared,
                     got=wanted,
                 )
             chosen[argument.name] = wanted
@@ -161,14 +161,14 @@ def _typed_parameters(schema: OpSchema, given: Mapping[str, Any]) -> dict[str, A
 def pack_names(schema: OpSchema) -> list[str]:
     """The packs whose number of axes the signature leaves open, in order of appearance."""
     parameters = {p.name for p in schema.parameters}
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for argument in schema.tensors:
         for item in parse_dims(argument.dims):
             if isinstance(item, Pack) and not (
                 item.count is not None and {n.name for n in names_in(item.count)} <= parameters
             ):
-                found.setdefault(item.name)
-    return list(found)
+                names.setdefault(item.name)
+    return list(names)
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,7 @@ def read_instances(path: str, schemas: Mapping[str, OpSchema]) -> dict[str, list
     """
     try:
         data = json.loads(Path(path).read_text())
-        found = {}
+        listed = {}
         for op, records in data.items():
             if op not in schemas:
                 raise PackageError(
@@ -254,9 +254,9 @@ def read_instances(path: str, schemas: Mapping[str, OpSchema]) -> dict[str, list
                 )
             names = ("dtypes", "ranks", "parameters", "counts")
             parts = [tuple(record.get(name, {}) for name in names) for record in records]
-            found[op] = [make_instance(schemas[op], *part) for part in parts]
+            listed[op] = [make_instance(schemas[op], *part) for part in parts]
     except (OSError, ValueError, AttributeError) as error:
         if isinstance(error, GraphError):
             raise
         raise PackageError(f"the list of instances '{path}' cannot be read: {error}", code="EK0513") from None
-    return found
+    return listed

@@ -1,1 +1,1 @@
-"""Stages of a compilation for people: listings and the page of `einkorn explore`."""
+"""Shows the stages of a compilation to people: listings, and the page of `einkorn explore`."""

@@ -1,4 +1,4 @@
-"""Every stage of a compilation as lines, each with the lines of the author's text that it comes from.
+"""Lists every stage of a compilation as lines, each with the lines of the author's text that it comes from.
 
 The typed program and MLIR carry whole chains of calls. LLVM IR and assembly name only the innermost place; the calls
 around it are those that the typed program has for that place.
@@ -71,9 +71,9 @@ def _with_heads(body: list[str], chains: Mapping[str, tuple[Spot, ...]]) -> Iter
     texts: list[str] = []
     opened: list[list[int]] = []
     for number, text in enumerate(body):
-        found = _LOCATION.search(text)
-        texts.append(text[: found.start()] if found else text)
-        own = chains.get(found[1] or "", ()) if found else ()
+        match = _LOCATION.search(text)
+        texts.append(text[: match.start()] if match else text)
+        own = chains.get(match[1] or "", ()) if match else ()
         spots[number] = own
         bare = texts[-1].strip()
         if bare.startswith("}") and opened:

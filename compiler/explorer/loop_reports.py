@@ -1,4 +1,4 @@
-"""Whether the loops of a kernel became vectors: a sentence for each, read from the optimised LLVM IR.
+"""Reports which loops of a kernel became vectors: a sentence for each, read from the optimised LLVM IR.
 
 An innermost loop is the text from a label to the last jump back to it. Loops of one line of the author's are told
 together: LLVM makes several of one (vectors, narrower vectors, single elements for the rest).
@@ -32,12 +32,12 @@ def loop_reports(artifact: Artifact) -> dict[Spot, str]:
     """For each line with an innermost loop what became of it; nothing for a GPU, whose threads are the vectors."""
     if not artifact.target.vectorizes:
         return {}
-    found: dict[Spot, list[Sequence[Line]]] = {}
+    loops: dict[Spot, list[Sequence[Line]]] = {}
     for loop in _innermost(llvm_lines(artifact)):
         spot = _spot_of(loop)
         if spot is not None and any(_ELEMENT.search(line.text) or _WORK.search(line.text) for line in loop):
-            found.setdefault(spot, []).append(loop)
-    return {spot: _sentence(found[spot]) for spot in sorted(found)}
+            loops.setdefault(spot, []).append(loop)
+    return {spot: _sentence(loops[spot]) for spot in sorted(loops)}
 
 
 def _innermost(lines: Sequence[Line]) -> Iterator[Sequence[Line]]:
@@ -99,8 +99,8 @@ def _lanes(loop: Sequence[Line]) -> tuple[int, str] | None:
     """The widest vectors that a loop loads or stores, or else computes with: masks and places are vectors, too."""
     for kind in (_MEMORY, _WORK):
         texts = [line.text for line in loop if kind.search(line.text)]
-        found = [(int(count), name) for text in texts for count, name in _VECTOR.findall(text)]
-        if numbers := [(count, name) for count, name in found if name not in ("i1", "ptr")]:
+        vectors = [(int(count), name) for text in texts for count, name in _VECTOR.findall(text)]
+        if numbers := [(count, name) for count, name in vectors if name not in ("i1", "ptr")]:
             return max(numbers)
     return None
 

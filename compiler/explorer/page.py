@@ -1,4 +1,4 @@
-"""One page that shows what a kernel becomes: its text and every stage side by side, with the lines linked.
+"""Draws one page that shows what a kernel becomes: its text and every stage side by side, with the lines linked.
 
 The page is one file without references to others. Its links are made of the places that every stage carries; without
 JavaScript it still shows the text.
@@ -58,9 +58,9 @@ def explore(source: str, targets: Sequence[str], **wanted: Any) -> str:
     ]
     listings = [(machine, stage, make(artifact)) for machine, artifact in compiled for stage, make in LISTINGS.items()]
     for _, _, lines in listings:
-        page.know(lines)
+        page.number_lines(lines)
     for machine, artifact in compiled:
-        page.tell(machine, loop_reports(artifact))
+        page.add_reports(machine, loop_reports(artifact))
     panes = [page.source(), *(page.stage(machine, stage, lines) for machine, stage, lines in listings)]
     about = [kernel.schema.doc.split("\n")[0], str(instance), _needs(compiled)]
     return Template(files(__package__).joinpath("page.html").read_text("utf-8")).substitute(
@@ -93,12 +93,12 @@ class _Page:
         self.keys: dict[Spot, int] = {}
         self.reports: dict[Spot, list[tuple[str, str]]] = {}  # what became of the loops of a line, for each target
 
-    def tell(self, machine: Target, reports: Mapping[Spot, str]) -> None:
+    def add_reports(self, machine: Target, reports: Mapping[Spot, str]) -> None:
         """Takes what became of the loops for a target; it is shown beside their lines."""
         for (file, number), text in reports.items():
             self.reports.setdefault((os.path.realpath(file), number), []).append((machine.name, text))
 
-    def know(self, lines: Sequence[Line]) -> None:
+    def number_lines(self, lines: Sequence[Line]) -> None:
         """Gives every place that a stage names its number."""
         for line in lines:
             for file, number in line.spots:

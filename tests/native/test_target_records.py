@@ -151,6 +151,25 @@ def test_a_family_is_one_record(toy: str, run: Run) -> None:
     assert 'data-target="toy-1"' in Path("page.html").read_text()
 
 
+@pytest.mark.parametrize("like", ["x86-64-v3", "aarch64", "sm_90", "gfx942"])
+def test_code_does_not_depend_on_names(like: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(targets._TARGETS, "toy-2", replace(lookup(like), name="toy-2", kind="toy"))
+    run("build", "kernels.py", "-o", "both.pkg", "--target", like, "--target", "toy-2")
+    package = read_package("both.pkg")
+    codes = {(variant.op, variant.target): package.code(variant) for variant in package.variants}
+    assert codes["scaled", "toy-2"] == codes["scaled", like] and codes["halves", "toy-2"] == codes["halves", like]
+
+
+@pytest.mark.parametrize("name", known())
+def test_records_are_whole(name: str) -> None:
+    target = lookup(name)
+    assert FORMATS[target.format.suffix] is target.format
+    assert target.format.in_process == target.has_context == (target.system is not None)
+    assert bool(target.dialect) == target.has_grid and len(target.prefetch) in (0, 4)
+    assert bool(target.cpu) != bool(target.identity)
+    assert not target.has_grid or (target.limits.threads_per_block > 1 and target.supports("f16c"))
+
+
 def test_lowering_follows_the_record(toy: str, run: Run) -> None:
     def stage(name: str, target: str) -> str:
         return run("inspect", "kernels.py", "--op", "halves", "--target", target, "--stage", name)
