@@ -1,1 +1,1 @@
-"""Syntax tree -> typed program: the evaluator and what it knows."""
+"""Infers the typed program of a kernel from its syntax tree, by evaluating it."""

@@ -1,4 +1,4 @@
-"""What hints say about values that stand where they cannot: what to write instead.
+"""Writes hints for values that stand where they cannot: what to write instead.
 
 Input: a value of the evaluator, where it stands, the frame. Output: the text of a hint, or None. Non-goals: no errors
 are raised here.

@@ -1,4 +1,4 @@
-"""How much work the evaluation of a kernel may be, counted in steps: never in time, so that the answer is always one.
+"""Limits how much work the evaluation of a kernel may be, in steps: never in time, so that the answer is always one.
 
 A statement, an expression and an operation of the typed program are a step each; what takes longer is more of them: a
 call, a mistake, a tuple with all that is in it, arithmetic on long integers. What is computed at compile time and what

@@ -1,4 +1,4 @@
-"""The way to a place: which calls led there, and with what arguments.
+"""Lists the calls that led to a place, with their arguments.
 
     note: in scaled(v: Float32, by=2), called from kernels.py:10:28
 
@@ -15,10 +15,10 @@ from ...dsl.frontend import syntax
 from ...dsl.types.dtype import DType, SIMDType
 from ..ir.program import Location
 from .values.compile_time import Frame
-from .values.describe import describe, shown
+from .values.describe import describe, literal_text
 
 
-def trail(frame: Frame, node: syntax.Node) -> tuple[Place, list[tuple[str, Place]]]:
+def trace_calls(frame: Frame, node: syntax.Node) -> tuple[Place, list[tuple[str, Place]]]:
     """Where the author's text causes what happens at `node`, and the calls that led there, with a text before each.
 
     What happens inside a function that ships with Einkorn is shown where the author calls it.
@@ -41,7 +41,7 @@ def _called(step: Location) -> str:
 
 def _argument(name: str, value: Any) -> str:
     if isinstance(value, bool | int | float | str) or value is None:
-        text = f"{name}={shown(value)}"
+        text = f"{name}={literal_text(value)}"
         return text if len(text) <= 40 else f"{name}=..."
     if isinstance(value, DType | SIMDType):
         return f"{name}={value}"

@@ -23,7 +23,7 @@ from .recovery import Cascade
 from .values.aggregates import parts_of, same_constant, same_kind, with_parts
 from .values.compile_time import Poisoned, StructValue
 from .values.describe import describe
-from .values.flow import Stopped, is_pure
+from .values.flow import NeverReturns, is_pure
 
 
 def compare_objects(here: Point, op: str, a: Any, b: Any) -> bool:
@@ -52,7 +52,7 @@ def short_circuit(here: Point, op: str, value: Any, right: Callable[[], Any], op
         here.evaluator.ranges.assume(truthy, op == "and")
         try:
             other = truth(here.on(operand), right())
-        except Stopped:
+        except NeverReturns:
             other = here.builder.const(False, BOOL)
     here.locate()
     if not isinstance(other, Value):
@@ -85,8 +85,8 @@ def decision(here: Point, runtime: bool = False) -> Any:
     """
     try:
         assert isinstance(here.node, s.Expr)
-        value = here.tried(here.node)
-    except Stopped:
+        value = here.expr_or_poison(here.node)
+    except NeverReturns:
         if not runtime:
             raise
         return here.builder.const(False, BOOL)
@@ -94,7 +94,7 @@ def decision(here: Point, runtime: bool = False) -> Any:
         try:
             return truth(here, value)
         except CompileError as error:
-            here.evaluator.note(error, here.frame)
+            here.evaluator.collect(error, here.frame)
             value = Poisoned(isinstance(value, Value))
     if not (runtime or value.runtime) or is_shipped(here.frame.file):
         raise Cascade

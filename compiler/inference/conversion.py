@@ -1,4 +1,4 @@
-"""Numbers meet types: adoption of compile-time numbers, operands of one type, and calls of rows and stubs.
+"""Converts values where the language does so by itself: a number adopts a type, two operands get one type.
 
 The language converts nothing implicitly, with two exceptions that live here: a compile-time number adopts the type of
 its partner, and a scalar meets a vector of its dtype in every lane.
@@ -19,7 +19,7 @@ from .mismatches import mismatch
 from .spelling import cast_of
 from .values.aggregates import nothing
 from .values.compile_time import is_comptime_number
-from .values.describe import describe, shown
+from .values.describe import describe, literal_text
 from .values.flow import ABSENT
 
 DEFAULTS = {"bool": BOOL, "int": INT, "float": SIMDType(DType.float64)}
@@ -45,12 +45,12 @@ def coerce(here: Point, value: Any, type: Type, what: str = "", like: syntax.Nod
     if is_comptime_number(value) and isinstance(type, SIMDType):
         problem = misfit(value, type.dtype)
         if problem:
-            raise here.error("EK0205", problem, expected=str(type), got=shown(value))
+            raise here.error("EK0205", problem, expected=str(type), got=literal_text(value))
         return builder.const(adopt(value, type.dtype), type)
     if isinstance(value, Value) and isinstance(value.type, SIMDType) and isinstance(type, SIMDType):
         if value.weak is not None:
             for key in value.origin:
-                here.evaluator.met.setdefault(key, SIMDType(type.dtype))
+                here.evaluator.adopted_types.setdefault(key, SIMDType(type.dtype))
             return builder.one("cast", [value], type)
         if value.type.is_scalar and value.dtype is type.dtype:
             return builder.one("splat", [value], type)
@@ -81,14 +81,14 @@ def misfit(value: bool | int | float, dtype: DType) -> str | None:
     """Why a compile-time number cannot become a `dtype`, or None when it can."""
     if dtype.kind == "bool" or isinstance(value, bool):
         fits = dtype.kind == "bool" and isinstance(value, bool)
-        return None if fits else f"the {type(value).__name__} {shown(value)} is no {dtype}"
+        return None if fits else f"the {type(value).__name__} {literal_text(value)} is no {dtype}"
     if dtype.is_float():
         exact = isinstance(value, float) or is_exact(dtype, value)
-        return None if exact else f"{shown(value)} is not exactly representable in {dtype}"
+        return None if exact else f"{literal_text(value)} is not exactly representable in {dtype}"
     if isinstance(value, float):
         return f"the float {value!r} is no {dtype}"
     low, high = dtype.range
-    return None if low <= value <= high else f"{shown(value)} does not fit {dtype} ({low} to {high})"
+    return None if low <= value <= high else f"{literal_text(value)} does not fit {dtype} ({low} to {high})"
 
 
 def adopt(value: bool | int | float, dtype: DType) -> bool | int | float:

@@ -1,4 +1,4 @@
-"""What a debugger has to know: which variables of the author's hold which values, statement by statement.
+"""Tells a debugger which variables of the author's hold which values, statement by statement.
 
 A `note` is an operation of the typed program that says so. Notes are made for the interpreter only; compiled code has
 none, and they change no other operation.
@@ -24,7 +24,7 @@ from .values.tensors import Stored
 
 def note(here: Point, variables: Mapping[str, Any]) -> None:
     """Says what variables hold from `node` on; without variables, only that a statement begins there."""
-    if not here.evaluator.notes:
+    if not here.evaluator.debugging:
         return
     operands: list[Value] = []
     names: list[tuple[str, Form]] = []
@@ -38,7 +38,7 @@ def note(here: Point, variables: Mapping[str, Any]) -> None:
 
 def note_arguments(here: Point, closure: Closure) -> None:
     """Says what a function that begins has: its arguments, and what it uses of the functions around it."""
-    if not here.evaluator.notes:
+    if not here.evaluator.debugging:
         return
     function = closure.function
     known = {param.name for param in function.params}

@@ -89,22 +89,22 @@ def _fold_left(call: Point, name: str, args: list[Any]) -> Any:
 def call_poisoned(here: Point, callee: Any, args: list[Any], keywords: Keywords) -> Any:
     """A call of which something is poisoned: functions of the author's are still looked into."""
     arguments = here.node.arguments if isinstance(here.node, s.Call) else ()
-    if is_own(callee) and not any(isinstance(argument, s.Starred) for argument in arguments):
+    if is_author_function(callee) and not any(isinstance(argument, s.Starred) for argument in arguments):
         if here.frame.runs(callee.function):
             raise Cascade
         return inline(here, callee, args, keywords)
-    look_into(here, [callee, *args, *keywords.values()])
+    evaluate_uncalled(here, [callee, *args, *keywords.values()])
     if callee == StubRef("range") and not here.evaluator.folding:
         return LoopRange(0, Value(INT), 1)
     raise Cascade
 
 
-def is_own(value: Any) -> bool:
+def is_author_function(value: Any) -> bool:
     """Whether a value is a function of the author's."""
     return isinstance(value, Closure) and not is_shipped(value.frame.file)
 
 
-def look_into(here: Point, values: Iterable[Any]) -> None:
+def evaluate_uncalled(here: Point, values: Iterable[Any]) -> None:
     """Evaluates those functions of the author's among these values that nobody will call, for mistakes in them.
 
     Whether they would run in a launch is not known, so that they may do what only launched functions do.
@@ -113,6 +113,6 @@ def look_into(here: Point, values: Iterable[Any]) -> None:
     functions = [f for value in values for f in (value.members.values() if isinstance(value, ClassValue) else [value])]
     with here.evaluator.scope(**(launched if here.evaluator.level == "host" else {})):
         for value in functions:
-            if is_own(value) and not here.frame.runs(value.function):
+            if is_author_function(value) and not here.frame.runs(value.function):
                 unknown = {p.name: Poisoned(runtime=True) for p in value.function.params}
-                here.caught(partial(inline, here, value, [], unknown))
+                here.recover(partial(inline, here, value, [], unknown))

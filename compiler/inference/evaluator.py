@@ -29,10 +29,10 @@ from ..ir.ranges import Ranges
 from ..ir.scoped import Scoped
 from ..targets.base import Target
 from .budget import AT_A_STEP, MAX_ITEMS, MAX_STEPS, MISTAKE, READS, size_of
-from .call_trace import trail
-from .recovery import Cascade, Undecided, of_run_time, poisoned
+from .call_trace import trace_calls
+from .recovery import Cascade, Undecided, is_runtime_expression, poison
 from .values.compile_time import Frame, Poisoned, StructValue, is_poisoned
-from .values.flow import NEVER, NEXT, Flow, Rest, Stopped, TooMany, ended, gives_value, with_rest
+from .values.flow import NEVER, NEXT, Abandoned, Flow, NeverReturns, Rest, ended, gives_value, with_rest
 
 MAX_ERRORS = 100
 MAX_UNROLL = 4096
@@ -134,9 +134,9 @@ class Point:
         """The value of an expression."""
         return self.evaluator.expr(node, self.frame)
 
-    def tried(self, node: syntax.Expr) -> Any:
+    def expr_or_poison(self, node: syntax.Expr) -> Any:
         """The value of an expression; with a mistake in it, which is noted, it is a poisoned one."""
-        return self.evaluator.tried(node, self.frame)
+        return self.evaluator.expr_or_poison(node, self.frame)
 
     def values(self, nodes: Iterable[syntax.Expr]) -> list[Any]:
         """The values of several expressions; mistakes in each of them are noted before the statement is given up."""
@@ -146,9 +146,9 @@ class Point:
         """Runs statements until one leaves the block (see `Evaluator.block`)."""
         return self.evaluator.block(statements, self.frame, end)
 
-    def caught(self, work: Callable[[], Any]) -> Any:
+    def recover(self, work: Callable[[], Any]) -> Any:
         """What `work` gives for this node; a poisoned value where it meets a mistake, which is noted."""
-        return self.evaluator.caught(work, self.node, self.frame)
+        return self.evaluator.recover(work, self.node, self.frame)
 
 
 class Evaluator(Scoped):
@@ -161,19 +161,19 @@ class Evaluator(Scoped):
         self.builder = Builder()
         self.ranges = Ranges(self.builder)
         self.errors: list[EinkornError] = []
-        self.hints: dict[Any, SIMDType] = {}  # the types that loop variables turned out to have
-        self.met: dict[Any, SIMDType] = {}  # the first type that each loop variable of open type met
+        self.loop_types: dict[Any, SIMDType] = {}  # of loop variables, as they turned out
+        self.adopted_types: dict[Any, SIMDType] = {}  # the first that each loop variable of open type met
         self.instance = ""  # "op 'x' [T=float32, target=sm_90]", for notes
         self.op = ""
         self.level = "host"  # "host", "parallel" (a task on the CPU) or "device" (a GPU thread)
         self.watch: Any = None  # the loop's body that is being built; see `inference.language.rare_cases`
         self.gpu_ids: dict[str, Value] | None = None  # thread and block indices when a grid runs on the CPU
-        self.notes = False  # whether a debugger is told what variables hold; see `inference.debug_values`
+        self.debugging = False  # whether a debugger is told what variables hold; see `inference.debug_values`
         self.folding = False  # whether a call is being computed at compile time; see `folding`
         self.pruned = False  # whether sizes that are known left out what other sizes would reach
         self.trial = False  # whether only the types are wanted; see `inference.syntax.loop_variables`
         self.own_names: dict[int, tuple[syntax.Node, frozenset[str]]] = {}  # of functions; see `inference.scoping`
-        self.found: dict[Any, Type] = {}  # the types of calls of the library, for those; see `inference.calls.library`
+        self.library_types: dict[Any, Type] = {}  # of calls, for trials; see `calls.library`
 
     # errors
 
@@ -194,7 +194,7 @@ class Evaluator(Scoped):
         What goes wrong inside a function that ships with Einkorn is shown where the author calls it.
         """
         self.builder.steps += MISTAKE
-        place, calls = trail(frame, node)
+        place, calls = trace_calls(frame, node)
         if place != frame.place(node):
             label, labels = "", ()
             details.pop("hint", None)
@@ -215,7 +215,7 @@ class Evaluator(Scoped):
             **details,
         )
 
-    def note(self, error: EinkornError, frame: Frame | None = None) -> None:
+    def collect(self, error: EinkornError, frame: Frame | None = None) -> None:
         """Keeps a mistake, to be raised with all others; one that was met before is kept once.
 
         A mistake within a function that ships with Einkorn is one of its call: it is raised on to the author's place.
@@ -224,7 +224,7 @@ class Evaluator(Scoped):
             raise error
         self.errors += unlike(each_of(error), self.errors)
         if len(self.errors) >= MAX_ERRORS:
-            raise TooMany
+            raise Abandoned
 
     @contextmanager
     def discarding(self) -> Iterator[None]:
@@ -289,16 +289,16 @@ class Evaluator(Scoped):
             hint = "unroll less, with `range` for the outer loops, and call fewer functions that call functions"
             self.errors.append(self.error("EK0216", text, node, frame, hint=hint))
         self.errors[-1].endless = True
-        raise TooMany
+        raise Abandoned
 
-    def tried(self, node: syntax.Expr, frame: Frame) -> Any:
+    def expr_or_poison(self, node: syntax.Expr, frame: Frame) -> Any:
         """The value of an expression; with a mistake in it, which is noted, it is a poisoned one."""
         try:
             return self._value(node, frame)
         except (Cascade, CompileError) as error:
             return self._poisoned_by(error, node, frame)
 
-    def caught(self, work: Callable[[], Any], node: syntax.Node, frame: Frame) -> Any:
+    def recover(self, work: Callable[[], Any], node: syntax.Node, frame: Frame) -> Any:
         """What `work` gives for an expression; a poisoned value where it meets a mistake, which is noted."""
         try:
             return work()
@@ -307,15 +307,15 @@ class Evaluator(Scoped):
 
     def _poisoned_by(self, error: Cascade | CompileError, node: syntax.Node, frame: Frame) -> Poisoned:
         if isinstance(error, CompileError):
-            self.note(error, frame)
+            self.collect(error, frame)
         elif not self.errors or self.folding:
             raise error
         self.builder.steps += MISTAKE
-        return Poisoned(of_run_time(node, frame))
+        return Poisoned(is_runtime_expression(node, frame))
 
     def values(self, nodes: Iterable[syntax.Expr], frame: Frame) -> list[Any]:
         """The values of several expressions; mistakes in each of them are noted before the statement is given up."""
-        found = [self.tried(node, frame) for node in nodes]
+        found = [self.expr_or_poison(node, frame) for node in nodes]
         if is_poisoned(found):
             raise Cascade
         return found
@@ -341,7 +341,7 @@ class Evaluator(Scoped):
             try:
                 flow = self.guarded(whole or stmt, frame)
             except Undecided:
-                flow = self.block(rest, poisoned(frame, stmt), after)
+                flow = self.block(rest, poison(frame, stmt), after)
                 return ended("return", Poisoned()) if gives_value((stmt,)) else flow
             if last or not flow.goes_on():
                 return flow
@@ -355,16 +355,16 @@ class Evaluator(Scoped):
         try:
             flow = STATEMENTS[type(stmt)](Point(self, stmt, frame), stmt)
             return flow if isinstance(flow, Flow) else NEXT
-        except Stopped:
+        except NeverReturns:
             return NEVER
         except Cascade:
             if not self.errors or self.folding:
                 raise
         except CompileError as error:
-            self.note(error, frame)
+            self.collect(error, frame)
         except RecursionError:
             if self.folding:
                 raise
-            self.note(self.error("EK0112", "this statement is nested too deeply", stmt, frame), frame)
-        poisoned(frame, *(stmt.statements if isinstance(stmt, Rest) else (stmt,)))
+            self.collect(self.error("EK0112", "this statement is nested too deeply", stmt, frame), frame)
+        poison(frame, *(stmt.statements if isinstance(stmt, Rest) else (stmt,)))
         return ended("return", Poisoned()) if gives_value((stmt,)) else NEXT

@@ -1,4 +1,4 @@
-"""What fusion has to know of a kernel instance, found by evaluating it over probes.
+"""Finds what fusion has to know of a kernel instance, by evaluating it over probes.
 
 Input: a `NodeSpec` and the shapes of its inputs. Output: `Facts`. Non-goals: nothing is decided here (see
 `graph.passes.fusion`), and nothing is compiled.
@@ -13,9 +13,9 @@ from ...dsl.diagnostics.errors import CompileError
 from ...dsl.types.dtype import INT, DType
 from ..ir.program import Region, Value, count_operations, walk
 from ..targets import Target
-from .kernels import Instances
+from .kernels import GroupEvaluator
 from .recovery import Cascade
-from .values.flow import TooMany
+from .values.flow import Abandoned
 from .values.index import Index
 from .values.tensors import NotElementwise, Probe, Tensor
 
@@ -39,7 +39,7 @@ class Facts:
     loops: bool = False
 
 
-class _Prober(Instances):
+class _Prober(GroupEvaluator):
     """Evaluates one node in element mode over probes."""
 
     def __init__(self, node: NodeSpec, shapes: tuple[tuple[DType, tuple[Size, ...]], ...], target: Target) -> None:
@@ -72,7 +72,7 @@ def find_facts(node: NodeSpec, shapes: tuple[tuple[DType, tuple[Size, ...]], ...
     try:
         with prober.evaluator.builder.inside(region):
             prober.element(0, 0, prober.index)
-    except (NotElementwise, Cascade, TooMany, CompileError):
+    except (NotElementwise, Cascade, Abandoned, CompileError):
         return Facts(False)
     opcodes = {op.opcode for op in walk(region)}
     if prober.evaluator.errors or any(opcode.has_effects for opcode in opcodes):

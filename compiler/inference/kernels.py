@@ -40,7 +40,7 @@ from .evaluator import Evaluator, Point
 from .outputs import is_stored, never_stored
 from .recovery import Cascade
 from .values.compile_time import ContextValue, Frame, Poisoned
-from .values.flow import TooMany
+from .values.flow import Abandoned
 from .values.index import Index, NeedComponents
 from .values.tensors import Demand, Epilogue, Filled, Fused, Given, NotElementwise, Stored, Strided, Tensor
 
@@ -61,7 +61,7 @@ def build_program(spec: EntrySpec, target: Target, *, notes: bool = False) -> Pr
         if key not in known:
             known[key] = len(program.functions)
             builder = GroupBuilder(spec, group, numbering, target, program.sites)
-            builder.evaluator.notes = notes
+            builder.evaluator.debugging = notes
             root = group.nodes[group.root].kernel.schema.name
             name = f"{re.sub('[^A-Za-z0-9_]', '_', root)}_{len(program.functions)}"
             try:
@@ -132,7 +132,7 @@ class Numbering:
         return nodes, self.group.root, self.group.epilogue, stores
 
 
-class Instances:
+class GroupEvaluator:
     """Evaluates nodes of a group; what their operands are is asked of `operand`."""
 
     def __init__(self, nodes: tuple[NodeSpec, ...], target: Target, sites: list[Site], checks: Checks = SAFE) -> None:
@@ -208,7 +208,7 @@ class Instances:
         )
         evaluator = self.evaluator
         if kernel.mistakes:
-            evaluator.note(joined(kernel.mistakes))
+            evaluator.collect(joined(kernel.mistakes))
         with self.about(spec):
             evaluator.builder.location = frame.location(function.syntax)
             for name, tensor in scalars:  # read once, before all that the kernel does
@@ -253,7 +253,7 @@ class Instances:
         return found
 
 
-class GroupBuilder(Instances):
+class GroupBuilder(GroupEvaluator):
     """Builds the function of one group."""
 
     def __init__(
@@ -274,7 +274,7 @@ class GroupBuilder(Instances):
         with self.evaluator.builder.inside(region):
             try:
                 ends = self.run(self.group.root, self.root_outputs())
-            except (Cascade, TooMany):
+            except (Cascade, Abandoned):
                 if not self.evaluator.errors:
                     raise InternalError("a mistake was met but not noted") from None
             except (NeedComponents, NotElementwise) as error:

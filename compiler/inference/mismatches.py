@@ -1,4 +1,4 @@
-"""What is said when operands do not go together.
+"""Reports operands that do not go together.
 
 Input: the values and where they stand. Output: an error that names both types, with the cast that would help.
 Non-goals: whether they go together (see `inference.conversion`).

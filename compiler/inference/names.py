@@ -1,4 +1,4 @@
-"""What the names of a module mean in a kernel: the entries of a program's table of globals as values.
+"""Resolves the names of a module: entries of a program's table of globals -> values.
 
 Input: an entry. Output: a value of the evaluator. Non-goals: how the table is made (see `dsl.frontend.python.collect`).
 """

@@ -1,4 +1,4 @@
-"""The methods by which structs define operators, as Python names them: `add` is `__add__`, `shl` is `__lshift__`.
+"""Names the methods by which structs define operators, as Python does: `add` is `__add__`, `shl` is `__lshift__`.
 
 Keys are names of rows (see `ir.operations`).
 """

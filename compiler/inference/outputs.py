@@ -1,4 +1,4 @@
-"""Outputs that nothing stores into, and values that an op returns: mistakes that would pass silently.
+"""Refuses outputs that nothing stores into, and values that an op returns: mistakes that would pass silently.
 
 Input: the finished region of a group, and the pointers of its outputs. Output: mistakes. Non-goals: whether every
 element is stored, which only the running program knows (see `unwritten`).

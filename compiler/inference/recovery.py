@@ -24,14 +24,14 @@ class Undecided(Exception):
     """Raised by an `if` whose poisoned condition may be known at compile time: which arm was meant, nobody knows."""
 
 
-def poisoned(frame: Frame, *statements: s.Stmt) -> Frame:
+def poison(frame: Frame, *statements: s.Stmt) -> Frame:
     """The frame, with all variables poisoned that these statements might have assigned."""
     for name in s.assigned_names(statements):
         frame.env[name] = Poisoned()
     return frame
 
 
-def of_run_time(node: s.Node, frame: Frame) -> bool:
+def is_runtime_expression(node: s.Node, frame: Frame) -> bool:
     """Whether an expression computes with values of the running program, and so gives one.
 
     Elements of tensors count, tensors themselves do not: their rank and dtype are known. A comparison with a dtype, a
@@ -50,7 +50,7 @@ def of_run_time(node: s.Node, frame: Frame) -> bool:
         return True
     if isinstance(node, s.Lambda):
         return False
-    return any(of_run_time(part, frame) for part in s.children(node))
+    return any(is_runtime_expression(part, frame) for part in s.children(node))
 
 
 def _is_object(node: s.Expr, frame: Frame) -> bool:

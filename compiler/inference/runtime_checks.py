@@ -1,4 +1,4 @@
-"""Run-time checks: where an access could leave its tensor, a divisor could be zero, or a NaN is stored.
+"""Emits run-time checks where an access could leave its tensor, a divisor could be zero, or a NaN is stored.
 
 A check is an `assert` operation with a site that says what to report, so that every later phase treats it like one of
 the author's. An access has one unless `ranges` proves that it lies inside. Under `safe`, checks of indices carry the
@@ -20,7 +20,7 @@ from ...dsl.types.dtype import BOOL, INT, DType, SIMDType
 from ..ir.builder import Builder
 from ..ir.opcodes import IF
 from ..ir.program import Site, Value
-from .call_trace import trail
+from .call_trace import trace_calls
 from .evaluator import Point
 from .target_refusals import is_host_code
 from .values.compile_time import Frame
@@ -263,7 +263,7 @@ def add_check(
         else:
             parts.append(part)
     told = tuple((name, detail(value)) for name, value in details.items())
-    place, calls = trail(here.frame, here.node)
+    place, calls = trace_calls(here.frame, here.node)
     here.evaluator.sites.append(Site(kind, tuple(parts), place, here.evaluator.op, told, (*notes, *calls)))
     attrs: dict[str, Any] = {} if hoist is None else {"hoist": hoist}
     here.builder.add("assert", [holds, *values], site=len(here.evaluator.sites) - 1, **attrs)

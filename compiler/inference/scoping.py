@@ -1,4 +1,4 @@
-"""Which variables a nested function sees: Python's scoping.
+"""Decides which variables a nested function sees: Python's scoping.
 
 What a function assigns anywhere in its text is a variable of its own, without a value until then; a variable of the
 same name around it stays as it is. Everything else around it is seen as it was when the function was made.
@@ -36,7 +36,7 @@ def is_own_name(name: str, frame: Frame) -> bool:
     return any(param.name == name for param in function.params) or name in own_names(function)
 
 
-def variables(here: Point, closure: Closure, inner: Frame) -> None:
+def hide_outer_variables(here: Point, closure: Closure, inner: Frame) -> None:
     """Takes those variables out of a frame that begins which are the function's own."""
     function = closure.function
     if not inner.env or not isinstance(function, s.Function):

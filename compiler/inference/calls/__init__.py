@@ -1,1 +1,1 @@
-"""Calls: arguments, declarations, folding, functions of the library."""
+"""Calls functions: arguments, declarations, folding, inlining, functions of the library."""

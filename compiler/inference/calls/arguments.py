@@ -24,7 +24,7 @@ from ..recovery import Cascade
 from ..values.compile_time import Closure, Frame, Poisoned, is_comptime_number
 from ..values.describe import describe
 from ..values.index import Index
-from .declarations import declared
+from .declarations import as_declared
 
 
 def check_number(call: Point, name: str, operand: Any, key: str) -> None:
@@ -85,9 +85,9 @@ def bind_params(here: Point, closure: Closure, args: list[Any], keywords: dict[s
     """
     params = closure.function.params
     try:
-        given = matched(here, closure.name, closure.function, args, keywords, closure.frame)
+        given = match_arguments(here, closure.name, closure.function, args, keywords, closure.frame)
     except CompileError as error:
-        here.evaluator.note(error, here.frame)
+        here.evaluator.collect(error, here.frame)
         if is_shipped(inner.file):
             raise Cascade from None
         inner.env |= {param.name: Poisoned() for param in params}
@@ -100,14 +100,14 @@ def bind_params(here: Point, closure: Closure, args: list[Any], keywords: dict[s
         if param.annotation is not None and not isinstance(value, Poisoned):
             what = f"argument '{param.name}' of '{closure.name}' is declared as"
             at = argument_node(here.node, param, params)
-            work = partial(declared, here.on(at), param.annotation, value, inner, what)
-            value = here.on(at).caught(work)
+            work = partial(as_declared, here.on(at), param.annotation, value, inner, what)
+            value = here.on(at).recover(work)
         inner.env[param.name] = value
         inner.origins.pop(param.name, None)
     return True
 
 
-def matched(
+def match_arguments(
     here: Point,
     name: str,
     text: s.Function | s.Lambda | s.Struct,

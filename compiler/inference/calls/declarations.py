@@ -1,4 +1,4 @@
-"""Declared types: a value checked against, or taken as, what an annotation says; and the arguments of a function.
+"""Gives values their declared types: checks them against an annotation, or adopts what it says.
 
 An annotation is a scalar or vector type, a dtype, a type variable, a struct, `tuple[...]`, or one of Python's own
 types, which stand for compile-time values. Anything else says nothing.
@@ -21,7 +21,7 @@ from ..values.describe import describe
 from ..values.index import Index
 
 
-def declared(here: Point, annotation: s.Expr, value: Any, home: Frame, what: str) -> Any:
+def as_declared(here: Point, annotation: s.Expr, value: Any, home: Frame, what: str) -> Any:
     """`value` as the annotation wants it; `home` is where the annotation's names are known.
 
     A type variable that is not known yet takes the dtype of the value: `home.typevars` has it from then on.
@@ -104,7 +104,7 @@ def _tuple(here: Point, annotation: s.Expr, value: Any, home: Frame, what: str) 
     if not isinstance(value, tuple) or len(value) != len(wanted):
         raise here.error("EK0202", f"{what} a tuple of {len(wanted)}, not {describe(value)}")
     return tuple(
-        declared(here, part, item, home, f"item {number} of what {what}")
+        as_declared(here, part, item, home, f"item {number} of what {what}")
         for number, (part, item) in enumerate(zip(wanted, value, strict=True))
     )
 

@@ -1,4 +1,4 @@
-"""Compile-time evaluation of calls: a function that gets compile-time values, and meets no others, is computed now.
+"""Computes calls at compile time, where a function gets compile-time values and needs no others.
 
     def powers(base, n):                 powers(3, 4)  is the tuple (1, 3, 9, 27), also in the argument of stack[T](...)
         out = ()
@@ -97,9 +97,9 @@ def _attempt(evaluator: Evaluator, call: Callable[[], Any]) -> Any:
 def repeated(values: Iterable[Any], once: Callable[[Any], Flow]) -> Flow:
     """A loop whose rounds are known, as far as its rounds are asked for."""
     for value in values:
-        flow = once(value).caught("continue")
+        flow = once(value).catch("continue")
         if not flow.goes_on():
-            return flow.caught("break")
+            return flow.catch("break")
     return NEXT
 
 

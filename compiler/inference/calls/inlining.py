@@ -16,9 +16,9 @@ from ..budget import AT_A_STEP, CALL, copying
 from ..debug_values import note_arguments
 from ..evaluator import Point, callable_
 from ..recovery import Cascade
-from ..scoping import variables
+from ..scoping import hide_outer_variables
 from ..values.compile_time import Closure, Frame, Poisoned
-from ..values.flow import ABSENT, Flow, Stopped
+from ..values.flow import ABSENT, Flow, NeverReturns
 from .arguments import bind_params
 from .folding import UNKNOWN, attempt, has_loops, is_known
 
@@ -67,14 +67,14 @@ def _inlined(here: Point, closure: Closure, args: list[Any], keywords: dict[str,
         stack=(*here.frame.stack, function),
         origins=dict(home.origins),
     )
-    variables(here, closure, inner)
+    hide_outer_variables(here, closure, inner)
     fits = bind_params(here, closure, args, keywords, inner)
     inner.given = tuple((p.name, inner.env[p.name]) for p in function.params)
     note_arguments(here.within(inner), closure)
     if isinstance(function, syntax.Lambda):
         try:
             value = here.evaluator.expr(function.body, inner)
-        except Stopped:
+        except NeverReturns:
             value = ABSENT
     else:
         value = _returned(here.within(inner), here.evaluator.block(function.body, inner, "function"), function)

@@ -1,4 +1,4 @@
-"""Calls of the functions that the standard library writes in the language: `exp(x)`, `x ** y`, `x % y` of floats.
+"""Calls functions that the standard library writes in the language: `exp(x)`, `x ** y`, `x % y` of floats.
 
 On run-time values the library's function is inlined; on compile-time numbers it is computed for float64, with the bits
 that running it gives. Small whole powers become products. The liberties that a kernel asks for with `fastmath=` are its
@@ -74,12 +74,12 @@ def _inlined(here: Point, closure: Closure, operands: list[Any]) -> Any:
     builder = here.builder
     plain = all(isinstance(v, Value) and v.const is None for v in operands)
     key = (id(closure.function), *(v.type for v in operands)) if plain and not builder.pure else None
-    if here.evaluator.trial and key in here.evaluator.found:
-        return Value(here.evaluator.found[key])
+    if here.evaluator.trial and key in here.evaluator.library_types:
+        return Value(here.evaluator.library_types[key])
     with builder.scope(fastmath=frozenset()):
         value = inline(here, closure, operands, {})
     if key is not None and isinstance(value, Value) and value.weak is None:
-        here.evaluator.found[key] = value.type
+        here.evaluator.library_types[key] = value.type
     return value
 
 

@@ -1,4 +1,4 @@
-"""What structs define for themselves: operators, comparisons, and calls such as `abs(p)`.
+"""Calls what structs define for themselves: operators, comparisons, and calls such as `abs(p)`.
 
 An operator asks its left operand's struct for the method, then its right operand's for the reflected one. Structs that
 define no equality are equal when all their fields are.

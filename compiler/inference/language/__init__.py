@@ -1,1 +1,1 @@
-"""A rule for each name of the language."""
+"""Gives each name of the language its rule."""

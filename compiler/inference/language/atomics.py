@@ -1,4 +1,4 @@
-"""Atomic operations on elements of tensors and on what pointers point at.
+"""Emits atomic operations on elements of tensors and on what pointers point at.
 
 Each reads, computes and writes in one step that no other thread comes between, and gives what was there before.
 

@@ -1,4 +1,4 @@
-"""`foreach` over tensors whose elements share bytes: two elements a round.
+"""Builds `foreach` over tensors whose elements share bytes: two elements a round.
 
 Of outputs, a byte has one writer then. Of inputs that are read element by element, a byte is read once, and LLVM makes
 vector code of the loop. Where components of the index are wanted, outputs take the position apart (`divisible`); for

@@ -1,4 +1,4 @@
-"""What the irregular names of the language do: loops over elements, stores, casts, Python's own functions.
+"""Builds loops over elements, `foreach`, and stores.
 
 `foreach` has three readings, chosen by what its outputs are: a loop that stores (the usual one), the single element
 that a fused reader demands, or nothing else; see `tensors`.

@@ -1,4 +1,4 @@
-"""Grids: `ctx.launch`, thread and block indices, barriers.
+"""Launches grids: `ctx.launch`, thread and block indices, barriers.
 
 A launch is an operation whose region every thread runs. Where no hardware runs grids, `passes.expand_launches` makes
 loops of it, as long as it has no barrier.

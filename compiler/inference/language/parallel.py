@@ -1,4 +1,4 @@
-"""Loops that call a function of the author's: in parallel, in vectors, in tiles.
+"""Builds loops that call a function of the author's: in parallel, in vectors, in tiles.
 
 Input: bound arguments of a call. Output: loops in the builder's region. Non-goals: `foreach` (see
 `inference.language.elements`), and loops that are statements (see `syntax.loops`).

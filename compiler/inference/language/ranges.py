@@ -14,7 +14,7 @@ from ..advice import bound_of_range
 from ..conversion import coerce
 from ..evaluator import MAX_UNROLL, Point, rule
 from ..values.compile_time import LoopRange, Unrolled
-from ..values.describe import describe, shown
+from ..values.describe import describe, literal_text
 from ..values.index import Index
 from .sequences import sequence
 
@@ -71,6 +71,6 @@ def unroll(call: Point, bounds: Any) -> Unrolled:
     span = range(*bounds)
     count = max(0, -((span.start - span.stop) // span.step))  # len() of a range has limits
     if count > MAX_UNROLL:
-        text = f"unrolling {shown(count)} times is more than {MAX_UNROLL}"
+        text = f"unrolling {literal_text(count)} times is more than {MAX_UNROLL}"
         raise call.error("EK0216", text, hint="use `range` for a run-time loop")
     return Unrolled(tuple(span))

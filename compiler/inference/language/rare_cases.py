@@ -1,4 +1,4 @@
-"""`rare(condition)`: what nearly no element needs is kept out of the loops of `foreach`.
+"""Keeps what nearly no element needs out of the loops of `foreach`: `rare(condition)`.
 
 A loop of vectors computes both sides of every choice. Where the body of a `foreach` asks `rare`, its loop on a CPU
 becomes two for each block of elements: the first looks for the rare case on its way, and the other does the block once

@@ -1,4 +1,4 @@
-"""Names of the language that work on single values: `select`, `bitcast`, `map_parts`, `static_assert`."""
+"""Evaluates names of the language that work on single values: `select`, `bitcast`, `map_parts`, `static_assert`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sequences that are known at compile time: generator expressions, and Python's functions on tuples.
+"""Evaluates sequences that are known at compile time: generator expressions, and Python's functions on tuples.
 
 How many items there are is known; the items themselves may be values of the running program. A generator expression
 computes an item when it is asked for, so that `any` and `all` stop where Python stops.
@@ -20,7 +20,7 @@ from ..conditions import short_circuit, truth
 from ..evaluator import MAX_UNROLL, RULES, Point, expression, rule
 from ..syntax.statements import bind
 from ..values.compile_time import Frame, Generated, LoopRange, Unrolled, is_comptime_number
-from ..values.describe import describe, shown
+from ..values.describe import describe, literal_text
 from ..values.index import Index
 
 
@@ -72,7 +72,7 @@ def sequence(here: Point, value: Any, function: str = "") -> tuple[Any, ...]:
             numbers = range(value.low, value.high, value.step)
             count = max(0, -((numbers.start - numbers.stop) // numbers.step))  # len() of a range has limits
             if count > MAX_ITEMS:
-                text = f"{shown(count)} items are too many for a compile-time value"
+                text = f"{literal_text(count)} items are too many for a compile-time value"
                 raise here.error("EK0206", text)
             return tuple(numbers)
         case LoopRange():

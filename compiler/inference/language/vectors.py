@@ -1,4 +1,4 @@
-"""What the names of the language for vectors do that are no row: widening products, counting vectors.
+"""Evaluates the names of the language for vectors that are no row: widening products, counting vectors.
 
 Input: bound arguments of a call. Output: values. Non-goals: methods of vectors (see `inference.members.vectors`).
 """
@@ -15,7 +15,7 @@ from ..evaluator import Point, rule
 from ..members.scalars import check_width
 from ..members.vectors import from_lanes
 from ..values.compile_time import is_comptime_number
-from ..values.describe import describe, shown
+from ..values.describe import describe, literal_text
 
 WIDER = {
     DType.int8: DType.int16,
@@ -57,7 +57,7 @@ def iota(call: Point, dtype: Any, width: Any, start: Any = 0, step: Any = 1) -> 
     for value in numbers:
         problem = misfit(value, kind)
         if problem:
-            raise call.error("EK0205", problem, "start", expected=str(kind), got=shown(value))
+            raise call.error("EK0205", problem, "start", expected=str(kind), got=literal_text(value))
     vector = from_lanes(builder, [builder.const(adopt(value, kind), scalar) for value in numbers])
     if is_comptime_number(start):
         return vector

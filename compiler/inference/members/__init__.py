@@ -1,1 +1,1 @@
-"""Attributes, methods and elements of values."""
+"""Answers attributes, methods and subscripts of values."""

@@ -1,4 +1,4 @@
-"""Pointers: arithmetic, loads, stores, gathers.
+"""Loads and stores through pointers: elements, spans, gathers.
 
 A pointer is a value of the running program: it goes through branches and round loops, and into functions. It keeps the
 dtype and whether it may be written through; it does not know where its memory ends.

@@ -1,4 +1,4 @@
-"""Attributes and methods of the values that a kernel meets, and the values that their types make.
+"""Answers attributes and methods of numbers and types, and makes the values that types construct.
 
 `v.cast(T)`, `T.is_float()`, `Float32(x)`, `stack[T](4)`, `ctx.target`: one small function each, found by the owner's
 class and the name. Those of tensors are in `inference.members.tensors`.

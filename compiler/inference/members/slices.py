@@ -1,4 +1,4 @@
-"""Index arithmetic of slices: where `start:stop:step` of an axis begins, and how many elements it has.
+"""Computes slices: where `start:stop:step` of an axis begins, and how many elements it has.
 
 Input: Ints and a step known at compile time. Output: Ints. Non-goals: no tensors (see `tensor_members.make_view`).
 """

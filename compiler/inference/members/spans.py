@@ -1,4 +1,4 @@
-"""Reading and writing elements in memory: neighbours or not, some of them or all.
+"""Reads and writes elements in memory: neighbours or not, some of them or all.
 
 A `Span` says where elements lie: a pointer, an offset, and the step from one to the next. What is read or written there
 is one operation where the target may have one: a load, a masked load, a gather.

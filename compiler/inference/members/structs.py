@@ -1,4 +1,4 @@
-"""Structs in kernels: constructors, fields, methods and calls.
+"""Constructs structs, and answers their fields, methods and calls.
 
 A struct is a value with one value for each field; it lives in no memory. `p.x = v` gives the variable p a struct that
 differs in one field.
@@ -16,8 +16,8 @@ from ....dsl.diagnostics.errors import did_you_mean
 from ....dsl.frontend import syntax as s
 from ...ir.program import Value
 from .. import dispatch
-from ..calls.arguments import argument_node, matched
-from ..calls.declarations import declared, of_python_type
+from ..calls.arguments import argument_node, match_arguments
+from ..calls.declarations import as_declared, of_python_type
 from ..calls.inlining import inline
 from ..calls.struct_methods import bound_frame, invoke, method_of
 from ..evaluator import Point, callable_
@@ -31,7 +31,7 @@ def construct(call: Point, type: StructType, args: list[Any], keywords: dict[str
     """`Complex(re, im)`: fields by position or name, as their annotations want them."""
     fields = type.syntax.fields
     home = replace(type.frame, env={}, typevars={})
-    given = matched(call, type.name, type.syntax, args, keywords, home)
+    given = match_arguments(call, type.name, type.syntax, args, keywords, home)
     # Run-time values say what the type variables are; numbers adopt it, wherever they stand.
     ranked = sorted(range(len(fields)), key=lambda k: _is_open(given[fields[k].name]))
     parts: dict[int, Any] = {}
@@ -51,7 +51,7 @@ def as_field(here: Point, type: StructType, number: int, value: Any, home: Frame
     what = f"field '{field.name}' of '{type.name}' is declared as"
     if field.annotation is None or of_python_type(here, field.annotation, value, home, what):
         return value
-    return declared(here, field.annotation, value, home, what)
+    return as_declared(here, field.annotation, value, home, what)
 
 
 def with_field(here: Point, owner: Any, node: s.Attribute, value: Any, source: s.Node) -> StructValue:

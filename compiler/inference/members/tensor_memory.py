@@ -1,4 +1,4 @@
-"""Tensors as memory: pointers to elements, masked and strided loads and stores, gathers, prefetches.
+"""Accesses tensors as memory: pointers to elements, masked and strided loads and stores, gathers, prefetches.
 
 A tensor in memory has addresses. Another one (an element of a neighbour that is computed where it is read) is read one
 element after the other, with the same result.

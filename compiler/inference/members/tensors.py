@@ -1,4 +1,4 @@
-"""Members and subscripts of tensors: `x.shape`, `x.dim(k)`, `x[i, j]`, `x[i, :]`, `x[i] = v`.
+"""Answers members and subscripts of tensors: `x.shape`, `x.dim(k)`, `x[i, j]`, `x[i, :]`, `x[i] = v`.
 
 A subscript of anything else that has elements is here too: tuples, vectors, `SIMD[T, 8]`, `stack[T]`.
 

@@ -1,4 +1,4 @@
-"""Methods of vectors: lanes are read, moved, joined and combined.
+"""Answers methods of vectors: lanes are read, moved, joined and combined.
 
 Lanes are moved by one operation, `shuffle`, whose lanes are known at compile time; only `take` chooses them at run
 time. Lane 0 is the left one, the one that lies first in memory.

@@ -1,1 +1,1 @@
-"""Expressions and statements."""
+"""Evaluates each kind of expression and statement."""

@@ -1,4 +1,4 @@
-"""How variables pass through branches: `if`, `x if c else y`, and what follows a statement that may have left.
+"""Evaluates branches: `if`, `x if c else y`, and what follows a statement that may have left.
 
 A run-time `if` becomes an operation with one result for each number that its arms leave in a variable. What the arms
 cannot agree on is `Undefined` after it, and tells why when somebody asks for it. An arm that has left the function
@@ -25,7 +25,7 @@ from ..recovery import Cascade, Undecided
 from ..values.aggregates import PLAIN, is_number, is_static, nothing, parts_of, same_constant, same_kind, with_parts
 from ..values.compile_time import Poisoned, Undefined, is_comptime_number, is_poisoned
 from ..values.describe import describe
-from ..values.flow import ABSENT, NEXT, Absent, Flow, Rest, Stopped, is_pure
+from ..values.flow import ABSENT, NEXT, Absent, Flow, NeverReturns, Rest, is_pure
 from .statements import undefined
 
 
@@ -97,7 +97,7 @@ def branch(here: Point, test: Value, bodies: list[Callable[[], Flow]], end: str)
 def _join(here: Point, test: Value, arms: list[Arm], end: str) -> Flow:
     if end == "loop":
         for arm in arms:
-            arm.flow = arm.flow.caught("continue")
+            arm.flow = arm.flow.catch("continue")
     kinds = arms[0].flow.kinds | arms[1].flow.kinds
     if end == "function" and {"next", "return"} <= kinds:
         _end_of_function(here, arms)
@@ -306,8 +306,8 @@ def conditional(here: Point, node: s.Conditional) -> Any:
         with here.builder.inside(region):
             here.evaluator.ranges.assume(test, side is node.then)
             try:
-                values.append(here.tried(side))
-            except Stopped:
+                values.append(here.expr_or_poison(side))
+            except NeverReturns:
                 values.append(ABSENT)
     if is_poisoned(values):
         raise Cascade
@@ -325,5 +325,5 @@ def conditional(here: Point, node: s.Conditional) -> Any:
         raise here.error("EK0202", f"a value cannot be {describe(values[0])} or else {describe(values[1])}")
     result = joint.resolve(value, joint.close())
     if result is ABSENT:
-        raise Stopped
+        raise NeverReturns
     return result

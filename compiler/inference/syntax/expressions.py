@@ -1,4 +1,4 @@
-"""The value of each kind of expression.
+"""Evaluates each kind of expression.
 
 Registers a handler for every expression node of `dsl.frontend.syntax`. See `inference.evaluator` for what calls them.
 """
@@ -15,7 +15,7 @@ from ...ir.program import Value
 from .. import dispatch
 from ..arithmetic import binary, unary
 from ..conditions import compare_objects, short_circuit, truth
-from ..dispatch import is_own, look_into
+from ..dispatch import evaluate_uncalled, is_author_function
 from ..evaluator import NAMED_VALUES, Point, expression
 from ..members.table import attribute
 from ..members.tensors import subscript
@@ -23,7 +23,7 @@ from ..names import global_value
 from ..recovery import Cascade
 from ..values.compile_time import Closure, Poisoned, StructValue, StubRef, Undefined, is_poisoned
 from ..values.describe import describe
-from ..values.flow import ABSENT, Stopped
+from ..values.flow import ABSENT, NeverReturns
 from ..values.index import Index
 from ..values.tensors import Tensor
 
@@ -68,7 +68,7 @@ def attribute_of(here: Point, node: s.Attribute) -> Any:
 
 @expression(s.Subscript)
 def subscript_of(here: Point, node: s.Subscript) -> Any:
-    owner, index = here.tried(node.value), here.tried(node.index)
+    owner, index = here.expr_or_poison(node.value), here.expr_or_poison(node.index)
     if is_poisoned((owner, index)):
         if isinstance(owner, Tensor) and not any(isinstance(part, s.Slice) for part in s.walk(node.index)):
             return Value(SIMDType(owner.dtype))  # whichever element it is
@@ -86,15 +86,15 @@ def slice_of(here: Point, node: s.Slice) -> Any:
 
 @expression(s.Call)
 def call(here: Point, node: s.Call) -> Any:
-    callee = here.tried(node.function)
+    callee = here.expr_or_poison(node.function)
     args = starred_values(here, node.arguments)
-    keywords = {k.name: here.tried(k.value) for k in node.keywords}
+    keywords = {k.name: here.expr_or_poison(k.value) for k in node.keywords}
     here.locate()
-    value = here.caught(lambda: dispatch.call(here, callee, args, keywords))
-    if isinstance(value, Poisoned) and not is_own(callee):
-        look_into(here, [*args, *keywords.values()])
+    value = here.recover(lambda: dispatch.call(here, callee, args, keywords))
+    if isinstance(value, Poisoned) and not is_author_function(callee):
+        evaluate_uncalled(here, [*args, *keywords.values()])
     if value is ABSENT:
-        raise Stopped
+        raise NeverReturns
     return value
 
 
@@ -102,7 +102,7 @@ def starred_values(here: Point, nodes: tuple[s.Expr, ...]) -> list[Any]:
     """The values of arguments or items, those under a star one by one; a poisoned one under a star is one value."""
     out: list[Any] = []
     for node in nodes:
-        value = here.tried(node.value if isinstance(node, s.Starred) else node)
+        value = here.expr_or_poison(node.value if isinstance(node, s.Starred) else node)
         if isinstance(node, s.Starred) and not isinstance(value, Poisoned):
             out.extend(items(here.on(node), value))
         else:
@@ -138,13 +138,13 @@ def unary_of(here: Point, node: s.Unary) -> Any:
 @expression(s.Compare)
 def compare(here: Point, node: s.Compare) -> Any:
     """`a < b <= c` is `a < b and b <= c` with b computed once, and c only if a < b."""
-    return _chain(here, node, 0, here.tried(node.operands[0]))
+    return _chain(here, node, 0, here.expr_or_poison(node.operands[0]))
 
 
 def _chain(here: Point, node: s.Compare, number: int, a: Any) -> Any:
     """The comparisons from `number` on, `a` being the left operand of the first; each next one lies within the last."""
     op, pair = node.ops[number], (node.operands[number], node.operands[number + 1])
-    b = here.tried(pair[1])
+    b = here.expr_or_poison(pair[1])
     if is_poisoned((a, b)):
         here.values(node.operands[number + 2 :])
         raise Cascade
@@ -165,7 +165,7 @@ def _chain(here: Point, node: s.Compare, number: int, a: Any) -> Any:
 @expression(s.Logical)
 def logical(here: Point, node: s.Logical) -> Any:
     """`and`, `or`: the right side is computed only when the left one does not decide."""
-    value = here.tried(node.operands[0])
+    value = here.expr_or_poison(node.operands[0])
     if isinstance(value, Poisoned):
         if value.runtime:
             here.values(node.operands[1:])
@@ -178,7 +178,7 @@ def logical(here: Point, node: s.Logical) -> Any:
         def both(value: Any = value, operand: s.Expr = operand, right: Callable[[], Any] = right) -> Any:
             return short_circuit(here, node.op, value, right, operand)
 
-        value = here.caught(both)
+        value = here.recover(both)
         if isinstance(value, Poisoned):
             here.values(node.operands[number:])
             raise Cascade

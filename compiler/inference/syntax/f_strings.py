@@ -1,4 +1,4 @@
-"""f-strings: texts that are known at compile time, and those whose values are shown when the program runs.
+"""Evaluates f-strings: texts known at compile time, and those whose values are filled in when the program runs.
 
 Input: the parts of an f-string. Output: a string, or a `FormattedValue`. Non-goals: printing (see
 `inference.language.python`).

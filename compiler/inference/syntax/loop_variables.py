@@ -1,4 +1,4 @@
-"""The variables that go round in a run-time loop.
+"""Carries variables round in a run-time loop.
 
 Every number that the body assigns and that existed before is carried: it is an argument of the loop's region and a
 result of its operation. So is every number in a tuple or a struct; what else is in there has to stay. A compile-time
@@ -30,7 +30,7 @@ from ..spelling import spelled
 from ..values.aggregates import has_numbers, nothing, numbers_of, parts_of, replaced, same_shape
 from ..values.compile_time import Poisoned, Undefined, is_comptime_number
 from ..values.describe import describe
-from ..values.flow import TooMany
+from ..values.flow import Abandoned
 from .statements import undefined
 
 
@@ -111,7 +111,7 @@ class Loop(Scoped):
             self.before.update(dict.fromkeys(self.lost, Poisoned(runtime=True)))
         for key, value in self.leaves():
             if self.type_of(key, value) is None:
-                self.here.evaluator.hints[key] = DEFAULTS[weak_kind(value) or "int"]
+                self.here.evaluator.loop_types[key] = DEFAULTS[weak_kind(value) or "int"]
 
     def trial(self, body: Any) -> bool:
         """One evaluation for types alone; everything that it builds or reports is dropped. True if it learnt."""
@@ -130,19 +130,19 @@ class Loop(Scoped):
         stand_ins = {key: self._stand_in(key, value) for key, value in self.leaves()}
         frame.env.update(self.rebuild_with(stand_ins))
         self.hide()
-        with suppress(CompileError, Cascade, TooMany):
+        with suppress(CompileError, Cascade, Abandoned):
             body()
         self.lost = {n for n in self.carried if isinstance(frame.env[n], Poisoned) and self._is_open(n)}
         learnt = False
         for key, value in self._known_leaves(frame.env):
             fresh = isinstance(value, Value) and value.weak is None and isinstance(value.type, SIMDType)
-            if fresh and key not in evaluator.hints and stand_ins[key].weak is not None:
-                evaluator.hints[key] = value.type
+            if fresh and key not in evaluator.loop_types and stand_ins[key].weak is not None:
+                evaluator.loop_types[key] = value.type
                 learnt = True
             elif weak_kind(value) == "float" and stand_ins[key].weak == "int":
-                evaluator.hints.setdefault(key, DEFAULTS["float"])
-            if key not in evaluator.hints and key in evaluator.met:
-                evaluator.hints[key] = evaluator.met[key]
+                evaluator.loop_types.setdefault(key, DEFAULTS["float"])
+            if key not in evaluator.loop_types and key in evaluator.adopted_types:
+                evaluator.loop_types[key] = evaluator.adopted_types[key]
                 learnt = True
         return learnt
 
@@ -163,7 +163,7 @@ class Loop(Scoped):
     def type_of(self, key: Any, value: Any) -> Type | None:
         if isinstance(value, Value) and value.weak is None:
             return value.type
-        return self.here.evaluator.hints.get(key)
+        return self.here.evaluator.loop_types.get(key)
 
     def leaves(self) -> list[tuple[Any, Any]]:
         """Every number among the carried variables, with a key that is the same in every evaluation."""

@@ -1,4 +1,4 @@
-"""Loops: `for`, `while`, `break`, `continue`, `return` from within, unrolled or at run time.
+"""Evaluates loops: `for`, `while`, `break`, `continue`, `return` from within, unrolled or at run time.
 
 A run-time loop that can be left asks a flag in its condition; how a round ended clears it. In an unrolled loop the
 rounds after one that may have left stand in a branch. How variables go round is in `loop_variables`.
@@ -20,7 +20,7 @@ from ..calls.folding import repeated
 from ..conditions import decision, short_circuit, truth
 from ..conversion import coerce
 from ..evaluator import MAX_UNROLL, Evaluator, Point, statement
-from ..recovery import Cascade, poisoned
+from ..recovery import Cascade, poison
 from ..values.aggregates import PLAIN, is_number, parts_of, with_parts
 from ..values.compile_time import LoopRange, Poisoned, Unrolled, is_comptime_number
 from ..values.describe import describe
@@ -46,7 +46,7 @@ def continue_(here: Point, node: s.Continue) -> Flow:
 
 @statement(s.For)
 def for_(here: Point, node: s.For) -> Flow:
-    iterable = here.tried(node.iterable)
+    iterable = here.expr_or_poison(node.iterable)
     if isinstance(iterable, Poisoned):
         _rounds_unknown(here, node)
     if isinstance(iterable, Unrolled | tuple | Index):
@@ -92,7 +92,7 @@ def for_(here: Point, node: s.For) -> Flow:
 
 def _rounds_unknown(here: Point, node: s.For) -> NoReturn:
     """One round of a loop over something poisoned: its variable, and all that it assigns, are so too."""
-    poisoned(here.frame, node)
+    poison(here.frame, node)
     here.block(node.body, "loop")
     raise Cascade
 
@@ -149,12 +149,12 @@ def unrolled(here: Point, node: s.For, values: tuple[Any, ...]) -> Flow:
 
         def once(value: Any = value) -> Flow:
             bind(here, node.target, value, node.iterable)
-            return here.block(node.body, "loop").caught("continue")
+            return here.block(node.body, "loop").catch("continue")
 
         flow = unless_left(here, flow, once, "")
         if not flow.goes_on():
             break
-    return flow.caught("break")
+    return flow.catch("break")
 
 
 class Exits:
@@ -171,7 +171,7 @@ class Exits:
         """Sets the flag for the next round. Gives the values that leave the loop: the flag of `return`, its numbers."""
         builder = self.here.builder
         self.here.locate()
-        flow = flow.caught("continue")
+        flow = flow.catch("continue")
         stop: Any = False
         for flag in (flow.flag("break"), flow.flag("return")):
             if isinstance(flag, Value) and isinstance(stop, Value):

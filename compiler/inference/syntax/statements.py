@@ -1,4 +1,4 @@
-"""What each plain statement does: assignments, return, expressions, asserts and what they report.
+"""Evaluates each plain statement: assignments, return, expressions, asserts and what they report.
 
 Branches and loops, through which variables pass, are in `branches` and `loops`.
 
@@ -17,8 +17,8 @@ from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import BOOL, SIMDType
 from ...ir.program import Site, Value
 from ..arithmetic import binary
-from ..call_trace import trail
-from ..calls.declarations import declared
+from ..call_trace import trace_calls
+from ..calls.declarations import as_declared
 from ..conditions import decision
 from ..conversion import DEFAULTS, coerce
 from ..debug_values import note
@@ -28,7 +28,7 @@ from ..members.structs import with_field
 from ..members.tensors import store_into, subscript, to_index
 from ..members.vectors import is_vector, with_lane
 from ..outputs import returned
-from ..recovery import Cascade, poisoned
+from ..recovery import Cascade, poison
 from ..scoping import is_own_name
 from ..spelling import spelled
 from ..values.compile_time import Closure, FormattedValue, Frame, Poisoned, StructValue, Undefined
@@ -44,17 +44,17 @@ def assign(here: Point, node: s.Assign) -> None:
     value = _side_by_side(here, node.target, node.value)
     if node.annotation is not None and not isinstance(value, Poisoned):
         what = "this variable is declared as"
-        value = declared(here.on(node.value), node.annotation, value, here.frame, what)
+        value = as_declared(here.on(node.value), node.annotation, value, here.frame, what)
     bind(here, node.target, value, node.value)
 
 
 def _side_by_side(here: Point, target: s.Expr, source: s.Expr) -> Any:
     """The value of an assignment; of `a, b = c, d` item by item, since a mistake in one leaves the others known."""
     if not (isinstance(target, s.Tuple) and isinstance(source, s.Tuple) and len(target.items) == len(source.items)):
-        return here.tried(source)
+        return here.expr_or_poison(source)
     if any(isinstance(item, s.Starred) for item in source.items):
-        return here.tried(source)
-    return tuple(here.tried(item) for item in source.items)
+        return here.expr_or_poison(source)
+    return tuple(here.expr_or_poison(item) for item in source.items)
 
 
 def bind(here: Point, target: s.Expr, value: Any, source: s.Expr) -> None:
@@ -73,8 +73,8 @@ def bind(here: Point, target: s.Expr, value: Any, source: s.Expr) -> None:
                 text = f"{plural(len(targets), 'name')} cannot take {plural(len(values), 'value')}"
                 raise here.on(target).error("EK0208", text)
             for part, item in zip(targets, values, strict=True):
-                if here.on(part).caught(partial(bind, here, part, item, source)) is not None:
-                    poisoned(here.frame, s.Assign(part, source, span=target.span))
+                if here.on(part).recover(partial(bind, here, part, item, source)) is not None:
+                    poison(here.frame, s.Assign(part, source, span=target.span))
         case s.Attribute():
             owner = here.expr(target.value)
             changed = with_field(here.on(target), owner, target, value, source)
@@ -222,7 +222,7 @@ def function(here: Point, node: s.Function) -> None:
 @statement(s.Return)
 def return_(here: Point, node: s.Return) -> Flow:
     note(here, {})
-    value = None if node.value is None else here.tried(node.value)
+    value = None if node.value is None else here.expr_or_poison(node.value)
     if here.frame.caller is None and value is not None and not isinstance(value, Poisoned):
         raise returned(here, node, value)
     return ended("return", value)
@@ -232,7 +232,7 @@ def return_(here: Point, node: s.Return) -> Flow:
 def assert_(here: Point, node: s.Assert) -> None:
     if not here.evaluator.checks.asserts:
         return
-    test = here.on(node.test).caught(lambda: decision(here.on(node.test)))
+    test = here.on(node.test).recover(lambda: decision(here.on(node.test)))
     here.locate()
     if not isinstance(test, Value | Poisoned):
         if test:
@@ -305,6 +305,6 @@ def report(here: Point, kind: str, condition: list[Value], parts: list[tuple[Any
     for value, spec in parts:
         add(value, spec)
     name = "print" if kind == "print" else "assert"
-    place, calls = trail(here.frame, here.node)
+    place, calls = trace_calls(here.frame, here.node)
     here.evaluator.sites.append(Site(kind, tuple(shown), place, here.evaluator.op, (), tuple(calls)))
     here.builder.add(name, [*condition, *values], site=len(here.evaluator.sites) - 1)

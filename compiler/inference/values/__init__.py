@@ -1,1 +1,1 @@
-"""What a value can be while a kernel is evaluated."""
+"""Defines what a value can be while a kernel is evaluated."""

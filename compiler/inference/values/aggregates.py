@@ -1,4 +1,4 @@
-"""Values with parts: tuples and structs, which go through branches and loops part by part.
+"""Takes values with parts to pieces: tuples and structs go through branches and loops part by part.
 
 A number goes through a branch or round a loop as a value of the running program. A tuple or a struct does so with each
 of its numbers; its other parts (dtypes, strings, functions, ...) are known at compile time and have to stay what they

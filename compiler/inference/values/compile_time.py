@@ -1,9 +1,9 @@
-"""What an expression can be while a kernel is evaluated at compile time.
+"""Defines what an expression can be while a kernel is evaluated.
 
 Run-time values are `program.Value`. Everything else here exists only during compilation: Python's own numbers, strings
 and tuples stand for themselves; closures, stubs, types, index tuples and loop ranges have a class each.
 
-Input: nothing. Output: these classes and `describe`, which names a value's type the way the author thinks of it.
+Input: nothing. Output: these classes. Non-goals: their names in messages (see `values.describe`).
 """
 
 from __future__ import annotations

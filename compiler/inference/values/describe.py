@@ -1,4 +1,4 @@
-"""Says what a value is, for messages: `Float32`, `a tuple of 2`, `the compile-time int 3`.
+"""Describes values in messages: `Float32`, `a tuple of 2`, `the compile-time int 3`.
 
 Input: any value of the evaluator. Output: text.
 """
@@ -31,7 +31,7 @@ from .compile_time import (
 from .index import Index
 
 
-def shown(value: Any) -> str:
+def literal_text(value: Any) -> str:
     """A compile-time number as messages show it: whole, unless it would fill the screen."""
     if type(value) is int and value.bit_length() > 256:
         return f"<an integer of {value.bit_length()} bits>"
@@ -46,7 +46,7 @@ def describe(value: Any) -> str:
         case Value():
             return str(value.type)
         case bool() | int() | float():
-            return f"the compile-time {type(value).__name__} {shown(value)}"
+            return f"the compile-time {type(value).__name__} {literal_text(value)}"
         case str():
             return "a string"
         case None:

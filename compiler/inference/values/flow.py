@@ -1,4 +1,4 @@
-"""How blocks of statements end, and what is in them.
+"""Describes how blocks of statements end.
 
 A block may run off its end (`next`), or leave by `break`, `continue` or `return`. Where a run-time condition decides, a
 `Flow` has several of these kinds, and for each way of leaving a flag: the Bool that says whether it was taken.
@@ -17,11 +17,11 @@ from ...ir.opcodes import NOTE
 from ...ir.program import Region
 
 
-class TooMany(Exception):
+class Abandoned(Exception):
     """Enough mistakes for one go, or one that ends everything."""
 
 
-class Stopped(Exception):
+class NeverReturns(Exception):
     """Raised by the call of a function that always raises: what would have been done with its value is never done."""
 
 
@@ -60,7 +60,7 @@ class Flow:
         """The ways of leaving, in a fixed order."""
         return sorted(self.kinds - {"next"})
 
-    def caught(self, kind: str) -> Flow:
+    def catch(self, kind: str) -> Flow:
         """The flow behind a loop that catches a `break` or a `continue`: who left so goes on there."""
         if kind not in self.kinds:
             return self

@@ -1,4 +1,4 @@
-"""Indices of tensors: one Int per axis, or one position over all of them.
+"""Holds indices of tensors: one Int per axis, or one position over all of them.
 
 Input: a builder, Ints. Output: Ints. Non-goals: whether an index lies inside (see `inference.runtime_checks`).
 """

@@ -1,4 +1,4 @@
-"""What a kernel reads from and writes to: tensors that look alike, wherever their elements are.
+"""Reads and writes tensors, which look alike to a kernel wherever their elements are.
 
 `Stored` lies in memory. `Fused` is the element of another kernel, computed where it is read. `Demand` catches what a
 kernel stores when only one element of it is wanted. `Epilogue` hands each stored element on to the kernel that follows.
