@@ -16,17 +16,14 @@ from ..ir.program import Region, Value, walk
 from .evaluator import Evaluator, Point
 from .values.describe import describe
 
-_READING = frozenset({"load", "masked_load", "gather", "atomic_load", "prefetch", "note"})
-_MOVING = frozenset({"offset", "select"})
-
 
 def is_stored(region: Region, pointer: Value) -> bool:
     """Whether anything in a region may write through a pointer, or through one that is made of it."""
     known = {pointer.serial}
     for op in walk(region):
-        if not any(operand.serial in known for operand in op.operands) or op.name in _READING:
+        if not any(operand.serial in known for operand in op.operands) or op.opcode.reads or op.opcode.hints:
             continue
-        if op.name not in _MOVING:
+        if not op.opcode.is_pure:
             return True
         known |= {result.serial for result in op.results}
     return False

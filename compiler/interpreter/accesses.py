@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.opcodes import MASKED_LOAD, MASKED_STORE
 from ..ir.program import Op
 from .memory import Pointer, load, store
 from .rows import evaluate_row
@@ -25,7 +26,7 @@ def _offset(op: Op, machine: Any) -> Evaluate:
 
 def _read(op: Op, machine: Any) -> Evaluate:
     location = op.location
-    neighbours = op.name == "masked_load"
+    neighbours = op.opcode is MASKED_LOAD
 
     def read(pointer: Pointer, offset: Any, mask: Any, other: Any) -> Any:
         value = other.copy()
@@ -39,7 +40,7 @@ def _read(op: Op, machine: Any) -> Evaluate:
 
 def _write(op: Op, machine: Any) -> Evaluate:
     location = op.location
-    neighbours = op.name == "masked_store"
+    neighbours = op.opcode is MASKED_STORE
 
     def write(value: Any, pointer: Pointer, offset: Any, mask: Any) -> None:
         for lane in np.flatnonzero(mask):

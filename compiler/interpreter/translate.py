@@ -18,8 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
 from typing import Any, TypeVar
 
-from ..ir.opcodes import IRREGULAR
-from ..ir.operations import ROWS
+from ..ir.opcodes import CONST, IRREGULAR, LAUNCH
 from ..ir.program import Function, Location, Op, Region, Value, captures, walk
 from ..ir.rules import Form
 from .debugger import KERNEL, debugger, tensor
@@ -160,7 +159,7 @@ class _Writer:
     def block(self, ops: Sequence[Op], depth: int) -> list[ast.stmt]:
         """Statements for operations; those of functions that were called here become calls again."""
         out: list[ast.stmt] = []
-        for callee, run in _runs([op for op in ops if op.name not in ENDS], self.active):
+        for callee, run in _runs([op for op in ops if not op.opcode.ends], self.active):
             if callee is not None:
                 out.append(self.called(callee, run))
             elif depth >= MAX_NESTING:
@@ -194,9 +193,9 @@ class _Writer:
     def operation(self, op: Op, depth: int) -> list[ast.stmt]:
         if op.name in STRUCTURED:
             return STRUCTURED[op.name](self, op, depth + 1)
-        if op.name == "const" and op.results[0].const is not None:
+        if op.opcode is CONST and op.results[0].const is not None:
             return []  # made where it is used
-        if op.name in ROWS:
+        if op.opcode.row is not None:
             function: Any = evaluate_row(op.name, simd(op.operands[0]).dtype)
         else:
             function = EVALUATORS[op.name](op, self.module.machine)
@@ -218,7 +217,7 @@ def _runs(ops: Sequence[Op], active: set[Frame]) -> Iterator[tuple[Frame | None,
     callee: Frame | None = None
     run: list[Op] = []
     for op in ops:
-        if op.name == "const" and op.results[0].const is not None:
+        if op.opcode is CONST and op.results[0].const is not None:
             run.append(op)  # anywhere will do
             continue
         path = activations(op.location)
@@ -236,9 +235,9 @@ def _runs(ops: Sequence[Op], active: set[Frame]) -> Iterator[tuple[Frame | None,
 
 def _waits(ops: Sequence[Op]) -> bool:
     """Whether there is a barrier among operations; a launch waits for its threads itself."""
-    if any(op.name == "barrier" for op in ops):
+    if any(op.opcode.waits for op in ops):
         return True
-    return any(_waits(region.ops) for op in ops if op.name != "launch" for region in op.regions)
+    return any(_waits(region.ops) for op in ops if op.opcode is not LAUNCH for region in op.regions)
 
 
 # *** operations with regions ***

@@ -37,6 +37,7 @@ class Row:
         fold: Python's meaning, for compile-time numbers.
         symbol: how it is written, for messages.
         result: `same` type as the operands, or `bool` of their width.
+        negated, swapped: of a comparison, the ones that say the opposite, and the same with its operands exchanged.
         element: the meaning on whole numbers of a dtype, `element(dtype, *numbers)`, for rows that ask how wide these
             are; the result wraps.
     """
@@ -48,6 +49,8 @@ class Row:
     symbol: str
     result: str = "same"
     element: Callable[..., int] | None = None
+    negated: str = ""
+    swapped: str = ""
 
     def takes(self, dtype: DType) -> bool:
         """Whether it works on elements of `dtype`; nothing does on storage types, which are cast first."""
@@ -74,6 +77,16 @@ def _integers(signed: str, unsigned: str | None = None) -> dict[str, str]:
     return {"int": signed, "uint": unsigned or signed}
 
 
+_COMPARISONS = {
+    "eq": ("==", "ne", "eq"),
+    "ne": ("!=", "eq", "ne"),
+    "lt": ("<", "ge", "gt"),
+    "le": ("<=", "gt", "ge"),
+    "gt": (">", "le", "lt"),
+    "ge": (">=", "lt", "le"),
+}
+
+
 def _compare(name: str, predicate: str, floating: str, unsigned: str) -> Row:
     kinds = {
         "int": f"arith.cmpi {predicate},",
@@ -82,8 +95,9 @@ def _compare(name: str, predicate: str, floating: str, unsigned: str) -> Row:
     }
     if name in ("eq", "ne"):
         kinds["bool"] = kinds["int"]
-    symbols = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-    return Row(name, 2, kinds, getattr(operator, name), symbols[name], result="bool")
+    symbol, negated, swapped = _COMPARISONS[name]
+    meaning = getattr(operator, name)
+    return Row(name, 2, kinds, meaning, symbol, result="bool", negated=negated, swapped=swapped)
 
 
 def _float(name: str, op: str, fold: Callable[..., Any], arity: int = 1, result: str = "same") -> Row:

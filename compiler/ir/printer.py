@@ -10,6 +10,7 @@ Input: a `Program`. Output: text that depends on meaning alone. Non-goals: it is
 from __future__ import annotations
 
 from ...dsl.diagnostics.places import shown_path
+from .opcodes import CONST
 from .program import Function, Location, Op, Program, Region, Value
 
 Line = tuple[str, Location | None]  # a line of the text, and where it comes from
@@ -65,7 +66,7 @@ class _Printer:
 
     def region(self, region: Region, indent: str) -> None:
         for op in region.ops:
-            if op.name == "const" and op.results[0].const is not None:
+            if op.opcode is CONST and op.results[0].const is not None:
                 continue  # shown where it is used
             self.op(op, indent)
 

@@ -237,6 +237,20 @@ class Site:
     details: tuple[tuple[str, Any], ...] = ()
     notes: tuple[tuple[str, Place], ...] = ()
 
+    @property
+    def dtypes(self) -> dict[int, str]:
+        """The names of the dtypes of its run-time values, by their numbers."""
+        texts = [part[1] for part in self.parts if not isinstance(part, str)]
+        found = dict(enumerate(texts))
+        details = [value for _, value in self.details]
+        while details:
+            detail = details.pop()
+            if isinstance(detail, list):
+                details += detail
+            elif isinstance(detail, dict):
+                found[detail["value"]] = detail["dtype"]
+        return found
+
 
 Bounds = tuple[Value | None, Value | None, bool]  # low (or 0) <= value < high; the same up to high where it is True
 

@@ -23,6 +23,8 @@ from typing import Any
 
 from ...dsl.types.dtype import BOOL, INT
 from .builder import LIVE, Builder
+from .opcodes import CAST, GPU_ID, IF, OPCODES, SELECT, UDIV
+from .operations import ROWS
 from .polynomials import Poly, combined, minus, plus, scaled, split, times
 from .program import Bounds, Value
 
@@ -36,7 +38,7 @@ SIZE_BITS = 47  # of what a tensor's memory can have elements,
 COUNTER_BITS = 60  # and of what a loop that begins below that counts to in a human's life
 INT_BITS = 63  # of an Int, beside its sign
 
-_NEGATED = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
+_NEGATED = {row.name: row.negated for row in ROWS.values() if row.negated}
 
 
 class Ranges:
@@ -79,7 +81,7 @@ class Ranges:
                 yield from self._meaning(operand, outcome, depth + 1)
         elif op.name in ("not_", "invert"):
             yield from self._meaning(op.operands[0], not outcome, depth + 1)
-        elif op.name == "if":  # `a and b`, `a or b`, and flags that say which way was taken
+        elif op.opcode is IF:  # `a and b`, `a or b`, and flags that say which way was taken
             number = next(n for n, result in enumerate(op.results) if result is test)
             arms = [region.ops[-1].operands[number] for region in op.regions]
             for way in (True, False):
@@ -105,7 +107,7 @@ class Ranges:
         if value.const is not None:
             return {(): int(value.const)} if value.const else {}
         op = value.maker
-        if op is not None and op.name == "cast" and op.operands[0].type == INT:
+        if op is not None and op.opcode is CAST and op.operands[0].type == INT:
             return self.poly(op.operands[0], through)  # a compile-time number that adopted its type
         sums = op is not None and op.name in ("add", "sub", "mul", "neg") and value.type == INT
         sums = sums and value.serial not in self.builder.bounds  # of a thread's number its bounds say more
@@ -130,15 +132,15 @@ class Ranges:
             return self._counter_bits(self.builder.bounds[value.serial])
         if op is None or value.type != INT:
             return INT_BITS + 1
-        operands = op.operands[op.name == "select" :]
-        if op.name == "if":
+        operands = op.operands[op.opcode is SELECT :]
+        if op.opcode is IF:
             number = next(n for n, result in enumerate(op.results) if result is value)
             operands = [region.ops[-1].operands[number] for region in op.regions]
-        if op.name == "cast":
+        if op.opcode is CAST:
             return op.operands[0].dtype.bits if op.operands[0].dtype.is_integral() else INT_BITS + 1
         parts = [self.bits(v) for v in operands] if op.name in _WIDTHS else []
         last = operands[-1].const if parts else None
-        found = _WIDTHS[op.name](parts, last) if parts else 32 if op.name == "gpu_id" else INT_BITS + 1
+        found = _WIDTHS[op.name](parts, last) if parts else 32 if op.opcode is GPU_ID else INT_BITS + 1
         return min(found, SIZE_BITS + 1) if op.attrs.get("nsw") else found  # where elements lie, and how many
 
     def _counter_bits(self, bounds: list[Bounds]) -> int:
@@ -154,7 +156,7 @@ class Ranges:
         op = value.maker
         if op is None or depth > 4 * DEPTH or op.name not in _COUNTING:
             return False
-        if all(self.is_counted(v, depth + 1) for v in op.operands[op.name == "select" :]):
+        if all(self.is_counted(v, depth + 1) for v in op.operands[op.opcode is SELECT :]):
             self.counted.add(value.serial)
             return True
         return False
@@ -246,7 +248,7 @@ class Ranges:
         part, divisor = (self.poly(v) for v in op.operands)
         if not self._proves(minus(divisor, {(): 1}), depth + 1):
             return None
-        if op.name == "udiv" and not self._proves(part, depth + 1):
+        if op.opcode is UDIV and not self._proves(part, depth + 1):
             return None
         whole = times(divisor, rest)
         return plus(whole, part) if factor[()] > 0 else minus(plus(whole, minus(divisor, {(): 1})), part)
@@ -297,7 +299,7 @@ class Ranges:
         if op is None:
             return
         parts = [self.poly(v) for v in op.operands] if op.name in _BOUNDED else []
-        divisor = op.operands[1].const if op.name in _DIVIDES else None
+        divisor = op.operands[1].const if op.opcode.divides else None
         match op.name:
             case "min":
                 yield from (minus(part, here) for part in parts)
@@ -326,7 +328,7 @@ class Ranges:
     def _by_operands(self, value: Value, depth: int) -> Iterator[Poly]:
         """What an atom is if its operands are what can be shown of them here."""
         op = value.maker
-        if op is None or op.name not in _DIVIDES:
+        if op is None or not op.opcode.divides:
             return
         here, parts = self.atom(value), [self.poly(v) for v in op.operands]
         if op.name == "mod" and op.operands[1].const is None and self._proves(parts[1], depth + 1):
@@ -344,15 +346,14 @@ class Ranges:
             return
         if op.name == ("min" if sign > 0 else "max"):
             yield [self.poly(v) for v in op.operands]
-        elif op.name == "select":
+        elif op.opcode is SELECT:
             yield [self.poly(v) for v in op.operands[1:]]
-        elif op.name == "if":
+        elif op.opcode is IF:
             number = next(n for n, result in enumerate(op.results) if result.serial == serial)
             yield [self.poly(region.ops[-1].operands[number]) for region in op.regions]
 
 
-_DIVIDES = {"urem", "mod", "udiv", "floordiv"}
-_BOUNDED = {"min", "max"} | _DIVIDES
+_BOUNDED = {"min", "max"} | {opcode.name for opcode in OPCODES.values() if opcode.divides}
 _WIDTHS: dict[str, Callable[[list[int], Any], int]] = {
     "add": lambda parts, _: max(parts) + 1,
     "sub": lambda parts, _: max(parts) + 1,

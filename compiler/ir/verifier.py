@@ -91,9 +91,9 @@ class _Verifier:
         number = op.attrs["site"]
         if number >= len(self.sites):
             return f"there is no site {number}"
-        places = [part[1] for part in self.sites[number].parts if not isinstance(part, str)]
-        values = [value.dtype.name for value in op.operands[len(op.opcode.operands) :]]
-        return None if values == places else f"its site shows {places}, not {values}"
+        wanted = self.sites[number].dtypes
+        values = {k: value.dtype.name for k, value in enumerate(op.operands[len(op.opcode.operands) :])}
+        return None if values == wanted else f"its site shows {wanted}, not {values}"
 
     def surroundings(self, op: Op) -> str | None:
         within = op.opcode.within

@@ -11,6 +11,7 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..ir.opcodes import YIELD
 from ..ir.program import Op, Region, Value
 from ..ir.schedule import Cut, LoopHints
 from . import polls
@@ -32,7 +33,7 @@ def _body(w: FunctionWriter, region: Region, loop: Op | None = None, hints: Loop
         for op in region.ops[:-1]:
             w.operation(op)
         last = region.ops[-1]
-        assert last.name == "yield", last.name
+        assert last.opcode is YIELD, last.name
         w.at = w.module.location(last.location)
         if loop is not None:
             polls.spend(w, loop)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...dsl.diagnostics.errors import InternalError
-from ..ir.opcodes import OPCODES
+from ..ir.opcodes import LAUNCH, OPCODES
 from ..ir.operations import ROWS
 from ..ir.program import Function, Op, PointerType, Program, captures, walk
 from ..targets import Target
@@ -106,7 +106,7 @@ def _body(w: FunctionWriter, function: Function) -> None:
 def _kernels(module: ModuleWriter, program: Program) -> None:
     """Every launch of every group as a kernel."""
     for function in program.functions:
-        launches = [op for op in walk(function.body) if op.name == "launch"]
+        launches = [op for op in walk(function.body) if op.opcode is LAUNCH]
         for number, op in enumerate(launches):
             module.functions.append(_kernel(module, f"{function.name}_kernel_{number}", op))
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from ...dsl.types.dtype import BOOL, DType, SIMDType
 from ..ir.builder import Builder
+from ..ir.opcodes import FOR
 from ..ir.polynomials import Poly, minus, plus, split, times
 from ..ir.program import Op, Program, Region, Value, walk
 from ..ir.ranges import Ranges
@@ -44,7 +45,7 @@ class _Hoister:
         for op in region.ops:
             for inner in op.regions:
                 self.region(inner)
-            if op.name == "for":
+            if op.opcode is FOR:
                 ops += self.lifted(op)
             ops.append(op)
         region.ops = ops
@@ -144,12 +145,9 @@ def drop(region: Region, op: Op) -> None:
     makers = [v.maker for v in op.operands]
     while makers:
         maker = makers.pop()
-        unused = maker is not None and maker.name in _COMPUTED and not _is_used(region, maker)
+        unused = maker is not None and maker.opcode.is_pure and not _is_used(region, maker)
         if maker is not None and unused and _remove(region, maker):
             makers += [v.maker for v in maker.operands]
-
-
-_COMPUTED = {"and_", "or_", "ge", "lt", "add", "sub", "mul", "udiv"}
 
 
 def _remove(region: Region, op: Op) -> bool:

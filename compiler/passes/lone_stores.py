@@ -9,6 +9,7 @@ bytes, whose stores touch no neighbour.
 
 from __future__ import annotations
 
+from ..ir.opcodes import ALLOCA, STORE
 from ..ir.program import PointerType, Program, Region, Value
 from ..targets import Target
 
@@ -22,11 +23,11 @@ def mark_lone_stores(program: Program, target: Target) -> None:
 def _mark(region: Region, alone: bool, private: set[Value]) -> None:
     """Marks stores where `private` is the storage of the thread; `alone` says that there is no other thread."""
     for op in region.ops:
-        if op.name == "alloca":
+        if op.opcode is ALLOCA:
             type = op.results[0].type
             if isinstance(type, PointerType) and type.space == "stack":
                 private.add(op.results[0])
-        elif op.name == "store":
+        elif op.opcode is STORE:
             value, pointer, _ = op.operands
             if value.dtype.is_packed() and (alone or pointer in private):
                 op.attrs["lone"] = True

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...dsl.types.dtype import SIMDType
+from ..ir.opcodes import FOR, PRINT, WHILE
 from ..ir.program import Op, Program, Region, Value, walk
 from ..ir.schedule import BUDGET
 from ..targets import Target
@@ -46,7 +47,7 @@ def _place(region: Region, around: _Around) -> None:
             fuel = _fuel(op, around)
             if fuel:
                 op.attrs["fuel"] = fuel
-            if op.name == "for":
+            if op.opcode is FOR:
                 _place_for(op, around)
             else:
                 _place(op.regions[0], around)
@@ -62,7 +63,7 @@ def _place_for(loop: Op, around: _Around) -> None:
     if each is None:
         return
     # Within other loops, one over memory ends as soon as that does.
-    short_lived = around.depth and any(_accesses(op) for op in walk(loop.regions[0]))
+    short_lived = around.depth and any(op.opcode.accesses for op in walk(loop.regions[0]))
     if (rounds is None or rounds * each > BUDGET) and not short_lived:
         strip = 1 << max(0, (BUDGET // max(each, 1)).bit_length() - 1)
         loop.attrs["strip"] = min(strip, (1 << 62) // step or 1) * step
@@ -76,9 +77,9 @@ def _fuel(loop: Op, around: _Around) -> int:
     Not within other loops if it carries vectors, which would go through memory for it.
     """
     long = any(_work(region) is None for region in loop.regions)
-    if loop.name == "for" and (not long or (around.depth and _carries_vectors(loop))):
+    if loop.opcode is FOR and (not long or (around.depth and _carries_vectors(loop))):
         return 0
-    if loop.name == "while" and not long and _counts(loop):
+    if loop.opcode is WHILE and not long and _counts(loop):
         return 0
     return sum(map(_straight, loop.regions))
 
@@ -87,7 +88,7 @@ def _work(region: Region) -> int | None:
     """How many operations a region takes at most, nearly; None where nobody knows."""
     total = 0
     for op in region.ops:
-        if op.name == "while" or op.opcode.spreads:
+        if op.opcode is WHILE or op.opcode.spreads:
             return None
         inside = 1
         for inner in op.regions:
@@ -95,7 +96,7 @@ def _work(region: Region) -> int | None:
             if found is None:
                 return None
             inside += found
-        if op.name == "for":
+        if op.opcode is FOR:
             rounds = _most_rounds(op)
             if rounds is None:
                 return None
@@ -105,11 +106,11 @@ def _work(region: Region) -> int | None:
 
 
 def _weight(op: Op) -> int:
-    if op.name == "print":
+    if op.opcode is PRINT:
         return _REPORT
     type = next((value.type for value in (*op.results, *op.operands) if isinstance(value.type, SIMDType)), None)
     wide = 1 if type is None else max(1, type.width * type.dtype.bits // _WIDE)
-    return wide * (_ACCESS if _accesses(op) else 1)
+    return wide * (_ACCESS if op.opcode.accesses else 1)
 
 
 def _most_rounds(loop: Op) -> int | None:
@@ -145,10 +146,6 @@ def _straight(region: Region) -> int:
     return max(total, 1)
 
 
-def _accesses(op: Op) -> bool:
-    return op.opcode.reads or op.opcode.writes
-
-
 def _carries_vectors(loop: Op) -> bool:
     return any(isinstance(value.type, SIMDType) and value.type.width > 1 for value in loop.results)
 
@@ -156,7 +153,7 @@ def _carries_vectors(loop: Op) -> bool:
 def _counts(loop: Op) -> bool:
     """Whether a `while` goes over memory as a `for` does: a number grows by a constant up to one from outside."""
     test, body = loop.regions
-    if not any(_accesses(op) for op in walk(body)):
+    if not any(op.opcode.accesses for op in walk(body)):
         return False
     condition = test.ops[-1].operands[0].maker
     if condition is None or condition.name not in ("lt", "le", "gt", "ge") or condition not in test.ops:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..ir.opcodes import PARALLEL
 from ..ir.program import Op, Program, Region, walk
 from ..targets import Target
 
@@ -26,7 +27,7 @@ def merge_small_entry(program: Program, target: Target) -> None:
     if len(beside) > SMALL or any(op.opcode.loops for op in beside):
         return
     program.one_function = True
-    regions = [op for op in walk(body) if op.name == "parallel"]
+    regions = [op for op in walk(body) if op.opcode is PARALLEL]
     if len(regions) == 1:
         regions[0].attrs["spread_here"] = True
 

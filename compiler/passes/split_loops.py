@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 
 from ...dsl.types.dtype import BOOL, INT
 from ..ir.builder import Builder
+from ..ir.opcodes import IF, SELECT
 from ..ir.operations import ROWS
 from ..ir.program import Op, Program, Region, Value, walk
 from ..targets import Target
@@ -39,8 +40,8 @@ MOST = 4  # parts of a loop
 PERIOD = 4  # elements at most that are written out one after the other
 VECTOR = 8  # rounds of them that become a vector
 LARGEST = 800  # operations in all parts
-_COMPARED = {"lt", "le", "gt", "ge", "eq", "ne"}
-_SWAPPED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
+_SWAPPED = {row.name: row.swapped for row in ROWS.values() if row.swapped}
+_COMPARED = set(_SWAPPED)
 _QUOTIENTS = {"floordiv", "udiv"}
 _REMAINDERS = {"mod", "urem"}
 
@@ -107,7 +108,7 @@ def _period(loop: Op, size: int) -> int:
     linear = {region.args[0].serial: 0}
     asked = set()
     for op in walk(region):
-        if op.name in ("for", "while"):
+        if op.opcode.loops:
             return 0
         _points(op, linear, size)
         if op.name in _REMAINDERS and op.operands[0].serial in linear and op.operands[1].const is not None:
@@ -226,7 +227,7 @@ class _Part:
             known = self.known(op, operands)
             if known is not None:
                 self.values[op.results[0].serial] = known
-            elif op.name == "if" and operands[0].const is not None:
+            elif op.opcode is IF and operands[0].const is not None:
                 arm = op.regions[0 if operands[0].const else 1].ops
                 self.copy(arm[:-1])
                 for result, value in zip(op.results, arm[-1].operands, strict=True):
@@ -261,7 +262,7 @@ class _Part:
 
     def known(self, op: Op, operands: list[Value]) -> Value | None:
         """What the result is in this part, where that can be said without the operation."""
-        if op.name == "select" and operands[0].const is not None and operands[0].type == BOOL:
+        if op.opcode is SELECT and operands[0].const is not None and operands[0].type == BOOL:
             return operands[1] if operands[0].const else operands[2]
         if op.name in ("and_", "or_", "not_", "invert") and op.results[0].type == BOOL:
             return self.logic(op.name, operands)

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 
 from ...dsl.diagnostics.errors import CompileError, EinkornError, joined
 from ...dsl.diagnostics.places import Place, is_shipped
+from ..ir.opcodes import ALLOCA
 from ..ir.program import Function, NotFusible, Op, Program, Region
 from ..targets.base import Target
 
 MAX_THREAD_BYTES = 4 << 20  # of all storage at a time; `graph.driver.stacks` sees to it that threads have more
 _ALIGNMENT = 64
-_APART = ("parallel", "launch")
 
 
 def stack_limits(program: Program, target: Target) -> None:
@@ -60,16 +60,16 @@ def _too_much(function: Function, most: list[Op]) -> CompileError:
 def _storage(region: Region) -> Iterator[Op]:
     """The storage of a region, that of parallel ones within left out."""
     for op in region.ops:
-        if op.name == "alloca":
+        if op.opcode is ALLOCA:
             yield op
-        if op.name not in _APART:
+        if not op.opcode.spreads:
             for inner in op.regions:
                 yield from _storage(inner)
 
 
 def _parallel(region: Region) -> Iterator[Op]:
     for op in region.ops:
-        if op.name in _APART:
+        if op.opcode.spreads:
             yield op
         else:
             for inner in op.regions:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...dsl.types.dtype import SIMDType
+from ..ir.opcodes import BITCAST, CONST, LOAD, PARALLEL, PREFETCH, SPLAT, STORE
 from ..ir.program import Program, Region, Value, walk
 from ..targets import Target
 
@@ -20,8 +21,7 @@ WHOLE_LINE = 512  # bits of a vector that is a cache line
 LIGHT = 24  # operations of a loop body that memory, not arithmetic, keeps waiting
 STREAMED = 3  # operations on numbers, for each access to memory, of a loop of which the same is true,
 FEW = 8  # and in all: a loop that keeps more in registers has loaded it for more than one operation
-_MOVED = frozenset({"load", "bitcast", "const"})  # costs nothing beside the access
-_LANES = frozenset({"shuffle", "take", "extract", "insert", "lanes", "masked_load", "gather"})
+_MOVED = (LOAD, BITCAST, CONST)  # costs nothing beside the access
 
 
 def stream_loops(program: Program, target: Target) -> None:
@@ -30,11 +30,11 @@ def stream_loops(program: Program, target: Target) -> None:
         return
     for function in program.functions:
         for op in walk(function.body):
-            if op.name != "parallel":
+            if op.opcode is not PARALLEL:
                 continue
             region = op.regions[0]
             ops = list(walk(region))
-            streams = any(inner.name == "prefetch" for inner in ops) and all(map(_streams, _innermost(region)))
+            streams = any(inner.opcode is PREFETCH for inner in ops) and all(map(_streams, _innermost(region)))
             if streams or len(ops) <= LIGHT:
                 op.attrs["vector_bits"] = WHOLE_LINE // 2
             if streams:
@@ -62,15 +62,15 @@ def _streams(loop: Region) -> bool:
     loaded = set[int]()  # what was read and what is made of it: no indices, even if they are integers
     work, accesses = set(), 0
     for op in walk(loop):
-        if op.name in _LANES:
+        if op.opcode.crosses_lanes or op.opcode.masked:
             return False
-        accesses += op.name in ("load", "store")
-        if op.name == "load" or any(value.serial in loaded for value in op.operands):
+        accesses += op.opcode in (LOAD, STORE)
+        if op.opcode is LOAD or any(value.serial in loaded for value in op.operands):
             loaded.update(result.serial for result in op.results)
         operands = tuple(same.get(value.serial, value.serial) for value in op.operands)
-        if op.name == "splat":
+        if op.opcode is SPLAT:
             same[op.results[0].serial] = ("splat", *operands)
-        elif op.name not in _MOVED and any(
+        elif op.opcode not in _MOVED and any(
             result.serial in used and (result.serial in loaded or _is_number(result)) for result in op.results
         ):
             work.add((op.name, operands))

@@ -28,6 +28,7 @@ nothing is reordered, and no loop has to become vectors: LLVM decides whether th
 from __future__ import annotations
 
 from ...dsl.types.dtype import DType
+from ..ir.opcodes import CAST, FOR, LOAD, PARALLEL, STORE, YIELD
 from ..ir.operations import ROWS
 from ..ir.program import Op, PointerType, Program, Region, walk
 from ..ir.schedule import Cut, LoopHints
@@ -39,7 +40,6 @@ HALF = 8  # operations that convert a bfloat16
 WRITTEN_OUT = 256  # operations at most of a loop that LLVM may write out round by round
 NEAR = 8  # elements from one round to the next that LLVM sorts into lanes; of what is farther it gathers each
 REGISTERS = 32  # of 512 bits; CPUs with shorter vectors have half as many, which one chain fills
-PLAIN = {*ROWS, "const", "cast", "bitcast", "splat", "select", "load", "store", "yield"} - {"floordiv", "mod"}
 
 
 def vectorize_loops(program: Program, target: Target) -> None:
@@ -50,9 +50,9 @@ def vectorize_loops(program: Program, target: Target) -> None:
 
 def _visit(region: Region, target: Target, vector_bits: int) -> None:
     for op in region.ops:
-        if op.name == "for":
+        if op.opcode is FOR:
             _plan(op, target, vector_bits)
-        bits = op.attrs.get("vector_bits", target.vector_bits) if op.name == "parallel" else vector_bits
+        bits = op.attrs.get("vector_bits", target.vector_bits) if op.opcode is PARALLEL else vector_bits
         for inner in op.regions:
             _visit(inner, target, bits)
 
@@ -79,11 +79,11 @@ def cut_of(loop: Op, target: Target, vector_bits: int) -> Cut | None:
         return None
     if carried and "elements" not in loop.attrs:
         return None
-    if any(op.name not in PLAIN for op in walk(region)) or not _neighbours(region):
+    if not all(_is_plain(op) for op in walk(region)) or not _neighbours(region):
         return None
-    accesses = [op for op in region.ops if op.name in ("load", "store")]
+    accesses = [op for op in region.ops if op.opcode in (LOAD, STORE)]
     sizes = [_bits(op) for op in accesses]
-    if not all(sizes) or all(op.name == "load" or op.operands[0].maker in accesses for op in accesses):
+    if not all(sizes) or all(op.opcode is LOAD or op.operands[0].maker in accesses for op in accesses):
         return None  # elements that share bytes; a copy, for which there is a function
     lanes, registers = vector_bits // min(sizes), max(sizes) // min(sizes)
     work = sum(_work(op) for op in region.ops)
@@ -94,12 +94,17 @@ def cut_of(loop: Op, target: Target, vector_bits: int) -> Cut | None:
     return Cut(lanes * vectors, LoopHints(vectors=vectors, lanes=told), LoopHints(vectors=1, lanes=told, masked=True))
 
 
+def _is_plain(op: Op) -> bool:
+    """Whether LLVM makes one operation on vectors of an operation on elements, or a few."""
+    return (op.opcode.lanewise and not op.opcode.divides) or op.opcode in (LOAD, STORE, YIELD)
+
+
 def _work(op: Op) -> int:
     """How many operations an operation becomes, nearly."""
-    if op.name == "cast":
+    if op.opcode is CAST:
         dtypes = (op.operands[0].dtype, op.results[0].dtype)
         return LONG if any(dtype.is_storage() for dtype in dtypes) else HALF if DType.bfloat16 in dtypes else 1
-    return op.name in ROWS
+    return op.opcode.row is not None
 
 
 def interleave_count(region: Region, target: Target) -> int:
@@ -128,7 +133,7 @@ def stays_apart(loop: Op) -> bool:
     reached = set()
     for op in walk(loop.regions[0]):
         by = [steps.get(value.serial, 0) for value in op.operands]
-        if op.name in ("load", "store") and id(op) not in outside:
+        if op.opcode in (LOAD, STORE) and id(op) not in outside:
             reached.add(abs(by[-1]))
         elif op.name in ("add", "sub"):
             steps[op.results[0].serial] = by[0] + by[1] if op.name == "add" else by[0] - by[1]
@@ -168,9 +173,9 @@ def _neighbours(region: Region) -> bool:
     steps: dict[int, int | None] = {region.args[0].serial: 1}  # by how much values grow each round; None: nobody knows
     for op in region.ops:
         by = [steps.get(value.serial, 0) for value in op.operands]
-        if op.name in ("load", "store"):
+        if op.opcode in (LOAD, STORE):
             pointer = op.operands[-2].type
-            if by[-1] not in ((1,) if op.name == "store" else (0, 1)) or not isinstance(pointer, PointerType):
+            if by[-1] not in ((1,) if op.opcode is STORE else (0, 1)) or not isinstance(pointer, PointerType):
                 return False
             if not pointer.is_whole:  # it may point into what another one points into
                 return False

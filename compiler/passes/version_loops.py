@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from ...dsl.types.dtype import INT
 from ..ir.builder import Builder
-from ..ir.opcodes import IF
+from ..ir.opcodes import CAST, FOR, IF, SELECT
 from ..ir.program import Op, Program, Region, Value, walk
 from ..ir.ranges import Ranges
 from ..targets.base import Target
@@ -28,9 +28,6 @@ from ..targets.base import Target
 MOST = 200  # operations of a loop that is worth a second copy
 FEW = 8  # rounds of one that is not
 BITS = 62  # of what is computed for a condition: so it does not wrap
-_LEFT = frozenset({"for", "while", "parallel", "launch"})
-_STOPS = frozenset({"assert", "print", "breakpoint"})
-_DEAD = frozenset({"and_", "or_", "ge", "lt", "add", "sub", "mul", "neg", "udiv", "urem", "min", "max", "const"})
 
 
 def version_loops(program: Program, target: Target) -> None:
@@ -48,7 +45,7 @@ def _visit(region: Region, ranges: Ranges) -> None:
     for op in region.ops:
         for inner in op.regions:
             _visit(inner, ranges)
-        ops += _two_versions(op, ranges) if op.name == "for" else [op]
+        ops += _two_versions(op, ranges) if op.opcode is FOR else [op]
     region.ops = ops
 
 
@@ -59,9 +56,10 @@ def _two_versions(loop: Op, ranges: Ranges) -> list[Op]:
     checks = [op for op in ops if "hoist" in op.attrs]
     low, high, step = loop.operands[:3]
     short = low.const is not None and high.const is not None and high.const - low.const <= FEW * (step.const or 1)
-    if not checks or short or len(ops) > MOST or step.const is None or any(op.name in _LEFT for op in ops):
+    innermost = not any(op.opcode.loops or op.opcode.spreads for op in ops)
+    if not checks or short or len(ops) > MOST or step.const is None or not innermost:
         return [loop]
-    if any(op.name in _STOPS and op not in checks for op in ops):
+    if any(op.opcode.reports and op not in checks for op in ops):
         return [loop]
     before = Region()
     builder = ranges.builder
@@ -151,12 +149,12 @@ class _Spans:
         op = value.maker
         if op is None:
             return None
-        if op.name == "cast" and op.operands[0].type != INT:
+        if op.opcode is CAST and op.operands[0].type != INT:
             return self._by_type(op)
         if value.type != INT:
             return None
-        operands = op.operands[1:] if op.name == "select" else op.operands
-        if op.name == "if":
+        operands = op.operands[1:] if op.opcode is SELECT else op.operands
+        if op.opcode is IF:
             which = next(n for n, result in enumerate(op.results) if result is value)
             operands = [region.ops[-1].operands[which] for region in op.regions]
         spans = [self.span(v) for v in operands] if op.name in _KNOWN else []
@@ -275,7 +273,7 @@ def _sweep(region: Region) -> None:
     def visit(inner: Region) -> None:
         kept: list[Op] = []
         for op in reversed(inner.ops):
-            if op.name in _DEAD and not any(v.serial in used for v in op.results):
+            if op.opcode.is_pure and not any(v.serial in used for v in op.results):
                 continue
             for deeper in reversed(op.regions):
                 visit(deeper)

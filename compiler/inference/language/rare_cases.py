@@ -34,7 +34,7 @@ from typing import Any
 
 from ....dsl.types.dtype import BOOL, INT
 from ...ir.builder import Builder
-from ...ir.operations import ROWS
+from ...ir.opcodes import CONST, FOR, IF, LOAD, STORE, YIELD
 from ...ir.program import Op, PointerType, Region, Value, walk
 from ..conditions import truth
 from ..evaluator import Evaluator, Point, rule
@@ -42,9 +42,7 @@ from ..evaluator import Evaluator, Point, rule
 ROUNDS = 8  # that a loop within the body is taken to have
 BLOCK = 2048  # some KiB of elements, which stay in the first cache between two loops
 GRANTED = 3  # blocks after one with the rare case, of which nobody asks whether they have it
-_NO_WORK = ("const", "load", "store", "yield")
-_HARMLESS = {*ROWS, "const", "cast", "bitcast", "splat", "select", "udiv", "urem", "load", "store", "if", "yield"}
-_BRANCHING = {"if", "udiv", "urem", "floordiv", "mod"}  # and what may rely on a branch
+_NO_WORK = (CONST, LOAD, STORE, YIELD)
 
 
 @dataclass
@@ -75,10 +73,11 @@ def element_loop(call: Point, low: Value, high: Value, element: Callable[[Value]
     asked = _build(evaluator, loop, element, without=False)
     with builder.inside(loop):
         builder.end()
-    if not asked or not evaluator.target.vectorizes or any(op.name not in _HARMLESS | {"for"} for op in walk(loop)):
+    harmless = all(_is_harmless(op) or op.opcode is FOR for op in walk(loop))
+    if not asked or not evaluator.target.vectorizes or not harmless:
         return
     whole = builder.region.ops.pop()
-    assert whole.name == "for"
+    assert whole.opcode is FOR
     blocks = Region([builder.counter(Value(INT), low, high), Value(INT)])
     with builder.inside(blocks):
         pays = _block(evaluator, blocks, high, whole, element)
@@ -108,7 +107,7 @@ def _block(evaluator: Evaluator, block: Region, high: Value, whole: Op, element:
     else:
         _drop_stores(first.regions[0])
         mostly = _mostly(evaluator, start, stop, element)
-        inner = next(op.regions[0] for op in mostly.ops if op.name == "for")
+        inner = next(op.regions[0] for op in mostly.ops if op.opcode is FOR)
         work = _work(first.regions[0]) + _work(inner)
     if guards or work >= _work(loop):
         return False
@@ -120,6 +119,11 @@ def _block(evaluator: Evaluator, block: Region, high: Value, whole: Op, element:
     met = builder.one("select", [needed, builder.int_(GRANTED), builder.int_(0)], INT)
     builder.end([builder.one("select", [looks, met, builder.isub(wait, builder.int_(1))], INT)])
     return True
+
+
+def _is_harmless(op: Op) -> bool:
+    """Whether an operation may be done for an element once more."""
+    return op.opcode.lanewise or op.opcode in (LOAD, STORE, IF, YIELD)
 
 
 def _loop(builder: Builder, low: Value, high: Value) -> Region:
@@ -157,7 +161,7 @@ def _repeatable(region: Region, whole: Region) -> bool:
 
     It may where it reads and writes only what the other one does in every round, and nothing that is read is written.
     """
-    if any(op.name not in _HARMLESS - _BRANCHING for op in region.ops):
+    if any(not _is_harmless(op) or op.opcode is IF or op.opcode.divides for op in region.ops):
         return False
     places, others = _places(region), _places(whole)
     read, written = ({pointer for name, pointer, _ in places if name == access} for access in ("load", "store"))
@@ -168,9 +172,9 @@ def _accesses(region: Region) -> Counter[tuple[str, int, str]]:
     """How often each buffer is read and written in every round; what a condition guards is not."""
     found: Counter[tuple[str, int, str]] = Counter()
     for op in region.ops:
-        if op.name in ("load", "store"):
+        if op.opcode in (LOAD, STORE):
             found[op.name, op.operands[-2].serial, str((op.results or op.operands)[0].type)] += 1
-        elif op.name == "for":
+        elif op.opcode is FOR:
             found += _accesses(op.regions[0])
     return found
 
@@ -179,7 +183,7 @@ def _places(region: Region) -> set[tuple[str, int | None, str]]:
     """What is read and written in every round: the number of a buffer (None if it is part of one), and where."""
     places = set()
     for op in region.ops:
-        if op.name in ("load", "store"):
+        if op.opcode in (LOAD, STORE):
             pointer, offset = op.operands[-2:]
             known = isinstance(pointer.type, PointerType) and pointer.type.is_whole
             at = "element" if offset is region.args[0] else repr(offset.const)
@@ -192,17 +196,17 @@ def _work(region: Region, needed: set[int] | None = None) -> int:
     needed = set() if needed is None else needed
     count = 0
     for op in reversed(region.ops):
-        lasting = op.name in ("store", "yield") or any(inner.name == "store" for r in op.regions for inner in walk(r))
+        lasting = op.opcode in (STORE, YIELD) or any(inner.opcode is STORE for r in op.regions for inner in walk(r))
         if lasting or any(id(result) in needed for result in op.results):
             needed.update(id(operand) for operand in op.operands)
             inside = sum(_work(inner, needed) for inner in reversed(op.regions))
-            count += (op.name not in _NO_WORK) + inside * (ROUNDS if op.name == "for" else 1)
+            count += (op.opcode not in _NO_WORK) + inside * (ROUNDS if op.opcode is FOR else 1)
     return count
 
 
 def _drop_stores(region: Region) -> None:
     """What only stores needed goes with them, when LLVM looks."""
-    region.ops = [op for op in region.ops if op.name != "store"]
+    region.ops = [op for op in region.ops if op.opcode is not STORE]
     for op in region.ops:
         for inner in op.regions:
             _drop_stores(inner)

@@ -17,6 +17,7 @@ from ....dsl.diagnostics.errors import CompileError
 from ....dsl.diagnostics.places import is_shipped
 from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import BOOL, SIMDType
+from ...ir.opcodes import CONST
 from ...ir.program import Region, Value
 from ..conditions import decision, joint_type, open_kind, select, splice
 from ..conversion import DEFAULTS, coerce, weak_kind
@@ -269,7 +270,7 @@ class Joint:
     def close(self) -> list[Value]:
         """Ends both arms with their values and appends the operation."""
         builder = self.here.builder
-        if not self.pairs and not any(op.name != "const" for region in self.regions for op in region.ops):
+        if not self.pairs and not any(op.opcode is not CONST for region in self.regions for op in region.ops):
             return []  # both arms are empty
         for number, region in enumerate(self.regions):
             with builder.inside(region):
