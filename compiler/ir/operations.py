@@ -32,7 +32,7 @@ class Row:
         name: the key, also the name of the stub or of Python's operator function.
         arity: how many operands, all of one type.
         mlir: the MLIR operation for each kind of element (`bool`, `int`, `uint`, `float`) that it works on; an entry
-            that starts with `=` names an expansion in `emit_arith`; `LIBRARY` is a function of the standard library,
+            that starts with `=` names an expansion in `lowering`; `LIBRARY` is a function of the standard library,
             inlined, so that no such operation is in a typed program.
         fold: Python's meaning, for compile-time numbers.
         symbol: how it is written, for messages.

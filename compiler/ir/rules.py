@@ -21,11 +21,6 @@ from .program import Op, PointerType, Value
 Form = tuple[Any, ...]
 
 
-def _number(value: Value) -> SIMDType:
-    assert isinstance(value.type, SIMDType)
-    return value.type
-
-
 def _pointer(value: Value) -> PointerType:
     assert isinstance(value.type, PointerType)
     return value.type
@@ -48,12 +43,12 @@ def _is_same(a: Any, b: Any) -> bool:
 
 
 def cast(op: Op) -> str | None:
-    source, to = _number(op.operands[0]), _number(op.results[0])
+    source, to = op.operands[0].simd, op.results[0].simd
     return None if source.width == to.width else "changes the number of lanes"
 
 
 def bitcast(op: Op) -> str | None:
-    source, to = _number(op.operands[0]), _number(op.results[0])
+    source, to = op.operands[0].simd, op.results[0].simd
     same = source.width == to.width and max(source.dtype.bits, 8) == max(to.dtype.bits, 8)  # a byte at least
     return None if same else f"{source} has not the bits of {to}"
 
@@ -64,11 +59,11 @@ def same_dtype(op: Op) -> str | None:
 
 
 def make_vector(op: Op) -> str | None:
-    return same_dtype(op) if len(op.operands) == _number(op.results[0]).width else "takes one number for each lane"
+    return same_dtype(op) if len(op.operands) == op.results[0].simd.width else "takes one number for each lane"
 
 
 def extract(op: Op) -> str | None:
-    if "lane" in op.attrs and op.attrs["lane"] >= _number(op.operands[0]).width:
+    if "lane" in op.attrs and op.attrs["lane"] >= op.operands[0].simd.width:
         return f"there is no lane {op.attrs['lane']}"
     return None if op.operands[0].dtype is op.results[0].dtype else "changes the dtype"
 
@@ -81,21 +76,21 @@ def insert(op: Op) -> str | None:
 
 
 def shuffle(op: Op) -> str | None:
-    (a, b), result, mask = op.operands, _number(op.results[0]), op.attrs["mask"]
+    (a, b), result, mask = op.operands, op.results[0].simd, op.attrs["mask"]
     if a.type != b.type or result.dtype is not a.dtype or len(mask) != result.width:
         return "takes two vectors of one type, and gives one lane for each number of its mask"
-    return None if all(0 <= lane < 2 * _number(a).width for lane in mask) else "its mask names lanes that are not there"
+    return None if all(0 <= lane < 2 * a.simd.width for lane in mask) else "its mask names lanes that are not there"
 
 
 def take(op: Op) -> str | None:
     table, indices = op.operands
-    result = _number(op.results[0])
-    fits = result.dtype is table.dtype and result.width == _number(indices).width
+    result = op.results[0].simd
+    fits = result.dtype is table.dtype and result.width == indices.simd.width
     return None if fits else "gives one lane of its vector for each number"
 
 
 def reduce(op: Op) -> str | None:
-    row, vector, result = ROWS[op.attrs["row"]], _number(op.operands[0]), op.results[0]
+    row, vector, result = ROWS[op.attrs["row"]], op.operands[0].simd, op.results[0]
     if not row.takes(vector.dtype) or row.in_library(vector.dtype):
         return f"{row.name} does not work on {vector.dtype}"
     if vector.width & (vector.width - 1):
@@ -108,7 +103,7 @@ def select(op: Op) -> str | None:
     if not a.type == b.type == op.results[0].type:
         return "takes and gives values of one type"
     width = a.type.width if isinstance(a.type, SIMDType) else 1
-    return None if _number(condition).width == width else "takes a Bool for each lane"
+    return None if condition.simd.width == width else "takes a Bool for each lane"
 
 
 def _accessed(op: Op, value: Value, pointer: Value, *lanes: Value) -> str | None:
@@ -118,7 +113,7 @@ def _accessed(op: Op, value: Value, pointer: Value, *lanes: Value) -> str | None
         return f"accesses {value.dtype} through {type}"
     if op.opcode.writes and type.access == "read-only":
         return f"writes through {type}"
-    same = all(_number(other).width == _number(value).width for other in lanes)
+    same = all(other.simd.width == value.simd.width for other in lanes)
     return None if same else "takes an offset, a mask and a number for each lane"
 
 
@@ -236,7 +231,7 @@ def regular(row: Row) -> Callable[[Op], str | None]:
     """The rule of a row: operands of one type that it works on, and a result of the type that it says."""
 
     def rule(op: Op) -> str | None:
-        type = _number(op.operands[0])
+        type = op.operands[0].simd
         if any(v.type != type for v in op.operands):
             return f"takes operands of one type, not {[str(v.type) for v in op.operands]}"
         if not row.takes(type.dtype) or row.in_library(type.dtype):

@@ -60,10 +60,7 @@ def _floordiv_int(w: FunctionWriter, operands: list[str], type: SIMDType) -> str
     quotient, rest, divisor = _divide(w, operands, type)
     text = mlir_type(type)
     zero, one = w.constant(0, type), w.constant(1, type)
-    has_rest = w.op(f"arith.cmpi ne, {rest}, {zero} : {text}")
-    mixed = w.op(f"arith.xori {rest}, {divisor} : {text}")
-    differ = w.op(f"arith.cmpi slt, {mixed}, {zero} : {text}")
-    down = _and(w, has_rest, differ, type)
+    down = _signs_differ(w, rest, divisor, zero, type)
     lower = w.op(f"arith.subi {quotient}, {one} : {text}")
     floored = w.select(down, lower, quotient, type)
     return _zero_unless(w, operands[1], floored, type)
@@ -75,13 +72,19 @@ def _mod_int(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
     _, rest, divisor = _divide(w, operands, type)
     text = mlir_type(type)
     zero = w.constant(0, type)
-    has_rest = w.op(f"arith.cmpi ne, {rest}, {zero} : {text}")
-    mixed = w.op(f"arith.xori {rest}, {divisor} : {text}")
-    differ = w.op(f"arith.cmpi slt, {mixed}, {zero} : {text}")
-    wrong = _and(w, has_rest, differ, type)
+    wrong = _signs_differ(w, rest, divisor, zero, type)
     shifted = w.op(f"arith.addi {rest}, {divisor} : {text}")
     modulo = w.select(wrong, shifted, rest, type)
     return _zero_unless(w, operands[1], modulo, type)
+
+
+def _signs_differ(w: FunctionWriter, rest: str, divisor: str, zero: str, type: SIMDType) -> str:
+    """Whether there is a rest, of another sign than the divisor."""
+    text = mlir_type(type)
+    has_rest = w.op(f"arith.cmpi ne, {rest}, {zero} : {text}")
+    mixed = w.op(f"arith.xori {rest}, {divisor} : {text}")
+    differ = w.op(f"arith.cmpi slt, {mixed}, {zero} : {text}")
+    return _and(w, has_rest, differ, type)
 
 
 def _divide(w: FunctionWriter, operands: list[str], type: SIMDType) -> tuple[str, str, str]:

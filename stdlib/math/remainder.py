@@ -2,7 +2,7 @@
 in common.
 
 Remainders are exact, so there is one right answer for each pair of numbers. Input: floats of any dtype. Output: values
-of the same type. Non-goals: integers (see the compiler's `emit_arith`).
+of the same type. Non-goals: integers (see `compiler.lowering.arithmetic`).
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ vector code of the loop. Where components of the index are wanted, outputs take 
 the sake of inputs alone there would be too much to compute, and the loop becomes a nest.
 
 Input: the outputs of a `foreach`, and what computes their values at an index. Output: the body of a range of pairs, and
-that of one GPU thread. Non-goals: stores elsewhere than in `foreach`, which leave the neighbour alone (`emit_packed`).
+that of one GPU thread. Non-goals: stores elsewhere than in `foreach`, which leave the neighbour alone (see
+`lowering.packed_memory`).
 """
 
 from __future__ import annotations
