@@ -222,8 +222,7 @@ class FunctionWriter:
         return ", ".join(self.type(v.type) for v in values)
 
     def pointer(self, space: str) -> str:
-        spaces = self.target.spaces
-        number = {"global": spaces.global_memory, "stack": spaces.stack, "shared": spaces.shared_memory}[space]
+        number = self.target.spaces.number(space)
         return f"!llvm.ptr<{number}>" if number else "!llvm.ptr"
 
     # storage

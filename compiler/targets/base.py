@@ -77,6 +77,10 @@ class AddressSpaces:
     shared_memory: int = 0
     stack: int = 0
 
+    def number(self, space: str) -> int:
+        """LLVM's number for a space of the language: `global`, `shared` or `stack`."""
+        return {"global": self.global_memory, "stack": self.stack, "shared": self.shared_memory}[space]
+
 
 @dataclass(frozen=True)
 class Limits:

@@ -128,7 +128,7 @@ class EntrySpec:
 
 @dataclass(frozen=True)
 class Piece:
-    """Code of an entry for one of its targets: "so", "ptx" or "hsaco", the key of the target, and the code."""
+    """Code of an entry for one of its targets: its format (of `code_formats`), the key of the target, and the code."""
 
     kind: str
     target: str
