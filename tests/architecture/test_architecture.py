@@ -143,25 +143,6 @@ def test_no_module_is_an_island() -> None:
     assert sorted(set(modules()) - reached) == []
 
 
-def test_no_module_imports_itself_in_a_circle() -> None:
-    """Circles among modules, imports for type checkers and those inside functions aside."""
-    edges = {
-        name: {t for t, _, late, typing in imports(name) if not late and not typing and t != name and t in modules()}
-        for name in modules()
-    }
-    done: set[str] = set()
-
-    def visit(name: str, path: tuple[str, ...]) -> None:
-        assert name not in path, " -> ".join([*path[path.index(name) :], name])
-        if name not in done:
-            for target in sorted(edges[name]):
-                visit(target, (*path, name))
-            done.add(name)
-
-    for name in modules():
-        visit(name, ())
-
-
 def test_the_package_list_is_the_tree() -> None:
     folders = {
         ".".join(("einkorn", *file.parent.relative_to(ROOT).parts))
