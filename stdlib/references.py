@@ -2,7 +2,7 @@
 
     exp.reference(in_float64(np.exp))
 
-Input: functions of arrays. Output: references (see `dsl.frontend.python.companions`). Non-goals: no kernel calls these.
+Input: functions of arrays. Output: references (see `dsl.frontend.base`). Non-goals: no kernel calls these.
 """
 
 from __future__ import annotations

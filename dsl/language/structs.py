@@ -12,7 +12,7 @@ In Python such a class is a frozen dataclass. In a kernel it is a value: each fi
 gives the variable p a new struct.
 
 Input: a class. Output: the same class as a frozen dataclass, and where its text stands. Non-goals: its syntax tree (see
-`parse_struct`), its meaning in a kernel (the compiler's).
+`frontend.python.structs`), its meaning in a kernel (the compiler's).
 """
 
 from __future__ import annotations

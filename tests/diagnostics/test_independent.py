@@ -411,7 +411,7 @@ raise ValueError("nor this")
 """
 
 
-def test_signatures_and_companions(workplace, golden: Callable[[str, object], None]) -> None:  # type: ignore[no-untyped-def]
+def test_signatures_and_auxiliary_functions(workplace, golden: Callable[[str, object], None]) -> None:  # type: ignore[no-untyped-def]
     found = errors_of(workplace.folder, PRELUDE + SIGNATURES)
     golden("independent_signatures", "\n\n".join(map(str, found)) + f"\n\n{len(found)} errors")
 
