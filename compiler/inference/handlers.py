@@ -4,7 +4,7 @@ A module that registers a handler is listed here, and nowhere else.
 """
 
 from . import dispatch
-from .language import atomics, elements, grids, parallel, python, ranges, sequences, vectors
+from .language import atomics, elements, grids, parallel, python, ranges, rare_cases, sequences, vectors
 from .language import scalars as language_scalars
 from .members import context, pointers, scalars, structs, tensor_memory, tensors
 from .members import vectors as vector_members
@@ -25,6 +25,7 @@ __all__ = [
     "pointers",
     "python",
     "ranges",
+    "rare_cases",
     "scalars",
     "sequences",
     "statements",

@@ -67,11 +67,11 @@ def guard_part(call: Point, extent: Value, part: Value, tensor: Tensor, axis: in
     holds = _is_inside(call, part, extent, width)
     where = f"axis {axis} of '{tensor.name}'" if axis is not None else f"'{tensor.name}'"
     size = "whose size is " if axis is not None else "which has as many elements as "
-    shown: list[Any] = ["index ", part, f" is out of bounds for {where}, {size}", extent]
+    message: list[Any] = ["index ", part, f" is out of bounds for {where}, {size}", extent]
     if width > 1:
-        shown[2:2] = [f" with the {width - 1} elements behind it"]
+        message[2:2] = [f" with the {width - 1} elements behind it"]
     details = {"tensor": tensor.name, "axis": axis, "index": part, "extent": extent}
-    _check_bounds(call, tensor, node, holds, shown, details, width=width)
+    _check_bounds(call, tensor, node, holds, message, details, width=width)
     evaluator.ranges.inside(part, extent)
     builder.remember(key, True)
 
@@ -99,10 +99,10 @@ def guard_lanes(call: Point, tensor: Tensor, numbers: Value, mask: Value | None)
         last = builder.const(type.width - 1, type)
         first = builder.one("reduce", [builder.one("select", [good, last, count], type)], INT, row="min")
         wrong = builder.one("extract_at", [numbers, first], INT)
-    shown = ["index ", wrong, f" is out of bounds for axis {axis} of '{tensor.name}', whose size is ", extent]
+    message = ["index ", wrong, f" is out of bounds for axis {axis} of '{tensor.name}', whose size is ", extent]
     details = {"tensor": tensor.name, "axis": axis, "index": wrong, "extent": extent}
     node = call.nodes.get("index", call.node)
-    _check_bounds(call, tensor, node, all_lanes(builder, good), shown, details)
+    _check_bounds(call, tensor, node, all_lanes(builder, good), message, details)
 
 
 def guard_start(call: Point, start: Value, tensor: Tensor, axis: int) -> None:
@@ -115,10 +115,10 @@ def guard_start(call: Point, start: Value, tensor: Tensor, axis: int) -> None:
         return
     call.locate()
     holds = builder.compare("ge", start, builder.int_(0))
-    shown = [f"the slice on axis {axis} of '{tensor.name}' starts at ", start]
+    message = [f"the slice on axis {axis} of '{tensor.name}' starts at ", start]
     details = {"tensor": tensor.name, "axis": axis, "index": start, "extent": tensor.dims[axis]}
     node = call.nodes.get("index", call.node)
-    _check_bounds(call, tensor, node, holds, shown, details, width=0)
+    _check_bounds(call, tensor, node, holds, message, details, width=0)
     builder.remember(key, True)
 
 
@@ -210,9 +210,9 @@ def guard_number(call: Point, tensor: Tensor, index: Index, value: Value) -> Non
     good = builder.row("invert", [bad])
     holds = good if good.type == BOOL else all_lanes(builder, good)
     # The position alone: taking it apart into an index is done for the one that is reported, in Python.
-    shown: list[Any] = [value, f" is stored into '{tensor.name}'"]
+    message: list[Any] = [value, f" is stored into '{tensor.name}'"]
     details = {"tensor": tensor.name, "position": index.position(builder), "shape": tensor.dims, "value": value}
-    add_check(call, "nan", holds, shown, details, [])
+    add_check(call, "nan", holds, message, details, [])
 
 
 def _check_bounds(
@@ -220,26 +220,26 @@ def _check_bounds(
     tensor: Tensor,
     node: s.Node,
     holds: Value,
-    shown: Sequence[Any],
+    message: Sequence[Any],
     details: dict[str, Any],
     *,
     width: int | None = None,
 ) -> None:
     hoist = width if call.evaluator.checks.level == "safe" else None
-    add_check(call.on(node), "bounds", holds, shown, details, tensor.declaration(), hoist=hoist)
+    add_check(call.on(node), "bounds", holds, message, details, tensor.declaration(), hoist=hoist)
 
 
 def add_check(
     here: Point,
     kind: str,
     holds: Value,
-    shown: Sequence[Any],
+    message: Sequence[Any],
     details: dict[str, Any],
     notes: Sequence[tuple[str, Place]],
     *,
     hoist: int | None = None,
 ) -> None:
-    """The operation and its site. Run-time values among `shown` and `details` are handed to the report."""
+    """The operation and its site. Run-time values among `message` and `details` are handed to the report."""
     values: list[Value] = []
     numbers: dict[int, int] = {}
 
@@ -255,15 +255,15 @@ def add_check(
         return {"value": number(value), "dtype": value.dtype.name} if isinstance(value, Value) else value
 
     parts: list[str | tuple[str, str]] = []
-    for part in shown:
+    for part in message:
         if isinstance(part, Value):
             values.append(part)  # the report takes the values of its text in order
             numbers.setdefault(part.serial, len(values) - 1)
             parts.append(("", part.dtype.name))
         else:
             parts.append(part)
-    told = tuple((name, detail(value)) for name, value in details.items())
+    resolved = tuple((name, detail(value)) for name, value in details.items())
     place, calls = trace_calls(here.frame, here.node)
-    here.evaluator.sites.append(Site(kind, tuple(parts), place, here.evaluator.op, told, (*notes, *calls)))
+    here.evaluator.sites.append(Site(kind, tuple(parts), place, here.evaluator.op, resolved, (*notes, *calls)))
     attrs: dict[str, Any] = {} if hoist is None else {"hoist": hoist}
     here.builder.add("assert", [holds, *values], site=len(here.evaluator.sites) - 1, **attrs)

@@ -92,8 +92,8 @@ def attribute(here: Point, owner: Any, node: s.Attribute) -> Any:
 
 def listed(names: list[str], most: int = 8) -> str:
     """Names for a hint; of many, the first ones."""
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown}, …"
+    first = ", ".join(names[:most])
+    return first if len(names) <= most else f"{first}, …"
 
 
 def _of_class(owner: ClassValue, name: str) -> Any:

@@ -198,9 +198,9 @@ def wrong_store(call: Point, tensor: Tensor, value: Value) -> Exception:
     target = call.nodes.get("target")
     labels = [Label(call.frame.place(target), primary=False)] if target is not None else []
     notes = tensor.declaration()
-    shown = source_of(node, call.frame)
-    if not shown.replace("_", "").isalnum():
-        shown = f"({shown})"
+    text = source_of(node, call.frame)
+    if not text.replace("_", "").isalnum():
+        text = f"({text})"
     article = "an" if str(SIMDType(tensor.dtype))[0] in "IUO" else "a"
     return call.on(node).error(
         "EK0213",
@@ -211,7 +211,7 @@ def wrong_store(call: Point, tensor: Tensor, value: Value) -> Exception:
         argument=tensor.name,
         expected=str(tensor.dtype),
         got=str(value.dtype),
-        hint=f"write {shown}.cast({spelled_of(tensor, target, call.frame)})",
+        hint=f"write {text}.cast({spelled_of(tensor, target, call.frame)})",
     )
 
 

@@ -260,7 +260,7 @@ def emit_site(here: Point, kind: str, condition: list[Value], message: s.Expr | 
 
 def report(here: Point, kind: str, condition: list[Value], parts: list[tuple[Any, str]]) -> None:
     """Adds the site and the operation that reaches it; `parts` are values with their formats."""
-    shown: list[str | tuple[str, str]] = []
+    message_parts: list[str | tuple[str, str]] = []
     values: list[Value] = []
 
     def add(value: Any, spec: str) -> None:
@@ -276,35 +276,35 @@ def report(here: Point, kind: str, condition: list[Value], parts: list[tuple[Any
             assert isinstance(value.type, SIMDType)
             for lane_number in range(value.type.width):
                 if value.type.width > 1:
-                    shown.append("[" if lane_number == 0 else ", ")
+                    message_parts.append("[" if lane_number == 0 else ", ")
                     one = here.builder.one("extract", [value], SIMDType(value.dtype), lane=lane_number)
                 else:
                     one = value
-                shown.append((spec, one.dtype.name))
+                message_parts.append((spec, one.dtype.name))
                 values.append(one)
             if value.type.width > 1:
-                shown.append("]")
+                message_parts.append("]")
         elif isinstance(value, StructValue):
-            shown.append(f"{value.type.name}(")
+            message_parts.append(f"{value.type.name}(")
             for number, (field, part) in enumerate(zip(value.type.syntax.fields, value.parts, strict=True)):
-                shown.append(f"{', ' if number else ''}{field.name}=")
+                message_parts.append(f"{', ' if number else ''}{field.name}=")
                 add(part, spec)
-            shown.append(")")
+            message_parts.append(")")
         elif isinstance(value, tuple):
-            shown.append("(")
+            message_parts.append("(")
             for number, item in enumerate(value):
                 if number:
-                    shown.append(", ")
+                    message_parts.append(", ")
                 add(item, spec)
-            shown.append(")")
+            message_parts.append(")")
         elif isinstance(value, bool | int | float | str) or value is None:
-            shown.append(format(value, spec) if spec else str(value))
+            message_parts.append(format(value, spec) if spec else str(value))
         else:
-            shown.append(describe(value))
+            message_parts.append(describe(value))
 
     for value, spec in parts:
         add(value, spec)
     name = "print" if kind == "print" else "assert"
     place, calls = trace_calls(here.frame, here.node)
-    here.evaluator.sites.append(Site(kind, tuple(shown), place, here.evaluator.op, (), tuple(calls)))
+    here.evaluator.sites.append(Site(kind, tuple(message_parts), place, here.evaluator.op, (), tuple(calls)))
     here.builder.add(name, [*condition, *values], site=len(here.evaluator.sites) - 1)
