@@ -15,7 +15,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from .memory import Array, Pointer, as_strided
+from .pointers import Array, Pointer, as_strided
 
 KERNEL = f"{__name__.split('.')[0]}.kernel"  # what the functions of kernels have as their module
 _INSIDES = tuple(f"{__name__.split('.')[0]}.{floor}." for floor in ("compiler", "graph", "dsl"))

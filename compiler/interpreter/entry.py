@@ -20,8 +20,8 @@ from ...dsl.contract.unit import EntrySpec, FromBuffer, Size, Slot
 from ...dsl.types.dtype import DType
 from ...dsl.types.packing import pack, unpack
 from ..ir.program import Program, Site
-from .memory import Array, buffer, window
-from .operations import Machine, Stop
+from .machine import Machine, Trap
+from .pointers import Array, buffer, window
 from .translate import translate
 
 Report = Callable[[int, list[int]], None]
@@ -68,7 +68,7 @@ class Interpreted:
             seed: draws an order of parallel work and of GPU threads; without one they run in order.
 
         Raises:
-            Stop: an assert failed.
+            Trap: an assert failed.
             KernelError: an access outside of a buffer or to what nobody has written; threads that part at a barrier.
         """
         machine = self.machine
@@ -102,7 +102,7 @@ class Interpreted:
 
         try:
             self.run(arrays, sizes, report, stage=context.stage)
-        except Stop as stop:
+        except Trap as stop:
             report(stop.site, stop.values)
             context.status = stop.site + 1
             return 1

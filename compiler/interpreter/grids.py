@@ -12,9 +12,11 @@ from collections.abc import Callable, Generator
 from inspect import isgeneratorfunction
 from typing import Any
 
+import numpy as np
+
 from ...dsl.diagnostics.errors import KernelError
-from ..ir.program import Location
-from .operations import Machine
+from ..ir.program import Location, Op
+from .machine import Evaluate, Machine, evaluates
 
 
 def run_grid(machine: Machine, kernel: Callable[..., Any], *arguments: Any) -> None:
@@ -65,3 +67,9 @@ def _run_block(machine: Machine, threads: list[tuple[dict[str, int], Generator[L
                 hint="every thread of a block has to reach the same barriers",
             )
         threads = waiting
+
+
+@evaluates("gpu_id")
+def _gpu_id(op: Op, machine: Machine) -> Evaluate:
+    which = op.attrs["which"]
+    return lambda: np.int64(machine.ids[which])

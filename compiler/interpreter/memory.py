@@ -1,131 +1,101 @@
-"""Memory as the interpreter sees it: buffers whose bounds are known, and which of their elements were written.
+"""What operations on memory compute: loads and stores, masks, gathers, pointers, storage.
 
-Every access is checked, whatever the kernel was compiled to check: outside of a buffer, or before anybody wrote there,
-is a `KernelError` with the kernel's line.
+Each lane is one access, checked as every other (see `interpreter.pointers`).
 
-Input: NumPy arrays (buffers of the caller) or a dtype and a count (storage of the kernel). Output: elements as NumPy
-scalars and vectors. Non-goals: no shapes; an offset counts elements from the start of a buffer.
+Input: operations. Output: functions on NumPy values and pointers (see `interpreter.machine`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ...dsl.diagnostics.errors import KernelError
-from ...dsl.types.dtype import DType
-from ..ir.program import Location
-
-Array = np.ndarray[Any, Any]
-
-
-@dataclass(eq=False)
-class Memory:
-    """A buffer: its elements in order, its name for messages, and which elements hold a value.
-
-    `written` is None where everything does. `shape` is what messages show; `strides`, in elements, are None when the
-    elements lie in row-major order.
-    """
-
-    data: Array
-    name: str
-    shape: tuple[int, ...]
-    written: Array | None = None
-    strides: tuple[int, ...] | None = None
+from ..ir.opcodes import MASKED_LOAD, MASKED_STORE
+from ..ir.program import Op, PointerType
+from .casts import low_bits
+from .machine import Evaluate, Machine, evaluates
+from .pointers import Pointer, load, storage, store
 
 
-@dataclass(frozen=True)
-class Pointer:
-    """An element of a buffer."""
-
-    memory: Memory
-    offset: int = 0
+@evaluates("load")
+def _load(op: Op, machine: Machine) -> Evaluate:
+    type, location = op.results[0].simd, op.location
+    return lambda pointer, offset: low_bits(load(pointer, offset, type.width, machine.op, location), type.dtype)
 
 
-def buffer(array: Array, name: str, shape: tuple[int, ...], *, written: bool = True) -> Pointer:
-    """The start of an array of the caller's, which is contiguous."""
-    data = array.reshape(-1)
-    return Pointer(Memory(data, name, shape, None if written else np.zeros(data.shape, np.bool_)))
+@evaluates("store")
+def _store(op: Op, machine: Machine) -> Evaluate:
+    width, location = op.operands[0].simd.width, op.location
+    return lambda value, pointer, offset: store(value, pointer, offset, width, machine.op, location)
 
 
-def window(array: Array, name: str, shape: tuple[int, ...], *, written: bool = True) -> Pointer:
-    """The first element of an array of the caller's with any strides, in all the memory that it spans."""
-    if array.size == 0:
-        return buffer(array, name, shape, written=written)
-    backwards = tuple(slice(None, None, -1 if stride < 0 else 1) for stride in array.strides)
-    low = array[backwards]
-    span = 1 + sum((n - 1) * stride // array.itemsize for n, stride in zip(low.shape, low.strides, strict=True))
-    data = as_strided(low, (span,), (array.itemsize,))
-    first = (array.__array_interface__["data"][0] - low.__array_interface__["data"][0]) // array.itemsize
-    strides = tuple(stride // array.itemsize for stride in array.strides)
-    return Pointer(Memory(data, name, shape, None if written else np.zeros(span, np.bool_), strides), first)
+@evaluates("store_pair")
+def _store_pair(op: Op, machine: Machine) -> Evaluate:
+    location = op.location
+
+    def both(first: Any, second: Any, pointer: Pointer, byte: Any) -> None:
+        store(first, pointer, 2 * byte, 1, machine.op, location)
+        if pointer.offset + 2 * byte + 1 < len(pointer.memory.data):
+            store(second, pointer, 2 * byte + 1, 1, machine.op, location)
+
+    return both
 
 
-def as_strided(array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
-    """A view with these strides in bytes; NumPy's own function does not take every dtype of ml_dtypes."""
-    bits = array.view(f"u{array.itemsize}")
-    return np.lib.stride_tricks.as_strided(bits, shape, strides).view(array.dtype)
+@evaluates("alloca")
+def _alloca(op: Op, machine: Machine) -> Evaluate:
+    type = op.results[0].type
+    assert isinstance(type, PointerType)
+    dtype, space, count, zeroed = type.dtype, type.space, op.attrs["count"], op.attrs["zeroed"]
+
+    def allocate() -> Pointer:
+        if space != "shared":
+            return storage(dtype, count, "stack", zeroed=zeroed)
+        if id(op) not in machine.shared:
+            machine.shared[id(op)] = storage(dtype, count, "shared", zeroed=zeroed)
+        return machine.shared[id(op)]
+
+    return allocate
 
 
-def storage(dtype: DType, count: int, name: str, *, zeroed: bool) -> Pointer:
-    """Fresh elements that belong to the kernel."""
-    data = np.zeros(count, dtype.to_numpy())
-    return Pointer(Memory(data, name, (count,), None if zeroed else np.zeros(count, np.bool_)))
+@evaluates("offset")
+def _offset(op: Op, machine: Machine) -> Evaluate:
+    return lambda pointer, offset: Pointer(pointer.memory, pointer.offset + int(offset))
 
 
-def load(pointer: Pointer, offset: int, width: int, op: str, location: Location) -> Any:
-    """A scalar, or `width` elements that follow each other."""
-    memory, start = pointer.memory, _checked(pointer, offset, width, "reads", op, location)
-    if memory.written is not None and not memory.written[start : start + width].all():
-        raise KernelError(
-            f"{_who(op)} reads element {_element(memory, start)} of '{memory.name}', which nobody has written",
-            code="EK0721",
-            place=location.place,
-            op=op or None,
-            argument=memory.name,
-            notes=_called(location),
-            hint="write every element before it is read",
-        )
-    return memory.data[start] if width == 1 else memory.data[start : start + width].copy()
+@evaluates("masked_load", "gather")
+def _read(op: Op, machine: Machine) -> Evaluate:
+    location = op.location
+    neighbours = op.opcode is MASKED_LOAD
+
+    def read(pointer: Pointer, offset: Any, mask: Any, other: Any) -> Any:
+        value = other.copy()
+        for lane in np.flatnonzero(mask):
+            at = offset + lane if neighbours else offset[lane]
+            value[lane] = load(pointer, at, 1, machine.op, location)
+        return value
+
+    return read
 
 
-def store(value: Any, pointer: Pointer, offset: int, width: int, op: str, location: Location) -> None:
-    """Writes a scalar or a vector."""
-    memory, start = pointer.memory, _checked(pointer, offset, width, "writes", op, location)
-    memory.data[start : start + width] = value
-    if memory.written is not None:
-        memory.written[start : start + width] = True
+@evaluates("masked_store", "scatter")
+def _write(op: Op, machine: Machine) -> Evaluate:
+    location = op.location
+    neighbours = op.opcode is MASKED_STORE
+
+    def write(value: Any, pointer: Pointer, offset: Any, mask: Any) -> None:
+        for lane in np.flatnonzero(mask):
+            at = offset + lane if neighbours else offset[lane]
+            store(value[lane], pointer, at, 1, machine.op, location)
+
+    return write
 
 
-def _checked(pointer: Pointer, offset: int, width: int, what: str, op: str, location: Location) -> int:
-    start, extent = pointer.offset + int(offset), len(pointer.memory.data)
-    if 0 <= start <= extent - width:
-        return start
-    memory = pointer.memory
-    where = str(start) if width == 1 else f"{start} to {start + width - 1}"
-    raise KernelError(
-        f"{_who(op)} {what} outside of '{memory.name}': element {where} of {extent}",
-        code="EK0720",
-        place=location.place,
-        op=op or None,
-        argument=memory.name,
-        expected=f"0 to {extent - 1}" if extent else "no access: it is empty",
-        got=where,
-        notes=[f"'{memory.name}' has shape {memory.shape}", *_called(location)],
-    )
+@evaluates("nowhere")
+def _nowhere(op: Op, machine: Machine) -> Evaluate:
+    return lambda: None
 
 
-def _element(memory: Memory, start: int) -> str:
-    if len(memory.shape) < 2 or memory.strides is not None:
-        return str(start)
-    return str(tuple(int(k) for k in np.unravel_index(start, memory.shape)))
-
-
-def _who(op: str) -> str:
-    return f"op '{op}'" if op else "the kernel"
-
-
-def _called(location: Location) -> list[str]:
-    return [f"called from {place}" for place in location.chain()[1:]]
+@evaluates("prefetch")
+def _prefetch(op: Op, machine: Machine) -> Evaluate:
+    return lambda pointer, offset: None

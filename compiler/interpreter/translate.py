@@ -5,7 +5,7 @@
 
 Each function of the author's that was inlined becomes a Python function again, so that a debugger, a profiler or a
 traceback shows the kernel's own frames. Numbers are held in variables whose names no author can write. What an
-operation computes is a call of the function that `interpret_ops` or `interpret_rows` gave for it.
+operation computes is a call of the function that its family or its row gave for it (see `machine` and `rows`).
 
 Input: a `Function` of the typed program. Output: the Python function. Non-goals: what operations compute.
 """
@@ -18,31 +18,32 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
 from typing import Any, TypeVar
 
-from ..ir.opcodes import CONST, IRREGULAR, LAUNCH
+from ..ir.opcodes import CONST, IRREGULAR, LAUNCH, OPCODES
 from ..ir.program import Function, Location, Op, Region, Value, captures, walk
 from ..ir.rules import Form
+from . import atomics, grids, memory, reports, scalars, vectors
 from .debugger import KERNEL, debugger, tensor
 from .grids import run_grid
-from .operations import EVALUATORS, Machine, number, simd
+from .machine import EVALUATORS, Machine, number
 from .rows import evaluate_row
 
-Frame = tuple[Location | None, str, str]  # an activation: who called, the file, the function
+Activation = tuple[Location | None, str, str]  # of a function: who called, the file, the function
 
 Node = TypeVar("Node", bound=ast.stmt)
 
 MAX_NESTING = 12  # of loops and branches in one Python function; CPython allows 20
 
 
-def frame_of(location: Location) -> Frame:
+def activation_of(location: Location) -> Activation:
     return (location.caller, location.place.file, location.function)
 
 
-def activations(location: Location) -> list[Frame]:
+def activations(location: Location) -> list[Activation]:
     """The frames around a location, outermost first."""
     found = []
     here: Location | None = location
     while here is not None:
-        found.append(frame_of(here))
+        found.append(activation_of(here))
         here = here.caller
     return found[::-1]
 
@@ -82,7 +83,7 @@ class _Module:
     def read(self, value: Value) -> ast.expr:
         """A value where it is used; constants need not have been made there."""
         if value.const is not None and id(value) not in self.names:
-            self.names[id(value)] = self.constant(number(value.const, simd(value)))
+            self.names[id(value)] = self.constant(number(value.const, value.simd))
         return ast.Name(self.name(value), ast.Load())
 
     def function(
@@ -170,11 +171,11 @@ class _Writer:
                     out += self.operation(op, depth)
         return out
 
-    def called(self, callee: Frame, ops: Sequence[Op]) -> ast.stmt:
+    def called(self, callee: Activation, ops: Sequence[Op]) -> ast.stmt:
         caller, _, name = callee
         if caller is not None:
             self.move(caller)
-        first = next(here for op in ops for here in _chain(op.location) if frame_of(here) == callee)
+        first = next(here for op in ops for here in _chain(op.location) if activation_of(here) == callee)
         return self.apart(name or "kernel", first, ops)
 
     def lifted(self, ops: Sequence[Op]) -> ast.stmt:
@@ -196,13 +197,10 @@ class _Writer:
         if op.opcode is CONST and op.results[0].const is not None:
             return []  # made where it is used
         if op.opcode.row is not None:
-            function: Any = evaluate_row(op.name, simd(op.operands[0]).dtype)
+            function: Any = evaluate_row(op.name, op.operands[0].simd.dtype)
         else:
             function = EVALUATORS[op.name](op, self.module.machine)
         return [self.assign(op.results, self.call(function, [self.module.read(v) for v in op.operands]))]
-
-
-ENDS = ("yield", "condition")
 
 
 def _chain(location: Location) -> Iterator[Location]:
@@ -212,9 +210,9 @@ def _chain(location: Location) -> Iterator[Location]:
         here = here.caller
 
 
-def _runs(ops: Sequence[Op], active: set[Frame]) -> Iterator[tuple[Frame | None, list[Op]]]:
+def _runs(ops: Sequence[Op], active: set[Activation]) -> Iterator[tuple[Activation | None, list[Op]]]:
     """Operations in groups: None for those of this function, else the function that was called."""
-    callee: Frame | None = None
+    callee: Activation | None = None
     run: list[Op] = []
     for op in ops:
         if op.opcode is CONST and op.results[0].const is not None:
@@ -343,8 +341,11 @@ STRUCTURED: dict[str, Callable[[_Writer, Op, int], list[ast.stmt]]] = {
     "breakpoint": _breakpoint,
 }
 
-_known = {*EVALUATORS, *STRUCTURED, *ENDS}
-assert _known == set(IRREGULAR), f"operations that the interpreter does not know: {_known ^ set(IRREGULAR)}"
+ENDS = {opcode.name for opcode in OPCODES.values() if opcode.ends}  # written by the operations around them
+FAMILIES = (atomics, grids, memory, reports, scalars, vectors)
+
+_unmatched = {*EVALUATORS, *STRUCTURED, *ENDS} ^ set(IRREGULAR)
+assert not _unmatched, f"opcodes that {__package__} does not compute, or computes in vain: {_unmatched}"
 
 
 # *** what the functions call ***

@@ -1,48 +1,51 @@
 """What operations on the lanes of vectors compute.
 
-Input: operations, as in `interpret_ops`. Output: functions on NumPy scalars and vectors. Non-goals: memory.
+Input: operations. Output: functions on NumPy scalars and vectors (see `interpreter.machine`). Non-goals: memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..ir.program import Op
+from .machine import Evaluate, Machine, evaluates
 from .rows import evaluate_row
 
-Evaluate = Callable[..., Any]
 
-
-def _lanes(op: Op, machine: Any) -> Evaluate:
+@evaluates("lanes")
+def _lanes(op: Op, machine: Machine) -> Evaluate:
     dtype = op.results[0].dtype.to_numpy()
     return lambda *scalars: np.array(scalars, dtype)
 
 
-def _extract(op: Op, machine: Any) -> Evaluate:
+@evaluates("extract")
+def _extract(op: Op, machine: Machine) -> Evaluate:
     lane = op.attrs["lane"]
     return lambda vector: vector[lane]
 
 
-def _insert(op: Op, machine: Any) -> Evaluate:
+@evaluates("insert")
+def _insert(op: Op, machine: Machine) -> Evaluate:
     lane = op.attrs["lane"]
-    return lambda vector, scalar: _insert_at(vector, scalar, lane)
+    return lambda vector, scalar: _with_lane(vector, scalar, lane)
 
 
-def _insert_at(vector: Any, scalar: Any, lane: Any) -> Any:
+def _with_lane(vector: Any, scalar: Any, lane: Any) -> Any:
     changed = vector.copy()
     changed[lane] = scalar
     return changed
 
 
-def _shuffle(op: Op, machine: Any) -> Evaluate:
+@evaluates("shuffle")
+def _shuffle(op: Op, machine: Machine) -> Evaluate:
     mask = np.array(op.attrs["mask"])
     return lambda a, b: np.concatenate([a, b])[mask]
 
 
-def _reduce(op: Op, machine: Any) -> Evaluate:
+@evaluates("reduce")
+def _reduce(op: Op, machine: Machine) -> Evaluate:
     combine = evaluate_row(op.attrs["row"], op.operands[0].dtype)
 
     def reduce(vector: Any) -> Any:
@@ -54,13 +57,17 @@ def _reduce(op: Op, machine: Any) -> Evaluate:
     return reduce
 
 
-EVALUATORS: dict[str, Callable[[Op, Any], Evaluate]] = {
-    "lanes": _lanes,
-    "extract": _extract,
-    "insert": _insert,
-    "extract_at": lambda op, machine: lambda vector, lane: vector[lane],
-    "insert_at": lambda op, machine: _insert_at,
-    "shuffle": _shuffle,
-    "take": lambda op, machine: lambda table, indices: table[indices],
-    "reduce": _reduce,
-}
+@evaluates("splat")
+def _splat(op: Op, machine: Machine) -> Evaluate:
+    width = op.results[0].simd.width
+    return lambda value: np.full(width, value)
+
+
+@evaluates("extract_at", "take")
+def _extract_at(op: Op, machine: Machine) -> Evaluate:
+    return lambda vector, lanes: vector[lanes]
+
+
+@evaluates("insert_at")
+def _insert_at(op: Op, machine: Machine) -> Evaluate:
+    return _with_lane

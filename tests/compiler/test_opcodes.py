@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from kernel_harness import KernelFile
 
-from einkorn.compiler.interpreter.operations import EVALUATORS
+from einkorn.compiler.interpreter.machine import EVALUATORS
 from einkorn.compiler.interpreter.translate import ENDS, STRUCTURED
 from einkorn.compiler.ir.builder import Builder
 from einkorn.compiler.ir.opcodes import IRREGULAR, LAUNCH, OPCODES, YIELD

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from support import graphs
 
-from einkorn.compiler.interpreter import operations as interpret_ops
+from einkorn.compiler.interpreter import machine as interpret_ops
 from einkorn.compiler.interpreter import rows as interpret_rows
 from einkorn.compiler.interpreter import translate as interpret_flow
 from einkorn.compiler.ir.opcodes import IRREGULAR

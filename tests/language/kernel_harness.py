@@ -18,7 +18,7 @@ import ml_dtypes
 import numpy as np
 
 from einkorn.compiler.interpreter.entry import Interpreted
-from einkorn.compiler.interpreter.operations import Stop
+from einkorn.compiler.interpreter.machine import Trap
 from einkorn.compiler.pipeline import Artifact, compile_entry, typed_program
 from einkorn.compiler.targets import lookup
 from einkorn.dsl import DType
@@ -130,7 +130,7 @@ class KernelFile:
         values.clear()
         try:
             interpreted.run(again, [], note)
-        except Stop as stop:
+        except Trap as stop:
             note(stop.site, stop.values)
         assert list(zip(self.reports, values, strict=True)) == compiled, f"'{op}' reports otherwise when interpreted"
         for number, (array, other) in enumerate(zip([*given, *results], again, strict=True)):

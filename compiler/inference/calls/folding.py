@@ -26,8 +26,8 @@ import numpy as np
 from ....dsl.diagnostics.errors import CompileError
 from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import DType, SIMDType
-from ...interpreter.memory import Pointer, storage
-from ...interpreter.operations import Machine
+from ...interpreter.machine import Machine
+from ...interpreter.pointers import Pointer, storage
 from ...interpreter.translate import translate
 from ...ir.builder import NotPure
 from ...ir.program import Function, PointerType, Program, Region, Value

@@ -1,0 +1,89 @@
+"""What a run of a program is made of: the machine, and the table of what operations compute.
+
+A family of operations is a file, of the same name as in `lowering`: it imports this one and registers a function for
+each of its opcodes.
+
+    @evaluates("splat")
+    def _splat(op: Op, machine: Machine) -> Evaluate: ...
+
+Such a function is given an operation once, when the program is translated, and gives the function that computes its
+results from the values of its operands: a NumPy scalar or vector for a number, a `Pointer` for a pointer. An operation
+with several results gives a tuple of them.
+
+Output: `EVALUATORS`, which `interpreter.translate` checks for being whole. Non-goals: control flow (see there), and
+regular operations (see `interpreter.rows`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...dsl.diagnostics.errors import InternalError
+from ...dsl.types.dtype import DType, SIMDType
+from ..ir.program import Op, Program
+from .casts import convert
+from .pointers import Pointer
+
+Evaluate = Callable[..., Any]
+
+
+class Trap(Exception):
+    """A failed assert, or a raise: the kernel ends; `site` says which."""
+
+    def __init__(self, site: int, values: list[int]) -> None:
+        super().__init__(site)
+        self.site = site
+        self.values = values
+
+
+@dataclass
+class Machine:
+    """What a run of a program shares among its operations.
+
+    Attributes:
+        program: the program.
+        report: what becomes of a print: its site and the bit patterns of its values.
+        op: the name of the op that runs, for messages.
+        ids: the indices of the GPU thread that runs.
+        shared: the storage that the threads of the running block share, by operation.
+        random: draws the order of parallel work; None runs it in order.
+    """
+
+    program: Program
+    report: Callable[[int, list[int]], None]
+    op: str = ""
+    ids: dict[str, int] = field(default_factory=dict)
+    shared: dict[int, Pointer] = field(default_factory=dict)
+    random: np.random.Generator | None = None
+
+
+Evaluator = Callable[[Op, Machine], Evaluate]
+
+EVALUATORS: dict[str, Evaluator] = {}  # by opcode; the families fill it
+
+
+def evaluates(*opcodes: str) -> Callable[[Evaluator], Evaluator]:
+    """Registers the function that says what these operations compute."""
+
+    def register(evaluator: Evaluator) -> Evaluator:
+        for opcode in opcodes:
+            if opcode in EVALUATORS:
+                raise InternalError(f"two functions evaluate '{opcode}'")
+            EVALUATORS[opcode] = evaluator
+        return evaluator
+
+    return register
+
+
+def number(value: Any, type: SIMDType) -> Any:
+    """A compile-time number as a value."""
+    dtype = type.dtype.to_numpy()
+    if type.dtype.is_storage():
+        scalar = convert(np.array(value)[()], DType.float64 if type.dtype.is_float() else DType.int64, type.dtype)
+    else:
+        scalar = np.array(value).astype(dtype)[()] if type.dtype.is_float() else np.array(int(value), dtype)[()]
+    return scalar if type.width == 1 else np.full(type.width, scalar)

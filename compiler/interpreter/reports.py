@@ -1,0 +1,38 @@
+"""What prints and asserts do: they report the values to show as the 64-bit patterns that compiled code reports.
+
+Input: operations. Output: functions on NumPy scalars (see `interpreter.machine`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...dsl.types.dtype import DType
+from ..ir.program import Op
+from .casts import convert
+from .machine import Evaluate, Machine, Trap, evaluates
+
+
+def _patterns(op: Op, values: tuple[Any, ...], first: int) -> list[int]:
+    """Values as the 64-bit patterns that compiled code reports."""
+    out = []
+    for value, operand in zip(values, op.operands[first:], strict=True):
+        wide = DType.float64 if operand.dtype.is_float() else DType.int64
+        out.append(int(convert(value, operand.dtype, wide).view(np.int64)))
+    return out
+
+
+@evaluates("assert")
+def _assert(op: Op, machine: Machine) -> Evaluate:
+    def check(condition: Any, *values: Any) -> None:
+        if not condition:
+            raise Trap(op.attrs["site"], _patterns(op, values, 1))
+
+    return check
+
+
+@evaluates("print")
+def _print(op: Op, machine: Machine) -> Evaluate:
+    return lambda *values: machine.report(op.attrs["site"], _patterns(op, values, 0))
