@@ -4,7 +4,8 @@
              "typed"           "mlir"   "llvm"      "asm"
 
 Each pass is logged and timed. `EINKORN_DUMP=hoist_checks,mlir` prints what a pass or a stage gives to standard error,
-`EINKORN_STOP=place_polls` ends after one; a stage gives what the last of its passes gives.
+`EINKORN_STOP=place_polls` ends after one; a stage gives what the last of its passes gives. An artifact may have several
+halves, each of which goes through the passes for its half.
 
 Input: an `EntrySpec` and a target. Output: an `Artifact` with the loadable code and every stage in text form.
 Non-goals: no cache, no loading.
@@ -17,7 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from ..dsl.contract.unit import EntrySpec, Piece
@@ -33,11 +34,11 @@ from .lowering.writer import KernelInfo
 from .passes.choose_grains import choose_grains
 from .passes.expand_launches import expand_launches
 from .passes.hoist_checks import hoist_checks
-from .passes.lone_stores import mark_lone_stores
-from .passes.polls import place_polls
-from .passes.small_entries import merge_small_entry
+from .passes.limit_stacks import limit_stacks
+from .passes.mark_lone_stores import mark_lone_stores
+from .passes.merge_small_entry import merge_small_entry
+from .passes.place_polls import place_polls
 from .passes.split_loops import split_loops
-from .passes.stack_limits import stack_limits
 from .passes.stream_loops import stream_loops
 from .passes.vectorize_loops import vectorize_loops
 from .passes.version_loops import version_loops
@@ -62,6 +63,7 @@ class Compilation:
     text: str = field(init=False)  # LLVM IR, before it is optimised
     compiled: llvm.Compiled = field(init=False)
     code: bytes = field(init=False)
+    observe: llvm.Observer | None = None  # is told of every pass of MLIR and LLVM
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ class Pass:
         run: changes what is compiled.
         show: gives what is compiled as text, after the pass.
         half: whether it is for the code of the `host` (a CPU), for that of a `device` (a GPU), or for both.
+        parts: the passes that it runs within a library, by name; see `_Watch.part`.
     """
 
     name: str
@@ -81,11 +84,12 @@ class Pass:
     run: Callable[[Compilation], None]
     show: Callable[[Compilation], str]
     half: str = "both"
+    parts: tuple[str, ...] = ()
 
 
-def _on_program(name: str, change: Callable[[Program, Target], None], stage: str = "typed", half: str = "both") -> Pass:
-    """The row of a pass over the typed program."""
-    return Pass(name, stage, lambda c: change(c.program, c.target), _program_text, half)
+def _on_program(change: Callable[[Program, Target], None], stage: str = "typed", half: str = "both") -> Pass:
+    """The row of a pass over the typed program: the function that gives a file of `compiler/passes` its name."""
+    return Pass(change.__name__, stage, lambda c: change(c.program, c.target), _program_text, half)
 
 
 def _program_text(c: Compilation) -> str:
@@ -96,39 +100,47 @@ def _infer(c: Compilation) -> None:
     c.program = build_program(c.spec, c.target, notes=c.notes)
 
 
-def _lower(c: Compilation) -> None:
+def _verify(c: Compilation) -> None:
     verify_program(c.program)
+
+
+def _lower(c: Compilation) -> None:
     c.emitted = emit_module(c.program, c.target)
 
 
 def _lower_to_llvm(c: Compilation) -> None:
-    c.text = mlir.lower_to_llvm(c.emitted.text, c.target)
+    c.text = mlir.lower_to_llvm(c.emitted.text, c.target, observe=c.observe)
 
 
 def _compile(c: Compilation) -> None:
-    c.compiled = llvm.compile_module(c.text, c.target, level=c.level)
+    c.compiled = llvm.compile_module(c.text, c.target, level=c.level, observe=c.observe)
 
 
 def _link(c: Compilation) -> None:
     c.code = c.compiled.link()
 
 
+MLIR_PASSES = tuple(each.name for each in mlir.PASSES)  # cse, convert-scf-to-cf, …
+LLVM_PASSES = tuple(name for name, _ in llvm.PASSES)  # check_intrinsics, read, optimize, …
+
+# All that is done to an entry, in this order. The passes over the program are a file each in `compiler/passes`.
 PASSES: tuple[Pass, ...] = (
     Pass("infer", "typed", _infer, _program_text),
-    _on_program("expand_launches", expand_launches, half="host"),
-    _on_program("split_loops", split_loops),
-    _on_program("choose_grains", choose_grains),
-    _on_program("hoist_checks", hoist_checks),
-    _on_program("version_loops", version_loops),
-    _on_program("stack_limits", stack_limits),
-    _on_program("stream_loops", stream_loops, "mlir", "host"),
-    _on_program("vectorize_loops", vectorize_loops, "mlir"),
-    _on_program("place_polls", place_polls, "mlir", "host"),
-    _on_program("mark_lone_stores", mark_lone_stores, "mlir"),
-    _on_program("merge_small_entry", merge_small_entry, "mlir", "host"),
+    _on_program(expand_launches, half="host"),
+    _on_program(split_loops),
+    _on_program(choose_grains),
+    _on_program(hoist_checks),
+    _on_program(version_loops),
+    _on_program(limit_stacks),
+    Pass("verify", "typed", _verify, _program_text),
+    _on_program(stream_loops, "mlir", "host"),
+    _on_program(vectorize_loops, "mlir"),
+    _on_program(place_polls, "mlir", "host"),
+    _on_program(mark_lone_stores, "mlir"),
+    _on_program(merge_small_entry, "mlir", "host"),
     Pass("lower", "mlir", _lower, lambda c: mlir.format_module(c.emitted.text)),
-    Pass("lower_to_llvm", "llvm", _lower_to_llvm, lambda c: c.text),
-    Pass("compile", "asm", _compile, lambda c: c.compiled.assembly),
+    Pass("lower_to_llvm", "llvm", _lower_to_llvm, lambda c: c.text, parts=MLIR_PASSES),
+    Pass("compile", "asm", _compile, lambda c: c.compiled.assembly, parts=LLVM_PASSES),
     Pass("link", "link", _link, lambda c: f"{len(c.code)} bytes"),
 )
 TYPED = tuple(each for each in PASSES if each.stage == "typed")
@@ -227,7 +239,6 @@ def typed_program(spec: EntrySpec, target: Target, *, notes: bool = False) -> Pr
     """
     compilation = Compilation(spec, target, notes=notes)
     _run_typed(compilation, None)
-    verify_program(compilation.program)
     return compilation.program
 
 
@@ -242,25 +253,45 @@ def _run_typed(compilation: Compilation, watch: _Watch | None) -> None:
 
 
 class _Watch:
-    """Runs passes: times and logs each, shows it and stops after it when the knobs say so."""
+    """Runs passes: times and logs each, shows it and stops after it when the knobs say so.
+
+    Who looks at passes has the program verified after each of them; else it is once, by the pass `verify`.
+    """
 
     def __init__(self, *, quiet: bool = False) -> None:
         self.timings: dict[str, float] = {}
+        self.stopped: Stopped | None = None  # after a pass within a library
         self.dump = frozenset[str]() if quiet else knobs.dump
         self.stop = None if quiet else knobs.stop
+        self.verifies = bool(self.dump or self.stop or knobs.verify)
         _check_names(self.dump, Knobs.dump)
         _check_names([self.stop] if self.stop else [], Knobs.stop)
 
     def run(self, passes: Sequence[Pass], compilation: Compilation) -> None:
         half = "device" if compilation.target.has_grid else "host"
+        wanted = self.dump | {self.stop}
         for number, each in enumerate(passes):
             if each.half in ("both", half):
+                compilation.observe = None if wanted.isdisjoint(each.parts) else self.part
                 start = time.perf_counter()
                 each.run(compilation)
                 self.took(each.name, each.stage, time.perf_counter() - start)
-            self.done(each.name, each, compilation)
+                if self.stopped is not None:
+                    raise self.stopped
+                if self.verifies and each.show is _program_text:
+                    verify_program(compilation.program)
+            self.done(each.name, partial(each.show, compilation))
             if number + 1 == len(passes) or passes[number + 1].stage != each.stage:
-                self.done(each.stage, each, compilation)
+                self.done(each.stage, partial(each.show, compilation))
+
+    def part(self, name: str, seconds: float, show: Callable[[], str]) -> None:
+        """A pass of MLIR or LLVM ran. To stop waits until the library is done, whose objects go in their order."""
+        if self.stopped is None:
+            self.timings[name] = seconds
+            try:
+                self.done(name, show)
+            except Stopped as stopped:
+                self.stopped = stopped.with_traceback(None)
 
     def took(self, name: str, stage: str, seconds: float) -> None:
         self.timings[name] = seconds
@@ -268,17 +299,17 @@ class _Watch:
             self.timings[stage] = self.timings.get(stage, 0.0) + seconds
         _log.debug("%s: %.1f ms", name, seconds * 1e3)
 
-    def done(self, name: str, last: Pass, compilation: Compilation) -> None:
-        """What the knobs ask for after a pass or a stage."""
+    def done(self, name: str, show: Callable[[], str]) -> None:
+        """Does what the knobs ask for after a pass or a stage."""
         if name in self.dump:
-            print(f"=== {name} ===\n{last.show(compilation)}", file=sys.stderr)
+            print(f"=== {name} ===\n{show()}", file=sys.stderr)
         if name == self.stop:
-            raise Stopped(name, last.show(compilation))
+            raise Stopped(name, show())
 
 
 def names() -> list[str]:
     """What can be dumped and stopped after: the stages, then the passes in their order."""
-    return [*STAGES, *(each.name for each in PASSES)]
+    return [*STAGES, *(name for each in PASSES for name in (*each.parts, each.name))]
 
 
 def _check_names(given: Iterable[str], knob: Knob[Any]) -> None:

@@ -14,10 +14,11 @@ import functools
 import importlib
 import re
 import threading
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from ...dsl.diagnostics.errors import InternalError, TargetError
 from ...dsl.diagnostics.shield import interruptible, shielded
@@ -25,6 +26,9 @@ from ..targets import Target
 from ..targets.base import LIBRARY_INTRINSICS, split_intrinsic
 from .elf import linker as elf
 from .llvm_workarounds import one_lane_stores
+
+# Called after every pass with its name, its time in seconds, and a function that prints the module.
+Observer = Callable[[str, float, Callable[[], str]], None]
 
 _loading = threading.Lock()
 
@@ -115,20 +119,21 @@ class Compiled:
         return elf.link_shared(self.code, needed=self.needed, soname=soname)
 
 
-def compile_module(text: str, target: Target, *, level: int = 3) -> Compiled:
+def compile_module(text: str, target: Target, *, level: int = 3, observe: Observer | None = None) -> Compiled:
     """Optimises a module and makes code of it.
 
     Args:
         text: LLVM IR; its triple and data layout are replaced by the target's.
         level: 0 (none) to 3 (all: loop and SLP vectorisation, unrolling, interleaving).
+        observe: is told of every pass after it ran.
 
     Raises:
         InternalError: LLVM cannot read the module, or it uses what the target does not have.
         TargetError: llvmlite is not installed.
     """
     if target.format.is_text:
-        return Compiled(target, level, text, _emit_assembly(text, target, level).encode())
-    code = emit_object(text, target, level=level)
+        return Compiled(target, level, text, _emit_assembly(text, target, level, observe).encode())
+    code = emit_object(text, target, level=level, observe=observe)
     undefined = tuple(sorted(elf.undefined_symbols(code)))
     for symbol in undefined:
         if symbol not in target.libcalls:
@@ -138,20 +143,20 @@ def compile_module(text: str, target: Target, *, level: int = 3) -> Compiled:
     return Compiled(target, level, text, code, undefined)
 
 
-def emit_object(text: str, target: Target, *, level: int = 3) -> bytes:
+def emit_object(text: str, target: Target, *, level: int = 3, observe: Observer | None = None) -> bytes:
     """The object of a module for a CPU or an AMD GPU, whatever it leaves undefined.
 
     Raises:
         InternalError: LLVM cannot read the module, or it uses an intrinsic that the target does not have.
     """
     with _machine(target, level) as machine:
-        code: bytes = machine.emit_object(_optimised(text, target, level, machine))
+        code: bytes = machine.emit_object(_optimised(text, target, level, machine, observe))
     return code
 
 
-def _emit_assembly(text: str, target: Target, level: int) -> str:
+def _emit_assembly(text: str, target: Target, level: int, observe: Observer | None = None) -> str:
     with _machine(target, level) as machine:
-        return str(machine.emit_assembly(_optimised(text, target, level, machine)))
+        return str(machine.emit_assembly(_optimised(text, target, level, machine, observe)))
 
 
 _idle: dict[tuple[Target, int], list[Any]] = {}  # machines that no thread uses
@@ -186,48 +191,91 @@ def _new_machine(target: Target, level: int) -> Any:
     )
 
 
-def _optimised(text: str, target: Target, level: int, machine: Any) -> Any:
+@dataclass
+class _Work:
+    """A module on its way through `PASSES`."""
+
+    text: str
+    target: Target
+    level: int
+    machine: Any
+    module: Any = None
+
+
+def _check(work: _Work) -> None:
+    """Refuses what the target's code generator would die of."""
+    check_intrinsics(_intrinsic_uses(work.text), work.target)
+    for instruction in work.target.intrinsics.instructions:
+        if re.search(rf"\b{instruction}\b", work.text):
+            raise InternalError(f"{instruction} is not available on {work.target.name}", code="EK0903", got=instruction)
+
+
+def _read(work: _Work) -> None:
+    binding = library()
+    try:
+        work.module = binding.parse_assembly(work.text, binding.create_context())
+        work.module.triple = work.target.triple
+        work.module.data_layout = work.target.data_layout
+        work.module.verify()
+    except RuntimeError as error:
+        raise InternalError(f"LLVM refused the module: {_summary(str(error))}", code="EK0903") from None
+
+
+def _optimize(work: _Work) -> None:
+    """LLVM's own pipeline of an optimisation level."""
+    if work.level == 0:
+        return
+    binding, module = library(), work.module
+    tuning = binding.create_pipeline_tuning_options(speed_level=work.level)
+    tuning.loop_vectorization = tuning.slp_vectorization = work.level >= 2
+    tuning.loop_interleaving = tuning.loop_unrolling = work.level >= 2
+    passes = binding.create_pass_builder(work.machine, tuning)
+    manager = passes.getModulePassManager()
+    manager.run(module, passes)
+    # llvmlite forgets to: of its two base classes the first one has nothing to dispose of, and 80 KiB are left.
+    super(binding.ffi.ObjectRef, manager)._dispose()
+    manager.detach()
+    module.verify()
+    # Optimisation makes intrinsics of its own, which the target has, but it can also drop the flags of a call.
+    names = {split_intrinsic(function.name)[0] for function in module.functions}
+    if names & LIBRARY_INTRINSICS:
+        uses = [use for use in _intrinsic_uses(str(module)) if split_intrinsic(use[0])[0] in LIBRARY_INTRINSICS]
+        check_intrinsics(uses, work.target)
+
+
+def _store_one_lane(work: _Work) -> None:
+    """Writes otherwise what LLVM would make wrong code of; see `codegen.llvm_workarounds`."""
+    if any(function.name.startswith("llvm.masked.store") for function in work.module.functions):
+        before = str(work.module)
+        after = one_lane_stores(before)
+        if after != before:
+            binding = library()
+            work.module = binding.parse_assembly(after, binding.create_context())
+            work.module.verify()
+
+
+# From text to the module that the code generator takes.
+PASSES: Final[tuple[tuple[str, Callable[[_Work], None]], ...]] = (
+    ("check_intrinsics", _check),
+    ("read", _read),
+    ("optimize", _optimize),
+    ("store_one_lane", _store_one_lane),
+)
+
+
+def _optimised(text: str, target: Target, level: int, machine: Any, observe: Observer | None = None) -> Any:
     """The optimised module, for the machine to turn into code.
 
     AMDGPU's code generator changes the module: nothing may be emitted twice from one.
     """
-    check_intrinsics(_intrinsic_uses(text), target)
-    for instruction in target.intrinsics.instructions:
-        if re.search(rf"\b{instruction}\b", text):
-            raise InternalError(f"{instruction} is not available on {target.name}", code="EK0903", got=instruction)
-    binding = library()
-    try:
-        module = binding.parse_assembly(text, binding.create_context())
-        module.triple = target.triple
-        module.data_layout = target.data_layout
-        module.verify()
-    except RuntimeError as error:
-        raise InternalError(f"LLVM refused the module: {_summary(str(error))}", code="EK0903") from None
-    interruptible()
-    if level > 0:
-        tuning = binding.create_pipeline_tuning_options(speed_level=level)
-        tuning.loop_vectorization = tuning.slp_vectorization = level >= 2
-        tuning.loop_interleaving = tuning.loop_unrolling = level >= 2
-        passes = binding.create_pass_builder(machine, tuning)
-        manager = passes.getModulePassManager()
-        manager.run(module, passes)
-        # llvmlite forgets to: of its two base classes the first one has nothing to dispose of, and 80 KiB are left.
-        super(binding.ffi.ObjectRef, manager)._dispose()
-        manager.detach()
-        module.verify()
-        # Optimisation makes intrinsics of its own, which the target has, but it can also drop the flags of a call.
-        names = {split_intrinsic(function.name)[0] for function in module.functions}
-        if names & LIBRARY_INTRINSICS:
-            uses = [use for use in _intrinsic_uses(str(module)) if split_intrinsic(use[0])[0] in LIBRARY_INTRINSICS]
-            check_intrinsics(uses, target)
-    if any(function.name.startswith("llvm.masked.store") for function in module.functions):
-        before = str(module)
-        after = one_lane_stores(before)
-        if after != before:
-            module = binding.parse_assembly(after, binding.create_context())
-            module.verify()
-    interruptible()
-    return module
+    work = _Work(text, target, level, machine)
+    for name, run in PASSES:
+        start = time.perf_counter()
+        run(work)
+        interruptible()
+        if observe is not None:
+            observe(name, time.perf_counter() - start, lambda: str(work.module or work.text))
+    return work.module
 
 
 _INTRINSIC = re.compile(r".*@(llvm\.[\w.]+)\(")

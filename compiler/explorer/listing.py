@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ...dsl.diagnostics.places import Place
-from ..codegen.mlir import places_of
+from ..codegen.locations import places_of
 from ..ir.printer import program_lines
 from ..ir.program import Location, walk
 from ..pipeline import Artifact

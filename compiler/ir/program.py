@@ -283,7 +283,7 @@ class Program:
     fastmath: frozenset[str] = frozenset()
     kernels: tuple[PortableKernel, ...] = ()  # whose text the sites lie in
     stages: tuple[int, ...] = ()  # the calls before which a stage of the entry begins, the first stage aside
-    one_function: bool = False  # whether entry and function are one; see `passes.small_entries`
+    one_function: bool = False  # whether entry and function are one; see `passes.merge_small_entry`
 
     def stage(self, number: int) -> range:
         """The calls of a stage."""

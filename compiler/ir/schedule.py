@@ -4,14 +4,14 @@ Passes leave these as attributes of operations. They change nothing of what a pr
 read them, and the printer shows them on demand only.
 
     for       cut: Cut, or hints: LoopHints     what LLVM is told of it; see `passes.vectorize_loops`
-              strip: int                        how far the index goes from one poll to the next; see `passes.polls`
+              strip: int                        how far the index goes between two polls; see `passes.place_polls`
               burn: int                         operations for each step of the index, taken from the fuel afterwards
     for, while
               fuel: int                         operations of a round, taken from the fuel at its end
     parallel  vector_bits: int                  the vectors that LLVM makes; see `passes.stream_loops`
               split_vectors: bool               whether the author's own vectors become as short
-              spread_here: bool                 whether its work is spread where it stands; see `passes.small_entries`
-    store     lone: bool                        whether no other thread touches the byte; see `passes.lone_stores`
+              spread_here: bool                 whether its work is spread right here; see `passes.merge_small_entry`
+    store     lone: bool                        whether no other thread touches the byte; see `passes.mark_lone_stores`
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def _host_function(module: ModuleWriter, function: Function) -> str:
 
 
 def _small_entry(module: ModuleWriter, program: Program) -> str:
-    """The entry with the one group in it; see `passes.small_entries`."""
+    """The entry with the one group in it; see `passes.merge_small_entry`."""
     function = program.functions[0]
     _, buffers, slots = program.calls[0]
     w = FunctionWriter(module)

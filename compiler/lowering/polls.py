@@ -1,6 +1,6 @@
 """Writes the polls of loops: where compiled code asks whether it shall stop.
 
-Which loop polls, and how often, `passes.polls` has said in the loop's attributes: `strip`, `fuel`, `burn`.
+Which loop polls, and how often, `passes.place_polls` has said in the loop's attributes: `strip`, `fuel`, `burn`.
 
     strip:  while low < high:                            fuel:  for i in range(low, high):
                 end = low + min(high - low, strip)                  body

@@ -167,6 +167,13 @@ class Knobs:
         _parse_bool,
         "Forbids compiling at load time: only code from packages runs.",
     )
+    verify: Knob[bool] = Knob(
+        "EINKORN_VERIFY",
+        _SWITCH_WORDS,
+        False,
+        _parse_bool,
+        "Whether the typed program is verified after every pass, and not just before it is lowered.",
+    )
     num_threads: Knob[int | None] = Knob(
         "EINKORN_NUM_THREADS",
         "a whole number from 1",

@@ -11,9 +11,9 @@ from einkorn.compiler.ir.opcodes import OPCODES
 from einkorn.compiler.ir.printer import print_program
 from einkorn.compiler.ir.program import Op, Program, Region
 from einkorn.compiler.ir.schedule import BUDGET, LoopHints
-from einkorn.compiler.passes.lone_stores import mark_lone_stores
-from einkorn.compiler.passes.polls import place_polls
-from einkorn.compiler.passes.small_entries import merge_small_entry
+from einkorn.compiler.passes.mark_lone_stores import mark_lone_stores
+from einkorn.compiler.passes.merge_small_entry import merge_small_entry
+from einkorn.compiler.passes.place_polls import place_polls
 from einkorn.compiler.passes.stream_loops import stream_loops
 from einkorn.compiler.passes.vectorize_loops import vectorize_loops
 from einkorn.compiler.pipeline import typed_program

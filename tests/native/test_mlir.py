@@ -165,12 +165,12 @@ def test_operations_that_are_left_over_are_errors() -> None:
     with pytest.raises(InternalError) as caught:
         mlir.lower_to_llvm(text, host())
     assert caught.value.place == Place("k.py", 3, 4)
-    assert "no step lowers math.exp to LLVM" in caught.value.message
+    assert "no pass lowers math.exp to LLVM" in caught.value.message
 
 
 def test_unknown_passes_are_errors() -> None:
     with pytest.raises(InternalError, match="no-such-pass"):
-        mlir.lower_to_llvm("module {}", host(), steps=["no-such-pass"])
+        mlir.lower_to_llvm("module {}", host(), passes=[mlir.MLIRPass("no-such-pass")])
 
 
 def test_every_step_can_be_watched() -> None:

@@ -21,7 +21,7 @@ MAX_THREAD_BYTES = 4 << 20  # of all storage at a time; `graph.driver.stacks` se
 _ALIGNMENT = 64
 
 
-def stack_limits(program: Program, target: Target) -> None:
+def limit_stacks(program: Program, target: Target) -> None:
     """Refuses functions that take more of a stack than a thread has.
 
     Raises:

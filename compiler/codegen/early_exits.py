@@ -1,0 +1,76 @@
+"""Turns calls that mark an early exit into returns, once structured control flow is gone.
+
+Input: a module of the LLVM and cf dialects, in MLIR's bindings. Output: the same module, changed. Non-goals: which code
+exits early (see `lowering`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...dsl.diagnostics.errors import InternalError
+from ..ir.schedule import EXIT
+from .locations import place_of
+
+
+def exit_early(mlir: Any, module: Any) -> None:
+    """Turns every call of `@ek.exit` into a return.
+
+    Generated code calls it as the last operation of a structured block. After the structure is gone it stands near the
+    end of its block, before a branch and perhaps the step of a loop, and all of that becomes a return: of 1 where the
+    function returns i32, of nothing where it returns void.
+
+        llvm.call @ek.exit() : () -> ()          %1 = llvm.mlir.constant(1 : i32) : i32
+        %i1 = arith.addi %i, %c1 : i64     =>    llvm.return %1 : i32
+        cf.br ^bb1(%i1 : i64)
+
+    Blocks that only the branch reached are left without a way in, and the next step removes them.
+    """
+    for call in _calls(mlir, module, EXIT):
+        _return_instead(mlir, call)
+
+
+def _calls(mlir: Any, module: Any, function: str) -> list[Any]:
+    """Every call of a function that only marks a place; its declaration goes. Without one, nothing is looked at."""
+    calls: list[Any] = []
+
+    def visit(operation: Any) -> Any:
+        if operation.name == "llvm.call" and _named(operation, "callee") == function:
+            calls.append(operation)
+        return mlir.ir.WalkResult.ADVANCE
+
+    for operation in list(module.body.operations):
+        if _named(operation.operation, "sym_name") == function:
+            module.operation.walk(visit)
+            operation.operation.erase()
+    return calls
+
+
+def _named(operation: Any, attribute: str) -> str | None:
+    found: str | None = operation.attributes[attribute].value if attribute in operation.attributes else None
+    return found
+
+
+def _return_instead(mlir: Any, call: Any) -> None:
+    place = place_of(str(call.location))
+    function = call.parent
+    while function.name != "llvm.func":
+        function = function.parent.operation
+    result = str(function.attributes["function_type"])
+    following = [operation.operation for operation in call.block.operations]
+    following = following[following.index(call) + 1 :]
+    with mlir.ir.InsertionPoint(call), call.location:
+        if result.startswith("!llvm.func<void "):
+            mlir.ir.Operation.create("llvm.return")
+        elif result.startswith("!llvm.func<i32 "):
+            i32 = mlir.ir.IntegerType.get_signless(32)
+            one = mlir.ir.Operation.create(
+                "llvm.mlir.constant", results=[i32], attributes={"value": mlir.ir.IntegerAttr.get(i32, 1)}
+            )
+            mlir.ir.Operation.create("llvm.return", operands=[one.result])
+        else:
+            raise InternalError(f"an early exit from a function of type {result}", place=place, code="EK0902")
+    for operation in (*reversed(following), call):
+        if any(True for value in operation.results for _ in value.uses):
+            raise InternalError("values from after an early exit are used elsewhere", place=place, code="EK0902")
+        operation.erase()
