@@ -1,6 +1,6 @@
 """Describes the compile unit: what the graph asks the compiler for, as plain data.
 
-An entry is a list of groups over a list of buffers. A group is a set of kernel instances that melt into one: the root
+An entry is a list of groups over a list of buffers. A group is a set of kernel instances that are fused: the root
 is the kernel whose loops run, the others are evaluated where the root reads an element, or where it stores one (the
 epilogue). Sizes that are not known are slots, filled at the call.
 

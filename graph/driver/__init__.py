@@ -1,1 +1,1 @@
-"""Devices, buffers and host memory."""
+"""Devices and what lies in them: drivers, buffers, arrays, threads."""

@@ -1,4 +1,4 @@
-"""Buffers: tensors in a device's memory, which models take and give.
+"""Keeps tensors in memory: buffers, which models take and give.
 
 A buffer on the host is a NumPy array with a dtype of ours and a device: going to and from NumPy and, by DLPack, to and
 from PyTorch, JAX and others copies nothing. Who shares memory keeps it alive: a buffer holds a reference to the array
@@ -23,9 +23,9 @@ from ...dsl.types.dtype import DType
 from ...dsl.types.packing import pack
 from ..arguments import dtype_of, flag_of, list_of, wrong
 from . import dlpack
+from .arrays import check_storable, check_unmasked, index_of, mapped, rounded, sizes_of, source_of
 from .device import Array
 from .devices import CPU, Device, DeviceRef, device_of
-from .host_memory import check_storable, check_unmasked, index_of, mapped, rounded, sizes_of, source_of
 
 
 class Buffer:
@@ -45,11 +45,11 @@ class Buffer:
 
     __slots__ = ("__weakref__", "_array", "_device", "_dtype")
     _array: Array  # what the tensor lies in; subclasses have something else there
-    class_for: ClassVar[Callable[[Device, DType], type[Buffer]]]  # `device_buffer.buffer_class`
+    _class_for: ClassVar[Callable[[Device, DType], type[Buffer]]]  # `device_buffer.buffer_class`
 
     @placed
     def __new__(cls, dtype: DType, shape: Sequence[int], device: Device | DeviceRef | None = None) -> Buffer:
-        made: Buffer = object.__new__(Buffer.class_for(device_of(device), dtype_of("dtype", dtype)))
+        made: Buffer = object.__new__(Buffer._class_for(device_of(device), dtype_of("dtype", dtype)))
         return made
 
     @placed
@@ -73,7 +73,7 @@ class Buffer:
             raise DeviceError(text, code="EK0808") from error
 
     @classmethod
-    def over(cls, storage: Any, device: Device, dtype: DType, shape: tuple[int, ...]) -> Buffer:
+    def _over(cls, storage: Any, device: Device, dtype: DType, shape: tuple[int, ...]) -> Buffer:
         """A buffer over storage; on the host an array that has this shape already, bytes for those of packed dtypes."""
         buffer = object.__new__(cls)
         buffer._array = storage
@@ -84,7 +84,7 @@ class Buffer:
     @classmethod
     def _wrap(cls, array: Array, device: Device) -> Buffer:
         """A buffer over an array of the host."""
-        return cls.over(array, device, DType.from_numpy(array.dtype), array.shape)
+        return cls._over(array, device, DType.from_numpy(array.dtype), array.shape)
 
     # --- making ---
 
@@ -130,7 +130,7 @@ class Buffer:
         check_unmasked(array, "array")
         dtype = DType.from_numpy(array.dtype)
         if dtype.is_packed():
-            return Buffer.class_for(CPU(), dtype).over(pack(array), CPU(), dtype, array.shape)
+            return Buffer._class_for(CPU(), dtype)._over(pack(array), CPU(), dtype, array.shape)
         return cls._wrap(np.require(array, requirements=["C", "A"]), CPU())
 
     @classmethod
@@ -185,7 +185,7 @@ class Buffer:
         """
         sizes = sizes_of((shape,) if isinstance(shape, int) else shape, dtype_of("dtype", dtype))
         data = mapped(filename, dtype, sizes, mode, offset)
-        return Buffer.class_for(CPU(), dtype).over(data, CPU(), dtype, sizes)
+        return Buffer._class_for(CPU(), dtype)._over(data, CPU(), dtype, sizes)
 
     # --- looking ---
 
@@ -349,7 +349,7 @@ class Buffer:
         """The same bytes, of which there are as many as needed."""
         if dtype.is_packed():
             data = self._array.reshape(-1).view(np.uint8)
-            return Buffer.class_for(self._device, dtype).over(data, self._device, dtype, sizes)
+            return Buffer._class_for(self._device, dtype)._over(data, self._device, dtype, sizes)
         return Buffer._wrap(self._array.reshape(-1).view(dtype.to_numpy()).reshape(sizes), self._device)
 
     def contiguous(self) -> Buffer:
@@ -435,7 +435,7 @@ class WholeBuffer(Buffer):
     _shape: tuple[int, ...]
 
     @classmethod
-    def over(cls, storage: Any, device: Device, dtype: DType, shape: tuple[int, ...]) -> Buffer:
+    def _over(cls, storage: Any, device: Device, dtype: DType, shape: tuple[int, ...]) -> Buffer:
         buffer = object.__new__(cls)
         buffer._array, buffer._device, buffer._dtype, buffer._shape = storage, device, dtype, shape
         return buffer

@@ -46,7 +46,7 @@ class DeviceBuffer(WholeBuffer):
         )
 
     def _seen_as(self, dtype: DType, sizes: tuple[int, ...]) -> Buffer:
-        return DeviceBuffer.over(self._array, self._device, dtype, sizes)
+        return DeviceBuffer._over(self._array, self._device, dtype, sizes)
 
     def to_numpy(self) -> Array:
         """The elements as a NumPy array: a copy."""
@@ -79,4 +79,4 @@ def buffer_class(device: Device, dtype: DType) -> type[Buffer]:
     return PackedBuffer if dtype.is_packed() else Buffer
 
 
-Buffer.class_for = staticmethod(buffer_class)
+Buffer._class_for = staticmethod(buffer_class)

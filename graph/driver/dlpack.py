@@ -1,4 +1,4 @@
-"""bfloat16 and floats of 8 bits through DLPack.
+"""Exchanges arrays by DLPack, bfloat16 and floats of 8 bits among them.
 
 NumPy speaks DLPack, but not for the types of ml_dtypes, which it does not know. A DLPack capsule describes its elements
 by a kind and a width in bits, and unsigned integers have the same widths. So going out, a view as uint16 or uint8 is

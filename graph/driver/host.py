@@ -1,7 +1,7 @@
 """Drives the host: memory is NumPy's, code is a shared object in this process, and everything is done at once.
 
 Output: `HostDriver`, and its row for `devices.KINDS`. Non-goals: what may be written into the host's memory (see
-`host_memory`).
+`arrays`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from ...dsl.contract import abi
 from ...dsl.types.dtype import DType
-from . import host_memory
+from . import arrays
 from .device import ALIGNMENT, Allocator, Array, Code, CodeFile, Driver, Kind
 from .shared_library import SharedLibrary
 
@@ -44,7 +44,7 @@ class HostDriver(Driver):
             return np.empty, ((dtype.bytes_for(math.prod(shape)),), np.uint8)
         return np.empty, (shape, dtype.to_numpy())
 
-    address_of = staticmethod(host_memory.address_of)
+    address_of = staticmethod(arrays.address_of)
 
     def place(self, array: Array) -> Array:
         return array

@@ -1,4 +1,4 @@
-"""Buffers of 4-bit elements: two share a byte, as kernels see them.
+"""Keeps tensors of 4-bit elements: two share a byte, as kernels see them.
 
 NumPy has no arrays of half bytes. So a packed buffer shares no memory with one: `from_numpy` packs a copy of an array
 of ml_dtypes' `int4`, `uint4` or `float4_e2m1fn` (a byte an element), `to_numpy` unpacks a copy. Elements have no

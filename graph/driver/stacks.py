@@ -1,4 +1,4 @@
-"""The stacks of threads: compiled code may keep some megabytes of storage there.
+"""Calls entries on threads with enough stack: compiled code may keep some megabytes of storage there.
 
 Workers of the pool are started with enough. Other threads are those of the caller, who may have made them small
 (`threading.stack_size`); from such a one, an entry is called in a thread of its own.

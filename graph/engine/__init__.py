@@ -1,1 +1,1 @@
-"""Sessions, models, calls; how code is made and loaded."""
+"""Runs graphs: sessions, models, calls; finds, compiles and loads their code."""

@@ -1,4 +1,4 @@
-"""The calls of a model: inputs checked, memory found, one native call, reports raised.
+"""Calls a graph's code: checks inputs, finds memory, makes one native call, raises what kernels report.
 
 Input: tensors. Output: `Buffer`s. Non-goals: how code is made and loaded (see `engine.load`).
 """
@@ -19,9 +19,9 @@ from ...dsl.contract import abi
 from ...dsl.diagnostics.errors import DeviceError, GraphError, KernelError
 from ...dsl.diagnostics.places import Place, user_place
 from ...dsl.types.packing import pack
+from ..driver.arrays import check_memory
 from ..driver.buffer import Buffer
 from ..driver.device import Array, Storage
-from ..driver.host_memory import check_memory
 from ..driver.stacks import with_room
 from ..ir import Constant, Constraint, GraphIR, Node
 from ..passes.memory_plan import Plan
@@ -37,7 +37,7 @@ from .thread_pool import thread_pool
 ndarray = np.ndarray  # the hot path finds it faster so
 
 
-def _reporter(call: weakref.ref[Call]) -> Any:
+def _reporter(call: weakref.ref[Caller]) -> Any:
     """The function that native code reports to. It does not keep its call alive: a cycle would hold memory for long."""
 
     def report(site: int, arguments: Any) -> None:
@@ -77,8 +77,8 @@ def _stages_of(ir: GraphIR, plan: Plan) -> list[_Stage]:
     return [_Stage(s, o, SizeChecks(ir, v, c)) for s, o, v, c in zip(slots, outputs, values, constraints, strict=True)]
 
 
-class Call:
-    """The memory of a model's calls, and the native call itself."""
+class Caller:
+    """Calls the code of a graph, and holds the memory of its calls."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Call:
         self.checks = checks
         self.code = code = load(ir)
         self.entry, self.repeats, self.copies = with_room(code.entry), code.plan.repeats, code.plan.copies
-        self.variants: dict[tuple[Pattern, ...], Call] = {}
+        self.variants: dict[tuple[Pattern, ...], Caller] = {}
         self.device = code.device
         self.driver = code.device.driver
         self.address_of = self.driver.address_of
@@ -113,7 +113,7 @@ class Call:
         self.layout: list[Any] | None = None  # of the inputs of the last call; what memory is laid out for
         self.stages = _stages_of(ir, plan)
         self.sizes: dict[str, int] = {}
-        self.found: list[tuple[int, ...]] = [()] * len(self.stages)  # late sizes that a stage is laid out for
+        self.laid_out: list[tuple[int, ...]] = [()] * len(self.stages)  # the late sizes that each is laid out for
         self.computed = [np.zeros(len(step.names), np.int64) for step in plan.steps]
         for number, memory in enumerate(self.computed):
             self.pointers[pointer_of["sizes", number]] = memory.ctypes.data
@@ -168,7 +168,7 @@ class Call:
         patterns = tuple(pattern_of(array) for array in arrays)
         call = self.variants.get(patterns)
         if call is None:
-            call = Call(dataclasses.replace(self.ir, patterns=patterns), self.load, self.checks, self.filling)
+            call = Caller(dataclasses.replace(self.ir, patterns=patterns), self.load, self.checks, self.filling)
             self.variants[patterns] = call
         for array, (_, position) in zip(arrays, call.inputs, strict=True):
             call.pointers[position] = self.address_of(array)
@@ -205,9 +205,9 @@ class Call:
             if number > 0:
                 sizes |= self._computed_sizes(number - 1)
                 known = tuple(value for memory in self.computed[:number] for value in memory.tolist())
-                if known != self.found[number]:
+                if known != self.laid_out[number]:
                     self._fit_stage(number, sizes)
-                    self.found[number] = known
+                    self.laid_out[number] = known
             for position in stage.outputs:
                 output = self.outputs[position]
                 storage = output.take()
@@ -257,7 +257,7 @@ class Call:
             raise next(iter(wrong.values()))
         sizes |= dict(stride_sizes(arrays, self.ir.patterns))
         self._fit_stage(0, sizes)
-        self.sizes, self.found = sizes, [()] * len(self.stages)
+        self.sizes, self.laid_out = sizes, [()] * len(self.stages)
         self.layout = layout
 
     def _fit_stage(self, number: int, sizes: dict[str, int]) -> None:
@@ -343,10 +343,10 @@ class Call:
             notes = [f"{self.device}: {known}"] if known else []
             raise KernelError("a kernel failed without saying why", code="EK0702", place=user_place(), notes=notes)
         called = f"graph '{self.ir.name}' was called at {user_place()}"
-        found = nan_notes(failure, arrays) if self.device.is_host else []
+        notes = nan_notes(failure, arrays) if self.device.is_host else []
         programs = [node.kernel.portable for node in self.ir.nodes if isinstance(node, Node)]
         kernels = [*programs, *(program.shape for program in programs if program.shape is not None)]
-        raise failure_error(failure, kernels, self._staged(failure.report.op), [*found, called])
+        raise failure_error(failure, kernels, self._staged(failure.report.op), [*notes, called])
 
     def _staged(self, op: str) -> list[Place]:
         """Where an op was staged; several places when the graph has several of that name."""

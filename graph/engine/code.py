@@ -1,4 +1,4 @@
-"""A graph's code, ready to be called: its pieces are loaded by the driver of the device that it runs on.
+"""Loads a graph's code: its pieces go to the driver of the device that it runs on.
 
 Input: files with pieces of code, and the plan of the code's buffers. Output: `LoadedCode`. Non-goals: where the files
 come from (see `engine.load`), and the memory of a call (see `engine.call`).

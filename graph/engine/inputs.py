@@ -15,8 +15,8 @@ from ...dsl.diagnostics.errors import DTypeError, EinkornError, GraphError
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
 from ...dsl.types.packing import pack
+from ..driver.arrays import check_unmasked
 from ..driver.buffer import Buffer
-from ..driver.host_memory import check_unmasked
 from ..types.dims import StaticDim, SymbolicDim
 from ..types.promotion import weak_array
 from ..types.strides import whole

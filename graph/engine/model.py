@@ -1,4 +1,4 @@
-"""A graph that is ready to run, and its calls.
+"""Holds a graph that is ready to run, and calls it.
 
 `Model.execute` checks the inputs against the signature, finds or makes the memory, and makes one native call. With the
 sizes of the last call nothing is allocated but the outputs.
@@ -24,7 +24,7 @@ from ..driver.devices import DeviceRef
 from ..ir import GraphIR
 from ..types.dims import StaticDim
 from ..types.tensor_type import ShapedType
-from .call import Call
+from .call import Caller
 from .code import LoadedCode
 from .inputs import WRONG_INPUT, InputCheck, wrong_inputs
 from .outputs import Filling
@@ -49,7 +49,7 @@ class Model:
         self._ir = ir
         self._lock = threading.Lock()
         self._checks = [InputCheck(position, type) for position, type in enumerate(ir.inputs)]
-        self._call = Call(ir, load, self._checks, filling)
+        self._call = Caller(ir, load, self._checks, filling)
         self._code = self._call.code
         _models.add(self)
 

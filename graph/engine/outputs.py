@@ -37,7 +37,7 @@ class Output:
         self.pointer = pointer
         self.size = dtype.bytes_for(math.prod(shape))
         self.allocate, self.arguments = device.driver.allocator(dtype, shape)
-        self.buffer_over = buffer_class(device, dtype).over
+        self.buffer_over = buffer_class(device, dtype)._over
         self.keeps = self.size >= self.LARGE and _FREE > 0
         self.kept: list[Storage] = []
 

@@ -1,4 +1,4 @@
-"""Ready-made code of a package, fitted to a graph of a single op.
+"""Fits ready-made code of a package to a graph of a single op.
 
 Input: a kernel of a package and the node that calls it. Output: the variants that fit, best first, and the plan for
 calling one. Non-goals: nothing is loaded (see `engine.load`).

@@ -1,4 +1,4 @@
-"""Sessions: make graphs ready to run on a set of devices.
+"""Makes graphs ready to run on a set of devices.
 
 Input: a `Graph`. Output: a `Model`. Non-goals: how code is found and made (see `engine.load`), calls (see
 `engine.model`).

@@ -1,4 +1,4 @@
-"""The thread pool of the process, which all models share.
+"""Starts the thread pool of the process, which all models share.
 
 Input: the number of threads that the user wants. Output: a running `Pool`. Non-goals: how a pool works (see
 `driver.threads`), and how its code is made (see `compiler.codegen.thread_pool`).

@@ -4,7 +4,7 @@ An element that has the first pattern after the first run and the second after t
 its dtype is. A result that differs between the runs in another way was computed from memory that nobody wrote. Kernels
 with atomic operations may add in another order in each run, so for them only the first is looked for.
 
-Input: a `Call` that fills its memory (`Call.filling`), and the inputs of one call. Output: the results of the second
+Input: a `Caller` that fills its memory (`filling`), and the inputs of one call. Output: the results of the second
 run, or a `KernelError`. Prints are shown once; what is changed in place begins the second run as it began the first.
 Non-goals: which access left an element out, or read it (the interpreter tells the second).
 """
@@ -23,13 +23,13 @@ from ...dsl.types.packing import unpack
 from ..driver.buffer import Buffer
 from ..driver.device import Array
 from ..ir import GraphIR, Node
-from .call import Call
+from .call import Caller
 from .outputs import Filling
 
 PATTERNS = (0xA5, 0x5A)  # of each byte; no half of one is the same in both runs
 
 
-def run_twice(call: Call, filling: Filling, inputs: Sequence[Any]) -> list[Buffer]:
+def run_twice(call: Caller, filling: Filling, inputs: Sequence[Any]) -> list[Buffer]:
     """One call, with all checks and with the search for what nobody wrote.
 
     Raises:

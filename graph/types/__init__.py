@@ -1,1 +1,1 @@
-"""Types of graph values: dims, strides, promotion."""
+"""Types of graph values: dims, polynomials, strides, promotion."""

@@ -1,4 +1,4 @@
-"""Symbolic dims: sizes that are known, named, or computed from named ones, with exact integer algebra.
+"""Computes with dims: sizes that are known, named, or made of named ones, by exact integer algebra.
 
 Every `Dim` is held in one canonical form (see `polynomial`), so equal expressions are equal objects. Remainders and
 `ceildiv` are polynomials over floor quotients:

@@ -1,4 +1,4 @@
-"""Polynomials with integer coefficients over atoms: the canonical form of symbolic dims, and its exact algebra.
+"""Computes with polynomials over atoms, integer coefficients: the canonical form of symbolic dims.
 
 An atom is a symbol (`n`), a floor quotient (`n//4`), a `min` or a `max`; the operands of the latter are canonical forms
 again. Equal expressions have equal forms, so that equality is comparison of tuples. A quotient is reduced by the rules
@@ -196,7 +196,7 @@ def _quotient_by_int(rest: Terms, divisor: int) -> Terms:
 
 
 def extreme(kind: str, operands: Iterable[Terms]) -> Terms:
-    """min or max: nested ones melt together, and an operand that never wins falls out."""
+    """min or max: nested ones become one, and an operand that never wins falls out."""
     candidates: list[Terms] = []
     for terms in operands:
         if len(terms) == 1 and terms[0][1] == 1 and len(terms[0][0]) == 1 and terms[0][0][0].kind == kind:

@@ -1,4 +1,4 @@
-"""Which dtype an op computes in, and how plain numbers and arrays take part.
+"""Decides which dtype an op computes in, and how plain numbers and arrays take part.
 
 Tensors are *strong*: the result has the dtype of one of them, never a new, wider one. Of their dtypes the one of the
 highest category (bool < unsigned < signed < float) and, in it, of the largest width is picked; if it cannot hold every
@@ -25,8 +25,8 @@ import numpy as np
 from ...dsl.diagnostics.errors import DTypeError, GraphError, brief
 from ...dsl.diagnostics.places import Place
 from ...dsl.types.dtype import DType
+from ..driver.arrays import check_unmasked, lost, rounded
 from ..driver.buffer import Buffer
-from ..driver.host_memory import check_unmasked, lost, rounded
 
 _CATEGORIES = {"bool": 0, "uint": 1, "int": 2, "float": 3}
 

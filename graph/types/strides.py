@@ -1,4 +1,4 @@
-"""Inputs that are not contiguous: views with steps, transposed arrays, broadcast ones. They are read where they lie.
+"""Describes inputs that are not contiguous: views with steps, transposed arrays, broadcast ones, read where they lie.
 
 Code is made for row-major inputs. When a call brings another layout, a variant of the graph is compiled, once for each
 *pattern*: for each axis of such an input whether its stride is known (0 for a broadcast axis, 1 for a last axis whose

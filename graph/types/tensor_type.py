@@ -1,4 +1,4 @@
-"""The types of graph values.
+"""Describes graph values: their types.
 
 `TensorType(DType.float32, ["rows", 10], DeviceRef.CPU())` says what is known about a tensor while the graph is built:
 dtype, shape (static, symbolic or algebraic dims) and device. `BufferType` says the same of memory that the graph may

@@ -1,4 +1,4 @@
-"""Reads and checks the host's memory as NumPy sees it: sizes, addresses for native code, and what may be written where.
+"""Reads and checks arrays of the host: sizes, addresses for native code, rounding, and what may be written where.
 
 Input: dtypes, sizes, arrays. Output: arrays, addresses. Non-goals: no allocation (see `host`), no memory of other
 devices, no views (that is `buffer`).
