@@ -70,7 +70,7 @@ class _VariadicMarker:
         self.role = role
 
     def __getitem__(self, item: Any) -> TensorAnnotation | Broken:
-        parts = item if isinstance(item, tuple) else (item,)
+        parts: tuple[Any, ...] = item if isinstance(item, tuple) else (item,)
         count = parts[2] if len(parts) == 3 else ""
         number = type(count) is int and count >= 0
         name = isinstance(count, str) and (not count or count.isidentifier())
@@ -127,7 +127,7 @@ class DeviceContext:
 
     target: Target
 
-    def launch(self, kernel: Callable[..., Any], *args: Any, grid: Any, block: Any, parameters: Any = ...) -> None:
+    def launch(self, kernel: Callable[..., Any], *args: Any, grid: Any, block: Any, parameters: Any = None) -> None:
         """Runs a function by every thread of a grid."""
 
 

@@ -23,7 +23,7 @@ class Members:
     size: Any
     width: int
 
-    def __init__(self, value: Any = ...) -> None: ...
+    def __init__(self, value: Any = 0) -> None: ...
 
     def dim(self, axis: int) -> Any:
         """The size of an axis; -1 is the last one."""
@@ -35,30 +35,36 @@ class Members:
     def position(self, *index: Any) -> Any:
         """The row-major position of an index."""
 
-    def at(self, position: Any, width: int = ...) -> Any:
+    def at(self, position: Any, width: int = 1) -> Any:
         """The element at a row-major position, or `width` neighbours from there on."""
 
     def load(
-        self, *index: Any, width: int = ..., stride: Any = ..., mask: Any = ..., other: Any = ..., align: int = ...
+        self,
+        *index: Any,
+        width: int = 1,
+        stride: Any = 1,
+        mask: Any = None,
+        other: Any = None,
+        align: int | None = None,
     ) -> Any:
         """A vector of neighbours along the last axis; under a mask, lanes that are off are `other`."""
 
-    def store(self, value: Any, *index: Any, stride: Any = ..., mask: Any = ..., align: int = ...) -> None:
+    def store(self, value: Any, *index: Any, stride: Any = 1, mask: Any = None, align: int | None = None) -> None:
         """Stores a scalar or a vector; under a mask, the lanes that are on."""
 
-    def gather(self, *index: Any, mask: Any = ..., other: Any = ...) -> Any:
+    def gather(self, *index: Any, mask: Any = None, other: Any = None) -> Any:
         """A vector of elements at the indices in the lanes of vectors."""
 
-    def scatter(self, value: Any, *index: Any, mask: Any = ...) -> None:
+    def scatter(self, value: Any, *index: Any, mask: Any = None) -> None:
         """Stores lanes at the indices in the lanes of vectors."""
 
-    def prefetch(self, *index: Any, locality: int = ..., write: bool = ...) -> None:
+    def prefetch(self, *index: Any, locality: int = 3, write: bool = False) -> None:
         """Asks for memory that is about to be read or written."""
 
     def pointer(self, *index: Any) -> Any:
         """The address of an element."""
 
-    def cast(self, dtype: Any, saturate: bool = ...) -> Any:
+    def cast(self, dtype: Any, *, saturate: bool = False) -> Any:
         """The number as another dtype; `saturate` holds it at the ends of an integer type instead of wrapping."""
 
     def with_lane(self, lane: Any, x: Any) -> Any:
@@ -67,7 +73,7 @@ class Members:
     def slice(self, offset: int, width: int) -> Any:
         """`width` lanes from `offset` on."""
 
-    def shuffle(self, *lanes: Any, other: Any = ...) -> Any:
+    def shuffle(self, *lanes: Any, other: Any = None) -> Any:
         """These lanes; those of `other` count on from those of the vector."""
 
     def take(self, indices: Any) -> Any:
@@ -76,7 +82,7 @@ class Members:
     def join(self, *others: Any) -> Any:
         """The lanes of all these vectors."""
 
-    def split(self, parts: int = ...) -> Any:
+    def split(self, parts: int = 2) -> Any:
         """A tuple of as many vectors, of equal widths."""
 
     def interleave(self, other: Any) -> Any:
@@ -94,10 +100,10 @@ class Members:
     def rotate_right(self, count: int) -> Any:
         """Lane i is lane i - count, round the end."""
 
-    def shift_left(self, count: int, fill: Any = ...) -> Any:
+    def shift_left(self, count: int, fill: Any = None) -> Any:
         """Lane i is lane i + count, and `fill` where there is none."""
 
-    def shift_right(self, count: int, fill: Any = ...) -> Any:
+    def shift_right(self, count: int, fill: Any = None) -> Any:
         """Lane i is lane i - count, and `fill` where there is none."""
 
     def broadcast(self, width: int) -> Any:
@@ -186,25 +192,25 @@ class Pointer(Generic[T]):
 
     def load(
         self,
-        offset: Any = ...,
-        width: int = ...,
-        stride: Any = ...,
-        mask: Any = ...,
-        other: Any = ...,
-        align: int = ...,
+        offset: Any = 0,
+        width: int = 1,
+        stride: Any = 1,
+        mask: Any = None,
+        other: Any = None,
+        align: int | None = None,
     ) -> Any:
         """A vector of neighbours along the last axis; under a mask, lanes that are off are `other`."""
 
-    def store(self, value: Any, offset: Any = ..., stride: Any = ..., mask: Any = ..., align: int = ...) -> None:
+    def store(self, value: Any, offset: Any = 0, stride: Any = 1, mask: Any = None, align: int | None = None) -> None:
         """Stores a scalar or a vector; under a mask, the lanes that are on."""
 
-    def gather(self, indices: Any, mask: Any = ..., other: Any = ...) -> Any:
+    def gather(self, indices: Any, mask: Any = None, other: Any = None) -> Any:
         """A vector of elements at the indices in the lanes of vectors."""
 
-    def scatter(self, value: Any, indices: Any, mask: Any = ...) -> None:
+    def scatter(self, value: Any, indices: Any, mask: Any = None) -> None:
         """Stores lanes at the indices in the lanes of vectors."""
 
-    def prefetch(self, offset: Any = ..., locality: int = ..., write: bool = ...) -> None:
+    def prefetch(self, offset: Any = 0, locality: int = 3, write: bool = False) -> None:
         """Asks for memory that is about to be read or written."""
 
     def __getitem__(self, index: Any) -> Any: ...

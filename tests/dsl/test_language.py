@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import inspect
 from pathlib import Path
 from types import ModuleType
 
@@ -67,3 +68,20 @@ def test_checkers_see_the_members_that_the_compiler_knows() -> None:
     assert declared(members.Members) == of_values
     assert declared(members.Pointer) == known["PointerType"]
     assert declared(dsl.language.annotations.Target) == known["TargetValue"]
+
+
+def test_checkers_see_the_arguments_that_the_compiler_takes() -> None:
+    """Names, kinds and defaults of the arguments of each method."""
+
+    def plain(signature: inspect.Signature, skip: int = 0) -> list[tuple[str, object, object]]:
+        return [(p.name, p.kind, p.default) for p in list(signature.parameters.values())[skip:]]
+
+    declared = {"Value": members.Members, "Tensor": members.Members, "PointerType": members.Pointer}
+    compared = 0
+    for (owner, name), member in table.MEMBERS.items():
+        signature = inspect.getclosurevars(member).nonlocals.get("signature")
+        if signature is not None and owner.__name__ in declared:
+            ours = inspect.signature(getattr(declared[owner.__name__], name))
+            assert plain(ours, 1) == plain(signature), (owner, name)
+            compared += 1
+    assert compared > 40
