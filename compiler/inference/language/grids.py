@@ -96,8 +96,7 @@ def launch(call: Point, owner: Any, kernel: Any, *args: Any, grid: Any, block: A
     named = parameters or ()
     if not isinstance(named, tuple) or not all(isinstance(p, tuple) and isinstance(p[0], str) for p in named):
         raise call.error("EK0221", 'parameters= takes the names and values of compile-time parameters: {"BM": 64}')
-    node = call.nodes.get("grid", call.node)
-    counts = [coerce(call.on(node), n, INT, "grid= takes Ints") for n in blocks]
+    counts = [coerce(call.argument("grid"), n, INT, "grid= takes Ints") for n in blocks]
     one = call.builder.int_(1)
     counts += [one] * (3 - len(counts))
     threads = [*sizes, *(1,) * (3 - len(sizes))]

@@ -61,7 +61,6 @@ def iota(call: Point, dtype: Any, width: Any, start: Any = 0, step: Any = 1) -> 
     vector = from_lanes(builder, [builder.const(adopt(value, kind), scalar) for value in numbers])
     if is_comptime_number(start):
         return vector
-    node = call.nodes.get("start", call.node)
-    first = coerce(call.on(node), start, scalar, f"the start of iota is {scalar}")
+    first = coerce(call.argument("start"), start, scalar, f"the start of iota is {scalar}")
     whole = SIMDType(kind, width)
-    return builder.row("add", [coerce(call.on(node), first, whole), vector])
+    return builder.row("add", [coerce(call.argument("start"), first, whole), vector])

@@ -46,18 +46,15 @@ def access(call: Point, dtype: DType, width: int, mask: Any, other: Any, stride:
     given = None
     if mask is not None:
         wanted = SIMDType(DType.bool, width)
-        node = call.nodes.get("mask", call.node)
-        given = coerce(call.on(node), mask, wanted, f"the mask of {type} is {wanted}")
+        given = coerce(call.argument("mask"), mask, wanted, f"the mask of {type} is {wanted}")
     if other is not None and mask is None:
         raise call.error("EK0208", "other= says what stands where mask= says no; there is no mask=", "other")
     if other is None:
         other = zero_of(dtype)
-    node = call.nodes.get("other", call.node)
-    filler = coerce(call.on(node), other, type, f"other= is {type}, as what is loaded")
+    filler = coerce(call.argument("other"), other, type, f"other= is {type}, as what is loaded")
     step = None
     if not (type_is_int(stride) and stride == 1):
-        node = call.nodes.get("stride", call.node)
-        step = coerce(call.on(node), stride, INT, "stride= is an Int")
+        step = coerce(call.argument("stride"), stride, INT, "stride= is an Int")
     return Access(width, given, filler, step, alignment(call, dtype, align, step))
 
 
@@ -120,8 +117,7 @@ def stored_value(call: Point, dtype: DType, value: Any) -> Value:
     """A value for elements of `dtype`: of that dtype, or a number that adopts it."""
     if isinstance(value, Value) and isinstance(value.type, SIMDType) and value.weak is None and value.dtype is dtype:
         return value
-    node = call.nodes.get("value", call.node)
-    return coerce(call.on(node), value, SIMDType(dtype), f"this memory holds {dtype}", owner_of(call))
+    return coerce(call.argument("value"), value, SIMDType(dtype), f"this memory holds {dtype}", owner_of(call))
 
 
 def hint_of(call: Point, locality: Any, write: Any) -> dict[str, Any]:
@@ -215,10 +211,9 @@ def scatter(call: Point, pointer: Value, value: Any, indices: Any, mask: Any) ->
     offsets = index_vector(call, indices)
     assert isinstance(offsets.type, SIMDType)
     width = offsets.type.width
-    node = call.nodes.get("value", call.node)
     type = SIMDType(pointer.dtype, width)
     what = f"{width} elements of this memory are {type}"
-    stored = coerce(call.on(node), value, type, what, owner_of(call))
+    stored = coerce(call.argument("value"), value, type, what, owner_of(call))
     how = access(call, pointer.dtype, width, True if mask is None and width > 1 else mask, None, 1, None)
     if width == 1:
         store_span(call.builder, Span(pointer, integer_offset(call, offsets)), stored, how.mask, None)

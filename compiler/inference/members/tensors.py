@@ -102,8 +102,7 @@ def tensor_position(call: Point, owner: Tensor, *index: Any) -> Value:
 def tensor_at(call: Point, owner: Tensor, position: Any, width: Any = 1) -> Value:
     """The element at a row-major position, or `width` elements from there on."""
     check_width(call, width, "width")
-    node = call.nodes.get("position", call.node)
-    number = coerce(call.on(node), position, INT, "a position is an Int")
+    number = coerce(call.argument("position"), position, INT, "a position is an Int")
     index = Index(owner.dims, linear=number, divisible=True, unchecked=True)
     guard_index(call, owner, index, width)
     return owner.load(call.builder, index, width)

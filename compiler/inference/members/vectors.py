@@ -143,8 +143,7 @@ def value_shuffle(call: Point, owner: Value, *lanes: Any, other: Any = None) -> 
     type = vector(call, owner, "shuffle")
     second, most = owner, type.width
     if other is not None:
-        node = call.nodes.get("other", call.node)
-        second = coerce(call.on(node), other, type, f"the other vector is {type}, too")
+        second = coerce(call.argument("other"), other, type, f"the other vector is {type}, too")
         most = 2 * type.width
     chosen = lanes[0] if len(lanes) == 1 and isinstance(lanes[0], tuple) else lanes
     if any(isinstance(k, Value) for k in chosen):
@@ -359,8 +358,7 @@ def value_reduce(call: Point, owner: Value, function: Any) -> Any:
         half = SIMDType(owner.dtype, _width(value) // 2)
         parts = [shuffle(call, value, value, range(k, k + half.width)) for k in (0, half.width)]
         got = dispatch.call(call, function, parts, {})
-        node = call.nodes.get("function", call.node)
-        value = coerce(call.on(node), got, half, f"the function gives {half} of two of them")
+        value = coerce(call.argument("function"), got, half, f"the function gives {half} of two of them")
     return value
 
 
