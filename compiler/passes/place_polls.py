@@ -36,47 +36,47 @@ def place_polls(program: Program, target: Target) -> None:
     """Says of each loop whether and how often it polls."""
     if target.has_context:
         for function in program.functions:
-            _place(function.body, _Around())
+            _place(function.body, _Around(), _Work())
 
 
-def _place(region: Region, around: _Around) -> None:
+def _place(region: Region, around: _Around, work: _Work) -> None:
     for op in region.ops:
         if not op.regions:
             continue
         if op.opcode.loops:
-            fuel = _fuel(op, around)
+            fuel = _fuel(op, around, work)
             if fuel:
                 op.attrs["fuel"] = fuel
             if op.opcode is FOR:
-                _place_for(op, around)
+                _place_for(op, around, work)
             else:
-                _place(op.regions[0], around)
-            _place(op.regions[-1], _Around(around.depth + 1, around.burns or fuel > 0))
+                _place(op.regions[0], around, work)
+            _place(op.regions[-1], _Around(around.depth + 1, around.burns or fuel > 0), work)
         else:
             for inner in op.regions:
-                _place(inner, _Around() if op.opcode.spreads else around)
+                _place(inner, _Around() if op.opcode.spreads else around, work)
 
 
-def _place_for(loop: Op, around: _Around) -> None:
+def _place_for(loop: Op, around: _Around, work: _Work) -> None:
     """Whether a `for` with a short body runs in strips, and what it takes from the fuel of a loop around it."""
-    each, rounds, step = _work(loop.regions[0]), _most_rounds(loop), loop.operands[2].const
+    each, rounds, step = work.of(loop.regions[0]), _most_rounds(loop), loop.operands[2].const
     if each is None:
         return
+    may_be_long = rounds is None or rounds * each > BUDGET
     # Within other loops, one over memory ends as soon as that does.
-    short_lived = around.depth and any(op.opcode.accesses for op in walk(loop.regions[0]))
-    if (rounds is None or rounds * each > BUDGET) and not short_lived:
+    if may_be_long and not (around.depth and any(op.opcode.accesses for op in walk(loop.regions[0]))):
         strip = 1 << max(0, (BUDGET // max(each, 1)).bit_length() - 1)
         loop.attrs["strip"] = min(strip, (1 << 62) // step or 1) * step
     if around.burns and (rounds is None or rounds * each > _REGION):
         loop.attrs["burn"] = max(1, each // step)
 
 
-def _fuel(loop: Op, around: _Around) -> int:
+def _fuel(loop: Op, around: _Around, work: _Work) -> int:
     """What a round of a loop takes from the fuel, where it polls by that: loops are in it, or nobody counts its rounds.
 
     Not within other loops if it carries vectors, which would go through memory for it.
     """
-    long = any(_work(region) is None for region in loop.regions)
+    long = any(work.of(region) is None for region in loop.regions)
     if loop.opcode is FOR and (not long or (around.depth and _carries_vectors(loop))):
         return 0
     if loop.opcode is WHILE and not long and _counts(loop):
@@ -84,25 +84,36 @@ def _fuel(loop: Op, around: _Around) -> int:
     return sum(map(_straight, loop.regions))
 
 
-def _work(region: Region) -> int | None:
-    """How many operations a region takes at most, nearly; None where nobody knows."""
-    total = 0
-    for op in region.ops:
-        if op.opcode is WHILE or op.opcode.spreads:
-            return None
-        inside = 1
-        for inner in op.regions:
-            found = _work(inner)
-            if found is None:
+class _Work:
+    """Counts how many operations regions take at most, nearly; each region once, however many loops are around it."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, int | None] = {}  # by identity: the program keeps them
+
+    def of(self, region: Region) -> int | None:
+        """None where nobody knows."""
+        if id(region) not in self.known:
+            self.known[id(region)] = self._count(region)
+        return self.known[id(region)]
+
+    def _count(self, region: Region) -> int | None:
+        total = 0
+        for op in region.ops:
+            if op.opcode is WHILE or op.opcode.spreads:
                 return None
-            inside += found
-        if op.opcode is FOR:
-            rounds = _most_rounds(op)
-            if rounds is None:
-                return None
-            inside *= rounds
-        total += inside * _weight(op)
-    return total
+            inside = 1
+            for inner in op.regions:
+                found = self.of(inner)
+                if found is None:
+                    return None
+                inside += found
+            if op.opcode is FOR:
+                rounds = _most_rounds(op)
+                if rounds is None:
+                    return None
+                inside *= rounds
+            total += inside * _weight(op)
+        return total
 
 
 def _weight(op: Op) -> int:
