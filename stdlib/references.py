@@ -1,4 +1,4 @@
-"""What references of kernels share: NumPy's functions, computed wider and rounded once.
+"""Makes references of kernels from NumPy's functions, computed wider and rounded once.
 
     exp.reference(in_float64(np.exp))
 

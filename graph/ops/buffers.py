@@ -1,4 +1,4 @@
-"""Buffers: memory that a graph changes, and ops that read and write it in the order in which they are staged.
+"""Stages reads and writes of buffers, memory that a graph changes, in the order in which they are staged.
 
     graph = Graph("count", forward=count, input_types=[BufferType(DType.int64, [], DeviceRef.CPU())])
 

@@ -1,4 +1,4 @@
-"""Literals in a graph.
+"""Stages literals.
 
 Input: numbers, nested lists, arrays, DLPack producers. Output: a `Constant` node's value. Non-goals: weights, which
 come when a model is loaded.

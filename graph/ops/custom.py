@@ -1,4 +1,4 @@
-"""`custom` and `inplace_custom`: kernels of the user's, as nodes like any other.
+"""Stages kernels of the user's: `custom` and `inplace_custom`.
 
 Input: a name, tensors, parameters. Output: the results of a kernel node, typed by its signature. Non-goals: loading of
 libraries (see `engine.load`) and the rules of signatures (see `dsl.signature.bind`).
@@ -139,18 +139,18 @@ def _operands(
     inputs = schema.inputs
     labels = [inputs[k].name if k < len(inputs) else f"values[{k}]" for k in range(len(values))]
     numbers = {k for k, value in enumerate(values[: len(inputs)]) if not inputs[k].dims.strip() and _is_number(value)}
-    found: dict[int, Value] = {}
+    operands: dict[int, Value] = {}
     for k, value in enumerate(values):
         if isinstance(value, BufferValue) and inplace:
-            found[k] = value
+            operands[k] = value
         elif k not in numbers:
-            found[k] = tensor(name, labels[k], value)
-    same_device(name, {labels[k]: value for k, value in found.items()}, device)
+            operands[k] = tensor(name, labels[k], value)
+    same_device(name, {labels[k]: value for k, value in operands.items()}, device)
     known: dict[Any, DType] = {
         name: parameters[name.lower()] for name, _ in schema.typevars if name.lower() in parameters
     }
     known |= {argument.dtype: type.dtype for argument, type in zip(schema.outputs, expected or (), strict=False)}
-    known |= {inputs[k].dtype: value.dtype for k, value in reversed(found.items()) if k < len(inputs)}
+    known |= {inputs[k].dtype: value.dtype for k, value in reversed(operands.items()) if k < len(inputs)}
     for k in sorted(numbers):
         declared = inputs[k].dtype
         dtype = declared if isinstance(declared, DType) else known.get(declared)
@@ -158,8 +158,8 @@ def _operands(
             tensor(name, labels[k], values[k])  # refused: nothing tells its dtype
         else:
             array = weak_array(_plain(values[k]), dtype, name, labels[k], user_place())
-            found[k] = current(name).stage_constant(array, device, user_place())
-    return [found[k] for k in range(len(values))]
+            operands[k] = current(name).stage_constant(array, device, user_place())
+    return [operands[k] for k in range(len(values))]
 
 
 def _is_number(value: Any) -> bool:

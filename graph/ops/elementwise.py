@@ -1,4 +1,4 @@
-"""Elementwise ops: arithmetic, comparisons, logic, mathematics. One row an op (see `rows`).
+"""Declares the elementwise ops: arithmetic, comparisons, logic, mathematics. One row an op (see `rows`).
 
 Operands are promoted to one dtype (see `types.promotion`) and broadcast to one shape; the result has both, comparisons
 and predicates give bool.

@@ -1,4 +1,4 @@
-"""`x[...]`: NumPy's basic slicing on tensors whose sizes may be symbolic.
+"""Stages slices: `x[...]` is NumPy's basic slicing, on tensors whose sizes may be symbolic.
 
 An int takes one element and drops the axis, a slice a range of them, `...` the axes not named, None adds an axis of
 size 1. One `slice` node does all ranges, a `reshape` then drops and adds axes. Two differences from NumPy: an index or
@@ -160,11 +160,11 @@ def _bound(item: Any, axis: int) -> int | Dim:
         return item
     if isinstance(item, TensorValue):
         fail(_NAME, f"a tensor cannot index axis {axis}", code="EK0425", argument="indices", expected=_INDEX)
-    found = int_of(f"indices[{axis}]", item, "EK0425", _INDEX)
-    if not -LIMIT <= found <= LIMIT:
-        text = f"index {in_short(found)} on axis {axis} is out of range"
-        fail(_NAME, text, code="EK0425", argument="indices", got=in_short(found))
-    return found
+    number = int_of(f"indices[{axis}]", item, "EK0425", _INDEX)
+    if not -LIMIT <= number <= LIMIT:
+        text = f"index {in_short(number)} on axis {axis} is out of range"
+        fail(_NAME, text, code="EK0425", argument="indices", got=in_short(number))
+    return number
 
 
 def _element_of(index: int | Dim, dim: Dim, axis: int) -> _Range:

@@ -1,4 +1,4 @@
-"""Matrix products.
+"""Stages matrix products.
 
 Two kernels do the work: `matmul` of (m, k) by (k, n) and `batch_matmul` of (b, m, k) by (b, k, n). What comes with more
 or fewer axes is brought into one of these forms. A product of many matrices with one is a single, taller product.

@@ -1,4 +1,4 @@
-"""Ops that move or rename elements and compute nothing: shapes, axes, joining and splitting.
+"""Stages ops that move or rename elements and compute nothing: shapes, axes, joining.
 
 Sizes may be symbolic. Where sizes have to agree, they must be equal as expressions; `rebind` is the way to assert what
 cannot be seen.
@@ -260,7 +260,7 @@ def rebind(x: TensorValueLike, shape: Iterable[DimLike], message: str = "") -> T
         GraphError: EK0421 another rank, EK0423 a size that can be seen to be another, EK0431 a name no input has.
     """
     value = tensor("rebind", "x", x)
-    target, told = Shape(shape), text_of("message", message)
+    target, note = Shape(shape), text_of("message", message)
     if len(target) != value.rank:
         fail(
             "rebind",
@@ -277,7 +277,7 @@ def rebind(x: TensorValueLike, shape: Iterable[DimLike], message: str = "") -> T
             text = f"axis {axis} has size {dim}, never {wanted}"
             fail("rebind", text, code="EK0423", argument="shape", expected=str(dim), got=str(wanted))
         text = f"rebind: axis {axis} has to have size {wanted}"
-        require("rebind", "equal", dim, wanted, f"{text}: {told}" if told else text)
+        require("rebind", "equal", dim, wanted, f"{text}: {note}" if note else text)
     return as_shape(value, target)
 
 

@@ -112,7 +112,7 @@ def same_device(name: str, operands: Mapping[str, Value], device: DeviceRef | No
             )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Kind:
     """A kind of dtypes: which they are, what they are called, and what to do about another one."""
 

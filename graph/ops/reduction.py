@@ -1,4 +1,4 @@
-"""Reductions over axes, and softmax. One row an op (see `rows`); `max` and `min` also take two tensors.
+"""Declares reductions over axes, and softmax. One row an op (see `rows`); `max` and `min` also take two tensors.
 
 `axis` is an int, a tuple of ints, or None for all axes; negative ones count from the end. A reduced axis stays with
 size 1 unless `keepdims` is False. Several axes are merged into one first, so the elements are accumulated in one go:

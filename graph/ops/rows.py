@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ...dsl.diagnostics.places import user_place
@@ -67,18 +66,20 @@ def elementwise(
     alone, readers = apart or {}, attributes or {}
 
     def stage(name: str, kernel: tuple[str, str], given: Mapping[str, Any]) -> TensorValue:
-        found = {}
+        if not apart and not attributes:
+            return builtin(*kernel, broadcast(name, _promoted(name, given, kinds, integers)))[0]
+        operands = {}
         for operand, kind in alone.items():
-            found[operand] = tensor(name, operand, given[operand])
-            check_kind(name, operand, found[operand], kind)
+            operands[operand] = tensor(name, operand, given[operand])
+            check_kind(name, operand, operands[operand], kind)
         others = {operand: given[operand] for operand in given if operand not in alone and operand not in readers}
-        found |= _promoted(name, others, kinds, integers)
+        operands |= _promoted(name, others, kinds, integers)
         parameters = {attribute: read(attribute, given[attribute]) for attribute, read in readers.items()}
-        values = broadcast(name, {operand: found[operand] for operand in given if operand in found})
+        values = broadcast(name, {operand: operands[operand] for operand in given if operand in operands})
         return builtin(*kernel, values, parameters)[0]
 
-    row = _Row("elementwise", stage, kinds, alone, frozenset(readers), integers)
-    return row.declare(family, kernel, method, operator)
+    reached = (family, kernel, method, operator)
+    return _row("elementwise", stage, kinds, alone, tuple(readers), integers, reached)
 
 
 def along(
@@ -97,7 +98,7 @@ def along(
         check_kind(name, operand, value, kinds)
         return builtin(*kernel, [value], {"axis": axis_of(given["axis"], value.rank)})[0]
 
-    return _Row("along", stage, kinds, {}, frozenset({"axis"})).declare(family, kernel, method, None)
+    return _row("along", stage, kinds, {}, ("axis",), None, (family, kernel, method, None))
 
 
 def reduction(
@@ -133,67 +134,63 @@ def reduction(
             return as_shape(reduce_axes(name, kernel, as_shape(value, [1]), (0,), keepdims), [])
         return reduce_axes(name, kernel, value, axes, keepdims)
 
-    row = _Row("reduction", stage, kinds, {}, frozenset({"axis", "keepdims"}), integers)
-    return row.declare(family, kernel, method, None)
+    return _row("reduction", stage, kinds, {}, ("axis", "keepdims"), integers, (family, kernel, method, None))
 
 
-@dataclass(frozen=True)
-class _Row:
-    """What the forms have in common: how a signature becomes an op."""
+def _row(
+    form: str,
+    stage: Staging,
+    kinds: str,
+    apart: Mapping[str, str],
+    attributes: tuple[str, ...],
+    integers: DType | None,
+    reached: tuple[str | None, str | None, str | None, str | None],
+) -> Callable[[F], F]:
+    """What the forms have in common: makes a signature an op. `reached` is family, kernel, method and operator."""
+    family, kernel, method, operator = reached
 
-    form: str
-    stage: Staging
-    kinds: str
-    apart: Mapping[str, str]
-    attributes: frozenset[str]
-    integers: DType | None = None
+    def declare(function: F) -> F:
+        name, code = function.__name__, function.__code__
+        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        positional = reversed(names[: code.co_argcount])
+        defaults = dict(zip(positional, reversed(function.__defaults__ or ()), strict=False))
+        defaults |= function.__kwdefaults__ or {}
+        operands = {n: apart.get(n, kinds) for n in names if function.__annotations__[n] == "TensorValueLike"}
+        assert set(names) == {*operands, *attributes}, f"row {name}: nothing says how to read its attributes"
+        called = (family or function.__module__.rpartition(".")[2], kernel or name)
 
-    def declare(
-        self, family: str | None, kernel: str | None, method: str | None, operator: str | None
-    ) -> Callable[[F], F]:
-        """The decorator of the row."""
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> TensorValue:
+            function(*args, **kwargs)  # refuses what the signature does not take, in Python's own words
+            given = dict(zip(names, args, strict=False))
+            if len(args) < len(names):
+                given = {n: given[n] if n in given else kwargs.get(n, defaults.get(n)) for n in names}
+            return stage(name, called, given)
 
-        def declare(function: F) -> F:
-            name, code = function.__name__, function.__code__
-            names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-            positional = reversed(names[: code.co_argcount])
-            defaults = dict(zip(positional, reversed(function.__defaults__ or ()), strict=False))
-            defaults |= function.__kwdefaults__ or {}
-            operands = {
-                n: self.apart.get(n, self.kinds) for n in names if function.__annotations__[n] == "TensorValueLike"
-            }
-            assert set(names) == {*operands, *self.attributes}, f"row {name}: nothing says how to read its attributes"
-            called = (family or function.__module__.rpartition(".")[2], kernel or name)
+        op = Op(name, call, form, called, operands, integers)
+        return declared(op, method, operator)  # type: ignore[return-value]
 
-            @functools.wraps(function)
-            def call(*args: Any, **kwargs: Any) -> TensorValue:
-                function(*args, **kwargs)  # refuses what the signature does not take, in Python's own words
-                given = {**dict(zip(names, args, strict=False)), **kwargs}
-                return self.stage(name, called, {n: given.get(n, defaults.get(n)) for n in names})
-
-            op = Op(name, call, self.form, called, operands, self.integers)
-            return declared(op, method, operator)  # type: ignore[return-value]
-
-        return declare
+    return declare
 
 
 def _promoted(name: str, values: Mapping[str, Any], kinds: str, integers: DType | None) -> Mapping[str, TensorValue]:
     """Operands in one dtype."""
     if len(values) == 1:
-        found = {operand: tensor(name, operand, value) for operand, value in values.items()}
+        ((first, value),) = values.items()
+        operands = {first: tensor(name, first, value)}
     else:
-        strong = {operand: value for operand, value in values.items() if isinstance(value, TensorValue)}
+        strong = [(operand, value) for operand, value in values.items() if isinstance(value, TensorValue)]
         if kinds == "bool":  # before any promotion: bool and int8 would else meet as int8
-            for operand, value in strong.items():
+            for operand, value in strong:
                 check_kind(name, operand, value, kinds)
         wanted = None
         if integers is not None and strong:
-            common = promote([value.dtype for value in strong.values()], name, user_place())
+            common = promote([value.dtype for _, value in strong], name, user_place())
             wanted = None if common.is_float() else integers
-        found = dict(zip(values, tensors(name, wanted, **values), strict=True))
-    first, value = next(iter(found.items()))
-    check_kind(name, first, value, kinds)
-    return found
+        operands = dict(zip(values, tensors(name, wanted, **values), strict=True))
+        first = next(iter(operands))
+    check_kind(name, first, operands[first], kinds)
+    return operands
 
 
 # *** reductions ***

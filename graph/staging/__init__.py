@@ -1,1 +1,1 @@
-"""Graphs as they are built: values, kernel sources."""
+"""Builds graphs: the graph, its values, and where its kernels come from."""

@@ -1,4 +1,4 @@
-"""`Graph`: where ops are staged.
+"""Builds graphs: `Graph` collects the nodes that ops stage.
 
 A graph is built in one of two ways, traced from a callable or under `with`:
 

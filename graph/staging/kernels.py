@@ -1,4 +1,4 @@
-"""Where a graph finds its kernels: the ones that ship with the package, and the user's own.
+"""Finds the kernels of a graph: the ones that ship with the package, and the user's own.
 
 Libraries are read when the graph is made, so a wrong path is told there, and a changed file is seen by the next graph.
 What a graph needs to know of a shipped kernel is kept in the cache, so that a warm start imports no kernel file.
@@ -57,8 +57,8 @@ class Kernels:
         Raises:
             PackageError: several libraries have an op of this bare name.
         """
-        found = self._custom.get(name)
-        if found is None and "::" not in name:
+        kernel = self._custom.get(name)
+        if kernel is None and "::" not in name:
             spaced = [full for full in self._custom if full.endswith(f"::{name}")]
             if len(spaced) > 1:
                 raise PackageError(
@@ -69,8 +69,8 @@ class Kernels:
                     got=spaced,
                     hint="write the name with its namespace",
                 )
-            found = self._custom[spaced[0]] if spaced else None
-        return found
+            kernel = self._custom[spaced[0]] if spaced else None
+        return kernel
 
     def names(self) -> Iterable[str]:
         """The names of all custom ops."""

@@ -1,4 +1,4 @@
-"""The values of a graph, and what Python's operators mean on them.
+"""Defines the values of a graph: tensors and buffers.
 
 A `TensorValue` stands for a tensor that exists when the graph runs, a `BufferValue` for memory that its ops change.
 Operators and methods stage ops in the graph that is being built; they mean what they mean on NumPy arrays, so

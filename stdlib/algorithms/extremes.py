@@ -1,4 +1,4 @@
-"""Extremes of many elements at once, and their places: faster ways for `Max`, `Min`, `ArgMax` and `ArgMin`.
+"""Finds extremes of many elements at once, and their places: faster ways for `Max`, `Min`, `ArgMax` and `ArgMin`.
 
 Elements are taken 32 at a time, the last 32 of them once more where their number is no multiple of that: it does no
 harm to look at an element twice.

@@ -1,4 +1,4 @@
-"""Folds: how the elements along an axis become the state of a monoid, in an order that is fixed.
+"""Folds the elements along an axis into the state of a monoid, in an order that is fixed.
 
 Along the last axis, element k of a row goes into lane `k mod lanes`, in the order of k; after 4096 elements the lanes
 are settled and joined, lane by lane, to those of the blocks before. At the end halves of the lanes are joined, lane j

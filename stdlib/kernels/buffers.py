@@ -1,4 +1,4 @@
-"""Kernels that read and change buffers: memory with a place in time.
+"""Reads and changes buffers.
 
 Input: a buffer, a tensor. Output: a tensor, or the buffer with other elements. Non-goals: no order is kept here; the
 graph runs them when their turn comes.

@@ -1,4 +1,4 @@
-"""Elementwise kernels: arithmetic, comparisons, logic, mathematics, casts.
+"""Computes element by element: arithmetic, comparisons, logic, mathematics, casts.
 
 Operands come in one dtype and one shape: promotion and broadcasting happen before. Half types are rounded after every
 operation of the language; the functions that take several steps (`sigmoid`, `silu`, `gelu`) take them in float32.

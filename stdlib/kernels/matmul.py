@@ -1,4 +1,4 @@
-"""Matrix products.
+"""Computes matrix products.
 
 Large products run in blocks that stay in the caches, as Goto and van de Geijn describe ("Anatomy of high-performance
 matrix multiplication", 2008): a task owns a block of the result and goes along the inner axis in slabs; it copies the

@@ -1,6 +1,6 @@
-"""Kernels that move elements and compute nothing.
+"""Moves elements and computes nothing: shapes, axes, joining, slices.
 
-Each is a map of indices, so it costs nothing where it melts into the kernel that reads it.
+Each is a map of indices, so it costs nothing where it is fused into the kernel that reads it.
 
 Input and output: tensors of one dtype. Non-goals: no check of shapes, which the graph has done.
 """

@@ -1,4 +1,4 @@
-"""Reductions along one axis, the places of extremes, and softmax.
+"""Reduces along one axis: sums, extremes and their places; softmax.
 
 The monoids say what is computed, `rows` and `folds` in which order; softmax has loops of its own.
 
