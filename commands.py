@@ -148,10 +148,10 @@ def package_verify(path: str) -> None:
     ready = [variant for variant in package.variants if variant.in_process]
     if ready:
         from .compiler.targets import architecture
-        from .graph.engine.packaged_code import ready_code
+        from .graph.engine.packaged_code import ready_pieces
 
         for variant in ready:
-            ready_code(package, variant, architecture(variant.target))
+            ready_pieces(package, variant, architecture(variant.target))
     print(f"{package.archive.shown}: all {count} members are what the manifest says (SHA-256 {package.digest})")
 
 

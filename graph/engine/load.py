@@ -34,7 +34,7 @@ from .compile import (
     reproducing_faults,
     targets_of,
 )
-from .packaged_code import hint_without_code, matching, op_plan, ready_code, single_op
+from .packaged_code import hint_without_code, matching, op_plan, ready_pieces, single_op
 
 _log = logging.getLogger("einkorn.load")
 
@@ -167,8 +167,7 @@ def _from_package(ir: GraphIR, device: Device, checks: Checks | None) -> LoadedC
     for variant in matching(kernel, wanted, ir, node, lacking):
         if checks is not None and variant.checks != str(checks):
             continue
-        data = ready_code(package, variant, architecture(variant.target))
-        pieces = [Piece(variant.kind, variant.target, data)]
+        pieces = ready_pieces(package, variant, architecture(variant.target))
         key = content_key("package", variant.code.sha256)
         return _keep(key, pieces, device, op_plan(ir, node), f"{kernel.origin} ({variant.target})")
     return None

@@ -10,7 +10,7 @@ import logging
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 
-from ...dsl.contract.unit import op_layout
+from ...dsl.contract.unit import Piece, op_layout
 from ...dsl.diagnostics.errors import PackageError
 from ...dsl.diagnostics.json_reading import Misread
 from ...dsl.package.container import Package, Variant
@@ -56,8 +56,8 @@ def matching(
                 _log.info("code of '%s' for %s needs %s", variant.op, variant.target, ", ".join(missing))
 
 
-def ready_code(package: Package, variant: Variant, architecture: str) -> bytes:
-    """The code of a variant for an architecture, read before it is mapped; see `dsl.package.shared_object`.
+def ready_pieces(package: Package, variant: Variant, architecture: str) -> list[Piece]:
+    """The pieces of a variant's code for an architecture, read before any is mapped; see `dsl.package.shared_object`.
 
     Raises:
         PackageError: EK0559 it is not what the manifest says, EK0562 it is not what Einkorn writes.
@@ -72,7 +72,7 @@ def ready_code(package: Package, variant: Variant, architecture: str) -> bytes:
             op=variant.op,
             hint="nothing of it was loaded; build the package again from its sources (`einkorn build`)",
         ) from None
-    return data
+    return [Piece(variant.kind, variant.target, data)]
 
 
 def hint_without_code(ir: GraphIR) -> str:

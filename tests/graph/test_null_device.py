@@ -97,6 +97,12 @@ def test_the_product_does_not_know_it() -> None:
     assert not [f for f, text in texts.items() if re.search(r"null_device|NullDriver|null_kind|\"null\"", text)]
 
 
+def test_no_file_but_the_table_compares_kinds_of_devices() -> None:
+    compared = re.compile(r"\.label\b|\.is_cpu\(\)|\.is_gpu\(\)|\.api\b|DeviceKind\.")
+    files = {f.relative_to(ROOT).as_posix(): f.read_text() for f in (ROOT / "graph").rglob("*.py")}
+    assert [name for name, text in files.items() if compared.search(text)] == ["graph/driver/devices.py"]
+
+
 # *** buffers ***
 
 
