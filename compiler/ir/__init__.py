@@ -1,1 +1,1 @@
-"""The typed program: operations, builder, ranges, verifier, printer."""
+"""The typed program: what it is made of, the records of its operations, builder, ranges, verifier, printer."""

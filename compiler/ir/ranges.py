@@ -243,7 +243,7 @@ class Ranges:
     def _of_quotient(self, serial: int, factor: Poly, rest: Poly, depth: int) -> Poly | None:
         """What whole numbers need for rest + a // d >= 0, or rest - a // d >= 0: nothing is lost by rounding."""
         op = self.atoms[serial].maker
-        if op is None or op.name not in ("floordiv", "udiv") or factor not in ({(): 1}, {(): -1}):
+        if op is None or not (op.name == "floordiv" or op.opcode is UDIV) or factor not in ({(): 1}, {(): -1}):
             return None
         part, divisor = (self.poly(v) for v in op.operands)
         if not self._proves(minus(divisor, {(): 1}), depth + 1):

@@ -9,6 +9,7 @@ Input: a `FunctionWriter` and an operation. Output: lines. Non-goals: elements t
 from __future__ import annotations
 
 from ...dsl.types.dtype import DType, SIMDType
+from ..ir.opcodes import GATHER, SCATTER
 from ..ir.program import Op, PointerType, Value
 from . import casts
 from .packed_memory import load_packed, store_packed
@@ -114,7 +115,7 @@ def _masked_load(w: FunctionWriter, op: Op) -> None:
     memory, filler = mlir_type(_memory_type(type)), _to_memory(w, other)
     operands = f"{places}, {w.name(mask)}, {filler} {{alignment = {alignment(op, type.dtype)} : i32}}"
     types = f"({places_type}, {w.type(mask.type)}, {memory}) -> {memory}"
-    value = w.op(f"llvm.intr.masked.{'gather' if op.name == 'gather' else 'load'} {operands} : {types}")
+    value = w.op(f"llvm.intr.masked.{'gather' if op.opcode is GATHER else 'load'} {operands} : {types}")
     w.result(op, _from_memory(w, value, type))
 
 
@@ -125,7 +126,7 @@ def _masked_store(w: FunctionWriter, op: Op) -> None:
     memory, written = mlir_type(_memory_type(value.simd)), _to_memory(w, value)
     operands = f"{written}, {places}, {w.name(mask)} {{alignment = {alignment(op, value.dtype)} : i32}}"
     types = f"{memory}, {w.type(mask.type)} into {places_type}"
-    w.line(f"llvm.intr.masked.{'scatter' if op.name == 'scatter' else 'store'} {operands} : {types}")
+    w.line(f"llvm.intr.masked.{'scatter' if op.opcode is SCATTER else 'store'} {operands} : {types}")
 
 
 def _addresses(w: FunctionWriter, pointer: Value, offset: Value) -> tuple[str, str]:

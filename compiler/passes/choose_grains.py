@@ -9,6 +9,7 @@ grain. Non-goals: how many threads there are (see `codegen.thread_pool`).
 from __future__ import annotations
 
 from ..ir.builder import Builder
+from ..ir.opcodes import PARALLEL
 from ..ir.program import Op, Program, Region, walk
 from ..targets import Target
 
@@ -29,7 +30,7 @@ def _visit(region: Region, builder: Builder) -> None:
             if "unit" in op.attrs:
                 builder.location = op.location
                 op.operands[1] = builder.int_(_grain(op))
-            elif op.name != "parallel":
+            elif op.opcode is not PARALLEL:
                 for inner in op.regions:
                     _visit(inner, builder)
             region.ops.append(op)

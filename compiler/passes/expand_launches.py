@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from ...dsl.types.dtype import INT
 from ..ir.builder import Builder
+from ..ir.opcodes import GPU_ID, LAUNCH
 from ..ir.program import Function, Op, Program, Region, Value, walk
 from ..targets import Target
 
@@ -21,7 +22,7 @@ def expand_launches(program: Program, target: Target) -> None:
     """Turns every launch into loops."""
     if not target.has_grid:
         for function in program.functions:
-            if any(op.name == "launch" for op in walk(function.body)):
+            if any(op.opcode is LAUNCH for op in walk(function.body)):
                 _Expander(function).region(function.body)
 
 
@@ -36,7 +37,7 @@ class _Expander:
             for op in ops:
                 for inner in op.regions:
                     self.region(inner)
-                if op.name == "launch":
+                if op.opcode is LAUNCH:
                     self.expand(op)
                 else:
                     region.ops.append(op)
@@ -79,7 +80,7 @@ class _Expander:
 
     def number(self, body: Region, numbers: dict[str, Value]) -> None:
         """Puts the numbers of thread and block in the place of the operations that ask for them."""
-        asked = [op for op in walk(body) if op.name == "gpu_id"]
+        asked = [op for op in walk(body) if op.opcode is GPU_ID]
         known = {op.results[0].serial: numbers[op.attrs["which"]] for op in asked}
         _drop(body)
         for op in walk(body):
@@ -92,7 +93,7 @@ class _Expander:
 
 
 def _drop(region: Region) -> None:
-    region.ops = [op for op in region.ops if op.name != "gpu_id"]
+    region.ops = [op for op in region.ops if op.opcode is not GPU_ID]
     for op in region.ops:
         for inner in op.regions:
             _drop(inner)

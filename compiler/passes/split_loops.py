@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 
 from ...dsl.types.dtype import BOOL, INT
 from ..ir.builder import Builder
-from ..ir.opcodes import IF, SELECT
+from ..ir.opcodes import CONST, IF, SELECT
 from ..ir.operations import ROWS
 from ..ir.program import Op, Program, Region, Value, walk
 from ..targets import Target
@@ -61,7 +61,7 @@ def _visit(region: Region, builder: Builder, target: Target) -> None:
             for inner in op.regions:
                 _visit(inner, builder, target)
             region.ops.append(op)
-            if op.name == "const":
+            if op.opcode is CONST:
                 builder.know(op)
             size = op.attrs.pop("axis", None)
             if size is not None and target.vectorizes:

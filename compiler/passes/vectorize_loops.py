@@ -28,7 +28,7 @@ nothing is reordered, and no loop has to become vectors: LLVM decides whether th
 from __future__ import annotations
 
 from ...dsl.types.dtype import DType
-from ..ir.opcodes import CAST, FOR, LOAD, PARALLEL, STORE, YIELD
+from ..ir.opcodes import CAST, CONST, FOR, LOAD, PARALLEL, SPLAT, STORE, YIELD
 from ..ir.operations import ROWS
 from ..ir.program import Op, PointerType, Program, Region, walk
 from ..ir.schedule import Cut, LoopHints
@@ -156,7 +156,7 @@ def _most_alive(region: Region) -> int:
     most = 0
     for number, op in enumerate(region.ops):
         alive = {serial for serial in alive if last[serial] > number}
-        if op.name not in ("const", "splat", "neg"):
+        if op.opcode not in (CONST, SPLAT) and op.name != "neg":
             alive |= {v.serial for v in op.results if v.dtype.is_float() and last.get(v.serial, -1) > number}
         most = max(most, len(alive))
     return most

@@ -5,6 +5,7 @@ The verifier is tried with mutants: an operation of a compiled kernel, of which 
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from einkorn.compiler.interpreter.machine import EVALUATORS
 from einkorn.compiler.interpreter.translate import ENDS, STRUCTURED
 from einkorn.compiler.ir.builder import Builder
 from einkorn.compiler.ir.opcodes import IRREGULAR, LAUNCH, OPCODES, YIELD
+from einkorn.compiler.ir.operations import ROWS
 from einkorn.compiler.ir.program import (
     Function,
     Op,
@@ -40,6 +42,7 @@ from einkorn.dsl import DType
 from einkorn.dsl.diagnostics.errors import InternalError
 from einkorn.dsl.types.dtype import BOOL, INT, SIMDType
 
+COMPILER = Path(__file__).parents[2] / "compiler"
 F32, I64 = DType.float32, DType.int64
 KERNELS: list[tuple[str, str, list[tuple[DType, tuple[int, ...]]]]] = [
     ("host", "scalars", [(F32, (1000,)), (I64, (70, 3))]),
@@ -302,3 +305,18 @@ def test_effects_agree() -> None:
         assert opcode.results or opcode.gives_more or opcode.has_effects or opcode.ends, f"{opcode} does nothing"
         assert opcode.within in ("", *OPCODES), opcode
         assert bool(opcode.loops or opcode.spreads or opcode.name == "if") == bool(opcode.regions), opcode
+
+
+def test_operations_are_told_apart_by_their_records() -> None:
+    """Code that asks what an operation is compares records; names are for the algebra of rows, and are known."""
+    wrong = []
+    for file in sorted(COMPILER.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Compare) and ast.unparse(node.left) in ("op.name", "maker.name", "loop.name"):
+                names = {n.value for c in node.comparators for n in ast.walk(c) if isinstance(n, ast.Constant)} - {
+                    True,
+                    False,
+                }
+                if not names <= set(ROWS):
+                    wrong.append(f"{file.relative_to(COMPILER)}:{node.lineno}: {ast.unparse(node)}")
+    assert not wrong, "\n".join(wrong)
