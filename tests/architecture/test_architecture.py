@@ -54,21 +54,23 @@ def floor(name: str) -> str:
     return name.split(".")[0] if name.split(".")[0] in FLOORS else ""
 
 
-def imports(name: str) -> Iterator[tuple[str, int, bool, bool]]:
+@cache
+def imports(name: str) -> tuple[tuple[str, int, bool, bool], ...]:
     """What a module imports of ours: (module, line, inside a function, only for type checkers)."""
 
     def visit(node: ast.AST, late: bool, typing: bool) -> Iterator[tuple[str, int, bool, bool]]:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             late = True
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             typing = True
         if isinstance(node, ast.ImportFrom | ast.Import):
             for target in targets(name, node):
                 yield target, node.lineno, late, typing
-        for child in ast.iter_child_nodes(node):
-            yield from visit(child, late, typing)
+        if not isinstance(node, ast.expr):  # no expression holds an import
+            for child in ast.iter_child_nodes(node):
+                yield from visit(child, late, typing)
 
-    yield from visit(tree(name), False, False)
+    return tuple(visit(tree(name), False, False))
 
 
 def targets(name: str, node: ast.ImportFrom | ast.Import) -> Iterator[str]:
