@@ -1,1 +1,1 @@
-"""Rows, reductions, scans, sorting, stencils, monoids, random numbers."""
+"""Rows, reductions, scans, sorting, stencils, monoids, random numbers; what kernels and their references share."""

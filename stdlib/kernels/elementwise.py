@@ -16,7 +16,7 @@ import numpy as np
 from ... import dsl
 from ...dsl import Element, Floating, InputTensor, Numeric, OutputTensor, Storable, bool8, foreach, register, select
 from ..algorithms.algorithm import widened
-from ..references import in_float32, in_float64, plain
+from ..algorithms.references import in_float32, in_float64, plain
 
 N = TypeVar("N", bound=Numeric)
 F = TypeVar("F", bound=Floating)

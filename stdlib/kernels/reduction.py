@@ -43,8 +43,8 @@ from ..algorithms.algorithm import (
 )
 from ..algorithms.folds import PIECE
 from ..algorithms.monoids import ArgMax, ArgMin, LogSumExp, Max, Min, Sum
+from ..algorithms.references import ends, in_float64, place, plain
 from ..algorithms.rows import COLUMNS, FEW, TASK, reduce, rowwise
-from ..references import ends, in_float64, place, plain
 
 N = TypeVar("N", bound=Numeric)
 F = TypeVar("F", bound=Floating)
