@@ -40,7 +40,7 @@ ROOMS: dict[str, list[tuple[str, ...]]] = {
         ("staging", "passes"),
         ("ops", "engine"),
     ],
-    "stdlib": [("references",), ("math",), ("algorithms",), ("kernels",)],
+    "stdlib": [("math",), ("algorithms",), ("kernels",)],
 }
 RANKS = {f"{floor}.{room}": rank for floor, rows in ROOMS.items() for rank, row in enumerate(rows) for room in row}
 
