@@ -1,4 +1,4 @@
-"""What LLVM 22 makes wrong code of, written in another way before its code generator sees it.
+"""Rewrites what LLVM 22 makes wrong code of, before its code generator sees it.
 
 A masked store whose mask is known and has one lane,
 

@@ -35,7 +35,7 @@ def weak_kind(value: Any) -> str | None:
 def coerce(here: Point, value: Any, type: Type, what: str = "", like: syntax.Node | None = None) -> Value:
     """`value` as a run-time value of `type`: a number adopts it, a scalar fills the lanes, all else must have it.
 
-    `node` is where the value stands, `like` where its type comes from: a hint names the dtype as it is named there.
+    `here` is where the value stands, `like` where its type comes from: a hint names the dtype as it is named there.
     """
     builder = here.builder
     if isinstance(value, Value) and value.type == type and value.weak is None:

@@ -13,7 +13,7 @@ which kernels fuse, and how a target spells anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import groupby
 from typing import Any, NoReturn
@@ -80,6 +80,9 @@ def rule(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return _registered(RULES, name)
 
 
+NO_NODES: Mapping[str, syntax.Node] = {}
+
+
 class Point:
     """Where the evaluation is: at a node, in a frame; of a call, with the nodes of its arguments by name.
 
@@ -92,7 +95,7 @@ class Point:
         self.evaluator = evaluator
         self.node = node
         self.frame = frame
-        self.nodes: dict[str, syntax.Node] = {}
+        self.nodes: Mapping[str, syntax.Node] = NO_NODES  # replaced, never changed
 
     @property
     def builder(self) -> Builder:

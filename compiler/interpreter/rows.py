@@ -1,4 +1,4 @@
-"""What the rows of the table of operations compute: one function each on NumPy scalars and arrays, exact to the bit.
+"""Computes regular operations: one function each on NumPy scalars and arrays, exact to the bit.
 
 A function here sees bool, integers, float32 and float64; half types are widened before and rounded after it
 (`evaluate_row`). NaN is NaN: its sign and payload are not part of the semantics.

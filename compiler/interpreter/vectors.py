@@ -1,4 +1,4 @@
-"""What operations on the lanes of vectors compute.
+"""Computes operations on the lanes of vectors.
 
 Input: operations. Output: functions on NumPy scalars and vectors (see `interpreter.machine`). Non-goals: memory.
 """

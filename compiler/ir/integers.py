@@ -1,4 +1,4 @@
-"""What operations on integers mean whose result depends on how wide the integers are.
+"""Integer operations whose result depends on how wide the integers are.
 
 Most functions take a dtype and whole numbers of it, in the dtype's own range, and give a whole number; where that lies
 outside of the range, the result wraps. The table of operations names them, so that folding, the interpreter and the

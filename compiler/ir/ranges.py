@@ -1,4 +1,4 @@
-"""What is known of index values: polynomials over sizes and loop variables, and proofs that one is not negative.
+"""Proves things of index values: polynomials over sizes and loop variables, and that one is not negative.
 
 Every Int value is a polynomial over atoms (values that are no sum or product). Facts are polynomials that are at least
 0: those that an atom has by its making (a loop variable lies between its bounds, `min(a, b)` is at most `a`), and those

@@ -1,4 +1,4 @@
-"""How much of a thread's stack a function takes, and what is too much of it.
+"""Adds up what a function takes of a thread's stack, and refuses what is too much.
 
 Every `stack[...]` has a place of its own for the life of a function, whatever loop it stands in. A function of the host
 and one of its parallel regions may be on the stack of one thread at the same time.

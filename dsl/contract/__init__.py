@@ -1,1 +1,1 @@
-"""What compiler and runtime agree on: compile units, the ABI, the levels of checks."""
+"""The contract between compiler and runtime: compile units, the ABI, the levels of checks."""

@@ -1,4 +1,4 @@
-"""What kernels of several families share: dtypes and orders of elements, index arithmetic, lists of numbers in strings.
+"""Helpers of several families of kernels: dtypes and orders of elements, index arithmetic, numbers in strings.
 
 Input: values and compile-time parameters of a kernel. Output: values. Non-goals: no kernel is registered here.
 """

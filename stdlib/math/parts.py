@@ -1,4 +1,4 @@
-"""What the functions of `math` are made of: polynomials, sums of two floats, exponents and their bits.
+"""Building blocks of the functions of `math`: polynomials, sums of two floats, exponents and their bits.
 
 Input and output: see `math.functions`, which also says how the polynomials were made. Non-goals: no names of the
 language; kernels use those of `math`.

@@ -6,7 +6,7 @@ Input: arguments by position and by name. Output: a value for every parameter. N
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -64,18 +64,18 @@ def bind_signature(
     return dict(bound.arguments)
 
 
-def _know_nodes(call: Point, parameters: Iterable[str]) -> None:
+def _know_nodes(call: Point, parameters: Mapping[str, inspect.Parameter]) -> None:
     if isinstance(call.node, syntax.Call) and not any(isinstance(a, syntax.Starred) for a in call.node.arguments):
         given = call.node.arguments
-        call.nodes = dict(zip(parameters, given, strict=False))
-        for place, name in enumerate(parameters):
-            if isinstance(parameters, Mapping) and parameters[name].kind is inspect.Parameter.VAR_POSITIONAL:
+        nodes: dict[str, syntax.Node] = dict(zip(parameters, given, strict=False))
+        for place, (name, parameter) in enumerate(parameters.items()):
+            if parameter.kind is parameter.VAR_POSITIONAL:
                 several = given[place:]
                 if len(several) > 1:
                     span = (*several[0].span[:2], *several[-1].span[2:])
-                    call.nodes[name] = syntax.Tuple(several, span=span)
+                    nodes[name] = syntax.Tuple(several, span=span)
                 break
-        call.nodes |= {k.name: k.value for k in call.node.keywords}
+        call.nodes = nodes | {k.name: k.value for k in call.node.keywords}
 
 
 def bind_params(here: Point, closure: Closure, args: list[Any], keywords: dict[str, Any], inner: Frame) -> bool:

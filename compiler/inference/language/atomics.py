@@ -95,7 +95,7 @@ for _kind in KINDS:
 
 @rule("atomic_add")
 def atomic_add(call: Point, out: Any, index: Any, value: Any) -> None:
-    call.nodes |= {"target": call.nodes.get("out", call.node)}
+    call.nodes = {**call.nodes, "target": call.nodes.get("out", call.node)}
     modify(call, "add", "atomic_add", out, index, value, "relaxed")
 
 

@@ -110,9 +110,9 @@ def _storing(call: Point, body: Any, number: int, count: int) -> Point:
     if isinstance(value, s.Tuple) and len(value.items) == count > 1:
         value = value.items[number]
         target = target.items[number] if isinstance(target, s.Tuple) and len(target.items) == count else target
-    inner.nodes["target"] = target
+    inner.nodes = {**inner.nodes, "target": target}
     if value is not None and body.frame.file == call.frame.file:
-        inner.nodes["value"] = value
+        inner.nodes = {**inner.nodes, "value": value}
     return inner
 
 
@@ -256,5 +256,5 @@ def _gpu_thread(evaluator: Evaluator, total: Value, thread: Callable[[Value], No
 def store(call: Point, out: Any, index: Any, value: Any) -> None:
     if not isinstance(out, Tensor):
         raise call.error("EK0208", f"store takes a tensor, not {describe(out)}", "out")
-    call.nodes["target"] = call.nodes.get("out", call.node)
+    call.nodes = {**call.nodes, "target": call.nodes.get("out", call.node)}
     store_into(call, out, to_index(call, out, index), value)

@@ -186,7 +186,7 @@ def tensor_gather(call: Point, owner: Tensor, *index: Any, mask: Any = None, oth
 @method(Tensor, "scatter")
 def tensor_scatter(call: Point, owner: Tensor, value: Any, *index: Any, mask: Any = None) -> None:
     refuse_host(call, f"'{owner.name}' lies in")
-    call.nodes["target"] = call.node
+    call.nodes = {**call.nodes, "target": call.node}
     first, indices = _vector_index(call, owner, index)
     stored = storable(call, owner, value)
     _guard_indices(call, owner, first, indices, mask)
@@ -279,7 +279,7 @@ def tensor_load(
 def tensor_store(
     call: Point, owner: Tensor, value: Any, *index: Any, stride: Any = 1, mask: Any = None, align: Any = None
 ) -> None:
-    call.nodes.setdefault("target", call.node)
+    call.nodes = {"target": call.node, **call.nodes}
     if any(isinstance(part, Value) and is_vector(part) for part in index):
         text = f"an index is made of Ints, not of {describe(next(p for p in index if isinstance(p, Value)))}"
         raise call.error("EK0202", text, "index", hint="the value comes first: x.store(value, i)")

@@ -242,7 +242,7 @@ def refuse_input(call: Point, tensor: Tensor) -> None:
 def subscript(here: Point, owner: Any, index: Any, node: s.Subscript) -> Any:
     """`owner[index]`."""
     call = here.on(node)
-    call.nodes["index"] = node.index
+    call.nodes = {**call.nodes, "index": node.index}
     match owner:
         case Tensor():
             return load_element(call, owner, index)

@@ -83,7 +83,7 @@ def bind(here: Point, target: s.Expr, value: Any, source: s.Expr) -> None:
             owner, index = here.values((target.value, target.index))
             here.on(target).locate()
             call = here.on(target)
-            call.nodes |= {"value": source, "target": target, "index": target.index}
+            call.nodes = {**call.nodes, "value": source, "target": target, "index": target.index}
             if lanes_of_a_name(call, target, owner):
                 bind(here, target.value, with_lane(call, owner, index, value), source)
                 return
@@ -114,7 +114,7 @@ def _bind_poisoned(here: Point, target: s.Expr, value: Poisoned) -> None:
             owner, index = here.values((target.value, target.index))
             if isinstance(owner, Tensor) and not isinstance(index, slice):
                 call = here.on(target)
-                call.nodes["index"] = target.index
+                call.nodes = {**call.nodes, "index": target.index}
                 to_index(call, owner, index)
 
 
@@ -172,7 +172,7 @@ def aug_assign(here: Point, node: s.AugAssign) -> None:
         old = subscript(here.on(node.target), owner, index, node.target)
         new = binary(here, node.op, old, value, (node.target, node.value))
         call = here.on(node.target)
-        call.nodes |= {"value": node.value, "target": node.target, "index": node.target.index}
+        call.nodes = {**call.nodes, "value": node.value, "target": node.target, "index": node.target.index}
         if lanes_of_a_name(call, node.target, owner):
             bind(here, node.target.value, with_lane(call, owner, index, new), node.value)
             return
