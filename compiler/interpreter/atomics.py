@@ -1,4 +1,4 @@
-"""What atomic operations compute: one thread runs at a time, so that each is a load and a store.
+"""Computes atomic operations: one thread runs at a time, so that each is a load and a store.
 
 Input: operations. Output: functions on NumPy scalars and pointers (see `interpreter.machine`).
 """

@@ -1,4 +1,4 @@
-"""What a run of a program is made of: the machine, and the table of what operations compute.
+"""The machine that runs a program, and the table of what operations compute.
 
 A family of operations is a file, of the same name as in `lowering`: it imports this one and registers a function for
 each of its opcodes.

@@ -1,4 +1,4 @@
-"""What operations on memory compute: loads and stores, masks, gathers, pointers, storage.
+"""Computes operations on memory: loads and stores, masks, gathers, pointers, storage.
 
 Each lane is one access, checked as every other (see `interpreter.pointers`).
 

@@ -1,4 +1,4 @@
-"""What prints and asserts do: they report the values to show as the 64-bit patterns that compiled code reports.
+"""Runs prints and asserts: they report the values to show as the 64-bit patterns that compiled code reports.
 
 Input: operations. Output: functions on NumPy scalars (see `interpreter.machine`).
 """

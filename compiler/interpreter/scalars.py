@@ -1,4 +1,4 @@
-"""What operations on single numbers compute: constants, casts, choices, index arithmetic.
+"""Computes operations on single numbers: constants, casts, choices, index arithmetic.
 
 Input: operations. Output: functions on NumPy scalars and vectors (see `interpreter.machine`). Non-goals: regular
 operations (see `interpreter.rows`).
