@@ -34,6 +34,7 @@ class InputCheck:
         self.dtype = type.dtype.to_numpy()
         self.is_buffer = isinstance(type, BufferType)
         self.device = type.device.to_device()
+        self.driver = self.device.driver
         # Whether it lies in storage that is no array of its elements.
         self.special = type.dtype.is_packed() or not self.device.is_host
         self.misalign = self.dtype.alignment - 1  # the bits of an address that have to be 0
@@ -55,7 +56,8 @@ class InputCheck:
     def storage(self, value: Any) -> tuple[Any, tuple[int, ...]]:
         """The storage and the shape of an input that lies on another device than the host, or is packed."""
         if isinstance(value, Buffer):
-            self._check_device(value)
+            if value._device.driver is not self.driver:  # a device has one
+                raise self._elsewhere(value)
             if value.dtype is self.type.dtype:
                 return value._array, value.shape
         if not self.device.is_host:
@@ -75,7 +77,8 @@ class InputCheck:
 
     def array(self, value: Any) -> np.ndarray[Any, Any]:
         if isinstance(value, Buffer):
-            self._check_device(value)
+            if value._device.driver is not self.driver:  # a device has one
+                raise self._elsewhere(value)
             found = value.to_numpy()
         elif isinstance(value, np.ndarray):
             check_unmasked(value, self.name)
@@ -118,18 +121,17 @@ class InputCheck:
             )
         return found
 
-    def _check_device(self, value: Buffer) -> None:
+    def _elsewhere(self, value: Buffer) -> GraphError:
         """Nothing moves by itself."""
-        if value.device != self.device:
-            raise GraphError(
-                f"'{self.name}' lies on {value.device}, and the graph takes it on {self.device}",
-                code="EK0430",
-                place=user_place(),
-                argument=self.name,
-                expected=str(self.device),
-                got=str(value.device),
-                hint=f"move it with .to({self.type.device!r})",
-            )
+        return GraphError(
+            f"'{self.name}' lies on {value.device}, and the graph takes it on {self.device}",
+            code="EK0430",
+            place=user_place(),
+            argument=self.name,
+            expected=str(self.device),
+            got=str(value.device),
+            hint=f"move it with .to({self.type.device!r})",
+        )
 
     def _not_on_device(self, value: Any) -> DTypeError:
         what = str(value.dtype) if isinstance(value, Buffer) else type(value).__name__
