@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from ..diagnostics.errors import EinkornError, PackageError, did_you_mean, joined, without_repeats
 from ..frontend.base import Reference, SourceKernel
@@ -25,7 +26,9 @@ from ..frontend.readers import FRONTENDS, frontend_of, is_source, sources_in
 from ..signature.late_dims import shape_schema
 from ..signature.schema import OpSchema
 from ..signature.variadic import expand
-from .container import Package, Variant, read_package
+
+if TYPE_CHECKING:
+    from .container import Package, Variant
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,6 +235,8 @@ def _loaded(kernel: SourceKernel, origin: str, shipped: bool = False) -> LoadedK
 
 
 def _from_package(path: str, file: Path) -> KernelLibrary:
+    from .container import read_package  # most runs read no package
+
     package = read_package(file)
     kernels = {}
     for record in package.ops:

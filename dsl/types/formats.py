@@ -22,8 +22,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,8 @@ class FloatFormat:
         negative = math.copysign(1.0, value) < 0 if value == 0 else value < 0
         if self.family == "scale" and (negative or value == 0):
             return self.nan
+        from fractions import Fraction  # most runs have no use for it
+
         beyond = isinstance(value, float) and math.isinf(value)
         size = self.overflow if beyond else self._rounded(abs(Fraction(value)))
         if size > self.largest:
@@ -102,6 +107,8 @@ class FloatFormat:
 
     def _rounded(self, size: Fraction) -> int:
         """The pattern of a number >= 0, as if exponents had no end."""
+        from fractions import Fraction
+
         lowest = 1 - self.bias if self.family != "scale" else -self.bias
         exponent = max(_exponent(size), lowest)
         units = round(size / Fraction(2) ** (exponent - self.mantissa))  # Python rounds ties of fractions to even
@@ -140,6 +147,8 @@ def _nearest(form: FloatFormat, value: float | Fraction, sign: float) -> float:
 
 def _exponent(size: Fraction) -> int:
     """floor(log2(size)); something low for 0."""
+    from fractions import Fraction
+
     if size == 0:
         return -(1 << 16)
     guess = size.numerator.bit_length() - size.denominator.bit_length()

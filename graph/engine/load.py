@@ -34,7 +34,6 @@ from .compile import (
     reproducing_faults,
     targets_of,
 )
-from .packaged_code import hint_without_code, matching, op_plan, ready_pieces, single_op
 
 _log = logging.getLogger("einkorn.load")
 
@@ -158,9 +157,13 @@ def _kept(key: str, pieces: Sequence[Piece], private: bool) -> list[CodeFile]:
 
 def _from_package(ir: GraphIR, device: Device, checks: Checks | None) -> LoadedCode | None:
     """Ready-made code, for a graph that is one op of a package; with these checks, if it matters."""
+    if all(node.kernel.package is None for node in ir.nodes if isinstance(node, Node)) or not device.is_host:
+        return None
+    from .packaged_code import matching, op_plan, ready_pieces, single_op  # most graphs have no use for it
+
     node = None if ir.patterns else single_op(ir)
     package = node.kernel.package if node is not None else None
-    if node is None or package is None or not device.is_host:
+    if node is None or package is None:
         return None
     kernel = node.kernel
     wanted = bound_dtypes(node, [ir.types[value].dtype for value in node.operands])
@@ -174,6 +177,8 @@ def _from_package(ir: GraphIR, device: Device, checks: Checks | None) -> LoadedC
 
 
 def _nothing_ready(ir: GraphIR) -> PackageError:
+    from .packaged_code import hint_without_code
+
     names = sorted({node.name for node in ir.nodes if isinstance(node, Node)})
     return PackageError(
         f"graph '{ir.name}' has no ready-made code for this machine, and EINKORN_NO_JIT forbids to compile it",

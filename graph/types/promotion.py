@@ -17,7 +17,6 @@ Input: dtypes, weak values. Output: a dtype, NumPy arrays. Non-goals: no staging
 from __future__ import annotations
 
 from collections.abc import Iterable
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -137,6 +136,8 @@ def _own_dtype(source: np.ndarray[Any, Any], op: str, argument: str, place: Plac
 
 def _exact_int(value: int, dtype: DType, refuse: Any) -> int | float:
     if dtype.is_float():
+        from fractions import Fraction  # most runs have no use for it
+
         nearest = dtype.format.round(Fraction(value))
         if nearest != value:
             raise refuse(value, "is not exact in", f"write {brief(value, MOST_DIGITS)}.0 to have it rounded")

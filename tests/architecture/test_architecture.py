@@ -23,6 +23,8 @@ MAY_IMPORT = {"dsl": set(), "compiler": {"dsl"}, "stdlib": {"dsl"}, "graph": {"d
 DOOR = "graph.engine.compile"  # the one file of the graph floor that imports the compiler
 # What may import our own modules inside functions.
 LATE_IMPORTS = {DOOR, "__main__", "commands"}
+# What is imported where it is first needed, since most runs never need it.
+OPENED_LATE = {DOOR, "dsl.package.container", "graph.engine.packaged_code"}
 ENTRIES = {"", "__main__", "testing"}  # imported by users and by Python itself
 MAX_FILE, MAX_FUNCTION = 600, 60
 
@@ -117,7 +119,7 @@ def test_nothing_of_ours_is_imported_inside_functions() -> None:
         for name in modules()
         if name not in LATE_IMPORTS
         for target, line, late, typing in imports(name)
-        if late and not typing
+        if late and not typing and target not in OPENED_LATE
     ]
     assert not wrong, "\n".join(wrong)
 
