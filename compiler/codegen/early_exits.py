@@ -6,6 +6,8 @@ exits early (see `lowering`).
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from typing import Any
 
 from ...dsl.diagnostics.errors import InternalError
@@ -26,24 +28,35 @@ def exit_early(mlir: Any, module: Any) -> None:
 
     Blocks that only the branch reached are left without a way in, and the next step removes them.
     """
-    for call in _calls(mlir, module, EXIT):
-        _return_instead(mlir, call)
+    operations = _operations(mlir, module)
+    marks = [o for o in operations if o.name == "llvm.func" and _named(o, "sym_name") == EXIT]
+    calls = [k for k, o in enumerate(operations) if o.name == "llvm.call" and _named(o, "callee") == EXIT]
+    exits = [(operations[k], _behind(operations, k)) for k in calls]
+    for call, following in exits:
+        _return_instead(mlir, call, following)
+    for mark in marks:
+        mark.erase()
 
 
-def _calls(mlir: Any, module: Any, function: str) -> list[Any]:
-    """Every call of a function that only marks a place; its declaration goes. Without one, nothing is looked at."""
-    calls: list[Any] = []
+def _behind(operations: Sequence[Any], number: int) -> list[Any]:
+    """What comes after an operation in its block."""
+    block = operations[number].block
+    return list(itertools.takewhile(lambda other: other.block == block, operations[number + 1 :]))
+
+
+def _operations(mlir: Any, module: Any) -> list[Any]:
+    """All operations, those of a block in their order: without structured control flow it is one piece of the list.
+
+    Iterating over a block instead would load the bindings' Python classes for all of LLVM: 50 ms of a cold start.
+    """
+    operations: list[Any] = []
 
     def visit(operation: Any) -> Any:
-        if operation.name == "llvm.call" and _named(operation, "callee") == function:
-            calls.append(operation)
+        operations.append(operation)
         return mlir.ir.WalkResult.ADVANCE
 
-    for operation in list(module.body.operations):
-        if _named(operation.operation, "sym_name") == function:
-            module.operation.walk(visit)
-            operation.operation.erase()
-    return calls
+    module.operation.walk(visit)
+    return operations
 
 
 def _named(operation: Any, attribute: str) -> str | None:
@@ -51,14 +64,12 @@ def _named(operation: Any, attribute: str) -> str | None:
     return found
 
 
-def _return_instead(mlir: Any, call: Any) -> None:
+def _return_instead(mlir: Any, call: Any, following: list[Any]) -> None:
     place = place_of(str(call.location))
     function = call.parent
     while function.name != "llvm.func":
         function = function.parent.operation
     result = str(function.attributes["function_type"])
-    following = [operation.operation for operation in call.block.operations]
-    following = following[following.index(call) + 1 :]
     with mlir.ir.InsertionPoint(call), call.location:
         if result.startswith("!llvm.func<void "):
             mlir.ir.Operation.create("llvm.return")
