@@ -19,13 +19,13 @@ from ..staging.value import BufferValue, TensorValue, TensorValueLike
 from ..types.promotion import is_weak, weak_array
 from ..types.tensor_type import BufferType, shown
 from .indexing import parameters_of, ranges_of, slice_tensor
-from .operands import HINT_FOR_SYMBOLS, as_shape, expand, same_device, tensor
+from .operands import HINT_FOR_SYMBOLS, as_shape, check_kind, expand, same_device, tensor
 from .stage import add_method, builtin, current, fail, op
 
 _FAMILY = "buffers"
 
 
-@op()
+@op(dtypes={}, example="ops.buffer_create(BufferType(DType.float32, [4], DeviceRef.CPU()))")
 def buffer_create(type: BufferType) -> BufferValue:
     """Memory of the graph's own, new for each call; its elements are undefined until they are written.
 
@@ -48,7 +48,7 @@ def buffer_create(type: BufferType) -> BufferValue:
     return graph.stage(kernel, [], {}, [type], user_place())[0].buffer
 
 
-@op()
+@op(dtypes={"x": "storable"}, example="ops.buffer_load(x)")
 def buffer_load(x: BufferValue) -> TensorValue:
     """What the buffer holds at this point, as a tensor of its own.
 
@@ -67,7 +67,7 @@ def _part(x: BufferValue, indices: Any) -> TensorValue:
         return whole if indices is Ellipsis else slice_tensor(whole, indices)
 
 
-@op()
+@op(dtypes={"destination": "storable", "source": "storable"}, example="ops.buffer_store(destination, source)")
 def buffer_store(destination: BufferValue, source: TensorValueLike) -> None:
     """Overwrites the whole buffer; a plain number or array takes its dtype.
 
@@ -80,7 +80,7 @@ def buffer_store(destination: BufferValue, source: TensorValueLike) -> None:
     builtin(_FAMILY, "buffer_store", [target, value])
 
 
-@op()
+@op(dtypes={"destination": "any"}, example="ops.buffer_store_slice(destination, source, [slice(1, 3)])")
 def buffer_store_slice(destination: BufferValue, source: TensorValueLike, indices: Any) -> None:
     """Overwrites the part of the buffer that the indices name; they are as those of `slice_tensor`.
 
@@ -90,6 +90,7 @@ def buffer_store_slice(destination: BufferValue, source: TensorValueLike, indice
     """
     name = "buffer_store_slice"
     target = _buffer(name, "destination", destination)
+    check_kind(name, "destination", target, "any")
     ranges, shape = ranges_of(target, indices)
     value = as_shape(_source(name, target, source, shape), [r.size for r in ranges])
     builtin(_FAMILY, name, [target, value], parameters_of(ranges))

@@ -17,7 +17,7 @@ from ..types.promotion import literal_array
 from .stage import current, op
 
 
-@op()
+@op(dtypes={}, example="ops.constant([[1, 2], [3, 4]], DType.float32)")
 def constant(
     value: TensorValueLike | list[Any], dtype: DType | None = None, device: DeviceRef | Device | None = None
 ) -> TensorValue:

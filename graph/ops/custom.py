@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ...dsl.package.library import LoadedKernel
 
 
-@op()
+@op(dtypes={}, example='ops.custom("row_total", DeviceRef.CPU(), [x])')
 def custom(
     name: str,
     device: DeviceRef | Device,
@@ -57,7 +57,7 @@ def custom(
     return _call("custom", name, device, values, out_types, parameters)
 
 
-@op()
+@op(dtypes={}, example='ops.inplace_custom("axpy_into", DeviceRef.CPU(), [y, 2.0, x])')
 def inplace_custom(
     name: str,
     device: DeviceRef | Device,

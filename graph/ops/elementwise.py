@@ -260,7 +260,7 @@ def where(condition: TensorValueLike, x: TensorValueLike, y: TensorValueLike) ->
     """
 
 
-@op(method="cast")
+@op(dtypes={"x": "storable"}, example="ops.cast(x, DType.float16)", method="cast")
 def cast(x: TensorValueLike, dtype: DType) -> TensorValue:
     """`x` in another dtype. Floats lose their fraction on the way to integers; other values round to nearest.
 

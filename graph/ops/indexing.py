@@ -41,7 +41,7 @@ class _Range:
     size: Dim
 
 
-@op(operator="__getitem__")
+@op(dtypes={"x": "storable"}, example="ops.slice_tensor(x, [slice(1, None), ..., None, -1])", operator="__getitem__")
 def slice_tensor(x: TensorValueLike, indices: Any) -> TensorValue:
     """The part of `x` that the indices name: ints, slices, `...` and None, one or a sequence of them.
 
@@ -72,7 +72,7 @@ def ranges_of(value: Value, indices: Any) -> tuple[list[_Range], list[Dim]]:
     return ranges, shape
 
 
-@op()
+@op(dtypes={"x": "storable"}, example="ops.split(x, [1, 3], axis=-1)")
 def split(x: TensorValueLike, split_sizes: Sequence[int], axis: int = 0) -> list[TensorValue]:
     """Pieces of the given sizes along an axis of known size.
 
@@ -101,7 +101,7 @@ def split(x: TensorValueLike, split_sizes: Sequence[int], axis: int = 0) -> list
     return pieces
 
 
-@op()
+@op(dtypes={"x": "storable"}, example="ops.chunk(x, 2, axis=1)")
 def chunk(x: TensorValueLike, chunks: int, axis: int = 0) -> list[TensorValue]:
     """`chunks` pieces of equal size along an axis of known size.
 

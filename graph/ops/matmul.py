@@ -17,7 +17,7 @@ from .stage import builtin, fail, op
 _FAMILY = "matmul"
 
 
-@op(operator="__matmul__")
+@op(dtypes={"lhs": "numeric", "rhs": "numeric"}, example="ops.matmul(lhs, rhs)", operator="__matmul__")
 def matmul(lhs: TensorValueLike, rhs: TensorValueLike) -> TensorValue:
     """The matrix product over the last two axes; the axes before them broadcast.
 

@@ -24,7 +24,7 @@ from .stage import add_method, builtin, fail, op, require
 _FAMILY = "movement"
 
 
-@op(method="reshape")
+@op(dtypes={"x": "storable"}, example="ops.reshape(x, [-1, 2])", method="reshape")
 def reshape(x: TensorValueLike, shape: Iterable[DimLike]) -> TensorValue:
     """The elements in row-major order under another shape. One size may be -1 and is inferred, symbolic dims too.
 
@@ -68,7 +68,7 @@ def _fail_reshape(value: TensorValue, target: Sequence[Dim], known: Dim, total: 
     )
 
 
-@op(method="flatten")
+@op(dtypes={"x": "storable"}, example="ops.flatten(x, start_dim=1)", method="flatten")
 def flatten(x: TensorValueLike, start_dim: int = 0, end_dim: int = -1) -> TensorValue:
     """Axes `start_dim` to `end_dim`, both included, as one; rank 0 becomes rank 1."""
     value = tensor("flatten", "x", x)
@@ -82,7 +82,7 @@ def flatten(x: TensorValueLike, start_dim: int = 0, end_dim: int = -1) -> Tensor
     return as_shape(value, [*value.shape[:first], merged, *value.shape[last + 1 :]])
 
 
-@op()
+@op(dtypes={"x": "storable"}, example="ops.squeeze(x, 1)")
 def squeeze(x: TensorValueLike, axis: int) -> TensorValue:
     """Without one axis of size 1.
 
@@ -97,7 +97,7 @@ def squeeze(x: TensorValueLike, axis: int) -> TensorValue:
     return as_shape(value, [dim for k, dim in enumerate(value.shape) if k != at])
 
 
-@op()
+@op(dtypes={"x": "storable"}, example="ops.unsqueeze(x, -1)")
 def unsqueeze(x: TensorValueLike, axis: int) -> TensorValue:
     """With a new axis of size 1 at `axis`; a negative one counts from the end of the result."""
     value = tensor("unsqueeze", "x", x)
@@ -105,7 +105,7 @@ def unsqueeze(x: TensorValueLike, axis: int) -> TensorValue:
     return as_shape(value, [*value.shape[:at], 1, *value.shape[at:]])
 
 
-@op(method="permute")
+@op(dtypes={"x": "storable"}, example="ops.permute(x, [2, 0, 1])", method="permute")
 def permute(x: TensorValueLike, dims: Iterable[int]) -> TensorValue:
     """Axis k of the result is axis `dims[k]` of `x`.
 
@@ -126,7 +126,7 @@ def permute(x: TensorValueLike, dims: Iterable[int]) -> TensorValue:
     return permuted(value, order)
 
 
-@op()
+@op(dtypes={"x": "storable"}, example="ops.transpose(x, -1, -2)")
 def transpose(x: TensorValueLike, axis_1: int, axis_2: int) -> TensorValue:
     """Two axes swapped."""
     value = tensor("transpose", "x", x)
@@ -143,7 +143,7 @@ def _transpose(x: TensorValue, dim_1: int, dim_2: int) -> TensorValue:
     return transpose(x, dim_1, dim_2)
 
 
-@op(method="broadcast_to")
+@op(dtypes={"x": "storable"}, example='ops.broadcast_to(x, [3, "n", 4])', method="broadcast_to")
 def broadcast_to(x: TensorValueLike, shape: Iterable[DimLike]) -> TensorValue:
     """`x` repeated along axes of size 1 and new leading axes.
 
@@ -168,7 +168,7 @@ def broadcast_to(x: TensorValueLike, shape: Iterable[DimLike]) -> TensorValue:
     return expand(value, target)
 
 
-@op()
+@op(dtypes={"original_vals": "storable"}, example="ops.concat([x, y], axis=1)")
 def concat(original_vals: Iterable[TensorValueLike], axis: int = 0) -> TensorValue:
     """Tensors joined along an axis that they have.
 
@@ -199,7 +199,7 @@ def concat(original_vals: Iterable[TensorValueLike], axis: int = 0) -> TensorVal
     return joined
 
 
-@op()
+@op(dtypes={"values": "storable"}, example="ops.stack([x, y], axis=-1)")
 def stack(values: Iterable[TensorValueLike], axis: int = 0) -> TensorValue:
     """Tensors of one shape joined along a new axis; a negative `axis` counts from the end of the result.
 
@@ -247,7 +247,7 @@ def _of_one_dtype(name: str, argument: str, values: list[Any]) -> list[TensorVal
     return tensors(name, **{f"{argument}[{position}]": value for position, value in enumerate(values)})
 
 
-@op(method="rebind")
+@op(dtypes={"x": "storable"}, example='ops.rebind(x, ["n", "n"], message="x is square")', method="rebind")
 def rebind(x: TensorValueLike, shape: Iterable[DimLike], message: str = "") -> TensorValue:
     """`x` under a shape that the user knows to be right. What cannot be seen now is checked when the graph is called.
 
@@ -281,7 +281,7 @@ def rebind(x: TensorValueLike, shape: Iterable[DimLike], message: str = "") -> T
     return as_shape(value, target)
 
 
-@op(method="to")
+@op(dtypes={"x": "storable"}, example="ops.transfer_to(x, DeviceRef.CPU())", method="to")
 def transfer_to(x: TensorValueLike, device: DeviceRef | Device) -> TensorValue:
     """`x` on a device; `x` itself when it lies there.
 

@@ -126,19 +126,24 @@ class Kind:
         return tuple(dtype for dtype in DType if self.holds(dtype))
 
 
+def _is_index(dtype: DType) -> bool:
+    return dtype.is_integral() and not dtype.is_storage() and dtype is not DType.uint64
+
+
 _TO_FLOAT = "ops.cast(x, DType.float32)"
 # What operands may be. Storage types are moved, chosen and cast, and nothing else: only "storable" has them.
 KINDS = {
     "float": Kind(lambda t: t.is_float() and not t.is_storage(), "floating-point", _TO_FLOAT),
     "numeric": Kind(lambda t: t is not DType.bool and not t.is_storage(), "numeric"),
     "integral": Kind(lambda t: t.is_integral() and not t.is_storage(), "integer"),
+    "index": Kind(_is_index, "an integer, but not uint64", "ops.cast(x, DType.int64)"),
     "bool": Kind(lambda t: t is DType.bool, "bool", "a comparison, such as x != 0, gives one"),
     "any": Kind(lambda t: not t.is_storage(), "of a type that computes"),
     "storable": Kind(lambda t: True, "of any type"),
 }
 
 
-def check_kind(name: str, argument: str, value: TensorValue, kind: str) -> None:
+def check_kind(name: str, argument: str, value: Value, kind: str) -> None:
     """Raises DTypeError EK0413 unless the dtype is of this kind, a key of `KINDS`."""
     wanted, dtype = KINDS[kind], value.dtype
     if wanted.holds(dtype):

@@ -61,7 +61,7 @@ def logsoftmax(value: TensorValueLike, axis: int = -1) -> TensorValue:
     """The logarithm of `softmax`, without its underflow."""
 
 
-@op()
+@op(dtypes={"x": "numeric", "y": "numeric"}, example="ops.max(x, axis=0)")
 def max(
     x: TensorValueLike,
     y: TensorValueLike | None = None,
@@ -78,7 +78,7 @@ def max(
     return _of_two("max", x, y, axis) if y is not None else _of_one("max", x, axis, keepdims)
 
 
-@op()
+@op(dtypes={"x": "numeric", "y": "numeric"}, example="ops.min(x, axis=0)")
 def min(
     x: TensorValueLike,
     y: TensorValueLike | None = None,
@@ -109,6 +109,9 @@ def _min(x: TensorValue, axis: Axes = -1, keepdims: bool = True) -> TensorValue:
 def _of_two(name: str, x: TensorValueLike, y: TensorValueLike, axis: Any) -> TensorValue:
     if axis is not _Default.LAST:
         fail(name, "takes an axis with one tensor only, and got two", code="EK0422", argument="axis")
+    for argument, value in (("x", x), ("y", y)):
+        if isinstance(value, TensorValue):
+            check_kind(name, argument, value, "numeric")
     return (maximum if name == "max" else minimum)(x, y)
 
 

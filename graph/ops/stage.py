@@ -41,9 +41,11 @@ class Op:
         function: what users call.
         form: how it is staged: "elementwise", "reduction" or "along" (see `rows`), or "irregular", by code of its own.
         kernel: the family and the name of the kernel that a regular op stages.
-        operands: of a regular op, which kinds of dtypes each tensor may have (see `operands.KINDS`).
+        operands: which kinds of dtypes each tensor may have (see `operands.KINDS`), by argument.
         integers: the dtype in which integers and bools are computed, if it is not their own.
         methods: its names on `TensorValue`.
+        example: a call, in which the tensors have the names of the arguments; of an irregular op.
+        host_only: why no code for GPUs can be made of it; empty where it can.
     """
 
     name: str
@@ -53,22 +55,37 @@ class Op:
     operands: Mapping[str, str] = field(default_factory=dict)
     integers: DType | None = None
     methods: tuple[str, ...] = ()
+    example: str = ""
+    host_only: str = ""
 
 
 OPS: dict[str, Op] = {}  # by name; whatever is in it is a function of `ops`
 METHODS: dict[tuple[type[Value], str], Callable[..., Any]] = {}  # what ops add to the classes of values
 
 
-def op(*, method: str | None = None, operator: str | None = None) -> Callable[[F], F]:
+def op(
+    *,
+    dtypes: Mapping[str, str] | None = None,
+    example: str = "",
+    host_only: str = "",
+    method: str | None = None,
+    operator: str | None = None,
+) -> Callable[[F], F]:
     """Makes a function an op: it runs inside a graph, and leaves nothing behind when it raises.
 
     Args:
+        dtypes: for each argument that takes tensors the dtypes that they may have, a key of `operands.KINDS`; an
+            argument with rules of its own is left out.
+        example: a call such as "ops.gather(x, indices, axis=0)". Its tensors are those of the op's first case in
+            `tests/graph/op_cases`, which runs it.
+        host_only: why no code for GPUs can be made of it; empty where it can.
         method: the name under which `TensorValue` has it, too.
         operator: Python's method for the operator that stages it, such as "__add__". The reflected one follows.
     """
 
     def declare(function: F) -> F:
-        return declared(Op(function.__name__, function), method, operator)  # type: ignore[return-value]
+        row = Op(function.__name__, function, operands=dtypes or {}, example=example, host_only=host_only)
+        return declared(row, method, operator)  # type: ignore[return-value]
 
     return declare
 

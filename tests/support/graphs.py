@@ -86,7 +86,7 @@ def difference(actual: Array, expected: Array, ulps: float = 0) -> str | None:
     """What is wrong with `actual`, or None; `ulps` is in units of the last place of the expected value."""
     if (actual.dtype, actual.shape) != (expected.dtype, expected.shape):
         return f"{actual.dtype}{list(actual.shape)} instead of {expected.dtype}{list(expected.shape)}"
-    if expected.dtype.kind in "iub":
+    if expected.dtype.kind in "iub" or DType.from_numpy(expected.dtype).is_integral():
         wrong = actual != expected
     else:
         a, e = actual.astype(np.float64), expected.astype(np.float64)

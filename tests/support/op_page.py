@@ -23,8 +23,9 @@ HEAD = """# Ops of graphs
 Every function of `einkorn.graph.ops`, written from the table of ops by `python tests/support/op_page.py`.
 
 Operands are tensors of the graph; where an op takes several, numbers and arrays may stand for all but one. Those of an
-elementwise op are promoted to one dtype and broadcast to one shape. *dtypes* is empty where an op has rules of its own,
-which `help(ops.name)` tells. *result* says the dtype of the result where it is not that of the operands.
+elementwise op are promoted to one dtype and broadcast to one shape. *dtypes* is empty where an op takes no tensors, or
+has rules of its own, which `help(ops.name)` tells. *result* says the dtype of the result where it is not that of the
+operands.
 
 | dtypes | are |
 |---|---|
@@ -57,13 +58,14 @@ def page() -> str:
     files: dict[str, list[Op]] = {}
     for op in OPS.values():
         files.setdefault(op.function.__module__.rpartition(".")[2], []).append(op)
+    text += host_only()
     titles = TITLES | {file: file.capitalize() for file in files if file not in TITLES}
     return text + "".join(section(title, files[file]) for file, title in titles.items())
 
 
 def section(title: str, ops: list[Op]) -> str:
     """The ops of one file."""
-    head = f"\n## {title}\n\n| op | dtypes | result | also | does |\n|---|---|---|---|---|\n"
+    head = f"\n## {title}\n\n| op | dtypes | result | also | does | example |\n|---|---|---|---|---|---|\n"
     return head + "".join(row(op) for op in sorted(ops, key=lambda op: op.name))
 
 
@@ -74,8 +76,24 @@ def row(op: Op) -> str:
     sentence = (op.function.__doc__ or "").split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
     methods = dict.fromkeys([*op.methods, *((op.name,) if (TensorValue, op.name) in METHODS else ())])
     also = ", ".join(f"`{name}`" for name in filter(None, map(reached, methods))).replace("|", "\\|")
-    cells = [f"`{op.name}({shown})`", kinds(op), result(op), also, " ".join(sentence.split())]
+    example = f"`{op.example or regular_example(op)}`".replace("|", "\\|")
+    cells = [f"`{op.name}({shown})`", kinds(op), result(op), also, " ".join(sentence.split()), example]
     return f"| {' | '.join(cells)} |\n"
+
+
+def regular_example(op: Op) -> str:
+    """A call of a row, in which nothing has its default."""
+    given = [*op.operands, *(["axis=0"] if op.form != "elementwise" else [])]
+    return f"ops.{op.name}({', '.join(given)})"
+
+
+def host_only() -> str:
+    """The ops that no GPU runs, with their reasons."""
+    listed = sorted(op.name for op in OPS.values() if op.host_only)
+    if not listed:
+        return ""
+    text = "\nNo code for GPUs is made of these:\n\n| op | why |\n|---|---|\n"
+    return text + "".join(f"| `{name}` | {OPS[name].host_only} |\n" for name in listed)
 
 
 def default(value: object) -> str:

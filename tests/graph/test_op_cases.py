@@ -1,0 +1,159 @@
+"""Tests that follow from the tables of cases (`op_cases`): every irregular op against NumPy, compiled and interpreted.
+
+A new irregular op has at least one case, of which the first is its example.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from support import graphs, op_cases
+from support.op_cases import Batch, batches, first_of_each
+
+from einkorn.compiler.targets import lookup
+from einkorn.dsl.contract.checks import SAFE
+from einkorn.dsl.diagnostics.errors import EinkornError
+from einkorn.dsl.types.dtype import DType
+from einkorn.graph import InferenceSession
+from einkorn.graph.engine.compile import compile_graph
+from einkorn.graph.engine.model import Model
+from einkorn.graph.ops.operands import KINDS
+from einkorn.graph.ops.stage import OPS
+
+FAMILIES = op_cases.families()
+CASES = [case for cases in FAMILIES.values() for case in cases]
+IRREGULAR = sorted(name for name, op in OPS.items() if op.form == "irregular")
+RUNS = [
+    (family, dtype)
+    for family, cases in FAMILIES.items()
+    for dtype in dict.fromkeys(np.dtype(d) for c in cases for d in c.dtypes)
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with graphs.cache_in(tmp_path_factory.mktemp("cache")):
+        yield
+
+
+@pytest.mark.parametrize("name", IRREGULAR)
+def test_an_irregular_op_has_a_case_and_an_example(name: str) -> None:
+    """A case stands in a table of tests/graph/op_cases; example and dtypes in the op's decorator `@op(...)`."""
+    mine = [case for case in CASES if case.op == name]
+    op = OPS[name]
+    assert mine, f"op '{name}' has no case in tests/graph/op_cases"
+    assert op.example.startswith("ops.") and f"{name}(" in op.example, f"op '{name}' has no example: @op(example=...)"
+    for argument in op.operands:
+        taken = {t.of or name for case in mine for name, t in case.tensors.items()}
+        assert argument in taken, f"op '{name}' has no case with a tensor for '{argument}'"
+    example = functools.partial(op_cases.run_example, name, tuple(mine[0].tensors))
+    first = dataclasses.replace(mine[0], call=example)
+    if mine[0].tensors:  # else there is nothing to give back
+        Batch([first], first.dtypes[0]).graph()
+
+
+def compare(model: Model, batch: Batch, run: int, arrays: list[graphs.Array] | None = None) -> None:
+    given = batch.arrays(run) if arrays is None else arrays
+    expected = batch.expected(given)
+    outputs = graphs.results(model, *given)
+    assert len(outputs) == len(expected)
+    failures = []
+    for (op, wanted, ulps), output in zip(expected, outputs, strict=True):
+        trouble = graphs.difference(output, wanted, ulps)
+        failures += [f"{op}: {trouble}"] if trouble else []
+    assert not failures, f"run {run} of {batch.dtype}:\n" + "\n".join(failures)
+
+
+@pytest.mark.parametrize(("family", "dtype"), RUNS, ids=lambda value: str(value))
+def test_cases_agree_with_numpy(family: str, dtype: Any) -> None:
+    """All cases of a family with the dtype of each, then the first of each op with every dtype: sizes are symbolic."""
+    cases = FAMILIES[family]
+    main = [case for case in cases if np.dtype(case.dtypes[0]) == dtype]
+    rest = [case for case in first_of_each(cases) if case not in main]
+    for batch in batches([*main, *rest], dtype):
+        model = InferenceSession().load(batch.graph())
+        for run in range(batch.runs):
+            compare(model, batch, run)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_cases_on_views(family: str) -> None:
+    """Sizes are known; the inputs are contiguous, then run backwards, then lie between other elements."""
+    for dtype, cases in by_dtype(FAMILIES[family]).items():
+        for batch in batches([case for case in cases if case.views], dtype):
+            model = InferenceSession().load(batch.graph(static=True))
+            arrays = batch.arrays(0)
+            compare(model, batch, 0, arrays)
+            compare(model, batch, 0, [backwards(array) for array in arrays])
+            compare(model, batch, 0, [spread(array) for array in arrays])
+
+
+def by_dtype(cases: list[op_cases.Case]) -> dict[Any, list[op_cases.Case]]:
+    found: dict[Any, list[op_cases.Case]] = {}
+    for case in cases:
+        found.setdefault(np.dtype(case.dtypes[0]), []).append(case)
+    return found
+
+
+def backwards(array: graphs.Array) -> graphs.Array:
+    """The same elements, the last first in memory."""
+    if array.ndim == 0:
+        return array
+    turned = (slice(None, None, -1),) * array.ndim
+    return np.ascontiguousarray(array[turned])[turned]
+
+
+def spread(array: graphs.Array) -> graphs.Array:
+    """The same elements, with others between and the axes in another order."""
+    if array.ndim == 0:
+        return array
+    wide = np.zeros([2 * size + 1 for size in array.shape[::-1]], array.dtype).T
+    part = wide[tuple(slice(1, 2 * size + 1, 2) for size in array.shape)]
+    part[...] = array
+    return part
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_cases_in_the_interpreter(family: str) -> None:
+    for dtype, cases in by_dtype(first_of_each(FAMILIES[family])).items():
+        for batch in batches(cases, dtype):
+            model = InferenceSession(interpret=True).load(batch.graph(static=True))
+            compare(model, batch, 0)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "gfx942"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_cases_compile_for_gpus(family: str, target: str) -> None:
+    """All but those that the page of ops lists with a reason."""
+    cases = [case for case in first_of_each(FAMILIES[family]) if not OPS[case.op].host_only]
+    for dtype, taken in by_dtype(cases).items():
+        for batch in batches(taken, dtype):
+            for piece in compile_graph(batch.graph().ir, [lookup(target)], True, SAFE).pieces:
+                assert piece.code
+
+
+def test_what_no_gpu_runs_is_refused_for_gpus() -> None:
+    """The page says so as long as it is true."""
+    for case in first_of_each(CASES):
+        if OPS[case.op].host_only:
+            with pytest.raises(EinkornError):
+                compile_graph(Batch([case], case.dtypes[0]).graph().ir, [lookup("sm_80")], True, SAFE)
+
+
+@pytest.mark.parametrize("name", IRREGULAR)
+def test_an_irregular_op_refuses_other_dtypes(name: str) -> None:
+    cases = [case for case in CASES if case.op == name]
+    for argument, kind in OPS[name].operands.items():
+        case = next(c for c in cases if argument in {t.of or n for n, t in c.tensors.items()})
+        for dtype in (dtype for dtype in DType if dtype not in KINDS[kind].dtypes):
+            changed = op_cases.with_dtype(case, argument, dtype)
+            with pytest.raises(EinkornError) as caught:
+                Batch([changed], changed.dtypes[0]).graph()
+            error = caught.value
+            assert (error.code, error.op) == ("EK0413", name), f"{argument} of {dtype}: {error}"
+            assert error.place is not None
