@@ -28,6 +28,7 @@ with shielded():
     from .engine.session import InferenceSession
     from .staging.graph import Graph
     from .staging.value import BufferValue, TensorValue, Value
+    from .staging.weight import Weight
     from .types.dims import AlgebraicDim, Dim, Shape, StaticDim, SymbolicDim
     from .types.tensor_type import BufferType, TensorType, Type
 
@@ -55,6 +56,7 @@ __all__ = [
     "TensorValue",
     "Type",
     "Value",
+    "Weight",
     "accelerator_count",
     "ops",
     "scan_available_devices",

@@ -1,9 +1,9 @@
 """The graph's intermediate representation: an immutable list of nodes over numbered values.
 
 Values are numbered from 0: the inputs first, then the results of each node in the order in which nodes were staged, so
-a node's operands always have smaller numbers than its results. A node is either a `Constant`, which holds its data, or
-a `Node`: a call of a kernel, built-in or custom, with its operands, parameters and result types. There is no third
-kind: whatever happens at run time is a kernel.
+a node's operands always have smaller numbers than its results. A node is a `Constant`, which holds its data, an
+`External`, whose data comes when a model is loaded and is held by it, or a `Node`: a call of a kernel, built-in or
+custom, with its operands, parameters and result types. Whatever happens at run time is a kernel.
 
 A graph prints as one line a node:
 
@@ -115,6 +115,37 @@ class Constant:
         return f"%{self.result} = constant {shown_array(self.array)} : {self.type}"
 
 
+@dataclass(frozen=True, eq=False)
+class External:
+    """A weight: an input that a model holds. Which memory it is, is said when the graph is loaded.
+
+    Attributes:
+        name: what the registry of weights calls it.
+        align: its address is a multiple of so many bytes.
+    """
+
+    name: str
+    type: TensorType
+    result: int
+    align: int = 1
+    place: Place | None = None
+
+    @property
+    def results(self) -> tuple[int, ...]:
+        return (self.result,)
+
+    @property
+    def out_types(self) -> tuple[TensorType, ...]:
+        return (self.type,)
+
+    def __str__(self) -> str:
+        aligned = f" {{align = {self.align}}}" if self.align != 1 else ""
+        return f"%{self.result} = weight {_literal(self.name)}{aligned} : {self.type}"
+
+
+Held = Constant | External  # what lies in memory as long as the model lives
+
+
 @dataclass(frozen=True)
 class Constraint:
     """A condition on run-time dims that staging relied on and could not decide; checked once at a call's boundary.
@@ -173,7 +204,7 @@ class GraphIR:
 
     name: str
     inputs: tuple[ShapedType, ...]
-    nodes: tuple[Node | Constant, ...]
+    nodes: tuple[Node | Held, ...]
     outputs: tuple[int, ...]
     constraints: tuple[Constraint, ...] = ()
     steps: tuple[SizeStep, ...] = ()
@@ -232,7 +263,7 @@ class GraphIR:
 def format_graph(
     name: str,
     inputs: Iterable[ShapedType],
-    nodes: Iterable[Node | Constant],
+    nodes: Iterable[Node | Held],
     outputs: Iterable[int] | None,
     constraints: Iterable[Constraint],
     steps: Iterable[SizeStep] = (),

@@ -116,6 +116,8 @@ MEANINGS: dict[str, str] = {
     "EK0427": "The inner sizes of a matrix product differ.",
     "EK0430": "Operands lie on different devices.",
     "EK0431": "A dim is not a dim of the graph's inputs.",
+    "EK0432": "A weight is wrong, or a graph has another one of its name.",
+    "EK0433": "The weights that a graph is loaded with do not fit it.",
     "EK0440": "No library has an op of this name.",
     "EK0441": "out_types holds something that is no type.",
     "EK0442": "A kernel that changes its inputs is used in a graph as one that does not.",

@@ -13,7 +13,7 @@ from ...dsl.contract.checks import Checks
 from ...dsl.environment.cache import content_key
 from ...dsl.environment.fingerprint import fingerprint
 from ...dsl.signature.parameters import identity
-from ..ir import Constant, GraphIR
+from ..ir import Constant, External, GraphIR
 from ..passes.fusion import Partition, make_group
 
 
@@ -24,6 +24,8 @@ def graph_key(ir: GraphIR, targets: Sequence[str], fuse: bool, checks: Checks) -
         if isinstance(node, Constant):
             value = node.array.tobytes().hex() if node.array.size == 1 else ""
             nodes.append(["constant", str(node.type), value])
+        elif isinstance(node, External):  # whatever its name and its elements are: one code serves all
+            nodes.append(["weight", str(node.type)])
         else:
             parameters = [[name, *identity(value)] for name, value in node.parameters]
             types = [str(t) for t in node.out_types]

@@ -9,7 +9,7 @@ import ctypes
 import dataclasses
 import sys
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,7 +86,9 @@ class Caller:
         load: Callable[[GraphIR], LoadedCode],
         checks: list[InputCheck],
         filling: Filling | None = None,
+        weights: Mapping[int, Storage] | None = None,
     ) -> None:
+        self.weights = weights or {}  # by the number of the node; shared with other models, and never written
         self.filling = filling  # of memory that kernels write; None leaves it as it is
         self.ir = ir
         self.load = load
@@ -134,13 +136,15 @@ class Caller:
         self.context_at = ctypes.addressof(self.context)
 
     def _constants(self) -> dict[int, Storage]:
-        """The storage of each buffer that is a constant."""
+        """The storage of each buffer that is a constant or a weight."""
         kept = {}
         for number, buffer in enumerate(self.code.plan.buffers):
             if buffer.source[0] == "constant":
                 node = self.ir.nodes[buffer.source[1]]
-                assert isinstance(node, Constant)
-                kept[number] = self.driver.place(pack(node.array) if buffer.dtype.is_packed() else node.array)
+                if isinstance(node, Constant):
+                    kept[number] = self.driver.place(pack(node.array) if buffer.dtype.is_packed() else node.array)
+                else:
+                    kept[number] = self.weights[buffer.source[1]]
                 self.pointers[number] = self.address_of(kept[number])
         return kept
 
@@ -168,7 +172,9 @@ class Caller:
         patterns = tuple(pattern_of(array) for array in arrays)
         call = self.variants.get(patterns)
         if call is None:
-            call = Caller(dataclasses.replace(self.ir, patterns=patterns), self.load, self.checks, self.filling)
+            call = Caller(
+                dataclasses.replace(self.ir, patterns=patterns), self.load, self.checks, self.filling, self.weights
+            )
             self.variants[patterns] = call
         for array, (_, position) in zip(arrays, call.inputs, strict=True):
             call.pointers[position] = self.address_of(array)

@@ -28,8 +28,8 @@ WRONG_INPUT = ("EK0452", "EK0453", "EK0454", "EK0477")  # which other inputs may
 class InputCheck:
     """Turns what a caller passes into an array of the right dtype, or says what is wrong."""
 
-    def __init__(self, position: int, type: ShapedType) -> None:
-        self.name = f"input{position}"
+    def __init__(self, name: str, type: ShapedType) -> None:
+        self.name = name
         self.type = type
         self.dtype = type.dtype.to_numpy()
         self.is_buffer = isinstance(type, BufferType)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.tracebacks import bare
 from ...dsl.types.dtype import DType
 from ..driver.buffer import Buffer
+from ..driver.device import Storage
 from ..driver.devices import DeviceRef
 from ..ir import GraphIR
 from ..types.dims import StaticDim
@@ -44,12 +45,18 @@ class TensorSpec:
 class Model:
     """A graph that is ready to run. Calls from several threads wait for each other; make one model for each thread."""
 
-    def __init__(self, ir: GraphIR, load: Callable[[GraphIR], LoadedCode], filling: Filling | None = None) -> None:
+    def __init__(
+        self,
+        ir: GraphIR,
+        load: Callable[[GraphIR], LoadedCode],
+        filling: Filling | None = None,
+        weights: Mapping[int, Storage] | None = None,
+    ) -> None:
         self._filling = filling  # for runs that look for what nobody wrote
         self._ir = ir
         self._lock = threading.Lock()
-        self._checks = [InputCheck(position, type) for position, type in enumerate(ir.inputs)]
-        self._call = Caller(ir, load, self._checks, filling)
+        self._checks = [InputCheck(f"input{position}", type) for position, type in enumerate(ir.inputs)]
+        self._call = Caller(ir, load, self._checks, filling, weights or {})
         self._code = self._call.code
         _models.add(self)
 

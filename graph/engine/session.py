@@ -7,7 +7,8 @@ Input: a `Graph`. Output: a `Model`. Non-goals: how code is found and made (see 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ...dsl.contract.checks import parse_checks
 from ...dsl.diagnostics.errors import DeviceError, GraphError, shown_value
@@ -21,6 +22,7 @@ from .compile import chosen_checks, interpret_graph
 from .load import load_graph
 from .model import Model
 from .outputs import Filling
+from .weights import weights_of
 
 
 class InferenceSession:
@@ -53,10 +55,20 @@ class InferenceSession:
                 wrong("devices", device, "a list of devices", code="EK0811", kind=DeviceError, hint=hint)
 
     @without_internals
-    def load(self, graph: Graph, *, checks: str | None = None) -> Model:
-        """The graph, compiled or found ready, as a model; `checks` as for the session, for this graph alone.
+    def load(
+        self, graph: Graph, *, weights_registry: Mapping[str, Any] | None = None, checks: str | None = None
+    ) -> Model:
+        """The graph, compiled or found ready, as a model.
+
+        Args:
+            graph: a finished graph.
+            weights_registry: the memory of each weight of the graph by its name: NumPy arrays, `Buffer`s, or anything
+                that speaks DLPack. It is read where it lies, also in a mapped file, and has to keep its elements as
+                long as the model is used.
+            checks: as for the session, for this graph alone.
 
         Raises:
+            GraphError, DTypeError: weights are missing, or do not fit the graph; all that is wrong in one error.
             CompileError: a mistake in a kernel.
             DeviceError: the graph uses a device that the session does not have.
             GraphError: the graph has no output yet.
@@ -81,4 +93,4 @@ class InferenceSession:
         load = functools.partial(interpret_graph if self.interpret else load_graph, checks=wanted)
         level = chosen_checks(wanted)
         filled = level is not None and level.level == "all" and ir.device.to_device().is_host
-        return Model(ir, load, Filling() if filled else None)
+        return Model(ir, load, Filling() if filled else None, weights_of(ir, weights_registry))

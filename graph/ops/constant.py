@@ -1,19 +1,22 @@
-"""Stages literals.
+"""Stages literals, and weights by their names.
 
-Input: numbers, nested lists, arrays, DLPack producers. Output: a `Constant` node's value. Non-goals: weights, which
-come when a model is loaded.
+Input: numbers, nested lists, arrays, DLPack producers; names of weights. Output: the value of a `Constant` or of an
+`External` node. Non-goals: the elements of weights, which come when a model is loaded.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from ...dsl.diagnostics.errors import DTypeError
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
-from ..arguments import dtype_of
+from ..arguments import dtype_of, text_of, wrong
 from ..driver.devices import Device, DeviceRef
 from ..staging.value import TensorValue, TensorValueLike
+from ..staging.weight import check_weight_type
 from ..types.promotion import literal_array
+from ..types.tensor_type import TensorType
 from .stage import current, op
 
 
@@ -38,3 +41,24 @@ def constant(
     array = literal_array(value, wanted, "constant", place)
     target = DeviceRef.CPU() if device is None else DeviceRef.from_device(device)
     return current("constant").stage_constant(array, target, place)
+
+
+@op()
+def constant_external(name: str, type: TensorType) -> TensorValue:
+    """A weight: a tensor whose elements come when the graph is loaded, as `weights_registry[name]`.
+
+    The same name and type again are the same weight.
+
+    Args:
+        name: unique in the graph, such as "layers.0.attention.weight".
+        type: its dtype, shape and device; all sizes are known.
+
+    Raises:
+        GraphError: EK0432, the graph has a weight of this name and of another type, or a size is not known.
+        DTypeError: EK0403, `type` is no `TensorType`.
+    """
+    text = text_of("name", name)
+    if not isinstance(type, TensorType):
+        wrong("type", type, "a TensorType", code="EK0403", kind=DTypeError)
+    check_weight_type(text, type)
+    return current("constant_external").stage_weight(text, type, 1, user_place())

@@ -32,7 +32,7 @@ from typing import Protocol
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.signature.schema import Form
 from ..driver.devices import DeviceRef
-from ..ir import Constant, GraphIR, Node
+from ..ir import GraphIR, Held, Node
 from ..types.dims import Shape
 
 CHEAP = 6  # operations that may be done again for every reader
@@ -235,7 +235,7 @@ class _Fusion:
             made_by = self.producer.get(node.operands[0])
             if self.ir.pattern(node.operands[0]) is not None:
                 continue  # its elements lie in another order
-            if made_by is None or made_by in self.materialised or isinstance(self.ir.nodes[made_by], Constant):
+            if made_by is None or made_by in self.materialised or isinstance(self.ir.nodes[made_by], Held):
                 found.add(n)
         return found
 

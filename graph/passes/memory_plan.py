@@ -31,7 +31,7 @@ from ...dsl.signature.schema import TensorArgument
 from ...dsl.types.dtype import DType
 from ..driver.device import ALIGNMENT
 from ..driver.devices import DeviceRef
-from ..ir import Constant, GraphIR, Node, SizeStep
+from ..ir import Constant, External, GraphIR, Held, Node, SizeStep
 from ..types.dims import Dim, Shape, StaticDim
 from ..types.strides import stride_dims
 from .fusion import Group, Partition
@@ -43,8 +43,8 @@ HOST = DeviceRef.CPU()
 class PlannedBuffer:
     """A buffer of the entry.
 
-    `source` tells where it comes from: ("input", k), ("output", k), ("constant", node number), ("temp", 0), or
-    ("sizes", k) for what step k of the plan computes.
+    `source` tells where it comes from: ("input", k), ("output", k), ("constant", number of a node that the model
+    holds), ("temp", 0), or ("sizes", k) for what step k of the plan computes.
     `first` and `last` are the groups that write and last read a temporary. `strides` are None for row-major buffers
     without gaps. `device` is where it lies.
     """
@@ -127,7 +127,7 @@ def check_partition(ir: GraphIR, parts: Partition) -> None:
     producer = {value: n for n, node in enumerate(ir.nodes) for value in node.results}
     aliases = set(parts.aliases)
     stored = set(range(len(ir.inputs)))
-    stored.update(value for node in ir.nodes if isinstance(node, Constant) for value in node.results)
+    stored.update(value for node in ir.nodes if isinstance(node, Held) for value in node.results)
 
     def expect(value: int, reader: str) -> None:
         while producer.get(value) in aliases:
@@ -200,7 +200,7 @@ class _Planner:
                 if self.ir.pattern(origin) is not None:
                     self._shape(self.buffers[self.buffer_of[origin]].strides or ())
                 maker = self._maker(origin)
-                if isinstance(maker, Constant) and maker.array.size != 1:
+                if isinstance(maker, External) or (isinstance(maker, Constant) and maker.array.size != 1):
                     self._constant(origin)
         for type in node.out_types:
             self._shape(type.shape)
@@ -224,13 +224,13 @@ class _Planner:
         for position, value in enumerate(self.ir.outputs):
             if value in self.buffer_of:
                 copies.append((position, self.buffer_of[value]))
-            elif isinstance(self._maker(value), Constant):
+            elif isinstance(self._maker(value), Held):
                 copies.append((position, self._constant(value)))
             else:
                 self._add(value, ("output", position))
         return copies
 
-    def _maker(self, value: int) -> Node | Constant | None:
+    def _maker(self, value: int) -> Node | Held | None:
         number = self.producer.get(value)
         return None if number is None else self.ir.nodes[number]
 
@@ -295,9 +295,9 @@ class _Planner:
         shape = self._shape(self.ir.types[value].shape)
         origin = self._origin(value)
         maker = self._maker(origin)
-        if isinstance(maker, Constant):
-            if maker.array.size == 1:
-                return Literal(maker.array.item(), maker.type.dtype, shape)
+        if isinstance(maker, Constant) and maker.array.size == 1:
+            return Literal(maker.array.item(), maker.type.dtype, shape)
+        if isinstance(maker, Held):
             return FromBuffer(self._constant(origin), shape)
         return FromBuffer(self.buffer_of[origin], shape)
 

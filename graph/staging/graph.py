@@ -20,7 +20,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -34,22 +33,22 @@ from ...dsl.package.library import KernelLibrary
 from ...dsl.types.dtype import DType
 from ..arguments import list_of, text_of, wrong
 from ..driver.devices import DeviceRef
-from ..ir import Constant, Constraint, GraphIR, KernelSource, Node, SizeStep, format_graph
+from ..ir import Constant, Constraint, External, GraphIR, Held, KernelSource, Node, SizeStep, format_graph
 from ..types.dims import AlgebraicDim, Dim
 from ..types.promotion import is_weak, literal_array
 from ..types.tensor_type import BufferType, ShapedType, TensorType, shown
+from .active import ACTIVE
 from .kernels import open_kernels
 from .value import BufferValue, TensorValue, Value
+from .weight import Weight
 
 if TYPE_CHECKING:
     from ...dsl.package.library import LoadedKernel
 
-_active: ContextVar[tuple[Graph, ...]] = ContextVar("einkorn_active_graphs", default=())
-
 
 def active_graph() -> Graph | None:
     """The innermost graph being built, or None."""
-    graphs = _active.get()
+    graphs: tuple[Graph, ...] = ACTIVE.get()
     return graphs[-1] if graphs else None
 
 
@@ -115,9 +114,10 @@ class Graph:
         self._input_types = types
         self._dim_names = frozenset(dim for type in types for dim in type.shape.parameters)
         self._types: list[ShapedType] = list(types)
-        self._nodes: list[Node | Constant] = []
+        self._nodes: list[Node | Held] = []
         self._constraints: list[Constraint] = []
         self._steps: list[SizeStep] = []
+        self._weights: list[tuple[Weight, TensorValue]] = []  # what was added as a weight, and its value
         self._ir: GraphIR | None = None
         self._inputs = [self._value(number, type) for number, type in enumerate(types)]
         if forward is not None:
@@ -192,11 +192,11 @@ class Graph:
     # --- building ---
 
     def __enter__(self) -> Graph:
-        _active.set((*_active.get(), self))
+        ACTIVE.set((*ACTIVE.get(), self))
         return self
 
     def __exit__(self, *_: object) -> None:
-        _active.set(_active.get()[:-1])
+        ACTIVE.set(ACTIVE.get()[:-1])
 
     def output(self, *outputs: Any) -> None:
         """Sets the outputs and finishes the graph. Numbers and arrays become constants. A graph that changes a buffer
@@ -230,12 +230,43 @@ class Graph:
             hint="give back what it holds: ops.buffer_load(x)" if isinstance(value, BufferValue) else None,
         )
 
+    def add_weight(self, weight: Weight, force_initial_weight_on_host: bool = True) -> TensorValue:
+        """The value of a weight in this graph, which has it from now on.
+
+        Args:
+            weight: what stands for it outside of graphs. Adding it again gives the same value.
+            force_initial_weight_on_host: keeps the documented form; a weight lies where its type says from the start.
+
+        Raises:
+            GraphError: EK0432, another weight of the graph has its name; EK0404 the graph is finished.
+        """
+        for added, value in self._weights:
+            if added is weight:
+                return value
+        place = user_place()
+        if not isinstance(weight, Weight):
+            wrong("weight", weight, "a Weight", code="EK0432", hint="einkorn.graph.Weight(name, dtype, shape, device)")
+        name = weight.name
+        self._check_open("add_weight", place)
+        if any(added.name == name for added, _ in self._weights):
+            _refuse(
+                f"graph {self.name!r} has another weight of the name {name!r}",
+                code="EK0432",
+                argument="weight",
+                got=name,
+                hint="use one Weight in all places, or give each a name of its own",
+            )
+        with self.transaction():
+            value = self.stage_weight(name, weight.type, weight.align or 1, place)
+            self._weights.append((weight, value))
+        return value
+
     # --- for ops ---
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Undoes what was staged inside when the block raises."""
-        staged: tuple[list[Any], ...] = (self._nodes, self._types, self._constraints, self._steps)
+        staged: tuple[list[Any], ...] = (self._nodes, self._types, self._constraints, self._steps, self._weights)
         marks = [len(part) for part in staged]
         names = self._dim_names
         try:
@@ -267,9 +298,10 @@ class Graph:
                 raise foreign_value(name, argument.name, value, self, place)
         types = tuple(out_types)
         self._check_dims_known(name, types, place)
+        numbers = tuple(value.number for value in operands)  # a weight that is new here gets its number now
         first = len(self._types)
         results = tuple(range(first, first + len(types)))
-        node = Node(kernel, tuple(parameters.items()), tuple(v.number for v in operands), types, results, place)
+        node = Node(kernel, tuple(parameters.items()), numbers, types, results, place)
         self._nodes.append(node)
         self._types.extend(types)
         return [self._value(number, type) for number, type in zip(results, types, strict=True)]
@@ -282,6 +314,31 @@ class Graph:
         type = TensorType(DType.from_numpy(array.dtype), array.shape, device)
         value = TensorValue(self, len(self._types), type)
         self._nodes.append(Constant(array, type, value.number, place))
+        self._types.append(type)
+        return value
+
+    def stage_weight(self, name: str, type: TensorType, align: int, place: Place | None) -> TensorValue:
+        """Adds a weight; the one that the graph has under this name and type, if there is one.
+
+        Raises:
+            GraphError: EK0432, the graph has a weight of this name and of another type.
+        """
+        for node in self._nodes:
+            if isinstance(node, External) and node.name == name:
+                if node.type == type and node.align == align:
+                    return TensorValue(self, node.result, type)
+                raise GraphError(
+                    f"weight {name!r} is {type}, and graph {self.name!r} has one of this name that is {node.type}",
+                    code="EK0432",
+                    place=place,
+                    argument="name",
+                    expected=str(node.type),
+                    got=str(type),
+                    notes=[f"the first one was added at {node.place}"] if node.place else [],
+                )
+        self._check_open("weight", place)
+        value = TensorValue(self, len(self._types), type)
+        self._nodes.append(External(name, type, value.number, align, place))
         self._types.append(type)
         return value
 

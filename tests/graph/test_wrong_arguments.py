@@ -37,6 +37,7 @@ from einkorn.graph import (
     SymbolicDim,
     TensorType,
     TensorValue,
+    Weight,
     ops,
 )
 from einkorn.graph.types.dims import ceildiv, dim_max, dim_min
@@ -235,6 +236,7 @@ OPS: dict[str, Callable[[Context], dict[str, Any]]] = {
     "split": lambda c: {"x": c.x, "split_sizes": [1, 1], "axis": 0},
     "chunk": lambda c: {"x": c.x, "chunks": 2, "axis": 0},
     "constant": lambda c: {"value": [1.0, 2.0], "dtype": F32, "device": HOST},
+    "constant_external": lambda c: {"name": "w", "type": TensorType(F32, [2])},
     "custom": lambda c: {
         "name": "fill",
         "device": HOST,
@@ -334,6 +336,10 @@ def _model() -> Any:
     return InferenceSession(interpret=True).load(graph)
 
 
+def _weighted() -> Graph:
+    return Graph("weighted", lambda: Weight("w", F32, [2]) + 1)
+
+
 def _buffer() -> Any:
     return Buffer.from_numpy(np.zeros((2, 3), np.float32))
 
@@ -413,6 +419,7 @@ METHODS: dict[str, Callable[[Context], Call]] = {
     },
     "operator matmul": lambda c: (lambda other: c.x @ other, [c.t]),
     "reflected matmul": lambda c: (lambda other: other @ c.x, [c.t]),
+    "add_weight": lambda c: (c.graph.add_weight, [Weight("w", F32, [2]), True]),
     "output": lambda c: (lambda v: Graph("g", lambda x: v if v is not None else x, [TensorType(F32, [2])]), [None]),
 }
 
@@ -470,6 +477,15 @@ OTHERS: dict[str, Callable[[], Call]] = {
         lambda c: InferenceSession(interpret=True).load(Graph("g", lambda: ops.constant(1.0)), checks=c),
         ["safe"],
     ),
+    "load(weights_registry)": lambda: (
+        lambda w: InferenceSession(interpret=True).load(_weighted(), weights_registry=w),
+        [{"w": np.zeros(2, np.float32)}],
+    ),
+    "load(a weight)": lambda: (
+        lambda w: InferenceSession(interpret=True).load(_weighted(), weights_registry={"w": w}),
+        [np.zeros(2, np.float32)],
+    ),
+    "Weight": lambda: (Weight, ["w", F32, [2], HOST, None, 16, None]),
     "Model": lambda: (_model(), [np.zeros((3, 2), np.float32), 1.0]),
     "Buffer": lambda: (Buffer, [F32, [2, 3], CPU()]),
     "Buffer int4": lambda: (lambda shape: Buffer(DType.int4, shape), [[2]]),
@@ -617,7 +633,10 @@ CLASSES = (
     *(TensorValue, BufferValue, Buffer, Dim, Shape, TensorType, BufferType, Graph, InferenceSession, Model, DeviceRef),
     *(DeviceKind, CPU),
 )
-FOR_OPS = {"stage", "stage_constant", "transaction", "require", "define_dims", "knows_dim", "unused_dim"}  # of a graph
+# Methods of a graph that ops call.
+FOR_OPS = {
+    *("stage", "stage_constant", "stage_weight", "transaction", "require", "define_dims", "knows_dim", "unused_dim"),
+}
 
 
 def test_every_method_is_here() -> None:

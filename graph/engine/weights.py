@@ -1,0 +1,131 @@
+"""Finds the memory of a graph's weights in what the user brings when it is loaded.
+
+Nothing is copied that can be read where it lies: contiguous memory of the right dtype on the right device, aligned to
+its elements. A view with steps, or memory that lies askew in its file, is copied once. Mistakes are told all at once.
+
+Input: a graph, a mapping from names to arrays. Output: storage, by the number of the node. Non-goals: files (see
+`graph.weights`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ...dsl.diagnostics.errors import EinkornError, GraphError, did_you_mean, of_call
+from ...dsl.diagnostics.places import user_place
+from ..arguments import wrong
+from ..driver.device import ALIGNMENT, Array, Storage
+from ..ir import External, GraphIR
+from ..types.tensor_type import shown
+from .inputs import InputCheck
+
+CODE = "EK0433"
+
+
+def weights_of(ir: GraphIR, registry: Any) -> dict[int, Storage]:
+    """The storage of each weight of a graph.
+
+    Args:
+        ir: the graph.
+        registry: by name NumPy arrays, `Buffer`s or other DLPack arrays; None for no weights.
+
+    Raises:
+        GraphError, DTypeError: EK0433 and codes of wrong inputs: a weight that is missing, one that the graph does not
+            have, another dtype, shape or device; all of them in one error.
+    """
+    nodes = {number: node for number, node in enumerate(ir.nodes) if isinstance(node, External)}
+    given = {} if registry is None else _registry(registry)
+    if not nodes and not given:
+        return {}
+    wanted = {node.name for node in nodes.values()}
+    found: dict[int, Storage] = {}
+    mistakes: list[EinkornError] = []
+    for number, node in nodes.items():
+        try:
+            if node.name not in given:
+                raise _missing(ir, node, [name for name in given if name not in wanted])
+            found[number] = _storage(node, given[node.name])
+        except EinkornError as error:
+            mistakes.append(error)
+    mistakes += [_extra(ir, name, wanted) for name in given if name not in wanted]
+    if mistakes:
+        raise of_call(mistakes)
+    return found
+
+
+def _registry(registry: Any) -> Mapping[Any, Any]:
+    if isinstance(registry, Mapping):
+        return registry
+    hint = "its allocated_weights are" if hasattr(registry, "allocated_weights") else None
+    wrong("weights_registry", registry, "a mapping from names to arrays", code=CODE, hint=hint)
+
+
+def _storage(node: External, value: Any) -> Storage:
+    """The memory of a weight."""
+    check = InputCheck(node.name, node.type)
+    if not check.device.is_host:
+        storage, shape = check.storage(value)
+        _check_shape(node, shape)
+        return storage  # type: ignore[no-any-return]
+    if check.special:
+        packed, shape = check.storage(value)
+        _check_shape(node, shape)
+        return packed  # type: ignore[no-any-return]
+    array = check.array(value)
+    _check_shape(node, array.shape)
+    array = np.ascontiguousarray(array)
+    return array if array.ctypes.data % max(node.align, check.dtype.alignment) == 0 else _aligned(array, node.align)
+
+
+def _aligned(array: Array, align: int) -> Array:
+    """A copy whose address is a multiple of `align`, and of a cache line."""
+    align = max(align, ALIGNMENT)
+    raw = np.empty(array.nbytes + align, np.uint8)
+    skip = -raw.ctypes.data % align
+    copy: Array = raw[skip : skip + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+def _check_shape(node: External, shape: tuple[int, ...]) -> None:
+    if tuple(shape) != tuple(node.type.shape):
+        raise GraphError(
+            f"weight '{node.name}' has the shape {shown(node.type.shape)}, and the one given has {shown(shape)}",
+            code=CODE,
+            place=user_place(),
+            argument=node.name,
+            expected=shown(node.type.shape),
+            got=shown(shape),
+            notes=_used_at(node),
+        )
+
+
+def _missing(ir: GraphIR, node: External, spare: Iterable[str]) -> GraphError:
+    return GraphError(
+        f"weight '{node.name}' of graph '{ir.name}' is missing: weights_registry has nothing of this name",
+        code=CODE,
+        place=user_place(),
+        argument=node.name,
+        expected=str(node.type),
+        notes=_used_at(node),
+        hint=did_you_mean(node.name, spare),
+    )
+
+
+def _extra(ir: GraphIR, name: Any, wanted: Iterable[str]) -> GraphError:
+    return GraphError(
+        f"weights_registry has '{name}', and graph '{ir.name}' has no weight of this name",
+        code=CODE,
+        place=user_place(),
+        argument="weights_registry",
+        expected=sorted(wanted),
+        got=str(name),
+        hint=did_you_mean(str(name), wanted) or "leave it out",
+    )
+
+
+def _used_at(node: External) -> list[str]:
+    return [f"the graph has it since {node.place}"] if node.place else []

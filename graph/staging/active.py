@@ -1,0 +1,12 @@
+"""Remembers which graphs are being built, in each thread and task: ops and weights join the innermost.
+
+Input: graphs as they are entered. Output: the innermost. Non-goals: what a graph is (see `graph`).
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import Any
+
+# Graphs, the innermost last. What they are is known to those who look here: this file stands below them.
+ACTIVE: ContextVar[tuple[Any, ...]] = ContextVar("einkorn_active_graphs", default=())
