@@ -245,6 +245,10 @@ class DeviceError(EinkornError):
     """A device that is not there, or memory that lies on another one."""
 
 
+class ReplayError(GraphError, RuntimeError):
+    """A call that cannot be captured or replayed."""
+
+
 class KernelError(EinkornError, RuntimeError):
     """A kernel stopped itself at run time: a failed `assert`, a `raise`, or a check.
 

@@ -155,9 +155,38 @@ def check_memory(arrays: Sequence[Storage], changed: Sequence[int]) -> None:
             )
         for other, theirs in enumerate(arrays):
             if other != number and _overlap(array, theirs):
-                raise _shared(f"'input{number}' is changed in place, and shares memory with 'input{other}'", number)
+                raise _shared(
+                    f"'input{number}' is changed in place, and shares memory with 'input{other}'", f"input{number}"
+                )
         if isinstance(array, np.ndarray) and array.size > 1 and not _apart(array):
-            raise _shared(f"'input{number}' is changed in place, and its elements share memory with each other", number)
+            raise _shared(
+                f"'input{number}' is changed in place, and its elements share memory with each other", f"input{number}"
+            )
+
+
+def check_outputs(inputs: Sequence[Storage], outputs: Sequence[Storage | None]) -> None:
+    """The memory that a caller gives for outputs can be written, and shares nothing with inputs or other outputs.
+
+    Raises:
+        GraphError: EK0461 one is read-only; EK0462 one overlaps an input or another output.
+    """
+    for number, array in enumerate(outputs):
+        if array is None:
+            continue
+        if isinstance(array, np.ndarray) and not array.flags.writeable:
+            raise GraphError(
+                f"out[{number}] is written, and the array is read-only",
+                code="EK0461",
+                place=user_place(),
+                argument=f"out[{number}]",
+                expected="an array that can be written",
+                got="a read-only array",
+            )
+        others = [(f"'input{k}'", other) for k, other in enumerate(inputs)]
+        others += [(f"out[{k}]", other) for k, other in enumerate(outputs[:number]) if other is not None]
+        for name, other in others:
+            if _overlap(array, other):
+                raise _shared(f"out[{number}] shares memory with {name}", f"out[{number}]")
 
 
 def _overlap(a: Storage, b: Storage) -> bool:
@@ -181,12 +210,12 @@ def _apart(array: Array) -> bool:
     return True
 
 
-def _shared(message: str, number: int) -> GraphError:
+def _shared(message: str, argument: str) -> GraphError:
     return GraphError(
         message,
         code="EK0462",
         place=user_place(),
-        argument=f"input{number}",
+        argument=argument,
         expected="memory of its own",
         got="shared memory",
         hint="pass a copy of one of them",

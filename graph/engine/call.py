@@ -9,8 +9,9 @@ import ctypes
 import dataclasses
 import sys
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from ...dsl.contract import abi
 from ...dsl.diagnostics.errors import DeviceError, GraphError, KernelError
 from ...dsl.diagnostics.places import Place, user_place
 from ...dsl.types.packing import pack
-from ..driver.arrays import check_memory
+from ..driver.arrays import check_memory, check_outputs
 from ..driver.buffer import Buffer
 from ..driver.device import Array, Storage
 from ..driver.stacks import with_room
@@ -29,7 +30,7 @@ from ..types.dims import Dim
 from ..types.strides import Pattern, pattern_of, stride_sizes
 from .code import LoadedCode
 from .inputs import InputCheck, sizes_of
-from .outputs import FilledOutput, Filling, Output
+from .outputs import FilledOutput, Filling, GivenOutput, Output
 from .reports import Failure, failure_error, nan_notes, read_failure, render
 from .size_checks import SizeChecks
 from .thread_pool import thread_pool
@@ -87,15 +88,20 @@ class Caller:
         checks: list[InputCheck],
         filling: Filling | None = None,
         weights: Mapping[int, Storage] | None = None,
+        like: Caller | None = None,
     ) -> None:
         self.weights = weights or {}  # by the number of the node; shared with other models, and never written
         self.filling = filling  # of memory that kernels write; None leaves it as it is
         self.ir = ir
         self.load = load
         self.checks = checks
-        self.code = code = load(ir)
+        self.code: LoadedCode = load(ir) if like is None else like.code
+        code = self.code
+        self.output_class: Callable[..., Output] = Output if filling is None else partial(FilledOutput, filling=filling)
+        self.given: Sequence[Buffer | None] | None = None  # where the caller wants the outputs of this call
         self.entry, self.repeats, self.copies = with_room(code.entry), code.plan.repeats, code.plan.copies
         self.variants: dict[tuple[Pattern, ...], Caller] = {}
+        self.known: dict[tuple[Pattern, ...], Caller] = {} if like is None else like.known  # has the code for a pattern
         self.device = code.device
         self.driver = code.device.driver
         self.address_of = self.driver.address_of
@@ -111,7 +117,7 @@ class Caller:
         copied = {output for output, _ in plan.copies}
         self.output_pointers = [None if k in copied else pointer_of["output", k] for k in range(len(ir.outputs))]
         self.outputs: list[Output] = []  # by position; those of a later stage are not up to date before it
-        self.constants = self._constants()
+        self.constants: dict[int, Storage] = self._constants() if like is None else self._shared(like.constants)
         self.layout: list[Any] | None = None  # of the inputs of the last call; what memory is laid out for
         self.stages = _stages_of(ir, plan)
         self.sizes: dict[str, int] = {}
@@ -148,6 +154,15 @@ class Caller:
                 self.pointers[number] = self.address_of(kept[number])
         return kept
 
+    def _shared(self, constants: dict[int, Storage]) -> dict[int, Storage]:
+        for number, storage in constants.items():
+            self.pointers[number] = self.address_of(storage)
+        return constants
+
+    def clone(self) -> Caller:
+        """Another caller of the same code, with memory of its own for its calls."""
+        return Caller(self.ir, self.load, self.checks, self.filling, self.weights, self)
+
     def run(self, inputs: Sequence[Any]) -> list[Buffer]:
         """One call. This is the hot path: the checks that always hold are one comparison each."""
         pointers, arrays, shapes, plain, address_of = self.pointers, [], [], True, self.address_of
@@ -172,13 +187,18 @@ class Caller:
         patterns = tuple(pattern_of(array) for array in arrays)
         call = self.variants.get(patterns)
         if call is None:
-            call = Caller(
-                dataclasses.replace(self.ir, patterns=patterns), self.load, self.checks, self.filling, self.weights
-            )
+            known = (self.load, self.checks, self.filling, self.weights, self.known.get(patterns))
+            call = Caller(dataclasses.replace(self.ir, patterns=patterns), *known)
+            call.output_class = self.output_class
             self.variants[patterns] = call
+            self.known.setdefault(patterns, call)
         for array, (_, position) in zip(arrays, call.inputs, strict=True):
             call.pointers[position] = self.address_of(array)
-        return call._go(arrays, shapes, [shapes, [array.strides for array in arrays]])
+        call.given = self.given
+        try:
+            return call._go(arrays, shapes, [shapes, [array.strides for array in arrays]])
+        finally:
+            call.given = None
 
     def _go(self, arrays: list[Array], shapes: list[tuple[int, ...]], layout: list[Any]) -> list[Buffer]:
         """The native call, with the pointers to the inputs in their places."""
@@ -192,7 +212,7 @@ class Caller:
         if self.computed:
             return self._go_in_stages(arrays)
         results, address_of = [], self.address_of
-        for output in self.outputs:
+        for output in self.outputs if self.given is None else self._into(arrays):
             storage = output.take()
             if output.pointer is not None:
                 pointers[output.pointer] = address_of(storage)
@@ -200,7 +220,7 @@ class Caller:
         if (code := self.entry(self.context_at, self.pointers_at, self.dims_at)) or self.status[0]:
             self._fail(arrays, code)
         if self.copies:
-            self._copy(arrays, results)
+            self.copy_outputs(arrays, results)
         return results
 
     def _go_in_stages(self, arrays: list[Array]) -> list[Buffer]:
@@ -214,8 +234,9 @@ class Caller:
                 if known != self.laid_out[number]:
                     self._fit_stage(number, sizes)
                     self.laid_out[number] = known
+            outputs = self.outputs if self.given is None else self._into(arrays, stage.outputs)
             for position in stage.outputs:
-                output = self.outputs[position]
+                output = outputs[position]
                 storage = output.take()
                 if output.pointer is not None:
                     self.pointers[output.pointer] = self.address_of(storage)
@@ -224,8 +245,19 @@ class Caller:
             if (code := self.entry(self.context_at, self.pointers_at, self.dims_at)) or self.status[0]:
                 self._fail(arrays, code)
         results = [made[position] for position in range(len(made))]
-        self._copy(arrays, results)
+        self.copy_outputs(arrays, results)
         return results
+
+    def _into(self, arrays: Sequence[Storage], positions: Iterable[int] | None = None) -> list[Output]:
+        """The outputs of this call: those that the caller gives in their places, checked now that sizes are known."""
+        assert self.given is not None
+        outputs = list(self.outputs)
+        for position in range(len(outputs)) if positions is None else positions:
+            buffer = self.given[position]
+            if buffer is not None:
+                outputs[position] = GivenOutput(outputs[position], position, buffer)
+        check_outputs(arrays, [None if buffer is None else buffer._array for buffer in self.given])
+        return outputs
 
     def _computed_sizes(self, number: int) -> dict[str, int]:
         """The dims that a step has computed."""
@@ -244,7 +276,7 @@ class Caller:
                 )
         return dict(zip(step.names, values, strict=True))
 
-    def _copy(self, arrays: list[Array], results: list[Buffer]) -> None:
+    def copy_outputs(self, arrays: list[Array], results: list[Buffer]) -> None:
         """Outputs that are inputs, constants, or given back twice."""
         for output, buffer in self.copies:
             kind, number = self.code.plan.buffers[buffer].source
@@ -275,8 +307,7 @@ class Caller:
         for position in stage.outputs:
             type = self.ir.types[self.ir.outputs[position]]
             shape = tuple(d.evaluate(sizes) for d in type.shape)
-            known = (self.device, type.dtype, shape, self.output_pointers[position])
-            outputs[position] = Output(*known) if self.filling is None else FilledOutput(*known, self.filling)
+            outputs[position] = self.output_class(self.device, type.dtype, shape, self.output_pointers[position])
         offsets, total = plan.place(sizes, number)
         try:
             arena = self.driver.allocate(total)
@@ -311,6 +342,18 @@ class Caller:
                 self.driver.fill(arena, self.filling.byte)
         for variant in self.variants.values():
             variant.refill()
+
+    def cancel(self) -> None:
+        """Called from another thread: ends the call that is under way."""
+        self.interrupt = KernelError("the call was cancelled", code="EK0707", place=user_place())
+        self.context.status = abi.INTERRUPTED
+        for variant in list(self.variants.values()):
+            variant.cancel()
+
+    def again(self, arrays: Sequence[Storage]) -> None:
+        """The last call once more, with all pointers as they stand and nothing looked at."""
+        if (code := self.entry(self.context_at, self.pointers_at, self.dims_at)) or self.status[0]:
+            self._fail(arrays, code)
 
     def forget(self) -> None:
         """Whatever call was under way is over: it was interrupted, or this is the child of a fork."""

@@ -8,14 +8,15 @@ Input: tensors. Output: `Buffer`s. Non-goals: how a graph becomes a model (see `
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...dsl.diagnostics.errors import EinkornError, GraphError, of_call
+from ...dsl.diagnostics.errors import EinkornError, GraphError, did_you_mean, of_call
 from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.tracebacks import bare
 from ...dsl.types.dtype import DType
@@ -25,10 +26,13 @@ from ..driver.devices import DeviceRef
 from ..ir import GraphIR
 from ..types.dims import StaticDim
 from ..types.tensor_type import ShapedType
+from .bound import BoundModel
 from .call import Caller
+from .captures import Captures
 from .code import LoadedCode
 from .inputs import WRONG_INPUT, InputCheck, wrong_inputs
-from .outputs import Filling
+from .outputs import Filling, KeptOutput, as_outputs
+from .padded import check_extent, from_bytes, run_padded
 from .unwritten import run_twice
 
 
@@ -43,7 +47,10 @@ class TensorSpec:
 
 
 class Model:
-    """A graph that is ready to run. Calls from several threads wait for each other; make one model for each thread."""
+    """A graph that is ready to run. Any number of threads may call it at once: each call has memory of its own for
+    intermediate results, which later calls take again."""
+
+    IDLE = 8  # callers that are kept for later calls
 
     def __init__(
         self,
@@ -51,19 +58,36 @@ class Model:
         load: Callable[[GraphIR], LoadedCode],
         filling: Filling | None = None,
         weights: Mapping[int, Storage] | None = None,
+        like: Model | None = None,
     ) -> None:
-        self._filling = filling  # for runs that look for what nobody wrote
         self._ir = ir
-        self._lock = threading.Lock()
+        self._load = load
+        self._filling = filling  # for runs that look for what nobody wrote
+        self._weights = weights or {}
         self._checks = [InputCheck(f"input{position}", type) for position, type in enumerate(ir.inputs)]
-        self._call = Caller(ir, load, self._checks, filling, weights or {})
+        self._call: Caller = Caller(
+            ir, load, self._checks, filling, self._weights, None if like is None else like._call
+        )
         self._code = self._call.code
+        self._idle = [self._call]
+        self._callers = weakref.WeakSet(self._idle)
+        self._run: Callable[[Caller, Sequence[Any]], list[Buffer]] = Caller.run
+        self._captures = Captures(self._call)
+        self._slots: Caller | None = None
+        if filling is not None:
+            self._run = functools.partial(run_twice, filling=filling)
+            self._lock = threading.Lock()  # such runs share the filling
         _models.add(self)
 
     def _forget_calls(self) -> None:
-        """In the child of a fork, where a call of another thread would hold the lock for ever."""
+        """In the child of a fork, where a call of another thread would last for ever."""
         self._lock = threading.Lock()
-        self._call.forget()
+        for call in list(self._callers):
+            call.forget()
+
+    def clone(self) -> Model:
+        """A model of the same code and weights, with memory, captures and bound buffers of its own."""
+        return Model(self._ir, self._load, self._filling, self._weights, self)
 
     @property
     def input_metadata(self) -> list[TensorSpec]:
@@ -75,7 +99,7 @@ class Model:
         """Name, dtype, shape and device of each output; a dim is a size, a name or an expression."""
         return [_spec(f"output{k}", type) for k, type in enumerate(self._ir.output_types)]
 
-    def execute(self, *inputs: Any) -> list[Buffer]:
+    def execute(self, *inputs: Any, out: Sequence[Any] | None = None) -> list[Buffer]:
         """Runs the graph once.
 
         Args:
@@ -87,15 +111,17 @@ class Model:
                 An input of a `BufferType` is changed in place: it has to be writable memory that shares nothing with
                 the other inputs, and numbers do not serve. When a kernel stops itself, or Ctrl-C ends the call, what
                 was changed stays changed.
+            out: where the outputs go: one contiguous `Buffer` or array for each, or None for a fresh one. They share
+                no memory with inputs or with each other. When the call fails, what is in them is undefined.
 
         Returns:
-            One buffer for each output.
+            One buffer for each output; those over the memory of `out` where it is given.
 
         Raises:
             GraphError: a wrong number of inputs, a wrong shape, memory that is not aligned to its elements, or memory
                 that is changed in place and is read-only or shared.
             DTypeError: a wrong dtype, or something that is no tensor.
-            KernelError: a kernel stopped itself.
+            KernelError: a kernel stopped itself; EK0707 `cancel` ended the call.
             KeyboardInterrupt: Ctrl-C ended the call; the model can be called again.
         """
         if len(inputs) != len(self._checks):
@@ -106,19 +132,174 @@ class Model:
                 expected=len(self._checks),
                 got=len(inputs),
             )
-        with self._lock:
-            try:
-                return self._call.run(inputs) if self._filling is None else run_twice(self._call, self._filling, inputs)
-            except EinkornError as error:
-                wrong = wrong_inputs(self._checks, inputs) if error.code in WRONG_INPUT else []
-                if len(wrong) > 1:
-                    raise of_call(wrong) from None
-                raise bare(error) from error.__cause__
-            except BaseException:  # Ctrl-C, at any step of the call
-                self._call.forget()
-                raise
+        if self._filling is not None:
+            with self._lock:
+                return self._execute(inputs, out)
+        return self._execute(inputs, out)
+
+    def _execute(self, inputs: Sequence[Any], out: Sequence[Any] | None) -> list[Buffer]:
+        call = self._take()
+        try:
+            if out is None:
+                return self._run(call, inputs)
+            call.given = as_outputs(out, len(self._ir.outputs))
+            return self._run(call, inputs)
+        except EinkornError as error:
+            wrong = wrong_inputs(self._checks, inputs) if error.code in WRONG_INPUT else []
+            if len(wrong) > 1:
+                raise of_call(wrong) from None
+            raise bare(error) from error.__cause__
+        except BaseException:  # Ctrl-C, at any step of the call
+            call.forget()
+            raise
+        finally:
+            if call.given is not None:
+                call.given = None
+            self._give_back(call)
+
+    def _take(self) -> Caller:
+        """A caller that no other thread has."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            call = self._call.clone()
+            self._callers.add(call)
+            return call
+
+    def _give_back(self, call: Caller) -> None:
+        if call.interrupt is not None:  # `cancel` came too late
+            call.forget()
+        if len(self._idle) < self.IDLE:
+            self._idle.append(call)
+
+    def cancel(self) -> None:
+        """Ends the calls of this model that run in other threads, between two ops or within a long loop: each raises
+        KernelError EK0707. Calls that begin later are not touched."""
+        for call in list(self._callers):
+            if call not in self._idle:
+                call.cancel()
 
     __call__ = execute
+
+    # *** other forms of execution ***
+
+    def run_slots(self, *inputs: Any) -> list[Buffer]:
+        """As `execute`, into outputs that the model keeps: the next call with the same sizes writes the same memory.
+
+        For one thread at a time.
+        """
+        if self._slots is None:
+            self._slots = self._call.clone()
+            self._slots.output_class = KeptOutput
+            self._callers.add(self._slots)
+        if len(inputs) != len(self._checks):
+            return self.execute(*inputs)  # which says so
+        return self._slots.run(inputs)
+
+    def run_pipelined(self, input_sets: Iterable[Sequence[Any]]) -> list[list[Buffer]]:
+        """One call for each set of inputs, in their order; the device is waited for once, at the end."""
+        results = [self.execute(*inputs) for inputs in input_sets]
+        self._code.device.driver.synchronize()
+        return results
+
+    def run_typed(self, inputs: Sequence[tuple[Any, ...]]) -> list[tuple[bytes, DType]]:
+        """A call with tensors as bytes.
+
+        Args:
+            inputs: (bytes, dtype) for each input, or (bytes, dtype, shape) where more than one size is open. A narrower
+                dtype of the same kind is widened to that of the graph.
+
+        Returns:
+            (bytes, dtype) for each output, row-major.
+
+        Raises:
+            GraphError: EK0451 a wrong number, EK0454 bytes that are no such tensor.
+            DTypeError: EK0452 a dtype that does not widen.
+        """
+        results = self.execute(*from_bytes(self._ir, inputs))
+        return [(result.to_numpy().tobytes(), result.dtype) for result in results]
+
+    def bind(self, *inputs: Any, **named: Any) -> BoundModel:
+        """The model with its first inputs fixed, and those named; what is bound stays where it lies, and is not copied.
+
+        Raises:
+            GraphError: EK0469 an input that the graph does not have, or one that is given twice.
+            DTypeError: as by `execute`.
+        """
+        names = self.input_names
+        positions = {name: k for k, name in enumerate(names)}
+        wrong = [name for name in named if positions.get(name, -1) < len(inputs)]
+        if wrong or len(inputs) > len(names):
+            got = wrong[0] if wrong else f"{len(inputs)} inputs"
+            raise GraphError(
+                f"graph '{self._ir.name}' has no input for {got}",
+                code="EK0469",
+                place=user_place(),
+                argument=wrong[0] if wrong else None,
+                expected=names[len(inputs) :],
+                got=got,
+                hint=did_you_mean(wrong[0], positions) if wrong else None,
+            )
+        values = dict(enumerate(inputs)) | {positions[name]: value for name, value in named.items()}
+        return BoundModel(self._ir, self._checks, names, self.execute, values)
+
+    def set_active_extent(self, **extent: int) -> None:
+        """Lets the calls that follow compute over the first elements of axes alone: `set_active_extent(batch=3)`.
+
+        Inputs keep their padded size, outputs have it, too, and are 0 beyond what is active. Without arguments all
+        elements count again.
+
+        Raises:
+            GraphError: EK0454 the graph has no dim of that name.
+        """
+        active = check_extent(self._ir, extent)
+        self._run = functools.partial(run_padded, extent=active) if active else Caller.run
+
+    def capture(self, *inputs: Any) -> list[Buffer]:
+        """Makes a call and records it, under an integer before the inputs, or else under their shapes and dtypes.
+
+        Returns:
+            The outputs, whose memory `replay` writes again.
+
+        Raises:
+            ReplayError: EK0467 the graph computes sizes on the way; or as by `execute`.
+            TypeError, ValueError: the key is no integer of 64 bits.
+        """
+        return self._captures.capture(inputs)
+
+    def replay(self, *inputs: Any) -> None:
+        """Makes a captured call again, with the same key and the same tensors: only what is in them may differ.
+
+        Raises:
+            ReplayError: EK0466 nothing was captured, or the inputs lie elsewhere.
+        """
+        self._captures.replay(inputs)
+
+    def debug_verify_replay(self, graph_key: int, *inputs: Any) -> None:
+        """Makes a captured call anew and from its record, and compares the results to the bit.
+
+        Raises:
+            TypeError, ValueError: the key is no integer of 64 bits, or no inputs are given.
+            ReplayError: EK0466 nothing was captured under the key; EK0468 the results differ.
+        """
+        self._captures.verify(graph_key, inputs)
+
+    # *** what is known ***
+
+    @property
+    def input_names(self) -> list[str]:
+        """The names of the inputs, in their order."""
+        return [spec.name for spec in self.input_metadata]
+
+    @property
+    def memory(self) -> dict[str, int]:
+        """Bytes that the model holds: `constants`, `intermediate` results of all threads, `outputs` kept for reuse."""
+        callers = [each for call in self._callers for each in (call, *call.variants.values())]
+        constants = sum(getattr(c, "nbytes", None) or c.size for c in self._call.constants.values())
+        arenas = [arena for call in callers for arena in call.arenas if arena is not None]
+        kept = [output.size * len(output.kept) for call in callers for output in call.outputs]
+        sizes = sum(getattr(a, "nbytes", None) or a.size for a in arenas)
+        return {"constants": constants, "intermediate": sizes, "outputs": sum(kept)}
 
     def __repr__(self) -> str:
         takes = ", ".join(str(t) for t in self._ir.inputs)

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 import numpy as np
 
-from ...dsl.diagnostics.errors import DeviceError
+from ...dsl.diagnostics.errors import DeviceError, DTypeError, EinkornError, GraphError
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
+from ..arguments import list_of
+from ..driver.buffer import Buffer
 from ..driver.device import Storage
 from ..driver.device_buffer import buffer_class
-from ..driver.devices import Device
+from ..driver.devices import CPU, Device
 
 
 class Output:
@@ -37,7 +40,7 @@ class Output:
         self.pointer = pointer
         self.size = dtype.bytes_for(math.prod(shape))
         self.allocate, self.arguments = device.driver.allocator(dtype, shape)
-        self.buffer_over = buffer_class(device, dtype)._over
+        self.buffer_over: Callable[..., Buffer] = buffer_class(device, dtype)._over
         self.keeps = self.size >= self.LARGE and _FREE > 0
         self.kept: list[Storage] = []
 
@@ -59,6 +62,44 @@ class Output:
         if self.keeps:
             self.kept = [*self.kept, storage][-self.KEPT :]
         return storage
+
+
+def as_outputs(out: Sequence[Any], count: int) -> list[Buffer | None]:
+    """What a caller passes as `out`, as buffers over its memory.
+
+    Raises:
+        GraphError: EK0451 there are more or fewer than outputs.
+        DTypeError: EK0452 one is no tensor that can be written.
+    """
+    given = list_of("out", out, "Buffers or arrays, or None", "EK0451")
+    if len(given) != count:
+        raise GraphError(
+            f"out has {len(given)} places, and there are {count} outputs",
+            code="EK0451",
+            place=user_place(),
+            argument="out",
+            expected=count,
+            got=len(given),
+        )
+    return [None if each is None else _as_output(position, each) for position, each in enumerate(given)]
+
+
+def _as_output(position: int, value: Any) -> Buffer:
+    if isinstance(value, Buffer):
+        return value
+    if isinstance(value, np.ndarray) and not DType.from_numpy(value.dtype).is_packed():
+        return Buffer._wrap(value, CPU())
+    if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
+        return Buffer.from_dlpack(value, copy=False)
+    raise DTypeError(
+        f"out[{position}] is no tensor to write into but {type(value).__name__}",
+        code="EK0452",
+        place=user_place(),
+        argument=f"out[{position}]",
+        expected="a Buffer or an array",
+        got=type(value).__name__,
+        hint="pass None for a fresh buffer",
+    )
 
 
 class Filling:
@@ -86,6 +127,64 @@ class FilledOutput(Output):
     def take(self) -> Storage:
         storage: Any = super().take()
         return self.filling.fill(storage)
+
+
+class KeptOutput(Output):
+    """An output whose memory stays the same from call to call, as long as its size does."""
+
+    def __init__(self, device: Device, dtype: DType, shape: tuple[int, ...], pointer: int | None) -> None:
+        super().__init__(device, dtype, shape, pointer)
+        self.storage: Storage = super().take()
+        self.buffer = self.buffer_over(self.storage, device, dtype, shape)
+        self.buffer_over = self._same
+
+    def take(self) -> Storage:
+        return self.storage
+
+    def _same(self, *_: Any) -> Buffer:
+        return self.buffer
+
+
+class GivenOutput(Output):
+    """An output in memory of the caller's.
+
+    Raises:
+        DTypeError: EK0452 it is of another dtype.
+        GraphError: EK0430 it lies on another device, EK0454 its shape is another, EK0453 it is not contiguous.
+    """
+
+    def __init__(self, wanted: Output, position: int, buffer: Buffer) -> None:
+        self.pointer, self.device, self.dtype, self.shape = wanted.pointer, wanted.device, wanted.dtype, wanted.shape
+        self.buffer = buffer
+        self.buffer_over = self._same
+        name = f"out[{position}]"
+        if buffer.dtype is not wanted.dtype:
+            _misfit(name, "holds", buffer.dtype, wanted.dtype, "EK0452", DTypeError)
+        if buffer.device != wanted.device:
+            _misfit(name, "lies on", buffer.device, wanted.device, "EK0430")
+        if tuple(buffer.shape) != wanted.shape:
+            _misfit(name, "has the shape", tuple(buffer.shape), wanted.shape, "EK0454")
+        if not buffer.is_contiguous:
+            _misfit(name, "is", "a view with gaps", "a contiguous array", "EK0453")
+
+    def take(self) -> Storage:
+        return self.buffer._array
+
+    def _same(self, *_: Any) -> Buffer:
+        return self.buffer
+
+
+def _misfit(
+    name: str, verb: str, got: object, wanted: object, code: str, kind: type[EinkornError] = GraphError
+) -> NoReturn:
+    raise kind(
+        f"{name} {verb} {got}, and the graph gives {wanted}",
+        code=code,
+        place=user_place(),
+        argument=name,
+        expected=str(wanted),
+        got=str(got),
+    )
 
 
 def _unseen(kept: list[Storage]) -> Storage | None:

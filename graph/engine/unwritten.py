@@ -29,7 +29,7 @@ from .outputs import Filling
 PATTERNS = (0xA5, 0x5A)  # of each byte; no half of one is the same in both runs
 
 
-def run_twice(call: Caller, filling: Filling, inputs: Sequence[Any]) -> list[Buffer]:
+def run_twice(call: Caller, inputs: Sequence[Any], filling: Filling) -> list[Buffer]:
     """One call, with all checks and with the search for what nobody wrote.
 
     Raises:

@@ -23,6 +23,7 @@ from einkorn.dsl.diagnostics.explain import KERNEL_PRELUDE, LIBRARY, PROGRAM_PRE
 
 # What has no example, and why.
 PROSE = {
+    "EK0468": "a graph that gives other results each time",
     "EK0504": "an installation that is broken",
     "EK0510": "a package made by another tool",
     "EK0514": "a machine that is older than x86-64-v2",
@@ -31,6 +32,7 @@ PROSE = {
     "EK0562": "a package made by another tool",
     "EK0602": "an installation without MLIR or LLVM",
     "EK0605": "a machine of another architecture",
+    "EK0707": "two threads",
     "EK0702": "code of another tool",
     "EK0720": "a fault that compiled code cannot have under checks",
     "EK0721": "a mistake of which only the interpreter knows",

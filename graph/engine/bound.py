@@ -1,0 +1,128 @@
+"""Models with some of their inputs fixed: weights, caches, the state of a loop.
+
+Input: what a model takes, how it is called, and values for some inputs. Output: `BoundModel`, which takes the others.
+Non-goals: weights that a graph declares itself (see `Weight`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ...dsl.diagnostics.errors import GraphError, did_you_mean
+from ...dsl.diagnostics.places import user_place
+from ..driver.buffer import Buffer
+from ..ir import GraphIR
+from ..types.tensor_type import BufferType
+from .inputs import InputCheck
+
+
+class BoundModel:
+    """A model whose bound inputs stay the same memory from call to call.
+
+    An input of a `BufferType` is changed where it lies, so that a bound one keeps its state over calls; `bound[name]`
+    is its buffer. An output may become the next value of a bound input: see `feed`.
+    """
+
+    def __init__(
+        self,
+        ir: GraphIR,
+        checks: Sequence[InputCheck],
+        names: Sequence[str],
+        run: Callable[..., list[Buffer]],
+        values: Mapping[int, Any],
+    ) -> None:
+        self._ir, self._checks, self._names, self._run = ir, checks, names, run
+        self._bound: dict[int, Buffer] = {}
+        for position, value in values.items():
+            self._bound[position] = self._checked(position, value)
+        self._feeds: dict[int, int] = {}
+        self._free = [k for k in range(len(checks)) if k not in self._bound]
+        self._inputs: list[Any] = [self._bound.get(k) for k in range(len(checks))]
+
+    def _checked(self, position: int, value: Any) -> Buffer:
+        check = self._checks[position]
+        if isinstance(value, Buffer):
+            check.storage(value) if check.special else check.array(value)
+            return value
+        array = check.array(value)
+        return Buffer.from_numpy(array) if check.special else Buffer._wrap(array, check.device)
+
+    @property
+    def free(self) -> list[str]:
+        """The names of the inputs that a call takes."""
+        return [self._names[k] for k in self._free]
+
+    def __getitem__(self, name: str) -> Buffer:
+        """The buffer that is bound to an input.
+
+        Raises:
+            GraphError: EK0469 there is no such input, or it is not bound.
+        """
+        return self._bound[self._position(name)]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        """Binds other memory to an input that is bound."""
+        position = self._position(name)
+        self._bound[position] = self._inputs[position] = self._checked(position, value)
+
+    def _position(self, name: str) -> int:
+        names = {self._names[k]: k for k in self._bound}
+        if name not in names:
+            raise GraphError(
+                f"no input of the name {name!r} is bound",
+                code="EK0469",
+                place=user_place(),
+                argument=name,
+                expected=sorted(names),
+                got=name,
+                hint=did_you_mean(name, names),
+            )
+        return names[name]
+
+    def feed(self, name: str, output: int) -> None:
+        """After each call, its output of this number is the value of the bound input `name`; nothing is copied.
+
+        Raises:
+            GraphError: EK0469 no such input is bound, it is changed in place, or the output is of another type.
+        """
+        position = self._position(name)
+        types = self._ir.output_types
+        takes = self._ir.inputs[position]
+        known = 0 <= output < len(types)
+        fits = known and types[output].dtype is takes.dtype and types[output].rank == takes.rank
+        if not fits or isinstance(takes, BufferType):
+            raise GraphError(
+                f"output {output} cannot be fed to '{name}'",
+                code="EK0469",
+                place=user_place(),
+                argument="output",
+                expected=str(takes),
+                got=str(types[output]) if known else f"{len(types)} outputs",
+                hint="ops of the graph change a buffer themselves" if isinstance(takes, BufferType) else None,
+            )
+        self._feeds[position] = output
+
+    def execute(self, *inputs: Any, out: Sequence[Any] | None = None) -> list[Buffer]:
+        """Runs the graph with the bound inputs and these; see `Model.execute`."""
+        if len(inputs) != len(self._free):
+            raise GraphError(
+                f"graph '{self._ir.name}' takes {len(self._free)} inputs beside those bound, {len(inputs)} are given",
+                code="EK0451",
+                place=user_place(),
+                expected=self.free,
+                got=len(inputs),
+            )
+        given = list(self._inputs)
+        for position, value in zip(self._free, inputs, strict=True):
+            given[position] = value
+        results = self._run(*given, out=out)
+        for position, output in self._feeds.items():
+            self._bound[position] = self._inputs[position] = results[output]
+        return results
+
+    __call__ = execute
+
+    def __repr__(self) -> str:
+        bound = ", ".join(self._names[k] for k in sorted(self._bound))
+        return f"BoundModel({self._ir.name!r}, bound: {bound})"
