@@ -118,6 +118,8 @@ MEANINGS: dict[str, str] = {
     "EK0431": "A dim is not a dim of the graph's inputs.",
     "EK0432": "A weight is wrong, or a graph has another one of its name.",
     "EK0433": "The weights that a graph is loaded with do not fit it.",
+    "EK0434": "A file of weights cannot be read, or is malformed.",
+    "EK0435": "No file has a weight of this name, dtype and shape.",
     "EK0440": "No library has an op of this name.",
     "EK0441": "out_types holds something that is no type.",
     "EK0442": "A kernel that changes its inputs is used in a graph as one that does not.",

@@ -25,7 +25,7 @@ DOOR = "graph.engine.compile"  # the one file of the graph floor that imports th
 LATE_IMPORTS = {DOOR, "__main__", "commands"}
 # What is imported where it is first needed, since most runs never need it.
 OPENED_LATE = {DOOR, "dsl.package.container", "graph.engine.packaged_code"}
-ENTRIES = {"", "__main__", "testing"}  # imported by users and by Python itself
+ENTRIES = {"", "__main__", "testing", "graph.weights"}  # imported by users and by Python itself
 MAX_FILE, MAX_FUNCTION = 600, 60
 
 

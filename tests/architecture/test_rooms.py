@@ -38,7 +38,7 @@ ROOMS: dict[str, list[tuple[str, ...]]] = {
         ("types",),
         ("ir",),
         ("staging", "passes"),
-        ("ops", "engine"),
+        ("ops", "engine", "weights"),
     ],
     "stdlib": [("math",), ("algorithms",), ("kernels",)],
 }

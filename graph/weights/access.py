@@ -1,0 +1,347 @@
+"""Names the weights of files as programs name them, `weights.layers[0].norm.weight`, and makes `Weight`s of them.
+
+Input: paths. Output: `Weights`, `WeightData`. Non-goals: how files are read (see `safetensors_file`), and what a model
+does with weights.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from ...dsl.diagnostics.errors import GraphError, did_you_mean
+from ...dsl.diagnostics.places import user_place
+from ...dsl.types.dtype import DType
+from ..arguments import dtype_of, list_of, wrong
+from ..driver.arrays import rounded
+from ..driver.buffer import Buffer
+from ..driver.devices import Device, DeviceRef
+from ..driver.dlpack import DLPackArray
+from ..staging.weight import Weight
+from ..types.dims import Dim, Shape
+from ..types.tensor_type import shown
+from .safetensors_file import CODE, SafetensorFile
+
+DimLike = int | str | Dim
+NO_WEIGHT = "EK0435"
+
+
+class WeightError(GraphError, KeyError):
+    """A weight is asked for that no file has."""
+
+
+class WeightsFormat(Enum):
+    """The formats of files of weights."""
+
+    gguf = "gguf"
+    safetensors = "safetensors"
+
+
+class Weights(Protocol):
+    """What files of weights answer: names by attributes and indices, and the weights of these names."""
+
+    @property
+    def name(self) -> str:
+        """The name that attributes and indices have made so far."""
+        ...
+
+    @property
+    def allocated_weights(self) -> dict[str, DLPackArray]:
+        """The memory of all weights that `allocate` was called for, by name: a registry for `InferenceSession.load`."""
+        ...
+
+    def __getattr__(self, attr: str) -> Self: ...
+
+    def __getitem__(self, index: int | str) -> Self: ...
+
+    def exists(self) -> bool:
+        """Whether there is a weight of just this name."""
+        ...
+
+    def items(self) -> Iterator[tuple[str, Self]]:
+        """All weights below this name, with what stands behind it in their names."""
+        ...
+
+    def data(self) -> WeightData:
+        """The weight of this name."""
+        ...
+
+    def allocate(
+        self,
+        dtype: DType | None = None,
+        shape: Iterable[DimLike] | None = None,
+        quantization_encoding: None = None,
+        device: DeviceRef | Device | None = None,
+    ) -> Weight:
+        """A `Weight` for graphs."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class WeightData:
+    """A weight's memory with what is known of it."""
+
+    data: DLPackArray
+    name: str
+    dtype: DType
+    shape: Shape
+    quantization_encoding: None = None
+
+    @classmethod
+    def from_numpy(cls, arr: np.ndarray[Any, Any], name: str) -> WeightData:
+        """A weight over an array."""
+        buffer = Buffer.from_numpy(arr)
+        return cls(buffer, name, buffer.dtype, Shape(buffer.shape))
+
+    def astype(self, dtype: DType) -> WeightData:
+        """The same numbers in another dtype, each rounded once; the weight itself where it has this dtype."""
+        if dtype_of("dtype", dtype) is self.dtype:
+            return self
+        with np.errstate(all="ignore"):
+            return WeightData.from_numpy(rounded(_buffer(self.data).to_numpy(), dtype), self.name)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        return _buffer(self.data).__array__(dtype, copy)
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        return self.data.__dlpack__(**keywords)
+
+    def __dlpack_device__(self) -> Any:
+        return self.data.__dlpack_device__()
+
+
+def _buffer(data: DLPackArray) -> Buffer:
+    return data if isinstance(data, Buffer) else Buffer.from_dlpack(data)
+
+
+class SafetensorWeights:
+    """The weights of safetensors files, over the mapped files.
+
+    Attributes and indices make names: `weights.layers[0].norm.weight` is "layers.0.norm.weight". A part of a name that
+    is a method here, as "data", is written as an index: `weights["data"]`.
+
+    Args:
+        filepaths: the files of one model.
+        tensors: the names that are to be seen; all when left out.
+        tensors_to_file_idx: in which of the files each name is looked for, where several have it.
+        prefix: the name to begin with.
+        allocated: where `allocate` notes what it gave out; a dict of its own when left out.
+
+    Raises:
+        GraphError: EK0434, a file is malformed, or two files have a weight of one name.
+    """
+
+    def __init__(
+        self,
+        filepaths: Sequence[str | os.PathLike[str]],
+        *,
+        tensors: Iterable[str] | None = None,
+        tensors_to_file_idx: Mapping[str, int] | None = None,
+        prefix: str = "",
+        allocated: dict[str, DLPackArray] | None = None,
+    ) -> None:
+        paths = _paths(filepaths)
+        self._files = _found([SafetensorFile(path) for path in paths], tensors, tensors_to_file_idx or {})
+        self._prefix = prefix
+        self._allocated: dict[str, DLPackArray] = {} if allocated is None else allocated
+
+    def _at(self, name: str) -> Self:
+        found = object.__new__(type(self))
+        found._files, found._allocated, found._prefix = self._files, self._allocated, name
+        return found
+
+    def __getattr__(self, attr: str) -> Self:
+        if attr.startswith("__") and attr.endswith("__"):
+            raise AttributeError(attr)  # copy, pickle and their kind ask for methods that are not there
+        return self[attr]
+
+    def __getitem__(self, index: int | str) -> Self:
+        if isinstance(index, bool) or not isinstance(index, int | str):
+            wrong("index", index, "a number or a name", code=NO_WEIGHT)
+        return self._at(f"{self._prefix}.{index}" if self._prefix else str(index))
+
+    @property
+    def name(self) -> str:
+        """The name that attributes and indices have made so far."""
+        return self._prefix
+
+    @property
+    def allocated_weights(self) -> dict[str, DLPackArray]:
+        """The memory of all weights that `allocate` was called for, by name: a registry for `InferenceSession.load`."""
+        return dict(self._allocated)
+
+    def exists(self) -> bool:
+        """Whether there is a weight of just this name."""
+        return self._prefix in self._files
+
+    def items(self) -> Iterator[tuple[str, Self]]:
+        """All weights below this name, in the order of the files, with what stands behind it in their names."""
+        below = f"{self._prefix}." if self._prefix else ""
+        for name in self._files:
+            if name.startswith(below) or name == self._prefix:
+                yield name[len(below) :], self._at(name)
+
+    def data(self) -> WeightData:
+        """The weight of this name; its memory is the file's, and cannot be written.
+
+        Raises:
+            WeightError: EK0435 (a KeyError, too), no file has it.
+        """
+        self._check_known()
+        buffer = self._files[self._prefix].buffer(self._prefix)
+        return WeightData(buffer, self._prefix, buffer.dtype, Shape(buffer.shape))
+
+    def allocate(
+        self,
+        dtype: DType | None = None,
+        shape: Iterable[DimLike] | None = None,
+        quantization_encoding: None = None,
+        device: DeviceRef | Device | None = None,
+    ) -> Weight:
+        """A `Weight` of this name for graphs; `allocated_weights` has its memory from now on.
+
+        Args:
+            dtype: of the weight; where the file has another, its numbers are converted, which copies them.
+            shape: what the shape is expected to be.
+            quantization_encoding: not supported: this version has no quantised weights.
+            device: where the weight lies in graphs; the host when left out.
+
+        Raises:
+            WeightError: EK0435 (a KeyError, too), no file has it.
+            GraphError: EK0435, it has another shape.
+        """
+        data = self.data()
+        wanted = data.dtype if dtype is None else dtype_of("dtype", dtype)
+        if shape is not None and tuple(Shape(shape)) != tuple(data.shape):
+            self._refuse_shape(Shape(shape), data.shape)
+        weight = Weight(self._prefix, wanted, data.shape, device, quantization_encoding)
+        return self._given_out(weight, _buffer(data.astype(wanted).data))
+
+    def allocate_as_bytes(self, dtype: DType | None = None) -> Weight:
+        """A `Weight` of this name that has the bytes of the elements as its last axis, in uint8.
+
+        Args:
+            dtype: what the elements are expected to be.
+
+        Raises:
+            WeightError: EK0435 (a KeyError, too), no file has it.
+            GraphError: EK0435, it has another dtype.
+        """
+        data = self.data()
+        if dtype is not None and dtype_of("dtype", dtype) is not data.dtype:
+            raise GraphError(
+                f"weight '{self._prefix}' holds {data.dtype}, not {dtype}",
+                code=NO_WEIGHT,
+                place=user_place(),
+                argument="dtype",
+                expected=str(dtype),
+                got=str(data.dtype),
+            )
+        sizes = [int(size) for size in data.shape] or [1]
+        sizes[-1] = data.dtype.bytes_for(sizes[-1])
+        buffer = _buffer(data.data).view(DType.uint8, sizes)
+        return self._given_out(Weight(self._prefix, DType.uint8, sizes), buffer)
+
+    def _given_out(self, weight: Weight, buffer: Buffer) -> Weight:
+        device = weight.device
+        self._allocated[self._prefix] = buffer if device.is_cpu() else buffer.to(device.to_device())
+        return weight
+
+    def _check_known(self) -> None:
+        if self._prefix not in self._files:
+            below = sum(name.startswith(f"{self._prefix}.") for name in self._files)
+            raise WeightError(
+                f"no file has a weight of the name '{self._prefix}'",
+                code=NO_WEIGHT,
+                place=user_place(),
+                got=self._prefix,
+                notes=[f"{below} weights have names that begin so"] if below else [],
+                hint=None if below else did_you_mean(self._prefix, self._files),
+            )
+
+    def _refuse_shape(self, wanted: Shape, there: Shape) -> None:
+        raise GraphError(
+            f"weight '{self._prefix}' has the shape {shown(there)}, not {shown(wanted)}",
+            code=NO_WEIGHT,
+            place=user_place(),
+            argument="shape",
+            expected=shown(wanted),
+            got=shown(there),
+        )
+
+    def __repr__(self) -> str:
+        return f"SafetensorWeights({self._prefix!r}, {len(list(self.items()))} weights)"
+
+
+def _found(
+    files: list[SafetensorFile], tensors: Iterable[str] | None, chosen: Mapping[str, int]
+) -> dict[str, SafetensorFile]:
+    """Which file has the weight of a name."""
+    wanted = None if tensors is None else set(list_of("tensors", sorted(tensors), "names"))
+    found: dict[str, SafetensorFile] = {}
+    for number, file in enumerate(files):
+        for name in file.entries:
+            if (wanted is not None and name not in wanted) or chosen.get(name, number) != number:
+                continue
+            if name in found:
+                raise GraphError(
+                    f"two files have a weight of the name '{name}': '{found[name].path}' and '{file.path}'",
+                    code=CODE,
+                    place=user_place(),
+                    argument="filepaths",
+                    got=name,
+                )
+            found[name] = file
+    return found
+
+
+def _paths(paths: Any) -> list[str]:
+    listed = list_of("filepaths", [paths] if isinstance(paths, os.PathLike) else paths, "paths", CODE)
+    for position, path in enumerate(listed):
+        if not isinstance(path, str | os.PathLike):
+            wrong(f"filepaths[{position}]", path, "a path", code=CODE)
+    return [os.fspath(path) for path in listed]
+
+
+def weights_format(weight_paths: Sequence[str | os.PathLike[str]]) -> WeightsFormat:
+    """The format of files, by the ends of their names.
+
+    Raises:
+        GraphError: EK0434, there are none, they differ, or this is no format of weights.
+    """
+    ends = list(dict.fromkeys(os.path.splitext(path)[1] for path in _paths(weight_paths)))
+    if len(ends) == 1 and ends[0][1:] in WeightsFormat.__members__:
+        return WeightsFormat[ends[0][1:]]
+    what = "there are no paths" if not ends else f"files end in {' and in '.join(map(repr, ends))}"
+    raise GraphError(
+        f"no one format of weights: {what}",
+        code=CODE,
+        place=user_place(),
+        argument="weight_paths",
+        expected=".safetensors",
+        got=ends,
+    )
+
+
+def load_weights(paths: Sequence[str | os.PathLike[str]]) -> Weights:
+    """The weights of the files of one model; the ends of their names tell the format.
+
+    Raises:
+        GraphError: EK0434, no files, of several formats, of a format that is not supported, or malformed ones.
+    """
+    format = weights_format(paths)
+    if format is not WeightsFormat.safetensors:
+        raise GraphError(
+            f"this version reads no files of the format {format.value}",
+            code=CODE,
+            place=user_place(),
+            argument="paths",
+            expected=".safetensors",
+            got=format.value,
+        )
+    return SafetensorWeights(paths)
