@@ -129,7 +129,7 @@ class Numbering:
             for node in self.group.nodes
         )
         stores = tuple((s.node, s.output, self.buffers.index(s.buffer)) for s in self.group.stores)
-        return nodes, self.group.root, self.group.epilogue, stores
+        return nodes, self.group.root, self.group.epilogue, self.group.moves, stores
 
 
 class GroupEvaluator:
@@ -351,12 +351,34 @@ class GroupBuilder(GroupEvaluator):
         def consume(index: Index, value: Value) -> None:
             with self.evaluator.builder.inside(self.evaluator.builder.region):  # a memo of its own for every store
                 self.given[root, output] = Given(index, value, **fields)
+                for move in self.group.moves:
+                    index = self.move(move, index)
                 for number, target in enumerate(targets):
-                    result = self.element(epilogue, number, index)
-                    target.store(self.evaluator.builder, index, result)
-                del self.given[root, output]
+                    target.store(self.evaluator.builder, index, self.given_or_computed(epilogue, number, index))
+                self.given.clear()
 
         return consume
+
+    def given_or_computed(self, node: int, output: int, index: Index) -> Value:
+        """One element of a node in an epilogue."""
+        given = self.given.get((node, output))
+        return self.element(node, output, index) if given is None else given.value
+
+    def move(self, node: int, index: Index) -> Index:
+        """Gives an element to the other side of a reshape or permute; its index there."""
+        spec, builder = self.nodes[node], self.evaluator.builder
+        (source,), (dtype, shape) = spec.inputs, spec.outputs[0]
+        assert isinstance(source, FromNode)
+        value = self.given_or_computed(source.node, source.output, index)
+        fields = self.tensor_fields(node, spec.kernel.schema.outputs[0], shape, dtype)
+        order = dict(spec.parameters).get("order")
+        if isinstance(order, str):
+            parts = index.components(builder)
+            moved = Index(fields["dims"], components=tuple(parts[int(axis)] for axis in order.split(",")))
+        else:
+            moved = Index(fields["dims"], linear=index.position(builder), divisible=True)
+        self.given[node, 0] = Given(moved, value, **fields)
+        return moved
 
 
 def fixed_sizes(argument: TensorArgument, shape: tuple[Size, ...]) -> tuple[int | None, ...]:

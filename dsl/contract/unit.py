@@ -101,7 +101,8 @@ class Store:
 class GroupSpec:
     """Kernel instances in topological order, which run on one device.
 
-    `epilogue` is the node that is done in the root's stores, if any.
+    `epilogue` is the node that is done in the root's stores, if any. `moves` are the nodes from the root to it, itself
+    included, that only change an element's place: reshapes and permutes.
     """
 
     nodes: tuple[NodeSpec, ...]
@@ -109,6 +110,7 @@ class GroupSpec:
     stores: tuple[Store, ...]
     epilogue: int | None = None
     device: str = HOST
+    moves: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

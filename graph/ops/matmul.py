@@ -1,7 +1,7 @@
 """Stages matrix products.
 
-Two kernels do the work: `matmul` of (m, k) by (k, n) and `batch_matmul` of (b, m, k) by (b, k, n). What comes with more
-or fewer axes is brought into one of these forms. A product of many matrices with one is a single, taller product.
+Two kernels do the work, for any number of axes in front: `matmul` of (..., m, k) by (k, n), which is a single, taller
+product, and `batch_matmul` of (..., m, k) by (..., k, n). Vectors are brought into these forms.
 
 Input: tensors. Output: a tensor. Non-goals: layouts and packing, which are the kernels'.
 """
@@ -9,7 +9,6 @@ Input: tensors. Output: a tensor. Non-goals: layouts and packing, which are the 
 from __future__ import annotations
 
 from ..staging.value import TensorValue, TensorValueLike
-from ..types.dims import Shape
 from ..types.tensor_type import shown
 from .operands import HINT_FOR_SYMBOLS, as_shape, broadcast_shapes, check_kind, expand, tensors
 from .stage import builtin, fail, op
@@ -45,16 +44,10 @@ def matmul(lhs: TensorValueLike, rhs: TensorValueLike) -> TensorValue:
 
 def _product(a: TensorValue, b: TensorValue) -> TensorValue:
     m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
-    if a.rank == 2 and b.rank == 2:
-        return builtin(_FAMILY, "matmul", [a, b])[0]
     if b.rank == 2:
-        rows = as_shape(a, [Shape(a.shape[:-1]).num_elements, k])
-        return as_shape(builtin(_FAMILY, "matmul", [rows, b])[0], [*a.shape[:-1], n])
+        return builtin(_FAMILY, "matmul", [a, b])[0]
     outer = broadcast_shapes("matmul", a.shape[:-2], b.shape[:-2], "rhs")
-    count = Shape(outer).num_elements
-    stacked_a = as_shape(expand(a, [*outer, m, k]), [count, m, k])
-    stacked_b = as_shape(expand(b, [*outer, k, n]), [count, k, n])
-    return as_shape(builtin(_FAMILY, "batch_matmul", [stacked_a, stacked_b])[0], [*outer, m, n])
+    return builtin(_FAMILY, "batch_matmul", [expand(a, [*outer, m, k]), expand(b, [*outer, k, n])])[0]
 
 
 def _fail_inner(left: TensorValue, right: TensorValue) -> None:

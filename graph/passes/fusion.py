@@ -12,6 +12,10 @@ A kernel that is inlined stands in the group of every reader. What could be an e
 groups: to keep its results costs no more than to keep those of the root.
 
     x -> matmul -> add -> {mean, sub}           groups: {matmul: root, add: epilogue}, {mean}, {sub}
+    x -> matmul -> add -> gelu -> matmul        groups: {matmul: root, add, gelu: epilogue}, {matmul}
+
+Neither does it cost more where one other group reads it, which may then read each element many times. On the way from a
+root to its epilogue may stand *moves*: reshapes and permutes, after which an element only has another place.
 
 A group runs on one device: kernels of two devices are never fused. What changes or reads a buffer happens when its
 turn comes: it is a root of its own, and never moves into a group that runs later. Tensors never change, so nothing else
@@ -25,7 +29,7 @@ Input: a `GraphIR` and a way to ask for facts. Output: a `Partition`, as plain n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -58,19 +62,36 @@ class Facts(Protocol):
 
 @dataclass(frozen=True)
 class Group:
-    """Numbers of graph nodes in topological order, all of one device; the root among them, and the epilogue if any."""
+    """Numbers of graph nodes in topological order, all of one device; the root among them, and the epilogue if any.
+
+    `moves` are those from the root to its epilogue, itself included, that only change an element's place.
+    """
 
     nodes: tuple[int, ...]
     root: int
     epilogue: int | None
     device: DeviceRef
+    moves: tuple[int, ...] = ()
 
 
 def make_group(ir: GraphIR, nodes: Iterable[int], root: int, epilogue: int | None = None) -> Group:
-    """A group of these nodes, on the device of its root."""
+    """A group of these nodes, on the device of its root. Of an epilogue, the moves that lead to it are found here."""
     node = ir.nodes[root]
     assert isinstance(node, Node)
-    return Group(tuple(nodes), root, epilogue, ir.device_of(node))
+    members = tuple(nodes)
+    moves = () if epilogue is None else tuple(n for n, member in _made_of(ir, members, root) if is_move(member))
+    return Group(members, root, epilogue, ir.device_of(node), moves)
+
+
+def _made_of(ir: GraphIR, members: Iterable[int], root: int) -> Iterator[tuple[int, Node]]:
+    """What of a group's members is made of what its root stores, in topological order."""
+    made = set(ir.nodes[root].results)
+    for n in members:
+        node = ir.nodes[n]
+        assert isinstance(node, Node)
+        if n != root and not made.isdisjoint(node.operands):
+            made.update(node.results)
+            yield n, node
 
 
 @dataclass(frozen=True)
@@ -182,7 +203,7 @@ class _Fusion:
         """Whether every reader of `n` can compute its elements itself, at a fair price."""
         if n in self.materialised or any(self.device(reader) != self.device(n) for reader in self.readers[n]):
             return False
-        if len(self.stands[n]) > 1 and self._source_of(self._group(n)) is not None:
+        if self._should_store(n):
             self.stored.add(n)
             return False
         loops = n in self.loops
@@ -192,6 +213,18 @@ class _Fusion:
             or (not loops and reads * self.weight[n] <= 4 * CHEAP)
             or (not loops and self.weight[n] <= CHEAP and reads < UNBOUNDED)
         )
+
+    def _should_store(self, n: int) -> bool:
+        """Whether `n` is better done in the stores of the root before it than where it is read.
+
+        It is, unless its reader can be done there, too; or it is a move that would scatter what lies side by side.
+        """
+        if self._source_of(self._group(n)) is None:
+            return False
+        if len(self.stands[n]) > 1:
+            return True
+        readers = [self._group(root) for root in self.stands[n]]
+        return not _scatters(self.node(n)) and all(self._source_of(reader) is None for reader in readers)
 
     def _reads(self, reader: int, n: int) -> int:
         """How often `reader` computes an element of `n`; at its own index once, however many operands that is."""
@@ -226,11 +259,22 @@ class _Fusion:
         return 1 if _as_many(source, result) else 8
 
     def _aliases(self, outputs: set[int]) -> set[int]:
-        """Materialised reshapes of values that lie in memory anyway."""
+        """Materialised reshapes of values that lie in memory anyway.
+
+        One that is an output gives its memory to what it is a reshape of, if that is neither an output nor given.
+        """
         found: set[int] = set()
+        taken = set(outputs)
         for n in self.live:
             node = self.node(n)
-            if n not in self.materialised or not is_reshape(node) or node.results[0] in outputs:
+            if n not in self.materialised or not is_reshape(node):
+                continue
+            if node.results[0] in outputs:
+                origin = self._origin(node.operands[0], found)
+                made_by = self.producer.get(origin)
+                if made_by in self.materialised and origin not in taken and not self.ir.steps:
+                    taken.add(origin)
+                    found.add(n)
                 continue
             made_by = self.producer.get(node.operands[0])
             if self.ir.pattern(node.operands[0]) is not None:
@@ -238,6 +282,13 @@ class _Fusion:
             if made_by is None or made_by in self.materialised or isinstance(self.ir.nodes[made_by], Held):
                 found.add(n)
         return found
+
+    def _origin(self, value: int, aliases: set[int]) -> int:
+        """The value whose memory this one is."""
+        while (made_by := self.producer.get(value)) in aliases:
+            assert made_by is not None
+            value = self.node(made_by).operands[0]
+        return value
 
     def _group(self, root: int) -> Group:
         """The root and everything that is inlined into it."""
@@ -281,8 +332,7 @@ class _Fusion:
                 continue
             if node.results[0] in self.ir.outputs or self.facts[candidate].elementwise:
                 continue
-            same_shape = tuple(node.out_types[0].shape) == tuple(root.out_types[0].shape)
-            if same_shape and self._leads_through(group, candidate):
+            if _as_many(node.out_types[0].shape, root.out_types[0].shape) and self._leads_through(group, candidate):
                 return candidate
         return None
 
@@ -292,25 +342,44 @@ class _Fusion:
         return sorted((n for n in found if n is not None and n in self.materialised), reverse=True)
 
     def _leads_through(self, group: Group, source: int) -> bool:
-        """Whether all that is made of `source` goes through the group's root, each element from the same element.
+        """Whether all that is made of `source` goes through the group's root, each element from one element.
 
         A member that reads `source` may stand in other groups, too; these read `source` then, so that it has to be
         stored. Nothing is in the way when each reader, of `source` and of what in the group depends on it, is a member.
+        Up to a move elements are read at one index, from there on at another: nobody may read on both sides of it.
         """
         members = set(group.nodes)
-        depend = [source]
+        moved, count = {source: 0}, 0  # for each that depends on the source, how many moves are before it
         for n in group.nodes:
-            operands = [self.producer.get(value) in depend for value in self.node(n).operands]
-            if any(made and not same for made, same in zip(operands, self.facts[n].identity, strict=True)):
+            node, facts = self.node(n), self.facts[n]
+            operands = [self.producer.get(value) for value in node.operands]
+            before = {moved[made] for made in operands if made in moved}
+            if not before:
+                continue
+            if before != {count}:
                 return False
-            if any(operands):
-                depend.append(n)
-        return all(reader in members for n in depend if n != group.root for reader in self.readers[n])
+            if is_move(node):
+                count += 1
+            elif not all(same for made, same in zip(operands, facts.identity, strict=True) if made in moved):
+                return False
+            moved[n] = count
+        return all(reader in members for n in moved if n != group.root for reader in self.readers[n])
 
 
 def is_reshape(node: Node) -> bool:
     """Whether a node only gives its operand another shape (the shipped kernel, not a user's of that name)."""
     return node.name == "reshape" and node.kernel.shipped
+
+
+def is_move(node: Node) -> bool:
+    """Whether a node only gives each element another place."""
+    return node.name in ("reshape", "permute") and node.kernel.shipped
+
+
+def _scatters(node: Node) -> bool:
+    """Whether elements that are neighbours before a node are none after it."""
+    order = dict(node.parameters).get("order", "")
+    return node.name == "permute" and node.kernel.shipped and not order.endswith(str(order.count(",")))
 
 
 def _as_many(a: Shape, b: Shape) -> bool:

@@ -228,6 +228,7 @@ class _Planner:
                 copies.append((position, self._constant(value)))
             else:
                 self._add(value, ("output", position))
+                self.buffer_of[self._origin(value)] = self.buffer_of[value]  # stored by who makes it, under its shape
         return copies
 
     def _maker(self, value: int) -> Node | Held | None:
@@ -278,7 +279,8 @@ class _Planner:
             Store(local[final], output, self.buffer_of[value]) for output, value in enumerate(self._node(final).results)
         )
         epilogue = None if group.epilogue is None else local[group.epilogue]
-        return GroupSpec(nodes, local[group.root], stores, epilogue, str(group.device))
+        moves = tuple(local[n] for n in group.moves)
+        return GroupSpec(nodes, local[group.root], stores, epilogue, str(group.device), moves)
 
     def _node_spec(self, node: Node, local: dict[int, int]) -> NodeSpec:
         inputs = tuple(self._operand(value, local) for value in node.operands)

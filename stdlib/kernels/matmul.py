@@ -8,7 +8,9 @@ in registers. Rows of vectors (small or flat products) and dot products (few col
 Sums run in float32 for half types, in the elements' own dtype otherwise. Elements of a and b are read one at a time
 and those of the result are stored once, so that neighbours melt in.
 
-Input: two tensors. Output: one. Non-goals: broadcasting and ranks other than 2 and 3, which the graph brings here.
+Axes before the last two are taken apart once for each row, not for each element.
+
+Input: two tensors. Output: one. Non-goals: broadcasting and vectors, which the graph brings into these forms.
 """
 
 from __future__ import annotations
@@ -27,9 +29,10 @@ from ...dsl import (
     parallel_for,
     register,
     stack,
+    store,
     unroll,
 )
-from ..algorithms.algorithm import wide_dtype
+from ..algorithms.algorithm import product, unravelled, wide_dtype
 
 T = TypeVar("T", bound=Numeric)
 
@@ -50,53 +53,75 @@ GPU_TILE = 16
 
 
 @register("matmul", writes_once=True, reads={"a": 1, "b": 1})
-def matmul(out: OutputTensor[T, "m n"], a: InputTensor[T, "m k"], b: InputTensor[T, "k n"], ctx: DeviceContext) -> None:
-    """The product of two matrices; 0 where the inner axis is empty. Half types are summed in float32; integers wrap."""
+def matmul(
+    out: OutputTensor[T, "*s m n"], a: InputTensor[T, "*s m k"], b: InputTensor[T, "k n"], ctx: DeviceContext
+) -> None:
+    """The product of the rows of a with a matrix; 0 where the inner axis is empty.
 
-    def put(batch, i, j, value):
-        out[i, j] = value
+    Half types are summed in float32; integers wrap.
+    """
+    rows = out.shape[:-1]
 
-    sizes = (1, out.dim(0), out.dim(1), a.dim(1))
-    _multiply(ctx, sizes, T, lambda batch, i, k: a[i, k], lambda batch, k, j: b[k, j], put)
+    def left(batch, row):
+        lead = unravelled(row, rows)
+        return lambda k: a[(*lead, k)]
+
+    def put(batch, row):
+        lead = unravelled(row, rows)
+        return lambda j, value: store(out, (*lead, j), value)
+
+    _multiply(ctx, (1, product(rows), b.dim(1), b.dim(0)), T, left, lambda batch: lambda k, j: b[k, j], put)
 
 
 @register("batch_matmul", writes_once=True, reads={"a": 1, "b": 1})
 def batch_matmul(
-    out: OutputTensor[T, "b m n"], a: InputTensor[T, "b m k"], b: InputTensor[T, "b k n"], ctx: DeviceContext
+    out: OutputTensor[T, "*s m n"], a: InputTensor[T, "*s m k"], b: InputTensor[T, "*s k n"], ctx: DeviceContext
 ) -> None:
     """The products of pairs of matrices; see `matmul`."""
+    outer = out.shape[:-2]
 
-    def put(batch, i, j, value):
-        out[batch, i, j] = value
+    def left(batch, i):
+        lead = unravelled(batch, outer)
+        return lambda k: a[(*lead, i, k)]
 
-    sizes = (out.dim(0), out.dim(1), out.dim(2), a.dim(2))
-    _multiply(ctx, sizes, T, lambda batch, i, k: a[batch, i, k], lambda batch, k, j: b[batch, k, j], put)
+    def right(batch):
+        lead = unravelled(batch, outer)
+        return lambda k, j: b[(*lead, k, j)]
+
+    def put(batch, i):
+        lead = unravelled(batch, outer)
+        return lambda j, value: store(out, (*lead, i, j), value)
+
+    _multiply(ctx, (product(outer), out.dim(-2), out.dim(-1), a.dim(-1)), T, left, right, put)
 
 
 def _multiply(ctx: Any, sizes: Any, dtype: Any, left: Any, right: Any, put: Any) -> None:
-    """put(batch, i, j, the sum of left(batch, i, k) * right(batch, k, j) over k) for all elements of the result."""
+    """put(batch, i)(j, the sum of left(batch, i)(k) * right(batch)(k, j) over k) for all elements of the result."""
     wide = wide_dtype(dtype)
     _, m, n, _ = sizes
 
-    def a(batch, i, k):
-        return left(batch, i, k).cast(wide)
+    def a(batch, i):
+        row = left(batch, i)
+        return lambda k: row(k).cast(wide)
 
-    def b(batch, k, j):
-        return right(batch, k, j).cast(wide)
+    def b(batch):
+        matrix = right(batch)
+        return lambda k, j: matrix(k, j).cast(wide)
 
-    def store(batch, i, j, value):
-        put(batch, i, j, value.cast(dtype))
+    def save(batch, i):
+        row = put(batch, i)
+        return lambda j, value: row(j, value.cast(dtype))
 
     if ctx.target.is_gpu:
-        _by_thread(ctx, sizes, wide, a, b, store)
+        _by_thread(ctx, sizes, wide, a, b, save)
     elif m < FEW_ROWS:
-        _by_row(sizes, wide, a, b, store)
+        _by_row(sizes, wide, a, b, save)
     elif n < FEW_COLUMNS:
-        _by_dot(sizes, wide, ctx.target.vector_bits // wide.bits, a, b, store)
+        _by_dot(sizes, wide, ctx.target.vector_bits // wide.bits, a, b, save)
     else:
         # The sums of a tile fill the registers but for a few: there are 32 of 512 bits, but 16 of 256.
         _by_tile(
-            sizes, wide, ctx.target.vector_bits // wide.bits, 14 if ctx.target.vector_bits >= 512 else 6, a, b, store
+            sizes, wide, ctx.target.vector_bits // wide.bits, 14 if ctx.target.vector_bits >= 512 else 6, a, b, save
         )
 
 
@@ -108,7 +133,7 @@ def _times_plus(a: Any, b: Any, total: Any) -> Any:
 # *** one thread for each element, on a GPU ***
 
 
-def _by_thread(ctx: Any, sizes: Any, wide: Any, a: Any, b: Any, store: Any) -> None:
+def _by_thread(ctx: Any, sizes: Any, wide: Any, a: Any, b: Any, save: Any) -> None:
     batches, m, n, depth = sizes
 
     def one():
@@ -117,9 +142,11 @@ def _by_thread(ctx: Any, sizes: Any, wide: Any, a: Any, b: Any, store: Any) -> N
         batch = gpu.block_idx.z
         if i < m and j < n:
             total = wide(0)
+            row = a(batch, i)
+            matrix = b(batch)
             for k in range(depth):
-                total = _times_plus(a(batch, i, k), b(batch, k, j), total)
-            store(batch, i, j, total)
+                total = _times_plus(row(k), matrix(k, j), total)
+            save(batch, i)(j, total)
 
     grid = (ceildiv(n, GPU_TILE), ceildiv(m, GPU_TILE), batches)
     ctx.launch(one, grid=grid, block=(GPU_TILE, GPU_TILE))
@@ -128,7 +155,7 @@ def _by_thread(ctx: Any, sizes: Any, wide: Any, a: Any, b: Any, store: Any) -> N
 # *** few rows ***
 
 
-def _by_row(sizes: Any, wide: Any, a: Any, b: Any, store: Any) -> None:
+def _by_row(sizes: Any, wide: Any, a: Any, b: Any, save: Any) -> None:
     """All rows of the result at a time, so that each row of b is read once."""
     batches, m, n, depth = sizes
     spans = max(ceildiv(n, ROW_SPAN), 1)
@@ -138,15 +165,17 @@ def _by_row(sizes: Any, wide: Any, a: Any, b: Any, store: Any) -> None:
         first = task % spans * ROW_SPAN
         count = min(n - first, ROW_SPAN)
         sums = stack[wide](FEW_ROWS * ROW_SPAN)
+        matrix = b(batch)
         for k in range(depth):
             for i in range(m):
-                factor = a(batch, i, k)
+                factor = a(batch, i)(k)
                 for j in range(count):
                     at = i * ROW_SPAN + j
-                    sums[at] = _times_plus(factor, b(batch, k, first + j), sums[at])
+                    sums[at] = _times_plus(factor, matrix(k, first + j), sums[at])
         for i in range(m):
+            put = save(batch, i)
             for j in range(count):
-                store(batch, i, first + j, sums[i * ROW_SPAN + j])
+                put(first + j, sums[i * ROW_SPAN + j])
 
     parallel_for(batches * ceildiv(n, ROW_SPAN), part, grain=ceildiv(WORK, m * depth * min(n, ROW_SPAN) + 16))
 
@@ -154,7 +183,7 @@ def _by_row(sizes: Any, wide: Any, a: Any, b: Any, store: Any) -> None:
 # *** few columns ***
 
 
-def _by_dot(sizes: Any, wide: Any, lanes: Any, a: Any, b: Any, store: Any) -> None:
+def _by_dot(sizes: Any, wide: Any, lanes: Any, a: Any, b: Any, save: Any) -> None:
     """Each element as the sum of a row of a times a column of b, which is copied to lie in one piece."""
     batches, m, n, depth = sizes
     groups = max(ceildiv(m, DOT_ROWS), 1)
@@ -166,6 +195,7 @@ def _by_dot(sizes: Any, wide: Any, lanes: Any, a: Any, b: Any, store: Any) -> No
         row = stack[wide](DOT_SPAN, zeroed=False)
         columns = stack[wide](FEW_COLUMNS * DOT_SPAN, zeroed=False)
         sums = stack[wide](DOT_ROWS * FEW_COLUMNS)
+        matrix = b(batch)
 
         def run(first):
             """Adds the products of DOT_SPAN steps, or of as many as there are, to the sums."""
@@ -173,22 +203,24 @@ def _by_dot(sizes: Any, wide: Any, lanes: Any, a: Any, b: Any, store: Any) -> No
             padded = ceildiv(count, 4 * lanes) * (4 * lanes)
             for k in range(count):
                 for j in range(n):
-                    columns[j * DOT_SPAN + k] = b(batch, first + k, j)
+                    columns[j * DOT_SPAN + k] = matrix(first + k, j)
             for k in range(count, padded):
                 row[k] = wide(0)
                 for j in range(n):
                     columns[j * DOT_SPAN + k] = wide(0)
             for i in range(rows):
+                element = a(batch, first_row + i)
                 for k in range(count):
-                    row[k] = a(batch, first_row + i, first + k)
+                    row[k] = element(first + k)
                 for j in range(n):
                     sums[i * FEW_COLUMNS + j] += _dot(row, columns, j * DOT_SPAN, padded, lanes, wide)
 
         for first in range(0, depth, DOT_SPAN):
             run(first)
         for i in range(rows):
+            put = save(batch, first_row + i)
             for j in range(n):
-                store(batch, first_row + i, j, sums[i * FEW_COLUMNS + j])
+                put(j, sums[i * FEW_COLUMNS + j])
 
     parallel_for(batches * ceildiv(m, DOT_ROWS), part, grain=ceildiv(WORK, DOT_ROWS * n * depth + 16))
 
@@ -209,7 +241,7 @@ def _dot(x: Any, y: Any, at: Any, count: Any, lanes: Any, wide: Any) -> Any:
 # *** blocks, strips, panels and tiles ***
 
 
-def _by_tile(sizes: Any, wide: Any, lanes: Any, strip_rows: Any, a: Any, b: Any, store: Any) -> None:
+def _by_tile(sizes: Any, wide: Any, lanes: Any, strip_rows: Any, a: Any, b: Any, save: Any) -> None:
     """A task computes a block of tiles; their sums wait in memory from slab to slab."""
     batches, m, n, depth = sizes
     width = VECTORS * lanes
@@ -228,6 +260,7 @@ def _by_tile(sizes: Any, wide: Any, lanes: Any, strip_rows: Any, a: Any, b: Any,
         strip = stack[wide](strip_rows * DEPTH, zeroed=False)
         slab = stack[wide](PANELS * DEPTH * width, zeroed=False)
         sums = stack[wide](ceildiv(HEIGHT, strip_rows) * PANELS * tile, zeroed=False)
+        matrix = b(batch)
 
         def strip_height(s):
             return min(rows - s * strip_rows, strip_rows)
@@ -235,11 +268,12 @@ def _by_tile(sizes: Any, wide: Any, lanes: Any, strip_rows: Any, a: Any, b: Any,
         def add_slab(first):
             """Adds the products of one slab to the sums."""
             steps = min(depth - first, DEPTH)
-            _copy_slab(slab, steps, columns, width, lambda k, j: b(batch, first + k, first_column + j))
+            _copy_slab(slab, steps, columns, width, lambda k, j: matrix(first + k, first_column + j))
             for s in range(ceildiv(rows, strip_rows)):
                 for i in range(strip_height(s)):
+                    row = a(batch, first_row + s * strip_rows + i)
                     for k in range(steps):
-                        strip[i * DEPTH + k] = a(batch, first_row + s * strip_rows + i, first + k)
+                        strip[i * DEPTH + k] = row(first + k)
                 for i in range(strip_height(s), strip_rows):
                     for k in range(steps):
                         strip[i * DEPTH + k] = wide(0)
@@ -248,11 +282,11 @@ def _by_tile(sizes: Any, wide: Any, lanes: Any, strip_rows: Any, a: Any, b: Any,
                     _tile(strip, slab, p * DEPTH * width, sums, at_sums, first == 0, steps, strip_rows, lanes)
 
         def store_strip(s):
-            for p in range(ceildiv(columns, width)):
-                for i in range(strip_height(s)):
+            for i in range(strip_height(s)):
+                put = save(batch, first_row + s * strip_rows + i)
+                for p in range(ceildiv(columns, width)):
                     for j in range(min(columns - p * width, width)):
-                        value = sums[(s * PANELS + p) * tile + i * width + j]
-                        store(batch, first_row + s * strip_rows + i, first_column + p * width + j, value)
+                        put(first_column + p * width + j, sums[(s * PANELS + p) * tile + i * width + j])
 
         for first in range(0, max(depth, 1), DEPTH):
             add_slab(first)

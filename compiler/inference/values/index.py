@@ -62,19 +62,26 @@ class Index:
         """One Int per axis."""
         if self._components is not None:
             return self._components
-        if not self.divisible:
-            raise NeedComponents
         assert self.linear is not None
+        if not self.divisible or builder.remembered(("flat", self.linear.serial)):
+            raise NeedComponents
         key = ("components", self.serial)
         found = builder.remembered(key)
         if found is None:
-            found = unravel(builder, self.linear, self.dims)
+            parts, dims = builder.remembered(("made of", self.linear.serial)) or ((self.linear,), None)
+            found = regroup(builder, parts, dims, self.dims) if dims else unravel(builder, self.linear, self.dims)
             builder.remember(key, found)
         return found  # type: ignore[no-any-return]
 
     def position(self, builder: Builder) -> Value:
-        """The row-major position over the dims."""
+        """The row-major position over the dims.
+
+        Who takes it apart again finds what it was made of; of that of a flat loop over several axes, the loop becomes a
+        nest instead.
+        """
         if self.linear is not None:
+            if self.flat and len(self.dims) > 1:
+                builder.remember(("flat", self.linear.serial), True)
             return self.linear
         assert self._components is not None
         key = ("position", self.serial)
@@ -82,6 +89,8 @@ class Index:
         if found is None:
             found = ravel(builder, self._components, self.dims)
             builder.remember(key, found)
+            if found.const is None:
+                builder.remember(("made of", found.serial), (self._components, self.dims))
         return found  # type: ignore[no-any-return]
 
     def ahead(self, builder: Builder, count: Value) -> Index:
@@ -122,6 +131,50 @@ def unravel(builder: Builder, position: Value, dims: tuple[Value, ...]) -> tuple
         if component.const is None:
             builder.live(builder.counter(component, None, dim))
     return tuple(reversed(out))
+
+
+def regroup(
+    builder: Builder, components: tuple[Value, ...], dims: tuple[Value, ...], target: tuple[Value, ...]
+) -> tuple[Value, ...]:
+    """The components, over the target's dims, of the element that has these components over other dims.
+
+    From the last axis on, axes of one size are the same axis, and axes with as many elements are taken apart among
+    themselves, by numbers known now. Only what is left is raveled and taken apart as a whole.
+    """
+    out: list[Value] = []
+    i, j = len(dims), len(target)
+    while j > 0:
+        if target[j - 1].const == 1:
+            out.append(builder.int_(0))
+            j -= 1
+        elif i > 0 and dims[i - 1].const == 1:
+            i -= 1
+        elif i > 0 and value_key(dims[i - 1]) == value_key(target[j - 1]):
+            out.append(components[i - 1])
+            i, j = i - 1, j - 1
+        else:
+            first, start = _as_many(dims[:i], target[:j])
+            position = ravel(builder, components[first:i], dims[first:i])
+            out.extend(reversed(unravel(builder, position, target[start:j])))
+            i, j = first, start
+    return tuple(reversed(out))
+
+
+def _as_many(dims: tuple[Value, ...], target: tuple[Value, ...]) -> tuple[int, int]:
+    """From which axes on both have as many elements, as few axes as can be seen; (0, 0) for all of them."""
+    i, j = len(dims), len(target)
+    left = right = 1
+    while True:
+        if left <= right and i > 0 and dims[i - 1].const:
+            left *= dims[i - 1].const
+            i -= 1
+        elif right <= left and j > 0 and target[j - 1].const:
+            right *= target[j - 1].const
+            j -= 1
+        else:
+            return 0, 0
+        if left == right and i < len(dims) and j < len(target):
+            return i, j
 
 
 def ravel(builder: Builder, components: tuple[Value, ...], dims: tuple[Value, ...]) -> Value:
