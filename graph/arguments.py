@@ -77,6 +77,20 @@ def int_of(argument: str, value: Any, code: str = CODE, wanted: str = "an int") 
     wrong(argument, value, wanted, code=code)
 
 
+def number_of(argument: str, value: Any, code: str = CODE, wanted: str = "a number") -> float:
+    """The finite number that an argument is; ints and numbers of NumPy's serve, too.
+
+    Raises:
+        GraphError: it is none, or infinite.
+    """
+    try:
+        if not isinstance(value, bool | str | bytes) and math.isfinite(number := float(value)):
+            return number
+    except Exception:
+        pass
+    wrong(argument, value, wanted, code=code)
+
+
 def axis_of(axis: Any, rank: int, argument: str = "axis") -> int:
     """An axis counted from 0.
 

@@ -1,6 +1,9 @@
 """The ops of a graph: functions that stage kernel nodes in the graph that is being built.
 
     elementwise   arithmetic, comparisons, logic, mathematics
+    mathematics   more functions of one number and of two, bounds
+    bits          what combines and moves the bits of integers
+    activations   rectifiers and gates
     reduction     sums, extremes and their places, softmax
     matmul        matrix products
     movement      shapes, axes, joining
@@ -19,16 +22,31 @@ from typing import TYPE_CHECKING
 from .stage import OPS
 
 if TYPE_CHECKING:
+    from .activations import *
+    from .bits import *
     from .buffers import *
     from .constant import *
     from .custom import *
     from .elementwise import *
     from .indexing import *
+    from .mathematics import *
     from .matmul import *
     from .movement import *
     from .reduction import *
 else:
-    from . import buffers, constant, custom, elementwise, indexing, matmul, movement, reduction
+    from . import (
+        activations,
+        bits,
+        buffers,
+        constant,
+        custom,
+        elementwise,
+        indexing,
+        mathematics,
+        matmul,
+        movement,
+        reduction,
+    )
 
     globals().update({name: op.function for name, op in OPS.items()})
 

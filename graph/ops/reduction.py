@@ -10,14 +10,14 @@ Input: tensors. Output: a tensor. Non-goals: scans; the accumulation itself, whi
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any, Literal
+from typing import Literal
 
 from ...dsl.types.dtype import DType
 from ..staging.value import Axes, TensorValue, TensorValueLike
 from .elementwise import maximum, minimum
 from .operands import check_kind, tensor
 from .rows import along, axes_of, check_not_empty, reduce_axes, reduction
-from .stage import add_method, fail, op
+from .stage import add_method, op
 
 
 class _Default(Enum):
@@ -51,6 +51,56 @@ def argmin(x: TensorValueLike, axis: int | None = -1, keepdims: bool = True) -> 
     """The int64 index of the first minimum along `axis`, or among all elements in row-major order. NaN wins."""
 
 
+@reduction("numeric", kernel="reduce_prod")
+def prod(x: TensorValueLike, axis: Axes = -1, keepdims: bool = True) -> TensorValue:
+    """The product along `axis`; 1 over no elements. Integers wrap."""
+
+
+@reduction("numeric", integers=DType.float64, kernel="reduce_var", method="var", changes=True)
+def var(x: TensorValueLike, axis: Axes = -1, keepdims: bool = True) -> TensorValue:
+    """The variance along `axis`, divided by the number of elements; NaN over none. Integers give float64."""
+
+
+@reduction("numeric", integers=DType.float64, kernel="reduce_stdev", method="stdev", changes=True)
+def stdev(x: TensorValueLike, axis: Axes = -1, keepdims: bool = True) -> TensorValue:
+    """The standard deviation along `axis`: the square root of `var`. Integers give float64."""
+
+
+@reduction("float")
+def logsumexp(x: TensorValueLike, axis: Axes = -1, keepdims: bool = True) -> TensorValue:
+    """log(sum(exp(x))) along `axis` without overflow; -inf over no elements."""
+
+
+@reduction("any", kernel="reduce_any", changes=True)
+def any(x: TensorValueLike, axis: Axes = -1, keepdims: bool = True) -> TensorValue:
+    """Whether an element along `axis` is not zero, as bool; NaN is not zero. False over no elements."""
+
+
+@reduction("any", kernel="reduce_all", changes=True)
+def all(x: TensorValueLike, axis: Axes = -1, keepdims: bool = True) -> TensorValue:
+    """Whether no element along `axis` is zero, as bool; NaN is not zero. True over no elements."""
+
+
+@reduction("any", changes=True)
+def count_nonzero(x: TensorValueLike, axis: Axes = -1, keepdims: bool = True) -> TensorValue:
+    """How many elements along `axis` are not zero, as int64; NaN is not zero."""
+
+
+@reduction("numeric", changes=True)
+def l1_norm(x: TensorValueLike, axis: Axes = -1, keepdims: bool = True) -> TensorValue:
+    """The sum of the absolute values along `axis`; integers wrap."""
+
+
+@reduction("float", changes=True)
+def l2_norm(x: TensorValueLike, axis: Axes = -1, keepdims: bool = True) -> TensorValue:
+    """The square root of the sum of the squares along `axis`."""
+
+
+@reduction("numeric", changes=True)
+def sum_of_squares(x: TensorValueLike, axis: Axes = -1, keepdims: bool = True) -> TensorValue:
+    """The sum of the squares along `axis`; integers wrap."""
+
+
 @along("float")
 def softmax(value: TensorValueLike, axis: int = -1) -> TensorValue:
     """exp(x) scaled to the sum 1 along `axis`, computed from x - max(x); half types compute in float32."""
@@ -71,11 +121,13 @@ def max(
 ) -> TensorValue:
     """Of one tensor the maximum along `axis` (the last one when left out); of two the elementwise maximum. NaN wins.
 
+    With two tensors `axis` has no meaning.
+
     Raises:
-        GraphError: `axis` along with two tensors; an axis out of range, named twice, or without elements (also at the
-            call, where its size comes with it).
+        GraphError: an axis out of range, named twice, or without elements (also at the call, where its size comes
+            with it).
     """
-    return _of_two("max", x, y, axis) if y is not None else _of_one("max", x, axis, keepdims)
+    return _of_two("max", x, y) if y is not None else _of_one("max", x, axis, keepdims)
 
 
 @op(dtypes={"x": "numeric", "y": "numeric"}, example="ops.min(x, axis=0)")
@@ -88,10 +140,12 @@ def min(
 ) -> TensorValue:
     """Of one tensor the minimum along `axis` (the last one when left out); of two the elementwise minimum. NaN wins.
 
+    With two tensors `axis` has no meaning.
+
     Raises:
         GraphError: as `max`.
     """
-    return _of_two("min", x, y, axis) if y is not None else _of_one("min", x, axis, keepdims)
+    return _of_two("min", x, y) if y is not None else _of_one("min", x, axis, keepdims)
 
 
 @add_method(TensorValue, "max")
@@ -106,9 +160,7 @@ def _min(x: TensorValue, axis: Axes = -1, keepdims: bool = True) -> TensorValue:
     return min(x, axis=axis, keepdims=keepdims)
 
 
-def _of_two(name: str, x: TensorValueLike, y: TensorValueLike, axis: Any) -> TensorValue:
-    if axis is not _Default.LAST:
-        fail(name, "takes an axis with one tensor only, and got two", code="EK0422", argument="axis")
+def _of_two(name: str, x: TensorValueLike, y: TensorValueLike) -> TensorValue:
     for argument, value in (("x", x), ("y", y)):
         if isinstance(value, TensorValue):
             check_kind(name, argument, value, "numeric")

@@ -106,6 +106,7 @@ def reduction(
     *,
     integers: DType | None = None,
     places: bool = False,
+    changes: bool = False,
     family: str | None = None,
     kernel: str | None = None,
     method: str | None = None,
@@ -116,6 +117,7 @@ def reduction(
         kinds: the dtypes that it takes, a key of `operands.KINDS`.
         integers: as of `elementwise`.
         places: the result is the place of an element: of one axis or of all of them, which must not be empty.
+        changes: one element alone becomes another value, too: without axes there is something to compute.
         family, kernel, method: as of `elementwise`.
     """
 
@@ -127,7 +129,11 @@ def reduction(
             value = cast_to(value, integers)
         axis, keepdims = given["axis"], given["keepdims"]
         if not places:
-            return reduce_axes(name, kernel, value, axes_of(name, axis, value.rank), keepdims)
+            axes = axes_of(name, axis, value.rank)
+            if changes and not axes:
+                alone = as_shape(value, [*value.shape, 1])
+                return reduce_axes(name, kernel, alone, (value.rank,), False)
+            return reduce_axes(name, kernel, value, axes, keepdims)
         axes = axes_of(name, None, value.rank) if axis is None else (axis_of(axis, value.rank),)
         check_not_empty(name, value, axes)
         if value.rank == 0:

@@ -115,7 +115,21 @@ def declared(row: Op, method: str | None, operator: str | None) -> Callable[...,
 
 REFLECTED = {
     f"__{name}__": f"__r{name}__"
-    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor")
+    for name in (
+        "add",
+        "sub",
+        "mul",
+        "truediv",
+        "floordiv",
+        "mod",
+        "pow",
+        "matmul",
+        "and",
+        "or",
+        "xor",
+        "lshift",
+        "rshift",
+    )
 }
 
 

@@ -14,19 +14,24 @@ import numpy as np
 
 from ...dsl import (
     DeviceContext,
+    Element,
     Floating,
     InputTensor,
     Int,
     Numeric,
     OutputTensor,
+    abs,
+    bool8,
     ceildiv,
     exp,
     float64,
+    int32,
     int64,
     log,
     parallel_for,
     register,
     select,
+    sqrt,
     stack,
     store,
     unroll,
@@ -42,12 +47,14 @@ from ..algorithms.algorithm import (
     widened,
 )
 from ..algorithms.folds import PIECE
-from ..algorithms.monoids import ArgMax, ArgMin, LogSumExp, Max, Min, Sum
+from ..algorithms.monoids import All, ArgMax, ArgMin, LogSumExp, Max, Min, Product, Sum, Welford
+from ..algorithms.monoids import Any as Any_
 from ..algorithms.references import ends, in_float64, place, plain
 from ..algorithms.rows import COLUMNS, FEW, TASK, reduce, rowwise
 
 N = TypeVar("N", bound=Numeric)
 F = TypeVar("F", bound=Floating)
+E = TypeVar("E", bound=Element)
 
 BLOCK = 4096  # elements of a row that go through memory close by
 LANE_STEPS = 4
@@ -56,6 +63,42 @@ LANES = 1 << LANE_STEPS  # sums that run side by side
 
 class Total(Sum):
     """A sum as it was added up: in float64 for floats."""
+
+    @staticmethod
+    def finish(state, dtype):
+        return state
+
+
+class Root(Sum):
+    """The square root of a sum."""
+
+    @staticmethod
+    def finish(state, dtype):
+        return sqrt(state).cast(dtype)
+
+
+class Deviation(Welford):
+    """The square root of the variance."""
+
+    @staticmethod
+    def finish(state, dtype):
+        return sqrt(state[2] / state[0]).cast(dtype)
+
+
+class Count(Sum):
+    """How many elements are not zero, as Int."""
+
+    @staticmethod
+    def identity(dtype):
+        return int32(0)
+
+    @staticmethod
+    def lift(value, place):
+        return value.cast(int32) if value.dtype == bool8 else (value != 0).cast(int32)
+
+    @staticmethod
+    def settle(state, first):
+        return state.cast(int64)
 
     @staticmethod
     def finish(state, dtype):
@@ -143,6 +186,136 @@ def argmin(
 
 
 argmin.reference(place(np.argmin))
+
+
+@register("reduce_prod", writes_once=True, reads={"x": 1})
+def reduce_prod(
+    out: OutputTensor[N, "*a{axis} 1 *b"], x: InputTensor[N, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
+) -> None:
+    """The product along `axis`, 1 over no elements. Integers wrap."""
+    _along(out, x, Product, axis)
+
+
+@reduce_prod.reference
+def prod_reference(x, *, axis):
+    wide = x if x.dtype.kind in "iu" else x.astype(np.float64)
+    return np.prod(wide, axis, keepdims=True, dtype=wide.dtype).astype(x.dtype)
+
+
+@register("reduce_var", writes_once=True, reads={"x": 1})
+def reduce_var(
+    out: OutputTensor[F, "*a{axis} 1 *b"], x: InputTensor[F, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
+) -> None:
+    """The mean of the squared distances from the mean along `axis`, NaN over no elements."""
+    rowwise(x, Welford, lambda row, found: store(out, (row[:axis], 0, row[axis:]), found[1]), axis=axis)
+
+
+reduce_var.reference(in_float64(lambda x, axis: _variance(x, axis)))
+
+
+@register("reduce_stdev", writes_once=True, reads={"x": 1})
+def reduce_stdev(
+    out: OutputTensor[F, "*a{axis} 1 *b"], x: InputTensor[F, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
+) -> None:
+    """The square root of the variance along `axis`, NaN over no elements."""
+    rowwise(x, Deviation, lambda row, found: store(out, (row[:axis], 0, row[axis:]), found), axis=axis)
+
+
+reduce_stdev.reference(in_float64(lambda x, axis: np.sqrt(_variance(x, axis))))
+
+
+def _variance(x, axis):
+    if x.shape[axis]:
+        return np.var(x, axis, keepdims=True)
+    return np.full([1 if k == axis else size for k, size in enumerate(x.shape)], np.nan)
+
+
+@register("logsumexp", writes_once=True, reads={"x": 1})
+def logsumexp(
+    out: OutputTensor[F, "*a{axis} 1 *b"], x: InputTensor[F, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
+) -> None:
+    """log(sum(exp(x))) along `axis`, without overflow; -inf over no elements."""
+    _along(out, x, LogSumExp, axis)
+
+
+@logsumexp.reference
+def logsumexp_reference(x, *, axis):
+    return np.logaddexp.reduce(x.astype(np.float64), axis, keepdims=True, initial=-inf).astype(x.dtype)
+
+
+@register("reduce_any", writes_once=True, reads={"x": 1})
+def reduce_any(
+    out: OutputTensor[bool8, "*a{axis} 1 *b"], x: InputTensor[E, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
+) -> None:
+    """Whether an element along `axis` is not zero; NaN is not."""
+    _along(out, x, Any_, axis)
+
+
+reduce_any.reference(plain(lambda x, axis: np.any(x, axis, keepdims=True)))
+
+
+@register("reduce_all", writes_once=True, reads={"x": 1})
+def reduce_all(
+    out: OutputTensor[bool8, "*a{axis} 1 *b"], x: InputTensor[E, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
+) -> None:
+    """Whether no element along `axis` is zero."""
+    _along(out, x, All, axis)
+
+
+reduce_all.reference(plain(lambda x, axis: np.all(x, axis, keepdims=True)))
+
+
+@register("count_nonzero", writes_once=True, reads={"x": 1})
+def count_nonzero(
+    out: OutputTensor[int64, "*a{axis} 1 *b"], x: InputTensor[E, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
+) -> None:
+    """How many elements along `axis` are not zero; NaN is not."""
+    _along(out, x, Count, axis)
+
+
+count_nonzero.reference(plain(lambda x, axis: np.sum(x != 0, axis, keepdims=True, dtype=np.int64)))
+
+
+@register("l1_norm", writes_once=True, reads={"x": 1})
+def l1_norm(
+    out: OutputTensor[N, "*a{axis} 1 *b"], x: InputTensor[N, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
+) -> None:
+    """The sum of the absolute values along `axis`. Integers wrap."""
+    _along_of(out, x, Sum, axis, lambda value: abs(widened(value)))
+
+
+l1_norm.reference(in_float64(lambda x, axis: np.sum(np.abs(x), axis, keepdims=True, dtype=x.dtype)))
+
+
+@register("sum_of_squares", writes_once=True, reads={"x": 1})
+def sum_of_squares(
+    out: OutputTensor[N, "*a{axis} 1 *b"], x: InputTensor[N, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
+) -> None:
+    """The sum of the squares along `axis`. Integers wrap."""
+    _along_of(out, x, Sum, axis, lambda value: widened(value) * widened(value))
+
+
+sum_of_squares.reference(in_float64(lambda x, axis: np.sum(x * x, axis, keepdims=True, dtype=x.dtype)))
+
+
+@register("l2_norm", writes_once=True, reads={"x": 1})
+def l2_norm(
+    out: OutputTensor[F, "*a{axis} 1 *b"], x: InputTensor[F, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
+) -> None:
+    """The square root of the sum of the squares along `axis`."""
+    _along_of(out, x, Root, axis, lambda value: widened(value) * widened(value))
+
+
+l2_norm.reference(in_float64(lambda x, axis: np.sqrt(np.sum(x * x, axis, keepdims=True))))
+
+
+def _along_of(out: Any, x: Any, monoid: Any, axis: Any, of: Any) -> None:
+    """As `_along`, of what a function makes of each element."""
+
+    def keep(row, value):
+        out[row[:axis], 0, row[axis:]] = value.cast(out.dtype)
+
+    rowwise(x, monoid, keep, axis=axis, of=of)
 
 
 def _along(out: Any, x: Any, monoid: Any, axis: Any) -> None:

@@ -30,6 +30,8 @@ EXACT = {
     *("add", "sub", "mul", "div", "maximum", "minimum", "negate", "abs", "relu", "where", "sqrt"),
     *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "is_nan", "is_inf"),
     *("logical_and", "logical_or", "logical_xor", "logical_not", "floor", "ceil", "round", "trunc"),
+    *("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "left_shift", "right_shift"),
+    *("reciprocal", "square", "sign", "is_finite", "copysign", "nextafter", "fmod", "relu6", "hard_tanh"),
 }
 ULPS = 6
 # Rows that promise less for some elements: what is done to the operands first.
@@ -37,6 +39,8 @@ Change = Callable[[list[Array]], list[Array]]
 DEFINED: dict[str, Change] = {
     "floordiv": lambda arrays: [arrays[0], _far_from_zero(arrays[1])],
     "mod": lambda arrays: [arrays[0], _far_from_zero(arrays[1])],
+    **dict.fromkeys(("hard_sigmoid", "hard_swish"), lambda arrays: [np.abs(arrays[0]), *arrays[1:]]),
+    "lgamma": lambda arrays: [(np.abs(arrays[0]) + 9).astype(arrays[0].dtype), *arrays[1:]],  # 0 at 1 and 2
     "gelu": lambda arrays: [np.abs(arrays[0]), arrays[1]],  # below 0 a difference of numbers that are almost equal
 }
 

@@ -1,0 +1,80 @@
+"""Combines and moves the bits of integers.
+
+Input and output: tensors of one shape and one integer dtype. Non-goals: bools, which logic is for.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+
+from ...dsl import InputTensor, Integral, OutputTensor, foreach, register
+from ..algorithms.references import plain
+
+I = TypeVar("I", bound=Integral)  # noqa: E741
+
+
+@register("bitwise_and")
+def bitwise_and(out: OutputTensor[I, "*s"], x: InputTensor[I, "*s"], y: InputTensor[I, "*s"]) -> None:
+    """The bits that are set in both."""
+    foreach(out, lambda i: x[i] & y[i])
+
+
+bitwise_and.reference(plain(np.bitwise_and))
+
+
+@register("bitwise_or")
+def bitwise_or(out: OutputTensor[I, "*s"], x: InputTensor[I, "*s"], y: InputTensor[I, "*s"]) -> None:
+    """The bits that are set in one or both."""
+    foreach(out, lambda i: x[i] | y[i])
+
+
+bitwise_or.reference(plain(np.bitwise_or))
+
+
+@register("bitwise_xor")
+def bitwise_xor(out: OutputTensor[I, "*s"], x: InputTensor[I, "*s"], y: InputTensor[I, "*s"]) -> None:
+    """The bits that are set in exactly one."""
+    foreach(out, lambda i: x[i] ^ y[i])
+
+
+bitwise_xor.reference(plain(np.bitwise_xor))
+
+
+@register("bitwise_not")
+def bitwise_not(out: OutputTensor[I, "*s"], x: InputTensor[I, "*s"]) -> None:
+    """All bits turned over."""
+    foreach(out, lambda i: ~x[i])
+
+
+bitwise_not.reference(plain(np.bitwise_not))
+
+
+@register("left_shift")
+def left_shift(out: OutputTensor[I, "*s"], x: InputTensor[I, "*s"], y: InputTensor[I, "*s"]) -> None:
+    """The bits of x moved up by y places; 0 where y is below 0, or is the width or more."""
+    foreach(out, lambda i: x[i] << y[i])
+
+
+@left_shift.reference
+def left_shift_reference(x, y):
+    width = 8 * x.dtype.itemsize
+    inside = (y >= 0) & (y < width)
+    return np.where(inside, np.left_shift(x, np.where(inside, y, y.dtype.type(0))), x.dtype.type(0))
+
+
+@register("right_shift")
+def right_shift(out: OutputTensor[I, "*s"], x: InputTensor[I, "*s"], y: InputTensor[I, "*s"]) -> None:
+    """The bits of x moved down by y places, sign bits following; all are sign bits where y is below 0, or is the
+    width or more.
+    """
+    foreach(out, lambda i: x[i] >> y[i])
+
+
+@right_shift.reference
+def right_shift_reference(x, y):
+    width = 8 * x.dtype.itemsize
+    inside = (y >= 0) & (y < width)
+    rest = np.where(x < 0, x.dtype.type(0) - x.dtype.type(1), x.dtype.type(0))
+    return np.where(inside, np.right_shift(x, np.where(inside, y, y.dtype.type(0))), rest)

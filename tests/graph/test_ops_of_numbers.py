@@ -1,0 +1,114 @@
+"""What rows of functions of numbers cannot say: attributes, bounds, operators of bits, reductions of one element."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from support import graphs
+from support.graphs import Case, numbers, widely
+
+from einkorn.dsl.diagnostics.errors import EinkornError
+from einkorn.graph import DType, Graph, TensorType, ops
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with graphs.cache_in(tmp_path_factory.mktemp("cache")):
+        yield
+
+
+def _refused(forward: Any, *types: TensorType) -> EinkornError:
+    with pytest.raises(EinkornError) as caught:
+        Graph("g", forward, types)
+    return caught.value
+
+
+def test_attributes_of_activations() -> None:
+    x = numbers((40,), np.float64, 3)
+    cases: dict[str, Case] = {
+        "softplus": (lambda x: ops.softplus(x, beta=2), lambda x: np.logaddexp(0, 2 * x) / 2),
+        "elu": (lambda x: ops.elu(x, alpha=0.5), lambda x: np.where(x > 0, x, 0.5 * np.expm1(x))),
+        "selu": (lambda x: ops.selu(x, 2.0, gamma=3), lambda x: 3 * np.where(x > 0, x, 2 * np.expm1(x))),
+        "celu": (lambda x: ops.celu(x, alpha=2), lambda x: np.where(x > 0, x, 2 * np.expm1(x / 2))),
+        "leaky": (lambda x: ops.leaky_relu(x, negative_slope=0.2), lambda x: np.where(x < 0, 0.2 * x, x)),
+        "thresholded": (lambda x: ops.thresholded_relu(x, alpha=0.3), lambda x: np.where(x > 0.3, x, 0)),
+        "hard tanh": (lambda x: ops.hard_tanh(x, -2, max_val=3), lambda x: np.clip(x, -2, 3)),
+        "hard sigmoid": (lambda x: ops.hard_sigmoid(x, 0.25, 9), lambda x: np.clip(0.25 * x + 9, 0, 1)),
+        "soft shrink": (
+            lambda x: ops.shrink(x, lambd=1.5, bias=1.5),
+            lambda x: np.where(np.abs(x) <= 1.5, 0, x - np.sign(x) * 1.5),
+        ),
+    }
+    graphs.check(cases, x, ulps=8)
+    for value in ("a", None, float("nan"), True):
+        error = _refused(lambda x, v=value: ops.elu(x, alpha=v), TensorType(DType.float32, [3]))
+        assert (error.code, error.op, error.argument) == ("EK0478", "elu", "alpha"), error
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8, np.uint16])
+def test_clamp(dtype: Any) -> None:
+    x, low, high = numbers((5, 4), dtype, 1), numbers((4,), dtype, 2), numbers((5, 1), dtype, 3)
+    cases: dict[str, Case] = {
+        "both": (lambda x, a, b: ops.clamp(x, a, b), widely(lambda x, a, b: np.minimum(np.maximum(x, a), b))),
+        "low": (lambda x, a, b: ops.clip(x, min=2), lambda x, a, b: np.maximum(x, x.dtype.type(2))),
+        "high": (lambda x, a, b: x.clamp(max=b), lambda x, a, b: np.minimum(x, b)),
+        "numbers": (lambda x, a, b: x.clip(1, 3), lambda x, a, b: np.clip(x, x.dtype.type(1), x.dtype.type(3))),
+    }
+    graphs.check(cases, x, low, high, shapes=[["m", "n"], ["n"], ["m", 1]])
+    types = [TensorType(DType.from_numpy(np.dtype(dtype)), ["m"]), TensorType(DType.bool, ["m"])]
+    assert _refused(lambda x, f: ops.clamp(x), *types).code == "EK0478"
+    assert _refused(lambda x, f: ops.clamp(f, min=0), *types).code == "EK0413"
+    assert _refused(lambda x, f: ops.clamp(x, [1]), *types).code == "EK0403"
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8])
+def test_operators_of_bits(dtype: Any) -> None:
+    """Integers and bools share the operators."""
+    x, y, flag = numbers((30,), dtype, 1), numbers((30,), dtype, 2), numbers((30,), np.bool_, 3)
+    bits = 8 * np.dtype(dtype).itemsize
+    cases: dict[str, Case] = {
+        "and": (lambda x, y, f: x & y, lambda x, y, f: x & y),
+        "or": (lambda x, y, f: 3 | x, lambda x, y, f: x | x.dtype.type(3)),
+        "xor": (lambda x, y, f: x ^ 7, lambda x, y, f: x ^ x.dtype.type(7)),
+        "not": (lambda x, y, f: ~x, lambda x, y, f: ~x),
+        "left": (lambda x, y, f: x << 3, lambda x, y, f: x << x.dtype.type(3)),
+        "right": (lambda x, y, f: x >> 2, lambda x, y, f: x >> x.dtype.type(2)),
+        "reflected": (lambda x, y, f: 1 << (y & 3), lambda x, y, f: x.dtype.type(1) << (y & x.dtype.type(3))),
+        "beyond": (lambda x, y, f: x << bits, lambda x, y, f: np.zeros_like(x)),
+        "not of bools": (lambda x, y, f: ~f, lambda x, y, f: ~f),
+        "bools": (lambda x, y, f: (True & f) ^ (f | False), lambda x, y, f: np.zeros_like(f)),
+    }
+    graphs.check(cases, x, y, flag)
+    assert _refused(lambda x: x & 1.5, TensorType(DType.int32, [2])).code == "EK0412"
+    assert _refused(lambda x: x | x, TensorType(DType.float32, [2])).code == "EK0413"
+    assert _refused(lambda x: x << 1, TensorType(DType.bool, [2])).code == "EK0413"
+
+
+def test_reductions_of_one_element_and_of_none() -> None:
+    """Without axes a reduction sees one element at a time; without elements it says what nothing makes."""
+    x, none = np.array([[-2.0, 0.0, 3.0]]), np.zeros((2, 0))
+    cases: dict[str, Case] = {
+        "var": (lambda x, e: ops.var(x, ()), lambda x, e: np.zeros_like(x)),
+        "l1": (lambda x, e: ops.l1_norm(x, ()), lambda x, e: np.abs(x)),
+        "any": (lambda x, e: ops.any(x, ()), lambda x, e: x != 0),
+        "count": (lambda x, e: ops.count_nonzero(x, ()), lambda x, e: (x != 0).astype(np.int64)),
+        "prod": (lambda x, e: ops.prod(x, ()), lambda x, e: x),
+        "method": (lambda x, e: x.stdev(axis=1, keepdims=False), lambda x, e: x.std(1)),
+        "bool": (lambda x, e: ops.all(x > -3, None, False), lambda x, e: np.all(x > -3)),
+        "var of none": (lambda x, e: e.var(), lambda x, e: np.full((2, 1), np.nan)),
+        "prod of none": (lambda x, e: ops.prod(e), lambda x, e: np.ones((2, 1))),
+        "any of none": (lambda x, e: ops.any(e), lambda x, e: np.zeros((2, 1), bool)),
+        "all of none": (lambda x, e: ops.all(e), lambda x, e: np.ones((2, 1), bool)),
+        "norm of none": (lambda x, e: ops.l2_norm(e), lambda x, e: np.zeros((2, 1))),
+        "logsumexp of none": (lambda x, e: ops.logsumexp(e), lambda x, e: np.full((2, 1), -np.inf)),
+    }
+    graphs.check(cases, x, none)
+    integers = numbers((4, 5), np.int16, 1)
+    wide: dict[str, Case] = {
+        "var": (ops.var, lambda x: x.astype(np.float64).var(-1, keepdims=True)),
+        "stdev": (ops.stdev, lambda x: x.astype(np.float64).std(-1, keepdims=True)),
+    }
+    graphs.check(wide, integers, ulps=8)
