@@ -26,6 +26,7 @@ with shielded():
     from .driver.dlpack import DLPackArray
     from .engine.model import Model, TensorSpec
     from .engine.session import InferenceSession
+    from .onnx import from_onnx
     from .staging.graph import Graph
     from .staging.value import BufferValue, TensorValue, Value
     from .staging.weight import Weight
@@ -58,6 +59,7 @@ __all__ = [
     "Value",
     "Weight",
     "accelerator_count",
+    "from_onnx",
     "ops",
     "scan_available_devices",
 ]

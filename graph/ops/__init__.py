@@ -4,6 +4,7 @@
     mathematics   more functions of one number and of two, bounds
     bits          what combines and moves the bits of integers
     activations   rectifiers and gates
+    scans         running sums and products
     reduction     sums, extremes and their places, softmax
     matmul        matrix products
     movement      shapes, axes, joining
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from .matmul import *
     from .movement import *
     from .reduction import *
+    from .scans import *
 else:
     from . import (
         activations,
@@ -46,6 +48,7 @@ else:
         matmul,
         movement,
         reduction,
+        scans,
     )
 
     globals().update({name: op.function for name, op in OPS.items()})

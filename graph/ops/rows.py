@@ -83,22 +83,29 @@ def elementwise(
 
 
 def along(
-    kinds: str, *, family: str | None = None, kernel: str | None = None, method: str | None = None
+    kinds: str,
+    *,
+    attributes: Mapping[str, Reader] | None = None,
+    family: str | None = None,
+    kernel: str | None = None,
+    method: str | None = None,
 ) -> Callable[[F], F]:
     """Makes a signature `(x, axis)` an op along one axis.
 
     Args:
         kinds: the dtypes that it takes, a key of `operands.KINDS`.
-        family, kernel, method: as of `elementwise`.
+        attributes, family, kernel, method: as of `elementwise`.
     """
+    readers = attributes or {}
 
     def stage(name: str, kernel: tuple[str, str], given: Mapping[str, Any]) -> TensorValue:
         operand, x = next(iter(given.items()))
         value = tensor(name, operand, x)
         check_kind(name, operand, value, kinds)
-        return builtin(*kernel, [value], {"axis": axis_of(given["axis"], value.rank)})[0]
+        read = {attribute: reader(attribute, given[attribute]) for attribute, reader in readers.items()}
+        return builtin(*kernel, [value], {"axis": axis_of(given["axis"], value.rank), **read})[0]
 
-    return _row("along", stage, kinds, {}, ("axis",), None, (family, kernel, method, None))
+    return _row("along", stage, kinds, {}, ("axis", *readers), None, (family, kernel, method, None))
 
 
 def reduction(

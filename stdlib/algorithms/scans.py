@@ -3,6 +3,7 @@
     scan(out, x, Sum)                            # running sums of the rows
     scan(out, x, Max, axis=0)
     scan(out, x, Sum, exclusive=True)            # of those before it alone
+    scan(out, x, Sum, reverse=True)              # of it and of those after it
 
 Along the last axis 16 elements at a time are joined in four steps, each lane with the one 1, 2, 4 and 8 lanes before
 it; then the settled state of all elements before these 16 comes in front. A row is cut into pieces as for `rowwise`:
@@ -39,7 +40,9 @@ LANES = 16
 STEPS = 4  # of 1, 2, 4, 8 lanes
 
 
-def scan(out: Any, x: Any, monoid: Any, *, axis: Any = -1, exclusive: Any = False, of: Any = None) -> None:
+def scan(
+    out: Any, x: Any, monoid: Any, *, axis: Any = -1, exclusive: Any = False, reverse: Any = False, of: Any = None
+) -> None:
     """Stores the value of the elements up to each one along `axis` into `out`, which has the shape of x.
 
     Args:
@@ -48,6 +51,7 @@ def scan(out: Any, x: Any, monoid: Any, *, axis: Any = -1, exclusive: Any = Fals
         monoid: a monoid.
         axis: the axis to go along.
         exclusive: whether the element itself is left out; the first value is then that of no elements.
+        reverse: whether to go from the last element to the first: "before" then means "after".
         of: a function of an element, or of one of each tensor: what is given to the monoid, a number or a tuple or
             struct of numbers. It is called with scalars and with SIMD values. None for the element itself, or the
             tuple of those of several tensors.
@@ -56,13 +60,30 @@ def scan(out: Any, x: Any, monoid: Any, *, axis: Any = -1, exclusive: Any = Fals
     outs = out if isinstance(out, tuple) else (out,)
     for_each((*xs[1:], *outs), lambda _, other: same_sizes(other, xs[0]))
     if axis == -1 or axis == xs[0].rank - 1:
-        _scan_rows(outs, xs, monoid, exclusive, of)
+        _scan_rows(outs, xs, monoid, exclusive, reverse, of)
     else:
-        _scan_columns(outs, xs, monoid, axis % xs[0].rank, exclusive, of)
+        _scan_columns(outs, xs, monoid, axis % xs[0].rank, exclusive, reverse, of)
 
 
 def _value_of(xs: Any, of: Any, index: Any, width: Any) -> Any:
     return element(of, for_each(xs, lambda _, x: x.load(*index, width=width)))
+
+
+def _row_value(xs: Any, of: Any, lead: Any, k: Any, reverse: Any) -> Any:
+    """16 elements of a row from k on, counted from the end when it is gone over backwards."""
+    if not reverse:
+        return _value_of(xs, of, (*lead, k), LANES)
+    first = xs[0].dim(-1) - LANES - k
+    return element(of, for_each(xs, lambda _, x: x.load((*lead, first), width=LANES).reverse()))
+
+
+def _put_row(outs: Any, values: Any, lead: Any, k: Any, reverse: Any) -> None:
+    """Stores what `_row_value` took the elements for."""
+    if not reverse:
+        _put(outs, values, (*lead, k))
+    else:
+        turned = tuple(v.reverse() for v in values) if isinstance(values, tuple) else values.reverse()
+        _put(outs, turned, (*lead, outs[0].dim(-1) - LANES - k))
 
 
 def _put(outs: Any, value: Any, index: Any) -> None:
@@ -83,7 +104,7 @@ def _nothing(monoid: Any, dtype: Any) -> Any:
 # *** rows ***
 
 
-def _scan_rows(outs: Any, xs: Any, monoid: Any, exclusive: Any, of: Any) -> None:
+def _scan_rows(outs: Any, xs: Any, monoid: Any, exclusive: Any, reverse: Any, of: Any) -> None:
     """A task takes rows; where there are few long ones, a piece of one, after the states of all pieces are known."""
     dtype = dtype_of(xs, of, (monoid,))
     sizes = xs[0].shape[:-1]
@@ -95,7 +116,8 @@ def _scan_rows(outs: Any, xs: Any, monoid: Any, exclusive: Any, of: Any) -> None
         """Goes over a piece after the state `before`, and returns the state of the piece alone."""
         lead = unravelled(row, sizes)
         low = piece * size
-        return _scan_piece(outs, xs, monoid, exclusive, of, dtype, lead, low, min(low + size, n), before, writes)
+        high = min(low + size, n)
+        return _scan_piece(outs, xs, monoid, exclusive, reverse, of, dtype, lead, low, high, before, writes)
 
     def whole(row):
         before = _nothing(monoid, dtype)
@@ -132,6 +154,7 @@ def _scan_piece(
     xs: Any,
     monoid: Any,
     exclusive: Any,
+    reverse: Any,
     of: Any,
     dtype: Any,
     lead: Any,
@@ -154,19 +177,22 @@ def _scan_piece(
     alone = _nothing(monoid, dtype)
     full = low + (high - low) // LANES * LANES
     for k in range(low, full, LANES):
-        value = _value_of(xs, of, (*lead, k), LANES)
-        carry, alone = step(value, k, carry, alone, lambda found: _put(outs, found, (*lead, k)))  # noqa: B023
+        value = _row_value(xs, of, lead, k, reverse)
+        carry, alone = step(value, k, carry, alone, lambda found: _put_row(outs, found, lead, k, reverse))  # noqa: B023
     if full < high:
         copies = for_each(xs, lambda _, x: stack[x.dtype](LANES))
+        base = outs[0].dim(-1) - 1 - full if reverse else full
         for j in range(high - full):
-            for_each(xs, lambda i, x: store(copies[i], j, x[lead, full + j]))  # noqa: B023
+            at = base - j if reverse else base + j
+            for_each(xs, lambda i, x: store(copies[i], j, x[lead, at]))  # noqa: B023
         value = _value_of(copies, of, (0,), LANES)
         results = for_each(outs, lambda _, out: stack[out.dtype](LANES, zeroed=False))
         # What comes after the last element is not read by anybody, nor are the states that it goes into.
         step(value, full, carry, alone, lambda found: _put(results, found, (0,)))
         if writes:
             for j in range(high - full):
-                for_each(outs, lambda i, out: store(out, (lead, full + j), results[i][j]))  # noqa: B023
+                at = base - j if reverse else base + j
+                for_each(outs, lambda i, out: store(out, (lead, at), results[i][j]))  # noqa: B023
     return alone
 
 
@@ -186,7 +212,7 @@ def _joined_in_lanes(monoid: Any, value: Any, dtype: Any) -> Any:
 # *** columns ***
 
 
-def _scan_columns(outs: Any, xs: Any, monoid: Any, axis: Any, exclusive: Any, of: Any) -> None:
+def _scan_columns(outs: Any, xs: Any, monoid: Any, axis: Any, exclusive: Any, reverse: Any, of: Any) -> None:
     """Columns are taken in blocks, so that the innermost loop runs along memory; on a GPU each thread takes one."""
     dtype = dtype_of(xs, of, (monoid,))
     sizes = (*xs[0].shape[:axis], *xs[0].shape[axis + 1 : -1])
@@ -197,7 +223,7 @@ def _scan_columns(outs: Any, xs: Any, monoid: Any, axis: Any, exclusive: Any, of
 
     def step(lead, k, column, state):
         """Stores the value at one element and gives the state after it."""
-        at = (*lead[:axis], k, *lead[axis:], column)
+        at = (*lead[:axis], n - 1 - k if reverse else k, *lead[axis:], column)
         after = monoid.combine(state, monoid.settle(monoid.lift(_value_of(xs, of, at, 1), int32(0)), k))
         _put(outs, monoid.finish(state if exclusive else after, dtype), at)
         return after

@@ -39,6 +39,7 @@ ROOMS: dict[str, list[tuple[str, ...]]] = {
         ("ir",),
         ("staging", "passes"),
         ("ops", "engine", "weights"),
+        ("onnx",),
     ],
     "stdlib": [("math",), ("algorithms",), ("kernels",)],
 }

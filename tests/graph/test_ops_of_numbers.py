@@ -112,3 +112,36 @@ def test_reductions_of_one_element_and_of_none() -> None:
         "stdev": (ops.stdev, lambda x: x.astype(np.float64).std(-1, keepdims=True)),
     }
     graphs.check(wide, integers, ulps=8)
+
+
+SCANS: dict[str, tuple[Any, Any]] = {"cumsum": (ops.cumsum, np.cumsum), "cumprod": (ops.cumprod, np.cumprod)}
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int32])
+def test_scans_in_both_directions(dtype: Any) -> None:
+    """Exclusive and backwards, along every axis, over sizes around a vector, and in a long row of pieces."""
+
+    def expected(function: Any, x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
+        x = np.flip(x, axis) if reverse else x
+        found = function(x, axis, dtype=x.dtype)
+        if exclusive:
+            found = np.roll(found, 1, axis)
+            if found.shape[axis]:
+                found[(slice(None),) * (axis % x.ndim) + (0,)] = function is np.cumprod
+        return np.flip(found, axis) if reverse else found
+
+    cases: dict[str, Case] = {
+        f"{name} {axis} {exclusive} {reverse}": (
+            lambda x, f=function, k=(axis, exclusive, reverse): f(x, axis=k[0], exclusive=k[1], reverse=k[2]),
+            lambda x, f=numpy, k=(axis, exclusive, reverse): expected(f, x, *k),
+        )
+        for name, (function, numpy) in SCANS.items()
+        for axis in (-1, 0)
+        for exclusive in (False, True)
+        for reverse in (False, True)
+    }
+    small = (1 + numbers((3, 16), np.int8, 1) / 1000).astype(dtype)
+    model = graphs.check(cases, small, shapes=[["m", "n"]], ulps=16)
+    for shape in ((1, 1), (5, 33), (2, 0), (0, 3), (1, 40001), (300, 2)):
+        x = (1 + numbers(shape, np.int8, 2) / 4e4).astype(dtype)
+        graphs.compare(model, cases, x, ulps=2000 if max(shape) > 1000 else 64)

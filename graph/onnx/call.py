@@ -1,0 +1,287 @@
+"""Calls the row of a node: its inputs in the forms that the row asks for, its attributes with their defaults.
+
+Input: a node, the values of its inputs. Output: the values of its outputs, or an error that names node, op type and
+input. Non-goals: where values come from (see `importer`).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import onnx
+
+from ...dsl.diagnostics.errors import EinkornError, GraphError, each_of, plural
+from ...dsl.diagnostics.places import user_place
+from ...dsl.types.dtype import DType
+from ..driver.devices import DeviceRef
+from ..staging.value import TensorValue
+from .known import LIMIT, Known, Undecided, dims_from, dims_in, known
+from .table import Array, Dims, Row, Value
+from .tensors import DTYPES, array_of
+
+_KIND = onnx.AttributeProto
+
+
+@dataclass
+class Call:
+    """A node that is being converted.
+
+    Attributes:
+        node: the `NodeProto`.
+        inputs: the values of its inputs; None where one is left out.
+        attributes: by name, defaults filled in, those without a value left out.
+        version: of the op type: that of its schema.
+        opset: of its domain, in the model.
+        device: where the graph runs.
+        run_graph: converts a graph of an attribute, given the values of its inputs.
+    """
+
+    node: Any
+    inputs: list[Value]
+    attributes: dict[str, Any]
+    version: int
+    opset: int
+    device: DeviceRef
+    run_graph: Callable[[Any, Sequence[Value]], list[Value]]
+
+    @property
+    def label(self) -> str:
+        """What errors call the node."""
+        return label_of(self.node)
+
+    @property
+    def outputs(self) -> int:
+        """How many outputs the model uses."""
+        used = [k for k, name in enumerate(self.node.output) if name]
+        return used[-1] + 1 if used else 0
+
+    def fail(self, message: str, *, code: str = "EK0528", **details: Any) -> NoReturn:
+        """Raises an error of this node."""
+        raise GraphError(f"{self.label}: {message}", code=code, place=user_place(), op=self.node.op_type, **details)
+
+    def input_name(self, position: int) -> str:
+        """The model's name of an input."""
+        return str(self.node.input[position]) if position < len(self.node.input) else f"number {position}"
+
+    def tensor(self, value: Value) -> TensorValue:
+        """A value as a tensor of the graph."""
+        if isinstance(value, Known):
+            return value.tensor(self.device)
+        if not isinstance(value, TensorValue):
+            self.fail("an input has to be a tensor, and is a sequence or nothing")
+        return value
+
+    def numbers(self, value: Value, position: int, argument: str) -> Array:
+        """A value as numbers."""
+        if isinstance(value, Known) and not value.symbolic:
+            return value.array
+        name = self.input_name(position)
+        if isinstance(value, Known):
+            self.fail(
+                f"input {name!r} ({argument}) depends on symbolic sizes, and has to be known at import",
+                code="EK0529",
+                argument=name,
+                hint="make the sizes known: from_onnx(..., shapes={input: [...]})",
+            )
+        self.fail(
+            f"input {name!r} ({argument}) has to be known at import",
+            code="EK0529",
+            argument=name,
+            hint=f"if it is always the same: from_onnx(..., constants={{{name!r}: ...}})",
+        )
+
+    def dims(self, value: Value, position: int) -> Dims:
+        """A value as sizes."""
+        if isinstance(value, Known):
+            return dims_in(value.array)
+        tensor = self.tensor(value)
+        if tensor.rank != 1 or not str(tensor.shape[0]).isdigit():
+            name = self.input_name(position)
+            self.fail(
+                f"input {name!r} has the shape {tensor.shape}, and sizes are a tensor of one axis of known size",
+                argument=name,
+                code="EK0529",
+            )
+        return dims_from(tensor, self.input_name(position))
+
+
+def label_of(node: Any) -> str:
+    """What errors call a node: `node 'conv1' (Conv)`; by its first output where it has no name."""
+    name = node.name or next((f"making {output!r}" for output in node.output if output), "")
+    shown = f"'{node.name}'" if node.name else name
+    return f"node {shown} ({node.op_type})"
+
+
+def run_row(row: Row, call: Call) -> list[Value]:
+    """The outputs of a node.
+
+    Raises:
+        GraphError, DTypeError: whatever is wrong with it, under the label of the node.
+    """
+    folded = _folded(row, call)
+    if folded is not None:
+        return folded
+    try:
+        found = row.convert(*_inputs_for(row, call), **_attributes_for(row, call))
+    except EinkornError as error:
+        for each in each_of(error):
+            if not each.message.startswith("node "):
+                each.message = f"{call.label}: {each.message}"
+        raise
+    except Undecided:
+        call.fail("a value has to be known at import, and depends on symbolic sizes", code="EK0529")
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        call.fail(f"cannot be converted: {str(error)[:300] or type(error).__name__}")
+    return list(found) if isinstance(found, tuple) else [found]
+
+
+def _folded(row: Row, call: Call) -> list[Value] | None:
+    """What is known at import of a node whose inputs are known."""
+    values = call.inputs
+    if row.known is None or not all(value is None or isinstance(value, Known) for value in values):
+        return None
+    arrays = [value.array if isinstance(value, Known) else None for value in values]
+    if not row.unlimited and sum(array.size for array in arrays if array is not None) > LIMIT:
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            found = row.known(*arrays, **_attributes_of(row.known, call))
+    except Exception:  # an op that is not decided by what is known; converted as any other, it says what is wrong
+        return None
+    dtypes = [value.dtype for value in values if isinstance(value, Known)]
+    results = []
+    for each in found if isinstance(found, tuple) else (found,):
+        if not isinstance(each, Known):
+            array = np.asarray(each)
+            each = known(array, dtypes[-1] if array.dtype == object else DType.from_numpy(array.dtype))
+        results.append(each)
+    return list(results)
+
+
+def _inputs_for(row: Row, call: Call) -> list[Any]:
+    arguments: list[Any] = []
+    position = 0
+    for parameter in row.parameters:
+        if parameter.annotation == "Call":
+            arguments.append(call)
+            continue
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            rest = range(position, len(call.inputs))
+            arguments += [_as(str(parameter.annotation), call, k, parameter) for k in rest]
+            position = len(call.inputs)
+        elif parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+            arguments.append(_as(str(parameter.annotation), call, position, parameter))
+            position += 1
+    if position < len(call.inputs) and any(value is not None for value in call.inputs[position:]):
+        call.fail(f"takes {plural(position, 'input')}, and has {len(call.inputs)}")
+    return arguments
+
+
+def _as(annotation: str, call: Call, position: int, parameter: inspect.Parameter) -> Any:
+    """An input in the form that a parameter asks for."""
+    value = call.inputs[position] if position < len(call.inputs) else None
+    form, _, optional = annotation.partition(" | ")
+    if value is None and parameter.name in call.attributes:  # an attribute in older versions
+        given = np.asarray(call.attributes[parameter.name])
+        value = Known(given, DTYPES[onnx.TensorProto.FLOAT if given.dtype.kind == "f" else onnx.TensorProto.INT64])
+        value = known(given, value.dtype)
+    if value is None:
+        if optional or form == "Value" or parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            return None
+        call.fail(f"input {position} ({parameter.name}) is missing")
+    if form == "TensorValue":
+        return call.tensor(value)
+    if form == "Ints":
+        return [int(item) for item in call.numbers(value, position, parameter.name).reshape(-1)]
+    if form == "Array":
+        return call.numbers(value, position, parameter.name)
+    if form == "Dims":
+        return call.dims(value, position)
+    if form == "Items" and not isinstance(value, list):
+        call.fail(f"input {call.input_name(position)!r} is no sequence")
+    return value
+
+
+def _attributes_for(row: Row, call: Call) -> dict[str, Any]:
+    found = {}
+    for parameter in row.parameters:
+        if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+            continue
+        if parameter.name in call.attributes:
+            found[parameter.name] = call.attributes[parameter.name]
+        elif parameter.default is inspect.Parameter.empty:
+            call.fail(f"attribute '{parameter.name}' is missing", argument=parameter.name)
+    return found
+
+
+def _attributes_of(function: Callable[..., Any], call: Call) -> dict[str, Any]:
+    try:
+        parameters = inspect.signature(function).parameters
+    except ValueError:  # a ufunc
+        return {}
+    return {name: call.attributes[name] for name in parameters if name in call.attributes}
+
+
+def attributes_of(node: Any, schema: Any, outer: Mapping[str, Any], folder: Path | None) -> dict[str, Any]:
+    """The attributes of a node as Python's values, with the defaults of its schema.
+
+    Args:
+        node: a `NodeProto`.
+        schema: of its op type, or None.
+        outer: the attributes of the function whose body the node is in.
+        folder: where external data lies.
+
+    Raises:
+        GraphError: EK0528, one that the op type does not have, or of another type than it takes.
+    """
+    found: dict[str, Any] = {}
+    if schema is not None:
+        for name, attribute in schema.attributes.items():
+            if attribute.default_value.type:
+                found[name] = _plain(attribute.default_value, label_of(node), folder)
+    for attribute in node.attribute:
+        name = attribute.name
+        if schema is not None and name not in schema.attributes:
+            text = f"{label_of(node)}: there is no attribute '{name}'"
+            known_names = sorted(schema.attributes)
+            raise GraphError(text, code="EK0528", place=user_place(), argument=name, expected=known_names, got=name)
+        if attribute.ref_attr_name:
+            found.pop(name, None)
+            if attribute.ref_attr_name in outer:
+                found[name] = outer[attribute.ref_attr_name]
+            continue
+        if schema is not None and int(schema.attributes[name].type.value) != attribute.type:
+            text = f"{label_of(node)}: attribute '{name}' has the wrong type"
+            raise GraphError(text, code="EK0528", place=user_place(), argument=name)
+        found[name] = _plain(attribute, f"{label_of(node)}, attribute '{name}'", folder)
+    return found
+
+
+def _plain(attribute: Any, what: str, folder: Path | None) -> Any:
+    """The value of an `AttributeProto`: texts as str, tensors as `Known`, lists as lists."""
+    kind = attribute.type
+    if kind == _KIND.TENSOR:
+        array = array_of(attribute.t, folder, what) if attribute.t.data_type != onnx.TensorProto.STRING else None
+        return None if array is None else known(array, DTYPES[attribute.t.data_type])
+    if kind == _KIND.STRING:
+        return attribute.s.decode("utf-8", "replace")
+    if kind == _KIND.STRINGS:
+        return [item.decode("utf-8", "replace") for item in attribute.strings]
+    field = {
+        _KIND.FLOAT: "f",
+        _KIND.INT: "i",
+        _KIND.GRAPH: "g",
+        _KIND.FLOATS: "floats",
+        _KIND.INTS: "ints",
+        _KIND.GRAPHS: "graphs",
+        _KIND.TYPE_PROTO: "tp",
+    }.get(kind)
+    if field is None:
+        raise GraphError(f"{what} has a type that is not supported", code="EK0528", place=user_place())
+    value = getattr(attribute, field)
+    return list(value) if kind in (_KIND.FLOATS, _KIND.INTS, _KIND.GRAPHS) else value

@@ -1,0 +1,153 @@
+"""Holds what is known at import: literals, weights, and shapes with symbolic dims in them.
+
+A model computes shapes by ops on tensors: Shape, Gather, Concat, Reshape. Here these are evaluated as the model is
+read. `Known` is a NumPy array; where a size is symbolic, it is an array of objects, of ints and dims. What cannot be
+decided of a symbolic size raises, and the node is then staged like any other.
+
+Input: arrays. Output: arrays, or tensors of the graph. Non-goals: which op types are folded (the rows say so).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...dsl.diagnostics.places import user_place
+from ...dsl.types.dtype import DType
+from .. import ops
+from ..driver.devices import DeviceRef
+from ..ops.stage import current
+from ..staging.value import TensorValue
+from ..types.dims import Dim, StaticDim
+
+Array = np.ndarray[Any, Any]
+LIMIT = 1 << 16  # more elements are not computed at import, whatever a file claims
+
+
+class Undecided(Exception):
+    """Something is not known at import after all."""
+
+
+@dataclass(eq=False)
+class Known:
+    """A tensor whose elements are known, or are dims.
+
+    Attributes:
+        array: the elements, in the NumPy dtype of `dtype`; or objects, ints and dims.
+        dtype: their type in the model.
+    """
+
+    array: Array
+    dtype: DType
+
+    @property
+    def symbolic(self) -> bool:
+        """Whether some element is a dim without a number."""
+        return bool(self.array.dtype == object)
+
+    def numbers(self) -> Array:
+        """The elements as numbers; raises `Undecided` where one is a symbolic dim."""
+        if self.symbolic:
+            raise Undecided
+        return self.array
+
+    def tensor(self, device: DeviceRef) -> TensorValue:
+        """The tensor, as a constant or computed from the sizes of a call."""
+        if not self.symbolic:
+            return current("constant").stage_constant(np.asarray(self.array), device, user_place())
+        raise Undecided
+
+
+def known(array: Any, dtype: DType) -> Known:
+    """A `Known` of this dtype; objects that are all numbers become numbers."""
+    found = np.asarray(array)
+    if found.dtype == object:
+        if not all(isinstance(item, int | np.integer | StaticDim | float) for item in found.reshape(-1)):
+            return Known(found, dtype)
+        plain = [int(item) if isinstance(item, StaticDim) else item for item in found.reshape(-1)]
+        found = np.array(plain, dtype.to_numpy()).reshape(found.shape)
+    return Known(found.astype(dtype.to_numpy(), copy=False), dtype)
+
+
+def known_dims(dims: Iterable[Dim]) -> Known:
+    """Sizes as a tensor of int64."""
+    listed = list(dims)
+    array = np.empty(len(listed), object)
+    array[:] = listed
+    return known(array, DType.int64)
+
+
+def dims_in(array: Array) -> list[Dim]:
+    """The elements of a shape as dims."""
+    return [item if isinstance(item, Dim) else Dim(int(item)) for item in array.reshape(-1)]
+
+
+def dims_from(value: TensorValue, name: str) -> list[Dim]:
+    """New dims whose sizes are the elements of a tensor of one axis, known when the graph runs."""
+    graph = current(name)
+    names: list[str] = []
+    word = "".join(c if c.isalnum() and c.isascii() else "_" for c in name).strip("_") or "size"
+    number = 0
+    while len(names) < int(value.shape[0]):
+        candidate = f"{word}_{number}" if not word[0].isdigit() else f"d{word}_{number}"
+        number += 1
+        if not graph.knows_dim(candidate):
+            names.append(candidate)
+    if not names:
+        return []
+    graph.define_dims(ops.cast(value, DType.int64), names, name, None)
+    return [Dim(each) for each in names]
+
+
+# *** arithmetic that takes dims ***
+
+
+def elementwise(plain: Callable[..., Any], single: Callable[..., Any]) -> Callable[..., Array]:
+    """A function of arrays: `plain` of NumPy for numbers, `single` for each element where some are dims."""
+
+    def apply(*arrays: Array) -> Array:
+        if any(array.dtype == object for array in arrays):
+            found: Array = np.asarray(np.frompyfunc(single, len(arrays), 1)(*arrays))
+            return found
+        return np.asarray(plain(*arrays))
+
+    return apply
+
+
+def same(left: Any, right: Any) -> bool:
+    """Whether two sizes are equal; raises where it depends on the call."""
+    difference = Dim(left) - Dim(right)
+    if isinstance(difference, StaticDim):
+        return int(difference) == 0
+    if difference >= 1 or difference <= -1:  # an order that depends on the sizes raises
+        return False
+    raise Undecided
+
+
+def quotient(left: Any, right: Any) -> Any:
+    """ONNX's division of integers is rounded towards zero; of sizes, which are not negative, it is rounded down."""
+    if isinstance(left, Dim) or isinstance(right, Dim):
+        if not (Dim(left) >= 0 and Dim(right) >= 1):
+            raise Undecided
+        return Dim(left) // Dim(right)
+    return int(left / right)
+
+
+def divide(left: Array, right: Array) -> Array:
+    """NumPy's division as ONNX has it: of integers rounded towards zero."""
+    if left.dtype.kind in "iu":
+        if not np.all(right):
+            raise Undecided
+        rounded: Array = np.asarray(np.sign(left) * np.sign(right) * (np.abs(left) // np.abs(right)))
+        return rounded.astype(left.dtype)
+    return np.asarray(left / right)
+
+
+def choose(condition: Array, left: Array, right: Array) -> Array:
+    """`np.where` on arrays that may hold dims."""
+    if left.dtype == object or right.dtype == object:
+        left, right = left.astype(object), right.astype(object)
+    return np.where(condition.astype(np.bool_), left, right)

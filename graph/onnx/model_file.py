@@ -1,0 +1,117 @@
+"""Reads the file of a model and says what is wrong with it.
+
+Input: a path, bytes, or a `ModelProto`. Output: a `ModelProto` whose versions this package knows, and the folder of its
+file. Non-goals: the tensors (see `tensors`), the nodes (see `importer`).
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import onnx
+from google.protobuf.message import DecodeError
+
+from ...dsl.diagnostics.errors import GraphError, shown_value
+from ...dsl.diagnostics.places import shown_path, user_place
+
+MOST_BYTES = (1 << 31) - 1  # more no message of protobuf has
+OLDEST = 7  # opsets before differ in how shapes broadcast
+
+
+@dataclass(frozen=True)
+class ReadModel:
+    """A model as it was read.
+
+    Attributes:
+        proto: the `ModelProto`.
+        folder: of its file, where external data may lie; None when it came without one.
+        opsets: the version of each domain.
+        shown: what errors call it.
+    """
+
+    proto: Any
+    folder: Path | None
+    opsets: dict[str, int]
+    shown: str
+
+
+def read_model(model: Any) -> ReadModel:
+    """Reads a model.
+
+    Raises:
+        GraphError: EK0526, it is none, is damaged, or has a version that is not known.
+    """
+    folder: Path | None = None
+    shown = "the model"
+    if isinstance(model, onnx.ModelProto):
+        proto = model
+    elif isinstance(model, bytes | bytearray | memoryview):
+        proto = _parse(bytes(model), shown)
+    elif isinstance(model, str | os.PathLike):
+        path = Path(os.fspath(model))
+        shown = shown_path(str(path))
+        proto, folder = _parse(_bytes_of(path, shown), shown), path.parent
+    else:
+        _refuse(f"a model is a path, bytes or an onnx.ModelProto, not {shown_value(model)}")
+    return ReadModel(proto, folder, _opsets(proto, shown), shown)
+
+
+def _bytes_of(path: Path, shown: str) -> bytes:
+    try:
+        if not path.is_file():
+            _refuse(f"{shown} is no file" if path.exists() else f"there is no file {shown}")
+        size = path.stat().st_size
+        if size > MOST_BYTES:
+            _refuse(f"{shown} has {size:,} bytes; a model without its external data has at most {MOST_BYTES:,}")
+        return path.read_bytes()
+    except OSError as error:
+        _refuse(f"{shown} cannot be read: {error.strerror or error}")
+
+
+def _parse(data: bytes, shown: str) -> Any:
+    proto = onnx.ModelProto()
+    if not data:
+        _refuse(f"{shown} is empty")
+    try:
+        proto.ParseFromString(data)
+    except (DecodeError, ValueError, RuntimeError) as error:
+        _refuse(f"{shown} is no ONNX model, or is cut short or damaged: {str(error)[:200]}")
+    return proto
+
+
+def _opsets(proto: Any, shown: str) -> dict[str, int]:
+    if not proto.HasField("graph"):
+        _refuse(f"{shown} has no graph")
+    if not 3 <= proto.ir_version <= onnx.IR_VERSION:
+        text = f"{shown} has version {proto.ir_version} of ONNX's file format; 3 to {onnx.IR_VERSION} are known"
+        _refuse(text, hint="a newer package 'onnx' may know it" if proto.ir_version > onnx.IR_VERSION else None)
+    opsets: dict[str, int] = {}
+    for entry in proto.opset_import:
+        domain = plain_domain(entry.domain)
+        if domain in opsets:
+            _refuse(f"{shown} imports the operators of {domain or 'ai.onnx'!r} twice")
+        opsets[domain] = entry.version
+    check_opset(opsets, shown)
+    return opsets
+
+
+def check_opset(opsets: dict[str, int], shown: str) -> None:
+    """Raises GraphError EK0526 unless the operators of the main domain have a version that is known."""
+    newest = onnx.defs.onnx_opset_version()
+    version = opsets.get("")
+    if version is not None and not OLDEST <= version <= newest:
+        text = f"{shown} has version {version} of ONNX's operators; {OLDEST} to {newest} are known"
+        hint = "onnx.version_converter makes newer ones of old models" if version < OLDEST else None
+        _refuse(text, hint=hint)
+
+
+def plain_domain(domain: str) -> str:
+    """A domain of operators; the main one has two names."""
+    return "" if domain == "ai.onnx" else domain
+
+
+def _refuse(message: str, hint: str | None = None) -> NoReturn:
+    raise GraphError(message, code="EK0526", place=user_place(), argument="model", hint=hint)

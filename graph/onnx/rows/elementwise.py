@@ -1,0 +1,329 @@
+"""Converts elementwise op types: arithmetic, comparisons, logic, mathematics, activations, casts.
+
+ONNX has no promotion: operands have one dtype already. Half types compute in float32 where a row takes several steps.
+
+Input: tensors. Output: tensors. Non-goals: reductions.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ....dsl.types.dtype import DType
+from ... import ops
+from ...staging.value import TensorValue
+from ...types.dims import Dim, dim_max, dim_min
+from ..call import Call
+from ..known import Array, Known, choose, divide, elementwise, known, quotient, same
+from ..table import Value, onnx_op, same_op
+from ..tensors import DTYPES
+
+# *** arithmetic ***
+
+same_op("Add", ops.add, elementwise(np.add, operator.add))
+same_op("Sub", ops.sub, elementwise(np.subtract, operator.sub))
+same_op("Mul", ops.mul, elementwise(np.multiply, operator.mul))
+same_op("Neg", ops.negate, elementwise(np.negative, operator.neg))
+same_op("Abs", ops.abs, elementwise(np.abs, lambda x: Dim(x).maximum(-Dim(x))))
+same_op("And", ops.logical_and, np.logical_and)
+same_op("Or", ops.logical_or, np.logical_or)
+same_op("Xor", ops.logical_xor, np.logical_xor)
+same_op("Not", ops.logical_not, np.logical_not)
+
+
+def _as_bools(apply: Callable[..., Array]) -> Callable[..., Array]:
+    """A comparison of arrays of objects gives bools."""
+    return lambda *arrays: apply(*arrays).astype(np.bool_)
+
+
+same_op("Equal", ops.equal, _as_bools(elementwise(np.equal, same)))
+same_op("Less", ops.less, _as_bools(elementwise(np.less, operator.lt)))
+same_op("LessOrEqual", ops.less_equal, _as_bools(elementwise(np.less_equal, operator.le)))
+same_op("Greater", ops.greater, _as_bools(elementwise(np.greater, operator.gt)))
+same_op("GreaterOrEqual", ops.greater_equal, _as_bools(elementwise(np.greater_equal, operator.ge)))
+
+
+@onnx_op("Div", known=elementwise(divide, quotient))
+def div(a: TensorValue, b: TensorValue) -> TensorValue:
+    """True division of floats; integers are rounded towards zero."""
+    if a.dtype.is_float():
+        return ops.div(a, b)
+    down = ops.floordiv(a, b)
+    if not a.dtype.is_signed():
+        return down
+    inexact = ops.logical_and(ops.not_equal(down * b, a), ops.logical_xor(ops.less(a, 0), ops.less(b, 0)))
+    return ops.where(inexact, down + 1, down)
+
+
+@onnx_op("Mod", known=elementwise(np.mod, operator.mod))
+def mod(a: TensorValue, b: TensorValue, *, fmod: int = 0) -> TensorValue:
+    """The remainder with the sign of the divisor, or of the dividend with fmod."""
+    if not fmod:
+        return ops.mod(a, b)
+    positive = ops.mod(ops.abs(a), ops.abs(b)) if a.dtype.is_signed() else ops.mod(a, b)
+    return ops.where(ops.less(a, 0), ops.negate(positive), positive) if a.dtype.is_signed() else positive
+
+
+@onnx_op("Pow", known=lambda a, b: np.power(a, b).astype(a.dtype))
+def pow(base: TensorValue, exponent: TensorValue) -> TensorValue:
+    """The result has the base's dtype."""
+    if exponent.dtype.is_float() and not base.dtype.is_float():
+        return ops.cast(ops.pow(ops.cast(base, exponent.dtype), exponent), base.dtype)
+    return ops.pow(base, ops.cast(exponent, base.dtype))
+
+
+def _over_all(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    return lambda *values: functools.reduce(function, values)
+
+
+same_op("Sum", _over_all(ops.add), _over_all(elementwise(np.add, operator.add)))
+same_op("Max", _over_all(ops.maximum), _over_all(elementwise(np.maximum, dim_max)))
+same_op("Min", _over_all(ops.minimum), _over_all(elementwise(np.minimum, dim_min)))
+
+
+@onnx_op("Mean")
+def mean(*data: TensorValue) -> TensorValue:
+    """The mean of several tensors."""
+    return ops.div(functools.reduce(ops.add, data), float(len(data)))
+
+
+# *** functions of one tensor ***
+
+for _name, _function in {
+    "Atanh": ops.atanh,
+    "Cos": ops.cos,
+    "Exp": ops.exp,
+    "Log": ops.log,
+    "Relu": ops.relu,
+    "Round": ops.round,
+    "Sigmoid": ops.sigmoid,
+    "Sin": ops.sin,
+    "Tanh": ops.tanh,
+    "Erf": ops.erf,
+    "IsNaN": ops.is_nan,
+}.items():
+    same_op(_name, _function)
+same_op("Ceil", ops.ceil, np.ceil)
+same_op("Floor", ops.floor, np.floor)
+same_op("Sqrt", ops.sqrt, np.sqrt)
+
+
+def widened(function: Callable[..., TensorValue]) -> Callable[..., TensorValue]:
+    """A function of a tensor that computes half types in float32."""
+
+    @functools.wraps(function)
+    def apply(x: TensorValue, *args: Any, **attributes: Any) -> TensorValue:
+        if not x.dtype.is_half():
+            return function(x, *args, **attributes)
+        wide = [ops.cast(a, DType.float32) if isinstance(a, TensorValue) and a.dtype.is_half() else a for a in args]
+        return ops.cast(function(ops.cast(x, DType.float32), *wide, **attributes), x.dtype)
+
+    return apply
+
+
+@onnx_op("Acos")
+def acos(x: TensorValue) -> TensorValue:
+    """NaN beyond -1 and 1, where `ops.acos` clamps."""
+    return ops.where(ops.greater(ops.abs(x), 1), math.nan, ops.acos(x))
+
+
+@onnx_op("Reciprocal", known=lambda x: 1 / x)
+def reciprocal(x: TensorValue) -> TensorValue:
+    """1 / x."""
+    return ops.div(1.0, x)
+
+
+@onnx_op("Sign", known=np.sign)
+def sign(x: TensorValue) -> TensorValue:
+    """-1, 0 or 1; NaN stays."""
+    positive = ops.where(ops.greater(x, 0), ops.constant(1, x.dtype, x.device), x)
+    if not x.dtype.is_signed():
+        return positive
+    return ops.where(ops.less(x, 0), ops.constant(-1, x.dtype, x.device), positive)
+
+
+@onnx_op("IsInf")
+def is_inf(x: TensorValue, *, detect_negative: int = 1, detect_positive: int = 1) -> TensorValue:
+    """True where x is infinity of one of the signs asked for."""
+    if detect_negative and detect_positive:
+        return ops.is_inf(x)
+    if not detect_negative and not detect_positive:
+        return ops.logical_and(ops.is_inf(x), False)
+    return ops.equal(x, math.inf if detect_positive else -math.inf)
+
+
+@onnx_op("Where", known=choose)
+def where(condition: TensorValue, x: TensorValue, y: TensorValue) -> TensorValue:
+    """Elements of x where condition is true, of y elsewhere."""
+    return ops.where(condition, x, y)
+
+
+# *** activations ***
+
+
+@onnx_op("LeakyRelu")
+@widened
+def leaky_relu(x: TensorValue, *, alpha: float) -> TensorValue:
+    """alpha * x below 0."""
+    return ops.where(ops.less(x, 0), x * alpha, x)
+
+
+@onnx_op("PRelu")
+def prelu(x: TensorValue, slope: TensorValue) -> TensorValue:
+    """slope * x below 0; slope broadcasts to x."""
+    return ops.where(ops.less(x, 0), x * slope, x)
+
+
+@onnx_op("Elu")
+@widened
+def elu(x: TensorValue, *, alpha: float) -> TensorValue:
+    """alpha * (e^x - 1) below 0."""
+    return ops.where(ops.less(x, 0), (ops.exp(ops.minimum(x, 0)) - 1.0) * alpha, x)
+
+
+@onnx_op("Celu")
+@widened
+def celu(x: TensorValue, *, alpha: float) -> TensorValue:
+    """max(0, x) + min(0, alpha * (e^(x / alpha) - 1))."""
+    return ops.where(ops.less(x, 0), (ops.exp(ops.minimum(x, 0) / alpha) - 1.0) * alpha, x)
+
+
+@onnx_op("Selu")
+@widened
+def selu(x: TensorValue, *, alpha: float, gamma: float) -> TensorValue:
+    """gamma times x, or times alpha * (e^x - 1) up to 0."""
+    return ops.where(ops.less_equal(x, 0), (ops.exp(ops.minimum(x, 0)) - 1.0) * alpha, x) * gamma
+
+
+@onnx_op("ThresholdedRelu")
+def thresholded_relu(x: TensorValue, *, alpha: float) -> TensorValue:
+    """x above alpha, else 0."""
+    return ops.where(ops.greater(x, alpha), x, 0)
+
+
+@onnx_op("HardSigmoid")
+@widened
+def hard_sigmoid(x: TensorValue, *, alpha: float, beta: float) -> TensorValue:
+    """alpha * x + beta, cut off at 0 and 1."""
+    return ops.maximum(ops.minimum(x * alpha + beta, 1), 0)
+
+
+@onnx_op("HardSwish")
+@widened
+def hard_swish(x: TensorValue) -> TensorValue:
+    """x * hard_sigmoid(x) with 1/6 and 1/2."""
+    return x * ops.maximum(ops.minimum(x * (1 / 6) + 0.5, 1), 0)
+
+
+@onnx_op("Softplus")
+@widened
+def softplus(x: TensorValue) -> TensorValue:
+    """log(1 + e^x), without overflow."""
+    return ops.maximum(x, 0) + ops.log1p(ops.exp(ops.negate(ops.abs(x))))
+
+
+@onnx_op("Softsign")
+@widened
+def softsign(x: TensorValue) -> TensorValue:
+    """x / (1 + |x|)."""
+    return x / (ops.abs(x) + 1)
+
+
+@onnx_op("Mish")
+@widened
+def mish(x: TensorValue) -> TensorValue:
+    """x * tanh(softplus(x))."""
+    return x * ops.tanh(softplus(x))
+
+
+@onnx_op("Swish")
+@widened
+def swish(x: TensorValue, *, alpha: float) -> TensorValue:
+    """x * sigmoid(alpha * x)."""
+    return x * ops.sigmoid(x * alpha)
+
+
+@onnx_op("Gelu")
+def gelu(x: TensorValue, *, approximate: str) -> TensorValue:
+    """By erf, or by tanh."""
+    return ops.gelu(x, approximate)
+
+
+@onnx_op("Shrink")
+@widened
+def shrink(x: TensorValue, *, bias: float, lambd: float) -> TensorValue:
+    """x moved towards 0 by bias, and 0 within lambd of it."""
+    if not x.dtype.is_float():
+        wide = ops.cast(x, DType.float64)
+        return ops.cast(shrink(wide, bias=bias, lambd=lambd), x.dtype)
+    above = ops.where(ops.greater(x, lambd), x - bias, 0)
+    return ops.where(ops.less(x, -lambd), x + bias, above)
+
+
+@onnx_op("Clip")
+def clip(call: Call, x: TensorValue, min: Value = None, max: Value = None) -> TensorValue:
+    """x between min and max; max wins where they cross."""
+    for bound, function in ((min, ops.maximum), (max, ops.minimum)):
+        if bound is not None:
+            x = function(x, ops.cast(call.tensor(bound), x.dtype))
+    return x
+
+
+# *** casts ***
+
+
+def _known_cast(x: Array, to: int) -> Known:
+    dtype = DTYPES[to]
+    if x.dtype == object:
+        if not dtype.is_integral():
+            raise TypeError
+        return known(x, dtype)
+    if x.dtype.kind == "f" and not dtype.is_float():
+        x = np.trunc(x) if dtype is not DType.bool else x != 0
+    return Known(np.asarray(x.astype(dtype.to_numpy())), dtype)
+
+
+@onnx_op("Cast", known=_known_cast, unlimited=True)
+def cast(call: Call, x: TensorValue, *, to: int, saturate: int = 1, round_mode: str = "up") -> TensorValue:
+    """Another dtype."""
+    dtype = DTYPES.get(to)
+    if dtype is None:
+        call.fail(f"casts to type {to}, which has no counterpart here", code="EK0530")
+    return _cast_to(call, x, dtype, saturate, round_mode)
+
+
+@onnx_op("CastLike")
+def cast_like(
+    call: Call, x: TensorValue, target: TensorValue, *, saturate: int = 1, round_mode: str = "up"
+) -> TensorValue:
+    """The dtype of another tensor."""
+    return _cast_to(call, x, target.dtype, saturate, round_mode)
+
+
+def _cast_to(call: Call, x: TensorValue, dtype: DType, saturate: int, round_mode: str) -> TensorValue:
+    """Narrow floats are cut off at their largest number; integers of 4 bits wrap."""
+    if x.dtype.is_storage() and x.dtype.is_float() and not dtype.is_float():
+        x = ops.cast(x, DType.float32)
+    if dtype.is_storage() and dtype.is_integral() and x.dtype.is_float():
+        return ops.cast(ops.cast(x, DType.int32), dtype)
+    if not (dtype.is_storage() and dtype.is_float() and saturate):
+        return ops.cast(x, dtype)
+    if x.dtype is not DType.float64:
+        x = ops.cast(x, DType.float32)
+    low, high = (2.0**-127, 2.0**127) if dtype is DType.float8_e8m0fnu else (-_LARGEST[dtype], _LARGEST[dtype])
+    return ops.cast(ops.maximum(ops.minimum(x, high), low), dtype)
+
+
+_LARGEST = {
+    DType.float4_e2m1fn: 6.0,
+    DType.float8_e4m3fn: 448.0,
+    DType.float8_e4m3fnuz: 240.0,
+    DType.float8_e5m2: 57344.0,
+    DType.float8_e5m2fnuz: 57344.0,
+}

@@ -1,0 +1,57 @@
+"""Converts matrix products.
+
+Input: tensors. Output: tensors. Non-goals: convolutions.
+"""
+
+from __future__ import annotations
+
+from ....dsl.types.dtype import DType
+from ... import ops
+from ...staging.value import TensorValue
+from ..call import Call
+from ..table import onnx_op, same_op
+
+same_op("MatMul", ops.matmul)
+
+
+@onnx_op("Gemm")
+def gemm(
+    call: Call,
+    a: TensorValue,
+    b: TensorValue,
+    c: TensorValue | None = None,
+    *,
+    alpha: float,
+    beta: float,
+    transA: int,
+    transB: int,
+) -> TensorValue:
+    """alpha * A @ B + beta * C, each transposed as asked."""
+    if a.rank != 2 or b.rank != 2:
+        call.fail(f"takes matrices, and gets tensors of {a.rank} and {b.rank} axes")
+    product = ops.matmul(ops.transpose(a, 0, 1) if transA else a, ops.transpose(b, 0, 1) if transB else b)
+    if alpha != 1:
+        product = _scaled(product, alpha)
+    if c is None or beta == 0:
+        return product
+    return product + (c if beta == 1 else _scaled(c, beta))
+
+
+def _scaled(x: TensorValue, factor: float) -> TensorValue:
+    if x.dtype.is_float():
+        return x * factor
+    return x * int(factor) if factor == int(factor) else ops.cast(ops.cast(x, DType.float64) * factor, x.dtype)
+
+
+@onnx_op("MatMulInteger")
+def matmul_integer(
+    a: TensorValue, b: TensorValue, a_zero_point: TensorValue | None = None, b_zero_point: TensorValue | None = None
+) -> TensorValue:
+    """The product of 8-bit integers without their zero points, in int32."""
+    left, right = ops.cast(a, DType.int32), ops.cast(b, DType.int32)
+    if a_zero_point is not None:
+        zero = ops.cast(a_zero_point, DType.int32)
+        left = left - (ops.unsqueeze(zero, -1) if zero.rank == 1 and str(zero.shape[0]) != "1" else zero)
+    if b_zero_point is not None:
+        right = right - ops.cast(b_zero_point, DType.int32)
+    return ops.matmul(left, right)

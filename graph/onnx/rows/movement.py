@@ -1,0 +1,149 @@
+"""Converts op types that move elements: joining, slicing, splitting, permuting, blocks.
+
+Input: tensors. Output: tensors. Non-goals: shapes (see `shapes`), indexing by tensors.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ... import ops
+from ...staging.value import TensorValue
+from ...types.dims import Dim, StaticDim
+from ..call import Call
+from ..known import Array, Known
+from ..table import Ints, Value, onnx_op
+
+
+def _known_concat(*arrays: Array, axis: int) -> Array:
+    return np.concatenate(arrays, axis)
+
+
+@onnx_op("Concat", known=_known_concat)
+def concat(*inputs: TensorValue, axis: int) -> TensorValue:
+    """Tensors joined along an axis."""
+    return ops.concat(inputs, axis)
+
+
+def _known_transpose(data: Array, perm: list[int] | None = None) -> Array:
+    return np.transpose(data, perm)
+
+
+@onnx_op("Transpose", known=_known_transpose, unlimited=True)
+def transpose(data: TensorValue, *, perm: list[int] | None = None) -> TensorValue:
+    """Axes in another order; reversed when nothing is said."""
+    return ops.permute(data, perm if perm is not None else list(range(data.rank))[::-1])
+
+
+# *** slices ***
+
+
+def _slices(rank: int, starts: Any, ends: Any, axes: Any, steps: Any) -> list[tuple[int, int, int, int]]:
+    """Axis, start, end and step of each slice."""
+    starts, ends = np.asarray(starts).reshape(-1), np.asarray(ends).reshape(-1)
+    over = range(len(starts)) if axes is None else [int(axis) % rank for axis in np.asarray(axes).reshape(-1)]
+    by = [1] * len(starts) if steps is None else [int(step) for step in np.asarray(steps).reshape(-1)]
+    listed = zip(over, starts.tolist(), ends.tolist(), by, strict=True)
+    return [(int(a), int(start), int(end), step) for a, start, end, step in listed]
+
+
+def _known_slice(data: Array, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Array:
+    index: list[slice] = [slice(None)] * data.ndim
+    for axis, start, end, step in _slices(data.ndim, starts, ends, axes, steps):
+        first, last = start, end
+        if step < 0 and last < -data.shape[axis]:
+            index[axis] = slice(first, None, step)
+        else:
+            index[axis] = slice(first, last, step)
+    return data[tuple(index)]
+
+
+@onnx_op("Slice", known=_known_slice)
+def slice_(
+    call: Call, data: TensorValue, starts: Value, ends: Value, axes: Ints | None = None, steps: Ints | None = None
+) -> TensorValue:
+    """A range of some axes; bounds beyond an axis are cut off."""
+    known = isinstance(starts, Known) and isinstance(ends, Known) and not starts.symbolic
+    if not known:
+        return _slice_by_dims(call, data, starts, ends, axes, steps)
+    assert isinstance(starts, Known) and isinstance(ends, Known)
+    if ends.symbolic:
+        return _slice_by_dims(call, data, starts, ends, axes, steps)
+    index: list[slice] = [slice(None)] * data.rank
+    for axis, start, end, step in _slices(data.rank, starts.array, ends.array, axes, steps):
+        index[axis] = _bounded(start, end, step, data.shape[axis])
+    return data[tuple(index)]
+
+
+_FAR = 1 << 30
+
+
+def _bounded(start: int, end: int, step: int, dim: Dim) -> slice:
+    """A slice whose bounds lie on the axis: `ops` cuts nothing off."""
+    if step == 0:
+        raise ValueError("a step is 0")
+    if isinstance(dim, StaticDim):
+        first, last, _ = slice(start, end, step).indices(int(dim))
+        if (last - first) * step <= 0:
+            return slice(0, 0, 1)
+        return slice(first, None if last < 0 else last, step)
+    whole = start == 0 if step > 0 else start >= _FAR or start == -1
+    first_bound = None if whole else start
+    if step > 0:
+        return slice(first_bound, None if end >= _FAR else end, step)
+    return slice(first_bound, None if end <= -_FAR else end, step)
+
+
+def _slice_by_dims(
+    call: Call, data: TensorValue, starts: Value, ends: Value, axes: Ints | None, steps: Ints | None
+) -> TensorValue:
+    """Bounds that are symbolic, or known when the graph runs."""
+    firsts, lasts = call.dims(starts, 1), call.dims(ends, 2)
+    index: list[slice] = [slice(None)] * data.rank
+    over = axes if axes is not None else list(range(len(firsts)))
+    for k, axis in enumerate(over):
+        index[axis % data.rank] = slice(firsts[k], lasts[k], steps[k] if steps else None)
+    return data[tuple(index)]
+
+
+@onnx_op("Split")
+def split_attribute(
+    call: Call, data: TensorValue, split: Ints | None = None, *, axis: int, num_outputs: int | None = None
+) -> Any:
+    """Pieces along an axis: of these sizes, or as equal as can be, the last one smaller."""
+    at = axis % data.rank
+    dim = data.shape[at]
+    if split is None:
+        count = num_outputs or call.outputs
+        if not isinstance(dim, StaticDim):
+            call.fail(f"splits axis {axis}, whose size {dim} is symbolic", code="EK0529")
+        each = -(-int(dim) // count)
+        split = [min(each, max(int(dim) - k * each, 0)) for k in range(count)]
+    return tuple(ops.split(data, split, at))
+
+
+# *** blocks ***
+
+
+@onnx_op("DepthToSpace")
+def depth_to_space(x: TensorValue, *, blocksize: int, mode: str = "DCR") -> TensorValue:
+    """Channels to blocks of pixels."""
+    n, c, h, w = x.shape
+    b, channels = blocksize, c // (blocksize * blocksize)
+    if mode == "DCR":
+        blocks = ops.permute(ops.reshape(x, [n, b, b, channels, h, w]), [0, 3, 4, 1, 5, 2])
+    else:
+        blocks = ops.permute(ops.reshape(x, [n, channels, b, b, h, w]), [0, 1, 4, 2, 5, 3])
+    return ops.reshape(blocks, [n, channels, h * b, w * b])
+
+
+@onnx_op("SpaceToDepth")
+def space_to_depth(x: TensorValue, *, blocksize: int, mode: str = "DCR") -> TensorValue:
+    """Blocks of pixels to channels."""
+    n, c, h, w = x.shape
+    b = blocksize
+    blocks = ops.reshape(x, [n, c, h // b, b, w // b, b])
+    order = [0, 3, 5, 1, 2, 4] if mode == "DCR" else [0, 1, 3, 5, 2, 4]
+    return ops.reshape(ops.permute(blocks, order), [n, c * (b * b), h // b, w // b])

@@ -1,0 +1,158 @@
+"""Converts reductions and softmax.
+
+`axes` is an attribute in older versions and an input in newer ones; as an input it has to be known at import, for the
+rank of the result depends on it.
+
+Input: tensors. Output: tensors. Non-goals: scans.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ....dsl.types.dtype import DType
+from ... import ops
+from ...staging.value import TensorValue
+from ...types.dims import Shape
+from ..call import Call
+from ..known import Array, known
+from ..table import Ints, onnx_op
+
+Reduce = Callable[[TensorValue, tuple[int, ...], bool], TensorValue]
+
+
+def _reduction(name: str, reduce: Reduce, fold: Callable[..., Any] | None = None) -> None:
+    def convert(
+        call: Call, data: TensorValue, axes: Ints | None = None, *, keepdims: int, noop_with_empty_axes: int = 0
+    ) -> TensorValue:
+        if not axes and noop_with_empty_axes:
+            return reduce(data, (), True) if data.rank else data
+        if data.rank == 0:
+            return reduce(data, (), True)
+        return reduce(data, tuple(axes) if axes else tuple(range(data.rank)), bool(keepdims))
+
+    def folded(data: Array, axes: Array | None = None, keepdims: int = 1, noop_with_empty_axes: int = 0) -> Any:
+        assert fold is not None
+        if noop_with_empty_axes and (axes is None or not axes.size):
+            raise ValueError
+        over = tuple(int(axis) for axis in axes) if axes is not None and axes.size else None
+        return np.asarray(fold(data, axis=over, keepdims=bool(keepdims)))
+
+    onnx_op(name, known=folded if fold else None)(convert)
+
+
+def _wide(x: TensorValue) -> TensorValue:
+    return ops.cast(x, DType.float32) if x.dtype.is_half() else x
+
+
+def _sum(x: TensorValue, axes: tuple[int, ...], keepdims: bool) -> TensorValue:
+    return ops.sum(x, axes, keepdims) if axes else x
+
+
+def _mean(x: TensorValue, axes: tuple[int, ...], keepdims: bool) -> TensorValue:
+    return ops.cast(ops.mean(x, axes, keepdims), x.dtype) if axes else x
+
+
+def _sum_square(x: TensorValue, axes: tuple[int, ...], keepdims: bool) -> TensorValue:
+    wide = _wide(x)
+    return ops.cast(_sum(wide * wide, axes, keepdims), x.dtype)
+
+
+def _l2(x: TensorValue, axes: tuple[int, ...], keepdims: bool) -> TensorValue:
+    wide = _wide(x) if x.dtype.is_float() else ops.cast(x, DType.float64)
+    return ops.cast(ops.sqrt(_sum(wide * wide, axes, keepdims)), x.dtype)
+
+
+def _log_sum(x: TensorValue, axes: tuple[int, ...], keepdims: bool) -> TensorValue:
+    wide = _wide(x) if x.dtype.is_float() else ops.cast(x, DType.float64)
+    return ops.cast(ops.log(_sum(wide, axes, keepdims)), x.dtype)
+
+
+def _log_sum_exp(x: TensorValue, axes: tuple[int, ...], keepdims: bool) -> TensorValue:
+    """From x - max(x), where the maximum is finite."""
+    wide = _wide(x) if x.dtype.is_float() else ops.cast(x, DType.float64)
+    if not axes:
+        return x
+    if Shape(x.shape[axis] for axis in axes).num_elements == 0:
+        return ops.cast(ops.log(ops.sum(ops.exp(wide), axes, keepdims)), x.dtype)
+    top = ops.max(wide, axis=axes)
+    top = ops.where(ops.is_inf(top), 0, top)
+    total = ops.log(ops.sum(ops.exp(wide - top), axes, True)) + top
+    return ops.cast(total if keepdims else ops.reshape(total, _without(total, axes)), x.dtype)
+
+
+def _without(x: TensorValue, axes: tuple[int, ...]) -> list[Any]:
+    dropped = {axis % x.rank for axis in axes}
+    return [dim for k, dim in enumerate(x.shape) if k not in dropped]
+
+
+def _extreme(largest: bool) -> Reduce:
+    def reduce(x: TensorValue, axes: tuple[int, ...], keepdims: bool) -> TensorValue:
+        if not axes:
+            return x
+        if x.dtype is DType.bool:
+            return ops.cast(reduce(ops.cast(x, DType.uint8), axes, keepdims), DType.bool)
+        if any(x.shape[axis] == 0 for axis in axes):
+            kept = ops.sum(x, axes, keepdims)
+            return ops.broadcast_to(ops.constant(_identity(x.dtype, largest), x.dtype, x.device), kept.shape)
+        return (ops.max if largest else ops.min)(x, axis=axes, keepdims=keepdims)
+
+    return reduce
+
+
+def _identity(dtype: DType, largest: bool) -> float | int:
+    if dtype.is_float():
+        return -math.inf if largest else math.inf
+    return dtype.range[0] if largest else dtype.range[1]
+
+
+_reduction("ReduceSum", _sum, np.sum)
+_reduction("ReduceMean", _mean)
+_reduction("ReduceMax", _extreme(True), np.max)
+_reduction("ReduceMin", _extreme(False), np.min)
+_reduction("ReduceL1", lambda x, axes, keepdims: _sum(ops.abs(x) if x.dtype.is_signed() else x, axes, keepdims))
+_reduction("ReduceL2", _l2)
+_reduction("ReduceSumSquare", _sum_square)
+_reduction("ReduceLogSum", _log_sum)
+_reduction("ReduceLogSumExp", _log_sum_exp)
+
+
+def _place(name: str, function: Callable[..., TensorValue]) -> None:
+    def convert(data: TensorValue, *, axis: int, keepdims: int, select_last_index: int = 0) -> TensorValue:
+        if not select_last_index:
+            return function(data, axis, bool(keepdims))
+        at = axis % data.rank if data.rank else 0
+        backwards = data[tuple(slice(None, None, -1) if k == at else slice(None) for k in range(data.rank))]
+        last = known([data.shape[at] - 1], DType.int64).tensor(data.device)
+        return ops.reshape(last, []) - function(backwards, axis, bool(keepdims))
+
+    onnx_op(name)(convert)
+
+
+_place("ArgMax", ops.argmax)
+_place("ArgMin", ops.argmin)
+
+
+# *** softmax ***
+
+
+def _softmax(name: str, function: Callable[[TensorValue, int], TensorValue]) -> None:
+    def convert(x: TensorValue, *, axis: int) -> TensorValue:
+        return function(x, axis) if x.rank else ops.reshape(function(ops.reshape(x, [1]), 0), [])
+
+    def flat(x: TensorValue, *, axis: int) -> TensorValue:
+        """Before version 13 all axes from this one on are one."""
+        at = axis % x.rank if x.rank else 0
+        rows = ops.reshape(x, [Shape(x.shape[:at]).num_elements, Shape(x.shape[at:]).num_elements])
+        return ops.reshape(function(rows, 1), x.shape)
+
+    onnx_op(name)(flat)
+    onnx_op(name, since=13)(convert)
+
+
+_softmax("Softmax", ops.softmax)
+_softmax("LogSoftmax", ops.logsoftmax)

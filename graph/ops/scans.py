@@ -1,0 +1,30 @@
+"""Declares scans along one axis. One row an op (see `rows`).
+
+Input: a tensor. Output: a tensor of its shape. Non-goals: the order in which elements are joined, which is the
+kernels'.
+"""
+
+from __future__ import annotations
+
+from ..arguments import flag_of
+from ..staging.value import TensorValue, TensorValueLike
+from .rows import along
+
+_FLAGS = {"exclusive": flag_of, "reverse": flag_of}
+
+
+@along("numeric", attributes=_FLAGS)
+def cumsum(x: TensorValueLike, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> TensorValue:
+    """The sum of each element and of those before it along `axis`. Integers wrap; half types add up in float32.
+
+    Args:
+        x: a tensor of numbers.
+        axis: negative ones count from the end.
+        exclusive: the element itself is left out: the first sum is 0.
+        reverse: sums run from the last element to the first.
+    """
+
+
+@along("numeric", attributes=_FLAGS)
+def cumprod(x: TensorValueLike, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> TensorValue:
+    """The product of each element and of those before it along `axis`; `exclusive` begins with 1, else as `cumsum`."""

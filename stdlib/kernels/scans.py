@@ -1,0 +1,70 @@
+"""Scans along one axis: of each element with those before it, the sum or the product.
+
+Input and output: tensors of one shape. Non-goals: the order in which elements are joined, which is said in
+`algorithms.scans`.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+
+from ...dsl import DeviceContext, InputTensor, Numeric, OutputTensor, register
+from ..algorithms.monoids import Product, Sum
+from ..algorithms.references import in_float64
+from ..algorithms.scans import scan
+
+N = TypeVar("N", bound=Numeric)
+
+
+@register("cumsum", writes_once=True, reads={"x": 2})
+def cumsum(
+    out: OutputTensor[N, "*a{axis} n *b"],
+    x: InputTensor[N, "*a{axis} n *b"],
+    ctx: DeviceContext,
+    *,
+    axis: int,
+    exclusive: bool = False,
+    reverse: bool = False,
+) -> None:
+    """The sum of each element and those before it along `axis`; without the element itself if `exclusive`, of those
+    after it if `reverse`.
+    """
+    scan(out, x, Sum, axis=axis, exclusive=exclusive, reverse=reverse)
+
+
+@register("cumprod", writes_once=True, reads={"x": 2})
+def cumprod(
+    out: OutputTensor[N, "*a{axis} n *b"],
+    x: InputTensor[N, "*a{axis} n *b"],
+    ctx: DeviceContext,
+    *,
+    axis: int,
+    exclusive: bool = False,
+    reverse: bool = False,
+) -> None:
+    """The product of each element and those before it along `axis`; otherwise as `cumsum`."""
+    scan(out, x, Product, axis=axis, exclusive=exclusive, reverse=reverse)
+
+
+def _scanned(function, nothing):
+    def reference(x, axis, exclusive, reverse):
+        turned = np.flip(x, axis) if reverse else x
+        if exclusive:
+            first = np.full_like(np.take(turned, [], axis), nothing, shape=_with(turned.shape, axis, 1))
+            turned = np.concatenate([first, turned], axis)
+        found = function(turned, axis, dtype=x.dtype)
+        if exclusive:
+            found = np.delete(found, -1, axis)
+        return np.flip(found, axis) if reverse else found
+
+    return reference
+
+
+def _with(shape, axis, size):
+    return tuple(size if k == axis else n for k, n in enumerate(shape))
+
+
+cumsum.reference(in_float64(_scanned(np.cumsum, 0)))
+cumprod.reference(in_float64(_scanned(np.cumprod, 1)))

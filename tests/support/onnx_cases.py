@@ -1,0 +1,153 @@
+"""Runs the test cases that the package `onnx` brings along through `from_onnx`.
+
+A case is a model of one node or a few, with inputs and expected outputs. Where an op type needs an input at import (its
+error EK0529 says which), that input is given as a constant; the outcome says so.
+
+Input: the cases. Output: an `Outcome` for each. Non-goals: what is expected of them (see `test_onnx_nodes`).
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from einkorn.dsl.diagnostics.errors import EinkornError
+from einkorn.graph import InferenceSession, from_onnx
+
+KINDS = ("simple", "pytorch-converted", "pytorch-operator")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a case.
+
+    Attributes:
+        name: of the case.
+        state: "pass", "fail" or "unsupported".
+        reason: why it did not pass.
+        constants: the inputs that had to be known at import.
+    """
+
+    name: str
+    state: str
+    reason: str = ""
+    constants: tuple[str, ...] = ()
+
+
+@cache
+def cases() -> dict[str, Any]:
+    """All cases by name: those of single nodes, which `onnx` makes in memory, and those that lie in its folder."""
+    from onnx.backend.test.case.node import collect_testcases
+    from onnx.backend.test.loader import load_model_tests
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = {case.name: case for case in collect_testcases(None)}
+        for kind in KINDS:
+            found.update((case.name, case) for case in load_model_tests(kind=kind))
+    return found
+
+
+def op_types(case: Any) -> list[str]:
+    """The op types of a case, subgraphs aside."""
+    return [node.op_type for node in model_of(case).graph.node]
+
+
+def model_of(case: Any) -> Any:
+    """The model of a case, from memory or from its folder."""
+    import onnx
+
+    return case.model if case.model is not None else onnx.load(f"{case.model_dir}/model.onnx")
+
+
+def data_of(case: Any) -> Iterator[tuple[list[Any], list[Any]]]:
+    """Inputs and expected outputs of a case."""
+    import glob
+
+    import onnx
+    from onnx import numpy_helper
+
+    if case.data_sets is not None:
+        for inputs, outputs in case.data_sets:
+            yield [_plain(each) for each in inputs], [_plain(each) for each in outputs]
+        return
+    for folder in sorted(glob.glob(f"{case.model_dir}/test_data_set_*")):
+        parts: list[list[Any]] = []
+        for kind in ("input", "output"):
+            arrays = []
+            for k in range(len(glob.glob(f"{folder}/{kind}_*.pb"))):
+                tensor = onnx.TensorProto()
+                with open(f"{folder}/{kind}_{k}.pb", "rb") as file:
+                    tensor.ParseFromString(file.read())
+                arrays.append(numpy_helper.to_array(tensor))
+            parts.append(arrays)
+        yield parts[0], parts[1]
+
+
+def _plain(value: Any) -> Any:
+    """Arrays for tensors of dtypes that NumPy lacks."""
+    from onnx import TensorProto, numpy_helper
+
+    return numpy_helper.to_array(value) if isinstance(value, TensorProto) else value
+
+
+def run_case(case: Any, session: InferenceSession) -> Outcome:
+    """Imports a case, runs it on all of its data, and compares."""
+    used: tuple[str, ...] = ()
+    try:
+        for inputs, outputs in data_of(case):
+            got, used = _run(model_of(case), inputs, session)
+            for k, (one, expected) in enumerate(zip(got, outputs, strict=True)):
+                wrong = difference(one, expected, case.rtol, case.atol)
+                if wrong:
+                    return Outcome(case.name, "fail", f"output {k}: {wrong}", used)
+    except EinkornError as error:
+        state = "unsupported" if error.code in ("EK0527", "EK0530") else "fail"
+        return Outcome(case.name, state, f"{error.code}: {_short(error.message)}", used)
+    except Exception as error:
+        return Outcome(case.name, "fail", f"{type(error).__name__}: {_short(str(error))}", used)
+    return Outcome(case.name, "pass", "", used)
+
+
+def _run(model: Any, inputs: list[Any], session: InferenceSession) -> tuple[list[Any], tuple[str, ...]]:
+    names = [each.name for each in model.graph.input]
+    values = dict(zip(names, inputs, strict=False))
+    constants: dict[str, Any] = {}
+    while True:
+        try:
+            graph = from_onnx(model, constants=constants)
+            break
+        except EinkornError as error:
+            if error.code != "EK0529" or error.argument not in values or error.argument in constants:
+                raise
+            constants[error.argument] = values[error.argument]
+    free = [np.asarray(value) for name, value in values.items() if name not in constants]
+    return [buffer.to_numpy() for buffer in session.load(graph).execute(*free)], tuple(sorted(constants))
+
+
+def difference(got: np.ndarray[Any, Any], expected: Any, rtol: float, atol: float) -> str:
+    """What differs; nothing when all agrees."""
+    if not isinstance(expected, np.ndarray | np.generic):
+        return f"a {type(expected).__name__} is expected"
+    if got.dtype != expected.dtype:
+        return f"dtype {got.dtype}, expected {expected.dtype}"
+    if got.shape != expected.shape:
+        return f"shape {got.shape}, expected {expected.shape}"
+    if got.dtype.kind not in "biuf":
+        got, expected = got.astype(np.float32), expected.astype(np.float32)
+    with np.errstate(all="ignore"):
+        near = np.isclose(got, expected, rtol=rtol, atol=atol, equal_nan=True)
+    if near.all():
+        return ""
+    at = tuple(int(k) for k in np.argwhere(~near)[0])
+    return f"{int((~near).sum())} of {near.size} elements, at {at} {got[at]} instead of {expected[at]}"
+
+
+def _short(message: str) -> str:
+    return re.sub(r"\s+", " ", message)[:160]
