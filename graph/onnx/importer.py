@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import numpy as np
 import onnx
 
-from ...dsl.diagnostics.errors import GraphError, did_you_mean
+from ...dsl.diagnostics.errors import EinkornError, GraphError, did_you_mean
 from ...dsl.diagnostics.places import user_place
 from ..driver.devices import Device, DeviceRef
 from ..staging.graph import Graph
@@ -42,6 +42,23 @@ def import_model(
 ) -> Graph:
     """See `from_onnx`."""
     read = read_model(model)
+    try:
+        return _import(read, name, shapes, constants, device)
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        if isinstance(error, EinkornError):
+            raise
+        # for example texts that are no UTF-8, which protobuf gives as bytes
+        text = f"{read.shown} is damaged: {str(error)[:200] or type(error).__name__}"
+        raise GraphError(text, code="EK0526", place=user_place()) from error
+
+
+def _import(
+    read: ReadModel,
+    name: str | None,
+    shapes: Mapping[str, Sequence[int | str]],
+    constants: Mapping[str, Any],
+    device: DeviceRef | Device | None,
+) -> Graph:
     target = DeviceRef.CPU() if device is None else DeviceRef.from_device(device)
     importer = Importer(read, target)
     importer.check_supported()

@@ -1,0 +1,296 @@
+"""ONNX models become graphs: names, shapes, constants, functions; and what is wrong with a model is told."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from einkorn.dsl.diagnostics.errors import EinkornError, GraphError
+from einkorn.graph import DType, Graph, InferenceSession, from_onnx
+
+onnx = pytest.importorskip("onnx", reason="the extra 'onnx' is not installed")
+helper, FLOAT, INT64 = onnx.helper, onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
+
+
+def value(name: str, shape: Any, type: int = FLOAT) -> Any:
+    return helper.make_tensor_value_info(name, type, shape)
+
+
+def model(
+    nodes: list[Any], inputs: list[Any], outputs: list[Any], weights: Any = (), opset: int = 18, **more: Any
+) -> Any:
+    graph = helper.make_graph(nodes, "g", inputs, outputs, initializer=list(weights))
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10, **more)
+
+
+def tensor(name: str, array: Any) -> Any:
+    return onnx.numpy_helper.from_array(np.asarray(array), name)
+
+
+def run(graph: Graph, *inputs: Any) -> list[np.ndarray[Any, Any]]:
+    return [b.to_numpy() for b in InferenceSession(interpret=True).load(graph).execute(*inputs)]
+
+
+def linear(weights: Any = None) -> Any:
+    w = np.arange(6, dtype=np.float32).reshape(2, 3) if weights is None else weights
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], name="product"), helper.make_node("Relu", ["h"], ["y"])]
+    return model(nodes, [value("x", ["batch", 2])], [value("y", ["batch", 3])], [tensor("w", w)])
+
+
+def test_a_model_is_a_graph(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(linear().SerializeToString())
+    x = np.array([[1, -2], [3, 4]], np.float32)
+    expected = np.maximum(x @ np.arange(6, dtype=np.float32).reshape(2, 3), 0)
+    for given in (path, str(path), path.read_bytes(), linear()):
+        graph = from_onnx(given)
+        assert str(graph.inputs[0].type) == "Tensor[float32, (batch, 2), cpu:0]"
+        np.testing.assert_array_equal(run(graph, x)[0], expected)
+    assert from_onnx(path, name="other").name == "other"
+    assert str(from_onnx(path, shapes={"x": [4, 2]}).inputs[0].shape) == "[4, 2]"
+
+
+def test_dims_have_names_that_are_identifiers() -> None:
+    inputs = [value("a", ["n", "n + 1", None]), value("b", ["n", "n - 1", None])]
+    graph = from_onnx(model([helper.make_node("Identity", ["a"], ["y"])], inputs, [value("y", None)]))
+    assert [str(v.shape) for v in graph.inputs] == ["[n, n___1, a_axis_2]", "[n, n___1_2, b_axis_2]"]
+
+
+def test_shapes_are_computed_at_import() -> None:
+    """Shape, Gather-like slices, Concat and Reshape leave no node behind but the reshape."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Slice", ["s", "zero", "one"], ["n"]),
+        helper.make_node("Concat", ["n", "rest"], ["t"], axis=0),
+        helper.make_node("Reshape", ["x", "t"], ["y"]),
+    ]
+    known = [tensor("zero", np.array([0])), tensor("one", np.array([1])), tensor("rest", np.array([-1]))]
+    graph = from_onnx(model(nodes, [value("x", ["n", 3, 4])], [value("y", None)], known))
+    assert str(graph.output_types[0].shape) == "[n, 12]"
+    assert len(graph.ir.nodes) == 1
+    assert run(graph, np.zeros((5, 3, 4), np.float32))[0].shape == (5, 12)
+
+
+def test_functions_of_the_model_are_inlined() -> None:
+    body = [
+        helper.make_node("Constant", [], ["c"], value_float=2.0),
+        helper.make_node("Mul", ["a", "c"], ["m"]),
+        helper.make_node("LeakyRelu", ["m"], ["b"]),
+    ]
+    body[2].attribute.append(onnx.AttributeProto(name="alpha", type=onnx.AttributeProto.FLOAT, ref_attr_name="slope"))
+    imports = [helper.make_opsetid("", 18)]
+    function = helper.make_function("own", "twice", ["a"], ["b"], body, imports, attributes=["slope"])
+    made = model(
+        [helper.make_node("twice", ["x"], ["y"], domain="own", slope=0.25)], [value("x", [3])], [value("y", [3])]
+    )
+    made.functions.append(function)
+    made.opset_import.append(helper.make_opsetid("own", 1))
+    np.testing.assert_array_equal(run(from_onnx(made), np.array([-1, 0, 1], np.float32))[0], [-0.5, 0, 2])
+
+
+def test_a_function_that_calls_itself_ends() -> None:
+    body = [helper.make_node("loop", ["a"], ["b"], domain="own")]
+    function = helper.make_function("own", "loop", ["a"], ["b"], body, [helper.make_opsetid("own", 1)])
+    made = model([helper.make_node("loop", ["x"], ["y"], domain="own")], [value("x", [3])], [value("y", [3])])
+    made.functions.append(function)
+    made.opset_import.append(helper.make_opsetid("own", 1))
+    with pytest.raises(GraphError, match="functions call functions"):
+        from_onnx(made)
+
+
+def test_inputs_that_are_always_the_same() -> None:
+    node = helper.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=0, name="total")
+    made = model([node], [value("x", ["a", "b"]), value("axes", [1], INT64)], [value("y", None)])
+    with pytest.raises(GraphError, match=r"node 'total' \(ReduceSum\): input 'axes' \(axes\) has to be known") as error:
+        from_onnx(made)
+    assert error.value.code == "EK0529" and error.value.argument == "axes"
+    graph = from_onnx(made, constants={"axes": [0]})
+    np.testing.assert_array_equal(run(graph, np.ones((2, 3), np.float32))[0], [2, 2, 2])
+
+
+def test_all_unknown_op_types_are_told_at_once() -> None:
+    nodes = [
+        helper.make_node("Fancy", ["x"], ["a"], domain="other", name="one"),
+        helper.make_node("StringConcat", ["a", "a"], ["b"], name="two"),
+        helper.make_node("Fancy", ["b"], ["y"], domain="other", name="three"),
+    ]
+    made = model(nodes, [value("x", [1])], [value("y", [1])], opset=20)
+    made.opset_import.append(helper.make_opsetid("other", 1))
+    with pytest.raises(GraphError) as error:
+        from_onnx(made)
+    assert error.value.code == "EK0527" and error.value.got == ["StringConcat", "other.Fancy"]
+    assert error.value.notes == ["StringConcat: 'two'", "other.Fancy: 'one', 'three'"]
+
+
+# *** what is wrong with a file ***
+
+
+def refused(given: Any, code: str, text: str) -> None:
+    with pytest.raises(GraphError) as error:
+        from_onnx(given)
+    assert error.value.code == code, error.value
+    assert text in error.value.message, error.value
+    assert error.value.place is not None and error.value.place.file == __file__
+
+
+def changed(**weight: Any) -> Any:
+    made = linear()
+    for name, content in weight.items():
+        field = getattr(made.graph.initializer[0], name)
+        if isinstance(content, list):
+            del field[:]
+            field.extend(content)
+        else:
+            setattr(made.graph.initializer[0], name, content)
+    return made
+
+
+def test_what_is_no_model(tmp_path: Path) -> None:
+    refused(3, "EK0526", "is a path, bytes or an onnx.ModelProto")
+    refused(b"", "EK0526", "is empty")
+    refused(b"\xff" * 40, "EK0526", "no ONNX model")
+    refused(tmp_path, "EK0526", "is no file")
+    refused(tmp_path / "none.onnx", "EK0526", "there is no file")
+    refused(linear().SerializeToString()[:-20], "EK0526", "")
+    huge = tmp_path / "huge.onnx"
+    with open(huge, "wb") as file:
+        file.truncate(1 << 32)  # a file with a hole: nothing is written, and nothing may be read
+    refused(huge, "EK0526", "at most 2,147,483,647")
+
+
+@pytest.mark.parametrize(
+    ("made", "code", "text"),
+    [
+        (changed(dims=[2, 4]), "EK0526", "needs 32 bytes and has 24"),
+        (changed(dims=[1 << 40, 1 << 40]), "EK0526", "no memory holds"),
+        (changed(dims=[-1, 6]), "EK0526", "negative"),
+        (changed(dims=[0, 1 << 62]), "EK0526", "needs 0 bytes"),
+        (changed(data_type=99), "EK0530", "number 99"),
+        (changed(data_type=onnx.TensorProto.COMPLEX64), "EK0530", "COMPLEX64"),
+        (changed(raw_data=b"", float_data=[1.0]), "EK0526", "needs 24 bytes"),
+    ],
+)
+def test_tensors_that_contradict_themselves(made: Any, code: str, text: str) -> None:
+    refused(made, code, text)
+
+
+def test_graphs_that_contradict_themselves() -> None:
+    made = linear()
+    made.graph.node[1].input[0] = "nothing"
+    refused(made, "EK0526", "node making 'y' (Relu): nothing before it makes its input 'nothing'")
+    made = linear()
+    made.graph.node.append(helper.make_node("Relu", ["h"], ["y"]))
+    refused(made, "EK0526", "another node makes 'y', too")
+    made = linear()
+    made.graph.output[0].name = "z"
+    refused(made, "EK0526", "nothing makes the output 'z'")
+    made = linear()
+    made.opset_import[0].version = 6
+    refused(made, "EK0526", "version 6 of ONNX's operators")
+    made.opset_import[0].version = 1 << 40
+    refused(made, "EK0526", "of ONNX's operators")
+    made = linear()
+    made.ir_version = 1 << 30
+    refused(made, "EK0526", "file format")
+    made = linear()
+    made.graph.input[0].type.sequence_type.elem_type.tensor_type.elem_type = FLOAT
+    refused(made, "EK0530", "input 'x' is a sequence")
+    made = linear()
+    made.graph.input[0].type.tensor_type.ClearField("shape")
+    refused(made, "EK0530", "how many axes")
+
+
+def test_nodes_that_are_wrong_are_named() -> None:
+    refused(linear(np.zeros((5, 3), np.float32)), "EK0427", "node 'product' (MatMul): matmul: (batch, 2) @ (5, 3)")
+    made = linear()
+    made.graph.node[1].attribute.append(helper.make_attribute("alpha", 1.0))
+    refused(made, "EK0528", "node making 'y' (Relu): there is no attribute 'alpha'")
+    made = linear()
+    made.graph.node[0].input.append("w")
+    refused(made, "EK0528", "node 'product' (MatMul): takes 2 to 2 inputs, and has 3")
+    node = helper.make_node("Concat", ["x", "x"], ["y"], name="joined")
+    refused(model([node], [value("x", [2])], [value("y", [4])]), "EK0528", "attribute 'axis' is missing")
+    node = helper.make_node("Flatten", ["x"], ["y"], axis="one")
+    refused(model([node], [value("x", [2])], [value("y", [4])]), "EK0528", "attribute 'axis' has the wrong type")
+
+
+def test_nothing_is_made_of_what_a_file_claims() -> None:
+    node = helper.make_node("ConstantOfShape", ["s"], ["y"])
+    made = model([node], [], [value("y", None)], [tensor("s", np.array([1 << 20, 1 << 20]))])
+    assert str(from_onnx(made).output_types[0].shape) == "[1048576, 1048576]"
+
+
+# *** external data ***
+
+
+def external(folder: Path, location: str, **entries: Any) -> Path:
+    made = linear()
+    weight = made.graph.initializer[0]
+    weight.ClearField("raw_data")
+    weight.data_location = onnx.TensorProto.EXTERNAL
+    for key, content in {"location": location, **entries}.items():
+        entry = weight.external_data.add()
+        entry.key, entry.value = key, str(content)
+    path = folder / "m.onnx"
+    path.write_bytes(made.SerializeToString())
+    return path
+
+
+def test_external_data_is_read_where_it_lies(tmp_path: Path) -> None:
+    data = np.arange(6, dtype=np.float32)
+    (tmp_path / "w.bin").write_bytes(b"\0" * 64 + data.tobytes())
+    for entries in ({"offset": 64}, {"offset": 64, "length": 24}):
+        graph = from_onnx(external(tmp_path, "w.bin", **entries))
+        x = np.ones((1, 2), np.float32)
+        np.testing.assert_array_equal(run(graph, x)[0], x @ data.reshape(2, 3))
+    (node,) = [n for n in graph.ir.nodes if hasattr(n, "array")]
+    assert isinstance(node.array.base, np.memmap | np.ndarray) and not node.array.flags.owndata
+
+
+def test_external_data_stays_in_the_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    (folder / "inner").mkdir(parents=True)
+    secret = tmp_path / "secret.bin"
+    secret.write_bytes(b"\0" * 24)
+    os.symlink(secret, folder / "link.bin")
+    os.symlink(tmp_path, folder / "up")
+    for location in ("../secret.bin", str(secret), "inner/../../secret.bin", "..\\secret.bin", "C:\\secret.bin"):
+        refused(external(folder, location), "EK0531", "not in the model's folder")
+    for location in ("link.bin", "up/secret.bin"):
+        refused(external(folder, location), "EK0531", "a link leads out")
+    refused(external(folder, ""), "EK0531", "names no file")
+    refused(external(folder, "a\0b"), "EK0531", "names no file")
+    refused(external(folder, "none.bin"), "EK0531", "No such file")
+    refused(external(folder, "inner"), "EK0531", "is no file")
+    (folder / "w.bin").write_bytes(b"\0" * 24)
+    refused(external(folder, "w.bin", offset=1), "EK0531", "needs 24 bytes from 1 on, and w.bin has 24")
+    refused(external(folder, "w.bin", length=1 << 60), "EK0531", "its entry says")
+    refused(external(folder, "w.bin", offset=-8), "EK0531", "is no number")
+    refused(external(folder, "w.bin", offset="9" * 30), "EK0531", "is no number")
+    refused(external(folder, "w.bin").read_bytes(), "EK0531", "came without a path")
+
+
+def test_damaged_bytes_are_never_a_crash() -> None:
+    """Single bytes of a model changed or cut off: a graph, or an error of ours."""
+    random.seed(11)
+    data = linear().SerializeToString()
+    for _ in range(300):
+        mutant = bytearray(data)
+        for _ in range(random.randint(1, 3)):
+            mutant[random.randrange(len(mutant))] = random.randrange(256)
+        try:
+            from_onnx(bytes(mutant[: random.choice([len(mutant), random.randrange(1, len(mutant))])]))
+        except EinkornError as error:
+            assert error.code.startswith("EK0"), error
+
+
+def test_dtypes_have_one_counterpart() -> None:
+    from einkorn.graph.onnx.tensors import CODES, DTYPES
+
+    assert len(CODES) == len(DTYPES)
+    assert set(DType) - set(CODES) == {DType.float6_e2m3fn, DType.float6_e3m2fn}
