@@ -4,6 +4,7 @@
     mathematics   more functions of one number and of two, bounds
     bits          what combines and moves the bits of integers
     activations   rectifiers and gates
+    norms         layers, roots of mean squares, groups, batches
     scans         running sums and products
     reduction     sums, extremes and their places, softmax
     matmul        matrix products
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from .mathematics import *
     from .matmul import *
     from .movement import *
+    from .norms import *
     from .reduction import *
     from .scans import *
 else:
@@ -47,6 +49,7 @@ else:
         mathematics,
         matmul,
         movement,
+        norms,
         reduction,
         scans,
     )

@@ -145,3 +145,24 @@ def test_scans_in_both_directions(dtype: Any) -> None:
     for shape in ((1, 1), (5, 33), (2, 0), (0, 3), (1, 40001), (300, 2)):
         x = (1 + numbers(shape, np.int8, 2) / 4e4).astype(dtype)
         graphs.compare(model, cases, x, ulps=2000 if max(shape) > 1000 else 64)
+
+
+def test_norms_refuse() -> None:
+    x, channels, w = (TensorType(DType.float32, shape) for shape in (["m", 6], ["m", "c", 3], [5]))
+    for code, argument, forward in (
+        ("EK0421", "gamma", lambda x, c, w: ops.layer_norm(x, w, 0, 1e-5)),
+        ("EK0421", "beta", lambda x, c, w: ops.layer_norm(x, 1, w, 1e-5)),
+        ("EK0421", "weight", lambda x, c, w: ops.rms_norm(x, w, 1e-5)),
+        ("EK0478", "epsilon", lambda x, c, w: ops.layer_norm(x, 1, 0, 0.0)),
+        ("EK0478", "epsilon", lambda x, c, w: ops.layer_norm(x, 1, 0, epsilon="a")),
+        ("EK0478", "eps", lambda x, c, w: ops.rms_norm(x, 1, -1.0)),
+        ("EK0421", "input", lambda x, c, w: ops.group_norm(c, 1, 0, 2)),
+        ("EK0421", "num_groups", lambda x, c, w: ops.group_norm(x, 1, 0, 4)),
+        ("EK0421", "num_groups", lambda x, c, w: ops.group_norm(x, 1, 0, 0)),
+        ("EK0421", "input", lambda x, c, w: ops.instance_norm(w, 1, 0)),
+        ("EK0421", "mean", lambda x, c, w: ops.batch_norm(x, 1, 0, w, 1)),
+        ("EK0422", "axis", lambda x, c, w: ops.l2_normalize(x, axis=2)),
+    ):
+        error = _refused(forward, x, channels, w)
+        assert (error.code, error.argument) == (code, argument), error
+        assert isinstance(error, ValueError)

@@ -25,6 +25,7 @@ from einkorn.dsl.types.dtype import DType
 from einkorn.graph import BufferType, BufferValue, Graph, TensorType, ops
 from einkorn.graph.ops.operands import KINDS
 from einkorn.graph.ops.stage import OPS, Op
+from einkorn.graph.staging.kernels import kernel_family
 
 TABLES = Path(__file__).resolve().parents[1] / "graph" / "op_cases"
 
@@ -99,6 +100,17 @@ def plain_numbers(shape: tuple[int, ...], dtype: Any, sizes: Sizes, seed: int) -
     """Numbers near zero, exact in every type."""
     low = 0 if np.dtype(dtype).kind in "ub" else -8
     return np.random.default_rng(seed).integers(low, 2 if np.dtype(dtype).kind == "b" else 9, shape).astype(dtype)
+
+
+def with_kernel(family: str, name: str, **parameters: Any) -> Callable[..., Array]:
+    """The reference of a kernel, with these parameters."""
+
+    def reference(*arrays: Array, **more: Any) -> Array:
+        found = kernel_family(family).kernels[name].reference
+        assert found is not None
+        return np.asarray(found(*arrays, **parameters, **more)[0])
+
+    return reference
 
 
 @dataclass(frozen=True)
