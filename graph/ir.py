@@ -3,7 +3,10 @@
 Values are numbered from 0: the inputs first, then the results of each node in the order in which nodes were staged, so
 a node's operands always have smaller numbers than its results. A node is a `Constant`, which holds its data, an
 `External`, whose data comes when a model is loaded and is held by it, or a `Node`: a call of a kernel, built-in or
-custom, with its operands, parameters and result types. Whatever happens at run time is a kernel.
+custom, with its operands, parameters and result types. Whatever happens at run time is a kernel. Control flow says
+which of them run and how often: a `Branch` or a `Loop` stands right behind the nodes of its bodies, which are ranges of
+the same list, and a body may hold others. So whoever looks at all nodes sees those of the bodies, too; `Regions` tells
+which body each node is in.
 
 A graph prints as one line a node:
 
@@ -14,16 +17,26 @@ A graph prints as one line a node:
       output %3
     }
 
+A body stands in the braces of its node, and ends by giving its values back:
+
+      %5 = cond(%1) : Tensor[float32, (), cpu:0] {
+        %3 = exp(%0) : Tensor[float32, (), cpu:0]
+        yield %3
+      } else {
+        %4 = negate(%0) : Tensor[float32, (), cpu:0]
+        yield %4
+      }
+
 Input: what `Graph` staged. Output: `GraphIR`. Non-goals: no checks (staging made them), no transformation.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -147,6 +160,84 @@ Held = Constant | External  # what lies in memory as long as the model lives
 
 
 @dataclass(frozen=True)
+class Body:
+    """A part of a graph that runs when control flow says so.
+
+    Attributes:
+        first, end: its nodes are those from number `first` to before `end`.
+        outputs: the numbers of the values that it gives back.
+    """
+
+    first: int
+    end: int
+    outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Carried:
+    """What a loop carries from round to round, as its bodies see it. It stands right before the nodes of its loop."""
+
+    out_types: tuple[TensorType, ...]
+    results: tuple[int, ...]
+    place: Place | None = None
+
+    def __str__(self) -> str:
+        return f"{_values(self.results)} = carried : {', '.join(map(str, self.out_types))}"
+
+
+@dataclass(frozen=True, eq=False)
+class Branch:
+    """Runs one of two bodies.
+
+    Attributes:
+        condition: the number of a bool of rank 0: the first body runs when it is true.
+        bodies: both give back values of the types of the results.
+        out_types, results, place: as of a `Node`.
+    """
+
+    condition: int
+    bodies: tuple[Body, Body]
+    out_types: tuple[TensorType, ...]
+    results: tuple[int, ...]
+    place: Place | None = None
+    name: ClassVar[str] = "cond"
+
+    @property
+    def operands(self) -> tuple[int, ...]:
+        """The values that it takes by itself; its bodies may read any value that is there."""
+        return (self.condition,)
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """Runs a body as long as its predicate holds.
+
+    Attributes:
+        initial: the numbers of the values of the first round. Nobody else reads these.
+        carried: the numbers of what both bodies take: the results of its `Carried`.
+        bodies: the predicate, which gives back a bool of rank 0, and the body, which gives back the next values.
+        out_types, results, place: as of a `Node`.
+    """
+
+    initial: tuple[int, ...]
+    carried: tuple[int, ...]
+    bodies: tuple[Body, Body]
+    out_types: tuple[TensorType, ...]
+    results: tuple[int, ...]
+    place: Place | None = None
+    name: ClassVar[str] = "while_loop"
+
+    @property
+    def operands(self) -> tuple[int, ...]:
+        """The values that it takes by itself; its bodies may read any value that is there."""
+        return self.initial
+
+
+Item = Node | Held | Carried | Branch | Loop
+Control = Branch | Loop
+
+
+@dataclass(frozen=True)
 class Constraint:
     """A condition on run-time dims that staging relied on and could not decide; checked once at a call's boundary.
 
@@ -195,7 +286,7 @@ class GraphIR:
     Attributes:
         name: the graph's name.
         inputs: the types of values 0 to len(inputs) - 1.
-        nodes: in the order of staging, which is a topological one.
+        nodes: in the order of staging, which is a topological one; those of bodies among them.
         outputs: the numbers of the values given back; one value may stand twice, or be an input.
         constraints: what has to hold for the dims of a call.
         steps: the dims that are computed on the way, in the order in which they become known.
@@ -204,7 +295,7 @@ class GraphIR:
 
     name: str
     inputs: tuple[ShapedType, ...]
-    nodes: tuple[Node | Held, ...]
+    nodes: tuple[Item, ...]
     outputs: tuple[int, ...]
     constraints: tuple[Constraint, ...] = ()
     steps: tuple[SizeStep, ...] = ()
@@ -214,6 +305,11 @@ class GraphIR:
     def types(self) -> tuple[ShapedType, ...]:
         """The type of every value, by number."""
         return (*self.inputs, *(type for node in self.nodes for type in node.out_types))
+
+    @cached_property
+    def regions(self) -> Regions:
+        """Which body each node is in."""
+        return Regions(self.nodes)
 
     @cached_property
     def device(self) -> DeviceRef:
@@ -260,10 +356,54 @@ class GraphIR:
         return format_graph(self.name, self.inputs, self.nodes, self.outputs, self.constraints, self.steps)
 
 
+class Regions:
+    """Which body each node of a graph is in. Bodies have numbers, a branch's or loop's own two follow each other; what
+    lies in no body is in region 0.
+
+    Attributes:
+        of: by number of node, its region.
+        owner: by region, the number of the branch or loop whose body it is; -1 for region 0.
+        bodies: by region, its body.
+        first: by number of a branch or loop, the region of the first of its bodies.
+    """
+
+    def __init__(self, nodes: Sequence[Item]) -> None:
+        self.of = [0] * len(nodes)
+        self.owner = [-1]
+        self.bodies = [Body(0, len(nodes), ())]
+        self.first: dict[int, int] = {}
+        self._nodes = nodes
+        for number, node in enumerate(nodes):  # inner bodies come before those around them
+            if isinstance(node, Control):
+                self.first[number] = len(self.bodies)
+            for body in node.bodies if isinstance(node, Control) else ():
+                for inside in range(body.first, body.end):
+                    self.of[inside] = self.of[inside] or len(self.bodies)
+                self.owner.append(number)
+                self.bodies.append(body)
+
+    def around(self, region: int) -> int:
+        """The region that the branch or loop of a body is in."""
+        return self.of[self.owner[region]]
+
+    def loops(self, region: int, outer: int = 0) -> Iterator[int]:
+        """The numbers of the loops around a region that lie within an outer one, from the inside out."""
+        while region not in (outer, 0):
+            if isinstance(self._nodes[self.owner[region]], Loop):
+                yield self.owner[region]
+            region = self.around(region)
+
+
+def begin_of(node: Control, nodes: Sequence[Item]) -> int:
+    """The number of the first node of a branch or loop, bodies and what is carried included."""
+    first = node.bodies[0].first
+    return first - 1 if isinstance(node, Loop) else first
+
+
 def format_graph(
     name: str,
     inputs: Iterable[ShapedType],
-    nodes: Iterable[Node | Held],
+    nodes: Sequence[Item],
     outputs: Iterable[int] | None,
     constraints: Iterable[Constraint],
     steps: Iterable[SizeStep] = (),
@@ -272,10 +412,46 @@ def format_graph(
     arguments = ", ".join(f"%{value}: {type}" for value, type in enumerate(inputs))
     lines = [f"  {constraint}" for constraint in constraints]
     defined = {step.value: f" defines {', '.join(step.names)}" for step in steps}
-    lines += [f"  {node}{''.join(defined.get(value, '') for value in node.results)}" for node in nodes]
+    lines += _lines(nodes, 0, len(nodes), defined, "  ")
     if outputs is not None:
         lines.append(f"  output {', '.join(f'%{value}' for value in outputs)}".rstrip())
     return "\n".join([f"graph {name}({arguments}) {{", *lines, "}"])
+
+
+def _lines(nodes: Sequence[Item], first: int, end: int, defined: Mapping[int, str], indent: str) -> list[str]:
+    """The nodes from `first` to before `end`, with those of bodies in the braces of their node."""
+    lines: list[str] = []
+    while end > first:  # from the last on: a branch or loop is met before what is in it
+        end -= 1
+        node = nodes[end]
+        if not isinstance(node, Control):
+            extra = "".join(defined.get(value, "") for value in node.results)
+            lines.append(f"{indent}{node}{extra}")
+            continue
+        then, other = ([*_lines(nodes, b.first, b.end, defined, f"{indent}  "), _yield(b, indent)] for b in node.bodies)
+        joint = "} do {" if isinstance(node, Loop) else "} else {"
+        lines += [f"{indent}}}", *other[::-1], f"{indent}{joint}", *then[::-1], f"{indent}{_head(node)} {{"]
+        end = begin_of(node, nodes)
+    return lines[::-1]
+
+
+def _yield(body: Body, indent: str) -> str:
+    return f"{indent}  yield {_values(body.outputs)}".rstrip()
+
+
+def _head(node: Control) -> str:
+    """The line of a branch or loop, up to its brace."""
+    if isinstance(node, Loop):
+        passed = ", ".join(f"%{value} = %{start}" for value, start in zip(node.carried, node.initial, strict=True))
+    else:
+        passed = f"%{node.condition}"
+    results = f"{_values(node.results)} = " if node.results else ""
+    types = ", ".join(str(type) for type in node.out_types)
+    return f"{results}{node.name}({passed}) : {types}".removesuffix(" : ")
+
+
+def _values(numbers: Iterable[int]) -> str:
+    return ", ".join(f"%{number}" for number in numbers)
 
 
 def shown_array(array: np.ndarray[Any, Any]) -> str:

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from ...dsl.contract import abi
-from ...dsl.contract.unit import EntrySpec, FromBuffer, Size, Slot
+from ...dsl.contract.unit import EntrySpec, FromBuffer, If, Size, Slot, Step, While
 from ...dsl.types.dtype import DType
 from ...dsl.types.packing import pack, unpack
 from ..ir.program import Program, Site
 from .machine import Machine, Trap
-from .pointers import Array, buffer, window
+from .pointers import Array, Pointer, buffer, window
 from .translate import translate
 
 Report = Callable[[int, list[int]], None]
@@ -58,8 +58,9 @@ class Interpreted:
         *,
         seed: int | None = None,
         stage: int = 0,
-    ) -> None:
-        """Runs every group of a stage in order; all of them where the entry has no stages.
+    ) -> list[int]:
+        """Runs the groups of a stage; all of them where the entry has no stages. Gives, for each buffer, which one's
+        place it has in the end: those of loops change places.
 
         Args:
             arrays: one for each buffer of the entry, contiguous; outputs and temporaries are written.
@@ -79,18 +80,40 @@ class Interpreted:
             make = buffer if spec.strides is None else window
             written = spec.role in ("input", "constant") or stage > 0  # what stages before wrote is not known here
             pointers.append(make(array, name, _shape(spec.shape, sizes), written=written))
+        buffers_at = {id(pointer): number for number, pointer in enumerate(pointers)}
         with np.errstate(all="ignore"):
-            for number in self.program.stage(stage):
-                function, buffers, slots = self.program.calls[number]
-                machine.op = self.ops[function]
+            self._steps(self.program.stage(stage), pointers, sizes)
+        return [buffers_at[id(pointer)] for pointer in pointers]
+
+    def _steps(self, steps: Iterable[Step], pointers: list[Pointer], sizes: Sequence[int]) -> None:
+        """Makes calls, as control flow says."""
+        for step in steps:
+            if isinstance(step, int):
+                function, buffers, slots = self.program.calls[step]
+                self.machine.op = self.ops[function]
                 self.functions[function](*(pointers[b] for b in buffers), *(np.int64(sizes[s]) for s in slots))
+            elif isinstance(step, If):
+                holds = pointers[step.condition].memory.data[0]
+                self._steps(step.then if holds else step.otherwise, pointers, sizes)
+            else:
+                self._loop(step, pointers, sizes)
+
+    def _loop(self, step: While, pointers: list[Pointer], sizes: Sequence[int]) -> None:
+        while True:
+            self._steps(step.predicate, pointers, sizes)
+            if not pointers[step.condition].memory.data[0]:
+                return
+            self._steps(step.body, pointers, sizes)
+            for one, other in step.swaps:
+                pointers[one], pointers[other] = pointers[other], pointers[one]
 
     def entry(self, context_at: int, pointers_at: int, dims_at: int) -> int:
         """As compiled code is called (`dsl.contract.abi`): addresses of the context, of the pointers and of the
         sizes."""
         context = abi.Context.from_address(context_at)
         sizes = list((ctypes.c_int64 * self.spec.slots).from_address(dims_at)) if self.spec.slots else []
-        addresses = (ctypes.c_void_p * len(self.spec.buffers)).from_address(pointers_at)
+        places = (ctypes.c_void_p * len(self.spec.buffers)).from_address(pointers_at)
+        addresses = list(places)
         arrays = []
         for spec, address in zip(self.spec.buffers, addresses, strict=True):
             strides = None if spec.strides is None else _shape(spec.strides, sizes)
@@ -101,7 +124,10 @@ class Interpreted:
             native(site, (ctypes.c_int64 * max(1, len(values)))(*values))
 
         try:
-            self.run(arrays, sizes, report, stage=context.stage)
+            order = self.run(arrays, sizes, report, stage=context.stage)
+            for number, place in enumerate(order):  # as compiled code leaves them
+                if number != place:
+                    places[number] = addresses[place]
         except Trap as stop:
             report(stop.site, stop.values)
             context.status = stop.site + 1

@@ -9,6 +9,9 @@ Input: a `Program`. Output: text that depends on meaning alone. Non-goals: it is
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
+from ...dsl.contract.unit import Step, While
 from ...dsl.diagnostics.places import shown_path
 from .opcodes import CONST
 from .program import Function, Location, Op, Program, Region, Value
@@ -33,15 +36,32 @@ def program_lines(program: Program, *, schedule: bool = False) -> list[Line]:
     lines: list[Line] = []
     for function in program.functions:
         lines += _Printer(schedule).function(function)
-    for position, (number, buffers, slots) in enumerate(program.calls):
-        if position in program.stages:
-            lines.append((f"stage {program.stages.index(position) + 1}", None))
-        args = [f"buffer {b}" for b in buffers] + [f"dim {s}" for s in slots]
-        lines.append((f"call {program.functions[number].name}({', '.join(args)})", None))
+    for stage in range(len(program.stages) + 1):
+        lines += [(f"stage {stage}", None)] if stage else []
+        lines += [(text, None) for text in _steps(program, program.stage(stage), "")]
     for index, site in enumerate(program.sites):
         shown = "".join(p if isinstance(p, str) else f"{{{p[1]}{':' + p[0] if p[0] else ''}}}" for p in site.parts)
         lines.append((f"site {index}: {site.kind} {shown!r} at {site.place}", None))
     return lines
+
+
+def _steps(program: Program, steps: Iterable[Step], indent: str) -> Iterator[str]:
+    """When the entry calls what, a line a call."""
+    for step in steps:
+        if isinstance(step, int):
+            number, buffers, slots = program.calls[step]
+            args = [f"buffer {b}" for b in buffers] + [f"dim {s}" for s in slots]
+            yield f"{indent}call {program.functions[number].name}({', '.join(args)})"
+            continue
+        is_loop = isinstance(step, While)
+        first, second = (step.predicate, step.body) if isinstance(step, While) else (step.then, step.otherwise)
+        yield f"{indent}{'while {' if is_loop else f'if buffer {step.condition} {{'}"
+        yield from _steps(program, first, f"{indent}  ")
+        yield f"{indent}}} {f'buffer {step.condition} do' if is_loop else 'else'} {{"
+        yield from _steps(program, second, f"{indent}  ")
+        for one, other in step.swaps if isinstance(step, While) else ():
+            yield f"{indent}  swap buffer {one}, buffer {other}"
+        yield f"{indent}}}"
 
 
 class _Printer:

@@ -9,11 +9,13 @@ read. Non-goals: nothing is checked here (see `verifier`).
 
 from __future__ import annotations
 
+import bisect
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...dsl.contract.unit import Step, groups_in
 from ...dsl.diagnostics.errors import InternalError
 from ...dsl.diagnostics.places import Place
 from ...dsl.frontend.program import PortableKernel
@@ -275,7 +277,7 @@ class Function:
 
 @dataclass
 class Program:
-    """Everything one entry needs. `calls` lists, in order, which function runs on which buffers and dim slots."""
+    """Everything one entry needs. `calls` lists which function runs on which buffers and dim slots."""
 
     functions: list[Function] = field(default_factory=list)
     calls: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)
@@ -284,11 +286,17 @@ class Program:
     kernels: tuple[PortableKernel, ...] = ()  # whose text the sites lie in
     stages: tuple[int, ...] = ()  # the calls before which a stage of the entry begins, the first stage aside
     one_function: bool = False  # whether entry and function are one; see `passes.merge_small_entry`
+    steps: tuple[Step, ...] = ()  # when which call is made; each once, in their order, if there are none
 
-    def stage(self, number: int) -> range:
-        """The calls of a stage."""
-        ends = (0, *self.stages, len(self.calls))
-        return range(ends[number], ends[number + 1])
+    def stage(self, number: int) -> list[Step]:
+        """What a stage does: calls by their numbers, and control flow over them."""
+        found: list[Step] = []
+        stage = 0
+        for step in self.steps or range(len(self.calls)):
+            first = next(groups_in([step]), None)  # what calls nothing stays with what is before it
+            stage = stage if first is None else bisect.bisect_right(self.stages, first)
+            found += [step] if stage == number else []
+        return found
 
 
 def walk(region: Region) -> Iterator[Op]:

@@ -5,10 +5,12 @@ Input: the typed program. Output: MLIR text of whole functions. Non-goals: no op
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Set
+from collections.abc import Iterable, Sequence, Set
 
 from ...dsl.contract import abi
+from ...dsl.contract.unit import If, Step, While
 from ..ir.program import Program
 from .writer import LEAVE
 
@@ -103,30 +105,109 @@ def entry(program: Program, fallible: Set[str]) -> str:
     return f"{''.join(functions)}  llvm.func @{abi.ENTRY}({_PARAMETERS}) -> i32 {{\n{''.join(lines)}  }}\n"
 
 
-def _calls(program: Program, fallible: Set[str], symbol: str, calls: range) -> str:
+def _calls(program: Program, fallible: Set[str], symbol: str, steps: Sequence[Step]) -> str:
     """A function that makes some of the program's calls, in order, until one fails."""
-    lines: list[str] = []
-    seen: set[str] = set()
+    writer = _Calls(program, fallible)
+    writer.steps(steps)
+    head = f"llvm.func {symbol}({_PARAMETERS}) -> i32 {_PLAIN}"
+    return (
+        f"  {head} {{\n    %zero = arith.constant 0 : i32\n{''.join(writer.lines)}    llvm.return %zero : i32\n  }}\n"
+    )
 
-    def fetch(kind: str, index: int) -> str:
-        name = f"%{kind[0]}{index}"
-        if name not in seen:
-            seen.add(name)
-            array, type = ("%pointers", "!llvm.ptr") if kind == "pointer" else ("%dims", "i64")
-            place = f"llvm.getelementptr inbounds {array}[{index}] : (!llvm.ptr) -> !llvm.ptr, {type}"
-            lines.append(f"    {name}_at = {place}\n    {name} = llvm.load {name}_at : !llvm.ptr -> {type}\n")
+
+class _Calls:
+    """Writes calls and the control flow over them, as blocks with branches.
+
+    A loop's buffers change places in the caller's array of pointers, so that a later stage finds them, too.
+    """
+
+    def __init__(self, program: Program, fallible: Set[str]) -> None:
+        self.program = program
+        self.fallible = fallible
+        self.lines: list[str] = []
+        self.known: dict[str, str] = {}  # what was loaded in this block
+        self.names = itertools.count()
+        self.blocks = itertools.count(1)
+
+    def line(self, text: str) -> None:
+        self.lines.append(f"    {text}\n")
+
+    def name(self) -> str:
+        return f"%v{next(self.names)}"
+
+    def begin(self, block: str) -> None:
+        """Everything that follows stands in this block."""
+        self.lines.append(f"  {block}:\n")
+        self.known = {}
+
+    def address(self, kind: str, index: int) -> str:
+        """Where a pointer or a dim lies in the caller's array."""
+        array, type = ("%pointers", "!llvm.ptr") if kind == "pointer" else ("%dims", "i64")
+        name = self.name()
+        self.line(f"{name} = llvm.getelementptr inbounds {array}[{index}] : (!llvm.ptr) -> !llvm.ptr, {type}")
         return name
 
-    lines.append("    %zero = arith.constant 0 : i32\n")
-    for number in calls:
-        function, buffers, slots = program.calls[number]
-        names = ["%ctx", *(fetch("pointer", b) for b in buffers), *(fetch("dim", s) for s in slots)]
+    def fetch(self, kind: str, index: int) -> str:
+        """A pointer or a dim; loaded once in a block."""
+        key = f"{kind}{index}"
+        if key not in self.known:
+            at, self.known[key] = self.address(kind, index), self.name()
+            self.line(
+                f"{self.known[key]} = llvm.load {at} : !llvm.ptr -> {'!llvm.ptr' if kind == 'pointer' else 'i64'}"
+            )
+        return self.known[key]
+
+    def steps(self, steps: Iterable[Step]) -> None:
+        for step in steps:
+            if isinstance(step, int):
+                self.call(step)
+            elif isinstance(step, If):
+                self.branch(step)
+            else:
+                self.loop(step)
+
+    def call(self, number: int) -> None:
+        function, buffers, slots = self.program.calls[number]
+        names = ["%ctx", *(self.fetch("pointer", b) for b in buffers), *(self.fetch("dim", s) for s in slots)]
         types = ["!llvm.ptr"] * (1 + len(buffers)) + ["i64"] * len(slots)
-        callee = program.functions[function]
-        lines.append(f"    %r{number} = llvm.call @{callee.name}({', '.join(names)}) : ({', '.join(types)}) -> i32\n")
-        if callee.name in fallible:
-            lines.append(f"    %f{number} = arith.cmpi ne, %r{number}, %zero : i32\n")
-            lines.append(f"    scf.if %f{number} {{ {LEAVE} }}\n")
-    lines.append("    llvm.return %zero : i32\n")
-    head = f"llvm.func {symbol}({_PARAMETERS}) -> i32 {_PLAIN}"
-    return f"  {head} {{\n{''.join(lines)}  }}\n"
+        callee, result = self.program.functions[function], self.name()
+        self.line(f"{result} = llvm.call @{callee.name}({', '.join(names)}) : ({', '.join(types)}) -> i32")
+        if callee.name in self.fallible:
+            failed = self.name()
+            self.line(f"{failed} = arith.cmpi ne, {result}, %zero : i32")
+            self.line(f"scf.if {failed} {{ {LEAVE} }}")
+
+    def choose(self, condition: int, then: str, otherwise: str) -> None:
+        """Ends a block: goes on where the bool in a buffer says."""
+        byte, none, flag = (self.name() for _ in range(3))
+        self.line(f"{byte} = llvm.load {self.fetch('pointer', condition)} : !llvm.ptr -> i8")
+        self.line(f"{none} = arith.constant 0 : i8")
+        self.line(f"{flag} = arith.cmpi ne, {byte}, {none} : i8")
+        self.line(f"llvm.cond_br {flag}, {then}, {otherwise}")
+
+    def branch(self, step: If) -> None:
+        then, otherwise, after = (f"^bb{next(self.blocks)}" for _ in range(3))
+        self.choose(step.condition, then, otherwise)
+        for block, steps in ((then, step.then), (otherwise, step.otherwise)):
+            self.begin(block)
+            self.steps(steps)
+            self.line(f"llvm.br {after}")
+        self.begin(after)
+
+    def loop(self, step: While) -> None:
+        head, body, after = (f"^bb{next(self.blocks)}" for _ in range(3))
+        self.line(f"llvm.br {head}")
+        self.begin(head)
+        self.steps(step.predicate)
+        self.choose(step.condition, body, after)
+        self.begin(body)
+        self.steps(step.body)
+        for pair in step.swaps:
+            values = [self.fetch("pointer", buffer) for buffer in pair]
+            for buffer, value in zip(pair, reversed(values), strict=True):
+                self.line(f"llvm.store {value}, {self.address('pointer', buffer)} : !llvm.ptr, !llvm.ptr")
+        stop = self.name()  # short kernels do not ask, and a loop may have no end
+        self.line(f"{stop} = llvm.call @ek.poll(%ctx, %zero) : (!llvm.ptr, i32) -> i1")
+        self.line(f"scf.if {stop} {{ {LEAVE} }}")
+        self.line(f"llvm.br {head}")
+        self.begin(after)

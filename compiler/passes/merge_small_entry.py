@@ -4,7 +4,7 @@ It is left as it is then: to LLVM a function is as dear as some forty operations
 where it stands.
 
 Input: a typed program and a target. Output: `Program.one_function`, and an attribute of its parallel region (see
-`ir.schedule`). Non-goals: entries of several stages, and GPUs.
+`ir.schedule`). Non-goals: entries of several stages or with control flow, and GPUs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SMALL = 48  # operations
 
 def merge_small_entry(program: Program, target: Target) -> None:
     """Says whether the entry and its group become one function."""
-    if target.has_grid or len(program.calls) != 1 or program.stages:
+    if target.has_grid or len(program.calls) != 1 or program.stages or program.steps:
         return
     body = program.functions[program.calls[0][0]].body
     beside = list(_beside(body))

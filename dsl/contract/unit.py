@@ -1,8 +1,8 @@
 """Describes the compile unit: what the graph asks the compiler for, as plain data.
 
-An entry is a list of groups over a list of buffers. A group is a set of kernel instances that are fused: the root
-is the kernel whose loops run, the others are evaluated where the root reads an element, or where it stores one (the
-epilogue). Sizes that are not known are slots, filled at the call.
+An entry is a list of groups over a list of buffers, and says in which order they run. A group is a set of kernel
+instances that are fused: the root is the kernel whose loops run, the others are evaluated where the root reads an
+element, or where it stores one (the epilogue). Sizes that are not known are slots, filled at the call.
 
 Input: nothing. Output: frozen values that hash and compare by content. Non-goals: no decision about fusion is made
 here.
@@ -10,7 +10,7 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,11 +114,51 @@ class GroupSpec:
 
 
 @dataclass(frozen=True)
+class If:
+    """Runs one of two lists of steps: the first when the bool in buffer `condition` is true."""
+
+    condition: int
+    then: tuple[Step, ...]
+    otherwise: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class While:
+    """Runs `predicate`, then `body`, and again, until the bool in buffer `condition` is false after `predicate`.
+
+    After each body the two buffers of each of the `swaps` change places: what was written as the next value is read as
+    the present one. They stay where they are when the loop ends, for all that comes after it.
+    """
+
+    condition: int
+    predicate: tuple[Step, ...]
+    body: tuple[Step, ...]
+    swaps: tuple[tuple[int, int], ...]
+
+
+Step = int | If | While  # a number is that of a group
+
+
+def groups_in(steps: Iterable[Step]) -> Iterator[int]:
+    """The groups that steps run, in their order."""
+    for step in steps:
+        if isinstance(step, int):
+            yield step
+        elif isinstance(step, If):
+            yield from groups_in((*step.then, *step.otherwise))
+        else:
+            yield from groups_in((*step.predicate, *step.body))
+
+
+@dataclass(frozen=True)
 class EntrySpec:
     """A whole graph, or one op. `checks` says what its code checks as it runs; see `checks`.
 
     `stages` are the groups before which the caller has its turn: it reads the sizes that groups before them have
     computed, fills in the slots and buffers that depend on these, and calls the entry for the next stage.
+
+    `steps` say when which group runs; where there are none, each runs once, in their order. A group stands in one
+    step, and the groups are numbered in the order of the steps.
     """
 
     slots: int
@@ -126,6 +166,7 @@ class EntrySpec:
     groups: tuple[GroupSpec, ...]
     checks: str = "safe"
     stages: tuple[int, ...] = ()
+    steps: tuple[Step, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from ...dsl.contract.checks import Checks
 from ...dsl.environment.cache import content_key
 from ...dsl.environment.fingerprint import fingerprint
 from ...dsl.signature.parameters import identity
-from ..ir import Constant, External, GraphIR
+from ..ir import Carried, Constant, Control, External, GraphIR
 from ..passes.fusion import Partition, make_group
 
 
@@ -26,6 +26,11 @@ def graph_key(ir: GraphIR, targets: Sequence[str], fuse: bool, checks: Checks) -
             nodes.append(["constant", str(node.type), value])
         elif isinstance(node, External):  # whatever its name and its elements are: one code serves all
             nodes.append(["weight", str(node.type)])
+        elif isinstance(node, Control):
+            bodies = [[body.first, body.end, list(body.outputs)] for body in node.bodies]
+            nodes.append([node.name, list(node.operands), bodies, [str(t) for t in node.out_types]])
+        elif isinstance(node, Carried):
+            nodes.append(["carried", [str(t) for t in node.out_types]])
         else:
             parameters = [[name, *identity(value)] for name, value in node.parameters]
             types = [str(t) for t in node.out_types]
@@ -39,10 +44,11 @@ def graph_key(ir: GraphIR, targets: Sequence[str], fuse: bool, checks: Checks) -
 
 def partition_to_json(parts: Partition) -> Any:
     """A partition as plain lists."""
-    return [[[list(g.nodes), g.root, g.epilogue] for g in parts.groups], list(parts.aliases)]
+    return [[[list(g.nodes), g.root, g.epilogue] for g in parts.groups], list(parts.aliases), list(parts.controls)]
 
 
 def partition_from_json(data: Any, ir: GraphIR) -> Partition:
     """The partition of a graph that `partition_to_json` wrote."""
-    groups, aliases = data
-    return Partition(tuple(make_group(ir, nodes, root, epilogue) for nodes, root, epilogue in groups), tuple(aliases))
+    groups, aliases, controls = data
+    made = tuple(make_group(ir, nodes, root, epilogue) for nodes, root, epilogue in groups)
+    return Partition(made, tuple(aliases), tuple(controls))

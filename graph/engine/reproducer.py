@@ -23,7 +23,7 @@ from ...dsl.signature.dims import evaluate, names_in
 from ...dsl.signature.parse_dims import parse_expression
 from ...dsl.types.dtype import DType
 from ..driver.devices import DeviceRef
-from ..ir import Constant, Constraint, External, GraphIR, Node, SizeStep
+from ..ir import Body, Branch, Carried, Constant, Constraint, External, GraphIR, Loop, Node, SizeStep
 from ..types.dims import Dim
 from ..types.tensor_type import BufferType, ShapedType, TensorType
 
@@ -68,7 +68,8 @@ def _records(number: Any, kernels: Any) -> Records:
         ShapedType: (_write_type, _read_type),
         np.ndarray: (_write_array, _read_array),
     }
-    return Records((GraphIR, Node, Constant, External, Constraint, SizeStep), atoms)
+    classes = (GraphIR, Node, Constant, External, Carried, Branch, Loop, Body, Constraint, SizeStep)
+    return Records(classes, atoms)
 
 
 def _kernel(program: Any, shipped: bool) -> LoadedKernel:

@@ -17,7 +17,8 @@ groups: to keep its results costs no more than to keep those of the root.
 Neither does it cost more where one other group reads it, which may then read each element many times. On the way from a
 root to its epilogue may stand *moves*: reshapes and permutes, after which an element only has another place.
 
-A group runs on one device: kernels of two devices are never fused. What changes or reads a buffer happens when its
+A group runs on one device, and in one body of a branch or loop: kernels of two devices or bodies are never fused. What
+a branch or loop takes, and what its bodies give back, is materialised. What changes or reads a buffer happens when its
 turn comes: it is a root of its own, and never moves into a group that runs later. Tensors never change, so nothing else
 has to keep an order but that of its operands.
 
@@ -36,7 +37,7 @@ from typing import Protocol
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.signature.schema import Form
 from ..driver.devices import DeviceRef
-from ..ir import GraphIR, Held, Node
+from ..ir import Control, GraphIR, Node
 from ..types.dims import Shape
 
 CHEAP = 6  # operations that may be done again for every reader
@@ -96,10 +97,15 @@ def _made_of(ir: GraphIR, members: Iterable[int], root: int) -> Iterator[tuple[i
 
 @dataclass(frozen=True)
 class Partition:
-    """The groups in the order in which they run. `aliases` are reshapes of materialised values: they cost nothing."""
+    """The groups in the order of the nodes that they store; one is in the body that this node is in.
+
+    `aliases` are reshapes of materialised values: they cost nothing. `controls` are the numbers of the branches and
+    loops that are wanted.
+    """
 
     groups: tuple[Group, ...]
     aliases: tuple[int, ...]
+    controls: tuple[int, ...] = ()
 
 
 def partition(ir: GraphIR, facts_of: Callable[[Node], Facts], *, fuse: bool = True) -> Partition:
@@ -115,6 +121,9 @@ class _Fusion:
         for number, node in enumerate(ir.nodes):
             for value in node.results:
                 self.producer[value] = number
+        self.regions = ir.regions
+        self.kept = {*ir.outputs, *(step.value for step in ir.steps)}  # what has to lie in memory
+        self.controls: list[int] = []
         self.live = self._live()
         self.facts = {n: facts_of(self.node(n)) for n in self.live}
         self.readers: dict[int, list[int]] = {n: [] for n in self.live}
@@ -145,8 +154,14 @@ class _Fusion:
         named.update(n for c in self.ir.constraints for dim in (c.left, c.right) for n in dim.parameters)
         wanted.update(makers[name] for name in named if name in makers)
         live: list[int] = []
+        changing = self._changing()
         for number in range(len(self.ir.nodes) - 1, -1, -1):
             node = self.ir.nodes[number]
+            if isinstance(node, Control) and (number in changing or any(value in wanted for value in node.results)):
+                self.controls.append(number)
+                taken = {*node.operands, *(value for body in node.bodies for value in body.outputs)}
+                self.kept |= taken
+                wanted |= taken
             if not isinstance(node, Node):
                 continue
             if self.ir.changes(node) or any(value in wanted for value in node.results):
@@ -156,15 +171,25 @@ class _Fusion:
                 wanted.update(makers[name] for name in shapes if name in makers)
         return live[::-1]
 
-    def run(self) -> Partition:
-        outputs = set(self.ir.outputs)
-        while self._decide(outputs.union(step.value for step in self.ir.steps)):
-            pass
-        aliases = self._aliases(outputs)
-        groups = [self._group(n) for n in self.live if n in self.materialised and n not in aliases]
-        return Partition(tuple(self._with_epilogues(groups)), tuple(sorted(aliases)))
+    def _changing(self) -> set[int]:
+        """The branches and loops that change memory, for these run whoever wants their results."""
+        found: set[int] = set()
+        for number, node in enumerate(self.ir.nodes):
+            region = self.regions.of[number]
+            if isinstance(node, Node) and self.ir.changes(node):
+                while region:
+                    found.add(self.regions.owner[region])
+                    region = self.regions.around(region)
+        return found
 
-    def _decide(self, kept: set[int]) -> bool:
+    def run(self) -> Partition:
+        while self._decide():
+            pass
+        aliases = self._aliases()
+        groups = [self._group(n) for n in self.live if n in self.materialised and n not in aliases]
+        return Partition(tuple(self._with_epilogues(groups)), tuple(sorted(aliases)), tuple(sorted(self.controls)))
+
+    def _decide(self) -> bool:
         """What is materialised; whether more is known than before of what is done in a root's stores.
 
         Then the decision is made again: what reads a buffer weighs less.
@@ -175,7 +200,7 @@ class _Fusion:
             self._weigh(n)
         for n in reversed(self.live):
             self.stands[n] = set().union(*(self.stands[reader] for reader in self.readers[n]))
-            if any(value in kept for value in self.node(n).results) or not self._may_inline(n):
+            if any(value in self.kept for value in self.node(n).results) or not self._may_inline(n):
                 self.materialised.add(n)
                 self.stands[n] = {n}
         return len(self.stored) > known
@@ -201,7 +226,7 @@ class _Fusion:
 
     def _may_inline(self, n: int) -> bool:
         """Whether every reader of `n` can compute its elements itself, at a fair price."""
-        if n in self.materialised or any(self.device(reader) != self.device(n) for reader in self.readers[n]):
+        if n in self.materialised or any(not self._beside(reader, n) for reader in self.readers[n]):
             return False
         if self._should_store(n):
             self.stored.add(n)
@@ -225,6 +250,10 @@ class _Fusion:
             return True
         readers = [self._group(root) for root in self.stands[n]]
         return not _scatters(self.node(n)) and all(self._source_of(reader) is None for reader in readers)
+
+    def _beside(self, one: int, other: int) -> bool:
+        """Whether two kernels may stand in one group: what runs in a body is not mixed with what runs around it."""
+        return self.device(one) == self.device(other) and self.regions.of[one] == self.regions.of[other]
 
     def _reads(self, reader: int, n: int) -> int:
         """How often `reader` computes an element of `n`; at its own index once, however many operands that is."""
@@ -258,17 +287,20 @@ class _Fusion:
         result = self.node(reader).out_types[0].shape
         return 1 if _as_many(source, result) else 8
 
-    def _aliases(self, outputs: set[int]) -> set[int]:
+    def _aliases(self) -> set[int]:
         """Materialised reshapes of values that lie in memory anyway.
 
         One that is an output gives its memory to what it is a reshape of, if that is neither an output nor given.
         """
         found: set[int] = set()
-        taken = set(outputs)
+        outputs = set(self.ir.outputs)
+        taken = set(self.kept)
         for n in self.live:
             node = self.node(n)
             if n not in self.materialised or not is_reshape(node):
                 continue
+            if node.results[0] in self.kept and node.results[0] not in outputs:
+                continue  # control flow says where it lies
             if node.results[0] in outputs:
                 origin = self._origin(node.operands[0], found)
                 made_by = self.producer.get(origin)
@@ -279,7 +311,7 @@ class _Fusion:
             made_by = self.producer.get(node.operands[0])
             if self.ir.pattern(node.operands[0]) is not None:
                 continue  # its elements lie in another order
-            if made_by is None or made_by in self.materialised or isinstance(self.ir.nodes[made_by], Held):
+            if made_by is None or made_by in self.materialised or not isinstance(self.ir.nodes[made_by], Node):
                 found.add(n)
         return found
 
@@ -325,12 +357,12 @@ class _Fusion:
             return None
         for candidate in self._operand_roots(group):
             node = self.node(candidate)
-            if self.ir.ordered(node) or self.device(candidate) != group.device:
+            if self.ir.ordered(node) or not self._beside(candidate, group.root):
                 continue  # as an epilogue's root it would run later than its turn, or elsewhere
             schema = node.kernel.schema
             if not (schema.writes_once and schema.fuse and len(node.results) == 1):
                 continue
-            if node.results[0] in self.ir.outputs or self.facts[candidate].elementwise:
+            if node.results[0] in self.kept or self.facts[candidate].elementwise:
                 continue
             if _as_many(node.out_types[0].shape, root.out_types[0].shape) and self._leads_through(group, candidate):
                 return candidate

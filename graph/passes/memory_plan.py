@@ -19,21 +19,25 @@ from ...dsl.contract.unit import (
     FromBuffer,
     FromNode,
     GroupSpec,
+    If,
     Literal,
     NodeSpec,
     Operand,
     Size,
     Slot,
+    Step,
     Store,
+    While,
 )
 from ...dsl.diagnostics.errors import InternalError
 from ...dsl.signature.schema import TensorArgument
 from ...dsl.types.dtype import DType
 from ..driver.device import ALIGNMENT
 from ..driver.devices import DeviceRef
-from ..ir import Constant, External, GraphIR, Held, Node, SizeStep
+from ..ir import Branch, Carried, Constant, Control, External, GraphIR, Held, Item, Loop, Node, SizeStep
 from ..types.dims import Dim, Shape, StaticDim
 from ..types.strides import stride_dims
+from .control_flow import Flow, final
 from .fusion import Group, Partition
 
 HOST = DeviceRef.CPU()
@@ -139,14 +143,20 @@ def check_partition(ir: GraphIR, parts: Partition) -> None:
                 got=[list(group.nodes) for group in parts.groups],
             )
 
-    for group in parts.groups:
+    groups = {final(group): group for group in parts.groups}
+    for number, item in enumerate(ir.nodes):
+        if isinstance(item, Control) and number in parts.controls:
+            for value in (*item.operands, *(value for body in item.bodies for value in body.outputs)):
+                expect(value, f"'{item.name}'")
+        if isinstance(item, Carried) or number in parts.controls:
+            stored.update(item.results)
         computed: set[int] = set()
-        for n in group.nodes:
+        for n in groups[number].nodes if number in groups else ():
             for value in _node(ir, n).operands:
                 if value not in computed:
                     expect(value, f"'{_node(ir, n).name}'")
             computed.update(_node(ir, n).results)
-        stored.update(_node(ir, group.root if group.epilogue is None else group.epilogue).results)
+        stored.update(item.results if number in groups else ())
     for value in ir.outputs:
         expect(value, "the caller")
 
@@ -165,8 +175,9 @@ class _Planner:
         self.producer = {value: n for n, node in enumerate(ir.nodes) for value in node.results}
         self.slots: dict[Dim, int] = {}
         self.buffers: list[PlannedBuffer] = []
-        self.buffer_of: dict[int, int] = {}  # value -> buffer
+        self.buffer_of: dict[int, int] = {}  # home of a value -> buffer
         self.aliases = set(parts.aliases)
+        self.flow = Flow(ir, parts)
 
     def run(self) -> Plan:
         for value in range(len(self.ir.inputs)):
@@ -178,11 +189,15 @@ class _Planner:
         for group in self.parts.groups:
             for n in group.nodes:
                 self._number(n, set(group.nodes))
+        for value, _, _ in self.flow.conditions():
+            if isinstance(self._maker(value), Held):
+                self._constant(value)
         entry = None
         if self.with_entry:
             specs = tuple(self._buffer(buffer) for buffer in self.buffers)
             groups = tuple(self._group(group) for group in self.parts.groups)
-            entry = EntrySpec(len(self.slots), specs, groups, stages=stages)
+            flow = self._steps(0) if self.parts.controls else ()
+            entry = EntrySpec(len(self.slots), specs, groups, stages=stages, steps=flow)
         steps = tuple(step for step in self.ir.steps if step.value in self.buffer_of)
         return Plan(entry, tuple(self.buffers), tuple(self.slots), tuple(copies), (), steps, stages)
 
@@ -231,7 +246,7 @@ class _Planner:
                 self.buffer_of[self._origin(value)] = self.buffer_of[value]  # stored by who makes it, under its shape
         return copies
 
-    def _maker(self, value: int) -> Node | Held | None:
+    def _maker(self, value: int) -> Item | None:
         number = self.producer.get(value)
         return None if number is None else self.ir.nodes[number]
 
@@ -245,14 +260,17 @@ class _Planner:
         written: dict[int, int] = {}
         last: dict[int, int] = {}
         for time, group in enumerate(self.parts.groups):
-            final = group.root if group.epilogue is None else group.epilogue
-            for value in self._node(final).results:
-                written[value] = last[value] = time
+            for value in self._node(final(group)).results:
+                home = self.flow.home(value)
+                written.setdefault(home, time)
+                last[home] = max(last.get(home, 0), time)
+            region = self.flow.regions.of[final(group)]
             for n in group.nodes:
                 for value in self._node(n).operands:
                     source = self._origin(value)
                     if source in written:
-                        last[source] = time
+                        last[source] = max(last[source], self.flow.needed(source, time, region))
+        self.flow.lifetimes(written, last)
         made = [step.value for step in self.ir.steps if step.value in written]
         for value, time in written.items():
             if value not in self.buffer_of:
@@ -267,20 +285,40 @@ class _Planner:
         while (number := self.producer.get(value)) in self.aliases:
             assert number is not None
             value = self._node(number).operands[0]
-        return value
+        return self.flow.home(value)
 
     # the compile unit
 
     def _group(self, group: Group) -> GroupSpec:
         local = {n: position for position, n in enumerate(group.nodes)}
         nodes = tuple(self._node_spec(self._node(n), local) for n in group.nodes)
-        final = group.root if group.epilogue is None else group.epilogue
-        stores = tuple(
-            Store(local[final], output, self.buffer_of[value]) for output, value in enumerate(self._node(final).results)
-        )
+        last = final(group)
+        homes = [self.flow.home(value) for value in self._node(last).results]
+        stores = tuple(Store(local[last], output, self.buffer_of[home]) for output, home in enumerate(homes))
         epilogue = None if group.epilogue is None else local[group.epilogue]
         moves = tuple(local[n] for n in group.moves)
         return GroupSpec(nodes, local[group.root], stores, epilogue, str(group.device), moves)
+
+    def _steps(self, region: int) -> tuple[Step, ...]:
+        """What a body does, or the graph."""
+        steps: list[Step] = []
+        for number, group in self.flow.steps.get(region, ()):
+            node = self.ir.nodes[number]
+            if group is not None:
+                steps.append(group)
+                continue
+            inner = self.flow.regions.first[number]
+            first, second = self._steps(inner), self._steps(inner + 1)
+            if isinstance(node, Loop):
+                swaps = tuple((self.buffer_of[a], self.buffer_of[b]) for a, b in self.flow.swaps(node))
+                steps.append(While(self._place(node.bodies[0].outputs[0]), first, second, swaps))
+            elif isinstance(node, Branch) and (first or second):
+                steps.append(If(self._place(node.condition), first, second))
+        return tuple(steps)
+
+    def _place(self, value: int) -> int:
+        """The buffer that a value lies in."""
+        return self.buffer_of[self._origin(value)]
 
     def _node_spec(self, node: Node, local: dict[int, int]) -> NodeSpec:
         inputs = tuple(self._operand(value, local) for value in node.operands)
