@@ -13,6 +13,7 @@
     constant      literals
     buffers       memory that changes
     custom        kernels of the user's
+    control_flow  branches, loops, subgraphs
 
 An op is a row of its file (see `rows`) or a function under `@op()`. All that are declared there are names here.
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from .bits import *
     from .buffers import *
     from .constant import *
+    from .control_flow import *
     from .custom import *
     from .elementwise import *
     from .indexing import *
@@ -43,6 +45,7 @@ else:
         bits,
         buffers,
         constant,
+        control_flow,
         custom,
         elementwise,
         indexing,

@@ -33,11 +33,25 @@ from ...dsl.package.library import KernelLibrary
 from ...dsl.types.dtype import DType
 from ..arguments import list_of, text_of, wrong
 from ..driver.devices import DeviceRef
-from ..ir import Constant, Constraint, External, GraphIR, Held, KernelSource, Node, SizeStep, format_graph
+from ..ir import (
+    Branch,
+    Carried,
+    Constant,
+    Constraint,
+    External,
+    GraphIR,
+    Item,
+    KernelSource,
+    Loop,
+    Node,
+    SizeStep,
+    format_graph,
+)
 from ..types.dims import AlgebraicDim, Dim
 from ..types.promotion import is_weak, literal_array
 from ..types.tensor_type import BufferType, ShapedType, TensorType, shown
 from .active import ACTIVE
+from .bodies import Bodies, lost_value
 from .kernels import open_kernels
 from .value import BufferValue, TensorValue, Value
 from .weight import Weight
@@ -114,10 +128,11 @@ class Graph:
         self._input_types = types
         self._dim_names = frozenset(dim for type in types for dim in type.shape.parameters)
         self._types: list[ShapedType] = list(types)
-        self._nodes: list[Node | Held] = []
+        self._nodes: list[Item] = []
         self._constraints: list[Constraint] = []
         self._steps: list[SizeStep] = []
         self._weights: list[tuple[Weight, TensorValue]] = []  # what was added as a weight, and its value
+        self.bodies = Bodies(self._nodes, self._types)
         self._ir: GraphIR | None = None
         self._inputs = [self._value(number, type) for number, type in enumerate(types)]
         if forward is not None:
@@ -207,6 +222,7 @@ class Graph:
         """
         place = user_place()
         self._check_open("output", place)
+        self.bodies.refuse("output", "the graph is finished", place, "give the values of a body back from its function")
         if not outputs and not self._has_effects():
             _refuse(f"graph {self.name!r}: a graph needs at least one output", code="EK0405")
         with self.transaction():
@@ -216,8 +232,10 @@ class Graph:
 
     def _output_number(self, position: int, value: Any, place: Place | None) -> int:
         if isinstance(value, TensorValue):
-            if value.graph is not self:
-                raise foreign_value("output", str(position), value, self, place)
+            self.check_value("output", str(position), value, place)
+            if isinstance(self.maker(value.number), Loop):  # what a loop gives lies where its last round left it
+                kernel = self.kernels.builtin("control_flow", "copy")
+                return self.stage(kernel, [value], {}, [value.type], place)[0].number
             return value.number
         if is_weak(value):
             return self.stage_constant(literal_array(value, None, "output", place), DeviceRef.CPU(), place).number
@@ -266,7 +284,8 @@ class Graph:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Undoes what was staged inside when the block raises."""
-        staged: tuple[list[Any], ...] = (self._nodes, self._types, self._constraints, self._steps, self._weights)
+        lists: tuple[list[Any], ...] = (self._nodes, self._types, self._constraints, self._steps, self._weights)
+        staged = (*lists, self.bodies.closed)
         marks = [len(part) for part in staged]
         names = self._dim_names
         try:
@@ -294,8 +313,7 @@ class Graph:
         self._check_open(name, place)
         operands = tuple(operands)
         for argument, value in zip(kernel.schema.inputs, operands, strict=True):
-            if value.graph is not self:
-                raise foreign_value(name, argument.name, value, self, place)
+            self.check_value(name, argument.name, value, place)
         types = tuple(out_types)
         self._check_dims_known(name, types, place)
         numbers = tuple(value.number for value in operands)  # a weight that is new here gets its number now
@@ -342,6 +360,36 @@ class Graph:
         self._types.append(type)
         return value
 
+    def stage_control(
+        self,
+        make: Callable[[tuple[TensorType, ...], tuple[int, ...], Place | None], Carried | Branch | Loop],
+        types: Iterable[TensorType],
+        place: Place | None,
+    ) -> list[TensorValue]:
+        """Adds what `make` makes of the types and numbers of its results. The caller has checked the rest."""
+        types = tuple(types)
+        first = len(self._types)
+        node = make(types, tuple(range(first, first + len(types))), place)
+        self._nodes.append(node)
+        self._types.extend(types)
+        return [TensorValue(self, number, type) for number, type in zip(node.results, types, strict=True)]
+
+    def maker(self, number: int) -> Item | None:
+        """The node that makes a value; None for an input."""
+        return next((node for node in reversed(self._nodes) if number in node.results), None)
+
+    def check_value(self, op: str, argument: str, value: Value, place: Place | None) -> None:
+        """Refuses a value that the op cannot use.
+
+        Raises:
+            GraphError: EK0402 it belongs to another graph, EK0446 to a body of control flow that has ended.
+        """
+        if value.graph is not self:
+            raise foreign_value(op, argument, value, self, place)
+        body = self.bodies.lost_in(value.number)
+        if body is not None and not isinstance(self.maker(value.number), External):
+            raise lost_value(op, argument, body, place)
+
     def knows_dim(self, name: str) -> bool:
         """Whether a dim of this name has a size: from an input, or computed on the way."""
         return name in self._dim_names
@@ -352,7 +400,13 @@ class Graph:
         return Dim(next(n for n in names if n not in self._dim_names))
 
     def define_dims(self, value: Value, names: Iterable[str], op: str, place: Place | None) -> None:
-        """Says that the elements of a value are the sizes of these dims."""
+        """Says that the elements of a value are the sizes of these dims.
+
+        Raises:
+            GraphError: EK0448, a body of control flow is open: sizes become known between two stages of a call.
+        """
+        hint = "compute what it needs before, and read it in the body"
+        self.bodies.refuse(op, "the size of its result is computed when the graph runs, which cannot be", place, hint)
         step = SizeStep(value.number, tuple(names), op, place)
         self._steps.append(step)
         self._dim_names = self._dim_names | set(step.names)

@@ -40,6 +40,7 @@ TITLES = {
     "constant": "Literals",
     "buffers": "Buffers",
     "custom": "Kernels of your own",
+    "control_flow": "Control flow",
 }
 OPERATORS = {
     **{"__add__": "x + y", "__sub__": "x - y", "__mul__": "x * y", "__truediv__": "x / y", "__floordiv__": "x // y"},
