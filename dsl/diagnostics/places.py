@@ -44,6 +44,24 @@ class Place:
         return line.rstrip("\n") if line else None
 
 
+@dataclass(frozen=True)
+class InnerPlace(Place):
+    """A place in something that was written once and is used in several places, with the one that is meant."""
+
+    caller: Place | None = None
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}, called at {self.caller}"
+
+
+def within(place: Place | None, caller: Place | None) -> Place | None:
+    """A place as it is reached from a caller's; what it was reached from before lies between."""
+    if place is None or caller is None:
+        return place or caller
+    outer = within(place.caller, caller) if isinstance(place, InnerPlace) else caller
+    return InnerPlace(place.file, place.line, place.column, place.end_line, place.end_column, outer)
+
+
 def instruction_place(code: CodeType, instruction: int, line: int) -> Place:
     """Where the code of an instruction (a frame's `f_lasti`) stands."""
     file = code.co_filename

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ...dsl.contract.checks import SAFE, Checks, parse_checks
 from ...dsl.contract.unit import EntrySpec, NodeSpec, Piece, Size, Slot
 from ...dsl.diagnostics.errors import CompileError, DeviceError, EinkornError, InternalError
-from ...dsl.diagnostics.places import shown_path, user_place
+from ...dsl.diagnostics.places import InnerPlace, shown_path, user_place
 from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.knobs import knobs
 from ...dsl.environment.log import start_log
@@ -187,6 +187,7 @@ def _add_requests(error: CompileError, ir: GraphIR) -> None:
         for node in ir.nodes:
             if isinstance(node, Node) and node.name == each.op and node.place is not None:
                 requested = f"requested at {shown_path(node.place.file)}:{node.place.line}"
+                requested += f", called at {node.place.caller}" if isinstance(node.place, InnerPlace) else ""
                 about = [n for n, note in enumerate(each.notes) if note.startswith(f"compiled for op '{each.op}'")]
                 for number in about:
                     each.notes[number] += f", {requested}"

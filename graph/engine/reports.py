@@ -16,7 +16,7 @@ import numpy as np
 
 from ...dsl.diagnostics.errors import KernelError
 from ...dsl.diagnostics.json_reading import Misread, count, expected, listed, of_fields, one_of, read_json, text
-from ...dsl.diagnostics.places import Place, is_shipped
+from ...dsl.diagnostics.places import InnerPlace, Place, is_shipped
 from ...dsl.frontend.anchors import Anchor, place_at, plain_anchor
 from ...dsl.frontend.program import PortableKernel
 from ...dsl.types.dtype import DType
@@ -160,6 +160,9 @@ def failure_error(
     place = place_at(report.anchor, kernels)
     if staged and (place is None or is_shipped(place.file)):
         place, staged = staged[0], staged[1:]  # the author wrote the graph, not the kernel
+        if isinstance(place, InnerPlace):
+            notes = [f"the subgraph that it is in was called at {place.caller}", *notes]
+            place = Place(place.file, place.line, place.column, place.end_line, place.end_column)
     calls = [(text, at) for text, anchor in report.notes if (at := place_at(anchor, kernels)) is not None]
     told = [f"{text} {at}" for text, at in calls]
     if staged:

@@ -20,21 +20,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
-from ...dsl.diagnostics.errors import GraphError
+from ...dsl.diagnostics.errors import GraphError, shown_value
 from ...dsl.diagnostics.places import Place, user_place
 from ...dsl.types.dtype import DType
-from ..arguments import list_of, wrong
+from ..arguments import list_of, text_of, wrong
 from ..driver.devices import DeviceRef
 from ..ir import Body, Branch, Carried, Loop, Node
 from ..staging.bodies import OpenBody
 from ..staging.graph import Graph
+from ..staging.inline import inline
 from ..staging.value import BufferValue, TensorValue, TensorValueLike, Value
+from ..types.dims import Dim, StaticDim, SymbolicDim
 from ..types.promotion import is_weak, literal_array, weak_array
-from ..types.tensor_type import TensorType, shown
+from ..types.tensor_type import BufferType, ShapedType, TensorType, shown
 from .operands import HINT_FOR_SYMBOLS, check_kind, same_device, tensor
 from .stage import builtin, current, fail, op
 
@@ -115,6 +117,82 @@ def while_loop(
         _check_results(step, types, "initial_values", partial(_origins, step, begun), place)
     numbers = (tuple(v.number for v in initial), tuple(v.number for v in carried))
     return graph.stage_control(partial(Loop, *numbers, (test.body, step.body)), types, place)
+
+
+@op(example="ops.call(Graph('twice', lambda v: v * 2, [x.type]), x)")
+def call(graph: Graph, *args: TensorValueLike | BufferValue, prefix: str = "") -> list[TensorValue]:
+    """The outputs of a finished graph, mostly a subgraph, over these arguments: its ops are staged here once more.
+
+    Groups of ops that are alike are compiled once. `prefix` begins the names of its weights, so that each call may have
+    weights of its own. Plain numbers and arrays take the dtype of the input.
+
+    Raises:
+        GraphError: EK0449, the arguments are not those of its inputs: their number, dtypes, shapes or devices.
+    """
+    name, place = "call", user_place()
+    if not isinstance(graph, Graph):
+        hint = "Graph.add_subgraph makes one" if callable(graph) else None
+        wrong("graph", graph, "a Graph", code="EK0449", hint=hint)
+    called, target, start = graph.ir, current(name), text_of("prefix", prefix)
+    if len(args) != len(called.inputs):
+        fail(
+            name,
+            f"graph '{called.name}' takes {_count(called.inputs)}, {_count(args)} given",
+            code="EK0449",
+            argument="args",
+            expected=len(called.inputs),
+            got=len(args),
+        )
+    dims: dict[str, Dim] = {}
+    pairs = zip(args, called.inputs, strict=True)
+    values = [_argument(target, called.name, k, arg, type, dims) for k, (arg, type) in enumerate(pairs)]
+    return [value.tensor for value in inline(target, called, values, dims, start, place)]
+
+
+def _argument(graph: Graph, called: str, k: int, given: Any, type: ShapedType, dims: dict[str, Dim]) -> Value:
+    """An argument of a call, which has to have the type of the input; named dims of this type take their sizes."""
+    name, argument = "call", f"args[{k}]"
+    value: Value
+    if is_weak(given) and isinstance(type, TensorType):
+        array = weak_array(given, type.dtype, name, argument, user_place())
+        value = graph.stage_constant(array, type.device, user_place())
+    elif isinstance(given, BufferValue) and isinstance(type, BufferType):
+        value = given
+    elif isinstance(type, BufferType):
+        _misfit(called, argument, type, f"is {given!r}", shown_value(given), "give a buffer of the graph")
+    else:
+        value = tensor(name, argument, given)
+    graph.check_value(name, argument, value, user_place())
+    if value.dtype is not type.dtype:
+        _misfit(
+            called, argument, type, f"has dtype {value.dtype}", str(value.dtype), f"ops.cast(x, DType.{type.dtype})"
+        )
+    if value.device != type.device:
+        _misfit(
+            called, argument, type, f"lies on {value.device}", str(value.device), f"move it with .to({type.device!r})"
+        )
+    if value.rank != type.rank:
+        _misfit(called, argument, type, f"has rank {value.rank}", f"rank {value.rank}", None)
+    for axis, (wanted, dim) in enumerate(zip(type.shape, value.shape, strict=True)):
+        known = dims.setdefault(wanted.name, dim) if isinstance(wanted, SymbolicDim) else wanted
+        if known != dim:
+            size = f", which is {known} here" if known != wanted else ""
+            text = f"has size {dim} on axis {axis}{size}"
+            hint = None if isinstance(dim, StaticDim) and isinstance(known, StaticDim) else HINT_FOR_SYMBOLS
+            _misfit(called, argument, type, text, shown(value.shape), hint)
+    return value
+
+
+def _misfit(called: str, argument: str, type: ShapedType, what: str, got: str, hint: str | None) -> NoReturn:
+    fail(
+        "call",
+        f"{argument} {what}, and graph '{called}' takes {type}",
+        code="EK0449",
+        argument=argument,
+        expected=str(type),
+        got=got,
+        hint=hint,
+    )
 
 
 @dataclass(frozen=True)
@@ -342,7 +420,7 @@ def _count(values: Sequence[Any]) -> str:
 def _origins(*traced: _Traced) -> list[str]:
     """What functions gave back and where that was staged, as sentences."""
     found = []
-    for one, (k, value) in ((one, each) for one in traced for each in enumerate(one.values)):
+    for one, k, value in ((each, *item) for each in traced for item in enumerate(each.values)):
         maker = one.graph.maker(value.number)
         place = f", staged at {maker.place}" if maker is not None and maker.place is not None else ""
         what = f"{one.argument}[{k}]" if one.argument == "initial_values" else f"result {k} of {one.argument}"

@@ -124,6 +124,7 @@ class Graph:
         self._paths = _paths_of(custom_extensions)
         if kernel_library is not None and not isinstance(kernel_library, KernelLibrary):
             wrong("kernel_library", kernel_library, "a KernelLibrary", hint="pass paths as custom_extensions=[...]")
+        self._library = kernel_library
         self.kernels: KernelSource = self._open(kernel_library)
         self._input_types = types
         self._dim_names = frozenset(dim for type in types for dim in type.shape.parameters)
@@ -133,6 +134,7 @@ class Graph:
         self._steps: list[SizeStep] = []
         self._weights: list[tuple[Weight, TensorValue]] = []  # what was added as a weight, and its value
         self.bodies = Bodies(self._nodes, self._types)
+        self._subgraphs: dict[str, Graph] = {}
         self._ir: GraphIR | None = None
         self._inputs = [self._value(number, type) for number, type in enumerate(types)]
         if forward is not None:
@@ -279,6 +281,46 @@ class Graph:
             self._weights.append((weight, value))
         return value
 
+    def add_subgraph(
+        self,
+        name: str,
+        forward: Callable[..., Any] | None = None,
+        input_types: Iterable[ShapedType] = (),
+        path: None = None,
+        custom_extensions: str | Path | Iterable[str | Path] = (),
+        devices: Iterable[DeviceRef] = (),
+    ) -> Graph:
+        """A graph of its own that `ops.call` puts into this one, as often as wanted.
+
+        It knows the kernels and the dims of this graph. A dim that its input types name takes its size from the
+        arguments of each call.
+
+        Args:
+            name: unique among the subgraphs of this graph.
+            forward, input_types, custom_extensions: as of `Graph`.
+            path: not supported; it keeps the documented order of arguments.
+            devices: keeps the documented form: its types say where its values lie.
+
+        Raises:
+            GraphError: EK0408 the graph has a subgraph of this name; or whatever an op in `forward` raises.
+        """
+        if path is not None:
+            _refuse("a subgraph cannot be loaded from a file", code="EK0408", argument="path")
+        if name in self._subgraphs:
+            _refuse(f"graph {self.name!r} has a subgraph {name!r} already", code="EK0408", argument="name", got=name)
+        for position, device in enumerate(list_of("devices", devices, "devices")):
+            if not isinstance(device, DeviceRef):
+                wrong(f"devices[{position}]", device, "a DeviceRef")
+        paths = [*self._paths, *(path for path in _paths_of(custom_extensions) if path not in self._paths)]
+        made = Graph(name, input_types=input_types, custom_extensions=paths, kernel_library=self._library)
+        made._dim_names |= self._dim_names
+        if forward is not None:
+            if not callable(forward):
+                wrong("forward", forward, "a function")
+            made._trace(forward, (), {})
+        self._subgraphs[name] = made
+        return made
+
     # --- for ops ---
 
     @contextmanager
@@ -373,6 +415,11 @@ class Graph:
         self._nodes.append(node)
         self._types.extend(types)
         return [TensorValue(self, number, type) for number, type in zip(node.results, types, strict=True)]
+
+    @property
+    def next_node(self) -> int:
+        """The number of the node that is staged next."""
+        return len(self._nodes)
 
     def maker(self, number: int) -> Item | None:
         """The node that makes a value; None for an input."""

@@ -1,4 +1,4 @@
-"""Cases of control flow: branches and loops over tensors of any dtype, with as much in their bodies as one case shows."""
+"""Cases of control flow: branches, loops and calls over tensors of any dtype."""
 
 from __future__ import annotations
 
@@ -45,4 +45,5 @@ CASES = [
     case("while_loop", halved, x=T("n", make=plain_numbers), dtypes=FLOATS, sizes=N),
     case("while_loop", swapped_by_numpy, call=swapped, x=T("n", 2), y=T("n", 2), sizes=N,
          n=T(dtype=np.int64, make=small), dtypes=[np.float32, np.bool_, np.int8]),
+    case("call", lambda x: x + x, x=T("n", make=plain_numbers), dtypes=FLOATS, sizes=N),
 ]  # fmt: skip
