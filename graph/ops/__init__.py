@@ -5,6 +5,7 @@
     bits          what combines and moves the bits of integers
     activations   rectifiers and gates
     norms         layers, roots of mean squares, groups, batches
+    order         sorts, places in order, the k largest and smallest
     scans         running sums and products
     reduction     sums, extremes and their places, softmax
     matmul        matrix products
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from .matmul import *
     from .movement import *
     from .norms import *
+    from .order import *
     from .reduction import *
     from .scans import *
 else:
@@ -53,6 +55,7 @@ else:
         matmul,
         movement,
         norms,
+        order,
         reduction,
         scans,
     )

@@ -66,10 +66,10 @@ def top_k(values: Any, places: Any, x: Any, k: Any, *, axis: Any = -1, descendin
     def row(number):
         lead = unravelled(number, sizes)
         assert n >= k, f"top_k is to find {k} of {n} elements"
-        keys = stack[_keys_of(x, key)](k, zeroed=False)
+        keys = stack[keys_of(x, key)](k, zeroed=False)
         at = stack[int32](k)
         for place in range(n):
-            found = _key_of(x, key, descending, (lead[:axis], place, lead[axis:]))
+            found = key_of(x, key, descending, (lead[:axis], place, lead[axis:]))
             if place < k or found < keys[k - 1]:
                 j = min(place, k - 1)
                 while j > 0 and keys[j - 1] > found:
@@ -94,8 +94,8 @@ def _has_room(out: Any, x: Any, axis: Any, k: Any) -> None:
         assert out.dim(axis) >= k, f"top_k stores {k} elements along axis {axis}, which has {out.dim(axis)}"
 
 
-def _keys_of(x: Any, key: Any) -> Any:
-    """The dtype of `_key_of`."""
+def keys_of(x: Any, key: Any) -> Any:
+    """The dtype of `key_of`."""
     return key_dtype(_number(key(x.dtype(False if x.dtype == bool8 else 0))).dtype)
 
 
@@ -104,7 +104,7 @@ def _number(value: Any) -> Any:
     return value.cast(uint8) if value.dtype == bool8 else value
 
 
-def _key_of(x: Any, key: Any, descending: Any, at: Any) -> Any:
+def key_of(x: Any, key: Any, descending: Any, at: Any) -> Any:
     """An integer that is smaller the earlier an element comes, and largest for NaN."""
     value = _number(key(x[at]))
     value = value + 0 if value.dtype.is_float() else value  # makes -0.0 equal to 0.0
@@ -122,10 +122,10 @@ def _sorted(x: Any, axis: Any, descending: Any, key: Any, limit: Any, put: Any) 
     def row(number):
         lead = unravelled(number, sizes)
         assert n <= limit, f"a row of {n} elements is longer than limit={limit}"
-        keys = stack[_keys_of(x, key)](2 * limit, zeroed=False)
+        keys = stack[keys_of(x, key)](2 * limit, zeroed=False)
         places = stack[int32](2 * limit, zeroed=False)
         for k in range(n):
-            keys[k] = _key_of(x, key, descending, (lead[:axis], k, lead[axis:]))
+            keys[k] = key_of(x, key, descending, (lead[:axis], k, lead[axis:]))
             places[k] = int32(k)
         _insert(keys, places, n)
         first = _merge(keys, places, n, limit)

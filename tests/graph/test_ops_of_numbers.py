@@ -166,3 +166,23 @@ def test_norms_refuse() -> None:
         error = _refused(forward, x, channels, w)
         assert (error.code, error.argument) == (code, argument), error
         assert isinstance(error, ValueError)
+
+
+def test_orders_refuse() -> None:
+    x, some, number = (TensorType(DType.float32, shape) for shape in (["m", 6], [5], []))
+    for code, argument, forward in (
+        ("EK0422", "axis", lambda x, s, n: ops.argsort(x, axis=2)),
+        ("EK0422", "axis", lambda x, s, n: ops.argsort(n)),
+        ("EK0422", "axis", lambda x, s, n: ops.sort(x, -3)),
+        ("EK0478", "ascending", lambda x, s, n: ops.argsort(x, 2)),
+        ("EK0478", "descending", lambda x, s, n: ops.sort(x, 0, "up")),
+        ("EK0478", "k", lambda x, s, n: ops.top_k(x, 1.5)),
+        ("EK0421", "k", lambda x, s, n: ops.top_k(s, 6)),
+        ("EK0421", "k", lambda x, s, n: ops.bottom_k(x, -1, 0)),
+    ):
+        error = _refused(forward, x, some, number)
+        assert (error.code, error.argument) == (code, argument), error
+    model = graphs.load(lambda x: ops.top_k(x, 3), (np.float32, ["n"]))
+    with pytest.raises(EinkornError) as caught:
+        model(np.zeros(2, np.float32))
+    assert caught.value.code == "EK0454" and "k is 3" in str(caught.value)
