@@ -31,6 +31,7 @@ with shielded():
     from .staging.value import BufferValue, TensorValue, Value
     from .staging.weight import Weight
     from .types.dims import AlgebraicDim, Dim, Shape, StaticDim, SymbolicDim
+    from .types.layouts import ConvInputLayout, FilterLayout, InterpolationMode
     from .types.tensor_type import BufferType, TensorType, Type
 
 __all__ = [
@@ -40,14 +41,17 @@ __all__ = [
     "Buffer",
     "BufferType",
     "BufferValue",
+    "ConvInputLayout",
     "DLPackArray",
     "DType",
     "Device",
     "DeviceKind",
     "DeviceRef",
     "Dim",
+    "FilterLayout",
     "Graph",
     "InferenceSession",
+    "InterpolationMode",
     "Model",
     "Shape",
     "StaticDim",

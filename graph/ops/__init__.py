@@ -11,6 +11,8 @@
     matmul        matrix products
     movement      shapes, axes, joining
     indexing      slices, splitting
+    convolution   convolutions, blocks of images
+    pooling       pools
     constant      literals
     buffers       memory that changes
     custom        kernels of the user's
@@ -23,6 +25,7 @@ Input: tensors, numbers, arrays. Output: tensors. Non-goals: anything that happe
 
 from typing import TYPE_CHECKING
 
+from ..types.layouts import InterpolationMode
 from .stage import OPS
 
 if TYPE_CHECKING:
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from .buffers import *
     from .constant import *
     from .control_flow import *
+    from .convolution import *
     from .custom import *
     from .elementwise import *
     from .indexing import *
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
     from .movement import *
     from .norms import *
     from .order import *
+    from .pooling import *
     from .reduction import *
     from .scans import *
 else:
@@ -48,6 +53,7 @@ else:
         buffers,
         constant,
         control_flow,
+        convolution,
         custom,
         elementwise,
         indexing,
@@ -56,6 +62,7 @@ else:
         movement,
         norms,
         order,
+        pooling,
         reduction,
         scans,
     )

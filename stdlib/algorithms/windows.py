@@ -1,0 +1,176 @@
+"""`windows`: every element of a result from the window of elements that it sees, as in pooling.
+
+    windows(out, x, shape, first, identity, step, finish)
+
+Windows slide over up to three axes; what lies outside of x is left out. With the channels last, a vector holds
+channels of one place; with the channels first, it holds neighbouring places of one channel, and the places whose
+window is cut off are done one by one.
+
+Input: tensors, the shape of windows, functions. Output: stores into the result. Non-goals: no kernel is registered
+here; nothing is kept from one element to the next.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...dsl import ceildiv, compiled_for, max, min, parallel_for, unroll, vectorize
+from .algorithm import unravelled, whole_number
+from .rows import TASK
+
+VECTORS = 4  # vectors of channels that are held at a time
+
+
+def window_shape(sizes: Any, stride: Any, dilation: Any, before: Any) -> Any:
+    """(sizes, strides, dilations, paddings before) of windows, three numbers each: axes that are missing are of size 1.
+
+    Args:
+        sizes: a tuple of one to three sizes.
+        stride, dilation, before: lists such as "1,2" of as many numbers.
+    """
+    axes = len(sizes)
+    return (
+        three_axes(sizes),
+        three_axes(numbers(stride, axes), 1),
+        three_axes(numbers(dilation, axes), 1),
+        three_axes(numbers(before, axes), 0),
+    )
+
+
+def numbers(text: Any, count: Any) -> Any:
+    """The numbers of a list such as "1,2", a tuple."""
+    return tuple(whole_number(text, k) for k in unroll(count))
+
+
+def three_axes(sizes: Any, missing: Any = 1) -> Any:
+    """A tuple of one to three numbers as one of three; those in front are missing."""
+    return (*(missing, missing)[: 3 - len(sizes)], *sizes)
+
+
+def taps(shape: Any, size: Any, axis: Any, place: Any) -> Any:
+    """(low, high): which elements of the window at `place` lie inside of an axis of this size."""
+    sizes, strides, dilations, before = shape
+    start = place * strides[axis] - before[axis]
+    low = ceildiv(max(-start, 0), dilations[axis])
+    high = min(ceildiv(size - start, dilations[axis]), sizes[axis])
+    return (0 if sizes[axis] == 1 and before[axis] == 0 else low), max(high, low)
+
+
+def windows(out: Any, x: Any, shape: Any, first: Any, identity: Any, step: Any, finish: Any) -> None:
+    """Stores what `finish` makes of each window.
+
+    Args:
+        out, x: tensors (batch, places, channels), or (batch, channels, places) where `first` is true.
+        shape: what `window_shape` gives.
+        first: whether the channels come first; a compile-time value.
+        identity: a function of a width: the state before the first element, a number or a tuple of numbers.
+        step: a function (state, value, channel, tap, place) of vectors of one width: the next state. `tap` are three
+            numbers that count the elements of the window, and `place` those of x.
+        finish: a function (state, place): what is stored; `place` are the three numbers of the result.
+    """
+    axes = x.rank - 2
+    inner = three_axes(x.shape[2:] if first else x.shape[1:-1])
+    outer = three_axes(out.shape[2:] if first else out.shape[1:-1])
+    channels = out.dim(1 if first else -1)
+    strides, dilations, before = shape[1], shape[2], shape[3]
+
+    def at(batch, channel, place):
+        """The index of an element."""
+        return (batch, channel, *place[3 - axes :]) if first else (batch, *place[3 - axes :], channel)
+
+    def source(place, tap):
+        """Where the element `tap` of the window at `place` lies in x."""
+        return tuple(place[k] * strides[k] + tap[k] * dilations[k] - before[k] for k in unroll(3))
+
+    def folded(batch, channel, place, within, width, mask):
+        """The state of `width` windows of which all have the taps `within`."""
+        state = identity(width)
+        for i in range(within[0][0], within[0][1]):
+            for j in range(within[1][0], within[1][1]):
+                for k in range(within[2][0], within[2][1]):
+                    there = source(place, (i, j, k))
+                    value = x.load(
+                        *at(batch, channel, there), width=width, stride=strides[2] if first else 1, mask=mask
+                    )
+                    state = step(state, value, channel, (i, j, k), there)
+        return state
+
+    def one(batch, channel, place):
+        """A single window."""
+        within = tuple(taps(shape, inner[k], k, place[k]) for k in unroll(3))
+        out[at(batch, channel, place)] = finish(folded(batch, channel, place, within, 1, True), place)
+
+    if compiled_for().is_gpu:
+
+        def element(position):
+            index = unravelled(position, out.shape)
+            places = index[2:] if first else index[1:-1]
+            one(index[0], index[1] if first else index[out.rank - 1], three_axes(places, 0))
+
+        parallel_for(out.size, element)
+    elif first:
+        _along_places(out, inner, outer, channels, shape, folded, finish, one, at)
+    else:
+        _along_channels(out, x, inner, outer, channels, shape, folded, finish, at)
+
+
+def _along_channels(
+    out: Any, x: Any, inner: Any, outer: Any, channels: Any, shape: Any, folded: Any, finish: Any, at: Any
+) -> None:
+    """A task takes a row of places; a vector holds channels."""
+    lanes = _lanes(x)
+
+    def row(task):
+        batch, a, b = unravelled(task, (out.dim(0), outer[0], outer[1]))
+        within = (taps(shape, inner[0], 0, a), taps(shape, inner[1], 1, b))
+        for c in range(outer[2]):
+            place = (a, b, c)
+            all_within = (*within, taps(shape, inner[2], 2, c))
+
+            def some(channel, width, mask=True, place=place, all_within=all_within):
+                state = folded(batch, channel, place, all_within, width, mask)
+                out.store(finish(state, place), *at(batch, channel, place), mask=mask)
+
+            whole = channels // (VECTORS * lanes) * (VECTORS * lanes)
+            for channel in range(0, whole, VECTORS * lanes):
+                some(channel, VECTORS * lanes)
+            vectorize(
+                channels - whole, lanes, lambda k, width, mask, whole=whole: some(whole + k, width, mask), masked=True
+            )
+
+    work = outer[2] * channels * shape[0][0] * shape[0][1] * shape[0][2]
+    parallel_for(out.dim(0) * outer[0] * outer[1], row, grain=ceildiv(TASK, work + 16))
+
+
+def _along_places(
+    out: Any, inner: Any, outer: Any, channels: Any, shape: Any, folded: Any, finish: Any, one: Any, at: Any
+) -> None:
+    """A task takes a row of places of one channel; a vector holds places whose windows lie inside along the row."""
+    sizes, strides, dilations, before = shape
+    reach = (sizes[2] - 1) * dilations[2]
+    low = min(ceildiv(before[2], strides[2]), outer[2])
+    high = max(min((inner[2] - 1 + before[2] - reach) // strides[2] + 1, outer[2]), low)
+    lanes = _lanes(out)
+
+    def row(task):
+        batch, channel, a, b = unravelled(task, (out.dim(0), channels, outer[0], outer[1]))
+        within = (taps(shape, inner[0], 0, a), taps(shape, inner[1], 1, b), (0, sizes[2]))
+
+        def some(k, width, mask):
+            place = (a, b, low + k)
+            out.store(
+                finish(folded(batch, channel, place, within, width, mask), place), *at(batch, channel, place), mask=mask
+            )
+
+        for c in range(low):
+            one(batch, channel, (a, b, c))
+        vectorize(high - low, lanes, some, masked=True)
+        for c in range(high, outer[2]):
+            one(batch, channel, (a, b, c))
+
+    work = outer[2] * sizes[0] * sizes[1] * sizes[2]
+    parallel_for(out.dim(0) * channels * outer[0] * outer[1], row, grain=ceildiv(TASK, work + 16))
+
+
+def _lanes(x: Any) -> Any:
+    return max(compiled_for().vector_bits // max(x.dtype.bits, 32), 1)

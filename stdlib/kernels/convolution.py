@@ -1,0 +1,249 @@
+"""Computes convolutions.
+
+Tensors are (batch, places, channels), or (batch, channels, places) where `first` is true; places have one to three
+axes, and `stride`, `dilation`, `before` are lists of whole numbers, one for each. A convolution is a product of
+matrices, of which one is gathered while it is packed (see `products`): the places of the result are its rows, or its
+columns where the channels come first, and taps and channels its inner axis. Where each channel has filters of its own,
+windows slide over it instead.
+
+Sums run in float32 for half types, in the elements' own dtype otherwise.
+
+Input: tensors. Output: one. Non-goals: padding of what is gathered, layouts of filters, and the sizes of results, which
+the graph brings here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from ...dsl import (
+    SIMD,
+    DeviceContext,
+    Element,
+    InputTensor,
+    Numeric,
+    OutputTensor,
+    ceildiv,
+    compiled_for,
+    foreach,
+    int64,
+    max,
+    min,
+    parallel_for,
+    register,
+    stack,
+    unroll,
+)
+from ..algorithms.algorithm import product, unravelled, wide_dtype
+from ..algorithms.products import DEPTH, PANELS, blocked_product, fill_step, panel_at, times_plus
+from ..algorithms.windows import numbers, three_axes, window_shape, windows
+
+T = TypeVar("T", bound=Numeric)
+E = TypeVar("E", bound=Element)
+
+STRIP = 16  # rows of a strip, at most
+
+
+@register("pad_places")
+def pad_places(out: OutputTensor[E, "*t"], x: InputTensor[E, "*s"], *, before: str, first: bool) -> None:
+    """x with zeros around its places."""
+    at = 2 if first else 1
+    by = numbers(before, x.rank - 2)
+
+    def element(i):
+        there = True
+        index: tuple[Any, ...] = i[:at]
+        for k in unroll(x.rank - 2):
+            place = i[at + k] - by[k]
+            there = there & (place >= 0) & (place < x.dim(at + k))
+            index = (*index, place)
+        return x[(*index, *i[at + x.rank - 2 :])] if there else E(0)
+
+    foreach(out, element)
+
+
+@register("conv", writes_once=True)
+def conv(
+    out: OutputTensor[T, "*t"],
+    x: InputTensor[T, "*s"],
+    filter: InputTensor[T, "*k"],
+    ctx: DeviceContext,
+    *,
+    stride: str,
+    dilation: str,
+    groups: int,
+    first: bool,
+) -> None:
+    """The convolution of padded images with a filter (taps, channels, results) or (results, channels, taps).
+
+    The results are cut into as many groups as the channels of x; each group sees its own channels.
+    """
+    wide = wide_dtype(T)
+    axes = x.rank - 2
+    strides, dilations = three_axes(numbers(stride, axes)), three_axes(numbers(dilation, axes))
+    if ctx.target.is_gpu:
+        _by_thread(out, x, filter, wide, strides, dilations, groups, first)
+    elif first:
+        _channels_first(out, x, filter, wide, strides, dilations, groups)
+    else:
+        _channels_last(out, x, filter, wide, strides, dilations, groups)
+
+
+def _channels_last(out: Any, x: Any, filter: Any, wide: Any, strides: Any, dilations: Any, groups: Any) -> None:
+    """Rows are places. Along a row what lies side by side is copied at once: all channels of all taps of a row of the
+    window, or the channels of one tap."""
+    d, h, w = three_axes(x.shape[1:-1])
+    channels = x.dim(-1)
+    taps = three_axes(filter.shape[:-2])
+    each, results = filter.dim(-2), filter.dim(-1) // groups
+    merged = groups == 1 and dilations[2] == 1
+    run = taps[2] * each if merged else each
+    places = (out.dim(0), *three_axes(out.shape[1:-1]))
+    sizes = (groups, product(places), results, product(taps) * each)
+
+    def row_at(row):
+        """The position in x of the first element that a place of the result sees."""
+        n, a, b, c = unravelled(row, places)
+        return (((n * d + a * strides[0]) * h + b * strides[1]) * w + c * strides[2]) * channels
+
+    def run_at(group, number):
+        """How far from there a run of elements begins."""
+        i, j, k = unravelled(number * taps[2] if merged else number, taps)
+        return ((i * dilations[0] * h + j * dilations[1]) * w + k * dilations[2]) * channels + group * each
+
+    def fill_strip(strip, group, row, rows, first, steps):
+        starts = stack[int64](STRIP, zeroed=False)
+        for i in range(rows):
+            starts[i] = row_at(row + i)
+        for number in range(first // run, ceildiv(first + steps, run)):
+            low, high = max(number * run, first), min((number + 1) * run, first + steps)
+            base = run_at(group, number) + low - number * run
+            for i in range(rows):
+                for k in range(high - low):
+                    strip[i * DEPTH + low - first + k] = x.at(starts[i] + base + k).cast(wide)
+
+    def fill_slab(slab, width, group, column, columns, first, steps):
+        for k in range(steps):
+            index = unravelled(first + k, (*filter.shape[:-2], each))
+            left = group * results + column
+            fill_step(slab, k, columns, width, lambda j, index=index, left=left: filter[(*index, left + j)].cast(wide))
+
+    def store_row(group, row, column, columns, sums, at):
+        n, a, b, c = unravelled(row, places)
+        lead = (n, *(a, b, c)[3 - (out.rank - 2) :])
+        left = group * results + column
+        for j in range(columns):
+            out[(*lead, left + j)] = sums[at + j].cast(T)
+
+    blocked_product(sizes, wide, fill_strip, fill_slab, store_row)
+
+
+def _channels_first(out: Any, x: Any, filter: Any, wide: Any, strides: Any, dilations: Any, groups: Any) -> None:
+    """Columns are places. A vector of them is copied at once where they see elements that lie side by side."""
+    d, h, w = three_axes(x.shape[2:])
+    channels = x.dim(1)
+    taps = three_axes(filter.shape[2:])
+    each, results = filter.dim(1), filter.dim(0) // groups
+    places = three_axes(out.shape[2:])
+    depth = product(taps) * each
+    sizes = (out.dim(0) * groups, results, product(places), depth)
+    lanes = max(compiled_for().vector_bits // wide.bits, 1)
+
+    def fill_strip(strip, batch, row, rows, first, steps):
+        for i in range(rows):
+            start = ((batch % groups) * results + row + i) * depth + first
+            for k in range(steps):
+                strip[i * DEPTH + k] = filter.at(start + k).cast(wide)
+
+    def fill_slab(slab, width, batch, column, columns, first, steps):
+        start = (batch // groups * channels + batch % groups * each) * (d * h * w)
+        seen = stack[int64](PANELS * 2 * 16, zeroed=False)  # where each column begins to see
+        from_there = stack[int64](DEPTH, zeroed=False)  # and how far from there each step is
+        padded = ceildiv(columns, width) * width
+        for j in range(padded):
+            a, b, c = unravelled(column + min(j, columns - 1), places)
+            seen[j] = start + (a * strides[0] * h + b * strides[1]) * w + c * strides[2]
+        for k in range(steps):
+            channel, a, b, c = unravelled(first + k, (each, *taps))
+            from_there[k] = ((channel * d + a * dilations[0]) * h + b * dilations[1]) * w + c * dilations[2]
+        for v in range(padded // lanes):
+            at = panel_at(0, v * lanes, width)
+            left = seen[v * lanes]
+            if seen[v * lanes + lanes - 1] - left == lanes - 1:
+                for k in range(steps):
+                    slab.store(x.at(left + from_there[k], width=lanes).cast(wide), at + k * width)
+            else:
+                for k in range(steps):
+                    for j in range(lanes):
+                        slab[at + k * width + j] = x.at(seen[v * lanes + j] + from_there[k]).cast(wide)
+
+    def store_row(batch, row, column, columns, sums, at):
+        channel = batch % groups * results + row
+        end = column + columns
+        done = column
+        while done < end:
+            a, b, c = unravelled(done, places)
+            lead = (batch // groups, channel, *(a, b)[2 - (out.rank - 3) :])
+            count = min(places[2] - c, end - done)
+            for j in range(count):
+                out[(*lead, c + j)] = sums[at + done - column + j].cast(T)
+            done = done + count
+
+    blocked_product(sizes, wide, fill_strip, fill_slab, store_row)
+
+
+def _by_thread(out: Any, x: Any, filter: Any, wide: Any, strides: Any, dilations: Any, groups: Any, first: Any) -> None:
+    """Each thread computes one element."""
+    taps = three_axes(filter.shape[2:] if first else filter.shape[:-2])
+    each = filter.dim(1) if first else filter.dim(-2)
+    results = max((filter.dim(0) if first else filter.dim(-1)) // groups, 1)
+    skipped = 3 - (x.rank - 2)
+
+    def element(position):
+        index = unravelled(position, out.shape)
+        result = index[1] if first else index[out.rank - 1]
+        place = three_axes(index[2:] if first else index[1:-1], 0)
+        total = wide(0)
+        for i in range(taps[0]):
+            for j in range(taps[1]):
+                for k in range(taps[2]):
+                    tap = (i, j, k)
+                    there = tuple(place[t] * strides[t] + tap[t] * dilations[t] for t in unroll(3))
+                    for c in range(each):
+                        channel = result // results * each + c
+                        if first:
+                            a = x[(index[0], channel, *there[skipped:])]
+                            b = filter[(result, c, *tap[skipped:])]
+                        else:
+                            a = x[(index[0], *there[skipped:], channel)]
+                            b = filter[(*tap[skipped:], c, result)]
+                        total = times_plus(a.cast(wide), b.cast(wide), total)
+        out[index] = total.cast(out.dtype)
+
+    parallel_for(out.size, element)
+
+
+@register("depthwise_conv", writes_once=True)
+def depthwise_conv(
+    out: OutputTensor[T, "*t"],
+    x: InputTensor[T, "*s"],
+    filter: InputTensor[T, "*k"],
+    *,
+    stride: str,
+    dilation: str,
+    before: str,
+    first: bool,
+) -> None:
+    """The convolution of each channel of x with a filter of its own: (taps, 1, channels) or (channels, 1, taps)."""
+    wide = wide_dtype(T)
+    skipped = 3 - (x.rank - 2)
+
+    def step(state, value, channel, tap, place):
+        if first:
+            weight = filter[(channel, 0, *tap[skipped:])].cast(wide).broadcast(value.width)
+        else:
+            weight = filter.load(*tap[skipped:], 0, channel, width=value.width)
+        return times_plus(value.cast(wide), weight.cast(wide), state)
+
+    shape = window_shape(filter.shape[2:] if first else filter.shape[:-2], stride, dilation, before)
+    windows(out, x, shape, first, lambda width: SIMD[wide, width](0), step, lambda state, place: state.cast(T))

@@ -1,0 +1,173 @@
+"""Pools: the maximum, the mean or a norm of every window of a tensor.
+
+Tensors are (batch, places, channels), or (batch, channels, places) where `first` is true; places have one to three
+axes. `kernel`, `stride`, `dilation`, `before` and `after` are lists of whole numbers, one for each of these axes.
+Half types are computed in float32.
+
+Input: a tensor. Output: one, or two with the places of maxima. Non-goals: the sizes of results, which the graph tells.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any, TypeVar
+
+from ...dsl import (
+    SIMD,
+    Floating,
+    InputTensor,
+    Int,
+    Numeric,
+    OutputTensor,
+    abs,
+    ceildiv,
+    int64,
+    iota,
+    isnan,
+    max,
+    min,
+    pow,
+    register,
+    select,
+    sqrt,
+    unroll,
+)
+from ..algorithms.algorithm import lowest, wide_dtype
+from ..algorithms.windows import numbers, three_axes, window_shape, windows
+
+N = TypeVar("N", bound=Numeric)
+F = TypeVar("F", bound=Floating)
+
+
+@register("max_pool", writes_once=True)
+def max_pool(
+    out: OutputTensor[N, "*t"],
+    x: InputTensor[N, "*s"],
+    *,
+    kernel: str,
+    stride: str,
+    dilation: str,
+    before: str,
+    first: bool,
+) -> None:
+    """The largest element of each window; NaN if one of them is, the least number there is where it has none."""
+    wide = wide_dtype(N)
+
+    def step(state, value, channel, tap, place):
+        return max(state, value.cast(wide))
+
+    shape = window_shape(numbers(kernel, x.rank - 2), stride, dilation, before)
+    windows(out, x, shape, first, lambda width: _least(wide, width), step, lambda state, place: state.cast(N))
+
+
+@register("max_pool_indices", writes_once=True)
+def max_pool_indices(
+    out: OutputTensor[int64, "*t"],
+    x: InputTensor[N, "*s"],
+    *,
+    kernel: str,
+    stride: str,
+    dilation: str,
+    before: str,
+    first: bool,
+) -> None:
+    """Where the largest element of each window lies, counted over the places in row-major order.
+
+    The first of several; the first NaN if there is one, -1 where the window has no elements.
+    """
+    wide = wide_dtype(N)
+    sizes = three_axes(x.shape[2:] if first else x.shape[1:-1])
+    by = numbers(stride, x.rank - 2)[x.rank - 3] if first else 0
+
+    def step(state, value, channel, tap, place):
+        best, at = state
+        new = value.cast(wide)
+        here = iota(int64, new.width) * by + ((place[0] * sizes[1] + place[1]) * sizes[2] + place[2])
+        better = (new > best) | (at < 0)
+        if wide.is_float():
+            better = (better | isnan(new)) & ~isnan(best)
+        return select(better, new, best), select(better, here, at)
+
+    shape = window_shape(numbers(kernel, x.rank - 2), stride, dilation, before)
+
+    def nothing(width):
+        return _least(wide, width), SIMD[int64, width](-1)
+
+    windows(out, x, shape, first, nothing, step, lambda state, place: state[1])
+
+
+@register("avg_pool", writes_once=True)
+def avg_pool(
+    out: OutputTensor[F, "*t"],
+    x: InputTensor[F, "*s"],
+    *,
+    kernel: str,
+    stride: str,
+    dilation: str,
+    before: str,
+    after: str,
+    first: bool,
+    boundary: bool,
+) -> None:
+    """The mean of each window; with `boundary` the zeros count that lie in the padding."""
+    wide = wide_dtype(F)
+    shape = window_shape(numbers(kernel, x.rank - 2), stride, dilation, before)
+    behind = three_axes(numbers(after, x.rank - 2), 0)
+    sizes = three_axes(x.shape[2:] if first else x.shape[1:-1])
+
+    def step(state, value, channel, tap, place):
+        return state + value.cast(wide)
+
+    def finish(state, place):
+        count = Int(1)
+        for k in unroll(3):
+            low, high = _counted(shape, sizes[k], behind[k], k, place[k], boundary)
+            count = count * (high - low)
+        return (state / count.cast(wide)).cast(F)
+
+    windows(out, x, shape, first, lambda width: SIMD[wide, width](0), step, finish)
+
+
+@register("lp_pool", writes_once=True)
+def lp_pool(
+    out: OutputTensor[F, "*t"],
+    x: InputTensor[F, "*s"],
+    *,
+    p: float,
+    kernel: str,
+    stride: str,
+    dilation: str,
+    before: str,
+    first: bool,
+) -> None:
+    """The p-norm of each window: the p-th root of the sum of the p-th powers of the magnitudes."""
+    wide = wide_dtype(F)
+
+    def power(value):
+        if p == 1.0:
+            return abs(value)
+        return value * value if p == 2.0 else pow(abs(value), p)
+
+    def root(value):
+        if p == 1.0:
+            return value
+        return sqrt(value) if p == 2.0 else pow(value, 1.0 / p)
+
+    def step(state, value, channel, tap, place):
+        return state + power(value.cast(wide))
+
+    shape = window_shape(numbers(kernel, x.rank - 2), stride, dilation, before)
+    windows(out, x, shape, first, lambda width: SIMD[wide, width](0), step, lambda state, place: root(state).cast(F))
+
+
+def _least(dtype: Any, width: Any) -> Any:
+    return SIMD[dtype, width](-inf if dtype.is_float() else lowest(dtype))
+
+
+def _counted(shape: Any, size: Any, behind: Any, axis: Any, place: Any, boundary: Any) -> Any:
+    """(low, high): which elements of a window count along an axis."""
+    sizes, strides, dilations, before = shape
+    start = place * strides[axis] - before[axis]
+    low = 0 if boundary else ceildiv(max(-start, 0), dilations[axis])
+    end = size + behind if boundary else size
+    return low, max(min(ceildiv(end - start, dilations[axis]), sizes[axis]), low)

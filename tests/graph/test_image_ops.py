@@ -1,0 +1,139 @@
+"""What the ops of images refuse, and what their cases do not say: sizes that only a call tells, layouts, fusion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from support import graphs
+
+from einkorn.dsl.diagnostics.errors import EinkornError
+from einkorn.graph import ConvInputLayout, FilterLayout, TensorValue, ops
+
+F32 = np.float32
+IMAGE, FILTER = (1, 8, 9, 4), (3, 3, 4, 6)
+NCHW = ConvInputLayout.NCHW
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with graphs.cache_in(tmp_path_factory.mktemp("cache")):
+        yield
+
+
+WRONG: dict[str, tuple[Callable[..., Any], str, str, str]] = {  # call, code, argument, a part of the message
+    "an image of another rank": (lambda x, w: ops.conv2d(x[0], w), "EK0421", "x", "rank 3"),
+    "a filter of another rank": (lambda x, w: ops.conv2d(x, w[0]), "EK0421", "filter", "rank 3"),
+    "conv1d of an image": (lambda x, w: ops.conv1d(x, w), "EK0421", "x", "rank 4"),
+    "conv3d of an image": (lambda x, w: ops.conv3d(x, w), "EK0421", "x", "rank 4"),
+    "other channels": (lambda x, w: ops.conv2d(x, w[:, :, :3]), "EK0491", "filter", "x has 4 channels"),
+    "channels in groups": (lambda x, w: ops.conv2d(x, w, groups=2), "EK0491", "filter", "2 groups"),
+    "results in groups": (lambda x, w: ops.conv2d(x, w[:, :, :1, :5], groups=4), "EK0491", "groups", "5 results"),
+    "no groups": (lambda x, w: ops.conv2d(x, w, groups=0), "EK0491", "groups", "0 groups"),
+    "groups as text": (lambda x, w: ops.conv2d(x, w, groups="2"), "EK0491", "groups", "whole number"),
+    "a bias of another size": (lambda x, w: ops.conv2d(x, w, bias=w[0, 0, 0, :5]), "EK0491", "bias", "6 results"),
+    "a bias of another rank": (lambda x, w: ops.conv2d(x, w, bias=w[0, 0]), "EK0491", "bias", "6 results"),
+    "a bias as a number": (lambda x, w: ops.conv2d(x, w, bias=1.0), "EK0491", "bias", "6 results"),
+    "a layout of images": (lambda x, w: ops.conv2d(x, w, input_layout="HWC"), "EK0414", "input_layout", "NHWC"),
+    "a layout of filters": (lambda x, w: ops.conv2d(x, w, filter_layout="KCRS"), "EK0414", "filter_layout", "RSCF"),
+    "a layout for three axes": (
+        lambda x, w: ops.conv2d(x, w, filter_layout=FilterLayout.QRSCF),
+        *("EK0414", "filter_layout", "FCRS"),
+    ),
+    "a stride of 0": (lambda x, w: ops.conv2d(x, w, stride=0), "EK0490", "stride", ">= 1"),
+    "three strides": (lambda x, w: ops.conv2d(x, w, stride=(1, 2, 1)), "EK0490", "stride", "2 whole numbers"),
+    "a dilation below 0": (lambda x, w: ops.conv2d(x, w, dilation=(1, -1)), "EK0490", "dilation", ">= 1"),
+    "a padding below 0": (lambda x, w: ops.conv2d(x, w, padding=(0, 0, -1, 0)), "EK0490", "padding", ">= 0"),
+    "three paddings": (lambda x, w: ops.conv2d(x, w, padding=(0, 0, 1)), "EK0490", "padding", "2 or 4"),
+    "a padding of floats": (lambda x, w: ops.conv2d(x, w, padding=1.5), "EK0490", "padding", "list"),
+    "no place for the filter": (lambda x, w: ops.conv2d(x[:, :1], w), "EK0475", "", "-1"),
+    "a number as image": (lambda x, w: ops.conv2d(2.0, w), "EK0421", "x", "rank 0"),
+    "channels of a transposed one": (lambda x, w: ops.conv2d_transpose(x, w), "EK0491", "filter", "takes 6"),
+    "more at the end": (
+        lambda x, w: ops.conv2d_transpose(x[..., :2], w[..., :2], output_paddings=-1),
+        *("EK0490", "output_paddings", ">= 0"),
+    ),
+    "pools of another rank": (lambda x, w: ops.max_pool2d(x[0], 2), "EK0421", "input", "rank 3"),
+    "pools without places": (lambda x, w: ops.lp_pool(x[0, 0], 2), "EK0421", "input", "rank 2"),
+    "a window of 0": (lambda x, w: ops.max_pool2d(x, (0, 1)), "EK0490", "kernel_size", ">= 1"),
+    "one size of two": (lambda x, w: ops.avg_pool2d(x, (2,)), "EK0490", "kernel_size", "2 whole numbers"),
+    "a flag": (lambda x, w: ops.avg_pool2d(x, 2, ceil_mode="yes"), "EK0478", "ceil_mode", "True or False"),
+    "a norm of 0": (lambda x, w: ops.lp_pool(x, 2, p=0), "EK0490", "p", "0"),
+    "neighbours": (lambda x, w: ops.local_response_norm(x, 0), "EK0490", "size", ">= 1"),
+    "fewer blocks": (lambda x, w: ops.fold(x[0, 0], (3, 3), 2), "EK0421", "input", "rank 3"),
+    "blocks of another image": (lambda x, w: ops.fold(w[0], (3, 3), (2, 2)), "EK0492", "input", "6 blocks"),
+    "taps": (lambda x, w: ops.fold(w[0], (2, 3), (1, 3), padding=(0, 1)), "EK0492", "input", "3 taps"),
+    "an image without axes": (lambda x, w: ops.fold(w[0], (), ()), "EK0490", "output_size", "0 sizes"),
+    "blocks of a row": (lambda x, w: ops.unfold(x[0, 0], 2), "EK0421", "input", "rank 3 to 5"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_ops_of_images_refuse(what: str) -> None:
+    call, code, argument, part = WRONG[what]
+    with pytest.raises(EinkornError) as caught:
+        graphs.build(lambda x, w: call(x, w), (F32, IMAGE), (F32, FILTER))
+    error = caught.value
+    assert error.code == code and part in error.message, str(error)
+    assert not argument or error.argument == argument
+    assert error.op is not None and error.place is not None and "test_image_ops.py" in str(error)
+
+
+def test_sizes_that_only_a_call_tells() -> None:
+    """Groups and blocks that do not divide, and windows that find no place, are errors of the call."""
+
+    def forward(x: TensorValue, w: TensorValue, b: TensorValue) -> list[TensorValue]:
+        return [ops.conv2d(x, w, groups=2), ops.fold(b, (2, 2), 2)]
+
+    model = graphs.load(forward, (F32, [1, "h", 4, 4]), (F32, [3, 3, 2, "f"]), (F32, [1, "c", "l"]))
+    good = [(1, 5, 4, 4), (3, 3, 2, 6), (1, 8, 1)]
+    assert [o.shape for o in graphs.results(model, *(np.zeros(s, F32) for s in good))] == [(1, 3, 2, 6), (1, 2, 2, 2)]
+    for number, shape, code in [
+        (0, (1, 1, 4, 4), "EK0475"),
+        (1, (3, 3, 2, 5), "EK0491"),
+        (2, (1, 6, 1), "EK0492"),
+        (2, (1, 8, 2), "EK0492"),
+    ]:
+        arrays = [np.zeros(shape if k == number else s, F32) for k, s in enumerate(good)]
+        with pytest.raises(EinkornError) as caught:
+            model(*arrays)
+        assert caught.value.code == code
+
+
+def test_layouts_give_the_same_numbers() -> None:
+    """The same convolution, transposed and not, in all orders of axes."""
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((2, 6, 5, 4)).astype(F32), rng.standard_normal((3, 2, 4, 5)).astype(F32)
+
+    def forward(x: TensorValue, w: TensorValue) -> list[TensorValue]:
+        first, back = ops.permute(x, [0, 3, 1, 2]), ops.permute(w, [0, 1, 3, 2])
+        results = []
+        for layout, order in (("RSCF", [0, 1, 2, 3]), ("FCRS", [3, 2, 0, 1]), ("CFRS", [2, 3, 0, 1])):
+            options: dict[str, Any] = {"stride": 2, "padding": 1, "filter_layout": FilterLayout(layout)}
+            filter, turned = ops.permute(w, order), ops.permute(back, order)
+            results += [ops.conv2d(x, filter, **options), ops.conv2d_transpose(x, turned, **options)]
+            for op, weights in ((ops.conv2d, filter), (ops.conv2d_transpose, turned)):
+                results.append(ops.permute(op(first, weights, input_layout=NCHW, **options), [0, 2, 3, 1]))
+        return results
+
+    found = graphs.run(forward, x, w)
+    for k, result in enumerate(found):
+        like = found[k % 4 % 2]
+        np.testing.assert_allclose(result, like, rtol=1e-5, atol=1e-5, err_msg=str(k))
+
+
+def test_neighbours_melt_in() -> None:
+    """Bias and relu are computed where a convolution stores; one before it is computed in its padding."""
+
+    def forward(x: TensorValue, w: TensorValue, b: TensorValue) -> TensorValue:
+        return ops.relu(ops.conv2d(ops.relu(x), w, padding=1, bias=b))
+
+    model = graphs.load(forward, (F32, IMAGE), (F32, FILTER), (F32, [6]))
+    rng = np.random.default_rng(1)
+    x, w, b = (rng.standard_normal(shape).astype(F32) for shape in (IMAGE, FILTER, (6,)))
+    around = np.pad(np.maximum(x, 0), [(0, 0), (1, 1), (1, 1), (0, 0)])
+    views = np.lib.stride_tricks.sliding_window_view(around, (3, 3), (1, 2))
+    expected = np.maximum(np.einsum("nhwcrs,rscf->nhwf", views, w) + b, 0)
+    np.testing.assert_allclose(graphs.results(model, x, w, b)[0], expected, rtol=1e-4, atol=1e-4)
