@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..dsl.diagnostics.errors import DTypeError, EinkornError, GraphError, shown_value
+from ..dsl.diagnostics.errors import AxisError, DTypeError, EinkornError, GraphError, shown_value
 from ..dsl.diagnostics.places import user_place
 from ..dsl.types.dtype import DType
 
@@ -95,12 +95,12 @@ def axis_of(axis: Any, rank: int, argument: str = "axis") -> int:
     """An axis counted from 0.
 
     Raises:
-        GraphError: EK0422, not an int, or out of range.
+        GraphError: EK0422, not an int, or out of range (then it is an IndexError, too).
     """
     number = int_of(argument, axis, "EK0422")
     if not -rank <= number < rank:
         span = f"{-rank} to {rank - 1}" if rank else "none, the tensor has rank 0"
-        raise GraphError(
+        raise AxisError(
             f"{argument} {in_short(number)} is out of range for rank {rank}",
             code="EK0422",
             place=user_place(),

@@ -291,6 +291,7 @@ class GraphIR:
         constraints: what has to hold for the dims of a call.
         steps: the dims that are computed on the way, in the order in which they become known.
         patterns: of a variant for inputs that are not contiguous, how each of them lies; see `strides`.
+        names: what the author calls the inputs, in their order, where that is known; calls may name them so.
     """
 
     name: str
@@ -300,6 +301,7 @@ class GraphIR:
     constraints: tuple[Constraint, ...] = ()
     steps: tuple[SizeStep, ...] = ()
     patterns: tuple[Pattern, ...] = ()
+    names: tuple[str, ...] = ()
 
     @cached_property
     def types(self) -> tuple[ShapedType, ...]:

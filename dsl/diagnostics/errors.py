@@ -224,7 +224,15 @@ class GraphError(EinkornError, ValueError):
     """A graph that is wrong where it is written, or inputs that do not fit it at the call."""
 
 
-class DTypeError(EinkornError, TypeError):
+class AxisError(GraphError, IndexError):
+    """An axis that a tensor does not have."""
+
+
+class NoGraphError(GraphError, RuntimeError):
+    """What a session is to load is no graph."""
+
+
+class DTypeError(EinkornError, TypeError, ValueError):
     """An element type that does not fit."""
 
 

@@ -353,8 +353,8 @@ class Buffer:
         return Buffer._wrap(self._array.reshape(-1).view(dtype.to_numpy()).reshape(sizes), self._device)
 
     def contiguous(self) -> Buffer:
-        """This buffer when it is contiguous, else a contiguous copy."""
-        return self if self.is_contiguous else self.copy()
+        """A contiguous copy."""
+        return self.copy()
 
     @placed
     def copy(self, device: Device | DeviceRef | None = None) -> Buffer:

@@ -64,7 +64,25 @@ class HostDriver(Driver):
         pass  # every call has ended when it returns
 
     def properties(self) -> dict[str, str | int]:
-        return {"machine": platform.machine(), "logical_cores": os.cpu_count() or 1}
+        known: dict[str, str | int] = {"machine": platform.machine(), "logical_cores": os.cpu_count() or 1}
+        for field, name in (("MemTotal", "total_memory"), ("MemAvailable", "free_memory")):
+            if (size := _of_status("/proc/meminfo", field)) is not None:
+                known[name] = size
+        if (size := _of_status("/proc/self/status", "VmRSS")) is not None:
+            known["process_memory"] = size
+        if hasattr(os, "getloadavg"):
+            known["load_percent"] = round(100 * os.getloadavg()[0] / (os.cpu_count() or 1))
+        return known
+
+
+def _of_status(path: str, field: str) -> int | None:
+    """A number of bytes from a file of Linux's, where there is one."""
+    try:
+        with open(path, encoding="ascii") as file:
+            line = next((line for line in file if line.startswith(f"{field}:")), "")
+    except OSError:
+        return None
+    return int(line.split()[1]) * 1024 if line else None
 
 
 HOST = Kind("cpu", lambda: 1, lambda number: HostDriver())

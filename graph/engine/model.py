@@ -38,12 +38,14 @@ from .unwritten import run_twice
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """What a model takes or gives at one position."""
+    """What a model takes or gives at one position: a size that a call brings is None in `shape`, and in `dims` its name
+    or expression."""
 
     name: str
     dtype: DType
-    shape: tuple[int | str, ...]
+    shape: list[int | None]
     device: DeviceRef
+    dims: tuple[int | str, ...] = ()
 
 
 class Model:
@@ -91,15 +93,15 @@ class Model:
 
     @property
     def input_metadata(self) -> list[TensorSpec]:
-        """Name, dtype, shape and device of each input; a dim is a size or a name."""
+        """Name, dtype, shape and device of each input; a size that calls bring is None, and has its name in `dims`."""
         return [_spec(f"input{k}", type) for k, type in enumerate(self._ir.inputs)]
 
     @property
     def output_metadata(self) -> list[TensorSpec]:
-        """Name, dtype, shape and device of each output; a dim is a size, a name or an expression."""
+        """Name, dtype, shape and device of each output; a size that calls bring is None; `dims` has it."""
         return [_spec(f"output{k}", type) for k, type in enumerate(self._ir.output_types)]
 
-    def execute(self, *inputs: Any, out: Sequence[Any] | None = None) -> list[Buffer]:
+    def execute(self, *inputs: Any, out: Sequence[Any] | None = None, **named: Any) -> list[Buffer]:
         """Runs the graph once.
 
         Args:
@@ -111,6 +113,7 @@ class Model:
                 An input of a `BufferType` is changed in place: it has to be writable memory that shares nothing with
                 the other inputs, and numbers do not serve. When a kernel stops itself, or Ctrl-C ends the call, what
                 was changed stays changed.
+            named: further inputs by their names: `input0`, `input1`, …, or what `forward` of the graph calls them.
             out: where the outputs go: one contiguous `Buffer` or array for each, or None for a fresh one. They share
                 no memory with inputs or with each other. When the call fails, what is in them is undefined.
 
@@ -124,6 +127,8 @@ class Model:
             KernelError: a kernel stopped itself; EK0707 `cancel` ended the call.
             KeyboardInterrupt: Ctrl-C ended the call; the model can be called again.
         """
+        if named:
+            inputs = self._by_name(inputs, named)
         if len(inputs) != len(self._checks):
             raise GraphError(
                 f"graph '{self._ir.name}' takes {len(self._checks)} inputs, {len(inputs)} are given",
@@ -136,6 +141,48 @@ class Model:
             with self._lock:
                 return self._execute(inputs, out)
         return self._execute(inputs, out)
+
+    def _by_name(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        """All inputs in their order, for a call that names some."""
+        given = dict(enumerate(inputs)) | self._placed(len(inputs), named)
+        missing = [name for k, name in enumerate(self.input_names) if k not in given]
+        if missing:
+            raise GraphError(
+                f"graph '{self._ir.name}' is called without '{missing[0]}'",
+                code="EK0451",
+                place=user_place(),
+                argument=missing[0],
+                expected=len(self._checks),
+                got=len(given),
+            )
+        return tuple(given[position] for position in range(len(self._checks)))
+
+    def _placed(self, first: int, named: Mapping[str, Any]) -> dict[int, Any]:
+        """Inputs that are given by name, by their positions; `first` is the number of those that are given without.
+
+        Raises:
+            GraphError: EK0469 an input that the graph does not have, or one that is given twice.
+        """
+        positions = dict(zip(self._ir.names, range(len(self._checks)), strict=False))
+        positions |= {name: position for position, name in enumerate(self.input_names)}
+        placed: dict[int, Any] = {}
+        for name, value in named.items():
+            position = positions.get(name, -1)
+            if position < first or position in placed:
+                twice = position >= 0
+                what = f"gets input '{name}' twice" if twice else f"has no input '{name}'"
+                raise GraphError(
+                    f"graph '{self._ir.name}' {what}",
+                    code="EK0469",
+                    place=user_place(),
+                    argument=name,
+                    expected=self.input_names[first:],
+                    got=name,
+                    notes=[f"its inputs are {', '.join(positions)}"] if positions else [],
+                    hint=None if twice else did_you_mean(name, positions),
+                )
+            placed[position] = value
+        return placed
 
     def _execute(self, inputs: Sequence[Any], out: Sequence[Any] | None) -> list[Buffer]:
         call = self._take()
@@ -227,20 +274,15 @@ class Model:
             DTypeError: as by `execute`.
         """
         names = self.input_names
-        positions = {name: k for k, name in enumerate(names)}
-        wrong = [name for name in named if positions.get(name, -1) < len(inputs)]
-        if wrong or len(inputs) > len(names):
-            got = wrong[0] if wrong else f"{len(inputs)} inputs"
+        if len(inputs) > len(names):
             raise GraphError(
-                f"graph '{self._ir.name}' has no input for {got}",
+                f"graph '{self._ir.name}' has no input for {len(inputs)} inputs",
                 code="EK0469",
                 place=user_place(),
-                argument=wrong[0] if wrong else None,
-                expected=names[len(inputs) :],
-                got=got,
-                hint=did_you_mean(wrong[0], positions) if wrong else None,
+                expected=names,
+                got=f"{len(inputs)} inputs",
             )
-        values = dict(enumerate(inputs)) | {positions[name]: value for name, value in named.items()}
+        values = dict(enumerate(inputs)) | self._placed(len(inputs), named)
         return BoundModel(self._ir, self._checks, names, self.execute, values)
 
     def set_active_extent(self, **extent: int) -> None:
@@ -308,8 +350,9 @@ class Model:
 
 
 def _spec(name: str, type: ShapedType) -> TensorSpec:
-    shape = tuple(int(d) if isinstance(d, StaticDim) else str(d) for d in type.shape)
-    return TensorSpec(name, type.dtype, shape, type.device)
+    dims = tuple(int(d) if isinstance(d, StaticDim) else str(d) for d in type.shape)
+    shape = [size if isinstance(size, int) else None for size in dims]
+    return TensorSpec(name, type.dtype, shape, type.device, dims)
 
 
 _models: weakref.WeakSet[Model] = weakref.WeakSet()

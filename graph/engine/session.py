@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...dsl.contract.checks import parse_checks
-from ...dsl.diagnostics.errors import DeviceError, GraphError, shown_value
+from ...dsl.diagnostics.errors import DeviceError, NoGraphError, shown_value
 from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.knobs import knobs
 from ...dsl.environment.tracebacks import without_internals
@@ -29,7 +29,7 @@ class InferenceSession:
     """Loads graphs for a set of devices.
 
     Args:
-        devices: what the graphs may run on; the host when left out.
+        devices: what the graphs may run on; the host when left out or empty.
         interpret: whether kernels are interpreted instead of compiled: slowly, with the same results to the bit, with
             every access to memory checked, and with `breakpoint()` in them. `EINKORN_INTERPRET` says when left out.
         checks: what kernels check as they run: "off" (nothing, not even `assert`), "safe" (asserts, and what costs
@@ -45,10 +45,8 @@ class InferenceSession:
         self, devices: Sequence[Device] | None = None, *, interpret: bool | None = None, checks: str | None = None
     ) -> None:
         self.checks = None if checks is None else parse_checks(checks)
-        self.devices = [CPU()] if devices is None else list_of("devices", devices, "devices", "EK0811")
+        self.devices = ([] if devices is None else list_of("devices", devices, "devices", "EK0811")) or [CPU()]
         self.interpret = knobs.interpret if interpret is None else flag_of("interpret", interpret)
-        if not self.devices:
-            wrong("devices", self.devices, "one device or more", code="EK0811", hint="leave it out for the host")
         for device in self.devices:
             if not isinstance(device, Device):
                 hint = f"{device!r}.to_device() gives it" if isinstance(device, DeviceRef) else "CPU() is the host"
@@ -74,7 +72,7 @@ class InferenceSession:
             GraphError: the graph has no output yet.
         """
         if not isinstance(graph, Graph):
-            raise GraphError(
+            raise NoGraphError(
                 f"load takes a Graph, not {shown_value(graph)}", code="EK0409", place=user_place(), argument="graph"
             )
         ir = graph.ir

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from ...dsl.diagnostics.errors import GraphError, did_you_mean, shown_value
+from ...dsl.diagnostics.errors import GraphError, did_you_mean, plural, shown_value
 from ...dsl.diagnostics.places import Place, shown_path, user_place
 from ...dsl.environment.tracebacks import placed, without_internals
 from ...dsl.package.library import KernelLibrary
@@ -88,6 +88,7 @@ class Graph:
         path, module: not supported; they keep the documented order of arguments.
         custom_extensions: folders of kernel files, single files, or packages, for `ops.custom`.
         kernel_library: an already loaded library, for the same purpose.
+        output_types: what the outputs have to be; checked when they are set.
 
     Raises:
         GraphError: an input type is none, or has a computed dim; or whatever an op in `forward` raises.
@@ -99,13 +100,14 @@ class Graph:
     @without_internals
     def __init__(
         self,
-        name: str,
+        name: str = "graph",
         forward: Callable[..., Any] | None = None,
         input_types: Iterable[ShapedType] = (),
         path: None = None,
         *args: Any,
         custom_extensions: str | Path | Iterable[str | Path] = (),
         kernel_library: KernelLibrary | None = None,
+        output_types: Iterable[ShapedType] | None = None,
         module: None = None,
         **kwargs: Any,
     ) -> None:
@@ -135,7 +137,9 @@ class Graph:
         self._weights: list[tuple[Weight, TensorValue]] = []  # what was added as a weight, and its value
         self.bodies = Bodies(self._nodes, self._types)
         self._subgraphs: dict[str, Graph] = {}
+        self._wanted = None if output_types is None else _wanted_types(output_types)
         self._ir: GraphIR | None = None
+        self._names: tuple[str, ...] = ()
         self._inputs = [self._value(number, type) for number, type in enumerate(types)]
         if forward is not None:
             self._trace(forward, args, kwargs)
@@ -151,6 +155,7 @@ class Graph:
         return open_kernels(self._paths, library)
 
     def _trace(self, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._names = _parameters_of(forward)[: len(self._inputs)]
         with self:
             result = forward(*self._inputs, *args, **kwargs)
             if self._ir is not None and result is None:
@@ -229,8 +234,30 @@ class Graph:
             _refuse(f"graph {self.name!r}: a graph needs at least one output", code="EK0405")
         with self.transaction():
             numbers = tuple(self._output_number(position, value, place) for position, value in enumerate(outputs))
+        self._check_outputs(numbers, place)
         parts = (tuple(self._nodes), numbers, tuple(self._constraints), tuple(self._steps))
-        self._ir = GraphIR(self.name, self._input_types, *parts)
+        self._ir = GraphIR(self.name, self._input_types, *parts, names=self._names)
+
+    def _check_outputs(self, numbers: tuple[int, ...], place: Place | None) -> None:
+        """That the outputs are what `output_types` says."""
+        if self._wanted is None:
+            return
+        got = [self._types[number] for number in numbers]
+        text = None
+        if len(got) != len(self._wanted):
+            text = f"has {plural(len(got), 'output')}, and output_types says {len(self._wanted)}"
+        for position, (type, wanted) in enumerate(zip(got, self._wanted, strict=False)):
+            if text is None and type != wanted:
+                text = f"has {type} as output {position}, and output_types says {wanted}"
+        if text is not None:
+            raise GraphError(
+                f"graph {self.name!r} {text}",
+                code="EK0437",
+                place=place,
+                argument="output_types",
+                expected=[str(type) for type in self._wanted],
+                got=[str(type) for type in got],
+            )
 
     def _output_number(self, position: int, value: Any, place: Place | None) -> int:
         if isinstance(value, TensorValue):
@@ -504,6 +531,24 @@ def foreign_value(op: str, argument: str, value: Value, graph: Graph, place: Pla
         expected=graph.name,
         got=value.graph.name,
     )
+
+
+def _wanted_types(types: Any) -> list[ShapedType]:
+    """What `output_types` lists."""
+    listed = list_of("output_types", types, "types", "EK0437")
+    for position, type in enumerate(listed):
+        if not isinstance(type, ShapedType):
+            wrong(f"output_types[{position}]", type, "a TensorType", code="EK0437")
+    return listed
+
+
+def _parameters_of(function: Callable[..., Any]) -> tuple[str, ...]:
+    """What a function calls its positional arguments, as far as that is known."""
+    whole = function if hasattr(function, "__code__") else type(function).__call__
+    called = getattr(function, "__func__", whole)
+    code = getattr(called, "__code__", None)
+    names: tuple[str, ...] = () if code is None else code.co_varnames[: code.co_argcount]
+    return names if called is function else names[1:]  # of a method the first is its object
 
 
 def _refuse(message: str, *, code: str, **details: Any) -> NoReturn:

@@ -107,7 +107,7 @@ def test_what_a_call_gave_back_outlives_the_code(libraries: weakref.WeakSet[Shar
     gc.collect()  # a traceback and its frames hold each other
     assert not libraries
     assert np.array_equal(np.asarray(outputs[0]), X[0] + 1)
-    assert "found 0.0" in text and metadata[0].shape == ("n",)
+    assert "found 0.0" in text and metadata[0].dims == ("n",)
 
 
 def test_a_model_is_dropped_while_others_call(libraries: weakref.WeakSet[SharedLibrary]) -> None:

@@ -51,11 +51,11 @@ def test_metadata() -> None:
         (np.float32, ["rows", 10]),
         (np.int8, []),
     )
-    assert [(s.name, s.dtype, s.shape, s.device) for s in model.input_metadata] == [
+    assert [(s.name, s.dtype, s.dims, s.device) for s in model.input_metadata] == [
         ("input0", DType.float32, ("rows", 10), HOST),
         ("input1", DType.int8, (), HOST),
     ]
-    assert [(s.name, s.dtype, s.shape) for s in model.output_metadata] == [
+    assert [(s.name, s.dtype, s.dims) for s in model.output_metadata] == [
         ("output0", DType.float32, (str(Dim("rows") * 2), 10)),
         ("output1", DType.bool, ()),
         ("output2", DType.float32, (str(Dim("rows") * 10),)),

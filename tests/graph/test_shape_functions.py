@@ -58,8 +58,8 @@ def test_what_follows_works_on_the_new_size(interpret: bool) -> None:
         for array in (x, -x, x[::-1], np.zeros_like(x)):
             for actual, expected in zip(graphs.results(model, array), reference(array), strict=True):
                 np.testing.assert_allclose(actual, expected, rtol=2e-5, atol=1e-6)
-    assert [spec.shape for spec in model.output_metadata][:2] == [("n",), ("kept_k",)]
-    assert [spec.shape for spec in model.output_metadata][4] == ("kept_k_2",)
+    assert [spec.dims for spec in model.output_metadata][:2] == [("n",), ("kept_k",)]
+    assert [spec.dims for spec in model.output_metadata][4] == ("kept_k_2",)
 
 
 @pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.float64])

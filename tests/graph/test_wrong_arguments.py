@@ -486,6 +486,11 @@ OTHERS: dict[str, Callable[[], Call]] = {
         [np.zeros(2, np.float32)],
     ),
     "Weight": lambda: (Weight, ["w", F32, [2], HOST, None, 16, None]),
+    "Model(names)": lambda: (lambda a, b: _model()(x=a, s=b), [np.zeros((3, 2), np.float32), 1.0]),
+    "Graph(output_types)": lambda: (
+        lambda t: Graph("g", lambda x: x, [TensorType(F32, [2])], output_types=t),
+        [[TensorType(F32, [2])]],
+    ),
     "Model": lambda: (_model(), [np.zeros((3, 2), np.float32), 1.0]),
     "Buffer": lambda: (Buffer, [F32, [2, 3], CPU()]),
     "Buffer int4": lambda: (lambda shape: Buffer(DType.int4, shape), [[2]]),
@@ -600,11 +605,6 @@ TEXTS: dict[str, tuple[Callable[[Context], Any], str, str | None]] = {
         lambda c: Graph("g", custom_extensions=[kernel_function()]),
         "argument 'custom_extensions[0]' has to be a path, and is <kernel fill> (Kernel)",
         f"pass the file that it is in: '{shown_path(KERNELS)}'",
-    ),
-    "no devices": (
-        lambda c: InferenceSession(devices=[]),
-        "argument 'devices' has to be one device or more, and is [] (list)",
-        "leave it out for the host",
     ),
     "one device": (
         lambda c: InferenceSession(devices=CPU()),  # type: ignore[arg-type]

@@ -1,0 +1,154 @@
+"""What the documentation of graphs says: defaults, names, classes of errors, forms of a call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from support.graphs import HOST
+
+from einkorn.dsl.diagnostics.errors import DTypeError, EinkornError, GraphError
+from einkorn.graph import CPU, Buffer, Dim, DType, Graph, InferenceSession, Model, TensorType, ops
+
+N = TensorType(DType.float32, ["n", 3], HOST)
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+class Scale:
+    def __call__(self, value: Any, factor: Any) -> Any:
+        return value * factor
+
+    def scale(self, value: Any, factor: Any) -> Any:
+        return value * factor
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    types = [N, TensorType(DType.float32, [], HOST)]
+    return InferenceSession(interpret=True).load(Graph("scale", lambda x, s: x * s, types))
+
+
+def test_a_graph_needs_no_name() -> None:
+    with Graph() as graph:
+        graph.output(ops.constant(1.0))
+    assert graph.name == "graph" and Graph(forward=lambda: 1.0, output_types=[TensorType(DType.float32, [])])
+
+
+def test_no_devices_are_the_host() -> None:
+    assert InferenceSession(devices=[]).devices == InferenceSession().devices == [CPU()]
+
+
+def test_models_take_inputs_by_name(model: Model) -> None:
+    for result in (
+        model(x=X, s=2.0),
+        model(X, s=2.0),
+        model.execute(input1=2.0, input0=X),
+        model(X, input1=2.0),
+        model.bind(s=2.0)(X),
+    ):
+        np.testing.assert_array_equal(result[0].to_numpy(), X * 2)
+    assert [spec.name for spec in model.input_metadata] == ["input0", "input1"]
+
+
+@pytest.mark.parametrize("forward", [Scale(), Scale().scale])
+def test_names_of_objects_and_methods(forward: Any) -> None:
+    types = [N, TensorType(DType.float32, [], HOST)]
+    model = InferenceSession(interpret=True).load(Graph("scale", forward, types))
+    np.testing.assert_array_equal(model(factor=2.0, value=X)[0].to_numpy(), X * 2)
+
+
+@pytest.mark.parametrize(
+    ("code", "args", "kwargs", "text"),
+    [
+        ("EK0469", (), {"x": X, "z": 1.0}, "has no input 'z'"),
+        ("EK0469", (X,), {"x": X}, "gets input 'x' twice"),
+        ("EK0469", (), {"x": X, "input0": X}, "gets input 'input0' twice"),
+        ("EK0451", (), {"x": X}, "without 'input1'"),
+        ("EK0451", (X, 1.0, 2.0), {}, "takes 2 inputs, 3 are given"),
+    ],
+)
+def test_wrong_names_of_inputs(model: Model, code: str, args: Any, kwargs: Any, text: str) -> None:
+    with pytest.raises(GraphError) as caught:
+        model(*args, **kwargs)
+    assert caught.value.code == code and text in caught.value.message
+    assert caught.value.place is not None and caught.value.place.file == __file__
+
+
+def test_specs_have_none_for_what_calls_bring(model: Model) -> None:
+    first, second = model.input_metadata
+    assert (first.shape, first.dims, second.shape) == ([None, 3], ("n", 3), [])
+    twice = InferenceSession(interpret=True).load(Graph("twice", lambda x: ops.concat([x, x]), [N]))
+    assert (twice.output_metadata[0].shape, twice.output_metadata[0].dims) == ([None, 3], (str(2 * Dim("n")), 3))
+
+
+def test_output_types_are_checked() -> None:
+    Graph("g", lambda x: x + 1, [N], output_types=[N])
+    for wrong in ([], [N, N], [TensorType(DType.float32, ["n", 2])], [TensorType(DType.float16, ["n", 3])], [3]):
+        with pytest.raises(GraphError) as caught:
+            Graph("g", lambda x: x + 1, [N], output_types=wrong)  # type: ignore[arg-type]
+        assert caught.value.code == "EK0437" and str(caught.value.argument).startswith("output_types")
+
+
+def test_errors_are_of_the_documented_classes() -> None:
+    cases: list[tuple[type[Exception], Any]] = [
+        (IndexError, lambda x: ops.sum(x, 2)),
+        (ValueError, lambda x: ops.sum(x, 2)),
+        (IndexError, lambda x: ops.softmax(x, -3)),
+        (IndexError, lambda x: ops.unsqueeze(x, 4)),
+        (IndexError, lambda x: ops.permute(x, [0, 2])),
+        (TypeError, lambda x: ops.sqrt(ops.cast(x, DType.int32))),
+        (ValueError, lambda x: ops.sqrt(ops.cast(x, DType.int32))),
+        (ValueError, lambda x: ops.logical_and(x, x)),
+        (TypeError, lambda x: ops.add(1, 2)),
+        (ValueError, lambda x: x.reshape([7])),
+    ]
+    for kind, forward in cases:
+        with pytest.raises(kind) as caught:
+            Graph("g", forward, [N])
+        assert isinstance(caught.value, EinkornError)
+    with pytest.raises(ValueError, match="complex64"):
+        DType.from_numpy(np.dtype(np.complex64))
+    with pytest.raises(RuntimeError, match="load takes a Graph"):
+        InferenceSession().load("model.graph")  # type: ignore[arg-type]
+    assert issubclass(DTypeError, TypeError)
+
+
+def test_two_tensors_have_no_axis() -> None:
+    graph = Graph("g", lambda x: (ops.max(x, -x, axis=0), ops.min(x, -x, axis=7)), [N])
+    first, second = InferenceSession(interpret=True).load(graph)(X)
+    np.testing.assert_array_equal(first.to_numpy(), np.maximum(X, -X))
+    np.testing.assert_array_equal(second.to_numpy(), np.minimum(X, -X))
+
+
+def test_what_is_known_of_the_host() -> None:
+    stats = CPU().stats
+    assert stats["machine"] and int(stats["logical_cores"]) >= 1
+    assert {type(stats[name]) for name in ("total_memory", "free_memory", "process_memory") if name in stats} <= {int}
+
+
+def test_contiguous_is_a_copy() -> None:
+    buffer = Buffer.from_numpy(X.copy())
+    for copy in (buffer.contiguous(), buffer[:, ::2].contiguous()):
+        assert copy.is_contiguous and not np.shares_memory(copy.to_numpy(), buffer.to_numpy())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2, np.bool_, ml_dtypes.int4])
+def test_read_only_mapped_inputs(tmp_path: Path, dtype: Any) -> None:
+    known = DType.from_numpy(np.dtype(dtype))
+    array = np.arange(6).astype(dtype)
+    path = tmp_path / "elements"
+    path.write_bytes(Buffer.from_numpy(array).view(DType.uint8, [known.bytes_for(6)]).to_numpy().tobytes())
+    graph = Graph("g", lambda x: ops.reshape(x, [3, 2]), [TensorType(known, [6], HOST)])
+    model = InferenceSession(interpret=True).load(graph)
+    mapped = Buffer.mmap(path, known, [6], mode="readonly")
+    given: list[Any] = [mapped]
+    if not known.is_packed():
+        given += [np.memmap(path, dtype, "r"), mapped.to_numpy()]
+    for value in given:
+        result = model(value)[0].to_numpy()
+        np.testing.assert_array_equal(result.astype(np.float32), array.reshape(3, 2).astype(np.float32))
+    if not known.is_packed():
+        np.testing.assert_array_equal(Buffer.from_dlpack(mapped).to_numpy(), array)
