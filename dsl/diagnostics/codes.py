@@ -154,6 +154,7 @@ MEANINGS: dict[str, str] = {
     "EK0491": "The channels of images, filters and groups do not go together.",
     "EK0492": "An image or its blocks do not have the sizes that an op needs.",
     # EK05: kernel libraries and packages
+    "EK0495": "Heads of queries cannot share those of keys and values evenly.",
     "EK0501": "There is no kernel library at a path.",
     "EK0502": "A kernel library has no kernels.",
     "EK0503": "An op is registered twice in one library.",

@@ -9,6 +9,7 @@
     scans         running sums and products
     reduction     sums, extremes and their places, softmax
     matmul        matrix products
+    attention     attention
     movement      shapes, axes, joining
     indexing      slices, splitting
     convolution   convolutions, blocks of images
@@ -30,6 +31,7 @@ from .stage import OPS
 
 if TYPE_CHECKING:
     from .activations import *
+    from .attention import *
     from .bits import *
     from .buffers import *
     from .constant import *
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 else:
     from . import (
         activations,
+        attention,
         bits,
         buffers,
         constant,

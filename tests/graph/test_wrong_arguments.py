@@ -218,6 +218,10 @@ OPS: dict[str, Callable[[Context], dict[str, Any]]] = {
     "cast": lambda c: {"x": c.x, "dtype": I64},
     "where": lambda c: {"condition": c.b, "x": c.x, "y": c.x},
     "matmul": lambda c: {"lhs": c.x, "rhs": c.t},
+    "attention": lambda c: {
+        **dict.fromkeys(("query", "key", "value"), c.x),
+        **{"mask": None, "causal": True, "window": 2, "scale": 0.5},
+    },
     **{name: lambda c: {"x": c.n, "axis": 1, "keepdims": False} for name in ("sum", "mean", "argmax", "argmin")},
     **{name: lambda c: {"x": c.n, "y": None, "axis": 1, "keepdims": False} for name in ("max", "min")},
     **{name: lambda c: {"value": c.n, "axis": 0} for name in ("softmax", "logsoftmax")},

@@ -1,0 +1,166 @@
+"""Stages attention.
+
+Input: tensors. Output: a tensor. Non-goals: projections and their weights, which are products.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...dsl.diagnostics.errors import DTypeError, brief
+from ...dsl.types.dtype import DType
+from ..arguments import flag_of, int_of
+from ..staging.value import TensorValue, TensorValueLike
+from ..types.dims import StaticDim
+from ..types.tensor_type import shown
+from .elementwise import where
+from .operands import HINT_FOR_SYMBOLS, as_shape, broadcast_shapes, check_kind, expand, tensor, tensors
+from .stage import builtin, fail, op
+
+_FAMILY = "attention"
+_NAME = "attention"
+FAR = 1 << 40  # more places than a tensor has: a window is no number that sums could overflow with
+
+
+@op(
+    dtypes={"query": "float", "key": "float", "value": "float"},
+    example="ops.attention(query, key, value, causal=True)",
+)
+def attention(
+    query: TensorValueLike,
+    key: TensorValueLike,
+    value: TensorValueLike,
+    *,
+    mask: TensorValueLike | None = None,
+    causal: bool = False,
+    window: int | None = None,
+    scale: float | None = None,
+) -> TensorValue:
+    """softmax(scale * query @ transposed key + mask) @ value, without ever storing the scores.
+
+    Tensors are (..., heads, length, size), or (length, size); the axes before the heads broadcast. Where keys and
+    values have fewer heads than queries, neighbouring heads of queries share one. Half types compute in float32. A
+    query that sees no key at all gives 0.
+
+    Args:
+        query, key, value: float tensors of one dtype; keys are as long as queries are wide, and as many as values.
+        mask: broadcasts to (..., heads, queries, keys): bool, True where a query sees a key; or floats that are added
+            to the scores.
+        causal: query i sees keys 0 to i only.
+        window: query i sees keys that are less than so many places away; with `causal` the last `window`, its own
+            included.
+        scale: 1 / sqrt(the size of a query) when left out.
+
+    Raises:
+        GraphError: EK0421 ranks, EK0427 sizes that differ, EK0420 axes that do not broadcast, EK0495 heads that cannot
+            be shared evenly, EK0414 a window below 1 or a scale that is no finite number.
+        DTypeError: EK0413 operands that are no floats, or a mask that is neither bool nor float.
+    """
+    q, k, v = tensors(_NAME, query=query, key=key, value=value)
+    check_kind(_NAME, "query", q, "float")
+    plain = _check_ranks(q, k, v)
+    if plain:
+        q, k, v = (as_shape(x, [1, *x.shape]) for x in (q, k, v))
+    _check_sizes(q, k, v)
+    outer = broadcast_shapes(_NAME, q.shape[:-3], k.shape[:-3], "key")
+    outer = broadcast_shapes(_NAME, outer, v.shape[:-3], "value")
+    operands = [expand(x, [*outer, *x.shape[-3:]]) for x in (q, k, v)]
+    parameters = {"causal": flag_of("causal", causal), "window": _window(window), "scale": _scale(scale, q)}
+    if mask is None:
+        result = builtin(_FAMILY, "attention", operands, parameters)[0]
+    else:
+        added = _mask(mask, q, [*outer, q.shape[-3], q.shape[-2], k.shape[-2]])
+        result = builtin(_FAMILY, "masked_attention", [*operands, added], parameters)[0]
+    return as_shape(result, result.shape[1:]) if plain else result
+
+
+def _check_ranks(q: TensorValue, k: TensorValue, v: TensorValue) -> bool:
+    """Whether the tensors have no axis for heads."""
+    for argument, x in (("query", q), ("key", k), ("value", v)):
+        if x.rank < 2:
+            text = f"argument '{argument}' has rank {x.rank}, and needs axes for places and numbers"
+            fail(_NAME, text, code="EK0421", argument=argument, expected="rank >= 2", got=x.rank)
+        if (x.rank == 2) != (q.rank == 2):
+            text = f"'query' has rank {q.rank} and '{argument}' rank {x.rank}: all have an axis for heads, or none has"
+            fail(_NAME, text, code="EK0421", argument=argument, expected=q.rank, got=x.rank)
+    return q.rank == 2
+
+
+def _check_sizes(q: TensorValue, k: TensorValue, v: TensorValue) -> None:
+    pairs = (
+        ("key", "numbers of a query and of a key", q.shape[-1], k.shape[-1]),
+        ("value", "numbers of keys and of values", k.shape[-2], v.shape[-2]),
+        ("value", "heads of keys and of values", k.shape[-3], v.shape[-3]),
+    )
+    for argument, what, a, b in pairs:
+        if a != b:
+            hint = None if isinstance(a, StaticDim) and isinstance(b, StaticDim) else HINT_FOR_SYMBOLS
+            text = f"the {what} differ: {a} and {b}"
+            fail(_NAME, text, code="EK0427", argument=argument, expected=str(a), got=str(b), hint=hint)
+    heads, shared = q.shape[-3], k.shape[-3]
+    static = isinstance(heads, StaticDim) and isinstance(shared, StaticDim)
+    if heads != shared and not (static and int(shared) > 0 and int(heads) % int(shared) == 0):
+        fail(
+            _NAME,
+            f"{heads} heads of queries cannot share {shared} heads of keys evenly",
+            code="EK0495",
+            argument="key",
+            expected=f"a divisor of {heads}",
+            got=str(shared),
+            hint=None if static else HINT_FOR_SYMBOLS,
+        )
+
+
+def _window(window: Any) -> int:
+    if window is None:
+        return 0
+    size = int_of("window", window, "EK0414")
+    if size < 1:
+        text = f"argument 'window' is {size}, and a query sees at least one place"
+        fail(_NAME, text, code="EK0414", argument="window", expected="1 or more", got=size)
+    return min(size, FAR)
+
+
+def _scale(scale: Any, q: TensorValue) -> float:
+    if scale is not None:
+        if isinstance(scale, int | float | np.floating) and not isinstance(scale, bool) and abs(scale) < FAR:
+            return float(scale)
+        text = f"argument 'scale' is {brief(scale)}, and has to be a number that scores can be multiplied by"
+        fail(_NAME, text, code="EK0414", argument="scale", expected="a finite number", got=brief(scale))
+    size = q.shape[-1]
+    if not isinstance(size, StaticDim):
+        text = f"the size of a query is {size}, which only a call tells, and scale follows from it"
+        fail(_NAME, text, code="EK0427", argument="scale", expected="a number", got="None", hint="pass scale=")
+    return 1 / math.sqrt(max(int(size), 1))
+
+
+def _mask(mask: TensorValueLike, q: TensorValue, shape: list[Any]) -> TensorValue:
+    """A mask as numbers that are added to scores, in their shape."""
+    value = tensor(_NAME, "mask", mask)
+    if value.device != q.device:
+        tensors(_NAME, query=q, mask=value)  # says so
+    if value.dtype is DType.bool:
+        _, seen, hidden = tensors(_NAME, q.dtype, query=q, seen=0.0, hidden=-math.inf)
+        value = where(value, seen, hidden)
+    elif not value.dtype.is_float() or value.dtype.is_storage():
+        text = f"argument 'mask' has to be bool or floating-point, and is {value.dtype}"
+        fail(
+            _NAME,
+            text,
+            code="EK0413",
+            kind=DTypeError,
+            argument="mask",
+            expected="bool or floating-point",
+            got=str(value.dtype),
+            hint="x != 0 gives bool",
+        )
+    if value.rank > len(shape):
+        text = f"mask {shown(value.shape)} has more axes than the scores {shown(shape)}"
+        fail(_NAME, text, code="EK0420", argument="mask", expected=shown(shape), got=shown(value.shape))
+    if broadcast_shapes(_NAME, shape, value.shape, "mask") != tuple(shape):
+        text = f"mask {shown(value.shape)} does not broadcast to the scores {shown(shape)}"
+        fail(_NAME, text, code="EK0420", argument="mask", expected=shown(shape), got=shown(value.shape))
+    return expand(value, shape)

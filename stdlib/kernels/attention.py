@@ -1,0 +1,388 @@
+"""Computes attention: what each query finds at keys, weighted by a softmax that is never stored as a whole.
+
+A task takes a block of queries of one head and goes along the keys in blocks. Of a block of keys it computes scores,
+adjusts the largest score and the sum of powers so far, scales what it has by how these changed, and adds the block's
+share (the online softmax of Milakov and Gimelshein, 2018). Queries lie along the lanes of vectors, so that the largest
+of the scores is found for a whole vector of queries at a time.
+
+Everything is summed in float32 for half types, in the elements' own dtype otherwise. Elements are read one at a time,
+those of the result are stored once.
+
+Input: queries, keys, values, and numbers that are added to scores. Output: a tensor. Non-goals: what does not have this
+form; the graph brings masks of all kinds here.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ...dsl import (
+    SIMD,
+    DeviceContext,
+    Floating,
+    InputTensor,
+    OutputTensor,
+    ceildiv,
+    exp,
+    fma,
+    parallel_for,
+    register,
+    select,
+    stack,
+    store,
+    unroll,
+)
+from ..algorithms.algorithm import product, unravelled, wide_dtype
+
+T = TypeVar("T", bound=Floating)
+M = TypeVar("M", bound=Floating)
+
+QUERIES = 4  # vectors of queries that a task takes at most
+STRIPS = 8  # strips of keys of a block
+DEPTH = 256  # numbers of a query that are multiplied in one go
+VALUES = 256  # numbers of a value that a task takes at most
+ROWS = 8  # queries whose share of values is computed in registers
+VECTORS = 2  # vectors of numbers of a value, the same
+WORK = 1 << 16  # multiplications that are worth a task of their own
+GPU_VALUES = 64  # numbers of a value that a thread takes at most
+
+
+@register("attention", writes_once=True, reads={"query": 1, "key": 1, "value": 1})
+def attention(
+    out: OutputTensor[T, "*s h m e"],
+    query: InputTensor[T, "*s h m d"],
+    key: InputTensor[T, "*s g n d"],
+    value: InputTensor[T, "*s g n e"],
+    ctx: DeviceContext,
+    *,
+    causal: bool,
+    window: int,
+    scale: float,
+) -> None:
+    """softmax(scale * query @ transposed key) @ value; 0 for a query that sees no key.
+
+    Of h heads of queries, h / g neighbours share one of keys and values. `causal`: a query sees no key behind its own
+    place. `window`: it sees keys that are less than so many places away; 0 for all of them.
+    """
+    _attend(ctx, out, query, key, value, lambda wide, lead, head, i, j: wide(0), False, (causal, window, scale))
+
+
+@attention.reference
+def attention_reference(query, key, value, *, causal, window, scale):
+    return _reference(query, key, value, 0.0, causal, window, scale)
+
+
+@register("masked_attention", writes_once=True, reads={"query": 1, "key": 1, "value": 1, "mask": 1})
+def masked_attention(
+    out: OutputTensor[T, "*s h m e"],
+    query: InputTensor[T, "*s h m d"],
+    key: InputTensor[T, "*s g n d"],
+    value: InputTensor[T, "*s g n e"],
+    mask: InputTensor[M, "*s h m n"],
+    ctx: DeviceContext,
+    *,
+    causal: bool,
+    window: int,
+    scale: float,
+) -> None:
+    """As `attention`; `mask` is added to the scores, so that a query does not see a key where it is -inf."""
+
+    def added(wide, lead, head, i, j):
+        return mask[(*lead, head, i, j)].cast(wide)
+
+    _attend(ctx, out, query, key, value, added, True, (causal, window, scale))
+
+
+@masked_attention.reference
+def masked_attention_reference(query, key, value, mask, *, causal, window, scale):
+    return _reference(query, key, value, mask.astype(np.float64), causal, window, scale)
+
+
+def _reference(query, key, value, mask, causal, window, scale):
+    q, k, v = (x.astype(np.float64) for x in (query, key, value))
+    group = q.shape[-3] // max(k.shape[-3], 1)
+    k, v = np.repeat(k, group, -3), np.repeat(v, group, -3)
+    scores = scale * (q @ k.swapaxes(-1, -2)) + mask
+    away = np.arange(q.shape[-2])[:, None] - np.arange(k.shape[-2])
+    seen = (away >= 0 if causal else True) & ((np.abs(away) < window) if window else True) & (scores != -inf)
+    scores = np.where(seen, scores, -inf)
+    top = np.max(scores, -1, keepdims=True, initial=-inf)
+    powers = np.where(seen, np.exp(scores - np.where(top == -inf, 0, top)), 0)
+    total = powers.sum(-1, keepdims=True)
+    return (powers @ v / np.where(total == 0, 1, total)).astype(query.dtype)
+
+
+def _attend(ctx: Any, out: Any, query: Any, key: Any, value: Any, mask: Any, masked: Any, how: Any) -> None:
+    wide = wide_dtype(out.dtype)
+    outer = out.shape[:-2]
+    group = max(out.dim(-3) // max(key.dim(-3), 1), 1)
+    lanes = ctx.target.vector_bits // wide.bits
+    if ctx.target.is_gpu:
+        _by_thread(wide, outer, group, (out, query, key, value), mask, how)
+    else:
+        _by_block(
+            wide, outer, group, lanes, 14 if ctx.target.vector_bits >= 512 else 8, (out, query, key, value),
+            mask, masked, how,
+        )  # fmt: skip
+
+
+def _ends(first: Any, last: Any, n: Any, causal: Any, window: Any) -> Any:
+    """Between which keys those lie that queries `first` to `last` see at most."""
+    low = max(first - window + 1, 0) if window > 0 else 0
+    high = min(n, last + 1) if causal else n
+    return low, (min(high, last + window) if window > 0 else high)
+
+
+def _sees(i: Any, j: Any, causal: Any, window: Any) -> Any:
+    """Whether query i sees key j, as far as their places say."""
+    seen = j <= i if causal else j >= 0
+    return seen & (i - j < window) & (j - i < window) if window > 0 else seen
+
+
+# *** a thread for each query and some numbers of the values, on a GPU ***
+
+
+def _by_thread(wide: Any, outer: Any, group: Any, tensors: Any, mask: Any, how: Any) -> None:
+    out, query, key, value = tensors
+    causal, window, scale = how
+    m, e, n, depth = out.dim(-2), out.dim(-1), key.dim(-2), key.dim(-1)
+    parts = max(ceildiv(e, GPU_VALUES), 1)
+
+    def one(task):
+        part = task % parts
+        i = task // parts % max(m, 1)
+        at = unravelled(task // parts // max(m, 1), outer)
+        lead = at[:-1]
+        head = at[-1]
+        first = part * GPU_VALUES
+        count = min(e - first, GPU_VALUES)
+        sums = stack[wide](GPU_VALUES)
+        top = wide(-inf)
+        total = wide(0)
+        low, high = _ends(i, i, n, causal, window)
+        for j in range(low, high):
+            score = wide(0)
+            for k in range(depth):
+                score = fma(query[(*lead, head, i, k)].cast(wide), key[(*lead, head // group, j, k)].cast(wide), score)
+            score = score * wide(scale) + mask(wide, lead, head, i, j)
+            before = top
+            top = select(score > top, score, top)
+            shift = select(top == -inf, wide(0), top)
+            change = exp(before - shift)
+            power = exp(score - shift)
+            total = total * change + power
+            for k in range(count):
+                sums[k] = fma(power, value[(*lead, head // group, j, first + k)].cast(wide), sums[k] * change)
+        for k in range(count):
+            found = select(total == 0, wide(0), sums[k] / total)
+            store(out, (*lead, head, i, first + k), found.cast(out.dtype))
+
+    parallel_for(product(outer) * m * ceildiv(e, GPU_VALUES), one)
+
+
+# *** blocks of queries and keys, on a CPU ***
+
+
+def _by_block(
+    wide: Any,
+    outer: Any,
+    group: Any,
+    lanes: Any,
+    rows: Any,
+    tensors: Any,
+    mask: Any,
+    masked: Any,
+    how: Any,
+) -> None:
+    out, query, key, value = tensors
+    causal, window, scale = how
+    m, e, n, depth = out.dim(-2), out.dim(-1), key.dim(-2), key.dim(-1)
+    keys = STRIPS * rows
+    width = VECTORS * lanes
+    some = min(ROWS, lanes)
+    panels = max(min(ceildiv(m, lanes), QUERIES), 1)
+    blocks = max(ceildiv(m, panels * lanes), 1)
+    parts = max(ceildiv(e, VALUES), 1)
+
+    def block(task):
+        part = task % parts
+        first_query = task // parts % blocks * panels * lanes
+        at = unravelled(task // parts // blocks, outer)
+        lead = at[:-1]
+        head = at[-1]
+        first_value = part * VALUES
+        many = min(e - first_value, VALUES)
+        here = min(m - first_query, panels * lanes)
+        turned = stack[wide](QUERIES * DEPTH * lanes, zeroed=False)
+        strip = stack[wide](rows * DEPTH, zeroed=False)
+        scores = stack[wide](QUERIES * keys * lanes, zeroed=False)
+        slab = stack[wide](keys * (VALUES + width), zeroed=False)
+        sums = stack[wide](QUERIES * lanes * (VALUES + width), zeroed=False)
+        tops = stack[wide](QUERIES * lanes, zeroed=False)
+        totals = stack[wide](QUERIES * lanes, zeroed=False)
+        changes = stack[wide](QUERIES * lanes, zeroed=False)
+        low, high = _ends(first_query, first_query + here - 1, n, causal, window)
+
+        def turn(first, steps):
+            """Copies numbers of the queries, so that those of a vector of queries lie side by side."""
+            for q in range(here):
+                to = q // lanes * (DEPTH * lanes) + q % lanes
+                for k in range(steps):
+                    turned[to + k * lanes] = query[(*lead, head, first_query + q, first + k)].cast(wide) * wide(scale)
+            for q in range(here, ceildiv(here, lanes) * lanes):
+                to = q // lanes * (DEPTH * lanes) + q % lanes
+                for k in range(steps):
+                    turned[to + k * lanes] = wide(0)
+
+        def score(first_key, count, first, steps):
+            """Adds products of `steps` numbers of queries and keys to the scores."""
+            for s in range(ceildiv(count, rows)):
+                for i in range(min(count - s * rows, rows)):
+                    for k in range(steps):
+                        strip[i * DEPTH + k] = key[(*lead, head // group, first_key + s * rows + i, first + k)].cast(
+                            wide
+                        )
+                for i in range(count - s * rows, rows):
+                    for k in range(steps):
+                        strip[i * DEPTH + k] = wide(0)
+                for p in range(ceildiv(here, lanes)):
+                    _score_tile(strip, turned, p * DEPTH * lanes, scores, (p * keys + s * rows) * lanes, first == 0,
+                                steps, rows, lanes)  # fmt: skip
+
+        def hide(first_key, count):
+            """Adds the mask to the scores, and makes -inf of what a query does not see."""
+            for q in range(here):
+                to = q // lanes * (keys * lanes) + q % lanes
+                for j in range(count):
+                    value_here = scores[to + j * lanes]
+                    if masked:
+                        value_here = value_here + mask(wide, lead, head, first_query + q, first_key + j)
+                    if causal or window > 0:
+                        sees = _sees(first_query + q, first_key + j, causal, window)
+                        value_here = select(sees, value_here, wide(-inf))
+                    scores[to + j * lanes] = value_here
+
+        def weigh(p, count):
+            """Makes powers of the scores of a vector of queries."""
+            at = p * keys * lanes
+            before = tops.load(p * lanes, width=lanes)
+            top = before
+            for j in range(count):
+                found = scores.load(at + j * lanes, width=lanes)
+                top = select(found > top, found, top)
+            shift = select(top == -inf, SIMD[wide, lanes](0), top)
+            change = exp(before - shift)
+            total = totals.load(p * lanes, width=lanes) * change
+            for j in range(count):
+                power = exp(scores.load(at + j * lanes, width=lanes) - shift)
+                scores.store(power, at + j * lanes)
+                total = total + power
+            tops.store(top, p * lanes)
+            totals.store(total, p * lanes)
+            changes.store(change, p * lanes)
+
+        def share(first_key, count):
+            """Adds the values of a block of keys, as much of each as the powers say."""
+            for j in range(count):
+                for v in range(ceildiv(many, width)):
+                    to = (v * keys + j) * width
+                    for k in range(min(many - v * width, width)):
+                        slab[to + k] = value[(*lead, head // group, first_key + j, first_value + v * width + k)].cast(
+                            wide
+                        )
+                    for k in range(many - v * width, width):
+                        slab[to + k] = wide(0)
+            for r in range(ceildiv(here, some)):
+                at = r * some // lanes * (keys * lanes) + r * some % lanes
+                for v in range(ceildiv(many, width)):
+                    _share_tile(scores, at, slab, v * keys * width, sums, (v * QUERIES * lanes + r * some) * width,
+                                changes, r * some, count, some, lanes)  # fmt: skip
+
+        for q in range(ceildiv(here, lanes) * lanes):
+            tops[q] = wide(-inf)
+            totals[q] = wide(0)
+            for v in range(ceildiv(many, width)):
+                for k in range(width):
+                    sums[(v * QUERIES * lanes + q) * width + k] = wide(0)
+        for first_key in range(low, high, keys):
+            count = min(high - first_key, keys)
+            for first in range(0, max(depth, 1), DEPTH):
+                steps = min(depth - first, DEPTH)
+                if first_key == low or depth > DEPTH:
+                    turn(first, steps)
+                score(first_key, count, first, steps)
+            if masked or causal or window > 0:
+                hide(first_key, count)
+            for p in range(ceildiv(here, lanes)):
+                weigh(p, count)
+            share(first_key, count)
+        for q in range(here):
+            total = totals[q]
+            factor = select(total == 0, wide(0), 1 / total)
+            for v in range(ceildiv(many, width)):
+                for k in range(min(many - v * width, width)):
+                    found = sums[(v * QUERIES * lanes + q) * width + k] * factor
+                    store(out, (*lead, head, first_query + q, first_value + v * width + k), found.cast(out.dtype))
+
+    grain = ceildiv(WORK, panels * lanes * n * (depth + min(e, VALUES)) + 16)
+    parallel_for(product(outer) * ceildiv(m, panels * lanes) * ceildiv(e, VALUES), block, grain=grain)
+
+
+def _score_tile(
+    strip: Any, turned: Any, at_query: Any, scores: Any, at: Any, is_first: Any, steps: Any, rows: Any, lanes: Any
+) -> None:
+    """scores = keys of a strip * a vector of queries, added to what they were unless these are the first numbers."""
+    totals: tuple[Any, ...] = ()
+    for _ in unroll(rows):
+        totals = (*totals, SIMD[scores.dtype, lanes](0))
+    if not is_first:
+        before: tuple[Any, ...] = ()
+        for i in unroll(rows):
+            before = (*before, scores.load(at + i * lanes, width=lanes))
+        totals = before
+    for k in range(steps):
+        queries = turned.load(at_query + k * lanes, width=lanes)
+        new: tuple[Any, ...] = ()
+        for i in unroll(rows):
+            new = (*new, fma(strip[i * DEPTH + k], queries, totals[i]))
+        totals = new
+    for i in unroll(rows):
+        scores.store(totals[i], at + i * lanes)
+
+
+def _share_tile(
+    powers: Any,
+    at_power: Any,
+    slab: Any,
+    at_value: Any,
+    sums: Any,
+    at: Any,
+    changes: Any,
+    at_change: Any,
+    count: Any,
+    rows: Any,
+    lanes: Any,
+) -> None:
+    """sums = sums * changes + powers of some queries * values."""
+    width = VECTORS * lanes
+    totals: tuple[Any, ...] = ()
+    for i in unroll(rows):
+        for v in unroll(VECTORS):
+            before = sums.load(at + i * width + v * lanes, width=lanes)
+            totals = (*totals, before * changes[at_change + i])
+    for j in range(count):
+        row: tuple[Any, ...] = ()
+        for v in unroll(VECTORS):
+            row = (*row, slab.load(at_value + j * width + v * lanes, width=lanes))
+        new: tuple[Any, ...] = ()
+        for i in unroll(rows):
+            factor = powers[at_power + j * lanes + i]
+            for v in unroll(VECTORS):
+                new = (*new, fma(factor, row[v], totals[i * VECTORS + v]))
+        totals = new
+    for i in unroll(rows):
+        for v in unroll(VECTORS):
+            sums.store(totals[i * VECTORS + v], at + i * width + v * lanes)
