@@ -126,7 +126,7 @@ def _window(window: Any) -> int:
 
 def _scale(scale: Any, q: TensorValue) -> float:
     if scale is not None:
-        if isinstance(scale, int | float | np.floating) and not isinstance(scale, bool) and abs(scale) < FAR:
+        if isinstance(scale, int | float | np.floating) and not isinstance(scale, bool) and -FAR < scale < FAR:
             return float(scale)
         text = f"argument 'scale' is {brief(scale)}, and has to be a number that scores can be multiplied by"
         fail(_NAME, text, code="EK0414", argument="scale", expected="a finite number", got=brief(scale))

@@ -187,148 +187,170 @@ def _by_thread(wide: Any, outer: Any, group: Any, tensors: Any, mask: Any, how: 
 
 
 def _by_block(
-    wide: Any,
-    outer: Any,
-    group: Any,
-    lanes: Any,
-    rows: Any,
-    tensors: Any,
-    mask: Any,
-    masked: Any,
-    how: Any,
+    wide: Any, outer: Any, group: Any, lanes: Any, rows: Any, tensors: Any, mask: Any, masked: Any, how: Any
 ) -> None:
+    """A task takes some vectors of queries of one head, all keys, and some numbers of the values."""
     out, query, key, value = tensors
-    causal, window, scale = how
     m, e, n, depth = out.dim(-2), out.dim(-1), key.dim(-2), key.dim(-1)
-    keys = STRIPS * rows
-    width = VECTORS * lanes
-    some = min(ROWS, lanes)
-    panels = max(min(ceildiv(m, lanes), QUERIES), 1)
-    blocks = max(ceildiv(m, panels * lanes), 1)
+    span = max(min(ceildiv(m, lanes), QUERIES), 1) * lanes
+    blocks = max(ceildiv(m, span), 1)
     parts = max(ceildiv(e, VALUES), 1)
 
     def block(task):
-        part = task % parts
-        first_query = task // parts % blocks * panels * lanes
+        first = task // parts % blocks * span
+        left = task % parts * VALUES
         at = unravelled(task // parts // blocks, outer)
         lead = at[:-1]
         head = at[-1]
-        first_value = part * VALUES
-        many = min(e - first_value, VALUES)
-        here = min(m - first_query, panels * lanes)
-        turned = stack[wide](QUERIES * DEPTH * lanes, zeroed=False)
-        strip = stack[wide](rows * DEPTH, zeroed=False)
-        scores = stack[wide](QUERIES * keys * lanes, zeroed=False)
-        slab = stack[wide](keys * (VALUES + width), zeroed=False)
-        sums = stack[wide](QUERIES * lanes * (VALUES + width), zeroed=False)
-        tops = stack[wide](QUERIES * lanes, zeroed=False)
-        totals = stack[wide](QUERIES * lanes, zeroed=False)
-        changes = stack[wide](QUERIES * lanes, zeroed=False)
-        low, high = _ends(first_query, first_query + here - 1, n, causal, window)
+        shared = head // group
+        reads = (
+            lambda i, k: query[(*lead, head, first + i, k)].cast(wide) * wide(how[2]),
+            lambda j, k: key[(*lead, shared, j, k)].cast(wide),
+            lambda j, k: value[(*lead, shared, j, left + k)].cast(wide),
+            lambda i, j: mask(wide, lead, head, first + i, j),
+        )
 
-        def turn(first, steps):
-            """Copies numbers of the queries, so that those of a vector of queries lie side by side."""
-            for q in range(here):
-                to = q // lanes * (DEPTH * lanes) + q % lanes
-                for k in range(steps):
-                    turned[to + k * lanes] = query[(*lead, head, first_query + q, first + k)].cast(wide) * wide(scale)
-            for q in range(here, ceildiv(here, lanes) * lanes):
-                to = q // lanes * (DEPTH * lanes) + q % lanes
-                for k in range(steps):
-                    turned[to + k * lanes] = wide(0)
+        def put(i, k, found):
+            store(out, (*lead, head, first + i, left + k), found.cast(out.dtype))
 
-        def score(first_key, count, first, steps):
-            """Adds products of `steps` numbers of queries and keys to the scores."""
+        sizes = (min(m - first, span), n, depth, min(e - left, VALUES))
+        _attend_block(wide, lanes, rows, sizes, first, reads, masked, how, put)
+
+    grain = ceildiv(WORK, span * n * (depth + min(e, VALUES)) + 16)
+    parallel_for(product(outer) * ceildiv(m, span) * ceildiv(e, VALUES), block, grain=grain)
+
+
+def _attend_block(
+    wide: Any, lanes: Any, rows: Any, sizes: Any, place: Any, reads: Any, masked: Any, how: Any, put: Any
+) -> None:
+    """put(i, k, number) for all numbers of the result of a task, whose first query stands at `place`."""
+    here, n, depth, many = sizes
+    query, key, value, mask = reads
+    causal, window, _ = how
+    keys = STRIPS * rows
+    width = VECTORS * lanes
+    turned = stack[wide](QUERIES * DEPTH * lanes, zeroed=False)
+    strip = stack[wide](rows * DEPTH, zeroed=False)
+    scores = stack[wide](QUERIES * keys * lanes, zeroed=False)
+    slab = stack[wide](keys * (VALUES + width), zeroed=False)
+    sums = stack[wide](QUERIES * lanes * (VALUES + width), zeroed=False)
+    running = (
+        stack[wide](QUERIES * lanes, zeroed=False),
+        stack[wide](QUERIES * lanes, zeroed=False),
+        stack[wide](QUERIES * lanes, zeroed=False),
+    )
+    for q in range(ceildiv(here, lanes) * lanes):
+        running[0][q] = wide(-inf)
+        running[1][q] = wide(0)
+        for v in range(ceildiv(many, width)):
+            for k in range(width):
+                sums[(v * QUERIES * lanes + q) * width + k] = wide(0)
+    low, high = _ends(place, place + here - 1, n, causal, window)
+    for first_key in range(low, high, keys):
+        count = min(high - first_key, keys)
+        for first in range(0, max(depth, 1), DEPTH):
+            steps = min(depth - first, DEPTH)
+            if first_key == low or depth > DEPTH:
+                _turn(turned, here, steps, lanes, lambda i, k: query(i, first + k))  # noqa: B023
             for s in range(ceildiv(count, rows)):
-                for i in range(min(count - s * rows, rows)):
-                    for k in range(steps):
-                        strip[i * DEPTH + k] = key[(*lead, head // group, first_key + s * rows + i, first + k)].cast(
-                            wide
-                        )
-                for i in range(count - s * rows, rows):
-                    for k in range(steps):
-                        strip[i * DEPTH + k] = wide(0)
+                _copy_strip(strip, count - s * rows, steps, rows, lambda j, k: key(first_key + s * rows + j, first + k))  # noqa: B023
                 for p in range(ceildiv(here, lanes)):
-                    _score_tile(strip, turned, p * DEPTH * lanes, scores, (p * keys + s * rows) * lanes, first == 0,
-                                steps, rows, lanes)  # fmt: skip
+                    at = (p * keys + s * rows) * lanes
+                    _score_tile(strip, turned, p * DEPTH * lanes, scores, at, first == 0, steps, rows, lanes)
+        if masked or causal or window > 0:
+            _hide(scores, here, count, lanes, keys, (place, first_key), mask, masked, how)
+        for p in range(ceildiv(here, lanes)):
+            _weigh(scores, p * keys * lanes, running, p * lanes, count, lanes)
+        _copy_values(slab, count, many, keys, width, lambda j, k: value(first_key + j, k))  # noqa: B023
+        _share(scores, slab, sums, running[2], here, many, count, keys, lanes)
+    for q in range(here):
+        total = running[1][q]
+        factor = select(total == 0, wide(0), 1 / total)
+        for v in range(ceildiv(many, width)):
+            for k in range(min(many - v * width, width)):
+                put(q, v * width + k, sums[(v * QUERIES * lanes + q) * width + k] * factor)
 
-        def hide(first_key, count):
-            """Adds the mask to the scores, and makes -inf of what a query does not see."""
-            for q in range(here):
-                to = q // lanes * (keys * lanes) + q % lanes
-                for j in range(count):
-                    value_here = scores[to + j * lanes]
-                    if masked:
-                        value_here = value_here + mask(wide, lead, head, first_query + q, first_key + j)
-                    if causal or window > 0:
-                        sees = _sees(first_query + q, first_key + j, causal, window)
-                        value_here = select(sees, value_here, wide(-inf))
-                    scores[to + j * lanes] = value_here
 
-        def weigh(p, count):
-            """Makes powers of the scores of a vector of queries."""
-            at = p * keys * lanes
-            before = tops.load(p * lanes, width=lanes)
-            top = before
-            for j in range(count):
-                found = scores.load(at + j * lanes, width=lanes)
-                top = select(found > top, found, top)
-            shift = select(top == -inf, SIMD[wide, lanes](0), top)
-            change = exp(before - shift)
-            total = totals.load(p * lanes, width=lanes) * change
-            for j in range(count):
-                power = exp(scores.load(at + j * lanes, width=lanes) - shift)
-                scores.store(power, at + j * lanes)
-                total = total + power
-            tops.store(top, p * lanes)
-            totals.store(total, p * lanes)
-            changes.store(change, p * lanes)
+def _turn(turned: Any, here: Any, steps: Any, lanes: Any, query: Any) -> None:
+    """Copies numbers of queries, so that those of a vector of queries lie side by side."""
+    for q in range(here):
+        to = q // lanes * (DEPTH * lanes) + q % lanes
+        for k in range(steps):
+            turned[to + k * lanes] = query(q, k)
+    for q in range(here, ceildiv(here, lanes) * lanes):
+        to = q // lanes * (DEPTH * lanes) + q % lanes
+        for k in range(steps):
+            turned[to + k * lanes] = turned.dtype(0)
 
-        def share(first_key, count):
-            """Adds the values of a block of keys, as much of each as the powers say."""
-            for j in range(count):
-                for v in range(ceildiv(many, width)):
-                    to = (v * keys + j) * width
-                    for k in range(min(many - v * width, width)):
-                        slab[to + k] = value[(*lead, head // group, first_key + j, first_value + v * width + k)].cast(
-                            wide
-                        )
-                    for k in range(many - v * width, width):
-                        slab[to + k] = wide(0)
-            for r in range(ceildiv(here, some)):
-                at = r * some // lanes * (keys * lanes) + r * some % lanes
-                for v in range(ceildiv(many, width)):
-                    _share_tile(scores, at, slab, v * keys * width, sums, (v * QUERIES * lanes + r * some) * width,
-                                changes, r * some, count, some, lanes)  # fmt: skip
 
-        for q in range(ceildiv(here, lanes) * lanes):
-            tops[q] = wide(-inf)
-            totals[q] = wide(0)
-            for v in range(ceildiv(many, width)):
-                for k in range(width):
-                    sums[(v * QUERIES * lanes + q) * width + k] = wide(0)
-        for first_key in range(low, high, keys):
-            count = min(high - first_key, keys)
-            for first in range(0, max(depth, 1), DEPTH):
-                steps = min(depth - first, DEPTH)
-                if first_key == low or depth > DEPTH:
-                    turn(first, steps)
-                score(first_key, count, first, steps)
-            if masked or causal or window > 0:
-                hide(first_key, count)
-            for p in range(ceildiv(here, lanes)):
-                weigh(p, count)
-            share(first_key, count)
-        for q in range(here):
-            total = totals[q]
-            factor = select(total == 0, wide(0), 1 / total)
-            for v in range(ceildiv(many, width)):
-                for k in range(min(many - v * width, width)):
-                    found = sums[(v * QUERIES * lanes + q) * width + k] * factor
-                    store(out, (*lead, head, first_query + q, first_value + v * width + k), found.cast(out.dtype))
+def _copy_strip(strip: Any, left: Any, steps: Any, rows: Any, key: Any) -> None:
+    """Copies numbers of some keys, as many as a tile has; zeros for those that there are not."""
+    for j in range(min(left, rows)):
+        for k in range(steps):
+            strip[j * DEPTH + k] = key(j, k)
+    for j in range(left, rows):
+        for k in range(steps):
+            strip[j * DEPTH + k] = strip.dtype(0)
 
-    grain = ceildiv(WORK, panels * lanes * n * (depth + min(e, VALUES)) + 16)
-    parallel_for(product(outer) * ceildiv(m, panels * lanes) * ceildiv(e, VALUES), block, grain=grain)
+
+def _copy_values(slab: Any, count: Any, many: Any, keys: Any, width: Any, value: Any) -> None:
+    """Copies numbers of the values of a block of keys into panels of some vectors."""
+    for j in range(count):
+        for v in range(ceildiv(many, width)):
+            to = (v * keys + j) * width
+            for k in range(min(many - v * width, width)):
+                slab[to + k] = value(j, v * width + k)
+            for k in range(many - v * width, width):
+                slab[to + k] = slab.dtype(0)
+
+
+def _hide(
+    scores: Any, here: Any, count: Any, lanes: Any, keys: Any, places: Any, mask: Any, masked: Any, how: Any
+) -> None:
+    """Adds the mask to the scores, and makes -inf of what a query does not see."""
+    causal, window, _ = how
+    for q in range(here):
+        to = q // lanes * (keys * lanes) + q % lanes
+        for j in range(count):
+            found = scores[to + j * lanes]
+            if masked:
+                found = found + mask(q, places[1] + j)
+            if causal or window > 0:
+                found = select(_sees(places[0] + q, places[1] + j, causal, window), found, scores.dtype(-inf))
+            scores[to + j * lanes] = found
+
+
+def _weigh(scores: Any, at: Any, running: Any, lane: Any, count: Any, lanes: Any) -> None:
+    """Makes powers of the scores of a vector of queries; goes on with their largest score and the sum of powers."""
+    tops, totals, changes = running
+    before = tops.load(lane, width=lanes)
+    top = before
+    for j in range(count):
+        found = scores.load(at + j * lanes, width=lanes)
+        top = select(found > top, found, top)
+    shift = select(top == -inf, SIMD[scores.dtype, lanes](0), top)
+    change = exp(before - shift)
+    total = totals.load(lane, width=lanes) * change
+    for j in range(count):
+        power = exp(scores.load(at + j * lanes, width=lanes) - shift)
+        scores.store(power, at + j * lanes)
+        total = total + power
+    tops.store(top, lane)
+    totals.store(total, lane)
+    changes.store(change, lane)
+
+
+def _share(
+    scores: Any, slab: Any, sums: Any, changes: Any, here: Any, many: Any, count: Any, keys: Any, lanes: Any
+) -> None:
+    """Adds the values of a block of keys, as much of each as the powers say."""
+    some = min(ROWS, lanes)
+    width = VECTORS * lanes
+    for r in range(ceildiv(here, some)):
+        at = r * some // lanes * (keys * lanes) + r * some % lanes
+        for v in range(ceildiv(many, width)):
+            to = (v * QUERIES * lanes + r * some) * width
+            _share_tile(scores, at, slab, v * keys * width, sums, to, changes, r * some, count, some, lanes)
 
 
 def _score_tile(
