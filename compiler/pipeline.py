@@ -16,7 +16,8 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -29,7 +30,7 @@ from .inference.kernels import build_program
 from .ir.printer import print_program
 from .ir.program import NotFusible, Program, Site
 from .ir.verifier import verify_program
-from .lowering.module import Emitted, emit_module
+from .lowering.module import Emitted, EmittedGroup, emit_group, emit_module, first_site
 from .lowering.writer import KernelInfo
 from .passes.choose_grains import choose_grains
 from .passes.expand_launches import expand_launches
@@ -58,8 +59,10 @@ class Compilation:
     target: Target
     level: int = 3  # of LLVM's optimisation
     notes: bool = False  # whether the program tells a debugger what variables hold
+    symbol: str = ""  # of the one group, where an entry of another module calls it
     program: Program = field(init=False)
     emitted: Emitted = field(init=False)
+    group: EmittedGroup = field(init=False)  # where there is a symbol
     text: str = field(init=False)  # LLVM IR, before it is optimised
     compiled: llvm.Compiled = field(init=False)
     code: bytes = field(init=False)
@@ -105,7 +108,11 @@ def _verify(c: Compilation) -> None:
 
 
 def _lower(c: Compilation) -> None:
-    c.emitted = emit_module(c.program, c.target)
+    if c.symbol:
+        c.group = emit_group(c.program, c.target, c.symbol)
+        c.emitted = Emitted(c.group.text, ())
+    else:
+        c.emitted = emit_module(c.program, c.target)
 
 
 def _lower_to_llvm(c: Compilation) -> None:
@@ -113,7 +120,8 @@ def _lower_to_llvm(c: Compilation) -> None:
 
 
 def _compile(c: Compilation) -> None:
-    c.compiled = llvm.compile_module(c.text, c.target, level=c.level, observe=c.observe)
+    elsewhere = {first_site(c.symbol)} if c.symbol else set()
+    c.compiled = llvm.compile_module(c.text, c.target, level=c.level, observe=c.observe, elsewhere=elsewhere)
 
 
 def _link(c: Compilation) -> None:
@@ -145,6 +153,10 @@ PASSES: tuple[Pass, ...] = (
 )
 TYPED = tuple(each for each in PASSES if each.stage == "typed")
 NATIVE = PASSES[len(TYPED) :]
+# A group by itself is linked with others, and called by an entry of another module. What is Python's comes first.
+_OF_GROUPS = tuple(each for each in NATIVE if each.name not in ("merge_small_entry", "link"))
+_EMITTING = tuple(each for each in _OF_GROUPS if each.stage == "mlir")
+_MAKING = _OF_GROUPS[len(_EMITTING) :]
 
 
 @dataclass(frozen=True)
@@ -208,18 +220,10 @@ def compile_entry(spec: EntrySpec, target: Target, *, others: Sequence[Target] =
         CompileError: a mistake in a kernel, or something that the target lacks.
         InternalError: a fault of the compiler.
     """
-    try:
+    with _faults(spec, target):
         halves = [piece for other in others for piece in _compiled(spec, other, level).pieces]
         made = _compiled(spec, target, level)
         return replace(made, pieces=(*halves, *made.pieces))
-    except NotFusible:
-        raise  # no fault: the graph asks again without fusion
-    except InternalError as error:
-        raise fault(spec, target, error) from error.__cause__
-    except (EinkornError, MemoryError):
-        raise
-    except Exception as error:
-        raise fault(spec, target, error) from error
 
 
 def _compiled(spec: EntrySpec, target: Target, level: int) -> Artifact:
@@ -229,6 +233,50 @@ def _compiled(spec: EntrySpec, target: Target, level: int) -> Artifact:
     c = compilation
     piece = Piece(target.format.suffix, target.key, c.code)
     return Artifact(target, c.program, c.emitted, c.compiled, (piece,), watch.timings)
+
+
+class GroupCompilation:
+    """Compiles a unit of one group to an object, in two steps: what Python does, and what MLIR and LLVM do.
+
+    The second may run in another thread.
+    """
+
+    def __init__(self, spec: EntrySpec, target: Target, symbol: str) -> None:
+        """Up to the text of a module.
+
+        Raises:
+            CompileError: a mistake in the kernels.
+            NotFusible: they do not fuse.
+        """
+        self.spec = spec
+        self.target = target
+        self.compilation = Compilation(spec, target, symbol=symbol)
+        self.watch = _Watch()
+        with _faults(spec, target):
+            _run_typed(self.compilation, self.watch)
+            self.watch.run(_EMITTING, self.compilation)
+        self.group = self.compilation.group
+
+    def make(self) -> bytes:
+        """The object; what it leaves undefined are functions of libraries, and the number of its first site."""
+        with _faults(self.spec, self.target):
+            beside(self.spec, self.target, lambda: self.watch.run(_MAKING, self.compilation))
+        return self.compilation.compiled.code
+
+
+@contextmanager
+def _faults(spec: EntrySpec, target: Target) -> Iterator[None]:
+    """Makes what is no mistake of a kernel's author a fault, with a reproducer."""
+    try:
+        yield
+    except NotFusible:
+        raise  # no fault: the graph asks again without fusion
+    except InternalError as error:
+        raise fault(spec, target, error) from error.__cause__
+    except (EinkornError, MemoryError):
+        raise
+    except Exception as error:
+        raise fault(spec, target, error) from error
 
 
 def typed_program(spec: EntrySpec, target: Target, *, notes: bool = False) -> Program:

@@ -34,11 +34,15 @@ from ..dsl.diagnostics.shield import shielded, window
 from ..dsl.environment.cache import default_root
 from ..dsl.environment.fingerprint import fingerprint
 from ..dsl.environment.knobs import knobs
+from ..dsl.frontend.program import PortableKernel
+from ..dsl.frontend.read_program import read_program
 from .targets import Target
 
 FORMAT = 1
+TEXTS_KEPT = 256
 T = TypeVar("T")
-UNITS = Records(value for value in vars(unit).values() if dataclasses.is_dataclass(value))
+_RECORDS = [value for value in vars(unit).values() if dataclasses.is_dataclass(value)]
+UNITS = Records(_RECORDS)
 
 
 _log = logging.getLogger("einkorn.compiler")
@@ -110,14 +114,35 @@ def _name(text: str) -> str:
 
 
 def _text(held: Held, target: Target, problem: str, trace: str) -> str:
-    data = {
+    data: dict[str, Any] = {
         "einkorn": FORMAT,
         "target": target.name,
         "fault": problem,
         "toolchain": fingerprint(),
         "trace": trace,
-    } | ({"unit": UNITS.write(held)} if isinstance(held, EntrySpec) else {"graph": held})
-    return json.dumps(data, sort_keys=True)  # indented, it would take ten times as long
+    }
+    if not isinstance(held, EntrySpec):
+        return json.dumps(data | {"graph": held}, sort_keys=True)  # indented, it would take ten times as long
+    programs: dict[str, PortableKernel] = {}
+
+    def number(kernel: PortableKernel) -> int:
+        programs.setdefault(kernel.digest, kernel)
+        return list(programs).index(kernel.digest)
+
+    data["unit"] = Records(_RECORDS, {PortableKernel: (number, int)}).write(held)
+    texts = ", ".join(_program_text(digest, kernel) for digest, kernel in programs.items())
+    return f'{json.dumps(data, sort_keys=True)[:-1]}, "kernels": [{texts}]}}'
+
+
+_texts: dict[str, str] = {}  # of programs, by digest: most of what is written, and the same for many units
+
+
+def _program_text(digest: str, kernel: PortableKernel) -> str:
+    text = _texts.pop(digest, None) or json.dumps(kernel.to_json(), sort_keys=True)
+    _texts[digest] = text  # the last used come last
+    while len(_texts) > TEXTS_KEPT:
+        _texts.pop(next(iter(_texts), ""), None)
+    return text
 
 
 def _folders() -> list[Path]:
@@ -165,12 +190,20 @@ def read_reproducer(path: str) -> tuple[EntrySpec, str]:
     """
     data = _read(path)
     try:
-        spec = UNITS.read(data["unit"])
+        spec = _units(data).read(data["unit"])
         if not isinstance(spec, EntrySpec):
             raise ValueError("it has another format")
         return spec, str(data["target"])
     except (ValueError, KeyError, TypeError) as error:
         raise _no_reproducer(path, error) from None
+
+
+def _units(data: dict[str, Any]) -> Records:
+    """How a unit is read: its programs are numbers in a list, or stand in it, as they did before."""
+    if "kernels" not in data:
+        return UNITS
+    kernels = [read_program(each) for each in data["kernels"]]
+    return Records(_RECORDS, {PortableKernel: (kernels.index, kernels.__getitem__)})
 
 
 def _read(path: str) -> dict[str, Any]:

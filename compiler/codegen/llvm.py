@@ -10,12 +10,13 @@ intrinsic must be on the target's list, and an object may leave only known symbo
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import importlib
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -110,22 +111,35 @@ class Compiled:
     @property
     def needed(self) -> tuple[str, ...]:
         """The shared libraries that have the undefined symbols, in a fixed order."""
-        return tuple(sorted({self.target.libcalls[symbol] for symbol in self.undefined}, reverse=True))
+        return _libraries(self.undefined, self.target)
 
     def link(self, soname: str = "") -> bytes:
         """The loadable form: a shared object for a CPU, a code object for an AMD GPU, PTX as it is."""
         if self.target.format.is_text:
             return self.code
-        return elf.link_shared(self.code, needed=self.needed, soname=soname)
+        return link([self.code], self.target, soname)
 
 
-def compile_module(text: str, target: Target, *, level: int = 3, observe: Observer | None = None) -> Compiled:
+def link(objects: Sequence[bytes], target: Target, soname: str = "") -> bytes:
+    """Links objects that know symbols of each other; what they leave undefined has a library of the target."""
+    undefined = {symbol for each in objects for symbol in elf.undefined_symbols(each)}
+    return elf.link_shared(objects, needed=_libraries(undefined & target.libcalls.keys(), target), soname=soname)
+
+
+def _libraries(undefined: Iterable[str], target: Target) -> tuple[str, ...]:
+    return tuple(sorted({target.libcalls[symbol] for symbol in undefined}, reverse=True))
+
+
+def compile_module(
+    text: str, target: Target, *, level: int = 3, observe: Observer | None = None, elsewhere: Container[str] = ()
+) -> Compiled:
     """Optimises a module and makes code of it.
 
     Args:
         text: LLVM IR; its triple and data layout are replaced by the target's.
         level: 0 (none) to 3 (all: loop and SLP vectorisation, unrolling, interleaving).
         observe: is told of every pass after it ran.
+        elsewhere: symbols that another object of the same link has.
 
     Raises:
         InternalError: LLVM cannot read the module, or it uses what the target does not have.
@@ -134,7 +148,7 @@ def compile_module(text: str, target: Target, *, level: int = 3, observe: Observ
     if target.format.is_text:
         return Compiled(target, level, text, _emit_assembly(text, target, level, observe).encode())
     code = emit_object(text, target, level=level, observe=observe)
-    undefined = tuple(sorted(elf.undefined_symbols(code)))
+    undefined = tuple(sorted(name for name in elf.undefined_symbols(code) if name not in elsewhere))
     for symbol in undefined:
         if symbol not in target.libcalls:
             raise InternalError(
@@ -150,8 +164,29 @@ def emit_object(text: str, target: Target, *, level: int = 3, observe: Observer 
         InternalError: LLVM cannot read the module, or it uses an intrinsic that the target does not have.
     """
     with _machine(target, level) as machine:
-        code: bytes = machine.emit_object(_optimised(text, target, level, machine, observe))
-    return code
+        return _object_of(_optimised(text, target, level, machine, observe), machine)
+
+
+def _object_of(module: Any, machine: Any) -> bytes:
+    """As `machine.emit_object(module)`, beside other threads."""
+    ffi = library().ffi
+    with ffi.OutputString() as message:
+        buffer = _unlocked("LLVMPY_TargetMachineEmitToMemory")(machine, module, 1, message)
+        if not buffer:
+            raise InternalError(f"LLVM made no object: {_summary(str(message))}", code="EK0903")
+    try:
+        return ctypes.string_at(ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer))
+    finally:
+        ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
+
+
+def _unlocked(name: str) -> Callable[..., Any]:
+    """A function of llvmlite's library without llvmlite's lock, which lets one thread at a time into all of LLVM.
+
+    LLVM itself asks only that threads share no context, and each module has one of its own.
+    """
+    function: Callable[..., Any] = getattr(library().ffi.lib, name)
+    return getattr(function, "_cfn", function)
 
 
 def _emit_assembly(text: str, target: Target, level: int, observe: Observer | None = None) -> str:
@@ -231,7 +266,7 @@ def _optimize(work: _Work) -> None:
     tuning.loop_interleaving = tuning.loop_unrolling = work.level >= 2
     passes = binding.create_pass_builder(work.machine, tuning)
     manager = passes.getModulePassManager()
-    manager.run(module, passes)
+    _unlocked("LLVMPY_RunNewModulePassManager")(manager, module, passes)
     # llvmlite forgets to: of its two base classes the first one has nothing to dispose of, and 80 KiB are left.
     super(binding.ffi.ObjectRef, manager)._dispose()
     manager.detach()

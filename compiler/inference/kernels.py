@@ -16,15 +16,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from ...dsl.contract.checks import SAFE, Checks, parse_checks
+from ...dsl.contract.groups import Numbering
 from ...dsl.contract.unit import (
     BufferSpec,
     EntrySpec,
-    FromBuffer,
     FromNode,
     GroupSpec,
     Literal,
     NodeSpec,
-    Operand,
     Size,
     Slot,
 )
@@ -57,7 +56,7 @@ def build_program(spec: EntrySpec, target: Target, *, notes: bool = False) -> Pr
     mistakes: list[EinkornError] = []
     for group in spec.groups:
         numbering = Numbering(spec, group)
-        key = numbering.key() if len(spec.groups) > 1 else None  # a digest of each kernel is in it
+        key = numbering.key if len(spec.groups) > 1 else None  # a digest of each kernel is in it
         if key not in known:
             known[key] = len(program.functions)
             builder = GroupBuilder(spec, group, numbering, target, program.sites)
@@ -72,64 +71,6 @@ def build_program(spec: EntrySpec, target: Target, *, notes: bool = False) -> Pr
     if mistakes:
         raise joined(mistakes)
     return program
-
-
-class Numbering:
-    """The buffers and dim slots that a group uses, in order of first use."""
-
-    def __init__(self, spec: EntrySpec, group: GroupSpec) -> None:
-        self.group = group
-        self.specs = spec.buffers
-        self.buffers: list[int] = []
-        self.slots: list[int] = []
-        for node in group.nodes:
-            for operand in node.inputs:
-                if isinstance(operand, FromBuffer):
-                    self._buffer(operand.buffer)
-                    self._shape(self.specs[operand.buffer].strides or ())
-                if isinstance(operand, FromBuffer | Literal):
-                    self._shape(operand.shape)
-            for _, shape in node.outputs:
-                self._shape(shape)
-        for store in group.stores:
-            self._buffer(store.buffer)
-
-    def _buffer(self, index: int) -> None:
-        if index not in self.buffers:
-            self.buffers.append(index)
-
-    def _shape(self, shape: tuple[Size, ...]) -> None:
-        for size in shape:
-            if isinstance(size, Slot) and size.index not in self.slots:
-                self.slots.append(size.index)
-
-    def key(self) -> Any:
-        """Equal for groups that can share a function."""
-
-        def shape(sizes: tuple[Size, ...]) -> tuple[Any, ...]:
-            return tuple(("slot", self.slots.index(n.index)) if isinstance(n, Slot) else n for n in sizes)
-
-        def operand(o: Operand) -> tuple[Any, ...]:
-            if isinstance(o, FromBuffer):
-                buffer = self.specs[o.buffer]
-                strides = None if buffer.strides is None else shape(buffer.strides)
-                return "buffer", self.buffers.index(o.buffer), buffer.dtype, shape(o.shape), strides
-            if isinstance(o, Literal):
-                return "literal", repr(o.value), o.dtype, shape(o.shape)
-            return "node", o.node, o.output
-
-        nodes = tuple(
-            (
-                node.kernel.digest,
-                node.dtypes,
-                tuple((name, type(value).__name__, value) for name, value in node.parameters),
-                tuple(operand(o) for o in node.inputs),
-                tuple((dtype, shape(sizes)) for dtype, sizes in node.outputs),
-            )
-            for node in self.group.nodes
-        )
-        stores = tuple((s.node, s.output, self.buffers.index(s.buffer)) for s in self.group.stores)
-        return nodes, self.group.root, self.group.epilogue, self.group.moves, stores
 
 
 class GroupEvaluator:

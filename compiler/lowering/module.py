@@ -3,13 +3,17 @@
 On a CPU, each parallel region becomes a function of its own with a task around it that the thread pool calls; the entry
 calls the groups in order. On a GPU, each launch becomes a kernel. Memory is LLVM pointers.
 
+Of a CPU a group may be a module by itself, and the entry another one; both know each other's symbols by name.
+
 Input: a `Program` and a `Target`. Output: the text of an MLIR module, and for a GPU the kernels it holds. Non-goals: no
 typing, no optimisation: what passes have decided is spelled (see `ir.schedule`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import Any
 
 from ...dsl.diagnostics.errors import InternalError
 from ..ir.opcodes import LAUNCH, OPCODES
@@ -62,19 +66,74 @@ def _host(module: ModuleWriter, program: Program) -> None:
             if LEAVE in module.functions[-1]:
                 fallible.add(function.name)
         module.functions.append(entry(program, fallible))
+    _helpers(module)
+    module.functions.append(reports.report_table(reports.site_records(program)))
+
+
+def _helpers(module: ModuleWriter) -> None:
+    """The functions that what is written so far calls."""
     if module.calls("@ek.spread"):
         module.functions.append(SPREAD)
     if module.calls("@ek.poll"):
         module.functions.append(POLL)
-    module.functions.append(reports.report_table(program))
 
 
-def _host_function(module: ModuleWriter, function: Function) -> str:
+def _host_function(module: ModuleWriter, function: Function, linkage: str = "internal") -> str:
     """`llvm.func internal @group(%ctx, pointers, sizes) -> i32`."""
     w = FunctionWriter(module)
     params = ["%ctx: !llvm.ptr", *w.parameters(function.params)]
     _body(w, function)
-    return w.finish(f"llvm.func internal @{function.name}({', '.join(params)}) -> i32")
+    return w.finish(f"llvm.func {linkage} @{function.name}({', '.join(params)}) -> i32")
+
+
+@dataclass(frozen=True)
+class EmittedGroup:
+    """The text of a group's module, whether the group may leave early, and the records of its sites."""
+
+    text: str
+    fallible: bool
+    records: Sequence[Any]
+
+
+def first_site(symbol: str) -> str:
+    """The symbol of the number that the first site of a group has among all of the entry."""
+    return f"{symbol}.sites"
+
+
+def emit_group(program: Program, target: Target, symbol: str) -> EmittedGroup:
+    """The one function of a program for a CPU, under a symbol that an entry of another module calls."""
+    module = ModuleWriter(target, first_site(symbol))
+    function = replace(program.functions[0], name=symbol)
+    module.functions.append(_host_function(module, function, "hidden"))
+    fallible = LEAVE in module.functions[-1]
+    _helpers(module)
+    records = reports.site_records(program)
+    if records:
+        module.functions.append(f"  llvm.mlir.global external hidden constant @{module.first_site}() : i64\n")
+    return EmittedGroup(module.text(), fallible, records)
+
+
+def emit_entry(
+    program: Program, target: Target, fallible: Set[str], sites: Mapping[str, int], records: Sequence[Any]
+) -> str:
+    """The entry for a CPU by itself: the functions of the program are those of other modules.
+
+    Args:
+        fallible: which of them may leave early.
+        sites: the number of the first site of each that has sites.
+        records: of all sites, in their order.
+    """
+    module = ModuleWriter(target)
+    for function in program.functions:
+        types = ["!llvm.ptr", *(module.type(value.type) for value in function.params)]
+        module.functions.append(f"  llvm.func hidden @{function.name}({', '.join(types)}) -> i32\n")
+    for name, number in sites.items():
+        symbol = f"@{first_site(name)}({number} : i64)"
+        module.functions.append(f"  llvm.mlir.global external hidden constant {symbol} : i64\n")
+    module.functions.append(entry(program, fallible))
+    _helpers(module)
+    module.functions.append(reports.report_table(records))
+    return module.text()
 
 
 def _small_entry(module: ModuleWriter, program: Program) -> str:

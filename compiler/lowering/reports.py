@@ -10,6 +10,7 @@ import functools
 import json
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 from ...dsl.contract import abi
 from ...dsl.diagnostics.places import Place
@@ -37,7 +38,7 @@ def _assert(w: FunctionWriter, op: Op) -> None:
         else:
             _report(w, op.attrs["site"], values)
             status = w.field("%ctx", abi.STATUS_OFFSET)
-            code = w.op(f"arith.constant {op.attrs['site'] + 1} : i64")
+            code = _site(w, op.attrs["site"] + 1)
             w.line(f"llvm.store {code}, {status} atomic monotonic {{alignment = 8 : i64}} : i64, !llvm.ptr")
         w.line(LEAVE)
     w.close(at)
@@ -59,8 +60,16 @@ def _report(w: FunctionWriter, site: int, values: Sequence[Value]) -> None:
         w.line(f"llvm.store {name}, {address} : {mlir_type(wide)}, !llvm.ptr")
     slot = w.field("%ctx", abi.REPORT_OFFSET)
     report = w.op(f"llvm.load {slot} : !llvm.ptr -> !llvm.ptr")
-    number_name = w.op(f"arith.constant {site} : i64")
-    w.line(f"llvm.call {report}({number_name}, {block}) : !llvm.ptr, (i64, !llvm.ptr) -> ()")
+    w.line(f"llvm.call {report}({_site(w, site)}, {block}) : !llvm.ptr, (i64, !llvm.ptr) -> ()")
+
+
+def _site(w: FunctionWriter, number: int) -> str:
+    """The number of a site among all of the entry."""
+    own = w.op(f"arith.constant {number} : i64")
+    if not w.module.first_site:
+        return own
+    at = w.op(f"llvm.mlir.addressof @{w.module.first_site} : !llvm.ptr")
+    return w.op(f"arith.addi {own}, {w.op(f'llvm.load {at} : !llvm.ptr -> i64')} : i64")
 
 
 @emits("breakpoint")
@@ -79,8 +88,8 @@ def _note(w: FunctionWriter, op: Op) -> None:
     """Only the interpreter makes something of it."""
 
 
-def report_table(program: Program) -> str:
-    """The table of sites as JSON text in the code itself, so that it is never apart from the code."""
+def site_records(program: Program) -> list[Any]:
+    """What the sites of a program show, as JSON values."""
     sites = program.sites
     places = {site.place for site in sites} | {place for site in sites for _, place in site.notes}
     anchors = anchors_of(program.kernels, places)
@@ -88,6 +97,11 @@ def report_table(program: Program) -> str:
     for site in sites:
         notes = [[text, anchors[place]] for text, place in site.notes]
         records.append([site.kind, site.parts, anchors[site.place], site.op, dict(site.details), notes])
+    return records
+
+
+def report_table(records: Sequence[Any]) -> str:
+    """The table of sites as JSON text in the code itself, so that it is never apart from the code."""
     data = json.dumps(records).encode() + b"\0"
     text = "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in data)
     return f'  llvm.mlir.global external constant @{abi.REPORTS}("{text}") : !llvm.array<{len(data)} x i8>\n'

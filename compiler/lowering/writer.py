@@ -77,10 +77,14 @@ _MARK = re.compile(rf"@({re.escape(EXIT)}|{re.escape(HINT)}\w+)\(")
 
 
 class ModuleWriter:
-    """Collects the functions of a module, its GPU kernels, and the table of places."""
+    """Collects the functions of a module, its GPU kernels, and the table of places.
 
-    def __init__(self, target: Target) -> None:
+    `first_site` is a symbol whose value is the number of the module's first site; empty where that is 0.
+    """
+
+    def __init__(self, target: Target, first_site: str = "") -> None:
         self.target = target
+        self.first_site = first_site
         self.functions: list[str] = []
         self.kernels: list[KernelInfo] = []
         self.locations: dict[Location, int] = {}
@@ -102,6 +106,15 @@ class ModuleWriter:
     def calls(self, function: str) -> bool:
         """Whether any function that is written so far calls this one."""
         return any(f"{function}(" in text for text in self.functions)
+
+    def type(self, type: Type) -> str:
+        """How MLIR writes a type."""
+        return self.pointer(type.space) if isinstance(type, PointerType) else mlir_type(type)
+
+    def pointer(self, space: str) -> str:
+        """How MLIR writes a pointer into a space of the target."""
+        number = self.target.spaces.number(space)
+        return f"!llvm.ptr<{number}>" if number else "!llvm.ptr"
 
     def text(self) -> str:
         """The whole module."""
@@ -216,14 +229,13 @@ class FunctionWriter:
 
     def type(self, type: Type) -> str:
         """How MLIR writes a type."""
-        return self.pointer(type.space) if isinstance(type, PointerType) else mlir_type(type)
+        return self.module.type(type)
 
     def types(self, values: Sequence[Value]) -> str:
         return ", ".join(self.type(v.type) for v in values)
 
     def pointer(self, space: str) -> str:
-        number = self.target.spaces.number(space)
-        return f"!llvm.ptr<{number}>" if number else "!llvm.ptr"
+        return self.module.pointer(space)
 
     # storage
 

@@ -105,13 +105,18 @@ def compile_graph(ir: GraphIR, targets: Sequence[Target], fuse: bool, checks: Ch
         CompileError: a mistake in a kernel.
     """
     with shielded():
+        from ...compiler.groups import compile_groups
         from ...compiler.ir.program import NotFusible
         from ...compiler.pipeline import compile_entry
 
     parts = partition(ir, functools.partial(node_facts, ir, targets[-1]), fuse=fuse)
     plan = make_plan(ir, parts)
     try:
-        artifact = compile_entry(_unit(plan, checks), targets[-1], others=targets[:-1])
+        unit, target = _unit(plan, checks), targets[-1]
+        if len(unit.groups) > 1 and target.format.in_process:
+            pieces: tuple[Piece, ...] = (compile_groups(unit, target),)
+        else:
+            pieces = compile_entry(unit, target, others=targets[:-1]).pieces
     except NotFusible:
         if not fuse:
             raise
@@ -120,7 +125,7 @@ def compile_graph(ir: GraphIR, targets: Sequence[Target], fuse: bool, checks: Ch
     except CompileError as error:
         _add_requests(error, ir)
         raise
-    return CompiledGraph(parts, plan, artifact.pieces)
+    return CompiledGraph(parts, plan, pieces)
 
 
 def interpret_graph(ir: GraphIR, *, checks: Checks | None = None) -> LoadedCode:

@@ -71,7 +71,7 @@ FAULTS: dict[str, tuple[Any, str, Callable[..., Any], str]] = {
     "a wrong partition": (compile, "partition", without_first_group, "EK0908"),
     "the plan": (compile, "make_plan", trips, "EK0901"),
     "the facts": (facts, "count_operations", trips, "EK0901"),
-    "no way to fuse": ("einkorn.compiler.pipeline", "_compiled", not_fusible, "EK0901"),
+    "no way to fuse": ("einkorn.compiler.pipeline", "build_program", not_fusible, "EK0901"),
     "the cache": (load, "partition_to_json", trips, "EK0901"),
 }
 

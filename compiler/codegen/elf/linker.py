@@ -1,12 +1,12 @@
-"""Links one relocatable object into a shared object: all the linking that kernels need.
+"""Links relocatable objects into a shared object: all the linking that kernels need.
 
-Input: the bytes of an ELF object for x86-64, aarch64 or AMDGPU, as LLVM writes them. Output: the bytes of a shared
+Input: the bytes of ELF objects for x86-64, aarch64 or AMDGPU, as LLVM writes them. Output: the bytes of a shared
 object that the dynamic loader takes (for AMDGPU: a code object, .hsaco), with symbols and debug information, so that
-gdb and perf work. The same input gives the same bytes. Non-goals: several objects, archives, scripts, thread-local
+gdb and perf work. The same input gives the same bytes. Non-goals: archives, scripts, thread-local
 variables, constructors, and unwind tables for exceptions.
 
-The phases: read (`object_file`), collect the pieces, lay out (`image`), relocate (`relocations` knows the machines),
-write (`image`).
+The phases: read (`object_file`), join several (`merge`), collect the pieces, lay out (`image`), relocate (`relocations`
+knows the machines), write (`image`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 from ....dsl.package import elf
 from .image import STUB_SIZE, Image, Piece, dynamic_entries, fill_tables, lay_out, write_image
+from .merge import merge_objects
 from .object_file import ObjectFile, Relocation, fault, read_object
 from .relocations import MACHINES
 
@@ -25,11 +26,11 @@ def undefined_symbols(data: bytes) -> tuple[str, ...]:
     return tuple(symbol.name for symbol in read_object(data).symbols if symbol.undefined and symbol.name)
 
 
-def link_shared(data: bytes, *, needed: Sequence[str] = (), soname: str = "") -> bytes:
-    """Links one relocatable object into a shared object.
+def link_shared(data: bytes | Sequence[bytes], *, needed: Sequence[str] = (), soname: str = "") -> bytes:
+    """Links relocatable objects into a shared object.
 
     Args:
-        data: the object.
+        data: the object, or several that know symbols of each other.
         needed: shared libraries that the loader shall load too; they have the undefined symbols.
         soname: the name the image calls itself, or none.
 
@@ -37,7 +38,8 @@ def link_shared(data: bytes, *, needed: Sequence[str] = (), soname: str = "") ->
         InternalError: the object is malformed, or uses what is not handled: other machines and relocations,
             thread-local variables, constructors, indirect functions, common symbols.
     """
-    image = _collect(read_object(data), soname, tuple(needed))
+    objects = [data] if isinstance(data, bytes) else data
+    image = _collect(merge_objects([read_object(each) for each in objects]), soname, tuple(needed))
     try:
         segments = lay_out(image)
         _fill_stubs(image)

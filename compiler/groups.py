@@ -1,0 +1,189 @@
+"""Compiles the groups of an entry one by one, and links them with the entry that calls them.
+
+Each group is an object under a key of its own. Equal groups are compiled once, whichever graphs they stand in, and the
+cache keeps them one by one: a graph that differs from one before in one op compiles one group. What is missing is
+compiled side by side. Python evaluates kernels in the caller's thread, while MLIR and LLVM work in others on the groups
+that it is done with; LLVM needs the interpreter's lock for none of its work.
+
+Input: an `EntrySpec` with several groups, and the target of a CPU. Output: a shared object, as one compilation of the
+whole would give. Non-goals: which groups there are is the graph's choice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..dsl.contract.groups import Numbering
+from ..dsl.contract.unit import EntrySpec, Piece
+from ..dsl.diagnostics.errors import CompileError, EinkornError, joined
+from ..dsl.environment.cache import content_key, shared_cache
+from ..dsl.environment.fingerprint import fingerprint
+from ..dsl.environment.knobs import knobs
+from ..dsl.types.dtype import INT
+from .codegen import llvm, mlir
+from .ir.program import Function, PointerType, Program, Region, Value
+from .lowering.module import emit_entry
+from .pipeline import GroupCompilation
+from .targets import Target
+
+SUFFIX = ".group"
+
+# Is told how many groups are done, of how many that are compiled.
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class GroupCode:
+    """A group's code: the symbol of its function, whether that may leave early, what its sites show, the object."""
+
+    symbol: str
+    fallible: bool
+    records: Sequence[Any]
+    code: bytes = field(repr=False)
+
+    def to_bytes(self) -> bytes:
+        """A line of JSON, then the object."""
+        return json.dumps([self.symbol, self.fallible, self.records]).encode() + b"\n" + self.code
+
+    @staticmethod
+    def from_bytes(data: bytes) -> GroupCode:
+        """What `to_bytes` gave."""
+        head, _, code = data.partition(b"\n")
+        symbol, fallible, records = json.loads(head)
+        return GroupCode(symbol, fallible, records, code)
+
+
+def compile_groups(spec: EntrySpec, target: Target, progress: Progress | None = None) -> Piece:
+    """The code of an entry, of groups that the cache has or that are compiled now.
+
+    Raises:
+        CompileError: mistakes in kernels, of all groups.
+        NotFusible: a group cannot be built.
+    """
+    groups = [Numbering(spec, group) for group in spec.groups]
+    keys = [_key(group, target) for group in groups]
+    unique = dict(zip(keys, groups, strict=True))
+    known = {key: code for key in unique if (code := _kept(key)) is not None}
+    missing = [(key, group) for key, group in unique.items() if key not in known]
+    known |= _compiled(missing, target, progress)
+    codes = [known[key] for key in unique]
+    entry = _entry(spec, [list(unique).index(key) for key in keys], groups, codes, target)
+    return Piece(target.format.suffix, target.key, llvm.link([entry, *(code.code for code in codes)], target))
+
+
+def _key(group: Numbering, target: Target) -> str:
+    return content_key("group", group.key, group.spec.checks, target.key, fingerprint())
+
+
+def _kept(key: str) -> GroupCode | None:
+    data = shared_cache().get(key, SUFFIX)
+    return None if data is None else GroupCode.from_bytes(data)
+
+
+# *** groups ***
+
+
+def _compiled(
+    missing: Sequence[tuple[str, Numbering]], target: Target, progress: Progress | None
+) -> dict[str, GroupCode]:
+    """Compiles groups and keeps them, in the order in which they are done."""
+    made: dict[str, GroupCode] = {}
+
+    def done(key: str, begun: GroupCompilation, code: bytes) -> None:
+        made[key] = GroupCode(begun.compilation.symbol, begun.group.fallible, begun.group.records, code)
+        shared_cache().put(key, made[key].to_bytes(), SUFFIX)
+        if progress is not None:
+            progress(len(made), len(missing))
+
+    with _Workers(done, 0 if knobs.dump or knobs.stop else min(len(missing) - 1, _processors())) as workers:
+        mistakes: list[EinkornError] = []
+        for key, group in missing:
+            try:
+                begun = GroupCompilation(group.unit(), target, _symbol(key, group))
+            except CompileError as error:  # the mistakes of all kernels are wanted
+                mistakes.append(error)
+            else:
+                if not mistakes:
+                    workers.make(key, begun)
+        if mistakes:
+            raise joined(mistakes)
+        workers.finish()
+    return made
+
+
+def _symbol(key: str, group: Numbering) -> str:
+    """The name of a group's function: that of its root, for people, and of its key, for the linker."""
+    root = group.group.nodes[group.group.root].kernel.schema.name
+    return f"{re.sub('[^A-Za-z0-9_]', '_', root)}_{key[:16]}"
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class _Workers:
+    """Threads that make objects; without any, they are made in the caller's.
+
+    Whatever ends the work in the caller, such as Ctrl-C, ends theirs as soon as the group at hand is done.
+    """
+
+    def __init__(self, done: Callable[[str, GroupCompilation, bytes], None], count: int) -> None:
+        self.done = done
+        self.pool = ThreadPoolExecutor(count, "einkorn-compile") if count > 0 else None
+        self.running: dict[Future[bytes], tuple[str, GroupCompilation]] = {}
+
+    def __enter__(self) -> _Workers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.pool is not None:
+            self.pool.shutdown(cancel_futures=True)
+
+    def make(self, key: str, begun: GroupCompilation) -> None:
+        """Makes the object of a group, now or later."""
+        if self.pool is None:
+            self.done(key, begun, begun.make())
+            return
+        self.running[self.pool.submit(begun.make)] = key, begun
+        self._take([each for each in self.running if each.done()])
+
+    def finish(self) -> None:
+        """Waits for all of them."""
+        while self.running:
+            self._take(wait(self.running, return_when=FIRST_COMPLETED).done)
+
+    def _take(self, finished: Sequence[Future[bytes]] | set[Future[bytes]]) -> None:
+        for each in finished:
+            self.done(*self.running.pop(each), each.result())
+
+
+# *** the entry ***
+
+
+def _entry(
+    spec: EntrySpec, numbers: Sequence[int], groups: Sequence[Numbering], codes: Sequence[GroupCode], target: Target
+) -> bytes:
+    """The object of the entry; `numbers` say which of the `codes` each group is."""
+    functions: dict[int, Function] = {}
+    program = Program(stages=spec.stages)
+    for number, group in zip(numbers, groups, strict=True):
+        if number not in functions:
+            types = [PointerType(spec.buffers[b].dtype) for b in group.buffers] + [INT] * len(group.slots)
+            functions[number] = Function(codes[number].symbol, [Value(type) for type in types], Region())
+        program.calls.append((number, group.buffers, group.slots))
+    program.functions = [functions[number] for number in range(len(codes))]
+    sites: dict[str, int] = {}
+    records: list[Any] = []
+    for code in codes:
+        if code.records:
+            sites[code.symbol] = len(records)
+            records += code.records
+    fallible = {code.symbol for code in codes if code.fallible}
+    text = mlir.lower_to_llvm(emit_entry(program, target, fallible, sites, records), target)
+    return llvm.compile_module(text, target, elsewhere={code.symbol for code in codes}).code
