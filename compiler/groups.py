@@ -22,13 +22,14 @@ from typing import Any
 from ..dsl.contract.groups import Numbering
 from ..dsl.contract.unit import EntrySpec, Piece
 from ..dsl.diagnostics.errors import CompileError, EinkornError, joined
+from ..dsl.diagnostics.shield import shielded
 from ..dsl.environment.cache import content_key, shared_cache
 from ..dsl.environment.fingerprint import fingerprint
 from ..dsl.environment.knobs import knobs
 from ..dsl.types.dtype import INT
 from .codegen import llvm, mlir
 from .ir.program import Function, PointerType, Program, Region, Value
-from .lowering.module import emit_entry
+from .lowering.module import HELPERS, emit_entry, emit_helpers
 from .pipeline import GroupCompilation
 from .targets import Target
 
@@ -74,7 +75,8 @@ def compile_groups(spec: EntrySpec, target: Target, progress: Progress | None = 
     known |= _compiled(missing, target, progress)
     codes = [known[key] for key in unique]
     entry = _entry(spec, [list(unique).index(key) for key in keys], groups, codes, target)
-    return Piece(target.format.suffix, target.key, llvm.link([entry, *(code.code for code in codes)], target))
+    objects = [entry, _helpers(target), *(code.code for code in codes)]
+    return Piece(target.format.suffix, target.key, llvm.link(objects, target))
 
 
 def _key(group: Numbering, target: Target) -> str:
@@ -150,7 +152,8 @@ class _Workers:
         if self.pool is None:
             self.done(key, begun, begun.make())
             return
-        self.running[self.pool.submit(begun.make)] = key, begun
+        with shielded():  # a thread begins whole or not at all
+            self.running[self.pool.submit(begun.make)] = key, begun
         self._take([each for each in self.running if each.done()])
 
     def finish(self) -> None:
@@ -186,4 +189,14 @@ def _entry(
             records += code.records
     fallible = {code.symbol for code in codes if code.fallible}
     text = mlir.lower_to_llvm(emit_entry(program, target, fallible, sites, records), target)
-    return llvm.compile_module(text, target, elsewhere={code.symbol for code in codes}).code
+    return llvm.compile_module(text, target, elsewhere={*HELPERS, *(code.symbol for code in codes)}).code
+
+
+def _helpers(target: Target) -> bytes:
+    """The object of what all groups and entries call."""
+    key = content_key("helpers", target.key, fingerprint())
+    code = shared_cache().get(key, SUFFIX)
+    if code is None:
+        code = llvm.emit_object(mlir.lower_to_llvm(emit_helpers(target), target), target)
+        shared_cache().put(key, code, SUFFIX)
+    return code

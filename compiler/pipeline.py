@@ -30,7 +30,7 @@ from .inference.kernels import build_program
 from .ir.printer import print_program
 from .ir.program import NotFusible, Program, Site
 from .ir.verifier import verify_program
-from .lowering.module import Emitted, EmittedGroup, emit_group, emit_module, first_site
+from .lowering.module import HELPERS, Emitted, EmittedGroup, emit_group, emit_module, first_site
 from .lowering.writer import KernelInfo
 from .passes.choose_grains import choose_grains
 from .passes.expand_launches import expand_launches
@@ -120,7 +120,7 @@ def _lower_to_llvm(c: Compilation) -> None:
 
 
 def _compile(c: Compilation) -> None:
-    elsewhere = {first_site(c.symbol)} if c.symbol else set()
+    elsewhere = {first_site(c.symbol), *HELPERS} if c.symbol else set()
     c.compiled = llvm.compile_module(c.text, c.target, level=c.level, observe=c.observe, elsewhere=elsewhere)
 
 

@@ -106,7 +106,7 @@ def emit_group(program: Program, target: Target, symbol: str) -> EmittedGroup:
     function = replace(program.functions[0], name=symbol)
     module.functions.append(_host_function(module, function, "hidden"))
     fallible = LEAVE in module.functions[-1]
-    _helpers(module)
+    _declare_helpers(module)
     records = reports.site_records(program)
     if records:
         module.functions.append(f"  llvm.mlir.global external hidden constant @{module.first_site}() : i64\n")
@@ -131,9 +131,25 @@ def emit_entry(
         symbol = f"@{first_site(name)}({number} : i64)"
         module.functions.append(f"  llvm.mlir.global external hidden constant {symbol} : i64\n")
     module.functions.append(entry(program, fallible))
-    _helpers(module)
+    _declare_helpers(module)
     module.functions.append(reports.report_table(records))
     return module.text()
+
+
+def emit_helpers(target: Target) -> str:
+    """What groups and entries of other modules call."""
+    module = ModuleWriter(target)
+    module.functions += [text.replace("internal", "hidden", 1) for text in (SPREAD, POLL)]
+    return module.text()
+
+
+HELPERS = {"ek.spread": "(!llvm.ptr, i64, i64, !llvm.ptr, !llvm.ptr)", "ek.poll": "(!llvm.ptr, i32) -> i1"}
+
+
+def _declare_helpers(module: ModuleWriter) -> None:
+    for name, type in HELPERS.items():
+        if module.calls(f"@{name}"):
+            module.functions.append(f"  llvm.func hidden @{name}{type}\n")
 
 
 def _small_entry(module: ModuleWriter, program: Program) -> str:
