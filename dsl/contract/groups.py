@@ -9,7 +9,7 @@ Non-goals: nothing is compiled or kept here.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -55,7 +55,9 @@ class Numbering:
     @cached_property
     def key(self) -> str:
         """Equal for groups that can share code: text that says all that the code depends on but target and checks."""
-        return repr((self._nodes(), self.group.root, self.group.epilogue, self._stores(), self.group.device))
+        group = self.group
+        others = [getattr(group, field.name) for field in fields(group) if field.name not in ("nodes", "stores")]
+        return repr((self._nodes(), self._stores(), others))
 
     def _nodes(self) -> list[Any]:
         nodes = []
