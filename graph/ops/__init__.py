@@ -6,6 +6,7 @@
     activations   rectifiers and gates
     norms         layers, roots of mean squares, groups, batches
     order         sorts, places in order, the k largest and smallest
+    random        random numbers, as `ops.random`
     scans         running sums and products
     reduction     sums, extremes and their places, softmax
     matmul        matrix products
@@ -19,7 +20,8 @@
     custom        kernels of the user's
     control_flow  branches, loops, subgraphs
 
-An op is a row of its file (see `rows`) or a function under `@op()`. All that are declared there are names here.
+An op is a row of its file (see `rows`) or a function under `@op()`. All that are declared there are names here,
+and those with a namespace names of a module here.
 
 Input: tensors, numbers, arrays. Output: tensors. Non-goals: anything that happens when the graph runs.
 """
@@ -30,6 +32,7 @@ from ..types.layouts import InterpolationMode
 from .stage import OPS
 
 if TYPE_CHECKING:
+    from . import random as random
     from .activations import *
     from .attention import *
     from .bits import *
@@ -66,10 +69,11 @@ else:
         norms,
         order,
         pooling,
+        random,
         reduction,
         scans,
     )
 
-    globals().update({name: op.function for name, op in OPS.items()})
+    globals().update({name: op.function for name, op in OPS.items() if "." not in name})
 
-__all__ = sorted(OPS)
+__all__ = sorted({name.partition(".")[0] for name in OPS})

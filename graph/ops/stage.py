@@ -37,7 +37,7 @@ class Op:
     """An op, as `einkorn.graph.ops` has it.
 
     Attributes:
-        name: its name in `ops`.
+        name: its name in `ops`, such as "add" or "random.normal".
         function: what users call.
         form: how it is staged: "elementwise", "reduction" or "along" (see `rows`), or "irregular", by code of its own.
         kernel: the family and the name of the kernel that a regular op stages.
@@ -59,7 +59,7 @@ class Op:
     host_only: str = ""
 
 
-OPS: dict[str, Op] = {}  # by name; whatever is in it is a function of `ops`
+OPS: dict[str, Op] = {}  # by name; whatever is in it is a function of `ops`, or of a module of it
 METHODS: dict[tuple[type[Value], str], Callable[..., Any]] = {}  # what ops add to the classes of values
 
 
@@ -70,6 +70,7 @@ def op(
     host_only: str = "",
     method: str | None = None,
     operator: str | None = None,
+    namespace: str = "",
 ) -> Callable[[F], F]:
     """Makes a function an op: it runs inside a graph, and leaves nothing behind when it raises.
 
@@ -81,10 +82,12 @@ def op(
         host_only: why no code for GPUs can be made of it; empty where it can.
         method: the name under which `TensorValue` has it, too.
         operator: Python's method for the operator that stages it, such as "__add__". The reflected one follows.
+        namespace: the module of `ops` that has it, such as "random" of `ops.random.normal`; `ops` itself when empty.
     """
 
     def declare(function: F) -> F:
-        row = Op(function.__name__, function, operands=dtypes or {}, example=example, host_only=host_only)
+        name = f"{namespace}.{function.__name__}" if namespace else function.__name__
+        row = Op(name, function, operands=dtypes or {}, example=example, host_only=host_only)
         return declared(row, method, operator)  # type: ignore[return-value]
 
     return declare

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import operator
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +53,8 @@ def test_a_row_takes_the_dtypes_of_its_kernel(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(OPS))
 def test_an_op_says_what_it_does(name: str) -> None:
-    function: Any = getattr(ops, name)
-    assert function is OPS[name].function and function.__name__ == name
+    function: Any = operator.attrgetter(name)(ops)
+    assert function is OPS[name].function and function.__name__ == name.rpartition(".")[2]
     assert function.__doc__ and function.__doc__.split("\n")[0].endswith((".", "…")), function.__doc__
     annotations = inspect.signature(function).parameters.values()
     assert all(parameter.annotation is not parameter.empty for parameter in annotations)
@@ -104,7 +105,11 @@ def test_type_checkers_see_the_ops_that_there_are() -> None:
                     break
                 if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
                     seen[node.name] = file
-    assert sorted(seen) == sorted(OPS) == ops.__all__
+    modules = {name.partition(".")[0] for name in OPS if "." in name}
+    assert sorted(seen) == sorted(name for name in OPS if "." not in name)
+    assert sorted({*seen, *modules}) == ops.__all__
+    for name in modules:
+        assert f"from . import {name} as {name}" in (FOLDER / "__init__.py").read_text()
 
 
 def test_the_page_of_ops_is_the_table() -> None:

@@ -186,3 +186,38 @@ def test_orders_refuse() -> None:
     with pytest.raises(EinkornError) as caught:
         model(np.zeros(2, np.float32))
     assert caught.value.code == "EK0454" and "k is 3" in str(caught.value)
+
+
+def test_random_numbers_look_random() -> None:
+    """Ops of one graph differ; the same seed gives the same; the moments are those of the distributions."""
+    count = 100_000
+
+    def forward(seed: Any) -> list[Any]:
+        ops.random.set_seed(seed)
+        return [ops.random.uniform([count], (-1, 3)), ops.random.normal([count]), ops.random.normal([count])]
+
+    model = graphs.load(forward, (np.int64, []))
+    first, again, other = (graphs.results(model, np.array(seed)) for seed in (5, 5, 6))
+    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
+    assert not np.array_equal(first[0], other[0])
+    even, normal, second = first
+    assert even.min() >= -1 and even.max() < 3 and abs(even.mean() - 1) < 0.02 and abs(even.var() - 16 / 12) < 0.02
+    assert abs(normal.mean()) < 0.02 and abs(normal.std() - 1) < 0.02 and abs(np.mean(normal**3)) < 0.1
+    assert abs(np.corrcoef(normal, second)[0, 1]) < 0.02 and abs(np.corrcoef(normal[:-1], normal[1:])[0, 1]) < 0.02
+
+
+def test_random_ops_refuse() -> None:
+    x, whole = TensorType(DType.float32, ["m", 6]), TensorType(DType.int64, [2])
+    for code, op, argument, forward in (
+        ("EK0478", "random.uniform", "range", lambda x, s: ops.random.uniform([2], range=(1, 1))),
+        ("EK0478", "random.uniform", "range", lambda x, s: ops.random.uniform([2], range=(1, 2, 3))),
+        ("EK0478", "random.uniform", "range[0]", lambda x, s: ops.random.uniform([2], range=("a", 1))),
+        ("EK0413", "random.uniform", "dtype", lambda x, s: ops.random.uniform([2], dtype=DType.int8)),
+        ("EK0478", "random.normal", "std", lambda x, s: ops.random.normal([2], std=0)),
+        ("EK0478", "random.gaussian", "std", lambda x, s: ops.random.gaussian([2], std=-1.0)),
+        ("EK0478", "random.set_seed", "value", lambda x, s: ops.random.set_seed(1.5)),
+        ("EK0478", "random.set_seed", "value", lambda x, s: ops.random.set_seed(s)),
+        ("EK0478", "random.dropout", "p", lambda x, s: ops.random.dropout(x, 1.0)),
+    ):
+        error = _refused(forward, x, whole)
+        assert (error.code, error.op, error.argument) == (code, op, argument), error

@@ -1,0 +1,222 @@
+"""Stages random numbers: `ops.random.uniform`, `normal`, `bernoulli`, `dropout`, and the seed of a graph.
+
+    ops.random.set_seed(7)
+    noise = ops.random.normal(["batch", 64], std=0.02)
+
+Numbers are a function of the graph's seed, of how many random ops came after it was set, and of the place of the
+element: they depend neither on threads nor on the target. A seed that is a tensor of `SeedType` comes with each call;
+with a plain number, and without any, each call gives the same numbers.
+
+Input: shapes, numbers, a seed. Output: tensors. Non-goals: nothing for secrets.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...dsl.diagnostics.places import user_place
+from ...dsl.types.dtype import DType
+from ..arguments import dtype_of, int_of, list_of, number_of, wrong
+from ..driver.devices import Device, DeviceRef
+from ..staging.graph import Graph
+from ..staging.value import TensorValue, TensorValueLike
+from ..types.dims import Dim, Shape
+from ..types.tensor_type import TensorType
+from .elementwise import less, mul, where
+from .movement import transfer_to
+from .operands import as_shape, check_kind, tensor
+from .stage import builtin, current, op
+
+__all__ = ["SeedType", "bernoulli", "dropout", "gaussian", "normal", "seed", "set_seed", "uniform"]
+
+_FAMILY = "random"
+SeedType = TensorType(DType.int64, [], DeviceRef.CPU())
+DimLike = int | str | Dim
+
+
+@dataclass
+class _State:
+    """The seed of a graph, and how many random ops it has."""
+
+    seed: int | TensorValue = 0
+    streams: int = 0
+
+
+_STATES: weakref.WeakKeyDictionary[Graph, _State] = weakref.WeakKeyDictionary()
+
+
+@op(namespace="random", dtypes={}, example="ops.random.set_seed(7)")
+def set_seed(value: TensorValueLike) -> None:
+    """Sets the seed of all random ops of this graph that come after: a number, or a tensor of `SeedType`.
+
+    The same seed again begins the same numbers again.
+
+    Raises:
+        GraphError: neither an int nor a tensor of rank 0.
+        DTypeError: a tensor of another dtype than int64.
+    """
+    state = _state("random.set_seed")
+    if hasattr(value, "__tensorvalue__"):
+        value = value.__tensorvalue__()
+    state.streams = 0
+    if not isinstance(value, TensorValue):
+        state.seed = _seed_of(value)
+        return
+    given = tensor("random.set_seed", "value", value)
+    if given.dtype is not DType.int64 or given.rank != 0:
+        wrong("value", str(given.type), f"an int, or a tensor of {SeedType}")
+    state.seed = given
+
+
+@op(namespace="random", dtypes={}, example="ops.random.seed()")
+def seed() -> TensorValue:
+    """The seed of this graph as a tensor of `SeedType`; 0 unless it is set."""
+    held = _state("random.seed").seed
+    return held if isinstance(held, TensorValue) else _number(held)
+
+
+@op(namespace="random", dtypes={}, example="ops.random.uniform([2, 3], range=(0, 1))")
+def uniform(
+    shape: Iterable[DimLike] | TensorType = (),
+    range: tuple[float, float] = (0, 1),
+    *,
+    dtype: DType | None = None,
+    device: DeviceRef | Device | None = None,
+) -> TensorValue:
+    """Numbers from range[0] on and below range[1], each as likely as the others.
+
+    Args:
+        shape: of the result; or a `TensorType`, which tells dtype and device, too.
+        range: the first number and the end.
+        dtype: a float type; float32 when left out, on accelerators bfloat16.
+        device: where the result lies; the host when left out.
+
+    Raises:
+        GraphError: `range` is no pair of numbers in ascending order.
+        DTypeError: no float type.
+    """
+    pair = list_of("range", range, "two numbers")
+    if len(pair) != 2:
+        wrong("range", range, "two numbers")
+    low, high = (number_of(f"range[{k}]", number) for k, number in enumerate(pair))
+    if low >= high:
+        wrong("range", range, "two numbers, of which the first is the smaller one")
+    return _filled("random.uniform", "random_uniform", shape, dtype, device, {"low": low, "high": high})
+
+
+@op(namespace="random", dtypes={}, example="ops.random.gaussian([2, 3], mean=0.0, std=1.0)")
+def gaussian(
+    shape: Iterable[DimLike] | TensorType = (),
+    mean: float = 0.0,
+    std: float = 1.0,
+    *,
+    dtype: DType | None = None,
+    device: DeviceRef | Device | None = None,
+) -> TensorValue:
+    """Numbers of the normal distribution with this mean and standard deviation.
+
+    Args:
+        shape: of the result; or a `TensorType`, which tells dtype and device, too.
+        mean: the centre.
+        std: the spread, above 0.
+        dtype: a float type; float32 when left out, on accelerators bfloat16.
+        device: where the result lies; the host when left out.
+
+    Raises:
+        GraphError: `std` is not above 0.
+        DTypeError: no float type.
+    """
+    return _normal("random.gaussian", shape, mean, std, dtype, device)
+
+
+@op(namespace="random", dtypes={}, example="ops.random.normal([2, 3], mean=0.0, std=1.0)")
+def normal(
+    shape: Iterable[DimLike] | TensorType = (),
+    mean: float = 0.0,
+    std: float = 1.0,
+    *,
+    dtype: DType | None = None,
+    device: DeviceRef | Device | None = None,
+) -> TensorValue:
+    """Another name of `random.gaussian`."""
+    return _normal("random.normal", shape, mean, std, dtype, device)
+
+
+@op(namespace="random", dtypes={"probability": "float"}, example="ops.random.bernoulli(probability)")
+def bernoulli(probability: TensorValueLike) -> TensorValue:
+    """True with the probability that each element says, as bool; never at 0, always from 1 on."""
+    value = tensor("random.bernoulli", "probability", probability)
+    check_kind("random.bernoulli", "probability", value, "float")
+    return less(_drawn("random.bernoulli", value), value)
+
+
+@op(namespace="random", dtypes={"x": "float"}, example="ops.random.dropout(x, p=0.5)")
+def dropout(x: TensorValueLike, p: float = 0.5) -> TensorValue:
+    """x with each element made 0 with probability p, and the others divided by 1 - p.
+
+    Raises:
+        GraphError: p is not from 0 on and below 1.
+    """
+    value = tensor("random.dropout", "x", x)
+    check_kind("random.dropout", "x", value, "float")
+    share = number_of("p", p)
+    if not 0 <= share < 1:
+        wrong("p", p, "a number from 0 on and below 1")
+    return where(less(_drawn("random.dropout", value), share), 0.0, mul(value, 1 / (1 - share)))
+
+
+# *** parts ***
+
+
+def _state(name: str) -> _State:
+    graph = current(name)
+    if graph not in _STATES:
+        _STATES[graph] = _State()
+    return _STATES[graph]
+
+
+def _seed_of(value: Any) -> int:
+    number = int_of("value", value)
+    if not -(1 << 63) <= number < 1 << 64:
+        wrong("value", value, "an int of 64 bits")
+    return number if number < 1 << 63 else number - (1 << 64)
+
+
+def _number(value: int) -> TensorValue:
+    return current("random.seed").stage_constant(np.array(value, np.int64), DeviceRef.CPU(), user_place())
+
+
+def _normal(name: str, shape: Any, mean: Any, std: Any, dtype: DType | None, device: Any) -> TensorValue:
+    spread = number_of("std", std, wanted="a number above 0")
+    if spread <= 0:
+        wrong("std", std, "a number above 0")
+    return _filled(name, "random_normal", shape, dtype, device, {"mean": number_of("mean", mean), "std": spread})
+
+
+def _drawn(name: str, like: TensorValue) -> TensorValue:
+    """Numbers in [0, 1) for the elements of a tensor of floats: float64 for float64, else float32."""
+    wide = DType.float64 if like.dtype is DType.float64 else DType.float32
+    return _filled(name, "random_uniform", like.type.with_dtype(wide), None, None, {"low": 0.0, "high": 1.0})
+
+
+def _filled(name: str, kernel: str, shape: Any, dtype: Any, device: Any, parameters: dict[str, float]) -> TensorValue:
+    """Stages a kernel over all elements in one row, with the seed of the graph and the next stream."""
+    if isinstance(shape, TensorType):
+        dtype, device, shape = dtype or shape.dtype, device or shape.device, shape.shape
+    place = DeviceRef.CPU() if device is None else DeviceRef.from_device(device)
+    chosen = dtype_of("dtype", dtype) if dtype is not None else DType.float32 if place.is_cpu() else DType.bfloat16
+    if not chosen.is_float() or chosen.is_storage():
+        wrong("dtype", chosen, "a floating-point dtype that computes", code="EK0413")
+    dims = Shape(list_of("shape", shape, "dims"))
+    state = _state(name)
+    held = state.seed if isinstance(state.seed, TensorValue) else _number(state.seed)
+    operands = [transfer_to(value, place) for value in (held, _number(state.streams))]
+    row = TensorType(chosen, [dims.num_elements], place)
+    found = builtin(_FAMILY, kernel, operands, parameters, [row])[0]
+    state.streams += 1
+    return as_shape(found, dims)
