@@ -19,7 +19,7 @@ from ...dsl.package.shared_object import read_shared_object
 from ...dsl.signature.bind import bind
 from ...dsl.signature.parameters import identity
 from ...dsl.types.dtype import DType
-from ..ir import GraphIR, Node
+from ..ir import Control, GraphIR, Node
 from ..passes.memory_plan import Plan, PlannedBuffer, bound_dtypes
 from .reports import read_reports
 
@@ -108,6 +108,8 @@ def single_op(ir: GraphIR) -> Node | None:
     """The op of a graph that is one op over inputs and constants, and gives back its results; else None."""
     sizes = {step.value for step in ir.steps}  # its shape function is not a second op
     nodes = [node for node in ir.nodes if isinstance(node, Node) and sizes.isdisjoint(node.results)]
+    if any(isinstance(node, Control) for node in ir.nodes):
+        return None
     return nodes[0] if len(nodes) == 1 and ir.outputs == nodes[0].results else None
 
 

@@ -119,6 +119,22 @@ def in_place() -> None:
     print("in_place", file=sys.stderr, flush=True)
 
 
+def loops() -> None:
+    """Loops of graphs: their kernels are too short to ask by themselves, and a body may have none."""
+
+    def forward(x: Any) -> Any:
+        ops.while_loop(x, lambda v: x[1] > 1, lambda v: v)
+        return ops.while_loop((x, 0), lambda v, n: n < x[0], lambda v, n: [v + x, n + 1])[0]
+
+    for interpret in (False, True):
+        graph = Graph("loops", forward, [TensorType(INT, ["n"], HOST)])
+        model = InferenceSession(interpret=interpret).load(graph)
+        raises(KeyboardInterrupt, lambda model=model: model(numbers(EVER, 1)))  # type: ignore[misc]
+        for rounds in (3, 4):
+            assert np.array_equal(np.asarray(model(numbers(rounds, 1))[0]), numbers(rounds, 1) * (rounds + 1))
+    print("loops", file=sys.stderr, flush=True)
+
+
 class Stop(Exception):
     pass
 
@@ -162,6 +178,7 @@ if __name__ == "__main__":
     with open(os.devnull, "w") as sys.stdout:  # what kernels print
         cases()
         in_place()
+        loops()
         own_handlers()
         other_threads()
     sys.stdout = sys.__stdout__
