@@ -234,6 +234,18 @@ def reproduce(path: str) -> None:
     commands.reproduce(path)
 
 
+@einkorn.command(context_settings={"ignore_unknown_options": True})
+@click.argument("script", type=click.Path(exists=True, dir_okay=False))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.option("-o", "--output", metavar="FILE", help="A page with bars and a timeline to write, name.html.")
+@click.option("--trace", metavar="FILE", help="A trace to write, name.json, for chrome://tracing and Perfetto.")
+def profile(script: str, arguments: Sequence[str], output: str | None, trace: str | None) -> None:
+    """Run the Python program SCRIPT, and show where its models spend their time."""
+    from . import commands
+
+    commands.profile(script, arguments, output, trace)
+
+
 @einkorn.group()
 def pkg() -> None:
     """Look into packages."""

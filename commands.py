@@ -11,6 +11,7 @@ import importlib.metadata
 import io
 import json
 import platform
+import runpy
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -271,6 +272,30 @@ def explain(code: str | None, printer: Printer) -> None:
             print(f"{name}  {meaning}")
         return
     printer.page(_page(explanation_of(code)))
+
+
+def profile(script: str, arguments: Sequence[str], output: str | None, trace: str | None) -> None:
+    """Runs a program whose models are measured, and prints a table of their groups."""
+    from .graph.engine.profile import AMBIENT, Profile
+    from .graph.engine.profile_page import profile_page, profile_table
+
+    measured = Profile()
+    AMBIENT.append(measured)
+    before = sys.argv[:], sys.path[:]
+    sys.argv, sys.path[0:0] = [script, *arguments], [str(Path(script).resolve().parent)]
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as end:
+        if end.code not in (None, 0):
+            raise
+    finally:
+        AMBIENT.remove(measured)
+        sys.argv, sys.path[:] = before
+    print(profile_table(measured))
+    if output is not None:
+        replace_file(Path(output), [profile_page(measured, f"Profile of {Path(script).name}").encode()])
+    if trace is not None:
+        measured.save(trace)
 
 
 def reproduce(path: str) -> None:

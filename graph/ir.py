@@ -292,6 +292,7 @@ class GraphIR:
         steps: the dims that are computed on the way, in the order in which they become known.
         patterns: of a variant for inputs that are not contiguous, how each of them lies; see `strides`.
         names: what the author calls the inputs, in their order, where that is known; calls may name them so.
+        traced: of a variant whose code reports when each group begins and ends.
     """
 
     name: str
@@ -302,6 +303,7 @@ class GraphIR:
     steps: tuple[SizeStep, ...] = ()
     patterns: tuple[Pattern, ...] = ()
     names: tuple[str, ...] = ()
+    traced: bool = False
 
     @cached_property
     def types(self) -> tuple[ShapedType, ...]:

@@ -51,7 +51,7 @@ def build_program(spec: EntrySpec, target: Target, *, notes: bool = False) -> Pr
         CompileError: a mistake in a kernel, with its place.
     """
     kernels = tuple(node.kernel for group in spec.groups for node in group.nodes)
-    program = Program(kernels=kernels, stages=spec.stages, steps=spec.steps)
+    program = Program(kernels=kernels, stages=spec.stages, traced=spec.traced, steps=spec.steps)
     known: dict[Any, int] = {}
     mistakes: list[EinkornError] = []
     for group in spec.groups:

@@ -286,6 +286,7 @@ class Program:
     kernels: tuple[PortableKernel, ...] = ()  # whose text the sites lie in
     stages: tuple[int, ...] = ()  # the calls before which a stage of the entry begins, the first stage aside
     one_function: bool = False  # whether entry and function are one; see `passes.merge_small_entry`
+    traced: bool = False  # whether the entry reports when a call begins and ends
     steps: tuple[Step, ...] = ()  # when which call is made; each once, in their order, if there are none
 
     def stage(self, number: int) -> list[Step]:

@@ -126,6 +126,7 @@ class _Calls:
         self.fallible = fallible
         self.lines: list[str] = []
         self.known: dict[str, str] = {}  # what was loaded in this block
+        self.called = False
         self.names = itertools.count()
         self.blocks = itertools.count(1)
 
@@ -171,11 +172,39 @@ class _Calls:
         names = ["%ctx", *(self.fetch("pointer", b) for b in buffers), *(self.fetch("dim", s) for s in slots)]
         types = ["!llvm.ptr"] * (1 + len(buffers)) + ["i64"] * len(slots)
         callee, result = self.program.functions[function], self.name()
+        if self.called:
+            self.look()
+        self.called = True
+        if self.program.traced:
+            self.tell(abi.begins(number))
         self.line(f"{result} = llvm.call @{callee.name}({', '.join(names)}) : ({', '.join(types)}) -> i32")
         if callee.name in self.fallible:
             failed = self.name()
             self.line(f"{failed} = arith.cmpi ne, {result}, %zero : i32")
             self.line(f"scf.if {failed} {{ {LEAVE} }}")
+        if self.program.traced:
+            self.tell(abi.ends(number))
+
+    def field(self, offset: int, type: str) -> str:
+        """A field of the context, as it is now."""
+        at, value = self.name(), self.name()
+        self.line(f"{at} = llvm.getelementptr inbounds %ctx[{offset}] : (!llvm.ptr) -> !llvm.ptr, i8")
+        self.line(f"{value} = llvm.load {at} : !llvm.ptr -> {type}")
+        return value
+
+    def look(self) -> None:
+        """Leaves when somebody has ended the call meanwhile."""
+        status, none, ended = self.field(abi.STATUS_OFFSET, "i64"), self.name(), self.name()
+        self.line(f"{none} = arith.constant 0 : i64")
+        self.line(f"{ended} = arith.cmpi ne, {status}, {none} : i64")
+        self.line(f"scf.if {ended} {{ {LEAVE} }}")
+
+    def tell(self, site: int) -> None:
+        """Reports that a group begins or ends."""
+        report, number, nothing = self.field(abi.REPORT_OFFSET, "!llvm.ptr"), self.name(), self.name()
+        self.line(f"{number} = arith.constant {site} : i64")
+        self.line(f"{nothing} = llvm.mlir.zero : !llvm.ptr")
+        self.line(f"llvm.call {report}({number}, {nothing}) : !llvm.ptr, (i64, !llvm.ptr) -> ()")
 
     def choose(self, condition: int, then: str, otherwise: str) -> None:
         """Ends a block: goes on where the bool in a buffer says."""

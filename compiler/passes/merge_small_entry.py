@@ -20,7 +20,7 @@ SMALL = 48  # operations
 
 def merge_small_entry(program: Program, target: Target) -> None:
     """Says whether the entry and its group become one function."""
-    if target.has_grid or len(program.calls) != 1 or program.stages or program.steps:
+    if target.has_grid or len(program.calls) != 1 or program.stages or program.steps or program.traced:
         return
     body = program.functions[program.calls[0][0]].body
     beside = list(_beside(body))

@@ -61,6 +61,19 @@ ParallelFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctype
 # report(site, arguments): prints and failures; `arguments` is an array of int64 bit patterns, as long as the site says.
 ReportFunction = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.POINTER(ctypes.c_int64))
 
+# A traced entry also reports when a group begins and when it ends: sites below zero, without arguments.
+
+
+def begins(group: int) -> int:
+    """The site that says that a group begins."""
+    return -1 - 2 * group
+
+
+def ends(group: int) -> int:
+    """The site that says that a group has ended."""
+    return -2 - 2 * group
+
+
 # poll(context, now): what long loops call from time to time, from any thread; it may set the status to INTERRUPTED.
 # Where a host has none, the field is null, and nothing is ever interrupted. Older code does not call it.
 PollFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32)

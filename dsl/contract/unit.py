@@ -158,7 +158,7 @@ class EntrySpec:
     computed, fills in the slots and buffers that depend on these, and calls the entry for the next stage.
 
     `steps` say when which group runs; where there are none, each runs once, in their order. A group stands in one
-    step, and the groups are numbered in the order of the steps.
+    step, and the groups are numbered in the order of the steps. A `traced` entry reports when a group begins and ends.
     """
 
     slots: int
@@ -167,6 +167,7 @@ class EntrySpec:
     checks: str = "safe"
     stages: tuple[int, ...] = ()
     steps: tuple[Step, ...] = ()
+    traced: bool = False
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ def graph_key(ir: GraphIR, targets: Sequence[str], fuse: bool, checks: Checks) -
     inputs = [str(t) for t in ir.inputs]
     layouts = [pattern and list(pattern) for pattern in ir.patterns]
     steps = [[step.value, list(step.names)] for step in ir.steps]
-    graph = [inputs, nodes, list(ir.outputs), layouts, steps]
+    graph: list[Any] = [inputs, nodes, list(ir.outputs), layouts, steps, ir.traced]
     return content_key("graph", *graph, list(targets), fuse, str(checks), fingerprint())
 
 

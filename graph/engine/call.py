@@ -187,10 +187,7 @@ class Caller:
         patterns = tuple(pattern_of(array) for array in arrays)
         call = self.variants.get(patterns)
         if call is None:
-            known = (self.load, self.checks, self.filling, self.weights, self.known.get(patterns))
-            call = Caller(dataclasses.replace(self.ir, patterns=patterns), *known)
-            call.output_class = self.output_class
-            self.variants[patterns] = call
+            call = self.variants[patterns] = self._variant(patterns)
             self.known.setdefault(patterns, call)
         for array, (_, position) in zip(arrays, call.inputs, strict=True):
             call.pointers[position] = self.address_of(array)
@@ -199,6 +196,13 @@ class Caller:
             return call._go(arrays, shapes, [shapes, [array.strides for array in arrays]])
         finally:
             call.given = None
+
+    def _variant(self, patterns: tuple[Pattern, ...]) -> Caller:
+        """A caller for inputs that lie so."""
+        known = (self.load, self.checks, self.filling, self.weights, self.known.get(patterns))
+        call = type(self)(dataclasses.replace(self.ir, patterns=patterns), *known)
+        call.output_class = self.output_class
+        return call
 
     def _go(self, arrays: list[Array], shapes: list[tuple[int, ...]], layout: list[Any]) -> list[Buffer]:
         """The native call, with the pointers to the inputs in their places."""

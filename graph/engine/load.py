@@ -161,7 +161,7 @@ def _from_package(ir: GraphIR, device: Device, checks: Checks | None) -> LoadedC
         return None
     from .packaged_code import matching, op_plan, ready_pieces, single_op  # most graphs have no use for it
 
-    node = None if ir.patterns else single_op(ir)
+    node = None if ir.patterns or ir.traced else single_op(ir)
     package = node.kernel.package if node is not None else None
     if node is None or package is None:
         return None

@@ -8,6 +8,7 @@ Input: tensors. Output: `Buffer`s. Non-goals: how a graph becomes a model (see `
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import threading
@@ -33,6 +34,7 @@ from .code import LoadedCode
 from .inputs import WRONG_INPUT, InputCheck, wrong_inputs
 from .outputs import Filling, KeptOutput, as_outputs
 from .padded import check_extent, from_bytes, run_padded
+from .profile import Profile, TracedCaller, Tracing
 from .unwritten import run_twice
 
 
@@ -76,6 +78,7 @@ class Model:
         self._run: Callable[[Caller, Sequence[Any]], list[Buffer]] = Caller.run
         self._captures = Captures(self._call)
         self._slots: Caller | None = None
+        self._traced: TracedCaller | None = None
         if filling is not None:
             self._run = functools.partial(run_twice, filling=filling)
             self._lock = threading.Lock()  # such runs share the filling
@@ -325,6 +328,17 @@ class Model:
             ReplayError: EK0466 nothing was captured under the key; EK0468 the results differ.
         """
         self._captures.verify(graph_key, inputs)
+
+    def profile(self, profile: Profile | None) -> None:
+        """Records the calls that follow, with the groups of kernels in them; None ends it. See `session.profile`."""
+        if profile is None:
+            self._run = Caller.run
+            return
+        if self._traced is None:
+            ir = dataclasses.replace(self._ir, traced=self._code.keep is not None)
+            self._traced = TracedCaller(ir, self._load, self._checks, self._filling, self._weights)
+            self._callers.add(self._traced)
+        self._run = Tracing(self._traced, profile).run
 
     # *** what is known ***
 

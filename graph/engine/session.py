@@ -7,7 +7,10 @@ Input: a `Graph`. Output: a `Model`. Non-goals: how code is found and made (see 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from os import PathLike
 from typing import Any
 
 from ...dsl.contract.checks import parse_checks
@@ -22,6 +25,7 @@ from .compile import chosen_checks, interpret_graph
 from .load import load_graph
 from .model import Model
 from .outputs import Filling
+from .profile import AMBIENT, Profile
 from .weights import weights_of
 
 
@@ -47,10 +51,37 @@ class InferenceSession:
         self.checks = None if checks is None else parse_checks(checks)
         self.devices = ([] if devices is None else list_of("devices", devices, "devices", "EK0811")) or [CPU()]
         self.interpret = knobs.interpret if interpret is None else flag_of("interpret", interpret)
+        self._models: weakref.WeakSet[Model] = weakref.WeakSet()
+        self._profile: Profile | None = AMBIENT[-1] if AMBIENT else None
         for device in self.devices:
             if not isinstance(device, Device):
                 hint = f"{device!r}.to_device() gives it" if isinstance(device, DeviceRef) else "CPU() is the host"
                 wrong("devices", device, "a list of devices", code="EK0811", kind=DeviceError, hint=hint)
+
+    @contextmanager
+    def profile(self, path: str | PathLike[str] | None = None) -> Iterator[Profile]:
+        """Measures the calls of this session's models within a `with` block: calls, groups of fused kernels, threads.
+
+        Args:
+            path: where to write the trace in Chrome's trace event format, for chrome://tracing or Perfetto.
+
+        Yields:
+            The profile; `rows()`, `trace()` and `save(path)` say what was measured. Profiled calls of one model wait
+            for each other.
+        """
+        profile = Profile()
+        self._start_profile(profile)
+        try:
+            yield profile
+        finally:
+            self._start_profile(None)
+            if path is not None:
+                profile.save(path)
+
+    def _start_profile(self, profile: Profile | None) -> None:
+        self._profile = profile
+        for model in list(self._models):
+            model.profile(profile)
 
     @without_internals
     def load(
@@ -91,4 +122,8 @@ class InferenceSession:
         load = functools.partial(interpret_graph if self.interpret else load_graph, checks=wanted)
         level = chosen_checks(wanted)
         filled = level is not None and level.level == "all" and ir.device.to_device().is_host
-        return Model(ir, load, Filling() if filled else None, weights_of(ir, weights_registry))
+        model = Model(ir, load, Filling() if filled else None, weights_of(ir, weights_registry))
+        self._models.add(model)
+        if self._profile is not None:
+            model.profile(self._profile)
+        return model

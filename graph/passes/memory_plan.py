@@ -73,6 +73,7 @@ class Plan:
         copies: outputs that are copies of a buffer: (output, buffer); they are inputs, constants, or given back twice.
         repeats: buffers that are another one once more: (buffer, earlier buffer); only ready-made code has them.
         steps: what computes dims on the way; step k ends stage k of the entry.
+        groups: what each group of the entry is made of; nothing for ready-made code.
         stages: the groups before which a stage begins, the first stage aside.
     """
 
@@ -83,6 +84,7 @@ class Plan:
     repeats: tuple[tuple[int, int], ...] = ()
     steps: tuple[SizeStep, ...] = ()
     stages: tuple[int, ...] = ()
+    groups: tuple[Group, ...] = ()
 
     def stage_of(self, *dims: Dim) -> int:
         """The stage from which on the sizes of all these dims are known."""
@@ -197,9 +199,9 @@ class _Planner:
             specs = tuple(self._buffer(buffer) for buffer in self.buffers)
             groups = tuple(self._group(group) for group in self.parts.groups)
             flow = self._steps(0) if self.parts.controls else ()
-            entry = EntrySpec(len(self.slots), specs, groups, stages=stages, steps=flow)
+            entry = EntrySpec(len(self.slots), specs, groups, stages=stages, steps=flow, traced=self.ir.traced)
         steps = tuple(step for step in self.ir.steps if step.value in self.buffer_of)
-        return Plan(entry, tuple(self.buffers), tuple(self.slots), tuple(copies), (), steps, stages)
+        return Plan(entry, tuple(self.buffers), tuple(self.slots), tuple(copies), (), steps, stages, self.parts.groups)
 
     def _buffer(self, buffer: PlannedBuffer) -> BufferSpec:
         strides = None if buffer.strides is None else self._shape(buffer.strides)

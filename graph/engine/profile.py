@@ -1,0 +1,219 @@
+"""Measures where the time of calls goes: each call, each group of fused kernels, each task of a thread.
+
+A profiled call runs code whose entry tells the runtime when it begins and ends a group; what is in the groups is the
+same code as always. Telling costs about a microsecond a group, and one a task.
+
+Input: calls of models while a `Profile` is open. Output: Chrome's trace format, tables. Non-goals: pages (see
+`profile_page`), counters of the processor.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...dsl.contract import abi
+from ...dsl.environment.files import replace_file
+from ..driver.buffer import Buffer
+from ..ir import GraphIR, Node
+from ..passes.fusion import Group
+from ..types.strides import Pattern
+from .call import Caller
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that took time: when it began and how long it took, in nanoseconds, and in which thread.
+
+    `kind` is "call" (of a model), "load" (of code for a new kind of views), "group" (of fused kernels) or "task"
+    (a part of a group, on one thread).
+    """
+
+    kind: str
+    name: str
+    model: str
+    start: int
+    duration: int
+    thread: int
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Row:
+    """All runs of one group: how often, nanoseconds in all, of the median one, and its part of all groups' time."""
+
+    model: str
+    number: int
+    name: str
+    runs: int
+    total: int
+    median: int
+    share: float
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Profile:
+    """What calls did, and when; filled while it is open."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.threads: dict[int, str] = {}
+
+    def add(self, kind: str, name: str, model: str, start: int, details: Mapping[str, Any] | None = None) -> None:
+        """Something that began at `start` ends now, in this thread."""
+        end, thread = time.perf_counter_ns(), threading.get_native_id()
+        if thread not in self.threads:
+            self.threads[thread] = threading.current_thread().name
+        self.events.append(Event(kind, name, model, start, end - start, thread, details or {}))
+
+    def rows(self) -> list[Row]:
+        """The groups, the dearest first."""
+        found: dict[tuple[str, int], list[Event]] = {}
+        for event in self.events:
+            if event.kind == "group":
+                found.setdefault((event.model, event.details["group"]), []).append(event)
+        whole = sum(event.duration for events in found.values() for event in events) or 1
+        rows = []
+        for (model, number), events in found.items():
+            times = sorted(event.duration for event in events)
+            total = sum(times)
+            first = events[0]
+            median = times[len(times) // 2]
+            rows.append(Row(model, number, first.name, len(times), total, median, total / whole, first.details))
+        return sorted(rows, key=lambda row: -row.total)
+
+    def trace(self) -> dict[str, Any]:
+        """The events in Chrome's trace event format, for chrome://tracing and Perfetto; times in microseconds."""
+        zero = min((event.start for event in self.events), default=0)
+        process = os.getpid()
+        listed: list[dict[str, Any]] = [
+            {"ph": "M", "pid": process, "tid": thread, "name": "thread_name", "args": {"name": name}}
+            for thread, name in self.threads.items()
+        ]
+        for event in sorted(self.events, key=lambda event: (event.start, -event.duration)):
+            listed.append(
+                {
+                    "ph": "X",
+                    "pid": process,
+                    "tid": event.thread,
+                    "name": event.name,
+                    "cat": event.kind,
+                    "ts": (event.start - zero) / 1000,
+                    "dur": event.duration / 1000,
+                    "args": {"model": event.model, **event.details},
+                }
+            )
+        return {"traceEvents": listed, "displayTimeUnit": "ns"}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the trace as JSON, all at once."""
+        replace_file(Path(path), [json.dumps(self.trace()).encode()])
+
+
+AMBIENT: list[Profile] = []  # the last one measures the models of every session that is made
+
+
+class TracedCaller(Caller):
+    """A caller whose code tells when groups begin and end; it is for one thread at a time."""
+
+    profile: Profile | None = None
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.labels = [_label(self.ir, group) for group in self.code.plan.groups]
+        self.begun: list[int] = []
+        self.current = ""
+        if self.pool is not None and self.context.parallel:
+            self._inner = abi.ParallelFunction(self.context.parallel)
+            self._outer = abi.ParallelFunction(_spreader(weakref.ref(self)))  # kept: native code holds its address
+            self.context.parallel = ctypes.cast(self._outer, ctypes.c_void_p)
+
+    def _variant(self, patterns: tuple[Pattern, ...]) -> Caller:
+        start = time.perf_counter_ns()
+        made = super()._variant(patterns)
+        assert isinstance(made, TracedCaller)
+        made.profile = self.profile
+        if self.profile is not None:
+            self.profile.add("load", "code for these views", self.ir.name, start)
+        return made
+
+    def _on_report(self, site: int, arguments: Any) -> None:
+        if site >= 0:
+            super()._on_report(site, arguments)
+            return
+        number, ends = divmod(-1 - site, 2)
+        name, details = self.labels[number]
+        if not ends:
+            self.current = name
+            self.begun.append(time.perf_counter_ns())
+        elif self.profile is not None and self.begun:
+            self.profile.add("group", name, self.ir.name, self.begun.pop(), {"group": number, **details})
+
+    def spread(self, pool: int, chunks: int, task: int, argument: int) -> None:
+        """Runs a parallel region, and times each task in its thread."""
+        inner, name, profile, model = abi.TaskFunction(task), self.current, self.profile, self.ir.name
+
+        def timed(given: int, chunk: int) -> None:
+            start = time.perf_counter_ns()
+            inner(given, chunk)
+            if profile is not None:
+                profile.add("task", name, model, start, {"chunk": chunk, "of": chunks})
+
+        kept = abi.TaskFunction(timed)
+        self._inner(pool, chunks, ctypes.cast(kept, ctypes.c_void_p), argument)
+
+
+def _spreader(caller: weakref.ref[TracedCaller]) -> Callable[[int, int, int, int], None]:
+    """The function that code calls to spread work. It does not keep its caller alive."""
+
+    def spread(pool: int, chunks: int, task: int, argument: int) -> None:
+        owner = caller()
+        assert owner is not None  # it waits for this call
+        owner.spread(pool, chunks, task, argument)
+
+    return spread
+
+
+def _label(ir: GraphIR, group: Group) -> tuple[str, dict[str, Any]]:
+    """What a group is called, and where its ops were staged."""
+    nodes = [ir.nodes[number] for number in group.nodes]
+    root = ir.nodes[group.root]
+    names = [node.name for node in nodes if isinstance(node, Node)]
+    places = [str(node.place) for node in nodes if isinstance(node, Node) and node.place is not None]
+    own = root.name if isinstance(root, Node) else ""
+    others = [name for name in names if name != own]
+    title = f"{own} (+ {', '.join(others)})" if others else own
+    return title, {"ops": names, "places": list(dict.fromkeys(places))}
+
+
+class Tracing:
+    """What a model runs instead of its calls while a profile is open; they wait for each other."""
+
+    def __init__(self, caller: TracedCaller, profile: Profile) -> None:
+        self.caller = caller
+        self.profile = profile
+        self.lock = threading.Lock()
+
+    def run(self, call: Caller, inputs: Sequence[Any]) -> list[Buffer]:
+        """A call of the traced code, in the place of `call`."""
+        with self.lock:
+            traced = self.caller
+            traced.given, traced.begun = call.given, []
+            for each in (traced, *traced.variants.values()):
+                assert isinstance(each, TracedCaller)
+                each.profile = self.profile
+            start = time.perf_counter_ns()
+            try:
+                return traced.run(inputs)
+            finally:
+                traced.given = None
+                shapes = [str(tuple(getattr(value, "shape", ()))) for value in inputs]
+                self.profile.add("call", call.ir.name, call.ir.name, start, {"shapes": ", ".join(shapes)})

@@ -1,0 +1,142 @@
+"""Draws a profile: a table of groups on the terminal, and one page with bars and a timeline of each thread.
+
+The page is one file of HTML and SVG without references to others and without JavaScript.
+
+Input: a `Profile`. Output: text, HTML. Non-goals: what is measured (see `profile`).
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+
+from .profile import Event, Profile, Row
+
+WIDTH, LABEL, ROW = 1100, 260, 22  # of the timeline, in pixels
+MOST_EVENTS = 4000  # that a timeline draws
+MOST_BARS = 40
+
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --faint: #6b7280; --line: #d8dee4;
+  --group: #3b6fb6; --task: #7aa6d8; --call: #c9d6e6 }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ee; --paper: #14171b; --faint: #98a2b0; --line: #30363d;
+  --group: #6ea0e0; --task: #456f9f; --call: #2b3746 } }
+body { font: 14px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 2rem auto;
+  max-width: 1160px; padding: 0 1rem }
+table { border-collapse: collapse; width: 100% } td, th { padding: .2rem .6rem; text-align: right;
+  border-bottom: 1px solid var(--line); font-variant-numeric: tabular-nums }
+td:first-child, th:first-child, td:nth-child(2), th:nth-child(2) { text-align: left }
+td.bar { width: 30%; padding-right: 0 } td.bar div { background: var(--group); height: .8rem; border-radius: 2px }
+.faint { color: var(--faint) } svg { width: 100%; height: auto } svg text { fill: var(--faint); font: 12px system-ui }
+.group, .load { fill: var(--group) } .task { fill: var(--task) } .call { fill: var(--call) }
+.axis { stroke: var(--line) }
+"""
+
+
+def shown_time(nanoseconds: float) -> str:
+    """A time with its unit: 1.24 us, 87 us, 3.1 ms."""
+    for factor, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "us")):
+        if nanoseconds >= factor:
+            return f"{nanoseconds / factor:.3g} {unit}"
+    return f"{nanoseconds:.0f} ns"
+
+
+def profile_table(profile: Profile) -> str:
+    """The groups as a table of text, the dearest first."""
+    rows = profile.rows()
+    lines = [("share", "total", "median", "runs", "model", "group")]
+    lines += [
+        (f"{row.share:.1%}", shown_time(row.total), shown_time(row.median), str(row.runs), row.model, row.name)
+        for row in rows
+    ]
+    widths = [max(len(line[k]) for line in lines) for k in range(5)]
+    shown = [
+        "  ".join(
+            [
+                *(text.rjust(width) for text, width in zip(line[:4], widths, strict=False)),
+                line[4].ljust(widths[4]),
+                line[5],
+            ]
+        )
+        for line in lines
+    ]
+    return "\n".join([*shown, "", _summary(profile)])
+
+
+def _summary(profile: Profile) -> str:
+    calls = [event for event in profile.events if event.kind == "call"]
+    groups = sum(event.duration for event in profile.events if event.kind == "group")
+    whole = sum(event.duration for event in calls)
+    loads = sum(event.duration for event in profile.events if event.kind == "load")
+    inside = f", {groups / whole:.0%} of it in kernels" if whole else ""
+    loading = f", {loads / whole:.0%} to make code for views" if loads else ""
+    return f"{len(calls)} calls took {shown_time(whole)}{inside}{loading}"
+
+
+def profile_page(profile: Profile, title: str = "Profile") -> str:
+    """One page of HTML: bars of groups, and what each thread did when."""
+    parts = [
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>',
+        f"<style>{_STYLE}</style></head><body><h1>{html.escape(title)}</h1>",
+        f'<p class="faint">{html.escape(_summary(profile))}. Each beginning and end costs about 1 us to tell.</p>',
+        "<h2>Groups</h2>",
+        _bars(profile.rows()),
+        "<h2>Timeline</h2>",
+        _timeline(profile),
+        "</body></html>\n",
+    ]
+    return "\n".join(parts)
+
+
+def _bars(rows: Sequence[Row]) -> str:
+    if not rows:
+        return '<p class="faint">No group was measured.</p>'
+    most = rows[0].total or 1
+    lines = [
+        "<table><tr><th>group</th><th>model</th><th>runs</th><th>median</th><th>total</th><th>share</th><th></th></tr>"
+    ]
+    for row in rows[:MOST_BARS]:
+        staged = html.escape("\n".join(str(place) for place in row.details.get("places", ())))
+        lines.append(
+            f'<tr title="{staged}"><td>{html.escape(row.name)}</td><td>{html.escape(row.model)}</td><td>{row.runs}</td>'
+            f"<td>{shown_time(row.median)}</td><td>{shown_time(row.total)}</td><td>{row.share:.1%}</td>"
+            f'<td class="bar"><div style="width:{100 * row.total / most:.1f}%"></div></td></tr>'
+        )
+    more = len(rows) - MOST_BARS
+    note = f'<p class="faint">and {more} groups more, which take less</p>' if more > 0 else ""
+    return "\n".join([*lines, "</table>", note])
+
+
+def _timeline(profile: Profile) -> str:
+    events = sorted(profile.events, key=lambda event: event.start)[:MOST_EVENTS]
+    if not events:
+        return '<p class="faint">No call was measured.</p>'
+    zero = events[0].start
+    length = max(event.start + event.duration for event in events) - zero or 1
+    lanes = list(dict.fromkeys((event.thread, event.kind) for event in sorted(events, key=_lane)))
+    height = ROW * len(lanes) + 30
+    scale = (WIDTH - LABEL) / length
+    parts = [f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="what each thread did when">']
+    for number, (thread, kind) in enumerate(lanes):
+        name = profile.threads.get(thread, str(thread))
+        parts.append(f'<text x="0" y="{number * ROW + 15}">{html.escape(f"{name}: {kind}s")}</text>')
+    for event in events:
+        lane = lanes.index((event.thread, event.kind))
+        at, width = LABEL + (event.start - zero) * scale, max(event.duration * scale, 0.5)
+        told = html.escape(f"{event.name}: {shown_time(event.duration)}")
+        parts.append(
+            f'<rect class="{event.kind}" x="{at:.2f}" y="{lane * ROW + 3}" width="{width:.2f}" height="{ROW - 6}">'
+            f"<title>{told}</title></rect>"
+        )
+    for k in range(5):
+        at = LABEL + (WIDTH - LABEL) * k / 4
+        anchor = "end" if k == 4 else "start" if k == 0 else "middle"
+        parts.append(f'<line class="axis" x1="{at:.1f}" x2="{at:.1f}" y1="0" y2="{height - 20}"/>')
+        parts.append(f'<text x="{at:.1f}" y="{height - 5}" text-anchor="{anchor}">{shown_time(length * k / 4)}</text>')
+    left = len(profile.events) - len(events)
+    note = f'<p class="faint">the first {len(events)} of {len(profile.events)} events</p>' if left else ""
+    return "\n".join([*parts, "</svg>", note])
+
+
+def _lane(event: Event) -> tuple[int, int]:
+    return event.thread, ("call", "load", "group", "task").index(event.kind)
