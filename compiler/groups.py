@@ -174,7 +174,7 @@ def _entry(
 ) -> bytes:
     """The object of the entry; `numbers` say which of the `codes` each group is."""
     functions: dict[int, Function] = {}
-    program = Program(stages=spec.stages, steps=spec.steps)
+    program = Program(stages=spec.stages, traced=spec.traced, steps=spec.steps)
     for number, group in zip(numbers, groups, strict=True):
         if number not in functions:
             types = [PointerType(spec.buffers[b].dtype) for b in group.buffers] + [INT] * len(group.slots)
