@@ -150,11 +150,14 @@ MEANINGS: dict[str, str] = {
     "EK0476": "A tensor would take more bytes than 64 bits count.",
     "EK0477": "A masked array is given where its mask would be lost.",
     "EK0478": "An argument is of a kind that a function does not take.",
+    "EK0480": "A count, a bound or a step is one that an op cannot follow.",
+    "EK0481": "The shape of indices or of updates does not go with that of a tensor.",
+    "EK0482": "The size of a result is known only when the graph runs, and nothing names it.",
     "EK0490": "A window, stride, dilation or padding is not what it can be.",
     "EK0491": "The channels of images, filters and groups do not go together.",
     "EK0492": "An image or its blocks do not have the sizes that an op needs.",
-    # EK05: kernel libraries and packages
     "EK0495": "Heads of queries cannot share those of keys and values evenly.",
+    # EK05: kernel libraries and packages
     "EK0501": "There is no kernel library at a path.",
     "EK0502": "A kernel library has no kernels.",
     "EK0503": "An op is registered twice in one library.",

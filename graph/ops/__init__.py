@@ -13,6 +13,11 @@
     attention     attention
     movement      shapes, axes, joining
     indexing      slices, splitting
+    rearranging   repeating, padding, rolling
+    gathering     elements where indices point
+    scattering    updates where indices point
+    matrices      bands, triangles, outer products
+    creation      sequences, one number over and over, sizes
     convolution   convolutions, blocks of images
     pooling       pools
     constant      literals
@@ -40,17 +45,22 @@ if TYPE_CHECKING:
     from .constant import *
     from .control_flow import *
     from .convolution import *
+    from .creation import *
     from .custom import *
     from .elementwise import *
+    from .gathering import *
     from .indexing import *
     from .mathematics import *
     from .matmul import *
+    from .matrices import *
     from .movement import *
     from .norms import *
     from .order import *
     from .pooling import *
+    from .rearranging import *
     from .reduction import *
     from .scans import *
+    from .scattering import *
 else:
     from . import (
         activations,
@@ -60,18 +70,23 @@ else:
         constant,
         control_flow,
         convolution,
+        creation,
         custom,
         elementwise,
+        gathering,
         indexing,
         mathematics,
         matmul,
+        matrices,
         movement,
         norms,
         order,
         pooling,
         random,
+        rearranging,
         reduction,
         scans,
+        scattering,
     )
 
     globals().update({name: op.function for name, op in OPS.items() if "." not in name})

@@ -43,7 +43,7 @@ def constant(
     return current("constant").stage_constant(array, target, place)
 
 
-@op()
+@op(example='ops.constant_external("layer.bias", TensorType(DType.float32, [4], DeviceRef.CPU()))')
 def constant_external(name: str, type: TensorType) -> TensorValue:
     """A weight: a tensor whose elements come when the graph is loaded, as `weights_registry[name]`.
 

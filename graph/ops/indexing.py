@@ -33,7 +33,7 @@ _INDEX = "an int, a slice, '...' or None"
 
 
 @dataclass(frozen=True)
-class _Range:
+class Range:
     """The elements taken from one axis: `size` of them, from `start` on by `step`."""
 
     start: int
@@ -53,10 +53,10 @@ def slice_tensor(x: TensorValueLike, indices: Any) -> TensorValue:
     return as_shape(take(value, ranges), shape)
 
 
-def ranges_of(value: Value, indices: Any) -> tuple[list[_Range], list[Dim]]:
+def ranges_of(value: Value, indices: Any) -> tuple[list[Range], list[Dim]]:
     """What indices take from each axis, and the shape of the part that they name."""
     items = list(indices) if isinstance(indices, tuple | list) else [indices]
-    ranges: list[_Range] = []
+    ranges: list[Range] = []
     shape: list[Dim] = []
     for item in _without_ellipsis(items, value.rank):
         if item is None:
@@ -95,8 +95,8 @@ def split(x: TensorValueLike, split_sizes: Sequence[int], axis: int = 0) -> list
         )
     pieces = []
     for k, size in enumerate(sizes):
-        whole = [_Range(0, 1, dim) for dim in value.shape]
-        whole[at] = _Range(sum(sizes[:k]), 1, StaticDim(size))
+        whole = [Range(0, 1, dim) for dim in value.shape]
+        whole[at] = Range(sum(sizes[:k]), 1, StaticDim(size))
         pieces.append(take(value, whole))
     return pieces
 
@@ -123,7 +123,7 @@ def chunk(x: TensorValueLike, chunks: int, axis: int = 0) -> list[TensorValue]:
     return split(value, [int(dim) // count] * count, at)
 
 
-def take(value: TensorValue, ranges: Sequence[_Range]) -> TensorValue:
+def take(value: TensorValue, ranges: Sequence[Range]) -> TensorValue:
     """One `slice` node, or none when every range is the whole axis."""
     if all(r.start == 0 and r.step == 1 and r.size == dim for r, dim in zip(ranges, value.shape, strict=True)):
         return value
@@ -131,7 +131,7 @@ def take(value: TensorValue, ranges: Sequence[_Range]) -> TensorValue:
     return builtin(_FAMILY, "slice", [value], parameters_of(ranges), [out])[0]
 
 
-def parameters_of(ranges: Sequence[_Range]) -> dict[str, str]:
+def parameters_of(ranges: Sequence[Range]) -> dict[str, str]:
     """The parameters that tell kernels which elements are meant."""
     return {"starts": ",".join(str(r.start) for r in ranges), "steps": ",".join(str(r.step) for r in ranges)}
 
@@ -167,15 +167,15 @@ def _bound(item: Any, axis: int) -> int | Dim:
     return number
 
 
-def _element_of(index: int | Dim, dim: Dim, axis: int) -> _Range:
+def _element_of(index: int | Dim, dim: Dim, axis: int) -> Range:
     if not isinstance(index, int):
         fail(_NAME, f"index {index} on axis {axis} is symbolic", code="EK0425", argument="indices", expected="int")
     wanted = index + 1 if index >= 0 else -index
     _need(dim, wanted, f"index {index} on axis {axis} of size {dim} is out of range")
-    return _Range(_start(index, dim), 1, StaticDim(1))
+    return Range(_start(index, dim), 1, StaticDim(1))
 
 
-def _range_of(item: slice, dim: Dim, axis: int) -> _Range:
+def _range_of(item: slice, dim: Dim, axis: int) -> Range:
     step = 1 if item.step is None else _bound(item.step, axis)
     if not isinstance(step, int) or step == 0:
         fail(_NAME, f"step {step} on axis {axis} has to be an int, and not 0", code="EK0425", argument="indices")
@@ -190,13 +190,13 @@ def _range_of(item: slice, dim: Dim, axis: int) -> _Range:
     _need(span, 0, f"slice {_text(item)} on axis {axis} of size {dim} ends before it starts")
     size = ceildiv(span, abs(step))
     if size == 0:
-        return _Range(0, 1, size)
+        return Range(0, 1, size)
     if item.start is None:
-        return _Range(0 if step > 0 else _start(-1, dim), step, size)
+        return Range(0 if step > 0 else _start(-1, dim), step, size)
     given = _bound(item.start, axis)
     if not isinstance(given, int):
         fail(_NAME, f"start {given} on axis {axis} is symbolic", code="EK0425", argument="indices", expected="int")
-    return _Range(_start(given, dim), step, size)
+    return Range(_start(given, dim), step, size)
 
 
 def _position(bound: int | Dim, dim: Dim, axis: int, step: int) -> int | Dim:

@@ -19,10 +19,10 @@ from ...dsl.types.dtype import DType
 from ..driver.devices import DeviceRef
 from ..staging.graph import foreign_value
 from ..staging.value import BufferValue, TensorValue, TensorValueLike, Value
-from ..types.dims import Dim, Shape, StaticDim
-from ..types.promotion import is_weak, promote, weak_array
-from ..types.tensor_type import shown
-from .stage import builtin, current, fail
+from ..types.dims import Dim, Shape, StaticDim, is_below_zero
+from ..types.promotion import is_weak, literal_array, promote, weak_array
+from ..types.tensor_type import TensorType, shown
+from .stage import builtin, current, fail, require
 
 DimLike = int | str | Dim
 
@@ -171,6 +171,84 @@ def _weak(value: Any) -> bool:
 
 def _shown(value: Any) -> str:
     return f"the plain number {brief(value)}" if not hasattr(value, "shape") else f"a plain array of {value.dtype}"
+
+
+# --- numbers, indices, sizes ---
+
+
+def scalar(name: str, argument: str, given: Any, like: Value | TensorType) -> TensorValue:
+    """A number as a tensor of rank 0, in the dtype and on the device of another value.
+
+    Raises:
+        DTypeError: EK0413, a tensor of another dtype.
+        GraphError: EK0421, a tensor with axes; or a number that the dtype cannot hold.
+    """
+    given = _converted(given)
+    if _weak(given):
+        plain = bool(given) if like.dtype is DType.bool and given in (0, 1) else given
+        number = int(plain) if isinstance(plain, StaticDim) else plain
+        array = weak_array(number, like.dtype, name, argument, user_place())
+        found = current(name).stage_constant(array, like.device, user_place())
+    else:
+        found = tensor(name, argument, given)
+    same_device(name, {argument: found}, like.device)
+    check_dtype(name, argument, found, like.dtype)
+    if found.rank:
+        text = f"argument '{argument}' has shape {shown(found.shape)}, and one number is asked for"
+        fail(name, text, code="EK0421", argument=argument, expected="rank 0", got=shown(found.shape))
+    return found
+
+
+def indices_of(name: str, argument: str, given: Any, device: DeviceRef) -> TensorValue:
+    """Indices as a tensor; numbers and arrays of them become a constant.
+
+    Raises:
+        DTypeError: EK0413, no integers.
+        GraphError: EK0430, they lie on another device.
+    """
+    given = _converted(given)
+    if _weak(given):
+        array = literal_array(int(given) if isinstance(given, StaticDim) else given, None, name, user_place())
+        found = current(name).stage_constant(array, device, user_place())
+    else:
+        found = tensor(name, argument, given)
+    check_kind(name, argument, found, "index")
+    same_device(name, {argument: found}, device)
+    return found
+
+
+def check_dtype(name: str, argument: str, value: Value, wanted: DType) -> None:
+    """Raises DTypeError EK0413 unless the dtype is this one."""
+    if value.dtype is not wanted:
+        fail(
+            name,
+            f"argument '{argument}' has to be {wanted}, and is {value.dtype}",
+            code="EK0413",
+            kind=DTypeError,
+            argument=argument,
+            expected=str(wanted),
+            got=str(value.dtype),
+            hint=f"ops.cast(x, DType.{wanted})",
+        )
+
+
+def check_at_least(name: str, argument: str, dim: Dim, least: int | Dim, text: str, code: str = "EK0480") -> None:
+    """Refuses a size now, if it can be seen to be too small, or else when the graph is called."""
+    missing = dim - least
+    if is_below_zero(missing):
+        fail(name, text, code=code, argument=argument, expected=f"at least {least}", got=str(dim))
+    if not isinstance(missing, StaticDim):
+        require(name, "at_least", dim, Dim(least), f"{name}: {text}")
+
+
+def check_equal(name: str, argument: str, dim: Dim, wanted: Dim, text: str, code: str = "EK0481") -> None:
+    """Refuses a size now, if it can be seen to be another, or else when the graph is called."""
+    difference = dim - wanted
+    if difference == 0:
+        return
+    if isinstance(difference, StaticDim):
+        fail(name, text, code=code, argument=argument, expected=str(wanted), got=str(dim))
+    require(name, "equal", dim, wanted, f"{name}: {text}")
 
 
 # --- casts and broadcasts ---

@@ -236,16 +236,36 @@ def _stage_sizes(
     wanted: Mapping[str, Dim],
     fresh: Mapping[str, Dim],
 ) -> None:
-    """Stages an op's shape function. A dim that is new in the graph gets its size there; one that has a size already
-    has to have that one, which is checked when the graph runs."""
-    name, place = kernel.schema.name, user_place()
-    graph = current(name)
+    """Stages an op's shape function, which tells the sizes of the wanted dims."""
+    name = kernel.schema.name
     assert kernel.shape is not None
-    known = {n for n, dim in wanted.items() if not isinstance(dim, SymbolicDim) or graph.knows_dim(dim.name)}
-    defined = [str(fresh[n] if n in known else dim) for n, dim in wanted.items()]
-    sizes = TensorType(DType.int64, [len(defined)], device)
-    value = graph.stage(kernel.shape, operands, parameters, [sizes], place)[0]
-    graph.define_dims(value, defined, name, place)
-    for n in known:
-        message = f"{name}: its shape function gives another size for {n!r} than out_types, which say {wanted[n]}"
-        require(name, "equal", fresh[n], wanted[n], message)
+    sizes = TensorType(DType.int64, [len(wanted)], device)
+    value = current(name).stage(kernel.shape, operands, parameters, [sizes], user_place())[0]
+    messages = [
+        f"{name}: its shape function gives another size for {n!r} than out_types, which say {dim}"
+        for n, dim in wanted.items()
+    ]
+    _define_sizes(name, value, list(wanted.values()), list(fresh.values()), messages)
+
+
+def define_sizes(name: str, value: Value, wanted: Sequence[Dim], messages: Sequence[str]) -> None:
+    """Says that the elements of an int64 tensor of one axis are the sizes of the wanted dims.
+
+    A dim that is new in the graph gets its size there. One that has a size already has to have that one, which is
+    checked when the graph runs; a message for each dim says what to tell then.
+    """
+    graph = current(name)
+    names = [graph.unused_dim(f"{name}_size_{k}") for k in range(len(wanted))]
+    _define_sizes(name, value, wanted, names, messages)
+
+
+def _define_sizes(
+    name: str, value: Value, wanted: Sequence[Dim], fresh: Sequence[Dim], messages: Sequence[str]
+) -> None:
+    graph = current(name)
+    new = [isinstance(dim, SymbolicDim) and not graph.knows_dim(dim.name) for dim in wanted]
+    defined = [str(dim if is_new else other) for dim, other, is_new in zip(wanted, fresh, new, strict=True)]
+    graph.define_dims(value, defined, name, user_place())
+    for dim, other, is_new, message in zip(wanted, fresh, new, messages, strict=True):
+        if not is_new:
+            require(name, "equal", other, dim, message)

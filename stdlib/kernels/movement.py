@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from ...dsl import InputTensor, OutputTensor, Storable, foreach, register, unroll
+from ...dsl import InputTensor, Int, OutputTensor, Storable, ceildiv, foreach, int64, max, register, unroll
 from ..algorithms.algorithm import whole_number
 
 T = TypeVar("T", bound=Storable)
@@ -85,3 +85,46 @@ def slice(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"], *, starts: str, s
         return x[index]
 
     foreach(out, element)
+
+
+@register("slice_from", reads={"x": 1})
+def slice_from(
+    out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"], starts: InputTensor[int64, "r"], *, steps: str
+) -> None:
+    """As `slice`, but the starts are known when it runs."""
+
+    def element(i):
+        index: tuple[Any, ...] = ()
+        for axis in unroll(x.rank):
+            start = starts[axis]
+            first = start + x.dim(axis) if start < 0 else start
+            index = (*index, first + whole_number(steps, axis) * i[axis])
+        return x[index]
+
+    foreach(out, element)
+
+
+@register("slice_range")
+def slice_range(
+    start: OutputTensor[int64, "1"],
+    count: OutputTensor[int64, "1"],
+    size: Int,
+    low: Int,
+    high: Int,
+    *,
+    step: int,
+    given: str,
+) -> None:
+    """Where a slice of an axis of this size begins, and how many elements it has.
+
+    `given` says which bounds are given: "both", "start", "stop" or "none". They have to lie on the axis.
+    """
+    first = low if given == "both" or given == "start" else Int(0 if step > 0 else -1)
+    last = high if given == "both" or given == "stop" else size if step > 0 else -size - 1
+    assert -size <= first <= size, f"start {first} of a slice is out of range for an axis of size {size}"
+    assert -size - 1 <= last <= size, f"stop {last} of a slice is out of range for an axis of size {size}"
+    begin = first + size if first < 0 else first
+    end = last + size if last < 0 else last
+    span = end - begin if step > 0 else begin - end
+    start[0] = begin
+    count[0] = ceildiv(max(span, 0), step if step > 0 else -step)

@@ -22,7 +22,8 @@ from support.graphs import HOST, Array, numbers, tensor_type
 
 import einkorn.graph
 from einkorn.dsl.types.dtype import DType
-from einkorn.graph import BufferType, BufferValue, Graph, TensorType, ops
+from einkorn.graph import BufferType, BufferValue, Graph, InferenceSession, TensorType, ops
+from einkorn.graph.engine.model import Model
 from einkorn.graph.ops.operands import KINDS
 from einkorn.graph.ops.stage import OPS, Op
 from einkorn.graph.staging.kernels import kernel_family
@@ -127,6 +128,7 @@ class Case:
         ulps: how far a result may be off, in units of the last place.
         alone: the call names dims, so that it stands in a graph of its own.
         extensions: kernels of the case's own.
+        weights: those of the graph, by name.
         views: whether inputs may be views; not of buffers.
     """
 
@@ -139,6 +141,7 @@ class Case:
     ulps: float = 0
     alone: bool = False
     extensions: str | None = None
+    weights: Mapping[str, Array] | None = None
     views: bool = True
 
     def arrays(self, dtype: Any, run: int) -> list[Array]:
@@ -235,6 +238,11 @@ class Batch:
             found += [(case.op, np.asarray(result), case.ulps) for result in results]
             at += len(taken)
         return found
+
+    def load(self, static: bool = False, interpret: bool = False) -> Model:
+        """The model of the graph."""
+        weights = {name: array for case in self.cases for name, array in (case.weights or {}).items()}
+        return InferenceSession(interpret=interpret).load(self.graph(static), weights_registry=weights)
 
     @property
     def runs(self) -> int:

@@ -39,9 +39,24 @@ def part_written(buffer: Any, source: Any) -> Any:
 CASES = [
     case("buffer_create", lambda: np.full(4, 2.5, np.float32), call=created, dtypes=[np.float32]),
     case("buffer_load", lambda x: x, x=T("n", buffer=True), sizes=[*N, {"n": 0}], dtypes=ELEMENTS, views=False),
-    case("buffer_store", lambda x, y: y, call=changed(ops.buffer_store), sizes=[*N, {"n": 0}], dtypes=ELEMENTS,
-         destination=T("n", buffer=True), source=T("n"), views=False),
-    case("buffer_store_slice", part_written, sizes=N, dtypes=ELEMENTS[:-1], views=False,
-         call=changed(lambda x, y: ops.buffer_store_slice(x, y, [slice(1, 3)])),
-         destination=T("n", buffer=True), source=T(2)),
-]  # fmt: skip
+    case(
+        "buffer_store",
+        lambda x, y: y,
+        call=changed(ops.buffer_store),
+        sizes=[*N, {"n": 0}],
+        dtypes=ELEMENTS,
+        destination=T("n", buffer=True),
+        source=T("n"),
+        views=False,
+    ),
+    case(
+        "buffer_store_slice",
+        part_written,
+        sizes=N,
+        dtypes=ELEMENTS[:-1],
+        views=False,
+        call=changed(lambda x, y: ops.buffer_store_slice(x, y, [slice(1, 3)])),
+        destination=T("n", buffer=True),
+        source=T(2),
+    ),
+]

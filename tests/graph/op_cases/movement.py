@@ -19,11 +19,22 @@ CASES = [
     case("permute", lambda x: x.transpose(2, 0, 1), x=T("n", "m", 2), sizes=N),
     case("transpose", lambda x: x.swapaxes(-1, -2), x=T(2, "n", "m"), sizes=N),
     case("broadcast_to", lambda x: np.broadcast_to(x, (3, *x.shape[:1], 4)), x=T("n", 1), sizes=N, alone=True),
-    case("concat", lambda x, y: np.concatenate([x, y], 1), sizes=N,
-         x=T("n", "m", of="original_vals"), y=T("n", 2, of="original_vals")),
-    case("concat", lambda x, y: np.concatenate([x, y, x]), call=lambda x, y: ops.concat([x, y, x]), sizes=N,
-         x=T("n", "m", of="original_vals"), y=T(2, "m", of="original_vals")),
+    case(
+        "concat",
+        lambda x, y: np.concatenate([x, y], 1),
+        sizes=N,
+        x=T("n", "m", of="original_vals"),
+        y=T("n", 2, of="original_vals"),
+    ),
+    case(
+        "concat",
+        lambda x, y: np.concatenate([x, y, x]),
+        call=lambda x, y: ops.concat([x, y, x]),
+        sizes=N,
+        x=T("n", "m", of="original_vals"),
+        y=T(2, "m", of="original_vals"),
+    ),
     case("stack", lambda x, y: np.stack([x, y], -1), sizes=N, x=T("n", "m", of="values"), y=T("n", "m", of="values")),
     case("rebind", lambda x: x, x=T("n", "k"), sizes=[{"n": n, "k": n} for n in (3, 0, 17)], alone=True),
     case("transfer_to", lambda x: x, x=T("n"), sizes=N),
-]  # fmt: skip
+]

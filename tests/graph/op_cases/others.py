@@ -24,17 +24,47 @@ def added(y: Any, x: Any) -> Any:
     return ops.buffer_load(y)
 
 
+BIAS = np.float32([1, -2, 3, 0.5])
+
 CASES = [
+    case("constant_external", lambda: BIAS, weights={"layer.bias": BIAS}, dtypes=[np.float32]),
     case("constant", lambda: np.array([[1, 2], [3, 4]], np.float32), dtypes=[np.float32]),
     case("cast", lambda x: x.astype(np.float16), x=T("n", make=plain_numbers), sizes=[*N, {"n": 0, "m": 0}]),
-    case("matmul", widely(product), lhs=T("n", "m", make=plain_numbers), rhs=T("m", 5, make=plain_numbers),
-         sizes=[*N, {"n": 0, "m": 3}, {"n": 3, "m": 0}]),
-    case("matmul", widely(product), call=ops.matmul, sizes=N,
-         lhs=T(2, "n", "m", make=plain_numbers), rhs=T("m", make=plain_numbers)),
-    case("custom", lambda x: x.sum(1, dtype=x.dtype), x=T("n", "m", make=plain_numbers), sizes=N,
-         extensions=KERNELS, dtypes=[np.int32], views=False),
-    case("inplace_custom", lambda y, x: y + 2 * x, call=added, extensions=KERNELS, dtypes=[np.float32, np.float64],
-         views=False, sizes=N, y=T("n", buffer=True, make=plain_numbers), x=T("n", make=plain_numbers)),
+    case(
+        "matmul",
+        widely(product),
+        lhs=T("n", "m", make=plain_numbers),
+        rhs=T("m", 5, make=plain_numbers),
+        sizes=[*N, {"n": 0, "m": 3}, {"n": 3, "m": 0}],
+    ),
+    case(
+        "matmul",
+        widely(product),
+        call=ops.matmul,
+        sizes=N,
+        lhs=T(2, "n", "m", make=plain_numbers),
+        rhs=T("m", make=plain_numbers),
+    ),
+    case(
+        "custom",
+        lambda x: x.sum(1, dtype=x.dtype),
+        x=T("n", "m", make=plain_numbers),
+        sizes=N,
+        extensions=KERNELS,
+        dtypes=[np.int32],
+        views=False,
+    ),
+    case(
+        "inplace_custom",
+        lambda y, x: y + 2 * x,
+        call=added,
+        extensions=KERNELS,
+        dtypes=[np.float32, np.float64],
+        views=False,
+        sizes=N,
+        y=T("n", buffer=True, make=plain_numbers),
+        x=T("n", make=plain_numbers),
+    ),
     *(
         made
         for name in ("max", "min")
@@ -43,4 +73,4 @@ CASES = [
             case(name, getattr(np, f"{name}imum"), call=getattr(ops, name), x=T("n", "m"), y=T("n", "m"), sizes=N),
         )
     ),
-]  # fmt: skip
+]

@@ -1,0 +1,27 @@
+"""Keeps bands of matrices.
+
+Input and output: tensors whose last two axes are matrices. Non-goals: products (see `matmul`).
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from ...dsl import Element, InputTensor, OutputTensor, foreach, register
+
+E = TypeVar("E", bound=Element)
+
+
+@register("band", reads={"x": 1})
+def band(out: OutputTensor[E, "*s m n"], x: InputTensor[E, "*s m n"], *, lower: int, upper: int, exclude: bool) -> None:
+    """The elements of which the row is at most `lower` below the column, and the column at most `upper` behind the
+    row; zeros elsewhere. With `exclude` it is the other way round."""
+
+    def element(i):
+        row, column = i[-2], i[-1]
+        inside = row - column <= lower and column - row <= upper
+        if exclude:
+            inside = not inside
+        return x[i] if inside else E(0)
+
+    foreach(out, element)
