@@ -28,6 +28,7 @@ with shielded():
     from .engine.session import InferenceSession
     from .onnx import from_onnx
     from .staging.graph import Graph
+    from .staging.kernels import KernelLibrary
     from .staging.value import BufferValue, TensorValue, Value
     from .staging.weight import Weight
     from .types.dims import AlgebraicDim, Dim, Shape, StaticDim, SymbolicDim
@@ -52,6 +53,7 @@ __all__ = [
     "Graph",
     "InferenceSession",
     "InterpolationMode",
+    "KernelLibrary",
     "Model",
     "Shape",
     "StaticDim",

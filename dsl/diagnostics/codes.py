@@ -121,6 +121,7 @@ MEANINGS: dict[str, str] = {
     "EK0434": "A file of weights cannot be read, or is malformed.",
     "EK0435": "No file has a weight of this name, dtype and shape.",
     "EK0437": "The outputs of a graph are not what its output_types say.",
+    "EK0439": "A library has an op with another signature than a graph was staged with.",
     "EK0440": "No library has an op of this name.",
     "EK0441": "out_types holds something that is no type.",
     "EK0442": "A kernel that changes its inputs is used in a graph as one that does not.",

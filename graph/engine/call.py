@@ -89,7 +89,9 @@ class Caller:
         filling: Filling | None = None,
         weights: Mapping[int, Storage] | None = None,
         like: Caller | None = None,
+        threads: int | None = None,
     ) -> None:
+        self.threads = threads  # how many take part in a call; None leaves it to the environment
         self.weights = weights or {}  # by the number of the node; shared with other models, and never written
         self.filling = filling  # of memory that kernels write; None leaves it as it is
         self.ir = ir
@@ -132,7 +134,7 @@ class Caller:
         self._report = _reporter(weakref.ref(self))  # kept: native code holds its address
         self.context.report = ctypes.cast(self._report, ctypes.c_void_p)
         self.context.threads = 1
-        pool = thread_pool()
+        pool = thread_pool(threads)
         self.pool = pool
         if pool is not None:
             self.context.pool, self.context.poll = pool.address, pool.poll
@@ -161,7 +163,7 @@ class Caller:
 
     def clone(self) -> Caller:
         """Another caller of the same code, with memory of its own for its calls."""
-        return Caller(self.ir, self.load, self.checks, self.filling, self.weights, self)
+        return Caller(self.ir, self.load, self.checks, self.filling, self.weights, self, self.threads)
 
     def run(self, inputs: Sequence[Any]) -> list[Buffer]:
         """One call. This is the hot path: the checks that always hold are one comparison each."""

@@ -63,14 +63,16 @@ class Model:
         filling: Filling | None = None,
         weights: Mapping[int, Storage] | None = None,
         like: Model | None = None,
+        threads: int | None = None,
     ) -> None:
+        self._threads = threads
         self._ir = ir
         self._load = load
         self._filling = filling  # for runs that look for what nobody wrote
         self._weights = weights or {}
         self._checks = [InputCheck(f"input{position}", type) for position, type in enumerate(ir.inputs)]
         self._call: Caller = Caller(
-            ir, load, self._checks, filling, self._weights, None if like is None else like._call
+            ir, load, self._checks, filling, self._weights, None if like is None else like._call, threads
         )
         self._code = self._call.code
         self._idle = [self._call]
@@ -92,7 +94,7 @@ class Model:
 
     def clone(self) -> Model:
         """A model of the same code and weights, with memory, captures and bound buffers of its own."""
-        return Model(self._ir, self._load, self._filling, self._weights, self)
+        return Model(self._ir, self._load, self._filling, self._weights, self, self._threads)
 
     @property
     def input_metadata(self) -> list[TensorSpec]:

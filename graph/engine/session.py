@@ -18,15 +18,23 @@ from ...dsl.diagnostics.errors import DeviceError, NoGraphError, shown_value
 from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.knobs import knobs
 from ...dsl.environment.tracebacks import without_internals
-from ..arguments import flag_of, list_of, wrong
+from ..arguments import flag_of, int_of, list_of, wrong
 from ..driver.devices import CPU, Device, DeviceRef
 from ..staging.graph import Graph
+from ..staging.kernels import KernelLibrary
 from .compile import chosen_checks, interpret_graph
+from .extensions import Extensions, with_extensions
 from .load import load_graph
 from .model import Model
 from .outputs import Filling
 from .profile import AMBIENT, Profile
 from .weights import weights_of
+
+MOST_THREADS = 1024
+
+
+def _library(extensions: Extensions | None) -> KernelLibrary:
+    return KernelLibrary(() if extensions is None else extensions)  # type: ignore[arg-type]  # a single path serves
 
 
 class InferenceSession:
@@ -34,6 +42,10 @@ class InferenceSession:
 
     Args:
         devices: what the graphs may run on; the host when left out or empty.
+        num_threads: how many threads a call on the host takes part in, the caller included. When left out,
+            `EINKORN_NUM_THREADS` says it, or as many as the process may run at a time.
+        custom_extensions: folders of kernel files, single files, or packages. Where a graph calls a custom op that one
+            of them has, too, with the same signature, it runs theirs: such as ready-made code from a package.
         interpret: whether kernels are interpreted instead of compiled: slowly, with the same results to the bit, with
             every access to memory checked, and with `breakpoint()` in them. `EINKORN_INTERPRET` says when left out.
         checks: what kernels check as they run: "off" (nothing, not even `assert`), "safe" (asserts, and what costs
@@ -42,14 +54,25 @@ class InferenceSession:
 
     Raises:
         DeviceError: a device is no device of this machine.
+        PackageError: a custom extension cannot be loaded.
         EinkornError (EK0710): checks= is none of these.
     """
 
     def __init__(
-        self, devices: Sequence[Device] | None = None, *, interpret: bool | None = None, checks: str | None = None
+        self,
+        devices: Sequence[Device] | None = None,
+        num_threads: int | None = None,
+        *,
+        custom_extensions: Extensions | None = None,
+        interpret: bool | None = None,
+        checks: str | None = None,
     ) -> None:
         self.checks = None if checks is None else parse_checks(checks)
         self.devices = ([] if devices is None else list_of("devices", devices, "devices", "EK0811")) or [CPU()]
+        self.num_threads = None if num_threads is None else int_of("num_threads", num_threads)
+        if self.num_threads is not None and not 1 <= self.num_threads <= MOST_THREADS:
+            wrong("num_threads", num_threads, f"a number from 1 to {MOST_THREADS}")
+        self._library = _library(custom_extensions)
         self.interpret = knobs.interpret if interpret is None else flag_of("interpret", interpret)
         self._models: weakref.WeakSet[Model] = weakref.WeakSet()
         self._profile: Profile | None = AMBIENT[-1] if AMBIENT else None
@@ -85,12 +108,18 @@ class InferenceSession:
 
     @without_internals
     def load(
-        self, graph: Graph, *, weights_registry: Mapping[str, Any] | None = None, checks: str | None = None
+        self,
+        graph: Graph,
+        *,
+        custom_extensions: Extensions | None = None,
+        weights_registry: Mapping[str, Any] | None = None,
+        checks: str | None = None,
     ) -> Model:
         """The graph, compiled or found ready, as a model.
 
         Args:
             graph: a finished graph.
+            custom_extensions: as for the session, before whose libraries these come.
             weights_registry: the memory of each weight of the graph by its name: NumPy arrays, `Buffer`s, or anything
                 that speaks DLPack. It is read where it lies, also in a mapped file, and has to keep its elements as
                 long as the model is used.
@@ -98,6 +127,8 @@ class InferenceSession:
 
         Raises:
             GraphError, DTypeError: weights are missing, or do not fit the graph; all that is wrong in one error.
+            PackageError: a custom extension cannot be loaded; EK0439 it has a custom op of the graph with another
+                signature.
             CompileError: a mistake in a kernel.
             DeviceError: the graph uses a device that the session does not have.
             GraphError: the graph has no output yet.
@@ -106,7 +137,7 @@ class InferenceSession:
             raise NoGraphError(
                 f"load takes a Graph, not {shown_value(graph)}", code="EK0409", place=user_place(), argument="graph"
             )
-        ir = graph.ir
+        ir = with_extensions(graph.ir, [self._library, _library(custom_extensions)])
         here = {DeviceRef.from_device(device) for device in self.devices}
         for used in ir.types:
             if used.device not in here:
@@ -122,7 +153,8 @@ class InferenceSession:
         load = functools.partial(interpret_graph if self.interpret else load_graph, checks=wanted)
         level = chosen_checks(wanted)
         filled = level is not None and level.level == "all" and ir.device.to_device().is_host
-        model = Model(ir, load, Filling() if filled else None, weights_of(ir, weights_registry))
+        weights = weights_of(ir, weights_registry)
+        model = Model(ir, load, Filling() if filled else None, weights, threads=self.num_threads)
         self._models.add(model)
         if self._profile is not None:
             model.profile(self._profile)

@@ -21,19 +21,20 @@ from .compile import host_target, pool_code
 
 _log = logging.getLogger("einkorn.load")
 _lock = threading.Lock()
-_pool: list[Pool | None] = []
+_pools: dict[int, Pool | None] = {}  # by the number of threads
 
 
-def thread_pool() -> Pool | None:
-    """The process's pool, or None where none can be made."""
+def thread_pool(threads: int | None = None) -> Pool | None:
+    """The process's pool of so many threads (of as many as the user wants when left out), or None where none can be
+    made. All models with that number share it."""
     with shielded(), _lock:
-        if not _pool:
-            _pool.append(_make_pool())
-        return _pool[0]
+        count = threads or knobs.num_threads or default_threads()
+        if count not in _pools:
+            _pools[count] = _make_pool(count)
+        return _pools[count]
 
 
-def _make_pool() -> Pool | None:
-    threads = knobs.num_threads or default_threads()
+def _make_pool(threads: int) -> Pool | None:
     target = host_target()
     key = content_key("pool", target.key, fingerprint())
     path = shared_cache().path(key, ".so")

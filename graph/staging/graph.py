@@ -20,16 +20,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...dsl.diagnostics.errors import GraphError, did_you_mean, plural, shown_value
-from ...dsl.diagnostics.places import Place, shown_path, user_place
+from ...dsl.diagnostics.errors import GraphError, did_you_mean
+from ...dsl.diagnostics.places import Place, user_place
 from ...dsl.environment.tracebacks import placed, without_internals
-from ...dsl.package.library import KernelLibrary
+from ...dsl.package.library import KernelLibrary as Library
 from ...dsl.types.dtype import DType
 from ..arguments import list_of, text_of, wrong
 from ..driver.devices import DeviceRef
@@ -47,12 +46,13 @@ from ..ir import (
     SizeStep,
     format_graph,
 )
-from ..types.dims import AlgebraicDim, Dim
+from ..types.dims import Dim
 from ..types.promotion import is_weak, literal_array
 from ..types.tensor_type import BufferType, ShapedType, TensorType, shown
 from .active import ACTIVE
 from .bodies import Bodies, lost_value
-from .kernels import open_kernels
+from .kernels import KernelLibrary, open_kernels, paths_of
+from .signature import check_outputs, input_types_of, output_types_of, parameters_of, refuse
 from .value import BufferValue, TensorValue, Value
 from .weight import Weight
 
@@ -106,7 +106,7 @@ class Graph:
         path: None = None,
         *args: Any,
         custom_extensions: str | Path | Iterable[str | Path] = (),
-        kernel_library: KernelLibrary | None = None,
+        kernel_library: KernelLibrary | Library | None = None,
         output_types: Iterable[ShapedType] | None = None,
         module: None = None,
         **kwargs: Any,
@@ -114,17 +114,15 @@ class Graph:
         if path is not None or module is not None:
             argument = "path" if path is not None else "module"
             text = "a graph cannot be loaded from a file or from an existing module"
-            _refuse(text, code="EK0408", argument=argument)
+            refuse(text, code="EK0408", argument=argument)
         if forward is None and (args or kwargs):
-            _refuse("extra arguments are for 'forward', and there is none", code="EK0408", argument="forward")
+            refuse("extra arguments are for 'forward', and there is none", code="EK0408", argument="forward")
         self.name = text_of("name", name)
         if forward is not None and not callable(forward):
             wrong("forward", forward, "a function")
-        types = tuple(list_of("input_types", input_types, "types", "EK0406"))
-        for position, type in enumerate(types):
-            _check_input_type(name, position, type)
-        self._paths = _paths_of(custom_extensions)
-        if kernel_library is not None and not isinstance(kernel_library, KernelLibrary):
+        types = input_types_of(name, input_types)
+        self._paths = paths_of(custom_extensions)
+        if kernel_library is not None and not isinstance(kernel_library, KernelLibrary | Library):
             wrong("kernel_library", kernel_library, "a KernelLibrary", hint="pass paths as custom_extensions=[...]")
         self._library = kernel_library
         self.kernels: KernelSource = self._open(kernel_library)
@@ -137,7 +135,7 @@ class Graph:
         self._weights: list[tuple[Weight, TensorValue]] = []  # what was added as a weight, and its value
         self.bodies = Bodies(self._nodes, self._types)
         self._subgraphs: dict[str, Graph] = {}
-        self._wanted = None if output_types is None else _wanted_types(output_types)
+        self._wanted = None if output_types is None else output_types_of(output_types)
         self._ir: GraphIR | None = None
         self._names: tuple[str, ...] = ()
         self._inputs = [self._value(number, type) for number, type in enumerate(types)]
@@ -151,11 +149,11 @@ class Graph:
         return any(isinstance(node, Node) and node.kernel.schema.mutable for node in self._nodes)
 
     @placed
-    def _open(self, library: KernelLibrary | None) -> KernelSource:
+    def _open(self, library: KernelLibrary | Library | None) -> KernelSource:
         return open_kernels(self._paths, library)
 
     def _trace(self, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self._names = _parameters_of(forward)[: len(self._inputs)]
+        self._names = parameters_of(forward)[: len(self._inputs)]
         with self:
             result = forward(*self._inputs, *args, **kwargs)
             if self._ir is not None and result is None:
@@ -163,7 +161,7 @@ class Graph:
             if result is None and self._has_effects():
                 result = ()
             if result is None:
-                _refuse(
+                refuse(
                     f"graph {self.name!r}: 'forward' returned nothing",
                     code="EK0405",
                     argument="forward",
@@ -185,8 +183,9 @@ class Graph:
 
     @property
     def kernel_libraries_paths(self) -> list[Path]:
-        """The paths of the custom extensions."""
-        return list(self._paths)
+        """The paths of the custom extensions, and of the kernel library."""
+        known = self._library.library_paths() if isinstance(self._library, KernelLibrary) else []
+        return [*known, *self._paths]
 
     @property
     def ir(self) -> GraphIR:
@@ -196,7 +195,7 @@ class Graph:
             GraphError: `output` was not called yet.
         """
         if self._ir is None:
-            _refuse(
+            refuse(
                 f"graph {self.name!r} has no output yet",
                 code="EK0405",
                 hint="end the 'with' block with graph.output(...)",
@@ -231,33 +230,12 @@ class Graph:
         self._check_open("output", place)
         self.bodies.refuse("output", "the graph is finished", place, "give the values of a body back from its function")
         if not outputs and not self._has_effects():
-            _refuse(f"graph {self.name!r}: a graph needs at least one output", code="EK0405")
+            refuse(f"graph {self.name!r}: a graph needs at least one output", code="EK0405")
         with self.transaction():
             numbers = tuple(self._output_number(position, value, place) for position, value in enumerate(outputs))
-        self._check_outputs(numbers, place)
+        check_outputs(self.name, [self._types[number] for number in numbers], self._wanted, place)
         parts = (tuple(self._nodes), numbers, tuple(self._constraints), tuple(self._steps))
         self._ir = GraphIR(self.name, self._input_types, *parts, names=self._names)
-
-    def _check_outputs(self, numbers: tuple[int, ...], place: Place | None) -> None:
-        """That the outputs are what `output_types` says."""
-        if self._wanted is None:
-            return
-        got = [self._types[number] for number in numbers]
-        text = None
-        if len(got) != len(self._wanted):
-            text = f"has {plural(len(got), 'output')}, and output_types says {len(self._wanted)}"
-        for position, (type, wanted) in enumerate(zip(got, self._wanted, strict=False)):
-            if text is None and type != wanted:
-                text = f"has {type} as output {position}, and output_types says {wanted}"
-        if text is not None:
-            raise GraphError(
-                f"graph {self.name!r} {text}",
-                code="EK0437",
-                place=place,
-                argument="output_types",
-                expected=[str(type) for type in self._wanted],
-                got=[str(type) for type in got],
-            )
 
     def _output_number(self, position: int, value: Any, place: Place | None) -> int:
         if isinstance(value, TensorValue):
@@ -296,7 +274,7 @@ class Graph:
         name = weight.name
         self._check_open("add_weight", place)
         if any(added.name == name for added, _ in self._weights):
-            _refuse(
+            refuse(
                 f"graph {self.name!r} has another weight of the name {name!r}",
                 code="EK0432",
                 argument="weight",
@@ -332,13 +310,13 @@ class Graph:
             GraphError: EK0408 the graph has a subgraph of this name; or whatever an op in `forward` raises.
         """
         if path is not None:
-            _refuse("a subgraph cannot be loaded from a file", code="EK0408", argument="path")
+            refuse("a subgraph cannot be loaded from a file", code="EK0408", argument="path")
         if name in self._subgraphs:
-            _refuse(f"graph {self.name!r} has a subgraph {name!r} already", code="EK0408", argument="name", got=name)
+            refuse(f"graph {self.name!r} has a subgraph {name!r} already", code="EK0408", argument="name", got=name)
         for position, device in enumerate(list_of("devices", devices, "devices")):
             if not isinstance(device, DeviceRef):
                 wrong(f"devices[{position}]", device, "a DeviceRef")
-        paths = [*self._paths, *(path for path in _paths_of(custom_extensions) if path not in self._paths)]
+        paths = [*self._paths, *(path for path in paths_of(custom_extensions) if path not in self._paths)]
         made = Graph(name, input_types=input_types, custom_extensions=paths, kernel_library=self._library)
         made._dim_names |= self._dim_names
         if forward is not None:
@@ -531,64 +509,3 @@ def foreign_value(op: str, argument: str, value: Value, graph: Graph, place: Pla
         expected=graph.name,
         got=value.graph.name,
     )
-
-
-def _wanted_types(types: Any) -> list[ShapedType]:
-    """What `output_types` lists."""
-    listed = list_of("output_types", types, "types", "EK0437")
-    for position, type in enumerate(listed):
-        if not isinstance(type, ShapedType):
-            wrong(f"output_types[{position}]", type, "a TensorType", code="EK0437")
-    return listed
-
-
-def _parameters_of(function: Callable[..., Any]) -> tuple[str, ...]:
-    """What a function calls its positional arguments, as far as that is known."""
-    whole = function if hasattr(function, "__code__") else type(function).__call__
-    called = getattr(function, "__func__", whole)
-    code = getattr(called, "__code__", None)
-    names: tuple[str, ...] = () if code is None else code.co_varnames[: code.co_argcount]
-    return names if called is function else names[1:]  # of a method the first is its object
-
-
-def _refuse(message: str, *, code: str, **details: Any) -> NoReturn:
-    raise GraphError(message, code=code, place=user_place(), **details)
-
-
-def _paths_of(extensions: Any) -> list[Path]:
-    """The paths of kernel libraries; one may stand for a list of one."""
-    if isinstance(extensions, str | PathLike):
-        extensions = [extensions]
-    paths = list_of("custom_extensions", extensions, "paths")
-    for position, path in enumerate(paths):
-        if not isinstance(path, str | PathLike):
-            code = getattr(getattr(path, "function", path), "__code__", None)  # of a kernel, or a plain function
-            hint = f"pass the file that it is in: {shown_path(code.co_filename)!r}" if code is not None else None
-            wrong(f"custom_extensions[{position}]", path, "a path", hint=hint)
-    return [Path(path) for path in paths]
-
-
-def _check_input_type(graph: str, position: int, type: Any) -> None:
-    if not isinstance(type, ShapedType):
-        _refuse(
-            f"graph {graph!r}: input type {position} is not a TensorType but {_name_of(type)}",
-            code="EK0406",
-            argument="input_types",
-            expected="TensorType or BufferType",
-            got=shown_value(type),
-            hint="input_types is a list, also for one input",
-        )
-    for axis, dim in enumerate(type.shape):
-        if isinstance(dim, AlgebraicDim):
-            _refuse(
-                f"graph {graph!r}: axis {axis} of input {position} is computed, {dim}",
-                code="EK0406",
-                argument="input_types",
-                expected="a size or a name",
-                got=str(dim),
-                hint="give the axis a name of its own, and rebind the input where the sizes have to agree",
-            )
-
-
-def _name_of(value: Any) -> str:
-    return value.__name__ if isinstance(value, type) else type(value).__name__

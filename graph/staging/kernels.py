@@ -13,16 +13,21 @@ import functools
 import importlib
 import json
 from collections.abc import Iterable, Sequence
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
-from ...dsl.diagnostics.errors import PackageError
+from ...dsl.diagnostics.errors import PackageError, did_you_mean
 from ...dsl.diagnostics.installation import PACKAGE
 from ...dsl.diagnostics.places import shown_path, user_place
 from ...dsl.environment.cache import content_key, shared_cache
 from ...dsl.environment.fingerprint import fingerprint
+from ...dsl.environment.tracebacks import placed
 from ...dsl.frontend.program import PortableKernel
-from ...dsl.package.library import KernelLibrary, LoadedKernel, library_of, load_library
+from ...dsl.package.library import KernelLibrary as Library
+from ...dsl.package.library import LoadedKernel, library_of, load_library
 from ...dsl.signature.schema import OpSchema
+from ..arguments import list_of, text_of, wrong
 
 
 class Kernels:
@@ -32,7 +37,7 @@ class Kernels:
         PackageError: a library cannot be read, or two of them have an op of the same name.
     """
 
-    def __init__(self, libraries: Sequence[KernelLibrary]) -> None:
+    def __init__(self, libraries: Sequence[Library]) -> None:
         self._libraries = tuple(libraries)
         self._custom: dict[str, LoadedKernel] = {}
         for library in self._libraries:
@@ -81,15 +86,83 @@ class Kernels:
         return [library.path for library in self._libraries]
 
 
-def open_kernels(paths: Sequence[Path], library: KernelLibrary | None) -> Kernels:
+class KernelLibrary:
+    """Libraries of kernels that several graphs share: each is read once.
+
+    Args:
+        paths: folders of kernel files, single files, or packages.
+
+    Raises:
+        PackageError: a path holds no library, or two of them have an op of the same name.
+        CompileError: a kernel file is not valid Python, or a signature is wrong.
+    """
+
+    def __init__(self, paths: Iterable[str | Path] = ()) -> None:
+        self.libraries: list[Library] = []
+        self.load_paths(paths)
+
+    def add_path(self, path: str | Path) -> None:
+        """Adds the library at a path; one that is there already stays as it was read."""
+        self.load_paths([path])
+
+    @placed
+    def load_paths(self, custom_extensions: Iterable[str | Path]) -> None:
+        """Adds the libraries at some paths: all of them, or none when one is wrong."""
+        known = self.library_paths()
+        fresh = [path for path in dict.fromkeys(paths_of(custom_extensions)) if path not in known]
+        libraries = [*self.libraries, *(load_library(path) for path in fresh)]
+        Kernels(libraries)
+        self.libraries = libraries
+
+    def library_paths(self) -> list[Path]:
+        """The paths of the libraries, in the order in which they were added."""
+        return [Path(library.path) for library in self.libraries]
+
+    def verify_custom_op(self, custom_op: str) -> None:
+        """
+        Raises:
+            PackageError: EK0440, no library has an op of this name; EK0443 several have it.
+        """
+        kernels = Kernels(self.libraries)
+        name = text_of("custom_op", custom_op, "the name of an op")
+        if kernels.find(name) is None:
+            raise PackageError(
+                f"there is no op {name!r}",
+                code="EK0440",
+                place=user_place(),
+                argument="custom_op",
+                expected=sorted(kernels.names()),
+                got=name,
+                notes=[f"searched {', '.join(kernels.searched())}"] if self.libraries else [],
+                hint=did_you_mean(name, kernels.names()),
+            )
+
+    def __repr__(self) -> str:
+        return f"KernelLibrary({', '.join(library.path for library in self.libraries)})"
+
+
+def open_kernels(paths: Sequence[Path], library: KernelLibrary | Library | None) -> Kernels:
     """The kernels that a graph with these extensions can use.
 
     Raises:
         PackageError: a path holds no library, or two libraries have an op of the same name.
         CompileError: a kernel file is not valid Python, or a signature is wrong.
     """
-    libraries = [] if library is None else [library]
+    libraries = [library] if isinstance(library, Library) else [] if library is None else library.libraries
     return Kernels([*libraries, *(load_library(path) for path in paths)])
+
+
+def paths_of(extensions: Any) -> list[Path]:
+    """The paths of kernel libraries; one may stand for a list of one."""
+    if isinstance(extensions, str | PathLike):
+        extensions = [extensions]
+    paths = list_of("custom_extensions", extensions, "paths")
+    for position, path in enumerate(paths):
+        if not isinstance(path, str | PathLike):
+            code = getattr(getattr(path, "function", path), "__code__", None)  # of a kernel, or a plain function
+            hint = f"pass the file that it is in: {shown_path(code.co_filename)!r}" if code is not None else None
+            wrong(f"custom_extensions[{position}]", path, "a path", hint=hint)
+    return [Path(path) for path in paths]
 
 
 @functools.cache
@@ -120,6 +193,6 @@ def _program_of(family: str, name: str) -> PortableKernel:
 
 
 @functools.cache
-def kernel_family(family: str) -> KernelLibrary:
+def kernel_family(family: str) -> Library:
     """The kernels of the standard library's file `family`. A file that is there is a family; nothing lists them."""
     return library_of(importlib.import_module(f"{PACKAGE}.stdlib.kernels.{family}"))

@@ -1,0 +1,72 @@
+"""Puts the kernels of libraries that a session brings in the place of a graph's custom ops of the same names.
+
+So a graph that was staged from sources runs the ready-made code of a package, or another version of its kernels, with
+the same signatures.
+
+Input: a graph, paths. Output: the graph with these kernels. Non-goals: ops that the graph does not know when it is
+staged: it finds them in its own `custom_extensions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ...dsl.diagnostics.errors import PackageError
+from ...dsl.diagnostics.places import shown_path, user_place
+from ...dsl.package.library import LoadedKernel
+from ...dsl.signature.schema import OpSchema
+from ..ir import GraphIR, Item, Node
+from ..staging.kernels import KernelLibrary, Kernels
+
+Extensions = str | Path | Sequence[str | Path]
+
+
+def with_extensions(ir: GraphIR, libraries: Iterable[KernelLibrary]) -> GraphIR:
+    """The graph with kernels of these libraries; where several have one, those of the last.
+
+    Raises:
+        PackageError: EK0439, a kernel has another signature than the one that the graph was staged with.
+    """
+    sources = [Kernels(library.libraries) for library in libraries if library.libraries]
+    if not sources:
+        return ir
+    names = {name for source in sources for name in source.names()}
+    return replace(ir, nodes=tuple(_with_kernel(node, sources[::-1], names) for node in ir.nodes))
+
+
+def _with_kernel(node: Item, sources: Sequence[Kernels], names: set[str]) -> Item:
+    if not isinstance(node, Node) or node.kernel.shipped or node.name not in names:
+        return node
+    found = next(kernel for source in sources if (kernel := source.find(node.name)) is not None)
+    if found.schema.variadic:
+        found = found.expanded(dict(node.kernel.schema.counts))
+    if _signature(found.schema) != _signature(node.kernel.schema):
+        if _is_shape_function(node, found):
+            assert found.shape is not None
+            return replace(node, kernel=found.shape)
+        raise PackageError(
+            f"op '{node.name}' of {shown_path(found.origin)} has another signature than the one of"
+            f" {shown_path(node.kernel.origin)}, with which the graph was staged",
+            code="EK0439",
+            place=user_place(),
+            op=node.name,
+            expected=node.kernel.origin,
+            got=found.origin,
+            notes=[f"op '{node.name}' is staged at {node.place}"] if node.place else [],
+        )
+    return replace(node, kernel=found)
+
+
+def _is_shape_function(node: Node, found: LoadedKernel) -> bool:
+    """Whether the node computes the late sizes of the op, rather than the op."""
+    return found.shape is not None and _signature(found.shape.schema) == _signature(node.kernel.schema)
+
+
+def _signature(schema: OpSchema) -> Any:
+    """What calls depend on."""
+    inputs = [(argument.name, argument.role, argument.dtype, argument.dims) for argument in schema.inputs]
+    outputs = [(argument.name, argument.role, argument.dtype, argument.dims) for argument in schema.outputs]
+    return inputs, outputs, [(p.name, p.kind) for p in schema.parameters], schema.counts
