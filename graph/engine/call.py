@@ -130,12 +130,15 @@ class Caller:
         self.arenas: list[Storage | None] = [None] * len(self.stages)
         self.failure: Failure | None = None
         self.interrupt: BaseException | None = None  # that came in the middle of a report
-        self.context = abi.Context()
         self._report = _reporter(weakref.ref(self))  # kept: native code holds its address
+        self.context = abi.Context()
+        self._prepare_context()
+
+    def _prepare_context(self) -> None:
+        """Says to native code who runs its parallel regions, and who hears its reports."""
         self.context.report = ctypes.cast(self._report, ctypes.c_void_p)
         self.context.threads = 1
-        pool = thread_pool(threads)
-        self.pool = pool
+        self.pool = pool = thread_pool(self.threads)
         if pool is not None:
             self.context.pool, self.context.poll = pool.address, pool.poll
         if pool is not None and pool.threads > 1:
