@@ -204,7 +204,7 @@ class Caller:
 
     def _variant(self, patterns: tuple[Pattern, ...]) -> Caller:
         """A caller for inputs that lie so."""
-        known = (self.load, self.checks, self.filling, self.weights, self.known.get(patterns))
+        known = (self.load, self.checks, self.filling, self.weights, self.known.get(patterns), self.threads)
         call = type(self)(dataclasses.replace(self.ir, patterns=patterns), *known)
         call.output_class = self.output_class
         return call

@@ -21,6 +21,7 @@ from ...dsl.signature.schema import OpSchema
 from ..ir import GraphIR, Item, Node
 from ..staging.kernels import KernelLibrary, Kernels
 
+SHAPE = ".shape"  # ends the name of the kernel that computes an op's late sizes
 Extensions = str | Path | Sequence[str | Path]
 
 
@@ -38,31 +39,27 @@ def with_extensions(ir: GraphIR, libraries: Iterable[KernelLibrary]) -> GraphIR:
 
 
 def _with_kernel(node: Item, sources: Sequence[Kernels], names: set[str]) -> Item:
-    if not isinstance(node, Node) or node.kernel.shipped or node.name not in names:
+    if not isinstance(node, Node) or node.kernel.shipped:
         return node
-    found = next(kernel for source in sources if (kernel := source.find(node.name)) is not None)
-    if found.schema.variadic:
-        found = found.expanded(dict(node.kernel.schema.counts))
-    if _signature(found.schema) != _signature(node.kernel.schema):
-        if _is_shape_function(node, found):
-            assert found.shape is not None
-            return replace(node, kernel=found.shape)
+    op = node.name.removesuffix(SHAPE) if node.name not in names else node.name
+    if op not in names:
+        return node
+    found: LoadedKernel | None = next(kernel for source in sources if (kernel := source.find(op)) is not None)
+    assert found is not None
+    found = found.expanded(dict(node.kernel.schema.counts)) if found.schema.variadic else found
+    made = found if op == node.name else found.shape  # a shape function is a node of its own
+    if made is None or _signature(made.schema) != _signature(node.kernel.schema):
         raise PackageError(
-            f"op '{node.name}' of {shown_path(found.origin)} has another signature than the one of"
+            f"op '{op}' of {shown_path(found.origin)} has another signature than the one of"
             f" {shown_path(node.kernel.origin)}, with which the graph was staged",
             code="EK0439",
             place=user_place(),
-            op=node.name,
+            op=op,
             expected=node.kernel.origin,
             got=found.origin,
-            notes=[f"op '{node.name}' is staged at {node.place}"] if node.place else [],
+            notes=[f"op '{op}' is staged at {node.place}"] if node.place else [],
         )
-    return replace(node, kernel=found)
-
-
-def _is_shape_function(node: Node, found: LoadedKernel) -> bool:
-    """Whether the node computes the late sizes of the op, rather than the op."""
-    return found.shape is not None and _signature(found.shape.schema) == _signature(node.kernel.schema)
+    return replace(node, kernel=made)
 
 
 def _signature(schema: OpSchema) -> Any:
