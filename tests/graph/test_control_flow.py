@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,13 @@ def agree(forward: Callable[..., Any], reference: Callable[..., Any], types: lis
                 np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-12)
             for got, wanted in zip(mine, theirs, strict=True):
                 np.testing.assert_array_equal(got, wanted)
+
+
+def row(x: Any, k: Any) -> Any:
+    """Row `k`, a tensor, of x, whose first size is known."""
+    count = int(x.shape[0])
+    here = ops.reshape(ops.constant(np.arange(count), I64, HOST) == k, [count] + [1] * (x.rank - 1))
+    return ops.sum(ops.where(here, x, 0.0), 0, keepdims=False)
 
 
 # *** what people write on day one ***
@@ -119,9 +127,7 @@ def test_greedy_decoding_over_a_buffer() -> None:
             return ops.logical_and(token != end, n < length)
 
         def step(token: Any, n: Any) -> Any:
-            at = ops.constant(np.arange(vocabulary), I64, HOST)
-            row = ops.sum(ops.where(ops.reshape(at, [vocabulary, 1]) == token, table, 0.0), 0, keepdims=False)
-            best = ops.argmax(row, 0, keepdims=False)
+            best = ops.argmax(row(table, token), 0, keepdims=False)
             places = ops.constant(np.arange(length), I64, HOST)
             tokens[...] = ops.where(places == n, best, tokens[...])
             return best, n + 1
@@ -209,11 +215,8 @@ def test_a_recurrent_cell_over_time_steps() -> None:
     steps, width = 5, 3
 
     def forward(xs: Any, w: Any, h: Any) -> Any:
-        at = ops.constant(np.arange(steps), I64, HOST)
-
         def cell(h: Any, k: Any) -> Any:
-            x = ops.sum(ops.where(ops.reshape(at == k, [steps, 1, 1]), xs, 0.0), 0, keepdims=False)
-            return ops.tanh(x + h @ w), k + 1
+            return ops.tanh(row(xs, k) + h @ w), k + 1
 
         return ops.while_loop((h, 0), lambda h, k: k < steps, cell)[0]
 
@@ -281,6 +284,18 @@ def test_loops_begin_anew_with_each_call() -> None:
         for n in (1, 1, 2, 3, 1, 0):
             got = graphs.results(model, np.zeros(2, np.float32), np.int64(n))
             np.testing.assert_array_equal(got[0], [n, n])
+
+
+def test_many_threads_call_one_model() -> None:
+    forward = lambda x, n: ops.while_loop((x, n), lambda x, n: n > 0, lambda x, n: [x + 1, n - 1])  # noqa: E731
+    model = InferenceSession().load(Graph("test", forward, [t(I64, "n"), t(I64)]))
+
+    def call(k: int) -> bool:
+        got = graphs.results(model, np.arange(k + 1), np.int64(k))
+        return bool((got[0] == np.arange(k + 1) + k).all() and got[1] == 0)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(call, [k % 17 for k in range(400)]))
 
 
 def test_views_of_symbolic_shape_are_carried() -> None:
