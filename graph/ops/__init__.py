@@ -20,6 +20,8 @@
     creation      sequences, one number over and over, sizes
     convolution   convolutions, blocks of images
     pooling       pools
+    resizing      images of other sizes
+    sampling      images at any places, boxes
     constant      literals
     buffers       memory that changes
     custom        kernels of the user's
@@ -59,6 +61,8 @@ if TYPE_CHECKING:
     from .pooling import *
     from .rearranging import *
     from .reduction import *
+    from .resizing import *
+    from .sampling import *
     from .scans import *
     from .scattering import *
 else:
@@ -85,6 +89,8 @@ else:
         random,
         rearranging,
         reduction,
+        resizing,
+        sampling,
         scans,
         scattering,
     )

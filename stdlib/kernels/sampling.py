@@ -1,0 +1,357 @@
+"""Reads images between their elements: at the places of a grid, and in boxes.
+
+Half types are computed in float32.
+
+Input: tensors. Output: one. Non-goals: the sizes of results, which the graph tells.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any, TypeVar
+
+from ...dsl import (
+    SIMD,
+    Floating,
+    InputTensor,
+    Int,
+    OutputTensor,
+    abs,
+    ceil,
+    ceildiv,
+    compiled_for,
+    floor,
+    fma,
+    foreach,
+    int64,
+    max,
+    min,
+    parallel_for,
+    register,
+    round,
+    select,
+    stack,
+    unroll,
+    vectorize,
+)
+from ..algorithms.algorithm import product, unravelled, wide_dtype
+from ..algorithms.rows import TASK
+
+F = TypeVar("F", bound=Floating)
+
+CUBIC = -0.75
+
+
+@register("affine_grid")
+def affine_grid(out: OutputTensor[F, "*t"], theta: InputTensor[F, "n d (d + 1)"], *, corners: bool) -> None:
+    """The places (x, y) or (x, y, z), from -1 to 1, that an affine map gives for the places of the result."""
+    wide = wide_dtype(F)
+    axes = out.rank - 2
+
+    def element(i):
+        row = i[axes + 1]
+        total = theta[i[0], row, axes].cast(wide)
+        for k in unroll(axes):
+            size = out.dim(axes - k)
+            at, n = Int(i[axes - k]).cast(wide), Int(size).cast(wide)
+            place = select(size > 1, 2 * at / max(n - 1, 1) - 1, 0) if corners else (2 * at + 1) / n - 1
+            total = fma(theta[i[0], row, k].cast(wide), place, total)
+        return total.cast(F)
+
+    foreach(out, element)
+
+
+@register("grid_sample", writes_once=True)
+def grid_sample(
+    out: OutputTensor[F, "*t"],
+    x: InputTensor[F, "*s"],
+    grid: InputTensor[F, "*g"],
+    *,
+    mode: str,
+    padding: str,
+    corners: bool,
+) -> None:
+    """Images (batch, channels, places) at the places of a grid (batch, places, axes), which go from -1 to 1.
+
+    `mode` is nearest, linear or cubic; `padding`, what lies outside, is zeros, border or reflection.
+    """
+    wide = wide_dtype(F)
+    axes = x.rank - 2
+    each = 4 if mode == "cubic" else 1 if mode == "nearest" else 2
+    count = each**axes
+    sizes = out.shape[2:]
+
+    def prepare(batch, index, places, weights):
+        def coordinate(k):
+            return grid[(batch, *index, axes - 1 - k)].cast(wide)
+
+        _find_neighbours(x, coordinate, places, weights, each, mode, padding, corners)
+
+    def sampled(batch, channel, places, weights):
+        base = (batch * x.dim(1) + channel) * product(x.shape[2:])
+        total = wide(0)
+        for t in unroll(count):
+            if places[t] >= 0:
+                total = fma(x.at(base + places[t]).cast(wide), weights[t], total)
+        return total.cast(F)
+
+    if compiled_for().is_gpu:
+
+        def one(position):
+            index = unravelled(position, out.shape)
+            places, weights = stack[int64](count, zeroed=False), stack[wide](count, zeroed=False)
+            prepare(index[0], index[2:], places, weights)
+            out[index] = sampled(index[0], index[1], places, weights)
+
+        parallel_for(out.size, one)
+    else:
+
+        def place(task):
+            index = unravelled(task, (out.dim(0), *sizes))
+            places, weights = stack[int64](count, zeroed=False), stack[wide](count, zeroed=False)
+            prepare(index[0], index[1:], places, weights)
+            for c in range(out.dim(1)):
+                out[(index[0], c, *index[1:])] = sampled(index[0], c, places, weights)
+
+        work = 16 * count + out.dim(1) * count
+        parallel_for(out.dim(0) * product(sizes), place, grain=ceildiv(TASK, work + 16))
+
+
+def _find_neighbours(
+    x: Any, coordinate: Any, places: Any, weights: Any, each: Any, mode: Any, padding: Any, corners: Any
+) -> None:
+    """Stores where each neighbour lies in a channel, -1 for nowhere, and its weight."""
+    wide = weights.dtype
+    axes = x.rank - 2
+    count = each**axes
+    for t in unroll(count):
+        places[t] = 0
+        weights[t] = wide(1)
+    for k in unroll(axes):
+        n = x.dim(2 + k)
+        place = _unscaled(coordinate(k), n, corners)
+        if mode != "cubic":
+            place = _brought_in(place, n, padding, corners)
+        low = round(place) if mode == "nearest" else floor(place)
+        near = low.cast(int64)
+        for t in unroll(count):
+            tap = t // each ** (axes - 1 - k) % each - (1 if mode == "cubic" else 0)
+            at = near + tap
+            if mode == "cubic":
+                at = _brought_in(Int(at).cast(wide), n, padding, corners).cast(int64)
+                weights[t] = weights[t] * _cubic(place - low - wide(tap))
+            elif mode == "linear":
+                weights[t] = weights[t] * (place - low if tap == 1 else 1 - (place - low))
+            there = (at >= 0) & (at < n) & (places[t] >= 0)
+            places[t] = select(there, places[t] * n + at, -1)
+
+
+def _unscaled(g: Any, n: Any, corners: Any) -> Any:
+    """The place among n elements of a number from -1 to 1."""
+    size = Int(n).cast(g.dtype)
+    return (g + 1) / 2 * (size - 1) if corners else ((g + 1) * size - 1) / 2
+
+
+def _brought_in(place: Any, n: Any, padding: Any, corners: Any) -> Any:
+    """The place that stands for one outside."""
+    last = Int(n - 1).cast(place.dtype)
+    if padding == "zeros":
+        return place
+    if padding == "border":
+        return min(max(place, 0), last)
+    low, length = (place.dtype(0), last) if corners else (place.dtype(-0.5), last + 1)
+    span = max(length, 1)
+    far = abs(place - low)
+    turns = floor(far / span)
+    rest = far - turns * span
+    even = floor(turns / 2) * 2 == turns
+    back = select(even, rest + low, span - rest + low)
+    return min(max(select(length > 0, back, 0), 0), last)
+
+
+def _cubic(distance: Any) -> Any:
+    """The weight of a neighbour at this distance."""
+    d = abs(distance)
+    near = ((CUBIC + 2) * d - (CUBIC + 3)) * d * d + 1
+    far = ((CUBIC * d - 5 * CUBIC) * d + 8 * CUBIC) * d - 4 * CUBIC
+    return select(d <= 1, near, select(d < 2, far, 0))
+
+
+@register("roi_align", writes_once=True)
+def roi_align(
+    out: OutputTensor[F, "r height width c"],
+    x: InputTensor[F, "n h w c"],
+    rois: InputTensor[F, "r 5"],
+    *,
+    height: int,
+    width: int,
+    scale: float,
+    ratio: int,
+    aligned: bool,
+    largest: bool,
+) -> None:
+    """Boxes of images, each cut into as many cells: the mean, or the largest, of samples of a cell.
+
+    A box is (batch, x1, y1, x2, y2), in pixels after `scale`. `ratio` samples along each axis of a cell; 0 for as many
+    as it has pixels. Of the largest, each of the four neighbours of a sample counts by itself, times its weight.
+    """
+    wide = wide_dtype(F)
+    lanes = max(compiled_for().vector_bits // wide.bits, 1)
+
+    def pooled(r, ph, pw, channel, lane, mask):
+        batch = rois[r, 0].cast(int64)
+        assert (batch >= 0) & (batch < x.dim(0)), f"box {r} is of image {batch}, and there are {x.dim(0)}"
+        first_y, step_y, rows = _samples(rois[r, 2], rois[r, 4], ph, height, wide, scale, ratio, aligned)
+        first_x, step_x, columns = _samples(rois[r, 1], rois[r, 3], pw, width, wide, scale, ratio, aligned)
+        total = SIMD[wide, lane](-inf if largest else 0)
+        for a in range(rows):
+            ys = _neighbours(first_y + (Int(a).cast(wide) + 0.5) * step_y, x.dim(1))
+            for b in range(columns):
+                zs = _neighbours(first_x + (Int(b).cast(wide) + 0.5) * step_x, x.dim(2))
+                for t in unroll(4):
+                    y, v = ys[t // 2]
+                    z, w = zs[t % 2]
+                    value = x.load(batch, y, z, channel, width=lane, mask=mask).cast(wide) * (v * w)
+                    total = max(total, value) if largest else total + value
+        if largest:
+            return select(rows * columns > 0, total, 0)
+        return total / max(rows * columns, 1).cast(wide)
+
+    if compiled_for().is_gpu:
+
+        def one(position):
+            index = unravelled(position, out.shape)
+            out[index] = pooled(index[0], index[1], index[2], index[3], 1, True).cast(F)
+
+        parallel_for(out.size, one)
+    else:
+
+        def cell(task):
+            r, ph, pw = unravelled(task, (out.dim(0), height, width))
+
+            def some(channel, lane, mask):
+                out.store(pooled(r, ph, pw, channel, lane, mask).cast(F), r, ph, pw, channel, mask=mask)
+
+            vectorize(out.dim(3), lanes, some, masked=True)
+
+        parallel_for(out.dim(0) * height * width, cell, grain=ceildiv(TASK, out.dim(3) * 16 + 64))
+
+
+def _samples(
+    low: Any, high: Any, cell: Any, cells: Any, wide: Any, scale: Any, ratio: Any, aligned: Any
+) -> tuple[Any, Any, Any]:
+    """Where the samples of a cell begin along an axis of a box, how far they lie apart, and how many there are."""
+    offset = 0.5 if aligned else 0.0
+    start = low.cast(wide) * scale - offset
+    length = high.cast(wide) * scale - offset - start
+    size = (length if aligned else max(length, 1)) / cells
+    count: Any = Int(ratio) if ratio > 0 else max(ceil(size).cast(int64), 0)
+    return start + size * Int(cell).cast(wide), size / Int(count).cast(wide), count
+
+
+def _neighbours(place: Any, n: Any) -> Any:
+    """((place, weight), (place, weight)) of the two neighbours among n; weights are 0 for what lies outside."""
+    there = (place >= -1) & (place <= Int(n).cast(place.dtype))
+    inside = max(place, 0)
+    low = min(inside.cast(int64), n - 1)
+    high = min(low + 1, n - 1)
+    part = select(inside >= Int(n - 1).cast(place.dtype), 0, inside - floor(inside))
+    return (low, select(there, 1 - part, 0)), (high, select(there, part, 0))
+
+
+@register("nms_kept", fuse=False)
+def nms_kept(
+    out: OutputTensor[int64, "b k s"],
+    boxes: InputTensor[F, "b s 4"],
+    scores: InputTensor[F, "b k s"],
+    *,
+    most: int,
+    overlap: float,
+    least: float,
+    bounded: bool,
+    center: bool,
+) -> None:
+    """The boxes of each image and class that are kept, best first, and -1 behind them.
+
+    The box with the largest score is kept, unless it overlaps one that is kept already by more than `overlap`; and so
+    on, until there are `most`. With `bounded` only scores above `least` count.
+    """
+    wide = wide_dtype(F)
+
+    def overlaps(batch, one, other):
+        return _share_more(
+            _corners(boxes, batch, one, wide, center), _corners(boxes, batch, other, wide, center), overlap
+        )
+
+    def one_class(task):
+        batch, k = unravelled(task, (out.dim(0), out.dim(1)))
+        kept: Any = Int(0)
+        before: Any = wide(inf)
+        at: Any = Int(-1)  # the last candidate: all that follow have less, or as much and come later
+        more = most > 0
+        while more:
+            best: Any = wide(-inf)
+            found: Any = Int(-1)
+            for s in range(out.dim(2)):
+                score = scores[batch, k, s].cast(wide)
+                follows = (score < before) | ((score == before) & (s > at))
+                good = (score > least) if bounded else score == score
+                if good & follows & ((found < 0) | (score > best)):
+                    best, found = score, s
+            if found < 0:
+                more = False
+            else:
+                before, at = best, found
+                free = True
+                for other in range(kept):
+                    if free:
+                        free = not overlaps(batch, out[batch, k, other], found)
+                if free:
+                    out[batch, k, kept] = found
+                    kept = kept + 1
+                    more = kept < min(most, out.dim(2))
+        for rest in range(kept, out.dim(2)):
+            out[batch, k, rest] = int64(-1)
+
+    parallel_for(out.dim(0) * out.dim(1), one_class)
+
+
+def _corners(boxes: Any, batch: Any, box: Any, wide: Any, center: Any) -> Any:
+    """The least coordinates of a box, and the largest ones."""
+    a, b = boxes[batch, box, 0].cast(wide), boxes[batch, box, 1].cast(wide)
+    c, d = boxes[batch, box, 2].cast(wide), boxes[batch, box, 3].cast(wide)
+    if center:
+        return a - c / 2, b - d / 2, a + c / 2, b + d / 2
+    return min(a, c), min(b, d), max(a, c), max(b, d)
+
+
+def _share_more(one: Any, other: Any, part: Any) -> Any:
+    """Whether two boxes share more than this part of what they cover."""
+    shared = max(min(one[2], other[2]) - max(one[0], other[0]), 0) * max(
+        min(one[3], other[3]) - max(one[1], other[1]), 0
+    )
+    areas = (one[2] - one[0]) * (one[3] - one[1]) + (other[2] - other[0]) * (other[3] - other[1])
+    return (shared > 0) & (shared > (areas - shared) * part)
+
+
+@register("nms_listed", fuse=False)
+def nms_listed(out: OutputTensor[int64, "count 3"], kept: InputTensor[int64, "b k s"]) -> None:
+    """(image, class, box) of all boxes that are kept."""
+    at = Int(0)
+    for batch in range(kept.dim(0)):
+        for k in range(kept.dim(1)):
+            for s in range(kept.dim(2)):
+                if kept[batch, k, s] >= 0:
+                    out[at, 0], out[at, 1], out[at, 2] = Int(batch), Int(k), kept[batch, k, s]
+                    at += 1
+
+
+@nms_listed.shape
+def nms_listed_shape(kept):
+    count = Int(0)
+    for batch in range(kept.dim(0)):
+        for k in range(kept.dim(1)):
+            for s in range(kept.dim(2)):
+                if kept[batch, k, s] >= 0:
+                    count += 1
+    return count
