@@ -12,6 +12,16 @@ import os
 
 from .knobs import knobs
 
+LEVELS = ("notset", "trace", "debug", "info", "warning", "error", "critical")
+TRACE = 5  # below debug
+
+
+def show_log(level: str) -> None:
+    """Logs what is of this level or above, on standard error where the program has no log of its own."""
+    if not logging.getLogger().handlers:
+        logging.basicConfig(format="%(name)s: %(message)s")
+    logging.getLogger("einkorn").setLevel(TRACE if level == "trace" else level.upper())
+
 
 @functools.cache
 def start_log() -> None:

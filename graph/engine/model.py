@@ -338,7 +338,7 @@ class Model:
             return
         if self._traced is None:
             ir = dataclasses.replace(self._ir, traced=self._code.keep is not None)
-            self._traced = TracedCaller(ir, self._load, self._checks, self._filling, self._weights)
+            self._traced = TracedCaller(ir, self._load, self._checks, self._filling, self._weights, None, self._threads)
             self._callers.add(self._traced)
         self._run = Tracing(self._traced, profile).run
 

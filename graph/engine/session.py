@@ -17,8 +17,9 @@ from ...dsl.contract.checks import parse_checks
 from ...dsl.diagnostics.errors import DeviceError, NoGraphError, shown_value
 from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.knobs import knobs
+from ...dsl.environment.log import LEVELS, show_log
 from ...dsl.environment.tracebacks import without_internals
-from ..arguments import flag_of, int_of, list_of, wrong
+from ..arguments import CODE, choice_of, flag_of, int_of, list_of, wrong
 from ..driver.devices import CPU, Device, DeviceRef
 from ..staging.graph import Graph
 from ..staging.kernels import KernelLibrary
@@ -31,6 +32,7 @@ from .profile import AMBIENT, Profile
 from .weights import weights_of
 
 MOST_THREADS = 1024
+ASSERT_LEVELS = {"none": "off", "safe": "safe", "all": "all"}
 
 
 def _library(extensions: Extensions | None) -> KernelLibrary:
@@ -80,6 +82,27 @@ class InferenceSession:
             if not isinstance(device, Device):
                 hint = f"{device!r}.to_device() gives it" if isinstance(device, DeviceRef) else "CPU() is the host"
                 wrong("devices", device, "a list of devices", code="EK0811", kind=DeviceError, hint=hint)
+
+    def set_log_level(self, level: str) -> None:
+        """How much Einkorn logs in this process: notset, trace, debug, info, warning, error or critical.
+
+        Raises:
+            GraphError: it is none of these.
+        """
+        show_log(choice_of("level", getattr(level, "value", level), LEVELS, CODE))
+
+    def set_assert_level(self, level: str) -> None:
+        """Which checks the graphs that are loaded from now on make as they run: "none" of them, not even asserts;
+        "safe", as `checks=` says; or "all".
+
+        Raises:
+            GraphError: it is none of these.
+        """
+        chosen = choice_of("level", getattr(level, "value", level), tuple(ASSERT_LEVELS), CODE)
+        self.checks = parse_checks(ASSERT_LEVELS[chosen])
+
+    set_mojo_log_level = set_log_level  # as MAX calls them
+    set_mojo_assert_level = set_assert_level
 
     @contextmanager
     def profile(self, path: str | PathLike[str] | None = None) -> Iterator[Profile]:

@@ -34,7 +34,7 @@ def staged(name: str = "net") -> Graph:
 
 
 def test_every_call_and_group_is_measured(tmp_path: Path) -> None:
-    session = InferenceSession()
+    session = InferenceSession(num_threads=2)
     model = session.load(staged())
     x = graphs.numbers((300, 300), np.float32)
     expected = graphs.results(model, x)[0]

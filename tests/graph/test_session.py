@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import math
 import weakref
 from collections.abc import Iterator
@@ -360,3 +361,25 @@ def test_many_graphs_come_and_go() -> None:
     gc.collect()
     grown = resident() - before
     assert grown < 70 * 256 * 1024, f"{grown / 70 / 1024:.0f} KiB a graph"
+
+
+def test_levels_of_the_log_and_of_asserts() -> None:
+    log, session = logging.getLogger("einkorn"), InferenceSession()
+    before = log.level
+    try:
+        for level, number in (("trace", 5), ("debug", logging.DEBUG), ("critical", logging.CRITICAL), ("notset", 0)):
+            session.set_log_level(level)
+            assert log.level == number
+        session.set_mojo_log_level("warning")
+        assert log.level == logging.WARNING
+    finally:
+        log.setLevel(before)
+    session.set_assert_level("none")
+    assert session.checks is not None and not session.checks.asserts
+    session.set_assert_level("all")
+    assert str(session.checks) == "all"
+    for wrong in ("loud", 3, None):
+        with pytest.raises(GraphError, match="level"):
+            session.set_log_level(wrong)  # type: ignore[arg-type]
+        with pytest.raises(GraphError, match="level"):
+            session.set_assert_level(wrong)  # type: ignore[arg-type]
