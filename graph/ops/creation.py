@@ -6,7 +6,7 @@ Input: numbers, dims, small tensors. Output: tensors. Non-goals: literals (see `
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -29,9 +29,10 @@ from .operands import (
     expand,
     same_device,
     scalar,
+    sizes_tensor,
     tensor,
 )
-from .stage import builtin, current, define_sizes, fail, op, require, stage
+from .stage import builtin, current, define_sizes, fail, op, require
 
 __all__ = [
     "arange",
@@ -59,17 +60,6 @@ def shape_to_tensor(shape: Iterable[DimLike]) -> TensorValue:
     return sizes_tensor("shape_to_tensor", list(Shape(shape)), DeviceRef.CPU())
 
 
-def sizes_tensor(name: str, dims: Sequence[Dim], device: DeviceRef) -> TensorValue:
-    """Dims as an int64 tensor of one axis."""
-    graph, place = current(name), user_place()
-    if all(isinstance(dim, StaticDim) for dim in dims):
-        return graph.stage_constant(np.array([int(dim) for dim in dims], np.int64), device, place)
-    nothing = graph.stage_constant(np.zeros((1, 0), np.bool_), device, place)
-    markers = [expand(nothing, [dim, StaticDim(0)]) for dim in dims]
-    kernel = graph.kernels.builtin(_FAMILY, "shape_of").expanded({"xs": len(dims)})
-    return stage(kernel, markers, {"count": len(dims)}, device)[0]
-
-
 def named(name: str, size: Dim, out_dim: DimLike | None, device: DeviceRef) -> Dim:
     """The dim that a user gives to a size that is known as an expression: a new name, or one that has to be equal."""
     wanted = size if out_dim is None else Dim(out_dim)
@@ -82,7 +72,7 @@ def named(name: str, size: Dim, out_dim: DimLike | None, device: DeviceRef) -> D
             fail(name, text.partition(": ")[2], code="EK0423", argument="out_dim", expected=str(size), got=str(wanted))
         require(name, "equal", size, wanted, text)
     else:
-        define_sizes(name, sizes_tensor(name, [size], device), [wanted], [text])
+        define_sizes(name, sizes_tensor(name, [size], device, computed=True), [wanted], [text])
     return wanted
 
 

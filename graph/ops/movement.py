@@ -16,10 +16,10 @@ from ...dsl.diagnostics.errors import DeviceError, DTypeError
 from ..arguments import axis_of, list_of, text_of
 from ..driver.devices import Device, DeviceRef
 from ..staging.value import TensorValue, TensorValueLike
-from ..types.dims import Dim, Shape, StaticDim, is_below_zero
+from ..types.dims import Dim, Shape, StaticDim, SymbolicDim, is_below_zero
 from ..types.tensor_type import shown
-from .operands import HINT_FOR_SYMBOLS, DimLike, as_shape, expand, permuted, tensor, tensors
-from .stage import add_method, builtin, fail, op, require
+from .operands import HINT_FOR_SYMBOLS, DimLike, as_shape, expand, permuted, sizes_tensor, tensor, tensors
+from .stage import add_method, builtin, current, define_sizes, fail, op, require
 
 _FAMILY = "movement"
 
@@ -248,16 +248,20 @@ def _of_one_dtype(name: str, argument: str, values: list[Any]) -> list[TensorVal
 
 
 @op(dtypes={"x": "storable"}, example='ops.rebind(x, ["n", "n"], message="x is square")', method="rebind")
-def rebind(x: TensorValueLike, shape: Iterable[DimLike], message: str = "") -> TensorValue:
+def rebind(x: TensorValueLike, shape: Iterable[DimLike], message: str = "", layout: Any = None) -> TensorValue:
     """`x` under a shape that the user knows to be right. What cannot be seen now is checked when the graph is called.
+
+    A name that is new in the graph stands for the size of its axis from now on.
 
     Args:
         x: a tensor.
         shape: as many sizes as `x` has axes.
         message: added to the error of a call with other sizes.
+        layout: keeps the documented form; layouts are arguments of the ops that they matter to.
 
     Raises:
-        GraphError: EK0421 another rank, EK0423 a size that can be seen to be another, EK0431 a name no input has.
+        GraphError: EK0421 another rank, EK0423 a size that can be seen to be another, EK0431 an expression of names
+            that the graph does not have.
     """
     value = tensor("rebind", "x", x)
     target, note = Shape(shape), text_of("message", message)
@@ -272,6 +276,10 @@ def rebind(x: TensorValueLike, shape: Iterable[DimLike], message: str = "") -> T
         )
     for axis, (dim, wanted) in enumerate(zip(value.shape, target, strict=True)):
         if dim == wanted:
+            continue
+        if isinstance(wanted, SymbolicDim) and not current("rebind").knows_dim(wanted.name):
+            size = sizes_tensor("rebind", [dim], value.device, computed=True)
+            define_sizes("rebind", size, [wanted], [""])
             continue
         if isinstance(dim - wanted, StaticDim):
             text = f"axis {axis} has size {dim}, never {wanted}"

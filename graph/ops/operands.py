@@ -18,6 +18,7 @@ from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
 from ..driver.devices import DeviceRef
 from ..staging.graph import foreign_value
+from ..staging.sizes import stage_dim, stage_sizes
 from ..staging.value import BufferValue, TensorValue, TensorValueLike, Value
 from ..types.dims import Dim, Shape, StaticDim, is_below_zero
 from ..types.promotion import is_weak, literal_array, promote, weak_array
@@ -37,6 +38,8 @@ def tensor(name: str, argument: str, value: TensorValueLike) -> TensorValue:
         GraphError: EK0402, a value of another graph.
     """
     value = _converted(value)
+    if isinstance(value, Dim | Shape):
+        return size_value(name, value, DeviceRef.CPU())
     if isinstance(value, TensorValue):
         graph = current(name)
         if value.graph is not graph:
@@ -70,14 +73,18 @@ def tensor(name: str, argument: str, value: TensorValueLike) -> TensorValue:
 
 
 def tensors(name: str, dtype: DType | None = None, **operands: TensorValueLike) -> list[TensorValue]:
-    """Operands in one dtype on one device: the promoted one, or `dtype`. Weak ones become constants.
+    """Operands in one dtype on one device: the promoted one, or `dtype`. Weak ones become constants; a dim takes the
+    dtype and the device of the tensors, and is an int64 where there are none.
 
     Raises:
         DTypeError: all are weak, or the dtypes do not go together.
         GraphError: a weak value does not fit, or devices differ.
     """
     values = {argument: _converted(value) for argument, value in operands.items()}
-    strong = [tensor(name, argument, value) for argument, value in values.items() if not _weak(value)]
+    strong = [tensor(name, argument, value) for argument, value in values.items() if isinstance(value, TensorValue)]
+    if not strong:
+        values = {argument: _sized(name, value, DeviceRef.CPU()) for argument, value in values.items()}
+        strong = [value for value in values.values() if isinstance(value, TensorValue)]
     if not strong:
         tensor(name, *next(iter(values.items())))
     common = dtype or promote([value.dtype for value in strong], name, user_place())
@@ -88,10 +95,38 @@ def tensors(name: str, dtype: DType | None = None, **operands: TensorValueLike) 
         if isinstance(value, TensorValue):
             result.append(cast_to(value, common))
             continue
-        number = int(value) if isinstance(value, StaticDim) else value
-        array = weak_array(number, common, name, argument, user_place())
-        result.append(graph.stage_constant(array, strong[0].device, user_place()))
+        value = int(value) if isinstance(value, StaticDim) else _sized(name, value, strong[0].device)
+        if _weak(value):
+            array = weak_array(value, common, name, argument, user_place())
+            result.append(graph.stage_constant(array, strong[0].device, user_place()))
+        else:
+            result.append(cast_to(tensor(name, argument, value), common))
     return result
+
+
+def _sized(name: str, value: Any, device: DeviceRef) -> Any:
+    """Dims and shapes as tensors; everything else as it is."""
+    return size_value(name, value, device) if isinstance(value, Dim | Shape) else value
+
+
+def size_value(name: str, value: Dim | Shape, device: DeviceRef) -> TensorValue:
+    """A dim as an int64 tensor of rank 0, a shape as one of rank 1.
+
+    Raises:
+        GraphError: EK0431, a name that the graph does not know.
+    """
+    unknown = [dim for dim in value.parameters if not current(name).knows_dim(dim)]
+    if unknown:
+        text = f"nothing tells the size of dim '{unknown[0]}'"
+        fail(name, text, code="EK0431", got=unknown[0], hint="a named dim takes its size from an input of the graph")
+    if isinstance(value, Dim):
+        return stage_dim(current(name), value, device, user_place())
+    return sizes_tensor(name, value, device)
+
+
+def sizes_tensor(name: str, dims: Sequence[Dim], device: DeviceRef, computed: bool = False) -> TensorValue:
+    """Dims as an int64 tensor of one axis; `computed` even where all are known."""
+    return stage_sizes(current(name), dims, device, user_place(), computed)
 
 
 def same_device(name: str, operands: Mapping[str, Value], device: DeviceRef | None = None) -> None:

@@ -216,7 +216,7 @@ class _Fusion:
             made_by = self.producer.get(value)
             if made_by in self.weight and made_by not in self.materialised and k < len(facts.loads):
                 # At one index an element is computed once, however often it is read.
-                weight += (1 if facts.identity[k] else facts.loads[k]) * self.weight[made_by]
+                weight += (min(facts.loads[k], 1) if facts.identity[k] else facts.loads[k]) * self.weight[made_by]
                 depth = max(depth, 1 + self.depth[made_by])
                 loops = loops or made_by in self.loops
         (self.loops.add if loops else self.loops.discard)(n)

@@ -46,13 +46,14 @@ from ..ir import (
     SizeStep,
     format_graph,
 )
-from ..types.dims import Dim
+from ..types.dims import Dim, Shape
 from ..types.promotion import is_weak, literal_array
 from ..types.tensor_type import BufferType, ShapedType, TensorType, shown
 from .active import ACTIVE
 from .bodies import Bodies, lost_value
 from .kernels import KernelLibrary, open_kernels, paths_of
 from .signature import check_outputs, input_types_of, output_types_of, parameters_of, refuse
+from .sizes import stage_dim, stage_sizes
 from .value import BufferValue, TensorValue, Value
 from .weight import Weight
 
@@ -167,7 +168,8 @@ class Graph:
                     argument="forward",
                     hint="return the output values, or call graph.output(...) in it",
                 )
-            self.output(*(result if isinstance(result, list | tuple | Iterator) else [result]))
+            several = isinstance(result, list | tuple | Iterator) and not isinstance(result, Shape)
+            self.output(*(result if several else [result]))
 
     # --- what is known ---
 
@@ -246,6 +248,10 @@ class Graph:
             return value.number
         if is_weak(value):
             return self.stage_constant(literal_array(value, None, "output", place), DeviceRef.CPU(), place).number
+        if isinstance(value, Dim):
+            return stage_dim(self, value, DeviceRef.CPU(), place).number
+        if isinstance(value, Shape):
+            return stage_sizes(self, value, DeviceRef.CPU(), place).number
         raise GraphError(
             f"graph {self.name!r}: output {position} is not a value but {type(value).__name__}",
             code="EK0405",

@@ -300,6 +300,13 @@ def is_below_zero(dim: Dim) -> bool:
     return never_negative(collect(scale(dim._terms, -1) + number(-1)))
 
 
+def signed_parts(dim: Dim) -> tuple[Dim, Dim]:
+    """What is added and what is taken away: `n - 2*m` is n and 2*m."""
+    added = tuple(term for term in dim._terms if term[1] > 0)
+    taken = tuple((factors, -count) for factors, count in dim._terms if count < 0)
+    return _make(added), _make(taken)
+
+
 def ceildiv(left: int | Dim, right: int | Dim) -> Dim:
     """left / right, rounded up."""
     return -(-Dim(left) // right)

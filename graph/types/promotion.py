@@ -1,11 +1,12 @@
 """Decides which dtype an op computes in, and how plain numbers and arrays take part.
 
 Tensors are *strong*: the result has the dtype of one of them, never a new, wider one. Of their dtypes the one of the
-highest category (bool < unsigned < signed < float) and, in it, of the largest width is picked; if it cannot hold every
-value of another operand's dtype, the op is refused and the user casts.
+highest category (bool < unsigned < signed < float) and, in it, of the largest width is picked. Integers and bools that
+meet floats are rounded to them. Else the dtype has to hold every value of the others, or the op is refused and the user
+casts.
 
-    int8 and float16 -> float16        int32 and float32 -> refused: float32 has 24 bits for 31
-    uint8 and int16  -> int16          uint8 and int8    -> refused: int8 ends at 127
+    int8 and float16 -> float16        float16 and bfloat16 -> refused: neither holds the other
+    uint8 and int16  -> int16          uint8 and int8       -> refused: int8 ends at 127
 
 Python numbers, NumPy scalars and arrays, and other DLPack arrays are *weak*: they take the dtype that the tensors
 agreed on. Floats are rounded to it but may not overflow it; integers must be exact in it; a float never becomes an
@@ -49,16 +50,21 @@ def holds(wide: DType, narrow: DType) -> bool:
     return wide.range[0] <= narrow.range[0] and narrow.range[1] <= wide.range[1]
 
 
+def _rounds(wide: DType, narrow: DType) -> bool:
+    """Whether an op rounds `narrow` to `wide`: integers and bools, where they meet floats."""
+    return wide.is_float() and not narrow.is_float() and not (wide.is_storage() or narrow.is_storage())
+
+
 def promote(dtypes: Iterable[DType], op: str, place: Place | None = None) -> DType:
     """The dtype that strong operands of these dtypes compute in.
 
     Raises:
-        DTypeError: EK0410, the picked dtype cannot hold all values of another.
+        DTypeError: EK0410, the picked dtype cannot hold all values of another, and does not round them.
     """
     known = list(dtypes)
     picked = max(known, key=lambda dtype: (_CATEGORIES[dtype.kind], dtype.bits))
     for dtype in known:
-        if not holds(picked, dtype):
+        if not holds(picked, dtype) and not _rounds(picked, dtype):
             raise DTypeError(
                 f"{op}: {dtype} and {picked} do not go together: {picked} cannot hold every value of {dtype}",
                 code="EK0410",

@@ -78,6 +78,12 @@ def sizes(out: OutputTensor[int64, "k"], x: InputTensor[I, "k"]) -> None:
     foreach(out, lambda i: x[i].cast(int64))
 
 
+@register("size_of")
+def size_of(out: OutputTensor[int64, ""], x: InputTensor[bool8, "m 0"], y: InputTensor[bool8, "n 0"]) -> None:
+    """The size of the first axis of x without that of y; neither has elements."""
+    foreach(out, lambda i: x.dim(0) - y.dim(0))
+
+
 @register("shape_of")
 def shape_of(out: OutputTensor[int64, "(count)"], xs: VariadicTensors[bool8, "n_k 0"], *, count: int) -> None:
     """The sizes of the first axes of tensors that have no elements."""

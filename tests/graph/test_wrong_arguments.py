@@ -235,7 +235,7 @@ OPS: dict[str, Callable[[Context], dict[str, Any]]] = {
     "broadcast_to": lambda c: {"x": c.n, "shape": [2, "n", 3]},
     "concat": lambda c: {"original_vals": [c.n, c.x], "axis": 0},
     "stack": lambda c: {"values": [c.x, c.x], "axis": 0},
-    "rebind": lambda c: {"x": c.n, "shape": [2, 3], "message": "two rows"},
+    "rebind": lambda c: {"x": c.n, "shape": [2, 3], "message": "two rows", "layout": None},
     "transfer_to": lambda c: {"x": c.n, "device": HOST},
     "slice_tensor": lambda c: {"x": c.n, "indices": [slice(1, None), ..., None]},
     "split": lambda c: {"x": c.x, "split_sizes": [1, 1], "axis": 0},
