@@ -18,6 +18,7 @@ import onnx
 from ...dsl.diagnostics.errors import EinkornError, GraphError, each_of, plural
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
+from .. import ops
 from ..driver.devices import DeviceRef
 from ..staging.value import TensorValue
 from .known import LIMIT, Known, Undecided, dims_from, dims_in, known
@@ -25,6 +26,8 @@ from .table import Array, Dims, Row, Value
 from .tensors import DTYPES, array_of
 
 _KIND = onnx.AttributeProto
+# Attributes that change no result here: "stash_type" names a dtype for intermediate values, which have 32 bits or more.
+_WITHOUT_EFFECT = {"axis", "broadcast", "consumed_inputs", "hidden_size", "is_test", "momentum", "stash_type"}
 
 
 @dataclass
@@ -63,6 +66,12 @@ class Call:
     def fail(self, message: str, *, code: str = "EK0528", **details: Any) -> NoReturn:
         """Raises an error of this node."""
         raise GraphError(f"{self.label}: {message}", code=code, place=user_place(), op=self.node.op_type, **details)
+
+    def dtype(self, code: int) -> DType:
+        """The dtype of a number of an attribute."""
+        if code not in DTYPES:
+            self.fail(f"asks for the type {code}, which has no counterpart here", code="EK0530")
+        return DTYPES[code]
 
     def input_name(self, position: int) -> str:
         """The model's name of an input."""
@@ -127,6 +136,7 @@ def run_row(row: Row, call: Call) -> list[Value]:
     if folded is not None:
         return folded
     try:
+        _broadcast_as_before_7(call)
         found = row.convert(*_inputs_for(row, call), **_attributes_for(row, call))
     except EinkornError as error:
         for each in each_of(error):
@@ -138,6 +148,16 @@ def run_row(row: Row, call: Call) -> list[Value]:
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         call.fail(f"cannot be converted: {str(error)[:300] or type(error).__name__}")
     return list(found) if isinstance(found, tuple) else [found]
+
+
+def _broadcast_as_before_7(call: Call) -> None:
+    """Old operators broadcast where an attribute says so, and align the second operand with an axis of the first."""
+    axis = call.attributes.get("axis")
+    if not call.attributes.get("broadcast") or axis is None:
+        return
+    left, right = (call.tensor(value) for value in call.inputs)
+    behind = left.rank - axis % left.rank - right.rank
+    call.inputs[1] = ops.reshape(right, [*right.shape, *[1] * max(behind, 0)])
 
 
 def _folded(row: Row, call: Call) -> list[Value] | None:
@@ -209,6 +229,10 @@ def _as(annotation: str, call: Call, position: int, parameter: inspect.Parameter
 
 def _attributes_for(row: Row, call: Call) -> dict[str, Any]:
     found = {}
+    taken = {parameter.name for parameter in row.parameters}
+    for attribute in call.node.attribute:
+        if attribute.name not in taken and attribute.name not in _WITHOUT_EFFECT:
+            call.fail(f"attribute '{attribute.name}' has no counterpart", argument=attribute.name)
     for parameter in row.parameters:
         if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
             continue
@@ -224,7 +248,8 @@ def _attributes_of(function: Callable[..., Any], call: Call) -> dict[str, Any]:
         parameters = inspect.signature(function).parameters
     except ValueError:  # a ufunc
         return {}
-    return {name: call.attributes[name] for name in parameters if name in call.attributes}
+    given = {**call.attributes, "outputs": call.outputs}
+    return {name: given[name] for name in parameters if name in given}
 
 
 def attributes_of(node: Any, schema: Any, outer: Mapping[str, Any], folder: Path | None) -> dict[str, Any]:

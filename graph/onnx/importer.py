@@ -71,11 +71,12 @@ def _import(
     free = [each for each in declared.values() if each.name not in fixed]
     types = input_types(free, shapes, target)
 
-    def forward(*inputs: TensorValue) -> list[TensorValue]:
-        values: dict[str, Value] = {**fixed, **{each.name: x for each, x in zip(free, inputs, strict=True)}}
-        return [importer.output(*pair) for pair in importer.run(read.proto.graph, values)]
-
-    return Graph(name or read.proto.graph.name or "onnx", forward=forward, input_types=types)
+    graph = Graph(name or read.proto.graph.name or "onnx", input_types=types)
+    graph.name_inputs([each.name for each in free])
+    with graph:
+        values: dict[str, Value] = {**fixed, **{each.name: x for each, x in zip(free, graph.inputs, strict=True)}}
+        graph.output(*[importer.output(*pair) for pair in importer.run(read.proto.graph, values)])
+    return graph
 
 
 @dataclass
@@ -213,7 +214,8 @@ class Importer:
         row = find_row(domain, node.op_type, since)
         if row is None:
             assert schema is not None  # `check_supported` has seen it
-            return self._call_function(node, self._body(node, schema, inputs, version), None, inputs, scope)
+            given = attributes_of(node, schema, scope.attributes, self.read.folder)
+            return self._call_function(node, self._body(node, schema, inputs, version, given), None, inputs, scope)
         if schema is not None and not schema.min_input <= len(inputs) <= schema.max_input:
             span = f"{schema.min_input} to {schema.max_input}" if schema.max_input < 1 << 30 else schema.min_input
             text = f"{label_of(node)}: takes {span} inputs, and has {len(inputs)}"
@@ -240,7 +242,8 @@ class Importer:
             text = f"{label_of(node)}: takes {len(function.input)} inputs, and has {len(inputs)}"
             raise GraphError(text, code="EK0528", place=user_place(), op=node.op_type)
         if opsets is None:
-            opsets = {plain_domain(entry.domain): entry.version for entry in function.opset_import} or scope.opsets
+            imported = {plain_domain(entry.domain): entry.version for entry in function.opset_import}
+            opsets = {"": onnx.defs.onnx_opset_version(), **scope.opsets, **imported}
         schema = _schema(node.op_type, plain_domain(node.domain), scope.opsets.get(plain_domain(node.domain), 1))
         attributes = attributes_of(node, schema, scope.attributes, self.read.folder)
         for default in function.attribute_proto:
@@ -254,7 +257,9 @@ class Importer:
                 _damaged(f"function {function.name!r}: nothing makes its output {name!r}")
         return [inner.values.get(name) for name in function.output]
 
-    def _body(self, node: Any, schema: Any, inputs: Sequence[Value], version: int) -> Any:
+    def _body(
+        self, node: Any, schema: Any, inputs: Sequence[Value], version: int, attributes: Mapping[str, Any]
+    ) -> Any:
         """The function that defines an op type, as ONNX has it."""
         function = onnx.FunctionProto()
         if schema.has_function:
@@ -263,7 +268,7 @@ class Importer:
         else:
             versions = [each for each in schema.context_dependent_function_opset_versions if each <= version]
             types = [_type_proto(value).SerializeToString() for value in inputs]
-            data = node.SerializeToString()
+            data = _with_values(node, attributes).SerializeToString()
             body = None
             if versions:
                 body = schema.get_context_dependent_function_with_opset_version(max(versions), data, types)
@@ -285,6 +290,21 @@ class Importer:
             return value
         text = f"{self.read.shown}: output {declared.name!r} is {'a sequence' if value is not None else 'optional'}"
         raise GraphError(f"{text}, and a graph gives back tensors", code="EK0530", place=user_place())
+
+
+def _with_values(node: Any, attributes: Mapping[str, Any]) -> Any:
+    """A node whose attributes name none of the function around it."""
+    if not any(attribute.ref_attr_name for attribute in node.attribute):
+        return node
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    del copy.attribute[:]
+    for attribute in node.attribute:
+        if not attribute.ref_attr_name:
+            copy.attribute.append(attribute)
+        elif attribute.name in attributes and not isinstance(attributes[attribute.name], Known):
+            copy.attribute.append(onnx.helper.make_attribute(attribute.name, attributes[attribute.name]))
+    return copy
 
 
 def _all_nodes(nodes: Iterable[Any], depth: int) -> Iterator[Any]:

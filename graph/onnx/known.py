@@ -58,7 +58,8 @@ class Known:
         """The tensor, as a constant or computed from the sizes of a call."""
         if not self.symbolic:
             return current("constant").stage_constant(np.asarray(self.array), device, user_place())
-        raise Undecided
+        flat = ops.shape_to_tensor(dims_in(self.array))
+        return ops.cast(ops.reshape(flat, self.array.shape), self.dtype)
 
 
 def known(array: Any, dtype: DType) -> Known:
@@ -98,7 +99,8 @@ def dims_from(value: TensorValue, name: str) -> list[Dim]:
             names.append(candidate)
     if not names:
         return []
-    graph.define_dims(ops.cast(value, DType.int64), names, name, None)
+    sizes = ops.add(ops.cast(value, DType.int64), 0)  # a value that the graph computes, which an input is not
+    graph.define_dims(sizes, names, name, user_place())
     return [Dim(each) for each in names]
 
 

@@ -18,7 +18,7 @@ from ...dsl.diagnostics.errors import GraphError, shown_value
 from ...dsl.diagnostics.places import shown_path, user_place
 
 MOST_BYTES = (1 << 31) - 1  # more no message of protobuf has
-OLDEST = 7  # opsets before differ in how shapes broadcast
+OLDEST = 1
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,7 @@ def check_opset(opsets: dict[str, int], shown: str) -> None:
     version = opsets.get("")
     if version is not None and not OLDEST <= version <= newest:
         text = f"{shown} has version {version} of ONNX's operators; {OLDEST} to {newest} are known"
-        hint = "onnx.version_converter makes newer ones of old models" if version < OLDEST else None
-        _refuse(text, hint=hint)
+        _refuse(text)
 
 
 def plain_domain(domain: str) -> str:

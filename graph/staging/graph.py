@@ -221,6 +221,11 @@ class Graph:
     def __exit__(self, *_: object) -> None:
         ACTIVE.set(ACTIVE.get()[:-1])
 
+    def name_inputs(self, names: Iterable[str]) -> None:
+        """Sets the names of the inputs, under which a model takes them; they are those of `forward` otherwise."""
+        self._check_open("name_inputs", user_place())
+        self._names = tuple(names)
+
     def output(self, *outputs: Any) -> None:
         """Sets the outputs and finishes the graph. Numbers and arrays become constants. A graph that changes a buffer
         may have no outputs.

@@ -190,8 +190,8 @@ def test_graphs_that_contradict_themselves() -> None:
     made.graph.output[0].name = "z"
     refused(made, "EK0526", "nothing makes the output 'z'")
     made = linear()
-    made.opset_import[0].version = 6
-    refused(made, "EK0526", "version 6 of ONNX's operators")
+    made.opset_import[0].version = 0
+    refused(made, "EK0526", "version 0 of ONNX's operators")
     made.opset_import[0].version = 1 << 40
     refused(made, "EK0526", "of ONNX's operators")
     made = linear()

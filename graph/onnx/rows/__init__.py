@@ -6,7 +6,37 @@ Input: nothing. Output: `find_row`. Non-goals: whatever a row says.
 from __future__ import annotations
 
 from ..table import find_row
-from . import elementwise, matmul, movement, normalisation, reduction, shapes
+from . import (
+    control,
+    elementwise,
+    images,
+    indexing,
+    matmul,
+    movement,
+    normalisation,
+    ordering,
+    others,
+    quantisation,
+    recurrent,
+    reduction,
+    sequences,
+    shapes,
+)
 
-__all__ = ["find_row"]
-_FAMILIES = (elementwise, matmul, movement, normalisation, reduction, shapes)
+__all__ = ["FAMILIES", "find_row"]
+FAMILIES = (
+    control,
+    elementwise,
+    images,
+    indexing,
+    matmul,
+    movement,
+    normalisation,
+    ordering,
+    others,
+    quantisation,
+    recurrent,
+    reduction,
+    sequences,
+    shapes,
+)

@@ -22,7 +22,7 @@ from ...types.dims import Dim, dim_max, dim_min
 from ..call import Call
 from ..known import Array, Known, choose, divide, elementwise, known, quotient, same
 from ..table import Value, onnx_op, same_op
-from ..tensors import DTYPES
+from ..tensors import CODES, DTYPES
 
 # *** arithmetic ***
 
@@ -64,10 +64,7 @@ def div(a: TensorValue, b: TensorValue) -> TensorValue:
 @onnx_op("Mod", known=elementwise(np.mod, operator.mod))
 def mod(a: TensorValue, b: TensorValue, *, fmod: int = 0) -> TensorValue:
     """The remainder with the sign of the divisor, or of the dividend with fmod."""
-    if not fmod:
-        return ops.mod(a, b)
-    positive = ops.mod(ops.abs(a), ops.abs(b)) if a.dtype.is_signed() else ops.mod(a, b)
-    return ops.where(ops.less(a, 0), ops.negate(positive), positive) if a.dtype.is_signed() else positive
+    return ops.fmod(a, b) if fmod else ops.mod(a, b)
 
 
 @onnx_op("Pow", known=lambda a, b: np.power(a, b).astype(a.dtype))
@@ -96,22 +93,50 @@ def mean(*data: TensorValue) -> TensorValue:
 # *** functions of one tensor ***
 
 for _name, _function in {
+    "Acosh": ops.acosh,
+    "Asin": ops.asin,
+    "Asinh": ops.asinh,
+    "Atan": ops.atan,
     "Atanh": ops.atanh,
-    "Cos": ops.cos,
-    "Exp": ops.exp,
-    "Log": ops.log,
-    "Relu": ops.relu,
-    "Round": ops.round,
+    "BitwiseNot": ops.bitwise_not,
+    "Cosh": ops.cosh,
+    "HardSwish": ops.hard_swish,
+    "Mish": ops.mish,
+    "Sinh": ops.sinh,
+    "Softplus": ops.softplus,
+    "Softsign": ops.softsign,
+    "Tan": ops.tan,
     "Sigmoid": ops.sigmoid,
-    "Sin": ops.sin,
-    "Tanh": ops.tanh,
     "Erf": ops.erf,
     "IsNaN": ops.is_nan,
 }.items():
     same_op(_name, _function)
+for _name, _function, _known in (
+    ("Cos", ops.cos, np.cos),
+    ("Exp", ops.exp, np.exp),
+    ("Log", ops.log, np.log),
+    ("Relu", ops.relu, lambda x: np.maximum(x, 0)),
+    ("Round", ops.round, np.round),
+    ("Sin", ops.sin, np.sin),
+    ("Tanh", ops.tanh, np.tanh),
+):
+    same_op(_name, _function, _known)
 same_op("Ceil", ops.ceil, np.ceil)
 same_op("Floor", ops.floor, np.floor)
 same_op("Sqrt", ops.sqrt, np.sqrt)
+same_op("Reciprocal", ops.reciprocal, np.reciprocal)
+same_op("Sign", ops.sign, np.sign)
+same_op("BitwiseAnd", ops.bitwise_and)
+same_op("BitwiseOr", ops.bitwise_or)
+same_op("BitwiseXor", ops.bitwise_xor)
+
+
+@onnx_op("BitShift")
+def bit_shift(call: Call, x: TensorValue, y: TensorValue, *, direction: str) -> TensorValue:
+    """Bits moved up (LEFT) or down (RIGHT)."""
+    if direction not in ("LEFT", "RIGHT"):
+        call.fail(f"shifts LEFT or RIGHT, not {direction!r}", argument="direction")
+    return ops.left_shift(x, y) if direction == "LEFT" else ops.right_shift(x, y)
 
 
 def widened(function: Callable[..., TensorValue]) -> Callable[..., TensorValue]:
@@ -131,21 +156,6 @@ def widened(function: Callable[..., TensorValue]) -> Callable[..., TensorValue]:
 def acos(x: TensorValue) -> TensorValue:
     """NaN beyond -1 and 1, where `ops.acos` clamps."""
     return ops.where(ops.greater(ops.abs(x), 1), math.nan, ops.acos(x))
-
-
-@onnx_op("Reciprocal", known=lambda x: 1 / x)
-def reciprocal(x: TensorValue) -> TensorValue:
-    """1 / x."""
-    return ops.div(1.0, x)
-
-
-@onnx_op("Sign", known=np.sign)
-def sign(x: TensorValue) -> TensorValue:
-    """-1, 0 or 1; NaN stays."""
-    positive = ops.where(ops.greater(x, 0), ops.constant(1, x.dtype, x.device), x)
-    if not x.dtype.is_signed():
-        return positive
-    return ops.where(ops.less(x, 0), ops.constant(-1, x.dtype, x.device), positive)
 
 
 @onnx_op("IsInf")
@@ -168,78 +178,45 @@ def where(condition: TensorValue, x: TensorValue, y: TensorValue) -> TensorValue
 
 
 @onnx_op("LeakyRelu")
-@widened
 def leaky_relu(x: TensorValue, *, alpha: float) -> TensorValue:
     """alpha * x below 0."""
-    return ops.where(ops.less(x, 0), x * alpha, x)
+    return ops.leaky_relu(x, alpha)
 
 
 @onnx_op("PRelu")
 def prelu(x: TensorValue, slope: TensorValue) -> TensorValue:
     """slope * x below 0; slope broadcasts to x."""
-    return ops.where(ops.less(x, 0), x * slope, x)
+    return ops.prelu(x, slope) if x.dtype.is_float() else ops.where(ops.less(x, 0), x * slope, x)
 
 
 @onnx_op("Elu")
-@widened
 def elu(x: TensorValue, *, alpha: float) -> TensorValue:
     """alpha * (e^x - 1) below 0."""
-    return ops.where(ops.less(x, 0), (ops.exp(ops.minimum(x, 0)) - 1.0) * alpha, x)
+    return ops.elu(x, alpha)
 
 
 @onnx_op("Celu")
-@widened
 def celu(x: TensorValue, *, alpha: float) -> TensorValue:
     """max(0, x) + min(0, alpha * (e^(x / alpha) - 1))."""
-    return ops.where(ops.less(x, 0), (ops.exp(ops.minimum(x, 0) / alpha) - 1.0) * alpha, x)
+    return ops.celu(x, alpha)
 
 
 @onnx_op("Selu")
-@widened
 def selu(x: TensorValue, *, alpha: float, gamma: float) -> TensorValue:
     """gamma times x, or times alpha * (e^x - 1) up to 0."""
-    return ops.where(ops.less_equal(x, 0), (ops.exp(ops.minimum(x, 0)) - 1.0) * alpha, x) * gamma
+    return ops.selu(x, alpha, gamma)
 
 
 @onnx_op("ThresholdedRelu")
 def thresholded_relu(x: TensorValue, *, alpha: float) -> TensorValue:
     """x above alpha, else 0."""
-    return ops.where(ops.greater(x, alpha), x, 0)
+    return ops.thresholded_relu(x, alpha)
 
 
 @onnx_op("HardSigmoid")
-@widened
 def hard_sigmoid(x: TensorValue, *, alpha: float, beta: float) -> TensorValue:
     """alpha * x + beta, cut off at 0 and 1."""
-    return ops.maximum(ops.minimum(x * alpha + beta, 1), 0)
-
-
-@onnx_op("HardSwish")
-@widened
-def hard_swish(x: TensorValue) -> TensorValue:
-    """x * hard_sigmoid(x) with 1/6 and 1/2."""
-    return x * ops.maximum(ops.minimum(x * (1 / 6) + 0.5, 1), 0)
-
-
-@onnx_op("Softplus")
-@widened
-def softplus(x: TensorValue) -> TensorValue:
-    """log(1 + e^x), without overflow."""
-    return ops.maximum(x, 0) + ops.log1p(ops.exp(ops.negate(ops.abs(x))))
-
-
-@onnx_op("Softsign")
-@widened
-def softsign(x: TensorValue) -> TensorValue:
-    """x / (1 + |x|)."""
-    return x / (ops.abs(x) + 1)
-
-
-@onnx_op("Mish")
-@widened
-def mish(x: TensorValue) -> TensorValue:
-    """x * tanh(softplus(x))."""
-    return x * ops.tanh(softplus(x))
+    return ops.hard_sigmoid(x, alpha, beta)
 
 
 @onnx_op("Swish")
@@ -256,14 +233,11 @@ def gelu(x: TensorValue, *, approximate: str) -> TensorValue:
 
 
 @onnx_op("Shrink")
-@widened
 def shrink(x: TensorValue, *, bias: float, lambd: float) -> TensorValue:
     """x moved towards 0 by bias, and 0 within lambd of it."""
     if not x.dtype.is_float():
-        wide = ops.cast(x, DType.float64)
-        return ops.cast(shrink(wide, bias=bias, lambd=lambd), x.dtype)
-    above = ops.where(ops.greater(x, lambd), x - bias, 0)
-    return ops.where(ops.less(x, -lambd), x + bias, above)
+        return ops.cast(ops.shrink(ops.cast(x, DType.float64), lambd, bias), x.dtype)
+    return ops.shrink(x, lambd, bias)
 
 
 @onnx_op("Clip")
@@ -292,18 +266,16 @@ def _known_cast(x: Array, to: int) -> Known:
 @onnx_op("Cast", known=_known_cast, unlimited=True)
 def cast(call: Call, x: TensorValue, *, to: int, saturate: int = 1, round_mode: str = "up") -> TensorValue:
     """Another dtype."""
-    dtype = DTYPES.get(to)
-    if dtype is None:
-        call.fail(f"casts to type {to}, which has no counterpart here", code="EK0530")
-    return _cast_to(call, x, dtype, saturate, round_mode)
+    return _cast_to(call, x, call.dtype(to), saturate, round_mode)
 
 
 @onnx_op("CastLike")
-def cast_like(
-    call: Call, x: TensorValue, target: TensorValue, *, saturate: int = 1, round_mode: str = "up"
-) -> TensorValue:
+def cast_like(call: Call, x: Value, target: Value, *, saturate: int = 1, round_mode: str = "up") -> Value:
     """The dtype of another tensor."""
-    return _cast_to(call, x, target.dtype, saturate, round_mode)
+    dtype = target.dtype if isinstance(target, Known) else call.tensor(target).dtype
+    if isinstance(x, Known) and not dtype.is_storage() and not x.dtype.is_storage():
+        return _known_cast(x.array, CODES[dtype])
+    return _cast_to(call, call.tensor(x), dtype, saturate, round_mode)
 
 
 def _cast_to(call: Call, x: TensorValue, dtype: DType, saturate: int, round_mode: str) -> TensorValue:
@@ -316,11 +288,21 @@ def _cast_to(call: Call, x: TensorValue, dtype: DType, saturate: int, round_mode
         return ops.cast(x, dtype)
     if x.dtype is not DType.float64:
         x = ops.cast(x, DType.float32)
-    low, high = (2.0**-127, 2.0**127) if dtype is DType.float8_e8m0fnu else (-_LARGEST[dtype], _LARGEST[dtype])
-    return ops.cast(ops.maximum(ops.minimum(x, high), low), dtype)
+    low, high = (2.0**-127, 2.0**127) if dtype is DType.float8_e8m0fnu else (-LARGEST[dtype], LARGEST[dtype])
+    return ops.cast(_power_of_two(ops.maximum(ops.minimum(x, high), low), dtype, round_mode), dtype)
 
 
-_LARGEST = {
+def _power_of_two(x: TensorValue, dtype: DType, round_mode: str) -> TensorValue:
+    """For scales that are powers of two, the next one up or down, where that is asked for."""
+    if dtype is not DType.float8_e8m0fnu or round_mode == "nearest":
+        return x
+    nearest = ops.cast(ops.cast(x, dtype), x.dtype)
+    if round_mode == "up":
+        return ops.where(ops.less(nearest, x), nearest * 2.0, nearest)
+    return ops.where(ops.greater(nearest, x), nearest * 0.5, nearest)
+
+
+LARGEST = {
     DType.float4_e2m1fn: 6.0,
     DType.float8_e4m3fn: 448.0,
     DType.float8_e4m3fnuz: 240.0,

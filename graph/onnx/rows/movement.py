@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from ....dsl.types.dtype import DType
 from ... import ops
 from ...staging.value import TensorValue
 from ...types.dims import Dim, StaticDim
 from ..call import Call
-from ..known import Array, Known
+from ..known import Array, Known, known_dims
 from ..table import Ints, Value, onnx_op
+from .indexing import new_dim
 
 
 def _known_concat(*arrays: Array, axis: int) -> Array:
@@ -99,16 +101,38 @@ def _bounded(start: int, end: int, step: int, dim: Dim) -> slice:
 def _slice_by_dims(
     call: Call, data: TensorValue, starts: Value, ends: Value, axes: Ints | None, steps: Ints | None
 ) -> TensorValue:
-    """Bounds that are symbolic, or known when the graph runs."""
-    firsts, lasts = call.dims(starts, 1), call.dims(ends, 2)
-    index: list[slice] = [slice(None)] * data.rank
-    over = axes if axes is not None else list(range(len(firsts)))
+    """Bounds that are symbolic, or known when the graph runs: elements by their places."""
+    firsts, lasts = call.tensor(starts), call.tensor(ends)
+    over = axes if axes is not None else list(range(int(firsts.shape[0])))
     for k, axis in enumerate(over):
-        index[axis % data.rank] = slice(firsts[k], lasts[k], steps[k] if steps else None)
-    return data[tuple(index)]
+        at, step = axis % data.rank, steps[k] if steps else 1
+        if step == 0:
+            call.fail("has a step of 0")
+        size = ops.reshape(known_dims([data.shape[at]]).tensor(call.device), [])
+        low, high = (0, size) if step > 0 else (-1, size - 1)
+        bounds = []
+        for bound, least in ((firsts[k], 0), (lasts[k], low)):
+            whole = ops.cast(bound, DType.int64)
+            placed = ops.where(ops.less(whole, 0), whole + size, whole)
+            bounds.append(ops.minimum(ops.maximum(placed, least), high))
+        stop = ops.maximum(bounds[1], bounds[0]) if step > 0 else ops.minimum(bounds[1], bounds[0])
+        places = ops.range(bounds[0], stop, step, new_dim(call, "sliced"), dtype=DType.int64)
+        data = ops.gather(data, places, at)
+    return data
 
 
-@onnx_op("Split")
+def _known_split(
+    data: Array, split: Any = None, axis: int = 0, num_outputs: int | None = None, outputs: int = 1
+) -> tuple[Array, ...]:
+    if split is None:
+        each = -(-data.shape[axis] // (num_outputs or outputs))
+        ends = np.arange(1, num_outputs or outputs) * each
+    else:
+        ends = np.cumsum(np.asarray(split))[:-1]
+    return tuple(np.split(data, ends, axis))
+
+
+@onnx_op("Split", known=_known_split)
 def split_attribute(
     call: Call, data: TensorValue, split: Ints | None = None, *, axis: int, num_outputs: int | None = None
 ) -> Any:

@@ -57,37 +57,37 @@ def _mean(x: TensorValue, axes: tuple[int, ...], keepdims: bool) -> TensorValue:
     return ops.cast(ops.mean(x, axes, keepdims), x.dtype) if axes else x
 
 
+def _in_floats(reduce: Callable[..., TensorValue]) -> Reduce:
+    """Integers compute in float64, half types in float32."""
+
+    def apply(x: TensorValue, axes: tuple[int, ...], keepdims: bool) -> TensorValue:
+        wide = _wide(x) if x.dtype.is_float() else ops.cast(x, DType.float64)
+        return ops.cast(reduce(wide, axes, keepdims), x.dtype)
+
+    return apply
+
+
+def _prod(x: TensorValue, axes: tuple[int, ...], keepdims: bool) -> TensorValue:
+    return ops.prod(x, axes, keepdims) if axes else x
+
+
 def _sum_square(x: TensorValue, axes: tuple[int, ...], keepdims: bool) -> TensorValue:
-    wide = _wide(x)
-    return ops.cast(_sum(wide * wide, axes, keepdims), x.dtype)
+    return ops.sum_of_squares(x, axes, keepdims) if axes else x * x
 
 
+@_in_floats
 def _l2(x: TensorValue, axes: tuple[int, ...], keepdims: bool) -> TensorValue:
-    wide = _wide(x) if x.dtype.is_float() else ops.cast(x, DType.float64)
-    return ops.cast(ops.sqrt(_sum(wide * wide, axes, keepdims)), x.dtype)
+    return ops.l2_norm(x, axes, keepdims) if axes else ops.abs(x)
 
 
+@_in_floats
 def _log_sum(x: TensorValue, axes: tuple[int, ...], keepdims: bool) -> TensorValue:
-    wide = _wide(x) if x.dtype.is_float() else ops.cast(x, DType.float64)
-    return ops.cast(ops.log(_sum(wide, axes, keepdims)), x.dtype)
+    return ops.log(_sum(x, axes, keepdims))
 
 
+@_in_floats
 def _log_sum_exp(x: TensorValue, axes: tuple[int, ...], keepdims: bool) -> TensorValue:
-    """From x - max(x), where the maximum is finite."""
-    wide = _wide(x) if x.dtype.is_float() else ops.cast(x, DType.float64)
-    if not axes:
-        return x
-    if Shape(x.shape[axis] for axis in axes).num_elements == 0:
-        return ops.cast(ops.log(ops.sum(ops.exp(wide), axes, keepdims)), x.dtype)
-    top = ops.max(wide, axis=axes)
-    top = ops.where(ops.is_inf(top), 0, top)
-    total = ops.log(ops.sum(ops.exp(wide - top), axes, True)) + top
-    return ops.cast(total if keepdims else ops.reshape(total, _without(total, axes)), x.dtype)
-
-
-def _without(x: TensorValue, axes: tuple[int, ...]) -> list[Any]:
-    dropped = {axis % x.rank for axis in axes}
-    return [dim for k, dim in enumerate(x.shape) if k not in dropped]
+    return ops.logsumexp(x, axes, keepdims) if axes else x
 
 
 def _extreme(largest: bool) -> Reduce:
@@ -112,6 +112,7 @@ def _identity(dtype: DType, largest: bool) -> float | int:
 
 _reduction("ReduceSum", _sum, np.sum)
 _reduction("ReduceMean", _mean)
+_reduction("ReduceProd", _prod, np.prod)
 _reduction("ReduceMax", _extreme(True), np.max)
 _reduction("ReduceMin", _extreme(False), np.min)
 _reduction("ReduceL1", lambda x, axes, keepdims: _sum(ops.abs(x) if x.dtype.is_signed() else x, axes, keepdims))
@@ -135,6 +136,22 @@ def _place(name: str, function: Callable[..., TensorValue]) -> None:
 
 _place("ArgMax", ops.argmax)
 _place("ArgMin", ops.argmin)
+
+
+# *** scans ***
+
+
+def _scan(name: str, function: Callable[..., TensorValue]) -> None:
+    def convert(call: Call, x: TensorValue, axis: Ints, *, exclusive: int = 0, reverse: int = 0) -> TensorValue:
+        if len(axis) != 1:
+            call.fail(f"goes along one axis, not {len(axis)}")
+        return function(x, axis[0], bool(exclusive), bool(reverse))
+
+    onnx_op(name)(convert)
+
+
+_scan("CumSum", ops.cumsum)
+_scan("CumProd", ops.cumprod)
 
 
 # *** softmax ***

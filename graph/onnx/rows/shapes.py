@@ -8,6 +8,7 @@ Input: tensors and shapes. Output: tensors and shapes. Non-goals: moving element
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from ... import ops
 from ...staging.value import TensorValue
 from ...types.dims import Dim, Shape, StaticDim
 from ..call import Call
-from ..known import LIMIT, Array, Known, dims_from, dims_in, known, known_dims
+from ..known import LIMIT, Array, Known, Undecided, dims_from, dims_in, known, known_dims
 from ..table import Dims, Ints, Value, onnx_op
 
 
@@ -136,19 +137,34 @@ def _computed_sizes(call: Call, data: TensorValue, shape: TensorValue, allowzero
     return dims_from(ops.where(ops.equal(shape, -1), rest, shape), call.node.name or call.input_name(1))
 
 
-@onnx_op("Flatten")
+def _known_flatten(x: Array, axis: int = 1) -> Array:
+    at = axis + x.ndim if axis < 0 else axis
+    return x.reshape(math.prod(x.shape[:at]), -1)
+
+
+@onnx_op("Flatten", known=_known_flatten, unlimited=True)
 def flatten(x: TensorValue, *, axis: int) -> TensorValue:
     """Two axes: those before this one, and those from it on."""
     at = axis + x.rank if axis < 0 else axis
     return ops.reshape(x, [Shape(x.shape[:at]).num_elements, Shape(x.shape[at:]).num_elements])
 
 
-@onnx_op("Expand", known=None)
-def expand(call: Call, x: TensorValue, shape: Dims) -> TensorValue:
+def _known_expand(x: Array, shape: Array) -> Array:
+    sizes = np.broadcast_shapes(x.shape, tuple(int(size) for size in shape))
+    if math.prod(sizes) > LIMIT:
+        raise Undecided
+    return np.broadcast_to(x, sizes)
+
+
+@onnx_op("Expand", known=_known_expand)
+def expand(call: Call, x: TensorValue, shape: Value) -> TensorValue:
     """Broadcast both ways: a size of 1 in the shape keeps that of the input."""
-    rank = max(x.rank, len(shape))
+    sizes = call.dims(shape, 1)
+    rank = max(x.rank, len(sizes))
     own = [Dim(1)] * (rank - x.rank) + list(x.shape)
-    wanted = [Dim(1)] * (rank - len(shape)) + list(shape)
+    wanted = [Dim(1)] * (rank - len(sizes)) + sizes
+    if isinstance(shape, TensorValue):  # which of its sizes are 1 shows when the graph runs
+        wanted = [b if a == 1 else a for a, b in zip(own, wanted, strict=True)]
     target = [a if b == 1 else b for a, b in zip(own, wanted, strict=True)]
     for axis, (a, b) in enumerate(zip(own, target, strict=True)):
         if a not in (1, b) and not isinstance(a - b, StaticDim):

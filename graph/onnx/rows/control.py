@@ -1,0 +1,181 @@
+"""Converts control flow: branches and loops.
+
+A branch whose condition is known at import is the chosen graph. A loop whose number of rounds is known, and Scan, are
+unrolled up to a limit; other loops become `ops.while_loop`, which carries tensors of fixed types.
+
+Input: graphs of attributes. Output: values. Non-goals: recurrent layers (see `recurrent`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....dsl.types.dtype import DType
+from ... import ops
+from ...ops.stage import current
+from ...staging.value import TensorValue
+from ...types.dims import StaticDim
+from ...types.tensor_type import TensorType
+from ..call import Call
+from ..known import Known
+from ..table import Value, onnx_op
+
+MOST_ROUNDS = 256
+
+
+class _Undo(Exception):
+    """Ends a trial."""
+
+
+def _types_of(call: Call, condition: Value, graph: Any) -> list[TensorType]:
+    """The types of what a graph without inputs gives: it is staged once and taken back."""
+    types: list[TensorType] = []
+    try:
+        with current("cond").transaction():
+            values = call.run_graph(graph, [])
+            if any(isinstance(value, list) or value is None for value in values):
+                call.numbers(condition, 0, "the condition, since a branch gives no tensors")
+            types = [call.tensor(value).type for value in values]
+            raise _Undo
+    except _Undo:
+        return types
+
+
+@onnx_op("If")
+def if_(call: Call, condition: Value, *, then_branch: Any, else_branch: Any) -> Any:
+    """One of two graphs."""
+    if isinstance(condition, Known):
+        chosen = then_branch if bool(condition.numbers().reshape(-1)[0]) else else_branch
+        return tuple(call.run_graph(chosen, []))
+    types = _types_of(call, condition, then_branch)
+    others = _types_of(call, condition, else_branch)
+    if [(type.dtype, type.rank) for type in types] != [(type.dtype, type.rank) for type in others]:
+        call.numbers(condition, 0, "the condition, since the branches give other types")
+
+    def branch(graph: Any) -> list[TensorValue]:
+        return [call.tensor(value) for value in call.run_graph(graph, [])]
+
+    flag = ops.reshape(call.tensor(condition), [])
+    return tuple(ops.cond(flag, types, lambda: branch(then_branch), lambda: branch(else_branch)))
+
+
+# *** loops ***
+
+
+@onnx_op("Loop")
+def loop(call: Call, trips: Value, condition: Value, *initial: Value, body: Any) -> Any:
+    """A graph that is run again and again, with the values that it carries; some results are collected."""
+    carried = len(initial)
+    scans = len(body.output) - 1 - carried
+    if scans < 0:
+        call.fail("its body gives back fewer values than it carries")
+    known_trips = trips is None or isinstance(trips, Known)
+    known_condition = condition is None or isinstance(condition, Known)
+    if known_trips and known_condition:
+        most = int(trips.numbers().reshape(-1)[0]) if isinstance(trips, Known) else None
+        goes = bool(condition.numbers().reshape(-1)[0]) if isinstance(condition, Known) else True
+        found = _unrolled(call, body, list(initial), most, goes, scans)
+        if found is not None:
+            return tuple(found)
+    if scans or any(isinstance(value, list) or value is None for value in initial):
+        for position, value in enumerate((trips, condition)):
+            if isinstance(value, TensorValue):
+                call.numbers(value, position, "the number of rounds, since results are collected")
+        call.fail("collects results over a number of rounds that is not known at import", code="EK0529")
+    return tuple(_while(call, body, trips, condition, [call.tensor(value) for value in initial]))
+
+
+def _unrolled(
+    call: Call, body: Any, values: list[Value], most: int | None, goes: bool, scans: int
+) -> list[Value] | None:
+    """The rounds one after the other; None where their number shows only when the graph runs, or is large."""
+    collected: list[list[Value]] = [[] for _ in range(scans)]
+    start, number = list(values), 0
+    try:
+        with current("loop").transaction():
+            while goes and (most is None or number < most):
+                if number >= MOST_ROUNDS:
+                    raise _Undo
+                flags: list[Value] = [_number(number), Known(np.array(True), DType.bool)]
+                going, *results = call.run_graph(body, [*flags, *values])
+                if not isinstance(going, Known) and most is None:
+                    raise _Undo
+                if not isinstance(going, Known):
+                    raise _Undo
+                values, goes = list(results[: len(start)]), bool(going.numbers().reshape(-1)[0])
+                for place, value in zip(collected, results[len(start) :], strict=True):
+                    place.append(value)
+                number += 1
+            stacked = [_stacked(call, place) for place in collected]
+    except _Undo:
+        return None
+    return [*values, *stacked]
+
+
+def _number(number: int) -> Known:
+    return Known(np.array(number, np.int64), DType.int64)
+
+
+def _stacked(call: Call, values: list[Value], axis: int = 0) -> Value:
+    if not values:
+        call.fail("collects results over no rounds, which tell no shape", code="EK0529")
+    return ops.stack([call.tensor(value) for value in values], axis)
+
+
+def _while(call: Call, body: Any, trips: Value, condition: Value, values: list[TensorValue]) -> list[TensorValue]:
+    most = ops.reshape(call.tensor(trips), []) if trips is not None else None
+    first = ops.reshape(call.tensor(condition), []) if condition is not None else ops.constant(True, DType.bool)
+    types = [value.type for value in values]
+
+    def goes(number: TensorValue, flag: TensorValue, *_: TensorValue) -> TensorValue:
+        return flag if most is None else ops.logical_and(flag, ops.less(number, most))
+
+    def round_(number: TensorValue, flag: TensorValue, *carried: TensorValue) -> list[TensorValue]:
+        going, *results = call.run_graph(body, [number, flag, *carried])
+        tensors = [call.tensor(value) for value in results]
+        fitted = [ops.rebind(x, type.shape) for x, type in zip(tensors, types, strict=True)]
+        return [number + 1, ops.reshape(call.tensor(going), []), *fitted]
+
+    zero = ops.constant(0, DType.int64, call.device)
+    return ops.while_loop([zero, first, *values], goes, round_)[2:]
+
+
+@onnx_op("Scan", since=9)
+def scan(
+    call: Call,
+    *given: Value,
+    body: Any,
+    num_scan_inputs: int,
+    scan_input_axes: list[int] | None = None,
+    scan_input_directions: list[int] | None = None,
+    scan_output_axes: list[int] | None = None,
+    scan_output_directions: list[int] | None = None,
+) -> Any:
+    """A graph that is run for each element of an axis, with the values that it carries."""
+    states, scanned = list(given[: len(given) - num_scan_inputs]), given[len(given) - num_scan_inputs :]
+    inputs = [call.tensor(value) for value in scanned]
+    axes = [axis % x.rank for axis, x in zip(scan_input_axes or [0] * len(inputs), inputs, strict=True)]
+    backwards = scan_input_directions or [0] * len(inputs)
+    size = inputs[0].shape[axes[0]]
+    if not isinstance(size, StaticDim) or int(size) > MOST_ROUNDS:
+        text = f"goes along an axis of size {size}, and has to know it, up to {MOST_ROUNDS}"
+        call.fail(text, code="EK0529", hint="from_onnx(..., shapes={input: [...]}) makes sizes known")
+    collected: list[list[Value]] = [[] for _ in range(len(body.output) - len(states))]
+    for number in range(int(size)):
+        parts = []
+        for x, axis, back in zip(inputs, axes, backwards, strict=True):
+            at = int(size) - 1 - number if back else number
+            parts.append(x[tuple(at if k == axis else slice(None) for k in range(x.rank))])
+        results = call.run_graph(body, [*states, *parts])
+        states = list(results[: len(states)])
+        for place, value in zip(collected, results[len(states) :], strict=True):
+            place.append(value)
+    out_axes = scan_output_axes or [0] * len(collected)
+    out_back = scan_output_directions or [0] * len(collected)
+    stacked = [
+        _stacked(call, place[::-1] if back else place, axis)
+        for place, axis, back in zip(collected, out_axes, out_back, strict=True)
+    ]
+    return (*states, *stacked)

@@ -1,0 +1,322 @@
+"""Converts recurrent layers: RNN, GRU and LSTM, unrolled over a number of steps that is known.
+
+The products of all steps with the input's weights are one product; each step has one with those of the state.
+
+Input: tensors. Output: tensors. Non-goals: sequences of symbolic length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ... import ops
+from ...staging.value import TensorValue
+from ...types.dims import StaticDim
+from ..call import Call
+from ..table import onnx_op
+
+MOST_STEPS = 512
+Function = Callable[[TensorValue], TensorValue]
+Step = Callable[[TensorValue, list[TensorValue]], list[TensorValue]]
+
+
+def _activation(call: Call, name: str, alpha: float | None, beta: float | None) -> Function:
+    a, b = alpha, beta
+    known: dict[str, Function] = {
+        "relu": ops.relu,
+        "tanh": ops.tanh,
+        "sigmoid": ops.sigmoid,
+        "softsign": ops.softsign,
+        "softplus": ops.softplus,
+        "leakyrelu": lambda x: ops.leaky_relu(x, 0.01 if a is None else a),
+        "thresholdedrelu": lambda x: ops.thresholded_relu(x, 1.0 if a is None else a),
+        "elu": lambda x: ops.elu(x, 1.0 if a is None else a),
+        "hardsigmoid": lambda x: ops.hard_sigmoid(x, 0.2 if a is None else a, 0.5 if b is None else b),
+        "affine": lambda x: x * (1.0 if a is None else a) + (0.0 if b is None else b),
+        "scaledtanh": lambda x: ops.tanh(x * (1.0 if b is None else b)) * (1.0 if a is None else a),
+    }
+    if name.lower() not in known:
+        call.fail(f"has the activation {name!r}; known are {', '.join(sorted(known))}", argument="activations")
+    return known[name.lower()]
+
+
+@dataclass
+class Layer:
+    """What the three kinds of layers have in common.
+
+    Attributes:
+        call: the node.
+        x: (steps, batch, features).
+        lengths: of the items of the batch; None when all have all steps.
+        functions: the activations, those of the second direction behind those of the first.
+        clip: the bound of what goes into activations, or None.
+        reverse: for each direction whether it goes backwards.
+    """
+
+    call: Call
+    x: TensorValue
+    lengths: TensorValue | None
+    functions: list[Function]
+    clip: float | None
+    reverse: list[bool]
+
+    @property
+    def steps(self) -> int:
+        return int(self.x.shape[0])
+
+    def clipped(self, x: TensorValue) -> TensorValue:
+        return x if self.clip is None else ops.maximum(ops.minimum(x, self.clip), -self.clip)
+
+    def of_direction(self, number: int) -> list[Function]:
+        """The activations of one direction."""
+        count = len(self.functions) // len(self.reverse)
+        return self.functions[number * count : (number + 1) * count]
+
+    def run(
+        self,
+        number: int,
+        states: list[TensorValue],
+        step: Callable[[TensorValue, list[TensorValue]], list[TensorValue]],
+        projected: TensorValue,
+    ) -> tuple[list[TensorValue], list[TensorValue]]:
+        """The states after each step in the order of time, and the last ones. `projected` is the input's product."""
+        outputs: list[TensorValue] = []
+        times = range(self.steps)
+        for time in reversed(times) if self.reverse[number] else times:
+            after = step(projected[time], states)
+            if self.lengths is not None:
+                alive = ops.unsqueeze(ops.greater(self.lengths, time), 1)
+                after = [ops.where(alive, new, old) for new, old in zip(after, states, strict=True)]
+                outputs.append(ops.where(alive, after[0], 0))
+            else:
+                outputs.append(after[0])
+            states = after
+        return (outputs[::-1] if self.reverse[number] else outputs), states
+
+
+def _layer(
+    call: Call, x: TensorValue, lengths: TensorValue | None, defaults: Sequence[str], attributes: dict[str, Any]
+) -> Layer:
+    if attributes["layout"]:
+        x = ops.permute(x, [1, 0, 2])
+    if not isinstance(x.shape[0], StaticDim) or int(x.shape[0]) > MOST_STEPS:
+        text = f"has {x.shape[0]} steps, and their number has to be known, up to {MOST_STEPS}"
+        call.fail(text, code="EK0529", hint="from_onnx(..., shapes={input: [...]}) makes sizes known")
+    direction = attributes["direction"]
+    if direction not in ("forward", "reverse", "bidirectional"):
+        call.fail(f"has the direction {direction!r}", argument="direction")
+    reverse = [direction == "reverse"] if direction != "bidirectional" else [False, True]
+    names = attributes["activations"] or [*defaults] * len(reverse)
+    names = names[: len(defaults) * len(reverse)]  # the schema's own default is that of two directions
+    if len(names) < len(defaults) * len(reverse):
+        call.fail(f"has {len(names)} activations, and takes {len(defaults) * len(reverse)}", argument="activations")
+    alphas, betas = list(attributes["activation_alpha"] or []), list(attributes["activation_beta"] or [])
+    functions = []
+    for k, name in enumerate(names):
+        alpha = alphas[k] if k < len(alphas) else None
+        functions.append(_activation(call, name, alpha, betas[k] if k < len(betas) else None))
+    return Layer(call, x, lengths, functions, attributes["clip"], reverse)
+
+
+def _attributes(**given: Any) -> dict[str, Any]:
+    return given
+
+
+def _start(layer: Layer, initial: TensorValue | None, number: int, size: Any, layout: int) -> TensorValue:
+    if initial is not None:
+        return initial[:, number] if layout else initial[number]
+    return ops.broadcast_to(ops.constant(0, layer.x.dtype, layer.x.device), [layer.x.shape[1], size])
+
+
+def _results(per_direction: list[list[TensorValue]], lasts: list[list[TensorValue]], layout: int) -> tuple[Any, ...]:
+    """Y of (steps, directions, batch, hidden), then the last states of (directions, batch, hidden)."""
+    whole = ops.stack([ops.stack(outputs, 0) for outputs in per_direction], 1)
+    states = [ops.stack(list(each), 0) for each in zip(*lasts, strict=True)]
+    if layout:
+        return (ops.permute(whole, [2, 0, 1, 3]), *[ops.permute(state, [1, 0, 2]) for state in states])
+    return (whole, *states)
+
+
+def _product(x: TensorValue, w: TensorValue) -> TensorValue:
+    return ops.matmul(x, ops.transpose(w, 0, 1))
+
+
+@onnx_op("RNN")
+def rnn(
+    call: Call,
+    x: TensorValue,
+    w: TensorValue,
+    r: TensorValue,
+    b: TensorValue | None = None,
+    lengths: TensorValue | None = None,
+    initial_h: TensorValue | None = None,
+    *,
+    activations: list[str] | None = None,
+    activation_alpha: list[float] | None = None,
+    activation_beta: list[float] | None = None,
+    clip: float | None = None,
+    direction: str = "forward",
+    hidden_size: int | None = None,
+    layout: int = 0,
+) -> Any:
+    """h = f(x W + h R + b)."""
+    given = _attributes(
+        activations=activations,
+        activation_alpha=activation_alpha,
+        activation_beta=activation_beta,
+        clip=clip,
+        direction=direction,
+        layout=layout,
+    )
+    layer = _layer(call, x, lengths, ["Tanh"], given)
+    size = r.shape[-1]
+    outputs, lasts = [], []
+    for number in range(len(layer.reverse)):
+        (f,) = layer.of_direction(number)
+        projected = _product(layer.x, w[number])
+        if b is not None:
+            projected = projected + b[number][: int(size)] + b[number][int(size) :]
+
+        def step(now: TensorValue, states: list[TensorValue], f: Function = f, r_: TensorValue = r[number]) -> Any:
+            return [f(layer.clipped(now + _product(states[0], r_)))]
+
+        found, last = layer.run(number, [_start(layer, initial_h, number, size, layout)], step, projected)
+        outputs.append(found)
+        lasts.append(last)
+    return _results(outputs, lasts, layout)
+
+
+@onnx_op("GRU")
+def gru(
+    call: Call,
+    x: TensorValue,
+    w: TensorValue,
+    r: TensorValue,
+    b: TensorValue | None = None,
+    lengths: TensorValue | None = None,
+    initial_h: TensorValue | None = None,
+    *,
+    activations: list[str] | None = None,
+    activation_alpha: list[float] | None = None,
+    activation_beta: list[float] | None = None,
+    clip: float | None = None,
+    direction: str = "forward",
+    hidden_size: int | None = None,
+    layout: int = 0,
+    linear_before_reset: int = 0,
+) -> Any:
+    """Gates z and r; h = (1 - z) * candidate + z * h."""
+    given = _attributes(
+        activations=activations,
+        activation_alpha=activation_alpha,
+        activation_beta=activation_beta,
+        clip=clip,
+        direction=direction,
+        layout=layout,
+    )
+    layer = _layer(call, x, lengths, ["Sigmoid", "Tanh"], given)
+    n = int(r.shape[-1])
+    outputs, lasts = [], []
+    for number in range(len(layer.reverse)):
+        f, g = layer.of_direction(number)
+        projected, own = _product(layer.x, w[number]), r[number]
+        state_bias = None
+        if b is not None:
+            projected = projected + b[number][: 3 * n]
+            state_bias = b[number][3 * n :]
+
+        def step(
+            now: TensorValue,
+            states: list[TensorValue],
+            f: Function = f,
+            g: Function = g,
+            own: TensorValue = own,
+            bias: TensorValue | None = state_bias,
+        ) -> list[TensorValue]:
+            h = states[0]
+            gates = now[:, : 2 * n] + _product(h, own[: 2 * n])
+            gates = gates if bias is None else gates + bias[: 2 * n]
+            both = f(layer.clipped(gates))
+            z, reset = both[:, :n], both[:, n:]
+            if linear_before_reset:
+                inner = _product(h, own[2 * n :])
+                inner = reset * (inner if bias is None else inner + bias[2 * n :])
+            else:
+                inner = _product(reset * h, own[2 * n :])
+                inner = inner if bias is None else inner + bias[2 * n :]
+            candidate = g(layer.clipped(now[:, 2 * n :] + inner))
+            return [(1.0 - z) * candidate + z * h]
+
+        found, last = layer.run(number, [_start(layer, initial_h, number, n, layout)], step, projected)
+        outputs.append(found)
+        lasts.append(last)
+    return _results(outputs, lasts, layout)
+
+
+@onnx_op("LSTM")
+def lstm(
+    call: Call,
+    x: TensorValue,
+    w: TensorValue,
+    r: TensorValue,
+    b: TensorValue | None = None,
+    lengths: TensorValue | None = None,
+    initial_h: TensorValue | None = None,
+    initial_c: TensorValue | None = None,
+    p: TensorValue | None = None,
+    *,
+    activations: list[str] | None = None,
+    activation_alpha: list[float] | None = None,
+    activation_beta: list[float] | None = None,
+    clip: float | None = None,
+    direction: str = "forward",
+    hidden_size: int | None = None,
+    input_forget: int = 0,
+    layout: int = 0,
+) -> Any:
+    """Gates i, o, f and a cell c, in ONNX's order; peepholes where there are some."""
+    given = _attributes(
+        activations=activations,
+        activation_alpha=activation_alpha,
+        activation_beta=activation_beta,
+        clip=clip,
+        direction=direction,
+        layout=layout,
+    )
+    layer = _layer(call, x, lengths, ["Sigmoid", "Tanh", "Tanh"], given)
+    n = int(r.shape[-1])
+    outputs, lasts = [], []
+    for number in range(len(layer.reverse)):
+        projected = _product(layer.x, w[number])
+        if b is not None:
+            projected = projected + b[number][: 4 * n] + b[number][4 * n :]
+        peepholes = None if p is None else p[number]
+        step = _lstm_step(layer, layer.of_direction(number), r[number], peepholes, n, bool(input_forget))
+        start = [_start(layer, each, number, n, layout) for each in (initial_h, initial_c)]
+        found, last = layer.run(number, start, step, projected)
+        outputs.append(found)
+        lasts.append(last)
+    return _results(outputs, lasts, layout)
+
+
+def _lstm_step(
+    layer: Layer, functions: list[Function], own: TensorValue, p: TensorValue | None, n: int, coupled: bool
+) -> Callable[[TensorValue, list[TensorValue]], list[TensorValue]]:
+    f, g, h_function = functions
+
+    def step(now: TensorValue, states: list[TensorValue]) -> list[TensorValue]:
+        h, c = states
+        gates = now + _product(h, own)
+        i, o, forget, cell = (gates[:, k * n : (k + 1) * n] for k in range(4))
+        if p is not None:
+            i, forget = i + p[:n] * c, forget + p[2 * n :] * c
+        i = f(layer.clipped(i))
+        forget = 1.0 - i if coupled else f(layer.clipped(forget))
+        after = forget * c + i * g(layer.clipped(cell))
+        if p is not None:
+            o = o + p[n : 2 * n] * after
+        return [f(layer.clipped(o)) * h_function(after), after]
+
+    return step
