@@ -220,39 +220,38 @@ def gru(
     n = int(r.shape[-1])
     outputs, lasts = [], []
     for number in range(len(layer.reverse)):
-        f, g = layer.of_direction(number)
-        projected, own = _product(layer.x, w[number]), r[number]
-        state_bias = None
+        projected, bias = _product(layer.x, w[number]), None
         if b is not None:
             projected = projected + b[number][: 3 * n]
-            state_bias = b[number][3 * n :]
-
-        def step(
-            now: TensorValue,
-            states: list[TensorValue],
-            f: Function = f,
-            g: Function = g,
-            own: TensorValue = own,
-            bias: TensorValue | None = state_bias,
-        ) -> list[TensorValue]:
-            h = states[0]
-            gates = now[:, : 2 * n] + _product(h, own[: 2 * n])
-            gates = gates if bias is None else gates + bias[: 2 * n]
-            both = f(layer.clipped(gates))
-            z, reset = both[:, :n], both[:, n:]
-            if linear_before_reset:
-                inner = _product(h, own[2 * n :])
-                inner = reset * (inner if bias is None else inner + bias[2 * n :])
-            else:
-                inner = _product(reset * h, own[2 * n :])
-                inner = inner if bias is None else inner + bias[2 * n :]
-            candidate = g(layer.clipped(now[:, 2 * n :] + inner))
-            return [(1.0 - z) * candidate + z * h]
-
+            bias = b[number][3 * n :]
+        step = _gru_step(layer, layer.of_direction(number), r[number], bias, n, bool(linear_before_reset))
         found, last = layer.run(number, [_start(layer, initial_h, number, n, layout)], step, projected)
         outputs.append(found)
         lasts.append(last)
     return _results(outputs, lasts, layout)
+
+
+def _gru_step(
+    layer: Layer, functions: list[Function], own: TensorValue, bias: TensorValue | None, n: int, linear: bool
+) -> Step:
+    f, g = functions
+
+    def step(now: TensorValue, states: list[TensorValue]) -> list[TensorValue]:
+        h = states[0]
+        gates = now[:, : 2 * n] + _product(h, own[: 2 * n])
+        gates = gates if bias is None else gates + bias[: 2 * n]
+        both = f(layer.clipped(gates))
+        z, reset = both[:, :n], both[:, n:]
+        if linear:
+            inner = _product(h, own[2 * n :])
+            inner = reset * (inner if bias is None else inner + bias[2 * n :])
+        else:
+            inner = _product(reset * h, own[2 * n :])
+            inner = inner if bias is None else inner + bias[2 * n :]
+        candidate = g(layer.clipped(now[:, 2 * n :] + inner))
+        return [(1.0 - z) * candidate + z * h]
+
+    return step
 
 
 @onnx_op("LSTM")
@@ -303,7 +302,7 @@ def lstm(
 
 def _lstm_step(
     layer: Layer, functions: list[Function], own: TensorValue, p: TensorValue | None, n: int, coupled: bool
-) -> Callable[[TensorValue, list[TensorValue]], list[TensorValue]]:
+) -> Step:
     f, g, h_function = functions
 
     def step(now: TensorValue, states: list[TensorValue]) -> list[TensorValue]:
