@@ -173,6 +173,7 @@ MEANINGS: dict[str, str] = {
     "EK0517": "Compiled code cannot be kept: neither the cache nor the temporary folder can be written.",
     "EK0518": "Compiled code cannot be loaded into the process.",
     "EK0519": "A package with code is asked for, and there is nothing to compile.",
+    "EK0520": "A fused kernel gives something else than its ops, which EINKORN_VERIFY_FUSION=1 looks for.",
     "EK0525": "A model of ONNX is imported, and the package onnx is not installed.",
     "EK0526": "A file is no model of ONNX, is damaged, or has a version that is not known.",
     "EK0527": "A model of ONNX has op types without a counterpart.",

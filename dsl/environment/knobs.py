@@ -174,6 +174,20 @@ class Knobs:
         _parse_bool,
         "Whether the typed program is verified after every pass, and not just before it is lowered.",
     )
+    verify_fusion: Knob[bool] = Knob(
+        "EINKORN_VERIFY_FUSION",
+        _SWITCH_WORDS,
+        False,
+        _parse_bool,
+        "Whether each call of a graph compares fused kernels with their ops, run one by one.",
+    )
+    progress: Knob[bool] = Knob(
+        "EINKORN_PROGRESS",
+        _SWITCH_WORDS,
+        True,
+        _parse_bool,
+        "Whether compilations of more than a second show how far they are, on a terminal or in a notebook.",
+    )
     num_threads: Knob[int | None] = Knob(
         "EINKORN_NUM_THREADS",
         "a whole number from 1",

@@ -28,8 +28,10 @@ from ..driver.devices import Device, DeviceRef
 from ..ir import GraphIR, Node
 from ..passes.fusion import Facts, Partition, partition
 from ..passes.memory_plan import Plan, bound_dtypes, make_plan
+from ..passes.summaries import KernelSummary, summarize
 from ..types.dims import Dim, StaticDim
 from .code import LoadedCode
+from .progress import Tell
 from .reports import reports_of
 
 if TYPE_CHECKING:
@@ -98,8 +100,16 @@ class CompiledGraph:
     pieces: tuple[Piece, ...]
 
 
-def compile_graph(ir: GraphIR, targets: Sequence[Target], fuse: bool, checks: Checks) -> CompiledGraph:
-    """Compiles a graph for the targets of its device; without fusion where a kernel cannot be fused.
+def compile_graph(
+    ir: GraphIR,
+    targets: Sequence[Target],
+    fuse: bool,
+    checks: Checks,
+    parts: Partition | None = None,
+    tell: Tell | None = None,
+) -> CompiledGraph:
+    """Compiles a graph for the targets of its device, in these groups or in those that fusion finds; without fusion
+    where a kernel cannot be fused. `tell` is told how far it is.
 
     Raises:
         CompileError: a mistake in a kernel.
@@ -109,19 +119,19 @@ def compile_graph(ir: GraphIR, targets: Sequence[Target], fuse: bool, checks: Ch
         from ...compiler.ir.program import NotFusible
         from ...compiler.pipeline import compile_entry
 
-    parts = partition(ir, functools.partial(node_facts, ir, targets[-1]), fuse=fuse)
+    parts = parts or partition(ir, functools.partial(node_facts, ir, targets[-1]), fuse=fuse)
     plan = make_plan(ir, parts)
     try:
         unit, target = _unit(plan, checks), targets[-1]
         if len(unit.groups) > 1 and target.format.in_process:
-            pieces: tuple[Piece, ...] = (compile_groups(unit, target),)
+            pieces: tuple[Piece, ...] = (compile_groups(unit, target, tell),)
         else:
             pieces = compile_entry(unit, target, others=targets[:-1]).pieces
     except NotFusible:
         if not fuse:
             raise
         _log.info("graph '%s': a kernel reads vectors, compiling it without fusion", ir.name)
-        return compile_graph(ir, targets, False, checks)
+        return compile_graph(ir, targets, False, checks, None, tell)
     except CompileError as error:
         _add_requests(error, ir)
         raise
@@ -202,6 +212,13 @@ def _add_requests(error: CompileError, ir: GraphIR) -> None:
 
 
 # *** facts for fusion ***
+
+
+def kernel_summaries(ir: GraphIR, plan: Plan) -> list[KernelSummary]:
+    """What was fused into what, and why the rest was not."""
+    facts = functools.partial(node_facts, ir, targets_of(ir.device.to_device())[-1])
+    return summarize(ir, plan.parts or partition(ir, facts), facts)
+
 
 FACTS_KEPT = 4096
 _facts: dict[Any, Facts] = {}

@@ -22,6 +22,7 @@ from ...dsl.environment.log import start_log
 from ..driver.device import CodeFile
 from ..driver.devices import Device
 from ..ir import GraphIR, Node
+from ..passes.fusion import Partition
 from ..passes.memory_plan import Plan, bound_dtypes, make_plan
 from .cache_keys import graph_key, partition_from_json, partition_to_json
 from .code import LoadedCode, open_code
@@ -34,6 +35,7 @@ from .compile import (
     reproducing_faults,
     targets_of,
 )
+from .progress import shown_progress
 
 _log = logging.getLogger("einkorn.load")
 
@@ -78,6 +80,16 @@ def load_anew(ir: GraphIR, fuse: bool, checks: Checks, interpret: bool) -> Loade
         return _compiled(graph_key(ir, _target_keys(device), fuse, checks), ir, device, fuse, checks)
 
 
+def load_parts(ir: GraphIR, parts: Partition | None, *, checks: Checks | None = None) -> LoadedCode:
+    """The code of a graph in these groups, or with every op by itself."""
+    if parts is None:
+        return load_graph(ir, fuse=False, checks=checks)
+    wanted, device = chosen_checks(checks) or SAFE, ir.device.to_device()
+    with reproducing_faults(ir, True, wanted):
+        key = content_key(graph_key(ir, _target_keys(device), True, wanted), partition_to_json(parts))
+        return _from_cache(key, ir, device) or _compiled(key, ir, device, True, wanted, parts)
+
+
 def _target_keys(device: Device) -> list[str]:
     return [target.key for target in targets_of(device)]
 
@@ -117,8 +129,11 @@ def _suffix(kind: str, number: int) -> str:
     return f".{kind}{number or ''}"
 
 
-def _compiled(key: str, ir: GraphIR, device: Device, fuse: bool, checks: Checks) -> LoadedCode:
-    made = compile_graph(ir, targets_of(device), fuse, checks)
+def _compiled(
+    key: str, ir: GraphIR, device: Device, fuse: bool, checks: Checks, parts: Partition | None = None
+) -> LoadedCode:
+    with shown_progress(ir.name) as tell:
+        made = compile_graph(ir, targets_of(device), fuse, checks, parts, tell)
     record = {
         "groups": partition_to_json(made.parts),
         "pieces": [[piece.kind, piece.target, len(piece.code)] for piece in made.pieces],

@@ -25,12 +25,16 @@ from ..driver.buffer import Buffer
 from ..driver.device import Storage
 from ..driver.devices import DeviceRef
 from ..ir import GraphIR
+from ..passes.fusion import Partition
+from ..passes.summaries import KernelSummary
 from ..types.dims import StaticDim
 from ..types.tensor_type import ShapedType
 from .bound import BoundModel
 from .call import Caller
 from .captures import Captures
 from .code import LoadedCode
+from .compile import kernel_summaries
+from .fusion_check import FusionCheck
 from .inputs import WRONG_INPUT, InputCheck, wrong_inputs
 from .outputs import Filling, KeptOutput, as_outputs
 from .padded import check_extent, from_bytes, run_padded
@@ -348,6 +352,15 @@ class Model:
     def input_names(self) -> list[str]:
         """The names of the inputs, in their order."""
         return [spec.name for spec in self.input_metadata]
+
+    @property
+    def kernel_summaries(self) -> list[KernelSummary]:
+        """What was fused into what, a summary for each kernel, with the reason for each edge that was not fused."""
+        return kernel_summaries(self._ir, self._code.plan)
+
+    def verify_fusion(self, load: Callable[[GraphIR, Partition | None], LoadedCode]) -> None:
+        """From now on each call compares fused kernels with their ops; `EINKORN_VERIFY_FUSION=1` asks for it."""
+        self._run = FusionCheck(self._call, load).run
 
     @property
     def memory(self) -> dict[str, int]:

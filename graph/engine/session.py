@@ -25,7 +25,7 @@ from ..staging.graph import Graph
 from ..staging.kernels import KernelLibrary
 from .compile import chosen_checks, interpret_graph
 from .extensions import Extensions, with_extensions
-from .load import load_graph
+from .load import load_graph, load_parts
 from .model import Model
 from .outputs import Filling
 from .profile import AMBIENT, Profile
@@ -181,4 +181,6 @@ class InferenceSession:
         self._models.add(model)
         if self._profile is not None:
             model.profile(self._profile)
+        if knobs.verify_fusion and not (filled or self.interpret) and ir.device.to_device().is_host:
+            model.verify_fusion(functools.partial(load_parts, checks=wanted))
         return model

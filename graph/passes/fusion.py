@@ -110,10 +110,10 @@ class Partition:
 
 def partition(ir: GraphIR, facts_of: Callable[[Node], Facts], *, fuse: bool = True) -> Partition:
     """Groups the nodes of a graph. Dead nodes are left out. Without `fuse` every node is its own group."""
-    return _Fusion(ir, facts_of, fuse).run()
+    return Fusion(ir, facts_of, fuse).run()
 
 
-class _Fusion:
+class Fusion:
     def __init__(self, ir: GraphIR, facts_of: Callable[[Node], Facts], fuse: bool) -> None:
         self.ir = ir
         self.fuse = fuse

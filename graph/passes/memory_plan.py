@@ -75,6 +75,7 @@ class Plan:
         steps: what computes dims on the way; step k ends stage k of the entry.
         groups: what each group of the entry is made of; nothing for ready-made code.
         stages: the groups before which a stage begins, the first stage aside.
+        parts: the groups; None for ready-made code, which is one op.
     """
 
     entry: EntrySpec | None
@@ -85,6 +86,7 @@ class Plan:
     steps: tuple[SizeStep, ...] = ()
     stages: tuple[int, ...] = ()
     groups: tuple[Group, ...] = ()
+    parts: Partition | None = None
 
     def stage_of(self, *dims: Dim) -> int:
         """The stage from which on the sizes of all these dims are known."""
@@ -201,7 +203,8 @@ class _Planner:
             flow = self._steps(0) if self.parts.controls else ()
             entry = EntrySpec(len(self.slots), specs, groups, stages=stages, steps=flow, traced=self.ir.traced)
         steps = tuple(step for step in self.ir.steps if step.value in self.buffer_of)
-        return Plan(entry, tuple(self.buffers), tuple(self.slots), tuple(copies), (), steps, stages, self.parts.groups)
+        known = (entry, tuple(self.buffers), tuple(self.slots), tuple(copies), (), steps, stages)
+        return Plan(*known, self.parts.groups, self.parts)
 
     def _buffer(self, buffer: PlannedBuffer) -> BufferSpec:
         strides = None if buffer.strides is None else self._shape(buffer.strides)

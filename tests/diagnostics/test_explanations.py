@@ -29,6 +29,7 @@ PROSE = {
     "EK0514": "a machine that is older than x86-64-v2",
     "EK0517": "a machine where no file can be written",
     "EK0518": "a machine whose file systems run no code",
+    "EK0520": "a fault of ours, or a kernel that gives other results each time",
     "EK0525": "an installation without an extra",
     **dict.fromkeys(("EK0526", "EK0527", "EK0528", "EK0529", "EK0530", "EK0531"), "models, which need an extra"),
     "EK0562": "a package made by another tool",
