@@ -18,7 +18,7 @@ from ...dsl.diagnostics.places import user_place
 from ..staging.value import BufferValue, TensorValue, TensorValueLike
 from ..types.promotion import is_weak, weak_array
 from ..types.tensor_type import BufferType, shown
-from .indexing import parameters_of, ranges_of, slice_tensor
+from .indexing import known, parameters_of, ranges_of, slice_tensor, tensors_of
 from .operands import HINT_FOR_SYMBOLS, as_shape, check_kind, expand, same_device, tensor
 from .stage import add_method, builtin, current, fail, op
 
@@ -84,6 +84,8 @@ def buffer_store(destination: BufferValue, source: TensorValueLike) -> None:
 def buffer_store_slice(destination: BufferValue, source: TensorValueLike, indices: Any) -> None:
     """Overwrites the part of the buffer that the indices name; they are as those of `slice_tensor`.
 
+    A slice by tensors has the size that the source has along its axis; where a single number fills it, it needs a name.
+
     Raises:
         DTypeError: EK0460 `destination` is no buffer, EK0413 `source` has another dtype.
         GraphError: EK0425 the indices are wrong; EK0421 `source` has another shape than the part, and not rank 0.
@@ -91,9 +93,11 @@ def buffer_store_slice(destination: BufferValue, source: TensorValueLike, indice
     name = "buffer_store_slice"
     target = _buffer(name, "destination", destination)
     check_kind(name, "destination", target, "any")
-    ranges, shape = ranges_of(target, indices)
+    filled = is_weak(source) or (isinstance(source, TensorValue) and source.rank == 0)
+    ranges, shape = ranges_of(target, indices, None if filled else tensor(name, "source", source).shape)
     value = as_shape(_source(name, target, source, shape), [r.size for r in ranges])
-    builtin(_FAMILY, name, [target, value], parameters_of(ranges))
+    kernel = name if known(ranges) else "buffer_store_from"
+    builtin(_FAMILY, kernel, [target, value, *tensors_of(target, ranges)], parameters_of(ranges))
 
 
 @add_method(BufferValue, "__setitem__")

@@ -26,6 +26,8 @@ from .operands import (
     cast_to,
     check_at_least,
     check_kind,
+    check_known,
+    dim_of,
     expand,
     same_device,
     scalar,
@@ -60,9 +62,9 @@ def shape_to_tensor(shape: Iterable[DimLike]) -> TensorValue:
     return sizes_tensor("shape_to_tensor", list(Shape(shape)), DeviceRef.CPU())
 
 
-def named(name: str, size: Dim, out_dim: DimLike | None, device: DeviceRef) -> Dim:
+def named_size(name: str, size: Dim, out_dim: DimLike | None, device: DeviceRef) -> Dim:
     """The dim that a user gives to a size that is known as an expression: a new name, or one that has to be equal."""
-    wanted = size if out_dim is None else Dim(out_dim)
+    wanted = size if out_dim is None else dim_of(name, "out_dim", out_dim)
     if wanted == size:
         return size
     graph = current(name)
@@ -143,11 +145,11 @@ def _range(
         if out_dim is None:
             text = "tensors need out_dim, the number of elements or a name for it"
             fail(name, text, code="EK0482", argument="out_dim", expected="a size or a name", got="None")
-        size = Dim(out_dim)
+        size = dim_of(name, "out_dim", out_dim)
         count = builtin(_FAMILY, "range_size", scalars)[0]
         define_sizes(name, count, [size], [f"{name}: out_dim is {size}, and the range has another number of elements"])
     else:
-        size = named(name, _count(name, *values.values()), out_dim, place)
+        size = named_size(name, _count(name, *values.values()), out_dim, place)
     return builtin(_FAMILY, "range", [scalars[0], scalars[2]], {"dtype": kind}, [TensorType(kind, [size], place)])[0]
 
 
@@ -288,6 +290,7 @@ def _full(name: str, shape: Any, value: Any, dtype: Any, device: Any) -> TensorV
     if one.rank:
         text = f"argument 'value' has shape {shown(one.shape)}, and one number is asked for"
         fail(name, text, code="EK0421", argument="value", expected="rank 0", got=shown(one.shape))
+    check_known(name, "shape", target)
     return expand(one, target)
 
 
@@ -317,7 +320,7 @@ def one_hot(
     places = tensor(name, "indices", indices)
     check_kind(name, "indices", places, "index")
     at = axis_of(axis, places.rank + 1)
-    size = Dim(depth)
+    size = dim_of(name, "depth", depth)
     check_at_least(name, "depth", size, 0, f"the depth is {size}")
     shape = [*places.shape[:at], size, *places.shape[at:]]
     out = TensorType(dtype_of("dtype", dtype), shape, places.device)

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from functools import partial
 
+from ...dsl.diagnostics.errors import DTypeError
 from ...dsl.types.dtype import DType
 from ..arguments import choice_of, dtype_of
 from ..staging.value import TensorValue, TensorValueLike
 from .operands import cast_to, tensor
 from .rows import elementwise
-from .stage import op
+from .stage import builtin, fail, op
 
 # *** arithmetic ***
 
@@ -269,3 +270,21 @@ def cast(x: TensorValueLike, dtype: DType) -> TensorValue:
     """
     value = tensor("cast", "x", x)
     return cast_to(value, dtype_of("dtype", dtype, "EK0413"))
+
+
+@op(dtypes={"x": "storable"}, example="ops.bitcast(x, DType.int32)")
+def bitcast(x: TensorValueLike, dtype: DType) -> TensorValue:
+    """The bits of `x` read as another dtype of the same width.
+
+    Raises:
+        DTypeError: EK0413, `dtype` has another width, or one of the two is bool.
+    """
+    value = tensor("bitcast", "x", x)
+    wanted = dtype_of("dtype", dtype, "EK0413")
+    if value.dtype is wanted:
+        return value
+    if wanted.bits != value.dtype.bits or DType.bool in (wanted, value.dtype):
+        text = f"the bits of {value.dtype} are none of {wanted}"
+        expected = f"a dtype of {value.dtype.bits} bits"
+        fail("bitcast", text, code="EK0413", kind=DTypeError, argument="dtype", expected=expected, got=str(wanted))
+    return builtin("elementwise", "bitcast", [value], {"dtype": wanted}, [value.type.with_dtype(wanted)])[0]

@@ -12,9 +12,9 @@ from __future__ import annotations
 from ...dsl.types.dtype import DType
 from ..arguments import axis_of, int_of
 from ..staging.value import TensorValue, TensorValueLike
-from ..types.dims import Dim, StaticDim
+from ..types.dims import StaticDim
 from ..types.tensor_type import TensorType, shown
-from .operands import DimLike, check_at_least, check_equal, check_kind, indices_of, tensor
+from .operands import DimLike, check_at_least, check_equal, check_kind, dim_of, indices_of, tensor
 from .stage import builtin, define_sizes, fail, op
 
 __all__ = ["gather", "gather_nd", "nonzero", "take_along_axis"]
@@ -127,7 +127,7 @@ def nonzero(x: TensorValueLike, out_dim: DimLike) -> TensorValue:
     """
     value = tensor("nonzero", "x", x)
     check_kind("nonzero", "x", value, "any")
-    size = Dim(out_dim)
+    size = dim_of("nonzero", "out_dim", out_dim)
     count = builtin(_FAMILY, "nonzero_count", [value])[0]
     define_sizes("nonzero", count, [size], [f"nonzero: out_dim is {size}, and x has another number of them"])
     return builtin(_FAMILY, "nonzero", [value], {}, [TensorType(DType.int64, [size, value.rank], value.device)])[0]

@@ -18,7 +18,19 @@ from ..driver.devices import Device, DeviceRef
 from ..staging.value import TensorValue, TensorValueLike
 from ..types.dims import Dim, Shape, StaticDim, SymbolicDim, is_below_zero
 from ..types.tensor_type import shown
-from .operands import HINT_FOR_SYMBOLS, DimLike, as_shape, expand, permuted, sizes_tensor, tensor, tensors
+from .operands import (
+    HINT_FOR_SYMBOLS,
+    DimLike,
+    as_shape,
+    check_equal,
+    check_kind,
+    expand,
+    permuted,
+    same_device,
+    sizes_tensor,
+    tensor,
+    tensors,
+)
 from .stage import add_method, builtin, current, define_sizes, fail, op, require
 
 _FAMILY = "movement"
@@ -144,13 +156,26 @@ def _transpose(x: TensorValue, dim_1: int, dim_2: int) -> TensorValue:
 
 
 @op(dtypes={"x": "storable"}, example='ops.broadcast_to(x, [3, "n", 4])', method="broadcast_to")
-def broadcast_to(x: TensorValueLike, shape: Iterable[DimLike]) -> TensorValue:
+def broadcast_to(
+    x: TensorValueLike, shape: Iterable[DimLike] | TensorValue, out_dims: Iterable[DimLike] | None = None
+) -> TensorValue:
     """`x` repeated along axes of size 1 and new leading axes.
 
+    Args:
+        x: a tensor.
+        shape: sizes; or a tensor of one axis that has them when the graph runs.
+        out_dims: only of such a tensor: names for the sizes, or what they have to be.
+
     Raises:
-        GraphError: EK0420, a size is neither 1 nor the one wanted; EK0431, a name that no input has.
+        GraphError: EK0420, a size is neither 1 nor the one wanted; EK0431, a name that no input has; EK0482, a tensor
+            without `out_dims`; EK0454, at the call: what the tensor says does not fit.
     """
     value = tensor("broadcast_to", "x", x)
+    if isinstance(shape, TensorValue):
+        return _broadcast_by(value, shape, out_dims)
+    if out_dims is not None:
+        text = "out_dims name what a tensor says, and the shape is no tensor"
+        fail("broadcast_to", text, code="EK0420", argument="out_dims", expected="None", got="out_dims")
     target = Shape(shape)
     offset = len(target) - value.rank
     fits = offset >= 0 and all(
@@ -166,6 +191,37 @@ def broadcast_to(x: TensorValueLike, shape: Iterable[DimLike]) -> TensorValue:
             got=shown(target),
         )
     return expand(value, target)
+
+
+def _broadcast_by(value: TensorValue, shape: TensorValue, out_dims: Iterable[DimLike] | None) -> TensorValue:
+    name = "broadcast_to"
+    sizes = tensor(name, "shape", shape)
+    check_kind(name, "shape", sizes, "index")
+    same_device(name, {"x": value, "shape": sizes})
+    if out_dims is None:
+        text = "a tensor as shape needs out_dims, a name or a size for each axis"
+        fail(name, text, code="EK0482", argument="out_dims", expected="a list of dims", got="None")
+    target = Shape(out_dims)
+    if sizes.rank != 1 or sizes.shape[0] != len(target) or len(target) < value.rank:
+        text = f"{shown(value.shape)} cannot be broadcast to {shown(target)} by a tensor of shape {shown(sizes.shape)}"
+        fail(name, text, code="EK0420", argument="out_dims", expected=shown(sizes.shape), got=len(target))
+    if not len(target):
+        return value
+    told = builtin("creation", "sizes", [sizes])[0]
+    define_sizes(
+        name, told, target, [f"{name}: axis {axis} has another size than {dim}" for axis, dim in enumerate(target)]
+    )
+    for axis, (dim, wanted) in enumerate(zip(value.shape[::-1], target[::-1], strict=False), 1):
+        if dim != 1:
+            text = f"axis {-axis} has size {dim}, and {wanted} is asked for"
+            check_equal(name, "shape", dim, wanted, text, "EK0420")
+    return expand(as_shape(value, _with_names(value.shape, target)), target)
+
+
+def _with_names(shape: Shape, target: Shape) -> list[Dim]:
+    """The sizes of a shape by the names of another one, where the two are equal."""
+    last = target[len(target) - len(shape) :]
+    return [dim if dim == 1 else wanted for dim, wanted in zip(shape, last, strict=True)]
 
 
 @op(dtypes={"original_vals": "storable"}, example="ops.concat([x, y], axis=1)")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...dsl.diagnostics.errors import DTypeError, brief
+from ...dsl.diagnostics.errors import DTypeError, EinkornError, brief
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
 from ..driver.devices import DeviceRef
@@ -23,7 +23,7 @@ from ..staging.value import BufferValue, TensorValue, TensorValueLike, Value
 from ..types.dims import Dim, Shape, StaticDim, is_below_zero
 from ..types.promotion import is_weak, literal_array, promote, weak_array
 from ..types.tensor_type import TensorType, shown
-from .stage import builtin, current, fail, require
+from .stage import builtin, current, fail, named, require
 
 DimLike = int | str | Dim
 
@@ -265,6 +265,27 @@ def check_dtype(name: str, argument: str, value: Value, wanted: DType) -> None:
             got=str(value.dtype),
             hint=f"ops.cast(x, DType.{wanted})",
         )
+
+
+def dim_of(name: str, argument: str, given: DimLike) -> Dim:
+    """A size, or a name for one.
+
+    Raises:
+        GraphError: EK0330, it is neither.
+    """
+    try:
+        return Dim(given)
+    except EinkornError as error:
+        raise named(error, name, argument) from None
+
+
+def check_known(name: str, argument: str, dims: Iterable[Dim]) -> None:
+    """Raises GraphError EK0431 when a dim has a name that the graph does not know."""
+    graph = current(name)
+    for symbol in (symbol for dim in dims for symbol in dim.parameters):
+        if not graph.knows_dim(symbol):
+            text = f"nothing tells the size of dim {symbol!r}"
+            fail(name, text, code="EK0431", argument=argument, expected="a dim of the graph", got=symbol)
 
 
 def check_at_least(name: str, argument: str, dim: Dim, least: int | Dim, text: str, code: str = "EK0480") -> None:

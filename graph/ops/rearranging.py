@@ -17,11 +17,12 @@ from ..arguments import axis_of, choice_of, int_of, list_of
 from ..staging.value import Axes, TensorValue, TensorValueLike
 from ..types.dims import Dim, StaticDim
 from ..types.tensor_type import TensorType, shown
+from .creation import named_size
 from .gathering import gather
 from .indexing import Range, take
-from .operands import DimLike, as_shape, check_at_least, check_kind, expand, same_device, scalar, tensor
+from .operands import DimLike, as_shape, check_at_least, check_kind, dim_of, expand, same_device, scalar, tensor
 from .rows import axes_of
-from .stage import builtin, current, define_sizes, fail, op, require
+from .stage import builtin, current, define_sizes, fail, op
 
 __all__ = ["flip", "pad", "repeat_interleave", "roll", "tile"]
 
@@ -40,7 +41,7 @@ def tile(x: TensorValueLike, repeats: Iterable[DimLike]) -> TensorValue:
         GraphError: EK0480, not one number for each axis, or one below 1.
     """
     value = tensor("tile", "x", x)
-    counts = [Dim(count) for count in list_of("repeats", repeats, "numbers", "EK0480")]
+    counts = [dim_of("tile", "repeats", count) for count in list_of("repeats", repeats, "numbers", "EK0480")]
     if len(counts) != value.rank:
         text = f"{len(counts)} repeats for the {value.rank} axes of {shown(value.shape)}"
         fail("tile", text, code="EK0480", argument="repeats", expected=value.rank, got=len(counts))
@@ -75,14 +76,13 @@ def repeat_interleave(
     at = axis_of(axis, value.rank)
     if isinstance(repeats, TensorValue):
         return _repeated_by(value, repeats, at, out_dim)
-    count = Dim(repeats)
+    count = dim_of(name, "repeats", repeats)
     _check_positive(name, "repeats", count, f"elements are repeated {count} times")
     before, size, after = value.shape[:at], value.shape[at], value.shape[at + 1 :]
     wide = expand(as_shape(value, [*before, size, 1, *after]), [*before, size, count, *after])
     wanted = size * count
-    if out_dim is not None and Dim(out_dim) != wanted:
-        require(name, "equal", wanted, Dim(out_dim), f"{name}: the result has size {wanted}, and out_dim is {out_dim}")
-        wanted = Dim(out_dim)
+    if out_dim is not None:
+        wanted = named_size(name, wanted, out_dim, value.device)
     return as_shape(wide, [*before, wanted, *after])
 
 
@@ -104,7 +104,7 @@ def _repeated_by(value: TensorValue, repeats: TensorValue, axis: int, out_dim: D
             got=shown(counts.shape),
         )
     each = expand(counts, [size])
-    total = Dim(out_dim)
+    total = dim_of(name, "out_dim", out_dim)
     count = builtin(_FAMILY, "repeat_total", [each])[0]
     define_sizes(name, count, [total], [f"{name}: out_dim is {total}, and the repeats add up to another number"])
     places = builtin(_FAMILY, "repeat_places", [each], {}, [TensorType(DType.int64, [total], value.device)])[0]

@@ -13,7 +13,6 @@ from typing import Any
 
 from ..arguments import axis_of
 from ..staging.value import TensorValue, TensorValueLike
-from ..types.dims import Dim
 from ..types.tensor_type import shown
 from .gathering import check_places, depth_of
 from .operands import (
@@ -23,6 +22,7 @@ from .operands import (
     check_dtype,
     check_equal,
     check_kind,
+    dim_of,
     expand,
     indices_of,
     same_device,
@@ -249,6 +249,8 @@ def masked_scatter(
     same_device(name, {"input": x, "updates": values})
     check_dtype(name, "updates", values, x.dtype)
     count = builtin("gathering", "nonzero_count", [flags])[0]
-    define_sizes(name, count, [Dim(out_dim)], [f"{name}: out_dim is {out_dim}, the mask has another number"])
+    define_sizes(
+        name, count, [dim_of(name, "out_dim", out_dim)], [f"{name}: out_dim is {out_dim}, the mask has another number"]
+    )
     row = expand(values, [x.shape.num_elements]) if single else as_shape(values, [values.shape.num_elements])
     return builtin(_FAMILY, name, [x, flags, row])[0]

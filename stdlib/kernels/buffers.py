@@ -15,6 +15,7 @@ from ...dsl import (
     OutputTensor,
     Storable,
     foreach,
+    int64,
     parallel_for,
     register,
     store,
@@ -56,6 +57,30 @@ def buffer_store_slice(y: MutableInputTensor[E, "*s"], x: InputTensor[E, "*t"], 
             start = whole_number(starts, axis)
             first = start if start >= 0 else y.dim(axis) + start
             there = (*there, first + whole_number(steps, axis) * index[axis])
+        store(y, there, x[index])
+
+    parallel_for(x.size, element, grain=TASK)
+
+
+@register("buffer_store_from", reads={"x": 1})
+def buffer_store_from(
+    y: MutableInputTensor[E, "*s"],
+    x: InputTensor[E, "*t"],
+    starts: InputTensor[int64, "r"],
+    strides: InputTensor[int64, "r"],
+    *,
+    steps: str,
+) -> None:
+    """As `buffer_store_slice`, with starts and strides as `slice_from` has them."""
+
+    def element(position):
+        index = unravelled(position, x.shape)
+        there: tuple[Any, ...] = ()
+        for axis in unroll(y.rank):
+            start = starts[axis]
+            first = start + y.dim(axis) if start < 0 else start
+            step = whole_number(steps, axis)
+            there = (*there, first + (strides[axis] if step == 0 else step) * index[axis])
         store(y, there, x[index])
 
     parallel_for(x.size, element, grain=TASK)

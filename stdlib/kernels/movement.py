@@ -89,22 +89,28 @@ def slice(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"], *, starts: str, s
 
 @register("slice_from", reads={"x": 1})
 def slice_from(
-    out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"], starts: InputTensor[int64, "r"], *, steps: str
+    out: OutputTensor[T, "*t"],
+    x: InputTensor[T, "*s"],
+    starts: InputTensor[int64, "r"],
+    strides: InputTensor[int64, "r"],
+    *,
+    steps: str,
 ) -> None:
-    """As `slice`, but the starts are known when it runs."""
+    """As `slice`, but the starts are known when it runs, and a step of 0 stands for one of `strides`."""
 
     def element(i):
         index: tuple[Any, ...] = ()
         for axis in unroll(x.rank):
             start = starts[axis]
             first = start + x.dim(axis) if start < 0 else start
-            index = (*index, first + whole_number(steps, axis) * i[axis])
+            step = whole_number(steps, axis)
+            index = (*index, first + (strides[axis] if step == 0 else step) * i[axis])
         return x[index]
 
     foreach(out, element)
 
 
-@register("slice_range")
+@register("slice_range", fuse=False)
 def slice_range(
     start: OutputTensor[int64, "1"],
     count: OutputTensor[int64, "1"],
@@ -113,18 +119,23 @@ def slice_range(
     high: Int,
     *,
     step: int,
-    given: str,
+    bounds: str,
 ) -> None:
     """Where a slice of an axis of this size begins, and how many elements it has.
 
-    `given` says which bounds are given: "both", "start", "stop" or "none". They have to lie on the axis.
+    `bounds` says which are given: "both", "start" or "stop". They have to lie on the axis.
     """
-    first = low if given == "both" or given == "start" else Int(0 if step > 0 else -1)
-    last = high if given == "both" or given == "stop" else size if step > 0 else -size - 1
-    assert -size <= first <= size, f"start {first} of a slice is out of range for an axis of size {size}"
-    assert -size - 1 <= last <= size, f"stop {last} of a slice is out of range for an axis of size {size}"
-    begin = first + size if first < 0 else first
-    end = last + size if last < 0 else last
-    span = end - begin if step > 0 else begin - end
-    start[0] = begin
-    count[0] = ceildiv(max(span, 0), step if step > 0 else -step)
+
+    def found(_):
+        begin = Int(0) if step > 0 else size - 1
+        end = size if step > 0 else Int(-1)
+        if bounds != "stop":
+            assert -size <= low <= size, f"start {low} of a slice is out of range for an axis of size {size}"
+            begin = low + size if low < 0 else low
+        if bounds != "start":
+            assert -size - 1 <= high <= size, f"stop {high} of a slice is out of range for an axis of size {size}"
+            end = high + size if high < 0 else high
+        span = end - begin if step > 0 else begin - end
+        return begin, ceildiv(max(span, 0), step if step > 0 else -step)
+
+    foreach((start, count), found)

@@ -111,15 +111,33 @@ def test_symbolic_elements() -> None:
     "index",
     [
         5, -6, slice(0, 6), slice(-6, None), (0, 0, 0), slice(None, None, 0), (Ellipsis, Ellipsis), 1.5, True, "a",
-        [[0, 1]], slice(5, None, -1), slice(None, None, 1.5), N, slice(N, None),
+        [[0, 1]], slice(5, None, -1), slice(None, None, 1.5),
     ],
 )  # fmt: skip
 def test_indices_out_of_range(index: Any) -> None:
     refused("EK0425", lambda x: x[index], [5, 5])
 
 
-def test_indexing_by_tensors_is_refused() -> None:
+def test_indexing_by_other_dims_and_tensors_is_refused() -> None:
     refused("EK0425", lambda x: x[x], [3])
+    refused("EK0413", lambda x: x[ops.sum(x, keepdims=False)], [3])
+    refused("EK0431", lambda x: x[N], [5, 5])
+    refused("EK0431", lambda x: x[N:], [5, 5])
+    refused("EK0425", lambda x: x[x.shape[0]], ["n"])
+    refused("EK0425", lambda x: x[: x.shape[0] + 1], ["n"])
+    one = DType.int64
+    refused("EK0482", lambda x: x[: ops.sum(x, keepdims=False)], [3], dtype=one)
+    refused("EK0482", lambda x: x[:, ops.sum(x, axis=None, keepdims=False) :], [3, 3], dtype=one)
+    error = refused("EK0423", lambda x: x[[(slice(1, None), 3)]], [3])
+    assert error.message == "slice_tensor: the size is 2, and out_dim is 3"
+    refused("EK0425", lambda x: x[:: ops.sum(x, keepdims=False)], [3], dtype=one)
+
+
+def test_a_slice_gets_a_name() -> None:
+    graph = stage(lambda x: x[(slice(1, None), "rest")] + 1, ["n"])
+    assert shapes(graph) == [("rest",)]
+    graph = stage(lambda x: x[(slice(1, None), "m"), 0], ["n", "m"])
+    assert shapes(graph) == [("m",)] and "require" in str(graph)
 
 
 def test_split_and_chunk() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from support.graphs import widely
 from support.op_cases import T, case, plain_numbers
 
-from einkorn.graph import ops
+from einkorn.graph import DType, ops
 
 KERNELS = str(Path(__file__).parents[1] / "buffer_kernels.py")
 N = [{"n": 3, "m": 4}, {"n": 1, "m": 4}, {"n": 17, "m": 33}]
@@ -44,6 +44,21 @@ CASES = [
         sizes=N,
         lhs=T(2, "n", "m", make=plain_numbers),
         rhs=T("m", make=plain_numbers),
+    ),
+    case(
+        "bitcast",
+        lambda x: x.view(np.int32),
+        x=T("n", "m"),
+        sizes=[*N, {"n": 0, "m": 0}],
+        dtypes=[np.float32, np.uint32],
+    ),
+    case(
+        "bitcast",
+        lambda x: x.view(np.uint8),
+        x=T("n"),
+        sizes=N,
+        dtypes=[np.int8],
+        call=lambda x: ops.bitcast(x, DType.uint8),
     ),
     case(
         "custom",
