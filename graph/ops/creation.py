@@ -16,13 +16,13 @@ from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
 from ..arguments import axis_of, dtype_of
 from ..driver.devices import Device, DeviceRef
+from ..staging.sizes import stage_dim
 from ..staging.value import TensorValue, TensorValueLike
 from ..types.dims import Dim, Shape, StaticDim, ceildiv
 from ..types.promotion import literal_array, promote
 from ..types.tensor_type import TensorType, shown
 from .operands import (
     DimLike,
-    as_shape,
     cast_to,
     check_at_least,
     check_kind,
@@ -180,7 +180,8 @@ def _as_scalar(name: str, argument: str, value: _Number, dtype: DType, device: D
     if isinstance(value, TensorValue):
         return cast_to(value, dtype)
     if isinstance(value, Dim):
-        return cast_to(as_shape(sizes_tensor(name, [value], device), []), dtype)
+        check_known(name, argument, [value])
+        return cast_to(stage_dim(current(name), value, device, user_place()), dtype)
     if dtype is DType.float64:
         array = np.array(value, np.float64)
     elif isinstance(value, int) and -(1 << 63) <= value < 1 << 64:

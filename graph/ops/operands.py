@@ -126,6 +126,7 @@ def size_value(name: str, value: Dim | Shape, device: DeviceRef) -> TensorValue:
 
 def sizes_tensor(name: str, dims: Sequence[Dim], device: DeviceRef, computed: bool = False) -> TensorValue:
     """Dims as an int64 tensor of one axis; `computed` even where all are known."""
+    check_known(name, "shape", dims)
     return stage_sizes(current(name), dims, device, user_place(), computed)
 
 
