@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...dsl import ceildiv, compiled_for, max, min, parallel_for, unroll, vectorize
-from .algorithm import unravelled, whole_number
+from .algorithm import every, unravelled, whole_number
 from .rows import TASK
 
 VECTORS = 4  # vectors of channels that are held at a time
@@ -89,9 +89,7 @@ def windows(out: Any, x: Any, shape: Any, first: Any, identity: Any, step: Any, 
             for j in range(within[1][0], within[1][1]):
                 for k in range(within[2][0], within[2][1]):
                     there = source(place, (i, j, k))
-                    value = x.load(
-                        *at(batch, channel, there), width=width, stride=strides[2] if first else 1, mask=mask
-                    )
+                    value = every(x, at(batch, channel, there), width, strides[2] if first else 1, mask)
                     state = step(state, value, channel, (i, j, k), there)
         return state
 

@@ -21,6 +21,7 @@ from ...dsl import (
     DeviceContext,
     Element,
     InputTensor,
+    Int,
     Numeric,
     OutputTensor,
     ceildiv,
@@ -163,15 +164,22 @@ def _channels_first(out: Any, x: Any, filter: Any, wide: Any, strides: Any, dila
         for j in range(padded):
             a, b, c = unravelled(column + min(j, columns - 1), places)
             seen[j] = start + (a * strides[0] * h + b * strides[1]) * w + c * strides[2]
+        furthest = Int(0)
         for k in range(steps):
             channel, a, b, c = unravelled(first + k, (each, *taps))
             from_there[k] = ((channel * d + a * dilations[0]) * h + b * dilations[1]) * w + c * dilations[2]
+            furthest = max(furthest, from_there[k])
         for v in range(padded // lanes):
             at = panel_at(0, v * lanes, width)
             left = seen[v * lanes]
-            if seen[v * lanes + lanes - 1] - left == lanes - 1:
+            apart = seen[v * lanes + lanes - 1] - left
+            if apart == lanes - 1:
                 for k in range(steps):
                     slab.store(x.at(left + from_there[k], width=lanes).cast(wide), at + k * width)
+            elif (apart == 2 * (lanes - 1)) & (lanes > 1) & (left + furthest + 2 * lanes <= x.size):
+                for k in range(steps):
+                    both = x.at(left + from_there[k], width=2 * lanes)
+                    slab.store(both.deinterleave()[0].cast(wide), at + k * width)
             else:
                 for k in range(steps):
                     for j in range(lanes):
