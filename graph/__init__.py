@@ -12,6 +12,7 @@ from ..dsl.diagnostics.shield import shielded
 
 with shielded():
     from ..dsl.types.dtype import DType
+    from . import drawing as drawing
     from . import ops
     from .driver.buffer import Buffer
     from .driver.devices import (

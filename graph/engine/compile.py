@@ -26,7 +26,7 @@ from ...dsl.environment.log import start_log
 from ...dsl.signature.parameters import identity
 from ..driver.devices import Device, DeviceRef
 from ..ir import GraphIR, Node
-from ..passes.fusion import Facts, Partition, partition
+from ..passes.fusion import Facts, Group, Partition, partition
 from ..passes.memory_plan import Plan, bound_dtypes, make_plan
 from ..passes.summaries import KernelSummary, summarize
 from ..types.dims import Dim, StaticDim
@@ -136,6 +136,13 @@ def compile_graph(
         _add_requests(error, ir)
         raise
     return CompiledGraph(parts, plan, pieces)
+
+
+def groups_of(ir: GraphIR) -> tuple[Sequence[Group], Plan]:
+    """What fusion makes of a graph, and where its values lie; nothing is compiled."""
+    target = targets_of(ir.device.to_device())[-1]
+    parts = partition(ir, functools.partial(node_facts, ir, target))
+    return parts.groups, make_plan(ir, parts, entry=False)
 
 
 def interpret_graph(ir: GraphIR, *, checks: Checks | None = None) -> LoadedCode:

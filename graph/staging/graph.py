@@ -98,6 +98,17 @@ class Graph:
 
     current = _Current()
 
+    if TYPE_CHECKING:  # what `drawing` adds
+
+        def to_dot(self) -> str: ...
+        def to_html(
+            self,
+            path: str | Path | None = None,
+            *,
+            sizes: Mapping[str, int] | None = None,
+            profile: Any = None,
+        ) -> str: ...
+
     @without_internals
     def __init__(
         self,

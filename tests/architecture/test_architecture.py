@@ -24,7 +24,14 @@ DOOR = "graph.engine.compile"  # the one file of the graph floor that imports th
 # What may import our own modules inside functions.
 LATE_IMPORTS = {DOOR, "__main__", "commands"}
 # What is imported where it is first needed, since most runs never need it.
-OPENED_LATE = {DOOR, "dsl.package.container", "graph.engine.packaged_code", "graph.onnx.importer"}
+OPENED_LATE = {
+    DOOR,
+    "dsl.package.container",
+    "graph.engine.packaged_code",
+    "graph.onnx.importer",
+    "graph.drawing.dot",
+    "graph.drawing.page",
+}
 ENTRIES = {"", "__main__", "testing", "graph.weights"}  # imported by users and by Python itself
 MAX_FILE, MAX_FUNCTION = 600, 60
 

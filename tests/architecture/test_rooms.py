@@ -39,7 +39,7 @@ ROOMS: dict[str, list[tuple[str, ...]]] = {
         ("ir",),
         ("staging", "passes"),
         ("ops", "engine", "weights"),
-        ("onnx",),
+        ("onnx", "drawing"),
     ],
     "stdlib": [("math",), ("algorithms",), ("kernels",)],
 }

@@ -1,0 +1,66 @@
+"""Draws graphs: as text for Graphviz, and as a page of its own.
+
+    print(graph.to_dot())
+    graph.to_html("graph.html")
+
+Input: a finished `Graph`. Output: DOT, HTML. Non-goals: nothing is compiled; the page asks the compiler what fusion
+will do (see `page`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+
+from ...dsl.environment.files import replace_file
+from ...dsl.environment.tracebacks import placed
+from ..engine.profile import Profile
+from ..staging.graph import Graph
+
+
+@placed
+def to_dot(graph: Graph) -> str:
+    """The graph in Graphviz's language: a box an op, an edge a value, a frame a body of control flow.
+
+    Raises:
+        GraphError: EK0405 the graph is not finished.
+    """
+    from .dot import dot_text  # most programs draw nothing
+
+    return dot_text(graph.ir)
+
+
+@placed
+def to_html(
+    graph: Graph,
+    path: str | PathLike[str] | None = None,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    profile: Profile | None = None,
+) -> str:
+    """One page that shows the graph: its ops with types and places, what is fused into what, where temporaries lie.
+
+    The page is one file without references to others. It is the same for equal graphs.
+
+    Args:
+        path: where to write it, if anywhere.
+        sizes: of named dims, for the picture of the memory; 64 for those that are left out.
+        profile: what `InferenceSession.profile` measured of models of this graph; adds the time of each group.
+
+    Returns:
+        The text of the page.
+
+    Raises:
+        GraphError: EK0405 the graph is not finished, EK0478 `sizes` names no dim of it.
+    """
+    from .page import graph_page
+
+    text = graph_page(graph.ir, sizes or {}, profile)
+    if path is not None:
+        replace_file(Path(path), [text.encode()])
+    return text
+
+
+setattr(Graph, "to_dot", to_dot)  # noqa: B010  # declared there for type checkers: this room stands above it
+setattr(Graph, "to_html", to_html)  # noqa: B010
