@@ -349,8 +349,8 @@ class GraphIR:
         return types[0].device if types else self.device
 
     def changes(self, node: Node) -> bool:
-        """Whether a node changes memory that others see."""
-        return bool(node.kernel.schema.mutable)
+        """Whether a node changes memory that others see, or does something else that is seen: it runs in its turn."""
+        return has_effects(node)
 
     def ordered(self, node: Node) -> bool:
         """Whether a node changes or reads buffers, so that it has to happen when its turn comes."""
@@ -358,6 +358,15 @@ class GraphIR:
 
     def __str__(self) -> str:
         return format_graph(self.name, self.inputs, self.nodes, self.outputs, self.constraints, self.steps)
+
+
+SEEN = ("print_tensor", "print_text", "fence")  # shipped kernels whose running is seen, though they change nothing
+
+
+def has_effects(node: Node) -> bool:
+    """Whether a node does more than to make its results."""
+    kernel = node.kernel
+    return bool(kernel.schema.mutable) or (kernel.shipped and kernel.schema.name in SEEN)
 
 
 class Regions:

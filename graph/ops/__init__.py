@@ -25,6 +25,7 @@
     constant      literals
     buffers       memory that changes
     custom        kernels of the user's
+    debugging     prints while a graph runs, fences, checks of devices
     control_flow  branches, loops, subgraphs
 
 An op is a row of its file (see `rows`) or a function under `@op()`. All that are declared there are names here,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from .convolution import *
     from .creation import *
     from .custom import *
+    from .debugging import *
     from .elementwise import *
     from .gathering import *
     from .indexing import *
@@ -76,6 +78,7 @@ else:
         convolution,
         creation,
         custom,
+        debugging,
         elementwise,
         gathering,
         indexing,

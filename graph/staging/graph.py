@@ -45,6 +45,7 @@ from ..ir import (
     Node,
     SizeStep,
     format_graph,
+    has_effects,
 )
 from ..types.dims import Dim, Shape
 from ..types.promotion import is_weak, literal_array
@@ -158,7 +159,7 @@ class Graph:
         return BufferValue(self, number, type) if isinstance(type, BufferType) else TensorValue(self, number, type)
 
     def _has_effects(self) -> bool:
-        return any(isinstance(node, Node) and node.kernel.schema.mutable for node in self._nodes)
+        return any(isinstance(node, Node) and has_effects(node) for node in self._nodes)
 
     @placed
     def _open(self, library: KernelLibrary | Library | None) -> KernelSource:

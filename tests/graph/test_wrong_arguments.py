@@ -256,6 +256,8 @@ OPS: dict[str, Callable[[Context], dict[str, Any]]] = {
         "out_types": None,
         "parameters": {"times": 2},
     },
+    "print": lambda c: {"value": c.x, "label": "x"},
+    "fence": lambda c: {"x": c.n},
     "buffer_create": lambda c: {"type": BufferType(F32, [2])},
     "buffer_load": lambda c: {"x": c.buffer},
     "buffer_store": lambda c: {"destination": c.buffer, "source": c.x},
@@ -425,6 +427,9 @@ METHODS: dict[str, Callable[[Context], Call]] = {
     "operator matmul": lambda c: (lambda other: c.x @ other, [c.t]),
     "reflected matmul": lambda c: (lambda other: other @ c.x, [c.t]),
     "add_weight": lambda c: (c.graph.add_weight, [Weight("w", F32, [2]), True]),
+    "print": lambda c: (c.x.print, ["x"]),
+    "assert_same_device": lambda c: (lambda v: ops.assert_same_device(c.x, weight=v), [c.buffer]),
+    "buffer print": lambda c: (c.buffer.print, ["x"]),
     "output": lambda c: (lambda v: Graph("g", lambda x: v if v is not None else x, [TensorType(F32, [2])]), [None]),
 }
 
