@@ -1,17 +1,19 @@
 """Stages matrix products.
 
 Two kernels do the work, for any number of axes in front: `matmul` of (..., m, k) by (k, n), which is a single, taller
-product, and `batch_matmul` of (..., m, k) by (..., k, n). Vectors are brought into these forms.
+product, and `batch_matmul` of (..., m, k) by (..., k, n). Vectors are brought into these forms. What is transposed
+before it is multiplied, as weights often are, is read as it lies: by `matmul_transposed` and `batch_matmul_transposed`.
 
 Input: tensors. Output: a tensor. Non-goals: layouts and packing, which are the kernels'.
 """
 
 from __future__ import annotations
 
+from ..ir import Node
 from ..staging.value import TensorValue, TensorValueLike
 from ..types.tensor_type import shown
-from .operands import HINT_FOR_SYMBOLS, as_shape, broadcast_shapes, check_kind, expand, tensors
-from .stage import builtin, fail, op
+from .operands import HINT_FOR_SYMBOLS, as_shape, broadcast_shapes, check_kind, expand, permuted, tensors
+from .stage import builtin, current, fail, op
 
 _FAMILY = "matmul"
 
@@ -44,10 +46,25 @@ def matmul(lhs: TensorValueLike, rhs: TensorValueLike) -> TensorValue:
 
 def _product(a: TensorValue, b: TensorValue) -> TensorValue:
     m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
+    across = _turned(b)
+    name = "_transposed" if across is not None else ""
     if b.rank == 2:
-        return builtin(_FAMILY, "matmul", [a, b])[0]
+        return builtin(_FAMILY, f"matmul{name}", [a, b if across is None else across])[0]
     outer = broadcast_shapes("matmul", a.shape[:-2], b.shape[:-2], "rhs")
-    return builtin(_FAMILY, "batch_matmul", [expand(a, [*outer, m, k]), expand(b, [*outer, k, n])])[0]
+    right = expand(b, [*outer, k, n]) if across is None else expand(across, [*outer, n, k])
+    return builtin(_FAMILY, f"batch_matmul{name}", [expand(a, [*outer, m, k]), right])[0]
+
+
+def _turned(b: TensorValue) -> TensorValue | None:
+    """`b` with its last two axes swapped, if its columns are what lies side by side in memory."""
+    graph = current("matmul")
+    maker = graph.maker(b.number)
+    if not isinstance(maker, Node) or maker.name != "permute" or not maker.kernel.shipped:
+        return None
+    order = [int(axis) for axis in dict(maker.parameters)["order"].split(",")]
+    if order[-2] != b.rank - 1:
+        return None
+    return permuted(graph.value(maker.operands[0]).tensor, [*order[:-2], order[-1], order[-2]])
 
 
 def _fail_inner(left: TensorValue, right: TensorValue) -> None:

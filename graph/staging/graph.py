@@ -453,6 +453,10 @@ class Graph:
         """The node that makes a value; None for an input."""
         return next((node for node in reversed(self._nodes) if number in node.results), None)
 
+    def value(self, number: int) -> TensorValue | BufferValue:
+        """The value of this number."""
+        return self._value(number, self._types[number])
+
     def check_value(self, op: str, argument: str, value: Value, place: Place | None) -> None:
         """Refuses a value that the op cannot use.
 

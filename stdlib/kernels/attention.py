@@ -309,15 +309,17 @@ def _hide(
 ) -> None:
     """Adds the mask to the scores, and makes -inf of what a query does not see."""
     causal, window, _ = how
-    for q in range(here):
-        to = q // lanes * (keys * lanes) + q % lanes
+    for p in range(ceildiv(here, lanes)):
         for j in range(count):
-            found = scores[to + j * lanes]
-            if masked:
-                found = found + mask(q, places[1] + j)
-            if causal or window > 0:
-                found = select(_sees(places[0] + q, places[1] + j, causal, window), found, scores.dtype(-inf))
-            scores[to + j * lanes] = found
+            at = (p * keys + j) * lanes
+            for q in range(min(here - p * lanes, lanes)):
+                found = scores[at + q]
+                if masked:
+                    found = found + mask(p * lanes + q, places[1] + j)
+                if causal or window > 0:
+                    sees = _sees(places[0] + p * lanes + q, places[1] + j, causal, window)
+                    found = select(sees, found, scores.dtype(-inf))
+                scores[at + q] = found
 
 
 def _weigh(scores: Any, at: Any, running: Any, lane: Any, count: Any, lanes: Any) -> None:

@@ -38,9 +38,10 @@ T = TypeVar("T", bound=Numeric)
 
 VECTORS = 2  # vectors of columns of a tile
 DEPTH = 256  # steps along the inner axis that a slab has
-HEIGHT = 266  # rows of a block, at most
+HEIGHT = 560  # rows of a block, at most
 LEAST_HEIGHT = 112  # rows of a block, at least, when there is a choice
-PANELS = 16  # panels of a block, at most
+PANELS = 8  # panels of a block, at most
+LEAST_PANELS = 3  # the same at least, when there is a choice
 FEW_ROWS = 4
 FEW_COLUMNS = 8
 ROW_SPAN = 256  # columns that one task takes where there are few rows
@@ -52,7 +53,10 @@ TASKS = 8  # tasks that keep all threads busy, if there is enough work
 GPU_TILE = 16
 
 
-@register("matmul", writes_once=True, reads={"a": 1, "b": 1})
+MOST_TURNED = 16  # lanes of vectors that are turned in registers
+
+
+@register("matmul", writes_once=True, reads={"a": 4, "b": 1})
 def matmul(
     out: OutputTensor[T, "*s m n"], a: InputTensor[T, "*s m k"], b: InputTensor[T, "k n"], ctx: DeviceContext
 ) -> None:
@@ -60,6 +64,18 @@ def matmul(
 
     Half types are summed in float32; integers wrap.
     """
+    _multiply_rows(ctx, out, a, lambda batch: lambda k, j: b[k, j], False)
+
+
+@register("matmul_transposed", writes_once=True, reads={"a": 4, "b": 1})
+def matmul_transposed(
+    out: OutputTensor[T, "*s m n"], a: InputTensor[T, "*s m k"], b: InputTensor[T, "n k"], ctx: DeviceContext
+) -> None:
+    """As `matmul` by the transposed b."""
+    _multiply_rows(ctx, out, a, lambda batch: lambda j, k, width: b.load((j, k), width=width), True)
+
+
+def _multiply_rows(ctx: Any, out: Any, a: Any, right: Any, transposed: Any) -> None:
     rows = out.shape[:-1]
 
     def left(batch, row):
@@ -70,35 +86,60 @@ def matmul(
         lead = unravelled(row, rows)
         return lambda j, value: store(out, (*lead, j), value)
 
-    _multiply(ctx, (1, product(rows), b.dim(1), b.dim(0)), T, left, lambda batch: lambda k, j: b[k, j], put)
+    _multiply(ctx, (1, product(rows), out.dim(-1), a.dim(-1)), out.dtype, left, right, put, transposed)
 
 
-@register("batch_matmul", writes_once=True, reads={"a": 1, "b": 1})
+@register("batch_matmul", writes_once=True, reads={"a": 4, "b": 1})
 def batch_matmul(
     out: OutputTensor[T, "*s m n"], a: InputTensor[T, "*s m k"], b: InputTensor[T, "*s k n"], ctx: DeviceContext
 ) -> None:
     """The products of pairs of matrices; see `matmul`."""
     outer = out.shape[:-2]
 
-    def left(batch, i):
-        lead = unravelled(batch, outer)
-        return lambda k: a[(*lead, i, k)]
-
     def right(batch):
         lead = unravelled(batch, outer)
         return lambda k, j: b[(*lead, k, j)]
+
+    _multiply_pairs(ctx, out, a, right, False)
+
+
+@register("batch_matmul_transposed", writes_once=True, reads={"a": 4, "b": 1})
+def batch_matmul_transposed(
+    out: OutputTensor[T, "*s m n"], a: InputTensor[T, "*s m k"], b: InputTensor[T, "*s n k"], ctx: DeviceContext
+) -> None:
+    """As `batch_matmul` by the transposed matrices of b."""
+    outer = out.shape[:-2]
+
+    def right(batch):
+        lead = unravelled(batch, outer)
+        return lambda j, k, width: b.load((*lead, j, k), width=width)
+
+    _multiply_pairs(ctx, out, a, right, True)
+
+
+def _multiply_pairs(ctx: Any, out: Any, a: Any, right: Any, transposed: Any) -> None:
+    outer = out.shape[:-2]
+
+    def left(batch, i):
+        lead = unravelled(batch, outer)
+        return lambda k: a[(*lead, i, k)]
 
     def put(batch, i):
         lead = unravelled(batch, outer)
         return lambda j, value: store(out, (*lead, i, j), value)
 
-    _multiply(ctx, (product(outer), out.dim(-2), out.dim(-1), a.dim(-1)), T, left, right, put)
+    sizes = (product(outer), out.dim(-2), out.dim(-1), a.dim(-1))
+    _multiply(ctx, sizes, out.dtype, left, right, put, transposed)
 
 
-def _multiply(ctx: Any, sizes: Any, dtype: Any, left: Any, right: Any, put: Any) -> None:
-    """put(batch, i)(j, the sum of left(batch, i)(k) * right(batch)(k, j) over k) for all elements of the result."""
+def _multiply(ctx: Any, sizes: Any, dtype: Any, left: Any, right: Any, put: Any, transposed: Any) -> None:
+    """put(batch, i)(j, the sum of left(batch, i)(k) * right(batch)(k, j) over k) for all elements of the result.
+
+    Of a transposed b right(batch)(j, k, width) are `width` elements from k on.
+    """
     wide = wide_dtype(dtype)
     _, m, n, _ = sizes
+    lanes = ctx.target.vector_bits // wide.bits
 
     def a(batch, i):
         row = left(batch, i)
@@ -106,7 +147,13 @@ def _multiply(ctx: Any, sizes: Any, dtype: Any, left: Any, right: Any, put: Any)
 
     def b(batch):
         matrix = right(batch)
+        if transposed:
+            return lambda k, j: matrix(j, k, 1).cast(wide)
         return lambda k, j: matrix(k, j).cast(wide)
+
+    def columns(batch):
+        matrix = right(batch)
+        return (lambda j, k, width: matrix(j, k, width).cast(wide)) if transposed else None
 
     def save(batch, i):
         row = put(batch, i)
@@ -115,14 +162,29 @@ def _multiply(ctx: Any, sizes: Any, dtype: Any, left: Any, right: Any, put: Any)
     if ctx.target.is_gpu:
         _by_thread(ctx, sizes, wide, a, b, save)
     elif m < FEW_ROWS:
-        _by_row(sizes, wide, a, b, save)
+        if transposed:
+            _by_dot(*_swapped(sizes, wide, lanes, a, b, save))
+        else:
+            _by_row(sizes, wide, a, b, save)
     elif n < FEW_COLUMNS:
-        _by_dot(sizes, wide, ctx.target.vector_bits // wide.bits, a, b, save)
+        _by_dot(sizes, wide, lanes, a, b, save)
     else:
         # The sums of a tile fill the registers but for a few: there are 32 of 512 bits, but 16 of 256.
-        _by_tile(
-            sizes, wide, ctx.target.vector_bits // wide.bits, 14 if ctx.target.vector_bits >= 512 else 6, a, b, save
-        )
+        _by_tile(sizes, wide, lanes, 14 if ctx.target.vector_bits >= 512 else 6, a, b, save, columns)
+
+
+def _swapped(sizes: Any, wide: Any, lanes: Any, a: Any, b: Any, save: Any) -> Any:
+    """The same product with rows for columns."""
+    batches, m, n, depth = sizes
+
+    def rows(batch, j):
+        matrix = b(batch)
+        return lambda k: matrix(k, j)
+
+    def put(batch, j):
+        return lambda i, value: save(batch, i)(j, value)
+
+    return (batches, n, m, depth), wide, lanes, rows, lambda batch: lambda k, i: a(batch, i)(k), put
 
 
 def _times_plus(a: Any, b: Any, total: Any) -> Any:
@@ -241,7 +303,7 @@ def _dot(x: Any, y: Any, at: Any, count: Any, lanes: Any, wide: Any) -> Any:
 # *** blocks, strips, panels and tiles ***
 
 
-def _by_tile(sizes: Any, wide: Any, lanes: Any, strip_rows: Any, a: Any, b: Any, save: Any) -> None:
+def _by_tile(sizes: Any, wide: Any, lanes: Any, strip_rows: Any, a: Any, b: Any, save: Any, across: Any) -> None:
     """A task computes a block of tiles; their sums wait in memory from slab to slab."""
     batches, m, n, depth = sizes
     width = VECTORS * lanes
@@ -261,6 +323,7 @@ def _by_tile(sizes: Any, wide: Any, lanes: Any, strip_rows: Any, a: Any, b: Any,
         slab = stack[wide](PANELS * DEPTH * width, zeroed=False)
         sums = stack[wide](ceildiv(HEIGHT, strip_rows) * PANELS * tile, zeroed=False)
         matrix = b(batch)
+        turned = across(batch) if lanes <= MOST_TURNED else None
 
         def strip_height(s):
             return min(rows - s * strip_rows, strip_rows)
@@ -268,7 +331,11 @@ def _by_tile(sizes: Any, wide: Any, lanes: Any, strip_rows: Any, a: Any, b: Any,
         def add_slab(first):
             """Adds the products of one slab to the sums."""
             steps = min(depth - first, DEPTH)
-            _copy_slab(slab, steps, columns, width, lambda k, j: matrix(first + k, first_column + j))
+            if turned == None:  # noqa: E711
+                _copy_slab(slab, 0, steps, 0, columns, width, lambda k, j: matrix(first + k, first_column + j))
+            else:
+                _turn_slab(slab, steps, columns, lanes, lambda k, j: matrix(first + k, first_column + j),
+                           lambda j, k: turned(first_column + j, first + k, lanes))  # fmt: skip
             for s in range(ceildiv(rows, strip_rows)):
                 for i in range(strip_height(s)):
                     row = a(batch, first_row + s * strip_rows + i)
@@ -279,7 +346,8 @@ def _by_tile(sizes: Any, wide: Any, lanes: Any, strip_rows: Any, a: Any, b: Any,
                         strip[i * DEPTH + k] = wide(0)
                 for p in range(ceildiv(columns, width)):
                     at_sums = (s * PANELS + p) * tile
-                    _tile(strip, slab, p * DEPTH * width, sums, at_sums, first == 0, steps, strip_rows, lanes)
+                    at = (p * DEPTH * width, at_sums)
+                    _tile_of(strip_height(s), strip, slab, sums, at, first == 0, steps, strip_rows, lanes)
 
         def store_strip(s):
             for i in range(strip_height(s)):
@@ -297,23 +365,26 @@ def _by_tile(sizes: Any, wide: Any, lanes: Any, strip_rows: Any, a: Any, b: Any,
 
 
 def _blocks(m: Any, n: Any, depth: Any, width: Any) -> Any:
-    """Into how many blocks rows and columns are cut: few, since each copies a and b, but enough for all threads."""
+    """Into how many blocks rows and columns are cut: few, since each copies a and b, but enough for all threads.
+
+    Columns are cut first: to copy the rows of a once more costs less than the columns of b.
+    """
     wanted = min(m * n * depth // BLOCK_WORK, TASKS)
-    least = ceildiv(n, PANELS * width)
-    row_blocks = max(ceildiv(m, HEIGHT), min(ceildiv(wanted, max(least, 1)), m // LEAST_HEIGHT), 1)
-    column_blocks = max(least, min(ceildiv(wanted, row_blocks), n // (4 * width)), 1)
+    column_blocks = max(ceildiv(n, PANELS * width), min(wanted, n // (LEAST_PANELS * width)), 1)
+    row_blocks = max(ceildiv(m, HEIGHT), min(wanted // column_blocks, m // LEAST_HEIGHT), 1)
     return row_blocks, column_blocks
 
 
-def _copy_slab(slab: Any, steps: Any, columns: Any, width: Any, element: Any) -> None:
+def _copy_slab(slab: Any, first: Any, steps: Any, first_panel: Any, columns: Any, width: Any, element: Any) -> None:
     """Rows of b cut into panels: `width` columns of one row lie side by side, the next row follows.
 
     What a panel has beyond the last column is 0: it is multiplied too, and what lies there might be slow to multiply.
+    Rows from `first` on and panels from `first_panel` on are copied.
     """
     wide = slab.dtype
     whole = columns // width
-    for k in range(steps):
-        for p in range(whole):
+    for k in range(first, steps):
+        for p in range(first_panel, whole):
             for j in range(width):
                 slab[(p * DEPTH + k) * width + j] = element(k, p * width + j)
         if whole * width < columns:
@@ -321,6 +392,47 @@ def _copy_slab(slab: Any, steps: Any, columns: Any, width: Any, element: Any) ->
                 slab[(whole * DEPTH + k) * width + j] = element(k, whole * width + j)
             for j in range(columns - whole * width, width):
                 slab[(whole * DEPTH + k) * width + j] = wide(0)
+
+
+def _turn_slab(slab: Any, steps: Any, columns: Any, lanes: Any, element: Any, row: Any) -> None:
+    """As `_copy_slab` where row(j, k) are `lanes` elements of column j from k on: squares of these are turned over."""
+    width = VECTORS * lanes
+    whole = columns // width
+    squares = steps // lanes
+    for p in range(whole):
+        for square in range(squares):
+            for v in unroll(VECTORS):
+                at = (p * DEPTH + square * lanes) * width + v * lanes
+                rows: tuple[Any, ...] = ()
+                for r in unroll(lanes):
+                    rows = (*rows, row(p * width + v * lanes + r, square * lanes))
+                turned = _turned(rows, lanes)
+                for r in unroll(lanes):
+                    slab.store(turned[r], at + r * width)
+    _copy_slab(slab, squares * lanes, steps, 0, columns, width, element)
+    if whole * width < columns:
+        _copy_slab(slab, 0, squares * lanes, whole, columns, width, element)
+
+
+def _turned(rows: Any, lanes: Any) -> Any:
+    """Vectors of a square, turned over: lane j of vector i is lane i of vector j."""
+    for step in unroll(lanes):
+        if (1 << step) < lanes:
+            new: tuple[Any, ...] = ()
+            for i in unroll(lanes // 2):
+                new = (*new, *rows[i].interleave(rows[i + lanes // 2]).split())
+            rows = new
+    return rows
+
+
+def _tile_of(
+    height: Any, strip: Any, slab: Any, sums: Any, at: Any, is_first: Any, steps: Any, strip_rows: Any, lanes: Any
+) -> None:
+    """A tile of a strip; half of one where the strip has no more rows."""
+    if height <= strip_rows // 2:
+        _tile(strip, slab, at[0], sums, at[1], is_first, steps, strip_rows // 2, lanes)
+    else:
+        _tile(strip, slab, at[0], sums, at[1], is_first, steps, strip_rows, lanes)
 
 
 def _tile(

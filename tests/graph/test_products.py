@@ -108,6 +108,27 @@ def test_no_index_is_divided_for_each_element() -> None:
     assert divisions_of_innermost_loops(model) == 0
 
 
+def test_a_transposed_factor_is_read_as_it_lies() -> None:
+    """Whatever the transpose is made of, and whoever else reads it."""
+
+    def forward(x: Any, w: Any, y: Any) -> Any:
+        turned = ops.transpose(w * 2.0, 0, 1)
+        pairs = ops.permute(y, [1, 0, 3, 2]) + 0.0
+        return x @ turned, turned + 1.0, y @ ops.permute(y, [0, 1, 3, 2]), y @ ops.permute(pairs, [1, 0, 2, 3])
+
+    model = load(forward, ["m", 6], [20, 6], [2, "b", 9, 9])
+    assert [name for name in groups(model) if "matmul" in name] == [
+        "matmul_transposed", "batch_matmul_transposed", "batch_matmul",
+    ]  # fmt: skip
+    for m, b in [(5, 1), (1, 3), (30, 2), (0, 0)]:
+        x, w, y = numbers(m, 6), numbers(20, 6, seed=1), numbers(2, b, 9, 9, seed=2)
+        product, turned, square, same = (r.to_numpy() for r in model(x, w, y))
+        np.testing.assert_array_equal(product, x @ (w * 2).T)
+        np.testing.assert_array_equal(turned, (w * 2).T + 1)
+        np.testing.assert_array_equal(square, y @ y.swapaxes(2, 3))
+        np.testing.assert_array_equal(same, y @ y.swapaxes(2, 3))
+
+
 def test_a_dear_producer_is_done_by_its_own_product() -> None:
     model = load(lambda x, a, b: ops.gelu(x @ a + 1.0) @ b, ["n", "m", 6], [6, 20], [20, 4])
     assert groups(model) == ["matmul - gelu", "matmul"]

@@ -31,7 +31,11 @@ SIZES = (
     (3, 4, 0),
     (20, 0, 30),
 )
-LARGE = ((270, 257, 530), (130, 600, 1100))  # several blocks and slabs
+LARGE = ((270, 257, 530), (130, 600, 1100), (580, 40, 70))  # several blocks and slabs
+TURNED = (
+    *((m, k, n) for m, k, n in SIZES if m * k * n != 14 * 16 * 32),
+    *((8, 300, 100), (5, 16, 64), (20, 31, 33), (130, 270, 300), (7, 2049, 20)),
+)
 
 
 def numbers(shape: tuple[int, ...], dtype: Any, seed: int) -> Array:
@@ -76,6 +80,20 @@ def test_batches(run: Run, dtype: Any, batches: int, m: int, k: int, n: int) -> 
     check(run("matmul", "batch_matmul", a, b), a, b)
 
 
+@pytest.mark.parametrize("dtype", (np.float32, np.float64, ml_dtypes.bfloat16, np.int8, np.int64))
+@pytest.mark.parametrize("m, k, n", TURNED)
+def test_transposed_sizes(run: Run, dtype: Any, m: int, k: int, n: int) -> None:
+    a, b = numbers((m, k), dtype, 1), numbers((n, k), dtype, 2)
+    check(run("matmul", "matmul_transposed", a, b), a, b.T)
+
+
+@pytest.mark.parametrize("m, k, n", ((2, 3, 4), (17, 40, 50), (40, 300, 2), (0, 3, 4), (20, 0, 30)))
+def test_transposed_batches(run: Run, run_symbolic: Run, m: int, k: int, n: int) -> None:
+    a, b = numbers((3, m, k), np.float32, 1), numbers((3, n, k), np.float32, 2)
+    check(run("matmul", "batch_matmul_transposed", a, b), a, b.swapaxes(1, 2))
+    check(run_symbolic("matmul", "batch_matmul_transposed", a, b), a, b.swapaxes(1, 2))
+
+
 @pytest.mark.parametrize("m, k, n", ((3, 5, 7), (40, 300, 2), (33, 257, 65), (0, 3, 4), (20, 0, 30)))
 def test_sizes_that_the_code_does_not_know(run_symbolic: Run, m: int, k: int, n: int) -> None:
     a, b = numbers((m, k), np.float32, 1), numbers((k, n), np.float32, 2)
@@ -95,6 +113,7 @@ def test_narrower_vectors(run: Run, target: str, dtype: Any) -> None:
         pytest.skip(f"this machine does not run {target}")
     a, b = numbers((33, 70), dtype, 1), numbers((70, 65), dtype, 2)
     check(run("matmul", "matmul", a, b, target=target), a, b)
+    check(run("matmul", "matmul_transposed", a, np.ascontiguousarray(b.T), target=target), a, b)
 
 
 @pytest.mark.parametrize("target", ("sm_80", "gfx942", "aarch64"))
@@ -102,3 +121,4 @@ def test_narrower_vectors(run: Run, target: str, dtype: Any) -> None:
 def test_other_targets(check_compiles: Callable[..., None], target: str, dtype: DType) -> None:
     check_compiles(target, "matmul", "matmul", [(dtype, (30, 40)), (dtype, (40, 50))])
     check_compiles(target, "matmul", "batch_matmul", [(dtype, (3, 30, 40)), (dtype, (3, 40, 50))])
+    check_compiles(target, "matmul", "batch_matmul_transposed", [(dtype, (3, 30, 40)), (dtype, (3, 50, 40))])
