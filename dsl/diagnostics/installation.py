@@ -6,6 +6,7 @@ Output: `PACKAGE`, `ROOT`, and which modules and files are the package's own. No
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path, PurePath
 
 _PARTS = __name__.split(".")
@@ -15,6 +16,7 @@ ROOT = Path(__file__).parents[len(_PARTS) - 2]
 _PREFIX = f"{PACKAGE}."
 
 
+@cache
 def is_own_module(name: str) -> bool:
     """Whether a module of this name belongs to the package."""
     return name == PACKAGE or name.startswith(_PREFIX)

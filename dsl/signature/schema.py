@@ -13,6 +13,7 @@ import dataclasses
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 from ..diagnostics.places import Place
@@ -126,16 +127,16 @@ class OpSchema:
     counts: tuple[tuple[str, int], ...] = ()
     late: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def tensors(self) -> tuple[TensorArgument, ...]:
         return tuple(a for a in self.arguments if isinstance(a, TensorArgument))
 
-    @property
+    @cached_property
     def inputs(self) -> tuple[TensorArgument, ...]:
         """The tensors that a caller passes, in order."""
         return tuple(a for a in self.tensors if a.role is not Role.OUTPUT)
 
-    @property
+    @cached_property
     def outputs(self) -> tuple[TensorArgument, ...]:
         return tuple(a for a in self.tensors if a.role is Role.OUTPUT)
 

@@ -4,12 +4,14 @@ Imports of the compiler stand inside functions, here and nowhere else: a warm st
 loads neither MLIR nor LLVM.
 
 Input: a `GraphIR` and a target. Output: code as bytes with the plan of its buffers, or a graph for the interpreter.
-Non-goals: no cache and no packages (see `engine.load`), no calls.
+Non-goals: no cache of code and no packages (see `engine.load`), no calls.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import json
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -21,6 +23,8 @@ from ...dsl.contract.unit import EntrySpec, NodeSpec, Piece, Size, Slot
 from ...dsl.diagnostics.errors import CompileError, DeviceError, EinkornError, InternalError
 from ...dsl.diagnostics.places import InnerPlace, shown_path, user_place
 from ...dsl.diagnostics.shield import shielded
+from ...dsl.environment.cache import content_key, shared_cache
+from ...dsl.environment.fingerprint import fingerprint
 from ...dsl.environment.knobs import knobs
 from ...dsl.environment.log import start_log
 from ...dsl.signature.parameters import identity
@@ -228,14 +232,25 @@ def kernel_summaries(ir: GraphIR, plan: Plan) -> list[KernelSummary]:
 
 
 FACTS_KEPT = 4096
-_facts: dict[Any, Facts] = {}
+_facts: dict[Any, KnownFacts] = {}
+
+
+@dataclass(frozen=True)
+class KnownFacts:
+    """What a kernel instance allows; see `compiler.inference.facts.Facts`, which this is a copy of."""
+
+    elementwise: bool
+    cost: int
+    identity: tuple[bool, ...]
+    loads: tuple[int, ...]
+    loops: bool
 
 
 def node_facts(ir: GraphIR, target: Target, node: Node) -> Facts:
-    """What a node allows; found once for each kernel, dtypes, parameters and pattern of shapes."""
-    with shielded():
-        from ...compiler.inference.facts import find_facts
+    """What a node allows; found once for each kernel, dtypes, parameters and pattern of shapes, and kept in the cache.
 
+    To find it takes as long as a quarter of the compilation, and it is the same in every graph.
+    """
     slots: dict[Dim, int] = {}
 
     def shape(dims: Any) -> tuple[Size, ...]:
@@ -244,11 +259,33 @@ def node_facts(ir: GraphIR, target: Target, node: Node) -> Facts:
     types = [ir.types[value] for value in node.operands]
     inputs = tuple((t.dtype, shape(t.shape)) for t in types)
     outputs = tuple((t.dtype, shape(t.shape)) for t in node.out_types)
-    spec = NodeSpec(node.kernel.portable, bound_dtypes(node, [t.dtype for t in types]), node.parameters, (), outputs)
-    parameters = tuple((name, identity(value)) for name, value in spec.parameters)
-    key = (node.kernel.digest, spec.dtypes, parameters, inputs, outputs, target.key)
-    facts = _facts.pop(key, None) or find_facts(spec, inputs, target)
+    dtypes = bound_dtypes(node, [t.dtype for t in types])
+    parameters = tuple((name, identity(value)) for name, value in node.parameters)
+    key = (node.kernel.digest, dtypes, parameters, inputs, outputs, target.key)
+    facts = _facts.pop(key, None)
+    if facts is None:
+        name = content_key("facts", repr(key), fingerprint())
+        facts = _kept_facts(name)
+        if facts is None:
+            facts = _found_facts(NodeSpec(node.kernel.portable, dtypes, node.parameters, (), outputs), inputs, target)
+            shared_cache().put(name, json.dumps(dataclasses.astuple(facts)).encode(), ".facts")
     _facts[key] = facts  # the last used come last
     while len(_facts) > FACTS_KEPT:
         _facts.pop(next(iter(_facts), None), None)
     return facts
+
+
+def _kept_facts(name: str) -> KnownFacts | None:
+    data = shared_cache().get(name, ".facts")
+    if data is None:
+        return None
+    elementwise, cost, same, loads, loops = json.loads(data)
+    return KnownFacts(elementwise, cost, tuple(same), tuple(loads), loops)
+
+
+def _found_facts(spec: NodeSpec, inputs: Any, target: Target) -> KnownFacts:
+    with shielded():
+        from ...compiler.inference.facts import find_facts
+
+    found = find_facts(spec, inputs, target)
+    return KnownFacts(found.elementwise, found.cost, found.identity, found.loads, found.loops)
