@@ -294,3 +294,82 @@ def test_dtypes_have_one_counterpart() -> None:
 
     assert len(CODES) == len(DTYPES)
     assert set(DType) - set(CODES) == {DType.float6_e2m3fn, DType.float6_e3m2fn}
+
+
+# *** what is known when the graph runs ***
+
+
+def test_models_are_called_by_the_names_of_their_inputs() -> None:
+    node = helper.make_node("Sub", ["left:0", "right"], ["y"])
+    graph = from_onnx(model([node], [value("left:0", [2]), value("right", [2])], [value("y", [2])]))
+    loaded = InferenceSession(interpret=True).load(graph)
+    one, two = np.ones(2, np.float32), np.full(2, 2, np.float32)
+    np.testing.assert_array_equal(loaded(**{"right": one, "left:0": two})[0].to_numpy(), [1, 1])
+
+
+def test_a_loop_whose_rounds_are_counted_when_it_runs() -> None:
+    """x is doubled as often as `trips` says, and as long as it is below 100."""
+    body = helper.make_graph(
+        [
+            helper.make_node("Add", ["v", "v"], ["v2"]),
+            helper.make_node("ReduceMax", ["v2"], ["most"], keepdims=0),
+            helper.make_node("Less", ["most", "limit"], ["go"]),
+        ],
+        "body",
+        [value("i", [], INT64), value("c", [], onnx.TensorProto.BOOL), value("v", [2])],
+        [value("go", [], onnx.TensorProto.BOOL), value("v2", [2])],
+    )
+    node = helper.make_node("Loop", ["trips", "", "x"], ["y"], body=body)
+    inputs = [value("trips", [], INT64), value("x", [2])]
+    made = model([node], inputs, [value("y", [2])], [tensor("limit", np.float32(100))])
+    loaded = InferenceSession(interpret=True).load(from_onnx(made))
+    x = np.array([1, 3], np.float32)
+    for trips, factor in ((0, 1), (1, 2), (4, 16), (50, 64)):
+        np.testing.assert_array_equal(loaded.execute(np.int64(trips), x)[0].to_numpy(), x * factor)
+
+
+def test_a_branch_that_is_chosen_when_it_runs() -> None:
+    branches = [
+        helper.make_graph([helper.make_node(op, ["x"], ["b"])], op, [], [value("b", None)]) for op in ("Neg", "Relu")
+    ]
+    node = helper.make_node("If", ["c"], ["y"], then_branch=branches[0], else_branch=branches[1])
+    inputs = [value("c", [], onnx.TensorProto.BOOL), value("x", ["n"])]
+    loaded = InferenceSession(interpret=True).load(from_onnx(model([node], inputs, [value("y", None)])))
+    x = np.array([1, -2, 3], np.float32)
+    np.testing.assert_array_equal(loaded.execute(np.bool_(True), x)[0].to_numpy(), -x)
+    np.testing.assert_array_equal(loaded.execute(np.bool_(False), x)[0].to_numpy(), [1, 0, 3])
+
+
+def test_shapes_that_are_computed_when_the_graph_runs() -> None:
+    nodes = [
+        helper.make_node("Reshape", ["x", "shape"], ["r"]),
+        helper.make_node("Slice", ["r", "start", "end"], ["s"]),
+        helper.make_node("Expand", ["s", "wide"], ["y"]),
+    ]
+    given = [
+        value("shape", [2], INT64),
+        value("start", [1], INT64),
+        value("end", [1], INT64),
+        value("wide", [3], INT64),
+    ]
+    loaded = InferenceSession(interpret=True).load(
+        from_onnx(model(nodes, [value("x", ["n"]), *given], [value("y", None)]))
+    )
+    x = np.arange(12, dtype=np.float32)
+    for shape, start, end, wide in (
+        ([3, -1], 1, 99, [2, 1, 4]),
+        ([-1, 2], -4, -1, [3, 1, 2]),
+        ([0, 1], 3, 3, [2, 1, 1]),
+    ):
+        numbers = [np.array(each) for each in (shape, [start], [end], wide)]
+        expected = x.reshape([12 if size == 0 else size for size in shape])[start:end]
+        expected = np.broadcast_to(expected, np.broadcast_shapes(expected.shape, wide))
+        np.testing.assert_array_equal(loaded.execute(x, *numbers)[0].to_numpy(), expected)
+
+
+def test_a_reshape_to_another_number_of_elements_is_refused() -> None:
+    node = helper.make_node("Reshape", ["x", "shape"], ["y"])
+    made = model([node], [value("x", ["n"]), value("shape", [2], INT64)], [value("y", None)])
+    loaded = InferenceSession(interpret=True).load(from_onnx(made))
+    with pytest.raises(EinkornError, match="a reshape keeps the number of elements"):
+        loaded.execute(np.zeros(7, np.float32), np.array([2, 3]))

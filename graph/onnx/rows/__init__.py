@@ -19,6 +19,7 @@ from . import (
     quantisation,
     recurrent,
     reduction,
+    sampling,
     sequences,
     shapes,
 )
@@ -37,6 +38,7 @@ FAMILIES = (
     quantisation,
     recurrent,
     reduction,
+    sampling,
     sequences,
     shapes,
 )

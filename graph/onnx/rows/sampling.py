@@ -1,0 +1,189 @@
+"""Converts what samples images: resizing, grids, regions, boxes.
+
+Input: tensors. Output: tensors. Non-goals: convolutions and pools (see `images`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ....dsl.types.dtype import DType
+from ... import ops
+from ...staging.value import TensorValue
+from ...types.dims import Dim, StaticDim
+from ...types.layouts import ConvInputLayout
+from ..call import Call
+from ..known import Known
+from ..table import Array, Dims, Value, onnx_op
+
+
+def _by_scale(call: Call, dim: Dim, scale: float) -> Dim:
+    """A size times a factor, rounded down."""
+    if isinstance(dim, StaticDim):
+        return Dim(math.floor(int(dim) * scale))
+    if scale >= 1 and scale == int(scale):
+        return dim * int(scale)
+    if scale > 0 and 1 / scale == int(1 / scale):
+        return dim // int(1 / scale)
+    call.fail(f"scales a symbolic size by {scale}, which is neither a whole number nor one over one", code="EK0529")
+
+
+def _whole(given: Sequence[Any], over: Sequence[int], rest: Sequence[Any]) -> list[Any]:
+    """What is given for some axes, and `rest` for the others."""
+    found = list(rest)
+    for axis, each in zip(over, given, strict=True):
+        found[axis] = each
+    return found
+
+
+def _fitted(x: TensorValue, sizes: Sequence[int], over: Sequence[int], policy: str) -> tuple[list[Any], list[float]]:
+    """Sizes of one proportion, and its factor for each axis."""
+    if policy == "stretch":
+        return list(sizes), [int(size) / int(x.shape[axis]) for size, axis in zip(sizes, over, strict=True)]
+    choose = min if policy == "not_larger" else max
+    factor = choose(size / int(x.shape[axis]) for size, axis in zip(sizes, over, strict=True))
+    return [math.floor(factor * int(x.shape[axis]) + 0.5) for axis in over], [factor] * len(over)
+
+
+@onnx_op("Resize", since=11)
+def resize(
+    call: Call,
+    x: TensorValue,
+    roi: Array | None = None,
+    scales: Array | None = None,
+    sizes: Value = None,
+    *,
+    antialias: int = 0,
+    axes: list[int] | None = None,
+    coordinate_transformation_mode: str,
+    cubic_coeff_a: float,
+    exclude_outside: int,
+    extrapolation_value: float,
+    keep_aspect_ratio_policy: str = "stretch",
+    mode: str,
+    nearest_mode: str,
+) -> TensorValue:
+    """Another size along some axes: by factors, or as it is said."""
+    over = [axis % x.rank for axis in axes] if axes is not None else list(range(x.rank))
+    factors: list[float] | None = None
+    if scales is not None and scales.size:
+        given = [float(scale) for scale in scales]
+        target = _whole([_by_scale(call, x.shape[a], s) for a, s in zip(over, given, strict=True)], over, x.shape)
+        factors = _whole(given, over, [1.0] * x.rank)
+    elif sizes is None:
+        call.fail("has neither scales nor sizes")
+    elif isinstance(sizes, Known) and not sizes.symbolic and all(isinstance(x.shape[a], StaticDim) for a in over):
+        wanted, given = _fitted(x, [int(size) for size in sizes.array], over, keep_aspect_ratio_policy)
+        target = _whole(wanted, over, x.shape)
+        factors = _whole(given, over, [1.0] * x.rank)
+    else:
+        if keep_aspect_ratio_policy != "stretch":
+            call.numbers(sizes, 3, "sizes")
+        target = _whole(call.dims(sizes, 3), over, x.shape)
+    ends = None
+    if coordinate_transformation_mode == "tf_crop_and_resize":
+        if roi is None or roi.size != 2 * len(over):
+            call.fail("crops, and has no roi for that")
+        numbers = [float(end) for end in roi]
+        starts, stops = numbers[: len(over)], numbers[len(over) :]
+        ends = [*_whole(starts, over, [0.0] * x.rank), *_whole(stops, over, [1.0] * x.rank)]
+    where: dict[str, Any] = {"scales": factors, "roi": ends, "extrapolation_value": extrapolation_value}
+    way = coordinate_transformation_mode
+    if way == "tf_half_pixel_for_nn":
+        call.fail("takes the places tf_half_pixel_for_nn, which have no counterpart")
+    if mode == "nearest":
+        return ops.resize_nearest(x, target, way, nearest_mode, **where)
+    if mode == "linear":
+        return ops.resize_linear(x, target, way, bool(antialias), exclude_outside=bool(exclude_outside), **where)
+    if mode != "cubic":
+        call.fail(f"interpolates nearest, linear or cubic, not {mode!r}", argument="mode")
+    where |= {"antialias": bool(antialias), "exclude_outside": bool(exclude_outside)}
+    return ops.resize_bicubic(x, target, way, cubic_coeff_a=cubic_coeff_a, **where)
+
+
+@onnx_op("Resize", "Upsample", since=7)
+def upsample(call: Call, x: TensorValue, scales: Array, *, mode: str) -> TensorValue:
+    """Another size by factors, from the first element on."""
+    factors = [float(scale) for scale in scales.reshape(-1)]
+    target = [_by_scale(call, dim, scale) for dim, scale in zip(x.shape, factors, strict=True)]
+    if mode == "nearest":
+        return ops.resize_nearest(x, target, "asymmetric", "floor", scales=factors)
+    return ops.resize_linear(x, target, "asymmetric", scales=factors)
+
+
+@onnx_op("GridSample")
+def grid_sample(x: TensorValue, grid: TensorValue, *, align_corners: int, mode: str, padding_mode: str) -> TensorValue:
+    """Elements at places of their own."""
+    named = {"linear": "bilinear", "cubic": "bicubic"}.get(mode, mode)
+    return ops.grid_sample(x, ops.cast(grid, x.dtype), named, padding_mode, bool(align_corners))
+
+
+@onnx_op("AffineGrid")
+def affine_grid(theta: TensorValue, size: Dims, *, align_corners: int) -> TensorValue:
+    """The places of an affine map."""
+    return ops.affine_grid(theta, [theta.shape[0], *size[1:]], bool(align_corners))
+
+
+@onnx_op("RoiAlign", since=16)
+def roi_align(
+    x: TensorValue,
+    rois: TensorValue,
+    batch_indices: TensorValue,
+    *,
+    coordinate_transformation_mode: str = "output_half_pixel",
+    mode: str,
+    output_height: int,
+    output_width: int,
+    sampling_ratio: int,
+    spatial_scale: float,
+) -> TensorValue:
+    """Regions of images as small images of one size."""
+    numbers = ops.unsqueeze(ops.cast(batch_indices, rois.dtype), 1)
+    aligned = coordinate_transformation_mode == "half_pixel"
+    sizes = (output_height, output_width, spatial_scale, sampling_ratio, aligned)
+    return ops.roi_align(x, ops.concat([numbers, rois], 1), *sizes, mode.upper(), ConvInputLayout.NCHW)
+
+
+@onnx_op("RoiAlign", since=10)
+def roi_align_10(
+    x: TensorValue,
+    rois: TensorValue,
+    batch_indices: TensorValue,
+    *,
+    mode: str,
+    output_height: int,
+    output_width: int,
+    sampling_ratio: int,
+    spatial_scale: float,
+) -> TensorValue:
+    """As the newer one, with the places of pixels' corners."""
+    return roi_align(
+        x,
+        rois,
+        batch_indices,
+        mode=mode,
+        output_height=output_height,
+        output_width=output_width,
+        sampling_ratio=sampling_ratio,
+        spatial_scale=spatial_scale,
+    )
+
+
+@onnx_op("NonMaxSuppression")
+def non_max_suppression(
+    boxes: TensorValue,
+    scores: TensorValue,
+    most: Array | None = None,
+    iou_threshold: Array | None = None,
+    score_threshold: Array | None = None,
+    *,
+    center_point_box: int,
+) -> TensorValue:
+    """The boxes that are left when those that overlap better ones are gone."""
+    count = int(most.reshape(-1)[0]) if most is not None else 0
+    overlap = float(iou_threshold.reshape(-1)[0]) if iou_threshold is not None else 0.0
+    least = float(score_threshold.reshape(-1)[0]) if score_threshold is not None else None
+    found = ops.non_maximum_suppression(boxes, scores, count, overlap, least, bool(center_point_box))
+    return ops.cast(found, DType.int64)
