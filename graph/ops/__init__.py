@@ -6,6 +6,7 @@
     activations   rectifiers and gates
     norms         layers, roots of mean squares, groups, batches
     order         sorts, places in order, the k largest and smallest
+    signal        Fourier transforms, windows; `ops.complex`
     random        random numbers, as `ops.random`
     scans         running sums and products
     reduction     sums, extremes and their places, softmax
@@ -40,6 +41,7 @@ from ..types.layouts import InterpolationMode
 from .stage import OPS
 
 if TYPE_CHECKING:
+    from . import complex as complex
     from . import random as random
     from .activations import *
     from .attention import *
@@ -67,12 +69,14 @@ if TYPE_CHECKING:
     from .sampling import *
     from .scans import *
     from .scattering import *
+    from .signal import *
 else:
     from . import (
         activations,
         attention,
         bits,
         buffers,
+        complex,
         constant,
         control_flow,
         convolution,
@@ -96,6 +100,7 @@ else:
         sampling,
         scans,
         scattering,
+        signal,
     )
 
     globals().update({name: op.function for name, op in OPS.items() if "." not in name})

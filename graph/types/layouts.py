@@ -1,4 +1,4 @@
-"""Names the orders of axes of images and of filters.
+"""Names the orders of axes of images and of filters, and other choices that ops take.
 
 N is the batch, C the channels, H and W the places; in filters F the results, C the channels of the input, and Q, R, S
 the taps. Each name lists all axes from the first to the last.
@@ -34,3 +34,11 @@ class InterpolationMode(Enum):
     NEAREST = "nearest"
     BILINEAR = "bilinear"
     BICUBIC = "bicubic"
+
+
+class Normalization(Enum):
+    """How a Fourier transform and its inverse are scaled."""
+
+    BACKWARD = "backward"
+    ORTHO = "ortho"
+    FORWARD = "forward"

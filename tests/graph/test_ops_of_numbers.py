@@ -11,7 +11,7 @@ from support import graphs
 from support.graphs import Case, numbers, widely
 
 from einkorn.dsl.diagnostics.errors import EinkornError
-from einkorn.graph import DType, Graph, TensorType, ops
+from einkorn.graph import DeviceRef, DType, Graph, TensorType, ops
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -221,3 +221,67 @@ def test_random_ops_refuse() -> None:
     ):
         error = _refused(forward, x, whole)
         assert (error.code, error.op, error.argument) == (code, op, argument), error
+
+
+def test_transforms_of_every_kind() -> None:
+    """Lengths given and left out, normalizations, axes, real and complex input, there and back, as NumPy has them."""
+    x, z = numbers((3, 10), np.float64, 1), numbers((3, 6, 2), np.float64, 2)
+
+    def parts(value: Any) -> Any:
+        return np.stack([value.real, value.imag], -1)
+
+    pairs = z[..., 0] + 1j * z[..., 1]
+    wanted: list[Any] = []
+    staged: list[Any] = []
+    for name, n in (("ortho", 4), ("forward", None), ("backward", 13)):
+        wanted += [parts(np.fft.rfft(x, n, 0, name)), np.fft.irfft(pairs, n, 1, name)]
+        wanted += [np.fft.irfft(x, n, 0, name), parts(np.fft.fft(x, n, 1, name))]
+        staged += [
+            lambda x, z, n=n, k=name: ops.rfft(x, n, 0, normalization=k),
+            lambda x, z, n=n, k=name: ops.irfft(z, n=n, axis=-1, normalization=k, input_is_complex=True),
+            lambda x, z, n=n, k=name: ops.irfft(x, n, 0, k, buffer_size_mb=1),
+            lambda x, z, n=n, k=name: ops.fft(x, n=n, axis=-1, normalization=k, input_is_complex=False),
+        ]
+    results = graphs.run(lambda x, z: [stage(x, z) for stage in staged], x, z)
+    for got, expected in zip(results, wanted, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=0, atol=1e-13)
+    (back,) = graphs.run(lambda z: ops.ifft(ops.fft(z, axis=0), axis=0), z)
+    np.testing.assert_allclose(back, z, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize(("dtype", "bound"), [(np.float32, 4e-7), (np.float64, 1e-15)])
+def test_transforms_are_accurate(dtype: Any, bound: float) -> None:
+    """The error of all numbers together, as a share of the whole, for products of small primes and for primes."""
+    model = graphs.load(lambda z: ops.fft(z), (dtype, ["m", "n", 2]))
+    for n in (1024, 4096, 8192, 3 * 5 * 7 * 11, 509, 2 * 2 * 3 * 3 * 5 * 5):
+        z = numbers((2, n, 2), dtype, n)
+        got = graphs.results(model, z)[0].astype(np.float64)
+        expected = np.fft.fft(z[..., 0].astype(np.float64) + 1j * z[..., 1])
+        error = np.linalg.norm(got[..., 0] + 1j * got[..., 1] - expected) / np.linalg.norm(expected)
+        assert error < bound * (1 if n != 509 else 4), (n, error)
+
+
+def test_signals_refuse() -> None:
+    x, pairs, odd = (TensorType(DType.float32, shape) for shape in (["m", 6], ["m", 3, 2], ["n"]))
+    cpu = DeviceRef.CPU()
+    for code, argument, forward in (
+        ("EK0421", "input_tensor", lambda x, z, o: ops.fft(x)),
+        ("EK0422", "axis", lambda x, z, o: ops.fft(z, axis=2)),
+        ("EK0421", "n", lambda x, z, o: ops.fft(z, 0)),
+        ("EK0478", "n", lambda x, z, o: ops.irfft(x, "m")),
+        ("EK0414", "normalization", lambda x, z, o: ops.rfft(x, normalization="none")),
+        ("EK0421", "n", lambda x, z, o: ops.irfft(x[:, :1])),
+        ("EK0478", "window_length", lambda x, z, o: ops.hann_window(-1, cpu)),
+        ("EK0478", "window_length", lambda x, z, o: ops.hann_window(2.0, cpu)),
+        ("EK0413", "dtype", lambda x, z, o: ops.hann_window(2, cpu, dtype=DType.int32)),
+        ("EK0421", "x", lambda x, z, o: ops.as_interleaved_complex(z[:, :1, 0])),
+        ("EK0421", "rhs", lambda x, z, o: ops.complex.mul(z, x)),
+        ("EK0420", "rhs", lambda x, z, o: ops.complex.mul(z, z[:, :2])),
+    ):
+        error = _refused(forward, x, pairs, odd)
+        assert (error.code, error.argument) == (code, argument), error
+    model = graphs.load(ops.as_interleaved_complex, (np.float32, ["n"]))
+    assert graphs.results(model, np.arange(4, dtype=np.float32))[0].tolist() == [[0, 1], [2, 3]]
+    with pytest.raises(EinkornError) as caught:
+        model(np.zeros(3, np.float32))
+    assert caught.value.code == "EK0454" and "odd" in str(caught.value)

@@ -1,0 +1,241 @@
+"""Stages Fourier transforms, windows and pairs that stand for complex numbers.
+
+A complex tensor is one of floats whose last axis has size 2: real part, imaginary part. Half types are transformed in
+float32.
+
+Input: tensors. Output: tensors. Non-goals: several axes at once; one transform after the other does it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...dsl.diagnostics.errors import DTypeError
+from ...dsl.types.dtype import DType
+from ..arguments import axis_of, choice_of, dtype_of, flag_of, int_of, wrong
+from ..driver.devices import Device, DeviceRef
+from ..staging.value import TensorValue, TensorValueLike
+from ..types.dims import Dim, Shape, StaticDim
+from ..types.layouts import Normalization
+from ..types.tensor_type import TensorType, shown
+from .operands import as_shape, cast_to, check_kind, permuted, tensor
+from .stage import builtin, current, fail, op, require, stage
+
+__all__ = ["as_interleaved_complex", "fft", "hann_window", "ifft", "irfft", "rfft"]
+
+_FAMILY = "signal"
+_NEARBY = 4096  # elements of a row that the kernel transforms without memory of its own
+# What the transform there and the inverse are scaled with.
+_SCALINGS = {
+    "backward": ("none", "n"),
+    "ortho": ("root", "root"),
+    "forward": ("n", "none"),
+}
+
+
+@op(dtypes={"input_tensor": "float"}, example="ops.fft(input_tensor)")
+def fft(
+    input_tensor: TensorValueLike,
+    n: int | None = None,
+    axis: int = -1,
+    normalization: Normalization | str = Normalization.BACKWARD,
+    input_is_complex: bool = True,
+) -> TensorValue:
+    """The Fourier transform along `axis`: pairs of real and imaginary part, in a last axis of size 2.
+
+    Args:
+        input_tensor: pairs in its last axis, which `axis` does not count; real numbers if `input_is_complex` is False.
+        n: how many elements are transformed, cut off or filled with zeros; as many as there are when left out.
+        axis: negative ones count from the end.
+        normalization: "backward" scales the inverse by 1 / n, "forward" this one, "ortho" both by the root of it.
+        input_is_complex: see `input_tensor`.
+
+    Raises:
+        GraphError: axis is out of range, n is below 1, the last axis of pairs has not size 2.
+    """
+    return _transform("fft", input_tensor, n, axis, normalization, input_is_complex, inverse=False)
+
+
+@op(dtypes={"input_tensor": "float"}, example="ops.ifft(input_tensor)")
+def ifft(
+    input_tensor: TensorValueLike,
+    n: int | None = None,
+    axis: int = -1,
+    normalization: Normalization | str = Normalization.BACKWARD,
+    input_is_complex: bool = True,
+) -> TensorValue:
+    """The inverse Fourier transform along `axis`; arguments and errors as of `fft`."""
+    return _transform("ifft", input_tensor, n, axis, normalization, input_is_complex, inverse=True)
+
+
+@op(dtypes={"input_tensor": "float"}, example="ops.rfft(input_tensor)")
+def rfft(
+    input_tensor: TensorValueLike,
+    n: int | None = None,
+    axis: int = -1,
+    normalization: Normalization | str = Normalization.BACKWARD,
+) -> TensorValue:
+    """The first n // 2 + 1 elements of the Fourier transform of real numbers; the others are their conjugates.
+
+    Arguments and errors are those of `fft`; the result has pairs in a last axis of size 2.
+    """
+    return _transform("rfft", input_tensor, n, axis, normalization, False, inverse=False, half=True)
+
+
+@op(dtypes={"input_tensor": "float"}, example="ops.irfft(input_tensor, n=6, input_is_complex=True)")
+def irfft(
+    input_tensor: TensorValueLike,
+    n: int | None = None,
+    axis: int = -1,
+    normalization: Normalization | str = Normalization.BACKWARD,
+    input_is_complex: bool = False,
+    buffer_size_mb: int = 512,
+) -> TensorValue:
+    """The real numbers of which `rfft` gives these first n // 2 + 1 elements.
+
+    Args:
+        input_tensor: pairs in its last axis, which `axis` does not count; real parts if `input_is_complex` is False.
+        n: how many numbers come out; twice the elements less 2 when left out. The input is cut off at n // 2 + 1, or
+            filled with zeros.
+        axis: negative ones count from the end.
+        normalization: "backward" scales by 1 / n, "ortho" by the root of it, "forward" not at all.
+        input_is_complex: see `input_tensor`.
+        buffer_size_mb: without meaning here: memory is planned with that of all other ops.
+
+    Raises:
+        GraphError: axis is out of range, n is below 1, the last axis of pairs has not size 2.
+    """
+    int_of("buffer_size_mb", buffer_size_mb)
+    return _transform("irfft", input_tensor, n, axis, normalization, input_is_complex, inverse=True, half=True)
+
+
+@op(dtypes={}, example="ops.hann_window(8, DeviceRef.CPU())")
+def hann_window(
+    window_length: int, device: DeviceRef | Device, periodic: bool = True, dtype: DType = DType.float32
+) -> TensorValue:
+    """The window (1 - cos(2 pi k / n)) / 2 of n = `window_length` numbers; n - 1 stands for n unless `periodic`.
+
+    A periodic window is the symmetric one of one number more, without the last.
+
+    Raises:
+        GraphError: the length is below 0.
+        DTypeError: the length is no int, or dtype is no float type.
+    """
+    if isinstance(window_length, bool) or not hasattr(type(window_length), "__index__"):
+        wrong("window_length", window_length, "an int", kind=DTypeError)
+    length = int_of("window_length", window_length)
+    if length < 0:
+        wrong("window_length", window_length, "an int from 0 on")
+    chosen = dtype_of("dtype", dtype)
+    if not chosen.is_float() or chosen.is_storage():
+        wrong("dtype", chosen, "a floating-point dtype that computes", code="EK0413", kind=DTypeError)
+    place = DeviceRef.from_device(device)
+    loaded = current("hann_window").kernels.builtin(_FAMILY, "hann_window")
+    out = TensorType(chosen, [length], place)
+    return stage(loaded, [], {"periodic": flag_of("periodic", periodic)}, place, [out])[0]
+
+
+@op(dtypes={"x": "storable"}, example="ops.as_interleaved_complex(x)")
+def as_interleaved_complex(x: TensorValueLike) -> TensorValue:
+    """x, whose last axis has real and imaginary parts in turn, with an axis of size 2 for them.
+
+    Raises:
+        GraphError: the size of the last axis is odd, also at the call where it comes with it; x has rank 0.
+    """
+    value = tensor("as_interleaved_complex", "x", x)
+    _check_rank("as_interleaved_complex", "x", value, 1)
+    last = value.shape[-1]
+    pairs = last // 2
+    text = f"axis {value.rank - 1} of {shown(value.shape)} has an odd size"
+    if isinstance(last, StaticDim):
+        if int(last) % 2:
+            fail("as_interleaved_complex", text, code="EK0421", argument="x", expected="an even size", got=str(last))
+    else:
+        require("as_interleaved_complex", "equal", last, pairs * 2, f"as_interleaved_complex: {text}")
+    return as_shape(value, [*value.shape[:-1], pairs, 2])
+
+
+# *** parts ***
+
+
+def _check_rank(name: str, argument: str, value: TensorValue, rank: int) -> None:
+    if value.rank < rank:
+        text = f"argument '{argument}' has rank {value.rank}"
+        fail(name, text, code="EK0421", argument=argument, expected=f"rank >= {rank}", got=str(value.rank))
+
+
+def check_pairs(name: str, argument: str, value: TensorValue) -> None:
+    """Raises GraphError EK0421 unless the last axis has size 2."""
+    _check_rank(name, argument, value, 1)
+    if value.shape[-1] != 2:
+        text = f"the last axis of argument '{argument}', of shape {shown(value.shape)}, has to hold pairs"
+        fail(name, text, code="EK0421", argument=argument, expected="2", got=str(value.shape[-1]))
+
+
+def _transform(
+    name: str,
+    x: TensorValueLike,
+    n: int | None,
+    axis: int,
+    normalization: Normalization | str,
+    pairs: bool,
+    *,
+    inverse: bool,
+    half: bool = False,
+) -> TensorValue:
+    """Rows along an axis go through the kernel: a row of pairs, or of numbers with an axis of size 1 behind them."""
+    value = tensor(name, "input_tensor", x)
+    check_kind(name, "input_tensor", value, "float")
+    text = normalization.value if isinstance(normalization, Normalization) else normalization
+    scaling = _SCALINGS[choice_of("normalization", text, _SCALINGS, "EK0414")][inverse]
+    if flag_of("input_is_complex", pairs):
+        check_pairs(name, "input_tensor", value)
+        full = value
+    else:
+        full = as_shape(value, [*value.shape, 1])
+    at = axis_of(axis, full.rank - 1)
+    size = full.shape[at]
+    length = Dim(_length(n)) if n is not None else (size - 1) * 2 if half and inverse else size
+    if isinstance(length, StaticDim) and int(length) < 1:
+        wrong("n", int(length), "a length from 1 on", code="EK0421")
+    order = [*(k for k in range(full.rank - 1) if k != at), at, full.rank - 1]
+    moved = permuted(full, order)
+    kept = length // 2 + 1 if half and not inverse else length
+    depth = 1 if half and inverse else 2
+    rows = _rows_through(moved, length, [kept, depth], {"inverse": inverse, "hermitian": half and inverse}, scaling)
+    back = permuted(rows, [order.index(k) for k in range(full.rank)])
+    return as_shape(back, back.shape[:-1]) if depth == 1 else back
+
+
+def _rows_through(
+    moved: TensorValue, length: Dim, last: list[Any], flags: dict[str, bool], scaling: str
+) -> TensorValue:
+    wide = cast_to(moved, DType.float64 if moved.dtype is DType.float64 else DType.float32)
+    outer = wide.shape[:-2]
+    count = Shape(outer).num_elements
+    rows = as_shape(wide, [count, *wide.shape[-2:]])
+    place = wide.device
+    loaded = current("fft").kernels.builtin(_FAMILY, "fft_roots")
+    roots = stage(loaded, [], {}, place, [TensorType(wide.dtype, [2, length], place)])[0]
+    small = isinstance(length, StaticDim) and int(length) <= _NEARBY
+    out = TensorType(wide.dtype, [count, *last], place)
+    work = TensorType(wide.dtype, [0 if small else count * length * 4], place)
+    parameters = {**flags, "scaling": scaling, "nearby": small, "factors": _factors(length)}
+    found = builtin(_FAMILY, "fft", [rows, roots], parameters, [out, work])[0]
+    return cast_to(as_shape(found, [*outer, *last]), moved.dtype)
+
+
+def _factors(length: Dim) -> int:
+    """Which of 4, 2, 3, 5 and other factors the kernel takes from a length, a bit each; all if it is not known."""
+    if not isinstance(length, StaticDim):
+        return 31
+    rest, found = int(length), 0
+    for bit, factor in enumerate((4, 2, 3, 5)):
+        while rest > 1 and rest % factor == 0:
+            rest, found = rest // factor, found | 1 << bit
+    return found | 16 if rest > 1 else found
+
+
+def _length(n: Any) -> int:
+    number = int_of("n", n, wanted="an int from 1 on")
+    return number if number > 0 else wrong("n", n, "an int from 1 on", code="EK0421")

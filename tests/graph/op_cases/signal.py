@@ -1,0 +1,78 @@
+"""Cases of Fourier transforms, windows and complex numbers, against NumPy in float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from support.graphs import numbers
+from support.op_cases import T, case, plain_numbers
+
+from einkorn.graph import DeviceRef, DType, ops
+
+LENGTHS = [1, 2, 3, 4, 5, 6, 8, 16, 30, 49, 64, 120, 143, 256, 1000]
+ROWS = [{"m": 3}, {"m": 1}, {"m": 0}]
+
+
+def high(shape: Any, dtype: Any, sizes: Any, seed: int) -> Any:
+    """Numbers whose transform is nowhere near 0: a peak at the beginning, little besides."""
+    x = numbers(shape, np.float64, seed) / 300
+    x[..., :1] += 4
+    return x.astype(dtype)
+
+
+def peaks(axis: int) -> Any:
+    """Pairs whose transforms along an axis are nowhere near 0, real and imaginary parts alike."""
+
+    def make(shape: Any, dtype: Any, sizes: Any, seed: int) -> Any:
+        x = numbers(shape, np.float64, seed) / 300
+        index = [slice(None)] * len(shape)
+        index[axis] = slice(0, 1)
+        x[tuple(index)] += 4
+        return x.astype(dtype)
+
+    return make
+
+
+def pairs(x: Any) -> Any:
+    return x[..., 0].astype(np.float64) + 1j * x[..., 1].astype(np.float64)
+
+
+def parts(z: Any, like: Any) -> Any:
+    return np.stack([z.real, z.imag], -1).astype(like.dtype)
+
+
+def transform(function: Any, **more: Any) -> Any:
+    return lambda x: parts(function(pairs(x), **more), x)
+
+
+def inverse_of_half(x: Any) -> Any:
+    return np.fft.irfft(pairs(x), n=6).astype(x.dtype)
+
+
+def product(x: Any, y: Any) -> Any:
+    a, b, c, d = (p.astype(np.float64) for p in (x[..., 0], x[..., 1], y[..., 0], y[..., 1]))
+    return np.stack([a * c - b * d, a * d + b * c], -1).astype(x.dtype)
+
+
+CASES = [
+    case("fft", transform(np.fft.fft), input_tensor=T("m", "n", 2, make=peaks(-2)), ulps=16,
+         sizes=[{"m": 3, "n": 12}, {"m": 0, "n": 4}, *({"m": 2, "n": n} for n in LENGTHS)]),
+    case("fft", transform(np.fft.fft, axis=0, norm="ortho"), input_tensor=T("n", "m", 2, make=peaks(0)), ulps=16,
+         call=lambda input_tensor: ops.fft(input_tensor, axis=-2, normalization="ortho"), dtypes=[np.float32],
+         sizes=[{"n": n, "m": 3} for n in (8, 1, 7, 60, 5000)]),
+    case("ifft", transform(np.fft.ifft, n=5, norm="forward"), input_tensor=T("m", 12, 2, make=peaks(-2)), sizes=ROWS,
+         call=lambda input_tensor: ops.ifft(input_tensor, 5, normalization="forward"), ulps=8,
+         dtypes=[np.float32, np.float16]),
+    case("rfft", lambda x: parts(np.fft.rfft(x.astype(np.float64)) * (1 + 1j), x), input_tensor=T("m", 9, make=high),
+         call=lambda input_tensor: ops.complex.mul(ops.rfft(input_tensor), np.ones((1, 1, 2))), sizes=ROWS, ulps=16,
+         dtypes=[np.float32, np.float64]),
+    case("irfft", inverse_of_half, input_tensor=T("m", 4, 2, make=peaks(-2)), sizes=ROWS[:2], ulps=32,
+         dtypes=[np.float32, np.float64]),
+    case("hann_window", lambda: np.hanning(9)[:-1].astype(np.float32), dtypes=[np.float32], ulps=2,
+         call=lambda: ops.hann_window(8, DeviceRef.CPU())),
+    case("hann_window", lambda: [np.hanning(7), np.ones(1), np.zeros(0)], dtypes=[np.float32], ulps=16,
+         call=lambda: [ops.hann_window(n, DeviceRef.CPU(), periodic=False, dtype=DType.float64) for n in (7, 1, 0)]),
+    case("as_interleaved_complex", lambda x: x.reshape(*x.shape[:-1], 3, 2), x=T("m", 6), sizes=ROWS),
+    case("complex.mul", product, lhs=T("m", 3, 2, make=plain_numbers), rhs=T(3, 2, make=plain_numbers), sizes=ROWS),
+]  # fmt: skip
