@@ -7,6 +7,7 @@
     norms         layers, roots of mean squares, groups, batches
     order         sorts, places in order, the k largest and smallest
     signal        Fourier transforms, windows; `ops.complex`
+    einsum        sums over named axes
     random        random numbers, as `ops.random`
     scans         running sums and products
     reduction     sums, extremes and their places, softmax
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from .creation import *
     from .custom import *
     from .debugging import *
+    from .einsum import *
     from .elementwise import *
     from .gathering import *
     from .indexing import *
@@ -83,6 +85,7 @@ else:
         creation,
         custom,
         debugging,
+        einsum,
         elementwise,
         gathering,
         indexing,

@@ -84,11 +84,7 @@ def fft(
     n = roots.dim(1)
     kept = min(n // 2 + 1 if hermitian else n, x.dim(1))
     table = roots.pointer(0, 0)
-    scale = C(1)
-    if scaling == "n":
-        scale = 1 / n.cast(C)
-    elif scaling == "root":
-        scale = (1 / sqrt(n.cast(float64))).cast(C)
+    scale = _scale(scaling, n).cast(C)
 
     def transformed(row, memory):
         first, second = (memory, memory + n), (memory + 2 * n, memory + 3 * n)
@@ -150,6 +146,11 @@ def complex_mul(out: OutputTensor[N, "*s 2"], x: InputTensor[N, "*s 2"], y: Inpu
 
 
 # *** stages ***
+
+
+def _scale(scaling: Any, n: Any) -> Any:
+    wide = Int(n).cast(float64)
+    return 1 / wide if scaling == "n" else 1 / sqrt(wide) if scaling == "root" else float64(1)
 
 
 def _stages(x: Any, y: Any, table: Any, n: Any, factors: Any) -> Any:

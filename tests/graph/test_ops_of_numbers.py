@@ -285,3 +285,25 @@ def test_signals_refuse() -> None:
     with pytest.raises(EinkornError) as caught:
         model(np.zeros(3, np.float32))
     assert caught.value.code == "EK0454" and "odd" in str(caught.value)
+
+
+def test_einsum_refuses() -> None:
+    x, y, flag = (
+        TensorType(d, s) for d, s in ((DType.float32, ["m", 3]), (DType.float32, [4, "n"]), (DType.bool, [3]))
+    )
+    for code, forward in (
+        ("EK0414", lambda x, y, f: ops.einsum("ij,jk->ik", x)),
+        ("EK0414", lambda x, y, f: ops.einsum("ij->ijk", x)),
+        ("EK0414", lambda x, y, f: ops.einsum("ij->ii", x)),
+        ("EK0414", lambda x, y, f: ops.einsum("i->i", x)),
+        ("EK0414", lambda x, y, f: ops.einsum("ijk", x)),
+        ("EK0414", lambda x, y, f: ops.einsum("i1", x)),
+        ("EK0414", lambda x, y, f: ops.einsum("......ij", x)),
+        ("EK0478", lambda x, y, f: ops.einsum(3, x)),
+        ("EK0420", lambda x, y, f: ops.einsum("ij,jk", x, y)),
+        ("EK0420", lambda x, y, f: ops.einsum("ii", x)),
+        ("EK0413", lambda x, y, f: ops.einsum("i->", f)),
+        ("EK0403", lambda x, y, f: ops.einsum("i->", "text")),
+    ):
+        error = _refused(forward, x, y, flag)
+        assert (error.code, error.op) == (code, "einsum"), error
