@@ -64,8 +64,9 @@ def windows(out: Any, x: Any, shape: Any, first: Any, identity: Any, step: Any, 
         shape: what `window_shape` gives.
         first: whether the channels come first; a compile-time value.
         identity: a function of a width: the state before the first element, a number or a tuple of numbers.
-        step: a function (state, value, channel, tap, place) of vectors of one width: the next state. `tap` are three
-            numbers that count the elements of the window, and `place` those of x.
+        step: a function (state, value, channel, tap, place, mask) of vectors of one width: the next state. `tap` are
+            three numbers that count the elements of the window, `place` where they lie in x; lanes without mask hold
+            nothing.
         finish: a function (state, place): what is stored; `place` are the three numbers of the result.
     """
     axes = x.rank - 2
@@ -90,7 +91,7 @@ def windows(out: Any, x: Any, shape: Any, first: Any, identity: Any, step: Any, 
                 for k in range(within[2][0], within[2][1]):
                     there = source(place, (i, j, k))
                     value = every(x, at(batch, channel, there), width, strides[2] if first else 1, mask)
-                    state = step(state, value, channel, (i, j, k), there)
+                    state = step(state, value, channel, (i, j, k), there, mask)
         return state
 
     def one(batch, channel, place):

@@ -246,11 +246,11 @@ def depthwise_conv(
     wide = wide_dtype(T)
     skipped = 3 - (x.rank - 2)
 
-    def step(state, value, channel, tap, place):
+    def step(state, value, channel, tap, place, mask):
         if first:
             weight = filter[(channel, 0, *tap[skipped:])].cast(wide).broadcast(value.width)
         else:
-            weight = filter.load(*tap[skipped:], 0, channel, width=value.width)
+            weight = filter.load(*tap[skipped:], 0, channel, width=value.width, mask=mask)
         return times_plus(value.cast(wide), weight.cast(wide), state)
 
     shape = window_shape(filter.shape[2:] if first else filter.shape[:-2], stride, dilation, before)

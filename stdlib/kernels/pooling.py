@@ -53,7 +53,7 @@ def max_pool(
     """The largest element of each window; NaN if one of them is, the least number there is where it has none."""
     wide = wide_dtype(N)
 
-    def step(state, value, channel, tap, place):
+    def step(state, value, channel, tap, place, mask):
         return max(state, value.cast(wide))
 
     shape = window_shape(numbers(kernel, x.rank - 2), stride, dilation, before)
@@ -79,7 +79,7 @@ def max_pool_indices(
     sizes = three_axes(x.shape[2:] if first else x.shape[1:-1])
     by = numbers(stride, x.rank - 2)[x.rank - 3] if first else 0
 
-    def step(state, value, channel, tap, place):
+    def step(state, value, channel, tap, place, mask):
         best, at = state
         new = value.cast(wide)
         here = iota(int64, new.width) * by + ((place[0] * sizes[1] + place[1]) * sizes[2] + place[2])
@@ -115,7 +115,7 @@ def avg_pool(
     behind = three_axes(numbers(after, x.rank - 2), 0)
     sizes = three_axes(x.shape[2:] if first else x.shape[1:-1])
 
-    def step(state, value, channel, tap, place):
+    def step(state, value, channel, tap, place, mask):
         return state + value.cast(wide)
 
     def finish(state, place):
@@ -153,7 +153,7 @@ def lp_pool(
             return value
         return sqrt(value) if p == 2.0 else pow(value, 1.0 / p)
 
-    def step(state, value, channel, tap, place):
+    def step(state, value, channel, tap, place, mask):
         return state + power(value.cast(wide))
 
     shape = window_shape(numbers(kernel, x.rank - 2), stride, dilation, before)

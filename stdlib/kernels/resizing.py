@@ -268,7 +268,8 @@ def _place(j: Any, n: Any, m: Any, coordinates: Any, scale: Any, start: Any, end
     """Where the element j of m lies among n elements, a float64."""
     at, before, after = Int(j).cast(float64), Int(n).cast(float64), Int(m).cast(float64)
     if coordinates == "align_corners":
-        return select(m > 1, at * (before - 1.0) / max(after - 1.0, 1.0), 0.0)
+        last = (scale * before if scale > 0 else after) - 1.0  # a length of 2.4 counts as that, as ONNX has it
+        return select(last == 0.0, 0.0, at * (before - 1.0) / select(last == 0.0, 1.0, last))
     if coordinates == CROP:
         size = before - 1.0
         apart = (end - start) * size

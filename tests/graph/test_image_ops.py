@@ -10,7 +10,7 @@ import pytest
 from support import graphs
 
 from einkorn.dsl.diagnostics.errors import EinkornError
-from einkorn.graph import ConvInputLayout, FilterLayout, TensorValue, ops
+from einkorn.graph import ConvInputLayout, FilterLayout, InferenceSession, TensorValue, ops
 
 F32 = np.float32
 IMAGE, FILTER = (1, 8, 9, 4), (3, 3, 4, 6)
@@ -175,3 +175,24 @@ def test_neighbours_melt_in() -> None:
     views = np.lib.stride_tricks.sliding_window_view(around, (3, 3), (1, 2))
     expected = np.maximum(np.einsum("nhwcrs,rscf->nhwf", views, w) + b, 0)
     np.testing.assert_allclose(graphs.results(model, x, w, b)[0], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_nothing_is_read_outside() -> None:
+    """Rests of vectors, borders and strides, with every access checked and memory that nobody wrote looked for."""
+    shape, weights = (1, 5, 7, 20), (3, 3, 1, 20)
+
+    def forward(x: TensorValue, w: TensorValue) -> list[TensorValue]:
+        options: dict[str, Any] = {"padding": 1, "groups": 20}
+        first, filter = ops.permute(x, [0, 3, 1, 2]), ops.permute(w, [3, 2, 0, 1])
+        results = [ops.conv2d(x, w, stride=stride, **options) for stride in (1, 2)]
+        options |= {"input_layout": NCHW, "filter_layout": FilterLayout.FCRS}
+        results += [ops.permute(ops.conv2d(first, filter, stride=s, **options), [0, 2, 3, 1]) for s in (1, 2)]
+        pools = [ops.avg_pool2d(first, 3, 2, padding=1, input_layout=NCHW), ops.avg_pool2d(x, 3, 2, padding=1)]
+        results += [ops.permute(pools[0], [0, 2, 3, 1]), pools[1]]
+        return [*results, ops.resize(first, (1, 20, 9, 5)), ops.unfold(first, 2)]
+
+    model = InferenceSession(checks="all").load(graphs.build(forward, (F32, shape), (F32, weights)))
+    rng = np.random.default_rng(2)
+    found = graphs.results(model, *(rng.standard_normal(s).astype(F32) for s in (shape, weights)))
+    for one, other in ((0, 2), (1, 3), (4, 5)):
+        np.testing.assert_allclose(found[one], found[other], rtol=1e-5, atol=1e-5)

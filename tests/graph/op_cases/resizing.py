@@ -55,6 +55,11 @@ def cropped(x: Array) -> Array:
     return found.astype(x.dtype)
 
 
+def scaled_down(x: Array) -> Array:
+    """Of four elements those at 0 and at 3 / 1.4."""
+    return np.stack([x[:, 0], (x[:, 2] * (3 - 3 / 1.4) + x[:, 3] * (3 / 1.4 - 2))], -1).astype(x.dtype)
+
+
 BICUBIC = InterpolationMode.BICUBIC
 ALL = -1
 
@@ -79,6 +84,8 @@ CASES = [
     *(case("resize_linear", weighted((ALL, 11), coordinates), input=image("n", 4), sizes=N[:2], dtypes=FEW, ulps=8,
            views=False, call=lambda input, c=coordinates: ops.resize_linear(input, (input.shape[0], 11), c))
       for coordinates in ("pytorch_half_pixel", "align_corners", "asymmetric")),
+    case("resize_linear", scaled_down, input=image("n", 4), sizes=N[:2], dtypes=FEW, ulps=8, views=False,
+         call=lambda input: ops.resize_linear(input, (input.shape[0], 2), "align_corners", scales=(1.0, 0.6))),
     case("resize_linear", weighted((ALL, 3, 2), antialias=True), input=image("n", 10, 3), sizes=N[:2], dtypes=FEW,
          ulps=16, call=lambda input: ops.resize_linear(input, (input.shape[0], 3, 2), antialias=True)),
     case("resize_linear", cropped, input=image("n", 4), sizes=N[:2], dtypes=FEW, ulps=8,
