@@ -285,35 +285,58 @@ def nms_kept(
 
     def one_class(task):
         batch, k = unravelled(task, (out.dim(0), out.dim(1)))
+        n = out.dim(2)
+        left: Any = Int(0)  # candidates are a heap in out[:left], and the kept ones lie from the end on
+        for s in range(n if most > 0 else 0):
+            score = scores[batch, k, s].cast(wide)
+            if (score > least) if bounded else score == score:
+                out[batch, k, left] = s
+                left = left + 1
+        for half in range(left // 2):
+            _sift(out, scores, batch, k, left // 2 - 1 - half, left)
         kept: Any = Int(0)
-        before: Any = wide(inf)
-        at: Any = Int(-1)  # the last candidate: all that follow have less, or as much and come later
-        more = most > 0
-        while more:
-            best: Any = wide(-inf)
-            found: Any = Int(-1)
-            for s in range(out.dim(2)):
-                score = scores[batch, k, s].cast(wide)
-                follows = (score < before) | ((score == before) & (s > at))
-                good = (score > least) if bounded else score == score
-                if good & follows & ((found < 0) | (score > best)):
-                    best, found = score, s
-            if found < 0:
-                more = False
-            else:
-                before, at = best, found
-                free = True
-                for other in range(kept):
-                    if free:
-                        free = not overlaps(batch, out[batch, k, other], found)
-                if free:
-                    out[batch, k, kept] = found
-                    kept = kept + 1
-                    more = kept < min(most, out.dim(2))
-        for rest in range(kept, out.dim(2)):
+        while left > 0 and kept < most:
+            best = out[batch, k, 0]
+            left = left - 1
+            out[batch, k, 0] = out[batch, k, left]
+            _sift(out, scores, batch, k, 0, left)
+            free = True
+            for other in range(kept):
+                if overlaps(batch, out[batch, k, n - 1 - other], best):
+                    free = False
+                    break
+            if free:
+                out[batch, k, n - 1 - kept] = best
+                kept = kept + 1
+        for s in range(n // 2):
+            low, high = out[batch, k, s], out[batch, k, n - 1 - s]
+            out[batch, k, s], out[batch, k, n - 1 - s] = high, low
+        for rest in range(kept, n):
             out[batch, k, rest] = int64(-1)
 
     parallel_for(out.dim(0) * out.dim(1), one_class)
+
+
+def _sift(out: Any, scores: Any, batch: Any, k: Any, top: Any, count: Any) -> None:
+    """Moves a place of a heap down until it is before both that follow: larger scores first, and of equal ones the
+    smaller place."""
+    at: Any = Int(top)
+    down = 2 * at + 1 < count
+    while down:
+        child: Any = 2 * at + 1
+        if child + 1 < count:
+            child = child + 1 if _is_before(scores, batch, k, out[batch, k, child + 1], out[batch, k, child]) else child
+        mine, best = out[batch, k, at], out[batch, k, child]
+        down = _is_before(scores, batch, k, best, mine)
+        if down:
+            out[batch, k, at], out[batch, k, child] = best, mine
+            at = child
+            down = 2 * at + 1 < count
+
+
+def _is_before(scores: Any, batch: Any, k: Any, one: Any, other: Any) -> Any:
+    a, b = scores[batch, k, one], scores[batch, k, other]
+    return (a > b) | ((a == b) & (one < other))
 
 
 def _corners(boxes: Any, batch: Any, box: Any, wide: Any, center: Any) -> Any:
@@ -341,9 +364,10 @@ def nms_listed(out: OutputTensor[int64, "count 3"], kept: InputTensor[int64, "b 
     for batch in range(kept.dim(0)):
         for k in range(kept.dim(1)):
             for s in range(kept.dim(2)):
-                if kept[batch, k, s] >= 0:
-                    out[at, 0], out[at, 1], out[at, 2] = Int(batch), Int(k), kept[batch, k, s]
-                    at += 1
+                if kept[batch, k, s] < 0:
+                    break
+                out[at, 0], out[at, 1], out[at, 2] = Int(batch), Int(k), kept[batch, k, s]
+                at += 1
 
 
 @nms_listed.shape
@@ -352,6 +376,7 @@ def nms_listed_shape(kept):
     for batch in range(kept.dim(0)):
         for k in range(kept.dim(1)):
             for s in range(kept.dim(2)):
-                if kept[batch, k, s] >= 0:
-                    count += 1
+                if kept[batch, k, s] < 0:
+                    break
+                count += 1
     return count
