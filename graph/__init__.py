@@ -30,6 +30,7 @@ with shielded():
     from .onnx import from_onnx
     from .staging.graph import Graph
     from .staging.kernels import KernelLibrary
+    from .staging.parse import parse_graph
     from .staging.value import BufferValue, TensorValue, Value
     from .staging.weight import Weight
     from .types.dims import AlgebraicDim, Dim, Shape, StaticDim, SymbolicDim
@@ -68,5 +69,6 @@ __all__ = [
     "accelerator_count",
     "from_onnx",
     "ops",
+    "parse_graph",
     "scan_available_devices",
 ]

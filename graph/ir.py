@@ -104,7 +104,9 @@ class Node:
         operands = ", ".join(f"%{value}" for value in self.operands)
         listed = ", ".join(f"{name} = {_literal(value)}" for name, value in self.parameters)
         types = ", ".join(str(type) for type in self.out_types)
-        return f"{results} = {self.name}({operands}) {f'{{{listed}}} ' if listed else ''}: {types}"
+        counts = ", ".join(f"{name} = {count}" for name, count in self.kernel.schema.counts)
+        called = f"{self.name}[{counts}]" if counts else self.name
+        return f"{results} = {called}({operands}) {f'{{{listed}}} ' if listed else ''}: {types}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -438,7 +440,9 @@ def _lines(nodes: Sequence[Item], first: int, end: int, defined: Mapping[int, st
         end -= 1
         node = nodes[end]
         if not isinstance(node, Control):
-            extra = "".join(defined.get(value, "") for value in node.results)
+            several = len(node.results) > 1  # then it is told which of them has the sizes
+            parts = [f"{defined[v]}{f' by %{v}' if several else ''}" for v in node.results if v in defined]
+            extra = "".join(parts)
             lines.append(f"{indent}{node}{extra}")
             continue
         then, other = ([*_lines(nodes, b.first, b.end, defined, f"{indent}  "), _yield(b, indent)] for b in node.bodies)

@@ -120,6 +120,7 @@ MEANINGS: dict[str, str] = {
     "EK0433": "The weights that a graph is loaded with do not fit it.",
     "EK0434": "A file of weights cannot be read, or is malformed.",
     "EK0435": "No file has a weight of this name, dtype and shape.",
+    "EK0436": "A text is no print of a graph.",
     "EK0437": "The outputs of a graph are not what its output_types say.",
     "EK0439": "A library has an op with another signature than a graph was staged with.",
     "EK0440": "No library has an op of this name.",

@@ -40,6 +40,7 @@ from einkorn.graph import (
     TensorValue,
     Weight,
     ops,
+    parse_graph,
 )
 from einkorn.graph.types.dims import ceildiv, dim_max, dim_min
 
@@ -485,6 +486,10 @@ OTHERS: dict[str, Callable[[], Call]] = {
     "load(custom_extensions)": lambda: (
         lambda e: InferenceSession(interpret=True).load(Graph("g", lambda: ops.constant(1.0)), custom_extensions=e),
         [[KERNELS]],
+    ),
+    "parse_graph": lambda: (
+        lambda t, e, c: parse_graph(t, custom_extensions=e, constants=c),
+        [str(Graph("g", lambda x: x * 2, [TensorType(F32, [2])])), [KERNELS], {}],
     ),
     "KernelLibrary": lambda: (KernelLibrary, [[KERNELS]]),
     "KernelLibrary.add_path": lambda: (KernelLibrary().add_path, [KERNELS]),
