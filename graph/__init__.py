@@ -11,7 +11,7 @@ Importing this loads neither MLIR nor LLVM.
 from ..dsl.diagnostics.shield import shielded
 
 with shielded():
-    from ..dsl.types.dtype import DType
+    from ..dsl.types.dtype import DType, finfo
     from . import drawing as drawing
     from . import ops
     from .driver.buffer import Buffer
@@ -67,6 +67,7 @@ __all__ = [
     "Value",
     "Weight",
     "accelerator_count",
+    "finfo",
     "from_onnx",
     "ops",
     "parse_graph",

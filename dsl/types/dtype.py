@@ -104,6 +104,28 @@ class DType(Enum):
         """Whether values can be negative."""
         return self.kind == "int" or (self.kind == "float" and self.format.sign != 0)
 
+    def is_signed_integral(self) -> builtins.bool:
+        """Whether this is a signed integer type."""
+        return self.kind == "int"
+
+    def is_unsigned_integral(self) -> builtins.bool:
+        """Whether this is an unsigned integer type."""
+        return self.kind == "uint"
+
+    def is_float8(self) -> builtins.bool:
+        """Whether this is one of the 8-bit floating types."""
+        return self.kind == "float" and self.bits == 8
+
+    @property
+    def size_in_bits(self) -> int:
+        """Bits that one element takes in memory."""
+        return self.memory_bits
+
+    @property
+    def align(self) -> int:
+        """Bytes of which the address of an element is a multiple; 1 for packed types."""
+        return 1 if self.is_packed() else self.size_in_bytes
+
     def is_half(self) -> builtins.bool:
         """Whether this is one of the 16-bit floating types, which compute through float32."""
         return self.kind == "float" and self.bits == 16
@@ -120,7 +142,10 @@ class DType(Enum):
         raise TypeError(f"{self} has no integer range")
 
     def to_numpy(self) -> np.dtype[Any]:
-        """The NumPy dtype; those that NumPy lacks come from ml_dtypes, where every element takes a byte or more."""
+        """The NumPy dtype; those that NumPy lacks come from ml_dtypes, where every element takes a byte or more.
+
+        So there is one for each, bfloat16 among them, and nothing is refused.
+        """
         import numpy
 
         if self.is_storage() or self is DType.bfloat16:
@@ -161,6 +186,51 @@ class DType(Enum):
 
     def __str__(self) -> str:
         return self.name
+
+
+@dataclass(frozen=True)
+class finfo:
+    """What a floating-point type holds: `finfo(DType.bfloat16).max`.
+
+    Attributes:
+        dtype: the type.
+        bits: of an element.
+        eps: the step from 1 to the next number.
+        max, min: the largest and the smallest number; a scale has no sign, and its smallest is above 0.
+        tiny: the smallest number that is not subnormal.
+    """
+
+    dtype: DType
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.dtype, DType) or not self.dtype.is_float():
+            raise DTypeError(f"{self.dtype} is no floating-point type", code="EK0201", argument="dtype")
+
+    @property
+    def bits(self) -> int:
+        return self.dtype.bits
+
+    @property
+    def eps(self) -> float:
+        return float(2.0**-self.dtype.mantissa)
+
+    @property
+    def max(self) -> float:
+        return float(self.dtype.format.decode(self.dtype.format.largest))
+
+    @property
+    def min(self) -> float:
+        return self.tiny if not self.dtype.is_signed() else -self.max
+
+    @property
+    def tiny(self) -> float:
+        format = self.dtype.format
+        return float(2.0 ** (-format.bias if format.family == "scale" else 1 - format.bias))
+
+    @property
+    def smallest_normal(self) -> float:
+        """Another name of `tiny`."""
+        return self.tiny
 
 
 _KNOWN: dict[Any, DType] = {}  # NumPy dtypes that were seen before

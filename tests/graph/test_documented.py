@@ -11,7 +11,8 @@ import pytest
 from support.graphs import HOST
 
 from einkorn.dsl.diagnostics.errors import DTypeError, EinkornError, GraphError
-from einkorn.graph import CPU, Buffer, Dim, DType, Graph, InferenceSession, Model, TensorType, ops
+from einkorn.dsl.package.library import load_library
+from einkorn.graph import CPU, Buffer, Dim, DType, Graph, InferenceSession, Model, TensorType, finfo, ops
 
 N = TensorType(DType.float32, ["n", 3], HOST)
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -152,3 +153,77 @@ def test_read_only_mapped_inputs(tmp_path: Path, dtype: Any) -> None:
         np.testing.assert_array_equal(result.astype(np.float32), array.reshape(3, 2).astype(np.float32))
     if not known.is_packed():
         np.testing.assert_array_equal(Buffer.from_dlpack(mapped).to_numpy(), array)
+
+
+def test_what_floats_hold() -> None:
+    for dtype in (DType.float16, DType.bfloat16, DType.float32, DType.float64, DType.float8_e4m3fn, DType.float8_e5m2):
+        known, exact = finfo(dtype), ml_dtypes.finfo(dtype.to_numpy())
+        assert (known.bits, known.eps, known.max, known.min, known.tiny, known.smallest_normal) == (
+            *(exact.bits, float(exact.eps), float(exact.max), float(exact.min), float(exact.tiny)),
+            float(exact.smallest_normal),
+        )
+    assert (finfo(DType.float4_e2m1fn).max, finfo(DType.float8_e8m0fnu).max) == (6.0, 2.0**127)
+    with pytest.raises(TypeError):
+        finfo(DType.int8)
+
+
+def test_kinds_of_dtypes() -> None:
+    assert DType.float8_e5m2.is_float8() and not DType.float16.is_float8()
+    assert (
+        DType.int8.is_signed_integral() and DType.uint8.is_unsigned_integral() and not DType.bool.is_unsigned_integral()
+    )
+    assert (DType.int4.size_in_bits, DType.bool.size_in_bits, DType.float64.align, DType.int4.align) == (4, 8, 8, 1)
+
+
+def test_a_class_is_a_kernel(tmp_path: Path) -> None:
+    (tmp_path / "kernels.py").write_text(CLASSES)
+    assert "Adds 1" in load_library(tmp_path).kernels["add_one"].schema.doc
+
+    def forward(x: Any) -> Any:
+        (first,) = ops.custom("firsts", HOST, [x], parameters={"count": 2})
+        return ops.custom("add_one", HOST, [x])[0], first
+
+    graph = Graph("g", forward, [TensorType(DType.float32, ["n"], HOST)], custom_extensions=[tmp_path])
+    for interpret in (False, True):
+        more, first = InferenceSession(interpret=interpret).load(graph)(X[0])
+        np.testing.assert_array_equal(more.to_numpy(), X[0] + 1)
+        np.testing.assert_array_equal(first.to_numpy(), X[0][:2])
+
+
+@pytest.mark.parametrize("body", ["pass", "def execute(out, x): ...", "execute = 3"])
+def test_a_class_without_execute(tmp_path: Path, body: str) -> None:
+    (tmp_path / "kernels.py").write_text(f"from einkorn.dsl import *\n\n@register('op')\nclass Op:\n    {body}\n")
+    with pytest.raises(EinkornError) as caught:
+        Graph("g", custom_extensions=[tmp_path])
+    assert caught.value.code == "EK0107" and "execute" in caught.value.message
+
+
+CLASSES = """from typing import TypeVar
+from einkorn.dsl import *
+
+T = TypeVar("T", bound=Numeric)
+
+
+@register("add_one")
+class AddOne:
+    'Adds 1 to every element.'
+
+    @staticmethod
+    def execute(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
+        foreach(out, lambda i: more(x[i]))
+
+
+def more(value):
+    return value + 1
+
+
+@register("firsts")
+class Firsts:
+    @staticmethod
+    def execute(out: OutputTensor[T, "m"], x: InputTensor[T, "n"], *, count: int):
+        foreach(out, lambda i: x[i])
+
+    @staticmethod
+    def shape(x: InputTensor[T, "n"], *, count: int) -> int:
+        return min(x.size, count)
+"""

@@ -112,6 +112,9 @@ def register(
 ) -> Callable[[Callable[..., Any]], Kernel]:
     """Records the function under it as the kernel of the op `name`.
 
+    Under it may also stand a class: its static method `execute` is the kernel, and `shape`, if there is one, what
+    `@op.shape` would be given.
+
     Args:
         name: the op's name, alone or namespaced: `"rms_norm"`, `"mylib::rms_norm"`.
         fuse: False keeps neighbours from melting into this op, and it into them.
@@ -134,8 +137,12 @@ def register(
         raise CompileError("@register needs the op's name", code="EK0107", place=place, hint='write @register("name")')
 
     def record(function: Callable[..., Any]) -> Kernel:
+        if isinstance(function, type):
+            return _of_class(function, record)
         if not isinstance(function, FunctionType) or function.__name__ == "<lambda>":
-            raise CompileError("@register belongs on a function defined with `def`", code="EK0107")
+            raise CompileError(
+                "@register belongs on a function defined with `def`, or on a class with `execute`", code="EK0107"
+            )
         reader = _Reader(name, function)
         schema = reader.schema(fuse, frozenset(fastmath), writes_once, dict(reads or {}))
         mistakes = [*reader.errors, *schema_mistakes(schema, whole=reader.sound)]
@@ -151,6 +158,31 @@ def register(
         return registered[-1]
 
     return record
+
+
+def _of_class(owner: type, record: Callable[[Callable[..., Any]], Kernel]) -> Kernel:
+    """The kernel of a class with static methods `execute` and, perhaps, `shape`.
+
+    Raises:
+        CompileError: EK0107, they are none.
+    """
+    found: dict[str, Callable[..., Any]] = {}
+    for name in ("execute", "shape"):
+        method = vars(owner).get(name)
+        if isinstance(method, staticmethod):
+            found[name] = method.__func__
+        elif method is not None or name == "execute":
+            raise CompileError(
+                f"class '{owner.__name__}' has no static method '{name}'",
+                code="EK0107",
+                place=user_place(),
+                hint=f"write @staticmethod over `def {name}(...)`",
+            )
+    found["execute"].__doc__ = found["execute"].__doc__ or owner.__doc__
+    kernel = record(found["execute"])
+    if "shape" in found and isinstance(kernel, Kernel):
+        kernel.shape(found["shape"])
+    return kernel
 
 
 def _unknown(schema: OpSchema, unread: set[str], mistakes: list[CompileError]) -> set[str]:

@@ -89,6 +89,7 @@ class _Scan:
                 case ast.FunctionDef() | ast.AsyncFunctionDef():
                     self.function(node)
                 case ast.ClassDef():
+                    self.found = self.found or any(map(self.mentions, node.decorator_list))
                     self.block(node.body)
                 case ast.If() if _is_main(node.test):
                     self.block(node.orelse)
