@@ -17,8 +17,11 @@ import pytest
 from support import graphs
 from support.graphs import FLOATS, INTEGERS, Array, Case, numbers
 
+from einkorn.compiler.targets import lookup
+from einkorn.dsl.contract.checks import SAFE
 from einkorn.dsl.diagnostics.errors import EinkornError
 from einkorn.graph import DType, Graph, TensorType, TensorValue
+from einkorn.graph.engine.compile import compile_graph
 from einkorn.graph.ops.operands import KINDS
 from einkorn.graph.ops.stage import OPS, Op
 from einkorn.graph.staging.kernels import kernel_family
@@ -221,6 +224,26 @@ def test_rows_along_axes(dtype: Any, every: bool) -> None:
     model = graphs.check(cases, values(5, 9, 7), shapes=[["a", "b", "c"]], ulps=4 * ULPS)
     for shape in ((1, 1, 1), (3, 65, 33)):
         graphs.compare(model, cases, values(*shape), ulps=4 * ULPS)
+
+
+# *** other targets ***
+
+# Files of rows whose kernels no test of the standard library compiles for GPUs.
+ELSEWHERE = ("activations", "bits", "mathematics", "reduction", "scans")
+
+
+@pytest.mark.parametrize("target", ["sm_80", "gfx942"])
+def test_rows_compile_for_gpus(target: str) -> None:
+    rows = [op for op in ROWS.values() if op.kernel is not None and op.kernel[0] in ELSEWHERE]
+    integral = [op for op in rows if "integral" in op.operands.values()]
+    for dtype, taken in (("float32", [op for op in rows if op not in integral]), ("int32", integral)):
+
+        def forward(*values: TensorValue, chosen: list[Op] = taken) -> list[TensorValue]:
+            return [op.function(*values[: len(op.operands)]) for op in chosen]
+
+        graph = Graph("rows", forward, [TensorType(DType[dtype], ["m", "n"])] * 2)
+        for piece in compile_graph(graph.ir, [lookup(target)], True, SAFE).pieces:
+            assert piece.code
 
 
 # *** what rows refuse, and how they print ***
