@@ -32,7 +32,6 @@ from ..driver.devices import Device, DeviceRef
 from ..ir import GraphIR, Node
 from ..passes.fusion import Facts, Group, Partition, partition
 from ..passes.memory_plan import Plan, bound_dtypes, make_plan
-from ..passes.summaries import KernelSummary, summarize
 from ..types.dims import Dim, StaticDim
 from .code import LoadedCode
 from .progress import Tell
@@ -40,6 +39,7 @@ from .reports import reports_of
 
 if TYPE_CHECKING:
     from ...compiler.targets import Target
+    from ..passes.summaries import KernelSummary
 
 _log = logging.getLogger("einkorn.load")
 
@@ -227,6 +227,8 @@ def _add_requests(error: CompileError, ir: GraphIR) -> None:
 
 def kernel_summaries(ir: GraphIR, plan: Plan) -> list[KernelSummary]:
     """What was fused into what, and why the rest was not."""
+    from ..passes.summaries import summarize  # few processes ask for it
+
     facts = functools.partial(node_facts, ir, targets_of(ir.device.to_device())[-1])
     return summarize(ir, plan.parts or partition(ir, facts), facts)
 

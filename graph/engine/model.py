@@ -15,7 +15,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...dsl.diagnostics.errors import EinkornError, GraphError, did_you_mean, of_call
 from ...dsl.diagnostics.places import user_place
@@ -26,7 +26,6 @@ from ..driver.device import Storage
 from ..driver.devices import DeviceRef
 from ..ir import GraphIR
 from ..passes.fusion import Partition
-from ..passes.summaries import KernelSummary
 from ..types.dims import StaticDim
 from ..types.tensor_type import ShapedType
 from .bound import BoundModel
@@ -34,12 +33,14 @@ from .call import Caller
 from .captures import Captures
 from .code import LoadedCode
 from .compile import kernel_summaries
-from .fusion_check import FusionCheck
 from .inputs import WRONG_INPUT, InputCheck, wrong_inputs
 from .outputs import Filling, KeptOutput, as_outputs
 from .padded import check_extent, from_bytes, run_padded
 from .profile import Profile, TracedCaller, Tracing
 from .unwritten import run_twice
+
+if TYPE_CHECKING:
+    from ..passes.summaries import KernelSummary
 
 
 @dataclass(frozen=True)
@@ -360,6 +361,8 @@ class Model:
 
     def verify_fusion(self, load: Callable[[GraphIR, Partition | None], LoadedCode]) -> None:
         """From now on each call compares fused kernels with their ops; `EINKORN_VERIFY_FUSION=1` asks for it."""
+        from .fusion_check import FusionCheck  # few processes ask for it
+
         self._run = FusionCheck(self._call, load).run
 
     @property

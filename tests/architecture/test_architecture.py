@@ -27,7 +27,9 @@ LATE_IMPORTS = {DOOR, "__main__", "commands"}
 OPENED_LATE = {
     DOOR,
     "dsl.package.container",
+    "graph.engine.fusion_check",
     "graph.engine.packaged_code",
+    "graph.passes.summaries",
     "graph.onnx.importer",
     "graph.drawing.dot",
     "graph.drawing.page",

@@ -148,6 +148,18 @@ def test_code_is_that_of_one_module() -> None:
     assert by_groups[0].tobytes() == whole[0].tobytes()
 
 
+def test_the_same_code_comes_out_however_threads_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, graph = lookup("host"), graphs.build(layers(2), X)
+    unit = make_plan(graph.ir, partition(graph.ir, lambda n: compiling.node_facts(graph.ir, machine, n))).entry
+    assert unit is not None
+    alike = set()
+    for cache, processors in (("1", 2), ("0", 0), ("0", 3)):
+        monkeypatch.setenv("EINKORN_CACHE", cache)
+        monkeypatch.setattr(groups, "_processors", lambda count=processors: count)
+        alike.add(compile_groups(unit, machine).code)
+    assert len(alike) == 1
+
+
 def test_reports_are_told_apart(kernels: list[Path], capfd: pytest.CaptureFixture[str]) -> None:
     """Each group numbers its own; which it is of all shows by its place, its values and its op."""
 
