@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,20 @@ import numpy as np
 import pytest
 from support import graphs
 
+from einkorn.compiler.ir.printer import print_program
+from einkorn.compiler.pipeline import typed_program
+from einkorn.compiler.reproducer import UNITS
+from einkorn.compiler.targets import host
+from einkorn.dsl.contract.checks import SAFE
+from einkorn.dsl.contract.unit import groups_in
 from einkorn.dsl.diagnostics.errors import KernelError
 from einkorn.graph import BufferType, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
+from einkorn.graph.engine.compile import node_facts
 from einkorn.graph.engine.load import load_graph
 from einkorn.graph.engine.model import Model
+from einkorn.graph.engine.reproducer import graph_from_json, graph_to_json
+from einkorn.graph.passes.fusion import partition
+from einkorn.graph.passes.memory_plan import make_plan
 
 HOST = DeviceRef.CPU()
 F32, F64, I64, BOOL = DType.float32, DType.float64, DType.int64, DType.bool
@@ -358,14 +370,72 @@ def test_a_failure_in_a_body_names_both_lines() -> None:
         assert graphs.results(model, y)[0] == 100
 
 
+def test_what_bodies_print_comes_in_their_order(capsys: pytest.CaptureFixture[str]) -> None:
+    """Also of a loop whose results nobody wants."""
+
+    def forward(n: Any) -> None:
+        def body(k: Any) -> Any:
+            ops.print(k, label="round")
+            ops.cond(k == 1, None, lambda: ops.print("one"), lambda: None)
+            return k + 1
+
+        ops.print("before")
+        ops.while_loop(0, lambda k: k < n, body)
+        ops.print("after")
+
+    for model in models(forward, t(I64)):
+        for n in (3, 0):
+            model(n)
+            said = [line.split()[0].rstrip(":") for line in capsys.readouterr().out.splitlines()]
+            assert said == ["before", *["round", "round", "one", "round"][: 4 if n else 0], "after"]
+
+
+def nested(x: Any) -> Any:
+    def body(n: Any, v: Any) -> Any:
+        return [n - 1, *ops.cond(n == 1, [x.type], lambda: ops.exp(v), lambda: v)]
+
+    return ops.while_loop((x[0], x), lambda n, v: n > 0, body)[1]
+
+
 def test_the_text_of_a_graph() -> None:
-    def forward(x: Any) -> Any:
-        def body(n: Any, v: Any) -> Any:
-            return [n - 1, *ops.cond(n == 1, [x.type], lambda: ops.exp(v), lambda: v)]
+    assert str(Graph("g", nested, [t(F32, 2)])) == TEXT
 
-        return ops.while_loop((x[0], x), lambda n, v: n > 0, body)[1]
 
-    assert str(Graph("g", forward, [t(F32, 2)])) == TEXT
+def test_reproducers_hold_control_flow() -> None:
+    ir = Graph("g", nested, [t(F32, 2)]).ir
+    held = json.loads(json.dumps(graph_to_json(ir, True, SAFE, False)))
+    again = graph_from_json(held)[0]
+    assert str(again) == TEXT and [again.regions.of, again.regions.owner] == [ir.regions.of, ir.regions.owner]
+    spec = make_plan(ir, partition(ir, partial(node_facts, ir, host()))).entry
+    assert spec is not None and UNITS.read(json.loads(json.dumps(UNITS.write(spec)))) == spec
+
+
+def test_the_typed_program_says_what_runs_when() -> None:
+    ir = Graph("g", nested, [t(F32, 2)]).ir
+    spec = make_plan(ir, partition(ir, partial(node_facts, ir, host()))).entry
+    assert spec is not None and list(groups_in(spec.steps)) == list(range(len(spec.groups)))
+    text = print_program(typed_program(spec, host()))
+    assert text[text.index("\ncall ") + 1 :] == STEPS
+
+
+STEPS = """\
+call copy_0(buffer 0, buffer 2)
+call copy_1(buffer 0, buffer 3)
+while {
+  call greater_2(buffer 2, buffer 4)
+} buffer 4 do {
+  call sub_3(buffer 2, buffer 5)
+  call equal_4(buffer 2, buffer 6)
+  if buffer 6 {
+    call exp_5(buffer 3, buffer 7)
+  } else {
+    call copy_1(buffer 3, buffer 7)
+  }
+  swap buffer 2, buffer 5
+  swap buffer 3, buffer 7
+}
+call copy_1(buffer 3, buffer 1)
+"""
 
 
 TEXT = """\
