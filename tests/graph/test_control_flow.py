@@ -407,7 +407,7 @@ def test_reproducers_hold_control_flow() -> None:
     again = graph_from_json(held)[0]
     assert str(again) == TEXT and [again.regions.of, again.regions.owner] == [ir.regions.of, ir.regions.owner]
     spec = make_plan(ir, partition(ir, partial(node_facts, ir, host()))).entry
-    assert spec is not None and UNITS.read(json.loads(json.dumps(UNITS.write(spec)))) == spec
+    assert spec is not None and UNITS.read(json.loads(json.dumps(UNITS.write(spec)))).steps == spec.steps
 
 
 def test_the_typed_program_says_what_runs_when() -> None:
