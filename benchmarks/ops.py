@@ -1,0 +1,444 @@
+"""Times of graph ops beside NumPy, PyTorch and ONNX Runtime: one typical size an op, on one thread and on two.
+
+    python benchmarks/ops.py                       # all rows
+    python benchmarks/ops.py gather scatter_nd     # some ops
+    python benchmarks/ops.py --threads 2 --rounds 9
+
+An op is a line of `ROWS`: a text that says the size, arrays, and the call for each contender, as plain functions; of
+ONNX Runtime it is an op type with its attributes. What is not installed is left out. Every result is compared with
+ours before it is timed. Rounds are interleaved (see `measure`); each number of threads has a process of its own.
+
+Input: names of ops. Output: a table in Markdown, with the best peer and how ours compares: 2.0 is twice as fast.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from measure import interleave
+
+from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, ops
+
+Array = np.ndarray[Any, Any]
+Call = Callable[..., Any]
+MAKE = np.random.default_rng(0)
+
+
+@dataclass(frozen=True)
+class Row:
+    """An op at one size.
+
+    Attributes:
+        op: its name.
+        size: what the table says of the size.
+        arrays: the inputs.
+        ours: of values of a graph.
+        numpy, torch: of arrays, of tensors; None where there is no such function.
+        onnx: an op type and its attributes; `onnx_inputs` are inputs that only it has, behind the others.
+        tolerance: by how much results may differ, relative to the largest.
+    """
+
+    op: str
+    size: str
+    arrays: Callable[[], list[Array]]
+    ours: Call
+    numpy: Call | None = None
+    torch: Call | None = None
+    onnx: tuple[str, Mapping[str, Any]] | None = None
+    onnx_inputs: tuple[Array, ...] = ()
+    tolerance: float = 0.0
+
+
+def floats(*shape: int) -> Array:
+    return MAKE.standard_normal(shape).astype(np.float32)
+
+
+def places(below: int, *shape: int) -> Array:
+    return MAKE.integers(0, below, shape)
+
+
+def _torch() -> Any:
+    import torch
+
+    return torch
+
+
+def int64s(*values: int) -> Array:
+    return np.array(values, np.int64)
+
+
+# *** shape and indexing ***
+
+
+def _scattered(x: Array, u: Array, i: Array) -> Array:
+    out = x.copy()
+    np.put_along_axis(out, i, u, 1)
+    return out
+
+
+def _added(x: Array, u: Array, i: Array) -> Array:
+    out = x.copy()
+    np.add.at(out, i[:, 0], u)
+    return out
+
+
+def _rows_set(x: Array, u: Array, i: Array) -> Array:
+    out = x.copy()
+    out[i[:, 0]] = u
+    return out
+
+
+def _masked(x: Array, mask: Array, u: Array) -> Array:
+    out = x.copy()
+    out[mask] = u[: mask.sum()]
+    return out
+
+
+def _permutation(rows: int, columns: int) -> Array:
+    return np.argsort(MAKE.random((rows, columns)), axis=1)
+
+
+SHAPE_AND_INDEXING = [
+    Row(
+        "tile",
+        "256 x 256, (4, 4)",
+        lambda: [floats(256, 256)],
+        lambda x: ops.tile(x, [4, 4]),
+        lambda x: np.tile(x, (4, 4)),
+        lambda x: x.tile((4, 4)),
+        ("Tile", {}),
+        (int64s(4, 4),),
+    ),
+    Row(
+        "pad",
+        "64 x 112 x 112, by 1",
+        lambda: [floats(64, 112, 112)],
+        lambda x: ops.pad(x, [0, 0, 1, 1, 1, 1]),
+        lambda x: np.pad(x, ((0, 0), (1, 1), (1, 1))),
+        lambda x: _torch().nn.functional.pad(x, (1, 1, 1, 1)),
+        ("Pad", {}),
+        (int64s(0, 1, 1, 0, 1, 1),),
+    ),
+    Row(
+        "pad",
+        "64 x 112 x 112, by 3, reflect",
+        lambda: [floats(64, 112, 112)],
+        lambda x: ops.pad(x, [0, 0, 3, 3, 3, 3], "reflect"),
+        lambda x: np.pad(x, ((0, 0), (3, 3), (3, 3)), mode="reflect"),
+        lambda x: _torch().nn.functional.pad(x, (3, 3, 3, 3), mode="reflect"),
+        ("Pad", {"mode": "reflect"}),
+        (int64s(0, 3, 3, 0, 3, 3),),
+    ),
+    Row(
+        "repeat_interleave",
+        "8 x 32 x 1024, 4 along axis 1",
+        lambda: [floats(8, 32, 1024)],
+        lambda x: ops.repeat_interleave(x, 4, 1),
+        lambda x: np.repeat(x, 4, 1),
+        lambda x: x.repeat_interleave(4, 1),
+    ),
+    Row(
+        "repeat_interleave",
+        "1000 x 64, by a tensor",
+        lambda: [floats(1000, 64), places(5, 1000)],
+        lambda x, n: ops.repeat_interleave(x, n, 0, out_dim="k"),
+        lambda x, n: np.repeat(x, n, 0),
+        lambda x, n: x.repeat_interleave(n, 0),
+    ),
+    Row(
+        "flip",
+        "1024 x 1024, last axis",
+        lambda: [floats(1024, 1024)],
+        lambda x: ops.flip(x, 1),
+        lambda x: np.ascontiguousarray(x[:, ::-1]),
+        lambda x: x.flip(1),
+    ),
+    Row(
+        "roll",
+        "1024 x 1024, last axis",
+        lambda: [floats(1024, 1024)],
+        lambda x: ops.roll(x, 5, 1),
+        lambda x: np.roll(x, 5, 1),
+        lambda x: x.roll(5, 1),
+    ),
+    Row(
+        "gather",
+        "30000 x 384, 4096 rows",
+        lambda: [floats(30000, 384), places(30000, 4096)],
+        lambda x, i: ops.gather(x, i, 0),
+        lambda x, i: np.take(x, i, 0),
+        lambda x, i: x.index_select(0, i),
+        ("Gather", {"axis": 0}),
+    ),
+    Row(
+        "gather",
+        "1024 x 1024, 1024 columns",
+        lambda: [floats(1024, 1024), places(1024, 1024)],
+        lambda x, i: ops.gather(x, i, 1),
+        lambda x, i: np.take(x, i, 1),
+        lambda x, i: x.index_select(1, i),
+        ("Gather", {"axis": 1}),
+    ),
+    Row(
+        "take_along_axis",
+        "1024 x 1024",
+        lambda: [floats(1024, 1024), places(1024, 1024, 1024)],
+        lambda x, i: ops.take_along_axis(x, i, 1),
+        lambda x, i: np.take_along_axis(x, i, 1),
+        lambda x, i: x.gather(1, i),
+        ("GatherElements", {"axis": 1}),
+    ),
+    Row(
+        "gather_nd",
+        "256 x 256 x 64, 4096 pairs",
+        lambda: [floats(256, 256, 64), places(256, 4096, 2)],
+        ops.gather_nd,
+        lambda x, i: x[i[:, 0], i[:, 1]],
+        lambda x, i: x[i[:, 0], i[:, 1]],
+        ("GatherND", {}),
+    ),
+    Row(
+        "scatter",
+        "1024 x 1024",
+        lambda: [floats(1024, 1024), floats(1024, 1024), _permutation(1024, 1024)],
+        ops.scatter,
+        _scattered,
+        lambda x, u, i: x.scatter(1, i, u),
+    ),
+    Row(
+        "scatter_add",
+        "1024 x 1024",
+        lambda: [floats(1024, 1024), floats(1024, 1024), _permutation(1024, 1024)],
+        ops.scatter_add,
+        None,
+        lambda x, u, i: x.scatter_add(1, i, u),
+    ),
+    Row(
+        "scatter_nd",
+        "10000 x 64, 4096 rows",
+        lambda: [floats(10000, 64), floats(4096, 64), MAKE.permutation(10000)[:4096, None]],
+        ops.scatter_nd,
+        _rows_set,
+        lambda x, u, i: x.index_copy(0, i[:, 0], u),
+    ),
+    Row(
+        "scatter_nd_add",
+        "10000 x 64, 4096 rows",
+        lambda: [floats(10000, 64), floats(4096, 64), places(10000, 4096, 1)],
+        ops.scatter_nd_add,
+        _added,
+        lambda x, u, i: x.index_add(0, i[:, 0], u),
+        tolerance=1e-5,
+    ),
+    Row(
+        "masked_scatter",
+        "1024 x 1024, half",
+        lambda: [floats(1024, 1024), places(2, 1024, 1024) == 1, floats(1 << 20)],
+        lambda x, m, u: ops.masked_scatter(x, m, u, "k"),
+        _masked,
+        lambda x, m, u: x.masked_scatter(m, u),
+    ),
+    Row(
+        "nonzero",
+        "1024 x 1024, half",
+        lambda: [places(2, 1024, 1024).astype(np.float32)],
+        lambda x: ops.nonzero(x, "k"),
+        np.argwhere,
+        lambda x: x.nonzero(),
+    ),
+    Row(
+        "range",
+        "1000000 of float32",
+        lambda: [],
+        lambda: ops.range(0, 1000000),
+        lambda: np.arange(0, 1000000, 1, np.float32),
+        lambda: _torch().arange(0, 1000000, 1, dtype=_torch().float32),
+    ),
+    Row(
+        "one_hot",
+        "4096, 512 classes",
+        lambda: [places(512, 4096)],
+        lambda i: ops.one_hot(i, 512, dtype=DType.int64),
+        None,
+        lambda i: _torch().nn.functional.one_hot(i, 512),
+    ),
+    Row(
+        "tril",
+        "16 x 512 x 512",
+        lambda: [floats(16, 512, 512)],
+        ops.tril,
+        np.tril,
+        lambda x: x.tril(),
+        ("Trilu", {"upper": 0}),
+    ),
+    Row(
+        "band_part",
+        "16 x 512 x 512",
+        lambda: [floats(16, 512, 512)],
+        lambda x: ops.band_part(x, 8, 8),
+        lambda x: np.tril(np.triu(x, -8), 8),
+        lambda x: x.triu(-8).tril(8),
+    ),
+    Row("outer", "1000 by 1000", lambda: [floats(1000), floats(1000)], ops.outer, np.outer, lambda x, y: x.outer(y)),
+    Row(
+        "broadcast_to",
+        "1024 x 1 to 1024 x 1024",
+        lambda: [floats(1024, 1)],
+        lambda x: ops.broadcast_to(x, [1024, 1024]),
+        lambda x: np.ascontiguousarray(np.broadcast_to(x, (1024, 1024))),
+        lambda x: x.expand(1024, 1024).contiguous(),
+        ("Expand", {}),
+        (int64s(1024, 1024),),
+    ),
+    Row(
+        "slice_tensor",
+        "1024 x 1024, by a tensor",
+        lambda: [floats(1024, 1024), np.array(512)],
+        lambda x, k: x[(slice(k, None), "rest")],
+        lambda x, k: x[int(k) :].copy(),
+        lambda x, k: x[int(k) :].clone(),
+    ),
+]
+
+ROWS = [*SHAPE_AND_INDEXING]
+
+
+# *** contenders ***
+
+
+def einkorn(row: Row, arrays: list[Array], threads: int) -> Callable[[], Any]:
+    types = [TensorType(DType.from_numpy(a.dtype), a.shape, DeviceRef.CPU()) for a in arrays]
+    model = InferenceSession(num_threads=threads).load(Graph(row.op, row.ours, types))
+    return lambda: model(*arrays)[0].to_numpy()
+
+
+def numpy(row: Row, arrays: list[Array], threads: int) -> Callable[[], Any] | None:
+    function = row.numpy
+    return None if function is None else lambda: function(*arrays)
+
+
+def torch(row: Row, arrays: list[Array], threads: int) -> Callable[[], Any] | None:
+    function = row.torch
+    if function is None:
+        return None
+    _torch().set_num_threads(threads)
+    tensors = [_torch().from_numpy(np.asarray(array)) for array in arrays]
+    return lambda: np.asarray(function(*tensors))
+
+
+def onnxruntime(row: Row, arrays: list[Array], threads: int) -> Callable[[], Any] | None:
+    if row.onnx is None:
+        return None
+    import onnx
+    import onnxruntime as runtime
+    from onnx import helper
+
+    given = {f"x{k}": array for k, array in enumerate([*arrays, *row.onnx_inputs])}
+    kind = helper.np_dtype_to_tensor_dtype
+    inputs = [helper.make_tensor_value_info(name, kind(a.dtype), a.shape) for name, a in given.items()]
+    outputs = [helper.make_tensor_value_info("y", kind(arrays[0].dtype), None)]
+    node = helper.make_node(row.onnx[0], list(given), ["y"], **row.onnx[1])
+    graph = helper.make_graph([node], "g", inputs, outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+    model.ir_version = min(model.ir_version, 10)
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = runtime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return lambda: session.run(None, given)[0]
+
+
+CONTENDERS: dict[str, Callable[[Row, list[Array], int], Callable[[], Any] | None]] = {
+    "einkorn": einkorn,
+    "numpy": numpy,
+    "torch": torch,
+    "onnxruntime": onnxruntime,
+}
+
+
+def measured(row: Row, threads: int, rounds: int) -> dict[str, Any]:
+    """Seconds of each contender, and why one could not take part."""
+    arrays = row.arrays()
+    calls: dict[str, Callable[[], Any]] = {}
+    failures: dict[str, str] = {}
+    expected = None
+    for name, prepare in CONTENDERS.items():
+        try:
+            call = prepare(row, arrays, threads)
+            if call is None:
+                continue
+            result = np.asarray(call())
+            expected = result if expected is None else expected
+            _check(result, expected, row.tolerance)
+            calls[name] = call
+        except ImportError:
+            continue
+        except Exception as error:
+            failures[name] = f"{type(error).__name__}: {error}".splitlines()[0]
+    times = interleave(calls, rounds, pause=0.01, limit=6.0)
+    return {"times": {name: timing.median for name, timing in times.items()}, "failures": failures}
+
+
+def _check(result: Array, expected: Array, tolerance: float) -> None:
+    if result.shape != expected.shape:
+        raise AssertionError(f"shape {result.shape}, ours is {expected.shape}")
+    scale = float(np.abs(expected).max(initial=1)) if expected.dtype.kind == "f" else 1.0
+    np.testing.assert_allclose(result, expected, rtol=tolerance, atol=tolerance * scale)
+
+
+def child(names: list[str], threads: int, rounds: int) -> None:
+    for row in ROWS:
+        if not names or row.op in names:
+            found = measured(row, threads, rounds)
+            print(json.dumps({"op": row.op, "size": row.size, "threads": threads, **found}), flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("ops", nargs="*")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.child:
+        child(given.ops, given.threads[0], given.rounds)
+        return 0
+    print("| op | size | threads | ours | best peer | its time | ours against it |\n|---|---|---|---|---|---|---|")
+    failed = False
+    for threads in given.threads:
+        arguments = ["--child", "--threads", str(threads), "--rounds", str(given.rounds)]
+        command = [sys.executable, __file__, *given.ops, *arguments]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                failed |= show(json.loads(line))
+        failed |= process.returncode != 0
+    return int(failed)
+
+
+def show(found: Mapping[str, Any]) -> bool:
+    """Prints a row; gives whether it failed."""
+    times = dict(found["times"])
+    ours = times.pop("einkorn", None)
+    for name, why in found["failures"].items():
+        print(f"{found['op']}: {name}: {why}", file=sys.stderr)
+    if ours is None or not times:
+        return True
+    best = min(times, key=times.__getitem__)
+    cells = [found["op"], found["size"], found["threads"], _shown(ours), best, _shown(times[best])]
+    print(f"| {' | '.join(map(str, cells))} | {times[best] / ours:.2f} |", flush=True)
+    return bool(found["failures"])
+
+
+def _shown(seconds: float) -> str:
+    return f"{seconds * 1e6:.0f} µs" if seconds < 1e-3 else f"{seconds * 1e3:.2f} ms"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
