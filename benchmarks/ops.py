@@ -336,7 +336,6 @@ def torch(row: Row, arrays: list[Array], threads: int) -> Callable[[], Any] | No
 def onnxruntime(row: Row, arrays: list[Array], threads: int) -> Callable[[], Any] | None:
     if row.onnx is None:
         return None
-    import onnx
     import onnxruntime as runtime
     from onnx import helper
 
