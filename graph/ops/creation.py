@@ -14,12 +14,12 @@ import numpy as np
 from ...dsl.diagnostics.errors import DTypeError
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
-from ..arguments import axis_of, dtype_of
+from ..arguments import axis_of, dtype_of, wrong
 from ..driver.devices import Device, DeviceRef
 from ..staging.sizes import stage_dim
 from ..staging.value import TensorValue, TensorValueLike
 from ..types.dims import Dim, Shape, StaticDim, ceildiv
-from ..types.promotion import literal_array, promote
+from ..types.promotion import is_weak, literal_array, promote
 from ..types.tensor_type import TensorType, shown
 from .operands import (
     DimLike,
@@ -164,11 +164,10 @@ def _number(name: str, argument: str, value: Any) -> _Number:
         return found
     if isinstance(value, Dim):
         return int(value) if isinstance(value, StaticDim) else value
-    array = literal_array(value, None, name, user_place())
-    if array.ndim or array.dtype.kind not in "iuf":
-        text = f"argument '{argument}' has to be a number, a dim or a tensor of rank 0"
-        fail(name, text, code="EK0480", argument=argument, expected="a number", got=str(value))
-    return value if isinstance(value, int | float) else array.item()
+    array = literal_array(value, None, name, user_place()) if is_weak(value) else None
+    if array is None or array.ndim or array.dtype.kind not in "iuf":
+        wrong(argument, value, "a number, a dim or a tensor of rank 0", code="EK0480")
+    return int(value) if isinstance(value, int) else float(value) if isinstance(value, float) else array.item()
 
 
 def _common(strong: list[TensorValue]) -> DType:
@@ -260,21 +259,21 @@ def ones(
 def full_like(x: TensorValueLike, value: TensorValueLike, dtype: DType | None = None) -> TensorValue:
     """A tensor of one number, in the shape of `x` and where it lies, and of its dtype when none is given."""
     like = tensor("full_like", "x", x)
-    return _full("full_like", like.shape, value, dtype or like.dtype, like.device)
+    return _full("full_like", like.shape, value, like.dtype if dtype is None else dtype, like.device)
 
 
 @op(dtypes={"x": "storable"}, example="ops.zeros_like(x)")
 def zeros_like(x: TensorValueLike, dtype: DType | None = None) -> TensorValue:
     """A tensor of zeros, in the shape of `x` and where it lies, and of its dtype when none is given."""
     like = tensor("zeros_like", "x", x)
-    return _full("zeros_like", like.shape, 0, dtype or like.dtype, like.device)
+    return _full("zeros_like", like.shape, 0, like.dtype if dtype is None else dtype, like.device)
 
 
 @op(dtypes={"x": "storable"}, example="ops.ones_like(x, DType.bool)")
 def ones_like(x: TensorValueLike, dtype: DType | None = None) -> TensorValue:
     """A tensor of ones, in the shape of `x` and where it lies, and of its dtype when none is given."""
     like = tensor("ones_like", "x", x)
-    return _full("ones_like", like.shape, 1, dtype or like.dtype, like.device)
+    return _full("ones_like", like.shape, 1, like.dtype if dtype is None else dtype, like.device)
 
 
 def _full(name: str, shape: Any, value: Any, dtype: Any, device: Any) -> TensorValue:
@@ -322,6 +321,7 @@ def one_hot(
     check_kind(name, "indices", places, "index")
     at = axis_of(axis, places.rank + 1)
     size = dim_of(name, "depth", depth)
+    check_known(name, "depth", [size])
     check_at_least(name, "depth", size, 0, f"the depth is {size}")
     shape = [*places.shape[:at], size, *places.shape[at:]]
     out = TensorType(dtype_of("dtype", dtype), shape, places.device)

@@ -10,7 +10,7 @@ indexing by numbers and slices (see `indexing`).
 from __future__ import annotations
 
 from ...dsl.types.dtype import DType
-from ..arguments import axis_of, int_of
+from ..arguments import axis_of, in_short, int_of
 from ..staging.value import TensorValue, TensorValueLike
 from ..types.dims import StaticDim
 from ..types.tensor_type import TensorType, shown
@@ -94,8 +94,8 @@ def gather_nd(input: TensorValueLike, indices: TensorValueLike, batch_dims: int 
     batch = int_of("batch_dims", batch_dims, "EK0422")
     depth = depth_of(name, places)
     if not 0 <= batch < places.rank:
-        text = f"batch_dims {batch} is out of range for indices of rank {places.rank}"
-        fail(name, text, code="EK0422", argument="batch_dims", expected=f"0 to {places.rank - 1}", got=batch)
+        text = f"batch_dims {in_short(batch)} is out of range for indices of rank {places.rank}"
+        fail(name, text, code="EK0422", argument="batch_dims", expected=f"0 to {places.rank - 1}", got=in_short(batch))
     if batch + depth > x.rank:
         text = f"{batch} axes of batches and vectors of {depth} indices are too many for {shown(x.shape)}"
         fail(name, text, code="EK0421", argument="indices", expected=f"at most {x.rank - batch}", got=depth)

@@ -107,7 +107,8 @@ def split(x: TensorValueLike, split_sizes: Sequence[DimLike] | int, axis: int = 
     if isinstance(split_sizes, int) and not isinstance(split_sizes, bool):
         sizes = _equal_sizes(split_sizes, dim, at)
     else:
-        sizes = [Dim(size) for size in list_of("split_sizes", split_sizes, "sizes", "EK0425")]
+        listed = list_of("split_sizes", split_sizes, "sizes", "EK0425")
+        sizes = [dim_of("split", f"split_sizes[{k}]", size) for k, size in enumerate(listed)]
     total = sum(sizes, start=Dim(0))
     if total != dim or any(map(is_below_zero, sizes)):
         text = f"the sizes {shown(sizes)} add up to {total}, and axis {at} has size {dim}"
@@ -122,7 +123,7 @@ def split(x: TensorValueLike, split_sizes: Sequence[DimLike] | int, axis: int = 
 
 
 def _equal_sizes(size: int, dim: Dim, axis: int) -> list[Dim]:
-    if size < 1 or not isinstance(dim, StaticDim):
+    if not 1 <= size <= LIMIT or not isinstance(dim, StaticDim):
         text = f"axis {axis} of size {dim} cannot be cut into pieces of {in_short(size)}"
         fail(
             "split",
@@ -130,7 +131,7 @@ def _equal_sizes(size: int, dim: Dim, axis: int) -> list[Dim]:
             code="EK0425",
             argument="split_sizes",
             expected="a size >= 1, an axis of known size",
-            got=size,
+            got=in_short(size),
         )
     whole, rest = divmod(int(dim), size)
     return [Dim(size)] * whole + ([Dim(rest)] if rest or not whole else [])

@@ -5,7 +5,7 @@ Input: tensors. Output: tensors. Non-goals: matrix products (see `matmul`).
 
 from __future__ import annotations
 
-from ..arguments import flag_of, int_of
+from ..arguments import flag_of, in_short, int_of
 from ..staging.value import TensorValue, TensorValueLike
 from ..types.dims import StaticDim
 from ..types.tensor_type import shown
@@ -41,9 +41,9 @@ def band_part(
     ):
         given = _FAR if number is None else int_of(argument, number, "EK0480", "an int or None")
         if given < 0 or (number is not None and isinstance(dim, StaticDim) and given > int(dim)):
-            text = f"{argument} {given} is out of range for matrices of {shown(value.shape[-2:])}"
-            fail("band_part", text, code="EK0480", argument=argument, expected=f"0 to {dim}", got=given)
-        found.append(given)
+            text = f"{argument} {in_short(given)} is out of range for matrices of {shown(value.shape[-2:])}"
+            fail("band_part", text, code="EK0480", argument=argument, expected=f"0 to {dim}", got=in_short(given))
+        found.append(min(given, _FAR))
     return _band(value, found[0], found[1], flag_of("exclude", exclude))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..arguments import axis_of, flag_of, int_of, number_of, wrong
+from ..arguments import axis_of, flag_of, in_short, int_of, number_of, wrong
 from ..staging.value import TensorValue, TensorValueLike
 from ..types.dims import Dim, Shape, StaticDim
 from ..types.tensor_type import shown
@@ -197,8 +197,8 @@ def _grouped(
     count = int(channels)
     parts = max(count, 1) if groups is None else groups
     if parts < 1 or count % parts:
-        text = f"{count} channels do not divide into {parts} groups"
-        fail(name, text, code="EK0421", argument="num_groups", expected=f"a divisor of {count}", got=str(parts))
+        text = f"{count} channels do not divide into {in_short(parts)} groups"
+        fail(name, text, code="EK0421", argument="num_groups", expected=f"a divisor of {count}", got=in_short(parts))
     weights = [_weight(name, argument, given, value, 1) for argument, given in (("gamma", gamma), ("beta", beta))]
     size = Shape([count // parts, *value.shape[2:]]).num_elements
     rows = as_shape(value, [value.shape[0] * parts, size])

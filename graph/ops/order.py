@@ -8,7 +8,7 @@ Input: tensors. Output: tensors. Non-goals: keys that are computed on the way; t
 from __future__ import annotations
 
 from ...dsl.diagnostics.errors import GraphError
-from ..arguments import axis_of, flag_of, int_of
+from ..arguments import axis_of, flag_of, in_short, int_of
 from ..staging.value import TensorValue, TensorValueLike
 from ..types.dims import Dim
 from .indexing import slice_tensor
@@ -106,11 +106,11 @@ def _first(name: str, input: TensorValueLike, k: int, axis: int, descending: boo
 
 
 def _check_count(name: str, k: int, dim: Dim, axis: int) -> None:
-    text = f"k is {k}, and axis {axis} has {dim} elements"
+    text = f"k is {in_short(k)}, and axis {axis} has {dim} elements"
     try:
         fits = k >= 0 and dim >= k
     except GraphError:  # the size comes with the call
         require(name, "at_least", dim, Dim(k), f"{name}: {text}")
         return
     if not fits:
-        fail(name, text, code="EK0421", argument="k", expected=f"0 to {dim}", got=str(k))
+        fail(name, text, code="EK0421", argument="k", expected=f"0 to {dim}", got=in_short(k))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...dsl.types.dtype import DType
-from ..arguments import axis_of, flag_of
+from ..arguments import axis_of, flag_of, number_of
 from ..staging.value import TensorValue, TensorValueLike
 from ..types.dims import Dim
 from ..types.layouts import ConvInputLayout
@@ -201,9 +201,10 @@ def lp_pool(
     axes = tensor("lp_pool", "input", input).rank - 2
     options = (kernel_size, stride, dilation, padding, ceil_mode, input_layout)
     value, windows, first, shape = _pool("lp_pool", axes, input, options, "float")
-    if isinstance(p, bool) or not isinstance(p, int | float) or not p > 0:
-        fail("lp_pool", f"p is {p!r}", code="EK0490", argument="p", expected="a number above 0", got=repr(p))
-    parameters = {**windows.parameters("kernel", "stride", "dilation", "before"), "first": first, "p": float(p)}
+    power = number_of("p", p, "EK0490", "a number above 0")
+    if not power > 0:
+        fail("lp_pool", f"p is {power}", code="EK0490", argument="p", expected="a number above 0", got=power)
+    parameters = {**windows.parameters("kernel", "stride", "dilation", "before"), "first": first, "p": power}
     return builtin(_FAMILY, "lp_pool", [value], parameters, [value.type.with_shape(shape)])[0]
 
 

@@ -13,14 +13,25 @@ import numpy as np
 
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
-from ..arguments import axis_of, choice_of, int_of, list_of
+from ..arguments import LIMIT, axis_of, choice_of, in_short, int_of, list_of
 from ..staging.value import Axes, TensorValue, TensorValueLike
 from ..types.dims import Dim, StaticDim
 from ..types.tensor_type import TensorType, shown
 from .creation import named_size
 from .gathering import gather
 from .indexing import Range, take
-from .operands import DimLike, as_shape, check_at_least, check_kind, dim_of, expand, same_device, scalar, tensor
+from .operands import (
+    DimLike,
+    as_shape,
+    check_at_least,
+    check_kind,
+    check_known,
+    dim_of,
+    expand,
+    same_device,
+    scalar,
+    tensor,
+)
 from .rows import axes_of
 from .stage import builtin, current, define_sizes, fail, op
 
@@ -42,6 +53,7 @@ def tile(x: TensorValueLike, repeats: Iterable[DimLike]) -> TensorValue:
     """
     value = tensor("tile", "x", x)
     counts = [dim_of("tile", "repeats", count) for count in list_of("repeats", repeats, "numbers", "EK0480")]
+    check_known("tile", "repeats", counts)
     if len(counts) != value.rank:
         text = f"{len(counts)} repeats for the {value.rank} axes of {shown(value.shape)}"
         fail("tile", text, code="EK0480", argument="repeats", expected=value.rank, got=len(counts))
@@ -77,6 +89,7 @@ def repeat_interleave(
     if isinstance(repeats, TensorValue):
         return _repeated_by(value, repeats, at, out_dim)
     count = dim_of(name, "repeats", repeats)
+    check_known(name, "repeats", [count])
     _check_positive(name, "repeats", count, f"elements are repeated {count} times")
     before, size, after = value.shape[:at], value.shape[at], value.shape[at + 1 :]
     wide = expand(as_shape(value, [*before, size, 1, *after]), [*before, size, count, *after])
@@ -204,6 +217,9 @@ def roll(x: TensorValueLike, shift: int | Sequence[int], axis: int | Sequence[in
 def _rolled(value: TensorValue, shift: int, axis: int) -> TensorValue:
     if not shift:
         return value
+    if abs(shift) > LIMIT:
+        text = f"a shift by {in_short(shift)} is beyond every axis"
+        fail("roll", text, code="EK0480", argument="shift", expected="a smaller number", got=in_short(shift))
     number = np.array(shift, np.int64)
     places = current("roll").stage_constant(number, value.device, user_place())
     return builtin(_FAMILY, "roll", [value, places], {"axis": axis})[0]

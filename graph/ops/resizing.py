@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...dsl.types.dtype import DType
-from ..arguments import choice_of, flag_of, list_of, wrong
+from ..arguments import choice_of, flag_of, list_of, number_of, wrong
 from ..staging.value import TensorValue, TensorValueLike
 from ..types.dims import Dim, Shape, StaticDim
 from ..types.layouts import InterpolationMode
@@ -178,7 +178,7 @@ def _target(name: str, value: TensorValue, shape: Any, argument: str = "shape") 
 def _number(argument: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         wrong(argument, value, "a number")
-    return float(value)
+    return number_of(argument, value)
 
 
 def _numbers(argument: str, value: Any, count: int) -> list[float]:

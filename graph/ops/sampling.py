@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from math import inf
 from typing import Any
 
-from ..arguments import choice_of, flag_of, wrong
+from ..arguments import choice_of, flag_of, number_of, wrong
 from ..staging.value import TensorValue, TensorValueLike
 from ..types.dims import Dim, Shape, StaticDim
 from ..types.layouts import ConvInputLayout
@@ -208,4 +208,4 @@ def _expect(name: str, argument: str, value: TensorValue, wanted: list[Dim]) -> 
 def _number(argument: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         wrong(argument, value, "a number")
-    return float(value)
+    return number_of(argument, value)

@@ -248,9 +248,8 @@ def masked_scatter(
     values = scalar(name, "updates", updates, x) if single else tensor(name, "updates", updates)
     same_device(name, {"input": x, "updates": values})
     check_dtype(name, "updates", values, x.dtype)
+    size = dim_of(name, "out_dim", out_dim)
     count = builtin("gathering", "nonzero_count", [flags])[0]
-    define_sizes(
-        name, count, [dim_of(name, "out_dim", out_dim)], [f"{name}: out_dim is {out_dim}, the mask has another number"]
-    )
+    define_sizes(name, count, [size], [f"{name}: out_dim is {size}, the mask has another number"])
     row = expand(values, [x.shape.num_elements]) if single else as_shape(values, [values.shape.num_elements])
     return builtin(_FAMILY, name, [x, flags, row])[0]
