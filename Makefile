@@ -11,11 +11,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready-for-pyproject
 
-.PHONY: help demo test lint bench fuzz clean
+.PHONY: help demo test test-foreign foreign-tables lint bench fuzz clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
-	@awk -F ':.*##' '/^[a-z]+:.*##/ { printf "make %-6s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*##' '/^[a-z-]+:.*##/ { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(READY)  ## compile the example kernels, run them, write the pictures
 	@$(BIN)/python examples/custom_ops/demo.py
@@ -28,6 +28,12 @@ lint: $(READY)  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+test-foreign: $(READY)  ## other people's tests: all cases of the package onnx, compiled
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -m foreign --numprocesses auto --dist worksteal tests/graph $(PYTEST_ARGS)
+
+foreign-tables: $(READY)  ## run other people's tests and write down what passes
+	$(BIN)/python -W ignore tests/support/onnx_page.py
 
 bench: $(READY)  ## measure against NumPy, and torch and numba where installed
 	$(BIN)/python benchmarks/run.py

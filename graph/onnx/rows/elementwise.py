@@ -184,8 +184,10 @@ def leaky_relu(x: TensorValue, *, alpha: float) -> TensorValue:
 
 
 @onnx_op("PRelu")
-def prelu(x: TensorValue, slope: TensorValue) -> TensorValue:
-    """slope * x below 0; slope broadcasts to x."""
+def prelu(call: Call, x: TensorValue, slope: TensorValue) -> TensorValue:
+    """slope * x below 0; slope broadcasts to x, before version 7 along the channels."""
+    if call.version < 7 and slope.rank == 1:
+        slope = ops.reshape(slope, [slope.shape[0], *[1] * (x.rank - 2)])
     return ops.prelu(x, slope) if x.dtype.is_float() else ops.where(ops.less(x, 0), x * slope, x)
 
 
