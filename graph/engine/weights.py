@@ -33,8 +33,8 @@ def weights_of(ir: GraphIR, registry: Any) -> dict[int, Storage]:
         registry: by name NumPy arrays, `Buffer`s or other DLPack arrays; None for no weights.
 
     Raises:
-        GraphError, DTypeError: EK0433 and codes of wrong inputs: a weight that is missing, one that the graph does not
-            have, another dtype, shape or device; all of them in one error.
+        GraphError, DTypeError: EK0433 and codes of wrong inputs: a weight is missing, or has another dtype, shape or
+            device; all that is wrong in one error. Names that the graph does not have are not looked at.
     """
     nodes = {number: node for number, node in enumerate(ir.nodes) if isinstance(node, External)}
     given = {} if registry is None else _registry(registry)
@@ -50,7 +50,6 @@ def weights_of(ir: GraphIR, registry: Any) -> dict[int, Storage]:
             found[number] = _storage(node, given[node.name])
         except EinkornError as error:
             mistakes.append(error)
-    mistakes += [_extra(ir, name, wanted) for name in given if name not in wanted]
     if mistakes:
         raise of_call(mistakes)
     return found
@@ -112,18 +111,6 @@ def _missing(ir: GraphIR, node: External, spare: Iterable[str]) -> GraphError:
         expected=str(node.type),
         notes=_used_at(node),
         hint=did_you_mean(node.name, spare),
-    )
-
-
-def _extra(ir: GraphIR, name: Any, wanted: Iterable[str]) -> GraphError:
-    return GraphError(
-        f"weights_registry has '{name}', and graph '{ir.name}' has no weight of this name",
-        code=CODE,
-        place=user_place(),
-        argument="weights_registry",
-        expected=sorted(wanted),
-        got=str(name),
-        hint=did_you_mean(str(name), wanted) or "leave it out",
     )
 
 

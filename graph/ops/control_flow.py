@@ -37,7 +37,7 @@ from ..staging.value import BufferValue, TensorValue, TensorValueLike, Value
 from ..types.dims import Dim, StaticDim, SymbolicDim
 from ..types.promotion import is_weak, literal_array, weak_array
 from ..types.tensor_type import BufferType, ShapedType, TensorType, shown
-from .operands import HINT_FOR_SYMBOLS, check_kind, same_device, tensor
+from .operands import HINT_FOR_SYMBOLS, as_shape, check_kind, same_device, tensor
 from .stage import builtin, current, fail, op
 
 
@@ -52,7 +52,7 @@ def cond(
     then_fn: Callable[[], Any],
     else_fn: Callable[[], Any],
 ) -> list[TensorValue]:
-    """The results of `then_fn` where `pred`, a bool of rank 0, is true, else those of `else_fn`; only that one runs.
+    """The results of `then_fn` where `pred`, a bool of one element, is true, else those of `else_fn`; only one runs.
 
     The functions take nothing, and both give back values of `out_types`: a value, or a list of them. With None for
     `out_types` they give back nothing, and change buffers. Plain numbers take the dtype from `out_types`.
@@ -63,7 +63,7 @@ def cond(
     """
     name, place = "cond", user_place()
     graph = current(name)
-    condition = _condition(name, "pred", pred, [])
+    condition = _condition(name, "pred", _single(pred), [])
     types = None if out_types is None else _types(out_types)
     for argument, function in (("then_fn", then_fn), ("else_fn", else_fn)):
         _check_function(argument, function)
@@ -91,7 +91,7 @@ def while_loop(
 ) -> list[TensorValue]:
     """Carries values through `body` as long as `predicate` holds of them; gives the last ones.
 
-    Both functions take as many values as there are initial ones. `predicate` gives a bool of rank 0 and is asked before
+    Both functions take as many values as there are initial ones. `predicate` gives a bool of one element, asked before
     each round, the first among them; `body` gives values of the same types. Plain numbers may begin a loop; whole ones
     are int64, others float32.
 
@@ -110,7 +110,7 @@ def while_loop(
     initial = [_copy(value) for value in values]
     with graph.bodies.body(name, place):
         carried = graph.stage_control(Carried, types, place)
-        test = _trace(graph, name, "predicate", predicate, carried, None, place)
+        test = _trace(graph, name, "predicate", lambda *values: _single(predicate(*values)), carried, None, place)
         _check_predicate(name, test, types[0].device)
         step = _trace(graph, name, "body", body, carried, types, place)
         begun = _Traced(graph, "initial_values", step.body, values)
@@ -309,6 +309,12 @@ def _check_function(argument: str, function: Any) -> None:
     if not callable(function):
         hint = "wrap it: lambda: x" if isinstance(function, Value) else None
         wrong(argument, function, "a function", hint=hint)
+
+
+def _single(value: Any) -> Any:
+    """A tensor of one element without its axes."""
+    one = isinstance(value, TensorValue) and value.rank and value.shape.num_elements == 1
+    return as_shape(value, []) if one else value
 
 
 def _condition(name: str, argument: str, value: Any, notes: list[str]) -> TensorValue:

@@ -465,3 +465,14 @@ graph g(%0: Tensor[float32, (2), cpu:0]) {
   %18 = copy(%17) : Tensor[float32, (2), cpu:0]
   output %18
 }"""
+
+
+def test_a_condition_of_one_element_needs_no_reshape() -> None:
+    """Reductions keep their axes."""
+
+    def forward(x: Any) -> Any:
+        y = ops.while_loop([x], lambda v: ops.max(v, axis=None) < 100.0, lambda v: [v * 2.0])[0]
+        return ops.cond(ops.sum(y, axis=0) > 0.0, [x.type], lambda: y, lambda: -y)
+
+    x = np.float32([1, -2, 3])
+    assert graphs.run(forward, x)[0].tolist() == [64 * 1.0, 64 * -2.0, 64 * 3.0]
