@@ -76,6 +76,21 @@ def test_shapes_are_computed_at_import() -> None:
     assert run(graph, np.zeros((5, 3, 4), np.float32))[0].shape == (5, 12)
 
 
+def test_a_slice_up_to_a_symbolic_size_has_that_size() -> None:
+    """As models of texts cut a table of places to the length of a text."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["n"], start=0, end=1),
+        helper.make_node("Slice", ["table", "zero", "n"], ["part"]),
+        helper.make_node("Add", ["x", "part"], ["y"]),
+    ]
+    table = np.arange(8, dtype=np.float32)
+    known = [tensor("table", table), tensor("zero", np.array([0]))]
+    graph = from_onnx(model(nodes, [value("x", ["n"])], [value("y", None)], known))
+    np.testing.assert_array_equal(run(graph, np.zeros(5, np.float32))[0], table[:5])
+    with pytest.raises(EinkornError, match="out of range"):
+        run(graph, np.zeros(9, np.float32))
+
+
 def test_functions_of_the_model_are_inlined() -> None:
     body = [
         helper.make_node("Constant", [], ["c"], value_float=2.0),

@@ -14,7 +14,7 @@ from ... import ops
 from ...staging.value import TensorValue
 from ...types.dims import Dim, StaticDim
 from ..call import Call
-from ..known import Array, Known, known_dims
+from ..known import Array, Known, dims_in, known_dims
 from ..table import Ints, Value, onnx_op
 from .indexing import new_dim
 
@@ -72,7 +72,16 @@ def slice_(
         return _slice_by_dims(call, data, starts, ends, axes, steps)
     assert isinstance(starts, Known) and isinstance(ends, Known)
     if ends.symbolic:
-        return _slice_by_dims(call, data, starts, ends, axes, steps)
+        plain = all(int(start) >= 0 for start in starts.array) and all(step == 1 for step in steps or [])
+        if not plain:
+            return _slice_by_dims(call, data, starts, ends, axes, steps)
+        parts: list[slice] = [slice(None)] * data.rank
+        over = axes if axes is not None else list(range(ends.array.size))
+        for axis, start, end in zip(over, starts.array, dims_in(ends.array), strict=True):
+            bounded = isinstance(end, StaticDim)  # a symbolic end has to lie on the axis, which a call checks
+            at = axis % data.rank
+            parts[at] = _bounded(int(start), int(end), 1, data.shape[at]) if bounded else slice(int(start), end)
+        return data[tuple(parts)]
     index: list[slice] = [slice(None)] * data.rank
     for axis, start, end, step in _slices(data.rank, starts.array, ends.array, axes, steps):
         index[axis] = _bounded(start, end, step, data.shape[axis])
