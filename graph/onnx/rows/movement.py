@@ -76,11 +76,11 @@ def slice_(
         if not plain:
             return _slice_by_dims(call, data, starts, ends, axes, steps)
         parts: list[slice] = [slice(None)] * data.rank
-        over = axes if axes is not None else list(range(ends.array.size))
-        for axis, start, end in zip(over, starts.array, dims_in(ends.array), strict=True):
-            bounded = isinstance(end, StaticDim)  # a symbolic end has to lie on the axis, which a call checks
+        over = axes or list(range(ends.array.size))
+        for axis, start, last in zip(over, starts.array, dims_in(ends.array), strict=True):
+            bounded = isinstance(last, StaticDim)  # a symbolic end has to lie on the axis, which a call checks
             at = axis % data.rank
-            parts[at] = _bounded(int(start), int(end), 1, data.shape[at]) if bounded else slice(int(start), end)
+            parts[at] = _bounded(int(start), int(last), 1, data.shape[at]) if bounded else slice(int(start), last)
         return data[tuple(parts)]
     index: list[slice] = [slice(None)] * data.rank
     for axis, start, end, step in _slices(data.rank, starts.array, ends.array, axes, steps):
