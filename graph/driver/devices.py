@@ -17,6 +17,7 @@ from typing import Final
 
 from ...dsl.diagnostics.errors import DeviceError, GraphError, shown_value
 from ...dsl.diagnostics.places import user_place
+from ...dsl.types.dtype import DType
 from .device import Driver, Kind
 from .host import HOST
 
@@ -117,6 +118,11 @@ class DeviceRef:
     def is_gpu(self) -> bool:
         """Whether this names an accelerator."""
         return self.device_type is DeviceKind.GPU
+
+    @property
+    def default_dtype(self) -> DType:
+        """What numbers are that are made there without a dtype: float32 on the host, bfloat16 on accelerators."""
+        return DType.float32 if self.is_cpu() else DType.bfloat16
 
     def __str__(self) -> str:
         return f"{self.device_type}:{self.id}"

@@ -16,6 +16,7 @@ import numpy as np
 
 from ...dsl.diagnostics.errors import GraphError, ReplayError
 from ...dsl.diagnostics.places import user_place
+from ..arguments import wrong
 from ..driver.buffer import Buffer
 from .call import Caller
 from .inputs import InputCheck
@@ -119,7 +120,8 @@ class Captures:
         """
         checked_key(key)
         if not inputs and self.caller.checks:
-            raise ValueError("debug_verify_replay needs the inputs of the call")
+            text = "debug_verify_replay needs the inputs of the call"
+            raise GraphError(text, code="EK0451", place=user_place(), expected=len(self.caller.checks), got=0)
         capture = self.find(key)
         capture.check(inputs)
         changed = [array for check, array in zip(self.caller.checks, capture.arrays, strict=True) if check.is_buffer]
@@ -156,17 +158,19 @@ class Captures:
         return self.known[key]
 
 
+class KeyTypeError(GraphError, TypeError):
+    """What is no integer cannot be the key of a capture."""
+
+
 def checked_key(key: Any) -> int:
     """A key of a capture.
 
     Raises:
-        TypeError: it is no integer.
-        ValueError: it has no place in 64 bits.
+        GraphError: it is no integer (a TypeError, too), or has no place in 64 bits (a ValueError, as all of them).
     """
-    if isinstance(key, bool) or not isinstance(key, int | np.integer):
-        raise TypeError(f"the key of a capture is an integer, not {type(key).__name__}")
-    if not 0 <= key <= MOST:
-        raise ValueError(f"the key of a capture is from 0 to 2**64 - 1, not {key}")
+    kind = KeyTypeError if isinstance(key, bool) or not isinstance(key, int | np.integer) else GraphError
+    if kind is KeyTypeError or not 0 <= key <= MOST:
+        wrong("graph_key", key, "an integer from 0 to 2**64 - 1", kind=kind)
     return int(key)
 
 

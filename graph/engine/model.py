@@ -21,6 +21,7 @@ from ...dsl.diagnostics.errors import EinkornError, GraphError, did_you_mean, of
 from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.tracebacks import bare
 from ...dsl.types.dtype import DType
+from ..arguments import list_of
 from ..driver.buffer import Buffer
 from ..driver.device import Storage
 from ..driver.devices import DeviceRef
@@ -82,13 +83,14 @@ class Model:
         self._code = self._call.code
         self._idle = [self._call]
         self._callers = weakref.WeakSet(self._idle)
-        self._run: Callable[[Caller, Sequence[Any]], list[Buffer]] = Caller.run
+        self._plain: Callable[[Caller, Sequence[Any]], list[Buffer]] = Caller.run  # with neither profile nor extent
         self._captures = Captures(self._call)
         self._slots: Caller | None = None
         self._traced: TracedCaller | None = None
         if filling is not None:
-            self._run = functools.partial(run_twice, filling=filling)
+            self._plain = self._run_twice
             self._lock = threading.Lock()  # such runs share the filling
+        self._run: Callable[[Caller, Sequence[Any]], list[Buffer]] = self._plain
         _models.add(self)
 
     def _forget_calls(self) -> None:
@@ -147,10 +149,24 @@ class Model:
                 expected=len(self._checks),
                 got=len(inputs),
             )
-        if self._filling is not None:
-            with self._lock:
-                return self._execute(inputs, out)
-        return self._execute(inputs, out)
+        call = self._take()
+        try:
+            if out is None:
+                return self._run(call, inputs)
+            call.given = as_outputs(out, len(self._ir.outputs))
+            return self._run(call, inputs)
+        except EinkornError as error:
+            wrong = wrong_inputs(self._checks, inputs) if error.code in WRONG_INPUT else []
+            if len(wrong) > 1:
+                raise of_call(wrong) from None
+            raise bare(error) from error.__cause__
+        except BaseException:  # Ctrl-C, at any step of the call
+            call.forget()
+            raise
+        finally:
+            if call.given is not None:
+                call.given = None
+            self._give_back(call)
 
     def _by_name(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """All inputs in their order, for a call that names some."""
@@ -194,25 +210,10 @@ class Model:
             placed[position] = value
         return placed
 
-    def _execute(self, inputs: Sequence[Any], out: Sequence[Any] | None) -> list[Buffer]:
-        call = self._take()
-        try:
-            if out is None:
-                return self._run(call, inputs)
-            call.given = as_outputs(out, len(self._ir.outputs))
-            return self._run(call, inputs)
-        except EinkornError as error:
-            wrong = wrong_inputs(self._checks, inputs) if error.code in WRONG_INPUT else []
-            if len(wrong) > 1:
-                raise of_call(wrong) from None
-            raise bare(error) from error.__cause__
-        except BaseException:  # Ctrl-C, at any step of the call
-            call.forget()
-            raise
-        finally:
-            if call.given is not None:
-                call.given = None
-            self._give_back(call)
+    def _run_twice(self, call: Caller, inputs: Sequence[Any]) -> list[Buffer]:
+        assert self._filling is not None
+        with self._lock:
+            return run_twice(call, inputs, self._filling)
 
     def _take(self) -> Caller:
         """A caller that no other thread has."""
@@ -255,7 +256,9 @@ class Model:
 
     def run_pipelined(self, input_sets: Iterable[Sequence[Any]]) -> list[list[Buffer]]:
         """One call for each set of inputs, in their order; the device is waited for once, at the end."""
-        results = [self.execute(*inputs) for inputs in input_sets]
+        sets = list_of("input_sets", input_sets, "lists of inputs", "EK0451")
+        given = [list_of(f"input_sets[{k}]", inputs, "inputs", "EK0451") for k, inputs in enumerate(sets)]
+        results = [self.execute(*inputs) for inputs in given]
         self._code.device.driver.synchronize()
         return results
 
@@ -305,7 +308,7 @@ class Model:
             GraphError: EK0454 the graph has no dim of that name.
         """
         active = check_extent(self._ir, extent)
-        self._run = functools.partial(run_padded, extent=active) if active else Caller.run
+        self._run = functools.partial(run_padded, extent=active) if active else self._plain
 
     def capture(self, *inputs: Any) -> list[Buffer]:
         """Makes a call and records it, under an integer before the inputs, or else under their shapes and dtypes.
@@ -339,7 +342,7 @@ class Model:
     def profile(self, profile: Profile | None) -> None:
         """Records the calls that follow, with the groups of kernels in them; None ends it. See `session.profile`."""
         if profile is None:
-            self._run = Caller.run
+            self._run = self._plain
             return
         if self._traced is None:
             ir = dataclasses.replace(self._ir, traced=self._code.keep is not None)
@@ -363,7 +366,7 @@ class Model:
         """From now on each call compares fused kernels with their ops; `EINKORN_VERIFY_FUSION=1` asks for it."""
         from .fusion_check import FusionCheck  # few processes ask for it
 
-        self._run = FusionCheck(self._call, load).run
+        self._run = self._plain = FusionCheck(self._call, load).run
 
     @property
     def memory(self) -> dict[str, int]:

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ...dsl.diagnostics.errors import DTypeError, GraphError
+from ...dsl.diagnostics.errors import DTypeError, GraphError, shown_value
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
+from ..arguments import dtype_of, int_of, list_of, wrong
 from ..driver.arrays import rounded
 from ..driver.buffer import Buffer
 from ..ir import GraphIR
@@ -34,12 +35,12 @@ def check_extent(ir: GraphIR, extent: Mapping[str, int]) -> dict[str, int]:
     for name, size in extent.items():
         if name not in names or isinstance(size, bool) or not isinstance(size, int) or size < 0:
             raise GraphError(
-                f"graph '{ir.name}': the active extent of {name!r} cannot be {size!r}",
+                f"graph '{ir.name}': the active extent of {name!r} cannot be {shown_value(size)}",
                 code="EK0454",
                 place=user_place(),
                 argument=name,
                 expected=f"a size for one of {', '.join(names) or 'no dims'}",
-                got=repr(size),
+                got=shown_value(size),
             )
     return dict(extent)
 
@@ -51,9 +52,9 @@ def run_padded(call: Caller, inputs: Sequence[Any], extent: Mapping[str, int]) -
         GraphError: EK0454 an input has fewer elements than are active.
     """
     arrays = [check.array(value) for check, value in zip(call.checks, inputs, strict=True)]
-    full, wrong = sizes_of([check.type for check in call.checks], [array.shape for array in arrays])
-    if wrong:
-        raise next(iter(wrong.values()))
+    full, misfits = sizes_of([check.type for check in call.checks], [array.shape for array in arrays])
+    if misfits:
+        raise next(iter(misfits.values()))
     for name, size in extent.items():
         if size > full.get(name, size):
             raise GraphError(
@@ -87,6 +88,12 @@ def _first(array: np.ndarray[Any, Any], type: ShapedType, extent: Mapping[str, i
     return array[index]
 
 
+def sizes_given(name: str, shape: Any) -> tuple[int, ...]:
+    """A shape of plain sizes."""
+    listed = list_of(name, shape, "sizes", "EK0454")
+    return tuple(int_of(f"{name}[{axis}]", size, "EK0454", "an int >= 0") for axis, size in enumerate(listed))
+
+
 def from_bytes(ir: GraphIR, inputs: Sequence[tuple[Any, ...]]) -> list[np.ndarray[Any, Any]]:
     """Inputs given as (bytes, dtype) or (bytes, dtype, shape), as arrays; a narrower dtype of the same kind is widened.
 
@@ -94,6 +101,7 @@ def from_bytes(ir: GraphIR, inputs: Sequence[tuple[Any, ...]]) -> list[np.ndarra
         GraphError: EK0451 a wrong number of inputs; EK0454 the bytes are no tensor of the shape.
         DTypeError: EK0452 the dtype does not widen to that of the graph.
     """
+    inputs = list_of("inputs", inputs, "(bytes, dtype) for each input", "EK0451")
     if len(inputs) != len(ir.inputs):
         raise GraphError(
             f"graph '{ir.name}' takes {len(ir.inputs)} inputs, {len(inputs)} are given",
@@ -102,16 +110,22 @@ def from_bytes(ir: GraphIR, inputs: Sequence[tuple[Any, ...]]) -> list[np.ndarra
             expected=len(ir.inputs),
             got=len(inputs),
         )
-    return [
-        _from_bytes(position, type, *given)
-        for position, (type, given) in enumerate(zip(ir.inputs, inputs, strict=True))
-    ]
+    arrays = []
+    for position, (type, given) in enumerate(zip(ir.inputs, inputs, strict=True)):
+        items = list_of(f"inputs[{position}]", given, "bytes, a dtype and, where it is open, a shape", "EK0452")
+        if not 2 <= len(items) <= 3:
+            wrong(f"inputs[{position}]", given, "(bytes, dtype) or (bytes, dtype, shape)", code="EK0452")
+        arrays.append(_from_bytes(position, type, *items))
+    return arrays
 
 
 def _from_bytes(
     position: int, type: ShapedType, data: Any, dtype: DType, shape: Sequence[int] | None = None
 ) -> np.ndarray[Any, Any]:
     name = f"input{position}"
+    dtype = dtype_of("dtype", dtype)
+    if not isinstance(data, bytes | bytearray | memoryview):
+        wrong(name, data, "bytes", code="EK0452", kind=DTypeError)
     if dtype is not type.dtype and not _widens(dtype, type.dtype):
         raise DTypeError(
             f"'{name}' holds {dtype}, which does not widen to {type.dtype}",
@@ -123,12 +137,12 @@ def _from_bytes(
         )
     view = memoryview(data).cast("B")
     count, rest = divmod(len(view), dtype.to_numpy().itemsize)
-    sizes = _deduced(type, count) if shape is None else tuple(shape)
+    sizes = _deduced(type, count) if shape is None else sizes_given("shape", shape)
     if rest or sizes is None or math.prod(sizes) != count:
         raise GraphError(
             f"'{name}' has {len(view)} bytes, which are no {type.shape} of {dtype}"
             if shape is None
-            else f"'{name}' has {len(view)} bytes, which are no {tuple(shape)} of {dtype}",
+            else f"'{name}' has {len(view)} bytes, which are no {sizes} of {dtype}",
             code="EK0454",
             place=user_place(),
             argument=name,

@@ -53,7 +53,7 @@ class Call:
     run_graph: Callable[[Any, Sequence[Value]], list[Value]]
 
     @property
-    def label(self) -> str:
+    def title(self) -> str:
         """What errors call the node."""
         return label_of(self.node)
 
@@ -65,7 +65,7 @@ class Call:
 
     def fail(self, message: str, *, code: str = "EK0528", **details: Any) -> NoReturn:
         """Raises an error of this node."""
-        raise GraphError(f"{self.label}: {message}", code=code, place=user_place(), op=self.node.op_type, **details)
+        raise GraphError(f"{self.title}: {message}", code=code, place=user_place(), op=self.node.op_type, **details)
 
     def dtype(self, code: int) -> DType:
         """The dtype of a number of an attribute."""
@@ -130,7 +130,7 @@ def run_row(row: Row, call: Call) -> list[Value]:
     """The outputs of a node.
 
     Raises:
-        GraphError, DTypeError: whatever is wrong with it, under the label of the node.
+        GraphError, DTypeError: whatever is wrong with it, under the title of the node.
     """
     folded = _folded(row, call)
     if folded is not None:
@@ -141,7 +141,7 @@ def run_row(row: Row, call: Call) -> list[Value]:
     except EinkornError as error:
         for each in each_of(error):
             if not each.message.startswith("node "):
-                each.message = f"{call.label}: {each.message}"
+                each.message = f"{call.title}: {each.message}"
         raise
     except Undecided:
         call.fail("a value has to be known at import, and depends on symbolic sizes", code="EK0529")

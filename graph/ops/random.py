@@ -209,7 +209,7 @@ def _filled(name: str, kernel: str, shape: Any, dtype: Any, device: Any, paramet
     if isinstance(shape, TensorType):
         dtype, device, shape = dtype or shape.dtype, device or shape.device, shape.shape
     place = DeviceRef.CPU() if device is None else DeviceRef.from_device(device)
-    chosen = dtype_of("dtype", dtype) if dtype is not None else DType.float32 if place.is_cpu() else DType.bfloat16
+    chosen = dtype_of("dtype", dtype) if dtype is not None else place.default_dtype
     if not chosen.is_float() or chosen.is_storage():
         wrong("dtype", chosen, "a floating-point dtype that computes", code="EK0413")
     dims = Shape(list_of("shape", shape, "dims"))

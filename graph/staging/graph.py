@@ -236,7 +236,10 @@ class Graph:
     def name_inputs(self, names: Iterable[str]) -> None:
         """Sets the names of the inputs, under which a model takes them; they are those of `forward` otherwise."""
         self._check_open("name_inputs", user_place())
-        self._names = tuple(names)
+        given = [text_of(f"names[{k}]", name) for k, name in enumerate(list_of("names", names, "names", "EK0406"))]
+        if len(given) != len(self._inputs) or len(set(given)) != len(given):
+            wrong("names", given, f"{len(self._inputs)} names, each once")
+        self._names = tuple(given)
 
     def output(self, *outputs: Any) -> None:
         """Sets the outputs and finishes the graph. Numbers and arrays become constants. A graph that changes a buffer
@@ -334,7 +337,7 @@ class Graph:
         """
         if path is not None:
             refuse("a subgraph cannot be loaded from a file", code="EK0408", argument="path")
-        if name in self._subgraphs:
+        if text_of("name", name) in self._subgraphs:
             refuse(f"graph {self.name!r} has a subgraph {name!r} already", code="EK0408", argument="name", got=name)
         for position, device in enumerate(list_of("devices", devices, "devices")):
             if not isinstance(device, DeviceRef):

@@ -249,7 +249,7 @@ class SafetensorWeights:
 
     def _given_out(self, weight: Weight, buffer: Buffer) -> Weight:
         device = weight.device
-        self._allocated[self._prefix] = buffer if device.is_cpu() else buffer.to(device.to_device())
+        self._allocated[self._prefix] = buffer.to(device.to_device())
         return weight
 
     def _check_known(self) -> None:

@@ -172,11 +172,11 @@ def _channels_first(out: Any, x: Any, filter: Any, wide: Any, strides: Any, dila
         for v in range(padded // lanes):
             at = panel_at(0, v * lanes, width)
             left = seen[v * lanes]
-            apart = seen[v * lanes + lanes - 1] - left
-            if apart == lanes - 1:
+            apart = _apart(seen, v * lanes, lanes)
+            if (apart == 1) | (lanes == 1):
                 for k in range(steps):
                     slab.store(x.at(left + from_there[k], width=lanes).cast(wide), at + k * width)
-            elif (apart == 2 * (lanes - 1)) & (lanes > 1) & (left + furthest + 2 * lanes <= x.size):
+            elif (apart == 2) & (left + furthest + 2 * lanes <= x.size):
                 for k in range(steps):
                     both = x.at(left + from_there[k], width=2 * lanes)
                     slab.store(both.deinterleave()[0].cast(wide), at + k * width)
@@ -198,6 +198,14 @@ def _channels_first(out: Any, x: Any, filter: Any, wide: Any, strides: Any, dila
             done = done + count
 
     blocked_product(sizes, wide, fill_strip, fill_slab, store_row)
+
+
+def _apart(seen: Any, first: Any, lanes: Any) -> Any:
+    """How far each of `lanes` numbers is from the one before it; 0 where that differs, or where there is one alone."""
+    apart = seen[first + min(1, lanes - 1)] - seen[first]
+    for j in range(1, lanes):
+        apart = apart if seen[first + j] - seen[first + j - 1] == apart else int64(0)
+    return apart
 
 
 def _by_thread(out: Any, x: Any, filter: Any, wide: Any, strides: Any, dilations: Any, groups: Any, first: Any) -> None:

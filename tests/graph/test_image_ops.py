@@ -196,3 +196,22 @@ def test_nothing_is_read_outside() -> None:
     found = graphs.results(model, *(rng.standard_normal(s).astype(F32) for s in (shape, weights)))
     for one, other in ((0, 2), (1, 3), (4, 5)):
         np.testing.assert_allclose(found[one], found[other], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+def test_places_of_different_rows_do_not_pass_for_neighbours(stride: int) -> None:
+    """Each place stands in a row of its own, some distance from the next, whatever the width of vectors is."""
+    shapes = [(np.float32, [1, 1, "h", "w"]), (np.float32, [1, 1, 1, "w"])]
+    options: dict[str, Any] = {"stride": (stride, 1), "input_layout": NCHW, "filter_layout": FilterLayout.FCRS}
+    model = graphs.load(lambda x, f: ops.conv2d(x, f, **options), *shapes)
+    for width in range(1, 36):
+        for height in (2, 7, 20):
+            x, f = plain((1, 1, height, width)), plain((1, 1, 1, width))
+            expected = x[0, 0, ::stride] @ f[0, 0, 0]
+            np.testing.assert_allclose(
+                graphs.results(model, x, f)[0].ravel(), expected, rtol=1e-5, err_msg=str(x.shape)
+            )
+
+
+def plain(shape: tuple[int, ...]) -> Any:
+    return np.random.default_rng(shape).integers(1, 5, shape).astype(np.float32)

@@ -404,6 +404,16 @@ def _model() -> Any:
     return InferenceSession(interpret=True).load(graph)
 
 
+X = np.zeros((3, 2), np.float32)
+SCALAR = (np.float32(1).tobytes(), F32)
+
+
+def _captured() -> Any:
+    model = _model()
+    model.capture(1, X, 1.0)
+    return model
+
+
 def _weighted() -> Graph:
     return Graph("weighted", lambda: Weight("w", F32, [2]) + 1)
 
@@ -576,6 +586,25 @@ OTHERS: dict[str, Callable[[], Call]] = {
         [[TensorType(F32, [2])]],
     ),
     "Model": lambda: (_model(), [np.zeros((3, 2), np.float32), 1.0]),
+    "Model.bind": lambda: (_model().bind, [np.zeros((3, 2), np.float32)]),
+    "Model.run_slots": lambda: (_model().run_slots, [np.zeros((3, 2), np.float32), 1.0]),
+    "Model.run_pipelined": lambda: (_model().run_pipelined, [[(np.zeros((3, 2), np.float32), 1.0)]]),
+    "Model.run_typed": lambda: (lambda b, d, s: _model().run_typed([(b, d, s), SCALAR]), [bytes(24), F32, [3, 2]]),
+    "Model.capture": lambda: (_model().capture, [1, np.zeros((3, 2), np.float32), 1.0]),
+    "Model.debug_verify_replay": lambda: (
+        lambda key: _captured().debug_verify_replay(key, X, 1.0),
+        [1],
+    ),
+    "Model.set_active_extent": lambda: (lambda n: _model().set_active_extent(n=n), [2]),
+    "set_log_level": lambda: (InferenceSession().set_log_level, ["notset"]),
+    "set_mojo_log_level": lambda: (InferenceSession().set_mojo_log_level, ["notset"]),
+    "set_assert_level": lambda: (InferenceSession().set_assert_level, ["safe"]),
+    "set_mojo_assert_level": lambda: (InferenceSession().set_mojo_assert_level, ["safe"]),
+    "Graph.name_inputs": lambda: (Graph("g", input_types=[TensorType(F32, [2])]).name_inputs, [["x"]]),
+    "Graph.add_subgraph": lambda: (
+        lambda name, types: Graph("g").add_subgraph(name, lambda *x: [*x, 1.0], types),
+        ["sub", [TensorType(F32, [2])]],
+    ),
     "Buffer": lambda: (Buffer, [F32, [2, 3], CPU()]),
     "Buffer int4": lambda: (lambda shape: Buffer(DType.int4, shape), [[2]]),
     "Buffer.zeros": lambda: (Buffer.zeros, [[2], F32, CPU()]),
@@ -720,6 +749,8 @@ CLASSES = (
 # Methods of a graph that ops call.
 FOR_OPS = {
     *("stage", "stage_constant", "stage_weight", "transaction", "require", "define_dims", "knows_dim", "unused_dim"),
+    *("stage_control", "maker", "value", "check_value"),
+    *("verify_fusion", "profile"),  # of a model; sessions call them
 }
 
 
