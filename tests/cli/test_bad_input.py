@@ -101,7 +101,10 @@ FILES: dict[str, tuple[str | bytes, str]] = {
         HEAD + 'op = register("op")(lambda out: None)\n',
         "7:6 EK0107: @register belongs on a function",
     ),
-    "registered_class": (HEAD + '@register("op")\nclass A:\n    pass\n', "7:2 EK0107: @register belongs on"),
+    "registered_class": (
+        HEAD + '@register("op")\nclass A:\n    pass\n',
+        "7:2 EK0107: class 'A' has no static method 'execute'",
+    ),
     "numpys_names": (
         "from einkorn.dsl import *\nfrom numpy import float32\n\nT = float32\n" + OP + "    pass\n",
         "6:8 EK0301: argument 'out' of op 'op' needs a dtype, not numpy.float32",

@@ -138,7 +138,7 @@ def compiled(ir: GraphIR, checks: str, level: int, fuse: bool) -> LoadedCode:
 
 
 @functools.cache
-def _pool() -> Pool:
+def _pool(*_: Any) -> Pool:
     handle, name = tempfile.mkstemp(suffix=".so")
     os.write(handle, pool_object(lookup("host")))
     os.close(handle)
@@ -160,7 +160,7 @@ def surroundings(threads: int) -> Iterator[list[Array]]:
         return memory[first : first + size].view(dtype).reshape(shape)
 
     before = calls.thread_pool
-    calls.thread_pool = _pool if threads > 1 else lambda: None
+    calls.thread_pool = _pool if threads > 1 else lambda *_: None
     try:
         with results_in(empty):
             yield guards
