@@ -29,11 +29,13 @@ lint: $(READY)  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test-foreign: $(READY)  ## other people's tests: all cases of the package onnx, compiled
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -m foreign --numprocesses auto --dist worksteal tests/graph $(PYTEST_ARGS)
+test-foreign: $(READY)  ## other people's tests, compiled: those of onnx, and of PyTorch where [foreign] is installed
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -m foreign --numprocesses auto --dist worksteal tests/graph tests/foreign $(PYTEST_ARGS)
 
 foreign-tables: $(READY)  ## run other people's tests and write down what passes
 	$(BIN)/python -W ignore tests/support/onnx_page.py
+	if $(BIN)/python -c "import torch, expecttest" 2>/dev/null; then \
+		$(BIN)/python -W ignore tests/foreign/opinfo.py --update; fi
 
 bench: $(READY)  ## measure against NumPy, and torch and numba where installed
 	$(BIN)/python benchmarks/run.py
