@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready-for-pyproject
 
-.PHONY: help demo test test-foreign foreign-tables lint bench fuzz clean
+.PHONY: help demo test test-foreign foreign-tables lint bench ops-speed fuzz clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -39,6 +39,9 @@ foreign-tables: $(READY)  ## run other people's tests and write down what passes
 
 bench: $(READY)  ## measure against NumPy, and torch and numba where installed
 	$(BIN)/python benchmarks/run.py
+
+ops-speed: $(READY)  ## time the ops of graphs beside NumPy, PyTorch, ONNX Runtime; writes docs/ops-speed.md
+	$(BIN)/python benchmarks/ops.py --update
 
 fuzz: $(READY)  ## random kernels and networks, hostile packages (FUZZ_MINUTES=60, FUZZ_MUTANTS=10000)
 	@$(BIN)/python tests/fuzz/packages.py --mutants $(FUZZ_MUTANTS)

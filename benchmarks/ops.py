@@ -3,6 +3,7 @@
     python benchmarks/ops.py                       # all rows
     python benchmarks/ops.py gather scatter_nd     # some ops
     python benchmarks/ops.py --threads 2 --rounds 9
+    python benchmarks/ops.py --update              # all rows, and docs/ops-speed.md
 
 An op is a line of `ROWS`: a text that says the size, arrays, and the call for each contender, as plain functions; of
 ONNX Runtime it is an op type with its attributes. What is not installed is left out. Every result is compared with
@@ -14,11 +15,15 @@ Input: names of ops. Output: a table in Markdown, with the best peer and how our
 from __future__ import annotations
 
 import argparse
+import contextlib
+import importlib.metadata
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -524,26 +529,54 @@ def main() -> int:
     parser.add_argument("ops", nargs="*")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--update", action="store_true", help="write docs/ops-speed.md")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.child:
         child(given.ops, given.threads[0], given.rounds)
         return 0
-    print("| op | size | threads | ours | best peer | its time | ours against it |\n|---|---|---|---|---|---|---|")
-    failed = False
+    print(HEAD)
+    failed, lines = False, list[tuple[float, str]]()
     for threads in given.threads:
         arguments = ["--child", "--threads", str(threads), "--rounds", str(given.rounds)]
         command = [sys.executable, __file__, *given.ops, *arguments]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             for line in process.stdout:
-                failed |= show(json.loads(line))
+                failed |= show(json.loads(line), lines)
         failed |= process.returncode != 0
+    if given.update and not given.ops:
+        PAGE.write_text(page(lines), encoding="utf-8")
     return int(failed)
 
 
-def show(found: Mapping[str, Any]) -> bool:
-    """Prints a row; gives whether it failed."""
+HEAD = "| op | size | threads | ours | best peer | its time | ours against it |\n|---|---|---|---|---|---|---|"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "ops-speed.md"
+
+
+def page(lines: list[tuple[float, str]]) -> str:
+    """docs/ops-speed.md: all rows, the weakest first."""
+    low = [ratio for ratio, _ in lines if ratio < 0.5]
+    text = f"""# How fast ops are
+
+Ops of graphs beside NumPy, PyTorch and ONNX Runtime, one typical size each, in one run with the contenders in turn;
+written by `make ops-speed`. *Ours against it* is the time of the best peer by ours: 2.0 is twice as fast. The weakest
+rows come first; {len(low)} of {len(lines)} are below 0.5. Measured with {versions()} on {os.cpu_count()} cores.
+
+"""
+    return text + "\n".join([HEAD, *(line for _, line in sorted(lines))]) + "\n"
+
+
+def versions() -> str:
+    found = []
+    for name in ("numpy", "torch", "onnxruntime"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found.append(f"{name} {importlib.metadata.version(name)}")
+    return ", ".join(found)
+
+
+def show(found: Mapping[str, Any], lines: list[tuple[float, str]]) -> bool:
+    """Prints a row, and keeps it; gives whether it failed."""
     times = dict(found["times"])
     ours = times.pop("einkorn", None)
     for name, why in found["failures"].items():
@@ -552,7 +585,8 @@ def show(found: Mapping[str, Any]) -> bool:
         return True
     best = min(times, key=times.__getitem__)
     cells = [found["op"], found["size"], found["threads"], _shown(ours), best, _shown(times[best])]
-    print(f"| {' | '.join(map(str, cells))} | {times[best] / ours:.2f} |", flush=True)
+    lines.append((times[best] / ours, f"| {' | '.join(map(str, cells))} | {times[best] / ours:.2f} |"))
+    print(lines[-1][1], flush=True)
     return bool(found["failures"])
 
 

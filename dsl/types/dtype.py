@@ -11,6 +11,7 @@ to or from its dtypes is asked for; nothing here knows how a type is lowered.
 from __future__ import annotations
 
 import builtins
+import importlib
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -179,6 +180,40 @@ class DType(Enum):
             )
         if isinstance(dtype, numpy.dtype):
             _KNOWN[dtype] = member
+        return member
+
+    def to_torch(self) -> Any:
+        """PyTorch's dtype of this name.
+
+        Raises:
+            RuntimeError: PyTorch is not installed.
+            DTypeError: it has none (a ValueError, too).
+        """
+        try:
+            torch = importlib.import_module("torch")
+        except ImportError as error:
+            raise RuntimeError("DType.to_torch needs PyTorch, which is not installed") from error
+        found = getattr(torch, self.name, None)
+        if not isinstance(found, torch.dtype):
+            raise DTypeError(f"PyTorch has no dtype {self}", code="EK0201", expected="a dtype of torch", got=str(self))
+        return found
+
+    @staticmethod
+    def from_torch(dtype: Any) -> DType:
+        """The DType of a dtype of PyTorch's.
+
+        Raises:
+            DTypeError: it has no counterpart here (a ValueError, too).
+        """
+        name = str(dtype).removeprefix("torch.")
+        member = DType.__members__.get(name)
+        if member is None or not str(dtype).startswith("torch."):
+            raise DTypeError(
+                f"{dtype} has no counterpart in Einkorn",
+                code="EK0201",
+                expected=", ".join(DType.__members__),
+                got=str(dtype),
+            )
         return member
 
     def __repr__(self) -> str:
