@@ -65,6 +65,7 @@ class Networks:
     name, script = "networks", "check_network.py"
     features = (
         *("matmul", "softmax", "sum", "mean", "max", "argmax", "where", "cast", "custom", "constant"),
+        *("flip", "roll", "tile", "pad", "tril", "gather", "sort", "cumsum", "clamp"),
         *("permute", "reshape", "slice", "concat", "stack", "split", "repeat"),
         *("buffer_load", "buffer_store", "buffer_store_slice"),
     )

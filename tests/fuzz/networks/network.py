@@ -156,7 +156,9 @@ BINARY += " logical_and logical_or logical_xor"
 
 STEPS: dict[str, Callable[[list[Any], Parameters], list[Any]]] = {
     **{name: _plain(getattr(ops, name)) for name in (*UNARY.split(), *BINARY.split(), "where", "matmul")},
-    **{name: _reduction(getattr(ops, name)) for name in ("sum", "mean", "max", "min", "argmax", "argmin")},
+    **{
+        name: _reduction(getattr(ops, name)) for name in ("sum", "mean", "max", "min", "argmax", "argmin", "any", "all")
+    },
     "cast": _python(lambda v, p: ops.cast(v[0], DType[p["dtype"]])),
     "softmax": _python(lambda v, p: ops.softmax(v[0], p["axis"])),
     "logsoftmax": _python(lambda v, p: ops.logsoftmax(v[0], p["axis"])),
@@ -168,6 +170,16 @@ STEPS: dict[str, Callable[[list[Any], Parameters], list[Any]]] = {
     "split": lambda v, p: ops.split(v[0], p["sizes"], p["axis"]),
     "repeat": _python(lambda v, p: ops.broadcast_to(v[0], [p["by"], *v[0].shape])),
     "spread": _python(lambda v, p: ops.broadcast_to(v[0], v[1].shape)),
+    "flip": _python(lambda v, p: ops.flip(v[0], p["axis"])),
+    "roll": _python(lambda v, p: ops.roll(v[0], p["shift"], p["axis"])),
+    "tile": _python(lambda v, p: ops.tile(v[0], p["repeats"])),
+    "pad": _python(lambda v, p: ops.pad(v[0], p["paddings"], p["mode"])),
+    "tril": _python(lambda v, p: ops.tril(v[0], p["diagonal"])),
+    "triu": _python(lambda v, p: ops.triu(v[0], p["diagonal"])),
+    "gather": _python(lambda v, p: ops.gather(v[0], ops.constant(p["indices"], DType.int64, HOST), p["axis"])),
+    "sort": _python(lambda v, p: ops.sort(v[0], p["axis"], p["descending"])),
+    "cumsum": _python(lambda v, p: ops.cumsum(v[0], p["axis"], p["exclusive"], p["reverse"])),
+    "clamp": _python(lambda v, p: ops.clamp(v[0], p["low"], p["high"])),
     "constant": lambda v, p: [ops.constant(constant_array(p), DType[p["dtype"]], HOST)],
     "custom": _custom,
     "buffer_create": lambda v, p: [ops.buffer_create(BufferType(v[0].dtype, v[0].shape, HOST))],

@@ -265,6 +265,37 @@ def moved(move: Callable[[Array, Parameters], Array]) -> Rule:
     return lambda x, p: x.moved(lambda part: move(part, p))
 
 
+def in_order(x: Bounds, p: Parameters) -> Bounds:
+    """The k-th smallest lies between the k-th smallest bounds; what is not known may come anywhere."""
+    axis = p["axis"]
+    unknown = np.isnan(x.low).any(axis=axis, keepdims=True)
+
+    def part(bound: Array) -> Array:
+        found = np.sort(bound, axis=axis)
+        found = np.flip(found, axis) if p["descending"] else found
+        return np.where(unknown, np.nan, found) if x.dtype.is_float() else found
+
+    return x.moved(part)
+
+
+def running(x: Bounds, p: Parameters) -> Bounds:
+    """A running sum, in any order."""
+    axis = p["axis"]
+
+    def sums(part: Array) -> Array:
+        part = np.flip(part, axis) if p["reverse"] else part
+        if p["exclusive"]:
+            first = np.zeros_like(part.take(range(min(1, part.shape[axis])), axis))
+            part = np.concatenate([first, part.take(range(max(0, part.shape[axis] - 1)), axis)], axis)
+        found = np.cumsum(part, axis)
+        return np.flip(found, axis) if p["reverse"] else found
+
+    low, high = sums(x.low.astype(np.float64)), sums(x.high.astype(np.float64))
+    if not x.dtype.is_float():
+        return b.wrapped(sums(x.low), sums(x.high), x.dtype, low, high)
+    return b.rounded(low, high, x.dtype, 1.0, x.shape[axis] * fine(x.dtype) * sums(x.largest))
+
+
 def spread(x: Bounds, like: Bounds, p: Parameters) -> Bounds:
     return x.moved(lambda part: np.broadcast_to(part, like.shape))
 
@@ -385,6 +416,18 @@ RULES: dict[str, Rule] = {
     "concat": joined,
     "stack": lambda *given: joined(*given, new=True),
     "split": split,
+    "flip": moved(lambda part, p: np.flip(part, p["axis"])),
+    "roll": moved(lambda part, p: np.roll(part, p["shift"], p["axis"])),
+    "tile": moved(lambda part, p: np.tile(part, p["repeats"])),
+    "pad": moved(lambda part, p: np.pad(part, np.reshape(p["paddings"], (-1, 2)), p["mode"])),
+    "tril": moved(lambda part, p: np.tril(part, p["diagonal"])),
+    "triu": moved(lambda part, p: np.triu(part, p["diagonal"])),
+    "gather": moved(lambda part, p: np.take(part, p["indices"], p["axis"])),
+    "sort": in_order,
+    "cumsum": running,
+    "clamp": lambda x, p: x.moved(lambda part: np.clip(part, p["low"], p["high"])),
+    "any": extreme(np.max),
+    "all": extreme(np.min),
     "repeat": moved(lambda part, p: np.broadcast_to(part, (p["by"], *part.shape))),
     "spread": spread,
     "constant": constant,

@@ -202,6 +202,50 @@ def softmax(w: Writer) -> None:
         w.add(w.rng.choice(("softmax", "softmax", "logsoftmax")), x, axis=axis)
 
 
+def rearrange(w: Writer) -> None:
+    """Elements in other places, some more than once, some replaced by zeros."""
+    if (x := w.pick(lambda v: v.rank > 0)) is None:
+        return
+    shape = list(w.values[x].shape)
+    axis = w.rng.randrange(len(shape))
+    ways: list[Callable[[], Any]] = [
+        lambda: w.add("flip", x, axis=axis),
+        lambda: w.add("roll", x, axis=axis, shift=w.rng.choice((-2, 1, 3))),
+    ]
+    repeats = [w.rng.choice((1, 1, 2)) for _ in shape]
+    if w.fits([*shape, *repeats]):
+        ways.append(lambda: w.add("tile", x, repeats=repeats))
+    paddings = [w.rng.choice((0, 0, 1, 2)) for _ in range(2 * len(shape))]
+    if w.fits([dim + paddings[2 * k] + paddings[2 * k + 1] for k, dim in enumerate(shape)]):
+        ways.append(lambda: w.add("pad", x, paddings=paddings, mode="constant"))
+        if all(w.filled(dim) for dim in shape):
+            ways.append(lambda: w.add("pad", x, paddings=paddings, mode="edge"))
+    if len(shape) > 1 and w.values[x].dtype != DType.bool:
+        ways.append(lambda: w.add(w.rng.choice(("tril", "triu")), x, diagonal=w.rng.choice((-1, 0, 1))))
+    if isinstance(shape[axis], StaticDim) and (n := int(shape[axis])):
+        indices = [w.rng.randrange(-n, n) for _ in range(w.rng.choice((1, 2, 4)))]
+        if w.fits([*shape[:axis], len(indices), *shape[axis + 1 :]]):
+            ways.append(lambda: w.add("gather", x, indices=indices, axis=axis))
+    w.rng.choice(ways)()
+
+
+def along(w: Writer) -> None:
+    """What an axis has, in order, summed up, or kept within bounds."""
+    if (x := w.numeric(lambda v: v.rank > 0)) is None:
+        return
+    axis = w.rng.randrange(w.values[x].rank)
+    low = w.number(x)
+    ways: list[Callable[[], Any]] = [
+        lambda: w.add("sort", x, axis=axis, descending=w.rng.random() < 0.5),
+        lambda: w.add("cumsum", x, axis=axis, exclusive=w.rng.random() < 0.3, reverse=w.rng.random() < 0.3),
+        lambda: w.add("clamp", x, low=low, high=low + w.number(x)),
+    ]
+    if (flags := w.pick(lambda v: v.dtype == DType.bool and v.rank > 0 and w.filled(v.shape[-1]))) is not None:
+        last = w.values[flags].rank - 1
+        ways.append(lambda: w.add(w.rng.choice(("any", "all")), flags, axis=last, keepdims=w.rng.random() < 0.5))
+    w.rng.choice(ways)()
+
+
 def weights(w: Writer, shape: list[int], dtype: DType) -> int:
     return w.add("constant", dtype=dtype.name, shape=shape, seed=w.rng.randint(0, 99))
 
@@ -344,6 +388,7 @@ WAYS: list[tuple[Callable[[Writer], None], int]] = [
     (unary, 8), (careful, 2), (binary, 10), (quotient, 4), (compare, 4), (logic, 4), (cast, 3),
     (permute, 5), (reshape, 5), (take, 5), (join, 4), (split, 2), (spread, 3),
     (reduce, 10), (softmax, 5), (matmul, 9), (residual, 6), (normal, 4), (attention, 3), (custom, 14), (memory, 10),
+    (rearrange, 4), (along, 4),
 ]  # fmt: skip
 
 

@@ -22,6 +22,7 @@ WHOLE = ("int32", "int32", "int64", "int8", "uint8")
 LARGEST = 2500  # elements of a value
 SIZES = (0, 1, 2, 3, 5, 8, 17)
 MOVES = ("permute", "reshape", "slice", "concat", "stack", "split", "repeat", "spread", "constant", "buffer_load")
+MOVES += ("flip", "roll", "tile", "pad", "tril", "triu", "gather")
 
 
 class Refused(Exception):
