@@ -76,7 +76,7 @@ def blocked_product(sizes: Any, wide: Any, fill_strip: Any, fill_slab: Any, stor
                         strip[i * DEPTH + k] = wide(0)
                 for p in range(ceildiv(columns, width)):
                     at_sums = (s * PANELS + p) * tile
-                    _tile(strip, slab, p * DEPTH * width, sums, at_sums, first == 0, steps, strip_rows, lanes)
+                    multiply_tile(strip, slab, p * DEPTH * width, sums, at_sums, first == 0, steps, strip_rows, lanes)
 
         for first in range(0, max(depth, 1), DEPTH):
             add_slab(first)
@@ -94,10 +94,10 @@ def panel_at(k: Any, j: Any, width: Any) -> Any:
     return (j // width * DEPTH + k) * width + j % width
 
 
-def fill_step(slab: Any, k: Any, columns: Any, width: Any, element: Any) -> None:
-    """Stores element(j) for all columns j of step k, and zeros behind the last one."""
+def fill_step(slab: Any, k: Any, first_panel: Any, columns: Any, width: Any, element: Any) -> None:
+    """Stores element(j) for the columns j of step k, from the panel `first_panel` on, and zeros behind the last one."""
     whole = columns // width
-    for p in range(whole):
+    for p in range(first_panel, whole):
         for j in range(width):
             slab[(p * DEPTH + k) * width + j] = element(p * width + j)
     if whole * width < columns:
@@ -116,7 +116,7 @@ def _blocks(m: Any, n: Any, depth: Any, width: Any) -> Any:
     return row_blocks, column_blocks
 
 
-def _tile(
+def multiply_tile(
     strip: Any, slab: Any, at_panel: Any, sums: Any, at: Any, is_first: Any, steps: Any, strip_rows: Any, lanes: Any
 ) -> None:
     """sums = strip * panel, added to what the sums were unless this is the first slab; all of them in registers."""

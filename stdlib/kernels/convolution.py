@@ -127,7 +127,9 @@ def _channels_last(out: Any, x: Any, filter: Any, wide: Any, strides: Any, dilat
         for k in range(steps):
             index = unravelled(first + k, (*filter.shape[:-2], each))
             left = group * results + column
-            fill_step(slab, k, columns, width, lambda j, index=index, left=left: filter[(*index, left + j)].cast(wide))
+            fill_step(
+                slab, k, 0, columns, width, lambda j, index=index, left=left: filter[(*index, left + j)].cast(wide)
+            )
 
     def store_row(group, row, column, columns, sums, at):
         n, a, b, c = unravelled(row, places)

@@ -24,7 +24,6 @@ from ...dsl import (
     Numeric,
     OutputTensor,
     ceildiv,
-    fma,
     gpu,
     parallel_for,
     register,
@@ -33,13 +32,21 @@ from ...dsl import (
     unroll,
 )
 from ..algorithms.algorithm import product, unravelled, wide_dtype
+from ..algorithms.products import (
+    BLOCK_WORK,
+    DEPTH,
+    LEAST_HEIGHT,
+    TASKS,
+    VECTORS,
+    WORK,
+    fill_step,
+    multiply_tile,
+    times_plus,
+)
 
 T = TypeVar("T", bound=Numeric)
 
-VECTORS = 2  # vectors of columns of a tile
-DEPTH = 256  # steps along the inner axis that a slab has
 HEIGHT = 560  # rows of a block, at most
-LEAST_HEIGHT = 112  # rows of a block, at least, when there is a choice
 PANELS = 8  # panels of a block, at most
 LEAST_PANELS = 3  # the same at least, when there is a choice
 FEW_ROWS = 4
@@ -47,9 +54,6 @@ FEW_COLUMNS = 8
 ROW_SPAN = 256  # columns that one task takes where there are few rows
 DOT_ROWS = 64  # rows that one task takes where there are few columns
 DOT_SPAN = 2048  # steps along the inner axis of a dot product in one go
-WORK = 1 << 16  # multiplications that are worth a task of their own
-BLOCK_WORK = 1 << 20  # the same for blocks, where a task copies much
-TASKS = 8  # tasks that keep all threads busy, if there is enough work
 GPU_TILE = 16
 
 
@@ -187,11 +191,6 @@ def _swapped(sizes: Any, wide: Any, lanes: Any, a: Any, b: Any, save: Any) -> An
     return (batches, n, m, depth), wide, lanes, rows, lambda batch: lambda k, i: a(batch, i)(k), put
 
 
-def _times_plus(a: Any, b: Any, total: Any) -> Any:
-    """a * b + total; rounded once for floats."""
-    return fma(a, b, total) if b.dtype.is_float() else a * b + total
-
-
 # *** one thread for each element, on a GPU ***
 
 
@@ -207,7 +206,7 @@ def _by_thread(ctx: Any, sizes: Any, wide: Any, a: Any, b: Any, save: Any) -> No
             row = a(batch, i)
             matrix = b(batch)
             for k in range(depth):
-                total = _times_plus(row(k), matrix(k, j), total)
+                total = times_plus(row(k), matrix(k, j), total)
             save(batch, i)(j, total)
 
     grid = (ceildiv(n, GPU_TILE), ceildiv(m, GPU_TILE), batches)
@@ -233,7 +232,7 @@ def _by_row(sizes: Any, wide: Any, a: Any, b: Any, save: Any) -> None:
                 factor = a(batch, i)(k)
                 for j in range(count):
                     at = i * ROW_SPAN + j
-                    sums[at] = _times_plus(factor, matrix(k, first + j), sums[at])
+                    sums[at] = times_plus(factor, matrix(k, first + j), sums[at])
         for i in range(m):
             put = save(batch, i)
             for j in range(count):
@@ -295,7 +294,7 @@ def _dot(x: Any, y: Any, at: Any, count: Any, lanes: Any, wide: Any) -> Any:
         new: tuple[Any, ...] = ()
         for v in unroll(4):
             place = k + v * lanes
-            new = (*new, _times_plus(x.load(place, width=lanes), y.load(at + place, width=lanes), sums[v]))
+            new = (*new, times_plus(x.load(place, width=lanes), y.load(at + place, width=lanes), sums[v]))
         sums = new
     return ((sums[0] + sums[1]) + (sums[2] + sums[3])).reduce_add()
 
@@ -381,17 +380,8 @@ def _copy_slab(slab: Any, first: Any, steps: Any, first_panel: Any, columns: Any
     What a panel has beyond the last column is 0: it is multiplied too, and what lies there might be slow to multiply.
     Rows from `first` on and panels from `first_panel` on are copied.
     """
-    wide = slab.dtype
-    whole = columns // width
     for k in range(first, steps):
-        for p in range(first_panel, whole):
-            for j in range(width):
-                slab[(p * DEPTH + k) * width + j] = element(k, p * width + j)
-        if whole * width < columns:
-            for j in range(columns - whole * width):
-                slab[(whole * DEPTH + k) * width + j] = element(k, whole * width + j)
-            for j in range(columns - whole * width, width):
-                slab[(whole * DEPTH + k) * width + j] = wide(0)
+        fill_step(slab, k, first_panel, columns, width, lambda j, k=k: element(k, j))
 
 
 def _turn_slab(slab: Any, steps: Any, columns: Any, lanes: Any, element: Any, row: Any) -> None:
@@ -430,33 +420,6 @@ def _tile_of(
 ) -> None:
     """A tile of a strip; half of one where the strip has no more rows."""
     if height <= strip_rows // 2:
-        _tile(strip, slab, at[0], sums, at[1], is_first, steps, strip_rows // 2, lanes)
+        multiply_tile(strip, slab, at[0], sums, at[1], is_first, steps, strip_rows // 2, lanes)
     else:
-        _tile(strip, slab, at[0], sums, at[1], is_first, steps, strip_rows, lanes)
-
-
-def _tile(
-    strip: Any, slab: Any, at_panel: Any, sums: Any, at: Any, is_first: Any, steps: Any, strip_rows: Any, lanes: Any
-) -> None:
-    """sums = strip * panel, added to what the sums were unless this is the first slab; all of them in registers."""
-    width = VECTORS * lanes
-    totals: tuple[Any, ...] = ()
-    for _ in unroll(strip_rows * VECTORS):
-        totals = (*totals, SIMD[sums.dtype, lanes](0))
-    if not is_first:
-        before: tuple[Any, ...] = ()
-        for t in unroll(strip_rows * VECTORS):
-            before = (*before, sums.load(at + t * lanes, width=lanes))
-        totals = before
-    for k in range(steps):
-        row: tuple[Any, ...] = ()
-        for v in unroll(VECTORS):
-            row = (*row, slab.load(at_panel + k * width + v * lanes, width=lanes))
-        new: tuple[Any, ...] = ()
-        for i in unroll(strip_rows):
-            factor = strip[i * DEPTH + k]
-            for v in unroll(VECTORS):
-                new = (*new, _times_plus(factor, row[v], totals[i * VECTORS + v]))
-        totals = new
-    for t in unroll(strip_rows * VECTORS):
-        sums.store(totals[t], at + t * lanes)
+        multiply_tile(strip, slab, at[0], sums, at[1], is_first, steps, strip_rows, lanes)
