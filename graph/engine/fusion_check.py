@@ -150,7 +150,8 @@ class FusionCheck:
         maker = self._maker(origin)
         found = self.call.weights[self.makers[origin]] if isinstance(maker, External) else values[origin]
         array = found.to_numpy() if isinstance(found, Buffer) else np.asarray(found)
-        return np.ascontiguousarray(array.reshape(_sizes(self.ir.types[value].shape, sizes)))
+        # (NumPy makes rank 1 of what has no axes when it is made contiguous.)
+        return np.ascontiguousarray(array).reshape(_sizes(self.ir.types[value].shape, sizes))
 
     def _compare_group(
         self, group: Group, small: _Alone, caller: Caller, given: Sequence[Array], values: Mapping[int, Any]

@@ -75,7 +75,7 @@ def _storage(node: External, value: Any) -> Storage:
         return packed  # type: ignore[no-any-return]
     array = check.array(value)
     _check_shape(node, array.shape)
-    array = np.ascontiguousarray(array)
+    array = np.ascontiguousarray(array).reshape(array.shape)  # NumPy makes rank 0 into rank 1
     return array if array.ctypes.data % max(node.align, check.dtype.alignment) == 0 else _aligned(array, node.align)
 
 

@@ -278,7 +278,7 @@ class Graph:
             place=place,
             expected="TensorValue",
             got=type(value).__name__,
-            hint="give back what it holds: ops.buffer_load(x)" if isinstance(value, BufferValue) else None,
+            hint=_hint_for_output(value),
         )
 
     def add_weight(self, weight: Weight, force_initial_weight_on_host: bool = True) -> TensorValue:
@@ -522,6 +522,14 @@ class Graph:
             raise GraphError(
                 f"{op}: graph {self.name!r} is finished, its output is set", code="EK0404", place=place, op=op
             )
+
+
+def _hint_for_output(value: Any) -> str | None:
+    """What to give back in the place of something that is no tensor."""
+    if isinstance(value, BufferValue):
+        return "give back what it holds: ops.buffer_load(x)"
+    several = isinstance(value, list | tuple) and value and all(isinstance(each, TensorValue) for each in value)
+    return "an op of several results gives a list: give back its items, *values" if several else None
 
 
 def foreign_value(op: str, argument: str, value: Value, graph: Graph, place: Place | None) -> GraphError:

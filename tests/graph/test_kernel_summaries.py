@@ -13,7 +13,7 @@ import pytest
 from support import graphs
 
 from einkorn.dsl.diagnostics.errors import KernelError
-from einkorn.graph import BufferType, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
+from einkorn.graph import BufferType, DeviceRef, DType, Graph, InferenceSession, TensorType, Weight, ops
 from einkorn.graph.engine import fusion_check, progress
 from einkorn.graph.engine.call import Caller
 from einkorn.graph.engine.model import Model
@@ -234,3 +234,12 @@ def test_short_compilations_show_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
     with progress.shown_progress("short") as tell:
         tell(1, 1)
     assert stream.getvalue() == ""
+
+
+def test_numbers_and_weights_without_axes_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NumPy makes rank 1 of them when it makes them contiguous."""
+    monkeypatch.setenv("EINKORN_VERIFY_FUSION", "1")
+    scale = Weight("scale", DType.float32, [], graphs.HOST)
+    graph = graphs.build(lambda x, t: ops.exp(x / t * scale) + t, (np.float32, ["n"]), (np.float32, []))
+    model = InferenceSession().load(graph, weights_registry={"scale": np.array(2, np.float32)})
+    np.testing.assert_allclose(model(np.float32([0, 1]), 2.0)[0].to_numpy(), np.exp([0, 1]) + 2, rtol=1e-6)

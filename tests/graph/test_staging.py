@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support import graphs
 
 from einkorn.dsl.diagnostics.errors import DTypeError, EinkornError, GraphError, PackageError
 from einkorn.dsl.types.dtype import DType
@@ -294,3 +295,8 @@ def test_a_missing_library_kernel_is_an_error(kernels: Any, monkeypatch: pytest.
         with pytest.raises(PackageError):
             graph.inputs[0] + 1
         assert graph._nodes == []
+
+
+def test_a_list_as_one_output_is_told_how_to_give_it_back() -> None:
+    with pytest.raises(GraphError, match=r"output 1 is not a value but list(.|\n)*\*values"):
+        graphs.build(lambda x: [x, list(ops.top_k(x, 1))], (np.float32, [3]))
