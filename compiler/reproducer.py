@@ -20,6 +20,7 @@ import logging
 import os
 import platform
 import tempfile
+import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -135,14 +136,16 @@ def _text(held: Held, target: Target, problem: str, trace: str) -> str:
 
 
 _texts: dict[str, str] = {}  # of programs, by digest: most of what is written, and the same for many units
+_texts_lock = threading.Lock()  # groups are compiled side by side
 
 
 def _program_text(digest: str, kernel: PortableKernel) -> str:
-    text = _texts.pop(digest, None) or json.dumps(kernel.to_json(), sort_keys=True)
-    _texts[digest] = text  # the last used come last
-    while len(_texts) > TEXTS_KEPT:
-        _texts.pop(next(iter(_texts), ""), None)
-    return text
+    with _texts_lock:
+        text = _texts.pop(digest, None) or json.dumps(kernel.to_json(), sort_keys=True)
+        _texts[digest] = text  # the last used come last
+        while len(_texts) > TEXTS_KEPT:
+            del _texts[next(iter(_texts))]
+        return text
 
 
 def _folders() -> list[Path]:
