@@ -1,0 +1,18 @@
+"""The table of GPU test kernels, for whoever runs GPU code: the interpreter, a CPU, a simulated GPU, an interpreter of
+PTX, hardware. The kernels lie in `tests/gpu/kernels`, one file a subject.
+
+    @pytest.mark.parametrize("case", CASES, ids=str)
+    def test_...(case: GpuCase) -> None:
+        artifact = case.compile("sm_90a")     # where case.refusal("sm_90a") is None
+        case.check(outputs, lanes=32)
+"""
+
+from __future__ import annotations
+
+from support import gpu_cases_memory, gpu_cases_warps
+from support.gpu_case import GPUS, GpuCase
+
+__all__ = ["CASES", "GPUS", "GpuCase"]
+
+CASES: tuple[GpuCase, ...] = (*gpu_cases_memory.CASES, *gpu_cases_warps.CASES)
+assert len({case.name for case in CASES}) == len(CASES), "two cases have one name"
