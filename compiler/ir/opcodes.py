@@ -16,12 +16,13 @@ from typing import Any
 from ...dsl.types.dtype import BOOL, INT, DType, SIMDType
 from . import rules
 from .operations import ROWS, Row
-from .program import Attribute, Kind, Opcode, PointerType, RegionForm, Type
+from .program import Attribute, Kind, Opcode, PointerType, RegionForm, Scope, Type
 from .schedule import Cut, LoopHints
 
 ORDERINGS = ("relaxed", "acquire", "release", "acq_rel", "seq_cst")
 ATOMICS = ("add", "sub", "min", "max", "and", "or", "xor", "exchange")
-INDICES = tuple(f"{what}.{axis}" for what in ("thread_idx", "block_idx") for axis in "xyz")
+INDEX_SCOPES = {"thread_idx": Scope.none, "block_idx": Scope.block}  # whose threads have one index
+INDICES = tuple(f"{what}.{axis}" for what in INDEX_SCOPES for axis in "xyz")
 FASTMATH = frozenset({"nnan", "ninf", "nsz", "arcp", "contract", "afn", "reassoc", "fast"})
 
 # *** kinds of types ***
@@ -186,7 +187,6 @@ LOAD = Opcode(
     attrs=_ALIGN,
     rule=rules.load,
     reads=True,
-    uniform=False,
 )
 STORE = Opcode(
     "store",
@@ -211,7 +211,7 @@ ATOMIC = Opcode(
     attrs={"kind": Attribute(_one_of(*ATOMICS)), **_ordering()},
     rule=rules.atomic,
     writes=True,
-    uniform=False,
+    uniform=Scope.none,
 )
 ATOMIC_COMPARE_EXCHANGE = Opcode(
     "atomic_compare_exchange",
@@ -221,7 +221,7 @@ ATOMIC_COMPARE_EXCHANGE = Opcode(
     attrs=_ordering(),
     rule=rules.compare_exchange,
     writes=True,
-    uniform=False,
+    uniform=Scope.none,
 )
 ATOMIC_LOAD = Opcode(
     "atomic_load",
@@ -231,7 +231,7 @@ ATOMIC_LOAD = Opcode(
     attrs=_ordering("release", "acq_rel"),
     rule=rules.load,
     reads=True,
-    uniform=False,
+    uniform=Scope.none,
 )
 ATOMIC_STORE = Opcode(
     "atomic_store",
@@ -254,7 +254,6 @@ MASKED_LOAD = Opcode(
     rule=rules.masked_load,
     reads=True,
     masked=True,
-    uniform=False,
 )
 MASKED_STORE = Opcode(
     "masked_store",
@@ -274,7 +273,6 @@ GATHER = Opcode(
     rule=rules.masked_load,
     reads=True,
     masked=True,
-    uniform=False,
 )
 SCATTER = Opcode(
     "scatter",
@@ -299,7 +297,7 @@ ALLOCA = Opcode(
     attrs={"count": Attribute(_whole()), "zeroed": Attribute(_FLAG)},
     rule=rules.alloca,
     allocates=True,
-    uniform=False,
+    uniform=Scope.none,
 )
 
 IF = Opcode(
@@ -373,9 +371,9 @@ GPU_ID = Opcode(
     results=(INTEGER,),
     attrs={"which": Attribute(_one_of(*INDICES))},
     within="launch",
-    uniform=False,
+    uniform=lambda op: INDEX_SCOPES[op.attrs["which"].partition(".")[0]],
 )
-BARRIER = Opcode("barrier", "waits for the threads of the block", waits=True, within="launch")
+BARRIER = Opcode("barrier", "waits for the threads of the block", waits=Scope.block, within="launch")
 
 ASSERT = Opcode(
     "assert",

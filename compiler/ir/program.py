@@ -13,6 +13,7 @@ import bisect
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any
 
 from ...dsl.contract.unit import Step, groups_in
@@ -100,6 +101,16 @@ class Region:
     ops: list[Op] = field(default_factory=list)
 
 
+class Scope(IntEnum):
+    """A set of a grid's threads, each within the next one; `none` holds no two threads."""
+
+    none = 0
+    warp = 1
+    block = 2
+    cluster = 3
+    grid = 4
+
+
 @dataclass(frozen=True)
 class Kind:
     """A kind of types that an operand or a result may have."""
@@ -152,7 +163,8 @@ class Opcode:
         reads, writes: whether it reads or writes memory.
         reports: whether the host gets to know of it, and may end the kernel: what is before it has to have happened.
         hints: whether it is there for its speed, or for a debugger: no result, no memory, but not to be dropped.
-        waits: whether a thread waits in it for others, so that they all have to come to it.
+        waits: the scope whose threads wait in it for each other, so that they all have to come to it together; a
+            function of the operation, where an attribute says so (see `Op.waits`).
         spreads: whether its region runs on threads of their own, with a stack of their own.
         loops: whether its regions run any number of times, one after the other.
         allocates: whether each one is storage of its own.
@@ -160,7 +172,9 @@ class Opcode:
         lanewise: whether lane k of the result is made of lane k of the operands, or of scalars, and of nothing else.
         crosses_lanes: whether it moves numbers from one lane to another.
         masked: whether it accesses memory lane by lane, under a mask.
-        uniform: whether threads that have equal operands have equal results.
+        uniform: the widest scope whose threads have equal results where their operands are equal; a function of the
+            operation, where an attribute says so. What is read from memory depends on who writes it: see
+            `passes.uniformity`.
         within: the operation that has to be around it.
     """
 
@@ -178,7 +192,7 @@ class Opcode:
     writes: bool = False
     reports: bool = False
     hints: bool = False
-    waits: bool = False
+    waits: Scope | Callable[[Op], Scope] = Scope.none
     spreads: bool = False
     loops: bool = False
     allocates: bool = False
@@ -186,7 +200,7 @@ class Opcode:
     lanewise: bool = False
     crosses_lanes: bool = False
     masked: bool = False
-    uniform: bool = True
+    uniform: Scope | Callable[[Op], Scope] = Scope.grid
     within: str = ""
     ends: bool = False  # whether it is the last operation of a region
     accesses: bool = field(init=False)  # whether it reads or writes memory
@@ -199,7 +213,7 @@ class Opcode:
             object.__setattr__(self, name, value)
 
         derive("accesses", self.reads or self.writes)
-        derive("has_effects", self.writes or self.reports or self.hints or self.waits or self.spreads)
+        derive("has_effects", self.writes or self.reports or self.hints or bool(self.waits) or self.spreads)
         inert = not (self.has_effects or self.reads or self.regions or self.allocates or self.ends)
         derive("is_pure", inert)
         derive("is_safe", inert and not self.divides)
@@ -222,6 +236,18 @@ class Op:
     @property
     def name(self) -> str:
         return self.opcode.name
+
+    @property
+    def waits(self) -> Scope:
+        """The scope whose threads have to come to it together."""
+        scope = self.opcode.waits
+        return scope if isinstance(scope, Scope) else scope(self)
+
+    @property
+    def uniform(self) -> Scope:
+        """The widest scope whose threads have equal results where their operands are equal."""
+        scope = self.opcode.uniform
+        return scope if isinstance(scope, Scope) else scope(self)
 
 
 @dataclass(frozen=True)
