@@ -61,6 +61,21 @@ class Machine:
     random: np.random.Generator | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Meeting:
+    """A thread that waits for the others of a scope: what a generator of a thread yields, and gets its result for.
+
+    Attributes:
+        op: the operation at which it waits.
+        brought: what it brings.
+        meet: gives each thread its result, for what each has brought, in the order of the threads; None for nothing.
+    """
+
+    op: Op
+    brought: Any = None
+    meet: Callable[[list[Any]], list[Any]] | None = None
+
+
 Evaluator = Callable[[Op, Machine], Evaluate]
 
 EVALUATORS: dict[str, Evaluator] = {}  # by opcode; the families fill it

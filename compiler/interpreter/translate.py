@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from ..ir.opcodes import CONST, IRREGULAR, LAUNCH, OPCODES
 from ..ir.program import Function, Location, Op, Region, Value, captures, walk
 from ..ir.rules import Form
-from . import atomics, grids, memory, reports, scalars, vectors
+from . import atomics, grids, memory, reports, scalars, vectors, warps
 from .debugger import KERNEL, debugger, tensor
 from .grids import run_grid
 from .machine import EVALUATORS, Machine, number
@@ -96,7 +96,7 @@ class _Module:
             body.append(writer.at(ast.Return(writer.tuple(results))))
         if not body:
             body.append(writer.at(ast.Pass()))
-        if _waits(ops):  # a generator, even where the barrier is in a function that it calls
+        if _waits(ops):  # a generator, even where what waits is in a function that it calls
             body.insert(0, writer.at(ast.If(ast.Constant(False), [writer.at(ast.Expr(ast.Yield()))], [])))
         made = ast.parse("def function(): pass").body[0]  # with the fields that this version of Python has
         assert isinstance(made, ast.FunctionDef)
@@ -200,7 +200,8 @@ class _Writer:
             function: Any = evaluate_row(op.name, op.operands[0].simd.dtype)
         else:
             function = EVALUATORS[op.name](op, self.module.machine)
-        return [self.assign(op.results, self.call(function, [self.module.read(v) for v in op.operands]))]
+        value = self.call(function, [self.module.read(v) for v in op.operands])
+        return [self.assign(op.results, ast.Yield(value) if op.opcode.waits else value)]
 
 
 def _chain(location: Location) -> Iterator[Location]:
@@ -232,7 +233,7 @@ def _runs(ops: Sequence[Op], active: set[Activation]) -> Iterator[tuple[Activati
 
 
 def _waits(ops: Sequence[Op]) -> bool:
-    """Whether there is a barrier among operations; a launch waits for its threads itself."""
+    """Whether a thread waits for others in one of the operations; a launch waits for its threads itself."""
     if any(op.opcode.waits for op in ops):
         return True
     return any(_waits(region.ops) for op in ops if op.opcode is not LAUNCH for region in op.regions)
@@ -300,10 +301,6 @@ def _launch(w: _Writer, op: Op, depth: int) -> list[ast.stmt]:
     return [w.at(ast.Expr(w.call("%grid", [machine, ast.Name(w.module.constant(function), ast.Load()), *arguments])))]
 
 
-def _barrier(w: _Writer, op: Op, depth: int) -> list[ast.stmt]:
-    return [w.at(ast.Expr(ast.Yield(ast.Name(w.module.constant(op.location), ast.Load()))))]
-
-
 def _note(w: _Writer, op: Op, depth: int) -> list[ast.stmt]:
     out: list[ast.stmt] = [w.at(ast.Pass())]  # a line to stop at
     for name, form in op.attrs["names"]:
@@ -336,13 +333,12 @@ STRUCTURED: dict[str, Callable[[_Writer, Op, int], list[ast.stmt]]] = {
     "while": _while,
     "parallel": _parallel,
     "launch": _launch,
-    "barrier": _barrier,
     "note": _note,
     "breakpoint": _breakpoint,
 }
 
 ENDS = {opcode.name for opcode in OPCODES.values() if opcode.ends}  # written by the operations around them
-FAMILIES = (atomics, grids, memory, reports, scalars, vectors)
+FAMILIES = (atomics, grids, memory, reports, scalars, vectors, warps)
 
 _unmatched = {*EVALUATORS, *STRUCTURED, *ENDS} ^ set(IRREGULAR)
 assert not _unmatched, f"opcodes that {__package__} does not compute, or computes in vain: {_unmatched}"

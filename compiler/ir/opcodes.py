@@ -23,6 +23,7 @@ ORDERINGS = ("relaxed", "acquire", "release", "acq_rel", "seq_cst")
 ATOMICS = ("add", "sub", "min", "max", "and", "or", "xor", "exchange")
 INDEX_SCOPES = {"thread_idx": Scope.none, "block_idx": Scope.block}  # whose threads have one index
 INDICES = tuple(f"{what}.{axis}" for what in INDEX_SCOPES for axis in "xyz")
+SHUFFLES = ("idx", "up", "down", "xor", "one")
 FASTMATH = frozenset({"nnan", "ninf", "nsz", "arcp", "contract", "afn", "reassoc", "fast"})
 
 # *** kinds of types ***
@@ -43,6 +44,7 @@ MASK = Kind("a Bool or a vector of them", _of_numbers(lambda type: type.dtype is
 OFFSETS = Kind(
     "a vector of int32 or int64", _of_numbers(lambda type: type.width > 1 and type.dtype in (DType.int32, DType.int64))
 )
+LANE_BITS = Kind("a UInt64", lambda type: type == SIMDType(DType.uint64))
 LANES = Kind("a vector of unsigned integers", _of_numbers(lambda type: type.dtype.kind == "uint"))
 
 # *** kinds of attributes ***
@@ -374,6 +376,34 @@ GPU_ID = Opcode(
     uniform=lambda op: INDEX_SCOPES[op.attrs["which"].partition(".")[0]],
 )
 BARRIER = Opcode("barrier", "waits for the threads of the block", waits=Scope.block, within="launch")
+
+# What the lanes of a warp do together: so many to a warp, in a block of that many threads along x, y and z.
+_WARP = {
+    "lanes": Attribute(_one_of(32, 64)),
+    "block": Attribute(lambda value: isinstance(value, tuple) and len(value) == 3 and all(map(_whole(1, 1025), value))),
+}
+WARP_SHUFFLE = Opcode(
+    "warp_shuffle",
+    "value, Int -> the value of another lane of the warp, one's own if it has none such: attrs kind (idx: that lane;"
+    " up, down: so many before, behind; xor: whose number differs in these bits; one: that lane, the same for all)",
+    (NUMBER, INTEGER),
+    (NUMBER,),
+    attrs={"kind": Attribute(_one_of(*SHUFFLES)), **_WARP},
+    rule=rules.same_type,
+    waits=Scope.warp,
+    uniform=lambda op: Scope.warp if op.attrs["kind"] == "one" else Scope.none,
+    within="launch",
+)
+WARP_BALLOT = Opcode(
+    "warp_ballot",
+    "Bool -> the lanes of the warp where it holds, lane 0 in the lowest bit",
+    (BOOLEAN,),
+    (LANE_BITS,),
+    attrs=_WARP,
+    waits=Scope.warp,
+    uniform=Scope.warp,
+    within="launch",
+)
 
 ASSERT = Opcode(
     "assert",

@@ -58,6 +58,11 @@ def same_dtype(op: Op) -> str | None:
     return None if len({value.dtype for value in (*op.operands, *op.results)}) == 1 else "changes the dtype"
 
 
+def same_type(op: Op) -> str | None:
+    """The result is of the first operand's type."""
+    return None if op.operands[0].type == op.results[0].type else "changes the type"
+
+
 def make_vector(op: Op) -> str | None:
     return same_dtype(op) if len(op.operands) == op.results[0].simd.width else "takes one number for each lane"
 

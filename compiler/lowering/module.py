@@ -20,12 +20,38 @@ from ..ir.opcodes import LAUNCH, OPCODES
 from ..ir.operations import ROWS
 from ..ir.program import Function, Op, PointerType, Program, captures, walk
 from ..targets import Target
-from . import arithmetic, atomics, bits, control_flow, grids, memory, packed_memory, parallel, reports, scalars, vectors
+from . import (
+    arithmetic,
+    atomics,
+    bits,
+    control_flow,
+    grids,
+    memory,
+    packed_memory,
+    parallel,
+    reports,
+    scalars,
+    vectors,
+    warps,
+)
 from .entry import ENTRY, SPREAD, entry
 from .polls import POLL
 from .writer import EMITTERS, EXPANSIONS, LEAVE, FunctionWriter, KernelInfo, ModuleWriter
 
-FAMILIES = (arithmetic, atomics, bits, control_flow, grids, memory, packed_memory, parallel, reports, scalars, vectors)
+FAMILIES = (
+    arithmetic,
+    atomics,
+    bits,
+    control_flow,
+    grids,
+    memory,
+    packed_memory,
+    parallel,
+    reports,
+    scalars,
+    vectors,
+    warps,
+)
 
 _unmatched = set(EMITTERS) ^ set(OPCODES)
 assert not _unmatched, f"opcodes without an emitter in {__package__}, or emitters without an opcode: {_unmatched}"

@@ -8,10 +8,11 @@ reading either would need the runtime's hidden arguments.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from ...dsl.contract.code_formats import HSACO
-from .base import COMMON_INTRINSICS, AddressSpaces, GridOperations, Intrinsics, Limits, Target
+from .base import COMMON_INTRINSICS, AddressSpaces, GridOperations, Intrinsics, Limits, Target, WarpOperations
 
 TRIPLE: Final = "amdgcn-amd-amdhsa"
 DATA_LAYOUT: Final = (
@@ -20,7 +21,20 @@ DATA_LAYOUT: Final = (
     "-v2048:2048-n32:64-S32-A5-G1-ni:7:8:9"
 )
 
-GRID: Final = GridOperations(
+
+def _warp(lanes: int) -> WarpOperations:
+    """Lanes read each other's registers by address; a lane counts those before it."""
+    count = 'llvm.call_intrinsic "llvm.amdgcn.mbcnt.{half}"({all}, {before}) : (i32, i32) -> i32'
+    low = count.replace("{half}", "lo").replace("{before}", "{zero}")
+    return WarpOperations(
+        lane=(low,) if lanes == 32 else (low, count.replace("{half}", "hi")),
+        shuffle='llvm.call_intrinsic "llvm.amdgcn.ds.bpermute"({address}, {value}) : (i32, i32) -> i32',
+        shuffle_by="",
+        ballot=f'llvm.call_intrinsic "llvm.amdgcn.ballot.i{lanes}"({{predicate}}) : (i1) -> i{lanes}',
+    )
+
+
+_GRID: Final = GridOperations(
     thread_id="rocdl.workitem.id.{axis} : i32",
     block_id="rocdl.workgroup.id.{axis} : i32",
     block_dim=None,
@@ -36,6 +50,7 @@ GRID: Final = GridOperations(
         "rocdl.kernel, rocdl.reqd_work_group_size = array<i32: {x}, {y}, {z}>, "
         'rocdl.flat_work_group_size = "{threads},{threads}"'
     ),
+    warp=_warp(32),
 )
 
 # Measured by compiling each in a process of its own: everything else ends the process.
@@ -82,7 +97,7 @@ def _target(name: str, lanes: int, capabilities: frozenset[str], shared_memory: 
             static_shared_memory=shared_memory * 1024,
             shared_memory=shared_memory * 1024,
         ),
-        grid=GRID,
+        grid=replace(_GRID, warp=_warp(lanes)),
         dialect="rocdl",
     )
 

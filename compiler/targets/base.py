@@ -94,6 +94,28 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class WarpOperations:
+    """MLIR spellings of what the lanes of a warp do together, on values of 32 bits.
+
+    Words in braces are operands: `{mask}` is the lanes that take part, as bits, `{last}` the number of the last.
+
+    Attributes:
+        lane: operations, the last of which gives the lane's number as an i32; `{before}` is what the one before gave,
+            `{zero}` and `{all}` are no bits and all of 32.
+        shuffle: the `{value}` of lane `{lane}`, which takes part; `{address}` is four times its number.
+        shuffle_by: the `{value}` of the lane that `{kind}` (up, down, bfly) and `{amount}`, a number below the size of
+            a warp, say, and one's own where that does not take part; `{last}` is 0 for `up`. Empty where there is no
+            such operation.
+        ballot: the lanes where `{predicate}` holds, as the bits of an integer with a bit for each lane.
+    """
+
+    lane: tuple[str, ...]
+    shuffle: str
+    shuffle_by: str
+    ballot: str
+
+
+@dataclass(frozen=True)
 class GridOperations:
     """MLIR spellings of a kernel that runs as a grid of threads, and of what a thread can ask and do.
 
@@ -109,6 +131,7 @@ class GridOperations:
     grid_dim: str | None
     barrier: tuple[str, ...]
     attributes: str
+    warp: WarpOperations
 
     def spell(self, what: Literal["thread_id", "block_id", "block_dim", "grid_dim"], axis: str) -> str | None:
         """The operation for one axis: `spell("thread_id", "x")` is `nvvm.read.ptx.sreg.tid.x : i32` for CUDA."""
@@ -236,6 +259,11 @@ class Target:
     def vectorizes(self) -> bool:
         """Whether LLVM makes vectors of loops; elsewhere the threads are the lanes."""
         return self.lanes == 1
+
+    @property
+    def warp_size(self) -> int:
+        """How many threads of a block are a warp to the language; where no hardware runs grids, 32."""
+        return self.lanes if self.has_grid else 32
 
     @property
     def architecture(self) -> str:

@@ -19,7 +19,7 @@ from typing import Final
 
 from ...dsl.contract.code_formats import PTX
 from ...dsl.diagnostics.errors import InternalError, TargetError
-from .base import COMMON_INTRINSICS, AddressSpaces, GridOperations, Intrinsics, Limits, Target
+from .base import COMMON_INTRINSICS, AddressSpaces, GridOperations, Intrinsics, Limits, Target, WarpOperations
 
 TRIPLE: Final = "nvptx64-nvidia-cuda"
 DATA_LAYOUT: Final = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
@@ -32,6 +32,12 @@ GRID: Final = GridOperations(
     grid_dim=f"{_REGISTER}.nctaid.{{axis}} : i32",
     barrier=("nvvm.barrier",),
     attributes="nvvm.kernel, nvvm.reqntid = array<i32: {x}, {y}, {z}>",
+    warp=WarpOperations(
+        lane=(f"{_REGISTER}.laneid : i32",),
+        shuffle="nvvm.shfl.sync idx {mask}, {value}, {lane}, {last} : i32 -> i32",
+        shuffle_by="nvvm.shfl.sync {kind} {mask}, {value}, {amount}, {last} : i32 -> i32",
+        ballot="nvvm.vote.sync ballot {mask}, {predicate} -> i32",
+    ),
 )
 _PREFETCH = tuple(f"prefetch.global.{level} [$0];" for level in ("L2", "L2", "L2", "L1"))
 

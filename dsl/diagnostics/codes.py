@@ -205,6 +205,7 @@ MEANINGS: dict[str, str] = {
     "EK0608": "A stage of the compiler is unknown.",
     "EK0609": "A target has no thread pool.",
     "EK0611": "A target cannot do this yet: print on GPUs, barriers on CPUs.",
+    "EK0645": "No warp of this launch has the lane that is to be broadcast.",
     "EK0691": "An environment variable of Einkorn's is unknown.",
     "EK0692": "An environment variable of Einkorn's has a text that means nothing.",
     # EK07: run time

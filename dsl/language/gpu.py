@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import collectives
 from .stubs import Namespace, namespace, value
 
 __all__ = ["gpu"]
@@ -33,6 +34,8 @@ class gpu:
     block_dim = _axes("block_dim", "Threads in a block")
     grid_dim = _axes("grid_dim", "Blocks in the grid")
     global_idx = _axes("global_idx", "`block_idx * block_dim + thread_idx`")
+
+    warp = collectives.warp
 
     @staticmethod
     def barrier() -> None:

@@ -22,7 +22,9 @@ C = TypeVar("C")
 
 
 class Stub:
-    """A name of the language. `kind` is `row`, `rule`, `library` or `value` (used without a call)."""
+    """A name of the language. `kind` is `row`, `rule`, `library` (on numbers), `written` (a function of the library as
+    an author could write it) or `value` (used without a call).
+    """
 
     def __init__(self, name: str, kind: str, function: Callable[..., Any]) -> None:
         self.name = name
@@ -90,8 +92,28 @@ class Namespace:
 
 def namespace(group: type[C]) -> type[C]:
     """Makes a group of names of a class; each of its functions is a rule, `group.function`."""
-    members = {name: member for name, member in vars(group).items() if not name.startswith("_")}
-    for name, member in members.items():
-        if isinstance(member, staticmethod):
-            members[name] = stub("rule", f"{group.__name__}.{name.rstrip('_')}")(member.__func__)
-    return cast(type[C], Namespace(**members))
+    return named_namespace(group.__name__)(group)
+
+
+def named_namespace(prefix: str) -> Callable[[type[C]], type[C]]:
+    """As `namespace`, for a group that stands within another one: `gpu.warp`."""
+
+    def made(group: type[C]) -> type[C]:
+        members = {name: member for name, member in vars(group).items() if not name.startswith("_")}
+        for name, member in members.items():
+            if isinstance(member, staticmethod):
+                function = member.__func__
+                kind = "written" if getattr(function, WRITTEN, False) else "rule"
+                members[name] = stub(kind, f"{prefix}.{name.rstrip('_')}")(function)
+        return cast(type[C], Namespace(**members))
+
+    return made
+
+
+WRITTEN = "_einkorn_written"
+
+
+def written(function: F) -> F:
+    """Marks a function of a group as one that the standard library has under `@implements`, with any arguments."""
+    setattr(function, WRITTEN, True)
+    return function

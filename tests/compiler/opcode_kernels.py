@@ -104,6 +104,8 @@ def turn(out, x):
     i = gpu.thread_idx.x
     out[i] = x[i]
     gpu.barrier()
+    if gpu.warp.ballot(x[i] > 0) == 3:
+        out[i] = gpu.warp.shuffle_up(x[i], 1)
     out[3 - i] = x[i]
 
 

@@ -51,6 +51,13 @@ def gpu_value(here: Point, which: str) -> Value:
     return found
 
 
+def block_of(evaluator: Evaluator) -> tuple[int, int, int]:
+    """How many threads a block has along each axis, in a launched kernel."""
+    assert evaluator.gpu_ids is not None
+    x, y, z = (evaluator.gpu_ids[f"block_dim.{axis}"].const or 1 for axis in AXES)
+    return x, y, z
+
+
 def _number(evaluator: Evaluator, which: str, count: Value) -> Value:
     """The number of a thread or block along an axis that has `count` of them."""
     builder = evaluator.builder

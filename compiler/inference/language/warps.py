@@ -1,0 +1,129 @@
+"""Emits what the lanes of a warp do together: values from other lanes, and questions that have one answer.
+
+A tuple or a struct goes from lane to lane number by number. A compile-time number is the same in every lane.
+
+Input: bound arguments of a call. Output: values. Non-goals: reductions and scans, which are written in the language
+(see `stdlib.gpu`); which calls stand where not all threads come to them (see `passes.uniformity`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....dsl.types.dtype import BOOL, INT, DType, SIMDType
+from ...ir.program import PointerType, Value
+from ..conversion import DEFAULTS, coerce
+from ..evaluator import Point, rule
+from ..target_refusals import refuse_barrier
+from ..values.aggregates import is_number, parts_of, replaced
+from ..values.compile_time import is_comptime_number
+from ..values.describe import describe
+from .grids import LAUNCHED, block_of
+
+LANES_OF = SIMDType(DType.uint64)
+
+
+def _warp(call: Point, name: str) -> dict[str, Any]:
+    """The attributes of what the lanes do together here: how many they are, and of which block."""
+    evaluator = call.evaluator
+    if evaluator.gpu_ids is None:
+        text = f"gpu.{name}() has a meaning only inside a kernel that ctx.launch runs"
+        raise call.error("EK0114", text, hint=LAUNCHED)
+    return {"lanes": evaluator.target.warp_size, "block": block_of(evaluator)}
+
+
+def check_numbers(call: Point, value: Any, name: str, argument: str) -> None:
+    """Refuses what is neither a number nor a vector, nor made of these."""
+    parts = parts_of(value)
+    if parts is not None:
+        for part in parts:
+            check_numbers(call, part, name, argument)
+    elif not is_number(value) or isinstance(getattr(value, "type", None), PointerType):
+        text = f"gpu.{name} works on numbers, vectors, and tuples and structs of these, not on {describe(value)}"
+        raise call.error("EK0204", text, argument)
+
+
+def settled(call: Point, value: Value) -> Value:
+    """A number of open type in the type that it has by default."""
+    return value if value.weak is None else coerce(call, value, DEFAULTS[value.weak])
+
+
+def _shuffle(call: Point, kind: str, name: str, v: Any, amount: Any, argument: str) -> Any:
+    attrs = _warp(call, name)
+    check_numbers(call, v, name, "v")
+    refuse_barrier(call)
+    number = coerce(call.argument(argument), amount, INT, f"{argument}= of gpu.{name} is an Int")
+    kind, number = _forwards(call, kind, number)
+    if number.const is not None and not 0 <= number.const < attrs["lanes"]:
+        return v  # no warp has such a lane
+
+    def shuffled(_: Any, value: Any) -> Any:
+        if is_comptime_number(value):
+            return value
+        whole = settled(call.argument("v"), value)
+        return call.builder.one("warp_shuffle", [whole, number], whole.type, kind=kind, **attrs)
+
+    return replaced(v, shuffled)
+
+
+def _forwards(call: Point, kind: str, number: Value) -> tuple[str, Value]:
+    """`n` lanes before, for a known n < 0, are lanes behind, and the other way round."""
+    if kind in ("up", "down") and number.const is not None and number.const < 0:
+        return "down" if kind == "up" else "up", call.builder.int_(-number.const)
+    return kind, number
+
+
+@rule("gpu.warp.shuffle_idx")
+def shuffle_idx(call: Point, v: Any, lane: Any) -> Any:
+    return _shuffle(call, "idx", "warp.shuffle_idx", v, lane, "lane")
+
+
+@rule("gpu.warp.shuffle_up")
+def shuffle_up(call: Point, v: Any, n: Any) -> Any:
+    return _shuffle(call, "up", "warp.shuffle_up", v, n, "n")
+
+
+@rule("gpu.warp.shuffle_down")
+def shuffle_down(call: Point, v: Any, n: Any) -> Any:
+    return _shuffle(call, "down", "warp.shuffle_down", v, n, "n")
+
+
+@rule("gpu.warp.shuffle_xor")
+def shuffle_xor(call: Point, v: Any, mask: Any) -> Any:
+    return _shuffle(call, "xor", "warp.shuffle_xor", v, mask, "mask")
+
+
+@rule("gpu.warp.broadcast")
+def broadcast(call: Point, v: Any, lane: Any = 0) -> Any:
+    attrs = _warp(call, "warp.broadcast")
+    x, y, z = attrs["block"]
+    last = min(attrs["lanes"], x * y * z) - 1
+    if type(lane) is not int or not 0 <= lane <= last:
+        text = f"lane= is a compile-time number from 0 to {last} here, not {describe(lane)}"
+        hint = "gpu.warp.shuffle_idx takes a lane that is known at run time"
+        raise call.error("EK0645", text, "lane", hint=None if type(lane) is int else hint)
+    return _shuffle(call, "one", "warp.broadcast", v, lane, "lane")
+
+
+def _ballot(call: Point, name: str, p: Any, *, negated: bool = False) -> Value:
+    attrs = _warp(call, name)
+    refuse_barrier(call)
+    condition = coerce(call.argument("p"), p, BOOL, f"gpu.{name} takes a Bool")
+    if negated:
+        condition = call.builder.row("not_", [condition])
+    return call.builder.one("warp_ballot", [condition], LANES_OF, **attrs)
+
+
+@rule("gpu.warp.ballot")
+def ballot(call: Point, p: Any) -> Value:
+    return _ballot(call, "warp.ballot", p)
+
+
+@rule("gpu.warp.any")
+def any_(call: Point, p: Any) -> Value:
+    return call.builder.compare("ne", _ballot(call, "warp.any", p), call.builder.const(0, LANES_OF))
+
+
+@rule("gpu.warp.all")
+def all_(call: Point, p: Any) -> Value:
+    return call.builder.compare("eq", _ballot(call, "warp.all", p, negated=True), call.builder.const(0, LANES_OF))

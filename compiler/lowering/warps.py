@@ -1,0 +1,165 @@
+"""Writes what the lanes of a warp do together: values from other lanes, and the lanes where a condition holds.
+
+Hardware moves 32 bits at a time: other values go in pieces. The last warp of a block is partial where the threads of
+the block are no multiple of a warp's; which lanes it has is known from the block's size and the thread's number.
+
+Input: a `FunctionWriter` and an operation. Output: lines. Non-goals: how a target spells it (see `targets`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...dsl.diagnostics.errors import InternalError
+from ...dsl.types.dtype import DType, SIMDType
+from ..ir.program import Op
+from ..targets.base import WarpOperations
+from . import casts
+from .types import mlir_type, register_bytes
+from .writer import FunctionWriter, emits
+
+_BY = {"up": "up", "down": "down", "xor": "bfly"}
+
+
+@dataclass(frozen=True)
+class _Lanes:
+    """The lanes of the warp that a thread is in: the number of the last, and all of them as bits."""
+
+    last: str
+    mask: str
+
+
+def _spelled(w: FunctionWriter) -> WarpOperations:
+    if w.target.grid is None:
+        raise InternalError(f"{w.target.name} has no warps")
+    return w.target.grid.warp
+
+
+def _i32(w: FunctionWriter, number: int) -> str:
+    return w.op(f"arith.constant {number} : i32")
+
+
+def thread_number(w: FunctionWriter, block: tuple[int, int, int]) -> str:
+    """The number of a thread in its block, along x, then y, then z, as an i32."""
+    grid = w.target.grid
+    assert grid is not None
+    total, step = w.op(str(grid.spell("thread_id", "x"))), block[0]
+    for axis, size in zip("yz", block[1:], strict=True):
+        if size > 1:
+            number = w.op(str(grid.spell("thread_id", axis)))
+            scaled = w.op(f"arith.muli {number}, {_i32(w, step)} : i32")
+            total = w.op(f"arith.addi {total}, {scaled} : i32")
+        step *= size
+    return total
+
+
+def _present(w: FunctionWriter, op: Op) -> _Lanes:
+    """The lanes of the thread's warp. Masks are of 32 bits: no target that takes one has more lanes."""
+    lanes, block = op.attrs["lanes"], op.attrs["block"]
+    threads = block[0] * block[1] * block[2]
+    left = threads % lanes
+
+    def constants(count: int) -> _Lanes:
+        mask = (1 << min(count, 32)) - 1
+        return _Lanes(_i32(w, count - 1), _i32(w, mask - (1 << 32) if mask >> 31 else mask))
+
+    if left == 0 or threads < lanes:
+        return constants(left or lanes)
+    whole, part = constants(lanes), constants(left)
+    first = _i32(w, threads - left)
+    partial = w.op(f"arith.cmpi uge, {thread_number(w, block)}, {first} : i32")
+    last = w.op(f"arith.select {partial}, {part.last}, {whole.last} : i32")
+    return _Lanes(last, w.op(f"arith.select {partial}, {part.mask}, {whole.mask} : i32"))
+
+
+def lane_number(w: FunctionWriter) -> str:
+    """The number of a thread in its warp, as an i32."""
+    number = _i32(w, 0)
+    for spelling in _spelled(w).lane:
+        needs = {key: _i32(w, value) for key, value in (("all", -1), ("zero", 0)) if f"{{{key}}}" in spelling}
+        number = w.op(spelling.format(before=number, **needs))
+    return number
+
+
+# *** 32 bits at a time ***
+
+
+def pieces(w: FunctionWriter, name: str, type: SIMDType) -> list[str]:
+    """The bits of a value as i32s, the lowest ones first."""
+    if type.dtype is DType.bool:
+        bytes_of = type.with_dtype(DType.uint8)
+        return pieces(w, casts.cast(w, name, type, bytes_of), bytes_of)
+    bits, text = 8 * register_bytes(type), mlir_type(type)
+    if bits < 32:
+        whole = _as(w, name, text, f"i{bits}")
+        return [w.op(f"arith.extui {whole} : i{bits} to i32")]
+    if bits == 32:
+        return [_as(w, name, text, "i32")]
+    several = f"vector<{bits // 32}xi32>"
+    vector = _as(w, name, text, several)
+    return [w.op(f"vector.extract {vector}[{k}] : i32 from {several}") for k in range(bits // 32)]
+
+
+def joined(w: FunctionWriter, parts: list[str], type: SIMDType) -> str:
+    """The value with these bits; see `pieces`."""
+    if type.dtype is DType.bool:
+        bytes_of = type.with_dtype(DType.uint8)
+        return casts.cast(w, joined(w, parts, bytes_of), bytes_of, type)
+    bits, text = 8 * register_bytes(type), mlir_type(type)
+    if bits < 32:
+        return _as(w, w.op(f"arith.trunci {parts[0]} : i32 to i{bits}"), f"i{bits}", text)
+    if bits == 32:
+        return _as(w, parts[0], "i32", text)
+    several = f"vector<{bits // 32}xi32>"
+    return _as(w, w.op(f"vector.from_elements {', '.join(parts)} : {several}"), several, text)
+
+
+def _as(w: FunctionWriter, name: str, source: str, to: str) -> str:
+    return name if source == to else w.op(f"llvm.bitcast {name} : {source} to {to}")
+
+
+# *** operations ***
+
+
+@emits("warp_shuffle")
+def _shuffle(w: FunctionWriter, op: Op) -> None:
+    value, amount = op.operands
+    spelled, type = _spelled(w), value.simd
+    lanes = _present(w, op)
+    if spelled.shuffle_by and op.attrs["kind"] in _BY and amount.const is not None:
+        kind = _BY[op.attrs["kind"]]
+        given = {"kind": kind, "amount": _i32(w, amount.const), "mask": lanes.mask, "last": lanes.last}
+        given["last"] = _i32(w, 0) if kind == "up" else lanes.last
+        text = spelled.shuffle_by
+    else:
+        lane = _source(w, op, lanes)
+        given = {"lane": lane, "mask": lanes.mask, "last": lanes.last}
+        given["address"] = w.op(f"arith.shli {lane}, {_i32(w, 2)} : i32") if "{address}" in spelled.shuffle else ""
+        text = spelled.shuffle
+    parts = [w.op(text.format(value=part, **given)) for part in pieces(w, w.name(value), type)]
+    w.result(op, joined(w, parts, type))
+
+
+def _source(w: FunctionWriter, op: Op, lanes: _Lanes) -> str:
+    """The number of the lane that a value comes from; one's own where the warp has none such."""
+    kind, amount = op.attrs["kind"], op.operands[1]
+    if kind == "one":
+        return _i32(w, amount.const)
+    own = lane_number(w)
+    number = w.name(amount)
+    if kind != "idx":
+        wide = w.op(f"arith.extui {own} : i32 to i64")
+        word = {"up": "subi", "down": "addi", "xor": "xori"}[kind]
+        number = w.op(f"arith.{word} {wide}, {number} : i64")
+    last = w.op(f"arith.extui {lanes.last} : i32 to i64")
+    inside = w.op(f"arith.cmpi ule, {number}, {last} : i64")
+    narrow = w.op(f"arith.trunci {number} : i64 to i32")
+    return w.op(f"arith.select {inside}, {narrow}, {own} : i32")
+
+
+@emits("warp_ballot")
+def _ballot(w: FunctionWriter, op: Op) -> None:
+    spelled, lanes = _spelled(w), op.attrs["lanes"]
+    mask = _present(w, op).mask if "{mask}" in spelled.ballot else ""
+    bits = w.op(spelled.ballot.format(predicate=w.name(op.operands[0]), mask=mask))
+    w.result(op, bits if lanes == 64 else w.op(f"arith.extui {bits} : i32 to i64"))

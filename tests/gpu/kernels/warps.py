@@ -1,0 +1,89 @@
+"""What the lanes of a warp do together."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from einkorn.dsl import (
+    DeviceContext,
+    InputTensor,
+    OutputTensor,
+    Storable,
+    ceildiv,
+    float32,
+    gpu,
+    int32,
+    int64,
+    register,
+    select,
+    struct,
+    uint64,
+)
+
+T = TypeVar("T", bound=Storable)
+
+
+def shuffle_thread(out, x, n):
+    """Rows of `out`: by constants and by numbers that are known at run time."""
+    i = gpu.global_idx.x
+    v = x[i]
+    one = int64(n[0])
+    out[0, i] = gpu.warp.shuffle_idx(v, 3)
+    out[1, i] = gpu.warp.shuffle_up(v, 1)
+    out[2, i] = gpu.warp.shuffle_down(v, 5)
+    out[3, i] = gpu.warp.shuffle_xor(v, 16)
+    out[4, i] = gpu.warp.shuffle_idx(v, (i * 7 + 3) % 40)
+    out[5, i] = gpu.warp.shuffle_up(v, one)
+    out[6, i] = gpu.warp.shuffle_down(v, one + 2)
+    out[7, i] = gpu.warp.shuffle_xor(v, i % 8)
+    out[8, i] = gpu.warp.broadcast(v, 2)
+    out[9, i] = gpu.warp.shuffle_up(v, -2)
+    out[10, i] = gpu.warp.shuffle_down(v, 1000)
+    out[11, i] = gpu.warp.shuffle_idx(v, one - 100)
+
+
+@register("warps::shuffle")
+def shuffle(
+    out: OutputTensor[T, "12 n"],
+    x: InputTensor[T, "n"],
+    n: InputTensor[int32, "k"],
+    ctx: DeviceContext,
+    *,
+    block: int = 64,
+) -> None:
+    ctx.launch(shuffle_thread, out, x, n, grid=ceildiv(x.dim(0), block), block=block)
+
+
+@struct
+class Pair:
+    key: int64
+    value: float32
+
+
+def shuffle_parts_thread(out, x):
+    """Vectors, and tuples and structs of numbers of several widths; a block of three axes."""
+    i = gpu.thread_idx.x + 3 * (gpu.thread_idx.y + 5 * gpu.thread_idx.z)
+    v = x.load(8 * i, width=8)
+    w = gpu.warp.shuffle_down(v, 1)
+    pair = gpu.warp.shuffle_xor(Pair(int64(i), v[0]), 2)
+    number, flag, four = gpu.warp.shuffle_up((i, v[1] > 0, 4), 3)
+    out.store(w, i, 0)
+    out[i, 8] = pair.value + float32(pair.key)
+    out[i, 9] = float32(number * four) + select(flag, 0.5, 0.25)
+
+
+@register("warps::shuffle_parts")
+def shuffle_parts(out: OutputTensor[float32, "45 10"], x: InputTensor[float32, "360"], ctx: DeviceContext) -> None:
+    ctx.launch(shuffle_parts_thread, out, x, grid=1, block=(3, 5, 3))
+
+
+def vote_thread(out, x):
+    i = gpu.global_idx.x
+    out[0, i] = gpu.warp.ballot(x[i] > 0)
+    out[1, i] = uint64(gpu.warp.any(x[i] > 6))
+    out[2, i] = uint64(gpu.warp.all(x[i] > -7))
+
+
+@register("warps::vote")
+def vote(out: OutputTensor[uint64, "3 n"], x: InputTensor[int32, "n"], ctx: DeviceContext) -> None:
+    ctx.launch(vote_thread, out, x, grid=ceildiv(x.dim(0), 80), block=80)
