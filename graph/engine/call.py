@@ -31,6 +31,8 @@ from ..types.strides import Pattern, pattern_of, stride_sizes
 from .code import LoadedCode
 from .inputs import InputCheck, sizes_of
 from .outputs import FilledOutput, Filling, GivenOutput, Output
+from .prints import OP as TENSORS
+from .prints import PrintOptions, TensorPrints
 from .reports import Failure, failure_error, nan_notes, read_failure, render
 from .size_checks import SizeChecks
 from .thread_pool import thread_pool
@@ -129,6 +131,8 @@ class Caller:
             self.pointers[pointer_of["sizes", number]] = memory.ctypes.data
         self.arenas: list[Storage | None] = [None] * len(self.stages)
         self.failure: Failure | None = None
+        prints = code.prints
+        self.prints = TensorPrints(prints) if prints != PrintOptions() else None
         self.interrupt: BaseException | None = None  # that came in the middle of a report
         self._report = _reporter(weakref.ref(self))  # kept: native code holds its address
         self.context = abi.Context()
@@ -380,8 +384,11 @@ class Caller:
             if report.kind == "print":
                 if self.filling is not None and self.filling.quiet:
                     return
-                sys.stdout.write(render(report, arguments))
-                sys.stdout.flush()
+                if self.prints is not None and report.op == TENSORS:
+                    self.prints.take(report, arguments)
+                else:
+                    sys.stdout.write(render(report, arguments))
+                    sys.stdout.flush()
             elif self.failure is None:
                 self.failure = read_failure(report, arguments)
         except KeyboardInterrupt as error:

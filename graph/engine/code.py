@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from ..driver.device import CodeFile, Entry
 from ..driver.devices import CPU, Device
 from ..passes.memory_plan import Plan
+from .prints import PrintOptions
 from .reports import Report, read_reports
 
 
@@ -20,7 +21,7 @@ class LoadedCode:
     """A graph's code on a device: the entry, the plan of its buffers, and what its reports mean.
 
     `tier` says where the code comes from. `keep` is what has to live as long as the entry may be called; None when the
-    entry is a Python function.
+    entry is a Python function. `prints` say where `ops.print` shows tensors.
     """
 
     entry: Entry
@@ -29,6 +30,7 @@ class LoadedCode:
     tier: str
     keep: object = None
     device: Device = field(default_factory=CPU)
+    prints: PrintOptions = field(default_factory=PrintOptions)
 
 
 def open_code(files: Sequence[CodeFile], device: Device, plan: Plan, tier: str) -> LoadedCode:

@@ -214,19 +214,26 @@ HINTS = {
 }
 
 
-def render(report: Report, arguments: Any) -> str:
-    """The text of a report: its parts, with the values read from their bit patterns."""
+def render(report: Report, arguments: Any, spec: str = "") -> str:
+    """The text of a report: its parts, with the values read from their bit patterns.
+
+    `spec` is the format of floats that have none of their own.
+    """
+    numbers = iter(numbers_of(report, arguments))
     out = []
-    position = 0
     for part in report.parts:
         if isinstance(part, str):
             out.append(part)
-            continue
-        spec, dtype = part
-        bits = arguments[position]
-        position += 1
-        out.append(format(_number(bits, DType[dtype]), spec))
+        else:
+            value = next(numbers)
+            out.append(format(value, part[0] or (spec if isinstance(value, float) else "")))
     return "".join(out)
+
+
+def numbers_of(report: Report, arguments: Any) -> list[bool | int | float]:
+    """The values of a report, read from their bit patterns."""
+    dtypes = [DType[part[1]] for part in report.parts if not isinstance(part, str)]
+    return [_number(arguments[position], dtype) for position, dtype in enumerate(dtypes)]
 
 
 def _number(bits: int, dtype: DType) -> bool | int | float:

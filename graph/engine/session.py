@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from ...dsl.contract.checks import parse_checks
@@ -23,20 +25,27 @@ from ..arguments import CODE, choice_of, flag_of, int_of, list_of, wrong
 from ..driver.devices import CPU, Device, DeviceRef
 from ..staging.graph import Graph
 from ..staging.kernels import KernelLibrary
+from .code import LoadedCode
 from .compile import chosen_checks, interpret_graph
 from .extensions import Extensions, with_extensions
 from .load import load_graph, load_parts
 from .model import Model
 from .outputs import Filling
+from .prints import STYLES, PrintOptions, with_style
 from .profile import AMBIENT, Profile
 from .weights import weights_of
 
 MOST_THREADS = 1024
+MOST_DIGITS = 99
 ASSERT_LEVELS = {"none": "off", "safe": "safe", "all": "all"}
 
 
 def _library(extensions: Extensions | None) -> KernelLibrary:
     return KernelLibrary(() if extensions is None else extensions)  # type: ignore[arg-type]  # a single path serves
+
+
+def _printing(load: Callable[..., LoadedCode], options: PrintOptions) -> Callable[..., LoadedCode]:
+    return lambda ir: replace(load(ir), prints=options)
 
 
 class InferenceSession:
@@ -75,6 +84,7 @@ class InferenceSession:
         if self.num_threads is not None and not 1 <= self.num_threads <= MOST_THREADS:
             wrong("num_threads", num_threads, f"a number from 1 to {MOST_THREADS}")
         self._library = _library(custom_extensions)
+        self._prints = PrintOptions()
         self.interpret = knobs.interpret if interpret is None else flag_of("interpret", interpret)
         self._models: weakref.WeakSet[Model] = weakref.WeakSet()
         self._profile: Profile | None = AMBIENT[-1] if AMBIENT else None
@@ -101,7 +111,33 @@ class InferenceSession:
         chosen = choice_of("level", getattr(level, "value", level), tuple(ASSERT_LEVELS), CODE)
         self.checks = parse_checks(ASSERT_LEVELS[chosen])
 
-    set_mojo_log_level = set_log_level  # as MAX calls them
+    def set_print_options(
+        self, style: str = "compact", precision: int | None = None, directory: str | PathLike[str] | None = None
+    ) -> None:
+        """How `ops.print` shows the tensors of the graphs that are loaded from now on.
+
+        Args:
+            style: "compact" (of more than 1000 elements the ends of each axis), "full" (all elements), "binary" (all
+                elements, into NumPy files) or "none".
+            precision: digits behind the point of floats; as many as they have when left out.
+            directory: where files go, one for each tensor that is printed: `LABEL-0.txt`, `LABEL-1.txt`, … with the
+                text, or `LABEL-0.npy` for the style "binary". When left out, tensors go to standard output.
+
+        Raises:
+            GraphError: EK0478 a style or precision that is none, or "binary" without a directory.
+        """
+        chosen = choice_of("style", getattr(style, "value", style), STYLES, CODE)
+        digits = None if precision is None else int_of("precision", precision)
+        if digits is not None and not 0 <= digits <= MOST_DIGITS:
+            wrong("precision", precision, f"a number from 0 to {MOST_DIGITS}")
+        if directory is not None and not isinstance(directory, str | PathLike):
+            wrong("directory", directory, "a path")
+        if chosen == "binary" and directory is None:
+            wrong("directory", directory, 'a path, for style "binary" writes files')
+        self._prints = PrintOptions(chosen, digits, None if directory is None else Path(directory))
+
+    set_debug_print_options = set_print_options  # as MAX calls them
+    set_mojo_log_level = set_log_level
     set_mojo_assert_level = set_assert_level
 
     @contextmanager
@@ -173,7 +209,11 @@ class InferenceSession:
                     got=names,
                 )
         wanted = self.checks if checks is None else parse_checks(checks)
-        load = functools.partial(interpret_graph if self.interpret else load_graph, checks=wanted)
+        load: Callable[..., LoadedCode] = functools.partial(
+            interpret_graph if self.interpret else load_graph, checks=wanted
+        )
+        if self._prints != PrintOptions():
+            ir, load = with_style(ir, self._prints), _printing(load, self._prints)
         level = chosen_checks(wanted)
         filled = level is not None and level.level == "all" and ir.device.to_device().is_host
         weights = weights_of(ir, weights_registry)

@@ -32,13 +32,40 @@ def print_text(done: OutputTensor[int8, "0"], *, text: str) -> None:
 
 
 @register("print_tensor", fuse=False)
-def print_tensor(done: OutputTensor[int8, "0"], x: InputTensor[S, "*s"], *, head: str) -> None:
-    """Prints `head`, the shape and the elements, nested as lists are; of a large tensor the ends of each axis."""
+def print_tensor(
+    done: OutputTensor[int8, "0"],
+    x: InputTensor[S, "*s"],
+    *,
+    head: str,
+    style: str = "compact",
+    whole: int = WHOLE,
+) -> None:
+    """Prints `head`, the shape and the elements, nested as lists are; of more than `whole` the ends of each axis.
+
+    With the style "binary" it prints the sizes and the elements one by one, for whoever writes them to a file; with
+    "none" nothing.
+    """
+    if style == "binary":
+        _list(x, head)
+    elif style != "none":
+        _nested(x, head, whole)
+
+
+def _list(x, head):
+    print(head, end="")
+    for axis in unroll(x.rank):
+        print(x.dim(axis), end=",")
+    for position in range(x.size):
+        print(x[unravelled(position, x.shape)], end="")
+    print("")
+
+
+def _nested(x, head, whole):
     print(head, end=" (")
     for axis in unroll(x.rank):
         print(x.dim(axis), end=", " if axis + 1 < x.rank else "")
     print("):", end=" ")
-    large = x.size > WHOLE
+    large = x.size > whole
     counts: tuple[Any, ...] = ()
     for axis in unroll(x.rank):
         counts = (*counts, 2 * EDGE + 1 if large and x.dim(axis) > 2 * EDGE + 1 else x.dim(axis))

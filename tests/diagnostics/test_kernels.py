@@ -49,6 +49,7 @@ SYNTAX = {
     "is": element("x[i] if x is None else 1.0"),
     "in": element("1.0 if 1 in (1, 2) else 0.0"),
     "text_conversion": kernel('print(f"{x[0]!r} {y}")'),
+    "nested_format": kernel('print(f"{x[0]:{2}}")'),
     "nested_total": kernel(
         "total = T(0)\ndef body(i):\n    total += x[i]\nparallel_for(x.dim(0), body)\nout[0] = total"
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -120,3 +121,50 @@ def test_what_is_refused() -> None:
         with pytest.raises(EinkornError) as caught:
             Graph("g", forward, [F32, gpu])
         assert caught.value.code == code, caught.value
+
+
+X = np.arange(1200, dtype=np.float32).reshape(600, 2) / 7
+
+
+def printing(interpret: bool, **options: Any) -> Model:
+    session = InferenceSession(interpret=interpret)
+    session.set_print_options(**options)
+    return session.load(Graph("g", lambda x: (x.print("a/b"), ops.print("text"), x)[2], [F32]))
+
+
+@pytest.mark.parametrize("interpret", [True, False])
+def test_styles(said: Callable[..., str], interpret: bool, tmp_path: Path) -> None:
+    """All elements, digits, nothing, files of text and of elements; a text is printed always."""
+    full = said(printing(interpret, style="full", precision=2), X).splitlines()
+    assert full[:2] == ["a/b: float32 (600, 2): [[0.00, 0.14],", " [0.29, 0.43],"] and len(full) == 601
+    assert said(printing(interpret, style="none"), X) == "text\n"
+    assert said(printing(interpret), X).count("...") == 1
+    texts = printing(interpret, directory=tmp_path / "new")
+    assert said(texts, X[:1]) == said(texts, X[:2]) == "text\n"
+    assert (tmp_path / "new" / "a_b-0.txt").read_text().startswith("a/b: float32 (1, 2): [[0.0, 0.14285")
+    assert (tmp_path / "new" / "a_b-1.txt").read_text().endswith("0.42857143]]\n")
+    assert said(printing(interpret, style="binary", directory=str(tmp_path)), X) == "text\n"
+    assert np.array_equal(np.load(tmp_path / "a_b-0.npy"), X)
+
+
+def test_elements_of_narrow_floats_go_to_files_as_float32(tmp_path: Path) -> None:
+    session = InferenceSession(interpret=True)
+    session.set_debug_print_options(style="binary", directory=tmp_path)
+    types = [TensorType(dtype, ["n"], HOST) for dtype in (DType.bfloat16, DType.int4, DType.bool)]
+    model = session.load(Graph("g", lambda *xs: [(x.print(f"{x.dtype}"), x)[1] for x in xs], types))
+    given = [np.array([0, 1, 1]).astype(dtype) for dtype in (ml_dtypes.bfloat16, ml_dtypes.int4, bool)]
+    model(*given)
+    found = [np.load(tmp_path / f"{name}-0.npy") for name in ("bfloat16", "int4", "bool")]
+    assert [each.dtype for each in found] == [np.float32, np.int8, bool]
+    assert all(np.array_equal(a.astype(int), [0, 1, 1]) for a in found)
+    model(*(each[:0] for each in given))
+    assert np.load(tmp_path / "bool-1.npy").shape == (0,)
+
+
+@pytest.mark.parametrize(
+    "options", [{"style": "short"}, {"precision": -1}, {"precision": "2"}, {"directory": 3}, {"style": "binary"}]
+)
+def test_options_that_are_none(options: dict[str, Any]) -> None:
+    with pytest.raises(EinkornError, match=next(iter(options))) as caught:
+        InferenceSession().set_print_options(**options)
+    assert caught.value.code == "EK0478"

@@ -368,12 +368,12 @@ class ExpressionParser:
         for part in node.values:
             if isinstance(part, ast.FormattedValue):
                 spec = part.format_spec
-                plain = spec is None or (isinstance(spec, ast.JoinedStr) and len(spec.values) <= 1)
+                pieces = spec.values if isinstance(spec, ast.JoinedStr) else []
+                plain = not pieces or (len(pieces) == 1 and isinstance(pieces[0], ast.Constant))
                 if part.conversion != -1 or not plain:
                     raise self.refuse(part, "this f-string conversion", "use a plain format such as `{x:.3f}`")
                 parts.append(self.expr(part.value))
-                text = spec.values[0] if isinstance(spec, ast.JoinedStr) and spec.values else None
-                formats.append(str(text.value) if isinstance(text, ast.Constant) else "")
+                formats.append("".join(str(piece.value) for piece in pieces if isinstance(piece, ast.Constant)))
             else:
                 parts.append(self.expr(part))
                 formats.append("")
