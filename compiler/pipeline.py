@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
@@ -30,11 +30,23 @@ from .inference.kernels import build_program
 from .ir.printer import print_program
 from .ir.program import NotFusible, Program, Site
 from .ir.verifier import verify_program
-from .lowering.module import HELPERS, Emitted, EmittedGroup, emit_group, emit_module, first_site
+from .lowering.launches import kernel_table
+from .lowering.module import (
+    HELPERS,
+    Emitted,
+    EmittedGroup,
+    add_kernels,
+    digest_of,
+    emit_group,
+    emit_module,
+    first_site,
+    stamped,
+)
 from .lowering.writer import KernelInfo
 from .passes.choose_grains import choose_grains
 from .passes.expand_launches import expand_launches
 from .passes.hoist_checks import hoist_checks
+from .passes.host_and_device import host_and_device, host_half
 from .passes.limit_stacks import limit_stacks
 from .passes.mark_lone_stores import mark_lone_stores
 from .passes.merge_small_entry import merge_small_entry
@@ -60,7 +72,11 @@ class Compilation:
     level: int = 3  # of LLVM's optimisation
     notes: bool = False  # whether the program tells a debugger what variables hold
     symbol: str = ""  # of the one group, where an entry of another module calls it
+    hosts: Sequence[Target] = ()  # for which a program for a device has halves that launch its kernels
+    launched: Compilation | None = None  # of a half for a host, that of the kernels
     program: Program = field(init=False)
+    whole: Program = field(init=False)  # of a device, before it was split
+    digest: str = ""  # of the kernels, where there are halves for hosts
     emitted: Emitted = field(init=False)
     group: EmittedGroup = field(init=False)  # where there is a symbol
     text: str = field(init=False)  # LLVM IR, before it is optimised
@@ -107,12 +123,22 @@ def _verify(c: Compilation) -> None:
     verify_program(c.program)
 
 
+def _split(c: Compilation) -> None:
+    c.whole = c.program
+    _, c.program = host_and_device(c.program)
+
+
 def _lower(c: Compilation) -> None:
     if c.symbol:
         c.group = emit_group(c.program, c.target, c.symbol)
         c.emitted = Emitted(c.group.text, ())
-    else:
-        c.emitted = emit_module(c.program, c.target)
+        return
+    c.emitted = emit_module(c.program, c.target)
+    if c.hosts:
+        c.digest = digest_of(c.emitted, c.target)
+        c.emitted = stamped(c.emitted, c.target, c.digest)
+    if c.launched is not None:
+        c.emitted = add_kernels(c.emitted, kernel_table(c.program, c.launched.emitted.kernels, c.launched.digest))
 
 
 def _lower_to_llvm(c: Compilation) -> None:
@@ -141,6 +167,7 @@ PASSES: tuple[Pass, ...] = (
     _on_program(version_loops),
     _on_program(limit_stacks),
     Pass("verify", "typed", _verify, _program_text),
+    Pass(host_and_device.__name__, "mlir", _split, _program_text, "device"),
     _on_program(stream_loops, "mlir", "host"),
     _on_program(vectorize_loops, "mlir"),
     _on_program(place_polls, "mlir", "host"),
@@ -213,26 +240,29 @@ class Stopped(CompileError):
         self.text = text
 
 
-def compile_entry(spec: EntrySpec, target: Target, *, others: Sequence[Target] = (), level: int = 3) -> Artifact:
-    """Compiles an entry for a target, and for the targets of its other halves, such as the host's.
+def compile_entry(spec: EntrySpec, target: Target, *, hosts: Sequence[Target] = (), level: int = 3) -> Artifact:
+    """Compiles an entry for a target: for a device its kernels, and for each of the `hosts` what launches them.
 
     Raises:
         CompileError: a mistake in a kernel, or something that the target lacks.
         InternalError: a fault of the compiler.
     """
     with _faults(spec, target):
-        halves = [piece for other in others for piece in _compiled(spec, other, level).pieces]
-        made = _compiled(spec, target, level)
-        return replace(made, pieces=(*halves, *made.pieces))
+        c, watch = Compilation(spec, target, level, hosts=hosts), _Watch()
+        _run_typed(c, watch)
+        program = c.program
+        beside(spec, target, lambda: watch.run(NATIVE, c))
+        halves = [_host_half(c, host) for host in hosts]
+        pieces = tuple(Piece(half.target.format.suffix, half.target.key, half.code) for half in (*halves, c))
+        return Artifact(target, program, c.emitted, c.compiled, pieces, watch.timings)
 
 
-def _compiled(spec: EntrySpec, target: Target, level: int) -> Artifact:
-    compilation, watch = Compilation(spec, target, level), _Watch()
-    _run_typed(compilation, watch)
-    beside(spec, target, lambda: watch.run(NATIVE, compilation))
-    c = compilation
-    piece = Piece(target.format.suffix, target.key, c.code)
-    return Artifact(target, c.program, c.emitted, c.compiled, (piece,), watch.timings)
+def _host_half(device: Compilation, host: Target) -> Compilation:
+    """The code that launches the kernels of a device."""
+    c, watch = Compilation(device.spec, host, device.level, launched=device), _Watch("host")
+    c.program = host_half(device.whole)
+    beside(c.spec, host, lambda: watch.run(NATIVE, c))
+    return c
 
 
 class GroupCompilation:
@@ -306,7 +336,8 @@ class _Watch:
     Who looks at passes has the program verified after each of them; else it is once, by the pass `verify`.
     """
 
-    def __init__(self, *, quiet: bool = False) -> None:
+    def __init__(self, half: str = "", *, quiet: bool = False) -> None:
+        self.half = half  # shown with what is dumped
         self.timings: dict[str, float] = {}
         self.stopped: Stopped | None = None  # after a pass within a library
         self.dump = frozenset[str]() if quiet else knobs.dump
@@ -350,7 +381,7 @@ class _Watch:
     def done(self, name: str, show: Callable[[], str]) -> None:
         """Does what the knobs ask for after a pass or a stage."""
         if name in self.dump:
-            print(f"=== {name} ===\n{show()}", file=sys.stderr)
+            print(f"=== {name}{f' of the {self.half}' if self.half else ''} ===\n{show()}", file=sys.stderr)
         if name == self.stop:
             raise Stopped(name, show())
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
 from typing import Any, TypeVar
 
-from ..ir.opcodes import CONST, IRREGULAR, LAUNCH, OPCODES
+from ..ir.opcodes import CONST, ENQUEUE, IRREGULAR, LAUNCH, OPCODES
 from ..ir.program import Function, Location, Op, Region, Value, captures, walk
 from ..ir.rules import Form
 from . import atomics, grids, memory, reports, scalars, vectors, warps
@@ -296,7 +296,7 @@ def _launch(w: _Writer, op: Op, depth: int) -> list[ast.stmt]:
     name = next((f for inner in region.ops for _, _, f in activations(inner.location)[-1:] if f), "kernel")
     first = next((inner.location for inner in region.ops if inner.location.function == name), op.location)
     function = w.module.function(name, first, params, region.ops, ())
-    arguments = [w.module.read(v) for v in (*op.operands, *params)]
+    arguments = [w.module.read(v) for v in (*op.operands[:6], *params)]
     machine = ast.Name("%machine", ast.Load())
     return [w.at(ast.Expr(w.call("%grid", [machine, ast.Name(w.module.constant(function), ast.Load()), *arguments])))]
 
@@ -340,7 +340,7 @@ STRUCTURED: dict[str, Callable[[_Writer, Op, int], list[ast.stmt]]] = {
 ENDS = {opcode.name for opcode in OPCODES.values() if opcode.ends}  # written by the operations around them
 FAMILIES = (atomics, grids, memory, reports, scalars, vectors, warps)
 
-_unmatched = {*EVALUATORS, *STRUCTURED, *ENDS} ^ set(IRREGULAR)
+_unmatched = {*EVALUATORS, *STRUCTURED, *ENDS, ENQUEUE.name} ^ set(IRREGULAR)
 assert not _unmatched, f"opcodes that {__package__} does not compute, or computes in vain: {_unmatched}"
 
 

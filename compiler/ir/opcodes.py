@@ -64,6 +64,11 @@ _ALIGN = {"align": Attribute(lambda value: _whole(1)(value) and value & (value -
 _LANE = {"lane": Attribute(_whole())}
 
 
+def _sizes(value: Any) -> bool:
+    """Whether it is a size of a block or a cluster."""
+    return isinstance(value, tuple) and len(value) == 3 and all(_whole(1)(size) for size in value)
+
+
 def _decided(takes: Callable[[Any], bool]) -> Attribute:
     return Attribute(takes, required=False, decided=True)
 
@@ -361,11 +366,23 @@ PARALLEL = Opcode(
 )
 LAUNCH = Opcode(
     "launch",
-    "grid x y z, block x y z; a region run by every thread",
+    "grid x y z, block x y z, bytes of dynamic shared memory if any; a region run by every thread; attrs cluster",
     (INTEGER,) * 6,
+    more=INTEGER,
+    attrs={"cluster": Attribute(_sizes, required=False)},
     regions=(_BLOCK,),
-    rule=rules.yields_nothing,
+    rule=rules.launch,
     spreads=True,
+)
+ENQUEUE = Opcode(
+    "enqueue",
+    "grid x y z, bytes of dynamic shared memory, the kernel's arguments: launches it; attrs kernel, block, cluster",
+    (INTEGER,) * 4,
+    more=ANY,
+    attrs={"kernel": Attribute(_whole()), "block": Attribute(_sizes), "cluster": Attribute(_sizes)},
+    reads=True,
+    writes=True,
+    reports=True,
 )
 GPU_ID = Opcode(
     "gpu_id",

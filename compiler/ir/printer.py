@@ -79,7 +79,10 @@ class _Printer:
 
     def function(self, function: Function) -> list[Line]:
         params = ", ".join(f"{self.name(p)}: {p.type}" for p in function.params)
-        self.lines.append((f"func {function.name}({params}) {{", None))
+        known = function.launched
+        block = f" block {', '.join(map(str, known.block))}" if known else ""
+        kind = "kernel" if known else "func"
+        self.lines.append((f"{kind} {function.name}({params}){block} {{", known.location if known else None))
         self.region(function.body, "  ")
         self.lines.append(("}", None))
         return self.lines

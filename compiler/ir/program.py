@@ -283,6 +283,15 @@ class Site:
 Bounds = tuple[Value | None, Value | None, bool]  # low (or 0) <= value < high; the same up to high where it is True
 
 
+@dataclass(frozen=True)
+class Launched:
+    """How a kernel of a device is launched: the sizes of its blocks and clusters, and where."""
+
+    block: tuple[int, int, int]
+    cluster: tuple[int, int, int]
+    location: Location
+
+
 @dataclass
 class Function:
     """A function of the entry's module: parameters and a body that returns nothing.
@@ -291,6 +300,8 @@ class Function:
         op: the op whose kernel is the root of the group, for errors.
         fused: whether kernels of several nodes are in it.
         bounds: between which values counters and sizes lie, by serial; see `Builder.counter`.
+        launched: of a kernel of a device how it is launched. Its body, which every thread runs, uses constants of the
+            host's code, and its parameters are what it takes from there (see `passes.host_and_device`).
     """
 
     name: str
@@ -299,6 +310,7 @@ class Function:
     op: str = ""
     fused: bool = False
     bounds: dict[int, list[Bounds]] = field(default_factory=dict)
+    launched: Launched | None = None
 
 
 @dataclass

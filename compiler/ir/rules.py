@@ -177,6 +177,12 @@ def alloca(op: Op) -> str | None:
     return None if type.is_whole and type.space in ("stack", "shared") else f"is no storage of its own: {type}"
 
 
+def launch(op: Op) -> str | None:
+    if any(size.const is None for size in op.operands[3:6]):
+        return "has blocks of a size that is not known"
+    return "takes more than one size of shared memory" if len(op.operands) > 7 else yields_nothing(op)
+
+
 def branch(op: Op) -> str | None:
     results = [r.type for r in op.results]
     same = all([v.type for v in region.ops[-1].operands] == results for region in op.regions)

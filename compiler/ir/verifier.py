@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...dsl.diagnostics.errors import InternalError
-from .opcodes import OPCODES
+from .opcodes import LAUNCH, OPCODES
 from .program import Function, Kind, Op, Program, Region, RegionForm, Site, Value
 
 _BODY = RegionForm()
@@ -62,7 +62,7 @@ class _Verifier:
     def op(self, op: Op) -> None:
         opcode = op.opcode
         for value in op.operands:
-            if id(value) not in self.known:
+            if id(value) not in self.known and not (self.function.launched and value.const is not None):
                 raise self.fail(op, f"uses {value!r} before it is made")
         if OPCODES.get(opcode.name) is not opcode:
             raise self.fail(op, "is no operation")
@@ -97,7 +97,8 @@ class _Verifier:
 
     def surroundings(self, op: Op) -> str | None:
         within = op.opcode.within
-        if within and all(other.name != within for other in self.around):
+        launched = self.function.launched is not None and within == LAUNCH.name
+        if within and not launched and all(other.name != within for other in self.around):
             return f"stands outside of any {within}"
         if op.opcode.spreads and any(other.opcode.spreads for other in self.around):
             return "stands within what runs on threads of its own already"

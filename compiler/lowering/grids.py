@@ -12,7 +12,7 @@ from .writer import FunctionWriter, emits
 
 @emits("launch")
 def _launch(w: FunctionWriter, op: Op) -> None:
-    raise InternalError("a launch reached the host's code")
+    raise InternalError("a launch is in the code of neither the host nor the device")
 
 
 @emits("gpu_id")

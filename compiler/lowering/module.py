@@ -1,7 +1,7 @@
 """Writes a typed program as an MLIR module: nearly one to one, with the author's places as locations.
 
 On a CPU, each parallel region becomes a function of its own with a task around it that the thread pool calls; the entry
-calls the groups in order. On a GPU, each launch becomes a kernel. Memory is LLVM pointers.
+calls the groups in order. On a GPU, each function is a kernel. Memory is LLVM pointers.
 
 Of a CPU a group may be a module by itself, and the entry another one; both know each other's symbols by name.
 
@@ -11,14 +11,16 @@ typing, no optimisation: what passes have decided is spelled (see `ir.schedule`)
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...dsl.diagnostics.errors import InternalError
-from ..ir.opcodes import LAUNCH, OPCODES
+from ...dsl.contract import abi
+from ...dsl.contract.kernels import KernelTable
+from ..ir.opcodes import OPCODES
 from ..ir.operations import ROWS
-from ..ir.program import Function, Op, PointerType, Program, captures, walk
+from ..ir.program import Function, Program
 from ..targets import Target
 from . import (
     arithmetic,
@@ -26,6 +28,7 @@ from . import (
     bits,
     control_flow,
     grids,
+    launches,
     memory,
     packed_memory,
     parallel,
@@ -44,6 +47,7 @@ FAMILIES = (
     bits,
     control_flow,
     grids,
+    launches,
     memory,
     packed_memory,
     parallel,
@@ -52,6 +56,7 @@ FAMILIES = (
     vectors,
     warps,
 )
+DIGEST = 16  # hexadecimal digits that tell the code of a device from any other
 
 _unmatched = set(EMITTERS) ^ set(OPCODES)
 assert not _unmatched, f"opcodes without an emitter in {__package__}, or emitters without an opcode: {_unmatched}"
@@ -76,6 +81,25 @@ def emit_module(program: Program, target: Target) -> Emitted:
     else:
         _host(module, program)
     return Emitted(module.text(), tuple(module.kernels))
+
+
+def digest_of(device: Emitted, target: Target) -> str:
+    """Tells the code for a device from any other; places make no difference."""
+    code, _, _ = device.text.partition("} loc(unknown)\n")
+    return hashlib.sha256(f"{target.key}\n{code}".encode()).hexdigest()[:DIGEST]
+
+
+def stamped(device: Emitted, target: Target, digest: str) -> Emitted:
+    """The module with a byte whose name holds the digest."""
+    space = f" {{addr_space = {target.spaces.global_memory} : i32}}" if target.spaces.global_memory else ""
+    byte = f"  llvm.mlir.global external @{abi.STAMP}{digest}(0 : i8){space} : i8\n"
+    return replace(device, text=device.text.replace("module {\n", f"module {{\n{byte}", 1))
+
+
+def add_kernels(host: Emitted, table: KernelTable) -> Emitted:
+    """The module of a host with the table of the kernels that it launches."""
+    text = reports.text_constant(abi.KERNELS, table.to_bytes())
+    return replace(host, text=host.text.replace("module {\n", f"module {{\n{text}", 1))
 
 
 # *** CPUs ***
@@ -205,27 +229,21 @@ def _body(w: FunctionWriter, function: Function) -> None:
 
 
 def _kernels(module: ModuleWriter, program: Program) -> None:
-    """Every launch of every group as a kernel."""
+    """Every kernel; its number is its place among them."""
     for function in program.functions:
-        launches = [op for op in walk(function.body) if op.opcode is LAUNCH]
-        for number, op in enumerate(launches):
-            module.functions.append(_kernel(module, f"{function.name}_kernel_{number}", op))
+        module.functions.append(_kernel(module, function))
 
 
-def _kernel(module: ModuleWriter, symbol: str, op: Op) -> str:
-    """A launch as a kernel; what its region uses from outside are its parameters."""
+def _kernel(module: ModuleWriter, function: Function) -> str:
     w = FunctionWriter(module)
-    captured = captures(op.regions[0])
-    block = tuple(int(v.const) for v in op.operands[3:6])
-    assert len(block) == 3
-    if any(isinstance(v.type, PointerType) and v.type.space != "global" for v in captured):
-        raise InternalError("a kernel cannot take storage of the host")
-    params = w.parameters(captured)
-    w.region(op.regions[0])
+    launched = function.launched
+    assert launched is not None
+    params = w.parameters(function.params)
+    w.region(function.body)
     w.at = ""
     w.line("llvm.return")
-    types = tuple(str(v.type) for v in captured)
-    module.kernels.append(KernelInfo(symbol, block, types))
-    attributes = module.target.kernel_attributes(block)
-    head = f"llvm.func @{symbol}({', '.join(params)}) attributes {{{attributes}}}"
-    return w.finish(head, module.location(op.location))
+    types = tuple(str(v.type) for v in function.params)
+    module.kernels.append(KernelInfo(function.name, launched.block, types, launches.accesses_of(function)))
+    attributes = module.target.kernel_attributes(launched.block)
+    head = f"llvm.func @{function.name}({', '.join(params)}) attributes {{{attributes}}}"
+    return w.finish(head, module.location(launched.location))

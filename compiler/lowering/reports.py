@@ -102,6 +102,11 @@ def site_records(program: Program) -> list[Any]:
 
 def report_table(records: Sequence[Any]) -> str:
     """The table of sites as JSON text in the code itself, so that it is never apart from the code."""
-    data = json.dumps(records).encode() + b"\0"
+    return text_constant(abi.REPORTS, json.dumps(records).encode())
+
+
+def text_constant(symbol: str, data: bytes) -> str:
+    """A text that ends in a zero byte, under a symbol of the code."""
+    data += b"\0"
     text = "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in data)
-    return f'  llvm.mlir.global external constant @{abi.REPORTS}("{text}") : !llvm.array<{len(data)} x i8>\n'
+    return f'  llvm.mlir.global external constant @{symbol}("{text}") : !llvm.array<{len(data)} x i8>\n'

@@ -63,11 +63,16 @@ def expands(*names: str) -> Callable[[Expansion], Expansion]:
 
 @dataclass(frozen=True)
 class KernelInfo:
-    """A GPU kernel of a module: its symbol, its block, and the types of its parameters."""
+    """A GPU kernel of a module: its symbol, its block, the types of its parameters, and what it does with each.
+
+    `shared` are the bytes of its own shared memory.
+    """
 
     symbol: str
     block: tuple[int, int, int]
     parameters: tuple[str, ...]
+    accesses: tuple[str, ...] = ()
+    shared: int = 0
 
 
 LEAVE = f"llvm.call @{EXIT}() : () -> ()"  # the last operation of a block: the function returns

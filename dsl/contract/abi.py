@@ -25,6 +25,14 @@ ABI_VERSION: Final = 1
 ENTRY: Final = "ek_entry"
 REPORTS: Final = "ek_reports"
 
+# Of an entry that launches kernels on a device: the table of these (JSON text that ends in a zero byte; see `kernels`),
+# and scratch(dims), how many bytes of the device a call needs besides its buffers, where it needs any.
+KERNELS: Final = "ek_kernels"
+SCRATCH: Final = "ek_scratch"
+
+# Begins the name of a byte in the code for the device, which ends in the digest that the table of kernels has.
+STAMP: Final = "ek_code_"
+
 # The symbols that an object may leave to the system, and the libraries that have them. fma and round are exact, so the
 # library that has them does not matter; exp and its kind are not, and are written in the kernel language instead, as is
 # fmod, which is slow there.
@@ -45,7 +53,7 @@ PARALLEL_OFFSET: Final = 8
 REPORT_OFFSET: Final = 16
 STATUS_OFFSET: Final = 24
 THREADS_OFFSET: Final = 32
-LAUNCH_OFFSET: Final = 40
+DEVICE_OFFSET: Final = 40
 STAGE_OFFSET: Final = 48
 POLL_OFFSET: Final = 56
 CONTEXT_SIZE: Final = 64
@@ -87,7 +95,8 @@ class Context(ctypes.Structure):
 
     `parallel` may be null: the entry then runs its chunks itself, in order. `status` is 0, or 1 + the site of a
     failure, or INTERRUPTED: code that sees another status than 0 ends as soon as it can. `threads` counts the pool's
-    threads, the caller included, and is at least 1. `poll` may be null.
+    threads, the caller included, and is at least 1. `device` is a `Device` for entries that launch kernels, else null.
+    `poll` may be null.
     """
 
     _fields_ = (
@@ -96,10 +105,87 @@ class Context(ctypes.Structure):
         ("report", ctypes.c_void_p),
         ("status", ctypes.c_int64),
         ("threads", ctypes.c_int64),
-        ("launch", ctypes.c_void_p),
+        ("device", ctypes.c_void_p),
         ("stage", ctypes.c_int64),
         ("poll", ctypes.c_void_p),
     )
+
+
+# *** devices ***
+
+WITHIN: Final = 0  # kinds of copies: within the device, ordered with its launches
+TO_DEVICE: Final = 1
+TO_HOST: Final = 2  # returns when the bytes are there
+
+
+class Launch(ctypes.Structure):
+    """One launch of a kernel: its number in the table, sizes in blocks and threads, bytes of dynamic shared memory.
+
+    `flags` are 0.
+    """
+
+    _fields_ = (
+        ("kernel", ctypes.c_int32),
+        ("grid", ctypes.c_int32 * 3),
+        ("block", ctypes.c_int32 * 3),
+        ("cluster", ctypes.c_int32 * 3),
+        ("shared", ctypes.c_int32),
+        ("flags", ctypes.c_int32),
+    )
+
+
+# launch(device, launch, arguments) -> 0, or the driver's code. `arguments[k]` points to 8 bytes with parameter k of the
+# kernel: an address, or a number in the low bytes, with zeros above it.
+LaunchFunction = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.POINTER(Launch), ctypes.c_void_p)
+
+# copy(device, to, from, bytes, kind) -> 0, or the driver's code.
+CopyFunction = ctypes.CFUNCTYPE(
+    ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32
+)
+
+# fill(device, to, pattern, count, width) -> 0, or the driver's code: `count` numbers of `width` bytes.
+FillFunction = ctypes.CFUNCTYPE(
+    ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int32
+)
+
+
+class Device(ctypes.Structure):
+    """How an entry reaches its device: functions, and what these need. Each caller of the entry has one of its own.
+
+    Fields:
+        launch, copy, fill: the functions above; each gets the address of this structure first.
+        stream: the driver's, on which all of them are ordered.
+        functions: the driver's handle of each kernel of the table, by its number.
+        driver: the address of the driver's own function that `launch` calls.
+        scratch, scratch_size: memory of the device for this call; see `SCRATCH`.
+        reports: where kernels report, in memory of the device; null when they do not.
+        failed_kernel, failed_code: after a function gave another code than 0: the kernel, or -1, and the code.
+        pool: what runs the threads of a device that is simulated.
+    """
+
+    _fields_ = (
+        ("launch", ctypes.c_void_p),
+        ("copy", ctypes.c_void_p),
+        ("fill", ctypes.c_void_p),
+        ("stream", ctypes.c_void_p),
+        ("functions", ctypes.c_void_p),
+        ("driver", ctypes.c_void_p),
+        ("scratch", ctypes.c_void_p),
+        ("scratch_size", ctypes.c_int64),
+        ("reports", ctypes.c_void_p),
+        ("failed_kernel", ctypes.c_int64),
+        ("failed_code", ctypes.c_int64),
+        ("pool", ctypes.c_void_p),
+    )
+
+
+LAUNCH_SIZE: Final = 48
+LAUNCH_FUNCTION_OFFSET: Final = 0
+COPY_FUNCTION_OFFSET: Final = 8
+FILL_FUNCTION_OFFSET: Final = 16
+SCRATCH_OFFSET: Final = 48
+FAILED_KERNEL_OFFSET: Final = 72
+FAILED_CODE_OFFSET: Final = 80
 
 
 class PoolState(ctypes.Structure):

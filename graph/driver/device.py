@@ -18,6 +18,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ...dsl.contract import abi
+from ...dsl.contract.kernels import KernelTable
 from ...dsl.types.dtype import DType
 
 Array = np.ndarray[Any, Any]
@@ -63,11 +65,18 @@ class CodeFile:
 
 @dataclass(frozen=True)
 class Code:
-    """Code in a device: its entry, the table of its reports (JSON), and what has to live as long as it is called."""
+    """Code in a device: its entry, the table of its reports (JSON), and what has to live as long as it is called.
+
+    Of a device with kernels that the entry launches: their `kernels`, the driver's handles of these in their order, and
+    how many bytes of the device a call needs for itself, of the address of its dims.
+    """
 
     entry: Entry
     reports: bytes
     keep: object
+    kernels: KernelTable | None = None
+    functions: Sequence[int] = ()
+    scratch: Callable[[int], int] | None = None
 
 
 class Driver(ABC):
@@ -128,6 +137,10 @@ class Driver(ABC):
         Raises:
             OSError: it cannot be loaded.
         """
+
+    def table(self, code: Code) -> abi.Device | None:
+        """What the entry of this code launches kernels through, for one caller; None where it launches none."""
+        return None
 
     @abstractmethod
     def synchronize(self) -> None:

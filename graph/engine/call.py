@@ -18,7 +18,8 @@ import numpy as np
 
 from ...dsl.contract import abi
 from ...dsl.diagnostics.errors import DeviceError, GraphError, KernelError
-from ...dsl.diagnostics.places import Place, user_place
+from ...dsl.diagnostics.places import Place, is_shipped, user_place
+from ...dsl.frontend.anchors import place_at
 from ...dsl.types.packing import pack
 from ..driver.arrays import check_memory, check_outputs
 from ..driver.buffer import Buffer
@@ -136,10 +137,13 @@ class Caller:
         self.interrupt: BaseException | None = None  # that came in the middle of a report
         self._report = _reporter(weakref.ref(self))  # kept: native code holds its address
         self.context = abi.Context()
+        self.table = None if code.launching is None else self.driver.table(code.launching)
         self._prepare_context()
 
     def _prepare_context(self) -> None:
-        """Says to native code who runs its parallel regions, and who hears its reports."""
+        """Says to native code who runs its parallel regions, who launches kernels, and who hears its reports."""
+        if self.table is not None:
+            self.context.device = ctypes.addressof(self.table)
         self.context.report = ctypes.cast(self._report, ctypes.c_void_p)
         self.context.threads = 1
         self.pool = pool = thread_pool(self.threads)
@@ -403,6 +407,8 @@ class Caller:
         if status == abi.INTERRUPTED:
             interrupt, self.interrupt = self.interrupt, None
             raise interrupt or (self.pool.raised() if self.pool is not None else KeyboardInterrupt())
+        if failure is None and self.table is not None and self.table.failed_code:
+            raise self._not_launched(self.table)
         if failure is None:
             known = self.driver.error(code)
             notes = [f"{self.device}: {known}"] if known else []
@@ -412,6 +418,26 @@ class Caller:
         programs = [node.kernel.portable for node in self.ir.nodes if isinstance(node, Node)]
         kernels = [*programs, *(program.shape for program in programs if program.shape is not None)]
         raise failure_error(failure, kernels, self._staged(failure.report.op), [*notes, called])
+
+    def _not_launched(self, table: abi.Device) -> DeviceError:
+        """What a device refused to do."""
+        number, code, launching = table.failed_kernel, table.failed_code, self.code.launching
+        table.failed_kernel = table.failed_code = 0
+        known = self.driver.error(code)
+        kernels = () if launching is None or launching.kernels is None else launching.kernels.kernels
+        kernel = kernels[number] if 0 <= number < len(kernels) else None
+        programs = [node.kernel.portable for node in self.ir.nodes if isinstance(node, Node)]
+        place = None if kernel is None else place_at(kernel.anchor, programs)
+        what = "copy memory" if kernel is None else f"launch kernel '{kernel.symbol}' of op '{kernel.op}'"
+        staged = [] if kernel is None else self._staged(kernel.op)
+        return DeviceError(
+            f"{self.device} could not {what}: {known or f'code {code}'}",
+            code="EK0624",
+            place=place if place is not None and not is_shipped(place.file) else next(iter(staged), user_place()),
+            op=None if kernel is None else kernel.op,
+            got=code,
+            notes=[f"graph '{self.ir.name}' was called at {user_place()}"],
+        )
 
     def _staged(self, op: str) -> list[Place]:
         """Where an op was staged; several places when the graph has several of that name."""

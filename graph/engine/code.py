@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..driver.device import CodeFile, Entry
+from ..driver.device import Code, CodeFile, Entry
 from ..driver.devices import CPU, Device
 from ..passes.memory_plan import Plan
 from .prints import PrintOptions
@@ -31,6 +31,7 @@ class LoadedCode:
     keep: object = None
     device: Device = field(default_factory=CPU)
     prints: PrintOptions = field(default_factory=PrintOptions)
+    launching: Code | None = None  # where the entry launches kernels on the device
 
 
 def open_code(files: Sequence[CodeFile], device: Device, plan: Plan, tier: str) -> LoadedCode:
@@ -40,4 +41,5 @@ def open_code(files: Sequence[CodeFile], device: Device, plan: Plan, tier: str) 
         OSError: they cannot be loaded.
     """
     code = device.driver.load(files)
-    return LoadedCode(code.entry, plan, read_reports(code.reports), tier, code.keep, device)
+    launching = None if code.kernels is None else code
+    return LoadedCode(code.entry, plan, read_reports(code.reports), tier, code.keep, device, launching=launching)

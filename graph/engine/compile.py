@@ -130,7 +130,7 @@ def compile_graph(
         if len(unit.groups) > 1 and target.format.in_process:
             pieces: tuple[Piece, ...] = (compile_groups(unit, target, tell),)
         else:
-            pieces = compile_entry(unit, target, others=targets[:-1]).pieces
+            pieces = compile_entry(unit, target, hosts=targets[:-1]).pieces
     except NotFusible:
         if not fuse:
             raise

@@ -1,0 +1,158 @@
+"""Writes launches of kernels in the host's code: the description on the stack, the arguments, a call of the device.
+
+Input: an `enqueue` operation. Output: lines. Non-goals: kernels (see `lowering.module`), and what the device does with
+a launch (see `dsl.contract.abi`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ...dsl.contract import abi
+from ...dsl.contract.kernels import Kernel, KernelTable, Parameter
+from ...dsl.frontend.anchors import anchors_of
+from ..ir.opcodes import ENQUEUE
+from ..ir.program import Function, Op, PointerType, Program, Region, Type, Value, walk
+from .types import mlir_type, register_bytes
+from .writer import LEAVE, FunctionWriter, KernelInfo, emits
+
+SLOT = 8  # bytes of an argument
+
+
+@emits("enqueue")
+def _enqueue(w: FunctionWriter, op: Op) -> None:
+    """Launches a kernel on a grid that has blocks; leaves with what failed noted in the device."""
+    at = w.at
+    counts, shared, arguments = op.operands[:3], op.operands[3], op.operands[4:]
+    zero = w.op("arith.constant 0 : i64")
+    some = w.op("arith.constant true")
+    for count in counts:
+        if count.const is None or count.const <= 0:
+            any_ = w.op(f"arith.cmpi sgt, {w.name(count)}, {zero} : i64")
+            some = w.op(f"arith.andi {some}, {any_} : i1")
+    w.open(f"scf.if {some} {{")
+    with w.nested():
+        device = w.op(f"llvm.load {w.field('%ctx', abi.DEVICE_OFFSET)} : !llvm.ptr -> !llvm.ptr")
+        launch, _ = w.storage(abi.LAUNCH_SIZE, alignment=8)
+        fixed = [*op.attrs["block"], *op.attrs["cluster"]]
+        numbers = [w.op(f"arith.constant {op.attrs['kernel']} : i32"), *(_narrow(w, count) for count in counts)]
+        numbers += [w.op(f"arith.constant {size} : i32") for size in fixed]
+        numbers += [_narrow(w, shared), w.op("arith.constant 0 : i32")]
+        for place, number in enumerate(numbers):
+            w.line(f"llvm.store {number}, {w.field(launch, 4 * place)} : i32, !llvm.ptr")
+        table = _arguments(w, arguments)
+        function = w.op(f"llvm.load {w.field(device, abi.LAUNCH_FUNCTION_OFFSET)} : !llvm.ptr -> !llvm.ptr")
+        types = "!llvm.ptr, (!llvm.ptr, !llvm.ptr, !llvm.ptr) -> i32"
+        code = w.op(f"llvm.call {function}({device}, {launch}, {table}) : {types}")
+        leave_on_failure(w, device, code, op.attrs["kernel"])
+    w.close(at)
+
+
+def leave_on_failure(w: FunctionWriter, device: str, code: str, kernel: int) -> None:
+    """Leaves when a function of the device gave another code than 0, which it then holds."""
+    at = w.at
+    none = w.op("arith.constant 0 : i32")
+    failed = w.op(f"arith.cmpi ne, {code}, {none} : i32")
+    w.open(f"scf.if {failed} {{")
+    with w.nested():
+        number, wide = w.op(f"arith.constant {kernel} : i64"), w.op(f"arith.extsi {code} : i32 to i64")
+        for value, offset in ((number, abi.FAILED_KERNEL_OFFSET), (wide, abi.FAILED_CODE_OFFSET)):
+            w.line(f"llvm.store {value}, {w.field(device, offset)} : i64, !llvm.ptr")
+        w.line(LEAVE)
+    w.close(at)
+
+
+def _narrow(w: FunctionWriter, value: Value) -> str:
+    return w.op(f"arith.trunci {w.name(value)} : i64 to i32")
+
+
+def _arguments(w: FunctionWriter, values: Sequence[Value]) -> str:
+    """The array of the addresses of the arguments."""
+    slots, _ = w.storage(SLOT * max(1, len(values)), alignment=8)
+    table, _ = w.storage(SLOT * max(1, len(values)), alignment=8)
+    for number, value in enumerate(values):
+        slot = w.field(slots, SLOT * number)
+        w.line(f"llvm.store {_bits(w, value)}, {slot} : i64, !llvm.ptr")
+        w.line(f"llvm.store {slot}, {w.field(table, SLOT * number)} : !llvm.ptr, !llvm.ptr")
+    return table
+
+
+def _bits(w: FunctionWriter, value: Value) -> str:
+    """An argument as 64 bits, with zeros above it."""
+    name = w.name(value)
+    if isinstance(value.type, PointerType):
+        return w.op(f"llvm.ptrtoint {name} : !llvm.ptr to i64")
+    type = mlir_type(value.type)
+    if type.startswith("f"):
+        whole = f"i{type[1:]}"
+        name, type = w.op(f"arith.bitcast {name} : {type} to {whole}"), whole
+    return name if type == "i64" else w.op(f"arith.extui {name} : {type} to i64")
+
+
+# *** the table ***
+
+
+def kernel_table(program: Program, kernels: Sequence[KernelInfo], digest: str) -> KernelTable:
+    """The table of the kernels that the host's program launches, as they are in the device's code."""
+    launches = {op.attrs["kernel"]: (function, op) for function, op in _enqueued(program)}
+    anchors = anchors_of(program.kernels, {op.location.place for _, op in launches.values()})
+    rows = []
+    for number, known in enumerate(kernels):
+        function, op = launches[number]
+        parameters = tuple(
+            _parameter(value.type, _buffer(function, value), access)
+            for value, access in zip(op.operands[4:], known.accesses, strict=True)
+        )
+        place: Any = anchors[op.location.place]
+        rows.append(
+            Kernel(known.symbol, known.block, op.attrs["cluster"], known.shared, parameters, function.op, place)
+        )
+    return KernelTable(digest, tuple(rows))
+
+
+def _enqueued(program: Program) -> Iterator[tuple[Function, Op]]:
+    for function in program.functions:
+        for op in walk(function.body):
+            if op.opcode is ENQUEUE:
+                yield function, op
+
+
+def _buffer(function: Function, value: Value) -> int:
+    """The number of a buffer among those of the group."""
+    return next((k for k, param in enumerate(function.params) if param is value), -1)
+
+
+def _parameter(type: Type, buffer: int, access: str) -> Parameter:
+    if isinstance(type, PointerType):
+        return Parameter("pointer", type.dtype.name, SLOT, buffer, access)
+    kind = "float" if type.dtype.is_float() else "int"
+    return Parameter(kind, type.dtype.name, register_bytes(type))
+
+
+def accesses_of(kernel: Function) -> tuple[str, ...]:
+    """What a kernel does with the memory that each of its parameters points to; empty for numbers."""
+    roots = {value.serial: number for number, value in enumerate(kernel.params)}
+    found: list[set[str]] = [set() for _ in kernel.params]
+    _look(kernel.body, roots, found)
+    words = ("read", "write")
+    return tuple(
+        "-".join(word for word in words if word in done) or "read" if isinstance(value.type, PointerType) else ""
+        for value, done in zip(kernel.params, found, strict=True)
+    )
+
+
+def _look(region: Region, roots: dict[int, int], found: list[set[str]]) -> None:
+    for op in region.ops:
+        for value in op.operands:
+            number = roots.get(value.serial)
+            if number is None or not isinstance(value.type, PointerType):
+                continue
+            pure = op.opcode.is_pure and len(op.results) == 1
+            if pure and isinstance(op.results[0].type, PointerType):
+                roots[op.results[0].serial] = number
+            elif not pure:  # another operation may hand the pointer on
+                found[number] |= {"read"} if op.opcode.reads or not op.opcode.accesses else set()
+                found[number] |= {"write"} if op.opcode.writes or not op.opcode.accesses else set()
+        for inner in op.regions:
+            _look(inner, roots, found)

@@ -1,0 +1,134 @@
+"""Splits a program with launches into what the host runs and what the device runs.
+
+    func f(x, n):                            host:    func f(x, n):
+      %m = ...                                          %m = ...
+      if %c {                                           if %c {
+        launch %g, 1, 1, 256, 1, 1 {   =>                 enqueue %g, 1, 1, 0, x, %m {kernel=0, block=256,1,1}
+          ...                                           }
+        }                                    device:  kernel f_kernel_0(x, %m) block 256, 1, 1:
+      }                                                 ...
+
+A kernel is the region of a launch as it is: its parameters are the values that it takes from outside, in the order of
+their first use, so that what is known of these is known in the kernel, too. The host's functions are made anew: passes
+that decide something of them do not change the program that they come from.
+
+Input: a program for a device, with launches. Output: two programs. Non-goals: how kernels are launched (see
+`lowering.launches`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from ...dsl.diagnostics.errors import InternalError
+from ..ir.builder import Builder
+from ..ir.opcodes import LAUNCH
+from ..ir.program import Bounds, Function, Launched, Op, PointerType, Program, Region, Value, captures, walk
+
+
+def host_and_device(program: Program) -> tuple[Program, Program]:
+    """The program of the host, which launches kernels by their numbers, and that of the device, which holds them."""
+    return host_half(program), device_half(program)
+
+
+def device_half(program: Program) -> Program:
+    """The kernels of a program, each as a function; its place among them is its number."""
+    device = Program(sites=program.sites, fastmath=program.fastmath, kernels=program.kernels)
+    for function in program.functions:
+        device.functions += [_kernel(function, number, op) for number, op in enumerate(_launches(function))]
+    return device
+
+
+def host_half(program: Program) -> Program:
+    """The functions of a program, with launches of kernels by their numbers."""
+    host, first = replace(program, functions=[]), 0
+    for function in program.functions:
+        numbers = {id(op): first + number for number, op in enumerate(_launches(function))}
+        host.functions.append(_HostCode(function, numbers).function())
+        first += len(numbers)
+    return host
+
+
+def _launches(function: Function) -> list[Op]:
+    return [op for op in walk(function.body) if op.opcode is LAUNCH]
+
+
+def _kernel(function: Function, number: int, launch: Op) -> Function:
+    params = captures(launch.regions[0])
+    if any(isinstance(value.type, PointerType) and value.type.space != "global" for value in params):
+        raise InternalError("a kernel cannot take storage of the host")
+    launched = Launched(block_of(launch), cluster_of(launch), launch.location)
+    name = f"{function.name}_kernel_{number}"
+    return replace(function, name=name, params=params, body=launch.regions[0], launched=launched)
+
+
+def block_of(launch: Op) -> tuple[int, int, int]:
+    """The size of a launch's blocks."""
+    x, y, z = (int(size.const) for size in launch.operands[3:6])
+    return x, y, z
+
+
+def cluster_of(launch: Op) -> tuple[int, int, int]:
+    """The size of a launch's clusters."""
+    x, y, z = launch.attrs.get("cluster", (1, 1, 1))
+    return x, y, z
+
+
+@dataclass
+class _HostCode:
+    """Copies a function, with values of its own, and with kernels launched by their numbers."""
+
+    old: Function
+    numbers: dict[int, int]  # of the kernel of each launch, by its identity
+    values: dict[int, Value] = field(default_factory=dict)  # the new ones, by the serials of the old
+
+    def function(self) -> Function:
+        params = [self.fresh(value) for value in self.old.params]
+        body = self.region(self.old.body)
+        return replace(self.old, params=params, body=body, bounds=self.bounds())
+
+    def bounds(self) -> dict[int, list[Bounds]]:
+        known: dict[int, list[Bounds]] = {}
+        for serial, bounds in self.old.bounds.items():
+            if serial in self.values:
+                ends = [(low and self.value(low), high and self.value(high), closed) for low, high, closed in bounds]
+                known[self.values[serial].serial] = ends
+        return known
+
+    def fresh(self, old: Value) -> Value:
+        made = Value(old.type, const=old.const, weak=old.weak, name=old.name)
+        self.values[old.serial] = made
+        return made
+
+    def value(self, old: Value) -> Value:
+        return self.values.get(old.serial, old)
+
+    def region(self, old: Region) -> Region:
+        args = [self.fresh(value) for value in old.args]
+        made = Region(args)
+        for op in old.ops:
+            if op.opcode is LAUNCH:
+                self.launch(op, made)
+            else:
+                made.ops.append(self.op(op))
+        return made
+
+    def op(self, old: Op) -> Op:
+        operands = [self.value(value) for value in old.operands]
+        regions = [self.region(region) for region in old.regions]
+        results = [self.fresh(value) for value in old.results]
+        made = Op(old.opcode, operands, results, old.location, dict(old.attrs), regions)
+        for result in results:
+            result.maker = made
+        return made
+
+    def launch(self, old: Op, region: Region) -> None:
+        builder = Builder()
+        builder.location = old.location
+        with builder.inside(region):
+            counts = [self.value(value) for value in old.operands[:3]]
+            shared = self.value(old.operands[6]) if len(old.operands) > 6 else builder.int_(0)
+            taken = [self.value(value) for value in captures(old.regions[0])]
+            operands = [*counts, shared, *taken]
+            number, block, cluster = self.numbers[id(old)], block_of(old), cluster_of(old)
+            builder.add("enqueue", operands, kernel=number, block=block, cluster=cluster)

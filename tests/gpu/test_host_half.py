@@ -1,0 +1,180 @@
+"""The host's half of ops for a device: what it launches, in which order, with which arguments."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.recording_device import RecordingDriver, recording_kind
+
+from einkorn.compiler.ir.printer import print_program
+from einkorn.compiler.ir.verifier import verify_program
+from einkorn.compiler.passes.host_and_device import device_half, host_half
+from einkorn.compiler.pipeline import compile_entry, typed_program
+from einkorn.compiler.targets import lookup
+from einkorn.dsl import DType
+from einkorn.dsl.contract import abi
+from einkorn.dsl.contract.kernels import Kernel, KernelTable, Parameter, read_kernels
+from einkorn.dsl.diagnostics.errors import DeviceError, PackageError
+from einkorn.dsl.diagnostics.json_reading import Misread
+from einkorn.graph import Accelerator, Buffer, DeviceRef, Graph, InferenceSession, TensorType, ops
+from einkorn.graph.driver import devices
+from einkorn.graph.driver.device import CodeFile
+from einkorn.graph.driver.halves import open_halves
+
+GPU = DeviceRef.GPU()
+KERNELS = """
+from einkorn.dsl import DeviceContext, InputTensor, OutputTensor, bfloat16, ceildiv, float32, foreach, gpu, register
+
+def scale(out, x, n, by, odd, half):
+    i = gpu.global_idx.x
+    if i < n and odd:
+        out[i] = x[i] * by + half.cast(float32)
+
+@register("branches")
+def branches(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], ctx: DeviceContext):
+    n = x.dim(0)
+    if n > 1000:
+        ctx.launch(scale, out, x, n, 2.5, n % 2 == 1, bfloat16(1.5), grid=ceildiv(n, 256), block=256)
+    elif n % 2 == 0:
+        for k in range(n):
+            ctx.launch(scale, out, x, k + 1, 3.0, k > 1, bfloat16(2.0), grid=(k, 2), block=(32, 2))
+    else:
+        left = n
+        while left > 0:
+            ctx.launch(scale, out, x, left, 4.0, True, bfloat16(0.5), grid=left, block=64)
+            left = left // 2
+    foreach(out, lambda i: out[i] + 1)
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("kernels") / "kernels.py"
+    path.write_text(KERNELS)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[RecordingDriver]:
+    """A machine with a recording device."""
+    monkeypatch.setattr(devices, "KINDS", [*devices.KINDS, recording_kind()])
+    driver = Accelerator(0).driver
+    assert isinstance(driver, RecordingDriver)
+    yield driver
+
+
+def branches(library: Path, sizes: list[int], driver: RecordingDriver) -> None:
+    x = TensorType(DType.float32, ["n"], GPU)
+    graph = Graph("branches", custom_extensions=[library], input_types=[x])
+    with graph:
+        graph.output(ops.custom("branches", graph.inputs[0].device, [graph.inputs[0]], [x])[0])
+    model = InferenceSession(devices=[Accelerator(0)]).load(graph)
+    for size in sizes:
+        model.execute(Buffer.from_numpy(np.zeros(size, np.float32)).to(GPU))
+
+
+def test_branches_and_loops_of_the_host_choose_what_is_launched(library: Path, driver: RecordingDriver) -> None:
+    branches(library, [1001], driver)
+    first, last = driver.launches
+    assert (first.grid, first.block, first.shared) == ((4, 1, 1), (256, 1, 1), 0)
+    assert last.grid[0] * last.block[0] >= 1001
+    kinds = [(p.kind, p.dtype, p.bytes, p.buffer, p.access) for p in first.kernel.parameters]
+    assert ("pointer", "float32", 8, 0, "read") in kinds and ("pointer", "float32", 8, 1, "write") in kinds
+    assert ("int", "bool", 1, -1, "") in kinds and first.kernel.op == "branches"
+    assert 1001 in first.arguments and 1 in first.arguments
+    reads = [p.access for p in last.kernel.parameters if p.kind == "pointer"]
+    assert reads == ["read-write"]
+    driver.launches.clear()
+    branches(library, [7], driver)
+    assert [each.grid[0] for each in driver.launches[:-1]] == [7, 3, 1]
+    driver.launches.clear()
+    branches(library, [4, 2], driver)
+    looped = [each for each in driver.launches if each.block == (32, 2, 1)]
+    assert [each.grid for each in looped] == [(1, 2, 1), (2, 2, 1), (3, 2, 1), (1, 2, 1)]  # a grid of 0 is none
+    driver.launches.clear()
+    branches(library, [0], driver)
+    assert driver.launches == []
+
+
+def test_a_launch_that_fails_ends_the_call(library: Path, driver: RecordingDriver) -> None:
+    driver.fails = 719
+    with pytest.raises(
+        DeviceError, match="gpu:0 could not launch kernel 'branches_0_kernel_2' of op 'branches'"
+    ) as caught:
+        branches(library, [7], driver)
+    assert caught.value.code == "EK0624" and "RECORDING_ERROR_719" in str(caught.value)
+    assert caught.value.place is not None and Path(caught.value.place.file) == library
+    assert len(driver.launches) == 1, "what comes after it is not launched"
+    driver.launches.clear()
+    branches(library, [7], driver)
+    assert len(driver.launches) == 4
+
+
+def test_halves_are_programs_of_their_own(library: Path) -> None:
+    from support.harness import entry_of
+
+    spec = entry_of(library, "branches", [(DType.float32, (2000,))])[0]
+    program = typed_program(spec, lookup("sm_80"))
+    before = print_program(program)
+    host, device = host_half(program), device_half(program)
+    for half in (host, device):
+        verify_program(half)
+    assert print_program(program) == before
+    assert "enqueue 8, 1, 1, 0, " in print_program(host) and "launch" not in print_program(host)
+    assert [f.name for f in device.functions] == ["branches_0_kernel_0", "branches_0_kernel_1"]
+    assert "kernel branches_0_kernel_0(" in print_program(device) and "block 256, 1, 1 {" in print_program(device)
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "gfx942"])
+def test_the_halves_belong_together(target: str, library: Path, tmp_path: Path) -> None:
+    from support.harness import entry_of
+
+    codes = []
+    for size in (2000, 3000):
+        spec = entry_of(library, "branches", [(DType.float32, (size,))])[0]
+        hosts = [lookup("host"), lookup("aarch64")]
+        made = compile_entry(spec, lookup(target), hosts=hosts)
+        assert [piece.target for piece in made.pieces] == [each.key for each in (*hosts, lookup(target))]
+        assert made.code == made.pieces[-1].code
+        codes.append(made.pieces)
+
+    def opened(host: int, device: int) -> KernelTable:
+        files = []
+        for name, piece in (("host", codes[host][0]), ("device", codes[device][-1])):
+            path = tmp_path / f"{name}.{piece.kind}"
+            path.write_bytes(piece.code)
+            files.append(CodeFile(piece.kind, piece.target, path, len(piece.code)))
+        return open_halves(files).kernels
+
+    assert opened(0, 0).digest != opened(1, 1).digest
+    with pytest.raises(PackageError) as caught:
+        opened(0, 1)
+    assert caught.value.code == "EK0625"
+
+
+def test_the_table_is_read_strictly() -> None:
+    kernel = Kernel(
+        "k", (1, 2, 3), parameters=(Parameter("pointer", "float32", 8, 2, "read"), Parameter("int", "int8", 1))
+    )
+    table = KernelTable("0" * 16, (kernel,))
+    assert read_kernels(table.to_bytes()) == table and table.fits(b"..." + table.stamp.encode())
+    for wrong, instead in (
+        (b'"bytes": 8', b'"bytes": 3'),
+        (b"[1, 2, 3]", b"[1, 2]"),
+        (b'"read"', b'"rad"'),
+        (b"{", b"["),
+    ):
+        with pytest.raises(Misread):
+            read_kernels(table.to_bytes().replace(wrong, instead, 1))
+
+
+def test_the_structures_are_laid_out_as_the_offsets_say() -> None:
+    assert (ctypes.sizeof(abi.Launch), ctypes.sizeof(abi.Device)) == (abi.LAUNCH_SIZE, 96)
+    for name in ("launch", "copy", "fill"):
+        assert getattr(abi.Device, name).offset == getattr(abi, f"{name.upper()}_FUNCTION_OFFSET")
+    for name in ("scratch", "failed_kernel", "failed_code"):
+        assert getattr(abi.Device, name).offset == getattr(abi, f"{name.upper()}_OFFSET")

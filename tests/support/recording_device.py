@@ -1,0 +1,118 @@
+"""A kind of device that records: its memory is the host's, and each launch is decoded and noted instead of run.
+
+With `recording_kind()` as a row of `devices.KINDS` it is complete: code for it has a half for the host, which runs, and
+one for the device, which is read for the names of its kernels.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from support.malloc_device import MallocDriver
+
+from einkorn.dsl.contract import abi
+from einkorn.dsl.contract.kernels import Kernel, KernelTable, Parameter
+from einkorn.graph.driver.device import Code, CodeFile, Kind
+from einkorn.graph.driver.halves import open_halves
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One launch, with its arguments: addresses, integers without a sign, floats of 32 and 64 bits as numbers."""
+
+    kernel: Kernel
+    number: int
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    cluster: tuple[int, int, int]
+    shared: int
+    arguments: tuple[int | float, ...]
+
+    @property
+    def threads(self) -> int:
+        """How many threads run."""
+        found = 1
+        for size in (*self.grid, *self.block):
+            found *= size
+        return found
+
+
+def decoded(kernels: KernelTable, launch: abi.Launch, arguments: int) -> Recorded:
+    """A launch as a driver gets it, read by the table of kernels."""
+    kernel = kernels.kernels[launch.kernel]
+    addresses = (ctypes.c_void_p * len(kernel.parameters)).from_address(arguments)
+    values = tuple(_value(p, ctypes.string_at(at or 0, 8)) for p, at in zip(kernel.parameters, addresses, strict=True))
+    assert launch.flags == 0
+    x = Recorded(kernel, launch.kernel, _three(launch.grid), _three(launch.block), _three(launch.cluster), 0, values)
+    return Recorded(x.kernel, x.number, x.grid, x.block, x.cluster, launch.shared, values)
+
+
+def _three(sizes: Any) -> tuple[int, int, int]:
+    x, y, z = sizes
+    return x, y, z
+
+
+def _value(parameter: Parameter, slot: bytes) -> int | float:
+    """What a slot holds; above its bytes there are zeros."""
+    assert not any(slot[parameter.bytes :]), (parameter, slot)
+    if parameter.dtype == "float32" and parameter.kind == "float":
+        return float(struct.unpack("<f", slot[:4])[0])
+    if parameter.dtype == "float64" and parameter.kind == "float":
+        return float(struct.unpack("<d", slot)[0])
+    return int.from_bytes(slot, "little")
+
+
+class RecordingDriver(MallocDriver):
+    api = "recording"
+    targets = ("host", "sm_80")
+    architecture = "recording_1"
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.launches: list[Recorded] = []
+        self.copies: list[tuple[int, int]] = []  # kind, bytes: of those that entries ask for
+        self.codes: list[bytes] = []  # for the device
+        self.fails = 0  # with this code the next launch fails
+        self.keep: list[Any] = []
+
+    def load(self, files: Sequence[CodeFile]) -> Code:
+        half = open_halves(files)
+        self.codes.append(half.code)
+        for kernel in half.kernels.kernels:
+            assert kernel.symbol.encode() in half.code
+        return Code(half.entry, half.reports, half.keep, half.kernels, (), half.scratch)
+
+    def table(self, code: Code) -> abi.Device:
+        kernels = code.kernels
+        assert kernels is not None
+        known = kernels
+
+        def launch(device: int, launch: Any, arguments: int) -> int:
+            self.launches.append(decoded(known, launch.contents, arguments))
+            failed, self.fails = self.fails, 0
+            return failed
+
+        def copy(device: int, to: int, source: int, size: int, kind: int) -> int:
+            self.copies.append((kind, size))
+            ctypes.memmove(to, source, size)
+            return 0
+
+        def fill(device: int, to: int, pattern: int, count: int, width: int) -> int:
+            ctypes.memmove(to, (pattern & ((1 << 8 * width) - 1)).to_bytes(width, "little") * count, count * width)
+            return 0
+
+        functions = abi.LaunchFunction(launch), abi.CopyFunction(copy), abi.FillFunction(fill)
+        self.keep.append(functions)
+        return abi.Device(*(ctypes.cast(function, ctypes.c_void_p) for function in functions))
+
+    def error(self, code: int) -> str:
+        return f"RECORDING_ERROR_{code}"
+
+
+def recording_kind(count: int = 1) -> Kind:
+    """The row of a table with so many of them."""
+    return Kind("gpu", lambda: count, RecordingDriver)
