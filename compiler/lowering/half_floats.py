@@ -2,8 +2,9 @@
 
 Between operations a half number is its 16 bits, an integer: handed floats of 16 bits that a CPU has no registers for,
 LLVM widens and narrows them where it likes, by calls into a library that need not be there. bfloat16 is the upper half
-of a float32. float16 is converted by the hardware where it can (`f16c`), else in integers. Rounding is to nearest, ties
-to even, subnormals and NaN included.
+of a float32. float16 is converted by the hardware where it can (`f16c`), else in integers, and so is what bfloat16 is
+rounded from (`bf16_convert`). Rounding is to nearest, ties to even, subnormals and NaN included; of a NaN the hardware
+may keep less of the payload than integers do.
 
 Input and output: names of MLIR values. Non-goals: other pairs of types (see `lowering.casts`).
 """
@@ -28,18 +29,19 @@ def widen(w: FunctionWriter, value: str, type: SIMDType) -> str:
 
 def narrow(w: FunctionWriter, value: str, type: SIMDType) -> str:
     """A float32 rounded to the half type `type`, as bits."""
-    if type.dtype is DType.bfloat16:
-        return _narrow_bfloat16(w, value, type)
-    if not w.target.supports("f16c"):
-        return _narrow_float16(w, value, type)
+    by_hardware = w.target.supports("bf16_convert" if type.dtype is DType.bfloat16 else "f16c")
+    if not by_hardware:
+        by_hand = _narrow_bfloat16 if type.dtype is DType.bfloat16 else _narrow_float16
+        return by_hand(w, value, type)
     short, half, single = _types(type)
     number = w.op(f"arith.truncf {value} : {single} to {half}")
     return w.op(f"arith.bitcast {number} : {half} to {short}")
 
 
 def _types(type: SIMDType) -> tuple[str, str, str]:
-    """How MLIR writes the bits, the float16 and the float32 of a width."""
-    return lanes_of("i16", type.width), lanes_of("f16", type.width), lanes_of("f32", type.width)
+    """How MLIR writes the bits, the half type and the float32 of a width."""
+    half = "bf16" if type.dtype is DType.bfloat16 else "f16"
+    return lanes_of("i16", type.width), lanes_of(half, type.width), lanes_of("f32", type.width)
 
 
 class Words:

@@ -274,13 +274,20 @@ class FunctionWriter:
         return FunctionWriter(self.module)
 
     def parameters(self, values: Sequence[Value]) -> list[str]:
-        """The values as parameters `%a0`, `%a1`, …; pointers of the author's aside, none overlaps."""
+        """The values as parameters `%a0`, `%a1`, …; pointers of the author's aside, none overlaps.
+
+        Those of a kernel say how they are aligned: the driver's assembler knows nothing else of them.
+        """
         params = []
         alone = all(value.type.is_whole for value in values if isinstance(value.type, PointerType))
         for number, value in enumerate(values):
             self.bind(value, f"%a{number}")
-            noalias = " {llvm.noalias}" if alone and isinstance(value.type, PointerType) else ""
-            params.append(f"%a{number}: {self.type(value.type)}{noalias}")
+            facts = []
+            if isinstance(value.type, PointerType):
+                facts += ["llvm.noalias"] if alone else []
+                facts += [f"llvm.align = {max(1, value.dtype.bits // 8)} : i64"] if self.target.has_grid else []
+            told = f" {{{', '.join(facts)}}}" if facts else ""
+            params.append(f"%a{number}: {self.type(value.type)}{told}")
         return params
 
     def finish(self, head: str, location: str = "") -> str:

@@ -22,7 +22,8 @@ class Axes(Namespace):
 
 
 def _axes(name: str, doc: str) -> Axes:
-    return Axes(**{axis: value(f"gpu.{name}.{axis}", f"{doc}, axis {axis}.") for axis in "xyz"})
+    names = {axis: value(f"gpu.{name}.{axis}", f"{doc}, axis {axis}.") for axis in "xyz"}
+    return Axes(**names, _name=f"'gpu.{name}'")
 
 
 @namespace

@@ -10,7 +10,7 @@ Input: functions without a body, for their signatures and texts. Output: `STUBS`
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any, TypeVar, cast
 
@@ -81,13 +81,33 @@ def value(name: str, doc: str) -> Any:
     return stub("value", name)(nothing)
 
 
+class UnknownName:
+    """A name that a group does not have: a mistake of the ops that use it, and of no others in the file."""
+
+    def __init__(self, text: str, known: Iterable[str]) -> None:
+        self.text = text
+        self.known = tuple(known)
+
+    def __getattr__(self, name: str) -> UnknownName:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self
+
+
 class Namespace:
     """A group of names, such as `gpu`; resolved when a kernel is parsed."""
 
     is_namespace = True
+    _name = ""
 
     def __init__(self, **members: Any) -> None:
         self.__dict__.update(members)
+
+    def __getattr__(self, name: str) -> UnknownName:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        known = (each for each in vars(self) if not each.startswith("_"))
+        return UnknownName(f"{self._name or 'this group'} has no name '{name}'", known)
 
 
 def namespace(group: type[C]) -> type[C]:
@@ -105,7 +125,7 @@ def named_namespace(prefix: str) -> Callable[[type[C]], type[C]]:
                 function = member.__func__
                 kind = "written" if getattr(function, WRITTEN, False) else "rule"
                 members[name] = stub(kind, f"{prefix}.{name.rstrip('_')}")(function)
-        return cast(type[C], Namespace(**members))
+        return cast(type[C], Namespace(**members, _name=f"'{prefix}'"))
 
     return made
 

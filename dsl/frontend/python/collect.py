@@ -15,12 +15,12 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, TypeVar
 
 from ...diagnostics.collecting import Broken
-from ...diagnostics.errors import CompileError, EinkornError, each_of
+from ...diagnostics.errors import CompileError, EinkornError, did_you_mean, each_of
 from ...diagnostics.places import Place
 from ...language import foreign_names
 from ...language.annotations import SIMD, DeviceContext, Pointer, stack
 from ...language.structs import INFO, is_struct
-from ...language.stubs import STUBS, Namespace, Stub
+from ...language.stubs import STUBS, Namespace, Stub, UnknownName
 from ...signature.late_dims import SIZES, shape_schema
 from ...signature.schema import OpSchema
 from ...types.dtype import DType, SIMDType
@@ -171,6 +171,8 @@ class _Collector:
         match value:
             case Broken():
                 raise Reported(value.error)
+            case UnknownName():
+                raise Unresolved(value.text, did_you_mean(value.text.split("'")[-2], value.known))
             case Stub(kind="library"):
                 return GlobalEntry("library", (value.name, self.function(implementation(value.name))))
             case Stub():

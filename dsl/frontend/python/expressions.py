@@ -21,7 +21,7 @@ from ...diagnostics.collecting import BROKEN
 from ...diagnostics.errors import CompileError, EinkornError, did_you_mean, each_of, unlike
 from ...diagnostics.places import Place
 from ...language import foreign_names
-from ...language.stubs import STUBS
+from ...language.stubs import STUBS, UnknownName
 from .. import syntax as s
 from .names import BINARY, CLOSED, COMPARE, UNARY, Reported, Unresolved, names_assigned, names_bound
 from .unsupported import UNSUPPORTED
@@ -226,7 +226,7 @@ class ExpressionParser:
         # Attributes of modules and namespaces are found now; all others belong to values of the kernel.
         owner = self.static(node.value)
         if owner is not None:
-            if not hasattr(owner, node.attr):
+            if isinstance(getattr(owner, node.attr, UnknownName("", ())), UnknownName):
                 known = [name for name in dir(owner) if not name.startswith("_")]
                 raise CompileError(
                     f"'{ast.unparse(node.value)}' has no member '{node.attr}'",
