@@ -55,6 +55,7 @@ from .passes.split_loops import split_loops
 from .passes.stream_loops import stream_loops
 from .passes.vectorize_loops import vectorize_loops
 from .passes.version_loops import version_loops
+from .passes.widen_threads import widen_threads
 from .reproducer import beside, fault
 from .targets import Target
 
@@ -165,6 +166,7 @@ PASSES: tuple[Pass, ...] = (
     _on_program(choose_grains),
     _on_program(hoist_checks),
     _on_program(version_loops),
+    _on_program(widen_threads, half="device"),
     _on_program(limit_stacks),
     Pass("verify", "typed", _verify, _program_text),
     Pass(host_and_device.__name__, "mlir", _split, _program_text, "device"),

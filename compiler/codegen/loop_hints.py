@@ -58,4 +58,5 @@ def _told(symbol: str) -> list[str]:
     told += [f'!"llvm.loop.interleave.count", i32 {hints.vectors}'] if hints.vectors else []
     told += ['!"llvm.loop.vectorize.enable", i1 false'] if hints.apart else []
     told += ['!"llvm.loop.unroll.disable"'] if hints.masked or hints.rolled else []
+    told += ['!"llvm.loop.unroll.full"'] if hints.unrolled else []
     return [f"!{{{each}}}" for each in told]

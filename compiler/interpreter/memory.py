@@ -91,6 +91,17 @@ def _write(op: Op, machine: Machine) -> Evaluate:
     return write
 
 
+@evaluates("aligned")
+def _aligned(op: Op, machine: Machine) -> Evaluate:
+    """Where elements lie in memory is nothing that the interpreter knows."""
+    return lambda *pointers: True
+
+
+@evaluates("assume_aligned")
+def _assume_aligned(op: Op, machine: Machine) -> Evaluate:
+    return lambda pointer: None
+
+
 @evaluates("nowhere")
 def _nowhere(op: Op, machine: Machine) -> Evaluate:
     return lambda: None

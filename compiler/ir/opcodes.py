@@ -61,6 +61,7 @@ def _one_of(*values: Any) -> Callable[[Any], bool]:
 _FLAG = _one_of(True, False)
 _SITE = Attribute(_whole())  # the verifier knows how many there are
 _ALIGN = {"align": Attribute(lambda value: _whole(1)(value) and value & (value - 1) == 0, required=False)}
+_ALIGNED = {"align": replace(_ALIGN["align"], required=True)}
 _LANE = {"lane": Attribute(_whole())}
 
 
@@ -290,6 +291,20 @@ SCATTER = Opcode(
     writes=True,
     masked=True,
 )
+ALIGNED = Opcode(
+    "aligned",
+    "pointers -> whether the address of each is a multiple of attrs align",
+    results=(BOOLEAN,),
+    more=POINTER,
+    attrs=_ALIGNED,
+)
+ASSUME_ALIGNED = Opcode(
+    "assume_aligned",
+    "a pointer: from here on its address is a multiple of attrs align",
+    (POINTER,),
+    attrs=_ALIGNED,
+    hints=True,
+)
 PREFETCH = Opcode(
     "prefetch",
     "pointer, offset; attrs locality (0 to 3), write",
@@ -366,10 +381,11 @@ PARALLEL = Opcode(
 )
 LAUNCH = Opcode(
     "launch",
-    "grid x y z, block x y z, bytes of dynamic shared memory if any; a region run by every thread; attrs cluster",
+    "grid x y z, block x y z, bytes of dynamic shared memory if any; a region run by every thread; attrs cluster;"
+    " elements, until threads are widened: each thread of one axis does one element, if there is one",
     (INTEGER,) * 6,
     more=INTEGER,
-    attrs={"cluster": Attribute(_sizes, required=False)},
+    attrs={"cluster": Attribute(_sizes, required=False), "elements": Attribute(_FLAG, required=False)},
     regions=(_BLOCK,),
     rule=rules.launch,
     spreads=True,

@@ -32,6 +32,7 @@ class LoopHints:
     Attributes:
         masked: it becomes vectors of which each lane asks whether its round is one of the loop's.
         rolled: it is not written out round by round.
+        unrolled: it is, however long that becomes; the number of its rounds is known.
         apart: its rounds are not taken together as vectors.
         lanes: how long its vectors are.
         vectors: how many of them are taken at a time.
@@ -39,6 +40,7 @@ class LoopHints:
 
     masked: bool = False
     rolled: bool = False
+    unrolled: bool = False
     apart: bool = False
     lanes: int = 0
     vectors: int = 0

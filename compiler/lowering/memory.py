@@ -139,6 +139,25 @@ def _addresses(w: FunctionWriter, pointer: Value, offset: Value) -> tuple[str, s
     return w.op(f"llvm.getelementptr {base} : ({text}, {index}) -> {several}, {_element(pointer)}"), several
 
 
+@emits("aligned")
+def _aligned(w: FunctionWriter, op: Op) -> None:
+    """All addresses together have no bit that a multiple has not."""
+    every = ""
+    for pointer in op.operands:
+        number = w.op(f"llvm.ptrtoint {w.name(pointer)} : {w.type(pointer.type)} to i64")
+        every = w.op(f"arith.ori {every}, {number} : i64") if every else number
+    mask = w.op(f"arith.constant {op.attrs['align'] - 1} : i64")
+    low = w.op(f"arith.andi {every}, {mask} : i64")
+    w.result(op, w.op(f"arith.cmpi eq, {low}, {w.op('arith.constant 0 : i64')} : i64"))
+
+
+@emits("assume_aligned")
+def _assume_aligned(w: FunctionWriter, op: Op) -> None:
+    (pointer,) = op.operands
+    true, size = w.op("arith.constant true"), w.op(f"arith.constant {op.attrs['align']} : i64")
+    w.line(f'llvm.intr.assume {true} ["align"({w.name(pointer)}, {size} : {w.type(pointer.type)}, i64)] : i1')
+
+
 @emits("prefetch")
 def _prefetch(w: FunctionWriter, op: Op) -> None:
     place, text = _place(w, *op.operands), w.type(op.operands[0].type)

@@ -217,7 +217,7 @@ def spread(
         block = builder.int_(GPU_BLOCK)
         blocks = builder.idiv(builder.iadd(total, builder.int_(GPU_BLOCK - 1)), block)
         call.locate()
-        builder.add("launch", [blocks, one, one, block, one, one], regions=[region])
+        builder.add("launch", [blocks, one, one, block, one, one], regions=[region], elements=True)
         return
     low, high = builder.counter(Value(INT)), builder.counter(Value(INT), high=total, closed=True)
     region.args = [low, high]

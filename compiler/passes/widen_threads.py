@@ -1,0 +1,211 @@
+"""Gives each thread of a `foreach` as many elements as 16 bytes hold, so that it reads and writes them at once.
+
+    launch total / 256, 256 {elements}         launch total / 1024, 256
+      i = block * 256 + thread                   if block * 1024 + 1024 <= total and aligned x, out:
+      if i < total: out[i] = f(x[i])      =>       for k in [0, 4):  at = (block * 256 + thread) * 4 + k
+                                                                     out[at] = f(x[at])         # written out
+                                                 else:
+                                                   for k in [0, 4):  at = block * 1024 + k * 256 + thread
+                                                                     if at < total: out[at] = f(x[at])
+
+The threads look at the addresses themselves: that costs a few operations on what is the same in all of them, and saves
+a second kernel and a choice in host code. LLVM joins accesses side by side, of which it knows that they are aligned.
+
+A position is taken apart once for all elements of a thread: where the last axis has a multiple of them, `i % n` is a
+multiple too, and goes on by one, and `i // n` stays. Where it has not, threads do single elements as well.
+
+Input: launches with the attribute `elements`, in the form that inference gives them. Output: the same, with other
+grids. Non-goals: what has branches, loops or checks stays as it is, and so do tensors too small to keep a GPU busy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...dsl.types.dtype import BOOL, INT
+from ..ir.builder import Builder
+from ..ir.opcodes import CONST, GPU_ID, IF, LAUNCH, LOAD, STORE, UDIV, UREM
+from ..ir.program import Function, Op, PointerType, Program, Region, Value, captures, walk
+from ..ir.schedule import LoopHints
+from ..targets import Target
+
+BITS = 128  # of an access at most
+MOST = 1024  # operations at most of all elements of a thread
+FEW = 16384  # elements that are not worth fewer threads
+
+
+def widen_threads(program: Program, target: Target) -> None:
+    """Widens every launch over elements that can be."""
+    for function in program.functions:
+        if any("elements" in op.attrs and op.opcode is LAUNCH for op in walk(function.body)):
+            _visit(function, function.body)
+
+
+def _visit(function: Function, region: Region) -> None:
+    ops, region.ops = region.ops, []
+    builder = Builder(function.bounds)
+    with builder.inside(region):
+        for op in ops:
+            if op.opcode is LAUNCH and op.attrs.pop("elements", False):
+                found = _plan(op)
+                if found is not None:
+                    builder.location = op.location
+                    _widen(builder, op, found)
+            elif op.opcode is not LAUNCH:
+                for inner in op.regions:
+                    _visit(function, inner)
+            region.ops.append(op)
+
+
+@dataclass
+class _Plan:
+    """A launch over elements.
+
+    Attributes:
+        position, total: the number of a thread's element, and how many there are.
+        body: what is done for one.
+        width: how many a thread takes.
+        pointers: what is read or written at the position, or at what is left of it by a divisor.
+        divisors: of the position.
+    """
+
+    position: Value
+    total: Value
+    body: Region
+    width: int = 0
+    pointers: list[Value] = field(default_factory=list)
+    divisors: list[Value] = field(default_factory=list)
+
+
+def _plan(launch: Op) -> _Plan | None:
+    """How a launch can be widened; None where it cannot."""
+    test = launch.regions[0].ops[-2]
+    compared = test.operands[0].maker if test.opcode is IF else None
+    assert compared is not None and compared.name == "lt", "a launch over elements has another form"
+    plan = _Plan(*compared.operands, test.regions[0])
+    if plan.total.const is not None and plan.total.const < FEW:
+        return None
+    ops = plan.body.ops[:-1]
+    if not all(op.opcode.lanewise or op.opcode in (LOAD, STORE) for op in ops):
+        return None
+    outside = {value.serial for value in captures(launch.regions[0])}
+    sizes, left = [], {plan.position.serial}
+    for op in ops:
+        if op.opcode in (UDIV, UREM) and op.operands[0] is plan.position:
+            divisor = op.operands[1]
+            if divisor.const is None and divisor.serial not in outside:
+                return None
+            if divisor.serial not in {d.serial for d in plan.divisors}:
+                plan.divisors.append(divisor)
+            if op.opcode is UREM:
+                left.add(op.results[0].serial)
+    for op in ops:
+        if op.opcode in (LOAD, STORE) and op.operands[-1].serial in left:
+            type = (op.results or op.operands)[0].simd
+            if type.dtype.is_packed() or type.width > 1:
+                return None
+            pointer = op.operands[-2]
+            if pointer.serial in outside and _is_global(pointer):
+                sizes.append(max(type.dtype.bits, 8))
+                plan.pointers += [pointer] if pointer not in plan.pointers else []
+    plan.width = _width(sizes, plan.divisors, len(ops))
+    return plan if plan.width > 1 else None
+
+
+def _is_global(pointer: Value) -> bool:
+    return isinstance(pointer.type, PointerType) and pointer.type.space == "global"
+
+
+def _width(sizes: list[int], divisors: list[Value], count: int) -> int:
+    """How many elements of so many bits a thread takes."""
+    width = BITS // max(sizes) if sizes else 1
+    while width > 1 and (width * count > MOST or any(d.const is not None and d.const % width for d in divisors)):
+        width //= 2
+    return width
+
+
+def _widen(builder: Builder, launch: Op, plan: _Plan) -> None:
+    """Makes the new body, and the grid in front of it."""
+    size = launch.operands[3].const
+    each = size * plan.width
+    blocks = builder.idiv(builder.iadd(plan.total, builder.int_(each - 1)), builder.int_(each))
+    old = launch.regions[0]
+    ids = {op.attrs["which"]: op.results[0] for op in old.ops if op.opcode is GPU_ID}
+    region = Region([], [op for op in old.ops if op.opcode in (GPU_ID, CONST)])
+    with builder.inside(region):
+        block, thread = ids["block_idx.x"], ids["thread_idx.x"]
+        first = builder.imul(block, builder.int_(each))
+        condition = builder.compare("le", builder.iadd(first, builder.int_(each)), plan.total)
+        alignments = [plan.width * max(pointer.dtype.bits, 8) // 8 for pointer in plan.pointers]
+        for bytes in sorted(set(alignments)):
+            pointers = [p for p, b in zip(plan.pointers, alignments, strict=True) if b == bytes]
+            aligned = builder.one("aligned", pointers, BOOL, align=bytes)
+            condition = builder.row("and_", [condition, aligned])
+        for divisor in plan.divisors:
+            if divisor.const is None:
+                rest = builder.irem(divisor, builder.int_(plan.width))
+                condition = builder.row("and_", [condition, builder.compare("eq", rest, builder.int_(0))])
+        whole, single = Region(), Region()
+        with builder.inside(whole):
+            vector = builder.iadd(builder.imul(block, builder.int_(size)), thread)
+            for pointer, bytes in zip(plan.pointers, alignments, strict=True):
+                builder.add("assume_aligned", [pointer], align=bytes)
+            _whole(builder, plan, vector)
+            builder.end()
+        with builder.inside(single):
+            _single(builder, plan, first, thread, size)
+            builder.end()
+        builder.add("if", [condition], regions=[whole, single])
+        builder.end()
+    launch.regions = [region]
+    launch.operands[0] = blocks
+
+
+def _whole(builder: Builder, plan: _Plan, vector: Value) -> None:
+    """The elements of a thread, of which no other thread has any in between."""
+    width = builder.int_(plan.width)
+    base = builder.imul(vector, width)
+    parts = {}
+    for divisor in plan.divisors:
+        groups = builder.idiv(divisor, width)
+        parts[divisor.serial] = (builder.imul(builder.irem(vector, groups), width), builder.idiv(vector, groups))
+    rounds = builder.for_loop(builder.int_(0), width)
+    builder.region.ops[-1].attrs["hints"] = LoopHints(unrolled=True)
+    with builder.inside(rounds):
+        k = rounds.args[0]
+        known = {plan.position.serial: builder.iadd(base, k)}
+        for op in plan.body.ops[:-1]:
+            if op.opcode in (UDIV, UREM) and op.operands[0] is plan.position:
+                rest, quotient = parts[op.operands[1].serial]
+                known[op.results[0].serial] = quotient if op.opcode is UDIV else builder.iadd(rest, k)
+            else:
+                _again(builder, op, known)
+        builder.end()
+
+
+def _again(builder: Builder, op: Op, known: dict[int, Value]) -> None:
+    """An operation without regions once more."""
+    builder.location = op.location
+    operands = [known.get(value.serial, value) for value in op.operands]
+    results = builder.add(op.name, operands, [value.type for value in op.results], **op.attrs)
+    for old, new in zip(op.results, results, strict=True):
+        new.const = old.const
+        known[old.serial] = new
+
+
+def _single(builder: Builder, plan: _Plan, first: Value, thread: Value, size: int) -> None:
+    """The elements one by one, so that neighbours are those of neighbouring threads."""
+    rounds = builder.for_loop(builder.int_(0), builder.int_(plan.width))
+    builder.region.ops[-1].attrs["hints"] = LoopHints(rolled=True)
+    with builder.inside(rounds):
+        start = builder.iadd(first, builder.imul(rounds.args[0], builder.int_(size)))
+        at = builder.one("add", [start, thread], INT, nsw=True).maker
+        assert at is not None
+        at.results = [plan.position]
+        plan.position.maker = at
+        nothing = Region()
+        with builder.inside(nothing):
+            builder.end()
+        inside = builder.compare("lt", plan.position, plan.total)
+        builder.add("if", [inside], regions=[plan.body, nothing])
+        builder.end()
