@@ -61,7 +61,7 @@ def _one_of(*values: Any) -> Callable[[Any], bool]:
 _FLAG = _one_of(True, False)
 _SITE = Attribute(_whole())  # the verifier knows how many there are
 _ALIGN = {"align": Attribute(lambda value: _whole(1)(value) and value & (value - 1) == 0, required=False)}
-_ALIGNED = {"align": replace(_ALIGN["align"], required=True)}
+_ALIGNED = {"align": Attribute(_one_of(2, 4, 8, 16))}
 _LANE = {"lane": Attribute(_whole())}
 
 

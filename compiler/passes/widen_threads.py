@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 from ...dsl.types.dtype import BOOL, INT
 from ..ir.builder import Builder
-from ..ir.opcodes import CONST, GPU_ID, IF, LAUNCH, LOAD, STORE, UDIV, UREM
+from ..ir.opcodes import CONST, GPU_ID, IF, LAUNCH, LOAD, NOTE, STORE, UDIV, UREM
 from ..ir.program import Function, Op, PointerType, Program, Region, Value, captures, walk
 from ..ir.schedule import LoopHints
 from ..targets import Target
@@ -86,7 +86,7 @@ def _plan(launch: Op) -> _Plan | None:
     if plan.total.const is not None and plan.total.const < FEW:
         return None
     ops = plan.body.ops[:-1]
-    if not all(op.opcode.lanewise or op.opcode in (LOAD, STORE) for op in ops):
+    if not all(op.opcode.lanewise or op.opcode in (LOAD, STORE, NOTE) for op in ops):
         return None
     outside = {value.serial for value in captures(launch.regions[0])}
     sizes, left = [], {plan.position.serial}

@@ -117,3 +117,8 @@ def grid(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], ctx: Dev
 @register("rows")
 def rows(out: OutputTensor[float32, "n 3"], x: InputTensor[float32, "n"]):
     foreach(out, lambda i: x[i[0]] * float32(i[1]))
+
+
+@register("wide")
+def wide(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"]):
+    foreach(out, lambda i: x[i] * 2)

@@ -53,6 +53,7 @@ KERNELS: list[tuple[str, str, list[tuple[DType, tuple[int, ...]]]]] = [
     ("host", "counters", [(DType.int32, (50,)), (DType.int32, (50,))]),
     ("sm_80", "grid", [(F32, (50,))]),
     ("sm_80", "rows", [(F32, (50,))]),
+    ("sm_80", "wide", [(F32, (20000,))]),
 ]
 
 
@@ -259,6 +260,8 @@ FREE: dict[str, str] = {
     "masked_load": r"operand 0: Pointer.*read-only\]",
     "store": r"operand 0: SIMD\[float32, 8\]",
     "prefetch": r"operand 0: Pointer.*",
+    "aligned": r"operand \d: Pointer.*|no last of operands",
+    "assume_aligned": r"operand 0: Pointer.*",
     "offset": r"operand 0: Pointer.*read-only\]",
     "nowhere": r"result 0: Pointer.*",
     "alloca": r"result 0: Pointer.*|count = 1180591620717411303424",

@@ -1,0 +1,98 @@
+"""What the code of GPUs looks like: accesses of 16 bytes, alignments, conversions, names that a group does not have."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from support import harness
+from support.gpu_case import KERNELS
+
+from einkorn.dsl import DType
+from einkorn.dsl.diagnostics.errors import CompileError
+from einkorn.dsl.package.library import load_library
+
+FILE = KERNELS / "elements.py"
+
+
+def code(op: str, dtype: Any, *shapes: tuple[int, ...], target: str = "sm_90a") -> str:
+    types = [(DType.from_numpy(np.dtype(dtype)), shape) for shape in shapes]
+    return harness.compile_kernel(FILE, op, types, target=target)[0].asm
+
+
+@pytest.mark.parametrize(
+    ("dtype", "access"),
+    [
+        (np.float32, "v4.b32"),
+        (np.float16, "v4.b32"),
+        (ml_dtypes.bfloat16, "v4.b32"),
+        (np.int8, "v4.b32"),
+        (np.float64, "v2.b64"),
+    ],
+    ids=str,
+)
+def test_a_thread_takes_sixteen_bytes(dtype: Any, access: str) -> None:
+    ptx = code("elements::doubled", dtype, (1 << 20,))
+    assert f"ld.global.{access}" in ptx.replace(".nc", "") and f"st.global.{access}" in ptx
+    assert f".align {np.dtype(dtype).itemsize} " in ptx
+
+
+def test_amd_takes_sixteen_bytes() -> None:
+    assembly = code("elements::doubled", np.float32, (1 << 20,), target="gfx942")
+    assert "global_load_dwordx4" in assembly and "global_store_dwordx4" in assembly
+
+
+def test_few_elements_have_a_thread_each() -> None:
+    assert ".v4" not in code("elements::doubled", np.float32, (1000,))
+
+
+def test_a_row_that_goes_on_is_read_at_once() -> None:
+    ptx = code("elements::biased", np.float32, (100, 1000), (1000,))
+    assert len(re.findall(r"ld\.global\S*\.v4\.b32", ptx)) == 2
+    assert ".v4" not in code("elements::biased", np.float32, (100, 1001), (1001,))
+
+
+def test_positions_of_known_sizes_are_taken_apart_in_32_bits() -> None:
+    assert "div.u64" not in code("elements::turned", np.int16, (321, 17, 128))
+
+
+@pytest.mark.parametrize(("target", "by_hardware"), [("sm_75", False), ("sm_80", True), ("sm_90a", True)])
+def test_bfloat16_is_rounded_by_the_hardware(target: str, by_hardware: bool) -> None:
+    ptx = code("elements::doubled", ml_dtypes.bfloat16, (100,), target=target)
+    assert ("cvt.rn.bf16.f32" in ptx) == by_hardware
+
+
+UNKNOWN = """
+from einkorn.dsl import InputTensor, OutputTensor, float32, foreach, gpu, register
+
+WIDTH = gpu.warps_per_bloc
+PLACE = gpu.thread_idx.w
+
+@register("fine")
+def fine(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"]):
+    foreach(out, lambda i: x[i])
+
+@register("wrong")
+def wrong(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"]):
+    foreach(out, lambda i: x[i] * WIDTH)
+
+@register("wrong_too")
+def wrong_too(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"]):
+    foreach(out, lambda i: x[i] * PLACE)
+"""
+
+
+def test_an_unknown_name_of_a_group_stops_the_ops_that_use_it(tmp_path: Path) -> None:
+    file = tmp_path / "kernels.py"
+    file.write_text(UNKNOWN)
+    x = np.ones(3, np.float32)
+    assert harness.run_kernel(file, "fine", [x])[0].tolist() == [1, 1, 1]
+    for op, text in (("wrong", "'gpu' has no name 'warps_per_bloc'"), ("wrong_too", "'gpu.thread_idx' has no name 'w'")):
+        mistakes = load_library(file).kernels[op].portable.mistakes
+        assert [m.code for m in mistakes] == ["EK0105"] and text in str(mistakes[0])
+        with pytest.raises(CompileError, match="EK0105"):
+            harness.run_kernel(file, op, [x])
