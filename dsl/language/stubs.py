@@ -97,17 +97,17 @@ class UnknownName:
 class Namespace:
     """A group of names, such as `gpu`; resolved when a kernel is parsed."""
 
+    __slots__ = ("__dict__", "_name")  # its name is none of the group's
     is_namespace = True
-    _name = ""
 
-    def __init__(self, **members: Any) -> None:
+    def __init__(self, _name: str = "this group", **members: Any) -> None:
+        self._name = _name
         self.__dict__.update(members)
 
     def __getattr__(self, name: str) -> UnknownName:
         if name.startswith("_"):
             raise AttributeError(name)
-        known = (each for each in vars(self) if not each.startswith("_"))
-        return UnknownName(f"{self._name or 'this group'} has no name '{name}'", known)
+        return UnknownName(f"{self._name} has no name '{name}'", vars(self))
 
 
 def namespace(group: type[C]) -> type[C]:

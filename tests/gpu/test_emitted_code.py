@@ -91,7 +91,8 @@ def test_an_unknown_name_of_a_group_stops_the_ops_that_use_it(tmp_path: Path) ->
     file.write_text(UNKNOWN)
     x = np.ones(3, np.float32)
     assert harness.run_kernel(file, "fine", [x])[0].tolist() == [1, 1, 1]
-    for op, text in (("wrong", "'gpu' has no name 'warps_per_bloc'"), ("wrong_too", "'gpu.thread_idx' has no name 'w'")):
+    texts = {"wrong": "'gpu' has no name 'warps_per_bloc'", "wrong_too": "'gpu.thread_idx' has no name 'w'"}
+    for op, text in texts.items():
         mistakes = load_library(file).kernels[op].portable.mistakes
         assert [m.code for m in mistakes] == ["EK0105"] and text in str(mistakes[0])
         with pytest.raises(CompileError, match="EK0105"):
