@@ -82,7 +82,8 @@ def _plan(launch: Op) -> _Plan | None:
     test = launch.regions[0].ops[-2]
     compared = test.operands[0].maker if test.opcode is IF else None
     assert compared is not None and compared.name == "lt", "a launch over elements has another form"
-    plan = _Plan(*compared.operands, test.regions[0])
+    position, total = compared.operands
+    plan = _Plan(position, total, test.regions[0])
     if plan.total.const is not None and plan.total.const < FEW:
         return None
     ops = plan.body.ops[:-1]
