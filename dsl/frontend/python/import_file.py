@@ -204,7 +204,7 @@ class _TextFinder(MetaPathFinder):
 @contextmanager
 def _apart(finder: _TextFinder) -> Iterator[None]:
     """While it lasts, the folder's names are the folder's modules; afterwards the program's are back."""
-    hidden = {name: module for name, module in sys.modules.items() if finder.provides(name)}
+    hidden = {name: sys.modules[name] for name in _modules_of(finder)}
     for name in hidden:
         del sys.modules[name]
     sys.meta_path.insert(0, finder)
@@ -212,6 +212,12 @@ def _apart(finder: _TextFinder) -> Iterator[None]:
         yield
     finally:
         sys.meta_path.remove(finder)
-        for name in [name for name in sys.modules if finder.provides(name)]:
+        for name in _modules_of(finder):
             del sys.modules[name]
         sys.modules.update(hidden)
+
+
+def _modules_of(finder: _TextFinder) -> list[str]:
+    """The modules of the folder that are loaded; the file system is asked once for each name of the top level."""
+    provided = {top: finder.provides(top) for top in {name.partition(".")[0] for name in sys.modules}}
+    return [name for name in sys.modules if provided[name.partition(".")[0]]]
