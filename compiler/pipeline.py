@@ -53,6 +53,7 @@ from .passes.merge_small_entry import merge_small_entry
 from .passes.place_polls import place_polls
 from .passes.split_loops import split_loops
 from .passes.stream_loops import stream_loops
+from .passes.uniformity import uniformity
 from .passes.vectorize_loops import vectorize_loops
 from .passes.version_loops import version_loops
 from .passes.widen_threads import widen_threads
@@ -161,6 +162,7 @@ LLVM_PASSES = tuple(name for name, _ in llvm.PASSES)  # check_intrinsics, read, 
 # All that is done to an entry, in this order. The passes over the program are a file each in `compiler/passes`.
 PASSES: tuple[Pass, ...] = (
     Pass("infer", "typed", _infer, _program_text),
+    _on_program(uniformity),
     _on_program(expand_launches, half="host"),
     _on_program(split_loops),
     _on_program(choose_grains),

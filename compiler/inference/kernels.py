@@ -229,7 +229,8 @@ class GroupBuilder(GroupEvaluator):
             self.check_stored(region)
         op = self.group.nodes[self.group.root].kernel.schema.name
         params = [*self.pointers.values(), *self.slots.values()]
-        return Function(name, params, region, op, len(self.group.nodes) > 1, self.evaluator.builder.bounds)
+        builder = self.evaluator.builder
+        return Function(name, params, region, op, len(self.group.nodes) > 1, builder.bounds, names=builder.names)
 
     def check_stored(self, region: Region) -> None:
         """Refuses a root that stores nothing into one of its outputs.

@@ -135,6 +135,11 @@ def _barrier(op: Op, machine: Machine) -> Evaluate:
     return lambda: Meeting(op)
 
 
+@evaluates("uniform")
+def _uniform(op: Op, machine: Machine) -> Evaluate:
+    return lambda value: value
+
+
 @evaluates("gpu_id")
 def _gpu_id(op: Op, machine: Machine) -> Evaluate:
     which = op.attrs["which"]

@@ -35,6 +35,7 @@ class Builder(Scoped):
         self.steps = 0  # see `budget`
         self.pure = False  # whether an operation would be in vain; see `folding`
         self.bounds = {} if bounds is None else bounds  # of counters, by serial; see `counter`
+        self.names: dict[int, str] = {}  # of the author's variables in launched kernels, by serial
 
     @contextmanager
     def inside(self, region: Region) -> Iterator[Region]:

@@ -408,6 +408,15 @@ GPU_ID = Opcode(
     within="launch",
     uniform=lambda op: INDEX_SCOPES[op.attrs["which"].partition(".")[0]],
 )
+UNIFORM = Opcode(
+    "uniform",
+    "value -> the value, which is equal in all threads of attrs scope: the author says so",
+    (NUMBER,),
+    (NUMBER,),
+    attrs={"scope": Attribute(_one_of("warp", "block", "cluster", "grid"))},
+    rule=rules.same_type,
+    uniform=lambda op: Scope[op.attrs["scope"]],
+)
 BARRIER = Opcode("barrier", "waits for the threads of the block", waits=Scope.block, within="launch")
 
 # What the lanes of a warp do together: so many to a warp, in a block of that many threads along x, y and z.

@@ -172,9 +172,9 @@ class Opcode:
         lanewise: whether lane k of the result is made of lane k of the operands, or of scalars, and of nothing else.
         crosses_lanes: whether it moves numbers from one lane to another.
         masked: whether it accesses memory lane by lane, under a mask.
-        uniform: the widest scope whose threads have equal results where their operands are equal; a function of the
-            operation, where an attribute says so. What is read from memory depends on who writes it: see
-            `passes.uniformity`.
+        uniform: the widest scope whose threads have equal results where their operands are equal (where threads wait,
+            whatever their operands are); a function of the operation, where an attribute says so. What is read from
+            memory depends on who writes it, too: see `ir.scopes`.
         within: the operation that has to be around it.
     """
 
@@ -302,6 +302,7 @@ class Function:
         bounds: between which values counters and sizes lie, by serial; see `Builder.counter`.
         launched: of a kernel of a device how it is launched. Its body, which every thread runs, uses constants of the
             host's code, and its parameters are what it takes from there (see `passes.host_and_device`).
+        names: the author's variables that values of launched kernels were first given to, by serial, for messages.
     """
 
     name: str
@@ -311,6 +312,7 @@ class Function:
     fused: bool = False
     bounds: dict[int, list[Bounds]] = field(default_factory=dict)
     launched: Launched | None = None
+    names: dict[int, str] = field(default_factory=dict)
 
 
 @dataclass

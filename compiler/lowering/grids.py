@@ -15,6 +15,11 @@ def _launch(w: FunctionWriter, op: Op) -> None:
     raise InternalError("a launch is in the code of neither the host nor the device")
 
 
+@emits("uniform")
+def _uniform(w: FunctionWriter, op: Op) -> None:
+    w.result(op, w.name(op.operands[0]))
+
+
 @emits("gpu_id")
 def _gpu_id(w: FunctionWriter, op: Op) -> None:
     what, axis = op.attrs["which"].split(".")

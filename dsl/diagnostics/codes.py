@@ -205,6 +205,8 @@ MEANINGS: dict[str, str] = {
     "EK0608": "A stage of the compiler is unknown.",
     "EK0609": "A target has no thread pool.",
     "EK0611": "A target cannot do this yet: print on GPUs, barriers on CPUs.",
+    "EK0620": "A barrier, or what a whole block does, stands where some of its threads may not come.",
+    "EK0621": "What the lanes of a warp do together stands where some of them may not come.",
     "EK0624": "A device could not launch a kernel, or copy memory, in the middle of a call.",
     "EK0625": "Code for a device and code for the host do not belong together.",
     "EK0645": "No warp of this launch has the lane that is to be broadcast.",

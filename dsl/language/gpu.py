@@ -39,5 +39,12 @@ class gpu:
     warp = collectives.warp
 
     @staticmethod
+    def uniform(value: Any, scope: str = "warp") -> Any:
+        """The value, which the author promises to be equal in all threads of the scope: warp, block, cluster or grid.
+
+        A condition on it may stand around a barrier, or around what the threads of a warp do together.
+        """
+
+    @staticmethod
     def barrier() -> None:
         """Waits until every thread of the block is here, and makes their stores to shared memory visible."""

@@ -106,7 +106,7 @@ def turn(out, x):
     gpu.barrier()
     if gpu.warp.ballot(x[i] > 0) == 3:
         out[i] = gpu.warp.shuffle_up(x[i], 1)
-    out[3 - i] = x[i]
+    out[3 - i] = gpu.uniform(x[i])
 
 
 @register("grid")

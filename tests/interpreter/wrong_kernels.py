@@ -70,7 +70,7 @@ def turn(out, x):
 
 def parting(out, x):
     i = gpu.thread_idx.x
-    if i < 2:
+    if gpu.uniform(i < 2, scope="block"):  # it is not
         gpu.barrier()
     out[i] = x[i]
 

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 from ....dsl.frontend import syntax as s
-from ....dsl.types.dtype import INT
+from ....dsl.types.dtype import INT, SIMDType
 from ...ir.program import Region, Value
 from ..calls.inlining import inline
-from ..conversion import coerce
+from ..conversion import DEFAULTS, coerce
 from ..evaluator import Evaluator, Point, named_value, rule
 from ..members.table import method
 from ..target_refusals import refuse_barrier, refuse_block
-from ..values.compile_time import Closure, ContextValue
+from ..values.compile_time import Closure, ContextValue, is_comptime_number
 from ..values.describe import describe
 
 AXES = "xyz"
@@ -75,6 +75,24 @@ def _register(which: str) -> None:
 for _what in ("thread_idx", "block_idx", "block_dim", "grid_dim", "global_idx"):
     for _axis in AXES:
         _register(f"{_what}.{_axis}")
+
+
+@rule("gpu.uniform")
+def uniform(call: Point, value: Any, scope: Any = "warp") -> Any:
+    if call.evaluator.gpu_ids is None:
+        raise call.error("EK0114", "gpu.uniform has a meaning only inside a kernel that ctx.launch runs", hint=LAUNCHED)
+    if scope not in ("warp", "block", "cluster", "grid"):
+        got = f'"{scope}"' if isinstance(scope, str) else describe(scope)
+        raise call.error("EK0208", f'scope= is one of "warp", "block", "cluster", "grid", not {got}', "scope")
+    if is_comptime_number(value):
+        return value
+    if not isinstance(value, Value) or not isinstance(value.type, SIMDType):
+        raise call.error("EK0208", f"gpu.uniform takes a number, not {describe(value)}", "value")
+    if value.const is not None:
+        return value
+    if value.weak is not None:
+        value = coerce(call, value, DEFAULTS[value.weak])
+    return call.builder.one("uniform", [value], value.type, scope=scope)
 
 
 @rule("gpu.barrier")

@@ -117,6 +117,9 @@ def _join(here: Point, test: Value, arms: list[Arm], end: str) -> Flow:
     merged = _merged_variables(joint, arms) if kinds - {"return"} else {}
     results = joint.close()
     here.frame.env |= {name: joint.resolve(v, results) for name, v in merged.items()}
+    if here.evaluator.level == "device":
+        names = ((name, here.frame.env[name]) for name in merged)
+        here.builder.names.update({v.serial: name for name, v in names if isinstance(v, Value) and v in results})
     if kinds == NEXT.kinds:
         return NEXT
     return Flow(kinds, joint.resolve(value, results), {k: joint.resolve(f, results) for k, f in flags.items()})

@@ -66,6 +66,8 @@ def bind(here: Point, target: s.Expr, value: Any, source: s.Expr) -> None:
             check_same_type(here, name, value, target)
             here.frame.env[name] = value
             here.frame.origins[name] = here.frame.place(target)
+            if here.evaluator.level == "device" and isinstance(value, Value):
+                here.builder.names.setdefault(value.serial, name)
             note(here.on(target), {name: value})
         case s.Tuple(items=targets):
             values = items(here.on(source), value)
