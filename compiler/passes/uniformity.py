@@ -17,7 +17,7 @@ from __future__ import annotations
 from ...dsl.diagnostics.errors import CompileError, EinkornError, joined
 from ...dsl.diagnostics.places import Label, Place, is_shipped
 from ...dsl.types.dtype import BOOL
-from ..ir.opcodes import GPU_ID, IF, LAUNCH
+from ..ir.opcodes import BARRIER, GPU_ID, IF, LAUNCH
 from ..ir.program import Function, Location, Op, Program, Scope, Value, walk
 from ..ir.scopes import Control, Scopes
 from ..targets import Target
@@ -99,7 +99,7 @@ class _Check:
 def _what(op: Op) -> str:
     """What waits, as the beginning of a sentence."""
     place = _author(op.location)[0]
-    if place != op.location.place or op.name != "barrier":
+    if place != op.location.place or op.opcode is not BARRIER:
         text = _text(place)
         if text is not None:
             return f"`{text.partition('(')[0]}`"

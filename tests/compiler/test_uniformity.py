@@ -47,7 +47,10 @@ RIGHT: dict[str, tuple[Any, str]] = {
     "input": (256, "if x[b] > 0: gpu.barrier()"),
     "input_of_first": (256, "k = x[0]\nwhile k > 0:\n    gpu.barrier()\n    k -= 1"),
     "counted": (256, "for k in range(0, n, 256):\n    gpu.barrier()"),
-    "halving": (256, "k = 128\nwhile k > 0:\n    if t < k: out[t] = out[t] + out[t + k]\n    gpu.barrier()\n    k //= 2"),
+    "halving": (
+        256,
+        "k = 128\nwhile k > 0:\n    if t < k: out[t] = out[t] + out[t + k]\n    gpu.barrier()\n    k //= 2",
+    ),
     "break_by_block": (256, "for k in range(10):\n    if x[k] > b: break\n    gpu.barrier()"),
     "continue_by_block": (256, "for k in range(10):\n    if x[k] > b: continue\n    gpu.barrier()"),
     "unrolled": (256, "for k in unroll(range(3)):\n    gpu.barrier()"),
@@ -71,6 +74,13 @@ RIGHT: dict[str, tuple[Any, str]] = {
     "in_a_function": (256, "k = both(out, t)\nif b < 3: out[t] = both(out, k)"),
     "reads_other": (256, "out[t] = x[t]\nif x[0] == 3: gpu.barrier()"),
     "nested": (256, "if b < 5:\n    for k in range(b):\n        if n > k: gpu.barrier()"),
+    "warp_first": (256, "if t < 64: out[t] = gpu.warp.shuffle_down(x[t], 1)"),
+    "warp_of": (256, "if t // 32 == 1: out[t] = gpu.warp.shuffle_down(x[t], 1)"),
+    "warp_behind": (256, "if gpu.global_idx.x >= 64:\n    return\nout[t] = gpu.warp.broadcast(x[t])"),
+    "warp_row": ((32, 8), "if gpu.thread_idx.y > 2: out[t] = gpu.warp.shuffle_xor(x[t], 1)"),
+    "warp_vote": (256, "if gpu.warp.any(x[t] > 0): out[t] = gpu.warp.shuffle_up(x[t], 1)"),
+    "warp_is_block": (32, "if gpu.warp.all(x[t] > 0): gpu.barrier()"),
+    "warp_promised": (256, "if gpu.uniform(x[t]) > 0: out[t] = gpu.warp.shuffle_up(x[t], 1)"),
     "same_result": (256, "k = 3\nif t < 5:\n    out[t] = 2\nif k < n: gpu.barrier()"),
 }
 
@@ -97,11 +107,12 @@ WRONG: dict[str, tuple[Any, str, str, str, str]] = {
                 "`out[0]`, which is read from memory that threads of this launch write"),
     "atomic": (256, "k = atomic.add(out, 0, 1)\nif k == 0: gpu.barrier()", BLOCK, "k == 0",
                "'k' comes from"),
-    "atomic_load": (256, "k = atomic.load(out, 0)\nif k == 0: gpu.barrier()", BLOCK, "k == 0", "'k' comes from `atomic."),
+    "atomic_load": (256, "k = atomic.load(out, 0)\nif k == 0: gpu.barrier()", BLOCK, "k == 0", "'k' comes from"),
     "return": (256, "if t > 5:\n    return\ngpu.barrier()", LEFT, "t > 5", "'t' comes from"),
     "return_of_tail": (256, "i = gpu.global_idx.x\nif i >= n:\n    return\nout[i] = 1\ngpu.barrier()", LEFT, "i >= n",
                        "'i' comes from gpu.global_idx.x"),
-    "break": (256, "for k in range(9):\n    if x[t] > k: break\n    gpu.barrier()", ROUNDS, "x[t] > k", "'t' comes from"),
+    "break": (256, "for k in range(9):\n    if x[t] > k: break\n    gpu.barrier()", ROUNDS, "x[t] > k",
+              "'t' comes from"),
     "break_behind": (256, "for k in range(9):\n    gpu.barrier()\n    if x[t] > k: break", ROUNDS, "x[t] > k",
                      "'t' comes from"),
     "continue": (256, "for k in range(9):\n    if x[t] > k: continue\n    gpu.barrier()", LEFT, "x[t] > k",
@@ -134,11 +145,28 @@ WRONG: dict[str, tuple[Any, str, str, str, str]] = {
                  "'t2' comes from"),
 }  # fmt: skip
 
+LANES = "that lanes of a warp may"
+WARPS: dict[str, tuple[Any, str, str, str]] = {
+    "lane": (256, "if t < 5: out[t] = gpu.warp.shuffle_down(x[t], 1)", "`gpu.warp.shuffle_down` under", "t < 5"),
+    "uneven": (256, "if t < 40: out[t] = gpu.warp.shuffle_up(x[t], 1)", "`gpu.warp.shuffle_up` under", "t < 40"),
+    "element": (256, "if x[t] > 0: out[t] = gpu.warp.broadcast(x[t])", "`gpu.warp.broadcast` under", "x[t] > 0"),
+    "rows": ((16, 16), "if gpu.thread_idx.y > 2: out[t] = gpu.warp.shuffle_xor(x[t], 1)",
+             "`gpu.warp.shuffle_xor` under", "gpu.thread_idx.y > 2"),
+    "shuffled": (256, "v = gpu.warp.shuffle_xor(x[t], 1)\nif v > 0: out[t] = gpu.warp.shuffle_xor(v, 1)",
+                 "`gpu.warp.shuffle_xor` under", "v > 0"),
+    "left": (256, "i = gpu.global_idx.x\nif i >= n:\n    return\nif gpu.warp.any(x[i] > 0): out[i] = 3",
+             "`gpu.warp.any` behind", "i >= n"),
+    "rounds": (256, "k = x[t]\nwhile k > 0:\n    k = gpu.warp.shuffle_down(k, 1)", "`gpu.warp.shuffle_down` in a loop",
+               "k > 0"),
+}  # fmt: skip
+
 
 def kernel(name: str, block: Any, body: str) -> str:
     lines = textwrap.indent(body, "    ")
     start = "    t = gpu.thread_idx.x\n    b = gpu.block_idx.x\n"
-    return f"\ndef kernel_{name}(out, x, n):\n{start}{lines}\n    out[t + b] = x[t]\n" + OP.format(name=name, block=block)
+    return f"\ndef kernel_{name}(out, x, n):\n{start}{lines}\n    out[t + b] = x[t]\n" + OP.format(
+        name=name, block=block
+    )
 
 
 @pytest.fixture(scope="module")
@@ -147,6 +175,7 @@ def check(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
     path = tmp_path_factory.mktemp("uniformity") / "kernels.py"
     texts = [kernel(f"right_{name}", *case) for name, case in RIGHT.items()]
     texts += [kernel(f"wrong_{name}", block, body) for name, (block, body, *_) in WRONG.items()]
+    texts += [kernel(f"warp_{name}", block, body) for name, (block, body, *_) in WARPS.items()]
     path.write_text(HEAD + "".join(texts))
     kernels = load_library(str(path)).kernels
 
@@ -182,6 +211,17 @@ def test_a_barrier_where_threads_may_part(name: str, check: Callable[..., Any]) 
     assert any(note.startswith("called at") for note in error.notes)
     if isinstance(raised.value, Several):
         assert body.count("gpu.barrier()") == len(raised.value.errors) == 2
+
+
+@pytest.mark.parametrize("name", WARPS)
+def test_what_a_warp_does_where_lanes_may_part(name: str, check: Callable[..., Any]) -> None:
+    _, _, what, condition = WARPS[name]
+    with pytest.raises(CompileError) as raised:
+        check(f"warp_{name}")
+    error = raised.value
+    assert error.code == "EK0621" and error.message.startswith(f"{what} ") and LANES in error.message
+    assert {label.text: text_at(label.place) for label in error.labels}["this may differ"] == condition
+    assert "mask=" in (error.hint or "")
 
 
 def test_the_message_shows_barrier_and_condition(check: Callable[..., Any]) -> None:
