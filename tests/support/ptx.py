@@ -7,8 +7,8 @@ Threads that stand at the lowest place in the text go first, so that those that 
 every thread of its block, and an operation of a warp for every lane of its mask: what would hang is an error, as are
 accesses outside of memory, with the line of the text, the block and the thread.
 
-Input: the text, a kernel's symbol, sizes, arguments as numbers (of floats the bits). Output: changed memory. Non-goals: no
-time, no weak memory: each access is seen by all threads at once. What is not known is a `PtxError` with its line.
+Input: the text, a kernel's symbol, sizes, arguments as numbers (of floats the bits). Output: changed memory. Non-goals:
+no time, no weak memory: each access is seen by all threads at once. What is not known is a `PtxError` with its line.
 """
 
 from __future__ import annotations
@@ -163,9 +163,7 @@ def _compiled(text: str, symbol: str) -> Compiled:
         else:
             constants.append(_aligned(variable))
             addresses[variable.name] = int(constants[-1].ctypes.data)
-    live = frozenset(
-        name for block in kernel.blocks for name in _reads(block.instructions)
-    )
+    live = frozenset(name for block in kernel.blocks for name in _reads(block.instructions))
     code = Code(kernel, variables, addresses)
     return Compiled(kernel, code, constants, ends["shared"], ends["local"], live, [None] * len(kernel.blocks))
 
@@ -385,7 +383,9 @@ class Machine:
                     if len(some):
                         before = groups.get(next_number)
                         groups[next_number] = some if before is None else np.sort(np.concatenate([before, some]))
-        raise PtxError(f"{self.compiled.kernel.name} does not end: {self.who(int(threads[0]))} is at line {self._line(number)}")
+        raise PtxError(
+            f"{self.compiled.kernel.name} does not end: {self.who(int(threads[0]))} is at line {self._line(number)}"
+        )
 
     def _line(self, number: int) -> int:
         return self.compiled.block(number).first.line
@@ -416,7 +416,6 @@ class Machine:
         for name in block.reads:
             value = self._registers.get(name)
             if value is None:
-                value = type_of("pred" if self.compiled.code.width(name) == 1 else "b64").write(np.uint64(0))
                 value = self.compiled.code.constant(0, self.compiled.code.width(name))
             group.values[name] = group.take(value)
         return group
@@ -502,7 +501,7 @@ class Machine:
                 left.append((ins, threads[~whole], behind))
         if not groups and (left or self._parked):
             raise self._hang(left)
-        released = [threads for threads in groups.values()]
+        released = list(groups.values())
         gone = np.zeros(self.count, np.bool_)
         for threads in released:
             gone[self._scope_of(threads)] = True

@@ -10,7 +10,7 @@ from support import ptx_numbers as numbers
 from support.ptx_group import Code, Group, Source, Step, apply, step
 from support.ptx_memory import LOCAL_WINDOW, SHARED_WINDOW, UNSIGNED, Array
 from support.ptx_numbers import Type, type_of
-from support.ptx_parse import WIDTHS, Instruction, Register, Tuple
+from support.ptx_parse import WIDTHS, Instruction, Tuple
 
 PAIRS = {"f16x2": "f16", "bf16x2": "bf16"}
 TYPES = {*WIDTHS, "bf16", "tf32", *PAIRS}
@@ -78,16 +78,17 @@ def _mode(ins: Instruction) -> str:
 
 
 def _rounded(ins: Instruction, function: Callable[..., Array]) -> Callable[..., Array]:
-    """A function of floats whose name may say another rounding than to nearest: computed in float64."""
+    """A sum or product of floats, in the direction that its name says; other functions are rounded to nearest alone."""
     mode, kind = _mode(ins), _types(ins)[-1]
     if mode == "rn":
         return function
-    if kind != "f32":
-        raise ins.fail(f"rounding by {mode} is known for f32 alone")
+    if kind != "f32" or ins.name not in ("add", "sub", "mul"):
+        raise ins.fail(f"rounding by {mode} is known for sums and products of f32 alone")
 
-    def wide(*values: Array) -> Array:
-        found = function(*(value.astype(np.float64) for value in values))
-        return numbers.narrow(found, kind, mode)
+    def wide(a: Array, b: Array) -> Array:
+        a, b = a.astype(np.float64), b.astype(np.float64)
+        exact = a * b if ins.name == "mul" else numbers.sum_to_odd(a, -b if ins.name == "sub" else b)
+        return numbers.narrow(exact, kind, mode)
 
     return wide
 
@@ -466,7 +467,7 @@ def _extract(ins: Instruction, code: Code) -> Step:
         if kind.signed:
             top = np.minimum(at + count - np.uint32(1), last).astype(dtype)
             sign = ((value >> top) & dtype(1)).astype(np.bool_) & (count > 0)
-            there = np.minimum(count, last - np.minimum(at, last) + np.uint32(1))
+            there = np.minimum(count, np.where(at > last, np.uint32(0), last + np.uint32(1) - at))
             found = np.where(sign, found | ~_mask(there, dtype), found)
         to(group, kind.read(found))
 
@@ -577,7 +578,3 @@ def _dot(ins: Instruction, code: Code) -> Step:
         to(group, total.astype(np.uint32))
 
     return run
-
-
-def is_register(operand: Any) -> bool:
-    return isinstance(operand, Register)

@@ -1,8 +1,8 @@
 """Arithmetic of PTX on NumPy arrays, exact to the bit: types, roundings, conversions, fused multiply-adds.
 
-Values of registers are unsigned integers, or bools for predicates; `read` gives them a type, `write` takes it away. Half
-types are computed in float32 and rounded. The payloads of NaN are NumPy's. Instructions with `approx` in their name give
-the nearest float32 instead of one near it: what the manual allows them is said in `BOUNDS`.
+Values of registers are unsigned integers, or bools for predicates; `read` gives them a type, `write` takes it away.
+Half types are computed in float32 and rounded. The payloads of NaN are NumPy's. Instructions with `approx` in their
+name give the nearest float32 instead of one near it: what the manual allows them is said in `BOUNDS`.
 """
 
 from __future__ import annotations
@@ -101,6 +101,12 @@ def _to_odd(value: Array, error: Array) -> Array:
     inexact = (error != 0) & np.isfinite(value) & np.isfinite(error) & (bits & 1 == 0)
     away = (error > 0) == (value > 0)
     return np.where(inexact, bits + np.where(away, np.int64(1), np.int64(-1)), bits).view(np.float64)
+
+
+def sum_to_odd(a: Array, b: Array) -> Array:
+    """A sum of float64, for rounding to fewer bits."""
+    total = a + b
+    return _to_odd(total, _error(a, b, total))
 
 
 def narrow(value: Array, name: str, mode: str = "rn") -> Array:
@@ -209,7 +215,7 @@ def _fma_exact(a: float, b: float, c: float) -> float:
     try:
         return float(exact)
     except OverflowError:
-        return math.copysign(math.inf, exact)
+        return math.inf if exact > 0 else -math.inf
 
 
 # *** other operations ***

@@ -140,7 +140,7 @@ class Module:
 
 
 _LABEL = re.compile(r"([$\w%.]+)\s*:(?!:)")
-_LINE_DIRECTIVES = (".version", ".target", ".address_size", ".file", ".loc")
+_LINE_DIRECTIVES = (".version ", ".target ", ".address_size ", ".file", ".loc\t", ".loc ")
 _SIZED = re.compile(r"\.(reqntid|maxntid)\s+(\d+)\s*,?\s*(\d+)?\s*,?\s*(\d+)?")
 
 
@@ -155,7 +155,7 @@ def parse(text: str) -> Module:
         elif statement == "}":
             depth -= 1
             kernel = kernel if depth else None
-        elif statement.startswith((".version", ".target")):
+        elif statement.startswith(_LINE_DIRECTIVES[:2]):
             setattr(module, statement.split()[0][1:], statement.split()[1].rstrip(","))
         elif statement.startswith(_LINE_DIRECTIVES):
             pass
@@ -279,7 +279,7 @@ def _in_kernel(kernel: Kernel, line: int, statement: str) -> None:
         for variable in _variables(line, statement):
             kernel.variables[variable.name] = variable
     elif statement:
-        _append(kernel, _instruction(line, statement))
+        _append(kernel, _with_plain_names(kernel, _instruction(line, statement)))
 
 
 def _with_plain_names(kernel: Kernel, instruction: Instruction) -> Instruction:

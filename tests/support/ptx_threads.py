@@ -344,10 +344,8 @@ def _shuffle(ins: Instruction, code: Code) -> Step:
         there = (threads >= 0) & here[threads]
         if not there.all():
             bad = int(np.argmin(there))
-            raise ins.fail(
-                f"{machine.who(int(group.numbers[bad]))} asks lane {int(np.broadcast_to(chosen, (group.count,))[bad])}, "
-                "which takes no part"
-            )
+            asked = int(group.spread(chosen)[bad])
+            raise ins.fail(f"{machine.who(int(group.numbers[bad]))} asks lane {asked}, which takes no part")
         to(group, values[threads])
         valid(group, group.spread(inside))
 
@@ -460,7 +458,18 @@ def members(ins: Instruction, code: Code) -> Source | None:
 # *** what changes nothing here ***
 
 
-@step("bar", "membar", "fence", "prefetch", "prefetchu", "nanosleep", "discard", "applypriority", "pragma", "griddepcontrol")
+@step(
+    "bar",
+    "membar",
+    "fence",
+    "prefetch",
+    "prefetchu",
+    "nanosleep",
+    "discard",
+    "applypriority",
+    "pragma",
+    "griddepcontrol",
+)
 def _nothing(ins: Instruction, code: Code) -> Step:
     """Memory is seen by all at once; a `bar.warp` waits before it gets here."""
     return lambda group: None
