@@ -23,6 +23,7 @@ from ...dsl.diagnostics.errors import InternalError, TargetError
 from ...dsl.diagnostics.shield import interruptible, shielded
 from ..ir.schedule import EXIT
 from ..targets import Target
+from .coroutines import with_coroutines
 from .early_exits import exit_early
 from .llvm_versions import downgrade
 from .locations import place_of, places_of
@@ -181,7 +182,7 @@ def _lower(text: str, target: Target, passes: Sequence[MLIRPass], observe: Obser
             translated = mlir.llvm.translate_module_to_llvmir(module.operation)
     if not translated:
         raise InternalError("MLIR gave no LLVM IR for the module", code="EK0902")
-    return hinted(downgrade(str(translated)))
+    return with_coroutines(hinted(downgrade(str(translated))), target)
 
 
 def _check_translatable(mlir: Bindings, module: Any, target: Target) -> None:

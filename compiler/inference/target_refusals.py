@@ -1,4 +1,4 @@
-"""Refuses what the target of a compilation lacks: printing, barriers, a size of blocks, device memory in host code.
+"""Refuses what the target of a compilation lacks: printing, a size of blocks, device memory in host code.
 
 Input: the call that asks for it. Output: nothing, or an error with a code of `CODES`. A package may leave such a target
 out for an op (see `compiler.build`); every other mistake is the author's.
@@ -37,16 +37,6 @@ def refuse_print(call: Point) -> None:
             "EK0611",
             f"print is not available on {call.evaluator.target.name} yet",
             hint="guard it by `if ctx.target.is_cpu:`, or run the op on the CPU",
-        )
-
-
-def refuse_barrier(call: Point) -> None:
-    """Refuses a barrier where the threads of a block run one after the other."""
-    if not call.evaluator.target.has_grid:
-        raise call.error(
-            "EK0611",
-            "a launched kernel with a barrier cannot run on a CPU target yet",
-            hint="guard the launch by `if ctx.target.is_gpu:` and write a CPU path",
         )
 
 

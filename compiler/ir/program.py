@@ -18,7 +18,7 @@ from typing import Any
 
 from ...dsl.contract.unit import Step, groups_in
 from ...dsl.diagnostics.errors import InternalError
-from ...dsl.diagnostics.places import Place
+from ...dsl.diagnostics.places import Place, is_shipped
 from ...dsl.frontend.program import PortableKernel
 from ...dsl.types.dtype import DType, SIMDType
 from .operations import Row
@@ -36,6 +36,11 @@ class Location:
     def chain(self) -> list[Place]:
         """This place and those of the calls around it, innermost first."""
         return [self.place, *(self.caller.chain() if self.caller else [])]
+
+    def author(self) -> list[Place]:
+        """The same without the library's own places, unless there is nothing else."""
+        chain = self.chain()
+        return [place for place in chain if not is_shipped(place.file)] or chain
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,15 @@ Input: a `FunctionWriter` and an operation. Output: lines. Non-goals: the kernel
 from __future__ import annotations
 
 from ...dsl.diagnostics.errors import InternalError
-from ..ir.program import Op
+from ..ir.program import Op, Scope
+from . import coroutines
 from .writer import FunctionWriter, emits
 
 
 @emits("launch")
 def _launch(w: FunctionWriter, op: Op) -> None:
-    raise InternalError("a launch is in the code of neither the host nor the device")
+    """Only of threads that wait for each other; passes have made loops of the others, or kernels."""
+    coroutines.launch(w, op)
 
 
 @emits("uniform")
@@ -23,6 +25,9 @@ def _uniform(w: FunctionWriter, op: Op) -> None:
 @emits("gpu_id")
 def _gpu_id(w: FunctionWriter, op: Op) -> None:
     what, axis = op.attrs["which"].split(".")
+    if w.thread:
+        w.result(op, coroutines.field(w, axis) if what == "thread_idx" else coroutines.block_field(w, axis))
+        return
     grid = w.target.grid
     kind = {"thread_idx": "thread_id", "block_idx": "block_id"}[what]
     spelling = None if grid is None else grid.spell(kind, axis)  # type: ignore[arg-type]
@@ -33,6 +38,9 @@ def _gpu_id(w: FunctionWriter, op: Op) -> None:
 
 @emits("barrier")
 def _barrier(w: FunctionWriter, op: Op) -> None:
+    if w.thread:
+        coroutines.suspend(w, op, Scope.block)
+        return
     assert w.target.grid is not None
     for spelling in w.target.grid.barrier:
         w.line(spelling)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from ...dsl.types.dtype import DType, SIMDType
 from ..ir.opcodes import GATHER, SCATTER
 from ..ir.program import Op, PointerType, Value
-from . import casts
+from . import casts, coroutines
 from .packed_memory import load_packed, store_packed
 from .types import element_type, mlir_type
 from .writer import FunctionWriter, emits
@@ -33,8 +33,11 @@ def address(w: FunctionWriter, pointer: Value, offset: Value) -> str:
 def _alloca(w: FunctionWriter, op: Op) -> None:
     type = op.results[0].type
     assert isinstance(type, PointerType)
-    text = w.type(type)
-    name, count = w.storage(type.dtype.bytes_for(op.attrs["count"]), type=text)
+    text, size = w.type(type), type.dtype.bytes_for(op.attrs["count"])
+    if w.thread and type.space == "shared":
+        w.result(op, coroutines.shared(w, size))
+        return
+    name, count = w.storage(size, type=text)
     if op.attrs["zeroed"]:
         zero = w.op("arith.constant 0 : i8")
         w.line(f'"llvm.intr.memset"({name}, {zero}, {count}) <{{isVolatile = false}}> : ({text}, i8, i64) -> ()')

@@ -75,7 +75,7 @@ class Emitted:
 
 def emit_module(program: Program, target: Target) -> Emitted:
     """The MLIR text of a program for a target."""
-    module = ModuleWriter(target)
+    module = ModuleWriter(target, sites=program.sites)
     if target.has_grid:
         _kernels(module, program)
     else:
@@ -130,6 +130,7 @@ def _helpers(module: ModuleWriter) -> None:
 
 def _host_function(module: ModuleWriter, function: Function, linkage: str = "internal") -> str:
     """`llvm.func internal @group(%ctx, pointers, sizes) -> i32`."""
+    module.op = function.op
     w = FunctionWriter(module)
     params = ["%ctx: !llvm.ptr", *w.parameters(function.params)]
     _body(w, function)
@@ -152,7 +153,7 @@ def first_site(symbol: str) -> str:
 
 def emit_group(program: Program, target: Target, symbol: str) -> EmittedGroup:
     """The one function of a program for a CPU, under a symbol that an entry of another module calls."""
-    module = ModuleWriter(target, first_site(symbol))
+    module = ModuleWriter(target, first_site(symbol), program.sites)
     function = replace(program.functions[0], name=symbol)
     module.functions.append(_host_function(module, function, "hidden"))
     fallible = LEAVE in module.functions[-1]
@@ -205,6 +206,7 @@ def _declare_helpers(module: ModuleWriter) -> None:
 def _small_entry(module: ModuleWriter, program: Program) -> str:
     """The entry with the one group in it; see `passes.merge_small_entry`."""
     function = program.functions[0]
+    module.op = function.op
     _, buffers, slots = program.calls[0]
     w = FunctionWriter(module)
     places = [("%pointers", "!llvm.ptr", b) for b in buffers] + [("%dims", "i64", s) for s in slots]

@@ -34,7 +34,7 @@ def _parallel(w: FunctionWriter, op: Op) -> None:
     """Outlines the region; the task unpacks what it captured and computes its range."""
     module = w.module
     captured = captures(op.regions[0])
-    task = _Task(module.task_count, op, captured, *_layout(captured))
+    task = _Task(module.task_count, op, captured, *layout(captured, _HEADER))
     module.task_count += 1
     module.functions.append(_body(w.sibling(), task))
     fallible = LEAVE in module.functions[-1]
@@ -52,10 +52,11 @@ def _parallel(w: FunctionWriter, op: Op) -> None:
         types = "(!llvm.ptr, i64, i64, !llvm.ptr, !llvm.ptr) -> ()"
         w.line(f"llvm.call @ek.spread(%ctx, {total}, {grain}, {function}, {block}) : {types}")
     if fallible:
-        _exit_if_failed(w)
+        exit_if_failed(w)
 
 
-def _exit_if_failed(w: FunctionWriter) -> None:
+def exit_if_failed(w: FunctionWriter) -> None:
+    """Leaves the function when a task has failed."""
     address = w.field("%ctx", abi.STATUS_OFFSET)
     status = w.op(f"llvm.load {address} atomic monotonic {{alignment = 8 : i64}} : !llvm.ptr -> i64")
     zero = w.op("arith.constant 0 : i64")
@@ -66,9 +67,9 @@ def _exit_if_failed(w: FunctionWriter) -> None:
 _HEADER = 24  # bytes of the task's argument before the captured values: context, total, step
 
 
-def _layout(captured: Sequence[Value]) -> tuple[list[int], int]:
-    """Where each captured value lies behind the task's argument, and how long that is."""
-    offsets, offset = [], _HEADER
+def layout(captured: Sequence[Value], header: int) -> tuple[list[int], int]:
+    """Where each captured value lies behind the `header` of the task's argument, and how long that is."""
+    offsets, offset = [], header
     for value in captured:
         size = 8 if isinstance(value.type, PointerType) else register_bytes(value.type)
         align = max(8, 1 << (size - 1).bit_length())

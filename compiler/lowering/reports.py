@@ -38,7 +38,7 @@ def _assert(w: FunctionWriter, op: Op) -> None:
         else:
             _report(w, op.attrs["site"], values)
             status = w.field("%ctx", abi.STATUS_OFFSET)
-            code = _site(w, op.attrs["site"] + 1)
+            code = site_number(w, op.attrs["site"] + 1)
             w.line(f"llvm.store {code}, {status} atomic monotonic {{alignment = 8 : i64}} : i64, !llvm.ptr")
         w.line(LEAVE)
     w.close(at)
@@ -60,10 +60,10 @@ def _report(w: FunctionWriter, site: int, values: Sequence[Value]) -> None:
         w.line(f"llvm.store {name}, {address} : {mlir_type(wide)}, !llvm.ptr")
     slot = w.field("%ctx", abi.REPORT_OFFSET)
     report = w.op(f"llvm.load {slot} : !llvm.ptr -> !llvm.ptr")
-    w.line(f"llvm.call {report}({_site(w, site)}, {block}) : !llvm.ptr, (i64, !llvm.ptr) -> ()")
+    w.line(f"llvm.call {report}({site_number(w, site)}, {block}) : !llvm.ptr, (i64, !llvm.ptr) -> ()")
 
 
-def _site(w: FunctionWriter, number: int) -> str:
+def site_number(w: FunctionWriter, number: int) -> str:
     """The number of a site among all of the entry."""
     own = w.op(f"arith.constant {number} : i64")
     if not w.module.first_site:

@@ -14,7 +14,7 @@ from ...dsl.diagnostics.errors import InternalError
 from ...dsl.types.dtype import DType, SIMDType
 from ..ir.program import Op
 from ..targets.base import WarpOperations
-from . import casts
+from . import casts, coroutines
 from .types import mlir_type, register_bytes
 from .writer import FunctionWriter, emits
 
@@ -124,6 +124,11 @@ def _as(w: FunctionWriter, name: str, source: str, to: str) -> str:
 @emits("warp_shuffle")
 def _shuffle(w: FunctionWriter, op: Op) -> None:
     value, amount = op.operands
+    if w.thread:
+        here = coroutines.lane(w)
+        source = _source_among(w, op, here.own, here.last)
+        w.result(op, joined(w, coroutines.exchange(w, op, pieces(w, w.name(value), value.simd), source), value.simd))
+        return
     spelled, type = _spelled(w), value.simd
     lanes = _present(w, op)
     if spelled.shuffle_by and op.attrs["kind"] in _BY and amount.const is not None:
@@ -145,20 +150,27 @@ def _source(w: FunctionWriter, op: Op, lanes: _Lanes) -> str:
     kind, amount = op.attrs["kind"], op.operands[1]
     if kind == "one":
         return _i32(w, amount.const)
-    own = lane_number(w)
-    number = w.name(amount)
+    own, last = (w.op(f"arith.extui {number} : i32 to i64") for number in (lane_number(w), lanes.last))
+    return w.op(f"arith.trunci {_source_among(w, op, own, last)} : i64 to i32")
+
+
+def _source_among(w: FunctionWriter, op: Op, own: str, last: str) -> str:
+    """The same as an i64, where the own lane and the last one are known as i64s."""
+    kind, number = op.attrs["kind"], w.name(op.operands[1])
+    if kind == "one":
+        return number
     if kind != "idx":
-        wide = w.op(f"arith.extui {own} : i32 to i64")
         word = {"up": "subi", "down": "addi", "xor": "xori"}[kind]
-        number = w.op(f"arith.{word} {wide}, {number} : i64")
-    last = w.op(f"arith.extui {lanes.last} : i32 to i64")
+        number = w.op(f"arith.{word} {own}, {number} : i64")
     inside = w.op(f"arith.cmpi ule, {number}, {last} : i64")
-    narrow = w.op(f"arith.trunci {number} : i64 to i32")
-    return w.op(f"arith.select {inside}, {narrow}, {own} : i32")
+    return w.op(f"arith.select {inside}, {number}, {own} : i64")
 
 
 @emits("warp_ballot")
 def _ballot(w: FunctionWriter, op: Op) -> None:
+    if w.thread:
+        w.result(op, coroutines.ballot(w, op, w.name(op.operands[0])))
+        return
     spelled, lanes = _spelled(w), op.attrs["lanes"]
     mask = _present(w, op).mask if "{mask}" in spelled.ballot else ""
     bits = w.op(spelled.ballot.format(predicate=w.name(op.operands[0]), mask=mask))

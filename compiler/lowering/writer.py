@@ -19,8 +19,9 @@ from typing import Any
 
 from ...dsl.diagnostics.errors import InternalError
 from ...dsl.types.dtype import DType, SIMDType
-from ..ir.program import Location, Op, PointerType, Region, Type, Value
+from ..ir.program import Location, Op, PointerType, Region, Site, Type, Value
 from ..ir.schedule import EXIT, HINT
+from ..ir.simulation import BEGIN, PARTED, SUSPEND
 from ..targets import Target
 from .types import literal, mlir_type
 
@@ -78,7 +79,7 @@ class KernelInfo:
 LEAVE = f"llvm.call @{EXIT}() : () -> ()"  # the last operation of a block: the function returns
 
 # Functions that are called to mark a place.
-_MARK = re.compile(rf"@({re.escape(EXIT)}|{re.escape(HINT)}\w+)\(")
+_MARK = re.compile(rf"@({'|'.join(map(re.escape, (EXIT, BEGIN, SUSPEND)))}|{re.escape(HINT)}\w+)\(")
 
 
 class ModuleWriter:
@@ -87,14 +88,28 @@ class ModuleWriter:
     `first_site` is a symbol whose value is the number of the module's first site; empty where that is 0.
     """
 
-    def __init__(self, target: Target, first_site: str = "") -> None:
+    def __init__(self, target: Target, first_site: str = "", sites: list[Site] | None = None) -> None:
         self.target = target
+        self.op = ""  # the op whose kernels are written
         self.first_site = first_site
         self.functions: list[str] = []
         self.kernels: list[KernelInfo] = []
         self.locations: dict[Location, int] = {}
         self.suffixes: dict[int, str] = {}  # by identity: the program keeps them
         self.task_count = 0
+        self.sites = [] if sites is None else sites  # the program's; emission adds those where threads may part
+        self.declared: dict[str, str] = {}
+
+    def declare(self, function: str, type: str) -> None:
+        """Declares a function that another module has."""
+        self.declared[function] = type
+
+    def parting(self, op: Op) -> int:
+        """The site of a report that threads part at an operation for which they wait."""
+        own, *calls = op.location.author()
+        notes = tuple(("called from", place) for place in calls)
+        self.sites.append(Site("parted", PARTED, own, self.op, (), notes))
+        return len(self.sites) - 1
 
     def location(self, location: Location) -> str:
         """` loc(#locN)` for an operation."""
@@ -124,7 +139,9 @@ class ModuleWriter:
     def text(self) -> str:
         """The whole module."""
         marks = sorted({mark for function in self.functions for mark in _MARK.findall(function)})
-        parts = ["module {\n", *self.functions, *(f"  llvm.func @{mark}()\n" for mark in marks), "} loc(unknown)\n"]
+        declared = dict.fromkeys(marks, "()") | self.declared
+        heads = [f"  llvm.func @{function}{type}\n" for function, type in declared.items()]
+        parts = ["module {\n", *self.functions, *heads, "} loc(unknown)\n"]
         for location, number in self.locations.items():
             place = location.place
             file = place.file.replace("\\", "\\\\").replace('"', '\\"')
@@ -159,6 +176,9 @@ class FunctionWriter:
     def __init__(self, module: ModuleWriter) -> None:
         self.module = module
         self.target = module.target
+        self.thread = ""  # the record of the thread that runs the function; see `lowering.coroutines`
+        self.shared_bytes = 0  # of the block that it is in
+        self.exchanges = False  # whether threads of a warp give each other values
         self.fuel = ""  # where it keeps what is left of its fuel; see `lowering.polls`
         self.names = Names()
         self.lines: list[str] = []

@@ -5,8 +5,8 @@
       ...                                          for z in [0, bz), for y in [0, by), for t in [0, bx)
                                                      ...
 
-Input: launches without barriers. Output: the same program, without launches and the numbers of threads and blocks.
-Non-goals: barriers, which inference refuses on such a target.
+Input: a typed program. Output: the same one, without launches and the numbers of threads and blocks. Non-goals:
+launches whose threads wait for each other or share memory; these stay (see `lowering.coroutines`).
 """
 
 from __future__ import annotations
@@ -15,15 +15,20 @@ from ...dsl.types.dtype import INT
 from ..ir.builder import Builder
 from ..ir.opcodes import GPU_ID, LAUNCH
 from ..ir.program import Function, Op, Program, Region, Value, walk
+from ..ir.simulation import cooperates
 from ..targets import Target
 
 
 def expand_launches(program: Program, target: Target) -> None:
-    """Turns every launch into loops."""
+    """Turns every launch of threads that do not know of each other into loops."""
     if not target.has_grid:
         for function in program.functions:
-            if any(op.opcode is LAUNCH for op in walk(function.body)):
+            if any(_is_plain(op) for op in walk(function.body)):
                 _Expander(function).region(function.body)
+
+
+def _is_plain(op: Op) -> bool:
+    return op.opcode is LAUNCH and not cooperates(op.regions[0])
 
 
 class _Expander:
@@ -37,7 +42,7 @@ class _Expander:
             for op in ops:
                 for inner in op.regions:
                     self.region(inner)
-                if op.opcode is LAUNCH:
+                if _is_plain(op):
                     self.expand(op)
                 else:
                     region.ops.append(op)

@@ -167,11 +167,13 @@ class Intrinsics:
 
 @dataclass(frozen=True)
 class ThreadSystem:
-    """What the thread pool asks of an operating system on a processor: numbers of system calls, a pause in LLVM IR."""
+    """What runs threads asks of an operating system on a processor: numbers of system calls, a pause in LLVM IR."""
 
     futex: int
     sched_yield: int
     gettid: int
+    mmap: int
+    munmap: int
     pause: str
     declaration: str
 

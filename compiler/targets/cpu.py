@@ -25,9 +25,11 @@ X86_DATA_LAYOUT: Final = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128
 AARCH64_TRIPLE: Final = "aarch64-unknown-linux-gnu"
 AARCH64_DATA_LAYOUT: Final = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i8:8:32-i16:16:32-i64:64-i128:128-n32:64-S128-Fn32"
 
-X86_LINUX: Final = ThreadSystem(202, 24, 186, "call void @llvm.x86.sse2.pause()", "declare void @llvm.x86.sse2.pause()")
+X86_LINUX: Final = ThreadSystem(
+    202, 24, 186, 9, 11, "call void @llvm.x86.sse2.pause()", "declare void @llvm.x86.sse2.pause()"
+)
 AARCH64_LINUX: Final = ThreadSystem(
-    98, 124, 178, "call void @llvm.aarch64.hint(i32 1)", "declare void @llvm.aarch64.hint(i32)"
+    98, 124, 178, 222, 215, "call void @llvm.aarch64.hint(i32 1)", "declare void @llvm.aarch64.hint(i32)"
 )
 
 INTRINSICS: Final = Intrinsics(

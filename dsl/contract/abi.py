@@ -59,6 +59,7 @@ POLL_OFFSET: Final = 56
 CONTEXT_SIZE: Final = 64
 
 INTERRUPTED: Final = -1
+NO_MEMORY: Final = -2
 
 # task(argument, chunk): one chunk of a parallel region; `argument` begins with the address of the context.
 TaskFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
@@ -94,9 +95,9 @@ class Context(ctypes.Structure):
     """What an entry gets beside its buffers.
 
     `parallel` may be null: the entry then runs its chunks itself, in order. `status` is 0, or 1 + the site of a
-    failure, or INTERRUPTED: code that sees another status than 0 ends as soon as it can. `threads` counts the pool's
-    threads, the caller included, and is at least 1. `device` is a `Device` for entries that launch kernels, else null.
-    `poll` may be null.
+    failure, or INTERRUPTED, or NO_MEMORY: code that sees another status than 0 ends as soon as it can. `threads`
+    counts the pool's threads, the caller included, and is at least 1. `device` is a `Device` for entries that launch
+    kernels, else null. `poll` may be null.
     """
 
     _fields_ = (

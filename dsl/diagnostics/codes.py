@@ -204,7 +204,7 @@ MEANINGS: dict[str, str] = {
     "EK0607": "An instance of an op is asked for that the op does not have.",
     "EK0608": "A stage of the compiler is unknown.",
     "EK0609": "A target has no thread pool.",
-    "EK0611": "A target cannot do this yet: print on GPUs, barriers on CPUs.",
+    "EK0611": "A target cannot do this yet: print on GPUs.",
     "EK0620": "A barrier, or what a whole block does, stands where some of its threads may not come.",
     "EK0621": "What the lanes of a warp do together stands where some of them may not come.",
     "EK0624": "A device could not launch a kernel, or copy memory, in the middle of a call.",
@@ -228,6 +228,7 @@ MEANINGS: dict[str, str] = {
     "EK0730": "An op does not do what its reference or the interpreter says.",
     "EK0731": "An op has no case that check_op could try.",
     "EK0732": "An op does not have what check_op is asked to try.",
+    "EK0733": "The system has no memory for the threads of a block.",
     # EK08: devices and memory
     "EK0801": "A device is not there.",
     "EK0802": "Something is no device, or has no architecture.",

@@ -409,6 +409,9 @@ class Caller:
             raise interrupt or (self.pool.raised() if self.pool is not None else KeyboardInterrupt())
         if failure is None and self.table is not None and self.table.failed_code:
             raise self._not_launched(self.table)
+        if status == abi.NO_MEMORY:
+            text = "the system has no memory for the threads of a block"
+            raise KernelError(text, code="EK0733", place=user_place(), hint="launch smaller blocks, on fewer threads")
         if failure is None:
             known = self.driver.error(code)
             notes = [f"{self.device}: {known}"] if known else []

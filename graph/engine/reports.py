@@ -146,7 +146,12 @@ def _detail(value: Any, arguments: Any) -> Any:
     return _number(arguments[value["value"]], DType[value["dtype"]]) if isinstance(value, dict) else value
 
 
-CODES = {"bounds": "EK0703", "division": "EK0704", "nan": "EK0705"}  # everything else is the author's own: EK0701
+CODES = {
+    "bounds": "EK0703",
+    "division": "EK0704",
+    "nan": "EK0705",
+    "parted": "EK0722",
+}  # everything else is the author's own: EK0701
 
 
 def failure_error(
@@ -210,6 +215,7 @@ def nan_notes(failure: Failure, inputs: Sequence[np.ndarray[Any, Any]]) -> list[
 
 HINTS = {
     "bounds": "keep the index inside, with a condition or with min() and max()",
+    "parted": "every thread of a block has to reach the same barriers",
     "division": 'make sure that the divisor is not 0; without checks="all" the result is 0',
 }
 

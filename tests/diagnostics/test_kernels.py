@@ -170,9 +170,6 @@ TYPES = {
     ),
     "gpu_outside_launch": element("x[gpu.thread_idx.x]"),
     "barrier_outside_launch": kernel("gpu.barrier()"),
-    "barrier_on_cpu": kernel(
-        "ctx.launch(k, out, grid=1, block=1)", before="def k(o):\n    gpu.barrier()", signature=CONTEXT
-    ),
     "launch_block": kernel(
         "ctx.launch(k, out, grid=1, block=x.dim(0))", before="def k(o):\n    pass", signature=CONTEXT
     ),

@@ -36,7 +36,6 @@ class GpuCase:
         needs: the features that a target must have, each with the code of the error where it has not.
         bound: the largest difference to the reference, relative to the largest number; 0 compares bit for bit.
         by_lanes: whether the result depends on the number of threads in a warp.
-        waits: whether its threads wait for each other, which a CPU cannot do yet.
     """
 
     name: str
@@ -48,7 +47,6 @@ class GpuCase:
     needs: Mapping[str, str] = field(default_factory=dict)
     bound: float = 0.0
     by_lanes: bool = False
-    waits: bool = False
 
     def __str__(self) -> str:
         return self.name

@@ -82,7 +82,6 @@ def shuffle_case(dtype: Any, block: int) -> GpuCase:
         reference,
         {"block": block},
         by_lanes=True,
-        waits=True,
     )
 
 
@@ -108,7 +107,6 @@ CASES: tuple[GpuCase, ...] = (
         lambda: (numbers(np.float32, 360),),
         lambda x, lanes=32: shuffled_parts(x, lanes),
         by_lanes=True,
-        waits=True,
     ),
     GpuCase(
         "warps vote",
@@ -117,6 +115,5 @@ CASES: tuple[GpuCase, ...] = (
         lambda: (np.concatenate([np.full(80, 3), numbers(np.int32, 80)]).astype(np.int32),),
         lambda x, lanes=32: voted(x, lanes),
         by_lanes=True,
-        waits=True,
     ),
 )

@@ -14,7 +14,6 @@ from ....dsl.types.dtype import BOOL, INT, DType, SIMDType
 from ...ir.program import PointerType, Value
 from ..conversion import DEFAULTS, coerce
 from ..evaluator import Point, rule
-from ..target_refusals import refuse_barrier
 from ..values.aggregates import is_number, parts_of, replaced
 from ..values.compile_time import is_comptime_number
 from ..values.describe import describe
@@ -51,7 +50,6 @@ def settled(call: Point, value: Value) -> Value:
 def _shuffle(call: Point, kind: str, name: str, v: Any, amount: Any, argument: str) -> Any:
     attrs = _warp(call, name)
     check_numbers(call, v, name, "v")
-    refuse_barrier(call)
     number = coerce(call.argument(argument), amount, INT, f"{argument}= of gpu.{name} is an Int")
     kind, number = _forwards(call, kind, number)
     if number.const is not None and not 0 <= number.const < attrs["lanes"]:
@@ -107,7 +105,6 @@ def broadcast(call: Point, v: Any, lane: Any = 0) -> Any:
 
 def _ballot(call: Point, name: str, p: Any, *, negated: bool = False) -> Value:
     attrs = _warp(call, name)
-    refuse_barrier(call)
     condition = coerce(call.argument("p"), p, BOOL, f"gpu.{name} takes a Bool")
     if negated:
         condition = call.builder.row("not_", [condition])

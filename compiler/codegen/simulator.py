@@ -1,0 +1,588 @@
+"""The scheduler of threads that wait for each other: LLVM IR that is added to every module with such threads.
+
+    @ek.run_blocks(argument, chunk)     a task of the pool: runs its part of the blocks of a launch, one after the other
+    @ek.run_block                       runs all threads until they wait for the block, lets them go on, and so on
+    @ek.run_warp                        the same for the threads of a warp
+    @ek.meet                            lets threads go on that wait for no one who is not there
+
+A thread is a coroutine, whose frame begins with the address of the function that goes on with it. The frames of a
+block, its records and its shared memory lie in one piece: on the stack of the thread that runs it while they are small,
+else in pages of the system, for as long as the task takes.
+
+Where no thread can go on and some have not ended, they have parted: at another place, or some have ended. That is
+reported, and ends the call. So does whatever else has failed, or interrupted it: the status of the context says so.
+
+Input: a target. Output: text. Non-goals: what threads do (see `lowering.coroutines`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from typing import Final
+
+from ...dsl.contract import abi
+from ...dsl.diagnostics.errors import InternalError
+from ..ir.simulation import FRAME_ALIGNMENT, SLOT_BYTES, Argument, Block, State, Thread, offset
+from ..targets import Target
+
+ON_STACK: Final = 512 << 10  # bytes of a block's memory that lie on a stack; threads have 2 MiB to spare at least
+
+_FIELD: Final = re.compile(r"\b(Thread|Block|Argument|Context)\.(\w+)\((%[\w.]+)\)")
+_STRUCTURES: Final[dict[str, type[ctypes.Structure]]] = {
+    "Thread": Thread,
+    "Block": Block,
+    "Argument": Argument,
+    "Context": abi.Context,
+}
+
+
+def scheduler_text(target: Target) -> str:
+    """The scheduler's code as LLVM IR.
+
+    Raises:
+        InternalError: the target is no CPU whose system is known.
+    """
+    system = target.system
+    if system is None:
+        raise InternalError(f"no threads are run on {target.name}")
+
+    def address(match: re.Match[str]) -> str:
+        return f"getelementptr inbounds i8, ptr {match[3]}, i64 {offset(_STRUCTURES[match[1]], match[2])}"
+
+    text = _FIELD.sub(address, _TEMPLATE)
+    numbers = {state.name: int(state) for state in State} | {
+        "SIZE_OF_THREAD": ctypes.sizeof(Thread),
+        "SIZE_OF_BLOCK": ctypes.sizeof(Block),
+        "SLOTS": 2 * SLOT_BYTES,
+        "SLOT": SLOT_BYTES,
+        "LINE_LESS": FRAME_ALIGNMENT - 1,
+        "LINES": -FRAME_ALIGNMENT,
+        "LINE": FRAME_ALIGNMENT,
+        "ON_STACK": ON_STACK,
+        "SYS_MMAP": system.mmap,
+        "SYS_MUNMAP": system.munmap,
+        "NO_MEMORY": abi.NO_MEMORY,
+    }
+    return re.sub(rf"\b({'|'.join(numbers)})\b", lambda match: str(numbers[match[0]]), text)
+
+
+_TEMPLATE: Final = """
+declare i64 @syscall(i64, ...)
+
+; Begins a thread, or goes on with it.
+define internal void @ek.step(ptr %argument, ptr %thread) alwaysinline {
+entry:
+  %state.at = Thread.state(%thread)
+  %state = load i64, ptr %state.at, align 8
+  %new = icmp eq i64 %state, NEW
+  br i1 %new, label %begin, label %resume
+begin:
+  %function.at = Argument.thread(%argument)
+  %function = load ptr, ptr %function.at, align 8
+  call void %function(ptr %thread, ptr %argument)
+  ret void
+resume:
+  %frame.at = Thread.frame(%thread)
+  %frame = load ptr, ptr %frame.at, align 8
+  %rest = load ptr, ptr %frame, align 8
+  call fastcc void %rest(ptr %frame)
+  ret void
+}
+
+; Whether the call shall end.
+define internal i1 @ek.is_over(ptr %argument) alwaysinline {
+entry:
+  %context.at = Argument.context(%argument)
+  %context = load ptr, ptr %context.at, align 8
+  %status.at = Context.status(%context)
+  %status = load atomic i64, ptr %status.at monotonic, align 8
+  %over = icmp ne i64 %status, 0
+  ret i1 %over
+}
+
+; Reports that threads part: how many wait at the place of the first that waits, have ended, or wait elsewhere.
+define internal void @ek.report_parting(ptr %block, ptr %threads, i64 %count) cold noinline {
+entry:
+  %values = alloca [6 x i64], align 8
+  br label %find
+find:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %find ]
+  %first = getelementptr inbounds [SIZE_OF_THREAD x i8], ptr %threads, i64 %i
+  %first.state.at = Thread.state(%first)
+  %first.state = load i64, ptr %first.state.at, align 8
+  %has.ended = icmp eq i64 %first.state, ENDED
+  %i.next = add i64 %i, 1
+  br i1 %has.ended, label %find, label %found
+found:
+  %first.key.at = Thread.key(%first)
+  %first.key = load i64, ptr %first.key.at, align 8
+  %site.at = Thread.site(%first)
+  %site = load i64, ptr %site.at, align 8
+  br label %count.next
+count.next:
+  %j = phi i64 [ 0, %found ], [ %j.next, %count.next ]
+  %here = phi i64 [ 0, %found ], [ %here.next, %count.next ]
+  %ended = phi i64 [ 0, %found ], [ %ended.next, %count.next ]
+  %thread = getelementptr inbounds [SIZE_OF_THREAD x i8], ptr %threads, i64 %j
+  %state.at = Thread.state(%thread)
+  %state = load i64, ptr %state.at, align 8
+  %key.at = Thread.key(%thread)
+  %key = load i64, ptr %key.at, align 8
+  %same.state = icmp eq i64 %state, %first.state
+  %same.key = icmp eq i64 %key, %first.key
+  %same = and i1 %same.state, %same.key
+  %same.count = zext i1 %same to i64
+  %here.next = add i64 %here, %same.count
+  %over = icmp eq i64 %state, ENDED
+  %over.count = zext i1 %over to i64
+  %ended.next = add i64 %ended, %over.count
+  %j.next = add i64 %j, 1
+  %more = icmp slt i64 %j.next, %count
+  br i1 %more, label %count.next, label %report
+report:
+  %others = sub i64 %count, %here.next
+  %elsewhere = sub i64 %others, %ended.next
+  %x.at = Block.x(%block)
+  call void @llvm.memcpy.p0.p0.i64(ptr %values, ptr %x.at, i64 24, i1 false)
+  %here.at = getelementptr inbounds i8, ptr %values, i64 24
+  store i64 %here.next, ptr %here.at, align 8
+  %ended.at = getelementptr inbounds i8, ptr %values, i64 32
+  store i64 %ended.next, ptr %ended.at, align 8
+  %elsewhere.at = getelementptr inbounds i8, ptr %values, i64 40
+  store i64 %elsewhere, ptr %elsewhere.at, align 8
+  %argument.at = Block.argument(%block)
+  %argument = load ptr, ptr %argument.at, align 8
+  %context.at = Argument.context(%argument)
+  %context = load ptr, ptr %context.at, align 8
+  %report.at = Context.report(%context)
+  %function = load ptr, ptr %report.at, align 8
+  call void %function(i64 %site, ptr %values)
+  %status.at = Context.status(%context)
+  %code = add i64 %site, 1
+  store atomic i64 %code, ptr %status.at monotonic, align 8
+  ret void
+}
+
+; Lets threads go on that wait in a state for no one who is not there; says whether any does. Those that may meet are
+; looked for once from each thread that waits: where all have come to one place, that is once.
+define internal i1 @ek.meet(ptr %block, ptr %threads, i64 %count, i64 %kind) noinline {
+entry:
+  br label %next
+next:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %again ]
+  %any = phi i1 [ false, %entry ], [ %any.next, %again ]
+  %first = getelementptr inbounds [SIZE_OF_THREAD x i8], ptr %threads, i64 %i
+  %first.state.at = Thread.state(%first)
+  %first.state = load i64, ptr %first.state.at, align 8
+  %waits = icmp eq i64 %first.state, %kind
+  br i1 %waits, label %gather, label %again
+gather:
+  %key.at = Thread.key(%first)
+  %key = load i64, ptr %key.at, align 8
+  %wanted.at = Thread.wanted(%first)
+  %wanted = load i64, ptr %wanted.at, align 8
+  br label %look
+look:                                               ; who waits for the same
+  %j = phi i64 [ 0, %gather ], [ %j.next, %look ]
+  %here = phi i64 [ 0, %gather ], [ %here.next, %look ]
+  %members = phi i64 [ 0, %gather ], [ %members.next, %look ]
+  %ballot = phi i64 [ 0, %gather ], [ %ballot.next, %look ]
+  %other = getelementptr inbounds [SIZE_OF_THREAD x i8], ptr %threads, i64 %j
+  %state.at = Thread.state(%other)
+  %state = load i64, ptr %state.at, align 8
+  %other.key.at = Thread.key(%other)
+  %other.key = load i64, ptr %other.key.at, align 8
+  %other.wanted.at = Thread.wanted(%other)
+  %other.wanted = load i64, ptr %other.wanted.at, align 8
+  %vote.at = Thread.vote(%other)
+  %vote = load i64, ptr %vote.at, align 8
+  %same.state = icmp eq i64 %state, %kind
+  %same.key = icmp eq i64 %other.key, %key
+  %same.wanted = icmp eq i64 %other.wanted, %wanted
+  %same.place = and i1 %same.state, %same.key
+  %same = and i1 %same.place, %same.wanted
+  %one = zext i1 %same to i64
+  %here.next = add i64 %here, %one
+  %shift = and i64 %j, 63
+  %bit = shl i64 %one, %shift
+  %members.next = or i64 %members, %bit
+  %says = and i64 %vote, %one
+  %yes = shl i64 %says, %shift
+  %ballot.next = or i64 %ballot, %yes
+  %j.next = add i64 %j, 1
+  %more = icmp slt i64 %j.next, %count
+  br i1 %more, label %look, label %decide
+decide:
+  %warp = icmp eq i64 %kind, WARP
+  %whole = icmp eq i64 %wanted, 0
+  %counted = select i1 %whole, i64 %count, i64 %wanted
+  %full.count = icmp eq i64 %here.next, %counted
+  %empty = sub i64 64, %count
+  %empty.shift = and i64 %empty, 63
+  %existing = lshr i64 -1, %empty.shift
+  %asked = select i1 %whole, i64 -1, i64 %wanted
+  %mask = and i64 %asked, %existing
+  %there = and i64 %members.next, %mask
+  %full.mask = icmp eq i64 %there, %mask
+  %full = select i1 %warp, i1 %full.mask, i1 %full.count
+  br i1 %full, label %release, label %again
+release:
+  %slots.at = Block.slots(%block)
+  %slots = load ptr, ptr %slots.at, align 8
+  %exchanges = icmp ne ptr %slots, null
+  %copies = and i1 %warp, %exchanges
+  br label %let
+let:
+  %k = phi i64 [ 0, %release ], [ %k.next, %let.next ]
+  %thread = getelementptr inbounds [SIZE_OF_THREAD x i8], ptr %threads, i64 %k
+  %thread.state.at = Thread.state(%thread)
+  %thread.state = load i64, ptr %thread.state.at, align 8
+  %thread.key.at = Thread.key(%thread)
+  %thread.key = load i64, ptr %thread.key.at, align 8
+  %thread.wanted.at = Thread.wanted(%thread)
+  %thread.wanted = load i64, ptr %thread.wanted.at, align 8
+  %is.state = icmp eq i64 %thread.state, %kind
+  %is.key = icmp eq i64 %thread.key, %key
+  %is.wanted = icmp eq i64 %thread.wanted, %wanted
+  %is.place = and i1 %is.state, %is.key
+  %is.met = and i1 %is.place, %is.wanted
+  br i1 %is.met, label %go, label %let.next
+go:
+  store i64 READY, ptr %thread.state.at, align 8
+  %members.at = Thread.members(%thread)
+  store i64 %there, ptr %members.at, align 8
+  %ballot.at = Thread.ballot(%thread)
+  store i64 %ballot.next, ptr %ballot.at, align 8
+  br i1 %copies, label %copy, label %let.next
+copy:
+  %number.at = Thread.number(%thread)
+  %number = load i64, ptr %number.at, align 8
+  %given = getelementptr inbounds [SLOTS x i8], ptr %slots, i64 %number
+  %got = getelementptr inbounds i8, ptr %given, i64 SLOT
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %got, ptr align 8 %given, i64 SLOT, i1 false)
+  br label %let.next
+let.next:
+  %k.next = add i64 %k, 1
+  %let.more = icmp slt i64 %k.next, %count
+  br i1 %let.more, label %let, label %again
+again:
+  %any.next = phi i1 [ %any, %next ], [ %any, %decide ], [ true, %let.next ]
+  %i.next = add i64 %i, 1
+  %i.more = icmp slt i64 %i.next, %count
+  br i1 %i.more, label %next, label %end
+end:
+  ret i1 %any.next
+}
+
+; Runs the threads of a warp until none can go on without another warp.
+define internal void @ek.run_warp(ptr %argument, ptr %block, ptr %threads, i64 %count) {
+entry:
+  br label %round
+round:
+  br label %next
+next:
+  %i = phi i64 [ 0, %round ], [ %i.next, %stepped ]
+  %any = phi i1 [ false, %round ], [ %any.next, %stepped ]
+  %thread = getelementptr inbounds [SIZE_OF_THREAD x i8], ptr %threads, i64 %i
+  %state.at = Thread.state(%thread)
+  %state = load i64, ptr %state.at, align 8
+  %ready = icmp eq i64 %state, READY
+  %new = icmp eq i64 %state, NEW
+  %runs = or i1 %ready, %new
+  br i1 %runs, label %step, label %stepped
+step:
+  call void @ek.step(ptr %argument, ptr %thread)
+  br label %stepped
+stepped:
+  %now = load i64, ptr %state.at, align 8
+  %waits = icmp eq i64 %now, WARP
+  %any.next = or i1 %any, %waits
+  %i.next = add i64 %i, 1
+  %more = icmp slt i64 %i.next, %count
+  br i1 %more, label %next, label %check
+check:
+  br i1 %any.next, label %look, label %end
+look:
+  %over = call i1 @ek.is_over(ptr %argument)
+  br i1 %over, label %end, label %meet
+meet:
+  %met = call i1 @ek.meet(ptr %block, ptr %threads, i64 %count, i64 WARP)
+  br i1 %met, label %round, label %part
+part:
+  call void @ek.report_parting(ptr %block, ptr %threads, i64 %count)
+  br label %end
+end:
+  ret void
+}
+
+; Runs a block from its beginning to its end.
+define internal void @ek.run_block(ptr %argument, ptr %block) {
+entry:
+  %threads.at = Block.threads(%block)
+  %threads = load ptr, ptr %threads.at, align 8
+  %count.at = Block.count(%block)
+  %count = load i64, ptr %count.at, align 8
+  %lanes.at = Argument.lanes(%argument)
+  %lanes = load i64, ptr %lanes.at, align 8
+  %frames.at = Block.frames(%block)
+  %frames = load ptr, ptr %frames.at, align 8
+  %bytes.at = Block.frame_bytes(%block)
+  %bytes = load i64, ptr %bytes.at, align 8
+  br label %begin
+begin:
+  %n = phi i64 [ 0, %entry ], [ %n.next, %begin ]
+  %new = getelementptr inbounds [SIZE_OF_THREAD x i8], ptr %threads, i64 %n
+  %new.state = Thread.state(%new)
+  store i64 NEW, ptr %new.state, align 8
+  %new.frame = Thread.frame(%new)
+  %place = mul i64 %n, %bytes
+  %frame = getelementptr inbounds i8, ptr %frames, i64 %place
+  store ptr %frame, ptr %new.frame, align 8
+  %n.next = add i64 %n, 1
+  %n.more = icmp slt i64 %n.next, %count
+  br i1 %n.more, label %begin, label %round
+round:
+  br label %warp
+warp:
+  %w = phi i64 [ 0, %round ], [ %w.next, %warp ]
+  %first = getelementptr inbounds [SIZE_OF_THREAD x i8], ptr %threads, i64 %w
+  %left = sub i64 %count, %w
+  %short = icmp slt i64 %left, %lanes
+  %size = select i1 %short, i64 %left, i64 %lanes
+  call void @ek.run_warp(ptr %argument, ptr %block, ptr %first, i64 %size)
+  %w.next = add i64 %w, %lanes
+  %w.more = icmp slt i64 %w.next, %count
+  br i1 %w.more, label %warp, label %check
+check:
+  %over = call i1 @ek.is_over(ptr %argument)
+  br i1 %over, label %end, label %compare
+compare:                                            ; all at one barrier, or all at their end
+  %zero.state.at = Thread.state(%threads)
+  %zero.state = load i64, ptr %zero.state.at, align 8
+  %zero.key.at = Thread.key(%threads)
+  %zero.key = load i64, ptr %zero.key.at, align 8
+  br label %test
+test:
+  %i = phi i64 [ 0, %compare ], [ %i.next, %test ]
+  %all = phi i1 [ true, %compare ], [ %all.next, %test ]
+  %alike = phi i1 [ true, %compare ], [ %alike.next, %test ]
+  %thread = getelementptr inbounds [SIZE_OF_THREAD x i8], ptr %threads, i64 %i
+  %state.at = Thread.state(%thread)
+  %state = load i64, ptr %state.at, align 8
+  %key.at = Thread.key(%thread)
+  %key = load i64, ptr %key.at, align 8
+  %wanted.at = Thread.wanted(%thread)
+  %wanted = load i64, ptr %wanted.at, align 8
+  %same.state = icmp eq i64 %state, %zero.state
+  %same.key = icmp eq i64 %key, %zero.key
+  %whole = icmp eq i64 %wanted, 0
+  %same = and i1 %same.key, %whole
+  %all.next = and i1 %all, %same.state
+  %alike.next = and i1 %alike, %same
+  %i.next = add i64 %i, 1
+  %more = icmp slt i64 %i.next, %count
+  br i1 %more, label %test, label %decide
+decide:
+  %ended = icmp eq i64 %zero.state, ENDED
+  %all.ended = and i1 %all.next, %ended
+  br i1 %all.ended, label %end, label %barrier
+barrier:
+  %all.here = and i1 %all.next, %alike.next
+  br i1 %all.here, label %release, label %meet
+release:
+  %r = phi i64 [ 0, %barrier ], [ %r.next, %release ]
+  %released = getelementptr inbounds [SIZE_OF_THREAD x i8], ptr %threads, i64 %r
+  %released.state = Thread.state(%released)
+  store i64 READY, ptr %released.state, align 8
+  %r.next = add i64 %r, 1
+  %r.more = icmp slt i64 %r.next, %count
+  br i1 %r.more, label %release, label %round
+meet:
+  %met = call i1 @ek.meet(ptr %block, ptr %threads, i64 %count, i64 BLOCK)
+  br i1 %met, label %round, label %part
+part:
+  call void @ek.report_parting(ptr %block, ptr %threads, i64 %count)
+  br label %end
+end:
+  ret void
+}
+
+; Runs blocks [low, high) in a piece of memory: the records of the block and its threads, frames, slots, shared memory.
+define internal void @ek.run_in(ptr %argument, ptr %memory, i64 %bytes, i64 %count, i64 %low, i64 %high) {
+entry:
+  %argument.at = Block.argument(%memory)
+  store ptr %argument, ptr %argument.at, align 8
+  %threads = getelementptr inbounds i8, ptr %memory, i64 SIZE_OF_BLOCK
+  %threads.at = Block.threads(%memory)
+  store ptr %threads, ptr %threads.at, align 8
+  %count.at = Block.count(%memory)
+  store i64 %count, ptr %count.at, align 8
+  %frames = getelementptr inbounds [SIZE_OF_THREAD x i8], ptr %threads, i64 %count
+  %frames.at = Block.frames(%memory)
+  store ptr %frames, ptr %frames.at, align 8
+  %bytes.at = Block.frame_bytes(%memory)
+  store i64 %bytes, ptr %bytes.at, align 8
+  %all.frames = mul i64 %count, %bytes
+  %slots = getelementptr inbounds i8, ptr %frames, i64 %all.frames
+  %exchanges.at = Argument.slots(%argument)
+  %exchanges = load i64, ptr %exchanges.at, align 8
+  %no.slots = icmp eq i64 %exchanges, 0
+  %slots.or.none = select i1 %no.slots, ptr null, ptr %slots
+  %slots.at = Block.slots(%memory)
+  store ptr %slots.or.none, ptr %slots.at, align 8
+  %slot.count = mul i64 %count, %exchanges
+  %shared = getelementptr inbounds [SLOTS x i8], ptr %slots, i64 %slot.count
+  %shared.at = Block.shared(%memory)
+  store ptr %shared, ptr %shared.at, align 8
+  %static.at = Argument.shared(%argument)
+  %static = load i64, ptr %static.at, align 8
+  %dynamic = getelementptr inbounds i8, ptr %shared, i64 %static
+  %dynamic.at = Block.dynamic(%memory)
+  store ptr %dynamic, ptr %dynamic.at, align 8
+  %lanes.at = Argument.lanes(%argument)
+  %lanes = load i64, ptr %lanes.at, align 8
+  %size.x.at = Argument.block_x(%argument)
+  %size.x = load i64, ptr %size.x.at, align 8
+  %size.y.at = Argument.block_y(%argument)
+  %size.y = load i64, ptr %size.y.at, align 8
+  br label %thread
+thread:
+  %n = phi i64 [ 0, %entry ], [ %n.next, %thread ]
+  %record = getelementptr inbounds [SIZE_OF_THREAD x i8], ptr %threads, i64 %n
+  %block.at = Thread.block(%record)
+  store ptr %memory, ptr %block.at, align 8
+  %vote.at = Thread.vote(%record)
+  store i64 0, ptr %vote.at, align 8
+  %row = udiv i64 %n, %size.x
+  %x = urem i64 %n, %size.x
+  %x.at = Thread.x(%record)
+  store i64 %x, ptr %x.at, align 8
+  %y = urem i64 %row, %size.y
+  %y.at = Thread.y(%record)
+  store i64 %y, ptr %y.at, align 8
+  %z = udiv i64 %row, %size.y
+  %z.at = Thread.z(%record)
+  store i64 %z, ptr %z.at, align 8
+  %number.at = Thread.number(%record)
+  store i64 %n, ptr %number.at, align 8
+  %lane = urem i64 %n, %lanes
+  %lane.at = Thread.lane(%record)
+  store i64 %lane, ptr %lane.at, align 8
+  %warp = udiv i64 %n, %lanes
+  %warp.at = Thread.warp(%record)
+  store i64 %warp, ptr %warp.at, align 8
+  %n.next = add i64 %n, 1
+  %n.more = icmp slt i64 %n.next, %count
+  br i1 %n.more, label %thread, label %blocks
+blocks:
+  %grid.x.at = Argument.grid_x(%argument)
+  %grid.x = load i64, ptr %grid.x.at, align 8
+  %grid.y.at = Argument.grid_y(%argument)
+  %grid.y = load i64, ptr %grid.y.at, align 8
+  br label %next
+next:
+  %b = phi i64 [ %low, %blocks ], [ %b.next, %run ]
+  %more = icmp slt i64 %b, %high
+  br i1 %more, label %look, label %end
+look:
+  %over = call i1 @ek.is_over(ptr %argument)
+  br i1 %over, label %end, label %run
+run:
+  %block.row = udiv i64 %b, %grid.x
+  %block.x = urem i64 %b, %grid.x
+  %block.x.at = Block.x(%memory)
+  store i64 %block.x, ptr %block.x.at, align 8
+  %block.y = urem i64 %block.row, %grid.y
+  %block.y.at = Block.y(%memory)
+  store i64 %block.y, ptr %block.y.at, align 8
+  %block.z = udiv i64 %block.row, %grid.y
+  %block.z.at = Block.z(%memory)
+  store i64 %block.z, ptr %block.z.at, align 8
+  call void @ek.run_block(ptr %argument, ptr %memory)
+  %b.next = add i64 %b, 1
+  br label %next
+end:
+  ret void
+}
+
+define internal void @ek.run_on_stack(ptr %argument, i64 %total, i64 %bytes, i64 %count, i64 %low, i64 %high) noinline {
+entry:
+  %memory = alloca i8, i64 %total, align LINE
+  call void @ek.run_in(ptr %argument, ptr %memory, i64 %bytes, i64 %count, i64 %low, i64 %high)
+  ret void
+}
+
+; Pages that are private and anonymous, and of which the system promises nothing: 0x4022.
+define internal void @ek.run_in_pages(ptr %argument, i64 %total, i64 %bytes, i64 %count, i64 %low, i64 %high) noinline {
+entry:
+  %got = call i64 (i64, ...) @syscall(i64 SYS_MMAP, ptr null, i64 %total, i64 3, i64 16418, i64 -1, i64 0)
+  %failed = icmp eq i64 %got, -1
+  br i1 %failed, label %none, label %some
+none:
+  %context.at = Argument.context(%argument)
+  %context = load ptr, ptr %context.at, align 8
+  %status.at = Context.status(%context)
+  store atomic i64 NO_MEMORY, ptr %status.at monotonic, align 8
+  ret void
+some:
+  %memory = inttoptr i64 %got to ptr
+  call void @ek.run_in(ptr %argument, ptr %memory, i64 %bytes, i64 %count, i64 %low, i64 %high)
+  %freed = call i64 (i64, ...) @syscall(i64 SYS_MUNMAP, ptr %memory, i64 %total)
+  ret void
+}
+
+define internal void @ek.run_blocks(ptr %argument, i64 %chunk) {
+entry:
+  %probe = alloca [SIZE_OF_THREAD x i8], align LINE
+  %over = call i1 @ek.is_over(ptr %argument)
+  br i1 %over, label %end, label %ask
+ask:
+  %total.at = Argument.total(%argument)
+  %blocks = load i64, ptr %total.at, align 8
+  %step.at = Argument.step(%argument)
+  %step = load i64, ptr %step.at, align 8
+  %low = mul nsw i64 %chunk, %step
+  %behind = add nsw i64 %low, %step
+  %high = call i64 @llvm.smin.i64(i64 %behind, i64 %blocks)
+  %function.at = Argument.thread(%argument)
+  %function = load ptr, ptr %function.at, align 8
+  %frame.at = Thread.frame(%probe)
+  store ptr null, ptr %frame.at, align 8
+  call void %function(ptr %probe, ptr %argument)
+  %wanted = load i64, ptr %frame.at, align 8
+  %wanted.more = add i64 %wanted, LINE_LESS
+  %bytes = and i64 %wanted.more, LINES
+  %x.at = Argument.block_x(%argument)
+  %x = load i64, ptr %x.at, align 8
+  %y.at = Argument.block_y(%argument)
+  %y = load i64, ptr %y.at, align 8
+  %z.at = Argument.block_z(%argument)
+  %z = load i64, ptr %z.at, align 8
+  %xy = mul i64 %x, %y
+  %count = mul i64 %xy, %z
+  %slots.at = Argument.slots(%argument)
+  %slots = load i64, ptr %slots.at, align 8
+  %slot.bytes = mul i64 %slots, SLOTS
+  %each.record = add i64 %bytes, SIZE_OF_THREAD
+  %each = add i64 %each.record, %slot.bytes
+  %all = mul i64 %each, %count
+  %static.at = Argument.shared(%argument)
+  %static = load i64, ptr %static.at, align 8
+  %dynamic.at = Argument.dynamic(%argument)
+  %dynamic = load i64, ptr %dynamic.at, align 8
+  %shared = add i64 %static, %dynamic
+  %beside = add i64 %shared, SIZE_OF_BLOCK
+  %total = add i64 %all, %beside
+  %small = icmp ule i64 %total, ON_STACK
+  br i1 %small, label %stack, label %pages
+stack:
+  call void @ek.run_on_stack(ptr %argument, i64 %total, i64 %bytes, i64 %count, i64 %low, i64 %high)
+  br label %end
+pages:
+  call void @ek.run_in_pages(ptr %argument, i64 %total, i64 %bytes, i64 %count, i64 %low, i64 %high)
+  br label %end
+end:
+  ret void
+}
+"""

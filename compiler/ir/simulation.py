@@ -1,0 +1,153 @@
+"""What generated code of kernels and the scheduler of their threads agree on: the layout of their records.
+
+Where no hardware runs grids, threads that wait for each other are coroutines. `lowering.coroutines` writes these,
+`codegen.coroutines` makes LLVM's coroutines of them, and `codegen.simulator` has the scheduler that runs them block by
+block. Output: structures, whose offsets generated code uses, names of functions, and which launches are
+meant. Non-goals: no code.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from enum import IntEnum
+from typing import Any, Final
+
+from .program import PointerType, Region, Value, walk
+
+BEGIN: Final = "ek.begin"  # the thread's storage is made, its coroutine begins
+SUSPEND: Final = "ek.suspend"  # the thread waits, as its record says
+THREAD: Final = "ek.thread."  # how the names of functions that are run as coroutines begin
+RUN: Final = "ek.run_blocks"  # `(argument, chunk)`: a task of a launch, which runs some of its blocks
+
+SLOT_BYTES: Final = 64  # of what a thread gives the others of its warp, and of what it gets
+FRAME_ALIGNMENT: Final = 64
+
+
+# What is said where threads part, with the numbers that the scheduler brings.
+PARTED: Final = (
+    *("the threads of block (", ("", "int64"), ", ", ("", "int64"), ", ", ("", "int64"), ") part: "),
+    *(("", "int64"), " wait here, ", ("", "int64"), " have ended, ", ("", "int64"), " wait elsewhere"),
+)
+
+
+class State(IntEnum):
+    """What a thread does; one that waits says for whom."""
+
+    READY = 0
+    WARP = 1
+    BLOCK = 2
+    CLUSTER = 3
+    ENDED = 4
+    NEW = 5
+
+
+class Thread(ctypes.Structure):
+    """The record of a thread. What the scheduler looks at in every round is its first half.
+
+    Fields:
+        frame: the coroutine; before it begins, the memory for it, and without memory the thread says how much it takes.
+        state: a `State`.
+        wanted: for whom it waits: a mask of lanes, or a number of threads; 0 stands for all.
+        key: threads meet where it is equal.
+        vote: 0 or 1; `ballot` is those of all lanes that met, and `members` which lanes these are.
+        site: what to report where the threads part.
+        block: its block.
+        x, y, z, number, lane, warp: where it is.
+        own: what checks keep of it.
+    """
+
+    _fields_ = (
+        ("frame", ctypes.c_void_p),
+        ("state", ctypes.c_int64),
+        ("wanted", ctypes.c_int64),
+        ("key", ctypes.c_int64),
+        ("vote", ctypes.c_int64),
+        ("ballot", ctypes.c_int64),
+        ("members", ctypes.c_int64),
+        ("site", ctypes.c_int64),
+        ("block", ctypes.c_void_p),
+        ("x", ctypes.c_int64),
+        ("y", ctypes.c_int64),
+        ("z", ctypes.c_int64),
+        ("number", ctypes.c_int64),
+        ("lane", ctypes.c_int64),
+        ("warp", ctypes.c_int64),
+        ("own", ctypes.c_void_p),
+    )
+
+
+class Block(ctypes.Structure):
+    """The record of the block that a worker runs.
+
+    Fields:
+        argument: that of the launch.
+        threads, count: the records of its threads, which lie one after the other, and how many there are.
+        slots: for each thread `SLOT_BYTES` that it gives, then as many that it gets.
+        shared, dynamic: its shared memory, and the part of it whose size the launch gave.
+        frames, frame_bytes: the memory for coroutines.
+        x, y, z: where it is.
+        own: what checks keep of it.
+    """
+
+    _fields_ = (
+        ("argument", ctypes.c_void_p),
+        ("threads", ctypes.c_void_p),
+        ("count", ctypes.c_int64),
+        ("slots", ctypes.c_void_p),
+        ("shared", ctypes.c_void_p),
+        ("dynamic", ctypes.c_void_p),
+        ("frames", ctypes.c_void_p),
+        ("frame_bytes", ctypes.c_int64),
+        ("x", ctypes.c_int64),
+        ("y", ctypes.c_int64),
+        ("z", ctypes.c_int64),
+        ("own", ctypes.c_void_p),
+        ("_rest", ctypes.c_int64 * 4),
+    )
+
+
+class Argument(ctypes.Structure):
+    """What the tasks of a launch get; what the kernel takes from outside lies behind it.
+
+    Fields:
+        context, total, step: as of every parallel region: the context, the number of blocks, how many a task runs.
+        thread: the function of a thread.
+        grid_x, grid_y: the blocks along the first axes.
+        block_x, block_y, block_z: the threads of a block.
+        shared, dynamic: bytes of shared memory.
+        slots: whether threads of a warp exchange values.
+        lanes: the threads of a warp.
+    """
+
+    _fields_ = (
+        ("context", ctypes.c_void_p),
+        ("total", ctypes.c_int64),
+        ("step", ctypes.c_int64),
+        ("thread", ctypes.c_void_p),
+        ("grid_x", ctypes.c_int64),
+        ("grid_y", ctypes.c_int64),
+        ("block_x", ctypes.c_int64),
+        ("block_y", ctypes.c_int64),
+        ("block_z", ctypes.c_int64),
+        ("shared", ctypes.c_int64),
+        ("dynamic", ctypes.c_int64),
+        ("slots", ctypes.c_int64),
+        ("lanes", ctypes.c_int64),
+        ("_rest", ctypes.c_int64 * 3),
+    )
+
+
+def offset(structure: type[ctypes.Structure], name: str) -> int:
+    """Where a field lies."""
+    field: Any = getattr(structure, name)
+    found: int = field.offset
+    return found
+
+
+def cooperates(region: Region) -> bool:
+    """Whether the threads that run a region wait for each other, or share memory."""
+    return any(op.waits or any(_is_shared(value) for value in op.results) for op in walk(region))
+
+
+def _is_shared(value: Value) -> bool:
+    return isinstance(value.type, PointerType) and value.type.space == "shared"
