@@ -127,7 +127,7 @@ def _verify(c: Compilation) -> None:
 
 def _split(c: Compilation) -> None:
     c.whole = c.program
-    _, c.program = host_and_device(c.program)
+    _, c.program = host_and_device(c.program, c.target)
 
 
 def _lower(c: Compilation) -> None:
@@ -264,7 +264,7 @@ def compile_entry(spec: EntrySpec, target: Target, *, hosts: Sequence[Target] = 
 def _host_half(device: Compilation, host: Target) -> Compilation:
     """The code that launches the kernels of a device."""
     c, watch = Compilation(device.spec, host, device.level, launched=device), _Watch("host")
-    c.program = host_half(device.whole)
+    c.program = host_half(device.whole, device.target)
     beside(c.spec, host, lambda: watch.run(NATIVE, c))
     return c
 

@@ -390,12 +390,20 @@ LAUNCH = Opcode(
     rule=rules.launch,
     spreads=True,
 )
+# The first operands of an `enqueue`, for messages.
+LAUNCH_SIZES = ("blocks along x", "blocks along y", "blocks along z", "bytes of dynamic shared memory")
 ENQUEUE = Opcode(
     "enqueue",
-    "grid x y z, bytes of dynamic shared memory, the kernel's arguments: launches it; attrs kernel, block, cluster",
+    "grid x y z, bytes of dynamic shared memory, the kernel's arguments: launches it; attrs kernel, block, cluster,"
+    " limits of the first four operands",
     (INTEGER,) * 4,
     more=ANY,
-    attrs={"kernel": Attribute(_whole()), "block": Attribute(_sizes), "cluster": Attribute(_sizes)},
+    attrs={
+        "kernel": Attribute(_whole()),
+        "block": Attribute(_sizes),
+        "cluster": Attribute(_sizes),
+        "limits": Attribute(lambda value: isinstance(value, tuple) and len(value) == 4 and all(map(_whole(), value))),
+    },
     reads=True,
     writes=True,
     reports=True,

@@ -333,6 +333,7 @@ class Program:
     one_function: bool = False  # whether entry and function are one; see `passes.merge_small_entry`
     traced: bool = False  # whether the entry reports when a call begins and ends
     steps: tuple[Step, ...] = ()  # when which call is made; each once, in their order, if there are none
+    on_device: bool = False  # whether buffers lie in memory of a device, and kernels are launched there
 
     def stage(self, number: int) -> list[Step]:
         """What a stage does: calls by their numbers, and control flow over them."""

@@ -110,9 +110,16 @@ def _calls(program: Program, fallible: Set[str], symbol: str, steps: Sequence[St
     writer = _Calls(program, fallible)
     writer.steps(steps)
     head = f"llvm.func {symbol}({_PARAMETERS}) -> i32 {_PLAIN}"
-    return (
-        f"  {head} {{\n    %zero = arith.constant 0 : i32\n{''.join(writer.lines)}    llvm.return %zero : i32\n  }}\n"
-    )
+    first = f"    %zero = arith.constant 0 : i32\n{_FOR_CONDITIONS if program.on_device and program.steps else ''}"
+    return f"  {head} {{\n{first}{''.join(writer.lines)}    llvm.return %zero : i32\n  }}\n"
+
+
+# Of a device, where a condition is brought to.
+_FOR_CONDITIONS = """\
+    %one = arith.constant 1 : i64
+    %no_kernel = arith.constant -1 : i64
+    %byte = llvm.alloca %one x i8 : (i64) -> !llvm.ptr
+"""
 
 
 class _Calls:
@@ -185,10 +192,15 @@ class _Calls:
         if self.program.traced:
             self.tell(abi.ends(number))
 
+    def at(self, block: str, offset: int) -> str:
+        """The address of what lies so many bytes behind the start of a block."""
+        at = self.name()
+        self.line(f"{at} = llvm.getelementptr inbounds {block}[{offset}] : (!llvm.ptr) -> !llvm.ptr, i8")
+        return at
+
     def field(self, offset: int, type: str) -> str:
         """A field of the context, as it is now."""
-        at, value = self.name(), self.name()
-        self.line(f"{at} = llvm.getelementptr inbounds %ctx[{offset}] : (!llvm.ptr) -> !llvm.ptr, i8")
+        at, value = self.at("%ctx", offset), self.name()
         self.line(f"{value} = llvm.load {at} : !llvm.ptr -> {type}")
         return value
 
@@ -209,10 +221,32 @@ class _Calls:
     def choose(self, condition: int, then: str, otherwise: str) -> None:
         """Ends a block: goes on where the bool in a buffer says."""
         byte, none, flag = (self.name() for _ in range(3))
-        self.line(f"{byte} = llvm.load {self.fetch('pointer', condition)} : !llvm.ptr -> i8")
+        place = self.fetch("pointer", condition)
+        if self.program.on_device:
+            place = self.brought(place)
+        self.line(f"{byte} = llvm.load {place} : !llvm.ptr -> i8")
         self.line(f"{none} = arith.constant 0 : i8")
         self.line(f"{flag} = arith.cmpi ne, {byte}, {none} : i8")
         self.line(f"llvm.cond_br {flag}, {then}, {otherwise}")
+
+    def brought(self, place: str) -> str:
+        """Copies a byte of the device to the host, which waits for it; leaves when that fails."""
+        device, size, kind, copy, code, failed, wide = (self.name() for _ in range(7))
+        self.line(f"{device} = llvm.load {self.at('%ctx', abi.DEVICE_OFFSET)} : !llvm.ptr -> !llvm.ptr")
+        self.line(f"{size} = arith.constant 1 : i64")
+        self.line(f"{kind} = arith.constant {abi.TO_HOST} : i32")
+        self.line(f"{copy} = llvm.load {self.at(device, abi.COPY_FUNCTION_OFFSET)} : !llvm.ptr -> !llvm.ptr")
+        types = "!llvm.ptr, (!llvm.ptr, !llvm.ptr, !llvm.ptr, i64, i32) -> i32"
+        self.line(f"{code} = llvm.call {copy}({device}, %byte, {place}, {size}, {kind}) : {types}")
+        self.line(f"{failed} = arith.cmpi ne, {code}, %zero : i32")
+        number, code_at = self.at(device, abi.FAILED_KERNEL_OFFSET), self.at(device, abi.FAILED_CODE_OFFSET)
+        self.line(f"{wide} = arith.extsi {code} : i32 to i64")
+        self.line(f"scf.if {failed} {{")
+        self.line(f"  llvm.store %no_kernel, {number} : i64, !llvm.ptr")
+        self.line(f"  llvm.store {wide}, {code_at} : i64, !llvm.ptr")
+        self.line(f"  {LEAVE}")
+        self.line("}")
+        return "%byte"
 
     def branch(self, step: If) -> None:
         then, otherwise, after = (f"^bb{next(self.blocks)}" for _ in range(3))

@@ -12,8 +12,9 @@ from typing import Any
 from ...dsl.contract import abi
 from ...dsl.contract.kernels import Kernel, KernelTable, Parameter
 from ...dsl.frontend.anchors import anchors_of
-from ..ir.opcodes import ENQUEUE
-from ..ir.program import Function, Op, PointerType, Program, Region, Type, Value, walk
+from ..ir.opcodes import ENQUEUE, LAUNCH_SIZES
+from ..ir.program import Function, Op, PointerType, Program, Region, Site, Type, Value, walk
+from . import reports
 from .types import mlir_type, register_bytes
 from .writer import LEAVE, FunctionWriter, KernelInfo, emits
 
@@ -33,6 +34,7 @@ def _enqueue(w: FunctionWriter, op: Op) -> None:
             some = w.op(f"arith.andi {some}, {any_} : i1")
     w.open(f"scf.if {some} {{")
     with w.nested():
+        _stay_within(w, op)
         device = w.op(f"llvm.load {w.field('%ctx', abi.DEVICE_OFFSET)} : !llvm.ptr -> !llvm.ptr")
         launch, _ = w.storage(abi.LAUNCH_SIZE, alignment=8)
         fixed = [*op.attrs["block"], *op.attrs["cluster"]]
@@ -47,6 +49,31 @@ def _enqueue(w: FunctionWriter, op: Op) -> None:
         code = w.op(f"llvm.call {function}({device}, {launch}, {table}) : {types}")
         leave_on_failure(w, device, code, op.attrs["kernel"])
     w.close(at)
+
+
+def _stay_within(w: FunctionWriter, op: Op) -> None:
+    """Leaves with a report when a size is beyond what the device takes; those known are looked at before."""
+    at = w.at
+    for value, limit, words in zip(op.operands, op.attrs["limits"], LAUNCH_SIZES, strict=False):
+        if value.const is not None:
+            continue
+        most = w.op(f"arith.constant {limit} : i64")
+        beyond = w.op(f"arith.cmpi sgt, {w.name(value)}, {most} : i64")
+        w.open(f"scf.if {beyond} {{")
+        with w.nested():
+            reports.note_failure(w, _site(w, op, limit, words), [value])
+            w.line(LEAVE)
+        w.close(at)
+
+
+def _site(w: FunctionWriter, op: Op, limit: int, words: str) -> int:
+    """The site of a report that a size is too large."""
+    parts = ("a launch asks for ", (",", "int64"), f" {words}, and the device has at most {limit:,}")
+    own, *calls = op.location.author()
+    details = (("limit", limit), ("size", {"value": 0, "dtype": "int64"}))
+    notes = tuple(("called from", place) for place in calls)
+    w.module.sites.append(Site("grid", parts, own, w.module.op, details, notes))
+    return len(w.module.sites) - 1
 
 
 def leave_on_failure(w: FunctionWriter, device: str, code: str, kernel: int) -> None:

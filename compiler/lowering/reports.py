@@ -36,12 +36,17 @@ def _assert(w: FunctionWriter, op: Op) -> None:
         if not w.target.has_context:
             w.line('"llvm.intr.trap"() : () -> ()')
         else:
-            _report(w, op.attrs["site"], values)
-            status = w.field("%ctx", abi.STATUS_OFFSET)
-            code = site_number(w, op.attrs["site"] + 1)
-            w.line(f"llvm.store {code}, {status} atomic monotonic {{alignment = 8 : i64}} : i64, !llvm.ptr")
+            note_failure(w, op.attrs["site"], values)
         w.line(LEAVE)
     w.close(at)
+
+
+def note_failure(w: FunctionWriter, site: int, values: Sequence[Value]) -> None:
+    """Reports a failure, and notes in the context that there is one."""
+    _report(w, site, values)
+    status = w.field("%ctx", abi.STATUS_OFFSET)
+    code = site_number(w, site + 1)
+    w.line(f"llvm.store {code}, {status} atomic monotonic {{alignment = 8 : i64}} : i64, !llvm.ptr")
 
 
 @emits("print")

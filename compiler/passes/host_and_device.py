@@ -20,15 +20,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from ...dsl.diagnostics.errors import InternalError
+from ...dsl.diagnostics.errors import CompileError, InternalError
 from ..ir.builder import Builder
-from ..ir.opcodes import LAUNCH
+from ..ir.opcodes import LAUNCH, LAUNCH_SIZES
 from ..ir.program import Bounds, Function, Launched, Op, PointerType, Program, Region, Value, captures, walk
+from ..targets import Target
 
 
-def host_and_device(program: Program) -> tuple[Program, Program]:
-    """The program of the host, which launches kernels by their numbers, and that of the device, which holds them."""
-    return host_half(program), device_half(program)
+def host_and_device(program: Program, target: Target) -> tuple[Program, Program]:
+    """The program of the host, which launches kernels by their numbers, and that of the device, which holds them.
+
+    Raises:
+        CompileError: EK0604 a grid is too large for the device, whatever the sizes are.
+    """
+    return host_half(program, target), device_half(program)
 
 
 def device_half(program: Program) -> Program:
@@ -39,12 +44,12 @@ def device_half(program: Program) -> Program:
     return device
 
 
-def host_half(program: Program) -> Program:
-    """The functions of a program, with launches of kernels by their numbers."""
-    host, first = replace(program, functions=[]), 0
+def host_half(program: Program, target: Target) -> Program:
+    """The functions of a program, with launches of kernels by their numbers; `target` is the device's."""
+    host, first = replace(program, functions=[], sites=[*program.sites], on_device=True), 0
     for function in program.functions:
         numbers = {id(op): first + number for number, op in enumerate(_launches(function))}
-        host.functions.append(_HostCode(function, numbers).function())
+        host.functions.append(_HostCode(function, numbers, target).function())
         first += len(numbers)
     return host
 
@@ -80,6 +85,7 @@ class _HostCode:
 
     old: Function
     numbers: dict[int, int]  # of the kernel of each launch, by its identity
+    target: Target  # of the device
     values: dict[int, Value] = field(default_factory=dict)  # the new ones, by the serials of the old
 
     def function(self) -> Function:
@@ -131,4 +137,14 @@ class _HostCode:
             taken = [self.value(value) for value in captures(old.regions[0])]
             operands = [*counts, shared, *taken]
             number, block, cluster = self.numbers[id(old)], block_of(old), cluster_of(old)
-            builder.add("enqueue", operands, kernel=number, block=block, cluster=cluster)
+            limits = (*self.target.most_blocks(block), self.target.limits.shared_memory)
+            if not any(count.const == 0 for count in counts):
+                for value, limit, words in zip(operands, limits, LAUNCH_SIZES, strict=False):
+                    if value.const is not None and value.const > limit:
+                        raise self.too_large(old, int(value.const), limit, words)
+            builder.add("enqueue", operands, kernel=number, block=block, cluster=cluster, limits=limits)
+
+    def too_large(self, launch: Op, size: int, limit: int, words: str) -> CompileError:
+        text = f"a launch in op '{self.old.op}' asks for {size:,} {words}, and {self.target.name} has at most {limit:,}"
+        place = launch.location.author()[0]
+        return CompileError(text, code="EK0604", place=place, op=self.old.op, expected=limit, got=size)

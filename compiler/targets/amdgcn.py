@@ -93,7 +93,8 @@ def _target(name: str, lanes: int, capabilities: frozenset[str], shared_memory: 
         limits=Limits(
             threads_per_block=1024,
             block=(1024, 1024, 1024),
-            grid=(2**31 - 1, 65535, 65535),
+            grid=(2**31 - 1,) * 3,
+            axis_threads=2**32 - 1,
             static_shared_memory=shared_memory * 1024,
             shared_memory=shared_memory * 1024,
         ),

@@ -84,11 +84,15 @@ class AddressSpaces:
 
 @dataclass(frozen=True)
 class Limits:
-    """What one launch may ask for. Sizes in bytes; `shared_memory` is per block, the opt-in maximum included."""
+    """What one launch may ask for. Sizes in bytes; `shared_memory` is per block, the opt-in maximum included.
+
+    `grid` counts blocks; `axis_threads` are the most threads along one axis of the grid, where that is what counts.
+    """
 
     threads_per_block: int = 1
     block: tuple[int, int, int] = (1, 1, 1)
     grid: tuple[int, int, int] = (1, 1, 1)
+    axis_threads: int = 2**63 - 1
     static_shared_memory: int = 0
     shared_memory: int = 0
 
@@ -293,6 +297,12 @@ class Target:
                 hint=did_you_mean(feature, FEATURES),
             )
         return feature in self.capabilities
+
+    def most_blocks(self, block: Sequence[int]) -> tuple[int, int, int]:
+        """How many blocks of this size a grid may have along x, y and z."""
+        limits = self.limits
+        x, y, z = (min(n, limits.axis_threads // size) for n, size in zip(limits.grid, block, strict=True))
+        return x, y, z
 
     def kernel_attributes(self, block: Sequence[int]) -> str:
         """MLIR attributes of an `llvm.func` that is launched as a grid of blocks of `block` = (x, y, z) threads.

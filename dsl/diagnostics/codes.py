@@ -244,6 +244,7 @@ MEANINGS: dict[str, str] = {
     "EK0812": "A device has no accelerator architecture.",
     "EK0813": "There is not enough memory for a call.",
     "EK0820": "Host code touches device memory.",
+    "EK0830": "A launch is larger than the device takes: blocks along an axis, or bytes of shared memory.",
     # EK09: faults of Einkorn itself
     "EK0901": "Einkorn failed.",
     "EK0902": "MLIR refused what Einkorn wrote.",

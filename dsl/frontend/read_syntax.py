@@ -20,7 +20,15 @@ from . import syntax as s
 
 MAX_DEPTH = s.MAX_NESTING + 20  # expressions in expressions, statements in statements; targets are not counted there
 MAX_PLACE = 1 << 31
-REPORTED = ("assert", "print", "bounds", "division", "nan")  # what is reported and is no exception of the author's
+REPORTED = (
+    "assert",
+    "print",
+    "bounds",
+    "division",
+    "nan",
+    "parted",
+    "grid",
+)  # what is reported and is no exception of the author's
 METHODS = ("method", "static", "class", "property")
 
 Read = Callable[["TreeReader", Any], Any]

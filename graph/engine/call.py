@@ -126,10 +126,11 @@ class Caller:
         self.layout: list[Any] | None = None  # of the inputs of the last call; what memory is laid out for
         self.stages = _stages_of(ir, plan)
         self.sizes: dict[str, int] = {}
+        self.late_sizes: dict[str, int] = {}  # that the last call computed on the way
         self.laid_out: list[tuple[int, ...]] = [()] * len(self.stages)  # the late sizes that each is laid out for
-        self.computed = [np.zeros(len(step.names), np.int64) for step in plan.steps]
+        self.computed: list[Storage] = [self.driver.place(np.zeros(len(s.names), np.int64)) for s in plan.steps]
         for number, memory in enumerate(self.computed):
-            self.pointers[pointer_of["sizes", number]] = memory.ctypes.data
+            self.pointers[pointer_of["sizes", number]] = self.address_of(memory)
         self.arenas: list[Storage | None] = [None] * len(self.stages)
         self.failure: Failure | None = None
         prints = code.prints
@@ -244,10 +245,12 @@ class Caller:
         """As `_go`, for an entry that computes sizes on the way: each stage is laid out when its sizes are known."""
         made: dict[int, Buffer] = {}
         sizes = dict(self.sizes)
+        late: dict[str, int] = {}
         for number, stage in enumerate(self.stages):
             if number > 0:
-                sizes |= self._computed_sizes(number - 1)
-                known = tuple(value for memory in self.computed[:number] for value in memory.tolist())
+                late |= self._computed_sizes(number - 1)
+                known = tuple(late.values())
+                sizes |= late
                 if known != self.laid_out[number]:
                     self._fit_stage(number, sizes)
                     self.laid_out[number] = known
@@ -261,6 +264,7 @@ class Caller:
             self.context.stage = number
             if (code := self.entry(self.context_at, self.pointers_at, self.dims_at)) or self.status[0]:
                 self._fail(arrays, code)
+        self.late_sizes = late
         results = [made[position] for position in range(len(made))]
         self.copy_outputs(arrays, results)
         return results
@@ -279,7 +283,9 @@ class Caller:
     def _computed_sizes(self, number: int) -> dict[str, int]:
         """The dims that a step has computed."""
         step = self.code.plan.steps[number]
-        values = self.computed[number].tolist()
+        found = np.zeros(len(step.names), np.int64)
+        self.driver.copy(found, self.computed[number])
+        values = found.tolist()
         for name, value in zip(step.names, values, strict=True):
             if value < 0:
                 raise GraphError(

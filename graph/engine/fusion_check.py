@@ -129,11 +129,7 @@ class FusionCheck:
             self.fused = Caller(ir, load, self.call.checks, weights=self.call.weights)
         results = self.fused.run(given)
         values: dict[int, Any] = dict(enumerate(given)) | dict(zip(self.stored, results, strict=True))
-        sizes = self.fused.sizes | {
-            name: int(size)
-            for step, memory in zip(self.fused.code.plan.steps, self.fused.computed, strict=True)
-            for name, size in zip(step.names, memory, strict=True)
-        }
+        sizes = self.fused.sizes | self.fused.late_sizes
         for group, reads in zip(self.groups, self.reads, strict=True):
             small = _Alone(self.ir, group, reads, sizes)
             key = (group.root, *(tuple(map(int, type.shape)) for type in small.ir.inputs))

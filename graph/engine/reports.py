@@ -62,6 +62,7 @@ MAX_VALUES = 1024  # that one report brings
 _DETAILS = {
     "nan": {"tensor", "position", "shape", "value"},
     "bounds": {"tensor", "axis", "index", "extent"},
+    "grid": {"limit", "size"},
 }
 _SPEC = re.compile(r"(.?[<>=^])?[-+ ]?z?#?0?[0-9]{0,5}[,_]?([.][0-9]{1,5})?[a-zA-Z%]?")
 
@@ -151,6 +152,7 @@ CODES = {
     "division": "EK0704",
     "nan": "EK0705",
     "parted": "EK0722",
+    "grid": "EK0830",
 }  # everything else is the author's own: EK0701
 
 
@@ -190,8 +192,8 @@ def failure_error(
         place=place,
         op=report.op,
         argument=details.get("tensor"),
-        expected=details.get("extent"),
-        got=details.get("index"),
+        expected=details.get("extent", details.pop("limit", None)),
+        got=details.get("index", details.pop("size", None)),
         notes=[*told, *notes],
         hint=HINTS.get(report.kind),
         chain=chain,

@@ -64,7 +64,7 @@ def instances() -> dict[str, tuple[Op, list[Site]]]:
     found: dict[str, tuple[Op, list[Site]]] = {}
     for target, name, inputs in KERNELS:
         program = typed_program(kernels.entry(name, inputs, {})[0], lookup(target), notes=True)
-        halves = [host_half(program)] if lookup(target).has_grid else []
+        halves = [host_half(program, lookup(target))] if lookup(target).has_grid else []
         for function in (function for half in (program, *halves) for function in half.functions):
             for op in walk(function.body):
                 old = found.get(op.name)
@@ -266,7 +266,7 @@ FREE: dict[str, str] = {
     "nowhere": r"result 0: Pointer.*",
     "alloca": r"result 0: Pointer.*|count = 1180591620717411303424",
     "launch": "an operand more",  # bytes of dynamic shared memory
-    "enqueue": r"operand ([4-9]|\d\d): .*|an operand more|no last of operands|kernel = 1180591620717411303424",
+    "enqueue": r"operand ([4-9]|\d\d): .*|an operand more|no last of operands|kernel = 1180591620717411303424|limits.*",
     "note": r"operand \d+: .*|an operand more",
     # Of these the operations around them, whose regions they end, say what they take (see `regions`).
     "yield": r"operand \d+: .*|an operand more|no last of operands",

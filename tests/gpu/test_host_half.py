@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from einkorn.compiler.targets import lookup
 from einkorn.dsl import DType
 from einkorn.dsl.contract import abi
 from einkorn.dsl.contract.kernels import Kernel, KernelTable, Parameter, read_kernels
-from einkorn.dsl.diagnostics.errors import DeviceError, PackageError
+from einkorn.dsl.diagnostics.errors import DeviceError, KernelError, PackageError
 from einkorn.dsl.diagnostics.json_reading import Misread
 from einkorn.graph import Accelerator, Buffer, DeviceRef, Graph, InferenceSession, TensorType, ops
 from einkorn.graph.driver import devices
@@ -27,7 +28,9 @@ from einkorn.graph.driver.halves import open_halves
 
 GPU = DeviceRef.GPU()
 KERNELS = """
-from einkorn.dsl import DeviceContext, InputTensor, OutputTensor, bfloat16, ceildiv, float32, foreach, gpu, register
+from einkorn.dsl import (
+    DeviceContext, InputTensor, OutputTensor, bfloat16, ceildiv, float32, foreach, gpu, int8, register
+)
 
 def scale(out, x, n, by, odd, half):
     i = gpu.global_idx.x
@@ -48,6 +51,14 @@ def branches(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], ctx:
             ctx.launch(scale, out, x, left, 4.0, True, bfloat16(0.5), grid=left, block=64)
             left = left // 2
     foreach(out, lambda i: out[i] + 1)
+
+def nothing(out):
+    pass
+
+@register("tall")
+def tall(out: OutputTensor[int8, "rows n"], x: InputTensor[int8, "rows n"], ctx: DeviceContext):
+    ctx.launch(nothing, out, grid=(1, x.dim(0)), block=32)
+    foreach(out, lambda i: x[i])
 """
 
 
@@ -114,13 +125,71 @@ def test_a_launch_that_fails_ends_the_call(library: Path, driver: RecordingDrive
     assert len(driver.launches) == 4
 
 
+def test_a_grid_beyond_the_limits_of_the_device_ends_the_call(library: Path, driver: RecordingDriver) -> None:
+    x = TensorType(DType.int8, ["rows", 0], GPU)
+    tall = Graph(
+        "tall",
+        lambda x: ops.custom("tall", GPU, [x], [TensorType(DType.int8, ["rows", 0], GPU)]),
+        [x],
+        custom_extensions=[library],
+    )
+    model = InferenceSession(devices=[Accelerator(0)]).load(tall)
+    for rows in (0, 1, 65535):
+        model.execute(Buffer(DType.int8, (rows, 0), GPU))
+    assert [each.grid for each in driver.launches] == [(1, 1, 1), (1, 65535, 1)]
+    with pytest.raises(KernelError) as caught:
+        model.execute(Buffer(DType.int8, (65536, 0), GPU))
+    error = caught.value
+    assert (error.code, error.op, error.expected, error.got) == ("EK0830", "tall", 65535, 65536)
+    assert "a launch asks for 65,536 blocks along y, and the device has at most 65,535" in str(error)
+    assert error.place is not None and Path(error.place.file) == library
+    model.execute(Buffer(DType.int8, (7, 0), GPU))
+    assert driver.launches[-1].grid == (1, 7, 1)
+
+
+def test_a_condition_on_the_device_is_brought_to_the_host(driver: RecordingDriver) -> None:
+    def forward(pred: Any, x: Any) -> Any:
+        chosen = ops.cond(pred, [x.type], lambda: x * 2, lambda: x)[0]
+        return ops.while_loop([chosen], lambda y: ops.sum(y)[0] > 100, lambda y: y + y)
+
+    types = [TensorType(DType.bool, [], GPU), TensorType(DType.float32, ["n"], GPU)]
+    model = InferenceSession(devices=[Accelerator(0)]).load(Graph("chosen", forward, types))
+    inputs = [Buffer.from_numpy(np.array(array)).to(GPU) for array in (True, np.zeros(5, np.float32))]
+    runs = []
+    for answers in ([0], [1], [0, 1, 1, 1], [1, 1]):
+        driver.launches.clear()
+        driver.copies.clear()
+        driver.answers = list(answers)
+        model.execute(*inputs)
+        assert set(driver.copies) == {(abi.TO_HOST, 1)} and driver.answers == []
+        runs.append((len(driver.copies), len(driver.launches)))
+    copies = [count for count, _ in runs]
+    assert copies == [2, 2, 5, 3]
+    rounds = (runs[2][1] - runs[0][1]) / 3
+    assert rounds == runs[3][1] - runs[1][1] > 0, "each round launches the same kernels"
+    driver.copies_fail = 700
+    with pytest.raises(DeviceError, match="gpu:0 could not copy memory: RECORDING_ERROR_700"):
+        model.execute(*inputs)
+    driver.copies_fail = 0
+    driver.answers = [1, 0]
+    assert model.execute(*inputs)[0].shape == (5,)
+
+
+def test_sizes_that_the_device_computes_are_read(driver: RecordingDriver) -> None:
+    x = TensorType(DType.float32, ["n"], GPU)
+    graph = Graph("found", lambda x: ops.nonzero(x, "count"), [x])
+    model = InferenceSession(devices=[Accelerator(0)]).load(graph)
+    assert model.execute(Buffer.from_numpy(np.zeros(6, np.float32)).to(GPU))[0].shape == (0, 1)
+    assert driver.launches
+
+
 def test_halves_are_programs_of_their_own(library: Path) -> None:
     from support.harness import entry_of
 
     spec = entry_of(library, "branches", [(DType.float32, (2000,))])[0]
     program = typed_program(spec, lookup("sm_80"))
     before = print_program(program)
-    host, device = host_half(program), device_half(program)
+    host, device = host_half(program, lookup("sm_80")), device_half(program)
     for half in (host, device):
         verify_program(half)
     assert print_program(program) == before

@@ -38,7 +38,7 @@ def line_of(text: str) -> int:
 
 def test_table_interpreter_and_emitter_know_the_same_operations() -> None:
     interpreted = {*interpret_ops.EVALUATORS, *interpret_flow.STRUCTURED, *interpret_flow.ENDS}
-    assert interpreted == set(EMITTERS) - set(ROWS) == set(IRREGULAR)
+    assert interpreted | {"enqueue"} == set(EMITTERS) - set(ROWS) == set(IRREGULAR)  # which is of the host's half
     assert not set(interpret_ops.EVALUATORS) & set(interpret_flow.STRUCTURED)
     on_floats = {name for name, row in ROWS.items() if row.mlir.get("float", LIBRARY) != LIBRARY}
     assert set(interpret_rows.FLOATS) == on_floats

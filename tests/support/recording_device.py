@@ -77,6 +77,8 @@ class RecordingDriver(MallocDriver):
         self.copies: list[tuple[int, int]] = []  # kind, bytes: of those that entries ask for
         self.codes: list[bytes] = []  # for the device
         self.fails = 0  # with this code the next launch fails
+        self.copies_fail = 0  # with this code all copies do that entries ask for
+        self.answers: list[int] = []  # what the next copies to the host bring; 0 when there are none
         self.keep: list[Any] = []
 
     def load(self, files: Sequence[CodeFile]) -> Code:
@@ -98,8 +100,11 @@ class RecordingDriver(MallocDriver):
 
         def copy(device: int, to: int, source: int, size: int, kind: int) -> int:
             self.copies.append((kind, size))
-            ctypes.memmove(to, source, size)
-            return 0
+            if kind == abi.TO_HOST:  # nobody has computed it
+                ctypes.memset(to, self.answers.pop(0) if self.answers else 0, size)
+            else:
+                ctypes.memmove(to, source, size)
+            return self.copies_fail
 
         def fill(device: int, to: int, pattern: int, count: int, width: int) -> int:
             ctypes.memmove(to, (pattern & ((1 << 8 * width) - 1)).to_bytes(width, "little") * count, count * width)
