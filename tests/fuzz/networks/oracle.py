@@ -245,6 +245,61 @@ def multiplied(x: Bounds, y: Bounds, p: Parameters) -> Bounds:
     return b.around(middle, radius, x.dtype, 1.0, (k + 2) * fine(x.dtype) * (x.largest @ y.largest))
 
 
+# *** several ops in one: as the ops that they are made of, which may round more often than they do ***
+
+
+def _centred(x: Bounds) -> Bounds:
+    return sub(x, averaged(x, {"axis": -1, "keepdims": True}), {})
+
+
+def _per_root(x: Bounds, squared: Bounds, epsilon: float) -> Bounds:
+    """An operand divided by the root of the mean of squares."""
+    mean = averaged(mul(squared, squared, {}), {"axis": -1, "keepdims": True})
+    return mul(x, RULES["rsqrt"](add(mean, {"number": epsilon}), {}), {})
+
+
+def layer_norm(x: Bounds, gamma: Bounds, beta: Bounds, p: Parameters) -> Bounds:
+    return add(mul(_per_root(_centred(x), _centred(x), p["epsilon"]), gamma, {}), beta, {})
+
+
+def rms_norm(x: Bounds, weight: Bounds, p: Parameters) -> Bounds:
+    return mul(_per_root(x, x, p["epsilon"]), weight, {})
+
+
+def attention(query: Bounds, key: Bounds, value: Bounds, p: Parameters) -> Bounds:
+    scores = mul(multiplied(query, key.moved(lambda part: part.swapaxes(-1, -2)), {}), {"number": p["scale"]})
+    return multiplied(softmax(False)(scores, {"axis": len(scores.shape) - 1}), value, {})
+
+
+def windows(x: Bounds, size: Sequence[int], stride: Sequence[int], padding: Sequence[int], outside: Any) -> Bounds:
+    """(batch, height, width, places of the window, channels)."""
+    ends = ((0, 0), (padding[0], padding[1]), (padding[2], padding[3]), (0, 0))
+
+    def part(whole: Array) -> Array:
+        padded = np.pad(whole, ends, constant_values=outside)
+        views = np.lib.stride_tricks.sliding_window_view(padded, tuple(size), (1, 2))[:, :: stride[0], :: stride[1]]
+        return np.moveaxis(views, 3, -1).reshape(*views.shape[:3], size[0] * size[1], whole.shape[3])
+
+    return x.moved(part)
+
+
+def convolved(x: Bounds, filter: Bounds, p: Parameters) -> Bounds:
+    size, (channels, count) = filter.shape[:2], filter.shape[2:]
+    seen = windows(x, size, p["stride"], p["padding"], 0)
+    rows = seen.moved(lambda part: part.reshape(*part.shape[:3], size[0] * size[1] * channels))
+    return multiplied(rows, filter.moved(lambda part: part.reshape(-1, count)), {})
+
+
+def largest_in_windows(x: Bounds, p: Parameters) -> Bounds:
+    lowest = -np.inf if x.dtype.is_float() else x.dtype.range[0]
+    seen = windows(x, p["window"], p["stride"], (1, 1, 1, 1), lowest)
+    return extreme(np.max)(seen, {"axis": 3, "keepdims": False})
+
+
+def mean_of_windows(x: Bounds, p: Parameters) -> Bounds:
+    return averaged(windows(x, p["window"], p["stride"], (1, 1, 1, 1), 0), {"axis": 3, "keepdims": False})
+
+
 # *** movement ***
 
 
@@ -401,6 +456,12 @@ RULES: dict[str, Rule] = {
     "greater_equal": compared(_swapped(_at_most), _less),
     "where": where,
     "matmul": multiplied,
+    "layer_norm": layer_norm,
+    "rms_norm": rms_norm,
+    "attention": attention,
+    "conv2d": convolved,
+    "max_pool2d": largest_in_windows,
+    "avg_pool2d": mean_of_windows,
     "sum": summed,
     "mean": averaged,
     "max": extreme(np.max),

@@ -242,7 +242,7 @@ def along(w: Writer) -> None:
     ]
     if (flags := w.pick(lambda v: v.dtype == DType.bool and v.rank > 0 and w.filled(v.shape[-1]))) is not None:
         last = w.values[flags].rank - 1
-        ways.append(lambda: w.add(w.rng.choice(("any", "all")), flags, axis=last, keepdims=w.rng.random() < 0.5))
+        ways = [lambda: w.add(w.rng.choice(("any", "all")), flags, axis=last, keepdims=w.rng.random() < 0.5)]
     w.rng.choice(ways)()
 
 
@@ -290,12 +290,43 @@ def normal(w: Writer) -> None:
     w.add("mul", centred, w.add("rsqrt", w.add("add", spread, number=0.5)))
 
 
+def norm(w: Writer) -> None:
+    """The norms of the library."""
+    if (x := w.pick(lambda v: v.dtype.is_float() and v.rank > 0 and isinstance(v.shape[-1], StaticDim))) is None:
+        return
+    value = w.values[x]
+    scale = weights(w, [int(value.shape[-1])], value.dtype)
+    if w.rng.random() < 0.5:
+        w.add("rms_norm", x, scale, epsilon=0.5)
+    else:
+        w.add("layer_norm", x, scale, weights(w, [int(value.shape[-1])], value.dtype), epsilon=0.5)
+
+
+def windows(w: Writer) -> None:
+    """Convolutions and pools over two axes."""
+    if (x := w.numeric(lambda v: v.rank in (2, 4) and all(w.filled(d) for d in v.shape))) is None:
+        return
+    if w.values[x].rank == 2:
+        x = w.add("reshape", w.add("reshape", x, how="new", at=0), how="new", at=3)
+    value, stride = w.values[x], w.rng.choice((1, 2))
+    grown = [value.shape[0], value.shape[1] + 2, value.shape[2] + 2]
+    if w.rng.random() < 0.5:
+        if w.fits([*grown, value.shape[3]]):
+            name = "avg_pool2d" if value.dtype.is_float() and w.rng.random() < 0.5 else "max_pool2d"
+            w.add(name, x, window=[2, w.rng.choice((2, 3))], stride=[stride, 1])
+    elif isinstance(value.shape[3], StaticDim) and w.fits([*grown, 3]):
+        filter = weights(w, [2, w.rng.choice((1, 3)), int(value.shape[3]), w.rng.choice((1, 3))], value.dtype)
+        w.add("conv2d", x, filter, stride=[stride, 1], padding=[w.rng.choice((0, 1)), 1, 1, 1])
+
+
 def attention(w: Writer) -> None:
     """Scores of rows with each other, and what they choose."""
     if (x := w.pick(lambda v: v.dtype.is_float() and v.rank >= 2)) is None:
         return
     value = w.values[x]
-    if w.fits([*value.shape[:-1], value.shape[-2]]):
+    if w.rng.random() < 0.4:
+        w.add("attention", x, x, x, scale=0.25)
+    elif w.fits([*value.shape[:-1], value.shape[-2]]):
         order = [*range(value.rank - 2), value.rank - 1, value.rank - 2]
         scores = w.add("mul", w.add("matmul", x, w.add("permute", x, order=order)), number=0.25)
         w.add("matmul", w.add("softmax", scores, axis=value.rank - 1), x)
@@ -388,7 +419,7 @@ WAYS: list[tuple[Callable[[Writer], None], int]] = [
     (unary, 8), (careful, 2), (binary, 10), (quotient, 4), (compare, 4), (logic, 4), (cast, 3),
     (permute, 5), (reshape, 5), (take, 5), (join, 4), (split, 2), (spread, 3),
     (reduce, 10), (softmax, 5), (matmul, 9), (residual, 6), (normal, 4), (attention, 3), (custom, 14), (memory, 10),
-    (rearrange, 4), (along, 4),
+    (rearrange, 4), (along, 4), (norm, 3), (windows, 4),
 ]  # fmt: skip
 
 
