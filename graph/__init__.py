@@ -25,6 +25,7 @@ with shielded():
         scan_available_devices,
     )
     from .driver.dlpack import DLPackArray
+    from .driver.streams import DeviceStream
     from .engine.model import Model, TensorSpec
     from .engine.session import InferenceSession
     from .onnx import from_onnx
@@ -50,6 +51,7 @@ __all__ = [
     "Device",
     "DeviceKind",
     "DeviceRef",
+    "DeviceStream",
     "Dim",
     "FilterLayout",
     "Graph",

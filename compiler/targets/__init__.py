@@ -13,7 +13,7 @@ from . import amdgcn, cpu, nvptx
 from .base import FEATURES, Target
 from .cpu import host
 
-__all__ = ["FEATURES", "Target", "architecture", "fits", "host", "known", "lacking", "lookup", "named"]
+__all__ = ["FEATURES", "Target", "architecture", "fits", "host", "known", "lacking", "lookup", "named", "newest_for"]
 
 _FAMILIES = (cpu.TARGETS, nvptx.TARGETS, amdgcn.TARGETS)
 _TARGETS = {name: target for family in _FAMILIES for name, target in family.items()}
@@ -41,6 +41,27 @@ def lookup(name: str) -> Target:
         expected=known(),
         notes=[f"known targets: {', '.join(known())}"],
         hint=did_you_mean(name, known()),
+    )
+
+
+def newest_for(architecture: str) -> Target:
+    """The target whose code is best on a device: that of its architecture, or the newest that it still runs. Newer GPUs
+    of NVIDIA's run the PTX of older ones; AMD's run their own code alone.
+
+    Raises:
+        TargetError: EK0835 there is none.
+    """
+    if architecture == "host" or (architecture in _TARGETS and f"{architecture}a" not in _TARGETS):
+        return lookup(architecture)
+    found = nvptx.newest_for(architecture) or _TARGETS.get(architecture)
+    if found is not None:
+        return found
+    raise TargetError(
+        f"there is no target that makes code for {architecture}",
+        code="EK0835",
+        got=architecture,
+        expected=known(),
+        notes=[f"known targets: {', '.join(known())}"],
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -117,6 +118,16 @@ TARGETS: Final[Mapping[str, Target]] = {
         _target("sm_120", 87, _HOPPER, 99),
     )
 }
+
+
+def newest_for(architecture: str) -> Target | None:
+    """The best target for a GPU: with all that its architecture has alone, or else the newest that it runs."""
+    if not re.fullmatch(r"sm_\d+", architecture):
+        return None
+    number = int(architecture.removeprefix("sm_"))
+    exact = TARGETS.get(f"{architecture}a")
+    older = [t for name, t in TARGETS.items() if name[-1].isdigit() and int(name.removeprefix("sm_")) <= number]
+    return exact or max(older, key=lambda target: int(target.name.removeprefix("sm_")), default=None)
 
 
 def find_ptxas() -> str | None:

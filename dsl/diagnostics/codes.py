@@ -245,6 +245,13 @@ MEANINGS: dict[str, str] = {
     "EK0813": "There is not enough memory for a call.",
     "EK0820": "Host code touches device memory.",
     "EK0830": "A launch is larger than the device takes: blocks along an axis, or bytes of shared memory.",
+    "EK0831": "A GPU's driver is here without what Einkorn reaches it by, or the other way round.",
+    "EK0832": "A GPU's driver is too old for the code.",
+    "EK0833": "A device's memory is used up.",
+    "EK0834": "A kernel failed on a GPU, whose context is lost.",
+    "EK0835": "Code is for another architecture than that of the device.",
+    "EK0836": "A call cannot be recorded on a device.",
+    "EK0837": "A GPU's driver refused a call.",
     # EK09: faults of Einkorn itself
     "EK0901": "Einkorn failed.",
     "EK0902": "MLIR refused what Einkorn wrote.",

@@ -10,7 +10,7 @@ import ctypes
 import math
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -135,6 +135,24 @@ def _header_holds() -> bool:
 _DIRECT = _header_holds()
 
 
+class PinnedMemory:
+    """Memory of the host that a library of GPUs has made; `free` is told when nobody refers to it."""
+
+    def __init__(self, address: int, size: int, free: Callable[[int], object]) -> None:
+        self.address, self._free = address, free
+        self.__array_interface__ = {"shape": (size,), "typestr": "|u1", "data": (address, False), "version": 3}
+
+    def __del__(self) -> None:
+        self._free(self.address)
+
+
+def is_pinned(array: Any) -> bool:
+    """Whether an array lies in pinned memory."""
+    while isinstance(array, np.ndarray):
+        array = array.base
+    return isinstance(array, PinnedMemory)
+
+
 def check_memory(arrays: Sequence[Storage], changed: Sequence[int]) -> None:
     """The inputs of a call that a graph changes in place can be written, and share nothing with the others.
 
@@ -190,8 +208,10 @@ def check_outputs(inputs: Sequence[Storage], outputs: Sequence[Storage | None]) 
 
 
 def _overlap(a: Storage, b: Storage) -> bool:
+    if isinstance(a, Memory) and isinstance(b, Memory):
+        return a is b or (a.address < b.address + b.size and b.address < a.address + a.size)
     if isinstance(a, Memory) or isinstance(b, Memory):
-        return a is b
+        return False
     if not np.may_share_memory(a, b):  # compares bounds; without an overlap of these there is none
         return False
     try:

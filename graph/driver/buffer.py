@@ -23,7 +23,7 @@ from ...dsl.types.dtype import DType
 from ...dsl.types.packing import pack
 from ..arguments import dtype_of, flag_of, list_of, wrong
 from . import dlpack
-from .arrays import check_storable, check_unmasked, index_of, mapped, rounded, sizes_of, source_of
+from .arrays import check_storable, check_unmasked, index_of, is_pinned, mapped, rounded, sizes_of, source_of
 from .device import Array
 from .devices import CPU, Device, DeviceRef, device_of
 
@@ -35,6 +35,7 @@ class Buffer:
         dtype: the element type.
         shape: sizes >= 0, one an axis.
         device: where to allocate; the host when left out.
+        pinned: whether to allocate memory of the host instead that `device` copies from and to directly.
 
     The elements are undefined until written; `Buffer.zeros` clears them.
 
@@ -46,20 +47,28 @@ class Buffer:
     __slots__ = ("__weakref__", "_array", "_device", "_dtype")
     _array: Array  # what the tensor lies in; subclasses have something else there
     _class_for: ClassVar[Callable[[Device, DType], type[Buffer]]]  # `device_buffer.buffer_class`
+    _taken: ClassVar[Callable[[Any], Buffer | None]]  # `device_buffer.taken`
 
     @placed
-    def __new__(cls, dtype: DType, shape: Sequence[int], device: Device | DeviceRef | None = None) -> Buffer:
-        made: Buffer = object.__new__(Buffer._class_for(device_of(device), dtype_of("dtype", dtype)))
+    def __new__(
+        cls, dtype: DType, shape: Sequence[int], device: Device | DeviceRef | None = None, pinned: bool = False
+    ) -> Buffer:
+        where = CPU() if pinned else device_of(device)
+        made: Buffer = object.__new__(Buffer._class_for(where, dtype_of("dtype", dtype)))
         return made
 
     @placed
-    def __init__(self, dtype: DType, shape: Sequence[int], device: Device | DeviceRef | None = None) -> None:
+    def __init__(
+        self, dtype: DType, shape: Sequence[int], device: Device | DeviceRef | None = None, pinned: bool = False
+    ) -> None:
         self._device = device_of(device)
         self._dtype = dtype
         sizes = sizes_of(shape, dtype)
-        self._array = self._allocate(sizes).view(dtype.to_numpy()).reshape(sizes)
+        self._array = self._allocate(sizes, pinned).view(dtype.to_numpy()).reshape(sizes)
+        if pinned:
+            self._device = CPU()
 
-    def _allocate(self, sizes: tuple[int, ...]) -> Any:
+    def _allocate(self, sizes: tuple[int, ...], pinned: bool = False) -> Any:
         """The storage for a tensor of these sizes, as bytes.
 
         Raises:
@@ -67,10 +76,14 @@ class Buffer:
         """
         size = self._dtype.bytes_for(math.prod(sizes))
         try:
-            return self._device.driver.allocate(size)
+            driver = self._device.driver
+            storage = driver.allocate_pinned(size) if pinned else driver.allocate(size)
         except MemoryError as error:
             text = f"cannot allocate {size} bytes for {self._dtype} of shape {sizes}"
-            raise DeviceError(text, code="EK0808") from error
+            code, notes = getattr(error, "code", "EK0808"), getattr(error, "notes", [])
+            raise DeviceError(text, code=code, notes=notes) from error
+        driver.attribute(storage, f"buffers of {self._dtype} {sizes}")
+        return storage
 
     @classmethod
     def _over(cls, storage: Any, device: Device, dtype: DType, shape: tuple[int, ...]) -> Buffer:
@@ -148,11 +161,16 @@ class Buffer:
         """
         check_unmasked(array, "array")
         copy = None if copy is None else flag_of("copy", copy)
+        if isinstance(array, Buffer) and not array.is_host:
+            return array.copy() if copy else array
         if isinstance(array, np.ndarray | Buffer):
             source = array._array if isinstance(array, Buffer) else array
             if (array.dtype if isinstance(array, Buffer) else DType.from_numpy(array.dtype)).is_packed():
                 return cls._packed_from(array, copy)
         else:
+            found = Buffer._taken(array) if hasattr(array, "__dlpack_device__") else None
+            if found is not None:
+                return found.copy() if copy else found
             source = dlpack.import_host(array)
         if not source.flags.aligned:
             if copy is False:
@@ -242,8 +260,8 @@ class Buffer:
 
     @property
     def pinned(self) -> bool:
-        """Whether the memory is page-locked; never so on the host alone."""
-        return False
+        """Whether it is memory of the host that a device copies from and to directly."""
+        return is_pinned(self._array)
 
     @property
     def address(self) -> int:
@@ -441,9 +459,13 @@ class WholeBuffer(Buffer):
         return buffer
 
     @placed
-    def __init__(self, dtype: DType, shape: Sequence[int], device: Device | DeviceRef | None = None) -> None:
+    def __init__(
+        self, dtype: DType, shape: Sequence[int], device: Device | DeviceRef | None = None, pinned: bool = False
+    ) -> None:
         self._device, self._dtype, self._shape = device_of(device), dtype, sizes_of(shape, dtype)
-        self._array = self._allocate(self._shape)
+        self._array = self._allocate(self._shape, pinned)
+        if pinned:
+            self._device = CPU()
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from ...dsl.contract import abi
 from ...dsl.contract.kernels import KernelTable
+from ...dsl.diagnostics.errors import DeviceError, EinkornError
 from ...dsl.types.dtype import DType
+from .shared_library import SharedLibrary
 
 Array = np.ndarray[Any, Any]
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector of any CPU target
@@ -79,6 +81,13 @@ class Code:
     scratch: Callable[[int], int] | None = None
 
 
+class Replayable(Protocol):
+    """Work that a device has recorded."""
+
+    def replay(self, owner: str, storages: Iterable[Any]) -> None:
+        """Enqueues it once more."""
+
+
 class Driver(ABC):
     """One device, as the runtime uses it.
 
@@ -87,12 +96,16 @@ class Driver(ABC):
         is_host: whether its memory is the process's own, so that tensors in it are arrays.
         targets: the names of the compile targets that its code is made for: the host's half first, if there are two.
         architecture: of an accelerator, such as "sm_90"; empty for the host.
+        native: gives the machine code that calls a library of GPUs; the engine, which may compile, puts it here.
     """
 
     api: ClassVar[str]
+    native: ClassVar[Callable[[str], SharedLibrary]]
     is_host: ClassVar[bool] = False
     targets: tuple[str, ...]
     architecture: str = ""
+    dlpack_place: tuple[int, int] | None = None  # kind and number of the device in DLPack
+    streams: int = 0  # how many were ever made; with one, nothing has to be ordered
 
     # memory
 
@@ -113,6 +126,18 @@ class Driver(ABC):
         """Where storage lies, as compiled code gets it."""
         address: int = storage.address
         return address
+
+    def attribute(self, storage: Storage, user: str) -> None:
+        """Notes who uses storage, for messages about memory that is short."""
+        return None
+
+    def allocate_pinned(self, size: int) -> Array:
+        """Bytes of the host's memory that the device copies from and to directly; ordinary ones where there are none.
+
+        Raises:
+            MemoryError: there are not so many.
+        """
+        return np.empty(size, np.uint8)
 
     def place(self, array: Array) -> Storage:
         """Storage with the elements of a contiguous array; on the host the array itself."""
@@ -142,9 +167,44 @@ class Driver(ABC):
         """What the entry of this code launches kernels through, for one caller; None where it launches none."""
         return None
 
+    def begin(self, table: abi.Device, owner: str, storages: Iterable[Any]) -> None:
+        """Before an entry launches kernels through a table: the calling thread's stream, behind what other streams do
+        with these storages. `owner` is the graph, for messages."""
+        return None
+
+    def capture(self, run: Callable[[], object], keep: object) -> Replayable | None:
+        """Records what `run` enqueues, none of which is done; None where calls are made anew instead.
+
+        Raises:
+            ReplayError: EK0836 it cannot be recorded.
+        """
+        return None
+
+    def launch_error(self, code: int, notes: Sequence[str]) -> EinkornError | None:
+        """What it means that a function of the table gave back this code; None where no more is known than `error`."""
+        return None
+
     @abstractmethod
     def synchronize(self) -> None:
         """Waits until all work on the device is done."""
+
+    # streams; where everything is done at once they do nothing
+
+    def create_stream(self) -> int:
+        """The handle of a new stream."""
+        return 0
+
+    def destroy_stream(self, stream: int) -> None:
+        """Gives a stream back when the work on it is done."""
+        return None
+
+    def synchronize_stream(self, stream: int) -> None:
+        """Waits until the work on a stream is done."""
+        self.synchronize()
+
+    def order_streams(self, first: int, then: int) -> None:
+        """What comes onto the stream `then` runs behind what is on `first` by now."""
+        return None
 
     def error(self, code: int) -> str:
         """What it means that an entry returned this code without a report; empty when nothing is known."""
@@ -162,3 +222,4 @@ class Kind:
     label: str
     count: Callable[[], int]
     open: Callable[[int], Driver]
+    missing: Callable[[], DeviceError | None] = lambda: None  # why none can be opened where there should be some

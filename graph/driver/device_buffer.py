@@ -4,7 +4,7 @@ Such a buffer is copied to and from the host when somebody asks: by `to`, `copy`
 elements. There are no views of some of its elements.
 
 Input: a driver's `Memory`. Output: `DeviceBuffer`, which `Buffer(dtype, shape, device)` makes, too. Non-goals: order
-among streams, DLPack.
+among streams.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from ...dsl.diagnostics.errors import DeviceError
 from ...dsl.environment.tracebacks import placed
 from ...dsl.types.dtype import DType
 from ...dsl.types.packing import unpack
+from . import device_dlpack, dlpack
 from .buffer import Buffer, WholeBuffer
 from .device import Array
-from .devices import Device
+from .devices import Accelerator, Device, accelerator_count
 from .packed_buffer import PackedBuffer
 
 
@@ -30,7 +31,7 @@ class DeviceBuffer(WholeBuffer):
 
     @property
     def is_read_only(self) -> bool:
-        return False
+        return getattr(self._array, "is_read_only", False)
 
     @property
     def address(self) -> int:
@@ -54,7 +55,20 @@ class DeviceBuffer(WholeBuffer):
         return unpack(data, self._dtype, self._shape) if self._dtype.is_packed() else data
 
     def __dlpack__(self, **keywords: Any) -> Any:
-        raise BufferError(f"a buffer on {self._device} does not go through DLPack; copy it to the host")
+        place = self.__dlpack_device__()
+        asked = keywords.get("dl_device")
+        if asked is not None and tuple(asked) == (device_dlpack.HOST, 0) and keywords.get("copy") is not False:
+            return dlpack.export(self.to_numpy(), {"max_version": keywords.get("max_version")})
+        if self._dtype.is_packed():
+            raise BufferError(f"a buffer of {self.dtype} does not go through DLPack; view it as uint8")
+        source = self.copy() if keywords.pop("copy", None) else self
+        return device_dlpack.export_memory(source._array, self._shape, self._dtype.to_numpy(), place, keywords)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        place = self._device.driver.dlpack_place
+        if place is None:
+            raise BufferError(f"a buffer on {self._device} does not go through DLPack; copy it to the host")
+        return place
 
     def _host_array(self) -> Array:
         data = np.empty(self.size_in_bytes, np.uint8)
@@ -79,4 +93,21 @@ def buffer_class(device: Device, dtype: DType) -> type[Buffer]:
     return PackedBuffer if dtype.is_packed() else Buffer
 
 
+def taken(producer: Any) -> Buffer | None:
+    """A buffer over the memory of a DLPack producer on a device that is here; None where it lies on none of them."""
+    try:
+        place = tuple(map(int, producer.__dlpack_device__()))
+    except Exception:  # what the producer's own code raises; the host's way says it
+        return None
+    if place[0] in dlpack.HOST_DEVICES:
+        return None
+    for number in range(accelerator_count()):
+        device = Accelerator(number)
+        if device.driver.dlpack_place == place:
+            memory, array = device_dlpack.import_memory(producer, device.driver, (place[0], place[1]))
+            return DeviceBuffer._over(memory, device, device_dlpack.dtype_of(array), array.shape)
+    return None
+
+
 Buffer._class_for = staticmethod(buffer_class)
+Buffer._taken = staticmethod(taken)

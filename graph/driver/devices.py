@@ -10,7 +10,6 @@ Input: nothing. Output: immutable values and handles. Non-goals: what a kind of 
 from __future__ import annotations
 
 import functools
-import os
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -19,9 +18,11 @@ from ...dsl.diagnostics.errors import DeviceError, GraphError, shown_value
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
 from .device import Driver, Kind
+from .gpu_kinds import CUDA, HIP
 from .host import HOST
+from .streams import DeviceStream, default_stream
 
-KINDS: Final[list[Kind]] = [HOST]
+KINDS: Final[list[Kind]] = [HOST, CUDA, HIP]
 
 
 class DeviceKind(Enum):
@@ -175,6 +176,11 @@ class Device:
         """Whether kernels on this device may read the memory of `other` directly."""
         return self == other
 
+    @property
+    def default_stream(self) -> DeviceStream:
+        """The stream that work goes to outside of `with stream:`."""
+        return default_stream(self.driver)
+
     def synchronize(self) -> None:
         """Waits until all work queued on the device is done."""
         self.driver.synchronize()
@@ -210,10 +216,6 @@ class CPU(Device):
         super().__init__(id)
 
 
-# Files that a kernel driver leaves when it is loaded; they tell "no hardware" from "no runtime for it here".
-_DRIVER_TRACES = (("NVIDIA", "/proc/driver/nvidia/version"), ("AMD", "/sys/module/amdgpu/version"))
-
-
 class Accelerator(Device):
     """A GPU, by its number among those that are here. Where there is none of that number, making one says why."""
 
@@ -229,16 +231,16 @@ _HANDLES: Final[dict[DeviceKind, type[Device]]] = {DeviceKind.CPU: CPU, DeviceKi
 
 
 def _no_accelerator(id: int) -> DeviceError:
-    drivers = [vendor for vendor, trace in _DRIVER_TRACES if os.path.exists(trace)]
-    found = f"an {' and an '.join(drivers)} driver is loaded" if drivers else "no GPU driver is loaded"
+    missing = next(filter(None, (kind.missing() for kind in KINDS if kind.label == Accelerator.label)), None)
+    if missing is not None:
+        return missing
     count = accelerator_count()
-    here = f"this machine has {count}" if count else "this version of Einkorn runs graphs on the CPU only"
     return DeviceError(
-        f"there is no gpu:{id} to run on: {here}",
+        f"there is no gpu:{id} to run on: this machine has {count or 'none'}",
         code="EK0801",
         expected="a device from scan_available_devices()",
         got=f"gpu:{id}",
-        notes=[f"{found} on this machine; kernels can still be compiled for GPU targets"],
+        notes=["kernels can be compiled for GPU targets without one"],
         hint="use CPU(), or choose by accelerator_count()",
     )
 

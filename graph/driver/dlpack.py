@@ -45,9 +45,11 @@ _NAMES = {code: name for name, code in KINDS.items()}
 _PENDING = {"neg": "negative", "conj": "conjugate"}
 HOST_DEVICES = (1, 3, 11)  # kDLCPU, and host memory pinned by CUDA or ROCm
 
-# Where `DLDataType {uint8 kind; uint8 bits; uint16 lanes}` lies: behind data, device and ndim of the DLTensor, which
-# the versioned form puts behind version, context, deleter and flags.
-_DTYPE_OFFSETS = {b"dltensor": 20, b"dltensor_versioned": 32 + 20}
+# Where a DLTensor lies: in the versioned form behind version, context, deleter and flags. In it lies
+# `DLDevice {int32 kind; int32 number}` behind data, `DLDataType {uint8 kind; uint8 bits; uint16 lanes}` behind ndim.
+_TENSOR_OFFSETS = {b"dltensor": 0, b"dltensor_versioned": 32}
+_PLACE_OFFSET = 8
+_DTYPE_OFFSET = 20
 
 _is_valid = ctypes.pythonapi.PyCapsule_IsValid
 _is_valid.argtypes = [ctypes.py_object, ctypes.c_char_p]
@@ -106,6 +108,15 @@ def import_host(producer: Any) -> np.ndarray[Any, Any]:
             got=type(producer).__name__,
             hint=f"write tensor.resolve_{pending}()",
         )
+    return imported(producer)
+
+
+def imported(producer: Any) -> np.ndarray[Any, Any]:
+    """A NumPy array over the memory of a producer that says it is the host's.
+
+    Raises:
+        DTypeError: of elements that NumPy cannot take.
+    """
     source = _Once(producer)
     try:
         array = np.from_dlpack(source)
@@ -139,7 +150,18 @@ class _Once:
 
 def _dtype_of(capsule: Any) -> Any:
     """The capsule's dtype, as writable bytes: kind, bits."""
-    for name, offset in _DTYPE_OFFSETS.items():
+    return (ctypes.c_uint8 * 2).from_address(_tensor_of(capsule) + _DTYPE_OFFSET)
+
+
+def place_of(capsule: Any) -> Any:
+    """The capsule's device, as writable numbers: kind, number."""
+    return (ctypes.c_int32 * 2).from_address(_tensor_of(capsule) + _PLACE_OFFSET)
+
+
+def _tensor_of(capsule: Any) -> int:
+    """Where the capsule's DLTensor lies."""
+    for name, offset in _TENSOR_OFFSETS.items():
         if _is_valid(capsule, name):
-            return (ctypes.c_uint8 * 2).from_address(_get_pointer(capsule, name) + offset)
+            at: int = _get_pointer(capsule, name)
+            return at + offset
     raise BufferError("the producer's __dlpack__ gave no fresh DLPack capsule")

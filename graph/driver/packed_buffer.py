@@ -29,8 +29,10 @@ class PackedBuffer(WholeBuffer):
     __slots__ = ()
 
     @placed
-    def __init__(self, dtype: DType, shape: Sequence[int], device: Device | DeviceRef | None = None) -> None:
-        super().__init__(dtype, shape, device)
+    def __init__(
+        self, dtype: DType, shape: Sequence[int], device: Device | DeviceRef | None = None, pinned: bool = False
+    ) -> None:
+        super().__init__(dtype, shape, device, pinned)
         self._array[-1:] = 0  # the half behind an odd number of elements
 
     @property

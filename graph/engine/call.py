@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from ...dsl.contract import abi
-from ...dsl.diagnostics.errors import DeviceError, GraphError, KernelError
-from ...dsl.diagnostics.places import Place, is_shipped, user_place
+from ...dsl.diagnostics.errors import DeviceError, EinkornError, GraphError, KernelError
+from ...dsl.diagnostics.places import Place, is_shipped, shown_path, user_place
 from ...dsl.frontend.anchors import place_at
 from ...dsl.types.packing import pack
 from ..driver.arrays import check_memory, check_outputs
@@ -235,11 +235,21 @@ class Caller:
             if output.pointer is not None:
                 pointers[output.pointer] = address_of(storage)
             results.append(output.buffer_over(storage, self.device, output.dtype, output.shape))
+        if self.table is not None:
+            self._begin(self.table, arrays, results)
         if (code := self.entry(self.context_at, self.pointers_at, self.dims_at)) or self.status[0]:
             self._fail(arrays, code)
         if self.copies:
             self.copy_outputs(arrays, results)
         return results
+
+    def _begin(self, table: abi.Device, arrays: Sequence[Any], results: Iterable[Buffer]) -> None:
+        """Before an entry that launches kernels: they come behind what other streams do with their memory."""
+        storages: tuple[Any, ...] = ()
+        if self.driver.streams > 1:
+            arenas = [arena for arena in self.arenas if arena is not None]
+            storages = (*arrays, *(buffer._array for buffer in results), *arenas, *self.constants.values())
+        self.driver.begin(table, self.ir.name, storages)
 
     def _go_in_stages(self, arrays: list[Array]) -> list[Buffer]:
         """As `_go`, for an entry that computes sizes on the way: each stage is laid out when its sizes are known."""
@@ -262,6 +272,8 @@ class Caller:
                     self.pointers[output.pointer] = self.address_of(storage)
                 made[position] = output.buffer_over(storage, self.device, output.dtype, output.shape)
             self.context.stage = number
+            if self.table is not None:
+                self._begin(self.table, arrays, made.values())
             if (code := self.entry(self.context_at, self.pointers_at, self.dims_at)) or self.status[0]:
                 self._fail(arrays, code)
         self.late_sizes = late
@@ -336,6 +348,7 @@ class Caller:
             arena = self.driver.allocate(total)
         except MemoryError as error:
             raise self._too_large(total, error) from None
+        self.driver.attribute(arena, f"graph '{self.ir.name}', for intermediate results")
         if self.filling is not None:
             self.driver.fill(arena, self.filling.byte)
         # Nothing failed: only now does the model change, all at once.
@@ -348,13 +361,13 @@ class Caller:
         for buffer, offset in offsets.items():
             self.pointers[buffer] = base + offset
 
-    def _too_large(self, size: int, error: Exception) -> DeviceError:
+    def _too_large(self, size: int, error: MemoryError) -> DeviceError:
         return DeviceError(
             f"graph '{self.ir.name}' needs {size:,} bytes for its intermediate results, which cannot be had",
-            code="EK0813",
+            code=getattr(error, "code", "EK0813"),
             place=user_place(),
             got=size,
-            notes=[str(error)],
+            notes=getattr(error, "notes", [str(error)]),
         )
 
     def refill(self) -> None:
@@ -375,6 +388,8 @@ class Caller:
 
     def again(self, arrays: Sequence[Storage]) -> None:
         """The last call once more, with all pointers as they stand and nothing looked at."""
+        if self.table is not None:
+            self._begin(self.table, arrays, ())
         if (code := self.entry(self.context_at, self.pointers_at, self.dims_at)) or self.status[0]:
             self._fail(arrays, code)
 
@@ -428,7 +443,7 @@ class Caller:
         kernels = [*programs, *(program.shape for program in programs if program.shape is not None)]
         raise failure_error(failure, kernels, self._staged(failure.report.op), [*notes, called])
 
-    def _not_launched(self, table: abi.Device) -> DeviceError:
+    def _not_launched(self, table: abi.Device) -> EinkornError:
         """What a device refused to do."""
         number, code, launching = table.failed_kernel, table.failed_code, self.code.launching
         table.failed_kernel = table.failed_code = 0
@@ -439,6 +454,11 @@ class Caller:
         place = None if kernel is None else place_at(kernel.anchor, programs)
         what = "copy memory" if kernel is None else f"launch kernel '{kernel.symbol}' of op '{kernel.op}'"
         staged = [] if kernel is None else self._staged(kernel.op)
+        about = [f"the device was to {what}", f"graph '{self.ir.name}' was called at {user_place()}"]
+        about += [f"the op is staged at {shown_path(at.file)}:{at.line}" for at in staged]
+        explained = self.driver.launch_error(code, about)
+        if explained is not None:
+            return explained
         return DeviceError(
             f"{self.device} could not {what}: {known or f'code {code}'}",
             code="EK0624",

@@ -1,7 +1,7 @@
 """Records calls, and makes them again with nothing looked up: the memory of inputs and outputs stays the same.
 
 A capture has a caller of its own, whose pointers and sizes stand as the recorded call left them. To replay it is one
-native call; on the host that is all that a recorded plan needs.
+native call; on the host that is all that a recorded plan needs. A device that records work itself replays that.
 
 Input: a `Caller` and the inputs of a call. Output: `Captures`, by key. Non-goals: graphs that compute sizes on the
 way, whose memory depends on the values in it.
@@ -38,6 +38,7 @@ class Capture:
         self.caller = next(iter(caller.variants.values()), caller)  # that of the variant, if there are views
         pairs = zip(caller.checks, self.held, strict=True)
         self.arrays = [check.storage(value)[0] if check.special else check.array(value) for check, value in pairs]
+        self.recorded = None if self.caller.table is None else caller.driver.capture(self._enqueue, self.caller)
 
     def check(self, inputs: Sequence[Any]) -> None:
         """That these are the inputs that were captured.
@@ -59,6 +60,15 @@ class Capture:
 
     def replay(self) -> None:
         """The call once more; the results are in the captured outputs."""
+        if self.recorded is None:
+            self._enqueue()
+        else:
+            caller = self.caller
+            outputs = (buffer._array for buffer in self.outputs)
+            arenas = (arena for arena in caller.arenas if arena is not None)
+            self.recorded.replay(caller.ir.name, (*self.arrays, *outputs, *arenas, *caller.constants.values()))
+
+    def _enqueue(self) -> None:
         self.caller.again(self.arrays)
         if self.caller.copies:
             self.caller.copy_outputs(self.arrays, self.outputs)
@@ -125,15 +135,15 @@ class Captures:
         capture = self.find(key)
         capture.check(inputs)
         changed = [array for check, array in zip(self.caller.checks, capture.arrays, strict=True) if check.is_buffer]
-        before = [array.copy() for array in changed]
+        before = [self._content(array) for array in changed]
         eager = self.caller.clone().run(capture.held)
-        after = [array.copy() for array in changed]
+        after = [self._content(array) for array in changed]
         for array, content in zip(changed, before, strict=True):
-            array[...] = content
+            self.caller.driver.copy(array, content)
         capture.replay()
         pairs = [(f"output {k}", a, b) for k, (a, b) in enumerate(zip(eager, capture.outputs, strict=True))]
         found = [(name, a.to_numpy(), b.to_numpy()) for name, a, b in pairs]
-        found += [("a buffer", a, b) for a, b in zip(after, changed, strict=True)]
+        found += [("a buffer", a, self._content(b)) for a, b in zip(after, changed, strict=True)]
         for name, a, b in found:
             if a.tobytes() != b.tobytes():
                 raise ReplayError(
@@ -142,6 +152,14 @@ class Captures:
                     place=user_place(),
                     hint="a kernel with atomic operations may add in another order each time",
                 )
+
+    def _content(self, storage: Any) -> np.ndarray[Any, Any]:
+        """What is in storage, as an array of its own; of a device's memory the bytes."""
+        if isinstance(storage, np.ndarray):
+            return storage.copy()
+        content = np.empty(storage.size, np.uint8)
+        self.caller.driver.copy(content, storage)
+        return content
 
     def find(self, key: Key) -> Capture:
         """The capture under a key; ReplayError EK0466 where there is none."""

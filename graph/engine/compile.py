@@ -55,9 +55,9 @@ def host_target() -> Target:
 def targets_of(device: Device) -> tuple[Target, ...]:
     """The targets that code for a device is made for: the host's half first, if there are two."""
     with shielded():
-        from ...compiler.targets import lookup
+        from ...compiler.targets import newest_for
 
-    return tuple(lookup(name) for name in device.driver.targets)
+    return tuple(newest_for(name) for name in device.driver.targets)
 
 
 def lacking(target: str, requirements: Sequence[str]) -> Sequence[str]:
@@ -85,6 +85,17 @@ def pool_code(target: Target) -> bytes:
     from ...compiler.codegen.thread_pool import pool_object
 
     return pool_object(target)
+
+
+def launcher_code(library: str, target: Target) -> bytes:
+    """The code that calls a library of GPUs.
+
+    Raises:
+        TargetError: there is none for this machine.
+    """
+    from ...compiler.codegen.launchers import launcher_object
+
+    return launcher_object(library, target)
 
 
 def chosen_checks(said: Checks | None) -> Checks | None:

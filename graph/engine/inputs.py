@@ -60,6 +60,8 @@ class InputCheck:
                 raise self._elsewhere(value)
             if value.dtype is self.type.dtype:
                 return value._array, value.shape
+        elif not self.device.is_host and hasattr(value, "__dlpack_device__") and not isinstance(value, np.ndarray):
+            return self.storage(Buffer.from_dlpack(value))
         if not self.device.is_host:
             raise self._not_on_device(value)
         if self.is_buffer:

@@ -19,7 +19,7 @@ from ...dsl.diagnostics.errors import PackageError
 from ...dsl.environment.cache import content_key, shared_cache
 from ...dsl.environment.knobs import knobs
 from ...dsl.environment.log import start_log
-from ..driver.device import CodeFile
+from ..driver.device import CodeFile, Driver
 from ..driver.devices import Device
 from ..ir import GraphIR, Node
 from ..passes.fusion import Partition
@@ -35,9 +35,11 @@ from .compile import (
     reproducing_faults,
     targets_of,
 )
+from .launchers import launcher_library
 from .progress import shown_progress
 
 _log = logging.getLogger("einkorn.load")
+Driver.native = staticmethod(launcher_library)
 
 
 def load_graph(ir: GraphIR, *, fuse: bool = True, checks: Checks | None = None) -> LoadedCode:

@@ -54,10 +54,10 @@ class Output:
         except (MemoryError, ValueError) as error:
             raise DeviceError(
                 f"an output of {self.dtype} {self.shape} takes {self.size:,} bytes, which cannot be had",
-                code="EK0813",
+                code=getattr(error, "code", "EK0813"),
                 place=user_place(),
                 got=self.size,
-                notes=[str(error)],
+                notes=getattr(error, "notes", [str(error)]),
             ) from None
         if self.keeps:
             self.kept = [*self.kept, storage][-self.KEPT :]

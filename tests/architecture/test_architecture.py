@@ -30,6 +30,8 @@ OPENED_LATE = {
     "graph.engine.fusion_check",
     "graph.engine.packaged_code",
     "graph.passes.summaries",
+    "graph.driver.cuda",
+    "graph.driver.hip",
     "graph.onnx.importer",
     "graph.drawing.dot",
     "graph.drawing.page",

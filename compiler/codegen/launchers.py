@@ -1,0 +1,264 @@
+"""The code that calls the libraries of GPUs: a few hundred bytes of machine code between an entry and its device.
+
+Output: a shared object for each kind of device, with three functions whose addresses stand in `abi.Device`.
+
+    int32_t ek_launch(device, launch, arguments)             launches a kernel
+    int32_t ek_copy(device, to, from, bytes, kind)           copies, and waits where the host reads
+    int32_t ek_fill(device, to, pattern, count, width)       fills with numbers of 1, 2, 4 or 8 bytes
+
+They call the library by address, with neither Python nor a linker between: `Device.driver` points to a table of the
+addresses of its functions, in the order of `LIBRARIES`. All of it is enqueued on `Device.stream`. Non-goals: where the
+addresses come from (see `graph.driver.gpu_code`), and other hosts than those of the thread pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ...dsl.contract import abi
+from ...dsl.diagnostics.errors import TargetError
+from ..targets import Target
+from .llvm import compile_module
+
+COPY_TO_HOST: Final = 2
+MOST_SHARED: Final = 48 * 1024  # bytes of shared memory a launch may have without asking
+
+
+def launcher_object(library: str, target: Target) -> bytes:
+    """The code for a library ("cuda" or "hip") as a shared object.
+
+    Raises:
+        TargetError: the target is no host.
+    """
+    if target.system is None:
+        raise TargetError(f"there is no code for {target.name} that launches kernels", code="EK0609")
+    return compile_module(launcher_text(library), target, level=2).link(f"einkorn_{library}.so")
+
+
+def launcher_text(library: str) -> str:
+    """The code as LLVM IR."""
+    text = _LAUNCHERS[library] + _COMMON
+    for structure, name in ((abi.Launch, "LAUNCH"), (abi.Device, "DEVICE")):
+        for field, *_ in structure._fields_:
+            offset = getattr(structure, field).offset
+            at = f"getelementptr inbounds i8, ptr %{name.lower()}, i64 {offset}"
+            text = text.replace(f"{name}({field})", at)
+    for number, function in enumerate(LIBRARIES[library]):
+        text = text.replace(f"FUNCTION({function})", f"getelementptr inbounds ptr, ptr %table, i64 {number}")
+    return text.replace("COPY_TO_HOST", str(COPY_TO_HOST)).replace("MOST_SHARED", str(MOST_SHARED))
+
+
+# The functions of each library that are called, in the order of their table.
+LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
+    "cuda": ("launch", "copy", "synchronize", "fill8", "fill16", "fill32", "fill2d32", "set_attribute"),
+    "hip": ("launch", "copy", "synchronize", "fill8", "fill16", "fill32", "set_attribute"),
+}
+
+# CUlaunchConfig: grid and block (24 bytes), shared (at 24), stream (32), attributes (40) and their number (48).
+# CUlaunchAttribute: its id (4 is the size of a cluster), 4 bytes, and 64 bytes of its value.
+_CUDA: Final = """
+define i32 @ek_launch(ptr %device, ptr %launch, ptr %arguments) {
+entry:
+  %config = alloca [56 x i8], align 8
+  %attribute = alloca [72 x i8], align 8
+  %table.at = DEVICE(driver)
+  %table = load ptr, ptr %table.at
+  %functions.at = DEVICE(functions)
+  %functions = load ptr, ptr %functions.at
+  %number.at = LAUNCH(kernel)
+  %number = load i32, ptr %number.at
+  %function.at = getelementptr inbounds ptr, ptr %functions, i32 %number
+  %function = load ptr, ptr %function.at
+  %grid = LAUNCH(grid)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %config, ptr align 4 %grid, i64 24, i1 false)
+  %shared.at = LAUNCH(shared)
+  %shared = load i32, ptr %shared.at
+  %config.shared = getelementptr i8, ptr %config, i64 24
+  store i32 %shared, ptr %config.shared
+  %stream.at = DEVICE(stream)
+  %stream = load ptr, ptr %stream.at
+  %config.stream = getelementptr i8, ptr %config, i64 32
+  store ptr %stream, ptr %config.stream
+  %config.attributes = getelementptr i8, ptr %config, i64 40
+  store ptr %attribute, ptr %config.attributes
+  %cluster = LAUNCH(cluster)
+  %x = load i32, ptr %cluster
+  %y.at = getelementptr i8, ptr %cluster, i64 4
+  %y = load i32, ptr %y.at
+  %z.at = getelementptr i8, ptr %cluster, i64 8
+  %z = load i32, ptr %z.at
+  %xy = mul i32 %x, %y
+  %blocks = mul i32 %xy, %z
+  %clustered = icmp ugt i32 %blocks, 1
+  %count = zext i1 %clustered to i32
+  %config.count = getelementptr i8, ptr %config, i64 48
+  store i32 %count, ptr %config.count
+  store i32 4, ptr %attribute
+  %value = getelementptr i8, ptr %attribute, i64 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %value, ptr align 4 %cluster, i64 12, i1 false)
+  %large = icmp ugt i32 %shared, MOST_SHARED
+  br i1 %large, label %ask, label %go
+ask:
+  %set.at = FUNCTION(set_attribute)
+  %set = load ptr, ptr %set.at
+  %refused = call i32 %set(ptr %function, i32 8, i32 %shared)
+  %no = icmp ne i32 %refused, 0
+  br i1 %no, label %leave, label %go
+go:
+  %call.at = FUNCTION(launch)
+  %call = load ptr, ptr %call.at
+  %result = call i32 %call(ptr %config, ptr %function, ptr %arguments, ptr null)
+  ret i32 %result
+leave:
+  ret i32 %refused
+}
+
+define i32 @ek_copy(ptr %device, ptr %to, ptr %from, i64 %bytes, i32 %kind) {
+entry:
+  %table.at = DEVICE(driver)
+  %table = load ptr, ptr %table.at
+  %stream.at = DEVICE(stream)
+  %stream = load ptr, ptr %stream.at
+  %copy.at = FUNCTION(copy)
+  %copy = load ptr, ptr %copy.at
+  %copied = call i32 %copy(ptr %to, ptr %from, i64 %bytes, ptr %stream)
+  %waited = call i32 @wait_if_read(ptr %table, ptr %stream, i32 %kind, i32 %copied)
+  ret i32 %waited
+}
+
+define internal i32 @fill64(ptr %table, ptr %to, i64 %pattern, i64 %count, ptr %stream) {
+entry:
+  %fill.at = FUNCTION(fill2d32)
+  %fill = load ptr, ptr %fill.at
+  %low = trunc i64 %pattern to i32
+  %shifted = lshr i64 %pattern, 32
+  %high = trunc i64 %shifted to i32
+  %first = call i32 %fill(ptr %to, i64 8, i32 %low, i64 1, i64 %count, ptr %stream)
+  %failed = icmp ne i32 %first, 0
+  br i1 %failed, label %leave, label %next
+next:
+  %odd = getelementptr i8, ptr %to, i64 4
+  %second = call i32 %fill(ptr %odd, i64 8, i32 %high, i64 1, i64 %count, ptr %stream)
+  ret i32 %second
+leave:
+  ret i32 %first
+}
+"""
+
+# HIP counts the grid in blocks, as CUDA does, and has no clusters. 4 is hipMemcpyDefault, 801 hipErrorNotSupported.
+_HIP: Final = """
+define i32 @ek_launch(ptr %device, ptr %launch, ptr %arguments) {
+entry:
+  %table.at = DEVICE(driver)
+  %table = load ptr, ptr %table.at
+  %functions.at = DEVICE(functions)
+  %functions = load ptr, ptr %functions.at
+  %number.at = LAUNCH(kernel)
+  %number = load i32, ptr %number.at
+  %function.at = getelementptr inbounds ptr, ptr %functions, i32 %number
+  %function = load ptr, ptr %function.at
+  %stream.at = DEVICE(stream)
+  %stream = load ptr, ptr %stream.at
+  %grid = LAUNCH(grid)
+  %gx = load i32, ptr %grid
+  %gy.at = getelementptr i8, ptr %grid, i64 4
+  %gy = load i32, ptr %gy.at
+  %gz.at = getelementptr i8, ptr %grid, i64 8
+  %gz = load i32, ptr %gz.at
+  %block = LAUNCH(block)
+  %bx = load i32, ptr %block
+  %by.at = getelementptr i8, ptr %block, i64 4
+  %by = load i32, ptr %by.at
+  %bz.at = getelementptr i8, ptr %block, i64 8
+  %bz = load i32, ptr %bz.at
+  %shared.at = LAUNCH(shared)
+  %shared = load i32, ptr %shared.at
+  %call.at = FUNCTION(launch)
+  %call = load ptr, ptr %call.at
+  %result = call i32 %call(ptr %function, i32 %gx, i32 %gy, i32 %gz, i32 %bx, i32 %by, i32 %bz, i32 %shared,
+                           ptr %stream, ptr %arguments, ptr null)
+  ret i32 %result
+}
+
+define i32 @ek_copy(ptr %device, ptr %to, ptr %from, i64 %bytes, i32 %kind) {
+entry:
+  %table.at = DEVICE(driver)
+  %table = load ptr, ptr %table.at
+  %stream.at = DEVICE(stream)
+  %stream = load ptr, ptr %stream.at
+  %copy.at = FUNCTION(copy)
+  %copy = load ptr, ptr %copy.at
+  %copied = call i32 %copy(ptr %to, ptr %from, i64 %bytes, i32 4, ptr %stream)
+  %waited = call i32 @wait_if_read(ptr %table, ptr %stream, i32 %kind, i32 %copied)
+  ret i32 %waited
+}
+
+define internal i32 @fill64(ptr %table, ptr %to, i64 %pattern, i64 %count, ptr %stream) {
+entry:
+  %low = trunc i64 %pattern to i32
+  %shifted = lshr i64 %pattern, 32
+  %high = trunc i64 %shifted to i32
+  %same = icmp eq i32 %low, %high
+  br i1 %same, label %narrow, label %leave
+narrow:
+  %fill.at = FUNCTION(fill32)
+  %fill = load ptr, ptr %fill.at
+  %words = shl i64 %count, 1
+  %result = call i32 %fill(ptr %to, i32 %low, i64 %words, ptr %stream)
+  ret i32 %result
+leave:
+  ret i32 801
+}
+"""
+
+_COMMON: Final = """
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+
+define internal i32 @wait_if_read(ptr %table, ptr %stream, i32 %kind, i32 %copied) {
+entry:
+  %good = icmp eq i32 %copied, 0
+  %read = icmp eq i32 %kind, COPY_TO_HOST
+  %wait = and i1 %good, %read
+  br i1 %wait, label %host, label %leave
+host:
+  %synchronize.at = FUNCTION(synchronize)
+  %synchronize = load ptr, ptr %synchronize.at
+  %waited = call i32 %synchronize(ptr %stream)
+  ret i32 %waited
+leave:
+  ret i32 %copied
+}
+
+define i32 @ek_fill(ptr %device, ptr %to, i64 %pattern, i64 %count, i32 %width) {
+entry:
+  %table.at = DEVICE(driver)
+  %table = load ptr, ptr %table.at
+  %stream.at = DEVICE(stream)
+  %stream = load ptr, ptr %stream.at
+  switch i32 %width, label %wide [ i32 1, label %one  i32 2, label %two  i32 4, label %four ]
+one:
+  %byte = trunc i64 %pattern to i8
+  %fill8.at = FUNCTION(fill8)
+  %fill8 = load ptr, ptr %fill8.at
+  %r8 = call i32 %fill8(ptr %to, i8 zeroext %byte, i64 %count, ptr %stream)
+  ret i32 %r8
+two:
+  %short = trunc i64 %pattern to i16
+  %fill16.at = FUNCTION(fill16)
+  %fill16 = load ptr, ptr %fill16.at
+  %r16 = call i32 %fill16(ptr %to, i16 zeroext %short, i64 %count, ptr %stream)
+  ret i32 %r16
+four:
+  %word = trunc i64 %pattern to i32
+  %fill32.at = FUNCTION(fill32)
+  %fill32 = load ptr, ptr %fill32.at
+  %r32 = call i32 %fill32(ptr %to, i32 %word, i64 %count, ptr %stream)
+  ret i32 %r32
+wide:
+  %r64 = call i32 @fill64(ptr %table, ptr %to, i64 %pattern, i64 %count, ptr %stream)
+  ret i32 %r64
+}
+"""
+
+_LAUNCHERS: Final[Mapping[str, str]] = {"cuda": _CUDA, "hip": _HIP}

@@ -1,0 +1,180 @@
+"""Keeps memory of a device for the next who asks: to ask a GPU's driver takes a hundred times as long, and waits.
+
+Memory is given out in blocks of a few sizes, 4 for each power of two. A block that comes back is taken again by work on
+the stream that used it last, at once: what is enqueued later runs later. Work on other streams gets it only where the
+device has no more, behind an event. What comes back is put into a queue, because Python collects garbage in any thread,
+at any step, here as well.
+
+Input: how memory is taken from a library and given back. Output: `Pool`, its `Block`s and `Stats`. Non-goals: which
+streams there are (see `streams`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ...dsl.diagnostics.errors import plural
+
+SMALLEST: Final = 512  # bytes: what GPUs align memory to
+
+
+class OutOfDeviceMemory(MemoryError):
+    """A device has no block of a size. `notes` say how much there is, and who has most of it."""
+
+    code = "EK0833"
+
+    def __init__(self, asked: int, notes: list[str]) -> None:
+        super().__init__("; ".join([f"{asked:,} bytes are asked for", *notes]))
+        self.asked = asked
+        self.notes = notes
+
+
+class Block:
+    """A piece of a device's memory: `stream` is where it was used last, `user` who has it."""
+
+    __slots__ = ("address", "size", "stream", "user")
+
+    def __init__(self, address: int, size: int, stream: Any, user: str) -> None:
+        self.address = address
+        self.size = size
+        self.stream = stream
+        self.user = user
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Bytes in use, bytes kept with those in use, the most that was in use; blocks asked for, and taken again."""
+
+    in_use: int
+    reserved: int
+    peak: int
+    asked: int
+    reused: int
+
+
+def size_class(size: int) -> int:
+    """The size of the block for so many bytes: at most a quarter larger, and never smaller than `SMALLEST`."""
+    if size <= SMALLEST:
+        return SMALLEST
+    step = 1 << max((size - 1).bit_length() - 3, 9)
+    return -(-size // step) * step
+
+
+class Pool:
+    """The memory of one device.
+
+    Args:
+        take: gives the address of so many bytes, or raises MemoryError.
+        give: gives such memory back to the library; nothing may use it any more.
+        follow: makes a stream wait for what was enqueued on another.
+        settle: waits until the device is idle.
+        free: how many bytes the device has left, for messages.
+    """
+
+    def __init__(
+        self,
+        take: Callable[[int], int],
+        give: Callable[[int], None],
+        follow: Callable[[Any, Any], None],
+        settle: Callable[[], None],
+        free: Callable[[], int],
+    ) -> None:
+        self._take, self._give, self._follow, self._settle, self._free = take, give, follow, settle, free
+        self._lock = threading.RLock()
+        self._kept: defaultdict[int, list[Block]] = defaultdict(list)  # by size
+        self._used: set[Block] = set()
+        self.returned: deque[Block] = deque()  # appended to by whoever drops a block, without a lock
+        self._in_use = self._reserved = self._peak = self._asked = self._reused = 0
+
+    def allocate(self, size: int, stream: Any, user: str) -> Block:
+        """A block of at least so many bytes, for work on a stream.
+
+        Raises:
+            OutOfDeviceMemory: there is none.
+        """
+        wanted = size_class(size)
+        with self._lock:
+            self._collect()
+            self._asked += 1
+            block = self._known(wanted, stream)
+            if block is None:
+                block = self._fresh(wanted, size, stream)
+            block.user = user
+            self._used.add(block)
+            self._in_use += wanted
+            self._peak = max(self._peak, self._in_use)
+            return block
+
+    def _known(self, wanted: int, stream: Any) -> Block | None:
+        """A kept block that work on this stream may use at once."""
+        kept = self._kept.get(wanted, ())
+        for position in range(len(kept) - 1, -1, -1):
+            if kept[position].stream is stream:
+                self._reused += 1
+                return self._kept[wanted].pop(position)
+        return None
+
+    def _fresh(self, wanted: int, size: int, stream: Any) -> Block:
+        try:
+            address = self._take(wanted)
+        except MemoryError:
+            kept = self._kept.get(wanted)
+            if kept:  # of another stream: behind its last use
+                block = kept.pop()
+                self._follow(stream, block.stream)
+                block.stream = stream
+                self._reused += 1
+                return block
+            self._trim()
+            try:
+                address = self._take(wanted)
+            except MemoryError:
+                raise OutOfDeviceMemory(size, self._shortage()) from None
+        self._reserved += wanted
+        return Block(address, wanted, stream, "")
+
+    def _collect(self) -> None:
+        """Takes up what was given back meanwhile."""
+        while self.returned:
+            block = self.returned.popleft()
+            if block in self._used:
+                self._used.discard(block)
+                self._in_use -= block.size
+                self._kept[block.size].append(block)
+
+    def trim(self) -> None:
+        """Gives all memory that nobody uses back to the device."""
+        with self._lock:
+            self._collect()
+            self._trim()
+
+    def _trim(self) -> None:
+        if not any(self._kept.values()):
+            return
+        self._settle()
+        for blocks in self._kept.values():
+            while blocks:
+                block = blocks.pop()
+                self._reserved -= block.size
+                self._give(block.address)
+
+    def _shortage(self) -> list[str]:
+        notes = [f"{self._free():,} bytes are free"]
+        held: defaultdict[str, list[int]] = defaultdict(list)
+        for block in self._used:
+            held[block.user].append(block.size)
+        if held:
+            user, sizes = max(held.items(), key=lambda entry: sum(entry[1]))
+            notes.append(f"the largest user is {user}: {sum(sizes):,} bytes in {plural(len(sizes), 'block')}")
+        return notes
+
+    @property
+    def stats(self) -> Stats:
+        """What the pool holds."""
+        with self._lock:
+            self._collect()
+            return Stats(self._in_use, self._reserved, self._peak, self._asked, self._reused)

@@ -1,0 +1,476 @@
+"""Drives a GPU for the runtime: pooled memory, copies in the order of streams, modules, recorded calls, errors.
+
+CUDA and HIP differ in spelling alone; what differs is behind `GpuLibrary`. Everything is enqueued on the stream that
+the calling thread has chosen (see `streams`), and only reading on the host and `synchronize` wait.
+
+Output: `GpuDriver`, which `cuda` and `hip` name, and the errors EK0831 to EK0837. Non-goals: which GPUs there are (see
+`gpu_kinds`); how kernels are launched (see `compiler.codegen.launchers`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import importlib
+import math
+import os
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Final, NoReturn
+
+import numpy as np
+
+from ...dsl.contract import abi
+from ...dsl.contract.code_formats import PTX
+from ...dsl.diagnostics.errors import DeviceError, EinkornError, KernelError, ReplayError
+from ...dsl.diagnostics.places import user_place
+from ...dsl.types.dtype import DType
+from . import arrays
+from .allocator import Block, Pool
+from .device import Allocator, Array, Code, CodeFile, Driver, Memory, Storage
+from .gpu_library import TO_DEVICE, TO_HOST, WITHIN, GpuFault, GpuLibrary
+from .halves import open_halves
+from .streams import DeviceStream, current_stream, default_stream, stream_of
+
+RECENT: Final = 8  # calls that are named when a kernel fails somewhere behind them
+MODULES: Final = 256  # that are kept for who asks for the same code again
+
+
+class GpuMemory(Memory):
+    """A block of a GPU's pool; who drops it puts it back, whichever thread that is."""
+
+    __slots__ = ("_returned", "block")
+
+    def __init__(self, block: Block, size: int, returned: deque[Block]) -> None:
+        self.address = block.address
+        self.size = size
+        self.block = block
+        self._returned = returned
+
+    def __del__(self) -> None:
+        self._returned.append(self.block)
+
+
+class ForeignMemory(Memory):
+    """Memory of another library on this GPU, and the stream that used it last. `array`, over it, keeps it alive."""
+
+    __slots__ = ("_array", "block", "is_read_only")
+
+    def __init__(self, address: int, size: int, stream: DeviceStream, array: Array) -> None:
+        self.address = address
+        self.size = size
+        self.block = Block(address, size, stream, "memory of another library")
+        self.is_read_only = not array.flags.writeable
+        self._array: Array | None = array
+
+    def __del__(self) -> None:
+        self._array = None
+
+
+class KeptTable(abi.Device):
+    """A table of a caller, and what its addresses lead to."""
+
+    kept: object
+
+
+class Module:
+    """Code in a GPU."""
+
+    __slots__ = ("__weakref__", "_dropped", "handle")
+
+    def __init__(self, handle: int, dropped: deque[int]) -> None:
+        self.handle = handle
+        self._dropped = dropped
+
+    def __del__(self) -> None:
+        self._dropped.append(self.handle)
+
+
+class Recorded:
+    """Work that was recorded on a GPU; `keep` is what it needs."""
+
+    __slots__ = ("_driver", "_handle", "keep")
+
+    def __init__(self, driver: GpuDriver, handle: int, keep: object) -> None:
+        self._driver, self._handle, self.keep = driver, handle, keep
+
+    def replay(self, owner: str, storages: Iterable[Any]) -> None:
+        """Enqueues the work once more."""
+        self._driver.replay(self._handle, owner, storages)
+
+    def __del__(self) -> None:
+        with suppress(Exception):
+            self._driver.library.destroy_recorded(self._handle)
+
+
+class GpuDriver(Driver):
+    """One GPU, as the runtime uses it."""
+
+    def __init__(self, library: GpuLibrary, number: int) -> None:
+        self.library = library
+        self.number = number
+        self._process = os.getpid()
+        self.known = self._checked(library.properties)
+        self.architecture = self.known.architecture
+        self.targets = ("host", self.architecture)
+        self.dlpack_place = library.dlpack_device, number
+        self.recent: deque[str] = deque(maxlen=RECENT)
+        self._events: list[int] = []  # that nobody uses
+        self._copying: deque[tuple[int, object]] = deque()  # events, and pinned memory that is read until then
+        self._modules: OrderedDict[str, Module] = OrderedDict()
+        self._dropped: deque[int] = deque()
+        self._library_table: ctypes.Array[ctypes.c_void_p] | None = None
+        self._gone: deque[int] = deque()  # streams
+        self._pinned: deque[int] = deque()
+        self._lock = threading.Lock()
+        self.pool = Pool(self._take, self._give, self._follow, library.synchronize, library.free_memory)
+
+    # *** errors ***
+
+    def _checked(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return call(*arguments)
+        except GpuFault as fault:
+            raise self.explained(fault) from None
+
+    @contextmanager
+    def _enter(self) -> Iterator[None]:
+        """Makes this GPU that of the thread, and says what a refusal of the library means."""
+        try:
+            self.library.activate()
+            yield
+        except GpuFault as fault:
+            raise self.explained(fault) from None
+
+    def explained(self, fault: GpuFault) -> EinkornError:
+        """What a refusal means for the user."""
+        codes, name = self.library.codes, f"gpu:{self.number}"
+        if fault.status in codes.lost:
+            return self._lost(fault)
+        if fault.status in codes.capture:
+            return ReplayError(
+                f"the call cannot be recorded on {name}: {fault}",
+                code="EK0836",
+                place=user_place(),
+                got=fault.name,
+                hint="execute it; what waits for the device, such as a branch or a loop, cannot be recorded",
+            )
+        notes = []
+        if os.getpid() != self._process:
+            notes.append("this process is the child of a fork, and GPUs do not outlive one: start it by spawn")
+        return DeviceError(f"{name}: {fault}", code="EK0837", place=user_place(), got=fault.name, notes=notes)
+
+    def _lost(self, fault: GpuFault) -> KernelError:
+        recent = list(dict.fromkeys(reversed(self.recent)))
+        notes = [f"enqueued since the device was last waited for: {', '.join(recent)}"] if recent else []
+        variable = self.library.blocking
+        return KernelError(
+            f"a kernel on gpu:{self.number} failed: {fault.name} ({fault.text})",
+            code="EK0834",
+            place=user_place(),
+            got=fault.name,
+            notes=[*notes, "the context is lost: nothing can run on this device in this process any more"],
+            hint=f'checks="all" finds what is out of bounds; {variable} in the environment shows which kernel it is',
+        )
+
+    def error(self, code: int) -> str:
+        name, text = self.library.describe(code)
+        return f"{name} ({text})" if text else name
+
+    def launch_error(self, code: int, notes: Sequence[str]) -> EinkornError | None:
+        if code not in self.library.codes.lost | self.library.codes.capture:
+            return None
+        error = self.explained(GpuFault("a launch", code, *self.library.describe(code)))
+        error.notes = [*notes, *error.notes]
+        return error
+
+    # *** memory ***
+
+    def _take(self, size: int) -> int:
+        try:
+            return self.library.allocate(size)
+        except GpuFault as fault:
+            if fault.status == self.library.codes.memory:
+                raise MemoryError(str(fault)) from None
+            raise
+
+    def _give(self, address: int) -> None:
+        self.library.free(address)
+
+    def _follow(self, stream: DeviceStream, before: DeviceStream) -> None:
+        if stream is not before:
+            self.order_streams(before.handle, stream.handle)
+
+    def allocate(self, size: int) -> GpuMemory:
+        return self._allocate(size, "a buffer")
+
+    def _allocate(self, size: int, user: str) -> GpuMemory:
+        with self._enter():
+            block = self.pool.allocate(size, current_stream(self), user)
+        return GpuMemory(block, size, self.pool.returned)
+
+    def allocator(self, dtype: DType, shape: tuple[int, ...]) -> Allocator:
+        return self._allocate, (dtype.bytes_for(math.prod(shape)), f"results of {dtype} {shape}")
+
+    def foreign(self, address: int, size: int, stream: DeviceStream, array: Array) -> Memory:
+        """Memory of another library, which work on this stream may use now."""
+        return ForeignMemory(address, size, stream, array)
+
+    def attribute(self, storage: Storage, user: str) -> None:
+        if isinstance(storage, GpuMemory):
+            storage.block.user = user
+
+    def allocate_pinned(self, size: int) -> Array:
+        with self._enter():
+            self._free_pinned()
+            try:
+                address = self.library.allocate_pinned(max(size, 1))
+            except GpuFault as fault:
+                if fault.status == self.library.codes.memory:
+                    raise MemoryError(f"{size:,} bytes of pinned memory cannot be had") from None
+                raise
+        return np.asarray(arrays.PinnedMemory(address, size, self._pinned.append))
+
+    def _free_pinned(self) -> None:
+        while self._pinned:
+            self.library.free_pinned(self._pinned.popleft())
+
+    def _ready(self, memory: Any, stream: DeviceStream) -> int:
+        """The address of memory, for work on a stream: behind what another stream does with it."""
+        block = memory.block
+        if block.stream is not stream and not stream.is_recording:
+            self._follow(stream, block.stream)
+            block.stream = stream
+        address: int = memory.address
+        return address
+
+    def copy(self, to: Any, source: Any) -> None:
+        near, far = isinstance(to, Memory), isinstance(source, Memory)
+        size = to.size if near else to.nbytes
+        if not size:
+            return
+        stream = current_stream(self)
+        with self._enter():
+            there = self._ready(to, stream) if near else arrays.address_of(to)
+            here = self._ready(source, stream) if far else arrays.address_of(source)
+            self.library.copy(
+                there, here, size, WITHIN if near and far else TO_DEVICE if near else TO_HOST, stream.handle
+            )
+            if not near:
+                self.library.synchronize_stream(stream.handle)
+                self.recent.clear()
+            elif not far and arrays.is_pinned(source):
+                self._hold(source, stream)
+
+    def _hold(self, source: Array, stream: DeviceStream) -> None:
+        """Keeps an array until it is copied: a library reads pinned memory later, and other memory at once."""
+        while self._copying and self.library.is_done(self._copying[0][0]):
+            self._events.append(self._copying.popleft()[0])
+        event = self._event()
+        self.library.record(event, stream.handle)
+        self._copying.append((event, source))
+
+    def fill(self, storage: Any, byte: int) -> None:
+        if not storage.size:
+            return
+        stream = current_stream(self)
+        with self._enter():
+            self.library.fill(self._ready(storage, stream), byte, storage.size, stream.handle)
+
+    # *** streams ***
+
+    def _event(self) -> int:
+        try:
+            return self._events.pop()
+        except IndexError:
+            return self.library.create_event()
+
+    def create_stream(self) -> int:
+        with self._enter():
+            while self._gone:
+                self.library.destroy_stream(self._gone.popleft())
+            return self.library.create_stream()
+
+    def destroy_stream(self, stream: int) -> None:
+        self._gone.append(stream)
+
+    def synchronize_stream(self, stream: int) -> None:
+        with self._enter():
+            self.library.synchronize_stream(stream)
+
+    def order_streams(self, first: int, then: int) -> None:
+        with self._enter():
+            event = self._event()
+            self.library.record(event, first)
+            self.library.wait(then, event)
+            self._events.append(event)  # a wait is for the record before it, whatever is recorded later
+
+    def synchronize(self) -> None:
+        with self._enter():
+            self.library.synchronize()
+            self.recent.clear()
+            while self._copying:
+                self._events.append(self._copying.popleft()[0])
+            self._free_pinned()
+            while self._dropped:
+                self.library.unload(self._dropped.popleft())
+
+    # *** code ***
+
+    def module(self, code: bytes, is_text: bool, made_for: str) -> Module:
+        """Code in the GPU; the same code is loaded once.
+
+        Raises:
+            DeviceError: EK0832 the driver is too old for it, EK0835 it is for another GPU.
+        """
+        digest = hashlib.sha256(code).hexdigest()
+        with self._lock, self._enter():
+            found = self._modules.pop(digest, None)
+            if found is None:
+                found = Module(self._loaded(code, is_text, made_for), self._dropped)
+            self._modules[digest] = found
+            while len(self._modules) > MODULES:
+                self._modules.popitem(last=False)
+            return found
+
+    def _loaded(self, code: bytes, is_text: bool, made_for: str) -> int:
+        old = self.too_old_for(code) if is_text else None
+        try:
+            if old is None:
+                return self.library.load(code, is_text)
+        except GpuFault as fault:
+            codes = self.library.codes
+            if fault.status not in codes.version | codes.architecture:
+                raise
+            if fault.status in codes.architecture:
+                self._wrong_architecture(fault, made_for)
+            old = "newer than the driver knows", self.known.driver
+        raise DeviceError(
+            f"the driver of gpu:{self.number} is too old for the code: it knows {old[1]}, and the code is {old[0]}",
+            code="EK0832",
+            place=user_place(),
+            expected=old[0],
+            got=old[1],
+            notes=[f"the driver is that of {self.known.driver}; the code is for {made_for}"],
+            hint="install a newer driver, or load a package that has the op as cubin",
+        )
+
+    def too_old_for(self, code: bytes) -> tuple[str, str] | None:
+        """Where the driver does not know the version of a text: that version, and the newest that it knows."""
+        return None
+
+    def _wrong_architecture(self, fault: GpuFault, made_for: str) -> NoReturn:
+        raise DeviceError(
+            f"code for {made_for} does not run on gpu:{self.number}, which is {self.architecture}",
+            code="EK0835",
+            place=user_place(),
+            expected=self.architecture,
+            got=made_for,
+            notes=[str(fault), *fault.log.splitlines()[:8]],
+        )
+
+    def load(self, files: Sequence[CodeFile]) -> Code:
+        half, file = open_halves(files), files[-1]
+        made_for = file.target.rpartition("-")[0] or file.target
+        module = self.module(half.code, file.kind == PTX.suffix, made_for)
+        with self._enter():
+            handles = [self.library.function(module.handle, kernel.symbol) for kernel in half.kernels.kernels]
+        return Code(half.entry, half.reports, (half.keep, module), half.kernels, handles, half.scratch)
+
+    def table(self, code: Code) -> abi.Device:
+        """The table through which one caller's entry launches kernels."""
+        launcher = Driver.native(self.library.launchers)
+        if self._library_table is None:
+            with self._enter():
+                addresses = [self.library.address_of(name) for name in self.library.functions]
+            self._library_table = (ctypes.c_void_p * len(addresses))(*addresses)
+        functions = (ctypes.c_void_p * max(1, len(code.functions)))(*code.functions)
+        table = KeptTable()
+        table.kept = launcher, functions
+        table.launch, table.copy = launcher.address("ek_launch"), launcher.address("ek_copy")
+        table.fill = launcher.address("ek_fill")
+        table.functions = ctypes.addressof(functions)
+        table.driver = ctypes.addressof(self._library_table)
+        table.stream = default_stream(self).handle
+        return table
+
+    def begin(self, table: abi.Device, owner: str, storages: Iterable[Any]) -> None:
+        stream = current_stream(self)
+        self._checked(self.library.activate)
+        table.stream = stream.handle
+        if self.streams > 1:
+            for storage in storages:
+                self._ready(storage, stream)
+        self.recent.append(owner)
+
+    # *** recorded calls ***
+
+    def capture(self, run: Callable[[], object], keep: object) -> Recorded:
+        """Records what `run` enqueues; nothing of it is done.
+
+        Raises:
+            ReplayError: EK0836 it waits for the device, or else cannot be recorded.
+        """
+        stream = stream_of(self)
+        stream.is_recording = True
+        with self._enter():
+            self.library.begin_capture(stream.handle)
+            try:
+                with stream:
+                    run()
+            except BaseException:
+                with suppress(GpuFault):
+                    self.library.destroy_recorded(self.library.end_capture(stream.handle))
+                raise
+            return Recorded(self, self.library.end_capture(stream.handle), keep)
+
+    def replay(self, recorded: int, owner: str, storages: Iterable[Any]) -> None:
+        """Enqueues recorded work."""
+        stream = current_stream(self)
+        with self._enter():
+            for storage in storages:
+                self._ready(storage, stream)
+            self.library.replay(recorded, stream.handle)
+        self.recent.append(owner)
+
+    # *** for people ***
+
+    def properties(self) -> dict[str, str | int]:
+        known, stats = self.known, self.pool.stats
+        with self._enter():
+            free = self.library.free_memory()
+        return {
+            "name": known.name,
+            "architecture": known.architecture,
+            "driver": known.driver,
+            "total_memory": known.total_memory,
+            "free_memory": free,
+            "multiprocessors": known.multiprocessors,
+            "warp_size": known.lanes,
+            "shared_memory": known.shared_memory,
+            **known.more,
+            "pool_in_use": stats.in_use,
+            "pool_reserved": stats.reserved,
+            "pool_peak": stats.peak,
+            "pool_reused": stats.reused,
+        }
+
+
+def package(module: str, library: str, distribution: str, extra: str) -> Any:
+    """A package that reaches a GPU's library.
+
+    Raises:
+        DeviceError: EK0831 it is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise DeviceError(
+            f"the library {library} is here, and the package {distribution} that Einkorn reaches it by is not",
+            code="EK0831",
+            expected=distribution,
+            notes=[str(error)],
+            hint=f'pip install "einkorn[{extra}]"',
+        ) from None

@@ -1,0 +1,169 @@
+"""What the runtime asks of a driver's library, call by call; these need a library that notes it."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import numpy as np
+import pytest
+
+from einkorn.dsl.diagnostics.errors import DeviceError, EinkornError, KernelError, ReplayError
+from einkorn.graph import (
+    Accelerator,
+    Buffer,
+    DeviceRef,
+    DeviceStream,
+    DType,
+    Graph,
+    InferenceSession,
+    TensorType,
+    ops,
+)
+
+GPU = DeviceRef.GPU()
+X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(4, 3)
+
+
+def network(name: str = "network") -> Graph:
+    def forward(x: Any) -> Any:
+        y = ops.softmax(x * 2.0 + 1.0)
+        return y, x + y
+
+    return Graph(name, forward=forward, input_types=[TensorType(DType.float32, ["m", 3], GPU)])
+
+
+def check_a_call_is_its_launches(gpu: Accelerator, fake: Any) -> None:
+    model = InferenceSession([gpu]).load(network())
+    x = Buffer.from_numpy(X).to(GPU)
+    model(x)
+    fake.log.clear()
+    first, second = model(x)
+    launches = fake.calls("launch")
+    assert fake.log == launches and len(launches) == 2  # nothing is waited for, copied or asked
+    stream = gpu.default_stream.handle
+    assert all(line[6] == stream and line[2] == (1, 1, 1) and line[4] == (1, 1, 1) for line in launches)
+    if fake.knows_arguments:
+        assert x.address in launches[0][7] and first.address in launches[0][7] and second.address in launches[1][7]
+    assert model(Buffer.from_numpy(X[:0]).to(GPU))[0].shape == (0, 3)
+    assert len(fake.calls("launch")) == 2  # empty grids launch nothing
+
+
+def check_calls_go_to_the_stream_of_the_thread(gpu: Accelerator, fake: Any) -> None:
+    model = InferenceSession([gpu]).load(network())
+    x = Buffer.from_numpy(X).to(GPU)
+    y = model(x)[0]
+    stream = DeviceStream(gpu)
+    fake.log.clear()
+    with stream:
+        model(y)
+    assert [line[0] for line in fake.log[:2]] == ["record", "wait for event"]
+    assert fake.log[0][1] == gpu.default_stream.handle and fake.log[1][1] == stream.handle
+    assert {line[6] for line in fake.calls("launch")} == {stream.handle}
+
+
+def check_code_is_loaded_once(gpu: Accelerator, fake: Any) -> None:
+    session = InferenceSession([gpu])
+    model = session.load(network("once"))
+    loads = len(fake.calls("load"))
+    model.clone()
+    session.load(network("once"))
+    assert len(fake.calls("load")) == loads <= 1
+
+
+def check_captures_replay_as_one_call(gpu: Accelerator, fake: Any) -> None:
+    model = InferenceSession([gpu]).load(network())
+    x = Buffer.from_numpy(X).to(GPU)
+    outputs = model.capture(7, x)
+    fake.log.clear()
+    model.replay(7, x)
+    assert fake.log == [("replay", 2, gpu.default_stream.handle)]
+    with pytest.raises(ReplayError, match="is not the memory that was captured"):
+        model.replay(7, Buffer.from_numpy(X).to(GPU))
+    with DeviceStream(gpu) as stream:
+        fake.log.clear()
+        model.replay(7, x)
+    assert fake.log[-1] == ("replay", 2, stream.handle) and fake.calls("wait for event")
+    assert len(outputs) == 2
+
+
+def check_memory_that_is_short_names_its_largest_user(gpu: Accelerator, fake: Any) -> None:
+    kept = [Buffer.zeros((1 << 20,), DType.float32, GPU) for _ in range(3)]
+    dropped = Buffer.zeros((4 << 20,), DType.float32, GPU)
+    fake.maximum, maximum = 30 << 20, fake.maximum
+    try:
+        with pytest.raises(DeviceError) as caught:
+            Buffer.zeros((1 << 24,), DType.float32, GPU)
+        assert caught.value.code == "EK0833" and "67108864 bytes" in caught.value.message
+        free, user = caught.value.notes
+        assert free.endswith("bytes are free")
+        assert user == "the largest user is buffers of float32 (4194304,): 16,777,216 bytes in 1 block"
+        del dropped
+        gc.collect()
+        assert Buffer.zeros((7 << 19,), DType.float32, GPU).num_elements == 7 << 19  # what is unused is given back
+        model = InferenceSession([gpu]).load(network("large"))
+        x = Buffer.zeros((1 << 20, 3), DType.float32, GPU)
+        with pytest.raises(DeviceError) as caught:
+            model(x)
+        assert caught.value.code == "EK0833" and "an output of float32 (1048576, 3)" in caught.value.message
+    finally:
+        fake.maximum = maximum
+    assert len(kept) == 3
+
+
+def check_memory_of_another_stream_is_taken_behind_its_work(gpu: Accelerator, fake: Any) -> None:
+    gpu.driver.pool.trim()  # type: ignore[attr-defined]
+    buffer = Buffer.zeros((1 << 20,), DType.float32, GPU)
+    del buffer
+    gc.collect()
+    used = sum(size for size, device, _ in fake.blocks.values() if device == 0)
+    fake.maximum, maximum = used, fake.maximum
+    try:
+        with DeviceStream(gpu) as stream:
+            fake.log.clear()
+            Buffer(DType.float32, (1 << 20,), GPU)
+        assert fake.log == [("record", gpu.default_stream.handle), ("wait for event", stream.handle)]
+    finally:
+        fake.maximum = maximum
+
+
+def check_a_second_device_has_memory_of_its_own(gpu: Accelerator, fake: Any) -> None:
+    other = Accelerator(1)
+    there = Buffer.from_numpy(X).to(GPU).to(other)
+    assert there.device == other and other != gpu
+    np.testing.assert_array_equal(there.to_numpy(), X)
+    assert fake.blocks[there.address][1] == 1
+    model = InferenceSession([gpu, other]).load(network())
+    with pytest.raises(EinkornError) as caught:
+        model(there)
+    assert caught.value.code == "EK0430"
+
+
+def check_other_numbers_are_told_by_name(gpu: Accelerator, fake: Any) -> None:
+    with pytest.raises(DeviceError) as caught:
+        DeviceStream(gpu, 0xBAD).synchronize()
+    assert caught.value.code == "EK0837" and "INVALID" in caught.value.message.upper()
+    assert fake.violations == ["0xbad is no stream"]
+    fake.violations.clear()
+
+
+def check_a_kernel_that_fails_loses_the_context(gpu: Accelerator, fake: Any) -> None:
+    """The last of this file: nothing works behind it."""
+    model = InferenceSession([gpu]).load(network("broken"))
+    x = Buffer.from_numpy(X).to(GPU)
+    result = model(x)[0]
+
+    def fail(*_: Any) -> None:
+        fake.fault = fake.status["fault"]
+
+    fake.runner, before = fail, fake.runner
+    result = model(x)[0]
+    with pytest.raises(KernelError) as caught:
+        result.to_numpy()
+    assert caught.value.code == "EK0834" and "illegaladdress" in caught.value.message.lower().replace("_", "")
+    assert caught.value.notes[0].endswith("broken") and "context is lost" in caught.value.notes[1]
+    with pytest.raises(KernelError) as caught:
+        model(x)
+    assert caught.value.code == "EK0834" and "of op 'softmax'" in caught.value.notes[0]
+    assert any("the op is staged at" in note for note in caught.value.notes)
+    fake.runner = before

@@ -1,0 +1,45 @@
+"""What is checked of devices that are GPUs: on hardware by `make test-gpu`, and in the children of `test_libraries.py`
+by libraries that stand for a driver's."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from einkorn.graph import Accelerator, accelerator_count
+
+
+@pytest.fixture
+def gpu() -> Accelerator:
+    assert accelerator_count() > 0, "there is no GPU"
+    return Accelerator(0)
+
+
+@pytest.fixture
+def fake(request: pytest.FixtureRequest) -> Any:
+    """The library that stands for the driver's; what looks at its calls stands in files that hardware does not run."""
+    return request.config.fake_gpu  # type: ignore[attr-defined]
+
+
+@pytest.fixture(autouse=True)
+def sound(request: pytest.FixtureRequest, gpu: Accelerator) -> Iterator[None]:
+    """A test leaves no memory behind, and nothing that a real library would not bear."""
+    fake = getattr(request.config, "fake_gpu", None)
+    gc.collect()
+    before = gpu.driver.properties()["pool_in_use"]
+    if fake is not None:
+        fake.log.clear()
+    yield
+    gc.collect()
+    if fake is not None and fake.fault:
+        return  # the context is lost
+    gpu.synchronize()
+    assert gpu.driver.properties()["pool_in_use"] == before
+    assert fake is None or fake.violations == []

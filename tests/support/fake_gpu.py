@@ -1,0 +1,320 @@
+"""A GPU that is none: what a driver's library does, in Python, for the runtime's calls to be looked at.
+
+Its memory is the host's. Work on a stream is not done before somebody waits for it, so that what is read too early is
+wrong, and what is freed too early is found. Every call is written into `log`; whatever a real library would refuse,
+or be broken by without saying so, is a line of `violations`.
+
+`fake_cuda` and `fake_hip` give it the names of CUDA's and HIP's functions.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+ALIGNMENT = 512
+MAXIMUM = 1 << 30  # bytes of each device, so that memory can run out
+
+Task = Callable[[], None]
+# kernel(module's code, symbol, grid, block, cluster, dynamic shared bytes, addresses of the arguments)
+Runner = Callable[..., None]
+
+
+class Refused(Exception):
+    """A call gives back this number."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+@dataclass
+class Stream:
+    handle: int
+    device: int
+    tasks: deque[Task] = field(default_factory=deque)
+    recording: list[Task] | None = None
+    destroyed: bool = False
+    done: int = 0  # tasks so far
+    asked: int = 0
+
+
+@dataclass
+class Event:
+    handle: int
+    stream: Stream | None = None
+    at: int = 0  # how many tasks of the stream come before it
+
+
+class FakeGpu:
+    """What the devices of one library share. `status` has its numbers: memory, invalid, fault, capture, …"""
+
+    knows_arguments = True  # whether the code of a kernel says how many it has
+
+    def __init__(self, status: dict[str, int], count: int = 2) -> None:
+        self.status = status
+        self.count = count
+        self.log: list[tuple[Any, ...]] = []
+        self.violations: list[str] = []
+        self.blocks: dict[int, tuple[int, int, Any]] = {}  # address -> size, device, memory
+        self.pinned: dict[int, tuple[int, Any]] = {}
+        self.streams: dict[int, Stream] = {}
+        self.events: dict[int, Event] = {}
+        self.modules: dict[int, bytes] = {}
+        self.functions: dict[int, tuple[int, str]] = {}
+        self.graphs: dict[int, list[Task]] = {}
+        self.current = 0
+        self.fault = 0  # what every call gives back from now on: the context is lost
+        self.maximum = MAXIMUM
+        self.runner: Runner | None = None
+        self.keep: Any = None
+        self._numbers = itertools.count(0x1000, 0x10)
+
+    # --- memory ---
+
+    def allocate(self, size: int) -> int:
+        if size + sum(s for s, device, _ in self.blocks.values() if device == self.current) > self.maximum:
+            raise Refused(self.status["memory"])
+        memory = (ctypes.c_uint8 * (size + ALIGNMENT))()
+        ctypes.memset(memory, 0xCD, len(memory))  # what nobody wrote looks like it
+        address = -(-ctypes.addressof(memory) // ALIGNMENT) * ALIGNMENT
+        self.blocks[address] = size, self.current, memory
+        return address
+
+    def free(self, address: int) -> None:
+        if address not in self.blocks:
+            self.violations.append(f"free of {address:#x}, which is no block")
+            raise Refused(self.status["invalid"])
+        if any(stream.tasks for stream in self.streams.values()):
+            self.violations.append("memory is freed while work is under way")
+        del self.blocks[address]
+
+    def allocate_pinned(self, size: int) -> int:
+        memory = (ctypes.c_uint8 * size)()
+        self.pinned[ctypes.addressof(memory)] = size, memory
+        return ctypes.addressof(memory)
+
+    def free_pinned(self, address: int) -> None:
+        if self.pinned.pop(address, None) is None:
+            self.violations.append(f"free of {address:#x}, which is no pinned memory")
+
+    def holds(self, address: int, size: int) -> bool:
+        """Whether all these bytes are in one block of a device."""
+        return any(base <= address and address + size <= base + length for base, (length, *_) in self.blocks.items())
+
+    def _is_pinned(self, address: int) -> bool:
+        return any(base <= address < base + length for base, (length, _) in self.pinned.items())
+
+    def _check(self, what: str, address: int, size: int) -> None:
+        if not self.holds(address, size):
+            self.violations.append(f"{what} of {size} bytes at {address:#x}, which are not in memory of a device")
+            raise Refused(self.status["invalid"])
+
+    def copy(self, to: int, source: int, size: int, kind: str, stream: int) -> None:
+        self.log.append(("copy", kind, size, stream))
+        if kind != "to_host":
+            self._check("a copy", to, size)
+        if kind != "to_device":
+            self._check("a copy", source, size)
+        if kind == "to_device" and not self._is_pinned(source):
+            data = ctypes.string_at(source, size)
+            self.enqueue(stream, lambda: self._write(to, data))
+        else:
+            self.enqueue(stream, lambda: self._move(to, source, size, kind))
+
+    def _write(self, to: int, data: bytes) -> None:
+        if self.holds(to, len(data)):
+            ctypes.memmove(to, data, len(data))
+        else:
+            self.violations.append("a copy runs when its memory is freed")
+
+    def _move(self, to: int, source: int, size: int, kind: str) -> None:
+        near = kind == "to_host" or self.holds(to, size)
+        far = kind == "to_device" or self.holds(source, size)
+        if kind == "to_device" and not self._is_pinned(source):
+            self.violations.append("pinned memory is freed before it is copied")
+        elif near and far:
+            ctypes.memmove(to, source, size)
+        else:
+            self.violations.append("a copy runs when its memory is freed")
+
+    def fill(self, to: int, pattern: int, width: int, count: int, stream: int) -> None:
+        self.log.append(("fill", pattern, width, count, stream))
+        self._check("a fill", to, width * count)
+        data = (pattern & ((1 << 8 * width) - 1)).to_bytes(width, "little") * count
+        self.enqueue(stream, lambda: self._write(to, data))
+
+    # --- streams and events ---
+
+    def create_stream(self) -> int:
+        handle = next(self._numbers)
+        self.streams[handle] = Stream(handle, self.current)
+        return handle
+
+    def stream(self, handle: int) -> Stream:
+        if handle in (0, 1, 2):  # those that every library has
+            return self.streams.setdefault(handle, Stream(handle, self.current))
+        found = self.streams.get(handle)
+        if found is None or found.destroyed:
+            self.violations.append(f"{handle:#x} is no stream")
+            raise Refused(self.status["invalid"])
+        return found
+
+    def destroy_stream(self, handle: int) -> None:
+        stream = self.stream(handle)
+        self.drain(stream)
+        stream.destroyed = True
+
+    def enqueue(self, handle: int, task: Task) -> None:
+        if self.fault:
+            raise Refused(self.fault)
+        stream = self.stream(handle)
+        if stream.recording is not None:
+            stream.recording.append(task)
+        else:
+            stream.tasks.append(task)
+            stream.asked += 1
+
+    def drain(self, stream: Stream, until: int | None = None) -> None:
+        """Does the work of a stream: all of it, or its first tasks."""
+        while stream.tasks and (until is None or stream.done < until):
+            stream.done += 1
+            stream.tasks.popleft()()
+            if self.fault:
+                raise Refused(self.fault)
+
+    def synchronize_stream(self, handle: int) -> None:
+        self.log.append(("wait for stream", handle))
+        stream = self.stream(handle)
+        if stream.recording is not None:
+            raise Refused(self.status["capture"])
+        if self.fault:
+            raise Refused(self.fault)
+        self.drain(stream)
+
+    def synchronize(self) -> None:
+        self.log.append(("wait for device",))
+        if self.fault:
+            raise Refused(self.fault)
+        for stream in list(self.streams.values()):
+            if stream.recording is not None:
+                raise Refused(self.status["capture"])
+            self.drain(stream)
+
+    def create_event(self) -> int:
+        handle = next(self._numbers)
+        self.events[handle] = Event(handle)
+        return handle
+
+    def destroy_event(self, handle: int) -> None:
+        del self.events[handle]
+
+    def record(self, handle: int, stream: int) -> None:
+        self.log.append(("record", stream))
+        found = self.stream(stream)
+        if found.recording is not None:
+            self.violations.append("an event of a capture is recorded for work outside of it")
+        event = self.events[handle]
+        event.stream, event.at = found, found.asked
+
+    def wait(self, stream: int, handle: int) -> None:
+        self.log.append(("wait for event", stream))
+        event = self.events[handle]
+        source, at = event.stream, event.at
+        if source is None:
+            return
+        if self.stream(stream).recording is not None:
+            raise Refused(self.status["capture"])
+        self.enqueue(stream, lambda: self.drain(source, at))
+
+    def is_done(self, handle: int) -> bool:
+        event = self.events[handle]
+        return event.stream is None or event.stream.done >= event.at
+
+    # --- code ---
+
+    def load(self, code: bytes) -> int:
+        self.log.append(("load", len(code)))
+        handle = next(self._numbers)
+        self.modules[handle] = code
+        return handle
+
+    def unload(self, handle: int) -> None:
+        if any(stream.tasks for stream in self.streams.values()):
+            self.violations.append("code is unloaded while work is under way")
+        del self.modules[handle]
+
+    def function(self, module: int, symbol: str) -> int:
+        if symbol.encode() not in self.modules[module]:
+            raise Refused(self.status["not_found"])
+        known = next((h for h, entry in self.functions.items() if entry == (module, symbol)), None)
+        handle = known or next(self._numbers)
+        self.functions[handle] = module, symbol
+        return handle
+
+    def launch(
+        self, function: int, grid: Any, block: Any, cluster: Any, shared: int, stream: int, arguments: int
+    ) -> None:
+        module, symbol = self.functions[function]
+        if module not in self.modules:
+            self.violations.append(f"{symbol} is launched, and its code was unloaded")
+            raise Refused(self.status["invalid"])
+        code = self.modules[module]
+        values = arguments_of(code, symbol, arguments)
+        self.log.append(("launch", symbol, tuple(grid), tuple(block), tuple(cluster), shared, stream, tuple(values)))
+        if 0 in grid or 0 in block:
+            self.violations.append(f"{symbol} is launched with an empty grid")
+            raise Refused(self.status["invalid"])
+
+        def task() -> None:
+            if self.runner is not None:
+                self.runner(self, code, symbol, tuple(grid), tuple(block), shared, values)
+
+        self.enqueue(stream, task)
+
+    # --- recorded work ---
+
+    def begin_capture(self, handle: int) -> None:
+        self.stream(handle).recording = []
+
+    def end_capture(self, handle: int) -> int:
+        stream = self.stream(handle)
+        assert stream.recording is not None
+        number = next(self._numbers)
+        self.graphs[number], stream.recording = stream.recording, None
+        return number
+
+    def replay(self, graph: int, stream: int) -> None:
+        self.log.append(("replay", len(self.graphs[graph]), stream))
+        for task in self.graphs[graph]:
+            self.enqueue(stream, task)
+
+    def destroy_graph(self, graph: int) -> None:
+        del self.graphs[graph]
+
+    # --- what tests ask ---
+
+    def calls(self, *kinds: str) -> list[tuple[Any, ...]]:
+        """The lines of the log of these kinds."""
+        return [line for line in self.log if line[0] in kinds]
+
+
+def arguments_of(code: bytes, symbol: str, arguments: int) -> list[int]:
+    """The bits of each argument, as many as the code says that the kernel has."""
+    sizes = parameter_sizes(code, symbol)
+    addresses = (ctypes.c_uint64 * len(sizes)).from_address(arguments) if sizes else []
+    return [int.from_bytes(ctypes.string_at(a, size), "little") for a, size in zip(addresses, sizes, strict=True)]
+
+
+def parameter_sizes(code: bytes, symbol: str) -> list[int]:
+    """Bytes of each parameter of a kernel of PTX text; of other code nothing is known."""
+    if not code.lstrip().startswith((b"//", b".version")):
+        return []
+    text = code.decode(errors="replace")
+    start = text.index(f".entry {symbol}(")
+    head = text[start : text.index(")", start)]
+    return [int(line.split(".param .")[1][1:3].strip()) // 8 for line in head.splitlines() if ".param ." in line]
