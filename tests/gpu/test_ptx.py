@@ -268,6 +268,10 @@ def test_minima_maxima_and_comparisons_of_floats() -> None:
         same(compute(f"setp.{name}.f32", np.bool_, a, b), plain)
         same(compute(f"setp.{name}u.f32", np.bool_, a, b), plain | unordered)
     same(compute("setp.num.f32", np.bool_, a, b), ~unordered)
+    body = (
+        "mov.b32 %r1, 0x40003C00; mov.b32 %r2, 0x3C004000; setp.lt.f16x2 %p1|%p2, %r1, %r2; selp.b32 %r70, 1, 0, %p1;"
+    )
+    assert (each_thread(f"{body} @%p2 add.s32 %r70, %r70, 2;") == 1).all(), "1 < 2 below, 2 < 1 above"
     flushed = compute("mul.rn.ftz.f32", np.float32, np.array([1e-38, 2.0], np.float32), np.array([0.5, 1], np.float32))
     assert flushed.tolist() == [0.0, 2.0]
 

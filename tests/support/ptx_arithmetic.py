@@ -251,6 +251,8 @@ def _comparison(ins: Instruction, name: str, kind: Type) -> Callable[[Array, Arr
 
 @step("setp", "set")
 def _compare(ins: Instruction, code: Code) -> Step:
+    if ins.parts[-1] in PAIRS:
+        return _compare_pairs(ins, code)
     kind = type_of(_types(ins)[-1] if ins.name == "setp" else _types(ins)[1])
     compare = _comparison(ins, ins.parts[0], kind)
     join = next((_JOINS[part] for part in ins.parts[1:] if part in _JOINS), None)
@@ -266,6 +268,23 @@ def _compare(ins: Instruction, code: Code) -> Step:
         for number, to in enumerate(targets):
             value = ~found if number else found
             to(group, value if join is None or extra is None else join(value, extra(group)))
+
+    return run
+
+
+def _compare_pairs(ins: Instruction, code: Code) -> Step:
+    """Two halves in 32 bits are compared each for itself: the lower ones give the first result."""
+    if ins.name != "setp" or not isinstance(ins.operands[0], Tuple) or len(ins.operands) != 3:
+        raise ins.fail("this comparison is not known")
+    half, word = type_of(PAIRS[ins.parts[-1]]), type_of("b32")
+    compare = _comparison(ins, ins.parts[0], half)
+    a, b = (code.source(ins, operand, word) for operand in ins.operands[1:3])
+    targets = [code.target(ins, output, type_of("pred")) for output in ins.operands[0].parts]
+
+    def run(group: Group) -> None:
+        words = a(group), b(group)
+        for to, shift in zip(targets, (np.uint32(0), np.uint32(16)), strict=True):
+            to(group, compare(*(half.read((value >> shift).astype(np.uint16)) for value in words)))
 
     return run
 
