@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from ...dsl.diagnostics.errors import DeviceError
 from .gpu import GpuDriver, package
-from .gpu_library import CUDA_LIBRARY, Codes, GpuFault, GpuLibrary, GpuProperties
+from .gpu_library import Codes, GpuFault, GpuLibrary, GpuProperties
+from .gpu_names import CUDA_LIBRARY
 
 _NON_BLOCKING = 1  # a stream that does not wait for the legacy default stream
 _NO_TIMING = 2

@@ -16,8 +16,8 @@ import math
 import os
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -135,14 +135,13 @@ class GpuDriver(Driver):
         except GpuFault as fault:
             raise self.explained(fault) from None
 
-    @contextmanager
-    def _enter(self) -> Iterator[None]:
-        """Makes this GPU that of the thread, and says what a refusal of the library means."""
-        try:
-            self.library.activate()
-            yield
-        except GpuFault as fault:
-            raise self.explained(fault) from None
+    def __enter__(self) -> None:
+        """Makes this GPU that of the thread; what the library refuses until the end of the block is explained."""
+        self._checked(self.library.activate)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: object) -> None:
+        if isinstance(error, GpuFault):
+            raise self.explained(error) from None
 
     def explained(self, fault: GpuFault) -> EinkornError:
         """What a refusal means for the user."""
@@ -207,7 +206,7 @@ class GpuDriver(Driver):
         return self._allocate(size, "a buffer")
 
     def _allocate(self, size: int, user: str) -> GpuMemory:
-        with self._enter():
+        with self:
             block = self.pool.allocate(size, current_stream(self), user)
         return GpuMemory(block, size, self.pool.returned)
 
@@ -223,7 +222,7 @@ class GpuDriver(Driver):
             storage.block.user = user
 
     def allocate_pinned(self, size: int) -> Array:
-        with self._enter():
+        with self:
             self._free_pinned()
             try:
                 address = self.library.allocate_pinned(max(size, 1))
@@ -252,7 +251,7 @@ class GpuDriver(Driver):
         if not size:
             return
         stream = current_stream(self)
-        with self._enter():
+        with self:
             there = self._ready(to, stream) if near else arrays.address_of(to)
             here = self._ready(source, stream) if far else arrays.address_of(source)
             self.library.copy(
@@ -276,7 +275,7 @@ class GpuDriver(Driver):
         if not storage.size:
             return
         stream = current_stream(self)
-        with self._enter():
+        with self:
             self.library.fill(self._ready(storage, stream), byte, storage.size, stream.handle)
 
     # *** streams ***
@@ -288,7 +287,7 @@ class GpuDriver(Driver):
             return self.library.create_event()
 
     def create_stream(self) -> int:
-        with self._enter():
+        with self:
             while self._gone:
                 self.library.destroy_stream(self._gone.popleft())
             return self.library.create_stream()
@@ -297,18 +296,18 @@ class GpuDriver(Driver):
         self._gone.append(stream)
 
     def synchronize_stream(self, stream: int) -> None:
-        with self._enter():
+        with self:
             self.library.synchronize_stream(stream)
 
     def order_streams(self, first: int, then: int) -> None:
-        with self._enter():
+        with self:
             event = self._event()
             self.library.record(event, first)
             self.library.wait(then, event)
             self._events.append(event)  # a wait is for the record before it, whatever is recorded later
 
     def synchronize(self) -> None:
-        with self._enter():
+        with self:
             self.library.synchronize()
             self.recent.clear()
             while self._copying:
@@ -326,7 +325,7 @@ class GpuDriver(Driver):
             DeviceError: EK0832 the driver is too old for it, EK0835 it is for another GPU.
         """
         digest = hashlib.sha256(code).hexdigest()
-        with self._lock, self._enter():
+        with self._lock, self:
             found = self._modules.pop(digest, None)
             if found is None:
                 found = Module(self._loaded(code, is_text, made_for), self._dropped)
@@ -375,7 +374,7 @@ class GpuDriver(Driver):
         half, file = open_halves(files), files[-1]
         made_for = file.target.rpartition("-")[0] or file.target
         module = self.module(half.code, file.kind == PTX.suffix, made_for)
-        with self._enter():
+        with self:
             handles = [self.library.function(module.handle, kernel.symbol) for kernel in half.kernels.kernels]
         return Code(half.entry, half.reports, (half.keep, module), half.kernels, handles, half.scratch)
 
@@ -383,7 +382,7 @@ class GpuDriver(Driver):
         """The table through which one caller's entry launches kernels."""
         launcher = Driver.native(self.library.launchers)
         if self._library_table is None:
-            with self._enter():
+            with self:
                 addresses = [self.library.address_of(name) for name in self.library.functions]
             self._library_table = (ctypes.c_void_p * len(addresses))(*addresses)
         functions = (ctypes.c_void_p * max(1, len(code.functions)))(*code.functions)
@@ -415,7 +414,7 @@ class GpuDriver(Driver):
         """
         stream = stream_of(self)
         stream.is_recording = True
-        with self._enter():
+        with self:
             self.library.begin_capture(stream.handle)
             try:
                 with stream:
@@ -429,7 +428,7 @@ class GpuDriver(Driver):
     def replay(self, recorded: int, owner: str, storages: Iterable[Any]) -> None:
         """Enqueues recorded work."""
         stream = current_stream(self)
-        with self._enter():
+        with self:
             for storage in storages:
                 self._ready(storage, stream)
             self.library.replay(recorded, stream.handle)
@@ -439,7 +438,7 @@ class GpuDriver(Driver):
 
     def properties(self) -> dict[str, str | int]:
         known, stats = self.known, self.pool.stats
-        with self._enter():
+        with self:
             free = self.library.free_memory()
         return {
             "name": known.name,

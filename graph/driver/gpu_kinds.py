@@ -16,7 +16,7 @@ from typing import Final
 
 from ...dsl.diagnostics.errors import DeviceError
 from .device import Driver, Kind
-from .gpu_library import CUDA_LIBRARY, HIP_LIBRARY
+from .gpu_names import CUDA_LIBRARY, HIP_LIBRARY
 
 # What the kernel's part of a driver leaves when it is loaded.
 _NVIDIA_TRACE: Final = "/proc/driver/nvidia/version"

@@ -9,14 +9,10 @@ live longer than a call.
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
-
-CUDA_LIBRARY: Final = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
-HIP_LIBRARY: Final = "amdhip64.dll" if sys.platform == "win32" else "libamdhip64.so"
 
 # Of copies, as in `dsl.contract.abi`.
 WITHIN: Final = 0

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from ...dsl.diagnostics.errors import DeviceError
 from .gpu import GpuDriver, package
-from .gpu_library import HIP_LIBRARY, Codes, GpuFault, GpuLibrary, GpuProperties
+from .gpu_library import Codes, GpuFault, GpuLibrary, GpuProperties
+from .gpu_names import HIP_LIBRARY
 
 _NON_BLOCKING = 1
 _NO_TIMING = 2

@@ -64,4 +64,58 @@ def test_hip(hip: Path) -> None:
 
 
 def test_cuda(cuda: Path) -> None:
-    assert "passed" in checks(cuda, "support.fake_cuda", "check_buffers.py", "check_calls.py")
+    assert "passed" in checks(cuda, "support.fake_cuda", "check_buffers.py", "check_graphs.py", "check_calls.py")
+
+
+def script(folder: Path, text: str) -> str:
+    done = run(folder, "-c", text)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+ASK = """
+from einkorn.dsl.diagnostics.errors import DeviceError
+from einkorn.graph import CPU, Accelerator, accelerator_count, scan_available_devices
+assert accelerator_count() == 0 and scan_available_devices() == [CPU()]
+try:
+    Accelerator(0)
+except DeviceError as error:
+    print(error.code, error.message, error.hint, sep="|")
+"""
+
+
+@pytest.mark.parametrize(
+    "module, library, extra", [("cuda", "libcuda.so.1", "cuda"), ("rocm", "libamdhip64.so", "rocm")]
+)
+def test_a_library_without_its_package(module: str, library: str, extra: str, cuda: Path, hip: Path) -> None:
+    folder = cuda if extra == "cuda" else hip
+    code, message, hint = script(folder, f"import sys\nsys.modules['{module}'] = None\n{ASK}").strip().split("|")
+    assert code == "EK0831" and message.startswith(f"the library {library} is here")
+    assert hint == f'pip install "einkorn[{extra}]"'
+
+
+def test_a_driver_that_does_not_start(cuda: Path) -> None:
+    start = "from support import fake_cuda\nfake_cuda.STARTS = 999\nfake_cuda.install()\n"
+    code, message, hint = script(cuda, start + ASK).strip().split("|")
+    assert (code, hint) == ("EK0831", "`nvidia-smi` says more") and "CUDA_ERROR_UNKNOWN" in message
+
+
+def test_a_driver_without_a_gpu(cuda: Path) -> None:
+    start = "from support import fake_cuda\nfake_cuda.STARTS = 100\nfake_cuda.install()\n"
+    code, message, _ = script(cuda, start + ASK).strip().split("|")
+    assert code == "EK0801" and message == "there is no gpu:0 to run on: this machine has none"
+
+
+def test_a_machine_without_a_gpu_loads_nothing_for_them(tmp_path: Path) -> None:
+    """Neither packages nor our own files that need them, though the packages are installed."""
+    text = """
+import sys
+import numpy as np
+from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType
+types = [TensorType(DType.float32, [3], DeviceRef.CPU())]
+print(InferenceSession().load(Graph("g", lambda x: x + 1.0, types))(np.ones(3, np.float32))[0].to_numpy().sum())
+"""
+    names = "cuda|hip|rocm|einkorn.graph.driver.(cuda|hip|gpu|allocator)|einkorn.compiler.codegen.launchers"
+    search = f"import re\nprint([m for m in sys.modules if re.fullmatch(r'({names})([.].*)?', m)])"
+    assert script(tmp_path, text + ASK + search).splitlines()[0] == "6.0"
+    assert script(tmp_path, text + ASK + search).splitlines()[-1] == "[]"

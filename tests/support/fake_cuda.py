@@ -9,6 +9,9 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from . import ptx
 from .fake_gpu import FakeGpu, Refused
 
 STATUS = {"fault": 700, "memory": 2, "invalid": 1, "not_found": 500, "capture": 900, "not_ready": 600}
@@ -27,6 +30,8 @@ NAMES = {
     999: "CUDA_ERROR_UNKNOWN",
 }
 TEXTS = {code: name.removeprefix("CUDA_ERROR_").lower().replace("_", " ") for code, name in NAMES.items()}
+
+STARTS = 0  # what cuInit gives back
 
 P, N, L = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64  # pointers, numbers of 32 and of 64 bits
 ATTRIBUTES = {10: 32, 13: 1_500_000, 16: 108, 36: 1_000_000, 37: 5120, 38: 40 << 20, 75: 8, 76: 0, 97: 163 << 10}
@@ -107,6 +112,10 @@ def functions(gpu: FakeCuda) -> dict[str, tuple[tuple[Any, ...], Callable[..., A
         if not gpu.is_done(event):
             raise Refused(600)
 
+    def starts() -> None:
+        if STARTS:
+            raise Refused(STARTS)
+
     def fill2d(to: int, pitch: int, value: int, width: int, height: int, stream: int) -> None:
         for row in range(height):
             gpu.fill(to + row * pitch, value, 4, width, stream)
@@ -114,7 +123,7 @@ def functions(gpu: FakeCuda) -> dict[str, tuple[tuple[Any, ...], Callable[..., A
     return {
         "cuGetErrorName": ((N, P), lambda status, out: text(gpu.names, status, out)),
         "cuGetErrorString": ((N, P), lambda status, out: text(gpu.texts, status, out)),
-        "cuInit": ((N,), lambda flags: None),
+        "cuInit": ((N,), lambda flags: starts()),
         "cuDriverGetVersion": ((P,), lambda out: _put(out, gpu.version, ctypes.c_int)),
         "cuDeviceGetCount": ((P,), lambda out: _put(out, gpu.count, ctypes.c_int)),
         "cuDeviceGet": ((P, N), lambda out, number: _put(out, number, ctypes.c_int)),
@@ -188,9 +197,21 @@ def callbacks(gpu: FakeGpu, table: dict[str, tuple[tuple[Any, ...], Callable[...
     return {name: ctypes.CFUNCTYPE(N, *types)(guarded(name, does)) for name, (types, does) in table.items()}
 
 
+def run_ptx(
+    gpu: FakeGpu, code: bytes, symbol: str, grid: Any, block: Any, cluster: Any, shared: int, values: list[int]
+) -> None:
+    """Runs a kernel in the interpreter of PTX, over all memory of the devices."""
+    memory = ptx.Memory()
+    for address, (size, *_) in gpu.blocks.items():
+        memory.lend(np.frombuffer((ctypes.c_uint8 * size).from_address(address), np.uint8))
+    sizes = {"grid": grid, "block": block, "cluster": cluster, "shared": shared}
+    ptx.run(code.decode().rstrip("\0"), symbol, arguments=values, memory=memory, **sizes)
+
+
 def install() -> FakeCuda:
     """Puts the functions behind the `libcuda.so.1` that this process finds."""
     gpu = FakeCuda()
+    gpu.runner = run_ptx
     known = callbacks(gpu, functions(gpu))
 
     @ctypes.CFUNCTYPE(N, ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p), N, L, ctypes.POINTER(N))

@@ -20,7 +20,7 @@ ALIGNMENT = 512
 MAXIMUM = 1 << 30  # bytes of each device, so that memory can run out
 
 Task = Callable[[], None]
-# kernel(module's code, symbol, grid, block, cluster, dynamic shared bytes, addresses of the arguments)
+# runner(gpu, code, symbol, grid, block, cluster, bytes of dynamic shared memory, bits of the arguments)
 Runner = Callable[..., None]
 
 
@@ -264,15 +264,16 @@ class FakeGpu:
             self.violations.append(f"{symbol} is launched, and its code was unloaded")
             raise Refused(self.status["invalid"])
         code = self.modules[module]
+        sizes = tuple(grid), tuple(block), tuple(cluster)
         values = arguments_of(code, symbol, arguments)
-        self.log.append(("launch", symbol, tuple(grid), tuple(block), tuple(cluster), shared, stream, tuple(values)))
+        self.log.append(("launch", symbol, *sizes, shared, stream, tuple(values)))
         if 0 in grid or 0 in block:
             self.violations.append(f"{symbol} is launched with an empty grid")
             raise Refused(self.status["invalid"])
 
         def task() -> None:
             if self.runner is not None:
-                self.runner(self, code, symbol, tuple(grid), tuple(block), shared, values)
+                self.runner(self, code, symbol, *sizes, shared, values)
 
         self.enqueue(stream, task)
 

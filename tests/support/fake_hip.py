@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-from .fake_cuda import L, N, P, _put, callbacks
+from .fake_cuda import L, N, P, _put, callbacks, kind_of
 from .fake_gpu import FakeGpu, Refused
 
 STATUS = {"fault": 700, "memory": 2, "invalid": 1, "not_found": 500, "capture": 900, "not_ready": 600}
@@ -38,6 +38,12 @@ class FakeHip(FakeGpu):
         super().__init__(STATUS)
         self.texts = {code: ctypes.create_string_buffer(text.encode()) for code, text in TEXTS.items()}
         self.architecture = b"gfx942:sramecc+:xnack-"
+        self.load_status, self.load_log = 0, b""
+
+    def load_code(self, image: int) -> int:
+        if self.load_status:
+            raise Refused(self.load_status)
+        return self.load(code_at(image))
 
     def write_properties(self, at: int) -> None:
         """Fills hipDeviceProp_tR0600 as far as it is asked for."""
@@ -105,7 +111,10 @@ def functions(gpu: FakeHip) -> dict[str, tuple[tuple[Any, ...], Callable[..., An
         "hipMemGetInfo": ((P, P), info),
         "hipHostMalloc": ((P, L, N), lambda out, size, flags: _put(out, gpu.allocate_pinned(size))),
         "hipHostFree": ((P,), gpu.free_pinned),
-        "hipMemcpyAsync": ((P, P, L, N, P), lambda to, at, n, kind, s: gpu.copy(to, at, n, KINDS[kind], s or 0)),
+        "hipMemcpyAsync": (
+            (P, P, L, N, P),
+            lambda to, at, n, kind, s: gpu.copy(to, at, n, KINDS.get(kind) or kind_of(gpu, to, at), s or 0),
+        ),
         "hipMemsetD8Async": ((P, ctypes.c_uint8, L, P), lambda to, v, n, s: gpu.fill(to, v, 1, n, s or 0)),
         "hipMemsetD16Async": ((P, ctypes.c_uint16, L, P), lambda to, v, n, s: gpu.fill(to, v, 2, n, s or 0)),
         "hipMemsetD32Async": ((P, N, L, P), lambda to, v, n, s: gpu.fill(to, v, 4, n, s or 0)),
@@ -120,7 +129,7 @@ def functions(gpu: FakeHip) -> dict[str, tuple[tuple[Any, ...], Callable[..., An
         "hipEventQuery": ((P,), done),
         "hipEventElapsedTime": ((P, P, P), lambda out, first, second: _put(out, 1.5, ctypes.c_float)),
         "hipDeviceSynchronize": ((), gpu.synchronize),
-        "hipModuleLoadData": ((P, P), lambda out, image: _put(out, gpu.load(code_at(image)))),
+        "hipModuleLoadData": ((P, P), lambda out, image: _put(out, gpu.load_code(image))),
         "hipModuleUnload": ((P,), gpu.unload),
         "hipModuleGetFunction": ((P, P, ctypes.c_char_p), lambda out, m, s: _put(out, gpu.function(m, s.decode()))),
         "hipModuleLaunchKernel": ((P, *[N] * 7, P, P, P), launch),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 from typing import Any
 
 import numpy as np
 import pytest
 
+from einkorn.dsl.contract import abi
 from einkorn.dsl.diagnostics.errors import DeviceError, EinkornError, KernelError, ReplayError
 from einkorn.graph import (
     Accelerator,
@@ -145,6 +147,64 @@ def check_other_numbers_are_told_by_name(gpu: Accelerator, fake: Any) -> None:
     assert caught.value.code == "EK0837" and "INVALID" in caught.value.message.upper()
     assert fake.violations == ["0xbad is no stream"]
     fake.violations.clear()
+
+
+def ptx_of(version: str) -> bytes:
+    return f".version {version}\n.target sm_80\n.address_size 64\n".encode()
+
+
+def check_code_that_the_driver_does_not_take(gpu: Accelerator, fake: Any) -> None:
+    driver: Any = type(gpu.driver)(0)
+    text = fake.knows_arguments  # whether its code is a text with a version
+    with pytest.raises(DeviceError) as caught:
+        fake.load_status, fake.load_log = 209, b"ptxas: no such architecture"
+        driver.module(ptx_of("7.0"), text, "sm_90a")
+    assert caught.value.code == "EK0835" and caught.value.expected == gpu.architecture_name
+    assert caught.value.message == f"code for sm_90a does not run on gpu:0, which is {gpu.architecture_name}"
+    assert not text or "ptxas: no such architecture" in caught.value.notes
+    if text:
+        with pytest.raises(DeviceError) as caught:
+            fake.load_status = 222
+            driver.module(ptx_of("7.1"), text, "sm_80")
+        assert caught.value.code == "EK0832" and "knows CUDA 13.0" in caught.value.message
+        fake.version, version = 11020, fake.version
+        with pytest.raises(DeviceError) as caught:
+            type(gpu.driver)(0).module(ptx_of("7.8"), True, "sm_90")
+        assert caught.value.code == "EK0832"
+        assert "it knows PTX 7.2, and the code is PTX 7.8" in caught.value.message
+        fake.version = version
+    fake.load_status = 0
+
+
+def check_shared_memory_beyond_the_usual_is_asked_for(gpu: Accelerator, fake: Any) -> None:
+    """A launch as generated code makes it: the table's functions, with a structure on the stack."""
+    model = InferenceSession([gpu]).load(network())
+    model(Buffer.from_numpy(X).to(GPU))
+    table = model._call.table
+    assert table is not None
+    launch = abi.Launch(0, (2, 1, 1), (256, 1, 1), (2, 1, 1) if fake.knows_arguments else (1, 1, 1), 50_000, 0)
+    slots = [ctypes.c_uint64(value) for value in (3, 0, 0, 0)]
+    arguments = (ctypes.c_void_p * 4)(*(ctypes.addressof(slot) for slot in slots))
+    fake.runner, before = None, fake.runner
+    fake.log.clear()
+    assert abi.LaunchFunction(table.launch)(ctypes.addressof(table), launch, ctypes.addressof(arguments)) == 0
+    assert fake.log[0][2:6] == ((2, 1, 1), (256, 1, 1), tuple(launch.cluster), 50_000)
+    gpu.synchronize()
+    fake.runner = before
+
+
+@pytest.mark.parametrize("width", [1, 2, 4, 8])
+def check_fills_and_copies_of_the_table(width: int, gpu: Accelerator, fake: Any) -> None:
+    table: Any = InferenceSession([gpu]).load(network())._call.table
+    buffer, device = Buffer(DType.uint8, (8 * width,), GPU), ctypes.addressof(table)
+    pattern = 0x0807060508070605
+    assert abi.FillFunction(table.fill)(device, buffer.address + width, pattern, 6, width) == 0
+    content = np.empty(6 * width, np.uint8)
+    copied = abi.CopyFunction(table.copy)(device, content.ctypes.data, buffer.address + width, 6 * width, abi.TO_HOST)
+    assert copied == 0 and content.tobytes() == pattern.to_bytes(8, "little")[:width] * 6
+    other = Buffer.zeros((8,), DType.uint8, GPU)
+    assert abi.CopyFunction(table.copy)(device, other.address, buffer.address + width, width, abi.WITHIN) == 0
+    assert other.to_numpy()[0] == 5
 
 
 def check_a_kernel_that_fails_loses_the_context(gpu: Accelerator, fake: Any) -> None:

@@ -28,6 +28,12 @@ def fake(request: pytest.FixtureRequest) -> Any:
     return request.config.fake_gpu  # type: ignore[attr-defined]
 
 
+@pytest.fixture
+def few(request: pytest.FixtureRequest) -> bool:
+    """Whether kernels are interpreted, so that a few have to do."""
+    return hasattr(request.config, "fake_gpu")
+
+
 @pytest.fixture(autouse=True)
 def sound(request: pytest.FixtureRequest, gpu: Accelerator) -> Iterator[None]:
     """A test leaves no memory behind, and nothing that a real library would not bear."""
@@ -40,6 +46,7 @@ def sound(request: pytest.FixtureRequest, gpu: Accelerator) -> Iterator[None]:
     gc.collect()
     if fake is not None and fake.fault:
         return  # the context is lost
+    assert fake is None or fake.violations == []
     gpu.synchronize()
     assert gpu.driver.properties()["pool_in_use"] == before
     assert fake is None or fake.violations == []
