@@ -37,6 +37,7 @@ from .values.compile_time import (
     is_poisoned,
 )
 from .values.describe import describe
+from .values.launched import Launched
 
 Keywords = dict[str, Any]
 
@@ -109,7 +110,11 @@ def evaluate_uncalled(here: Point, values: Iterable[Any]) -> None:
 
     Whether they would run in a launch is not known, so that they may do what only launched functions do.
     """
-    launched = {"level": "device", "gpu_ids": {name: Value(INT) for name in GPU_IDS}}
+    launched = {
+        "level": "device",
+        "gpu_ids": {name: Value(INT) for name in GPU_IDS},
+        "launched": Launched((1, 1, 1), (1, 1, 1), Value(INT)),
+    }
     functions = [f for value in values for f in (value.members.values() if isinstance(value, ClassValue) else [value])]
     with here.evaluator.scope(**(launched if here.evaluator.level == "host" else {})):
         for value in functions:

@@ -33,6 +33,7 @@ from .call_trace import trace_calls
 from .recovery import Cascade, Undecided, is_runtime_expression, poison
 from .values.compile_time import Frame, Poisoned, StructValue, is_poisoned
 from .values.flow import NEVER, NEXT, Abandoned, Flow, NeverReturns, Rest, ended, gives_value, with_rest
+from .values.launched import Launched
 
 MAX_ERRORS = 100
 MAX_UNROLL = 4096
@@ -171,6 +172,7 @@ class Evaluator(Scoped):
         self.level = "host"  # "host", "parallel" (a task on the CPU) or "device" (a GPU thread)
         self.watch: Any = None  # the loop's body that is being built; see `inference.language.rare_cases`
         self.gpu_ids: dict[str, Value] | None = None  # thread and block indices when a grid runs on the CPU
+        self.launched: Launched | None = None  # the launch whose kernel this is
         self.debugging = False  # whether a debugger is told what variables hold; see `inference.debug_values`
         self.folding = False  # whether a call is being computed at compile time; see `folding`
         self.pruned = False  # whether sizes that are known left out what other sizes would reach

@@ -4,7 +4,7 @@ A module that registers a handler is listed here, and nowhere else.
 """
 
 from . import dispatch
-from .language import atomics, elements, grids, parallel, python, ranges, rare_cases, sequences, vectors, warps
+from .language import atomics, elements, grids, parallel, python, ranges, rare_cases, sequences, storage, vectors, warps
 from .language import scalars as language_scalars
 from .members import context, pointers, scalars, structs, tensor_memory, tensors
 from .members import vectors as vector_members
@@ -29,6 +29,7 @@ __all__ = [
     "scalars",
     "sequences",
     "statements",
+    "storage",
     "structs",
     "tensor_memory",
     "tensors",

@@ -6,12 +6,14 @@ out for an op (see `compiler.build`); every other mistake is the author's.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
 from ...dsl.diagnostics.errors import TargetError
 from .evaluator import Evaluator, Point
 
+MAX_CLUSTER = 8  # blocks: what is portable
 CODES: Final = frozenset({"EK0604", "EK0611", "EK0820"})
 
 
@@ -38,6 +40,19 @@ def refuse_print(call: Point) -> None:
             f"print is not available on {call.evaluator.target.name} yet",
             hint="guard it by `if ctx.target.is_cpu:`, or run the op on the CPU",
         )
+
+
+def refuse_clusters(call: Point, blocks: Sequence[int]) -> None:
+    """Refuses clusters of several blocks on a GPU that has none."""
+    target = call.evaluator.target
+    if math.prod(blocks) == 1 or not target.has_grid:
+        return
+    if not target.supports("clusters"):
+        hint = 'guard it by `if ctx.target.supports("clusters"):`, and give the others cluster=1'
+        raise call.error("EK0611", f"{target.name} has no clusters of blocks", "cluster", hint=hint)
+    if math.prod(blocks) > MAX_CLUSTER:
+        text = f"a cluster of {math.prod(blocks)} blocks does not fit {target.name}"
+        raise call.error("EK0604", text, "cluster", expected=MAX_CLUSTER, got=math.prod(blocks))
 
 
 def refuse_block(call: Point, threads: Sequence[int]) -> None:

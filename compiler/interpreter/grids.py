@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...dsl.diagnostics.errors import KernelError
+from ..ir.opcodes import WITHIN_BLOCKS, WITHIN_CLUSTERS
 from ..ir.program import Op, Scope
 from .machine import Evaluate, Machine, Meeting, evaluates
 
@@ -33,8 +34,9 @@ class _Thread:
 
 
 def run_grid(machine: Machine, kernel: Callable[..., Any], *arguments: Any) -> None:
-    """Runs `kernel` once for every thread; the first six arguments are the sizes of grid and block."""
-    sizes, captured = [int(n) for n in arguments[:6]], arguments[6:]
+    """Runs `kernel` once for every thread; the first seven arguments are the operands of the launch."""
+    sizes, captured = [int(n) for n in arguments[:7]], arguments[7:]
+    machine.dynamic_shared = sizes[6]
     blocks = list(itertools.product(*(range(n) for n in sizes[2::-1])))
     if machine.random is not None:
         machine.random.shuffle(blocks)
@@ -142,5 +144,19 @@ def _uniform(op: Op, machine: Machine) -> Evaluate:
 
 @evaluates("gpu_id")
 def _gpu_id(op: Op, machine: Machine) -> Evaluate:
-    which = op.attrs["which"]
+    which, of = op.attrs["which"], op.attrs.get("of", ())
+    what, _, axis = which.partition(".")
+    if what in WITHIN_BLOCKS:
+
+        def within() -> Any:
+            x, y, z = (machine.ids[f"thread_idx.{axis}"] for axis in "xyz")
+            number = x + of[0] * (y + of[1] * z)
+            return np.int64(number % of[3] if what == "lane_idx" else number // of[3])
+
+        return within
+    if what in WITHIN_CLUSTERS:
+        block = f"block_idx.{axis}"
+        if what == "cluster_idx":
+            return lambda: np.int64(machine.ids[block] // of[0])
+        return lambda: np.int64(machine.ids[block] % of[0])
     return lambda: np.int64(machine.ids[which])

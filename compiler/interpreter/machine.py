@@ -50,6 +50,7 @@ class Machine:
         op: the name of the op that runs, for messages.
         ids: the indices of the GPU thread that runs.
         shared: the storage that the threads of the running block share, by operation.
+        dynamic_shared: the bytes of shared memory that the launch asks for.
         random: draws the order of parallel work; None runs it in order.
     """
 
@@ -58,6 +59,7 @@ class Machine:
     op: str = ""
     ids: dict[str, int] = field(default_factory=dict)
     shared: dict[int, Pointer] = field(default_factory=dict)
+    dynamic_shared: int = 0
     random: np.random.Generator | None = None
 
 

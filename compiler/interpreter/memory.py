@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...dsl.diagnostics.errors import KernelError
 from ..ir.opcodes import MASKED_LOAD, MASKED_STORE
 from ..ir.program import Op, PointerType
 from .casts import low_bits
@@ -54,6 +55,26 @@ def _alloca(op: Op, machine: Machine) -> Evaluate:
         if id(op) not in machine.shared:
             machine.shared[id(op)] = storage(dtype, count, "shared", zeroed=zeroed)
         return machine.shared[id(op)]
+
+    return allocate
+
+
+@evaluates("dynamic_shared")
+def _dynamic_shared(op: Op, machine: Machine) -> Evaluate:
+    dtype, location = op.results[0].dtype, op.location
+
+    def allocate(first: Any, count: Any) -> Pointer:
+        end = int(first) + dtype.bytes_for(int(count))
+        if end > machine.dynamic_shared:
+            raise KernelError(
+                f"gpu.dynamic_shared takes {end} bytes in all, and the launch has {machine.dynamic_shared}",
+                code="EK0720",
+                place=location.place,
+                op=machine.op or None,
+                expected=f"shared={end} or more",
+                got=f"shared={machine.dynamic_shared}",
+            )
+        return machine.shared.setdefault(id(op), storage(dtype, int(count), "shared", zeroed=False))
 
     return allocate
 

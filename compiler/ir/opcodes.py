@@ -16,14 +16,26 @@ from typing import Any
 from ...dsl.types.dtype import BOOL, INT, DType, SIMDType
 from . import rules
 from .operations import ROWS, Row
-from .program import Attribute, Kind, Opcode, PointerType, RegionForm, Scope, Type
+from .program import Attribute, Kind, Op, Opcode, PointerType, RegionForm, Scope, Type
 from .schedule import Cut, LoopHints
 
 ORDERINGS = ("relaxed", "acquire", "release", "acq_rel", "seq_cst")
 ATOMICS = ("add", "sub", "min", "max", "and", "or", "xor", "exchange")
-INDEX_SCOPES = {"thread_idx": Scope.none, "block_idx": Scope.block}  # whose threads have one index
-INDICES = tuple(f"{what}.{axis}" for what in INDEX_SCOPES for axis in "xyz")
 SHUFFLES = ("idx", "up", "down", "xor", "one")
+INDEX_SCOPES = {  # whose threads have one index
+    "thread_idx": Scope.none,
+    "block_idx": Scope.block,
+    "lane_idx": Scope.none,
+    "warp_idx": Scope.warp,
+    "cluster_idx": Scope.cluster,
+    "block_in_cluster": Scope.block,
+}
+WITHIN_BLOCKS = ("lane_idx", "warp_idx")  # threads count along x, then y, then z
+WITHIN_CLUSTERS = ("cluster_idx", "block_in_cluster")
+INDICES = (
+    *(f"{what}.{axis}" for what in INDEX_SCOPES if what not in WITHIN_BLOCKS for axis in "xyz"),
+    *WITHIN_BLOCKS,
+)
 FASTMATH = frozenset({"nnan", "ninf", "nsz", "arcp", "contract", "afn", "reassoc", "fast"})
 
 # *** kinds of types ***
@@ -54,6 +66,12 @@ def _whole(low: int = 0, high: int | None = None) -> Callable[[Any], bool]:
     return lambda value: type(value) is int and low <= value and (high is None or value < high)
 
 
+def _numbers(*counts: int) -> Callable[[Any], bool]:
+    """So many whole numbers above 0, as one tuple."""
+    size = _whole(1, 1 << 31)
+    return lambda value: isinstance(value, tuple) and len(value) in counts and all(map(size, value))
+
+
 def _one_of(*values: Any) -> Callable[[Any], bool]:
     return lambda value: value in values
 
@@ -79,6 +97,12 @@ _ROUND = {"fuel": _decided(_whole(1))}
 
 def _ordering(*but: str) -> dict[str, Attribute]:
     return {"ordering": Attribute(_one_of(*(o for o in ORDERINGS if o not in but)))}
+
+
+def _storage_scope(op: Op) -> Scope:
+    """Whose threads have one storage."""
+    type = op.results[0].type
+    return Scope.block if isinstance(type, PointerType) and type.space == "shared" else Scope.none
 
 
 # *** the records ***
@@ -314,12 +338,22 @@ PREFETCH = Opcode(
 )
 ALLOCA = Opcode(
     "alloca",
-    "storage of attrs count elements for the life of the function; attrs zeroed",
+    "storage of attrs count elements for the life of the function, or of the block that shares it; attrs zeroed",
     results=(POINTER,),
-    attrs={"count": Attribute(_whole()), "zeroed": Attribute(_FLAG)},
+    attrs={"count": Attribute(_whole()), "zeroed": Attribute(_FLAG), **_ALIGN},
     rule=rules.alloca,
     allocates=True,
-    uniform=Scope.none,
+    uniform=_storage_scope,
+)
+DYNAMIC_SHARED = Opcode(
+    "dynamic_shared",
+    "bytes before it, elements -> storage of the block in the memory that the launch asks for",
+    (INTEGER, INTEGER),
+    (POINTER,),
+    rule=rules.dynamic_shared,
+    within="launch",
+    allocates=True,
+    uniform=Scope.block,
 )
 
 IF = Opcode(
@@ -381,11 +415,16 @@ PARALLEL = Opcode(
 )
 LAUNCH = Opcode(
     "launch",
-    "grid x y z, block x y z, bytes of dynamic shared memory if any; a region run by every thread; attrs cluster;"
-    " elements, until threads are widened: each thread of one axis does one element, if there is one",
-    (INTEGER,) * 6,
-    more=INTEGER,
-    attrs={"cluster": Attribute(_sizes, required=False), "elements": Attribute(_FLAG, required=False)},
+    "grid x y z, block x y z, bytes of dynamic shared memory; a region run by every thread; attrs cluster: its blocks,"
+    " max_registers of a thread, min_blocks that a multiprocessor shall hold; elements, until threads are widened: each"
+    " thread of one axis does one element, if there is one",
+    (INTEGER,) * 7,
+    attrs={
+        "cluster": Attribute(_numbers(3), required=False),
+        "max_registers": Attribute(_whole(1, 1 << 16), required=False),
+        "min_blocks": Attribute(_whole(1, 1 << 16), required=False),
+        "elements": Attribute(_FLAG, required=False),
+    },
     regions=(_BLOCK,),
     rule=rules.launch,
     spreads=True,
@@ -410,9 +449,11 @@ ENQUEUE = Opcode(
 )
 GPU_ID = Opcode(
     "gpu_id",
-    "attrs which: thread_idx.x, block_idx.y, …",
+    "attrs which: thread_idx.x, block_idx.y, …; of: for lane_idx and warp_idx the block's sizes and the warp's"
+    " threads, for cluster_idx and block_in_cluster the cluster's blocks along the axis",
     results=(INTEGER,),
-    attrs={"which": Attribute(_one_of(*INDICES))},
+    attrs={"which": Attribute(_one_of(*INDICES)), "of": Attribute(_numbers(1, 4), required=False)},
+    rule=rules.gpu_id,
     within="launch",
     uniform=lambda op: INDEX_SCOPES[op.attrs["which"].partition(".")[0]],
 )

@@ -180,7 +180,18 @@ def alloca(op: Op) -> str | None:
 def launch(op: Op) -> str | None:
     if any(size.const is None for size in op.operands[3:6]):
         return "has blocks of a size that is not known"
-    return "takes more than one size of shared memory" if len(op.operands) > 7 else yields_nothing(op)
+    return yields_nothing(op)
+
+
+def dynamic_shared(op: Op) -> str | None:
+    type = _pointer(op.results[0])
+    return None if type.is_whole and type.space == "shared" else f"is no storage of its own: {type}"
+
+
+def gpu_id(op: Op) -> str | None:
+    what, _, axis = op.attrs["which"].partition(".")
+    wanted = 0 if what in ("thread_idx", "block_idx") else 1 if axis else 4
+    return None if len(op.attrs.get("of", ())) == wanted else f"takes {wanted} numbers to be computed of"
 
 
 def branch(op: Op) -> str | None:

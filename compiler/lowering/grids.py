@@ -5,7 +5,10 @@ Input: a `FunctionWriter` and an operation. Output: lines. Non-goals: the kernel
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...dsl.diagnostics.errors import InternalError
+from ..ir.opcodes import WITHIN_BLOCKS, WITHIN_CLUSTERS
 from ..ir.program import Op, Scope
 from . import coroutines
 from .writer import FunctionWriter, emits
@@ -24,16 +27,53 @@ def _uniform(w: FunctionWriter, op: Op) -> None:
 
 @emits("gpu_id")
 def _gpu_id(w: FunctionWriter, op: Op) -> None:
-    what, axis = op.attrs["which"].split(".")
+    what, _, axis = op.attrs["which"].partition(".")
+    of = op.attrs.get("of", ())
     if w.thread:
-        w.result(op, coroutines.field(w, axis) if what == "thread_idx" else coroutines.block_field(w, axis))
+        w.result(op, _kept(w, what, axis, of))
         return
-    grid = w.target.grid
+    if what in WITHIN_BLOCKS:
+        *block, lanes = of
+        number = _divided(w, thread_number(w, block), lanes, "i32", rest=what == "lane_idx")
+    elif what in WITHIN_CLUSTERS:
+        number = _divided(w, _asked(w, "block_idx", axis), of[0], "i32", rest=what == "block_in_cluster")
+    else:
+        number = _asked(w, what, axis)
+    w.result(op, w.op(f"arith.extui {number} : i32 to i64"))
+
+
+def _kept(w: FunctionWriter, what: str, axis: str, of: tuple[int, ...]) -> str:
+    """A number that is kept for a thread of the host, or follows from such a one."""
+    if what in WITHIN_BLOCKS:
+        return coroutines.field(w, what.removesuffix("_idx"))
+    if what == "thread_idx":
+        return coroutines.field(w, axis)
+    block = coroutines.block_field(w, axis)
+    return block if what == "block_idx" else _divided(w, block, of[0], "i64", rest=what == "block_in_cluster")
+
+
+def _asked(w: FunctionWriter, what: str, axis: str) -> str:
+    """A number that a register of the hardware holds."""
     kind = {"thread_idx": "thread_id", "block_idx": "block_id"}[what]
-    spelling = None if grid is None else grid.spell(kind, axis)  # type: ignore[arg-type]
+    spelling = None if w.target.grid is None else w.target.grid.spell(kind, axis)  # type: ignore[arg-type]
     if spelling is None:
-        raise InternalError(f"{w.target.name} has no spelling for {op.attrs['which']}")
-    w.result(op, w.op(f"arith.extui {w.op(spelling)} : i32 to i64"))
+        raise InternalError(f"{w.target.name} has no spelling for {what}.{axis}")
+    return w.op(spelling)
+
+
+def thread_number(w: FunctionWriter, block: Sequence[int]) -> str:
+    """The number of a thread in its block, along x, then y, then z, as an i32."""
+    total, step = _asked(w, "thread_idx", "x"), block[0]
+    for axis, size in zip("yz", block[1:], strict=True):
+        if size > 1:
+            scaled = w.op(f"arith.muli {_asked(w, 'thread_idx', axis)}, {w.op(f'arith.constant {step} : i32')} : i32")
+            total = w.op(f"arith.addi {total}, {scaled} : i32")
+        step *= size
+    return total
+
+
+def _divided(w: FunctionWriter, number: str, by: int, type: str, *, rest: bool) -> str:
+    return w.op(f"arith.{'rem' if rest else 'div'}ui {number}, {w.op(f'arith.constant {by} : {type}')} : {type}")
 
 
 @emits("barrier")

@@ -34,14 +34,31 @@ def _alloca(w: FunctionWriter, op: Op) -> None:
     type = op.results[0].type
     assert isinstance(type, PointerType)
     text, size = w.type(type), type.dtype.bytes_for(op.attrs["count"])
-    if w.thread and type.space == "shared":
-        w.result(op, coroutines.shared(w, size))
+    if type.space == "shared" and w.thread:
+        w.result(op, coroutines.shared(w, size, op.attrs["align"]))
+        return
+    if type.space == "shared" and w.target.has_grid:
+        w.result(op, _shared(w, w.module.shared(size, op.attrs["align"]), text))
         return
     name, count = w.storage(size, type=text)
     if op.attrs["zeroed"]:
         zero = w.op("arith.constant 0 : i8")
         w.line(f'"llvm.intr.memset"({name}, {zero}, {count}) <{{isVolatile = false}}> : ({text}, i8, i64) -> ()')
     w.result(op, name)
+
+
+def _shared(w: FunctionWriter, symbol: str, type: str) -> str:
+    """The address of memory of the block."""
+    name = w.names.fresh()
+    w.prologue.append(f"    {name} = llvm.mlir.addressof @{symbol} : {type}\n")
+    return name
+
+
+@emits("dynamic_shared")
+def _dynamic_shared(w: FunctionWriter, op: Op) -> None:
+    text = w.type(op.results[0].type)
+    base = coroutines.dynamic_shared(w) if w.thread else _shared(w, w.module.dynamic_shared(), text)
+    w.result(op, w.op(f"llvm.getelementptr inbounds {base}[{w.name(op.operands[0])}] : ({text}, i64) -> {text}, i8"))
 
 
 @emits("offset")

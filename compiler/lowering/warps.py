@@ -15,6 +15,7 @@ from ...dsl.types.dtype import DType, SIMDType
 from ..ir.program import Op
 from ..targets.base import WarpOperations
 from . import casts, coroutines
+from .grids import thread_number
 from .types import mlir_type, register_bytes
 from .writer import FunctionWriter, emits
 
@@ -37,20 +38,6 @@ def _spelled(w: FunctionWriter) -> WarpOperations:
 
 def _i32(w: FunctionWriter, number: int) -> str:
     return w.op(f"arith.constant {number} : i32")
-
-
-def thread_number(w: FunctionWriter, block: tuple[int, int, int]) -> str:
-    """The number of a thread in its block, along x, then y, then z, as an i32."""
-    grid = w.target.grid
-    assert grid is not None
-    total, step = w.op(str(grid.spell("thread_id", "x"))), block[0]
-    for axis, size in zip("yz", block[1:], strict=True):
-        if size > 1:
-            number = w.op(str(grid.spell("thread_id", axis)))
-            scaled = w.op(f"arith.muli {number}, {_i32(w, step)} : i32")
-            total = w.op(f"arith.addi {total}, {scaled} : i32")
-        step *= size
-    return total
 
 
 def _present(w: FunctionWriter, op: Op) -> _Lanes:

@@ -76,6 +76,8 @@ class KernelInfo:
     shared: int = 0
 
 
+DYNAMIC_SHARED = "dynamic_shared"
+
 LEAVE = f"llvm.call @{EXIT}() : () -> ()"  # the last operation of a block: the function returns
 
 # Functions that are called to mark a place.
@@ -99,6 +101,7 @@ class ModuleWriter:
         self.task_count = 0
         self.sites = [] if sites is None else sites  # the program's; emission adds those where threads may part
         self.declared: dict[str, str] = {}
+        self.shared_count = 0
 
     def declare(self, function: str, type: str) -> None:
         """Declares a function that another module has."""
@@ -126,6 +129,24 @@ class ModuleWriter:
     def calls(self, function: str) -> bool:
         """Whether any function that is written so far calls this one."""
         return any(f"{function}(" in text for text in self.functions)
+
+    def shared(self, size: int, alignment: int) -> str:
+        """The symbol of so many bytes that the threads of a block share."""
+        symbol = f"shared_{self.shared_count}"
+        self.shared_count += 1
+        self._share("internal", symbol, size, alignment)
+        return symbol
+
+    def dynamic_shared(self) -> str:
+        """The symbol of the shared memory that a launch asks for."""
+        if not any(f"@{DYNAMIC_SHARED}(" in text for text in self.functions):
+            self._share("external", DYNAMIC_SHARED, 0, 16)
+        return DYNAMIC_SHARED
+
+    def _share(self, linkage: str, symbol: str, size: int, alignment: int) -> None:
+        space = self.target.spaces.number("shared")
+        attributes = f"addr_space = {space} : i32, alignment = {alignment} : i64"
+        self.functions.append(f"  llvm.mlir.global {linkage} @{symbol}() {{{attributes}}} : !llvm.array<{size} x i8>\n")
 
     def type(self, type: Type) -> str:
         """How MLIR writes a type."""

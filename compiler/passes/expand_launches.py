@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from ...dsl.types.dtype import INT
 from ..ir.builder import Builder
-from ..ir.opcodes import GPU_ID, LAUNCH
+from ..ir.opcodes import GPU_ID, LAUNCH, WITHIN_BLOCKS
 from ..ir.program import Function, Op, Program, Region, Value, walk
 from ..ir.simulation import cooperates
 from ..targets import Target
@@ -50,7 +50,7 @@ class _Expander:
     def expand(self, launch: Op) -> None:
         builder = self.builder
         builder.location = launch.location
-        counts, sizes = launch.operands[:3], launch.operands[3:]
+        counts, sizes = launch.operands[:3], launch.operands[3:6]
         total = builder.product(counts)
         low, high = builder.counter(Value(INT)), builder.counter(Value(INT), high=total, closed=True)
         region = Region([low, high])
@@ -86,6 +86,10 @@ class _Expander:
     def number(self, body: Region, numbers: dict[str, Value]) -> None:
         """Puts the numbers of thread and block in the place of the operations that ask for them."""
         asked = [op for op in walk(body) if op.opcode is GPU_ID]
+        for op in asked:
+            which = op.attrs["which"]
+            if which not in numbers:
+                numbers[which] = self.derived(which, op.attrs["of"], numbers)
         known = {op.results[0].serial: numbers[op.attrs["which"]] for op in asked}
         _drop(body)
         for op in walk(body):
@@ -95,6 +99,19 @@ class _Expander:
                 (low and known.get(low.serial, low), high and known.get(high.serial, high), closed)
                 for low, high, closed in bounds
             ]
+
+    def derived(self, which: str, of: tuple[int, ...], numbers: dict[str, Value]) -> Value:
+        """A number that follows from those of thread and block."""
+        builder = self.builder
+        what, _, axis = which.partition(".")
+        if what in WITHIN_BLOCKS:
+            x, y, z = (numbers[f"thread_idx.{axis}"] for axis in "xyz")
+            rows = builder.iadd(y, builder.imul(builder.int_(of[1]), z))
+            number = builder.iadd(x, builder.imul(builder.int_(of[0]), rows))
+        else:
+            number = numbers[f"block_idx.{axis}"]
+        divide = builder.irem if what in ("lane_idx", "block_in_cluster") else builder.idiv
+        return divide(number, builder.int_(of[-1]))
 
 
 def _drop(region: Region) -> None:

@@ -16,6 +16,7 @@ from ..diagnostics.places import user_place
 from ..signature.schema import Form, Role
 from ..types import dtype as types
 from ..types.dtype import DType, SIMDType
+from .stubs import Storage
 
 __all__ = [
     "SIMD",
@@ -127,7 +128,18 @@ class DeviceContext:
 
     target: Target
 
-    def launch(self, kernel: Callable[..., Any], *args: Any, grid: Any, block: Any, parameters: Any = None) -> None:
+    def launch(
+        self,
+        kernel: Callable[..., Any],
+        *args: Any,
+        grid: Any,
+        block: Any,
+        cluster: Any = 1,
+        shared: Any = 0,
+        parameters: Any = None,
+        max_registers: int | None = None,
+        min_blocks: int | None = None,
+    ) -> None:
         """Runs a function by every thread of a grid."""
 
 
@@ -139,16 +151,10 @@ class _SIMD:
         return SIMDType(dtype, width)
 
 
-class _Stack:
-    """`stack[dtype](m, n)`: zeroed storage of a fixed size that lives as long as the function around it."""
-
-    if TYPE_CHECKING:
-
-        def __getitem__(self, item: Any) -> Callable[..., Any]: ...
-
-
 SIMD = _SIMD()
-stack = _Stack()
+stack = Storage(
+    "stack", "(*dims, zeroed=True)", "Zeroed storage of a fixed size that lives as long as the function around it."
+)
 
 
 class Numeric(Members):

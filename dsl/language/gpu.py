@@ -1,4 +1,4 @@
-"""Declares the names for grids of threads: where a thread is, and how the threads of a block wait for each other.
+"""Declares the names for grids of threads: where a thread is, how threads wait for each other, what they share.
 
 Input: nothing. Output: `gpu`. Non-goals: no meaning in code; that is the compiler's.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import collectives
-from .stubs import Namespace, namespace, value
+from .stubs import Namespace, Storage, namespace, value
 
 __all__ = ["gpu"]
 
@@ -35,6 +35,24 @@ class gpu:
     block_dim = _axes("block_dim", "Threads in a block")
     grid_dim = _axes("grid_dim", "Blocks in the grid")
     global_idx = _axes("global_idx", "`block_idx * block_dim + thread_idx`")
+    cluster_idx = _axes("cluster_idx", "The index of the block's cluster among the clusters of the grid")
+    block_in_cluster = _axes("block_in_cluster", "The block's index within its cluster")
+    cluster_dim = _axes("cluster_dim", "Blocks in a cluster; 1 where `cluster=` says nothing")
+    lane_idx = value("gpu.lane_idx", "The thread's number within its warp; threads count along x, then y, then z.")
+    warp_idx = value("gpu.warp_idx", "The warp's number within its block.")
+    warp_size = value("gpu.warp_size", "Threads in a warp, known at compile time: 32 or 64, on a CPU 32.")
+    warps_per_block = value("gpu.warps_per_block", "Warps in a block, the last of which may be a part of one.")
+
+    shared = Storage(
+        "gpu.shared",
+        "(*dims, align=16)",
+        "A tensor that the threads of a block share, of sizes known at compile time; nobody has written it yet.",
+    )
+    dynamic_shared = Storage(
+        "gpu.dynamic_shared",
+        "(*dims)",
+        "The same of any sizes, in the memory that `shared=` of the launch asks for, one behind the other.",
+    )
 
     warp = collectives.warp
 

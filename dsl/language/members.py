@@ -52,6 +52,9 @@ class Members:
     def store(self, value: Any, *index: Any, stride: Any = 1, mask: Any = None, align: int | None = None) -> None:
         """Stores a scalar or a vector; under a mask, the lanes that are on."""
 
+    def fill(self, value: Any) -> None:
+        """Stores one value in every element."""
+
     def gather(self, *index: Any, mask: Any = None, other: Any = None) -> Any:
         """A vector of elements at the indices in the lanes of vectors."""
 

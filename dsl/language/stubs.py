@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..diagnostics.errors import EinkornError
 from ..diagnostics.places import user_place
@@ -92,6 +92,19 @@ class UnknownName:
         if name.startswith("_"):
             raise AttributeError(name)
         return self
+
+
+class Storage:
+    """A name that makes storage of a dtype: `stack[dtype](m, n)`; `takes` shows the arguments of the second call."""
+
+    def __init__(self, name: str, takes: str, doc: str) -> None:
+        self.name = name
+        self.takes = takes
+        self.__doc__ = doc
+
+    if TYPE_CHECKING:
+
+        def __getitem__(self, item: Any) -> Callable[..., Any]: ...
 
 
 class Namespace:

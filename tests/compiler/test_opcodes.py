@@ -127,7 +127,7 @@ def alone(op: Op, sites: list[Site]) -> Alone:
     body = Region([], [op, *ends])
     params = free_values(body)
     if op.opcode.within or op.name == "alloca":
-        sizes = [Value(INT, const=1) for _ in range(6)]
+        sizes = [Value(INT, const=1) for _ in range(7)]
         outer = Op(LAUNCH, sizes, [], op.location, {}, [body])
         params += sizes
         body = Region([], [outer, Op(YIELD, [], [], op.location)])

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from einkorn.dsl.language import arithmetic, atomics, bits, gpu, loops, mathematics
-from einkorn.dsl.language.stubs import Namespace, Stub
+from einkorn.dsl.language.stubs import Namespace, Storage, Stub
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "language" / "names.md"
 BEGIN, END = "<!-- table: declarations -->\n", "<!-- end -->\n"
@@ -26,6 +26,8 @@ FAMILIES = {
 
 def row(name: str, value: Any) -> str:
     """A line of the table: how the name is written, and the first paragraph of its docstring."""
+    if isinstance(value, Storage):
+        return f"| `{name}[T]{value.takes}` | {value.__doc__} |"
     function = value.function if isinstance(value, Stub) else value
     signature = inspect.signature(function)
     bare = [parameter.replace(annotation=parameter.empty) for parameter in signature.parameters.values()]

@@ -2,45 +2,114 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from support.gpu_case import Array, GpuCase, numbers
 
 F32 = np.float32
 
 
+# *** grids ***
+
+
 def _added(dtype: Any, n: int) -> GpuCase:
+    def inputs() -> tuple[Array, ...]:
+        return numbers(dtype, n, seed=1), numbers(dtype, n, seed=2)
+
+    return GpuCase(f"add[{np.dtype(dtype).name}-{n}]", "grids.py", "grids::add", inputs, lambda x, y: x + y)
+
+
+def _transposed(file: str, m: int, n: int, **params: Any) -> GpuCase:
+    name = f"{file}-transpose[{m}x{n}]"
     return GpuCase(
-        f"add[{np.dtype(dtype).name}-{n}]",
-        "grids.py",
-        "grids::add",
-        lambda: (numbers(dtype, n, seed=1), numbers(dtype, n, seed=2)),
-        lambda x, y: x + y,
+        name, f"{file}.py", f"{file}::transpose", lambda: (numbers(F32, m, n),), lambda x: x.T.copy(), params
     )
 
 
-def _transposed(m: int, n: int) -> GpuCase:
-    return GpuCase(
-        f"transpose[{m}x{n}]", "grids.py", "grids::transpose", lambda: (numbers(F32, m, n),), lambda x: x.T.copy()
-    )
-
-
-def _counted(values: Array) -> Array:
-    return np.bincount(values, minlength=16).astype(np.int32)
-
-
-def _histogram(n: int) -> GpuCase:
+def _histogram(file: str, n: int) -> GpuCase:
     def inputs() -> tuple[Array, ...]:
         return (np.random.default_rng(n).integers(0, 16, n).astype(np.uint8),)
 
-    return GpuCase(f"histogram[{n}]", "grids.py", "grids::histogram", inputs, _counted)
+    def reference(values: Array) -> Array:
+        return np.bincount(values, minlength=16).astype(np.int32)
+
+    return GpuCase(f"{file}-histogram[{n}]", f"{file}.py", f"{file}::histogram", inputs, reference)
+
+
+def _places(cluster: tuple[int, int, int], lanes: int) -> Array:
+    """What every thread of a grid of (4, 3, 2) blocks of (5, 3, 7) threads knows of itself."""
+    rows = []
+    for (bz, by, bx), (z, y, x) in itertools.product(np.ndindex(2, 3, 4), np.ndindex(7, 3, 5)):
+        thread = x + 5 * (y + 3 * z)
+        within = [n % c for n, c in zip((bx, by, bz), cluster, strict=True)]
+        around = [n // c for n, c in zip((bx, by, bz), cluster, strict=True)]
+        numbers = [[p + 10 * q + 100 * r for p, q, r in (around, within, cluster)]]
+        threads = (bx * 5 + x) + 100 * (by * 3 + y) + 10000 * (bz * 7 + z)
+        rows.append([thread, thread % lanes, -(-105 // lanes), *numbers[0], threads])
+    return np.array(rows, np.int64)
 
 
 GRIDS = (
     *(_added(F32, n) for n in (1, 1000)),
     _added(np.int16, 777),
-    _transposed(21, 34),
-    _histogram(3000),
+    _transposed("grids", 21, 34),
+    _histogram("grids", 3000),
+    GpuCase("places", "grids.py", "grids::places", tuple, lambda lanes: _places((1, 1, 1), lanes), by_lanes=True),
+    GpuCase(
+        "cluster-places",
+        "grids.py",
+        "grids::cluster_places",
+        tuple,
+        lambda lanes: _places((2, 1, 2), lanes),
+        needs={"clusters": "EK0611"},
+        by_lanes=True,
+    ),
 )
-CASES = GRIDS
+
+
+# *** shared memory ***
+
+
+def _reversed(dtype: Any, n: int) -> GpuCase:
+    def reference(x: Array) -> Array:
+        return x
+
+    return GpuCase(
+        f"reverse-twice[{np.dtype(dtype).name}-{n}]",
+        "shared.py",
+        "shared::reverse_twice",
+        lambda: (numbers(dtype, n),),
+        reference,
+    )
+
+
+def _sliced(x: Array) -> Array:
+    kept = np.repeat(np.arange(4, dtype=F32)[:, None], 8, 1)
+    kept[:, 2:6] = x
+    ahead = np.roll(kept, -1, 0)
+    later = kept.copy()
+    later[:, 4:] = ahead[:, :4]
+    return np.concatenate([ahead + kept * 10, later], 1)
+
+
+def _dynamic(x: Array) -> Array:
+    n = x.size
+    return (x[::-1] + x * 2 + np.arange(n, dtype=F32)[::-1] + 1100).astype(F32)
+
+
+KEPT = (np.bool_, np.int8, np.uint16, np.int32, np.int64, np.float16, ml_dtypes.bfloat16, np.float32, np.float64)
+SHARED = (
+    *(_reversed(dtype, 150) for dtype in (*KEPT, ml_dtypes.float8_e4m3fn)),
+    _transposed("shared", 21, 34),
+    _transposed("shared", 9, 5, side=8),
+    GpuCase(
+        "row-sums", "shared.py", "shared::row_sums", lambda: (numbers(F32, 5, 301),), lambda x: x.sum(1, dtype=F32)
+    ),
+    GpuCase("slices", "shared.py", "shared::slices", lambda: (numbers(F32, 4, 4),), _sliced),
+    GpuCase("dynamic", "shared.py", "shared::dynamic", lambda: (numbers(F32, 41),), _dynamic),
+    _histogram("shared", 2000),
+)
+CASES = (*GRIDS, *SHARED)

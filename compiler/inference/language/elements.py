@@ -17,8 +17,9 @@ from .. import dispatch
 from ..advice import body_takes, no_function, of_body
 from ..conversion import coerce
 from ..evaluator import Evaluator, Point, rule
-from ..members.tensors import store_into, to_index, to_store, wrong_store
-from ..values.compile_time import Closure, is_comptime_number
+from ..members.table import method
+from ..members.tensors import refuse_input, store_into, to_index, to_store, wrong_store
+from ..values.compile_time import Bound, Closure, is_comptime_number
 from ..values.describe import describe
 from ..values.flow import ABSENT
 from ..values.index import Index, NeedComponents, NeedPairs, same_dims, unravel
@@ -55,6 +56,22 @@ def foreach(call: Point, out: Any, body: Any) -> None:
         values = element_values(call, outputs, body, index)
         calls = (_storing(call, body, number, len(values)) for number in range(len(values)))
         return tuple(to_store(c, t, index, v) for c, t, v in zip(calls, outputs, values, strict=True))
+
+    store_elements(call, outputs, values_at)
+
+
+@method(Tensor, "fill")
+def fill(call: Point, owner: Tensor, value: Any) -> None:
+    """Stores one value in every element."""
+    refuse_input(call, owner)
+    if isinstance(owner, Demand):
+        demanded(call, (owner,), Bound(owner, "fill", lambda point, index: value))
+        return
+    store_elements(call, (owner,), lambda index: (to_store(call, owner, index, value),))
+
+
+def store_elements(call: Point, outputs: tuple[Any, ...], values_at: Callable[[Index], tuple[Value, ...]]) -> None:
+    """The loop that stores what `values_at` gives for each index."""
 
     def element(index: Index) -> None:
         for tensor, value in zip(outputs, values_at(index), strict=True):
@@ -217,7 +234,7 @@ def spread(
         block = builder.int_(GPU_BLOCK)
         blocks = builder.idiv(builder.iadd(total, builder.int_(GPU_BLOCK - 1)), block)
         call.locate()
-        builder.add("launch", [blocks, one, one, block, one, one], regions=[region], elements=True)
+        builder.add("launch", [blocks, one, one, block, one, one, builder.int_(0)], regions=[region], elements=True)
         return
     low, high = builder.counter(Value(INT)), builder.counter(Value(INT), high=total, closed=True)
     region.args = [low, high]

@@ -6,19 +6,22 @@ loops of it, as long as it has no barrier.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import INT, SIMDType
+from ...ir.opcodes import WITHIN_BLOCKS, WITHIN_CLUSTERS
 from ...ir.program import Region, Value
 from ..calls.inlining import inline
 from ..conversion import DEFAULTS, coerce
 from ..evaluator import Evaluator, Point, named_value, rule
 from ..members.table import method
-from ..target_refusals import refuse_block
+from ..target_refusals import refuse_block, refuse_clusters
 from ..values.compile_time import Closure, ContextValue, is_comptime_number
 from ..values.describe import describe
+from ..values.launched import Launched
 
 AXES = "xyz"
 
@@ -26,27 +29,62 @@ AXES = "xyz"
 LAUNCHED = "put it into a function of its own, and run that with ctx.launch(function, ..., grid=..., block=...)"
 
 
+def kernel_of(here: Point, what: str) -> Launched:
+    """The launch whose kernel this is; `what` has a meaning only there."""
+    if here.evaluator.gpu_ids is None or here.evaluator.launched is None:
+        text = f"gpu.{what} has a meaning only inside a kernel that ctx.launch runs"
+        raise here.error("EK0114", text, hint=LAUNCHED)
+    return here.evaluator.launched
+
+
 def gpu_value(here: Point, which: str) -> Value:
     """`gpu.thread_idx.x` and its kind, within a launched kernel."""
-    ids = here.evaluator.gpu_ids
-    if ids is None:
-        raise here.error(
-            "EK0114", f"gpu.{which} has a meaning only inside a kernel that ctx.launch runs", hint=LAUNCHED
-        )
-    what, axis = which.split(".")
+    launched, ids, builder = kernel_of(here, which), here.evaluator.gpu_ids, here.builder
+    assert ids is not None
+    what, _, axis = which.partition(".")
     if what == "global_idx":
-        builder = here.builder
         block = gpu_value(here, f"block_idx.{axis}")
         size = gpu_value(here, f"block_dim.{axis}")
         thread = gpu_value(here, f"thread_idx.{axis}")
         return builder.iadd(builder.imul(block, size), thread)
     if which in ids:
         return ids[which]
-    key = ("gpu_id", which)
-    found = here.builder.remembered(key)
+    if what in WITHIN_BLOCKS:
+        lanes = here.evaluator.target.warp_size
+        high = lanes if what == "lane_idx" else warps_of(launched, lanes)
+        return _number(here, which, builder.int_(high), of=(*launched.block, lanes))
+    blocks = launched.cluster[AXES.index(axis)]
+    match what:
+        case "thread_idx":
+            return _number(here, which, ids[f"block_dim.{axis}"])
+        case "cluster_dim":
+            return builder.int_(blocks)
+        case "block_in_cluster":
+            return _number(here, which, builder.int_(blocks), of=(blocks,))
+        case "cluster_idx" if blocks == 1:
+            return gpu_value(here, f"block_idx.{axis}")
+        case "cluster_idx":
+            return _number(here, which, ids[f"grid_dim.{axis}"], of=(blocks,))
+    return _number(here, which, ids[f"grid_dim.{axis}"])
+
+
+def warps_of(launched: Launched, lanes: int) -> int:
+    """How many warps a block has; the last one may be a part of one."""
+    return -(-math.prod(launched.block) // lanes)
+
+
+def _number(here: Point, which: str, count: Value, **attrs: Any) -> Value:
+    """A number that is below `count`."""
+    builder, key = here.builder, ("gpu_id", which)
+    found = builder.remembered(key)
     if found is None:
-        found = _number(here.evaluator, which, ids[f"{'block' if what == 'thread_idx' else 'grid'}_dim.{axis}"])
-        here.builder.remember(key, found)
+        if here.evaluator.target.has_grid:
+            found = builder.one("gpu_id", [], INT, which=which, **attrs)
+        elif count.const == 1:
+            found = builder.int_(0)
+        else:
+            found = builder.live(builder.counter(builder.one("gpu_id", [], INT, which=which, **attrs), None, count))
+        builder.remember(key, found)
     assert isinstance(found, Value)
     return found
 
@@ -58,23 +96,25 @@ def block_of(evaluator: Evaluator) -> tuple[int, int, int]:
     return x, y, z
 
 
-def _number(evaluator: Evaluator, which: str, count: Value) -> Value:
-    """The number of a thread or block along an axis that has `count` of them."""
-    builder = evaluator.builder
-    if evaluator.target.has_grid:
-        return builder.one("gpu_id", [], INT, which=which)
-    if count.const == 1:
-        return builder.int_(0)
-    return builder.live(builder.counter(builder.one("gpu_id", [], INT, which=which), None, count))
-
-
 def _register(which: str) -> None:
     named_value(f"gpu.{which}")(lambda call: gpu_value(call, which))
 
 
-for _what in ("thread_idx", "block_idx", "block_dim", "grid_dim", "global_idx"):
+for _what in ("thread_idx", "block_idx", "block_dim", "grid_dim", "global_idx", *WITHIN_CLUSTERS, "cluster_dim"):
     for _axis in AXES:
         _register(f"{_what}.{_axis}")
+for _what in WITHIN_BLOCKS:
+    _register(_what)
+
+
+@named_value("gpu.warp_size")
+def warp_size(here: Point) -> int:
+    return here.evaluator.target.warp_size
+
+
+@named_value("gpu.warps_per_block")
+def warps_per_block(here: Point) -> int:
+    return warps_of(kernel_of(here, "warps_per_block"), here.evaluator.target.warp_size)
 
 
 @rule("gpu.uniform")
@@ -97,34 +137,45 @@ def uniform(call: Point, value: Any, scope: Any = "warp") -> Any:
 
 @rule("gpu.barrier")
 def barrier(call: Point) -> None:
-    if call.evaluator.gpu_ids is None:
-        text = "gpu.barrier() has a meaning only inside a kernel that ctx.launch runs"
-        raise call.error("EK0114", text, hint=LAUNCHED)
+    kernel_of(call, "barrier()")
     call.builder.add("barrier", [])
 
 
 @method(ContextValue, "launch")
-def launch(call: Point, owner: Any, kernel: Any, *args: Any, grid: Any, block: Any, parameters: Any = None) -> None:
+def launch(
+    call: Point,
+    owner: Any,
+    kernel: Any,
+    *args: Any,
+    grid: Any,
+    block: Any,
+    cluster: Any = 1,
+    shared: Any = 0,
+    parameters: Any = None,
+    max_registers: Any = None,
+    min_blocks: Any = None,
+) -> None:
     """Runs `kernel(*args)` once for every thread of `grid` blocks of `block` threads."""
     evaluator = call.evaluator
     if not isinstance(kernel, Closure):
         raise call.error("EK0221", f"ctx.launch takes a function, not {describe(kernel)}", "kernel")
     if evaluator.level != "host":
         raise call.error("EK0221", "a kernel cannot launch another one")
-    sizes = block if isinstance(block, tuple) else (block,)
-    if not 1 <= len(sizes) <= 3 or any(type(n) is not int or n < 1 for n in sizes):
-        raise call.error("EK0221", "block= takes one to three whole numbers >= 1 known at compile time", "block")
-    blocks = grid if isinstance(grid, tuple) else (grid,)
-    if not 1 <= len(blocks) <= 3:
-        raise call.error("EK0221", "grid= takes one to three Ints", "grid")
+    threads, blocks = _sizes(call, block, "block"), _sizes(call, cluster, "cluster")
     named = parameters or ()
     if not isinstance(named, tuple) or not all(isinstance(p, tuple) and isinstance(p[0], str) for p in named):
         raise call.error("EK0221", 'parameters= takes the names and values of compile-time parameters: {"BM": 64}')
-    counts = [coerce(call.argument("grid"), n, INT, "grid= takes Ints") for n in blocks]
-    one = call.builder.int_(1)
-    counts += [one] * (3 - len(counts))
-    threads = [*sizes, *(1,) * (3 - len(sizes))]
+    counts = _grid(call, grid)
     refuse_block(call, threads)
+    refuse_clusters(call, blocks)
+    attrs: dict[str, Any] = {} if math.prod(blocks) == 1 else {"cluster": blocks}
+    for name, value in (("max_registers", max_registers), ("min_blocks", min_blocks)):
+        if value is not None:
+            if type(value) is not int or value < 1:
+                raise call.error("EK0221", f"{name}= takes a whole number >= 1 known at compile time", name)
+            attrs[name] = value
+    held = coerce(call.argument("shared"), shared, INT, "shared= takes an Int, a number of bytes")
+    launched = Launched(threads, blocks, held)
 
     def body() -> None:
         assert isinstance(call.node, s.Call)
@@ -132,19 +183,40 @@ def launch(call: Point, owner: Any, kernel: Any, *args: Any, grid: Any, block: A
         if result is not None:
             raise call.error("EK0221", f"the launched function '{kernel.name}' returns a value", "kernel")
 
-    _launch(call, counts, threads, body)
+    _launch(call, counts, launched, body, attrs)
 
 
-def _launch(call: Point, counts: list[Value], threads: list[int], body: Callable[[], None]) -> None:
+def _grid(call: Point, grid: Any) -> list[Value]:
+    """The blocks along x, y and z."""
+    blocks = grid if isinstance(grid, tuple) else (grid,)
+    if not 1 <= len(blocks) <= 3:
+        raise call.error("EK0221", "grid= takes one to three Ints", "grid")
+    counts = [coerce(call.argument("grid"), n, INT, "grid= takes Ints") for n in blocks]
+    return counts + [call.builder.int_(1)] * (3 - len(counts))
+
+
+def _sizes(call: Point, given: Any, argument: str) -> tuple[int, int, int]:
+    """One to three numbers known at compile time, for x, y and z."""
+    sizes = given if isinstance(given, tuple) else (given,)
+    if not 1 <= len(sizes) <= 3 or any(type(n) is not int or n < 1 for n in sizes):
+        text = f"{argument}= takes one to three whole numbers >= 1 known at compile time"
+        raise call.error("EK0221", text, argument)
+    x, y, z = (*sizes, 1, 1)[:3]
+    return x, y, z
+
+
+def _launch(
+    call: Point, counts: list[Value], launched: Launched, body: Callable[[], None], attrs: dict[str, Any]
+) -> None:
     evaluator, builder = call.evaluator, call.builder
-    region = Region()
-    sizes = [builder.int_(n) for n in threads]
+    region = launched.region = Region()
+    sizes = [builder.int_(n) for n in launched.block]
     ids = _ids("block_dim", sizes) | _ids("grid_dim", counts)
-    with evaluator.scope(level="device", gpu_ids=ids), builder.inside(region):
+    with evaluator.scope(level="device", gpu_ids=ids, launched=launched), builder.inside(region):
         body()
         builder.end()
     call.locate()
-    builder.add("launch", [*counts, *sizes], regions=[region])
+    builder.add("launch", [*counts, *sizes, launched.shared], regions=[region], **attrs)
 
 
 def _ids(what: str, values: list[Value]) -> dict[str, Value]:

@@ -1,31 +1,24 @@
 """Answers attributes and methods of numbers and types, and makes the values that types construct.
 
-`v.cast(T)`, `T.is_float()`, `Float32(x)`, `stack[T](4)`, `ctx.target`: one small function each, found by the owner's
+`v.cast(T)`, `T.is_float()`, `Float32(x)`, `ctx.target`: one small function each, found by the owner's
 class and the name. Those of tensors are in `inference.members.tensors`.
 """
 
 from __future__ import annotations
 
 import builtins
-import math
 from collections.abc import Callable
 from typing import Any
 
 from ....dsl.frontend import syntax as s
-from ....dsl.signature.schema import Role
 from ....dsl.types.dtype import DType, SIMDType
 from ...ir.builder import Builder
-from ...ir.program import PointerType, Value
+from ...ir.program import Value
 from ..advice import dtype_for
 from ..conversion import DEFAULTS, adopt, coerce, misfit
 from ..evaluator import Point, callable_
-from ..values.compile_time import StackType
 from ..values.describe import describe
-from ..values.tensors import Stored, Tensor
 from .table import member, method
-
-MAX_STACK_BYTES = 1 << 20  # threads have stacks of some megabytes
-
 
 MAX_LANES = 1024
 
@@ -179,24 +172,6 @@ def from_scalars(call: Point, type: SIMDType, args: list[Any]) -> Value:
         value = _said(value, type.dtype)
         lanes.append(coerce(call.on(at), value, scalar, f"a lane of {type} is a number"))
     return call.builder.one("lanes", lanes, type)
-
-
-@callable_(StackType)
-def make_stack(call: Point, type: StackType, args: list[Any], keywords: dict[str, Any]) -> Tensor:
-    """`stack[T](m, n)`: storage of a fixed size; zeroed, unless `zeroed=False` says that it is written before read."""
-    zeroed = keywords.pop("zeroed", True)
-    if keywords or not isinstance(zeroed, bool) or not args or any(builtins.type(n) is not int or n < 1 for n in args):
-        text = "stack[T](...) takes whole sizes >= 1 that are known at compile time"
-        hint = "a size is a number, or an int parameter of the op: `*, n: int = 64`"
-        raise call.error("EK0208", text, hint=hint)
-    builder = call.builder
-    count = math.prod(args)
-    if count * type.dtype.bits > MAX_STACK_BYTES * 8:
-        text = f"{count} elements of {type.dtype} are too much for stack[...]: it holds {MAX_STACK_BYTES >> 10} KiB"
-        raise call.error("EK0217", text)
-    pointer = builder.one("alloca", [], PointerType(type.dtype, "stack"), count=count, zeroed=zeroed)
-    dims = tuple(builder.int_(n) for n in args)
-    return Stored(pointer, "stack", type.dtype, dims, Role.MUTABLE, fixed=tuple(args))
 
 
 def check_width(call: Point, width: Any, argument: str) -> None:

@@ -24,7 +24,7 @@ from ..evaluator import Evaluator, Point
 from ..runtime_checks import guard_index, guard_number, guard_part, guard_start
 from ..spelling import source_of, spelled_of
 from ..target_refusals import refuse_host
-from ..values.compile_time import Marker, StackType, StructValue, is_comptime_number
+from ..values.compile_time import Marker, StorageType, StructValue, is_comptime_number
 from ..values.describe import describe
 from ..values.flow import Absent
 from ..values.index import Index
@@ -262,11 +262,11 @@ def subscript(here: Point, owner: Any, index: Any, node: s.Subscript) -> Any:
             return PointerType(dtype, access="read-write")
         case Value(type=PointerType()):
             return read_element(call, owner, index)
-        case Marker(name="stack"):
+        case Marker(name=name):
             dtype = index.dtype if isinstance(index, SIMDType) and index.is_scalar else index
             if not isinstance(dtype, DType):
-                raise call.error("EK0208", f"stack takes a dtype, not {describe(index)}")
-            return StackType(dtype)
+                raise call.error("EK0208", f"{name} takes a dtype, not {describe(index)}")
+            return StorageType(name, dtype)
         case Value(type=SIMDType(width=width)) if width > 1:
             return read_lane(call, owner, index)
     hint = unindexable(node, here.frame)

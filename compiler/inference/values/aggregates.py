@@ -15,9 +15,9 @@ from typing import Any
 from ....dsl.types.dtype import DType, SIMDType
 from ...ir.builder import Builder
 from ...ir.program import PointerType, Type, Value
-from .compile_time import Marker, StackType, StructType, StructValue, StubRef, is_comptime_number
+from .compile_time import Marker, StorageType, StructType, StructValue, StubRef, is_comptime_number
 
-PLAIN = (str, DType, SIMDType, StructType, StubRef, Marker, StackType, type(None))
+PLAIN = (str, DType, SIMDType, StructType, StubRef, Marker, StorageType, type(None))
 
 
 def parts_of(value: Any) -> tuple[Any, ...] | None:

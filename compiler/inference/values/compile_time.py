@@ -136,15 +136,16 @@ class LibraryRef:
 
 @dataclass(frozen=True)
 class Marker:
-    """`SIMD` or `stack`, waiting for its subscript."""
+    """`SIMD`, `stack` or `gpu.shared`, waiting for its subscript."""
 
     name: str
 
 
 @dataclass(frozen=True)
-class StackType:
-    """`stack[T]`, waiting for its sizes."""
+class StorageType:
+    """`stack[T]` or `gpu.shared[T]`, waiting for its sizes."""
 
+    name: str
     dtype: DType
 
 

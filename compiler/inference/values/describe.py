@@ -21,7 +21,7 @@ from .compile_time import (
     LoopRange,
     Marker,
     Poisoned,
-    StackType,
+    StorageType,
     StructType,
     StructValue,
     StubRef,
@@ -73,8 +73,8 @@ def describe(value: Any) -> str:
             return "SIMD without its dtype and width"
         case Marker():
             return f"'{value.name}' without its dtype"
-        case StackType():
-            return f"stack[{value.dtype}] without its sizes"
+        case StorageType():
+            return f"{value.name}[{value.dtype}] without its sizes"
         case LoopRange():
             return "a range"
         case Unrolled():

@@ -18,9 +18,9 @@ from ...diagnostics.collecting import Broken
 from ...diagnostics.errors import CompileError, EinkornError, did_you_mean, each_of
 from ...diagnostics.places import Place
 from ...language import foreign_names
-from ...language.annotations import SIMD, DeviceContext, Pointer, stack
+from ...language.annotations import SIMD, DeviceContext, Pointer
 from ...language.structs import INFO, is_struct
-from ...language.stubs import STUBS, Namespace, Stub, UnknownName
+from ...language.stubs import STUBS, Namespace, Storage, Stub, UnknownName
 from ...signature.late_dims import SIZES, shape_schema
 from ...signature.schema import OpSchema
 from ...types.dtype import DType, SIMDType
@@ -189,11 +189,13 @@ class _Collector:
                 return GlobalEntry("constant", value)
             case tuple():
                 return GlobalEntry("constant", tuple(self.entry(item, name) for item in value))
+            case Storage():
+                return GlobalEntry("marker", value.name)
             case Kernel():
                 raise Unresolved(f"op '{value.schema.name}' is a registered kernel; move the shared part into a helper")
             case ModuleType() | Namespace():
                 raise Unresolved("it is a group of names, name one of its members")
-        for marker, called in ((SIMD, "SIMD"), (stack, "stack"), (Pointer, "Pointer")):
+        for marker, called in ((SIMD, "SIMD"), (Pointer, "Pointer")):
             if value is marker:
                 return GlobalEntry("marker", called)
         if value is DeviceContext:

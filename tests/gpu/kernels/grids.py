@@ -14,6 +14,7 @@ from einkorn.dsl import (
     float32,
     gpu,
     int32,
+    int64,
     register,
     stack,
     uint8,
@@ -63,3 +64,28 @@ def count_thread(out, values):
 def histogram(out: OutputTensor[int32, "16"], values: InputTensor[uint8, "n"], ctx: DeviceContext) -> None:
     ctx.launch(clear_thread, out, grid=1, block=16)
     ctx.launch(count_thread, out, values, grid=4, block=32)
+
+
+def place_thread(out):
+    """What a thread knows of itself, a row each."""
+    block = gpu.block_idx.x + gpu.grid_dim.x * (gpu.block_idx.y + gpu.grid_dim.y * gpu.block_idx.z)
+    x, y, z = gpu.thread_idx.x, gpu.thread_idx.y, gpu.thread_idx.z
+    thread = x + gpu.block_dim.x * (y + gpu.block_dim.y * z)
+    row = block * (gpu.block_dim.x * gpu.block_dim.y * gpu.block_dim.z) + thread
+    out[row, 0] = gpu.warp_idx * gpu.warp_size + gpu.lane_idx
+    out[row, 1] = gpu.lane_idx
+    out[row, 2] = gpu.warps_per_block
+    out[row, 3] = gpu.cluster_idx.x + 10 * gpu.cluster_idx.y + 100 * gpu.cluster_idx.z
+    out[row, 4] = gpu.block_in_cluster.x + 10 * gpu.block_in_cluster.y + 100 * gpu.block_in_cluster.z
+    out[row, 5] = gpu.cluster_dim.x + 10 * gpu.cluster_dim.y + 100 * gpu.cluster_dim.z
+    out[row, 6] = gpu.global_idx.x + 100 * gpu.global_idx.y + 10000 * gpu.global_idx.z
+
+
+@register("grids::places")
+def places(out: OutputTensor[int64, "n 7"], ctx: DeviceContext) -> None:
+    ctx.launch(place_thread, out, grid=(4, 3, 2), block=(5, 3, 7))
+
+
+@register("grids::cluster_places")
+def cluster_places(out: OutputTensor[int64, "n 7"], ctx: DeviceContext) -> None:
+    ctx.launch(place_thread, out, grid=(4, 3, 2), block=(5, 3, 7), cluster=(2, 1, 2))

@@ -1,0 +1,126 @@
+"""Makes storage: `stack[T](m, n)` of a thread, `gpu.shared[T](m, n)` and `gpu.dynamic_shared[T](n)` of a block.
+
+All of it is a tensor in memory that may be read and written, and has the members of one.
+
+Input: bound arguments of a call. Output: tensors. Non-goals: how much of it there may be together (see
+`passes.limit_stacks`, `passes.limit_launches`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ....dsl.frontend import syntax as s
+from ....dsl.signature.schema import Role
+from ....dsl.types.dtype import INT, DType
+from ...ir.program import PointerType, Value
+from ..conversion import coerce
+from ..evaluator import Point, callable_
+from ..values.compile_time import StorageType
+from ..values.describe import describe
+from ..values.tensors import Stored, Tensor
+from .grids import kernel_of
+
+MAX_STACK_BYTES = 1 << 20  # threads have stacks of some megabytes
+ALIGNMENT = 16  # bytes, of shared memory
+MAX_ALIGNMENT = 1024
+
+Maker = Callable[[Point, DType, list[Any], dict[str, Any]], Tensor]
+
+
+def _stack(call: Point, dtype: DType, args: list[Any], keywords: dict[str, Any]) -> Tensor:
+    """`stack[T](m, n)`: storage of a fixed size; zeroed, unless `zeroed=False` says that it is written before read."""
+    zeroed = keywords.pop("zeroed", True)
+    if keywords or not isinstance(zeroed, bool) or not _are_sizes(args):
+        text = "stack[T](...) takes whole sizes >= 1 that are known at compile time"
+        hint = "a size is a number, or an int parameter of the op: `*, n: int = 64`"
+        raise call.error("EK0208", text, hint=hint)
+    count = math.prod(args)
+    if count * dtype.bits > MAX_STACK_BYTES * 8:
+        text = f"{count} elements of {dtype} are too much for stack[...]: it holds {MAX_STACK_BYTES >> 10} KiB"
+        raise call.error("EK0217", text)
+    pointer = call.builder.one("alloca", [], PointerType(dtype, "stack"), count=count, zeroed=zeroed)
+    return _tensor(call, pointer, "stack", args)
+
+
+def _shared(call: Point, dtype: DType, args: list[Any], keywords: dict[str, Any]) -> Tensor:
+    """`gpu.shared[T](m, n)`: what the threads of a block share, of a fixed size."""
+    kernel_of(call, "shared")
+    align = keywords.pop("align", ALIGNMENT)
+    if keywords:
+        raise call.error("EK0208", f"gpu.shared[T](...) takes sizes and align=, not {next(iter(keywords))}=")
+    if type(align) is not int or align < 1 or align & (align - 1) or align > MAX_ALIGNMENT:
+        text = f"align= is a power of two of bytes up to {MAX_ALIGNMENT}, known at compile time, not {describe(align)}"
+        raise call.error("EK0208", text, "align")
+    if not _are_sizes(args):
+        late = next((k for k, size in enumerate(args) if isinstance(size, Value)), None)
+        if late is None:
+            text = "gpu.shared[T](...) takes whole sizes >= 1"
+            raise call.error("EK0208", text, hint="a size is a number, or an int parameter of the op: `*, n: int = 64`")
+        hint = "gpu.dynamic_shared[T](n) takes sizes of the running program; the launch says shared=n * T.bits // 8"
+        text = "a size of gpu.shared[T](...) is known at compile time; this one is not"
+        raise call.on(_given(call, late)).error("EK0623", text, hint=hint)
+    count = math.prod(args)
+    pointer = call.builder.one(
+        "alloca", [], PointerType(dtype, "shared"), count=count, zeroed=False, align=max(align, ALIGNMENT)
+    )
+    return _tensor(call, pointer, "shared", args)
+
+
+def _dynamic_shared(call: Point, dtype: DType, args: list[Any], keywords: dict[str, Any]) -> Tensor:
+    """`gpu.dynamic_shared[T](n)`: a part of the memory that `shared=` of the launch asks for."""
+    launched, builder = kernel_of(call, "dynamic_shared"), call.builder
+    if keywords or not args:
+        raise call.error("EK0208", "gpu.dynamic_shared[T](...) takes sizes: whole numbers")
+    if launched.region is not None and builder.region is not launched.region:
+        text = "gpu.dynamic_shared stands in a branch or a loop: what lies behind it would have no place"
+        raise call.error("EK0640", text, hint="take all shared memory at the top of the kernel")
+    dims = [coerce(call.on(_given(call, k)), n, INT, "a size is an Int") for k, n in enumerate(args)]
+    first = launched.used or builder.int_(0)
+    count = builder.product(dims)
+    if not dtype.is_packed():
+        size = builder.imul(count, builder.int_(dtype.size_in_bytes))
+    else:
+        size = builder.idiv(
+            builder.iadd(builder.imul(count, builder.int_(dtype.bits)), builder.int_(7)), builder.int_(8)
+        )
+    end = builder.iadd(first, size)
+    if end.const is not None and launched.shared.const is not None and end.const > launched.shared.const:
+        raise call.error(
+            "EK0641",
+            "gpu.dynamic_shared takes more than the launch has",
+            expected=f"at most {launched.shared.const} bytes, which shared= says",
+            got=end.const,
+            hint=f"ctx.launch(..., shared={end.const})",
+        )
+    units = builder.idiv(builder.iadd(end, builder.int_(ALIGNMENT - 1)), builder.int_(ALIGNMENT))
+    launched.used = builder.imul(units, builder.int_(ALIGNMENT))
+    pointer = builder.one("dynamic_shared", [first, count], PointerType(dtype, "shared"))
+    known = [dim.const for dim in dims]
+    return Stored(pointer, "shared", dtype, tuple(dims), Role.MUTABLE, fixed=tuple(known))
+
+
+STORAGE: dict[str, Maker] = {"stack": _stack, "gpu.shared": _shared, "gpu.dynamic_shared": _dynamic_shared}
+
+
+@callable_(StorageType)
+def make_storage(call: Point, type: StorageType, args: list[Any], keywords: dict[str, Any]) -> Tensor:
+    """Storage of a name, for elements of a dtype."""
+    return STORAGE[type.name](call, type.dtype, args, dict(keywords))
+
+
+def _are_sizes(args: Sequence[Any]) -> bool:
+    return bool(args) and all(type(n) is int and n >= 1 for n in args)
+
+
+def _given(call: Point, number: int) -> s.Node:
+    """Where a size stands."""
+    given = call.node.arguments if isinstance(call.node, s.Call) else ()
+    return given[number] if number < len(given) and not any(isinstance(a, s.Starred) for a in given) else call.node
+
+
+def _tensor(call: Point, pointer: Value, name: str, sizes: list[int]) -> Tensor:
+    dims = tuple(call.builder.int_(n) for n in sizes)
+    return Stored(pointer, name, pointer.dtype, dims, Role.MUTABLE, fixed=tuple(sizes))

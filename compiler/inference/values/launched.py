@@ -1,0 +1,24 @@
+"""Describes the launch whose kernel is being evaluated.
+
+Output: `Launched`. Non-goals: how launches are made (see `language.grids`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...ir.program import Region, Value
+
+
+@dataclass(eq=False)
+class Launched:
+    """A launch: the threads of a block and the blocks of a cluster, both known, and the bytes of `shared=`.
+
+    `region` is what every thread runs, and `used` how much of `shared` its calls of `gpu.dynamic_shared` have taken.
+    """
+
+    block: tuple[int, int, int]
+    cluster: tuple[int, int, int]
+    shared: Value
+    region: Region | None = None
+    used: Value | None = None
