@@ -22,7 +22,7 @@ def element(expression: str, *, before: str = "", signature: str = SIGNATURE) ->
 
 SYNTAX = {
     "unknown_name": element("x[i] + sqr(x[i])"),
-    "unknown_member": element("gpu.lane_idx.x"),
+    "unknown_member": element("gpu.lane_index.x"),
     "try": kernel("try:\n    out[0] = x[0]\nexcept ValueError:\n    pass"),
     "with": kernel("with x:\n    pass"),
     "async_def": kernel("async def f():\n    pass"),
