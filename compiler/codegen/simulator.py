@@ -22,18 +22,22 @@ import re
 from typing import Final
 
 from ...dsl.contract import abi
+from ...dsl.contract.checking import CheckState
 from ...dsl.diagnostics.errors import InternalError
 from ..ir.simulation import FRAME_ALIGNMENT, SLOT_BYTES, Argument, Block, State, Thread, offset
 from ..targets import Target
+from .simulator_reports import REPORT_PARTING, TOLD, UNTOLD
 
 ON_STACK: Final = 512 << 10  # bytes of a block's memory that lie on a stack; threads have 2 MiB to spare at least
 
-_FIELD: Final = re.compile(r"\b(Thread|Block|Argument|Context)\.(\w+)\((%[\w.]+)\)")
+_FIELD: Final = re.compile(r"\b(Thread|Block|Argument|Context|Device|CheckState)\.(\w+)\((%[\w.]+)\)")
 _STRUCTURES: Final[dict[str, type[ctypes.Structure]]] = {
     "Thread": Thread,
     "Block": Block,
     "Argument": Argument,
     "Context": abi.Context,
+    "Device": abi.Device,
+    "CheckState": CheckState,
 }
 
 
@@ -50,7 +54,7 @@ def scheduler_text(target: Target) -> str:
     def address(match: re.Match[str]) -> str:
         return f"getelementptr inbounds i8, ptr {match[3]}, i64 {offset(_STRUCTURES[match[1]], match[2])}"
 
-    text = _FIELD.sub(address, _TEMPLATE)
+    text = _FIELD.sub(address, _TEMPLATE + REPORT_PARTING + (TOLD if target.checks_memory else UNTOLD))
     numbers = {state.name: int(state) for state in State} | {
         "SIZE_OF_THREAD": ctypes.sizeof(Thread),
         "SIZE_OF_BLOCK": ctypes.sizeof(Block),
@@ -99,69 +103,6 @@ entry:
   %status = load atomic i64, ptr %status.at monotonic, align 8
   %over = icmp ne i64 %status, 0
   ret i1 %over
-}
-
-; Reports that threads part: how many wait at the place of the first that waits, have ended, or wait elsewhere.
-define internal void @ek.report_parting(ptr %block, ptr %threads, i64 %count) cold noinline {
-entry:
-  %values = alloca [6 x i64], align 8
-  br label %find
-find:
-  %i = phi i64 [ 0, %entry ], [ %i.next, %find ]
-  %first = getelementptr inbounds [SIZE_OF_THREAD x i8], ptr %threads, i64 %i
-  %first.state.at = Thread.state(%first)
-  %first.state = load i64, ptr %first.state.at, align 8
-  %has.ended = icmp eq i64 %first.state, ENDED
-  %i.next = add i64 %i, 1
-  br i1 %has.ended, label %find, label %found
-found:
-  %first.key.at = Thread.key(%first)
-  %first.key = load i64, ptr %first.key.at, align 8
-  %site.at = Thread.site(%first)
-  %site = load i64, ptr %site.at, align 8
-  br label %count.next
-count.next:
-  %j = phi i64 [ 0, %found ], [ %j.next, %count.next ]
-  %here = phi i64 [ 0, %found ], [ %here.next, %count.next ]
-  %ended = phi i64 [ 0, %found ], [ %ended.next, %count.next ]
-  %thread = getelementptr inbounds [SIZE_OF_THREAD x i8], ptr %threads, i64 %j
-  %state.at = Thread.state(%thread)
-  %state = load i64, ptr %state.at, align 8
-  %key.at = Thread.key(%thread)
-  %key = load i64, ptr %key.at, align 8
-  %same.state = icmp eq i64 %state, %first.state
-  %same.key = icmp eq i64 %key, %first.key
-  %same = and i1 %same.state, %same.key
-  %same.count = zext i1 %same to i64
-  %here.next = add i64 %here, %same.count
-  %over = icmp eq i64 %state, ENDED
-  %over.count = zext i1 %over to i64
-  %ended.next = add i64 %ended, %over.count
-  %j.next = add i64 %j, 1
-  %more = icmp slt i64 %j.next, %count
-  br i1 %more, label %count.next, label %report
-report:
-  %others = sub i64 %count, %here.next
-  %elsewhere = sub i64 %others, %ended.next
-  %x.at = Block.x(%block)
-  call void @llvm.memcpy.p0.p0.i64(ptr %values, ptr %x.at, i64 24, i1 false)
-  %here.at = getelementptr inbounds i8, ptr %values, i64 24
-  store i64 %here.next, ptr %here.at, align 8
-  %ended.at = getelementptr inbounds i8, ptr %values, i64 32
-  store i64 %ended.next, ptr %ended.at, align 8
-  %elsewhere.at = getelementptr inbounds i8, ptr %values, i64 40
-  store i64 %elsewhere, ptr %elsewhere.at, align 8
-  %argument.at = Block.argument(%block)
-  %argument = load ptr, ptr %argument.at, align 8
-  %context.at = Argument.context(%argument)
-  %context = load ptr, ptr %context.at, align 8
-  %report.at = Context.report(%context)
-  %function = load ptr, ptr %report.at, align 8
-  call void %function(i64 %site, ptr %values)
-  %status.at = Context.status(%context)
-  %code = add i64 %site, 1
-  store atomic i64 %code, ptr %status.at monotonic, align 8
-  ret void
 }
 
 ; Lets threads go on that wait in a state for no one who is not there; says whether any does. Those that may meet are
@@ -228,6 +169,10 @@ decide:
   %full = select i1 %warp, i1 %full.mask, i1 %full.count
   br i1 %full, label %release, label %again
 release:
+  %low.at = Thread.number(%threads)
+  %low = load i64, ptr %low.at, align 8
+  %high = add i64 %low, %count
+  call void @ek.check_meet(ptr %block, ptr %first, i64 %kind, i64 %low, i64 %high)
   %slots.at = Block.slots(%block)
   %slots = load ptr, ptr %slots.at, align 8
   %exchanges = icmp ne ptr %slots, null
@@ -389,9 +334,12 @@ decide:
   br i1 %all.ended, label %end, label %barrier
 barrier:
   %all.here = and i1 %all.next, %alike.next
-  br i1 %all.here, label %release, label %meet
+  br i1 %all.here, label %all.meet, label %meet
+all.meet:
+  call void @ek.check_meet(ptr %block, ptr %threads, i64 BLOCK, i64 0, i64 %count)
+  br label %release
 release:
-  %r = phi i64 [ 0, %barrier ], [ %r.next, %release ]
+  %r = phi i64 [ 0, %all.meet ], [ %r.next, %release ]
   %released = getelementptr inbounds [SIZE_OF_THREAD x i8], ptr %threads, i64 %r
   %released.state = Thread.state(%released)
   store i64 READY, ptr %released.state, align 8
@@ -499,6 +447,7 @@ run:
   %block.z = udiv i64 %block.row, %grid.y
   %block.z.at = Block.z(%memory)
   store i64 %block.z, ptr %block.z.at, align 8
+  call void @ek.check_begin(ptr %memory)
   call void @ek.run_block(ptr %argument, ptr %memory)
   %b.next = add i64 %b, 1
   br label %next
@@ -538,6 +487,7 @@ entry:
   %over = call i1 @ek.is_over(ptr %argument)
   br i1 %over, label %end, label %ask
 ask:
+  call void @ek.check_start(ptr %argument, i64 %chunk)
   %total.at = Argument.total(%argument)
   %blocks = load i64, ptr %total.at, align 8
   %step.at = Argument.step(%argument)

@@ -53,7 +53,7 @@ class Thread(ctypes.Structure):
         site: what to report where the threads part.
         block: its block.
         x, y, z, number, lane, warp: where it is.
-        own: what checks keep of it.
+        own: where memory is checked, whether what it waits for orders memory.
     """
 
     _fields_ = (
@@ -72,7 +72,7 @@ class Thread(ctypes.Structure):
         ("number", ctypes.c_int64),
         ("lane", ctypes.c_int64),
         ("warp", ctypes.c_int64),
-        ("own", ctypes.c_void_p),
+        ("own", ctypes.c_int64),
     )
 
 
@@ -86,7 +86,7 @@ class Block(ctypes.Structure):
         shared, dynamic: its shared memory, and the part of it whose size the launch gave.
         frames, frame_bytes: the memory for coroutines.
         x, y, z: where it is.
-        own: what checks keep of it.
+        own: the state of the checks, where memory is checked (see `dsl.contract.checking`).
     """
 
     _fields_ = (

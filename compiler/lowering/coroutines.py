@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from ...dsl.diagnostics.errors import InternalError
 from ..ir.program import Op, Scope, Value, captures
 from ..ir.simulation import BEGIN, RUN, SLOT_BYTES, SUSPEND, THREAD, Argument, Block, State, Thread, offset
+from . import watched
 from .parallel import exit_if_failed, layout
 from .reports import site_number
 from .writer import FunctionWriter
@@ -42,7 +43,7 @@ def launch(w: FunctionWriter, op: Op) -> None:
     offsets, size = layout(captured, _HEADER)
     number = w.module.task_count
     w.module.task_count += 1
-    thread = w.sibling()
+    thread = watched.Watched(w.module) if w.target.checks_memory else w.sibling()
     w.module.functions.append(_thread(thread, op, f"{THREAD}{number}", captured, offsets))
     argument, _ = w.storage(size)
     x, y, z, *block = (w.name(value) for value in op.operands[:6])
@@ -73,6 +74,8 @@ def _thread(w: FunctionWriter, op: Op, symbol: str, captured: list[Value], offse
     w.line("%ctx = llvm.load %argument : !llvm.ptr -> !llvm.ptr")
     w.line(f"%blockp = llvm.getelementptr inbounds %thread[{offset(Thread, 'block')}] : (!llvm.ptr) -> !llvm.ptr, i8")
     w.line("%block = llvm.load %blockp : !llvm.ptr -> !llvm.ptr")
+    if w.target.checks_memory:
+        w.line(f"%checks = llvm.load {w.field('%block', offset(Block, 'own'))} : !llvm.ptr -> !llvm.ptr")
     for value, place in zip(captured, offsets, strict=True):
         w.bind(value, w.op(f"llvm.load {w.field('%argument', place)} : !llvm.ptr -> {w.type(value.type)}"))
     w.region(op.regions[0])
@@ -111,13 +114,16 @@ def dynamic_shared(w: FunctionWriter) -> str:
 # *** waiting ***
 
 
-def suspend(w: FunctionWriter, op: Op, scope: Scope, *, key: str = "", wanted: str = "", vote: str = "") -> None:
+def suspend(
+    w: FunctionWriter, op: Op, scope: Scope, *, key: str = "", wanted: str = "", vote: str = "", orders: bool = True
+) -> None:
     """Waits until the threads of a scope have come to the same place.
 
     Args:
         key: the name of an i64: threads meet where it is equal; without it, at the same place in the text.
         wanted: the name of an i64: the mask of the lanes (of a warp) or the number of threads (of a block) that meet.
         vote: the name of an i64, 0 or 1, that the others of the warp get to know.
+        orders: whether what the threads did with memory before comes before what they do behind.
     """
     if not w.thread:
         raise InternalError(f"{op.name} outside of a launch")
@@ -127,6 +133,8 @@ def suspend(w: FunctionWriter, op: Op, scope: Scope, *, key: str = "", wanted: s
     fields = {"state": state, "wanted": wanted or zero, "key": key or site, "site": site}
     if vote:
         fields["vote"] = vote
+    if w.target.checks_memory:
+        fields["own"] = w.op(f"arith.constant {int(orders)} : i64")
     for name, value in fields.items():
         w.line(f"llvm.store {value}, {w.field('%thread', offset(Thread, name))} : i64, !llvm.ptr")
     w.line(f"llvm.call @{SUSPEND}() : () -> ()")
@@ -134,7 +142,7 @@ def suspend(w: FunctionWriter, op: Op, scope: Scope, *, key: str = "", wanted: s
 
 def ballot(w: FunctionWriter, op: Op, flag: str, mask: str = "") -> str:
     """Which lanes of the warp that have met say yes, as the bits of an i64; `flag` is the name of this one's i1."""
-    suspend(w, op, Scope.warp, wanted=mask, vote=w.op(f"arith.extui {flag} : i1 to i64"))
+    suspend(w, op, Scope.warp, wanted=mask, vote=w.op(f"arith.extui {flag} : i1 to i64"), orders=False)
     return field(w, "ballot")
 
 
@@ -175,7 +183,7 @@ def exchange(w: FunctionWriter, op: Op, parts: Sequence[str], source: str, mask:
         now = parts[start : start + most]
         for k, part in enumerate(now):
             w.line(f"llvm.store {part}, {w.field(own, 4 * k)} : i32, !llvm.ptr")
-        suspend(w, op, Scope.warp, wanted=mask)
+        suspend(w, op, Scope.warp, wanted=mask, orders=False)
         places = [w.field(other, SLOT_BYTES + 4 * k) for k in range(len(now))]
         got += [w.op(f"llvm.load {place} : !llvm.ptr -> i32") for place in places]
     return got

@@ -114,6 +114,13 @@ class ModuleWriter:
         self.sites.append(Site("parted", PARTED, own, self.op, (), notes))
         return len(self.sites) - 1
 
+    def access(self, op: Op, what: str) -> int:
+        """The site of what a thread does with memory, or of what it decides by what it read."""
+        own, *calls = op.location.author()
+        notes = tuple(("called from", place) for place in calls)
+        self.sites.append(Site("memory", (what,), own, self.op, (), notes))
+        return len(self.sites) - 1
+
     def location(self, location: Location) -> str:
         """` loc(#locN)` for an operation."""
         known = self.suffixes.get(id(location))  # to compare by content, with all the calls, takes longer

@@ -23,7 +23,7 @@ def expand_launches(program: Program, target: Target) -> None:
     """Turns every launch of threads that do not know of each other into loops."""
     if not target.has_grid:
         for function in program.functions:
-            if any(_is_plain(op) for op in walk(function.body)):
+            if not target.checks_memory and any(_is_plain(op) for op in walk(function.body)):
                 _Expander(function).region(function.body)
 
 

@@ -222,6 +222,7 @@ class Target:
         system: what the thread pool needs; None where there is none.
         dialect, mlir_passes: MLIR's dialect of the family, and the passes that lower it.
         debug_info: which debug information LLVM makes.
+        checks_memory: whether kernels tell what they do with memory, so that it is checked; such code is a simulation.
         identity: tells machines apart that share a name; empty where the name means the same on every machine.
     """
 
@@ -249,6 +250,7 @@ class Target:
     dialect: str = ""
     mlir_passes: tuple[str, ...] = ()
     debug_info: DebugInfo = "LineTablesOnly"
+    checks_memory: bool = False
     identity: str = ""
 
     @property

@@ -98,6 +98,13 @@ def launcher_code(library: str, target: Target) -> bytes:
     return launcher_object(library, target)
 
 
+def checker_code(target: Target) -> bytes:
+    """The code that checks what threads of a simulated device do with memory."""
+    from ...compiler.codegen.shadow_memory import checker_object
+
+    return checker_object(target)
+
+
 def chosen_checks(said: Checks | None) -> Checks | None:
     """What the session says, or else the environment."""
     return said or (parse_checks(knobs.checks) if knobs.checks else None)

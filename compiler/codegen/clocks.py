@@ -1,0 +1,428 @@
+"""Which threads of a launch know of each other's accesses: clocks, and what teaches them.
+
+Every thread has a clock. What a thread knows of those of its block that a barrier taught is one number; of those of its
+warp, another; of others, a vector of clocks that it has acquired. The clock of a block rises with each barrier, each
+meeting of some of its threads, and each release.
+
+Output: functions of LLVM IR for `codegen.shadow_memory`. Non-goals: what threads do with memory.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Final
+
+from ...dsl.contract import abi, checking
+from ...dsl.contract.checking import PLACES, CheckState, What
+from ..ir.simulation import Argument, Block, State, Thread, offset
+from .ir_text import FunctionText, Number
+
+# An entry of a cell, from the highest bit on: thread + 1 (24 bits), clock (20), site (18), narrow, atomic.
+THREAD_BIT: Final = 40
+CLOCK_BIT: Final = 20
+CLOCKS: Final = (1 << 20) - 1
+
+
+def clocks_text() -> str:
+    """The functions."""
+    return "\n".join(
+        [_take(), _vector(), _clock(), _knows(), _merge(), _place(), _order(), _start(), _begin(), _join(), _meet()]
+    )
+
+
+class StateFunction(FunctionText):
+    """A function that has the state at hand."""
+
+    def __init__(self, name: str, result: str, parameters: list[str], attributes: str = "internal|") -> None:
+        super().__init__(name, result, ["ptr %state", *parameters], attributes=attributes)
+
+    def field(self, name: str) -> str:
+        """The address of a field of the state."""
+        return self.at("%state", offset(CheckState, name))
+
+    def get(self, name: str) -> str:
+        """A field of the state that is a number."""
+        return self.load("i64", self.field(name))
+
+    def pointer(self, name: str) -> str:
+        """A field of the state that is an address."""
+        return self.load("ptr", self.field(name))
+
+    def put(self, name: str, value: Number, type: str = "i64") -> None:
+        self.store(type, value, self.field(name))
+
+    def element(self, array: str, index: Number, size: int = 8) -> str:
+        """The address of an element of an array that a field points at."""
+        return self.at(self.pointer(array), self.mul(index, size))
+
+    def largest(self, a: Number, b: Number) -> str:
+        return self.call("@llvm.smax.i64", [f"i64 {a}", f"i64 {b}"], "i64")
+
+    def zero(self, pointer: str, bytes: Number) -> None:
+        self.call("@llvm.memset.p0.i64", [f"ptr {pointer}", "i8 0", f"i64 {bytes}", "i1 false"])
+
+
+def exported(name: str, parameters: list[str], result: str = "void") -> StateFunction:
+    return StateFunction(f"@ek_check_{name}", result, parameters, "|")
+
+
+# *** memory of the checks themselves ***
+
+
+def _take() -> str:
+    """`take(bytes)`: zeroed memory for this launch; null where there is no more."""
+    f = StateFunction("@take", "ptr", ["i64 %bytes"])
+    start = f.pointer("room_free")
+    end = f.at(start, f.both(f.add("%bytes", 63), -64))
+    with f.when(f.compare("ugt", end, f.pointer("room_limit"), "ptr")):
+        f.put("exhausted", 1)
+        f.leave("null")
+    f.put("room_free", end, "ptr")
+    f.zero(start, "%bytes")
+    f.leave(start)
+    return f.text()
+
+
+def _vector() -> str:
+    """`vector(at)`: the vector of clocks that a place holds; a new one where it holds none."""
+    f = StateFunction("@vector", "ptr", ["ptr %at"])
+    found = f.load("ptr", "%at")
+    with f.when(f.compare("ne", found, "null", "ptr")):
+        f.leave(found)
+    made = f.call("@take", ["ptr %state", f"i64 {f.mul(f.get('total'), 4)}"], "ptr")
+    f.store("ptr", made, "%at")
+    f.leave(made)
+    return f.text()
+
+
+# *** who knows of whom ***
+
+
+def _clock() -> str:
+    """`clock(number)`: the clock of a thread of the block."""
+    f = StateFunction("@clock", "i64", ["i64 %number"], "internal|alwaysinline")
+    warp = f.right("%number", f.get("warp_bits"))
+    own = f.largest(f.load("i64", f.element("own", "%number")), f.get("base"))
+    f.leave(f.largest(own, f.load("i64", f.element("warp_base", warp))))
+    return f.text()
+
+
+def _knows() -> str:
+    """`knows(number, entry)`: whether a thread of the block knows of what an entry of a cell stands for."""
+    f = StateFunction("@knows", "i1", ["i64 %number", "i64 %entry"])
+    thread = f.right("%entry", THREAD_BIT)
+    clock = f.both(f.right("%entry", CLOCK_BIT), CLOCKS)
+    other = f.sub(thread, f.get("first"))
+    with f.when(f.compare("ult", other, f.get("threads"))):
+        same = f.compare("eq", other, "%number")
+        with f.when(f.either(same, f.compare("ult", clock, f.get("base")), "i1")):
+            f.leave("true")
+        bits = f.get("warp_bits")
+        warp = f.right(other, bits)
+        met = f.compare("ult", clock, f.load("i64", f.element("warp_base", warp)))
+        with f.when(f.both(met, f.compare("eq", warp, f.right("%number", bits)), "i1")):
+            f.leave("true")
+        with f.when(f.compare("ne", f.get("knows"), 0)):
+            row = f.mul("%number", f.get("threads"))
+            known = f.wide(f.load("i32", f.element("known", f.add(row, other), 4)), "i32")
+            with f.when(f.compare("ult", clock, known)):
+                f.leave("true")
+    number = f.sub(thread, 1)
+    for vector, informed in (("vectors", "informed"), ("", "")):
+        is_own = bool(vector)
+        flag = f.load("i64", f.element(informed, "%number")) if is_own else f.get("shared_informed")
+        with f.when(f.compare("ne", flag, 0)):
+            clocks = f.load("ptr", f.element(vector, "%number")) if is_own else f.pointer("shared_vector")
+            known = f.wide(f.load("i32", f.at(clocks, f.mul(number, 4))), "i32")
+            with f.when(f.compare("ult", clock, known)):
+                f.leave("true")
+    f.leave(f.compare("ne", f.get("exhausted"), 0))
+    return f.text()
+
+
+def _merge() -> str:
+    """`merge(to, from)`: the later clock for each thread of the grid; `raise(vector, thread, clock)` for one."""
+    f = StateFunction("@merge", "void", ["ptr %to", "ptr %from"])
+    either = f.either(f.compare("eq", "%to", "null", "ptr"), f.compare("eq", "%from", "null", "ptr"), "i1")
+    with f.when(either):
+        f.leave()
+    with f.each(0, f.get("total")) as k:
+        at = f.mul(k, 4)
+        place = f.at("%to", at)
+        ours, theirs = f.load("i32", place), f.load("i32", f.at("%from", at))
+        f.store("i32", f.call("@llvm.umax.i32", [f"i32 {ours}", f"i32 {theirs}"], "i32"), place)
+    g = StateFunction("@raise", "void", ["ptr %vector", "i64 %thread", "i64 %clock"])
+    with g.when(g.compare("eq", "%vector", "null", "ptr")):
+        g.leave()
+    place = g.at("%vector", g.mul("%thread", 4))
+    more = g.call("@llvm.umax.i32", [f"i32 {g.load('i32', place)}", f"i32 {g.narrow('%clock', 'i32')}"], "i32")
+    g.store("i32", more, place)
+    return f.text() + g.text()
+
+
+def _place() -> str:
+    """`place(address, new)`: where the vector of a place stands that threads synchronise by; null if there is none."""
+    f = StateFunction("@place", "ptr", ["i64 %address", "i64 %new"])
+    slot = f.variable("i64", f.both(f.right(f.mul("%address", -7046029254386353131), 40), PLACES - 1))
+    tried = f.variable("i64", 0)
+    with f.while_(lambda: f.compare("slt", tried.value(), PLACES)):
+        entry = f.element("places", slot.value(), 16)
+        here = f.load("i64", entry)
+        with f.when(f.compare("eq", here, "%address")):
+            f.leave(f.at(entry, 8))
+        with f.when(f.compare("eq", here, 0)):
+            with f.when(f.compare("eq", "%new", 0)):
+                f.leave("null")
+            f.store("i64", "%address", entry)
+            f.leave(f.at(entry, 8))
+        slot.set(f.both(f.add(slot.value(), 1), PLACES - 1))
+        tried.set(f.add(tried.value(), 1))
+    with f.when(f.compare("ne", "%new", 0)):
+        f.put("exhausted", 1)
+    f.leave("null")
+    return f.text()
+
+
+def _order() -> str:
+    """`order(number, address, what)`: what an atomic operation, or a fence (at no address), publishes and learns."""
+    f = StateFunction("@order", "void", ["i64 %number", "i64 %address", "i64 %what"], "internal|noinline")
+    clock = f.call("@clock", ["ptr %state", "i64 %number"], "i64")
+    acquires = f.compare("ne", f.both("%what", What.ACQUIRE), 0)
+    releases = f.compare("ne", f.both("%what", What.RELEASE), 0)
+    own, hints = f.element("vectors", "%number"), f.element("pending", "%number")
+    informed, hinted = f.element("informed", "%number"), f.element("hinted", "%number")
+    fence = f.element("fences", "%number", 16)
+
+    def learn(source: str) -> None:
+        vector = f.call("@vector", ["ptr %state", f"ptr {own}"], "ptr")
+        with f.when(f.compare("eq", f.load("i64", informed), 0)):
+            with f.when(f.compare("ne", vector, "null", "ptr")):
+                f.zero(vector, f.mul(f.get("total"), 4))
+            f.store("i64", 1, informed)
+            f.put("heard", f.add(f.get("heard"), 1))
+        f.call("@merge", ["ptr %state", f"ptr {vector}", f"ptr {source}"])
+
+    def tick() -> None:
+        later = f.add(f.get("clock"), 1)
+        f.put("clock", later)
+        f.store("i64", later, f.element("own", "%number"))
+
+    with f.when(f.compare("eq", "%address", 0)):
+        with f.when(f.both(acquires, f.compare("ne", f.load("i64", hinted), 0), "i1")):
+            learn(f.load("ptr", hints))
+        with f.when(releases):
+            f.store("i64", f.add(clock, 1), fence)
+            f.store("i64", f.get("base"), f.at(fence, 8))
+            tick()
+        f.leave()
+    fenced = f.load("i64", fence)
+    publishes = f.both(f.compare("ne", f.both("%what", What.WRITE), 0),
+                       f.either(releases, f.compare("ne", fenced, 0), "i1"), "i1")  # fmt: skip
+    place = f.call("@place", ["ptr %state", "i64 %address", f"i64 {f.wide(publishes, 'i1')}"], "ptr")
+    with f.when(f.compare("eq", place, "null", "ptr")):
+        f.leave()
+    reads = f.compare("ne", f.both("%what", What.READ), 0)
+    there = f.load("ptr", place)
+    with f.when(f.both(reads, f.compare("ne", there, "null", "ptr"), "i1")):
+        with f.when(acquires):
+            learn(there)
+        hint = f.call("@vector", ["ptr %state", f"ptr {hints}"], "ptr")
+        with f.when(f.compare("eq", f.load("i64", hinted), 0)):
+            f.store("i64", 1, hinted)
+            with f.when(f.compare("ne", hint, "null", "ptr")):
+                f.zero(hint, f.mul(f.get("total"), 4))
+        f.call("@merge", ["ptr %state", f"ptr {hint}", f"ptr {there}"])
+    with f.when(publishes):
+        _publish(f, releases, clock, fenced)
+        with f.when(releases):
+            tick()
+    return f.text()
+
+
+def _publish(f: StateFunction, releases: str, clock: str, fenced: str) -> None:
+    """Raises the vector of a place to what the thread knows, or knew at its last fence."""
+    thread = f.add(f.sub(f.get("first"), 1), "%number")
+    informed, own = f.element("informed", "%number"), f.element("vectors", "%number")
+    fence = f.element("fences", "%number", 16)
+    place = f.call("@place", ["ptr %state", "i64 %address", "i64 1"], "ptr")
+    vector = f.call("@vector", ["ptr %state", f"ptr {place}"], "ptr")
+    base = f.select(releases, f.get("base"), f.load("i64", f.at(fence, 8)))
+    start = f.sub(f.get("first"), 1)
+    with f.each(0, f.get("threads")) as k:
+        f.call("@raise", ["ptr %state", f"ptr {vector}", f"i64 {f.add(start, k)}", f"i64 {base}"])
+        with f.when(f.compare("ne", f.get("knows"), 0)):
+            row = f.mul("%number", f.get("threads"))
+            known = f.wide(f.load("i32", f.element("known", f.add(row, k), 4)), "i32")
+            f.call("@raise", ["ptr %state", f"ptr {vector}", f"i64 {f.add(start, k)}", f"i64 {known}"])
+        bits = f.get("warp_bits")
+        warp = f.right(k, bits)
+        with f.when(f.both(f.compare("eq", warp, f.right("%number", bits)), releases, "i1")):
+            met = f.load("i64", f.element("warp_base", warp))
+            f.call("@raise", ["ptr %state", f"ptr {vector}", f"i64 {f.add(start, k)}", f"i64 {met}"])
+    mine = f.select(releases, f.add(clock, 1), fenced)
+    f.call("@raise", ["ptr %state", f"ptr {vector}", f"i64 {thread}", f"i64 {mine}"])
+    with f.when(f.compare("ne", f.load("i64", informed), 0)):
+        f.call("@merge", ["ptr %state", f"ptr {vector}", f"ptr {f.load('ptr', own)}"])
+    with f.when(f.compare("ne", f.get("shared_informed"), 0)):
+        f.call("@merge", ["ptr %state", f"ptr {vector}", f"ptr {f.pointer('shared_vector')}"])
+
+
+# *** launches, blocks, barriers ***
+
+
+def _start() -> str:
+    f = exported("start", ["ptr %argument"])
+
+    def asked(name: str) -> str:
+        return f.load("i64", f.at("%argument", offset(Argument, name)))
+
+    f.put("launch", f.add(f.get("launch"), 1))
+    context = f.load("ptr", f.at("%argument", offset(Argument, "context")))
+    f.put("status", f.at(context, abi.STATUS_OFFSET), "ptr")
+    threads = f.mul(f.mul(asked("block_x"), asked("block_y")), asked("block_z"))
+    f.put("threads", threads)
+    f.put("total", f.mul(threads, asked("total")))
+    wide = f.compare("eq", asked("lanes"), 64)
+    f.put("warp_bits", f.select(wide, 6, 5))
+    f.put("room_free", f.pointer("room"), "ptr")
+    f.put("exhausted", 0)
+    sizes = {"own": 8, "warp_base": 8, "vectors": 8, "informed": 8, "pending": 8, "hinted": 8, "fences": 16}
+    for name, size in sizes.items():
+        f.put(name, f.call("@take", ["ptr %state", f"i64 {f.mul(threads, size)}"], "ptr"), "ptr")
+    f.put("places", f.call("@take", ["ptr %state", f"i64 {PLACES * 16}"], "ptr"), "ptr")
+    f.put("known", "null", "ptr")
+    f.put("knows", 0)
+    f.put("shared_vector", "null", "ptr")
+    f.put("page", -1)
+    return f.text()
+
+
+def _begin() -> str:
+    f = exported("begin", ["ptr %block"])
+
+    def of_block(name: str, type: str = "i64") -> str:
+        return f.load(type, f.at("%block", offset(Block, name)))
+
+    argument = of_block("argument", "ptr")
+    x, y = (f.load("i64", f.at(argument, offset(Argument, name))) for name in ("grid_x", "grid_y"))
+    row = f.add(of_block("y"), f.mul(y, of_block("z")))
+    number = f.add(of_block("x"), f.mul(x, row))
+    threads = f.get("threads")
+    f.put("first", f.add(f.mul(number, threads), 1))
+    f.put("clock", 1)
+    f.put("base", 1)
+    for name, size in (("own", 8), ("warp_base", 8), ("informed", 8), ("hinted", 8), ("fences", 16)):
+        f.zero(f.pointer(name), f.mul(threads, size))
+    with f.when(f.compare("ne", f.get("knows"), 0)):
+        f.zero(f.pointer("known"), f.mul(f.mul(threads, threads), 4))
+        f.put("knows", 0)
+    f.put("heard", 0)
+    f.put("shared_informed", 0)
+    shared = of_block("shared", "ptr")
+    bytes = f.add(*(f.load("i64", f.at(argument, offset(Argument, name))) for name in ("shared", "dynamic")))
+    with f.when(f.compare("sgt", bytes, 0)):
+        address = f.value(f"ptrtoint ptr {shared} to i64")
+        f.call("@ek_check_mark", ["ptr %state", f"i64 {address}", f"i64 {bytes}", f"i64 {checking.ALLOCATED}"])
+    return f.text()
+
+
+def _join() -> str:
+    """`join(thread, other)`: a thread of the block learns what another one knows of other blocks."""
+    f = StateFunction("@join", "void", ["i64 %thread", "i64 %other"], "internal|noinline")
+    with f.when(f.compare("eq", f.load("i64", f.element("informed", "%other")), 0)):
+        f.leave()
+    own = f.call("@vector", ["ptr %state", f"ptr {f.element('vectors', '%thread')}"], "ptr")
+    flag = f.element("informed", "%thread")
+    with f.when(f.compare("eq", f.load("i64", flag), 0)):
+        with f.when(f.compare("ne", own, "null", "ptr")):
+            f.zero(own, f.mul(f.get("total"), 4))
+        f.store("i64", 1, flag)
+        f.put("heard", f.add(f.get("heard"), 1))
+    f.call("@merge", ["ptr %state", f"ptr {own}", f"ptr {f.load('ptr', f.element('vectors', '%other'))}"])
+    return f.text()
+
+
+def _meet() -> str:
+    parameters = ["ptr %block", "ptr %thread", "i64 %kind", "i64 %low", "i64 %high"]
+    f = exported("meet", parameters)
+
+    def of(thread: str, name: str) -> str:
+        return f.load("i64", f.at(thread, offset(Thread, name)))
+
+    with f.when(f.compare("eq", of("%thread", "own"), 0)):
+        f.leave()
+    later = f.add(f.get("clock"), 1)
+    f.put("clock", later)
+    wanted, key = of("%thread", "wanted"), of("%thread", "key")
+    whole = f.compare("eq", wanted, 0)
+    is_block = f.both(whole, f.compare("eq", "%kind", int(State.BLOCK)), "i1")
+    with f.when(is_block):
+        f.put("base", later)
+        with f.when(f.compare("ne", f.get("heard"), 0)):
+            vector = f.call("@vector", ["ptr %state", f"ptr {f.field('shared_vector')}"], "ptr")
+            with f.when(f.both(f.compare("eq", f.get("shared_informed"), 0),
+                               f.compare("ne", vector, "null", "ptr"), "i1")):  # fmt: skip
+                f.zero(vector, f.mul(f.get("total"), 4))
+            f.put("shared_informed", 1)
+            with f.each("%low", "%high") as k:
+                flag = f.element("informed", k)
+                with f.when(f.compare("ne", f.load("i64", flag), 0)):
+                    f.call("@merge", ["ptr %state", f"ptr {vector}", f"ptr {f.load('ptr', f.element('vectors', k))}"])
+            f.put("heard", 0)
+            f.zero(f.pointer("informed"), f.mul(f.get("threads"), 8))
+        f.leave()
+    threads = f.load("ptr", f.at("%block", offset(Block, "threads")))
+
+    def meets(number: str) -> str:
+        record = f.at(threads, f.mul(number, ctypes.sizeof(Thread)))
+        state, where = f.compare("eq", of(record, "state"), "%kind"), f.compare("eq", of(record, "key"), key)
+        return f.both(f.both(state, where, "i1"), f.compare("eq", of(record, "wanted"), wanted), "i1")
+
+    _tell(f, meets)
+    is_warp = f.both(whole, f.compare("eq", "%kind", int(State.WARP)), "i1")
+    with f.when(f.both(is_warp, f.compare("eq", f.get("knows"), 0), "i1")):
+        f.store("i64", later, f.element("warp_base", f.right("%low", f.get("warp_bits"))))
+        f.leave()
+    _meet_in_part(f, meets, later)
+    return f.text()
+
+
+def _tell(f: StateFunction, meets: Callable[[str], str]) -> None:
+    """Threads that meet tell each other what they know of other blocks."""
+    some = f.compare("ne", f.get("heard"), 0)
+    with f.when(some), f.each("%low", "%high") as k:
+        met = meets(k)
+        with f.when(met), f.each("%low", "%high") as other:
+            both = f.both(meets(other), f.compare("ne", k, other), "i1")
+            with f.when(both):
+                f.call("@join", ["ptr %state", f"i64 {k}", f"i64 {other}"])
+
+
+def _meet_in_part(f: StateFunction, meets: Callable[[str], str], later: str) -> None:
+    """Some threads of a block, or of a warp, meet: each then knows what any of them knew, and of all of them."""
+    count = f.get("threads")
+    with f.when(f.compare("eq", f.pointer("known"), "null", "ptr")):
+        bytes = f.mul(f.mul(count, count), 4)
+        f.put("known", f.call("@take", ["ptr %state", f"i64 {bytes}"], "ptr"), "ptr")
+        with f.when(f.compare("eq", f.pointer("known"), "null", "ptr")):
+            f.leave()
+    f.put("knows", 1)
+    bits = f.get("warp_bits")
+    with f.each(0, count) as k:
+        best = f.variable("i64", 0)
+        best.set(0)
+        with f.each("%low", "%high") as m, f.when(meets(m)):
+            row = f.mul(m, count)
+            known = f.wide(f.load("i32", f.element("known", f.add(row, k), 4)), "i32")
+            best.set(f.largest(best.value(), known))
+            with f.when(f.compare("eq", f.right(k, bits), f.right(m, bits))):
+                best.set(f.largest(best.value(), f.load("i64", f.element("warp_base", f.right(m, bits)))))
+            with f.when(f.compare("eq", k, m)):
+                own = f.call("@clock", ["ptr %state", f"i64 {m}"], "i64")
+                best.set(f.largest(best.value(), f.add(own, 1)))
+        with f.each("%low", "%high") as m, f.when(meets(m)):
+            place = f.element("known", f.add(f.mul(m, count), k), 4)
+            f.store("i32", f.narrow(best.value(), "i32"), place)
+    with f.each("%low", "%high") as m, f.when(meets(m)):
+        f.store("i64", later, f.element("own", m))

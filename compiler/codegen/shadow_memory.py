@@ -1,0 +1,276 @@
+"""The code that checks what threads of a simulated GPU do with memory: who wrote and read each byte, and when.
+
+Output: a shared object with these functions, whose first argument is a `dsl.contract.checking.CheckState`.
+
+    void ek_check_start(state, argument)                          a launch begins
+    void ek_check_begin(state, block)                             a block begins
+    void ek_check_meet(state, block, thread, kind, low, high)     threads low to high that wait as `thread` does go on
+    int64 ek_check_access(state, thread, address, bytes, what, site)      0, or site + 1 where nobody wrote what is read
+    void ek_check_use(state, thread, unknown, site)               what such a site gave decides something
+    void ek_check_mark(state, address, bytes, flags)              memory is there (or not), and has values (or not)
+
+An access leaves the thread, its clock and its place in a cell for each byte: the last store,
+the last atomic operation and the last two threads that read. Two accesses race unless the later thread knows that clock
+of the earlier one: it is the same thread, a barrier or a meeting of its warp lay between, or a release that it has
+acquired, directly or through others. What a thread knows of those in other blocks is a vector of clocks; what a barrier
+teaches is one number for the block, so that a barrier costs as much as a store.
+
+The cells lie in pieces of memory that are found by a table, one for each page that is used. All blocks run in one
+thread of the host, one after the other, so that nothing here is atomic. The first thing that is found is kept; nothing
+is looked for behind it. Non-goals: what is said about it (see `graph.driver.findings`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ...dsl.contract import checking
+from ...dsl.contract.checking import CELL, HEADER, PAGE, PAGE_BITS, PIECES, Check, Finding, Found, What
+from ..ir.simulation import Thread, offset
+from ..targets import Target
+from .clocks import CLOCK_BIT, THREAD_BIT, StateFunction, clocks_text, exported
+from .ir_text import Number
+from .llvm import compile_module
+
+FUNCTIONS: Final = ("start", "begin", "meet", "access", "use", "mark")
+
+_SITE = 2  # the bit of the place in an entry of a cell
+_SITES = (1 << 18) - 1
+_STORE, _ATOMIC, _READ, _EARLIER = 0, 8, 16, 24  # where the entries of a cell are
+
+
+def checker_object(target: Target) -> bytes:
+    """The code as a shared object."""
+    return compile_module(checker_text(target), target, level=2).link("einkorn_checks.so")
+
+
+def checker_text(target: Target) -> str:
+    """The code as LLVM IR."""
+    declared = (
+        "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)\n"
+        "declare i64 @llvm.smax.i64(i64, i64)\ndeclare i32 @llvm.umax.i32(i32, i32)\n"
+    )
+    return declared + "\n".join([clocks_text(), _piece(), _find(), _access(), _use(), _mark()])
+
+
+def _piece() -> str:
+    """`piece(page, new)`: the shadow of a page, with cells of this launch; null where there is none."""
+    f = StateFunction("@piece", "ptr", ["i64 %page", "i64 %new"], "internal|noinline")
+    key = f.add("%page", 1)
+    slot = f.variable("i64", f.both(f.right(f.mul("%page", -7046029254386353131), 40), PIECES - 1))
+    tried = f.variable("i64", 0)
+    found = f.variable("ptr", "null")
+    going = f.variable("i1", "true")
+    with f.while_(going.value):
+        entry = f.element("pieces", slot.value(), 16)
+        here = f.load("i64", entry)
+        with f.when(f.compare("eq", here, key)):
+            found.set(f.load("ptr", f.at(entry, 8)))
+            going.set("false")
+        with f.when(f.compare("eq", here, 0)):
+            going.set("false")
+            with f.when(f.compare("ne", "%new", 0)):
+                free = f.pointer("free")
+                behind = f.at(free, checking.SHADOW)
+                with f.when(f.compare("ule", behind, f.pointer("limit"), "ptr")):
+                    f.put("free", behind, "ptr")
+                    f.store("i64", key, entry)
+                    f.store("ptr", free, f.at(entry, 8))
+                    found.set(free)
+        slot.set(f.both(f.add(slot.value(), 1), PIECES - 1))
+        tried.set(f.add(tried.value(), 1))
+        with f.when(f.compare("eq", tried.value(), PIECES)):
+            going.set("false")
+    shadow = found.value()
+    with f.when(f.compare("eq", shadow, "null", "ptr")):
+        with f.when(f.compare("ne", "%new", 0)):
+            f.put("exhausted", 1)
+        f.leave("null")
+    launch = f.get("launch")
+    with f.when(f.compare("ne", f.load("i64", shadow), launch)):
+        f.store("i64", launch, shadow)
+        f.zero(f.at(shadow, HEADER + PAGE), PAGE * CELL)
+    f.leave(shadow)
+    return f.text()
+
+
+# *** what is found ***
+
+
+def _find() -> str:
+    """`find(found, entry, me, what, other_what, address)`: keeps what was found, and lets the call end."""
+    names = ("found", "entry", "me", "what", "other_what", "address")
+    f = StateFunction("@find", "void", [f"i64 %{name}" for name in names], "internal|cold noinline")
+    with f.when(f.compare("ne", f.load("i64", f.field("finding")), 0)):
+        f.leave()
+    values = {
+        "found": "%found",
+        "site": f.both(f.right("%me", _SITE), _SITES),
+        "other_site": f.both(f.right("%entry", _SITE), _SITES),
+        "thread": f.sub(f.right("%me", THREAD_BIT), 1),
+        "other_thread": f.sub(f.right("%entry", THREAD_BIT), 1),
+        "what": "%what",
+        "other_what": "%other_what",
+        "address": "%address",
+        "threads": f.get("threads"),
+    }
+    for name, value in values.items():
+        f.store("i64", value, f.at(f.field("finding"), offset(Finding, name)))
+    status = f.pointer("status")
+    with f.when(f.compare("ne", status, "null", "ptr")):
+        f.store("i64", checking.STOPPED, status)
+    return f.text()
+
+
+def _mark() -> str:
+    f = exported("mark", ["i64 %address", "i64 %bytes", "i64 %flags"])
+    end = f.add("%address", "%bytes")
+    at = f.variable("i64", "%address")
+    with f.while_(lambda: f.compare("ult", at.value(), end)):
+        now = at.value()
+        behind = f.left(f.add(f.right(now, PAGE_BITS), 1), PAGE_BITS)
+        last = f.select(f.compare("ult", behind, end), behind, end)
+        piece = f.call("@piece", ["ptr %state", f"i64 {f.right(now, PAGE_BITS)}", "i64 1"], "ptr")
+        with f.when(f.compare("ne", piece, "null", "ptr")):
+            within = f.both(now, PAGE - 1)
+            count = f.sub(last, now)
+            flags = f.at(piece, f.add(within, HEADER))
+            value = f.narrow("%flags", "i8")
+            f.call("@llvm.memset.p0.i64", [f"ptr {flags}", f"i8 {value}", f"i64 {count}", "i1 false"])
+            cells = f.at(piece, f.add(f.mul(within, CELL), HEADER + PAGE))
+            f.zero(cells, f.mul(count, CELL))
+        at.set(last)
+    f.put("page", -1)
+    return f.text()
+
+
+def _access() -> str:
+    parameters = ["ptr %thread", "i64 %address", "i64 %bytes", "i64 %what", "i64 %site"]
+    f = exported("access", parameters, "i64")
+    with f.when(f.compare("ne", f.load("i64", f.field("finding")), 0)):
+        f.leave(0)
+    nobody = f.variable("i64", 0)
+    number = f.load("i64", f.at("%thread", offset(Thread, "number")))
+    clock = f.call("@clock", ["ptr %state", f"i64 {number}"], "i64")
+    global_number = f.add(f.get("first"), number)
+    me = f.either(f.left(global_number, THREAD_BIT), f.left(clock, CLOCK_BIT))
+    me = f.either(me, f.left("%site", _SITE))
+    me = f.either(me, f.both(f.right("%what", 2), 3))  # atomic, narrow
+    is_atomic = f.compare("ne", f.both("%what", What.ATOMIC), 0)
+    _trace(f, global_number)
+    with f.when(f.compare("eq", "%bytes", 0)):
+        f.call("@order", ["ptr %state", f"i64 {number}", "i64 0", "i64 %what"])
+        f.leave(0)
+    looks = f.get("looks_for")
+    reads = f.compare("ne", f.both("%what", What.READ), 0)
+    writes = f.compare("ne", f.both("%what", What.WRITE), 0)
+    with f.each("%address", f.add("%address", "%bytes")) as byte:
+        page = f.right(byte, PAGE_BITS)
+        with f.when(f.compare("ne", page, f.get("page"))):
+            f.put("piece", f.call("@piece", ["ptr %state", f"i64 {page}", "i64 0"], "ptr"), "ptr")
+            f.put("page", page)
+        piece = f.pointer("piece")
+        within = f.both(byte, PAGE - 1)
+        with f.when(f.compare("eq", piece, "null", "ptr")):
+            with f.when(_wanted(f, looks, Check.BOUNDS)):
+                _found(f, Found.OUTSIDE, 0, me, 0, byte)
+            f.leave(0)
+        flags_at = f.at(piece, f.add(within, HEADER))
+        flags = f.wide(f.load("i8", flags_at), "i8")
+        outside = f.compare("eq", f.both(flags, checking.ALLOCATED), 0)
+        with f.when(outside):
+            with f.when(_wanted(f, looks, Check.BOUNDS)):
+                _found(f, Found.OUTSIDE, 0, me, 0, byte)
+            f.leave(0)
+        with f.when(_wanted(f, looks, Check.RACES)):
+            cell = f.at(piece, f.add(f.mul(within, CELL), HEADER + PAGE))
+            _race(f, cell, number, me, is_atomic, reads, writes, byte)
+        empty = f.compare("eq", f.both(flags, checking.INITIALISED), 0)
+        unknown = f.both(f.both(empty, reads, "i1"), _wanted(f, looks, Check.UNINITIALISED), "i1")
+        with f.when(unknown):
+            nobody.set(f.add("%site", 1))
+            with f.when(is_atomic):
+                _found(f, Found.UNINITIALISED, 0, me, 0, byte)
+                f.leave(0)
+        with f.when(writes):
+            known = f.select(f.compare("eq", f.both("%what", What.UNKNOWN), 0), checking.INITIALISED, 0)
+            f.store("i8", f.narrow(f.either(f.both(flags, checking.ALLOCATED), known), "i8"), flags_at)
+    with f.when(is_atomic):
+        f.call("@order", ["ptr %state", f"i64 {number}", "i64 %address", "i64 %what"])
+    f.leave(nobody.value())
+    return f.text()
+
+
+def _use() -> str:
+    f = exported("use", ["ptr %thread", "i64 %unknown", "i64 %site"])
+    number = f.add(f.get("first"), f.load("i64", f.at("%thread", offset(Thread, "number"))))
+    me = f.either(f.left(number, THREAD_BIT), f.left("%site", _SITE))
+    entry = f.either(f.left(number, THREAD_BIT), f.left(f.sub("%unknown", 1), _SITE))
+    values = [f"i64 {int(Found.UNINITIALISED)}", f"i64 {entry}", f"i64 {me}", "i64 0", f"i64 {int(What.READ)}", "i64 0"]
+    f.call("@find", ["ptr %state", *values])
+    return f.text()
+
+
+def _wanted(f: StateFunction, looks: str, check: Check) -> str:
+    return f.compare("ne", f.both(looks, int(check)), 0)
+
+
+def _found(f: StateFunction, found: Found, entry: Number, me: str, other_what: Number, byte: str) -> None:
+    values = [f"i64 {int(found)}", f"i64 {entry}", f"i64 {me}", "i64 %what", f"i64 {other_what}", f"i64 {byte}"]
+    f.call("@find", ["ptr %state", *values])
+
+
+def _trace(f: StateFunction, thread: str) -> None:
+    """Notes an access, where counters are wanted."""
+    next_ = f.pointer("trace")
+    with f.when(f.compare("ult", next_, f.pointer("trace_end"), "ptr")):
+        marked = f.either(f.left("%site", 16), "%what")
+        for k, value in enumerate((marked, thread, "%address", "%bytes")):
+            f.store("i64", value, f.at(next_, 8 * k))
+        f.put("trace", f.at(next_, 32), "ptr")
+
+
+def _race(f: StateFunction, cell: str, number: str, me: str, atomic: str, reads: str, writes: str, byte: str) -> None:
+    """Compares an access with what is in the cell of a byte, and leaves itself there."""
+    conflict = f.variable("i64", 0)
+    conflict.set(0)
+    other_what = f.variable("i64", 0)
+
+    def entry(at: int) -> str:
+        return f.load("i64", f.at(cell, at))
+
+    def against(value: str, what: Number, wanted: str) -> None:
+        with f.when(f.both(f.compare("ne", value, 0), wanted, "i1")):
+            known = f.call("@knows", ["ptr %state", f"i64 {number}", f"i64 {value}"], "i1")
+            unknown = f.value(f"xor i1 {known}, true")
+            conflict.set(f.select(unknown, value, conflict.value()))
+            other_what.set(f.select(unknown, what, other_what.value()))
+
+    stored, last, read, earlier = (entry(at) for at in (_STORE, _ATOMIC, _READ, _EARLIER))
+    against(stored, int(What.WRITE), "true")
+    plain = f.value(f"xor i1 {atomic}, true")
+    against(last, int(What.WRITE | What.ATOMIC), plain)
+    narrow = f.compare("ne", f.both(f.either(me, last), 2), 0)
+    block = f.sub(f.right(last, THREAD_BIT), f.get("first"))
+    elsewhere = f.compare("uge", block, f.get("threads"))
+    against(last, int(What.WRITE | What.ATOMIC), f.both(atomic, f.both(narrow, elsewhere, "i1"), "i1"))
+    for value in (read, earlier):
+        also_atomic = f.compare("ne", f.both(value, 1), 0)
+        harmless = f.both(atomic, also_atomic, "i1")
+        what = f.select(also_atomic, int(What.READ | What.ATOMIC), int(What.READ))
+        against(value, what, f.both(writes, f.value(f"xor i1 {harmless}, true"), "i1"))
+    with f.when(f.compare("ne", conflict.value(), 0)):
+        _found(f, Found.RACE, conflict.value(), me, other_what.value(), byte)
+        f.leave(0)
+    with f.when(f.both(writes, plain, "i1")):
+        f.store("i64", me, f.at(cell, _STORE))
+        for at in (_ATOMIC, _READ, _EARLIER):
+            f.store("i64", 0, f.at(cell, at))
+    with f.when(f.both(writes, atomic, "i1")):
+        f.store("i64", me, f.at(cell, _ATOMIC))
+    only = f.both(reads, f.value(f"xor i1 {writes}, true"), "i1")
+    with f.when(only):
+        other = f.compare("ne", f.right(read, THREAD_BIT), f.right(me, THREAD_BIT))
+        with f.when(f.both(other, f.compare("ne", read, 0), "i1")):
+            f.store("i64", read, f.at(cell, _EARLIER))
+        f.store("i64", me, f.at(cell, _READ))

@@ -1,0 +1,128 @@
+"""What a simulated device and the checks of its memory agree on: the layout of their records.
+
+`compiler.codegen.shadow_memory` makes the functions; `graph.driver` fills a `CheckState` for a device, and reads what
+was found. Output: structures and the bits of `what`. Non-goals: no code.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from enum import IntEnum, IntFlag
+from typing import Final
+
+PAGE_BITS: Final = 12
+PAGE: Final = 1 << PAGE_BITS  # bytes of memory that have their shadow in one piece
+CELL: Final = 32  # bytes of shadow for each byte: last store, last atomic operation, two last readers
+HEADER: Final = 64  # bytes of a piece before the flags: the launch that its cells are of
+SHADOW: Final = (HEADER + PAGE + PAGE * CELL + PAGE - 1) // PAGE * PAGE  # bytes of a piece
+PIECES: Final = 1 << 16  # entries of the table of pieces
+PLACES: Final = 1 << 12  # entries of the table of what threads synchronise by
+
+ALLOCATED, INITIALISED = 1, 2  # the flags of a byte
+STOPPED: Final = 1 << 41  # the status of a call that a finding ended
+
+
+class What(IntFlag):
+    """What an access does."""
+
+    READ = 1
+    WRITE = 2
+    ATOMIC = 4
+    NARROW = 8  # an atomic operation for the threads of a block alone
+    ACQUIRE = 16
+    RELEASE = 32
+    UNKNOWN = 64  # what is stored was read where nobody had written
+
+
+class Check(IntFlag):
+    """What is looked for."""
+
+    RACES = 1
+    BOUNDS = 2
+    UNINITIALISED = 4
+
+
+class Found(IntEnum):
+    """What was found."""
+
+    NOTHING = 0
+    RACE = 1
+    OUTSIDE = 2
+    UNINITIALISED = 3
+
+
+class Finding(ctypes.Structure):
+    """The first thing that was found.
+
+    Fields:
+        found: a `Found`.
+        site, other_site: the accesses.
+        thread, other_thread: the threads, over all blocks.
+        what, other_what: what they do, as `What`.
+        address: the byte.
+        threads: the threads of a block.
+    """
+
+    _fields_ = tuple(
+        (name, ctypes.c_int64)
+        for name in (
+            *("found", "site", "other_site", "thread", "other_thread", "what", "other_what"),
+            *("address", "threads"),
+        )
+    )
+
+
+class Access(ctypes.Structure):
+    """A line of the trace, from which counters are made."""
+
+    _fields_ = tuple((name, ctypes.c_int64) for name in ("site_and_what", "thread", "address", "bytes"))
+
+
+class CheckState(ctypes.Structure):
+    """All that is known of a device's memory.
+
+    Fields:
+        start, begin, meet, access, use, mark: functions of the object.
+        status: what is set to other than 0 when something is found; null if nothing is.
+        looks_for: a `Check`.
+        pieces: the table of pieces of shadow memory, of entries (number of the page + 1, address).
+        free, limit: memory for more pieces.
+        page, piece: what was found last in the table.
+        launch: the number of the launch.
+        room, room_limit, room_free: memory for one launch.
+        threads, total, warp_bits: the threads of a block, of the grid, and of a warp as a power of 2.
+        first: 1 + the number of the first thread of this block.
+        clock, base: the clock of the block, and what it was at the last barrier.
+        own: for each thread of the block its own clock.
+        warp_base: for each warp the clock when all of it met last.
+        known, knows: for each two threads what one knows of the other, and whether anything is there.
+        vectors, informed: for each thread the clocks of all threads that it knows from elsewhere; whether it does.
+        pending, hinted: the same of what is known as soon as it makes a fence.
+        fences: for each thread its clock and that of the block when it made its last fence.
+        heard: how many threads are informed.
+        shared_vector, shared_informed: what all threads of the block know from elsewhere.
+        places: the table of places, of entries (address, vector).
+        trace, trace_end: where the next accesses are noted.
+        exhausted: whether memory for all of this has run out.
+        finding: what was found.
+    """
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("start", "begin", "meet", "access", "use", "mark", "status")),
+        ("looks_for", ctypes.c_int64),
+        *((name, ctypes.c_void_p) for name in ("pieces", "free", "limit")),
+        ("page", ctypes.c_int64),
+        ("piece", ctypes.c_void_p),
+        ("launch", ctypes.c_int64),
+        *((name, ctypes.c_void_p) for name in ("room", "room_limit", "room_free")),
+        *((name, ctypes.c_int64) for name in ("threads", "total", "warp_bits", "first", "clock", "base")),
+        *((name, ctypes.c_void_p) for name in ("own", "warp_base", "known")),
+        ("knows", ctypes.c_int64),
+        *((name, ctypes.c_void_p) for name in ("vectors", "informed", "pending", "hinted", "fences")),
+        ("heard", ctypes.c_int64),
+        ("shared_vector", ctypes.c_void_p),
+        ("shared_informed", ctypes.c_int64),
+        *((name, ctypes.c_void_p) for name in ("places", "trace", "trace_end")),
+        ("exhausted", ctypes.c_int64),
+        ("finding", Finding),
+    )

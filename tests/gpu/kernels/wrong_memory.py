@@ -1,0 +1,175 @@
+"""Kernels that do with memory what they must not, beside the same ones done right."""
+
+from einkorn.dsl import DeviceContext, InputTensor, Int, OutputTensor, atomic, gpu, int32, register
+
+OUT = OutputTensor[int32, "n"]
+IN = InputTensor[int32, "n"]
+
+
+def ring(out, x, first, second):
+    """Each thread takes what its neighbour wrote; a barrier on either side."""
+    t = gpu.thread_idx.x
+    n = gpu.block_dim.x
+    out[t] = x[t]
+    if first:
+        gpu.barrier()
+    v = out[(t + 1) % n]
+    if second:
+        gpu.barrier()
+    out[t] = v
+
+
+@register("wrong::ring")
+def ring_op(out: OUT, x: IN, ctx: DeviceContext, *, first: int = 1, second: int = 1):
+    ctx.launch(ring, out, x, first == 1, second == 1, grid=1, block=64)
+
+
+def rounds(out, x, count):
+    t = gpu.thread_idx.x
+    for k in range(count):
+        out[t] = x[t] + int32(k)
+        gpu.barrier()
+        v = out[(t + 1) % 256]
+        gpu.barrier()
+        out[t] = v
+
+
+@register("wrong::rounds")
+def rounds_op(out: OUT, x: IN, ctx: DeviceContext, *, count: int = 10):
+    ctx.launch(rounds, out, x, count, grid=1, block=256)
+
+
+def one_place(out, x, by_block):
+    b = gpu.block_idx.x if by_block else Int(0)
+    out[b * gpu.block_dim.x + gpu.thread_idx.x] = x[gpu.global_idx.x]
+
+
+@register("wrong::one_place")
+def one_place_op(out: OUT, x: IN, ctx: DeviceContext, *, by_block: int = 1):
+    ctx.launch(one_place, out, x, by_block == 1, grid=2, block=32)
+
+
+def beyond(out, x, by):
+    t = gpu.thread_idx.x
+    out.pointer().store(x[t], t + by)
+
+
+@register("wrong::beyond")
+def beyond_op(out: OUT, x: IN, ctx: DeviceContext, *, by: int = 0):
+    ctx.launch(beyond, out, x, by, grid=1, block=64)
+
+
+def early(out, x, how: int):
+    t = gpu.thread_idx.x
+    v = out[t]
+    if how == 1:
+        out[t] = v + x[t]  # stored
+    if how == 2 and v > 0:  # decided by
+        out[t] = 3
+    if how == 3:
+        out[t] = x[Int(v) % 64]  # an address
+    if how == 4:
+        atomic.add(out, t, 1)  # a use by itself
+    if how == 5:
+        out[t] = gpu.warp.shuffle_xor(v, 1)  # given to another thread
+    if how == 0:
+        w = v * 2 + 1
+        out[t] = w if x[t] < 0 else x[t]  # computed with, and not chosen
+
+
+@register("wrong::early")
+def early_op(out: OUT, x: IN, ctx: DeviceContext, *, how: int = 0):
+    ctx.launch(early, out, x, grid=1, block=64, parameters={"how": how})
+
+
+def publish(out, x, write: str, read: str):
+    """Thread 0 of a block writes, thread 0 of the next one reads once it sees the flag."""
+    if gpu.thread_idx.x == 0:
+        if gpu.block_idx.x == 0:
+            out[1] = x[1]
+            atomic.store(out, 0, 1, ordering=write)
+        else:
+            if atomic.load(out, 0, ordering=read) == 1:
+                out[2] = out[1]
+
+
+@register("wrong::publish")
+def publish_op(out: OUT, x: IN, ctx: DeviceContext, *, write: str = "release", read: str = "acquire"):
+    ctx.launch(publish, out, x, grid=2, block=32, parameters={"write": write, "read": read})
+
+
+def last_block(out, x, ordering: str, waits: int):
+    """The block that comes last adds what all blocks wrote."""
+    t = gpu.thread_idx.x
+    b = gpu.block_idx.x
+    out[8 + b * 32 + t] = x[t]
+    if waits == 1:
+        gpu.barrier()
+    if t == 0:
+        if b == 0:
+            atomic.store(out, 0, 1, ordering=ordering)
+        else:
+            if atomic.add(out, 0, 1, ordering=ordering) == 1:
+                total = int32(0)
+                for k in range(32):
+                    total += out[8 + k]
+                out[1] = total
+
+
+@register("wrong::last_block")
+def last_block_op(out: OUT, x: IN, ctx: DeviceContext, *, ordering: str = "seq_cst", waits: int = 1):
+    ctx.launch(last_block, out, x, grid=2, block=32, parameters={"ordering": ordering, "waits": waits})
+
+
+def handed_on(out, x, waits: int):
+    """What thread 0 acquired, its block knows behind a barrier."""
+    t = gpu.thread_idx.x
+    if gpu.block_idx.x == 0:
+        out[64 + t] = x[t]
+        gpu.barrier()
+        if t == 0:
+            atomic.store(out, 0, 1, ordering="release")
+    else:
+        if t == 0:
+            atomic.load(out, 0, ordering="acquire")
+        if waits == 1:
+            gpu.barrier()
+        out[t + 1] = out[64 + t]
+
+
+@register("wrong::handed_on")
+def handed_on_op(out: OUT, x: IN, ctx: DeviceContext, *, waits: int = 1):
+    ctx.launch(handed_on, out, x, grid=2, block=32, parameters={"waits": waits})
+
+
+def counted(out, x, atomically: int):
+    t = gpu.thread_idx.x
+    if t == 0:
+        out[0] = 0
+    gpu.barrier()
+    if atomically == 1:
+        atomic.add(out, 0, x[t])
+    else:
+        out[0] = out[0] + x[t]
+    gpu.barrier()
+    if t == 0:
+        out[1] = out[0]
+
+
+@register("wrong::counted")
+def counted_op(out: OUT, x: IN, ctx: DeviceContext, *, atomically: int = 1):
+    ctx.launch(counted, out, x, grid=1, block=64, parameters={"atomically": atomically})
+
+
+def masked(out, x, mask: int):
+    """Vectors under a mask: only what the mask names is touched."""
+    t = gpu.thread_idx.x
+    if mask == 1:
+        out.store(x.load(4 * t, width=4), 4 * t)
+    else:
+        out.store(x.load(4 * t, width=4), 2 * t)
+
+
+@register("wrong::masked")
+def masked_op(out: OUT, x: IN, ctx: DeviceContext, *, mask: int = 1):
+    ctx.launch(masked, out, x, grid=1, block=32, parameters={"mask": mask})

@@ -1,0 +1,106 @@
+"""Races, accesses outside of buffers, and reads of what nobody wrote: found where they are, and nowhere else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from support.checked_run import Outcome, run_checked
+from support.gpu_case import KERNELS
+from support.gpu_cases import CASES, GpuCase
+
+from einkorn.dsl.contract.checking import Check, Found
+
+X = np.arange(256, dtype=np.int32)
+
+
+def run(op: str, looks_for: Check | None = None, **params: Any) -> Outcome:
+    checks = {} if looks_for is None else {"looks_for": looks_for}
+    return run_checked(KERNELS / "wrong_memory.py", f"wrong::{op}", [X], [X], params, **checks)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_nothing_is_found_in_what_is_right(case: GpuCase) -> None:
+    outcome = run_checked(case.path, case.op, case.inputs(), case.expected(), case.params)
+    assert (outcome.found, outcome.reports) == (Found.NOTHING, ())
+    case.check(outcome.outputs)
+
+
+ONE_PLACE = "out[b * gpu.block_dim.x + gpu.thread_idx.x] = x[gpu.global_idx.x]"
+READ, WRITE = "v = out[(t + 1) % n]", "out[t] = x[t]"
+
+
+@pytest.mark.parametrize(
+    ("op", "params", "found", "lines"),
+    [
+        ("ring", {}, Found.NOTHING, None),
+        ("ring", {"first": 0}, Found.RACE, {WRITE, READ}),
+        ("ring", {"second": 0}, Found.RACE, {"out[t] = v", READ}),
+        ("one_place", {}, Found.NOTHING, None),
+        ("one_place", {"by_block": 0}, Found.RACE, {ONE_PLACE}),
+        ("counted", {}, Found.NOTHING, None),
+        ("counted", {"atomically": 0}, Found.RACE, {"out[0] = out[0] + x[t]"}),
+        ("masked", {}, Found.NOTHING, None),
+        ("masked", {"mask": 0}, Found.RACE, {"out.store(x.load(4 * t, width=4), 2 * t)"}),
+    ],
+)  # fmt: skip
+def test_races_of_a_block_and_of_blocks(op: str, params: dict[str, int], found: Found, lines: set[str] | None) -> None:
+    outcome = run(op, **params)
+    assert outcome.found is found
+    if lines is not None:
+        assert set(outcome.lines) == lines and outcome.threads[0] != outcome.threads[1]
+
+
+FLAG = Check.RACES | Check.BOUNDS  # the flag of these kernels is nobody's before
+
+
+@pytest.mark.parametrize(
+    ("op", "params", "found"),
+    [
+        ("publish", {}, Found.NOTHING),
+        ("publish", {"write": "relaxed"}, Found.RACE),
+        ("publish", {"read": "relaxed"}, Found.RACE),
+        ("publish", {"write": "seq_cst", "read": "seq_cst"}, Found.NOTHING),
+        ("last_block", {}, Found.NOTHING),
+        ("last_block", {"ordering": "relaxed"}, Found.RACE),
+        ("last_block", {"waits": 0}, Found.RACE),
+        ("handed_on", {}, Found.NOTHING),
+        ("handed_on", {"waits": 0}, Found.RACE),
+    ],
+)
+def test_what_blocks_tell_each_other(op: str, params: dict[str, Any], found: Found) -> None:
+    assert run(op, FLAG, **params).found is found
+
+
+def test_accesses_outside_of_a_buffer() -> None:
+    assert run("beyond").found is Found.NOTHING
+    for by, thread in ((193, 63), (-1, 0)):
+        outcome = run("beyond", by=by)
+        assert (outcome.found, outcome.threads[0]) == (Found.OUTSIDE, thread)
+        assert outcome.lines[0] == "out.pointer().store(x[t], t + by)"
+    assert run("beyond", Check.RACES, by=193).found is Found.NOTHING  # not asked for; it stores into a zone
+
+
+@pytest.mark.parametrize(
+    ("how", "line"),
+    [
+        (1, "out[t] = v + x[t]  # stored"),
+        (2, "if how == 2 and v > 0:  # decided by"),
+        (3, "out[t] = x[Int(v) % 64]  # an address"),
+        (4, "atomic.add(out, t, 1)  # a use by itself"),
+        (5, "out[t] = gpu.warp.shuffle_xor(v, 1)  # given to another thread"),
+    ],
+)
+def test_reads_of_what_nobody_wrote(how: int, line: str) -> None:
+    outcome = run("early", how=how)
+    assert (outcome.found, outcome.lines[0]) == (Found.UNINITIALISED, line)
+    assert how == 4 or outcome.lines[1] == "v = out[t]"
+
+
+def test_to_compute_with_it_is_no_use() -> None:
+    assert run("early", how=0).found is Found.NOTHING
+
+
+def test_many_barriers() -> None:
+    assert run("rounds", count=50).found is Found.NOTHING
