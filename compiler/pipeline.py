@@ -46,11 +46,12 @@ from .lowering.writer import KernelInfo
 from .passes.choose_grains import choose_grains
 from .passes.expand_launches import expand_launches
 from .passes.hoist_checks import hoist_checks
-from .passes.host_and_device import host_and_device, host_half
+from .passes.host_and_device import device_half, host_half
 from .passes.limit_stacks import limit_stacks
 from .passes.mark_lone_stores import mark_lone_stores
 from .passes.merge_small_entry import merge_small_entry
 from .passes.place_polls import place_polls
+from .passes.simulate import simulate
 from .passes.split_loops import split_loops
 from .passes.stream_loops import stream_loops
 from .passes.uniformity import uniformity
@@ -77,7 +78,7 @@ class Compilation:
     hosts: Sequence[Target] = ()  # for which a program for a device has halves that launch its kernels
     launched: Compilation | None = None  # of a half for a host, that of the kernels
     program: Program = field(init=False)
-    whole: Program = field(init=False)  # of a device, before it was split
+    launching: Sequence[Program] = ()  # the halves for these hosts
     digest: str = ""  # of the kernels, where there are halves for hosts
     emitted: Emitted = field(init=False)
     group: EmittedGroup = field(init=False)  # where there is a symbol
@@ -96,7 +97,8 @@ class Pass:
         stage: which stage it belongs to.
         run: changes what is compiled.
         show: gives what is compiled as text, after the pass.
-        half: whether it is for the code of the `host` (a CPU), for that of a `device` (a GPU), or for both.
+        half: whether it is for the code of the `host` (a CPU), for that of a `device` (a GPU), for `both`, or for that
+            of a device that is `simulated`, for which what follows is as for a host.
         parts: the passes that it runs within a library, by name; see `_Watch.part`.
     """
 
@@ -126,8 +128,15 @@ def _verify(c: Compilation) -> None:
 
 
 def _split(c: Compilation) -> None:
-    c.whole = c.program
-    _, c.program = host_and_device(c.program, c.target)
+    c.launching = [
+        host_half(c.program, c.target) for _ in c.hosts or (c.target,)
+    ]  # which refuses grids that are too large
+    c.program = device_half(c.program)
+
+
+def _simulate(c: Compilation) -> None:
+    simulate(c.program, c.target)
+    expand_launches(c.program, c.target)
 
 
 def _lower(c: Compilation) -> None:
@@ -171,7 +180,8 @@ PASSES: tuple[Pass, ...] = (
     _on_program(widen_threads, half="device"),
     _on_program(limit_stacks),
     Pass("verify", "typed", _verify, _program_text),
-    Pass(host_and_device.__name__, "mlir", _split, _program_text, "device"),
+    Pass("host_and_device", "mlir", _split, _program_text, "device"),
+    Pass(simulate.__name__, "mlir", _simulate, _program_text, "simulated"),
     _on_program(stream_loops, "mlir", "host"),
     _on_program(vectorize_loops, "mlir"),
     _on_program(place_polls, "mlir", "host"),
@@ -256,15 +266,15 @@ def compile_entry(spec: EntrySpec, target: Target, *, hosts: Sequence[Target] = 
         _run_typed(c, watch)
         program = c.program
         beside(spec, target, lambda: watch.run(NATIVE, c))
-        halves = [_host_half(c, host) for host in hosts]
+        halves = [_host_half(c, host, half) for host, half in zip(hosts, c.launching, strict=False)]
         pieces = tuple(Piece(half.target.format.suffix, half.target.key, half.code) for half in (*halves, c))
         return Artifact(target, program, c.emitted, c.compiled, pieces, watch.timings)
 
 
-def _host_half(device: Compilation, host: Target) -> Compilation:
+def _host_half(device: Compilation, host: Target, program: Program) -> Compilation:
     """The code that launches the kernels of a device."""
     c, watch = Compilation(device.spec, host, device.level, launched=device), _Watch("host")
-    c.program = host_half(device.whole, device.target)
+    c.program = program
     beside(c.spec, host, lambda: watch.run(NATIVE, c))
     return c
 
@@ -351,10 +361,9 @@ class _Watch:
         _check_names([self.stop] if self.stop else [], Knobs.stop)
 
     def run(self, passes: Sequence[Pass], compilation: Compilation) -> None:
-        half = "device" if compilation.target.has_grid else "host"
         wanted = self.dump | {self.stop}
         for number, each in enumerate(passes):
-            if each.half in ("both", half):
+            if each.half in _halves(compilation.target, each.stage):
                 compilation.observe = None if wanted.isdisjoint(each.parts) else self.part
                 start = time.perf_counter()
                 each.run(compilation)
@@ -388,6 +397,14 @@ class _Watch:
             print(f"=== {name}{f' of the {self.half}' if self.half else ''} ===\n{show()}", file=sys.stderr)
         if name == self.stop:
             raise Stopped(name, show())
+
+
+def _halves(target: Target, stage: str) -> tuple[str, ...]:
+    """The passes of a stage that code for a target goes through, by their halves."""
+    if not target.has_grid:
+        return "both", "host"
+    as_host = target.simulates and stage != "typed"
+    return ("both", "device", "simulated", "host") if as_host else ("both", "device")
 
 
 def names() -> list[str]:

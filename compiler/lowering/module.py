@@ -34,6 +34,7 @@ from . import (
     parallel,
     reports,
     scalars,
+    simulated,
     vectors,
     warps,
 )
@@ -76,7 +77,9 @@ class Emitted:
 def emit_module(program: Program, target: Target) -> Emitted:
     """The MLIR text of a program for a target."""
     module = ModuleWriter(target, sites=program.sites)
-    if target.has_grid:
+    if target.simulates:
+        simulated.kernels(module, program.functions)
+    elif target.has_grid:
         _kernels(module, program)
     else:
         _host(module, program)

@@ -21,7 +21,7 @@ from ..targets import Target
 
 def expand_launches(program: Program, target: Target) -> None:
     """Turns every launch of threads that do not know of each other into loops."""
-    if not target.has_grid:
+    if not target.has_grid or target.simulates:
         for function in program.functions:
             if not target.checks_memory and any(_is_plain(op) for op in walk(function.body)):
                 _Expander(function).region(function.body)

@@ -27,15 +27,6 @@ from ..ir.program import Bounds, Function, Launched, Op, PointerType, Program, R
 from ..targets import Target
 
 
-def host_and_device(program: Program, target: Target) -> tuple[Program, Program]:
-    """The program of the host, which launches kernels by their numbers, and that of the device, which holds them.
-
-    Raises:
-        CompileError: EK0604 a grid is too large for the device, whatever the sizes are.
-    """
-    return host_half(program, target), device_half(program)
-
-
 def device_half(program: Program) -> Program:
     """The kernels of a program, each as a function; its place among them is its number."""
     device = Program(sites=program.sites, fastmath=program.fastmath, kernels=program.kernels)

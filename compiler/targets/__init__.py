@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...dsl.diagnostics.errors import PackageError, TargetError, did_you_mean
-from . import amdgcn, cpu, nvptx
+from . import amdgcn, cpu, nvptx, simulated
 from .base import FEATURES, Target
 from .cpu import host
 
@@ -20,7 +20,7 @@ _TARGETS = {name: target for family in _FAMILIES for name, target in family.item
 
 
 def known() -> tuple[str, ...]:
-    """The names that `lookup` takes, CPUs first."""
+    """The names that `lookup` takes, CPUs first; `sim:` before that of a GPU means one that is simulated."""
     return ("host", *_TARGETS)
 
 
@@ -34,6 +34,9 @@ def lookup(name: str) -> Target:
         return host()
     if name in _TARGETS:
         return _TARGETS[name]
+    family, _, like = name.partition(":")
+    if family == simulated.PREFIX and _is_gpu(like or simulated.LIKE):
+        return simulated.simulated(_TARGETS[like or simulated.LIKE], host())
     raise TargetError(
         f"unknown target {name!r}",
         code="EK0601",
@@ -51,7 +54,8 @@ def newest_for(architecture: str) -> Target:
     Raises:
         TargetError: EK0835 there is none.
     """
-    if architecture == "host" or (architecture in _TARGETS and f"{architecture}a" not in _TARGETS):
+    known_so = architecture in _TARGETS and f"{architecture}a" not in _TARGETS
+    if known_so or architecture.partition(":")[0] in ("host", simulated.PREFIX):
         return lookup(architecture)
     found = nvptx.newest_for(architecture) or _TARGETS.get(architecture)
     if found is not None:
@@ -63,6 +67,10 @@ def newest_for(architecture: str) -> Target:
         expected=known(),
         notes=[f"known targets: {', '.join(known())}"],
     )
+
+
+def _is_gpu(name: str) -> bool:
+    return name in _TARGETS and _TARGETS[name].has_grid
 
 
 def named(target: Target) -> Target:

@@ -217,6 +217,7 @@ class Target:
         prefetch: inline assembly of a prefetch for localities 0 to 3, where LLVM drops its own.
         limits: what one launch may ask for.
         grid: how kernels run as a grid of threads; None where the op is one function.
+        simulates: whether the processor at hand runs these threads, by code like the host's.
         libcalls: symbols that its objects may leave undefined, each with the shared library that has it.
         needs: features that a machine of this architecture must have to run its code, in the words of /proc/cpuinfo.
         system: what the thread pool needs; None where there is none.
@@ -244,6 +245,7 @@ class Target:
     prefetch: tuple[str, ...] = ()
     limits: Limits = Limits()
     grid: GridOperations | None = None
+    simulates: bool = False
     libcalls: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
     needs: frozenset[str] = frozenset()
     system: ThreadSystem | None = None
@@ -261,7 +263,7 @@ class Target:
     @property
     def has_context(self) -> bool:
         """Whether code is handed the caller's context, by which it reports, polls and spreads work."""
-        return self.grid is None
+        return self.grid is None or self.simulates
 
     @property
     def vectorizes(self) -> bool:

@@ -161,7 +161,7 @@ class Device(ctypes.Structure):
         scratch, scratch_size: memory of the device for this call; see `SCRATCH`.
         reports: where kernels report, in memory of the device; null when they do not.
         failed_kernel, failed_code: after a function gave another code than 0: the kernel, or -1, and the code.
-        pool: what runs the threads of a device that is simulated.
+        context: that of the call, for a device that is simulated.
     """
 
     _fields_ = (
@@ -176,11 +176,17 @@ class Device(ctypes.Structure):
         ("reports", ctypes.c_void_p),
         ("failed_kernel", ctypes.c_int64),
         ("failed_code", ctypes.c_int64),
-        ("pool", ctypes.c_void_p),
+        ("context", ctypes.c_void_p),
     )
 
 
 LAUNCH_SIZE: Final = 48
+
+# The functions of a simulated device, in its code; a kernel there is a function (context, launch, arguments) -> 0, or 1
+# after a failure.
+SIM_LAUNCH: Final = "ek_sim_launch"
+SIM_COPY: Final = "ek_sim_copy"
+SIM_FILL: Final = "ek_sim_fill"
 LAUNCH_FUNCTION_OFFSET: Final = 0
 COPY_FUNCTION_OFFSET: Final = 8
 FILL_FUNCTION_OFFSET: Final = 16

@@ -96,6 +96,7 @@ class Driver(ABC):
         is_host: whether its memory is the process's own, so that tensors in it are arrays.
         targets: the names of the compile targets that its code is made for: the host's half first, if there are two.
         architecture: of an accelerator, such as "sm_90"; empty for the host.
+        name: of a device that is called so beside its number, such as "sim:sm_90a"; empty for others.
         native: gives the machine code that calls a library of GPUs; the engine, which may compile, puts it here.
     """
 
@@ -104,6 +105,7 @@ class Driver(ABC):
     is_host: ClassVar[bool] = False
     targets: tuple[str, ...]
     architecture: str = ""
+    name: str = ""
     dlpack_place: tuple[int, int] | None = None  # kind and number of the device in DLPack
     streams: int = 0  # how many were ever made; with one, nothing has to be ordered
 

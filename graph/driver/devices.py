@@ -10,6 +10,9 @@ Input: nothing. Output: immutable values and handles. Non-goals: what a kind of 
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -20,6 +23,7 @@ from ...dsl.types.dtype import DType
 from .device import Driver, Kind
 from .gpu_kinds import CUDA, HIP
 from .host import HOST
+from .simulated import SimulatedDriver, open_simulated
 from .streams import DeviceStream, default_stream
 
 KINDS: Final[list[Kind]] = [HOST, CUDA, HIP]
@@ -110,7 +114,7 @@ class DeviceRef:
         Raises:
             DeviceError: it is not there.
         """
-        return _HANDLES[self.device_type](self.id)
+        return _placed.get().get(self) or _HANDLES[self.device_type](self.id)
 
     def is_cpu(self) -> bool:
         """Whether this names the host."""
@@ -186,13 +190,13 @@ class Device:
         self.driver.synchronize()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Device) and (self.label, self.id) == (other.label, other.id)
+        return isinstance(other, Device) and self.driver is other.driver
 
     def __hash__(self) -> int:
         return hash((self.label, self.id))
 
     def __str__(self) -> str:
-        return f"{self.label}:{self.id}"
+        return f"{self.label}:{self.id}" + (f" ({self.driver.name})" if self.driver.name else "")
 
     def __repr__(self) -> str:
         return f"Device({self})"
@@ -217,14 +221,38 @@ class CPU(Device):
 
 
 class Accelerator(Device):
-    """A GPU, by its number among those that are here. Where there is none of that number, making one says why."""
+    """A GPU, by its number among those that are here. Where there is none of that number, making one says why.
+
+    `Accelerator("sim")` is one that this machine's processor simulates, thread by thread: `like` the GPU of a compile
+    target. In a session that has it, it is what graphs call gpu:0.
+    """
 
     label = "gpu"
 
-    def __init__(self, id: int = 0) -> None:
+    def __init__(self, id: int | str = 0, *, like: str | None = None) -> None:
+        if isinstance(id, str) or like is not None:
+            self.id, self.driver = 0, open_simulated(id, like)
+            return
         if type(id) is not int or not 0 <= id < accelerator_count():
             raise _no_accelerator(id)
         super().__init__(id)
+
+
+# What names mean for now: a session has devices of its own for them.
+_placed: ContextVar[Mapping[DeviceRef, Device]] = ContextVar("placed", default={})  # noqa: B039  # nobody changes it
+
+
+@contextmanager
+def placed_on(devices: Sequence[Device]) -> Iterator[None]:
+    """Within it, the names of accelerators mean the simulated ones among these devices."""
+    simulated = {
+        DeviceRef.from_device(device): device for device in devices if isinstance(device.driver, SimulatedDriver)
+    }
+    token = _placed.set(simulated)
+    try:
+        yield
+    finally:
+        _placed.reset(token)
 
 
 _HANDLES: Final[dict[DeviceKind, type[Device]]] = {DeviceKind.CPU: CPU, DeviceKind.GPU: Accelerator}
@@ -278,4 +306,6 @@ def device_of(device: Device | DeviceRef | None) -> Device:
     Raises:
         DeviceError: EK0802 something else, EK0801 a device that is not here.
     """
+    if isinstance(device, Device):
+        return device
     return CPU() if device is None else DeviceRef.from_device(device).to_device()

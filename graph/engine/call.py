@@ -154,6 +154,8 @@ class Caller:
             self.context.parallel, self.context.threads = pool.run, pool.threads
         self.status = (ctypes.c_int64 * 1).from_buffer(self.context, abi.STATUS_OFFSET)
         self.context_at = ctypes.addressof(self.context)
+        if self.table is not None:
+            self.table.context = self.context_at
 
     def _constants(self) -> dict[int, Storage]:
         """The storage of each buffer that is a constant or a weight."""
@@ -425,11 +427,13 @@ class Caller:
         """Raises what a kernel reported, or else what the device says of the code that the entry gave back."""
         status, self.context.status = self.context.status, 0
         failure, self.failure = self.failure, None
+        if self.table is not None:
+            if failure is None and status == 0 and self.table.failed_code:
+                raise self._not_launched(self.table)
+            self.table.failed_kernel = self.table.failed_code = 0
         if status == abi.INTERRUPTED:
             interrupt, self.interrupt = self.interrupt, None
             raise interrupt or (self.pool.raised() if self.pool is not None else KeyboardInterrupt())
-        if failure is None and self.table is not None and self.table.failed_code:
-            raise self._not_launched(self.table)
         if status == abi.NO_MEMORY:
             text = "the system has no memory for the threads of a block"
             raise KernelError(text, code="EK0733", place=user_place(), hint="launch smaller blocks, on fewer threads")

@@ -145,7 +145,7 @@ def compile_graph(
     plan = make_plan(ir, parts)
     try:
         unit, target = _unit(plan, checks), targets[-1]
-        if len(unit.groups) > 1 and target.format.in_process:
+        if len(unit.groups) > 1 and not target.has_grid:
             pieces: tuple[Piece, ...] = (compile_groups(unit, target, tell),)
         else:
             pieces = compile_entry(unit, target, hosts=targets[:-1]).pieces

@@ -22,7 +22,7 @@ from ...dsl.environment.knobs import knobs
 from ...dsl.environment.log import LEVELS, show_log
 from ...dsl.environment.tracebacks import without_internals
 from ..arguments import CODE, choice_of, flag_of, int_of, list_of, wrong
-from ..driver.devices import CPU, Device, DeviceRef
+from ..driver.devices import CPU, Device, DeviceRef, placed_on
 from ..staging.graph import Graph
 from ..staging.kernels import KernelLibrary
 from .code import LoadedCode
@@ -46,6 +46,18 @@ def _library(extensions: Extensions | None) -> KernelLibrary:
 
 def _printing(load: Callable[..., LoadedCode], options: PrintOptions) -> Callable[..., LoadedCode]:
     return lambda ir: replace(load(ir), prints=options)
+
+
+def _placed(load: Callable[..., LoadedCode], devices: Sequence[Device]) -> Callable[..., LoadedCode]:
+    """The same, whenever it is asked: a model loads variants in the middle of a call."""
+    if all(device.is_host for device in devices):
+        return load
+
+    def placed(ir: Any) -> LoadedCode:
+        with placed_on(devices):
+            return load(ir)
+
+    return placed
 
 
 class InferenceSession:
@@ -196,6 +208,16 @@ class InferenceSession:
             raise NoGraphError(
                 f"load takes a Graph, not {shown_value(graph)}", code="EK0409", place=user_place(), argument="graph"
             )
+        with placed_on(self.devices):
+            return self._load(graph, custom_extensions, weights_registry, checks)
+
+    def _load(
+        self,
+        graph: Graph,
+        custom_extensions: Extensions | None,
+        weights_registry: Mapping[str, Any] | None,
+        checks: str | None,
+    ) -> Model:
         ir = with_extensions(graph.ir, [self._library, _library(custom_extensions)])
         here = {DeviceRef.from_device(device) for device in self.devices}
         for used in ir.types:
@@ -212,6 +234,7 @@ class InferenceSession:
         load: Callable[..., LoadedCode] = functools.partial(
             interpret_graph if self.interpret else load_graph, checks=wanted
         )
+        load = _placed(load, self.devices)
         if self._prints != PrintOptions():
             ir, load = with_style(ir, self._prints), _printing(load, self._prints)
         level = chosen_checks(wanted)

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import graphs, op_cases
+from support import graphs, op_cases, simulated
 from support.op_cases import Batch, batches, first_of_each
 
 from einkorn.compiler.targets import lookup
 from einkorn.dsl.contract.checks import SAFE
-from einkorn.dsl.diagnostics.errors import EinkornError
+from einkorn.dsl.diagnostics.errors import CompileError, EinkornError
 from einkorn.dsl.types.dtype import DType
 from einkorn.graph.engine.compile import compile_graph
 from einkorn.graph.engine.model import Model
@@ -54,6 +54,33 @@ def test_an_irregular_op_has_a_case_and_an_example(name: str) -> None:
     first = dataclasses.replace(mine[0], call=example)
     if mine[0].tensors:  # else there is nothing to give back
         Batch([first], first.dtypes[0]).graph()
+
+
+# Ops without a form for GPUs: they read, in the host's code, what lies on the device.
+HOST_ONLY = {"range", "print", "slice_tensor", "non_maximum_suppression"}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_cases_on_a_simulated_gpu(family: str) -> None:
+    """The cases of a family with the dtype of each."""
+    with simulated.sessions():
+        for dtype in dict.fromkeys(np.dtype(case.dtypes[0]) for case in FAMILIES[family]):
+            mine = [case for case in FAMILIES[family] if np.dtype(case.dtypes[0]) == dtype]
+            for batch in batches([case for case in mine if case.op not in HOST_ONLY], dtype):
+                model = batch.load()
+                for run in range(batch.runs):
+                    compare(model, batch, run)
+
+
+def test_ops_without_a_form_for_gpus() -> None:
+    refused = set()
+    with simulated.sessions():
+        for case in (case for case in CASES if case.op in HOST_ONLY):
+            try:
+                Batch([case], np.dtype(case.dtypes[0])).load()
+            except CompileError as error:
+                refused |= {case.op} if {e.code for e in getattr(error, "errors", [error])} == {"EK0820"} else set()
+    assert refused == HOST_ONLY
 
 
 def compare(model: Model, batch: Batch, run: int, arrays: list[graphs.Array] | None = None) -> None:

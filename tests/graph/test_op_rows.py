@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import graphs
+from support import graphs, simulated
 from support.graphs import FLOATS, INTEGERS, Array, numbers
 from support.op_rows import (
     DEFINED,
@@ -108,6 +108,14 @@ def test_rows_along_axes(dtype: Any, every: bool) -> None:
 
 
 # *** other targets ***
+
+
+def test_rows_on_a_simulated_gpu() -> None:
+    with simulated.sessions():
+        test_elementwise_rows(np.float32)
+        test_elementwise_rows_broadcast((2, 1, 3))
+        test_rows_along_axes(np.float32, False)
+
 
 # Files of rows whose kernels no test of the standard library compiles for GPUs.
 ELSEWHERE = ("activations", "bits", "mathematics", "reduction", "scans")

@@ -1,0 +1,38 @@
+"""Describes GPUs that are simulated: kernels for them are run by the processor at hand, thread by thread.
+
+    lookup("sim")             a GPU like sm_90a
+    lookup("sim:gfx942")      one with 64 lanes
+
+Input: the target of the GPU it stands for, and that of the host. Output: a `Target` with the lanes, limits and features
+of the first, for which the second's code generator makes code. Non-goals: how threads are run (see
+`codegen.simulator`), and the device (see `graph.driver.simulated`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from .base import GridOperations, Target, WarpOperations
+
+PREFIX: Final = "sim"
+LIKE: Final = "sm_90a"  # the GPU that is meant where nobody says which
+
+# What the code generator is asked: which instructions there are. Everything else is asked of the GPU.
+_OF_PROCESSORS: Final = frozenset({"fma", "f16c", "f16", "bf16", "bf16_convert"})
+
+_NOTHING: Final = GridOperations("", "", None, None, (), "", WarpOperations((), "", "", ""))
+
+
+def simulated(like: Target, host: Target) -> Target:
+    """The target of a simulated GPU."""
+    return replace(
+        host,
+        name=f"{PREFIX}:{like.name}",
+        kind=PREFIX,
+        capabilities=(like.capabilities - _OF_PROCESSORS) | (host.capabilities & _OF_PROCESSORS),
+        lanes=like.lanes,
+        limits=like.limits,
+        grid=_NOTHING,
+        simulates=True,
+    )

@@ -1,0 +1,122 @@
+"""Drives a GPU that is simulated by the processor at hand: memory of its own, kernels thread by thread.
+
+Its memory lies in the process, as `Memory`: nothing reads or writes it but copies and kernels. Its code is two shared
+objects, that of the host and that of the device; a launch goes from one to the other without Python.
+
+Input: what GPU it is like. Output: `SimulatedDriver`. Non-goals: how threads are run (see
+`compiler.codegen.simulator`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from ...dsl.contract import abi
+from ...dsl.diagnostics.errors import DeviceError, shown_value
+from ...dsl.diagnostics.places import user_place
+from .device import ALIGNMENT, Array, Code, CodeFile, Driver, Memory, Storage
+from .halves import open_halves
+from .shared_library import SharedLibrary
+
+_FUNCTIONS = (abi.SIM_LAUNCH, abi.SIM_COPY, abi.SIM_FILL)
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What has to live as long as code is called: the halves of the host and of the device."""
+
+    host: object
+    device: SharedLibrary
+
+
+class SimulatedDriver(Driver):
+    """One simulated GPU.
+
+    Args:
+        like: the compile target of the GPU that it is like.
+    """
+
+    api = "sim"
+
+    def __init__(self, like: str) -> None:
+        self.name = f"sim:{like}"
+        self.targets = ("host", self.name)
+        self.architecture = like
+        self._held: dict[int, Array] = {}  # the memory that is given out, by its address
+
+    def allocate(self, size: int) -> Memory:
+        try:
+            raw = np.empty(size + ALIGNMENT, np.uint8)
+        except (ValueError, OverflowError) as error:
+            raise MemoryError(str(error)) from None
+        start = raw.ctypes.data
+        address = start + -start % ALIGNMENT
+        self._held[address] = raw
+        return Memory(address, size, self._held.pop)
+
+    def copy(self, to: Storage, source: Storage) -> None:
+        size = to.size if isinstance(to, Memory) else to.nbytes
+        ctypes.memmove(_address(to), _address(source), size)
+
+    def fill(self, storage: Any, byte: int) -> None:
+        ctypes.memset(storage.address, byte, storage.size)
+
+    def load(self, files: Sequence[CodeFile]) -> Code:
+        half = open_halves(files)
+        library = SharedLibrary(files[-1].path)
+        functions = [library.address(kernel.symbol) for kernel in half.kernels.kernels]
+        return Code(half.entry, half.reports, _Kept(half.keep, library), half.kernels, functions, half.scratch)
+
+    def table(self, code: Code) -> abi.Device:
+        assert isinstance(code.keep, _Kept)
+        library = code.keep.device
+        functions = (ctypes.c_void_p * max(1, len(code.functions)))(*code.functions)
+        table = abi.Device(*(library.address(name) for name in _FUNCTIONS))
+        table.functions = ctypes.addressof(functions)
+        table.keep = functions  # as long as the table
+        return table
+
+    def synchronize(self) -> None:
+        pass  # every call has ended when it returns
+
+    def properties(self) -> dict[str, str | int]:
+        held = list(self._held.values())
+        return {"like": self.architecture, "allocations": len(held), "used_memory": sum(raw.nbytes for raw in held)}
+
+
+LIKE: Final = "sm_90a"  # the GPU that is meant where nobody says which
+
+
+def open_simulated(name: object, like: str | None) -> SimulatedDriver:
+    """The device of a name: `sim`, like the GPU of a compile target, or `sim:gfx942`. Asked again it is the same.
+
+    Raises:
+        DeviceError: EK0801 another name, or `like` of what is not simulated.
+    """
+    family, colon, chosen = name.partition(":") if isinstance(name, str) else ("", "", "")
+    if family != "sim" or (colon and like is not None) or bool(colon) is not bool(chosen):
+        raise DeviceError(
+            f"{shown_value(name)} is no simulated GPU",
+            code="EK0801",
+            place=user_place(),
+            argument="id",
+            expected='"sim" with like=, or "sim:gfx942"',
+            got=shown_value(name),
+        )
+    return _opened(chosen or like or LIKE)
+
+
+@functools.cache
+def _opened(like: str) -> SimulatedDriver:
+    return SimulatedDriver(like)
+
+
+def _address(storage: Storage) -> int:
+    address: int = storage.address if isinstance(storage, Memory) else storage.ctypes.data
+    return address

@@ -1,0 +1,118 @@
+"""A simulated GPU: the GPU test kernels in sessions, what the device is, and what its kernels report."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from support import graphs
+from support.gpu_cases import CASES, GpuCase
+
+from einkorn.compiler.targets import lookup
+from einkorn.dsl.diagnostics.errors import CompileError, DeviceError, GraphError, KernelError, TargetError
+from einkorn.graph import CPU, Accelerator, Buffer, DeviceRef, Graph, InferenceSession, TensorType, ops
+
+GPU = DeviceRef.GPU()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with graphs.cache_in(tmp_path_factory.mktemp("cache")):
+        yield
+
+
+@pytest.mark.parametrize("like", ["sm_90a", "gfx942"])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_gpu_kernels(case: GpuCase, like: str) -> None:
+    if case.refusal(like) is not None:
+        with pytest.raises(CompileError) as refused:
+            case.compile(f"sim:{like}")
+        assert refused.value.code == case.refusal(like)
+        return
+    inputs, outputs = case.types(case.inputs()), case.types(case.expected())
+    types = [TensorType(dtype, shape, GPU) for dtype, shape in outputs]
+
+    def forward(*values: Any) -> Any:
+        return ops.custom(case.op, device=GPU, values=values, out_types=types, parameters=dict(case.params))
+
+    taken = [TensorType(dtype, shape, GPU) for dtype, shape in inputs]
+    device = Accelerator("sim", like=like)
+    model = InferenceSession(devices=[device]).load(Graph("case", forward, taken, custom_extensions=[case.path]))
+    results = model(*(Buffer.from_numpy(array).to(device) for array in case.inputs()))
+    case.check([result.to_numpy() for result in results], lookup(like).lanes)
+
+
+def test_what_the_device_is() -> None:
+    device = Accelerator("sim")
+    assert (device.api, device.architecture_name, device.is_host) == ("sim", "sm_90a", False)
+    assert str(device) == "gpu:0 (sim:sm_90a)"
+    assert device == Accelerator("sim:sm_90a") != Accelerator("sim", like="gfx942")
+    assert len({device, Accelerator("sim", like="sm_90a")}) == 1
+    before = device.stats["used_memory"]
+    buffer = Buffer.from_numpy(np.arange(1000, dtype=np.float32)).to(device)
+    assert device.stats["used_memory"] >= before + 4000
+    assert np.array_equal(buffer.to(CPU()).to_numpy(), np.arange(1000, dtype=np.float32))
+    del buffer
+    assert device.stats["used_memory"] == before
+    with pytest.raises(TargetError, match="unknown target"):
+        InferenceSession(devices=[Accelerator("sim", like="sm_9")]).load(graph())
+    for wrong, like in (("sims", None), ("sim:", None), ("gpu", "gfx942"), ("sim:sm_80", "gfx942"), (0, "sm_90a")):
+        with pytest.raises(DeviceError, match="is no simulated GPU"):
+            Accelerator(wrong, like=like)
+
+
+def graph() -> Graph:
+    return Graph("twice", lambda x: x * 2, [TensorType(graphs.DType.float32, ["n"], GPU)])
+
+
+def test_a_session_says_what_gpu_0_is() -> None:
+    one, other = Accelerator("sim"), Accelerator("sim", like="gfx942")
+    x = np.arange(300, dtype=np.float32)
+    for device in (one, other):
+        model = InferenceSession(devices=[CPU(), device]).load(graph())
+        assert np.array_equal(model(Buffer.from_numpy(x).to(device))[0].to_numpy(), x * 2)
+        wrong = other if device is one else one
+        with pytest.raises(GraphError, match=re.escape(f"lies on {wrong}, and the graph takes it on {device}")):
+            model(Buffer.from_numpy(x).to(wrong))
+    with pytest.raises(DeviceError):
+        InferenceSession().load(graph())
+
+
+KERNEL = """
+from einkorn.dsl import DeviceContext, InputTensor, OutputTensor, float32, gpu, register
+
+def check(out, x, most):
+    i = gpu.global_idx.x
+    assert x[i] < most, f"thread {gpu.thread_idx.x} of block {gpu.block_idx.x} has {x[i]}"
+    gpu.barrier()
+    print(f"thread {i}") if i == 3 else None
+    out[i] = x[i]
+
+@register("checked")
+def checked(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], ctx: DeviceContext):
+    ctx.launch(check, out, x, 100.0, grid=x.dim(0) // 32, block=32)
+"""
+
+
+def test_kernels_report(tmp_path: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "kernels.py").write_text(KERNEL.replace('print(f"thread {i}") if i == 3 else None', "pass"))
+    device = Accelerator("sim")
+    type = TensorType(graphs.DType.float32, ["n"], GPU)
+    model = InferenceSession(devices=[device]).load(
+        Graph(
+            "checked",
+            lambda x: ops.custom("checked", device=GPU, values=[x], out_types=[x.type])[0],
+            [type],
+            custom_extensions=[tmp_path / "kernels.py"],
+        )
+    )
+    x = np.arange(96, dtype=np.float32)
+    assert np.array_equal(model(Buffer.from_numpy(x).to(device))[0].to_numpy(), x)
+    x[40] = 100.0
+    with pytest.raises(KernelError, match=r"assertion failed in op 'checked': thread 8 of block 1 has 100.0"):
+        model(Buffer.from_numpy(x).to(device))
+    x[40] = 99.0
+    assert np.array_equal(model(Buffer.from_numpy(x).to(device))[0].to_numpy(), x)

@@ -1,0 +1,72 @@
+"""Runs what tests wrote for the host on a simulated GPU: graphs are moved there, and so are the arrays of their calls.
+
+    with simulated.sessions():
+        test_elementwise_rows(np.float32)
+
+Input: nothing. Output: sessions that load for the device. Non-goals: what moves by itself: nothing does in the product.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from einkorn.graph import Accelerator, Buffer, DeviceRef, Graph, InferenceSession
+from einkorn.graph.driver.devices import Device
+from einkorn.graph.ir import Constant, External, GraphIR, Item
+from einkorn.graph.types.tensor_type import ShapedType
+
+
+def _type(type: ShapedType) -> ShapedType:
+    moved = copy.copy(type)
+    object.__setattr__(moved, "device", DeviceRef.GPU())
+    return moved
+
+
+def _item(item: Item) -> Item:
+    if isinstance(item, Constant | External):
+        return replace(item, type=_type(item.type))  # type: ignore[arg-type]
+    return replace(item, out_types=tuple(_type(type) for type in item.out_types))  # type: ignore[arg-type]
+
+
+def moved(ir: GraphIR) -> GraphIR:
+    """A graph with all of its values on gpu:0."""
+    return replace(ir, inputs=tuple(map(_type, ir.inputs)), nodes=tuple(map(_item, ir.nodes)))
+
+
+class OnDevice:
+    """A model that is called with arrays."""
+
+    def __init__(self, model: Any, device: Device) -> None:
+        self.model, self.device = model, device
+
+    def __call__(self, *values: Any) -> list[Buffer]:
+        found: list[Buffer] = self.model(*(Buffer.from_numpy(np.asarray(value)).to(self.device) for value in values))
+        return found
+
+
+@contextmanager
+def sessions(device: Device | None = None) -> Iterator[None]:
+    """Within it, every session loads for a simulated GPU."""
+    chosen = device or Accelerator("sim")
+    real = InferenceSession.load
+
+    def load(session: InferenceSession, graph: Graph, **keywords: Any) -> Any:
+        there = copy.copy(graph)
+        there._ir = moved(graph.ir)
+        session.devices = [chosen]
+        weights = {
+            name: Buffer.from_numpy(np.asarray(array)).to(chosen)
+            for name, array in (keywords.pop("weights_registry", None) or {}).items()
+        }
+        return OnDevice(real(session, there, weights_registry=weights, **keywords), chosen)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(InferenceSession, "load", load)
+        yield
