@@ -115,7 +115,7 @@ TYPES = {
     "tuple_changes_length": kernel("t = (1, 2)\nfor i in range(3):\n    t = (*t, i)\nout[0] = x[t[0]]"),
     "part_changes_type": kernel("t = (x[0], 0)\nfor i in range(3):\n    t = (i + 1, 0)\nout[0] = t[0]"),
     "endless_while": kernel("while True:\n    out[0] = x[0]"),
-    "range_step": kernel("for i in range(0, 3, x.dim(0)):\n    pass"),
+    "range_step": kernel("for i in range(0, 3, 0):\n    pass"),
     "range_float": kernel("for i in range(1.5):\n    pass"),
     "loop_over_tensor": kernel("for v in x:\n    pass"),
     "unroll_runtime": kernel("for i in unroll(x.dim(0)):\n    pass"),

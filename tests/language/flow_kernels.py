@@ -461,3 +461,22 @@ def annotated(out: OutputTensor[float64, "n"], x: InputTensor[float64, "n"]) -> 
         k: Int = 3
         s: Float32 = 0.1
         out[i] = x[i] + (s * k.cast(float32)).cast(float64)
+
+
+@register("steps_of_the_program")
+def steps_of_the_program(out: OutputTensor[int64, "n 4"], bounds: InputTensor[int64, "n 3"]) -> None:
+    """Loops whose steps only the program knows: of either sign, 0, above 0 for sure; one that is left, one within."""
+    for row in range(0, out.dim(0), out.dim(1) // 4):
+        low, high, step = bounds[row, 0], bounds[row, 1], bounds[row, 2]
+        total, count, first = 0, 0, 0
+        for i in range(low, high, step):
+            total += i * 3 + 1
+        for i in range(low, high, max(step, 1)):
+            count += i
+            for j in range(0, i, max(step, 1)):
+                count += j
+        for i in range(low, high, step):
+            if i % 4 == 3:
+                first = i
+                break
+        out[row, 0], out[row, 1], out[row, 2], out[row, 3] = total, count, first, row

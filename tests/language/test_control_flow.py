@@ -307,3 +307,18 @@ def test_annotated_variables(kernels: KernelFile) -> None:
     x = normal(4, dtype=np.float64)
     (got,) = kernels("annotated", x)
     assert_same_bits(got, x + np.float64(np.float32(0.1) * np.float32(3)))
+
+
+def test_steps_of_the_program(kernels: KernelFile) -> None:
+    bounds = np.concatenate([whole(60, 2), whole(60, 1, low=-5, high=6, seed=1)], axis=1)
+    (got,) = kernels("steps_of_the_program", bounds)
+    for row, (low, high, step) in enumerate(bounds.tolist()):
+        numbers = range(low, high, step) if step else range(0)  # Python raises; here no rounds
+        up = range(low, high, max(step, 1))
+        count = sum(up) + sum(sum(range(0, i, up.step)) for i in up)
+        assert got[row].tolist() == [
+            sum(3 * i + 1 for i in numbers),
+            count,
+            next((i for i in numbers if i % 4 == 3), 0),
+            row,
+        ]

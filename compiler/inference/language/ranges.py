@@ -22,12 +22,8 @@ from .sequences import sequence
 @rule("range")
 def range_rule(call: Point, bounds: Any) -> LoopRange:
     low, high, step = _bounds(call, bounds)
-    if type(step) is not int or step == 0:
-        raise call.error(
-            "EK0212",
-            "the step of range() is a whole number other than 0 that is known at compile time",
-            hint="count up by 1 and compute the index from the counter",
-        )
+    if type(step) is int and step == 0:
+        raise call.error("EK0212", "a step of 0 never ends")
     return LoopRange(low, high, step)
 
 

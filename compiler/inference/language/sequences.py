@@ -68,7 +68,7 @@ def sequence(here: Point, value: Any, function: str = "") -> tuple[Any, ...]:
             return value.values
         case Generated():
             return tuple(item() for item in value.items)
-        case LoopRange() if is_comptime_number(value.low) and is_comptime_number(value.high):
+        case LoopRange() if _is_known(value):
             numbers = range(value.low, value.high, value.step)
             count = max(0, -((numbers.start - numbers.stop) // numbers.step))  # len() of a range has limits
             if count > MAX_ITEMS:
@@ -81,6 +81,10 @@ def sequence(here: Point, value: Any, function: str = "") -> tuple[Any, ...]:
             raise here.error("EK0212", text, hint=hint)
     advice = over_indices(value, here.node, here.frame, function)
     raise here.error("EK0212", f"{describe(value)} has no items", hint=advice)
+
+
+def _is_known(x: LoopRange) -> bool:
+    return all(map(is_comptime_number, (x.low, x.high, x.step)))
 
 
 def _items(call: Point, value: Any, argument: str = "x") -> tuple[Any, ...]:
@@ -117,8 +121,8 @@ def zip_rule(call: Point, sequences: Any, strict: Any = False) -> tuple[Any, ...
 
 @rule("reversed")
 def reversed_rule(call: Point, x: Any) -> Any:
-    if isinstance(x, LoopRange) and not (is_comptime_number(x.low) and is_comptime_number(x.high)):
-        if abs(x.step) != 1:
+    if isinstance(x, LoopRange) and not _is_known(x):
+        if x.step not in (1, -1):
             hint = "write the range the other way round"
             raise call.error("EK0212", "reversed() of a run-time range wants a step of 1 or -1", "x", hint=hint)
         node = call.nodes.get("x", call.node)

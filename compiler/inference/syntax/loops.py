@@ -21,6 +21,7 @@ from ..conditions import decision, short_circuit, truth
 from ..conversion import coerce
 from ..evaluator import MAX_UNROLL, Evaluator, Point, statement
 from ..recovery import Cascade, poison
+from ..runtime_checks import guard_divisor
 from ..values.aggregates import PLAIN, is_number, parts_of, with_parts
 from ..values.compile_time import LoopRange, Poisoned, Unrolled, is_comptime_number
 from ..values.describe import describe
@@ -60,18 +61,12 @@ def for_(here: Point, node: s.For) -> Flow:
         )
     if here.evaluator.folding:
         return _folded_for(here, node, iterable)
-    low, high = (coerce(here.on(node.iterable), v, INT) for v in (iterable.low, iterable.high))
-    step = here.builder.int_(abs(iterable.step))
-    start: Value | None = None
-    if iterable.step < 0:
-        start, low, high = low, here.builder.int_(0), _span(here.evaluator, low, high)
+    low, high, step, index_of = _rounds(here.on(node.iterable), iterable)
 
     def bind_index(counter: Value) -> None:
-        """The loop variable; counting down, a counter from 0 stands for it."""
         builder = here.builder
         builder.live(builder.counter(counter, low, high))
-        index = counter if start is None else builder.isub(start, counter)
-        bind(here, node.target, index, node.iterable)
+        bind(here, node.target, index_of(counter), node.iterable)
 
     if can_leave(node):
         return _for_that_leaves(here, node, low, high, step, bind_index)
@@ -90,6 +85,33 @@ def for_(here: Point, node: s.For) -> Flow:
     return NEXT
 
 
+def _rounds(here: Point, iterable: LoopRange) -> tuple[Value, Value, Value, Callable[[Value], Value]]:
+    """The bounds and the step of a counter that goes up, and what gives the loop variable of a round.
+
+    Counting down, or by a number of the running program, a counter from 0 stands for it.
+    """
+    builder = here.builder
+    low, high = (coerce(here, v, INT) for v in (iterable.low, iterable.high))
+    zero, one = builder.int_(0), builder.int_(1)
+    if isinstance(iterable.step, int):
+        if iterable.step > 0:
+            return low, high, builder.int_(iterable.step), lambda counter: counter
+        span, size = _span(here.evaluator, low, high), builder.int_(-iterable.step)
+        return zero, span, size, lambda counter: builder.isub(low, counter)
+    step = coerce(here, iterable.step, INT)
+    if here.evaluator.ranges.is_at_least(step, 1):
+        span = _span(here.evaluator, high, low)
+        count = builder.idiv(builder.iadd(span, builder.isub(step, one)), step)
+        return zero, count, one, lambda k: builder.counter(builder.iadd(low, builder.imul(k, step)), low, high)
+    guard_divisor(here, step, "range")
+    up, down = builder.compare("gt", step, zero), builder.compare("lt", step, zero)
+    span = builder.one("select", [down, _span(here.evaluator, low, high), zero], INT)
+    span = builder.one("select", [up, _span(here.evaluator, high, low), span], INT)
+    size = builder.row("max", [builder.row("max", [step, builder.isub(zero, step)]), one])
+    count = builder.idiv(builder.iadd(span, builder.isub(size, one)), size)
+    return zero, count, one, lambda k: builder.iadd(low, builder.imul(k, step))
+
+
 def _rounds_unknown(here: Point, node: s.For) -> NoReturn:
     """One round of a loop over something poisoned: its variable, and all that it assigns, are so too."""
     poison(here.frame, node)
@@ -99,7 +121,7 @@ def _rounds_unknown(here: Point, node: s.For) -> NoReturn:
 
 def _folded_for(here: Point, node: s.For, iterable: LoopRange) -> Flow:
     """A loop of a call that is computed at compile time."""
-    if not (is_comptime_number(iterable.low) and is_comptime_number(iterable.high)):
+    if not all(map(is_comptime_number, (iterable.low, iterable.high, iterable.step))):
         raise NotPure
 
     def once(value: int) -> Flow:
