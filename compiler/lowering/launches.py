@@ -178,7 +178,7 @@ def _look(region: Region, roots: dict[int, int], found: list[set[str]]) -> None:
             pure = op.opcode.is_pure and len(op.results) == 1
             if pure and isinstance(op.results[0].type, PointerType):
                 roots[op.results[0].serial] = number
-            elif not pure:  # another operation may hand the pointer on
+            elif not pure and not op.opcode.hints:  # another operation may hand the pointer on
                 found[number] |= {"read"} if op.opcode.reads or not op.opcode.accesses else set()
                 found[number] |= {"write"} if op.opcode.writes or not op.opcode.accesses else set()
         for inner in op.regions:

@@ -243,12 +243,14 @@ def _kernel(module: ModuleWriter, function: Function) -> str:
     w = FunctionWriter(module)
     launched = function.launched
     assert launched is not None
-    params = w.parameters(function.params)
+    accesses = launches.accesses_of(function)
+    read_only = [v for v, access in zip(function.params, accesses, strict=True) if access == "read"]
+    params = w.parameters(function.params, read_only)
     w.region(function.body)
     w.at = ""
     w.line("llvm.return")
     types = tuple(str(v.type) for v in function.params)
-    module.kernels.append(KernelInfo(function.name, launched.block, types, launches.accesses_of(function)))
+    module.kernels.append(KernelInfo(function.name, launched.block, types, accesses))
     attributes = module.target.kernel_attributes(launched.block)
     head = f"llvm.func @{function.name}({', '.join(params)}) attributes {{{attributes}}}"
     return w.finish(head, module.location(launched.location))

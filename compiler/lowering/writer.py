@@ -321,10 +321,11 @@ class FunctionWriter:
         """A writer for another function of the module."""
         return FunctionWriter(self.module)
 
-    def parameters(self, values: Sequence[Value]) -> list[str]:
+    def parameters(self, values: Sequence[Value], read_only: Sequence[Value] = ()) -> list[str]:
         """The values as parameters `%a0`, `%a1`, …; pointers of the author's aside, none overlaps.
 
-        Those of a kernel say how they are aligned: the driver's assembler knows nothing else of them.
+        Those of a kernel say how they are aligned, since the driver's assembler knows nothing else of them; and what
+        nothing writes, so that it is read through the cache for such data.
         """
         params = []
         alone = all(value.type.is_whole for value in values if isinstance(value.type, PointerType))
@@ -333,6 +334,7 @@ class FunctionWriter:
             facts = []
             if isinstance(value.type, PointerType):
                 facts += ["llvm.noalias"] if alone else []
+                facts += ["llvm.readonly"] if alone and value in read_only else []
                 facts += [f"llvm.align = {max(1, value.dtype.bits // 8)} : i64"] if self.target.has_grid else []
             told = f" {{{', '.join(facts)}}}" if facts else ""
             params.append(f"%a{number}: {self.type(value.type)}{told}")
