@@ -6,7 +6,8 @@
     total = reduce(x, Sum)
 
 In which order elements are joined is said in `folds`. Rows run in parallel, and few long ones are cut into pieces
-that run in parallel; on a GPU each thread takes a row.
+that run in parallel. On a GPU a row is taken by the threads of a warp or of a block (see `teams`), a column by eight
+threads of a block, whose neighbours take the columns beside it; in the code of a thread, by that thread.
 
 Input: tensors, monoids (see `monoids`), functions. Output: values, handed to a function or returned. Non-goals: no
 kernel is registered here.
@@ -19,6 +20,7 @@ from typing import Any
 from ...dsl import (
     ceildiv,
     compiled_for,
+    gpu,
     int32,
     map_parts,
     parallel_for,
@@ -48,6 +50,7 @@ from .folds import (
     settled,
     stepped_once,
 )
+from .teams import folded_by_team, in_teams, thread_of
 
 FEW = 8  # rows of which each is cut into pieces that are tasks of their own
 FEW_BLOCKS = 4  # the same for blocks of columns
@@ -56,6 +59,8 @@ AHEAD = 32768  # bits between what is asked for and what is taken: as long as it
 KEPT = 16384  # elements of what is the same in every row of which a copy is kept,
 MANY = 64  # where there are as many rows
 TASK = 32768  # elements that a task takes at least, when there are many
+ABREAST = 32  # columns that a block of a GPU takes,
+SHARES = 8  # each of them by so many threads
 COLUMNS = 256  # columns that one task takes
 WIDE = 1024  # the same where states are one number: it goes to other pages less often
 TOGETHER = 4  # elements of each column that are taken together, so that states go to memory less often: twice as many
@@ -88,8 +93,10 @@ def rowwise(x: Any, monoid: Any, body: Any, *, axis: Any = -1, of: Any = None) -
         _by_row(xs, monoids, body, of, (), xs[0].size, _at_position)
     elif axis == -1 or axis == xs[0].rank - 1:
         _by_row(xs, monoids, body, of, xs[0].shape[:-1], xs[0].dim(-1), _in_row)
-    elif compiled_for().is_gpu:
+    elif compiled_for().is_gpu and within_parallel():
         _by_thread(xs, monoids, body, of, axis % xs[0].rank)
+    elif compiled_for().is_gpu:
+        _by_eight_threads(xs, monoids, body, of, axis % xs[0].rank)
     else:
         _by_column(xs, monoids, body, of, axis % xs[0].rank)
 
@@ -98,8 +105,12 @@ def reduce(x: Any, monoid: Any, *, of: Any = None) -> Any:
     """What the monoid makes of all elements of x in row-major order; a tuple of values for a tuple of monoids.
 
     On a CPU long tensors are cut into pieces, which run in parallel where no parallel work is going on already. On a
-    GPU it is for the code of a thread.
+    GPU it is for the code of a thread: code of the host sees no values there.
     """
+    static_assert(
+        within_parallel() or not compiled_for().is_gpu,
+        "reduce gives a value to code of the host, which has none on a GPU: use rowwise(x, monoid, body, axis=None)",
+    )
     xs = x if isinstance(x, tuple) else (x,)
     monoids = as_group(monoid)
     for_each(xs, lambda k, other: same_sizes(other, xs[0]) if k > 0 else None)
@@ -241,8 +252,10 @@ def _by_row(xs: Any, monoids: Any, body: Any, of: Any, sizes: Any, n: Any, load:
     def use(number, states):
         body(unravelled(number, sizes), *finished(monoids, states, dtype))
 
-    if compiled_for().is_gpu:
+    if compiled_for().is_gpu and within_parallel():
         parallel_for(rows, lambda row: use(row, row_of(row, 0, pieces)))
+    elif compiled_for().is_gpu:
+        _by_team(xs, monoids, body, of, sizes, n, load)
     else:
         cut = pieces if rows < FEW else 1
         slots = _slots(monoids, dtype, FEW * PIECES)
@@ -267,7 +280,54 @@ def _by_row(xs: Any, monoids: Any, body: Any, of: Any, sizes: Any, n: Any, load:
                 use(row, states)
 
 
+def _by_team(xs: Any, monoids: Any, body: Any, of: Any, sizes: Any, n: Any, load: Any) -> None:
+    """On a GPU, the threads of a warp or of a block take a row, and the first of them has the value."""
+    dtype = dtype_of(xs, of, monoids)
+
+    def row(number, team):
+        lead = unravelled(number, sizes)
+
+        def value(k):
+            return element(of, for_each(xs, lambda _, x: load(x, lead, k, 1)))
+
+        states = folded_by_team(team, value, n, monoids, dtype)
+        if thread_of(team) == 0:
+            body(lead, *finished(monoids, states, dtype))
+
+    in_teams(product(sizes), n, row)
+
+
 # *** columns ***
+
+
+def _by_eight_threads(xs: Any, monoids: Any, body: Any, of: Any, axis: Any) -> None:
+    """On a GPU, a block takes 32 columns: eighths of them are folded side by side, and joined in order."""
+    dtype = dtype_of(xs, of, monoids)
+    sizes = (*xs[0].shape[:axis], *xs[0].shape[axis + 1 :])
+    n = xs[0].dim(axis)
+    columns = product(sizes)
+    share = ceildiv(n, SHARES)
+
+    def block():
+        x, y = gpu.thread_idx.x, gpu.thread_idx.y
+        number = gpu.block_idx.x * ABREAST + x
+        row = unravelled(min(number, columns - 1), sizes)
+        low = min(y * share, n)
+
+        def element(k):
+            return _of_column(xs, of, row[:axis], k, row[axis:])
+
+        states = folded_in_order(element, low, min(low + share, n), monoids, dtype)
+        slots = map_parts(lambda part: gpu.shared[part.dtype](SHARES * ABREAST), states)
+        map_parts(lambda slot, part: store(slot, y * ABREAST + x, part), slots, states)
+        gpu.barrier()
+        if y == 0 and number < columns:
+            for k in unroll(1, SHARES):
+                states = joined(monoids, states, map_parts(lambda slot: slot[k * ABREAST + x], slots))  # noqa: B023
+            body(row, *finished(monoids, states, dtype))
+
+    gpu.launch(block, grid=ceildiv(columns, ABREAST), block=(ABREAST, SHARES))
+
 
 
 def _by_thread(xs: Any, monoids: Any, body: Any, of: Any, axis: Any) -> None:

@@ -34,6 +34,7 @@ from ..algorithms.algorithm import product, unravelled, wide_dtype, widened
 from ..algorithms.folds import PIECE
 from ..algorithms.monoids import Sum
 from ..algorithms.rows import FEW, TASK, reduce
+from ..algorithms.teams import for_each_of, in_teams, reduced
 
 F = TypeVar("F", bound=Floating)
 G = TypeVar("G", bound=Floating)
@@ -150,7 +151,18 @@ def group_norm(
 
     rows = x.dim(0)
     if ctx.target.is_gpu:
-        parallel_for(rows, whole)
+
+        def by_team(row, team):
+            mean, scale = _moments_of(team, lambda k: x[row, k], n, x.dtype, True, epsilon)
+
+            def one(k):
+                channel = row % groups * each + k // _one_at_least(size)
+                factor = gamma[channel].cast(wide) * scale
+                out[row, k] = ((widened(x[row, k]) - mean) * factor + beta[channel].cast(wide)).cast(F)
+
+            for_each_of(team, each * size, one)
+
+        in_teams(rows, n, by_team)
     elif rows < FEW and n > PIECE:
         for row in range(rows):
             mean, scale = _moments(x[row, :], True, epsilon)
@@ -218,6 +230,21 @@ def _moments(row: Any, centered: Any, epsilon: Any) -> Any:
     return mean, 1 / sqrt((squares.cast(float64) / count).cast(wide) + epsilon)
 
 
+def _moments_of(team: Any, element: Any, n: Any, dtype: Any, centered: Any, epsilon: Any) -> Any:
+    """As `_moments`, of a row that a team of threads of a GPU takes."""
+    wide = wide_dtype(dtype)
+    count = Int(n).cast(wide)
+    mean = wide(0)
+    if centered:
+        mean = reduced(team, n, lambda k: widened(element(k)), Sum, wide) / count
+
+    def square(k):
+        distance = widened(element(k)) - mean
+        return distance * distance
+
+    return mean, 1 / sqrt(reduced(team, n, square, Sum, wide) / count + epsilon)
+
+
 def _normalized(ctx: Any, out: Any, x: Any, centered: Any, epsilon: Any, finish: Any) -> None:
     """Stores finish(normalized element, its place in the row) for all elements."""
     n = x.dim(-1)
@@ -231,7 +258,17 @@ def _normalized(ctx: Any, out: Any, x: Any, centered: Any, epsilon: Any, finish:
             out[lead, k] = finish((widened(x[lead, k]) - mean) * scale, k)
 
     if ctx.target.is_gpu:
-        parallel_for(rows, long)
+
+        def by_team(number, team):
+            lead = unravelled(number, sizes)
+            mean, scale = _moments_of(team, lambda k: x[lead, k], n, x.dtype, centered, epsilon)
+
+            def one(k):
+                out[lead, k] = finish((widened(x[lead, k]) - mean) * scale, k)
+
+            for_each_of(team, n, one)
+
+        in_teams(rows, n, by_team)
     elif rows < FEW and n > PIECE:
         for number in range(rows):
             lead = unravelled(number, sizes)

@@ -51,6 +51,7 @@ from ..algorithms.monoids import All, ArgMax, ArgMin, LogSumExp, Max, Min, Produ
 from ..algorithms.monoids import Any as Any_
 from ..algorithms.references import ends, in_float64, place, plain
 from ..algorithms.rows import COLUMNS, FEW, TASK, reduce, rowwise
+from ..algorithms.teams import for_each_of, in_teams, in_thread, reduced
 
 N = TypeVar("N", bound=Numeric)
 F = TypeVar("F", bound=Floating)
@@ -359,7 +360,10 @@ def logsoftmax_reference(x, *, axis):
 def _normalized(ctx: Any, out: Any, x: Any, axis: Any, logarithm: Any) -> None:
     """Softmax along `axis`, or its logarithm."""
     if ctx.target.is_gpu:
-        _normalized_by_thread(out, x, axis, logarithm)
+        if axis == x.rank - 1:
+            _normalized_by_team(out, x, logarithm)
+        else:
+            _normalized_by_thread(out, x, axis, logarithm)
     elif axis == x.rank - 1:
         if product(x.shape[:-1]) < FEW and x.dim(-1) > PIECE:
             _normalized_in_pieces(out, x, logarithm)
@@ -395,16 +399,38 @@ def _scaled(value: Any, scale: Any, logarithm: Any, dtype: Any) -> Any:
     return (value - scale if logarithm else value * scale).cast(dtype)
 
 
+def _normalized_by_team(out: Any, x: Any, logarithm: Any) -> None:
+    """On a GPU, the threads of a warp or of a block take a row: they go over it twice."""
+    sizes, n = x.shape[:-1], x.dim(-1)
+
+    def row(number, team):
+        lead = unravelled(number, sizes)
+        top, total = reduced(team, n, lambda k: x[lead, k], Powers, x.dtype)
+        shift = _shift(top)
+        scale = _scale(total.cast(top.dtype), logarithm)
+
+        def one(k):
+            out[lead, k] = _scaled(_power(x[lead, k], shift, logarithm), scale, logarithm, out.dtype)
+
+        for_each_of(team, n, one)
+
+    in_teams(product(sizes), n, row)
+
+
 def _normalized_by_thread(out: Any, x: Any, axis: Any, logarithm: Any) -> None:
-    """Each thread takes a row."""
+    """On a GPU, each thread takes a column."""
+    sizes, n = (*x.shape[:axis], *x.shape[axis + 1 :]), x.dim(axis)
 
-    def body(row, found):
-        scale = _scale(found[1].cast(found[0].dtype), logarithm)
-        for k in range(x.dim(axis)):
+    def column(number):
+        row = unravelled(number, sizes)
+        top, total = in_thread(n, lambda k: x[row[:axis], k, row[axis:]], Powers, x.dtype)
+        shift = _shift(top)
+        scale = _scale(total.cast(top.dtype), logarithm)
+        for k in range(n):
             at = (row[:axis], k, row[axis:])
-            out[at] = _scaled(_power(x[at], _shift(found[0]), logarithm), scale, logarithm, out.dtype)
+            out[at] = _scaled(_power(x[at], shift, logarithm), scale, logarithm, out.dtype)
 
-    rowwise(x, Powers, body, axis=axis)
+    parallel_for(product(sizes), column)
 
 
 def _normalized_in_pieces(out: Any, x: Any, logarithm: Any) -> None:

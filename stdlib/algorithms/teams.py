@@ -1,0 +1,139 @@
+"""Rows by teams of threads of a GPU: a warp takes a row of at most 1024 elements, a block of 256 threads a longer one.
+
+    def row(number, team):                          # run by every thread of the team
+        total = reduced(team, x.dim(1), lambda k: x[number, k], Sum)     # the same in each of them
+        for_each_of(team, x.dim(1), lambda k: store(out, (number, k), x[number, k] / total))
+
+    in_teams(x.dim(0), x.dim(1), row)
+
+Thread t takes the elements t, t + threads, t + 2 * threads, ... of a round, which are a row of a warp, and 16384 elements
+of a block: 64 of each thread, in order. The states of a warp are joined as lane j with lane j + 16, j + 8, ... (from
+j + 32 on where it has 64), those of a block warp by warp in order; then they settle, and are joined to those of the
+rounds before. A monoid with one lane is asked in the order of the elements: each thread takes neighbours, and states are
+joined as lane j with lane j + 1, j + 2, .... So the order depends on the number of elements and on the size of a warp alone, and
+the bits are the same in every run.
+
+Input: what gives an element, monoids. Output: values in all threads of a team. Non-goals: memory that is read (see
+`rows`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...dsl import ceildiv, gpu, int32, map_parts, min, unroll
+from .folds import as_group, empty, finished, folded_in_order, for_each, joined, settled, stepped_once
+
+WARP = 0  # teams
+BLOCK = 1
+THREADS = 256  # of a block
+WARP_ROW = 1024  # elements of a row that a warp takes
+ROUND = 16384  # elements that a block takes before states settle
+STEPS = 6  # a warp has 64 lanes at most
+
+
+def in_teams(rows: Any, n: Any, body: Any) -> None:
+    """Runs body(number, team) for each of so many rows of n elements, by all threads of a team."""
+    if n <= WARP_ROW:
+        warps = THREADS // gpu.warp_size
+
+        def by_warp():
+            number = gpu.block_idx.x * warps + gpu.warp_idx
+            if number < rows:
+                body(number, WARP)
+
+        gpu.launch(by_warp, grid=ceildiv(rows, warps), block=THREADS)
+    else:
+        gpu.launch(lambda: body(gpu.block_idx.x, BLOCK), grid=rows, block=THREADS)
+
+
+def thread_of(team: Any) -> Any:
+    """The number of a thread in its team."""
+    return gpu.lane_idx if team == WARP else gpu.thread_idx.x
+
+
+def threads_of(team: Any) -> Any:
+    """How many threads a team has."""
+    return gpu.warp_size if team == WARP else THREADS
+
+
+def for_each_of(team: Any, n: Any, f: Any) -> None:
+    """Calls f(k) for k from 0 to n - 1, each in one thread of the team."""
+    for k in range(thread_of(team), n, threads_of(team)):
+        f(k)
+
+
+def reduced(team: Any, n: Any, element: Any, monoid: Any, dtype: Any) -> Any:
+    """What a monoid makes of element(0), ..., element(n - 1), in every thread; a tuple for a tuple of monoids."""
+    monoids = as_group(monoid)
+    values = finished(monoids, folded_by_team(team, element, n, monoids, dtype), dtype)
+    return values if isinstance(monoid, tuple) else values[0]
+
+
+def in_thread(n: Any, element: Any, monoid: Any, dtype: Any) -> Any:
+    """What a monoid makes of element(0), ..., element(n - 1), which one thread takes in order."""
+    monoids = as_group(monoid)
+    values = finished(monoids, folded_in_order(element, 0, n, monoids, dtype), dtype)
+    return values if isinstance(monoid, tuple) else values[0]
+
+
+def folded_by_team(team: Any, element: Any, n: Any, monoids: Any, dtype: Any) -> Any:
+    """The settled states of element(0), ..., element(n - 1), in every thread."""
+    if team == WARP:
+        return _round(team, element, 0, n, monoids, dtype)
+    states = empty(monoids, dtype)
+    for low in range(0, n, ROUND):
+        states = joined(monoids, states, _round(team, element, low, min(low + ROUND, n), monoids, dtype))
+    return states
+
+
+def _round(team: Any, element: Any, low: Any, high: Any, monoids: Any, dtype: Any) -> Any:
+    """The settled states of element(low), ..., element(high - 1), in every thread."""
+    threads, thread = threads_of(team), thread_of(team)
+    states = for_each(monoids, lambda _, m: m.identity(dtype))
+    if _in_order(monoids):
+        count = ceildiv(high - low, threads)
+        first = low + thread * count
+        for k in range(first, min(first + count, high)):
+            states = stepped_once(monoids, states, element(k), int32(k - low))
+    else:
+        for k in range(low + thread, high, threads):
+            states = stepped_once(monoids, states, element(k), int32(k - low))
+    return settled(monoids, _of_team(team, monoids, states), low)
+
+
+def _in_order(monoids: Any) -> Any:
+    """Whether one of the monoids joins elements in their order."""
+    found = False
+    for monoid in monoids:
+        found = found or monoid.lanes == 1
+    return found
+
+
+# *** states of several threads ***
+
+
+def _of_team(team: Any, monoids: Any, states: Any) -> Any:
+    """The states of all threads of a team together, in each of them."""
+    of_warp = gpu.warp.broadcast(_of_warp(monoids, states))
+    if team == WARP:
+        return of_warp
+    slots = map_parts(lambda part: gpu.shared[part.dtype](THREADS // gpu.warp_size), states)
+    if gpu.lane_idx == 0:
+        map_parts(lambda slot, part: slot.store(part, gpu.warp_idx), slots, of_warp)
+    gpu.barrier()
+    total = map_parts(lambda slot: slot[0], slots)
+    for warp in unroll(1, THREADS // gpu.warp_size):
+        total = joined(monoids, total, map_parts(lambda slot: slot[warp], slots))  # noqa: B023
+    gpu.barrier()  # they may be written again
+    return total
+
+
+def _of_warp(monoids: Any, states: Any) -> Any:
+    """In lane 0 the states of all lanes; what other lanes have is nobody's."""
+    ordered = _in_order(monoids)
+    for step in unroll(STEPS):
+        if (1 << step) < gpu.warp_size:
+            distance = (1 << step) if ordered else (gpu.warp_size >> (step + 1))
+            states = joined(monoids, states, gpu.warp.shuffle_down(states, distance))
+    return states
