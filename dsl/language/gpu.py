@@ -64,5 +64,9 @@ class gpu:
         """
 
     @staticmethod
+    def launch(kernel: Any, *, grid: Any, block: Any, shared: Any = 0) -> None:
+        """Runs a function without arguments by every thread of a grid, as `ctx.launch` does, in helpers without `ctx`."""
+
+    @staticmethod
     def barrier() -> None:
         """Waits until every thread of the block is here, and makes their stores to shared memory visible."""

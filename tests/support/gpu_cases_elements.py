@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from support.gpu_case import GpuCase, numbers
+from support.gpu_case import Array, GpuCase, numbers
 
 F32 = np.float32
 
@@ -36,8 +36,52 @@ def _turned(*shape: int) -> GpuCase:
     )
 
 
+def _affine(x: Array) -> Array:
+    """Along the last axis, p -> 3 * p + value for each value, beginning with 0."""
+    state = np.zeros(x.shape[:-1], np.int32)
+    for k in range(x.shape[-1]):
+        state = state * np.int32(3) + x[..., k]
+    return state
+
+
+def _rows(op: str, reference: Any, *arrays: Any, bound: float = 0.0) -> GpuCase:
+    """`arrays` are (dtype, sizes...) of each input."""
+
+    def inputs() -> tuple[Array, ...]:
+        return tuple(numbers(dtype, *shape, seed=k) for k, (dtype, *shape) in enumerate(arrays))
+
+    sizes = "-".join("x".join(map(str, shape)) for _, *shape in arrays)
+    name = f"{op}[{np.dtype(arrays[0][0]).name}-{sizes}]"
+    return GpuCase(name, "rows.py", f"rows::{op}", inputs, reference, bound=bound)
+
+
+def _summed(axis: int) -> Any:
+    return lambda x: np.sum(x, axis, dtype=x.dtype)
+
+
+def _extremes(x: Array) -> tuple[Array, ...]:
+    return np.argmax(x, 1), np.max(x, 1)
+
+
+def _exponents(x: Array, weights: Array) -> Array:
+    return np.logaddexp.reduce((x * weights).astype(np.float64), -1).astype(F32)  # type: ignore[no-any-return]
+
+
+I32 = np.int32
+ROWS = (
+    *(_rows("sum", _summed(1), (F32, *shape)) for shape in ((9, 1000), (2, 1025), (1, 20000))),
+    _rows("several", _extremes, (F32, 9, 77)),
+    _rows("variance", lambda x: np.var(x, 1), (F32, 9, 333), bound=1e-6),
+    _rows("affine", _affine, (I32, 9, 100)),
+    _rows("affine", _affine, (I32, 2, 1500)),
+    _rows("affine_columns", lambda x: _affine(x.T), (I32, 70, 35)),
+    _rows("column_sum", _summed(1), (F32, 2, 300, 33)),
+    _rows("total", lambda x: np.sum(x, keepdims=True)[0], (F32, 40, 50)),
+    _rows("exponents", _exponents, (F32, 5, 200), (F32, 200), bound=1e-6),
+)
 CASES = (
     *(_doubled(dtype, n) for dtype in (F32, np.float16, np.int8, np.float64) for n in (16384, 16397)),
     *(_biased(m, n) for m, n in ((17, 1000), (33, 501))),
     _turned(32, 11, 48),
+    *ROWS,
 )

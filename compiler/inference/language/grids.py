@@ -186,6 +186,11 @@ def launch(
     _launch(call, counts, launched, body, attrs)
 
 
+@rule("gpu.launch")
+def launch_here(call: Point, kernel: Any, grid: Any, block: Any, shared: Any = 0) -> None:
+    launch(call, None, kernel, grid=grid, block=block, shared=shared)
+
+
 def _grid(call: Point, grid: Any) -> list[Value]:
     """The blocks along x, y and z."""
     blocks = grid if isinstance(grid, tuple) else (grid,)
