@@ -24,7 +24,6 @@ from ...dsl import (
     Numeric,
     OutputTensor,
     ceildiv,
-    gpu,
     parallel_for,
     register,
     stack,
@@ -32,6 +31,7 @@ from ...dsl import (
     unroll,
 )
 from ..algorithms.algorithm import product, unravelled, wide_dtype
+from ..algorithms.gpu_products import multiply_on_gpu
 from ..algorithms.products import (
     BLOCK_WORK,
     DEPTH,
@@ -54,8 +54,6 @@ FEW_COLUMNS = 8
 ROW_SPAN = 256  # columns that one task takes where there are few rows
 DOT_ROWS = 64  # rows that one task takes where there are few columns
 DOT_SPAN = 2048  # steps along the inner axis of a dot product in one go
-GPU_TILE = 16
-
 
 MOST_TURNED = 16  # lanes of vectors that are turned in registers
 
@@ -164,7 +162,7 @@ def _multiply(ctx: Any, sizes: Any, dtype: Any, left: Any, right: Any, put: Any,
         return lambda j, value: row(j, value.cast(dtype))
 
     if ctx.target.is_gpu:
-        _by_thread(ctx, sizes, wide, a, b, save)
+        multiply_on_gpu(sizes, wide, a, b, save, transposed)
     elif m < FEW_ROWS:
         if transposed:
             _by_dot(*_swapped(sizes, wide, lanes, a, b, save))
@@ -189,28 +187,6 @@ def _swapped(sizes: Any, wide: Any, lanes: Any, a: Any, b: Any, save: Any) -> An
         return lambda i, value: save(batch, i)(j, value)
 
     return (batches, n, m, depth), wide, lanes, rows, lambda batch: lambda k, i: a(batch, i)(k), put
-
-
-# *** one thread for each element, on a GPU ***
-
-
-def _by_thread(ctx: Any, sizes: Any, wide: Any, a: Any, b: Any, save: Any) -> None:
-    batches, m, n, depth = sizes
-
-    def one():
-        j = gpu.global_idx.x
-        i = gpu.global_idx.y
-        batch = gpu.block_idx.z
-        if i < m and j < n:
-            total = wide(0)
-            row = a(batch, i)
-            matrix = b(batch)
-            for k in range(depth):
-                total = times_plus(row(k), matrix(k, j), total)
-            save(batch, i)(j, total)
-
-    grid = (ceildiv(n, GPU_TILE), ceildiv(m, GPU_TILE), batches)
-    ctx.launch(one, grid=grid, block=(GPU_TILE, GPU_TILE))
 
 
 # *** few rows ***

@@ -9,7 +9,7 @@ PTX, hardware. The kernels lie in `tests/gpu/kernels`, one file a subject.
 
 from __future__ import annotations
 
-from support import gpu_cases_elements, gpu_cases_memory, gpu_cases_warps
+from support import gpu_cases_elements, gpu_cases_library, gpu_cases_memory, gpu_cases_warps
 from support.gpu_case import GPUS, GpuCase
 
 __all__ = ["CASES", "GPUS", "GpuCase"]
@@ -18,5 +18,6 @@ CASES: tuple[GpuCase, ...] = (
     *gpu_cases_memory.CASES,
     *gpu_cases_warps.CASES,
     *gpu_cases_elements.CASES,
+    *gpu_cases_library.CASES,
 )
 assert len({case.name for case in CASES}) == len(CASES), "two cases have one name"

@@ -1,0 +1,155 @@
+"""Matrix products on a GPU: tiles in shared memory and in registers, dot products by warps, single elements by threads.
+
+A block of 256 threads computes 64 x 64 elements, each thread 4 x 4 of them. It goes along the inner axis in steps of 16:
+the slices of a and b are brought into shared memory, from which each thread takes what its sums need. Flat products
+have nothing to share: where columns of b lie in one piece a warp takes an element, else a thread does, and its neighbours
+read what lies beside.
+
+Each sum is taken in the order of the inner axis, by a warp as `teams` says. Grids have one axis: the others end at 65535
+blocks.
+
+Input: functions that give elements of a and b, and one that takes those of the result. Output: stores. Non-goals: no
+tensor cores.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...dsl import SIMD, ceildiv, gpu, parallel_for, unroll
+from .monoids import Sum
+from .products import times_plus
+from .teams import THREADS, in_teams, reduced, thread_of
+
+TILE = 64  # rows and columns of a block
+STEP = 16  # elements of the inner axis that are in shared memory
+EACH = 4  # rows and columns of a thread
+PAD = 4  # elements between rows in shared memory, so that neighbours lie in other banks
+FLAT = 16  # rows or columns below which a product is flat
+PARTS = TILE * STEP // THREADS  # elements that a thread brings
+SIDE = TILE // EACH
+
+
+def multiply_on_gpu(sizes: Any, wide: Any, a: Any, b: Any, save: Any, transposed: Any) -> None:
+    """save(batch, i)(j, the sum of a(batch, i)(k) * b(batch)(k, j) over k) for all elements of the result.
+
+    Args:
+        sizes: batches, rows, columns and the length of the inner axis.
+        wide: the dtype of sums, which a and b give.
+        transposed: whether neighbours along the inner axis of b are neighbours in memory.
+    """
+    _, m, n, _ = sizes
+    if m >= FLAT and n >= FLAT:
+        _by_tile(sizes, wide, a, b, save, transposed)
+    elif transposed:
+        _by_warp(sizes, wide, a, b, save)
+    else:
+        _by_thread(sizes, wide, a, b, save)
+
+
+def _by_thread(sizes: Any, wide: Any, a: Any, b: Any, save: Any) -> None:
+    """A thread takes an element."""
+    batches, m, n, depth = sizes
+
+    def one(position):
+        batch = position // (m * n)
+        i = position // n % m
+        j = position % n
+        total = wide(0)
+        row, matrix = a(batch, i), b(batch)
+        for k in range(depth):
+            total = times_plus(row(k), matrix(k, j), total)
+        save(batch, i)(j, total)
+
+    parallel_for(batches * m * n, one)
+
+
+def _by_warp(sizes: Any, wide: Any, a: Any, b: Any, save: Any) -> None:
+    """A warp takes an element, or a block where the sum is long."""
+    batches, m, n, depth = sizes
+
+    def one(position, team):
+        batch = position // (m * n)
+        i = position // n % m
+        j = position % n
+        row, matrix = a(batch, i), b(batch)
+        total = reduced(team, depth, lambda k: row(k) * matrix(k, j), Sum, wide)
+        if thread_of(team) == 0:
+            save(batch, i)(j, total)
+
+    in_teams(batches * m * n, depth, one)
+
+
+def _by_tile(sizes: Any, wide: Any, a: Any, b: Any, save: Any, transposed: Any) -> None:
+    """A block takes a tile of the result."""
+    batches, m, n, depth = sizes
+    down, across = ceildiv(m, TILE), ceildiv(n, TILE)
+
+    def block():
+        tile = gpu.block_idx.x % (down * across)
+        batch = gpu.block_idx.x // (down * across)
+        first_row, first_column = tile // across * TILE, tile % across * TILE
+        thread = gpu.thread_idx.x
+        left, right = gpu.shared[wide](STEP, TILE + PAD), gpu.shared[wide](STEP, TILE + PAD)
+        bring = _bringing(thread, batch, first_row, first_column, sizes, wide, a, b, transposed)
+        x, y = thread % SIDE * EACH, thread // SIDE * EACH
+        zero = SIMD[wide, EACH](0)
+        sums = (zero, zero, zero, zero)
+        for first in range(0, depth, STEP):
+            bring(left, right, first)
+            gpu.barrier()
+            for k in unroll(STEP):
+                sums = _stepped(left, right, k, x, y, sums, wide)
+            gpu.barrier()
+        for r in unroll(EACH):
+            i = first_row + y + r
+            if i < m:
+                put = save(batch, i)
+                for c in unroll(EACH):
+                    if first_column + x + c < n:
+                        put(first_column + x + c, sums[r][c])
+
+    gpu.launch(block, grid=batches * down * across, block=THREADS)
+
+
+def _bringing(
+    thread: Any, batch: Any, first_row: Any, first_column: Any, sizes: Any, wide: Any, a: Any, b: Any, transposed: Any
+) -> Any:
+    """A function that brings slices of a and b into shared memory, and zeros where they end.
+
+    Neighbouring threads bring what lies side by side: elements of the inner axis, and of b columns unless it is
+    transposed.
+    """
+    _, m, n, depth = sizes
+    matrix = b(batch)
+    along, beside = thread % STEP, thread // STEP
+    rows: Any = ()
+    for part in unroll(PARTS):
+        rows = (*rows, a(batch, min(first_row + beside + part * (THREADS // STEP), m - 1)))
+
+    def bring(left, right, first):
+        for part in unroll(PARTS):
+            i = beside + part * (THREADS // STEP)
+            value = wide(0)
+            if first_row + i < m and first + along < depth:
+                value = rows[part](first + along)
+            left[along, i] = value
+            k = along if transposed else thread // TILE + part * (THREADS // TILE)
+            j = i if transposed else thread % TILE
+            value = wide(0)
+            if first_column + j < n and first + k < depth:
+                value = matrix(first + k, first_column + j)
+            right[k, j] = value
+
+    return bring
+
+
+def _stepped(left: Any, right: Any, k: Any, x: Any, y: Any, sums: Any, wide: Any) -> Any:
+    """The sums of a thread with the products of one step of the inner axis."""
+    size = EACH * wide.bits // 8
+    column = left.load(k, y, width=EACH, align=size)
+    row = right.load(k, x, width=EACH, align=size)
+    new: Any = ()
+    for r in unroll(EACH):
+        new = (*new, times_plus(SIMD[wide, EACH](column[r]), row, sums[r]))
+    return new

@@ -1,0 +1,55 @@
+"""Kernels of the standard library as GPU test kernels: products, softmax, norms."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from support import harness
+from support.gpu_case import Array, GpuCase, numbers
+
+from einkorn.dsl.package.library import KernelLibrary, library_of
+
+F32 = np.float32
+
+
+def builtin(
+    family: str, op: str, *shapes: tuple[int, ...], dtype: Any = F32, bound: float = 0.0, **params: Any
+) -> GpuCase:
+    """A shipped kernel on inputs of these shapes; its own reference says what it gives."""
+    module = importlib.import_module(f"einkorn.stdlib.kernels.{family}")
+    file = Path(str(module.__file__))
+    library = harness._libraries.setdefault(file, library_of(module))
+
+    def inputs() -> tuple[Array, ...]:
+        return tuple(numbers(dtype, *shape, seed=k) for k, shape in enumerate(shapes))
+
+    sizes = "-".join("x".join(map(str, shape)) for shape in shapes)
+    told = ",".join(f"{name}={value}" for name, value in params.items())
+    reference = _reference(library, op)
+    name = f"{op}[{np.dtype(dtype).name}-{sizes}{'-' if told else ''}{told}]"
+    return GpuCase(name, str(file), op, inputs, lambda *arrays: reference(*arrays, **params), params, bound=bound)
+
+
+def _reference(library: KernelLibrary, op: str) -> Callable[..., Any]:
+    found = library.kernels[op].reference
+    if found is not None:
+        return found
+    turned = op.endswith("transposed")
+    return lambda a, b: (a.astype(np.float64) @ (b.swapaxes(-1, -2) if turned else b)).astype(a.dtype)
+
+
+CASES = (
+    builtin("matmul", "matmul", (70, 33), (33, 66)),
+    builtin("matmul", "matmul", (2, 3, 40), (40, 20)),
+    builtin("matmul", "matmul_transposed", (17, 20), (19, 20), dtype=np.float16),
+    builtin("matmul", "matmul_transposed", (3, 40), (20, 40)),
+    builtin("matmul", "batch_matmul", (2, 20, 9), (2, 9, 18), dtype=np.int32),
+    builtin("reduction", "softmax", (9, 77), bound=1e-6, axis=1),
+    builtin("reduction", "softmax", (2, 1500), bound=1e-6, axis=1),
+    builtin("reduction", "logsoftmax", (2, 30, 5), bound=1e-6, axis=1),
+    builtin("norms", "layer_norm", (3, 1100), (1100,), (1100,), bound=1e-6, epsilon=1e-5),
+)
