@@ -9,7 +9,7 @@ Along the last axis 16 elements at a time are joined in four steps, each lane wi
 it; then the settled state of all elements before these 16 comes in front. A row is cut into pieces as for `rowwise`:
 each piece begins with the joined states of those before it. That is the order whether the pieces of a long row run in
 parallel or not, and monoids need not be commutative. Along another axis elements are joined in order, each of them
-settled.
+settled. On a GPU the threads of a warp or of a block take as many elements of a row at a time as they are (see `teams`).
 
 Input: tensors, a monoid. Output: stores into the result. Non-goals: no kernel is registered here.
 """
@@ -31,10 +31,12 @@ from ...dsl import (
     static_assert,
     store,
     unroll,
+    within_parallel,
 )
 from .algorithm import product, same_sizes, unravelled
 from .folds import PIECES, dtype_of, element, for_each, pieces_of
 from .rows import COLUMNS, FEW, TASK
+from .teams import in_teams, scanned_by_team, thread_of, threads_of
 
 LANES = 16
 STEPS = 4  # of 1, 2, 4, 8 lanes
@@ -124,7 +126,9 @@ def _scan_rows(outs: Any, xs: Any, monoid: Any, exclusive: Any, reverse: Any, of
         for piece in range(pieces):
             before = monoid.combine(before, piece_of(row, piece, before, True))
 
-    if compiled_for().is_gpu:
+    if compiled_for().is_gpu and not within_parallel():
+        _scan_by_team(outs, xs, monoid, exclusive, reverse, of)
+    elif compiled_for().is_gpu:
         parallel_for(rows, whole)
     elif rows >= FEW or pieces == 1:
         parallel_for(rows, whole, grain=ceildiv(TASK, n + 16))
@@ -147,6 +151,30 @@ def _scan_rows(outs: Any, xs: Any, monoid: Any, exclusive: Any, reverse: Any, of
                 piece_of(row, piece, map_parts(lambda memory: memory[piece], slots), True)  # noqa: B023
 
             parallel_for(pieces, write)
+
+
+def _scan_by_team(outs: Any, xs: Any, monoid: Any, exclusive: Any, reverse: Any, of: Any) -> None:
+    """On a GPU, the threads of a warp or of a block take a row: as many elements at a time as there are threads."""
+    dtype = dtype_of(xs, of, (monoid,))
+    sizes, n = xs[0].shape[:-1], xs[0].dim(-1)
+
+    def row(number, team):
+        lead = unravelled(number, sizes)
+        nothing = monoid.identity(dtype)
+        carry = _nothing(monoid, dtype)
+        for first in range(0, n, threads_of(team)):
+            k = first + thread_of(team)
+            at = (*lead, n - 1 - k if reverse else k)
+            state = nothing
+            if k < n:
+                state = monoid.lift(_value_of(xs, of, at, 1), int32(thread_of(team)))
+            before, up_to, every = scanned_by_team(team, monoid, state, nothing)
+            if k < n:
+                shown = monoid.settle(before if exclusive else up_to, first)
+                _put(outs, monoid.finish(monoid.combine(carry, shown), dtype), at)
+            carry = monoid.combine(carry, monoid.settle(every, first))
+
+    in_teams(product(sizes), n, row)
 
 
 def _scan_piece(

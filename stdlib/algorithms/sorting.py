@@ -7,7 +7,9 @@
 All are stable: equal elements keep their order, -0.0 and 0.0 are equal, and NaN comes last whatever the direction is.
 
 Rows are sorted in runs of 16 by insertion, then runs are merged pairwise, between two halves of the storage. `top_k`
-keeps the best so far in order and inserts what beats the last of them.
+keeps the best so far in order and inserts what beats the last of them. On a GPU the threads of a block sort a row in
+shared memory, by Batcher's bitonic network; and those of a warp or of a block look k times for the first element behind
+those that they have found.
 
 Input: tensors. Output: stores into the results. Non-goals: long rows; no kernel is registered here.
 """
@@ -16,10 +18,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...dsl import bool8, ceildiv, int32, min, parallel_for, select, stack, static_assert, uint8
+from ...dsl import (
+    Int,
+    bool8,
+    ceildiv,
+    compiled_for,
+    gpu,
+    int32,
+    min,
+    parallel_for,
+    select,
+    stack,
+    static_assert,
+    uint8,
+    unroll,
+    within_parallel,
+)
 from .algorithm import highest, key_dtype, lowest, order_key, product, same_sizes, unravelled
+from .monoids import NOWHERE, Monoid
 from .rows import TASK, same
+from .teams import THREADS, in_teams, reduced, thread_of
 
+MOST_SHARED = 2048  # elements of a row that shared memory has room for
 RUN = 16  # elements that are sorted by insertion
 
 
@@ -84,7 +104,58 @@ def top_k(values: Any, places: Any, x: Any, k: Any, *, axis: Any = -1, descendin
             if places != None:  # noqa: E711
                 places[lead[:axis], j, lead[axis:]] = at[j].cast(places.dtype)
 
-    parallel_for(product(sizes), row, grain=ceildiv(TASK, 4 * n + 16))
+    if compiled_for().is_gpu and not within_parallel():
+        assert n >= k, f"top_k is to find {k} of {n} elements"
+        _top_k_by_team(values, places, x, k, axis, descending, key)
+    else:
+        parallel_for(product(sizes), row, grain=ceildiv(TASK, 4 * n + 16))
+
+
+class Earliest(Monoid):
+    """The pair of a key and its place that comes first: the smallest key, and of equals the smallest place."""
+
+    @staticmethod
+    def identity(dtype):
+        return dtype[0](highest(dtype[0])), int32(NOWHERE)
+
+    @staticmethod
+    def lift(value, place):
+        return value
+
+    @staticmethod
+    def combine(a, b):
+        other = (b[0] < a[0]) | ((b[0] == a[0]) & (b[1] < a[1]))
+        return select(other, b[0], a[0]), select(other, b[1], a[1])
+
+    @staticmethod
+    def finish(state, dtype):
+        return state
+
+
+def _top_k_by_team(values: Any, places: Any, x: Any, k: Any, axis: Any, descending: Any, key: Any) -> None:
+    """On a GPU: the first element, then the first behind that, and so on."""
+    sizes = (*x.shape[:axis], *x.shape[axis + 1 :])
+    n = x.dim(axis)
+    keys = keys_of(x, key)
+
+    def row(number, team):
+        lead = unravelled(number, sizes)
+        last = keys(lowest(keys)), int32(-1)
+        for j in range(k):
+
+            def left(place):
+                found, at = key_of(x, key, descending, (lead[:axis], place, lead[axis:])), int32(place)
+                is_left = (found > last[0]) | ((found == last[0]) & (at > last[1]))  # noqa: B023
+                return select(is_left, found, highest(keys)), select(is_left, at, NOWHERE)
+
+            last = reduced(team, n, left, Earliest, (keys, int32))
+            if thread_of(team) == 0:
+                if values != None:  # noqa: E711
+                    values[lead[:axis], j, lead[axis:]] = x[lead[:axis], last[1], lead[axis:]]
+                if places != None:  # noqa: E711
+                    places[lead[:axis], j, lead[axis:]] = last[1].cast(places.dtype)
+
+    in_teams(product(sizes), n, row)
 
 
 def _has_room(out: Any, x: Any, axis: Any, k: Any) -> None:
@@ -133,7 +204,53 @@ def _sorted(x: Any, axis: Any, descending: Any, key: Any, limit: Any, put: Any) 
             place = places[first + k]
             put((*lead[:axis], k, *lead[axis:]), place, x[lead[:axis], place, lead[axis:]])
 
-    parallel_for(product(sizes), row, grain=ceildiv(TASK, 16 * n + 16))
+    if compiled_for().is_gpu and limit <= MOST_SHARED and not within_parallel():
+        assert n <= limit, f"a row of {n} elements is longer than limit={limit}"
+        _sorted_by_block(x, axis, descending, key, limit, put)
+    else:
+        parallel_for(product(sizes), row, grain=ceildiv(TASK, 16 * n + 16))
+
+
+def _sorted_by_block(x: Any, axis: Any, descending: Any, key: Any, limit: Any, put: Any) -> None:
+    """On a GPU: pairs of elements change places where they are in the wrong order, in rounds of a bitonic network."""
+    sizes = (*x.shape[:axis], *x.shape[axis + 1 :])
+    n = x.dim(axis)
+    room = 2
+    for _ in unroll(16):
+        room = room * 2 if room < limit else room
+
+    def block():
+        lead = unravelled(gpu.block_idx.x, sizes)
+        keys = gpu.shared[keys_of(x, key)](room)
+        places = gpu.shared[int32](room)
+        for k in range(gpu.thread_idx.x, room, THREADS):
+            keys[k] = highest(keys.dtype)
+            places[k] = int32(k)  # what is behind the row stays behind it: its places are larger
+            if k < n:
+                keys[k] = key_of(x, key, descending, (lead[:axis], k, lead[axis:]))
+        gpu.barrier()
+        size = Int(2)
+        while size <= room:
+            stride = size // 2
+            while stride > 0:
+                for pair in range(gpu.thread_idx.x, room // 2, THREADS):
+                    _in_order(keys, places, 2 * pair - pair % stride, stride, size)
+                gpu.barrier()
+                stride = stride // 2
+            size = size * 2
+        for k in range(gpu.thread_idx.x, n, THREADS):
+            put((*lead[:axis], k, *lead[axis:]), places[k], x[lead[:axis], places[k], lead[axis:]])
+
+    gpu.launch(block, grid=product(sizes), block=THREADS)
+
+
+def _in_order(keys: Any, places: Any, i: Any, stride: Any, size: Any) -> None:
+    """Lets two elements change places unless they are in the order that is wanted of this part of the network."""
+    j = i + stride
+    later = (keys[i] > keys[j]) | ((keys[i] == keys[j]) & (places[i] > places[j]))
+    if later == (i // size % 2 == 0):
+        keys[i], keys[j] = keys[j], keys[i]
+        places[i], places[j] = places[j], places[i]
 
 
 def _insert(keys: Any, places: Any, n: Any) -> None:

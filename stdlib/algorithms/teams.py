@@ -137,3 +137,30 @@ def _of_warp(monoids: Any, states: Any) -> Any:
             distance = (1 << step) if ordered else (gpu.warp_size >> (step + 1))
             states = joined(monoids, states, gpu.warp.shuffle_down(states, distance))
     return states
+
+
+def scanned_by_team(team: Any, monoid: Any, state: Any, nothing: Any) -> Any:
+    """The states of the threads before each one, of these and its own, and of all; `nothing` is that of none."""
+    up_to = state
+    for step in unroll(STEPS):
+        if (1 << step) < gpu.warp_size:
+            there = gpu.lane_idx >= (1 << step)
+            after = monoid.combine(gpu.warp.shuffle_up(up_to, 1 << step), up_to)
+            up_to = map_parts(lambda new, old: new if there else old, after, up_to)  # noqa: B023
+    first = gpu.lane_idx == 0
+    before = map_parts(lambda new, none: none if first else new, gpu.warp.shuffle_up(up_to, 1), nothing)
+    if team == WARP:
+        return before, up_to, gpu.warp.shuffle_idx(up_to, gpu.warp_size - 1)
+    warps = THREADS // gpu.warp_size
+    slots = map_parts(lambda part: gpu.shared[part.dtype](warps), state)
+    if gpu.lane_idx == gpu.warp_size - 1:
+        map_parts(lambda slot, part: slot.store(part, gpu.warp_idx), slots, up_to)
+    gpu.barrier()
+    others, total = nothing, nothing
+    for warp in unroll(warps):
+        own = map_parts(lambda slot: slot[warp], slots)  # noqa: B023
+        is_before = gpu.warp_idx > warp
+        others = map_parts(lambda new, old: new if is_before else old, monoid.combine(others, own), others)  # noqa: B023
+        total = monoid.combine(total, own)
+    gpu.barrier()  # they may be written again
+    return monoid.combine(others, before), monoid.combine(others, up_to), total

@@ -67,6 +67,19 @@ def _exponents(x: Array, weights: Array) -> Array:
     return np.logaddexp.reduce((x * weights).astype(np.float64), -1).astype(F32)  # type: ignore[no-any-return]
 
 
+def _running(x: Array) -> Array:
+    return np.stack([_affine(x[:, : k + 1]) for k in range(x.shape[1])], 1)
+
+
+def _running_back(x: Array) -> Array:
+    return np.cumsum(x[:, ::-1], 1)[:, ::-1] - x  # type: ignore[no-any-return]
+
+
+def _best(x: Array) -> tuple[Array, ...]:
+    places = np.argsort(-x.astype(np.float64), 0, kind="stable")[:3]
+    return np.take_along_axis(x, places, 0), places.astype(np.int32)
+
+
 I32 = np.int32
 ROWS = (
     *(_rows("sum", _summed(1), (F32, *shape)) for shape in ((9, 1000), (2, 1025), (1, 20000))),
@@ -77,6 +90,11 @@ ROWS = (
     _rows("affine_columns", lambda x: _affine(x.T), (I32, 70, 35)),
     _rows("column_sum", _summed(1), (F32, 2, 300, 33)),
     _rows("total", lambda x: np.sum(x, keepdims=True)[0], (F32, 40, 50)),
+    *(_rows("running", _running, (I32, *shape)) for shape in ((9, 77), (2, 1100))),
+    *(_rows("running_back", _running_back, (F32, *shape)) for shape in ((9, 77), (2, 1100))),
+    _rows("best", _best, (F32, 100, 5)),
+    _rows("best", _best, (np.int16, 1200, 2)),
+    _rows("order", lambda x: np.argsort(-x, 1, kind="stable"), (F32, 3, 290)),
     _rows("exponents", _exponents, (F32, 5, 200), (F32, 200), bound=1e-6),
 )
 CASES = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from einkorn.dsl import InputTensor, Numeric, OutputTensor, float32, int32, int64, register, store
-from einkorn.stdlib import ArgMax, LogSumExp, Max, Monoid, Sum, Welford, rowwise
+from einkorn.stdlib import ArgMax, LogSumExp, Max, Monoid, Sum, Welford, argsort, rowwise, scan, top_k
 
 T = TypeVar("T", bound=Numeric)
 
@@ -74,3 +74,23 @@ def total(out: OutputTensor[T, "1"], x: InputTensor[T, "m n"]):
 @register("rows::exponents")
 def exponents(out: OutputTensor[float32, "m"], x: InputTensor[float32, "m n"], weights: InputTensor[float32, "n"]):
     rowwise((x, weights), LogSumExp, lambda row, value: store(out, row, value), of=lambda a, b: a * b)
+
+
+@register("rows::running")
+def running(out: OutputTensor[int32, "m n"], x: InputTensor[int32, "m n"]):
+    scan(out, x, Affine)
+
+
+@register("rows::running_back")
+def running_back(out: OutputTensor[float32, "m n"], x: InputTensor[float32, "m n"]):
+    scan(out, x, Sum, exclusive=True, reverse=True)
+
+
+@register("rows::best")
+def best(values: OutputTensor[T, "3 n"], places: OutputTensor[int32, "3 n"], x: InputTensor[T, "m n"]):
+    top_k(values, places, x, 3, axis=0)
+
+
+@register("rows::order")
+def order(out: OutputTensor[int64, "m n"], x: InputTensor[T, "m n"]):
+    argsort(out, x, descending=True, limit=300)
