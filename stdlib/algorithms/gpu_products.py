@@ -1,12 +1,12 @@
 """Matrix products on a GPU: tiles in shared memory and in registers, dot products by warps, single elements by threads.
 
-A block of 256 threads computes 64 x 64 elements, each thread 4 x 4 of them. It goes along the inner axis in steps of 16:
-the slices of a and b are brought into shared memory, from which each thread takes what its sums need. Flat products
-have nothing to share: where columns of b lie in one piece a warp takes an element, else a thread does, and its neighbours
-read what lies beside.
+A block of 256 threads computes 64 x 64 elements, each thread 4 x 4 of them. It goes along the inner axis in steps of
+16: the slices of a and b are brought into shared memory, from which each thread takes what its sums need. Flat products
+have nothing to share: where columns of b lie in one piece a warp takes an element, else a thread does, and its
+neighbours read what lies beside.
 
-Each sum is taken in the order of the inner axis, by a warp as `teams` says. Grids have one axis: the others end at 65535
-blocks.
+Each sum is taken in the order of the inner axis, by a warp as `teams` says. Grids have one axis: the others end at
+65535 blocks.
 
 Input: functions that give elements of a and b, and one that takes those of the result. Output: stores. Non-goals: no
 tensor cores.

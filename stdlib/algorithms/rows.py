@@ -329,7 +329,6 @@ def _by_eight_threads(xs: Any, monoids: Any, body: Any, of: Any, axis: Any) -> N
     gpu.launch(block, grid=ceildiv(columns, ABREAST), block=(ABREAST, SHARES))
 
 
-
 def _by_thread(xs: Any, monoids: Any, body: Any, of: Any, axis: Any) -> None:
     """Each thread takes one column."""
     dtype = dtype_of(xs, of, monoids)

@@ -9,7 +9,8 @@ Along the last axis 16 elements at a time are joined in four steps, each lane wi
 it; then the settled state of all elements before these 16 comes in front. A row is cut into pieces as for `rowwise`:
 each piece begins with the joined states of those before it. That is the order whether the pieces of a long row run in
 parallel or not, and monoids need not be commutative. Along another axis elements are joined in order, each of them
-settled. On a GPU the threads of a warp or of a block take as many elements of a row at a time as they are (see `teams`).
+settled. On a GPU the threads of a warp or of a block take as many elements of a row at a time as they are (see
+`teams`).
 
 Input: tensors, a monoid. Output: stores into the result. Non-goals: no kernel is registered here.
 """

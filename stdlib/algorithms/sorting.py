@@ -31,7 +31,6 @@ from ...dsl import (
     stack,
     static_assert,
     uint8,
-    unroll,
     within_parallel,
 )
 from .algorithm import highest, key_dtype, lowest, order_key, product, same_sizes, unravelled
@@ -212,45 +211,55 @@ def _sorted(x: Any, axis: Any, descending: Any, key: Any, limit: Any, put: Any) 
 
 
 def _sorted_by_block(x: Any, axis: Any, descending: Any, key: Any, limit: Any, put: Any) -> None:
-    """On a GPU: pairs of elements change places where they are in the wrong order, in rounds of a bitonic network."""
+    """On a GPU: a block sorts a row in shared memory."""
     sizes = (*x.shape[:axis], *x.shape[axis + 1 :])
     n = x.dim(axis)
-    room = 2
-    for _ in unroll(16):
-        room = room * 2 if room < limit else room
 
     def block():
         lead = unravelled(gpu.block_idx.x, sizes)
-        keys = gpu.shared[keys_of(x, key)](room)
-        places = gpu.shared[int32](room)
-        for k in range(gpu.thread_idx.x, room, THREADS):
-            keys[k] = highest(keys.dtype)
-            places[k] = int32(k)  # what is behind the row stays behind it: its places are larger
-            if k < n:
-                keys[k] = key_of(x, key, descending, (lead[:axis], k, lead[axis:]))
-        gpu.barrier()
-        size = Int(2)
-        while size <= room:
-            stride = size // 2
-            while stride > 0:
-                for pair in range(gpu.thread_idx.x, room // 2, THREADS):
-                    _in_order(keys, places, 2 * pair - pair % stride, stride, size)
-                gpu.barrier()
-                stride = stride // 2
-            size = size * 2
+        keys, places = gpu.shared[keys_of(x, key)](limit), gpu.shared[int32](limit)
+        for k in range(gpu.thread_idx.x, n, THREADS):
+            keys[k] = key_of(x, key, descending, (lead[:axis], k, lead[axis:]))
+            places[k] = int32(k)
+
+        def order(i, j):
+            if (keys[i] > keys[j]) | ((keys[i] == keys[j]) & (places[i] > places[j])):
+                keys[i], keys[j] = keys[j], keys[i]
+                places[i], places[j] = places[j], places[i]
+
+        order_by_block(n, order)
         for k in range(gpu.thread_idx.x, n, THREADS):
             put((*lead[:axis], k, *lead[axis:]), places[k], x[lead[:axis], places[k], lead[axis:]])
 
     gpu.launch(block, grid=product(sizes), block=THREADS)
 
 
-def _in_order(keys: Any, places: Any, i: Any, stride: Any, size: Any) -> None:
-    """Lets two elements change places unless they are in the order that is wanted of this part of the network."""
-    j = i + stride
-    later = (keys[i] > keys[j]) | ((keys[i] == keys[j]) & (places[i] > places[j]))
-    if later == (i // size % 2 == 0):
-        keys[i], keys[j] = keys[j], keys[i]
-        places[i], places[j] = places[j], places[i]
+def order_by_block(n: Any, order: Any) -> None:
+    """Sorts n elements by the threads of a block, which may write them before and read them behind it.
+
+    order(i, j), with i < j, lets two elements change places if they are in the wrong order. In a round two sorted parts
+    become one: the first step compares their elements with one of them turned round, so that all steps have one
+    direction, and what would be behind the last element stays there.
+    """
+    gpu.barrier()
+    size = Int(2)
+    while size < 2 * n:
+        half = size // 2
+        for pair in range(gpu.thread_idx.x, ceildiv(n, size) * half, THREADS):
+            first = pair // half * size
+            j = first + size - 1 - pair % half
+            if j < n:
+                order(first + pair % half, j)
+        gpu.barrier()
+        stride = half // 2
+        while stride > 0:
+            for pair in range(gpu.thread_idx.x, ceildiv(n, size) * half, THREADS):
+                i = pair // stride * (2 * stride) + pair % stride
+                if i + stride < n:
+                    order(i, i + stride)
+            gpu.barrier()
+            stride = stride // 2
+        size = size * 2
 
 
 def _insert(keys: Any, places: Any, n: Any) -> None:

@@ -6,12 +6,12 @@
 
     in_teams(x.dim(0), x.dim(1), row)
 
-Thread t takes the elements t, t + threads, t + 2 * threads, ... of a round, which are a row of a warp, and 16384 elements
-of a block: 64 of each thread, in order. The states of a warp are joined as lane j with lane j + 16, j + 8, ... (from
-j + 32 on where it has 64), those of a block warp by warp in order; then they settle, and are joined to those of the
-rounds before. A monoid with one lane is asked in the order of the elements: each thread takes neighbours, and states are
-joined as lane j with lane j + 1, j + 2, .... So the order depends on the number of elements and on the size of a warp alone, and
-the bits are the same in every run.
+Thread t takes the elements t, t + threads, t + 2 * threads, ... of a round, which are a row of a warp, and 16384
+elements of a block: 64 of each thread, in order. The states of a warp are joined as lane j with lane j + 16, j + 8, ...
+(from j + 32 on where it has 64), those of a block warp by warp in order; then they settle, and are joined to those of
+the rounds before. A monoid with one lane is asked in the order of the elements: each thread takes neighbours, and
+states are joined as lane j with lane j + 1, j + 2, .... So the order depends on the number of elements and on the size
+of a warp alone, and the bits are the same in every run.
 
 Input: what gives an element, monoids. Output: values in all threads of a team. Non-goals: memory that is read (see
 `rows`).
@@ -35,16 +35,21 @@ STEPS = 6  # a warp has 64 lanes at most
 def in_teams(rows: Any, n: Any, body: Any) -> None:
     """Runs body(number, team) for each of so many rows of n elements, by all threads of a team."""
     if n <= WARP_ROW:
-        warps = THREADS // gpu.warp_size
-
-        def by_warp():
-            number = gpu.block_idx.x * warps + gpu.warp_idx
-            if number < rows:
-                body(number, WARP)
-
-        gpu.launch(by_warp, grid=ceildiv(rows, warps), block=THREADS)
+        by_warps(rows, lambda number: body(number, WARP))
     else:
         gpu.launch(lambda: body(gpu.block_idx.x, BLOCK), grid=rows, block=THREADS)
+
+
+def by_warps(count: Any, body: Any) -> None:
+    """Runs body(number) for each number below `count`, by all lanes of a warp."""
+    warps = THREADS // gpu.warp_size
+
+    def block():
+        number = gpu.block_idx.x * warps + gpu.warp_idx
+        if number < count:
+            body(number)
+
+    gpu.launch(block, grid=ceildiv(count, warps), block=THREADS)
 
 
 def thread_of(team: Any) -> Any:
@@ -111,6 +116,15 @@ def _in_order(monoids: Any) -> Any:
 
 
 # *** states of several threads ***
+
+
+def across_warp(value: Any, combine: Any) -> Any:
+    """The values of all lanes together, in each of them; combine(a, b) is that of b and a."""
+    found = value
+    for step in unroll(STEPS):
+        if (1 << step) < gpu.warp_size:
+            found = combine(found, gpu.warp.shuffle_xor(found, 1 << step))
+    return found
 
 
 def _of_team(team: Any, monoids: Any, states: Any) -> Any:

@@ -28,6 +28,7 @@ from ...dsl import (
     ceildiv,
     exp,
     fma,
+    gpu,
     parallel_for,
     register,
     select,
@@ -36,6 +37,7 @@ from ...dsl import (
     unroll,
 )
 from ..algorithms.algorithm import product, unravelled, wide_dtype
+from ..algorithms.teams import across_warp, by_warps
 
 T = TypeVar("T", bound=Floating)
 M = TypeVar("M", bound=Floating)
@@ -47,7 +49,7 @@ VALUES = 256  # numbers of a value that a task takes at most
 ROWS = 8  # queries whose share of values is computed in registers
 VECTORS = 2  # vectors of numbers of a value, the same
 WORK = 1 << 16  # multiplications that are worth a task of their own
-GPU_VALUES = 64  # numbers of a value that a thread takes at most
+GPU_VALUES = 128  # numbers of a value that a warp takes at most
 
 
 @register("attention", writes_once=True, reads={"query": 1, "key": 1, "value": 1})
@@ -121,7 +123,7 @@ def _attend(ctx: Any, out: Any, query: Any, key: Any, value: Any, mask: Any, mas
     group = max(out.dim(-3) // max(key.dim(-3), 1), 1)
     lanes = ctx.target.vector_bits // wide.bits
     if ctx.target.is_gpu:
-        _by_thread(wide, outer, group, (out, query, key, value), mask, how)
+        _by_warp(wide, outer, group, (out, query, key, value), mask, how)
     else:
         _by_block(
             wide, outer, group, lanes, 14 if ctx.target.vector_bits >= 512 else 8, (out, query, key, value),
@@ -142,45 +144,61 @@ def _sees(i: Any, j: Any, causal: Any, window: Any) -> Any:
     return seen & (i - j < window) & (j - i < window) if window > 0 else seen
 
 
-# *** a thread for each query and some numbers of the values, on a GPU ***
+# *** a warp for each query and some numbers of the values, on a GPU ***
 
 
-def _by_thread(wide: Any, outer: Any, group: Any, tensors: Any, mask: Any, how: Any) -> None:
+def _by_warp(wide: Any, outer: Any, group: Any, tensors: Any, mask: Any, how: Any) -> None:
+    """Each lane computes the score of a key; then all add the values of each of these keys, one after the other."""
     out, query, key, value = tensors
     causal, window, scale = how
     m, e, n, depth = out.dim(-2), out.dim(-1), key.dim(-2), key.dim(-1)
-    parts = max(ceildiv(e, GPU_VALUES), 1)
+    parts = ceildiv(e, GPU_VALUES)
+    lanes = gpu.warp_size
+    each = GPU_VALUES // lanes
 
     def one(task):
-        part = task % parts
-        i = task // parts % max(m, 1)
-        at = unravelled(task // parts // max(m, 1), outer)
+        i = task // parts % m
+        at = unravelled(task // parts // m, outer)
         lead = at[:-1]
         head = at[-1]
-        first = part * GPU_VALUES
-        count = min(e - first, GPU_VALUES)
-        sums = stack[wide](GPU_VALUES)
-        top = wide(-inf)
-        total = wide(0)
+        first = task % parts * GPU_VALUES + gpu.lane_idx
         low, high = _ends(i, i, n, causal, window)
-        for j in range(low, high):
-            score = wide(0)
-            for k in range(depth):
-                score = fma(query[(*lead, head, i, k)].cast(wide), key[(*lead, head // group, j, k)].cast(wide), score)
-            score = score * wide(scale) + mask(wide, lead, head, i, j)
+        sums: Any = ()
+        for _ in unroll(each):
+            sums = (*sums, wide(0))
+        top, total = wide(-inf), wide(0)
+        for base in range(low, high, lanes):
+            j = base + gpu.lane_idx
+            score = wide(-inf)
+            if j < high:
+                score = wide(0)
+                for k in range(depth):
+                    factor = query[(*lead, head, i, k)].cast(wide)
+                    score = fma(factor, key[(*lead, head // group, j, k)].cast(wide), score)
+                score = score * wide(scale) + mask(wide, lead, head, i, j)
             before = top
-            top = select(score > top, score, top)
+            best = across_warp(score, lambda a, b: select(b > a, b, a))
+            top = select(best > top, best, top)
             shift = select(top == -inf, wide(0), top)
-            change = exp(before - shift)
-            power = exp(score - shift)
-            total = total * change + power
-            for k in range(count):
-                sums[k] = fma(power, value[(*lead, head // group, j, first + k)].cast(wide), sums[k] * change)
-        for k in range(count):
-            found = select(total == 0, wide(0), sums[k] / total)
-            store(out, (*lead, head, i, first + k), found.cast(out.dtype))
+            change, power = exp(before - shift), exp(score - shift)
+            total = total * change + across_warp(power, lambda a, b: a + b)
+            scaled: Any = ()
+            for r in unroll(each):
+                scaled = (*scaled, sums[r] * change)
+            sums = scaled
+            for c in range(min(high - base, lanes)):
+                share = gpu.warp.shuffle_idx(power, c)
+                added: Any = ()
+                for r in unroll(each):
+                    place = min(first + r * lanes, e - 1)
+                    added = (*added, fma(share, value[(*lead, head // group, base + c, place)].cast(wide), sums[r]))
+                sums = added
+        for r in unroll(each):
+            if first + r * lanes < e:
+                found = select(total == 0, wide(0), sums[r] / total)
+                store(out, (*lead, head, i, first + r * lanes), found.cast(out.dtype))
 
-    parallel_for(product(outer) * m * ceildiv(e, GPU_VALUES), one)
+    by_warps(product(outer) * m * parts, one)
 
 
 # *** blocks of queries and keys, on a CPU ***

@@ -5,7 +5,9 @@ their digits of 8 bits, the lowest first ("least significant digit" radix sort),
 order; digits that are the same in all keys cost nothing. Short rows are sorted by insertion. Elements of up to 32 bits
 are moved together with their place, as one word of 64 bits; others have a second word for it.
 
-Input: tensors. Output: elements or places in order. Non-goals: rows that are sorted by several threads.
+On a GPU the threads of a block sort a row, by a bitonic network.
+
+Input: tensors. Output: elements or places in order. Non-goals: rows that are sorted by several threads of a CPU.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from ...dsl import (
     OutputTensor,
     bitcast,
     ceildiv,
+    compiled_for,
+    gpu,
     int32,
     int64,
     parallel_for,
@@ -36,6 +40,7 @@ from ...dsl import (
 from ..algorithms import sorting
 from ..algorithms.algorithm import product, unravelled
 from ..algorithms.rows import TASK, same
+from ..algorithms.teams import THREADS
 
 E = TypeVar("E", bound=Element)
 
@@ -216,7 +221,36 @@ def _ordered(x: Any, work: Any, descending: Any, words: Any, put: Any) -> None:
         for k in range(n):
             put(lead, k, (places[k] & PLACE).cast(int64))
 
-    parallel_for(product(sizes), row, grain=ceildiv(TASK, 16 * n + 16))
+    if compiled_for().is_gpu:
+        _ordered_by_block(x, work, descending, words, put)
+    else:
+        parallel_for(product(sizes), row, grain=ceildiv(TASK, 16 * n + 16))
+
+
+def _ordered_by_block(x: Any, work: Any, descending: Any, words: Any, put: Any) -> None:
+    """On a GPU: the threads of a block sort the words of a row where they lie."""
+    n = x.dim(-1)
+    sizes = x.shape[:-1]
+
+    def block():
+        lead = unravelled(gpu.block_idx.x, sizes)
+        keys, places = work.pointer(0, *lead, 0), work.pointer(words - 1, *lead, 0)
+        for k in range(gpu.thread_idx.x, n, THREADS):
+            keys[k] = _word(x, lead, k, descending)
+            if words == 2:
+                places[k] = Int(k).cast(uint64)
+
+        def order(i, j):
+            if (keys[i] > keys[j]) | ((keys[i] == keys[j]) & (places[i] > places[j])):
+                keys[i], keys[j] = keys[j], keys[i]
+                if words == 2:
+                    places[i], places[j] = places[j], places[i]
+
+        sorting.order_by_block(n, order)
+        for k in range(gpu.thread_idx.x, n, THREADS):
+            put(lead, k, (places[k] & PLACE).cast(int64))
+
+    gpu.launch(block, grid=product(sizes), block=THREADS)
 
 
 def _digit(word: Any, shift: Any) -> Any:

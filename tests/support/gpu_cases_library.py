@@ -51,5 +51,14 @@ CASES = (
     builtin("reduction", "softmax", (9, 77), bound=1e-6, axis=1),
     builtin("reduction", "softmax", (2, 1500), bound=1e-6, axis=1),
     builtin("reduction", "logsoftmax", (2, 30, 5), bound=1e-6, axis=1),
+    builtin(
+        "attention",
+        "attention",
+        *((2, 4, 9, 20), (2, 2, 40, 20), (2, 2, 40, 33)),
+        bound=1e-6,
+        causal=True,
+        window=0,
+        scale=0.25,
+    ),
     builtin("norms", "layer_norm", (3, 1100), (1100,), (1100,), bound=1e-6, epsilon=1e-5),
 )
