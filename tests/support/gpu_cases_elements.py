@@ -36,12 +36,17 @@ def _turned(*shape: int) -> GpuCase:
     )
 
 
-def _affine(x: Array) -> Array:
+def _running(x: Array) -> Array:
     """Along the last axis, p -> 3 * p + value for each value, beginning with 0."""
+    states = np.empty_like(x)
     state = np.zeros(x.shape[:-1], np.int32)
     for k in range(x.shape[-1]):
-        state = state * np.int32(3) + x[..., k]
-    return state
+        states[..., k] = state = state * np.int32(3) + x[..., k]
+    return states
+
+
+def _affine(x: Array) -> Array:
+    return _running(x)[..., -1].copy()
 
 
 def _rows(op: str, reference: Any, *arrays: Any, bound: float = 0.0) -> GpuCase:
@@ -65,10 +70,6 @@ def _extremes(x: Array) -> tuple[Array, ...]:
 
 def _exponents(x: Array, weights: Array) -> Array:
     return np.logaddexp.reduce((x * weights).astype(np.float64), -1).astype(F32)  # type: ignore[no-any-return]
-
-
-def _running(x: Array) -> Array:
-    return np.stack([_affine(x[:, : k + 1]) for k in range(x.shape[1])], 1)
 
 
 def _running_back(x: Array) -> Array:
