@@ -65,7 +65,7 @@ class gpu:
 
     @staticmethod
     def launch(kernel: Any, *, grid: Any, block: Any, shared: Any = 0) -> None:
-        """Runs a function without arguments by every thread of a grid, as `ctx.launch` does, in helpers without `ctx`."""
+        """Runs a function without arguments by every thread of a grid, as `ctx.launch` does; in helpers without one."""
 
     @staticmethod
     def barrier() -> None:
