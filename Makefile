@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready-for-pyproject
 
-.PHONY: help demo test test-foreign foreign-tables lint bench ops-speed fuzz clean
+.PHONY: help demo test test-foreign foreign-tables lint bench ops-speed test-gpu fuzz clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -39,6 +39,9 @@ foreign-tables: $(READY)  ## run other people's tests and write down what passes
 
 bench: $(READY)  ## measure against NumPy, and torch and numba where installed
 	$(BIN)/python benchmarks/run.py
+
+test-gpu: $(READY)  ## the tests on a GPU of this machine, then its figures; wants one of NVIDIA's or AMD's, and PyTorch
+	@$(BIN)/python tests/gpu/hardware.py $(PYTEST_ARGS)
 
 ops-speed: $(READY)  ## time the ops of graphs beside NumPy, PyTorch, ONNX Runtime; writes docs/ops-speed.md
 	$(BIN)/python benchmarks/ops.py --update

@@ -85,66 +85,72 @@ class Pool:
     ) -> None:
         self._take, self._give, self._follow, self._settle, self._free = take, give, follow, settle, free
         self._lock = threading.RLock()
-        self._kept: defaultdict[int, list[Block]] = defaultdict(list)  # by size
-        self._used: set[Block] = set()
+        self._blocks: set[Block] = set()
+        self._kept: dict[Any, dict[int, list[Block]]] = {}  # those that nobody has, by stream and size
+        self._classes: dict[int, int] = {}  # what `size_class` said
         self.returned: deque[Block] = deque()  # appended to by whoever drops a block, without a lock
         self._in_use = self._reserved = self._peak = self._asked = self._reused = 0
 
-    def allocate(self, size: int, stream: Any, user: str) -> Block:
-        """A block of at least so many bytes, for work on a stream.
+    def allocate(self, size: int, stream: Any, user: str) -> Block | None:
+        """A kept block of at least so many bytes that work on this stream may use at once; None where there is none."""
+        with self._lock:
+            if self.returned:
+                self._collect()
+            self._asked += 1
+            wanted = self._classes.get(size) or self._class(size)
+            kept = self._kept.get(stream)
+            blocks = None if kept is None else kept.get(wanted)
+            return self._given(blocks.pop(), user) if blocks else None
+
+    def _given(self, block: Block, user: str) -> Block:
+        block.user = user
+        self._reused += 1
+        self._in_use += block.size
+        if self._in_use > self._peak:
+            self._peak = self._in_use
+        return block
+
+    def _class(self, size: int) -> int:
+        if len(self._classes) > 4096:
+            self._classes.clear()
+        found = self._classes[size] = size_class(size)
+        return found
+
+    def fresh(self, size: int, stream: Any, user: str) -> Block:
+        """A block for work on a stream, where none is kept for it.
 
         Raises:
             OutOfDeviceMemory: there is none.
         """
         wanted = size_class(size)
         with self._lock:
-            self._collect()
-            self._asked += 1
-            block = self._known(wanted, stream)
-            if block is None:
-                block = self._fresh(wanted, size, stream)
-            block.user = user
-            self._used.add(block)
-            self._in_use += wanted
-            self._peak = max(self._peak, self._in_use)
-            return block
-
-    def _known(self, wanted: int, stream: Any) -> Block | None:
-        """A kept block that work on this stream may use at once."""
-        kept = self._kept.get(wanted, ())
-        for position in range(len(kept) - 1, -1, -1):
-            if kept[position].stream is stream:
-                self._reused += 1
-                return self._kept[wanted].pop(position)
-        return None
-
-    def _fresh(self, wanted: int, size: int, stream: Any) -> Block:
-        try:
-            address = self._take(wanted)
-        except MemoryError:
-            kept = self._kept.get(wanted)
-            if kept:  # of another stream: behind its last use
-                block = kept.pop()
-                self._follow(stream, block.stream)
-                block.stream = stream
-                self._reused += 1
-                return block
-            self._trim()
             try:
                 address = self._take(wanted)
             except MemoryError:
-                raise OutOfDeviceMemory(size, self._shortage()) from None
-        self._reserved += wanted
-        return Block(address, wanted, stream, "")
+                other = next((kept[wanted] for kept in self._kept.values() if kept.get(wanted)), None)
+                if other:  # behind its last use
+                    block = other.pop()
+                    self._follow(stream, block.stream)
+                    block.stream = stream
+                    return self._given(block, user)
+                self._trim()
+                try:
+                    address = self._take(wanted)
+                except MemoryError:
+                    raise OutOfDeviceMemory(size, self._shortage()) from None
+            block = Block(address, wanted, stream, user)
+            self._blocks.add(block)
+            self._reserved += wanted
+            self._reused -= 1
+            return self._given(block, user)
 
     def _collect(self) -> None:
         """Takes up what was given back meanwhile."""
         while self.returned:
             block = self.returned.popleft()
-            if block in self._used:
-                self._used.discard(block)
-                self._in_use -= block.size
-                self._kept[block.size].append(block)
+            block.user = ""
+            self._in_use -= block.size
+            self._kept.setdefault(block.stream, {}).setdefault(block.size, []).append(block)
 
     def trim(self) -> None:
         """Gives all memory that nobody uses back to the device."""
@@ -153,20 +159,21 @@ class Pool:
             self._trim()
 
     def _trim(self) -> None:
-        if not any(self._kept.values()):
-            return
-        self._settle()
-        for blocks in self._kept.values():
-            while blocks:
-                block = blocks.pop()
-                self._reserved -= block.size
-                self._give(block.address)
+        unused = [block for kept in self._kept.values() for blocks in kept.values() for block in blocks]
+        self._kept.clear()
+        if unused:
+            self._settle()
+        for block in unused:
+            self._blocks.discard(block)
+            self._reserved -= block.size
+            self._give(block.address)
 
     def _shortage(self) -> list[str]:
         notes = [f"{self._free():,} bytes are free"]
         held: defaultdict[str, list[int]] = defaultdict(list)
-        for block in self._used:
-            held[block.user].append(block.size)
+        for block in self._blocks:
+            if block.user:
+                held[block.user].append(block.size)
         if held:
             user, sizes = max(held.items(), key=lambda entry: sum(entry[1]))
             notes.append(f"the largest user is {user}: {sum(sizes):,} bytes in {plural(len(sizes), 'block')}")

@@ -244,7 +244,7 @@ class CudaDriver(GpuDriver):
     def __init__(self, number: int) -> None:
         count()
         library = CudaLibrary(number)
-        self._newest_ptx = newest_ptx(library.version // 10)
+        self._newest_ptx = newest_ptx(10 * (library.version // 1000) + library.version % 1000 // 10)
         super().__init__(library, number)
 
     def too_old_for(self, code: bytes) -> tuple[str, str] | None:

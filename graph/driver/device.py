@@ -107,6 +107,7 @@ class Driver(ABC):
     architecture: str = ""
     name: str = ""
     dlpack_place: tuple[int, int] | None = None  # kind and number of the device in DLPack
+    default_stream: Any = None  # made when it is first asked for; see `streams`
     streams: int = 0  # how many were ever made; with one, nothing has to be ordered
 
     # memory

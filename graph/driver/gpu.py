@@ -206,8 +206,11 @@ class GpuDriver(Driver):
         return self._allocate(size, "a buffer")
 
     def _allocate(self, size: int, user: str) -> GpuMemory:
-        with self:
-            block = self.pool.allocate(size, current_stream(self), user)
+        stream = current_stream(self)
+        block = self.pool.allocate(size, stream, user)
+        if block is None:
+            with self:
+                block = self.pool.fresh(size, stream, user)
         return GpuMemory(block, size, self.pool.returned)
 
     def allocator(self, dtype: DType, shape: tuple[int, ...]) -> Allocator:

@@ -86,7 +86,6 @@ def stream_of(driver: Driver, handle: int | None = None) -> DeviceStream:
 
 
 _local = threading.local()
-_defaults: dict[int, DeviceStream] = {}
 _lock = threading.Lock()
 
 
@@ -104,14 +103,16 @@ def _chosen(driver: Driver) -> DeviceStream | None:
 
 def default_stream(driver: Driver) -> DeviceStream:
     """The stream of whoever chooses none."""
-    found = _defaults.get(id(driver))
+    found: DeviceStream | None = driver.default_stream
     if found is None:
         with _lock:
-            found = _defaults.get(id(driver)) or stream_of(driver)
-            _defaults[id(driver)] = found
+            found = driver.default_stream or stream_of(driver)
+            driver.default_stream = found
     return found
 
 
 def current_stream(driver: Driver) -> DeviceStream:
     """The stream that this thread's work on a device goes to."""
-    return _chosen(driver) or default_stream(driver)
+    if driver.streams > 1:
+        return _chosen(driver) or default_stream(driver)
+    return driver.default_stream or default_stream(driver)

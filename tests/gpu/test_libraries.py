@@ -5,6 +5,7 @@ Each runs the checks of `device/` in a process of its own, since a process keeps
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -64,7 +65,41 @@ def test_hip(hip: Path) -> None:
 
 
 def test_cuda(cuda: Path) -> None:
-    assert "passed" in checks(cuda, "support.fake_cuda", "check_buffers.py", "check_graphs.py", "check_calls.py")
+    assert "passed" in checks(
+        cuda, "support.fake_cuda", "check_buffers.py", "check_graphs.py", "check_ops.py", "check_calls.py"
+    )
+
+
+def test_hardware_is_missed_in_words(tmp_path: Path) -> None:
+    done = run(tmp_path, str(HERE / "hardware.py"))
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.startswith("not run: there is no gpu:0 to run on") and "einkorn[cuda]" in done.stdout
+    done = run(tmp_path, str(TESTS.parent / "benchmarks" / "gpu.py"))
+    assert done.returncode == 0 and done.stdout.startswith("not run: there is no gpu:0 to run on")
+
+
+FIGURES = """
+import sys
+from support import fake_cuda
+fake_cuda.install().runner = None  # kernels that do nothing
+sys.argv[1:] = ["--small", "--json", "{path}"]
+import runpy
+runpy.run_path("{program}", run_name="__main__")
+"""
+
+
+def test_figures_are_complete(cuda: Path, tmp_path: Path) -> None:
+    """Times are never judged here, and kernels compute nothing."""
+    path, program = tmp_path / "gpu.json", TESTS.parent / "benchmarks" / "gpu.py"
+    done = run(cuda, "-c", FIGURES.format(path=path, program=program))
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads(path.read_text())
+    assert result["device"]["name"] == "Fake GPU" and "cuda-bindings" in result["versions"]
+    sections = {row["section"] for row in result["rows"]}
+    assert sections == {"copies", "launch", "products", "rows", "elementwise"}
+    ours = [row for row in result["rows"] if row["name"] not in ("cuBLAS by PyTorch", "Triton")]
+    assert [row for row in ours if row["failed"]] == []
+    assert len(ours) > 110 and all(row["low"] <= row["median"] <= row["high"] for row in ours)
 
 
 def script(folder: Path, text: str) -> str:

@@ -184,7 +184,8 @@ def callbacks(gpu: FakeGpu, table: dict[str, tuple[tuple[Any, ...], Callable[...
     def guarded(name: str, function: Callable[..., Any]) -> Callable[..., int]:
         def call(*arguments: Any) -> int:
             try:
-                function(*arguments)
+                with gpu.lock:
+                    function(*arguments)
             except Refused as refused:
                 return refused.status
             except Exception as error:
@@ -208,6 +209,9 @@ def run_ptx(
     ptx.run(code.decode().rstrip("\0"), symbol, arguments=values, memory=memory, **sizes)
 
 
+_kept: list[Any] = []
+
+
 def install() -> FakeCuda:
     """Puts the functions behind the `libcuda.so.1` that this process finds."""
     gpu = FakeCuda()
@@ -225,13 +229,9 @@ def install() -> FakeCuda:
     known["cuGetProcAddress"] = resolve
     library = ctypes.CDLL("libcuda.so.1")
     P.in_dll(library, "ek_resolve").value = ctypes.cast(resolve, P).value
-    gpu.keep = known, resolve, library
+    _kept.append((known, resolve, library))  # native code has their addresses
     return gpu
 
 
-GPU: FakeCuda | None = None
-
-
 def pytest_configure(config: Any) -> None:
-    global GPU
-    GPU = config.fake_gpu = install()
+    config.fake_gpu = install()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ class Refused(Exception):
     def __init__(self, status: int) -> None:
         super().__init__(status)
         self.status = status
+        self.lock = threading.RLock()  # one call at a time
 
 
 @dataclass
@@ -57,6 +59,7 @@ class FakeGpu:
 
     def __init__(self, status: dict[str, int], count: int = 2) -> None:
         self.status = status
+        self.lock = threading.RLock()  # one call at a time
         self.count = count
         self.log: list[tuple[Any, ...]] = []
         self.violations: list[str] = []
@@ -71,7 +74,6 @@ class FakeGpu:
         self.fault = 0  # what every call gives back from now on: the context is lost
         self.maximum = MAXIMUM
         self.runner: Runner | None = None
-        self.keep: Any = None
         self._numbers = itertools.count(0x1000, 0x10)
 
     # --- memory ---

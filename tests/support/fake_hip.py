@@ -143,6 +143,9 @@ def functions(gpu: FakeHip) -> dict[str, tuple[tuple[Any, ...], Callable[..., An
     return known
 
 
+_kept: list[Any] = []
+
+
 def install() -> FakeHip:
     """Puts the functions behind the `libamdhip64.so` that this process finds."""
     gpu = FakeHip()
@@ -158,7 +161,7 @@ def install() -> FakeHip:
     table = (P * len(NAMES)).in_dll(library, "ek_functions")
     for number, name in enumerate(NAMES):
         table[number] = ctypes.cast(known[name], P).value
-    gpu.keep = known, library
+    _kept.append((known, library))  # native code has their addresses
     return gpu
 
 

@@ -24,6 +24,7 @@ from einkorn.graph import (
     ops,
 )
 
+FEW = CASES[:5]  # all of them run in tests/gpu/test_ptx_cases.py
 GPU = DeviceRef.GPU()
 HOST = DeviceRef.CPU()
 X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(4, 3)
@@ -190,11 +191,8 @@ def check_tensors_of_other_libraries(gpu: Accelerator) -> None:
     np.testing.assert_allclose(out.to_numpy(), 2 * X + 1)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def check_kernels_with_blocks_and_warps(case: GpuCase, gpu: Accelerator, few: bool) -> None:
-    """The kernels that the other ways to run GPU code are tested with; with a library of the tests a few of them."""
-    if few and "parts" not in case.name and case not in CASES[:5]:
-        pytest.skip("each runs in tests/gpu/test_ptx_cases.py")
+def check_kernels_with_blocks_and_warps(case: GpuCase, gpu: Accelerator) -> None:
+    """The kernels that the other ways to run GPU code are tested with."""
     if case.refusal(gpu.driver.targets[-1]) is not None:
         pytest.skip("the target refuses it")
     arrays, outputs = case.inputs(), case.types(case.expected())
