@@ -1,7 +1,8 @@
 """The scheduler of threads that wait for each other: LLVM IR that is added to every module with such threads.
 
     @ek.run_blocks(argument, chunk)     a task of the pool: runs its part of the blocks of a launch, one after the other
-    @ek.run_block                       runs all threads until they wait for the block, lets them go on, and so on
+    @ek.run_block                       runs all threads until they wait for the block, lets them go on, and so on; on a
+                                        simulated device in an order that is drawn, where it has a seed
     @ek.run_warp                        the same for the threads of a warp
     @ek.meet                            lets threads go on that wait for no one who is not there
 
@@ -26,6 +27,7 @@ from ...dsl.contract.checking import CheckState
 from ...dsl.diagnostics.errors import InternalError
 from ..ir.simulation import FRAME_ALIGNMENT, SLOT_BYTES, Argument, Block, State, Thread, offset
 from ..targets import Target
+from .simulator_orders import DRAWN, IN_ORDER, MOST_THREADS
 from .simulator_reports import REPORT_PARTING, TOLD, UNTOLD
 
 ON_STACK: Final = 512 << 10  # bytes of a block's memory that lie on a stack; threads have 2 MiB to spare at least
@@ -54,10 +56,12 @@ def scheduler_text(target: Target) -> str:
     def address(match: re.Match[str]) -> str:
         return f"getelementptr inbounds i8, ptr {match[3]}, i64 {offset(_STRUCTURES[match[1]], match[2])}"
 
-    text = _FIELD.sub(address, _TEMPLATE + REPORT_PARTING + (TOLD if target.checks_memory else UNTOLD))
+    text = _TEMPLATE + REPORT_PARTING + (TOLD if target.checks_memory else UNTOLD)
+    text = _FIELD.sub(address, text + (DRAWN if target.simulates else IN_ORDER))
     numbers = {state.name: int(state) for state in State} | {
         "SIZE_OF_THREAD": ctypes.sizeof(Thread),
         "SIZE_OF_BLOCK": ctypes.sizeof(Block),
+        "MOST_THREADS": MOST_THREADS,
         "SLOTS": 2 * SLOT_BYTES,
         "SLOT": SLOT_BYTES,
         "LINE_LESS": FRAME_ALIGNMENT - 1,
@@ -261,15 +265,13 @@ end:
   ret void
 }
 
-; Runs a block from its beginning to its end.
-define internal void @ek.run_block(ptr %argument, ptr %block) {
+; Lets all threads of a block begin anew.
+define internal void @ek.begin_threads(ptr %block) {
 entry:
   %threads.at = Block.threads(%block)
   %threads = load ptr, ptr %threads.at, align 8
   %count.at = Block.count(%block)
   %count = load i64, ptr %count.at, align 8
-  %lanes.at = Argument.lanes(%argument)
-  %lanes = load i64, ptr %lanes.at, align 8
   %frames.at = Block.frames(%block)
   %frames = load ptr, ptr %frames.at, align 8
   %bytes.at = Block.frame_bytes(%block)
@@ -286,20 +288,14 @@ begin:
   store ptr %frame, ptr %new.frame, align 8
   %n.next = add i64 %n, 1
   %n.more = icmp slt i64 %n.next, %count
-  br i1 %n.more, label %begin, label %round
-round:
-  br label %warp
-warp:
-  %w = phi i64 [ 0, %round ], [ %w.next, %warp ]
-  %first = getelementptr inbounds [SIZE_OF_THREAD x i8], ptr %threads, i64 %w
-  %left = sub i64 %count, %w
-  %short = icmp slt i64 %left, %lanes
-  %size = select i1 %short, i64 %left, i64 %lanes
-  call void @ek.run_warp(ptr %argument, ptr %block, ptr %first, i64 %size)
-  %w.next = add i64 %w, %lanes
-  %w.more = icmp slt i64 %w.next, %count
-  br i1 %w.more, label %warp, label %check
-check:
+  br i1 %n.more, label %begin, label %end
+end:
+  ret void
+}
+
+; Lets threads go on that wait for the block, when none is left that could run; says whether any does.
+define internal i1 @ek.meet_block(ptr %argument, ptr %block, ptr %threads, i64 %count) {
+entry:
   %over = call i1 @ek.is_over(ptr %argument)
   br i1 %over, label %end, label %compare
 compare:                                            ; all at one barrier, or all at their end
@@ -345,16 +341,49 @@ release:
   store i64 READY, ptr %released.state, align 8
   %r.next = add i64 %r, 1
   %r.more = icmp slt i64 %r.next, %count
-  br i1 %r.more, label %release, label %round
+  br i1 %r.more, label %release, label %again
 meet:
   %met = call i1 @ek.meet(ptr %block, ptr %threads, i64 %count, i64 BLOCK)
-  br i1 %met, label %round, label %part
+  br i1 %met, label %again, label %part
 part:
   call void @ek.report_parting(ptr %block, ptr %threads, i64 %count)
   br label %end
+again:
+  ret i1 true
+end:
+  ret i1 false
+}
+
+; Runs a block from its beginning to its end, its threads in their order.
+define internal void @ek.run_in_order(ptr %argument, ptr %block) {
+entry:
+  %threads.at = Block.threads(%block)
+  %threads = load ptr, ptr %threads.at, align 8
+  %count.at = Block.count(%block)
+  %count = load i64, ptr %count.at, align 8
+  %lanes.at = Argument.lanes(%argument)
+  %lanes = load i64, ptr %lanes.at, align 8
+  call void @ek.begin_threads(ptr %block)
+  br label %round
+round:
+  br label %warp
+warp:
+  %w = phi i64 [ 0, %round ], [ %w.next, %warp ]
+  %first = getelementptr inbounds [SIZE_OF_THREAD x i8], ptr %threads, i64 %w
+  %left = sub i64 %count, %w
+  %short = icmp slt i64 %left, %lanes
+  %size = select i1 %short, i64 %left, i64 %lanes
+  call void @ek.run_warp(ptr %argument, ptr %block, ptr %first, i64 %size)
+  %w.next = add i64 %w, %lanes
+  %w.more = icmp slt i64 %w.next, %count
+  br i1 %w.more, label %warp, label %check
+check:
+  %again = call i1 @ek.meet_block(ptr %argument, ptr %block, ptr %threads, i64 %count)
+  br i1 %again, label %round, label %end
 end:
   ret void
 }
+
 
 ; Runs blocks [low, high) in a piece of memory: the records of the block and its threads, frames, slots, shared memory.
 define internal void @ek.run_in(ptr %argument, ptr %memory, i64 %bytes, i64 %count, i64 %low, i64 %high) {
@@ -437,8 +466,9 @@ look:
   %over = call i1 @ek.is_over(ptr %argument)
   br i1 %over, label %end, label %run
 run:
-  %block.row = udiv i64 %b, %grid.x
-  %block.x = urem i64 %b, %grid.x
+  %number = call i64 @ek.block_number(ptr %argument, i64 %b)
+  %block.row = udiv i64 %number, %grid.x
+  %block.x = urem i64 %number, %grid.x
   %block.x.at = Block.x(%memory)
   store i64 %block.x, ptr %block.x.at, align 8
   %block.y = urem i64 %block.row, %grid.y

@@ -93,6 +93,13 @@ def _parse_count(text: str) -> int:
     return count
 
 
+def _parse_seed(text: str) -> int:
+    seed = int(text)
+    if not 0 <= seed < 1 << 63:
+        raise ValueError(text)
+    return seed
+
+
 def _one_of(words: tuple[str, ...]) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text.lower() not in words:
@@ -194,6 +201,13 @@ class Knobs:
         None,
         _parse_count,
         "How many threads a CPU op may use, instead of one for each core.",
+    )
+    sim_seed: Knob[int] = Knob(
+        "EINKORN_SIM_SEED",
+        "a whole number from 0 to 2**63 - 1",
+        0,
+        _parse_seed,
+        "What the order of threads is drawn from on a simulated GPU; 0 leaves them in order.",
     )
 
 

@@ -97,6 +97,7 @@ class Driver(ABC):
         targets: the names of the compile targets that its code is made for: the host's half first, if there are two.
         architecture: of an accelerator, such as "sm_90"; empty for the host.
         name: of a device that is called so beside its number, such as "sim:sm_90a"; empty for others.
+        in_order: whether a call is the work of one thread of the process, in one order.
         native: gives the machine code that calls a library of GPUs; the engine, which may compile, puts it here.
     """
 
@@ -106,6 +107,7 @@ class Driver(ABC):
     targets: tuple[str, ...]
     architecture: str = ""
     name: str = ""
+    in_order: bool = False
     dlpack_place: tuple[int, int] | None = None  # kind and number of the device in DLPack
     default_stream: Any = None  # made when it is first asked for; see `streams`
     streams: int = 0  # how many were ever made; with one, nothing has to be ordered
@@ -212,6 +214,10 @@ class Driver(ABC):
     def error(self, code: int) -> str:
         """What it means that an entry returned this code without a report; empty when nothing is known."""
         return ""
+
+    def notes(self) -> list[str]:
+        """What to know of a failure of a kernel on it."""
+        return []
 
     def properties(self) -> dict[str, str | int]:
         """What is known about the device, for people."""

@@ -20,6 +20,7 @@ import numpy as np
 from ...dsl.contract import abi
 from ...dsl.diagnostics.errors import DeviceError, shown_value
 from ...dsl.diagnostics.places import user_place
+from ...dsl.environment.knobs import knobs
 from .device import ALIGNMENT, Array, Code, CodeFile, Driver, Memory, Storage
 from .halves import open_halves
 from .shared_library import SharedLibrary
@@ -40,13 +41,18 @@ class SimulatedDriver(Driver):
 
     Args:
         like: the compile target of the GPU that it is like.
+        seed: draws the order of blocks, warps and threads between the places where they wait; 0 leaves them in order,
+            and blocks to several workers.
     """
 
     api = "sim"
 
-    def __init__(self, like: str) -> None:
-        self.name = f"sim:{like}"
-        self.targets = ("host", self.name)
+    def __init__(self, like: str, seed: int = 0) -> None:
+        target = f"sim:{like}"
+        self.targets = ("host", target)
+        self.name = f"{target}, seed {seed}" if seed else target
+        self.seed = seed
+        self.in_order = seed != 0
         self.architecture = like
         self._held: dict[int, Array] = {}  # the memory that is given out, by its address
 
@@ -79,8 +85,12 @@ class SimulatedDriver(Driver):
         functions = (ctypes.c_void_p * max(1, len(code.functions)))(*code.functions)
         table = abi.Device(*(library.address(name) for name in _FUNCTIONS))
         table.functions = ctypes.addressof(functions)
+        table.driver = self.seed
         table.keep = functions  # as long as the table
         return table
+
+    def notes(self) -> list[str]:
+        return [f"threads ran in an order drawn from seed {self.seed}, which draws it again"] if self.seed else []
 
     def synchronize(self) -> None:
         pass  # every call has ended when it returns
@@ -93,28 +103,30 @@ class SimulatedDriver(Driver):
 LIKE: Final = "sm_90a"  # the GPU that is meant where nobody says which
 
 
-def open_simulated(name: object, like: str | None) -> SimulatedDriver:
+def open_simulated(name: object, like: str | None, seed: int | None) -> SimulatedDriver:
     """The device of a name: `sim`, like the GPU of a compile target, or `sim:gfx942`. Asked again it is the same.
 
     Raises:
-        DeviceError: EK0801 another name, or `like` of what is not simulated.
+        DeviceError: EK0801 another name, or `like` or `seed` of what is not simulated.
     """
     family, colon, chosen = name.partition(":") if isinstance(name, str) else ("", "", "")
     if family != "sim" or (colon and like is not None) or bool(colon) is not bool(chosen):
-        raise DeviceError(
-            f"{shown_value(name)} is no simulated GPU",
-            code="EK0801",
-            place=user_place(),
-            argument="id",
-            expected='"sim" with like=, or "sim:gfx942"',
-            got=shown_value(name),
-        )
-    return _opened(chosen or like or LIKE)
+        expected = '"sim" with like=, or "sim:gfx942"'
+        raise _refusal(f"{shown_value(name)} is no simulated GPU", "id", expected, name)
+    seed = knobs.sim_seed if seed is None else seed
+    if type(seed) is not int or not 0 <= seed < 1 << 63:
+        raise _refusal(f"a seed is a whole number, not {shown_value(seed)}", "seed", "from 0 to 2**63 - 1", seed)
+    return _opened(chosen or like or LIKE, seed)
+
+
+def _refusal(message: str, argument: str, expected: str, got: object) -> DeviceError:
+    place = user_place()
+    return DeviceError(message, code="EK0801", place=place, argument=argument, expected=expected, got=shown_value(got))
 
 
 @functools.cache
-def _opened(like: str) -> SimulatedDriver:
-    return SimulatedDriver(like)
+def _opened(like: str, seed: int) -> SimulatedDriver:
+    return SimulatedDriver(like, seed)
 
 
 def _address(storage: Storage) -> int:

@@ -150,7 +150,7 @@ class Caller:
         self.pool = pool = thread_pool(self.threads)
         if pool is not None:
             self.context.pool, self.context.poll = pool.address, pool.poll
-        if pool is not None and pool.threads > 1:
+        if pool is not None and pool.threads > 1 and not self.driver.in_order:
             self.context.parallel, self.context.threads = pool.run, pool.threads
         self.status = (ctypes.c_int64 * 1).from_buffer(self.context, abi.STATUS_OFFSET)
         self.context_at = ctypes.addressof(self.context)
@@ -445,7 +445,8 @@ class Caller:
         notes = nan_notes(failure, arrays) if self.device.is_host else []
         programs = [node.kernel.portable for node in self.ir.nodes if isinstance(node, Node)]
         kernels = [*programs, *(program.shape for program in programs if program.shape is not None)]
-        raise failure_error(failure, kernels, self._staged(failure.report.op), [*notes, called])
+        staged = self._staged(failure.report.op)
+        raise failure_error(failure, kernels, staged, [*notes, *self.driver.notes(), called])
 
     def _not_launched(self, table: abi.Device) -> EinkornError:
         """What a device refused to do."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import graphs
+from support import graphs, simulated
 from support.gpu_cases import CASES, GpuCase
 
 from einkorn.compiler.targets import lookup
@@ -24,25 +24,23 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("like", ["sm_90a", "gfx942"])
-@pytest.mark.parametrize("case", CASES, ids=str)
+# With 64 lanes what depends on lanes, and a few of the others.
+RUNS = [(case, "sm_90a") for case in CASES] + [
+    (case, "gfx942") for k, case in enumerate(CASES) if case.by_lanes or k % 5 == 0
+]
+
+
+@pytest.mark.parametrize(("case", "like"), RUNS, ids=str)
 def test_gpu_kernels(case: GpuCase, like: str) -> None:
     if case.refusal(like) is not None:
         with pytest.raises(CompileError) as refused:
             case.compile(f"sim:{like}")
         assert refused.value.code == case.refusal(like)
         return
-    inputs, outputs = case.types(case.inputs()), case.types(case.expected())
-    types = [TensorType(dtype, shape, GPU) for dtype, shape in outputs]
-
-    def forward(*values: Any) -> Any:
-        return ops.custom(case.op, device=GPU, values=values, out_types=types, parameters=dict(case.params))
-
-    taken = [TensorType(dtype, shape, GPU) for dtype, shape in inputs]
-    device = Accelerator("sim", like=like)
-    model = InferenceSession(devices=[device]).load(Graph("case", forward, taken, custom_extensions=[case.path]))
-    results = model(*(Buffer.from_numpy(array).to(device) for array in case.inputs()))
-    case.check([result.to_numpy() for result in results], lookup(like).lanes)
+    inputs, outputs = case.inputs(), case.expected(lookup(like).lanes)
+    arrays = [*(array.copy() for array in inputs), *(np.zeros_like(array) for array in outputs)]
+    simulated.run_unit(case.spec(), Accelerator("sim", like=like), arrays)
+    case.check(arrays[len(inputs) :], lookup(like).lanes)
 
 
 def test_what_the_device_is() -> None:
@@ -116,3 +114,77 @@ def test_kernels_report(tmp_path: Any, capfd: pytest.CaptureFixture[str]) -> Non
         model(Buffer.from_numpy(x).to(device))
     x[40] = 99.0
     assert np.array_equal(model(Buffer.from_numpy(x).to(device))[0].to_numpy(), x)
+
+
+ORDERED = """
+from einkorn.dsl import DeviceContext, InputTensor, OutputTensor, float32, gpu, register
+
+def swap(out, x, correct):
+    i = gpu.thread_idx.x
+    mine = gpu.shared[float32](96)
+    mine[i] = x[gpu.global_idx.x]
+    gpu.barrier()
+    for k in range(3):
+        got = mine[(i + 33) % 96]
+        if correct:
+            gpu.barrier()
+        mine[i] = got + gpu.warp.shuffle_xor(got, 1)
+        gpu.barrier()
+    out[gpu.global_idx.x] = mine[i]
+
+@register("ordered")
+def ordered(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], ctx: DeviceContext, *, correct: bool):
+    ctx.launch(swap, out, x, grid=x.dim(0) // 96, block=96, parameters={"correct": correct})
+"""
+
+
+def test_a_seed_draws_an_order_and_draws_it_again(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "kernels.py").write_text(ORDERED)
+    x = np.random.default_rng(0).integers(0, 9, 96 * 5).astype(np.float32)
+    type = TensorType(graphs.DType.float32, ["n"], GPU)
+
+    def run(seed: int | None, correct: bool) -> bytes:
+        device = Accelerator("sim", seed=seed)
+
+        def forward(x: Any) -> Any:
+            values = {"device": GPU, "values": [x], "out_types": [x.type], "parameters": {"correct": correct}}
+            return ops.custom("ordered", **values)[0]
+
+        staged = Graph("ordered", forward, [type], custom_extensions=[tmp_path / "kernels.py"])
+        model = InferenceSession(devices=[device]).load(staged)
+        return bytes(model(Buffer.from_numpy(x).to(device))[0].to_numpy().tobytes())
+
+    wanted = x.reshape(5, 96)
+    for _ in range(3):
+        got = np.roll(wanted, -33, axis=1)
+        wanted = got + got.reshape(5, 48, 2)[:, :, ::-1].reshape(5, 96)
+    assert {run(seed, True) for seed in range(8)} == {wanted.tobytes()}
+    found = [run(seed, False) for seed in range(1, 8)]
+    assert len(set(found)) > 2 and wanted.tobytes() not in found
+    assert [run(seed, False) for seed in range(1, 8)] == found
+    monkeypatch.setenv("EINKORN_SIM_SEED", "3")
+    assert run(None, False) == found[2]
+    for wrong in (-1, 1 << 63, 1.5):
+        with pytest.raises(DeviceError, match="a seed is a whole number"):
+            Accelerator("sim", seed=wrong)  # type: ignore[arg-type]
+
+
+def test_many_blocks_are_each_run_once(tmp_path: Any) -> None:
+    (tmp_path / "kernels.py").write_text(KERNEL.replace('print(f"thread {i}") if i == 3 else None', "pass"))
+    type = TensorType(graphs.DType.float32, ["n"], GPU)
+    staged = Graph(
+        "checked",
+        lambda x: ops.custom("checked", device=GPU, values=[x], out_types=[x.type])[0],
+        [type],
+        custom_extensions=[tmp_path / "kernels.py"],
+    )
+    for seed in (1, 2):
+        device = Accelerator("sim", seed=seed)
+        model = InferenceSession(devices=[device]).load(staged)
+        for blocks in (1, 2, 7, 48, 7919):
+            x = np.random.default_rng(blocks).random(blocks * 32).astype(np.float32)
+            assert np.array_equal(model(Buffer.from_numpy(x).to(device))[0].to_numpy(), x)
+        x[33] = 200.0
+        with pytest.raises(KernelError, match=f"seed {seed}") as failed:
+            model(Buffer.from_numpy(x).to(device))
+        assert "thread 1 of block 1 has 200.0" in failed.value.message

@@ -9,15 +9,23 @@ Input: nothing. Output: sessions that load for the device. Non-goals: what moves
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+import ctypes
+import tempfile
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from einkorn.compiler.pipeline import compile_entry
+from einkorn.compiler.targets import host, lookup
+from einkorn.dsl.contract import abi
+from einkorn.dsl.contract.unit import EntrySpec
 from einkorn.graph import Accelerator, Buffer, DeviceRef, Graph, InferenceSession
+from einkorn.graph.driver.device import CodeFile
 from einkorn.graph.driver.devices import Device
 from einkorn.graph.ir import Constant, External, GraphIR, Item
 from einkorn.graph.types.tensor_type import ShapedType
@@ -70,3 +78,29 @@ def sessions(device: Device | None = None) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(InferenceSession, "load", load)
         yield
+
+
+def run_unit(spec: EntrySpec, device: Device, arrays: Sequence[Any]) -> None:
+    """Compiles a unit without sizes that are known at the call only, and calls its entry on memory of the device."""
+    driver = device.driver
+    target = lookup(driver.targets[-1])
+    pieces = compile_entry(spec, target, hosts=[host()]).pieces
+    with tempfile.TemporaryDirectory() as folder:
+        files = []
+        for name, piece in zip(("host", "device"), pieces, strict=True):
+            path = Path(folder, name)
+            path.write_bytes(piece.code)
+            files.append(CodeFile(piece.kind, piece.target, path, len(piece.code)))
+        code = driver.load(files)
+    table, context, dims = driver.table(code), abi.Context(), (ctypes.c_int64 * 1)()
+    assert table is not None
+    taken = driver.allocate(code.scratch(ctypes.addressof(dims))) if code.scratch else None
+    if taken is not None:
+        table.scratch, table.scratch_size = driver.address_of(taken), taken.size
+    context.threads, context.device, table.context = 1, ctypes.addressof(table), ctypes.addressof(context)
+    there = [driver.place(array) for array in arrays]
+    pointers = (ctypes.c_void_p * len(arrays))(*map(driver.address_of, there))
+    status = code.entry(*(ctypes.addressof(each) for each in (context, pointers, dims)))
+    assert status == 0, status
+    for array, memory in zip(arrays, there, strict=True):
+        driver.copy(array, memory)
