@@ -43,3 +43,11 @@ def _ballot(op: Op, machine: Machine) -> Evaluate:
         return [bits] * len(brought)
 
     return lambda condition: Meeting(op, bool(condition), meet)
+
+
+@evaluates("warp_match")
+def _match(op: Op, machine: Machine) -> Evaluate:
+    def meet(brought: list[Any]) -> list[Any]:
+        return [np.uint64(sum(1 << lane for lane, other in enumerate(brought) if other == own)) for own in brought]
+
+    return lambda value: Meeting(op, value.tobytes(), meet)

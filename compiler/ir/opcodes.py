@@ -495,6 +495,16 @@ WARP_BALLOT = Opcode(
     uniform=Scope.warp,
     within="launch",
 )
+WARP_MATCH = Opcode(
+    "warp_match",
+    "value -> the lanes of the warp that have the same bits, as `warp_ballot` gives lanes",
+    (NUMBER,),
+    (LANE_BITS,),
+    attrs=_WARP,
+    waits=Scope.warp,
+    uniform=Scope.none,
+    within="launch",
+)
 
 ASSERT = Opcode(
     "assert",

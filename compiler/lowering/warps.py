@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...dsl.diagnostics.errors import InternalError
-from ...dsl.types.dtype import DType, SIMDType
+from ...dsl.types.dtype import BOOL, DType, SIMDType
 from ..ir.program import Op
 from ..targets.base import WarpOperations
 from . import casts, coroutines
@@ -162,3 +162,31 @@ def _ballot(w: FunctionWriter, op: Op) -> None:
     mask = _present(w, op).mask if "{mask}" in spelled.ballot else ""
     bits = w.op(spelled.ballot.format(predicate=w.name(op.operands[0]), mask=mask))
     w.result(op, bits if lanes == 64 else w.op(f"arith.extui {bits} : i32 to i64"))
+
+
+@emits("warp_match")
+def _match(w: FunctionWriter, op: Op) -> None:
+    spelled, lanes, type = _spelled(w), op.attrs["lanes"], op.operands[0].simd
+    width = f"i{lanes}"
+    mask = _present(w, op).mask if "{mask}" in spelled.ballot else ""
+    found = []
+    for part in pieces(w, w.name(op.operands[0]), type):
+        if spelled.match:
+            found.append(w.op(spelled.match.format(value=part, mask=mask)))
+        else:
+            bits = 1 if type == BOOL else min(32, 8 * register_bytes(type))
+            found += [_same_bit(w, part, bit, width) for bit in range(bits)]
+    total = found[0]
+    for other in found[1:]:
+        total = w.op(f"arith.andi {total}, {other} : {width}")
+    w.result(op, total if lanes == 64 else w.op(f"arith.extui {total} : i32 to i64"))
+
+
+def _same_bit(w: FunctionWriter, part: str, bit: int, width: str) -> str:
+    """The lanes whose value has the bit that one's own has."""
+    moved = w.op(f"arith.shrui {part}, {_i32(w, bit)} : i32")
+    own = w.op(f"arith.trunci {moved} : i32 to i1")
+    votes = w.op(_spelled(w).ballot.format(predicate=own))
+    every = w.op(f"arith.constant -1 : {width}")
+    others = w.op(f"arith.xori {votes}, {every} : {width}")
+    return w.op(f"arith.select {own}, {votes}, {others} : {width}")

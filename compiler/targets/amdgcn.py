@@ -31,6 +31,7 @@ def _warp(lanes: int) -> WarpOperations:
         shuffle='llvm.call_intrinsic "llvm.amdgcn.ds.bpermute"({address}, {value}) : (i32, i32) -> i32',
         shuffle_by="",
         ballot=f'llvm.call_intrinsic "llvm.amdgcn.ballot.i{lanes}"({{predicate}}) : (i1) -> i{lanes}',
+        match="",
     )
 
 

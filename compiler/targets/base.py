@@ -111,12 +111,14 @@ class WarpOperations:
             a warp, say, and one's own where that does not take part; `{last}` is 0 for `up`. Empty where there is no
             such operation.
         ballot: the lanes where `{predicate}` holds, as the bits of an integer with a bit for each lane.
+        match: the lanes that have one's own `{value}`, in the same form. Empty where there is no such operation.
     """
 
     lane: tuple[str, ...]
     shuffle: str
     shuffle_by: str
     ballot: str
+    match: str
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ GRID: Final = GridOperations(
         shuffle="nvvm.shfl.sync idx {mask}, {value}, {lane}, {last} : i32 -> i32",
         shuffle_by="nvvm.shfl.sync {kind} {mask}, {value}, {amount}, {last} : i32 -> i32",
         ballot="nvvm.vote.sync ballot {mask}, {predicate} -> i32",
+        match="nvvm.match.sync any {mask}, {value} : i32 -> i32",
     ),
 )
 _PREFETCH = tuple(f"prefetch.global.{level} [$0];" for level in ("L2", "L2", "L2", "L1"))

@@ -1,16 +1,17 @@
-"""Declares what the threads of a warp do together: values go from lane to lane, and questions have one answer.
+"""Declares what the threads of a warp or of a block do together: values go from one to the other, or become one.
 
 Lanes count along x, then y, then z of the block. The last warp of a block may be partial: the lanes that it lacks take
-no part. All threads of the warp have to come to such a call together.
+no part. All threads of the warp have to come to such a call together, as those of the block
+have to come to one of `block`.
 
-Input: nothing. Output: `warp`, which stands in `gpu`. Non-goals: no meaning in code; that is the compiler's.
+Input: nothing. Output: `warp` and `block`, which stand in `gpu`. Non-goals: no meaning in code; that is the compiler's.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from .stubs import named_namespace
+from .stubs import named_namespace, written
 
 
 @named_namespace("gpu.warp")
@@ -50,3 +51,44 @@ class warp:
     @staticmethod
     def ballot(p: Any) -> Any:
         """The lanes in which a Bool holds, as the bits of a UInt64."""
+
+    @staticmethod
+    def match(v: Any) -> Any:
+        """The lanes that have the same bits as `v`, as those of a UInt64. `v` is a number or a vector."""
+
+    @staticmethod
+    def elect() -> Any:
+        """True in one lane of the warp, the first."""
+
+    @staticmethod
+    @written
+    def reduce(v: Any, monoid: Any) -> Any:
+        """What a monoid makes of the values of all lanes, in every lane; they are joined in the order of the lanes."""
+
+    @staticmethod
+    @written
+    def scan(v: Any, monoid: Any, *, exclusive: bool = False) -> Any:
+        """What a monoid makes of the values of this lane and of those before it; of those before it alone, if
+        `exclusive`."""
+
+
+@named_namespace("gpu.block")
+class block:
+    """The threads of a block, which share memory and wait for each other."""
+
+    @staticmethod
+    @written
+    def reduce(v: Any, monoid: Any) -> Any:
+        """What a monoid makes of the values of all threads, in every thread: those of a warp are joined in the order of
+        its lanes, then the warps in theirs."""
+
+    @staticmethod
+    @written
+    def scan(v: Any, monoid: Any, *, exclusive: bool = False) -> Any:
+        """What a monoid makes of the values of this thread and of those before it; of those before it alone, if
+        `exclusive`."""
+
+    @staticmethod
+    @written
+    def broadcast(v: Any, thread: int = 0) -> Any:
+        """The value of one thread, which is known at compile time, in all threads of the block."""

@@ -55,6 +55,7 @@ class gpu:
     )
 
     warp = collectives.warp
+    block = collectives.block
 
     @staticmethod
     def uniform(value: Any, scope: str = "warp") -> Any:

@@ -17,7 +17,7 @@ from ..evaluator import Point, rule
 from ..values.aggregates import is_number, parts_of, replaced
 from ..values.compile_time import is_comptime_number
 from ..values.describe import describe
-from .grids import LAUNCHED, block_of
+from .grids import LAUNCHED, block_of, gpu_value
 
 LANES_OF = SIMDType(DType.uint64)
 
@@ -114,6 +114,21 @@ def _ballot(call: Point, name: str, p: Any, *, negated: bool = False) -> Value:
 @rule("gpu.warp.ballot")
 def ballot(call: Point, p: Any) -> Value:
     return _ballot(call, "warp.ballot", p)
+
+
+@rule("gpu.warp.match")
+def match(call: Point, v: Any) -> Value:
+    attrs = _warp(call, "warp.match")
+    refuse_barrier(call)
+    if parts_of(v) is not None or is_comptime_number(v):
+        raise call.error("EK0204", f"gpu.warp.match works on a number or a vector, not on {describe(v)}", "v")
+    check_numbers(call, v, "warp.match", "v")
+    return call.builder.one("warp_match", [settled(call.argument("v"), v)], LANES_OF, **attrs)
+
+
+@rule("gpu.warp.elect")
+def elect(call: Point) -> Value:
+    return call.builder.compare("eq", gpu_value(call, "lane_idx"), call.builder.int_(0))
 
 
 @rule("gpu.warp.any")

@@ -175,6 +175,8 @@ class _Collector:
                 raise Unresolved(value.text, did_you_mean(value.text.split("'")[-2], value.known))
             case Stub(kind="library"):
                 return GlobalEntry("library", (value.name, self.function(implementation(value.name))))
+            case Stub(kind="written"):
+                return GlobalEntry("function", self.function(implementation(value.name)))
             case Stub():
                 return GlobalEntry("stub", value.name)
             case FunctionType():

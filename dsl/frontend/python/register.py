@@ -409,7 +409,7 @@ def _argument_places(function: FunctionType) -> dict[str, Place]:
 # *** functions of the language that are written in the language ***
 
 _IMPLEMENTATIONS: dict[str, FunctionType] = {}
-_LIBRARY_MODULES = ("math.functions",)
+_MATHEMATICS, _GRIDS = "math.functions", "gpu.collectives"
 
 
 def implements(what: Stub | str | Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -429,8 +429,7 @@ def implements(what: Stub | str | Any) -> Callable[[Callable[..., Any]], Callabl
 def implementation(meant: str) -> FunctionType:
     """The function that says what a library stub does. The standard library is loaded when first asked for."""
     if meant not in _IMPLEMENTATIONS:
-        for module in _LIBRARY_MODULES:
-            name = f"{PACKAGE}.stdlib.{module}"
-            if name not in sys.modules:
-                importlib.import_module(name)
+        name = f"{PACKAGE}.stdlib.{_GRIDS if meant.startswith('gpu.') else _MATHEMATICS}"
+        if name not in sys.modules:
+            importlib.import_module(name)
     return _IMPLEMENTATIONS[meant]

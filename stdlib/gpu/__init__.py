@@ -1,0 +1,1 @@
+"""What names of `gpu` mean that are written in the language."""

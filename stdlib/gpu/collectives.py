@@ -1,0 +1,185 @@
+"""Reductions, scans and broadcasts over the threads of a warp and of a block, by the monoids of `algorithms.monoids`.
+
+In a warp states go from lane to lane: each is joined with that of the lane 1, 2, 4, ... behind it, or before it in a
+scan. In a block the states of the warps go through shared memory, and each thread joins them one by one. So the order
+is that of the threads, whatever the target: monoids need not be commutative, and the bits are the same in every run.
+
+Each call for a block has shared memory of its own. A barrier stands before the states of the warps are read, and one
+behind it, so that a call in a loop may write them again at once.
+
+Input: a value of each thread, a monoid or a tuple of these. Output: values. Non-goals: elements in memory (see
+`algorithms.rows`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...dsl import gpu, implements, int32, map_parts, min, static_assert, unroll
+from ..algorithms.folds import as_group, finished, for_each, joined, settled
+
+STEPS = 6  # a warp has 64 lanes at most
+
+
+@implements(gpu.warp.reduce)
+def warp_reduce(v: Any, monoid: Any) -> Any:
+    monoids = as_group(monoid)
+    states = gpu.warp.broadcast(_of_warp(monoids, _lifted(monoids, v, gpu.lane_idx)))
+    return _values(monoid, states, v)
+
+
+@implements(gpu.warp.scan)
+def warp_scan(v: Any, monoid: Any, *, exclusive: Any = False) -> Any:
+    monoids = as_group(monoid)
+    states = _scanned(monoids, _lifted(monoids, v, gpu.lane_idx))
+    return _values(monoid, _before(monoids, states, v) if exclusive else states, v)
+
+
+@implements(gpu.block.reduce)
+def block_reduce(v: Any, monoid: Any) -> Any:
+    monoids = as_group(monoid)
+    states = _of_warp(monoids, _lifted(monoids, v, _thread()))
+    slots = _slots(states)
+    if gpu.lane_idx == 0:
+        _keep(slots, gpu.warp_idx, states)
+    gpu.barrier()
+    total = _kept(slots, 0, states)
+    for warp in range(1, gpu.warps_per_block):
+        total = joined(monoids, total, _kept(slots, warp, states))
+    gpu.barrier()
+    return _values(monoid, total, v)
+
+
+@implements(gpu.block.scan)
+def block_scan(v: Any, monoid: Any, *, exclusive: Any = False) -> Any:
+    monoids = as_group(monoid)
+    states = _scanned(monoids, _lifted(monoids, v, _thread()))
+    slots = _slots(states)
+    if gpu.lane_idx == _present() - 1:
+        _keep(slots, gpu.warp_idx, states)
+    gpu.barrier()
+    before = _nothing(monoids, v)
+    for warp in range(gpu.warp_idx):
+        before = joined(monoids, before, _kept(slots, warp, states))
+    gpu.barrier()
+    return _values(monoid, joined(monoids, before, _before(monoids, states, v) if exclusive else states), v)
+
+
+@implements(gpu.block.broadcast)
+def block_broadcast(v: Any, thread: Any = 0) -> Any:
+    static_assert(0 <= thread < gpu.threads_per_block, "thread= is the number of a thread of the block")
+    slots = map_parts(lambda part: part if _is_known(part) else gpu.shared[part.dtype](part.width), v)
+    if _thread() == thread:
+        map_parts(lambda slot, part: None if _is_known(part) else _put(slot, 0, part), slots, v)
+    gpu.barrier()
+    found = map_parts(lambda slot, part: part if _is_known(part) else _got(slot, 0, part), slots, v)
+    gpu.barrier()
+    return found
+
+
+# *** where a thread is ***
+
+
+def _thread() -> Any:
+    """The number of a thread in its block."""
+    return gpu.warp_idx * gpu.warp_size + gpu.lane_idx
+
+
+def _present() -> Any:
+    """How many lanes the warp of a thread has; known at compile time where all warps of the block have as many."""
+    threads = gpu.threads_per_block
+    if threads % gpu.warp_size == 0:
+        return gpu.warp_size
+    if threads < gpu.warp_size:
+        return threads
+    return min(gpu.warp_size, threads - gpu.warp_idx * gpu.warp_size)
+
+
+# *** states ***
+
+
+def _is_known(part: Any) -> Any:
+    return isinstance(part, (bool, int, float))
+
+
+def _dtype(v: Any) -> Any:
+    """The dtype of a value; a tuple or struct of dtypes for one of numbers."""
+
+    def dtype(part):
+        static_assert(not _is_known(part), "a value of a thread has a type: write float32(1), not 1")
+        return part.dtype
+
+    return map_parts(dtype, v)
+
+
+def _lifted(monoids: Any, v: Any, place: Any) -> Any:
+    """The states of a value of a thread."""
+    _dtype(v)
+    return for_each(monoids, lambda _, m: m.lift(v, int32(place)))
+
+
+def _nothing(monoids: Any, v: Any) -> Any:
+    """The states of no values."""
+    return for_each(monoids, lambda _, m: m.identity(_dtype(v)))
+
+
+def _values(monoid: Any, states: Any, v: Any) -> Any:
+    monoids = as_group(monoid)
+    values = finished(monoids, settled(monoids, states, 0), _dtype(v))
+    return values if isinstance(monoid, tuple) else values[0]
+
+
+def _of_warp(monoids: Any, states: Any) -> Any:
+    """In lane 0 the states of all lanes; what other lanes have is nobody's."""
+    present = _present()
+    for step in unroll(STEPS):
+        if (1 << step) < min(gpu.warp_size, gpu.threads_per_block):
+            after = joined(monoids, states, gpu.warp.shuffle_down(states, 1 << step))
+            if _is_known(present) and present & (present - 1) == 0:
+                states = after
+            else:
+                there = gpu.lane_idx + (1 << step) < present
+                states = map_parts(lambda new, old: new if there else old, after, states)  # noqa: B023
+    return states
+
+
+def _scanned(monoids: Any, states: Any) -> Any:
+    """In each lane the states of the lanes up to it."""
+    for step in unroll(STEPS):
+        if (1 << step) < min(gpu.warp_size, gpu.threads_per_block):
+            after = joined(monoids, gpu.warp.shuffle_up(states, 1 << step), states)
+            there = gpu.lane_idx >= (1 << step)
+            states = map_parts(lambda new, old: new if there else old, after, states)  # noqa: B023
+    return states
+
+
+def _before(monoids: Any, states: Any, v: Any) -> Any:
+    """What the lane before this one has, which is nothing in lane 0."""
+    first = gpu.lane_idx == 0
+    return map_parts(
+        lambda state, none: none if first else state, gpu.warp.shuffle_up(states, 1), _nothing(monoids, v)
+    )
+
+
+# *** shared memory ***
+
+
+def _slots(states: Any) -> Any:
+    """Shared memory for the states of each warp."""
+    return map_parts(lambda part: gpu.shared[part.dtype](gpu.warps_per_block * part.width), states)
+
+
+def _keep(slots: Any, warp: Any, states: Any) -> None:
+    map_parts(lambda slot, part: _put(slot, warp, part), slots, states)
+
+
+def _kept(slots: Any, warp: Any, states: Any) -> Any:
+    return map_parts(lambda slot, part: _got(slot, warp, part), slots, states)
+
+
+def _put(slot: Any, at: Any, part: Any) -> None:
+    slot.store(part, at * part.width)
+
+
+def _got(slot: Any, at: Any, part: Any) -> Any:
+    return slot.load(at * part.width, width=part.width)
