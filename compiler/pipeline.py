@@ -54,6 +54,7 @@ from .passes.place_polls import place_polls
 from .passes.simulate import simulate
 from .passes.split_loops import split_loops
 from .passes.stream_loops import stream_loops
+from .passes.tokens import tokens
 from .passes.uniformity import uniformity
 from .passes.vectorize_loops import vectorize_loops
 from .passes.version_loops import version_loops
@@ -172,6 +173,7 @@ LLVM_PASSES = tuple(name for name, _ in llvm.PASSES)  # check_intrinsics, read, 
 PASSES: tuple[Pass, ...] = (
     Pass("infer", "typed", _infer, _program_text),
     _on_program(uniformity),
+    _on_program(tokens),
     _on_program(expand_launches, half="host"),
     _on_program(split_loops),
     _on_program(choose_grains),

@@ -4,13 +4,27 @@ A module that registers a handler is listed here, and nowhere else.
 """
 
 from . import dispatch
-from .language import atomics, elements, grids, parallel, python, ranges, rare_cases, sequences, storage, vectors, warps
+from .language import (
+    async_copies,
+    atomics,
+    elements,
+    grids,
+    parallel,
+    python,
+    ranges,
+    rare_cases,
+    sequences,
+    storage,
+    vectors,
+    warps,
+)
 from .language import scalars as language_scalars
 from .members import context, pointers, scalars, structs, tensor_memory, tensors
 from .members import vectors as vector_members
 from .syntax import branches, expressions, f_strings, loops, statements
 
 __all__ = [
+    "async_copies",
     "atomics",
     "branches",
     "context",

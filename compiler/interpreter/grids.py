@@ -42,6 +42,7 @@ def run_grid(machine: Machine, kernel: Callable[..., Any], *arguments: Any) -> N
         machine.random.shuffle(blocks)
     for block in blocks:
         machine.shared.clear()
+        machine.copies.clear()
         place = dict(zip(("block_idx.z", "block_idx.y", "block_idx.x"), block, strict=True))
         threads = []
         for number, thread in enumerate(itertools.product(*(range(n) for n in sizes[5:2:-1]))):

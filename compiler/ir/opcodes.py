@@ -505,6 +505,39 @@ WARP_MATCH = Opcode(
     uniform=Scope.none,
     within="launch",
 )
+COPY_ASYNC = Opcode(
+    "copy_async",
+    "pointer to shared memory, offset, pointer, offset, whether it copies or stores zeros -> a token; attrs count: the"
+    " elements, of 4, 8 or 16 bytes",
+    (*_ADDRESS, *_ADDRESS, BOOLEAN),
+    (INTEGER,),
+    attrs={"count": Attribute(_whole(1, 129))},
+    rule=rules.copy_async,
+    reads=True,
+    writes=True,
+    within="launch",
+    uniform=Scope.none,
+)
+COPY_COMMIT = Opcode(
+    "copy_commit",
+    "the copies of this thread since the last commit become a group -> which stands for it",
+    results=(INTEGER,),
+    reads=True,
+    writes=True,
+    within="launch",
+    uniform=Scope.none,
+)
+COPY_WAIT = Opcode(
+    "copy_wait",
+    "token or group; waits until at most the attrs pending newest groups of this thread are under way; for a token,"
+    " until no copy is: attrs what",
+    (INTEGER,),
+    attrs={"what": Attribute(_one_of("copy", "group")), "pending": Attribute(_whole(0, 65))},
+    rule=rules.copy_wait,
+    reads=True,
+    writes=True,
+    within="launch",
+)
 
 ASSERT = Opcode(
     "assert",

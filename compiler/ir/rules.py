@@ -165,6 +165,18 @@ def compare_exchange(op: Op) -> str | None:
     return _accessed(op, desired, pointer) if same else "gives what was there"
 
 
+def copy_async(op: Op) -> str | None:
+    to, source = _pointer(op.operands[0]), _pointer(op.operands[2])
+    if to.dtype is not source.dtype or to.dtype.is_packed() or to.space != "shared" or to.access == "read-only":
+        return f"copies {source} to {to}"
+    size = op.attrs["count"] * max(1, to.dtype.bits // 8)
+    return None if size in (4, 8, 16) else f"copies {size} bytes"
+
+
+def copy_wait(op: Op) -> str | None:
+    return "waits for all copies" if op.attrs["what"] == "copy" and op.attrs["pending"] else None
+
+
 def offset(op: Op) -> str | None:
     source, to = _pointer(op.operands[0]), _pointer(op.results[0])
     if (source.dtype, source.space) != (to.dtype, to.space) or to.is_whole:

@@ -24,6 +24,7 @@ from ..ir.program import Function, Program
 from ..targets import Target
 from . import (
     arithmetic,
+    async_copies,
     atomics,
     bits,
     control_flow,
@@ -44,6 +45,7 @@ from .writer import EMITTERS, EXPANSIONS, LEAVE, FunctionWriter, KernelInfo, Mod
 
 FAMILIES = (
     arithmetic,
+    async_copies,
     atomics,
     bits,
     control_flow,

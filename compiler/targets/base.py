@@ -122,6 +122,23 @@ class WarpOperations:
 
 
 @dataclass(frozen=True)
+class CopyOperations:
+    """MLIR spellings of copies into shared memory that run beside a thread.
+
+    Attributes:
+        copy: by the number of bytes, 4, 8 or 16: from `{source}` to `{to}`.
+        masked: the same for the first `{taken}` bytes, with zeros behind them.
+        commit: the copies that are in no group yet become one.
+        wait: until at most `{pending}` groups are under way.
+    """
+
+    copy: Mapping[int, str] = field(hash=False)
+    masked: Mapping[int, str] = field(hash=False)
+    commit: str
+    wait: str
+
+
+@dataclass(frozen=True)
 class GridOperations:
     """MLIR spellings of a kernel that runs as a grid of threads, and of what a thread can ask and do.
 
@@ -138,6 +155,7 @@ class GridOperations:
     barrier: tuple[str, ...]
     attributes: str
     warp: WarpOperations
+    copies: CopyOperations | None = None
 
     def spell(self, what: Literal["thread_id", "block_id", "block_dim", "grid_dim"], axis: str) -> str | None:
         """The operation for one axis: `spell("thread_id", "x")` is `nvvm.read.ptx.sreg.tid.x : i32` for CUDA."""

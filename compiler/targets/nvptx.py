@@ -20,7 +20,16 @@ from typing import Final
 
 from ...dsl.contract.code_formats import PTX
 from ...dsl.diagnostics.errors import InternalError, TargetError
-from .base import COMMON_INTRINSICS, AddressSpaces, GridOperations, Intrinsics, Limits, Target, WarpOperations
+from .base import (
+    COMMON_INTRINSICS,
+    AddressSpaces,
+    CopyOperations,
+    GridOperations,
+    Intrinsics,
+    Limits,
+    Target,
+    WarpOperations,
+)
 
 TRIPLE: Final = "nvptx64-nvidia-cuda"
 DATA_LAYOUT: Final = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
@@ -39,6 +48,18 @@ GRID: Final = GridOperations(
         shuffle_by="nvvm.shfl.sync {kind} {mask}, {value}, {amount}, {last} : i32 -> i32",
         ballot="nvvm.vote.sync ballot {mask}, {predicate} -> i32",
         match="nvvm.match.sync any {mask}, {value} : i32 -> i32",
+    ),
+)
+_COPY = "nvvm.cp.async.shared.global {to}, {source}, {bytes}, cache = "
+_COPIED = " : !llvm.ptr<3>, !llvm.ptr<1>"
+_CACHES = {4: "ca", 8: "ca", 16: "cg"}  # only 16 bytes can go past the first cache
+ASYNC_GRID: Final = replace(
+    GRID,
+    copies=CopyOperations(
+        copy={size: f"{_COPY}{cache}{_COPIED}" for size, cache in _CACHES.items()},
+        masked={size: f"{_COPY}{cache}, {{taken}}{_COPIED}, i32" for size, cache in _CACHES.items()},
+        commit="nvvm.cp.async.commit.group",
+        wait="nvvm.cp.async.wait.group {pending}",
     ),
 )
 _PREFETCH = tuple(f"prefetch.global.{level} [$0];" for level in ("L2", "L2", "L2", "L1"))
@@ -95,7 +116,7 @@ def _target(name: str, ptx: int, capabilities: frozenset[str], shared_memory: in
             static_shared_memory=48 * 1024,
             shared_memory=shared_memory * 1024,
         ),
-        grid=GRID,
+        grid=ASYNC_GRID if "async_copy" in capabilities else GRID,
         dialect="nvvm",
         mlir_passes=("convert-nvvm-to-llvm",),
         debug_info="DebugDirectivesOnly",

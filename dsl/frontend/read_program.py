@@ -172,7 +172,9 @@ _ENTRIES: Mapping[str, Any] = {
     "library": lambda data, functions, depth: _library(data, functions),
     "struct": lambda data, functions, depth: _index(data, functions, s.Struct),
     "instance": _instance,
-    "stub": lambda data, functions, depth: one_of(data, (n for n, f in STUBS.items() if f.kind not in ("library", "written"))),
+    "stub": lambda data, functions, depth: one_of(
+        data, (n for n, f in STUBS.items() if f.kind not in ("library", "written"))
+    ),
     "dtype": lambda data, functions, depth: _dtype(data),
     "type": lambda data, functions, depth: _type(data),
     "typevar": lambda data, functions, depth: identifier(data),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import collectives
+from .async_copies import CopyGroup, CopyToken
 from .stubs import Namespace, Storage, namespace, value
 
 __all__ = ["gpu"]
@@ -71,3 +72,15 @@ class gpu:
     @staticmethod
     def barrier() -> None:
         """Waits until every thread of the block is here, and makes their stores to shared memory visible."""
+
+    @staticmethod
+    def copy_async(to: Any, source: Any, mask: Any = True) -> CopyToken:
+        """Begins to copy neighbours of 4, 8 or 16 bytes from a tensor into shared memory, while this thread goes on:
+        `gpu.copy_async(tile[r, c : c + 4], x[i, j : j + 4])`. Both sides lie at a multiple of so many bytes. Where
+        `mask` is False, zeros are stored, and nothing is read."""
+        raise NotImplementedError
+
+    @staticmethod
+    def commit() -> CopyGroup:
+        """The copies that this thread has begun since the last `commit`, as a group."""
+        raise NotImplementedError

@@ -156,9 +156,7 @@ def _scanned(monoids: Any, states: Any) -> Any:
 def _before(monoids: Any, states: Any, v: Any) -> Any:
     """What the lane before this one has, which is nothing in lane 0."""
     first = gpu.lane_idx == 0
-    return map_parts(
-        lambda state, none: none if first else state, gpu.warp.shuffle_up(states, 1), _nothing(monoids, v)
-    )
+    return map_parts(lambda state, none: none if first else state, gpu.warp.shuffle_up(states, 1), _nothing(monoids, v))
 
 
 # *** shared memory ***

@@ -16,6 +16,7 @@ from ....dsl.frontend import syntax as s
 from ....dsl.signature.schema import Role
 from ....dsl.types.dtype import INT, DType, SIMDType
 from ...ir.builder import Builder
+from ...ir.polynomials import minus
 from ...ir.program import PointerType, Value
 from ..advice import index_of_rank, index_of_tuple, unindexable, width_by_name
 from ..calls.struct_methods import method_of, special
@@ -305,6 +306,14 @@ def _at_least(call: Point, bound: Value | None, least: int) -> Value | None:
     return call.builder.one("max", [bound, call.builder.int_(least)], INT)
 
 
+def _asked(evaluator: Evaluator, dim: Value, first: Value | None, stop: Value | None) -> int | None:
+    """How many elements `first:stop` asks for, where the difference of the two is known."""
+    ranges = evaluator.ranges
+    end = ranges.poly(dim if stop is None else stop)
+    left = end if first is None else minus(end, ranges.poly(first))
+    return left.get((), 0) if not any(left) else None
+
+
 def make_view(call: Point, tensor: Tensor, parts: tuple[Any, ...]) -> Tensor:
     """`x[i, :]`, `x[:, a:b]`, `x[::2]`: a tensor over some of the elements, nothing is copied."""
     builder = call.builder
@@ -315,6 +324,7 @@ def make_view(call: Point, tensor: Tensor, parts: tuple[Any, ...]) -> Tensor:
     dims: list[Value] = []
     steps: list[tuple[int, Value]] = []
     plan: list[tuple[Value, Value] | Value] = []  # (start, step) of a sliced axis, or the index of a fixed one
+    asked: int | None = None  # by the last slice
 
     def whole(part: Any, node: s.Node | None) -> Value | None:
         at = node or call.node
@@ -333,6 +343,7 @@ def make_view(call: Point, tensor: Tensor, parts: tuple[Any, ...]) -> Tensor:
         at = call.index_part(axis, given)
         lower, upper = (at.lower, at.upper) if isinstance(at, s.Slice) else (None, None)
         first, stop, step_by = whole(part.start, lower), whole(part.stop, upper), part.step or 1
+        asked = _asked(call.evaluator, tensor.dims[axis], first, stop)
         first, stop = (first, _at_least(call, stop, 0)) if step_by > 0 else (_at_least(call, first, -1), stop)
         start, step, extent = slice_of(builder, tensor.dims[axis], first, stop, step_by)
         dims.append(extent)
@@ -360,4 +371,6 @@ def make_view(call: Point, tensor: Tensor, parts: tuple[Any, ...]) -> Tensor:
 
     guard(call)
     last = plan[-1] if plan else None
-    return View(tensor, tuple(dims), mapping, isinstance(last, tuple) and last[1].const == 1, guard, tuple(steps))
+    return View(
+        tensor, tuple(dims), mapping, isinstance(last, tuple) and last[1].const == 1, guard, tuple(steps), asked
+    )

@@ -15,7 +15,7 @@ from typing import Any
 from ....dsl.types.dtype import DType, SIMDType
 from ...ir.builder import Builder
 from ...ir.program import PointerType, Type, Value
-from .compile_time import Marker, StorageType, StructType, StructValue, StubRef, is_comptime_number
+from .compile_time import Copies, Marker, StorageType, StructType, StructValue, StubRef, is_comptime_number
 
 PLAIN = (str, DType, SIMDType, StructType, StubRef, Marker, StorageType, type(None))
 
@@ -24,11 +24,15 @@ def parts_of(value: Any) -> tuple[Any, ...] | None:
     """The items of a tuple or the fields of a struct; None for a value without parts."""
     if isinstance(value, tuple):
         return value
+    if isinstance(value, Copies):
+        return (value.number,)
     return value.parts if isinstance(value, StructValue) else None
 
 
 def with_parts(value: Any, parts: tuple[Any, ...]) -> Any:
     """A value of the same kind with other parts."""
+    if isinstance(value, Copies):
+        return Copies(value.what, *parts)
     return StructValue(value.type, parts) if isinstance(value, StructValue) else parts
 
 
@@ -39,6 +43,8 @@ def is_static(value: Any, part: int) -> bool:
 
 def same_kind(a: Any, b: Any) -> bool:
     """Whether two values are tuples of one length, or the same struct."""
+    if isinstance(a, Copies) or isinstance(b, Copies):
+        return isinstance(a, Copies) and isinstance(b, Copies) and a.what == b.what
     if isinstance(a, StructValue) or isinstance(b, StructValue):
         return isinstance(a, StructValue) and isinstance(b, StructValue) and a.type == b.type
     return isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b)

@@ -134,6 +134,14 @@ class LibraryRef:
     closure: Closure
 
 
+@dataclass(frozen=True, eq=False)
+class Copies:
+    """Copies under way: one (`copy`), or a `group` of them, by a number of the running program."""
+
+    what: str
+    number: Any
+
+
 @dataclass(frozen=True)
 class Marker:
     """`SIMD`, `stack` or `gpu.shared`, waiting for its subscript."""

@@ -15,6 +15,7 @@ from .compile_time import (
     ClassValue,
     Closure,
     ContextValue,
+    Copies,
     FormattedValue,
     Generated,
     LibraryRef,
@@ -63,6 +64,8 @@ def describe(value: Any) -> str:
             return f"the type {value}"
         case StructValue():
             return value.type.name
+        case Copies(what=what):
+            return "a copy under way" if what == "copy" else "a group of copies"
         case StructType():
             return f"the struct '{value.name}'"
         case Closure():

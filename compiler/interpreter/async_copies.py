@@ -1,0 +1,87 @@
+"""Computes asynchronous copies: one is done when its thread waits for it, or at once, as the machine draws.
+
+So whoever reads too early finds that nobody has written.
+
+Input: operations. Output: functions on pointers and numbers (see `interpreter.machine`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..ir.program import Op
+from .machine import Evaluate, Machine, evaluates
+from .pointers import Pointer, load, store
+
+Copy = Callable[[], None]
+
+
+@dataclass
+class _Copies:
+    """What a thread has under way: the groups, the oldest first, and what is in none yet."""
+
+    groups: list[list[Copy]] = field(default_factory=list)
+    open: list[Copy] = field(default_factory=list)
+    count: int = 0  # of the tokens and groups that there have been
+
+
+def _of_thread(machine: Machine) -> _Copies:
+    found = machine.copies.setdefault(id(machine.ids), _Copies())
+    assert isinstance(found, _Copies)
+    return found
+
+
+@evaluates("copy_async")
+def _copy_async(op: Op, machine: Machine) -> Evaluate:
+    count, location = op.attrs["count"], op.location
+
+    def begin(to: Pointer, at: Any, source: Pointer, first: Any, allowed: Any) -> Any:
+        copies, who = _of_thread(machine), machine.op
+
+        def copy() -> None:
+            value = load(source, first, count, who, location) if allowed else np.zeros((), source.memory.data.dtype)
+            store(value, to, at, count, who, location)
+
+        if machine.random is not None and machine.random.integers(2):
+            copy()
+        else:
+            copies.open.append(copy)
+        copies.count += 1
+        return np.int64(copies.count)
+
+    return begin
+
+
+@evaluates("copy_commit")
+def _commit(op: Op, machine: Machine) -> Evaluate:
+    def commit() -> Any:
+        copies = _of_thread(machine)
+        copies.groups.append(copies.open)
+        copies.open = []
+        copies.count += 1
+        return np.int64(copies.count)
+
+    return commit
+
+
+@evaluates("copy_wait")
+def _wait(op: Op, machine: Machine) -> Evaluate:
+    pending, whole = op.attrs["pending"], op.attrs["what"] == "copy"
+
+    def wait(_: Any) -> None:
+        copies = _of_thread(machine)
+        done = len(copies.groups) - pending
+        for group in copies.groups[: max(done, 0)]:
+            for copy in group:
+                copy()
+        del copies.groups[: max(done, 0)]
+        if whole:
+            for copy in copies.open:
+                copy()
+            copies.open = []
+
+    return wait
