@@ -85,6 +85,112 @@ def shuffle_case(dtype: Any, block: int) -> GpuCase:
     )
 
 
+def matched(x: Array, wide: Array, lanes: int) -> Array:
+    out = np.zeros((4, len(x)), np.uint64)
+    for i, (first, count) in enumerate(in_warps(x, 80, lanes)):
+        for row, values in enumerate((x, wide, x > 0)):
+            warp = values[first : first + count]
+            out[row, i] = sum(1 << k for k in range(count) if warp[k] == values[i])
+        out[3, i] = i == first
+    return out
+
+
+# *** reductions and scans ***
+
+
+def affine(values: Array) -> Array:
+    """The numbers of `Affine` in `collectives.py` for no value, the first, the first two, …."""
+    m, c, found = 1, 0, [7]
+    for value in values:
+        a, b = 2 * int(value) + 1, int(value) - 3
+        m, c = m * a, c * a + b
+        found.append(m * 7 + c)
+    return np.array([(n + (1 << 63)) % (1 << 64) - (1 << 63) for n in found], np.int64)
+
+
+def of_group(values: Array) -> list[Array | int]:
+    """Sum, index of the largest, all, sums and all up to each, and up to the one before."""
+    sums, steps = np.cumsum(values), affine(values)
+    return [sums[-1], int(np.argmax(values)), steps[-1], sums, sums - values, steps[1:], steps[:-1]]
+
+
+def of_warp(x: Array, lanes: int, block: int) -> Array:
+    out = np.zeros((9, len(x)), np.int64)
+    whole = x.astype(np.int64)
+    for first, count in sorted(set(in_warps(x, block, lanes))):
+        here = slice(first, first + count)
+        values = whole[here]
+        total, largest, everything, *scans = of_group(values)
+        rows = [total, values.max(), largest, everything, *scans, values.min() * 100 + values.max()]
+        for row, found in enumerate(rows):
+            out[row, here] = found
+    return out
+
+
+def of_block(x: Array, block: int) -> Array:
+    out = np.zeros((2, 8, x.shape[1]), np.int64)
+    whole = x.astype(np.int64)
+    for k in range(2):
+        for first in range(0, x.shape[1], block):
+            here = slice(first, first + block)
+            values = whole[k, here]
+            for row, found in enumerate([*of_group(values), values[0] * 4 + values[17]]):
+                out[k, row, here] = found
+    return out
+
+
+def moments(x: Array) -> Array:
+    sums = x.reshape(-1, 4)[:4].astype(np.float64)
+    return np.array([x.mean(), x.var(), *(30 * sums.sum(axis=0))], np.float32)
+
+
+def warp_case(dtype: Any, block: int) -> GpuCase:
+    return GpuCase(
+        f"collectives of a warp {np.dtype(dtype).name} {block}",
+        "collectives.py",
+        "collectives::of_warp",
+        lambda: (numbers(dtype, 2 * block),),
+        lambda x, lanes=32: of_warp(x, lanes, block),
+        {"block": block},
+        by_lanes=True,
+        waits=True,
+    )
+
+
+def block_case(dtype: Any, block: int) -> GpuCase:
+    return GpuCase(
+        f"collectives of a block {np.dtype(dtype).name} {block}",
+        "collectives.py",
+        "collectives::of_block",
+        lambda: (numbers(dtype, 2, 2 * block),),
+        lambda x: of_block(x, block),
+        {"block": block},
+        waits=True,
+    )
+
+
+# *** asynchronous copies ***
+
+
+def turned(x: Array, width: int) -> Array:
+    n = 64 * width
+    whole = np.zeros(-(-len(x) // n) * n, x.dtype)
+    whole[: len(x) // width * width] = x[: len(x) // width * width]
+    return whole.reshape(-1, n)[:, ::-1].reshape(-1)[: len(x)].copy()
+
+
+def copied_case(dtype: Any, width: int, n: int) -> GpuCase:
+    return GpuCase(
+        f"async copies turned {np.dtype(dtype).name} {width} {n}",
+        "async_copies.py",
+        "async_copies::turned",
+        lambda: (numbers(dtype, n),),
+        lambda x: turned(x, width),
+        {"width": width},
+        waits=True,
+    )
+
+
 SHUFFLED = (
     np.float32,
     np.int8,
@@ -115,5 +221,38 @@ CASES: tuple[GpuCase, ...] = (
         lambda: (np.concatenate([np.full(80, 3), numbers(np.int32, 80)]).astype(np.int32),),
         lambda x, lanes=32: voted(x, lanes),
         by_lanes=True,
+    ),
+    GpuCase(
+        "warps match",
+        "warps.py",
+        "warps::match",
+        lambda: (numbers(np.int8, 160) // 4, numbers(np.int64, 160, seed=1) // 3 * (1 << 40)),
+        lambda x, wide, lanes=32: matched(x, wide, lanes),
+        by_lanes=True,
+        waits=True,
+    ),
+    *(warp_case(dtype, block) for dtype, block in ((np.int32, 64), (np.float32, 100), (np.int8, 20), (np.int64, 1))),
+    *(block_case(dtype, block) for dtype, block in ((np.int32, 64), (np.float32, 100), (np.float16, 20))),
+    GpuCase(
+        "collectives moments",
+        "collectives.py",
+        "collectives::moments",
+        lambda: (numbers(np.float32, 120),),
+        moments,
+        bound=1e-6,
+        waits=True,
+    ),
+    *(
+        copied_case(dtype, width, n)
+        for dtype, width, n in ((np.float32, 4, 512), (np.float32, 1, 100), (np.int8, 4, 300), (np.float64, 2, 129))
+    ),
+    copied_case(np.float16, 4, 258),
+    GpuCase(
+        "async copies pipeline",
+        "async_copies.py",
+        "async_copies::pipeline",
+        lambda: (numbers(np.float32, 7, 128),),
+        lambda x: x.sum(axis=0)[127:95:-1].copy(),
+        waits=True,
     ),
 )

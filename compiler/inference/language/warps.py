@@ -13,7 +13,7 @@ from typing import Any
 from ....dsl.types.dtype import BOOL, INT, DType, SIMDType
 from ...ir.program import PointerType, Value
 from ..conversion import DEFAULTS, coerce
-from ..evaluator import Point, rule
+from ..evaluator import Point, named_value, rule
 from ..values.aggregates import is_number, parts_of, replaced
 from ..values.compile_time import is_comptime_number
 from ..values.describe import describe
@@ -119,7 +119,6 @@ def ballot(call: Point, p: Any) -> Value:
 @rule("gpu.warp.match")
 def match(call: Point, v: Any) -> Value:
     attrs = _warp(call, "warp.match")
-    refuse_barrier(call)
     if parts_of(v) is not None or is_comptime_number(v):
         raise call.error("EK0204", f"gpu.warp.match works on a number or a vector, not on {describe(v)}", "v")
     check_numbers(call, v, "warp.match", "v")
@@ -139,3 +138,9 @@ def any_(call: Point, p: Any) -> Value:
 @rule("gpu.warp.all")
 def all_(call: Point, p: Any) -> Value:
     return call.builder.compare("eq", _ballot(call, "warp.all", p, negated=True), call.builder.const(0, LANES_OF))
+
+
+@named_value("gpu.threads_per_block")
+def threads_per_block(here: Point) -> int:
+    x, y, z = _warp(here, "threads_per_block")["block"]
+    return x * y * z

@@ -12,6 +12,7 @@ from einkorn.dsl import (
     ceildiv,
     float32,
     gpu,
+    int8,
     int32,
     int64,
     register,
@@ -87,3 +88,18 @@ def vote_thread(out, x):
 @register("warps::vote")
 def vote(out: OutputTensor[uint64, "3 n"], x: InputTensor[int32, "n"], ctx: DeviceContext) -> None:
     ctx.launch(vote_thread, out, x, grid=ceildiv(x.dim(0), 80), block=80)
+
+
+def match_thread(out, x, wide):
+    i = gpu.global_idx.x
+    out[0, i] = gpu.warp.match(x[i])
+    out[1, i] = gpu.warp.match(wide[i])
+    out[2, i] = gpu.warp.match(x[i] > 0)
+    out[3, i] = uint64(gpu.warp.elect())
+
+
+@register("warps::match")
+def match(
+    out: OutputTensor[uint64, "4 n"], x: InputTensor[int8, "n"], wide: InputTensor[int64, "n"], ctx: DeviceContext
+) -> None:
+    ctx.launch(match_thread, out, x, wide, grid=ceildiv(x.dim(0), 80), block=80)
