@@ -515,7 +515,6 @@ COPY_ASYNC = Opcode(
     rule=rules.copy_async,
     reads=True,
     writes=True,
-    within="launch",
     uniform=Scope.none,
 )
 COPY_COMMIT = Opcode(
@@ -524,7 +523,6 @@ COPY_COMMIT = Opcode(
     results=(INTEGER,),
     reads=True,
     writes=True,
-    within="launch",
     uniform=Scope.none,
 )
 COPY_WAIT = Opcode(
@@ -536,7 +534,6 @@ COPY_WAIT = Opcode(
     rule=rules.copy_wait,
     reads=True,
     writes=True,
-    within="launch",
 )
 
 ASSERT = Opcode(

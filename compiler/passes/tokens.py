@@ -7,7 +7,8 @@
                                        where c does not hold: g. The kernel ends: EK0622
 
 A thread's copies are awaited in their order: `wait(pending=n)` leaves the n newest groups, whichever group it is called
-on. So what is under way is a list of groups, of which each place holds all commits that may have made it.
+on. So what is under way is a list of groups, of which each place holds all commits that may have made it. A group
+without copies has a place, and need not be awaited.
 
 Input: the typed program. Output: nothing, or an error with two places. Non-goals: which thread reads what was copied;
 the interpreter and the simulator see that.
@@ -62,7 +63,7 @@ class _Kernel:
         if op.opcode is COPY_ASYNC:
             return _UnderWay(state.open | {op}, state.groups, state.older)
         if op.opcode is COPY_COMMIT:
-            groups = (frozenset({op}), *state.groups)
+            groups = (frozenset({op}) if state.open else _NONE, *state.groups)
             return _UnderWay(_NONE, groups[: self.most], state.older.union(*groups[self.most :]))
         if op.opcode is COPY_WAIT:
             left = _NONE if op.attrs["what"] == "copy" else state.open

@@ -42,6 +42,7 @@ class gpu:
     lane_idx = value("gpu.lane_idx", "The thread's number within its warp; threads count along x, then y, then z.")
     warp_idx = value("gpu.warp_idx", "The warp's number within its block.")
     warp_size = value("gpu.warp_size", "Threads in a warp, known at compile time: 32 or 64, on a CPU 32.")
+    threads_per_block = value("gpu.threads_per_block", "Threads in a block along all its axes, known at compile time.")
     warps_per_block = value("gpu.warps_per_block", "Warps in a block, the last of which may be a part of one.")
 
     shared = Storage(

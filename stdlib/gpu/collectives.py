@@ -24,7 +24,7 @@ STEPS = 6  # a warp has 64 lanes at most
 @implements(gpu.warp.reduce)
 def warp_reduce(v: Any, monoid: Any) -> Any:
     monoids = as_group(monoid)
-    states = gpu.warp.broadcast(_of_warp(monoids, _lifted(monoids, v, gpu.lane_idx)))
+    states = gpu.warp.broadcast(states_of_warp(monoids, _lifted(monoids, v, gpu.lane_idx)))
     return _values(monoid, states, v)
 
 
@@ -38,16 +38,7 @@ def warp_scan(v: Any, monoid: Any, *, exclusive: Any = False) -> Any:
 @implements(gpu.block.reduce)
 def block_reduce(v: Any, monoid: Any) -> Any:
     monoids = as_group(monoid)
-    states = _of_warp(monoids, _lifted(monoids, v, _thread()))
-    slots = _slots(states)
-    if gpu.lane_idx == 0:
-        _keep(slots, gpu.warp_idx, states)
-    gpu.barrier()
-    total = _kept(slots, 0, states)
-    for warp in range(1, gpu.warps_per_block):
-        total = joined(monoids, total, _kept(slots, warp, states))
-    gpu.barrier()
-    return _values(monoid, total, v)
+    return _values(monoid, states_of_block(monoids, _lifted(monoids, v, _thread())), v)
 
 
 @implements(gpu.block.scan)
@@ -75,6 +66,34 @@ def block_broadcast(v: Any, thread: Any = 0) -> Any:
     found = map_parts(lambda slot, part: part if _is_known(part) else _got(slot, 0, part), slots, v)
     gpu.barrier()
     return found
+
+
+def states_of_warp(monoids: Any, states: Any) -> Any:
+    """In lane 0 the states of all lanes of the warp together, settled or not; what other lanes get is nobody's."""
+    present = _present()
+    for step in unroll(STEPS):
+        if (1 << step) < min(gpu.warp_size, gpu.threads_per_block):
+            after = joined(monoids, states, gpu.warp.shuffle_down(states, 1 << step))
+            if _is_known(present) and present & (present - 1) == 0:
+                states = after
+            else:
+                there = gpu.lane_idx + (1 << step) < present
+                states = map_parts(lambda new, old: new if there else old, after, states)  # noqa: B023
+    return states
+
+
+def states_of_block(monoids: Any, states: Any) -> Any:
+    """In every thread the states of all threads of the block together, settled or not."""
+    slots = _slots(states)
+    own = states_of_warp(monoids, states)
+    if gpu.lane_idx == 0:
+        _keep(slots, gpu.warp_idx, own)
+    gpu.barrier()
+    total = _kept(slots, 0, states)
+    for warp in range(1, gpu.warps_per_block):
+        total = joined(monoids, total, _kept(slots, warp, states))
+    gpu.barrier()
+    return total
 
 
 # *** where a thread is ***
@@ -127,20 +146,6 @@ def _values(monoid: Any, states: Any, v: Any) -> Any:
     monoids = as_group(monoid)
     values = finished(monoids, settled(monoids, states, 0), _dtype(v))
     return values if isinstance(monoid, tuple) else values[0]
-
-
-def _of_warp(monoids: Any, states: Any) -> Any:
-    """In lane 0 the states of all lanes; what other lanes have is nobody's."""
-    present = _present()
-    for step in unroll(STEPS):
-        if (1 << step) < min(gpu.warp_size, gpu.threads_per_block):
-            after = joined(monoids, states, gpu.warp.shuffle_down(states, 1 << step))
-            if _is_known(present) and present & (present - 1) == 0:
-                states = after
-            else:
-                there = gpu.lane_idx + (1 << step) < present
-                states = map_parts(lambda new, old: new if there else old, after, states)  # noqa: B023
-    return states
 
 
 def _scanned(monoids: Any, states: Any) -> Any:

@@ -108,6 +108,11 @@ def turn(out, x):
     gpu.barrier()
     if gpu.warp.ballot(x[i] > 0) == 3:
         out[i] = gpu.warp.shuffle_up(x[i], 1)
+    if gpu.warp.match(x[i]) == 1:
+        out[i] = 0.0
+    tile = gpu.shared[float32](4)
+    gpu.copy_async(tile[i : i + 1], x[i : i + 1])
+    gpu.commit().wait(pending=0)
     out[3 - i] = gpu.uniform(x[i])
 
 

@@ -267,6 +267,8 @@ FREE: dict[str, str] = {
     "alloca": r"result 0: Pointer.*|count = 1180591620717411303424",
     "launch": "an operand more",  # bytes of dynamic shared memory
     "enqueue": r"operand ([4-9]|\d\d): .*|an operand more|no last of operands|kernel = 1180591620717411303424|limits.*",
+    "warp_match": r"operand 0: (?!Pointer).*",
+    "copy_async": r"operand 2: Pointer.*read-only\]",
     "note": r"operand \d+: .*|an operand more",
     # Of these the operations around them, whose regions they end, say what they take (see `regions`).
     "yield": r"operand \d+: .*|an operand more|no last of operands",

@@ -231,7 +231,7 @@ CASES: tuple[GpuCase, ...] = (
         by_lanes=True,
         waits=True,
     ),
-    *(warp_case(dtype, block) for dtype, block in ((np.int32, 64), (np.float32, 100), (np.int8, 20), (np.int64, 1))),
+    *(warp_case(dtype, block) for dtype, block in ((np.int32, 64), (np.float32, 100), (np.int8, 20), (np.int64, 33))),
     *(block_case(dtype, block) for dtype, block in ((np.int32, 64), (np.float32, 100), (np.float16, 20))),
     GpuCase(
         "collectives moments",

@@ -108,7 +108,7 @@ def _of_space(call: Point, span: Span, space: str, argument: str) -> None:
     type = span.pointer.type
     assert isinstance(type, PointerType)
     if type.space != space:
-        words = {"shared": "shared memory (gpu.shared)", "global": "a tensor of the op"}
+        words = {"shared": "shared memory (gpu.shared)", "global": "tensor of the op"}
         text = f"gpu.copy_async copies from a tensor of the op to shared memory; this is no {words[space]}"
         raise call.error("EK0646", text, argument)
 
