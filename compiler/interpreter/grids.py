@@ -9,7 +9,7 @@ Input: the kernel as a Python function. Output: nothing; it stores. Non-goals: n
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from inspect import isgeneratorfunction
 from typing import Any
@@ -18,7 +18,7 @@ import numpy as np
 
 from ...dsl.diagnostics.errors import KernelError
 from ..ir.opcodes import WITHIN_BLOCKS, WITHIN_CLUSTERS
-from ..ir.program import Op, Scope
+from ..ir.program import Op
 from .machine import Evaluate, Machine, Meeting, evaluates
 
 
@@ -69,51 +69,61 @@ def _run_block(machine: Machine, threads: list[_Thread]) -> None:
             except StopIteration:
                 thread.meeting = None
         threads = [thread for thread in threads if thread.meeting is not None]
-        ready = [thread for warp in _warps(threads, count) if _meets(machine, *warp) for thread in warp[0]]
+        warps = _warps(threads, count)
+        ready = [thread for warp in warps for thread in _met(*warp)]
         if threads and not ready:
-            _meet(machine, threads, count, "block")
+            for warp, lanes in warps:
+                if any(_lanes_of(thread) for thread in warp):
+                    raise _parted(machine, warp, lanes, "warp")
+            if len(threads) < count or len({thread.meeting.op for thread in threads if thread.meeting}) > 1:
+                raise _parted(machine, threads, count, "block")
             ready = threads
+            for thread in ready:
+                thread.given = None
+
+
+def _lanes_of(thread: _Thread) -> int:
+    """The lanes of a warp, where the thread waits for others of its warp, else 0."""
+    assert thread.meeting is not None
+    lanes = thread.meeting.op.attrs.get("lanes", 0)
+    assert isinstance(lanes, int)
+    return lanes
 
 
 def _warps(threads: list[_Thread], count: int) -> list[tuple[list[_Thread], int]]:
     """The threads that wait, warp by warp, with how many a warp has; none if none waits for others of its warp."""
-    lanes = next((t.meeting.op.attrs["lanes"] for t in threads if _waits_in_warp(t)), 0)  # type: ignore[union-attr]
+    lanes = next(filter(None, map(_lanes_of, threads)), 0)
     warps: dict[int, list[_Thread]] = {}
     for thread in threads if lanes else ():
         warps.setdefault(thread.number // lanes, []).append(thread)
     return [(members, min(lanes, count - number * lanes)) for number, members in warps.items()]
 
 
-def _waits_in_warp(thread: _Thread) -> bool:
-    return thread.meeting is not None and thread.meeting.op.waits is Scope.warp
+def _met(warp: list[_Thread], count: int) -> list[_Thread]:
+    """The threads of a warp for which all have come whom they wait for; each has its result."""
+    found: list[_Thread] = []
+    groups: dict[tuple[Op, int], dict[int, _Thread]] = {}
+    everyone = (1 << count) - 1
+    for thread in warp:
+        lanes, meeting = _lanes_of(thread), thread.meeting
+        if lanes and meeting is not None:
+            mask = everyone if meeting.mask is None else meeting.mask & everyone
+            groups.setdefault((meeting.op, mask), {})[thread.number % lanes] = thread
+    for (_, mask), members in groups.items():
+        if sum(1 << lane for lane in members) != mask:
+            continue
+        met = {lane: thread.meeting for lane, thread in sorted(members.items()) if thread.meeting is not None}
+        meet = next(iter(met.values())).meet
+        results = {} if meet is None else meet({lane: meeting.brought for lane, meeting in met.items()})
+        for lane, thread in members.items():
+            thread.given = results.get(lane)
+        found += members.values()
+    return found
 
 
-def _meets(machine: Machine, warp: list[_Thread], count: int) -> bool:
-    """Whether the threads of a warp wait for each other; then each has its result."""
-    if not any(_waits_in_warp(thread) for thread in warp):
-        return False
-    _meet(machine, warp, count, "warp")
-    return True
-
-
-def _meet(machine: Machine, threads: list[_Thread], count: int, scope: str) -> None:
-    """Gives each thread that waits its result.
-
-    Raises:
-        KernelError: EK0722, not all `count` threads of the scope wait at one place.
-    """
-    met = sorted(threads, key=lambda thread: thread.number)
-    meetings = [thread.meeting for thread in met if thread.meeting is not None]
-    if len(met) != count or any(meeting.op is not meetings[0].op for meeting in meetings):
-        raise _parted(machine, [meeting.op for meeting in meetings], count, scope)
-    meet = meetings[0].meet
-    results: Sequence[Any] = [None] * count if meet is None else meet([meeting.brought for meeting in meetings])
-    for thread, result in zip(met, results, strict=True):
-        thread.given = result
-
-
-def _parted(machine: Machine, ops: list[Op], count: int, scope: str) -> KernelError:
+def _parted(machine: Machine, threads: list[_Thread], count: int, scope: str) -> KernelError:
     """The error for threads that wait at different places, or some of which have ended."""
+    ops = [thread.meeting.op for thread in threads if thread.meeting is not None]
     where = sorted({op.location for op in ops}, key=lambda location: location.place.line)
     first = where[0]
     here = sum(op.location == first for op in ops)
@@ -122,7 +132,7 @@ def _parted(machine: Machine, ops: list[Op], count: int, scope: str) -> KernelEr
         others.append(f"{len(ops) - here} wait elsewhere")
     if len(ops) < count:
         others.append(f"{count - len(ops)} have ended")
-    what = "a barrier" if all(op.waits is not Scope.warp for op in ops) else "a call that they make together"
+    what = "a barrier" if all("lanes" not in op.attrs for op in ops) else "a call that they make together"
     return KernelError(
         f"the threads of a {scope} part at {what}: {here} wait, {', '.join(others)}",
         code="EK0722",

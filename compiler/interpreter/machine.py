@@ -72,12 +72,14 @@ class Meeting:
     Attributes:
         op: the operation at which it waits.
         brought: what it brings.
-        meet: gives each thread its result, for what each has brought, in the order of the threads; None for nothing.
+        meet: gives each thread its result, for what each has brought, by their lanes; None for nothing.
+        mask: the lanes that meet, as bits; None for all of them.
     """
 
     op: Op
     brought: Any = None
-    meet: Callable[[list[Any]], list[Any]] | None = None
+    meet: Callable[[dict[int, Any]], dict[int, Any]] | None = None
+    mask: int | None = None
 
 
 Evaluator = Callable[[Op, Machine], Evaluate]

@@ -22,32 +22,36 @@ _SOURCES: dict[str, Callable[[int, int], int]] = {
 }
 
 
+def _mask(masks: tuple[Any, ...]) -> int | None:
+    """The lanes that meet, where an operation says which."""
+    return int(masks[0]) if masks else None
+
+
 @evaluates("warp_shuffle")
 def _shuffle(op: Op, machine: Machine) -> Evaluate:
     source = _SOURCES[op.attrs["kind"]]
 
-    def meet(brought: list[Any]) -> list[Any]:
-        given = []
-        for lane, (value, amount) in enumerate(brought):
-            other = source(lane, amount)
-            given.append(brought[other][0] if 0 <= other < len(brought) else value)
-        return given
+    def meet(brought: dict[int, Any]) -> dict[int, Any]:
+        return {lane: brought.get(source(lane, amount), (value,))[0] for lane, (value, amount) in brought.items()}
 
-    return lambda value, amount: Meeting(op, (value, int(amount)), meet)
+    return lambda value, amount, *masks: Meeting(op, (value, int(amount)), meet, _mask(masks))
 
 
 @evaluates("warp_ballot")
 def _ballot(op: Op, machine: Machine) -> Evaluate:
-    def meet(brought: list[Any]) -> list[Any]:
-        bits = np.uint64(sum(1 << lane for lane, holds in enumerate(brought) if holds))
-        return [bits] * len(brought)
+    def meet(brought: dict[int, Any]) -> dict[int, Any]:
+        bits = np.uint64(sum(1 << lane for lane, holds in brought.items() if holds))
+        return dict.fromkeys(brought, bits)
 
-    return lambda condition: Meeting(op, bool(condition), meet)
+    return lambda condition, *masks: Meeting(op, bool(condition), meet, _mask(masks))
 
 
 @evaluates("warp_match")
 def _match(op: Op, machine: Machine) -> Evaluate:
-    def meet(brought: list[Any]) -> list[Any]:
-        return [np.uint64(sum(1 << lane for lane, other in enumerate(brought) if other == own)) for own in brought]
+    def meet(brought: dict[int, Any]) -> dict[int, Any]:
+        return {
+            lane: np.uint64(sum(1 << other for other, value in brought.items() if value == own))
+            for lane, own in brought.items()
+        }
 
-    return lambda value: Meeting(op, value.tobytes(), meet)
+    return lambda value, *masks: Meeting(op, value.tobytes(), meet, _mask(masks))

@@ -468,20 +468,29 @@ UNIFORM = Opcode(
 )
 BARRIER = Opcode("barrier", "waits for the threads of the block", waits=Scope.block, within="launch")
 
-# What the lanes of a warp do together: so many to a warp, in a block of that many threads along x, y and z.
+# What the lanes of a warp do together: so many to a warp, in a block of that many threads along x, y and z. A further
+# operand is the lanes that do it, as bits; without one, all of them do.
 _WARP = {
     "lanes": Attribute(_one_of(32, 64)),
     "block": Attribute(lambda value: isinstance(value, tuple) and len(value) == 3 and all(map(_whole(1, 1025), value))),
 }
+
+
+def _of_lanes(scope: Scope, operands: int) -> Callable[[Op], Scope]:
+    """The scope of what all lanes of a warp do; none where a further operand says which lanes do it."""
+    return lambda op: scope if len(op.operands) == operands else Scope.none
+
+
 WARP_SHUFFLE = Opcode(
     "warp_shuffle",
     "value, Int -> the value of another lane of the warp, one's own if it has none such: attrs kind (idx: that lane;"
     " up, down: so many before, behind; xor: whose number differs in these bits; one: that lane, the same for all)",
     (NUMBER, INTEGER),
     (NUMBER,),
+    more=LANE_BITS,
     attrs={"kind": Attribute(_one_of(*SHUFFLES)), **_WARP},
-    rule=rules.same_type,
-    waits=Scope.warp,
+    rule=rules.shuffle_lanes,
+    waits=_of_lanes(Scope.warp, 2),
     uniform=lambda op: Scope.warp if op.attrs["kind"] == "one" else Scope.none,
     within="launch",
 )
@@ -490,9 +499,11 @@ WARP_BALLOT = Opcode(
     "Bool -> the lanes of the warp where it holds, lane 0 in the lowest bit",
     (BOOLEAN,),
     (LANE_BITS,),
+    more=LANE_BITS,
     attrs=_WARP,
-    waits=Scope.warp,
-    uniform=Scope.warp,
+    rule=rules.one_mask(1),
+    waits=_of_lanes(Scope.warp, 1),
+    uniform=_of_lanes(Scope.warp, 1),
     within="launch",
 )
 WARP_MATCH = Opcode(
@@ -500,8 +511,10 @@ WARP_MATCH = Opcode(
     "value -> the lanes of the warp that have the same bits, as `warp_ballot` gives lanes",
     (NUMBER,),
     (LANE_BITS,),
+    more=LANE_BITS,
     attrs=_WARP,
-    waits=Scope.warp,
+    rule=rules.one_mask(1),
+    waits=_of_lanes(Scope.warp, 1),
     uniform=Scope.none,
     within="launch",
 )

@@ -58,8 +58,14 @@ def same_dtype(op: Op) -> str | None:
     return None if len({value.dtype for value in (*op.operands, *op.results)}) == 1 else "changes the dtype"
 
 
-def same_type(op: Op) -> str | None:
-    """The result is of the first operand's type."""
+def one_mask(operands: int) -> Callable[[Op], str | None]:
+    """The rule of what lanes do: behind so many operands one more, at most."""
+    return lambda op: None if len(op.operands) <= operands + 1 else "takes one mask"
+
+
+def shuffle_lanes(op: Op) -> str | None:
+    if len(op.operands) > 3:
+        return "takes one mask"
     return None if op.operands[0].type == op.results[0].type else "changes the type"
 
 

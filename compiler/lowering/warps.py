@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ...dsl.diagnostics.errors import InternalError
 from ...dsl.types.dtype import BOOL, DType, SIMDType
-from ..ir.program import Op
+from ..ir.program import Op, Value
 from ..targets.base import WarpOperations
 from . import casts, coroutines
 from .grids import thread_number
@@ -110,22 +110,25 @@ def _as(w: FunctionWriter, name: str, source: str, to: str) -> str:
 
 @emits("warp_shuffle")
 def _shuffle(w: FunctionWriter, op: Op) -> None:
-    value, amount = op.operands
+    value, amount, *masks = op.operands
     if w.thread:
         here = coroutines.lane(w)
         source = _source_among(w, op, here.own, here.last)
-        w.result(op, joined(w, coroutines.exchange(w, op, pieces(w, w.name(value), value.simd), source), value.simd))
+        parts = pieces(w, w.name(value), value.simd)
+        given_by = coroutines.exchange(w, op, parts, source, w.name(masks[0]) if masks else "")
+        w.result(op, joined(w, given_by, value.simd))
         return
     spelled, type = _spelled(w), value.simd
     lanes = _present(w, op)
+    mask = _mask(w, op, masks) if "{mask}" in spelled.shuffle else ""
     if spelled.shuffle_by and op.attrs["kind"] in _BY and amount.const is not None:
         kind = _BY[op.attrs["kind"]]
-        given = {"kind": kind, "amount": _i32(w, amount.const), "mask": lanes.mask, "last": lanes.last}
+        given = {"kind": kind, "amount": _i32(w, amount.const), "mask": mask, "last": lanes.last}
         given["last"] = _i32(w, 0) if kind == "up" else lanes.last
         text = spelled.shuffle_by
     else:
         lane = _source(w, op, lanes)
-        given = {"lane": lane, "mask": lanes.mask, "last": lanes.last}
+        given = {"lane": lane, "mask": mask, "last": lanes.last}
         given["address"] = w.op(f"arith.shli {lane}, {_i32(w, 2)} : i32") if "{address}" in spelled.shuffle else ""
         text = spelled.shuffle
     parts = [w.op(text.format(value=part, **given)) for part in pieces(w, w.name(value), type)]
@@ -155,38 +158,50 @@ def _source_among(w: FunctionWriter, op: Op, own: str, last: str) -> str:
 
 @emits("warp_ballot")
 def _ballot(w: FunctionWriter, op: Op) -> None:
+    w.result(op, _votes(w, op, w.name(op.operands[0]), op.operands[1:]))
+
+
+def _votes(w: FunctionWriter, op: Op, predicate: str, masks: list[Value]) -> str:
+    """The lanes where a predicate holds, as the bits of an i64."""
     if w.thread:
-        w.result(op, coroutines.ballot(w, op, w.name(op.operands[0])))
-        return
-    spelled, lanes = _spelled(w), op.attrs["lanes"]
-    mask = _present(w, op).mask if "{mask}" in spelled.ballot else ""
-    bits = w.op(spelled.ballot.format(predicate=w.name(op.operands[0]), mask=mask))
-    w.result(op, bits if lanes == 64 else w.op(f"arith.extui {bits} : i32 to i64"))
+        return coroutines.ballot(w, op, predicate, w.name(masks[0]) if masks else "")
+    spelled = _spelled(w)
+    mask = _mask(w, op, masks) if "{mask}" in spelled.ballot else ""
+    return _wide(w, op, w.op(spelled.ballot.format(predicate=predicate, mask=mask)))
+
+
+def _mask(w: FunctionWriter, op: Op, masks: list[Value]) -> str:
+    """The lanes that take part as an i32: those that the operation names, or all that there are."""
+    return w.op(f"arith.trunci {w.name(masks[0])} : i64 to i32") if masks else _present(w, op).mask
+
+
+def _wide(w: FunctionWriter, op: Op, bits: str) -> str:
+    """A bit for each lane as the language has them, an i64."""
+    return bits if op.attrs["lanes"] == 64 else w.op(f"arith.extui {bits} : i32 to i64")
 
 
 @emits("warp_match")
 def _match(w: FunctionWriter, op: Op) -> None:
-    spelled, lanes, type = _spelled(w), op.attrs["lanes"], op.operands[0].simd
-    width = f"i{lanes}"
-    mask = _present(w, op).mask if "{mask}" in spelled.ballot else ""
-    found = []
-    for part in pieces(w, w.name(op.operands[0]), type):
-        if spelled.match:
-            found.append(w.op(spelled.match.format(value=part, mask=mask)))
-        else:
-            bits = 1 if type == BOOL else min(32, 8 * register_bytes(type))
-            found += [_same_bit(w, part, bit, width) for bit in range(bits)]
+    type, masks = op.operands[0].simd, op.operands[1:]
+    parts = pieces(w, w.name(op.operands[0]), type)
+    spelled = "" if w.thread else _spelled(w).match
+    if spelled:
+        mask = _mask(w, op, masks)
+        found = [_wide(w, op, w.op(spelled.format(value=part, mask=mask))) for part in parts]
+    else:
+        bits = 1 if type == BOOL else min(32, 8 * register_bytes(type))
+        found = [_votes(w, op, w.op("arith.constant true"), masks)]
+        found += [_same_bit(w, op, part, bit, masks) for part in parts for bit in range(bits)]
     total = found[0]
     for other in found[1:]:
-        total = w.op(f"arith.andi {total}, {other} : {width}")
-    w.result(op, total if lanes == 64 else w.op(f"arith.extui {total} : i32 to i64"))
+        total = w.op(f"arith.andi {total}, {other} : i64")
+    w.result(op, total)
 
 
-def _same_bit(w: FunctionWriter, part: str, bit: int, width: str) -> str:
-    """The lanes whose value has the bit that one's own has."""
+def _same_bit(w: FunctionWriter, op: Op, part: str, bit: int, masks: list[Value]) -> str:
+    """The lanes that have one's own bit; lanes that do not take part may be among them."""
     moved = w.op(f"arith.shrui {part}, {_i32(w, bit)} : i32")
     own = w.op(f"arith.trunci {moved} : i32 to i1")
-    votes = w.op(_spelled(w).ballot.format(predicate=own))
-    every = w.op(f"arith.constant -1 : {width}")
-    others = w.op(f"arith.xori {votes}, {every} : {width}")
-    return w.op(f"arith.select {own}, {votes}, {others} : {width}")
+    votes = _votes(w, op, own, masks)
+    others = w.op(f"arith.xori {votes}, {w.op('arith.constant -1 : i64')} : i64")
+    return w.op(f"arith.select {own}, {votes}, {others} : i64")

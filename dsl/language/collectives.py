@@ -2,7 +2,7 @@
 
 Lanes count along x, then y, then z of the block. The last warp of a block may be partial: the lanes that it lacks take
 no part. All threads of the warp have to come to such a call together, as those of the block
-have to come to one of `block`.
+have to come to one of `block`; or those that the bits of `mask` name, where it is given.
 
 Input: nothing. Output: `warp` and `block`, which stand in `gpu`. Non-goals: no meaning in code; that is the compiler's.
 """
@@ -19,21 +19,21 @@ class warp:
     """The threads that run in lockstep: 32, or 64 on some targets of AMD's."""
 
     @staticmethod
-    def shuffle_idx(v: Any, lane: Any) -> Any:
+    def shuffle_idx(v: Any, lane: Any, mask: Any = None) -> Any:
         """The value that lane number `lane` of the warp has as `v`; one's own if the warp has no such lane. `v` is a
         number, a vector, or a tuple or struct of these."""
 
     @staticmethod
-    def shuffle_up(v: Any, n: Any) -> Any:
+    def shuffle_up(v: Any, n: Any, mask: Any = None) -> Any:
         """The value of the lane `n` before this one; one's own if there is none."""
 
     @staticmethod
-    def shuffle_down(v: Any, n: Any) -> Any:
+    def shuffle_down(v: Any, n: Any, mask: Any = None) -> Any:
         """The value of the lane `n` behind this one; one's own if there is none."""
 
     @staticmethod
-    def shuffle_xor(v: Any, mask: Any) -> Any:
-        """The value of the lane whose number is this one's with the bits of `mask` turned over; one's own if there is
+    def shuffle_xor(v: Any, bits: Any, mask: Any = None) -> Any:
+        """The value of the lane whose number is this one's with `bits` turned over; one's own if there is
         none."""
 
     @staticmethod
@@ -41,19 +41,19 @@ class warp:
         """The value of one lane, which is known at compile time, in all lanes."""
 
     @staticmethod
-    def any(p: Any) -> Any:
+    def any(p: Any, mask: Any = None) -> Any:
         """Whether a Bool holds in one of the lanes."""
 
     @staticmethod
-    def all(p: Any) -> Any:
+    def all(p: Any, mask: Any = None) -> Any:
         """Whether a Bool holds in every lane."""
 
     @staticmethod
-    def ballot(p: Any) -> Any:
+    def ballot(p: Any, mask: Any = None) -> Any:
         """The lanes in which a Bool holds, as the bits of a UInt64."""
 
     @staticmethod
-    def match(v: Any) -> Any:
+    def match(v: Any, mask: Any = None) -> Any:
         """The lanes that have the same bits as `v`, as those of a UInt64. `v` is a number or a vector."""
 
     @staticmethod

@@ -47,11 +47,19 @@ def settled(call: Point, value: Value) -> Value:
     return value if value.weak is None else coerce(call, value, DEFAULTS[value.weak])
 
 
-def _shuffle(call: Point, kind: str, name: str, v: Any, amount: Any, argument: str) -> Any:
+def _mask(call: Point, mask: Any) -> list[Value]:
+    """The lanes that come to a call, where the author says which."""
+    if mask is None:
+        return []
+    return [coerce(call.argument("mask"), mask, LANES_OF, "mask= is a UInt64 with a bit for each lane")]
+
+
+def _shuffle(call: Point, kind: str, name: str, v: Any, amount: Any, argument: str, mask: Any = None) -> Any:
     attrs = _warp(call, name)
     check_numbers(call, v, name, "v")
     number = coerce(call.argument(argument), amount, INT, f"{argument}= of gpu.{name} is an Int")
     kind, number = _forwards(call, kind, number)
+    masks = _mask(call, mask)
     if number.const is not None and not 0 <= number.const < attrs["lanes"]:
         return v  # no warp has such a lane
 
@@ -59,7 +67,7 @@ def _shuffle(call: Point, kind: str, name: str, v: Any, amount: Any, argument: s
         if is_comptime_number(value):
             return value
         whole = settled(call.argument("v"), value)
-        return call.builder.one("warp_shuffle", [whole, number], whole.type, kind=kind, **attrs)
+        return call.builder.one("warp_shuffle", [whole, number, *masks], whole.type, kind=kind, **attrs)
 
     return replaced(v, shuffled)
 
@@ -72,23 +80,23 @@ def _forwards(call: Point, kind: str, number: Value) -> tuple[str, Value]:
 
 
 @rule("gpu.warp.shuffle_idx")
-def shuffle_idx(call: Point, v: Any, lane: Any) -> Any:
-    return _shuffle(call, "idx", "warp.shuffle_idx", v, lane, "lane")
+def shuffle_idx(call: Point, v: Any, lane: Any, mask: Any = None) -> Any:
+    return _shuffle(call, "idx", "warp.shuffle_idx", v, lane, "lane", mask)
 
 
 @rule("gpu.warp.shuffle_up")
-def shuffle_up(call: Point, v: Any, n: Any) -> Any:
-    return _shuffle(call, "up", "warp.shuffle_up", v, n, "n")
+def shuffle_up(call: Point, v: Any, n: Any, mask: Any = None) -> Any:
+    return _shuffle(call, "up", "warp.shuffle_up", v, n, "n", mask)
 
 
 @rule("gpu.warp.shuffle_down")
-def shuffle_down(call: Point, v: Any, n: Any) -> Any:
-    return _shuffle(call, "down", "warp.shuffle_down", v, n, "n")
+def shuffle_down(call: Point, v: Any, n: Any, mask: Any = None) -> Any:
+    return _shuffle(call, "down", "warp.shuffle_down", v, n, "n", mask)
 
 
 @rule("gpu.warp.shuffle_xor")
-def shuffle_xor(call: Point, v: Any, mask: Any) -> Any:
-    return _shuffle(call, "xor", "warp.shuffle_xor", v, mask, "mask")
+def shuffle_xor(call: Point, v: Any, bits: Any, mask: Any = None) -> Any:
+    return _shuffle(call, "xor", "warp.shuffle_xor", v, bits, "bits", mask)
 
 
 @rule("gpu.warp.broadcast")
@@ -103,26 +111,26 @@ def broadcast(call: Point, v: Any, lane: Any = 0) -> Any:
     return _shuffle(call, "one", "warp.broadcast", v, lane, "lane")
 
 
-def _ballot(call: Point, name: str, p: Any, *, negated: bool = False) -> Value:
+def _ballot(call: Point, name: str, p: Any, mask: Any, *, negated: bool = False) -> Value:
     attrs = _warp(call, name)
     condition = coerce(call.argument("p"), p, BOOL, f"gpu.{name} takes a Bool")
     if negated:
         condition = call.builder.row("not_", [condition])
-    return call.builder.one("warp_ballot", [condition], LANES_OF, **attrs)
+    return call.builder.one("warp_ballot", [condition, *_mask(call, mask)], LANES_OF, **attrs)
 
 
 @rule("gpu.warp.ballot")
-def ballot(call: Point, p: Any) -> Value:
-    return _ballot(call, "warp.ballot", p)
+def ballot(call: Point, p: Any, mask: Any = None) -> Value:
+    return _ballot(call, "warp.ballot", p, mask)
 
 
 @rule("gpu.warp.match")
-def match(call: Point, v: Any) -> Value:
+def match(call: Point, v: Any, mask: Any = None) -> Value:
     attrs = _warp(call, "warp.match")
     if parts_of(v) is not None or is_comptime_number(v):
         raise call.error("EK0204", f"gpu.warp.match works on a number or a vector, not on {describe(v)}", "v")
     check_numbers(call, v, "warp.match", "v")
-    return call.builder.one("warp_match", [settled(call.argument("v"), v)], LANES_OF, **attrs)
+    return call.builder.one("warp_match", [settled(call.argument("v"), v), *_mask(call, mask)], LANES_OF, **attrs)
 
 
 @rule("gpu.warp.elect")
@@ -131,13 +139,13 @@ def elect(call: Point) -> Value:
 
 
 @rule("gpu.warp.any")
-def any_(call: Point, p: Any) -> Value:
-    return call.builder.compare("ne", _ballot(call, "warp.any", p), call.builder.const(0, LANES_OF))
+def any_(call: Point, p: Any, mask: Any = None) -> Value:
+    return call.builder.compare("ne", _ballot(call, "warp.any", p, mask), call.builder.const(0, LANES_OF))
 
 
 @rule("gpu.warp.all")
-def all_(call: Point, p: Any) -> Value:
-    return call.builder.compare("eq", _ballot(call, "warp.all", p, negated=True), call.builder.const(0, LANES_OF))
+def all_(call: Point, p: Any, mask: Any = None) -> Value:
+    return call.builder.compare("eq", _ballot(call, "warp.all", p, mask, negated=True), call.builder.const(0, LANES_OF))
 
 
 @named_value("gpu.threads_per_block")
