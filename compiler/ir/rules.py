@@ -63,10 +63,13 @@ def one_mask(operands: int) -> Callable[[Op], str | None]:
     return lambda op: None if len(op.operands) <= operands + 1 else "takes one mask"
 
 
-def shuffle_lanes(op: Op) -> str | None:
-    if len(op.operands) > 3:
-        return "takes one mask"
+def same_type(op: Op) -> str | None:
+    """The result is of the first operand's type."""
     return None if op.operands[0].type == op.results[0].type else "changes the type"
+
+
+def shuffle_lanes(op: Op) -> str | None:
+    return same_type(op) or one_mask(2)(op)
 
 
 def make_vector(op: Op) -> str | None:

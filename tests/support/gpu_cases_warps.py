@@ -95,6 +95,25 @@ def matched(x: Array, wide: Array, lanes: int) -> Array:
     return out
 
 
+def parted(x: Array, lanes: int) -> Array:
+    """Every other lane, counted from 0 and from 1; 64-lane masks have their upper half as signs."""
+    out = np.zeros((3, len(x)), np.int64)
+    for i, (first, count) in enumerate(in_warps(x, 64, lanes)):
+        lane = i - first
+        mine = range(first + lane % 2, first + count, 2)
+        other = lane ^ 2 if lane % 2 == 0 else lane + 4
+        value = int(x[first + other]) if other < count else int(x[i])
+        if lane % 2 == 0:
+            positive, same = (
+                sum(1 << k - first for k in mine if test(x[k])) for test in (lambda v: v > 0, x[i].__eq__)
+            )
+            found = [value, *((n + (1 << 63)) % (1 << 64) - (1 << 63) for n in (positive, same))]
+        else:
+            found = [value * 100, any(x[k] > 6 for k in mine), all(x[k] > -8 for k in mine)]
+        out[:, i] = found
+    return out
+
+
 # *** reductions and scans ***
 
 
@@ -228,6 +247,15 @@ CASES: tuple[GpuCase, ...] = (
         "warps::match",
         lambda: (numbers(np.int8, 160) // 4, numbers(np.int64, 160, seed=1) // 3 * (1 << 40)),
         lambda x, wide, lanes=32: matched(x, wide, lanes),
+        by_lanes=True,
+        waits=True,
+    ),
+    GpuCase(
+        "warps parted",
+        "warps.py",
+        "warps::parted",
+        lambda: (numbers(np.int32, 128),),
+        lambda x, lanes=32: parted(x, lanes),
         by_lanes=True,
         waits=True,
     ),

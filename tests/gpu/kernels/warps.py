@@ -103,3 +103,24 @@ def match(
     out: OutputTensor[uint64, "4 n"], x: InputTensor[int8, "n"], wide: InputTensor[int64, "n"], ctx: DeviceContext
 ) -> None:
     ctx.launch(match_thread, out, x, wide, grid=ceildiv(x.dim(0), 80), block=80)
+
+
+def parted_thread(out, x):
+    """Lanes that go different ways: each call says which lanes come to it."""
+    i = gpu.global_idx.x
+    v = x[i]
+    even = gpu.warp.ballot(gpu.lane_idx % 2 == 0)
+    if gpu.lane_idx % 2 == 0:
+        out[0, i] = int64(gpu.warp.shuffle_xor(v, 2, mask=even))
+        out[1, i] = int64(gpu.warp.ballot(v > 0, mask=even))
+        out[2, i] = int64(gpu.warp.match(v, mask=even))
+    else:
+        odd = ~even
+        out[0, i] = int64(gpu.warp.shuffle_down(v, 4, mask=odd)) * 100
+        out[1, i] = int64(gpu.warp.any(v > 6, mask=odd))
+        out[2, i] = int64(gpu.warp.all(v > -8, mask=odd))
+
+
+@register("warps::parted")
+def parted(out: OutputTensor[int64, "3 n"], x: InputTensor[int32, "n"], ctx: DeviceContext) -> None:
+    ctx.launch(parted_thread, out, x, grid=ceildiv(x.dim(0), 64), block=64)
