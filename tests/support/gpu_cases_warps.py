@@ -172,7 +172,6 @@ def warp_case(dtype: Any, block: int) -> GpuCase:
         lambda x, lanes=32: of_warp(x, lanes, block),
         {"block": block},
         by_lanes=True,
-        waits=True,
     )
 
 
@@ -184,7 +183,6 @@ def block_case(dtype: Any, block: int) -> GpuCase:
         lambda: (numbers(dtype, 2, 2 * block),),
         lambda x: of_block(x, block),
         {"block": block},
-        waits=True,
     )
 
 
@@ -206,7 +204,6 @@ def copied_case(dtype: Any, width: int, n: int) -> GpuCase:
         lambda: (numbers(dtype, n),),
         lambda x: turned(x, width),
         {"width": width},
-        waits=True,
     )
 
 
@@ -248,7 +245,6 @@ CASES: tuple[GpuCase, ...] = (
         lambda: (numbers(np.int8, 160) // 4, numbers(np.int64, 160, seed=1) // 3 * (1 << 40)),
         lambda x, wide, lanes=32: matched(x, wide, lanes),
         by_lanes=True,
-        waits=True,
     ),
     GpuCase(
         "warps parted",
@@ -257,7 +253,6 @@ CASES: tuple[GpuCase, ...] = (
         lambda: (numbers(np.int32, 128),),
         lambda x, lanes=32: parted(x, lanes),
         by_lanes=True,
-        waits=True,
     ),
     *(warp_case(dtype, block) for dtype, block in ((np.int32, 64), (np.float32, 100), (np.int8, 20), (np.int64, 33))),
     *(block_case(dtype, block) for dtype, block in ((np.int32, 64), (np.float32, 100), (np.float16, 20))),
@@ -268,7 +263,6 @@ CASES: tuple[GpuCase, ...] = (
         lambda: (numbers(np.float32, 120),),
         moments,
         bound=1e-6,
-        waits=True,
     ),
     *(
         copied_case(dtype, width, n)
@@ -281,6 +275,5 @@ CASES: tuple[GpuCase, ...] = (
         "async_copies::pipeline",
         lambda: (numbers(np.float32, 7, 128),),
         lambda x: x.sum(axis=0)[127:95:-1].copy(),
-        waits=True,
     ),
 )

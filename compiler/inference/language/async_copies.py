@@ -24,16 +24,10 @@ from ..values.compile_time import Copies
 from ..values.describe import describe
 from ..values.index import Index
 from ..values.tensors import Stored, Tensor, View
-from .grids import LAUNCHED
+from .grids import kernel_of
 
 SIZES = (4, 8, 16)
 MOST_PENDING = 64
-
-
-def _in_kernel(call: Point, name: str) -> None:
-    if call.evaluator.gpu_ids is None:
-        text = f"gpu.{name}() has a meaning only inside a kernel that ctx.launch runs"
-        raise call.error("EK0114", text, hint=LAUNCHED)
 
 
 def _neighbours(call: Point, tensor: Any, argument: str) -> tuple[Tensor, int]:
@@ -78,7 +72,7 @@ def _guard(call: Point, tensor: Tensor, count: int, argument: str) -> None:
 
 @rule("gpu.copy_async")
 def copy_async(call: Point, to: Any, source: Any, mask: Any = True) -> Copies:
-    _in_kernel(call, "copy_async")
+    kernel_of(call, "copy_async()")
     builder = call.builder
     target, count = _neighbours(call, to, "to")
     given, others = _neighbours(call, source, "source")
@@ -115,7 +109,7 @@ def _of_space(call: Point, span: Span, space: str, argument: str) -> None:
 
 @rule("gpu.commit")
 def commit(call: Point) -> Copies:
-    _in_kernel(call, "commit")
+    kernel_of(call, "commit()")
     return Copies("group", call.builder.one("copy_commit", [], INT))
 
 

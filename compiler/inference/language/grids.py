@@ -16,7 +16,7 @@ from ...ir.opcodes import WITHIN_BLOCKS, WITHIN_CLUSTERS
 from ...ir.program import Region, Value
 from ..calls.inlining import inline
 from ..conversion import DEFAULTS, coerce
-from ..evaluator import Evaluator, Point, named_value, rule
+from ..evaluator import Point, named_value, rule
 from ..members.table import method
 from ..target_refusals import refuse_block, refuse_clusters
 from ..values.compile_time import Closure, ContextValue, is_comptime_number
@@ -87,13 +87,6 @@ def _number(here: Point, which: str, count: Value, **attrs: Any) -> Value:
         builder.remember(key, found)
     assert isinstance(found, Value)
     return found
-
-
-def block_of(evaluator: Evaluator) -> tuple[int, int, int]:
-    """How many threads a block has along each axis, in a launched kernel."""
-    assert evaluator.gpu_ids is not None
-    x, y, z = (evaluator.gpu_ids[f"block_dim.{axis}"].const or 1 for axis in AXES)
-    return x, y, z
 
 
 def _register(which: str) -> None:

@@ -8,6 +8,7 @@ Input: bound arguments of a call. Output: values. Non-goals: reductions and scan
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ....dsl.types.dtype import BOOL, INT, DType, SIMDType
@@ -17,18 +18,14 @@ from ..evaluator import Point, named_value, rule
 from ..values.aggregates import is_number, parts_of, replaced
 from ..values.compile_time import is_comptime_number
 from ..values.describe import describe
-from .grids import LAUNCHED, block_of, gpu_value
+from .grids import gpu_value, kernel_of
 
 LANES_OF = SIMDType(DType.uint64)
 
 
 def _warp(call: Point, name: str) -> dict[str, Any]:
     """The attributes of what the lanes do together here: how many they are, and of which block."""
-    evaluator = call.evaluator
-    if evaluator.gpu_ids is None:
-        text = f"gpu.{name}() has a meaning only inside a kernel that ctx.launch runs"
-        raise call.error("EK0114", text, hint=LAUNCHED)
-    return {"lanes": evaluator.target.warp_size, "block": block_of(evaluator)}
+    return {"lanes": call.evaluator.target.warp_size, "block": kernel_of(call, f"{name}()").block}
 
 
 def check_numbers(call: Point, value: Any, name: str, argument: str) -> None:
@@ -150,5 +147,4 @@ def all_(call: Point, p: Any, mask: Any = None) -> Value:
 
 @named_value("gpu.threads_per_block")
 def threads_per_block(here: Point) -> int:
-    x, y, z = _warp(here, "threads_per_block")["block"]
-    return x * y * z
+    return math.prod(kernel_of(here, "threads_per_block").block)
