@@ -2,7 +2,6 @@
 
     algorithms   what kernel files take from here: `from einkorn.stdlib import rowwise, Sum`
     math         what the functions of mathematics mean
-    gpu          what the names of `gpu` mean that are written in the language
     kernels      the kernels of the ops of graphs, a file a family, each with its reference
 
 Input: nothing. Output: the names below. Non-goals: importing this package loads none of its modules; a name loads the

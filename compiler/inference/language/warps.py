@@ -3,7 +3,7 @@
 A tuple or a struct goes from lane to lane number by number. A compile-time number is the same in every lane.
 
 Input: bound arguments of a call. Output: values. Non-goals: reductions and scans, which are written in the language
-(see `stdlib.gpu`); which calls stand where not all threads come to them (see `passes.uniformity`).
+(see `stdlib.algorithms.collectives`); which calls stand where not all threads come to them (see `passes.uniformity`).
 """
 
 from __future__ import annotations

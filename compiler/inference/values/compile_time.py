@@ -141,6 +141,11 @@ class Copies:
     what: str
     number: Any
 
+    @property
+    def words(self) -> str:
+        """What it is, for messages."""
+        return "a copy under way" if self.what == "copy" else "a group of copies"
+
 
 @dataclass(frozen=True)
 class Marker:

@@ -64,8 +64,8 @@ def describe(value: Any) -> str:
             return f"the type {value}"
         case StructValue():
             return value.type.name
-        case Copies(what=what):
-            return "a copy under way" if what == "copy" else "a group of copies"
+        case Copies():
+            return value.words
         case StructType():
             return f"the struct '{value.name}'"
         case Closure():
@@ -92,10 +92,8 @@ def describe(value: Any) -> str:
             return f"the complex number {value}"
         case ClassValue():
             return f"the class '{value.name}'"
-        case TargetValue():
-            return "the target"
-        case ContextValue():
-            return "the device context"
+        case TargetValue() | ContextValue():
+            return "the target" if isinstance(value, TargetValue) else "the device context"
         case Bound():
             return f"the method '{value.name}'"
     name = getattr(value, "name", None)

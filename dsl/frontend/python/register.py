@@ -409,7 +409,7 @@ def _argument_places(function: FunctionType) -> dict[str, Place]:
 # *** functions of the language that are written in the language ***
 
 _IMPLEMENTATIONS: dict[str, FunctionType] = {}
-_MATHEMATICS, _GRIDS = "math.functions", "gpu.collectives"
+_MATHEMATICS, _GRIDS = "math.functions", "algorithms.collectives"
 
 
 def implements(what: Stub | str | Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -1,4 +1,4 @@
-"""Reductions, scans and broadcasts over the threads of a warp and of a block, by the monoids of `algorithms.monoids`.
+"""Reductions, scans and broadcasts over the threads of a warp and of a block, by the monoids of `monoids`.
 
 In a warp states go from lane to lane: each is joined with that of the lane 1, 2, 4, ... behind it, or before it in a
 scan. In a block the states of the warps go through shared memory, and each thread joins them one by one. So the order
@@ -7,8 +7,7 @@ is that of the threads, whatever the target: monoids need not be commutative, an
 Each call for a block has shared memory of its own. A barrier stands before the states of the warps are read, and one
 behind it, so that a call in a loop may write them again at once.
 
-Input: a value of each thread, a monoid or a tuple of these. Output: values. Non-goals: elements in memory (see
-`algorithms.rows`).
+Input: a value of each thread, a monoid or a tuple of these. Output: values. Non-goals: elements in memory (see `rows`).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...dsl import gpu, implements, int32, map_parts, min, static_assert, unroll
-from ..algorithms.folds import as_group, finished, for_each, joined, settled
+from .folds import as_group, finished, for_each, joined, settled
 
 STEPS = 6  # a warp has 64 lanes at most
 

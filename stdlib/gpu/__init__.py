@@ -1,1 +1,0 @@
-"""What names of `gpu` mean that are written in the language."""
