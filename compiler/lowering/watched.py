@@ -21,6 +21,7 @@ from ..ir.opcodes import (
     ATOMIC_COMPARE_EXCHANGE,
     ATOMIC_LOAD,
     ATOMIC_STORE,
+    COPY_ASYNC,
     FOR,
     GATHER,
     IF,
@@ -70,6 +71,8 @@ class Watched(FunctionWriter):
         access = _ACCESSES.get(op.opcode)
         if access is not None:
             self._watch(op, *access)
+        elif op.opcode is COPY_ASYNC:
+            self._watch_copy(op)
         elif (
             op.opcode is IF
             or op.opcode is FOR
@@ -111,6 +114,23 @@ class Watched(FunctionWriter):
         if what & What.READ and not what & What.ATOMIC and found:
             self.unknown[op.results[0].serial] = found
 
+    def _watch_copy(self, op: Op) -> None:
+        """A copy reads what it is allowed to, and writes as many elements."""
+        to, at, source, first, allowed = op.operands
+        self._use(op, [at, first, allowed])
+        size = max(1, to.dtype.bits // 8)
+        count = size * op.attrs["count"]
+
+        def told(pointer: Value, index: Value, bits: str, mask: Value | None) -> str:
+            assert isinstance(pointer.type, PointerType)
+            base = self.op(f"llvm.ptrtoint {self.name(pointer)} : {self.type(pointer.type)} to i64")
+            site = self.module.access(op, pointer.type.space)
+            return self._masked(base, self.name(index), size, bits, site, mask, 0, count)
+
+        reads, writes = (self.op(f"arith.constant {int(what)} : i64") for what in (What.READ, What.WRITE))
+        found = told(source, first, reads, None if allowed.const is True else allowed)
+        told(to, at, self._or_unknown(writes, found), None)
+
     def _or_unknown(self, bits: str, unknown: str) -> str:
         zero = self.op("arith.constant 0 : i64")
         flag = self.op(f"arith.constant {int(What.UNKNOWN)} : i64")
@@ -139,9 +159,13 @@ class Watched(FunctionWriter):
         one = self.op(f"vector.extract {self.name(index)}[{lane}] : {type.split('x')[-1][:-1]} from {type}")
         return one if index.dtype.bits == 64 else self.op(f"arith.extsi {one} : i32 to i64")
 
-    def _masked(self, base: str, at: str, size: int, bits: str, site: int, mask: Value | None, lane: int) -> str:
+    def _masked(
+        self, base: str, at: str, size: int, bits: str, site: int, mask: Value | None, lane: int, count: int = 0
+    ) -> str:
+        """Tells of an access to `count` bytes, or to an element, if its lane of the mask says so."""
+        count = count or size
         if mask is None:
-            return self._call(base, at, size, size, bits, site)
+            return self._call(base, at, size, count, bits, site)
         flag = self.name(mask)
         if mask.simd.width > 1:
             flag = self.op(f"vector.extract {flag}[{lane}] : i1 from {mlir_type(mask.simd)}")
@@ -150,7 +174,7 @@ class Watched(FunctionWriter):
         where, self.at = self.at, ""
         self.open(f"{here} = scf.if {flag} -> (i64) {{")
         with self.nested():
-            self.line(f"scf.yield {self._call(base, at, size, size, bits, site)} : i64")
+            self.line(f"scf.yield {self._call(base, at, size, count, bits, site)} : i64")
         self.open("} else {")
         with self.nested():
             self.line(f"scf.yield {zero} : i64")
