@@ -118,7 +118,7 @@ class WarpOperations:
     shuffle: str
     shuffle_by: str
     ballot: str
-    match: str
+    match: str = ""
 
 
 @dataclass(frozen=True)
