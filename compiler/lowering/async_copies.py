@@ -37,7 +37,8 @@ def _at_once(w: FunctionWriter, op: Op, size: int) -> None:
     """Loads and stores the bytes as one integer."""
     to, at, source, first, allowed = op.operands
     text = f"i{8 * size}"
-    align = f"{{alignment = {size if w.target.has_grid else max(1, to.dtype.bits // 8)} : i64}}"
+    aligned = size if w.target.has_grid and not w.target.simulates else max(1, to.dtype.bits // 8)
+    align = f"{{alignment = {aligned} : i64}}"
 
     def load(from_: Value, index: Value) -> str:
         return w.op(f"llvm.load {address(w, from_, index)} {align} : {w.type(from_.type)} -> {text}")
