@@ -282,6 +282,8 @@ def _start() -> str:
     f.put("status", f.at(context, abi.STATUS_OFFSET), "ptr")
     threads = f.mul(f.mul(asked("block_x"), asked("block_y")), asked("block_z"))
     f.put("threads", threads)
+    for name in ("block_x", "block_y", "grid_x", "grid_y"):
+        f.put(name, asked(name))
     f.put("total", f.mul(threads, asked("total")))
     wide = f.compare("eq", asked("lanes"), 64)
     f.put("warp_bits", f.select(wide, 6, 5))

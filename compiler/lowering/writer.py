@@ -118,7 +118,7 @@ class ModuleWriter:
         """The site of what a thread does with memory, or of what it decides by what it read."""
         own, *calls = op.location.author()
         notes = tuple(("called from", place) for place in calls)
-        self.sites.append(Site("memory", (what,), own, self.op, (), notes))
+        self.sites.append(Site("memory", (what, op.location.function), own, self.op, (), notes))
         return len(self.sites) - 1
 
     def location(self, location: Location) -> str:

@@ -102,6 +102,7 @@ class CheckState(ctypes.Structure):
         heard: how many threads are informed.
         shared_vector, shared_informed: what all threads of the block know from elsewhere.
         places: the table of places, of entries (address, vector).
+        block_x, block_y, grid_x, grid_y: sizes of the launch.
         trace, trace_end: where the next accesses are noted.
         exhausted: whether memory for all of this has run out.
         finding: what was found.
@@ -122,6 +123,7 @@ class CheckState(ctypes.Structure):
         ("heard", ctypes.c_int64),
         ("shared_vector", ctypes.c_void_p),
         ("shared_informed", ctypes.c_int64),
+        *((name, ctypes.c_int64) for name in ("block_x", "block_y", "grid_x", "grid_y")),
         *((name, ctypes.c_void_p) for name in ("places", "trace", "trace_end")),
         ("exhausted", ctypes.c_int64),
         ("finding", Finding),

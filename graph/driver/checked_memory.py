@@ -1,0 +1,64 @@
+"""Keeps what the checks of a simulated device know of its memory, and what they have found.
+
+    with buffers:  marks which bytes are there, and which have values
+    in calls:      generated code tells each access to the functions of `compiler.codegen.shadow_memory`
+
+Input: the code of the checks. Output: `CheckedMemory`. Non-goals: what is said of a finding (see `engine.findings`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+
+from ...dsl.contract import checking
+from ...dsl.contract.checking import Check, CheckState, Finding
+from .shared_library import SharedLibrary
+
+FUNCTIONS = ("start", "begin", "meet", "access", "use", "mark")
+SHADOW = 1 << 36  # bytes of addresses for shadow memory, of which pages are made when they are touched
+ROOM = 1 << 33  # the same for what one launch needs
+_NO_RESERVE = 0x4000  # MAP_NORESERVE
+
+_Mark = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+
+
+class CheckedMemory:
+    """The state of the checks of one device, in which one thread at a time may run kernels."""
+
+    def __init__(self, library: SharedLibrary, looks_for: Check) -> None:
+        self._library = library
+        self._pages: list[mmap.mmap] = []
+        self._state = CheckState()
+        for name in FUNCTIONS:
+            setattr(self._state, name, library.address(f"ek_check_{name}"))
+        self._mark = _Mark(library.address("ek_check_mark"))
+        self._state.pieces = self._take(checking.PIECES * 16)
+        for start, end, size in (("free", "limit", SHADOW), ("room", "room_limit", ROOM)):
+            address = self._take(size)
+            setattr(self._state, start, address)
+            setattr(self._state, end, address + size)
+        self._state.looks_for = int(looks_for)
+        self.state = ctypes.addressof(self._state)  # what a device's table has as `reports`
+
+    def _take(self, size: int) -> int:
+        pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
+        self._pages.append(pages)
+        return ctypes.addressof(ctypes.c_char.from_buffer(pages))
+
+    def mark(self, address: int, size: int, *, written: bool) -> None:
+        """Notes that memory belongs to a buffer, and whether it has values."""
+        flags = checking.ALLOCATED | (checking.INITIALISED if written else 0)
+        self._mark(self.state, address, size, flags)
+
+    def forget(self, address: int, size: int) -> None:
+        """Notes that memory belongs to no buffer any more."""
+        self._mark(self.state, address, size, 0)
+
+    def finding(self) -> tuple[Finding, CheckState] | None:
+        """What was found since this was asked last, and the state that it was found in."""
+        if not self._state.finding.found:
+            return None
+        found, state = Finding.from_buffer_copy(self._state.finding), CheckState.from_buffer_copy(self._state)
+        ctypes.memset(ctypes.addressof(self._state.finding), 0, ctypes.sizeof(Finding))
+        return found, state

@@ -1,0 +1,96 @@
+"""Says what the checks of a simulated device have found: the error, with both places and both threads.
+
+    error[EK0740]: race in op 'sums': two threads of a launch use one byte, and one writes
+       12 |     total[0] = total[0] + x[t]
+          |     ^^^^^^^^ thread 5 of block 0 writes here, ...
+
+Input: a finding, and the reports of the code that ran. Output: an error. Non-goals: what is looked for (see
+`compiler.codegen.shadow_memory`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...dsl.contract.checking import CheckState, Finding, Found, What
+from ...dsl.diagnostics.errors import KernelError
+from ...dsl.diagnostics.places import Label, Place
+from ...dsl.frontend.anchors import place_at
+from ...dsl.frontend.program import PortableKernel
+from .reports import Report
+
+_HINTS = {
+    Found.RACE: "put a barrier between them, make the operations atomic, or let each thread have elements of its own",
+    Found.OUTSIDE: "compare the index with the size before it is used",
+    Found.UNINITIALISED: "write all of it before it is read",
+}
+
+
+def finding_error(
+    found: Finding,
+    state: CheckState,
+    reports: Sequence[Report],
+    kernels: Sequence[PortableKernel],
+    notes: Sequence[str],
+) -> KernelError:
+    """The error for what was found; `kernels` are those whose text the reports are about."""
+    kind = Found(found.found)
+    here, there = reports[found.site], reports[found.other_site]
+    place, other = place_at(here.anchor, kernels), place_at(there.anchor, kernels)
+    space, function = (str(part) for part in here.parts[:2])
+    if space == "used":
+        space = str(there.parts[0])
+    own = f"{_thread(found.thread, state)} {_does(found.what)}"
+    labels = [(place, own)]
+    if kind is Found.RACE:
+        text = f"race: two threads use one place in {space} memory, and nothing says who comes first"
+        labels = [(other, f"{_thread(found.other_thread, state)} {_does(found.other_what)}"), (place, own)]
+        code = "EK0740"
+    elif kind is Found.OUTSIDE:
+        text = f"out of bounds: a thread {_does(found.what)} {space} memory that belongs to no buffer"
+        code = "EK0741"
+    else:
+        text = f"uninitialised read: nobody has written the {space} memory on which a thread depends"
+        code = "EK0742"
+        if not found.what:  # where it is used is not where it was read
+            labels = [(other, "this is read"), (place, f"{_thread(found.thread, state)} depends on it here")]
+    calls = [f"{said} {at}" for said, anchor in here.notes if (at := place_at(anchor, kernels)) is not None]
+    about = [f"{said[0].upper()}{said[1:]}: {at}" for at, said in labels if at is not None]
+    return KernelError(
+        f"{text}, in kernel '{function}' of op '{here.op}'",
+        code=code,
+        place=place,
+        labels=_labels(labels),
+        op=here.op,
+        notes=[*(about if kind is Found.RACE else [own, *about[1:]]), *calls, *notes],
+        hint=_HINTS[kind],
+    )
+
+
+def _labels(labels: Sequence[tuple[Place | None, str]]) -> list[Label]:
+    """What stands under each place; what is said of one place twice stands there once."""
+    texts: dict[Place, list[str]] = {}
+    for place, text in labels:
+        if place is not None:
+            texts.setdefault(place, []).append(text)
+    made = [Label(place, "; ".join(said)) for place, said in texts.items()]
+    return sorted(made, key=lambda label: (label.place.file, label.place.line))
+
+
+def _does(what: int) -> str:
+    """What an access does, in words."""
+    if what & What.ATOMIC:
+        return "changes it atomically" if what & What.WRITE else "reads it atomically"
+    return "writes" if what & What.WRITE else "reads"
+
+
+def _thread(number: int, state: CheckState) -> str:
+    """A thread, by its index in its block and that of the block; axes that have one are left out."""
+    block, thread = divmod(number, max(1, state.threads))
+    return f"thread {_index(thread, state.block_x, state.block_y)} of block {_index(block, state.grid_x, state.grid_y)}"
+
+
+def _index(number: int, x: int, y: int) -> str:
+    row, column = divmod(number, max(1, x))
+    plane, row = divmod(row, max(1, y))
+    return f"({column}, {row}, {plane})"
