@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...dsl.contract import abi
+from ...dsl.contract.checking import ALLOCATED, INITIALISED, CheckState
 from ..ir.program import Function, PointerType, Value
 from . import launches
 from .entry import SPREAD
@@ -27,7 +28,7 @@ def kernels(module: ModuleWriter, functions: list[Function]) -> None:
     """Every kernel, and the functions of the device."""
     for function in functions:
         _kernel(module, function)
-    module.functions.append(DEVICE)
+    module.functions.append(DEVICE.replace("MARK", _MARK if module.target.checks_memory else ""))
     for name, text in (("@ek.spread", SPREAD), ("@ek.poll", POLL)):
         if module.calls(name):
             module.functions.append(text)
@@ -71,6 +72,16 @@ def _field(name: str) -> int:
     return offset
 
 
+# What was copied to has values, of which the checks are told.
+_MARK = f"""\
+    %checks_p = llvm.getelementptr inbounds %device[{_field("reports")}] : (!llvm.ptr) -> !llvm.ptr, i8
+    %checks = llvm.load %checks_p : !llvm.ptr -> !llvm.ptr
+    %mark_p = llvm.getelementptr inbounds %checks[{CheckState.mark.offset}] : (!llvm.ptr) -> !llvm.ptr, i8
+    %mark = llvm.load %mark_p : !llvm.ptr -> !llvm.ptr
+    %address = llvm.ptrtoint %to : !llvm.ptr to i64
+    %known = arith.constant {ALLOCATED | INITIALISED} : i64
+    llvm.call %mark(%checks, %address, %bytes, %known) : !llvm.ptr, (!llvm.ptr, i64, i64, i64) -> ()
+"""
 DEVICE = f"""\
   llvm.func @{abi.SIM_LAUNCH}(%device: !llvm.ptr, %launch: !llvm.ptr, %arguments: !llvm.ptr) -> i32 {{
     %number32 = llvm.load %launch : !llvm.ptr -> i32
@@ -88,6 +99,7 @@ DEVICE = f"""\
       %device: !llvm.ptr, %to: !llvm.ptr, %from: !llvm.ptr, %bytes: i64, %kind: i32
   ) -> i32 {{
     "llvm.intr.memmove"(%to, %from, %bytes) <{{isVolatile = false}}> : (!llvm.ptr, !llvm.ptr, i64) -> ()
+MARK
     %zero = arith.constant 0 : i32
     llvm.return %zero : i32
   }}

@@ -37,7 +37,7 @@ def device_half(program: Program) -> Program:
 
 def host_half(program: Program, target: Target) -> Program:
     """The functions of a program, with launches of kernels by their numbers; `target` is the device's."""
-    host, first = replace(program, functions=[], sites=[*program.sites], on_device=True), 0
+    host, first = replace(program, functions=[], on_device=True), 0
     for function in program.functions:
         numbers = {id(op): first + number for number, op in enumerate(_launches(function))}
         host.functions.append(_HostCode(function, numbers, target).function())

@@ -35,8 +35,9 @@ def lookup(name: str) -> Target:
     if name in _TARGETS:
         return _TARGETS[name]
     family, _, like = name.partition(":")
+    like, checked = like.removesuffix(simulated.CHECKED), like.endswith(simulated.CHECKED)
     if family == simulated.PREFIX and _is_gpu(like or simulated.LIKE):
-        return simulated.simulated(_TARGETS[like or simulated.LIKE], host())
+        return simulated.simulated(_TARGETS[like or simulated.LIKE], host(), checked=checked)
     raise TargetError(
         f"unknown target {name!r}",
         code="EK0601",

@@ -2,6 +2,7 @@
 
     lookup("sim")             a GPU like sm_90a
     lookup("sim:gfx942")      one with 64 lanes
+    lookup("sim:gfx942:checked")   one whose kernels tell what they do with memory
 
 Input: the target of the GPU it stands for, and that of the host. Output: a `Target` with the lanes, limits and features
 of the first, for which the second's code generator makes code. Non-goals: how threads are run (see
@@ -16,6 +17,7 @@ from typing import Final
 from .base import GridOperations, Target, WarpOperations
 
 PREFIX: Final = "sim"
+CHECKED: Final = ":checked"  # how the names of those end that have their memory checked
 LIKE: Final = "sm_90a"  # the GPU that is meant where nobody says which
 
 # What the code generator is asked: which instructions there are. Everything else is asked of the GPU.
@@ -24,15 +26,16 @@ _OF_PROCESSORS: Final = frozenset({"fma", "f16c", "f16", "bf16", "bf16_convert"}
 _NOTHING: Final = GridOperations("", "", None, None, (), "", WarpOperations((), "", "", ""))
 
 
-def simulated(like: Target, host: Target) -> Target:
-    """The target of a simulated GPU."""
+def simulated(like: Target, host: Target, *, checked: bool = False) -> Target:
+    """The target of a simulated GPU; `checked` if its memory is."""
     return replace(
         host,
-        name=f"{PREFIX}:{like.name}",
+        name=f"{PREFIX}:{like.name}{CHECKED if checked else ''}",
         kind=PREFIX,
         capabilities=(like.capabilities - _OF_PROCESSORS) | (host.capabilities & _OF_PROCESSORS),
         lanes=like.lanes,
         limits=like.limits,
         grid=_NOTHING,
         simulates=True,
+        checks_memory=checked,
     )

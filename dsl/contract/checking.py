@@ -37,6 +37,7 @@ class What(IntFlag):
 class Check(IntFlag):
     """What is looked for."""
 
+    NOTHING = 0
     RACES = 1
     BOUNDS = 2
     UNINITIALISED = 4

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from ...dsl.contract import abi
+from ...dsl.contract.checking import CheckState, Finding
 from ...dsl.contract.kernels import KernelTable
 from ...dsl.diagnostics.errors import DeviceError, EinkornError
 from ...dsl.types.dtype import DType
@@ -143,6 +144,10 @@ class Driver(ABC):
             MemoryError: there are not so many.
         """
         return np.empty(size, np.uint8)
+
+    def finding(self) -> tuple[Finding, CheckState] | None:
+        """What was found in what kernels did with memory, since this was asked last."""
+        return None
 
     def place(self, array: Array) -> Storage:
         """Storage with the elements of a contiguous array; on the host the array itself."""

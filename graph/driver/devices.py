@@ -225,14 +225,17 @@ class Accelerator(Device):
 
     `Accelerator("sim")` is one that this machine's processor simulates, thread by thread: `like` the GPU of a compile
     target. In a session that has it, it is what graphs call gpu:0. A `seed` above 0 draws the order of threads between
-    the places where they wait; left out, EINKORN_SIM_SEED says it.
+    the places where they wait; left out, EINKORN_SIM_SEED says it. `checks` says what is looked for in what kernels do
+    with memory: "all", or some of "races", "bounds" and "uninitialised".
     """
 
     label = "gpu"
 
-    def __init__(self, id: int | str = 0, *, like: str | None = None, seed: int | None = None) -> None:
-        if isinstance(id, str) or like is not None or seed is not None:
-            self.id, self.driver = 0, open_simulated(id, like, seed)
+    def __init__(
+        self, id: int | str = 0, *, like: str | None = None, seed: int | None = None, checks: str | None = None
+    ) -> None:
+        if isinstance(id, str) or not (like is seed is checks is None):
+            self.id, self.driver = 0, open_simulated(id, like, seed, checks)
             return
         if type(id) is not int or not 0 <= id < accelerator_count():
             raise _no_accelerator(id)

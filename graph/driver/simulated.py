@@ -18,9 +18,11 @@ from typing import Any, Final
 import numpy as np
 
 from ...dsl.contract import abi
+from ...dsl.contract.checking import Check, CheckState, Finding
 from ...dsl.diagnostics.errors import DeviceError, shown_value
 from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.knobs import knobs
+from .checked_memory import CheckedMemory
 from .device import ALIGNMENT, Array, Code, CodeFile, Driver, Memory, Storage
 from .halves import open_halves
 from .shared_library import SharedLibrary
@@ -43,35 +45,56 @@ class SimulatedDriver(Driver):
         like: the compile target of the GPU that it is like.
         seed: draws the order of blocks, warps and threads between the places where they wait; 0 leaves them in order,
             and blocks to several workers.
+        looks_for: what is looked for in what kernels do with its memory.
     """
 
     api = "sim"
 
-    def __init__(self, like: str, seed: int = 0) -> None:
-        target = f"sim:{like}"
+    def __init__(self, like: str, seed: int = 0, looks_for: Check = Check.NOTHING) -> None:
+        target = f"sim:{like}{':checked' if looks_for else ''}"
         self.targets = ("host", target)
         self.name = f"{target}, seed {seed}" if seed else target
         self.seed = seed
-        self.in_order = seed != 0
+        self.in_order = seed != 0 or bool(looks_for)
         self.architecture = like
+        self.looks_for = looks_for
         self._held: dict[int, Array] = {}  # the memory that is given out, by its address
+
+    @functools.cached_property
+    def checked(self) -> CheckedMemory | None:
+        """What the checks know of the memory; None where nothing is looked for."""
+        return CheckedMemory(Driver.native("sim"), self.looks_for) if self.looks_for else None
 
     def allocate(self, size: int) -> Memory:
         try:
-            raw = np.empty(size + ALIGNMENT, np.uint8)
+            raw = np.empty(size + 2 * ALIGNMENT, np.uint8)  # with bytes on either side that are nobody's
         except (ValueError, OverflowError) as error:
             raise MemoryError(str(error)) from None
-        start = raw.ctypes.data
+        start = raw.ctypes.data + 1
         address = start + -start % ALIGNMENT
         self._held[address] = raw
-        return Memory(address, size, self._held.pop)
+        if self.checked is None:
+            return Memory(address, size, self._held.pop)
+        self.checked.mark(address, size, written=False)
+        return Memory(address, size, functools.partial(self._forget, size))
+
+    def _forget(self, size: int, address: int) -> None:
+        assert self.checked is not None
+        self.checked.forget(address, size)
+        del self._held[address]
 
     def copy(self, to: Storage, source: Storage) -> None:
         size = to.size if isinstance(to, Memory) else to.nbytes
         ctypes.memmove(_address(to), _address(source), size)
+        self._written(to)
 
     def fill(self, storage: Any, byte: int) -> None:
         ctypes.memset(storage.address, byte, storage.size)
+        self._written(storage)
+
+    def _written(self, storage: Storage) -> None:
+        if self.checked is not None and isinstance(storage, Memory):
+            self.checked.mark(storage.address, storage.size, written=True)
 
     def load(self, files: Sequence[CodeFile]) -> Code:
         half = open_halves(files)
@@ -86,11 +109,15 @@ class SimulatedDriver(Driver):
         table = abi.Device(*(library.address(name) for name in _FUNCTIONS))
         table.functions = ctypes.addressof(functions)
         table.driver = self.seed
+        table.reports = None if self.checked is None else self.checked.state
         table.keep = functions  # as long as the table
         return table
 
     def notes(self) -> list[str]:
         return [f"threads ran in an order drawn from seed {self.seed}, which draws it again"] if self.seed else []
+
+    def finding(self) -> tuple[Finding, CheckState] | None:
+        return None if self.checked is None else self.checked.finding()
 
     def synchronize(self) -> None:
         pass  # every call has ended when it returns
@@ -103,11 +130,11 @@ class SimulatedDriver(Driver):
 LIKE: Final = "sm_90a"  # the GPU that is meant where nobody says which
 
 
-def open_simulated(name: object, like: str | None, seed: int | None) -> SimulatedDriver:
+def open_simulated(name: object, like: str | None, seed: int | None, checks: str | None) -> SimulatedDriver:
     """The device of a name: `sim`, like the GPU of a compile target, or `sim:gfx942`. Asked again it is the same.
 
     Raises:
-        DeviceError: EK0801 another name, or `like` or `seed` of what is not simulated.
+        DeviceError: EK0801 another name, or `like` or `seed` of what is not simulated; or `checks` that there are not.
     """
     family, colon, chosen = name.partition(":") if isinstance(name, str) else ("", "", "")
     if family != "sim" or (colon and like is not None) or bool(colon) is not bool(chosen):
@@ -116,7 +143,7 @@ def open_simulated(name: object, like: str | None, seed: int | None) -> Simulate
     seed = knobs.sim_seed if seed is None else seed
     if type(seed) is not int or not 0 <= seed < 1 << 63:
         raise _refusal(f"a seed is a whole number, not {shown_value(seed)}", "seed", "from 0 to 2**63 - 1", seed)
-    return _opened(chosen or like or LIKE, seed)
+    return _opened(chosen or like or LIKE, seed, _looks_for(checks))
 
 
 def _refusal(message: str, argument: str, expected: str, got: object) -> DeviceError:
@@ -125,8 +152,24 @@ def _refusal(message: str, argument: str, expected: str, got: object) -> DeviceE
 
 
 @functools.cache
-def _opened(like: str, seed: int) -> SimulatedDriver:
-    return SimulatedDriver(like, seed)
+def _opened(like: str, seed: int, looks_for: Check) -> SimulatedDriver:
+    return SimulatedDriver(like, seed, looks_for)
+
+
+def _looks_for(checks: object) -> Check:
+    """What a text such as `"all"` or `"races,bounds"` asks for.
+
+    Raises:
+        DeviceError: EK0801 it asks for something else.
+    """
+    if checks is None or checks == "off":
+        return Check.NOTHING
+    named = {check.name.lower(): check for check in Check if check.name}
+    words = [word.strip() for word in checks.split(",")] if isinstance(checks, str) else [""]
+    if words != ["all"] and not set(words) <= set(named):
+        text = f"a simulated GPU does not look for {shown_value(checks)}"
+        raise _refusal(text, "checks", f'"all", "off", or some of {", ".join(named)}', checks)
+    return functools.reduce(lambda a, b: a | b, named.values() if words == ["all"] else map(named.__getitem__, words))
 
 
 def _address(storage: Storage) -> int:

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from ...dsl.contract import abi
+from ...dsl.contract import abi, checking
 from ...dsl.diagnostics.errors import DeviceError, EinkornError, GraphError, KernelError
 from ...dsl.diagnostics.places import Place, is_shipped, shown_path, user_place
 from ...dsl.frontend.anchors import place_at
+from ...dsl.frontend.program import PortableKernel
 from ...dsl.types.packing import pack
 from ..driver.arrays import check_memory, check_outputs
 from ..driver.buffer import Buffer
@@ -30,6 +31,7 @@ from ..passes.memory_plan import Plan
 from ..types.dims import Dim
 from ..types.strides import Pattern, pattern_of, stride_sizes
 from .code import LoadedCode
+from .findings import finding_error
 from .inputs import InputCheck, sizes_of
 from .outputs import FilledOutput, Filling, GivenOutput, Output
 from .prints import OP as TENSORS
@@ -437,16 +439,23 @@ class Caller:
         if status == abi.NO_MEMORY:
             text = "the system has no memory for the threads of a block"
             raise KernelError(text, code="EK0733", place=user_place(), hint="launch smaller blocks, on fewer threads")
+        found = self.driver.finding() if status == checking.STOPPED else None
+        if found is not None:
+            called = f"graph '{self.ir.name}' was called at {user_place()}"
+            raise finding_error(*found, self.code.reports, self._programs(), [*self.driver.notes(), called])
         if failure is None:
             known = self.driver.error(code)
             notes = [f"{self.device}: {known}"] if known else []
             raise KernelError("a kernel failed without saying why", code="EK0702", place=user_place(), notes=notes)
         called = f"graph '{self.ir.name}' was called at {user_place()}"
         notes = nan_notes(failure, arrays) if self.device.is_host else []
-        programs = [node.kernel.portable for node in self.ir.nodes if isinstance(node, Node)]
-        kernels = [*programs, *(program.shape for program in programs if program.shape is not None)]
         staged = self._staged(failure.report.op)
-        raise failure_error(failure, kernels, staged, [*notes, *self.driver.notes(), called])
+        raise failure_error(failure, self._programs(), staged, [*notes, *self.driver.notes(), called])
+
+    def _programs(self) -> list[PortableKernel]:
+        """The kernels whose text reports are about."""
+        programs = [node.kernel.portable for node in self.ir.nodes if isinstance(node, Node)]
+        return [*programs, *(program.shape for program in programs if program.shape is not None)]
 
     def _not_launched(self, table: abi.Device) -> EinkornError:
         """What a device refused to do."""

@@ -88,21 +88,18 @@ def pool_code(target: Target) -> bytes:
 
 
 def launcher_code(library: str, target: Target) -> bytes:
-    """The code that calls a library of GPUs.
+    """The code that calls a library of GPUs; of "sim", that which checks what simulated kernels do with memory.
 
     Raises:
         TargetError: there is none for this machine.
     """
+    if library == "sim":
+        from ...compiler.codegen.shadow_memory import checker_object
+
+        return checker_object(target)
     from ...compiler.codegen.launchers import launcher_object
 
     return launcher_object(library, target)
-
-
-def checker_code(target: Target) -> bytes:
-    """The code that checks what threads of a simulated device do with memory."""
-    from ...compiler.codegen.shadow_memory import checker_object
-
-    return checker_object(target)
 
 
 def chosen_checks(said: Checks | None) -> Checks | None:

@@ -55,14 +55,15 @@ def finding_error(
         if not found.what:  # where it is used is not where it was read
             labels = [(other, "this is read"), (place, f"{_thread(found.thread, state)} depends on it here")]
     calls = [f"{said} {at}" for said, anchor in here.notes if (at := place_at(anchor, kernels)) is not None]
-    about = [f"{said[0].upper()}{said[1:]}: {at}" for at, said in labels if at is not None]
+    hidden = [(at, said) for at, said in labels if at is None or at.source_line() is None]
+    about = [f"{said}: {at}" if at is not None else said for at, said in hidden]
     return KernelError(
         f"{text}, in kernel '{function}' of op '{here.op}'",
         code=code,
         place=place,
         labels=_labels(labels),
         op=here.op,
-        notes=[*(about if kind is Found.RACE else [own, *about[1:]]), *calls, *notes],
+        notes=[*about, *calls, *notes],
         hint=_HINTS[kind],
     )
 
