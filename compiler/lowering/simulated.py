@@ -72,15 +72,19 @@ def _field(name: str) -> int:
     return offset
 
 
-# What was copied to has values, of which the checks are told.
+# What was copied to on the device has values, of which the checks are told.
 _MARK = f"""\
     %checks_p = llvm.getelementptr inbounds %device[{_field("reports")}] : (!llvm.ptr) -> !llvm.ptr, i8
     %checks = llvm.load %checks_p : !llvm.ptr -> !llvm.ptr
     %mark_p = llvm.getelementptr inbounds %checks[{CheckState.mark.offset}] : (!llvm.ptr) -> !llvm.ptr, i8
     %mark = llvm.load %mark_p : !llvm.ptr -> !llvm.ptr
-    %address = llvm.ptrtoint %to : !llvm.ptr to i64
-    %known = arith.constant {ALLOCATED | INITIALISED} : i64
-    llvm.call %mark(%checks, %address, %bytes, %known) : !llvm.ptr, (!llvm.ptr, i64, i64, i64) -> ()
+    %to_host = arith.constant {abi.TO_HOST} : i32
+    %stays = arith.cmpi ne, %kind, %to_host : i32
+    scf.if %stays {{
+      %address = llvm.ptrtoint %to : !llvm.ptr to i64
+      %known = arith.constant {ALLOCATED | INITIALISED} : i64
+      llvm.call %mark(%checks, %address, %bytes, %known) : !llvm.ptr, (!llvm.ptr, i64, i64, i64) -> ()
+    }}
 """
 DEVICE = f"""\
   llvm.func @{abi.SIM_LAUNCH}(%device: !llvm.ptr, %launch: !llvm.ptr, %arguments: !llvm.ptr) -> i32 {{

@@ -1,0 +1,110 @@
+"""What a simulated GPU says of kernels that do with memory what they must not: class, kernel, both places, threads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from support import graphs
+from support.gpu_case import KERNELS
+
+from einkorn.dsl import DType
+from einkorn.dsl.diagnostics.errors import DeviceError, KernelError
+from einkorn.graph import Accelerator, Buffer, DeviceRef, Graph, InferenceSession, TensorType, ops
+
+FILE = KERNELS / "wrong_memory.py"
+GPU = DeviceRef.GPU()
+X = np.arange(256, dtype=np.int32)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with graphs.cache_in(tmp_path_factory.mktemp("cache")):
+        yield
+
+
+def model_of(device: Accelerator, *calls: tuple[str, dict[str, Any]]) -> Any:
+    """A model of ops of the file, one after the other."""
+    type = TensorType(DType.int32, [256], GPU)
+
+    def forward(value: Any) -> Any:
+        for op, parameters in calls:
+            (value,) = ops.custom(f"wrong::{op}", device=GPU, values=[value], out_types=[type], parameters=parameters)
+        return value
+
+    return InferenceSession(devices=[device]).load(Graph("checked", forward, [type], custom_extensions=[FILE]))
+
+
+def run(op: str, checks: str = "all", **parameters: Any) -> np.ndarray[Any, Any]:
+    device = Accelerator("sim", checks=checks)
+    result: np.ndarray[Any, Any] = model_of(device, (op, parameters))(Buffer.from_numpy(X).to(device))[0].to_numpy()
+    return result
+
+
+def failure(op: str, checks: str = "all", **parameters: Any) -> KernelError:
+    with pytest.raises(KernelError) as raised:
+        run(op, checks, **parameters)
+    return raised.value
+
+
+def shown(error: KernelError) -> list[str]:
+    lines = [line.partition("|")[2].strip() for line in str(error).splitlines() if re.match(r" +\d* \|", line)]
+    return [line.lstrip("^ ") for line in lines]
+
+
+def test_a_race_in_a_block() -> None:
+    assert run("ring")[:3].tolist() == [1, 2, 3]
+    error = failure("ring", second=0)
+    assert error.code == "EK0740" and error.message.startswith("race: ")
+    assert error.message.endswith("in kernel 'ring' of op 'wrong::ring'") and error.op == "wrong::ring"
+    assert shown(error) == [
+        "v = out[(t + 1) % n]",
+        "thread (0, 0, 0) of block (0, 0, 0) reads",
+        "out[t] = v",
+        "thread (1, 0, 0) of block (0, 0, 0) writes",
+    ]
+    assert error.hint and any(note.startswith("graph 'checked' was called at") for note in error.notes)
+
+
+def test_a_race_of_blocks() -> None:
+    error = failure("one_place", by_block=0)
+    said = shown(error)[1]
+    assert said == "thread (0, 0, 0) of block (0, 0, 0) writes; thread (0, 0, 0) of block (1, 0, 0) writes"
+
+
+def test_an_access_outside_of_a_buffer() -> None:
+    error = failure("beyond", by=193)
+    assert error.code == "EK0741" and error.message.startswith("out of bounds: a thread writes global memory")
+    assert shown(error)[1] == "thread (63, 0, 0) of block (0, 0, 0) writes"
+
+
+def test_a_read_of_what_nobody_wrote() -> None:
+    error = failure("early", how=1)
+    assert error.code == "EK0742" and error.message.startswith("uninitialised read: ")
+    assert shown(error)[1:] == [
+        "this is read",
+        "out[t] = v + x[t]  # stored",
+        "thread (0, 0, 0) of block (0, 0, 0) depends on it here",
+    ]
+
+
+def test_what_is_not_asked_for_is_not_found() -> None:
+    assert failure("ring", "races,bounds", first=0).code == "EK0740"
+    run("ring", "bounds", first=0)
+    run("early", "races, bounds", how=1)
+    run("ring", "off", first=0)
+    with pytest.raises(DeviceError, match="does not look for 'everything'") as raised:
+        Accelerator("sim", checks="everything")
+    assert raised.value.code == "EK0801" and "uninitialised" in str(raised.value.expected)
+
+
+def test_a_device_goes_on_after_a_finding() -> None:
+    device = Accelerator("sim", checks="all")
+    wrong, right = model_of(device, ("ring", {"first": 0})), model_of(device, ("ring", {}), ("ring", {}))
+    for _ in range(2):
+        with pytest.raises(KernelError, match="EK0740"):
+            wrong(Buffer.from_numpy(X).to(device))
+        assert right(Buffer.from_numpy(X).to(device))[0].to_numpy()[:3].tolist() == [2, 3, 4]
