@@ -16,7 +16,7 @@ from typing import Final
 from ...dsl.contract import abi, checking
 from ...dsl.contract.checking import PLACES, CheckState, What
 from ..ir.simulation import Argument, Block, State, Thread, offset
-from .ir_text import FunctionText, Number
+from .ir_text import NO_ADDRESS, FunctionText, Number
 
 # An entry of a cell, from the highest bit on: thread + 1 (24 bits), clock (20), site (18), narrow, atomic.
 THREAD_BIT: Final = 40
@@ -77,7 +77,7 @@ def _take() -> str:
     end = f.at(start, f.both(f.add("%bytes", 63), -64))
     with f.when(f.compare("ugt", end, f.pointer("room_limit"), "ptr")):
         f.put("exhausted", 1)
-        f.leave("null")
+        f.leave(NO_ADDRESS)
     f.put("room_free", end, "ptr")
     f.zero(start, "%bytes")
     f.leave(start)
@@ -88,7 +88,7 @@ def _vector() -> str:
     """`vector(at)`: the vector of clocks that a place holds; a new one where it holds none."""
     f = StateFunction("@vector", "ptr", ["ptr %at"])
     found = f.load("ptr", "%at")
-    with f.when(f.compare("ne", found, "null", "ptr")):
+    with f.when(f.compare("ne", found, NO_ADDRESS, "ptr")):
         f.leave(found)
     made = f.call("@take", ["ptr %state", f"i64 {f.mul(f.get('total'), 4)}"], "ptr")
     f.store("ptr", made, "%at")
@@ -144,7 +144,7 @@ def _knows() -> str:
 def _merge() -> str:
     """`merge(to, from)`: the later clock for each thread of the grid; `raise(vector, thread, clock)` for one."""
     f = StateFunction("@merge", "void", ["ptr %to", "ptr %from"])
-    either = f.either(f.compare("eq", "%to", "null", "ptr"), f.compare("eq", "%from", "null", "ptr"), "i1")
+    either = f.either(f.compare("eq", "%to", NO_ADDRESS, "ptr"), f.compare("eq", "%from", NO_ADDRESS, "ptr"), "i1")
     with f.when(either):
         f.leave()
     with f.each(0, f.get("total")) as k:
@@ -153,7 +153,7 @@ def _merge() -> str:
         ours, theirs = f.load("i32", place), f.load("i32", f.at("%from", at))
         f.store("i32", f.call("@llvm.umax.i32", [f"i32 {ours}", f"i32 {theirs}"], "i32"), place)
     g = StateFunction("@raise", "void", ["ptr %vector", "i64 %thread", "i64 %clock"])
-    with g.when(g.compare("eq", "%vector", "null", "ptr")):
+    with g.when(g.compare("eq", "%vector", NO_ADDRESS, "ptr")):
         g.leave()
     place = g.at("%vector", g.mul("%thread", 4))
     more = g.call("@llvm.umax.i32", [f"i32 {g.load('i32', place)}", f"i32 {g.narrow('%clock', 'i32')}"], "i32")
@@ -173,14 +173,14 @@ def _place() -> str:
             f.leave(f.at(entry, 8))
         with f.when(f.compare("eq", here, 0)):
             with f.when(f.compare("eq", "%new", 0)):
-                f.leave("null")
+                f.leave(NO_ADDRESS)
             f.store("i64", "%address", entry)
             f.leave(f.at(entry, 8))
         slot.set(f.both(f.add(slot.value(), 1), PLACES - 1))
         tried.set(f.add(tried.value(), 1))
     with f.when(f.compare("ne", "%new", 0)):
         f.put("exhausted", 1)
-    f.leave("null")
+    f.leave(NO_ADDRESS)
     return f.text()
 
 
@@ -197,7 +197,7 @@ def _order() -> str:
     def learn(source: str) -> None:
         vector = f.call("@vector", ["ptr %state", f"ptr {own}"], "ptr")
         with f.when(f.compare("eq", f.load("i64", informed), 0)):
-            with f.when(f.compare("ne", vector, "null", "ptr")):
+            with f.when(f.compare("ne", vector, NO_ADDRESS, "ptr")):
                 f.zero(vector, f.mul(f.get("total"), 4))
             f.store("i64", 1, informed)
             f.put("heard", f.add(f.get("heard"), 1))
@@ -220,17 +220,17 @@ def _order() -> str:
     publishes = f.both(f.compare("ne", f.both("%what", What.WRITE), 0),
                        f.either(releases, f.compare("ne", fenced, 0), "i1"), "i1")  # fmt: skip
     place = f.call("@place", ["ptr %state", "i64 %address", f"i64 {f.wide(publishes, 'i1')}"], "ptr")
-    with f.when(f.compare("eq", place, "null", "ptr")):
+    with f.when(f.compare("eq", place, NO_ADDRESS, "ptr")):
         f.leave()
     reads = f.compare("ne", f.both("%what", What.READ), 0)
     there = f.load("ptr", place)
-    with f.when(f.both(reads, f.compare("ne", there, "null", "ptr"), "i1")):
+    with f.when(f.both(reads, f.compare("ne", there, NO_ADDRESS, "ptr"), "i1")):
         with f.when(acquires):
             learn(there)
         hint = f.call("@vector", ["ptr %state", f"ptr {hints}"], "ptr")
         with f.when(f.compare("eq", f.load("i64", hinted), 0)):
             f.store("i64", 1, hinted)
-            with f.when(f.compare("ne", hint, "null", "ptr")):
+            with f.when(f.compare("ne", hint, NO_ADDRESS, "ptr")):
                 f.zero(hint, f.mul(f.get("total"), 4))
         f.call("@merge", ["ptr %state", f"ptr {hint}", f"ptr {there}"])
     with f.when(publishes):
@@ -293,9 +293,9 @@ def _start() -> str:
     for name, size in sizes.items():
         f.put(name, f.call("@take", ["ptr %state", f"i64 {f.mul(threads, size)}"], "ptr"), "ptr")
     f.put("places", f.call("@take", ["ptr %state", f"i64 {PLACES * 16}"], "ptr"), "ptr")
-    f.put("known", "null", "ptr")
+    f.put("known", NO_ADDRESS, "ptr")
     f.put("knows", 0)
-    f.put("shared_vector", "null", "ptr")
+    f.put("shared_vector", NO_ADDRESS, "ptr")
     f.put("page", -1)
     return f.text()
 
@@ -337,7 +337,7 @@ def _join() -> str:
     own = f.call("@vector", ["ptr %state", f"ptr {f.element('vectors', '%thread')}"], "ptr")
     flag = f.element("informed", "%thread")
     with f.when(f.compare("eq", f.load("i64", flag), 0)):
-        with f.when(f.compare("ne", own, "null", "ptr")):
+        with f.when(f.compare("ne", own, NO_ADDRESS, "ptr")):
             f.zero(own, f.mul(f.get("total"), 4))
         f.store("i64", 1, flag)
         f.put("heard", f.add(f.get("heard"), 1))
@@ -364,7 +364,7 @@ def _meet() -> str:
         with f.when(f.compare("ne", f.get("heard"), 0)):
             vector = f.call("@vector", ["ptr %state", f"ptr {f.field('shared_vector')}"], "ptr")
             with f.when(f.both(f.compare("eq", f.get("shared_informed"), 0),
-                               f.compare("ne", vector, "null", "ptr"), "i1")):  # fmt: skip
+                               f.compare("ne", vector, NO_ADDRESS, "ptr"), "i1")):  # fmt: skip
                 f.zero(vector, f.mul(f.get("total"), 4))
             f.put("shared_informed", 1)
             with f.each("%low", "%high") as k:
@@ -404,10 +404,10 @@ def _tell(f: StateFunction, meets: Callable[[str], str]) -> None:
 def _meet_in_part(f: StateFunction, meets: Callable[[str], str], later: str) -> None:
     """Some threads of a block, or of a warp, meet: each then knows what any of them knew, and of all of them."""
     count = f.get("threads")
-    with f.when(f.compare("eq", f.pointer("known"), "null", "ptr")):
+    with f.when(f.compare("eq", f.pointer("known"), NO_ADDRESS, "ptr")):
         bytes = f.mul(f.mul(count, count), 4)
         f.put("known", f.call("@take", ["ptr %state", f"i64 {bytes}"], "ptr"), "ptr")
-        with f.when(f.compare("eq", f.pointer("known"), "null", "ptr")):
+        with f.when(f.compare("eq", f.pointer("known"), NO_ADDRESS, "ptr")):
             f.leave()
     f.put("knows", 1)
     bits = f.get("warp_bits")

@@ -18,8 +18,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final
 
 Number = str | int
+NO_ADDRESS: Final = "zeroinitializer"  # as a `ptr`
 
 
 class FunctionText:

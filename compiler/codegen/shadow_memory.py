@@ -29,7 +29,7 @@ from ...dsl.contract.checking import CELL, HEADER, PAGE, PAGE_BITS, PIECES, Chec
 from ..ir.simulation import Thread, offset
 from ..targets import Target
 from .clocks import CLOCK_BIT, THREAD_BIT, StateFunction, clocks_text, exported
-from .ir_text import Number
+from .ir_text import NO_ADDRESS, Number
 from .llvm import compile_module
 
 FUNCTIONS: Final = ("start", "begin", "meet", "access", "use", "mark")
@@ -59,7 +59,7 @@ def _piece() -> str:
     key = f.add("%page", 1)
     slot = f.variable("i64", f.both(f.right(f.mul("%page", -7046029254386353131), 40), PIECES - 1))
     tried = f.variable("i64", 0)
-    found = f.variable("ptr", "null")
+    found = f.variable("ptr", NO_ADDRESS)
     going = f.variable("i1", "true")
     with f.while_(going.value):
         entry = f.element("pieces", slot.value(), 16)
@@ -82,10 +82,10 @@ def _piece() -> str:
         with f.when(f.compare("eq", tried.value(), PIECES)):
             going.set("false")
     shadow = found.value()
-    with f.when(f.compare("eq", shadow, "null", "ptr")):
+    with f.when(f.compare("eq", shadow, NO_ADDRESS, "ptr")):
         with f.when(f.compare("ne", "%new", 0)):
             f.put("exhausted", 1)
-        f.leave("null")
+        f.leave(NO_ADDRESS)
     launch = f.get("launch")
     with f.when(f.compare("ne", f.load("i64", shadow), launch)):
         f.store("i64", launch, shadow)
@@ -117,7 +117,7 @@ def _find() -> str:
     for name, value in values.items():
         f.store("i64", value, f.at(f.field("finding"), offset(Finding, name)))
     status = f.pointer("status")
-    with f.when(f.compare("ne", status, "null", "ptr")):
+    with f.when(f.compare("ne", status, NO_ADDRESS, "ptr")):
         f.store("i64", checking.STOPPED, status)
     return f.text()
 
@@ -131,7 +131,7 @@ def _mark() -> str:
         behind = f.left(f.add(f.right(now, PAGE_BITS), 1), PAGE_BITS)
         last = f.select(f.compare("ult", behind, end), behind, end)
         piece = f.call("@piece", ["ptr %state", f"i64 {f.right(now, PAGE_BITS)}", "i64 1"], "ptr")
-        with f.when(f.compare("ne", piece, "null", "ptr")):
+        with f.when(f.compare("ne", piece, NO_ADDRESS, "ptr")):
             within = f.both(now, PAGE - 1)
             count = f.sub(last, now)
             flags = f.at(piece, f.add(within, HEADER))
@@ -171,7 +171,7 @@ def _access() -> str:
             f.put("page", page)
         piece = f.pointer("piece")
         within = f.both(byte, PAGE - 1)
-        with f.when(f.compare("eq", piece, "null", "ptr")):
+        with f.when(f.compare("eq", piece, NO_ADDRESS, "ptr")):
             with f.when(_wanted(f, looks, Check.BOUNDS)):
                 _found(f, Found.OUTSIDE, 0, me, 0, byte)
             f.leave(0)
