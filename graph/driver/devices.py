@@ -234,7 +234,7 @@ class Accelerator(Device):
     def __init__(
         self, id: int | str = 0, *, like: str | None = None, seed: int | None = None, checks: str | None = None
     ) -> None:
-        if isinstance(id, str) or not (like is seed is checks is None):
+        if isinstance(id, str) or any(given is not None for given in (like, seed, checks)):
             self.id, self.driver = 0, open_simulated(id, like, seed, checks)
             return
         if type(id) is not int or not 0 <= id < accelerator_count():
