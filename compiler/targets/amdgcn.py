@@ -68,9 +68,9 @@ _INTRINSICS = Intrinsics(
     instructions=("frem",),
 )
 
-_COMMON = frozenset(
-    {"fma", "f16c", "f16", "int8_dot", "atomics_f32", "tensor_cores", "f16_mma", "bf16_mma", "int8_mma"}
-)
+_RDNA2 = frozenset({"fma", "f16c", "f16", "int8_dot"})
+_CDNA1 = _RDNA2 | {"tensor_cores", "f16_mma", "bf16_mma", "int8_mma"}
+_COMMON = _CDNA1 | {"atomics_f32"}
 _CDNA2 = _COMMON | {"atomics_f64", "f64_mma"}
 _CDNA3 = _CDNA2 | {"fp8_mma", "async_copy"}
 
@@ -107,11 +107,15 @@ def _target(name: str, lanes: int, capabilities: frozenset[str], shared_memory: 
 TARGETS: Final[Mapping[str, Target]] = {
     target.name: target
     for target in (
+        _target("gfx908", 64, _CDNA1),
         _target("gfx90a", 64, _CDNA2),
         _target("gfx942", 64, _CDNA3),
         _target("gfx950", 64, _CDNA3 | {"bf16_convert"}, 160),
+        _target("gfx1030", 32, _RDNA2),
         _target("gfx1100", 32, _COMMON),
         _target("gfx1101", 32, _COMMON),
+        _target("gfx1151", 32, _COMMON),
+        _target("gfx1200", 32, _COMMON | {"fp8_mma"}),
         _target("gfx1201", 32, _COMMON | {"fp8_mma"}),
     )
 }

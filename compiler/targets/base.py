@@ -39,6 +39,7 @@ FEATURES: Final[Mapping[str, str]] = {
     "tma": "bulk tensor copies by descriptor",
     "wgmma": "matrix products of four warps from shared memory (sm_90a)",
     "tcgen05": "matrix products with tensor memory (sm_100a)",
+    "block_scaled_mma": "matrix products of a warp of 4-, 6- and 8-bit floats that blocks of elements scale (sm_120a)",
 }
 
 

@@ -123,8 +123,23 @@ def _target(name: str, ptx: int, capabilities: frozenset[str], shared_memory: in
     )
 
 
+def _with_own(target: Target, feature: str, ptx: int = 0) -> Target:
+    """The processor of a target with what only code for exactly this processor may use: `sm_90a` of `sm_90`."""
+    return replace(
+        target,
+        name=f"{target.name}a",
+        cpu=f"{target.cpu}a",
+        features=f"+ptx{ptx}" if ptx else target.features,
+        capabilities=target.capabilities | {feature},
+    )
+
+
 _SM90 = _target("sm_90", 78, _HOPPER, 227)
 _SM100 = _target("sm_100", 86, _HOPPER, 227)
+_SM103 = _target("sm_103", 88, _HOPPER, 227)
+_SM110 = _target("sm_110", 90, _HOPPER, 227)
+_SM120 = _target("sm_120", 87, _HOPPER, 99)
+_SM121 = _target("sm_121", 88, _HOPPER, 99)
 
 TARGETS: Final[Mapping[str, Target]] = {
     target.name: target
@@ -132,12 +147,20 @@ TARGETS: Final[Mapping[str, Target]] = {
         _target("sm_75", 63, _TURING, 64),
         _target("sm_80", 70, _AMPERE, 163),
         _target("sm_86", 71, _AMPERE, 99),
+        _target("sm_87", 74, _AMPERE, 163),
         _target("sm_89", 78, _ADA, 99),
         _SM90,
-        replace(_SM90, name="sm_90a", cpu="sm_90a", features="+ptx80", capabilities=_HOPPER | {"wgmma"}),
+        _with_own(_SM90, "wgmma", ptx=80),
         _SM100,
-        replace(_SM100, name="sm_100a", cpu="sm_100a", capabilities=_HOPPER | {"tcgen05"}),
-        _target("sm_120", 87, _HOPPER, 99),
+        _with_own(_SM100, "tcgen05"),
+        _SM103,
+        _with_own(_SM103, "tcgen05"),
+        _SM110,
+        _with_own(_SM110, "tcgen05"),
+        _SM120,
+        _with_own(_SM120, "block_scaled_mma"),
+        _SM121,
+        _with_own(_SM121, "block_scaled_mma"),
     )
 }
 

@@ -14,8 +14,9 @@ from einkorn.dsl.diagnostics.errors import InternalError, TargetError
 
 UNKNOWN = """\
 error[EK0601]: unknown target 'sm_91'
-note: known targets: host, x86-64-v2, x86-64-v3, x86-64-v4, aarch64, sm_75, sm_80, sm_86, sm_89, sm_90, sm_90a, \
-sm_100, sm_100a, sm_120, gfx90a, gfx942, gfx950, gfx1100, gfx1101, gfx1201
+note: known targets: host, x86-64-v2, x86-64-v3, x86-64-v4, aarch64, sm_75, sm_80, sm_86, sm_87, sm_89, sm_90, sm_90a, \
+sm_100, sm_100a, sm_103, sm_103a, sm_110, sm_110a, sm_120, sm_120a, sm_121, sm_121a, gfx908, gfx90a, gfx942, gfx950, \
+gfx1030, gfx1100, gfx1101, gfx1151, gfx1200, gfx1201
 hint: did you mean 'sm_90' or 'sm_90a' or 'sm_89'?"""
 
 

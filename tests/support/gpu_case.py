@@ -19,7 +19,7 @@ from einkorn.dsl.contract.unit import EntrySpec
 Array = np.ndarray[Any, Any]
 
 KERNELS = Path(__file__).parents[1] / "gpu" / "kernels"
-GPUS = ("sm_75", "sm_80", "sm_90a", "sm_100a", "sm_120", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
+GPUS = ("sm_75", "sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
 
 
 @dataclass(frozen=True)
