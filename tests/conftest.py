@@ -17,6 +17,10 @@ _HERE = str(Path(__file__).resolve().parent)
 if _HERE not in sys.path:
     sys.path.insert(0, _HERE)
 
+from support import amd_checkout  # noqa: E402
+
+amd_checkout.rename()
+
 
 @pytest.fixture(scope="session")
 def run_kernel() -> Callable[..., list[Any]]:

@@ -1,9 +1,8 @@
-"""Runs AMD code objects in tinygrad's emulator, from a checkout that `EINKORN_AMD_EMULATOR` names. Nothing of it is here.
+"""Runs AMD code objects in tinygrad's emulator, from a checkout (see `amd_checkout`). Nothing of it is here.
 
 Input: a code object and a launch. Output: changed memory. A code object is loaded as the runtime of a device would do
-it: segments, relocations, the kernel's descriptor. The emulator compiles what each instruction does with clang.
-Non-goals: no time and no weak memory. What the emulator does not know it says itself; how threads get memory of their
-own is known for the targets of `KINDS` alone.
+it: segments, relocations, the kernel's descriptor, the packet of the launch. The emulator compiles what each
+instruction does with clang. Non-goals: no time, no caches, no weak memory. What the emulator does not know it says.
 """
 
 from __future__ import annotations
@@ -11,47 +10,43 @@ from __future__ import annotations
 import ctypes
 import importlib
 import mmap
-import os
-import shutil
 import struct
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
+from support.amd_checkout import checkout
 from support.launching_device import Launched
 
 from einkorn.dsl.package import elf
 
-# What compiles refuses variables of this beginning that it does not know, so it is taken out of the environment; under
-# the other name processes find it that this one starts.
-VARIABLE: Final = "EINKORN_AMD_EMULATOR"
-_KEPT: Final = "AMD_EMULATOR"
-if VARIABLE in os.environ:
-    os.environ[_KEPT] = os.environ.pop(VARIABLE)
-
 # Bits of the descriptor's properties: which registers the kernel finds filled, and how many words each takes.
-_REGISTERS: Final = (("buffer", 4), ("dispatch", 2), ("queue", 2), ("arguments", 2), ("id", 2), ("scratch", 2), ("size", 1))
+_REGISTERS: Final = (
+    ("buffer", 4),
+    ("dispatch", 2),
+    ("queue", 2),
+    ("arguments", 2),
+    ("id", 2),
+    ("scratch", 2),
+    ("size", 1),
+)
 
-
-def missing() -> str | None:
-    """What has to be there and is not; None where kernels can run."""
-    checkout = os.environ.get(_KEPT, "")
-    if not checkout:
-        return f"{VARIABLE} does not name a checkout of tinygrad"
-    if not Path(checkout, "test", "mockgpu", "amd", "emu.py").is_file():
-        return f"{VARIABLE}={checkout} is not a checkout of tinygrad: there is no test/mockgpu/amd/emu.py in it"
-    if shutil.which(os.environ.get("CC", "clang")) is None:
-        return "clang is not on PATH"
-    return None
+# Instructions that write caches back or drop what is in them: their first words behind a mask, and how many words they
+# have; the others say how far and are zeros else. `s_nop` does nothing.
+_CACHES: Final = {
+    "cdna": ({0xE0A00000, 0xE0A40000, 0xE0F80000, 0xE0FC0000}, 0xFFFC0000, 2),  # buffer_wbl2, _inv, _wbinvl1, _vol
+    "rdna3": ({0xE0AC0000, 0xE0B00000}, 0xFFFC0000, 2),  # buffer_gl0_inv, buffer_gl1_inv
+    "rdna4": ({0xEE0AC07C, 0xEE0B007C, 0xEE13C07C}, 0xFFFFFFFF, 3),  # global_inv, global_wb, global_wbinv
+}
+_NOTHING: Final = 0xBF800000
 
 
 def emulator() -> Any:
     """The emulator's module."""
-    checkout = os.environ[_KEPT]
-    if checkout not in sys.path:
-        sys.path.insert(0, checkout)
+    folder = checkout()
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
     return importlib.import_module("test.mockgpu.amd.emu")
 
 
@@ -60,6 +55,7 @@ def run_amd(code: bytes, launch: Launched, memory: Mapping[int, int]) -> None:
     loaded = load(code)
     descriptor = loaded.descriptor(launch.kernel.symbol)
     arguments = _arguments(launch, descriptor.argument_bytes)
+    packet = ctypes.create_string_buffer(_packet(launch), 64)
     shared = descriptor.shared + launch.shared
     emulator().run_asm(
         descriptor.entry,
@@ -70,8 +66,14 @@ def run_amd(code: bytes, launch: Launched, memory: Mapping[int, int]) -> None:
         descriptor.rsrc2 | -(-shared // 512) << 15,
         descriptor.private,
         loaded.kind,
-        descriptor.registers(ctypes.addressof(arguments)),
+        descriptor.registers(arguments=ctypes.addressof(arguments), dispatch=ctypes.addressof(packet)),
     )
+
+
+def _packet(launch: Launched) -> bytes:
+    """What a launch says of its sizes, as kernels may read it."""
+    threads = [blocks * size for blocks, size in zip(launch.grid, launch.block, strict=True)]
+    return struct.pack("<HHHHHHIII", 0, 3, *launch.block, 0, *threads)
 
 
 def _arguments(launch: Launched, size: int) -> ctypes.Array[ctypes.c_char]:
@@ -95,12 +97,13 @@ class Descriptor:
     rsrc2: int
     properties: int
 
-    def registers(self, arguments: int) -> list[int]:
-        """The first scalar registers; what is not known here is 0."""
+    def registers(self, **addresses: int) -> list[int]:
+        """The first scalar registers: addresses by what they are, else 0."""
         words: list[int] = []
         for bit, (what, count) in enumerate(_REGISTERS):
             if self.properties >> bit & 1:
-                words += [arguments & 0xFFFFFFFF, arguments >> 32] if what == "arguments" else [0] * count
+                address = addresses.get(what, 0)
+                words += [address & 0xFFFFFFFF, address >> 32, 0, 0][:count]
         return words
 
 
@@ -122,6 +125,9 @@ class Loaded:
         self.dynamic = dict(struct.iter_unpack("<QQ", self.memory[dynamic : dynamic + length]))
         self.flags = flags
         self._relocate()
+        for _, flag, _, address, _, filed, _, _ in loads:
+            if flag & 1:
+                self._without_caches(address, filed)
 
     def _symbol(self, number: int) -> tuple[str, int]:
         name, _, _, _, value, _ = elf.SYMBOL.unpack_from(self.memory, self.dynamic[elf.DT_SYMTAB] + 24 * number)
@@ -134,6 +140,14 @@ class Loaded:
             value = 0 if info & 0xFFFFFFFF == elf.AMDGPU.relative else self._symbol(info >> 32)[1]
             assert info & 0xFFFFFFFF in (elf.AMDGPU.relative, elf.AMDGPU.pointer), info
             self.memory[place : place + 8] = struct.pack("<Q", self.base + value + addend)
+
+    def _without_caches(self, start: int, size: int) -> None:
+        """Writes nothing-to-do over instructions about caches: the emulator has none, and knows most of them not."""
+        begins, mask, words = _CACHES[self.kind]
+        for at in range(start, start + size - 4 * words + 4, 4):
+            first, *rest = struct.unpack_from(f"<{words}I", self.memory, at)
+            if first & mask in begins and not any(word & ~0x000C0000 for word in rest):
+                struct.pack_into(f"<{words}I", self.memory, at, *[_NOTHING] * words)
 
     @property
     def kind(self) -> str:
