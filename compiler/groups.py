@@ -30,6 +30,7 @@ from ..dsl.types.dtype import INT
 from .codegen import llvm, mlir
 from .ir.program import Function, PointerType, Program, Region, Value
 from .lowering.module import HELPERS, emit_entry, emit_helpers
+from .lowering.scratch import size_name
 from .pipeline import GroupCompilation
 from .targets import Target
 
@@ -41,23 +42,25 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class GroupCode:
-    """A group's code: the symbol of its function, whether that may leave early, what its sites show, the object."""
+    """A group's code: the symbol of its function, whether that may leave early, what its sites show, whether it takes
+    memory of the device for itself, the object."""
 
     symbol: str
     fallible: bool
     records: Sequence[Any]
+    scratch: bool
     code: bytes = field(repr=False)
 
     def to_bytes(self) -> bytes:
         """A line of JSON, then the object."""
-        return json.dumps([self.symbol, self.fallible, self.records]).encode() + b"\n" + self.code
+        return json.dumps([self.symbol, self.fallible, self.records, self.scratch]).encode() + b"\n" + self.code
 
     @staticmethod
     def from_bytes(data: bytes) -> GroupCode:
         """What `to_bytes` gave."""
         head, _, code = data.partition(b"\n")
-        symbol, fallible, records = json.loads(head)
-        return GroupCode(symbol, fallible, records, code)
+        symbol, fallible, records, scratch = json.loads(head)
+        return GroupCode(symbol, fallible, records, scratch, code)
 
 
 def compile_groups(spec: EntrySpec, target: Target, progress: Progress | None = None) -> Piece:
@@ -98,7 +101,8 @@ def _compiled(
     made: dict[str, GroupCode] = {}
 
     def done(key: str, begun: GroupCompilation, code: bytes) -> None:
-        made[key] = GroupCode(begun.compilation.symbol, begun.group.fallible, begun.group.records, code)
+        group = begun.group
+        made[key] = GroupCode(begun.compilation.symbol, group.fallible, group.records, group.scratch, code)
         shared_cache().put(key, made[key].to_bytes(), SUFFIX)
         if progress is not None:
             progress(len(made), len(missing))
@@ -188,8 +192,10 @@ def _entry(
             sites[code.symbol] = len(records)
             records += code.records
     fallible = {code.symbol for code in codes if code.fallible}
-    text = mlir.lower_to_llvm(emit_entry(program, target, fallible, sites, records), target)
-    return llvm.compile_module(text, target, elsewhere={*HELPERS, *(code.symbol for code in codes)}).code
+    taking = {code.symbol for code in codes if code.scratch}
+    text = mlir.lower_to_llvm(emit_entry(program, target, fallible, sites, records, taking), target)
+    elsewhere = {*HELPERS, *(code.symbol for code in codes), *(size_name(symbol) for symbol in taking)}
+    return llvm.compile_module(text, target, elsewhere=elsewhere).code
 
 
 def _helpers(target: Target) -> bytes:

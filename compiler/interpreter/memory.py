@@ -79,6 +79,12 @@ def _dynamic_shared(op: Op, machine: Machine) -> Evaluate:
     return allocate
 
 
+@evaluates("scratch")
+def _scratch(op: Op, machine: Machine) -> Evaluate:
+    dtype = op.results[0].dtype
+    return lambda count: storage(dtype, int(count), "global", zeroed=False)
+
+
 @evaluates("offset")
 def _offset(op: Op, machine: Machine) -> Evaluate:
     return lambda pointer, offset: Pointer(pointer.memory, pointer.offset + int(offset))

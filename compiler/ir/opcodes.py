@@ -429,6 +429,14 @@ LAUNCH = Opcode(
     rule=rules.launch,
     spreads=True,
 )
+SCRATCH = Opcode(
+    "scratch",
+    "a number of elements -> memory of the device for this call, which nobody has written",
+    (INTEGER,),
+    (POINTER,),
+    rule=rules.scratch,
+    allocates=True,
+)
 # The first operands of an `enqueue`, for messages.
 LAUNCH_SIZES = ("blocks along x", "blocks along y", "blocks along z", "bytes of dynamic shared memory")
 ENQUEUE = Opcode(

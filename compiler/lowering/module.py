@@ -20,7 +20,7 @@ from ...dsl.contract import abi
 from ...dsl.contract.kernels import KernelTable
 from ..ir.opcodes import OPCODES
 from ..ir.operations import ROWS
-from ..ir.program import Function, Program
+from ..ir.program import Function, PointerType, Program
 from ..targets import Target
 from . import (
     arithmetic,
@@ -36,6 +36,7 @@ from . import (
     reports,
     scalars,
     simulated,
+    scratch,
     vectors,
     warps,
 )
@@ -56,6 +57,7 @@ FAMILIES = (
     parallel,
     reports,
     scalars,
+    scratch,
     vectors,
     warps,
 )
@@ -121,6 +123,10 @@ def _host(module: ModuleWriter, program: Program) -> None:
             if LEAVE in module.functions[-1]:
                 fallible.add(function.name)
         module.functions.append(entry(program, fallible))
+    taking = [function for function in program.functions if scratch.has_scratch(function)]
+    if taking:
+        module.functions += [scratch.size_function(module, function) for function in taking]
+        module.functions.append(scratch.entry_size(program, [function.name for function in taking]))
     _helpers(module)
     module.functions.append(reports.report_table(reports.site_records(program)))
 
@@ -144,11 +150,15 @@ def _host_function(module: ModuleWriter, function: Function, linkage: str = "int
 
 @dataclass(frozen=True)
 class EmittedGroup:
-    """The text of a group's module, whether the group may leave early, and the records of its sites."""
+    """The text of a group's module, whether the group may leave early, and the records of its sites.
+
+    `scratch` says whether it takes memory of the device for itself: then there is a function that says how much.
+    """
 
     text: str
     fallible: bool
     records: Sequence[Any]
+    scratch: bool = False
 
 
 def first_site(symbol: str) -> str:
@@ -162,15 +172,23 @@ def emit_group(program: Program, target: Target, symbol: str) -> EmittedGroup:
     function = replace(program.functions[0], name=symbol)
     module.functions.append(_host_function(module, function, "hidden"))
     fallible = LEAVE in module.functions[-1]
+    taking = scratch.has_scratch(function)
+    if taking:
+        module.functions.append(scratch.size_function(module, function, "hidden"))
     _declare_helpers(module)
     records = reports.site_records(program)
     if records:
         module.functions.append(f"  llvm.mlir.global external hidden constant @{module.first_site}() : i64\n")
-    return EmittedGroup(module.text(), fallible, records)
+    return EmittedGroup(module.text(), fallible, records, taking)
 
 
 def emit_entry(
-    program: Program, target: Target, fallible: Set[str], sites: Mapping[str, int], records: Sequence[Any]
+    program: Program,
+    target: Target,
+    fallible: Set[str],
+    sites: Mapping[str, int],
+    records: Sequence[Any],
+    taking: Set[str] = frozenset(),
 ) -> str:
     """The entry for a CPU by itself: the functions of the program are those of other modules.
 
@@ -178,6 +196,7 @@ def emit_entry(
         fallible: which of them may leave early.
         sites: the number of the first site of each that has sites.
         records: of all sites, in their order.
+        taking: which of the functions take memory of the device for themselves.
     """
     module = ModuleWriter(target)
     for function in program.functions:
@@ -187,6 +206,12 @@ def emit_entry(
         symbol = f"@{first_site(name)}({number} : i64)"
         module.functions.append(f"  llvm.mlir.global external hidden constant {symbol} : i64\n")
     module.functions.append(entry(program, fallible))
+    for function in program.functions:
+        if function.name in taking:
+            sizes = ", ".join("i64" for value in function.params if not isinstance(value.type, PointerType))
+            module.functions.append(f"  llvm.func hidden @{scratch.size_name(function.name)}({sizes}) -> i64\n")
+    if taking:
+        module.functions.append(scratch.entry_size(program, taking))
     _declare_helpers(module)
     module.functions.append(reports.report_table(records))
     return module.text()

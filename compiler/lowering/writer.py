@@ -207,6 +207,8 @@ class FunctionWriter:
         self.thread = ""  # the record of the thread that runs the function; see `lowering.coroutines`
         self.shared_bytes = 0  # of the block that it is in
         self.exchanges = False  # whether threads of a warp give each other values
+        self.scratch = ""  # where it keeps how much of the device's memory it has given out; see `lowering.scratch`
+        self.sizing = False  # whether it does nothing but sum that up
         self.fuel = ""  # where it keeps what is left of its fuel; see `lowering.polls`
         self.names = Names()
         self.lines: list[str] = []

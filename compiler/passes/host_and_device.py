@@ -18,12 +18,13 @@ Input: a program for a device, with launches. Output: two programs. Non-goals: h
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from ...dsl.diagnostics.errors import CompileError, InternalError
 from ..ir.builder import Builder
+from ..ir.copying import Copier
 from ..ir.opcodes import LAUNCH, LAUNCH_SIZES
-from ..ir.program import Bounds, Function, Launched, Op, PointerType, Program, Region, Value, captures, walk
+from ..ir.program import Function, Launched, Op, PointerType, Program, Region, captures, walk
 from ..targets import Target
 
 
@@ -70,54 +71,26 @@ def cluster_of(launch: Op) -> tuple[int, int, int]:
     return x, y, z
 
 
-@dataclass
-class _HostCode:
-    """Copies a function, with values of its own, and with kernels launched by their numbers."""
+class _HostCode(Copier):
+    """Copies a function, with kernels launched by their numbers."""
 
-    old: Function
-    numbers: dict[int, int]  # of the kernel of each launch, by its identity
-    target: Target  # of the device
-    values: dict[int, Value] = field(default_factory=dict)  # the new ones, by the serials of the old
+    def __init__(self, old: Function, numbers: dict[int, int], target: Target) -> None:
+        """`numbers` are those of the kernels, by the identities of their launches; `target` is the device's."""
+        super().__init__()
+        self.old = old
+        self.numbers = numbers
+        self.target = target
 
     def function(self) -> Function:
         params = [self.fresh(value) for value in self.old.params]
         body = self.region(self.old.body)
-        return replace(self.old, params=params, body=body, bounds=self.bounds())
+        return replace(self.old, params=params, body=body, bounds=self.bounds(self.old.bounds))
 
-    def bounds(self) -> dict[int, list[Bounds]]:
-        known: dict[int, list[Bounds]] = {}
-        for serial, bounds in self.old.bounds.items():
-            if serial in self.values:
-                ends = [(low and self.value(low), high and self.value(high), closed) for low, high, closed in bounds]
-                known[self.values[serial].serial] = ends
-        return known
-
-    def fresh(self, old: Value) -> Value:
-        made = Value(old.type, const=old.const, weak=old.weak, name=old.name)
-        self.values[old.serial] = made
-        return made
-
-    def value(self, old: Value) -> Value:
-        return self.values.get(old.serial, old)
-
-    def region(self, old: Region) -> Region:
-        args = [self.fresh(value) for value in old.args]
-        made = Region(args)
-        for op in old.ops:
-            if op.opcode is LAUNCH:
-                self.launch(op, made)
-            else:
-                made.ops.append(self.op(op))
-        return made
-
-    def op(self, old: Op) -> Op:
-        operands = [self.value(value) for value in old.operands]
-        regions = [self.region(region) for region in old.regions]
-        results = [self.fresh(value) for value in old.results]
-        made = Op(old.opcode, operands, results, old.location, dict(old.attrs), regions)
-        for result in results:
-            result.maker = made
-        return made
+    def copy(self, old: Op, region: Region) -> None:
+        if old.opcode is LAUNCH:
+            self.launch(old, region)
+        else:
+            super().copy(old, region)
 
     def launch(self, old: Op, region: Region) -> None:
         builder = Builder()

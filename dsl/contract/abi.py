@@ -26,7 +26,7 @@ ENTRY: Final = "ek_entry"
 REPORTS: Final = "ek_reports"
 
 # Of an entry that launches kernels on a device: the table of these (JSON text that ends in a zero byte; see `kernels`),
-# and scratch(dims), how many bytes of the device a call needs besides its buffers, where it needs any.
+# and scratch(dims, stage), how many bytes of the device that stage of a call needs besides its buffers, if any does.
 KERNELS: Final = "ek_kernels"
 SCRATCH: Final = "ek_scratch"
 
@@ -148,6 +148,9 @@ CopyFunction = ctypes.CFUNCTYPE(
 FillFunction = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int32
 )
+
+
+ScratchFunction = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
 
 
 class Device(ctypes.Structure):

@@ -30,6 +30,7 @@ ALIGNMENT = 64  # bytes: a cache line, and the widest vector of any CPU target
 
 # An entry of compiled code: (address of the context, of the pointers, of the dims) -> 0, or a code for `Driver.error`.
 Entry = Callable[[int, int, int], int]
+ScratchSize = Callable[[int, int], int]  # of the address of the dims and the number of a stage: bytes
 
 
 class Memory:
@@ -70,8 +71,8 @@ class CodeFile:
 class Code:
     """Code in a device: its entry, the table of its reports (JSON), and what has to live as long as it is called.
 
-    Of a device with kernels that the entry launches: their `kernels`, the driver's handles of these in their order, and
-    how many bytes of the device a call needs for itself, of the address of its dims.
+    Of a device with kernels that the entry launches: their `kernels`, and the driver's handles of these in their order.
+    `scratch` says how many bytes of the device a stage of a call needs for itself, where one does.
     """
 
     entry: Entry
@@ -79,7 +80,7 @@ class Code:
     keep: object
     kernels: KernelTable | None = None
     functions: Sequence[int] = ()
-    scratch: Callable[[int], int] | None = None
+    scratch: ScratchSize | None = None
 
 
 class Replayable(Protocol):

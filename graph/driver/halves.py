@@ -7,16 +7,14 @@ loads the code for its device.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...dsl.contract import abi
 from ...dsl.contract.kernels import KernelTable, read_kernels
 from ...dsl.diagnostics.errors import PackageError
-from .device import CodeFile, Entry
-from .shared_library import SharedLibrary
-
-_ScratchFunction = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
+from .device import CodeFile, Entry, ScratchSize
+from .shared_library import SharedLibrary, scratch_size
 
 
 @dataclass(frozen=True)
@@ -27,7 +25,7 @@ class HostHalf:
         entry: the entry.
         reports: the table of its reports.
         kernels: the table of the kernels that it launches.
-        scratch: of the address of dims, how many bytes of the device a call needs for itself; None where it needs none.
+        scratch: how many bytes of the device a stage of a call needs for itself; None where none does.
         code: that for the device.
         keep: what has to live as long as the entry is called.
     """
@@ -35,7 +33,7 @@ class HostHalf:
     entry: Entry
     reports: bytes
     kernels: KernelTable
-    scratch: Callable[[int], int] | None
+    scratch: ScratchSize | None
     code: bytes
     keep: object
 
@@ -59,8 +57,5 @@ def open_halves(files: Sequence[CodeFile]) -> HostHalf:
             hint="build the package again, or empty the cache",
         )
     entry = abi.EntryFunction(library.address(abi.ENTRY))
-    try:
-        scratch = _ScratchFunction(library.address(abi.SCRATCH))
-    except OSError:
-        scratch = None
-    return HostHalf(entry, ctypes.string_at(library.address(abi.REPORTS)), kernels, scratch, code, library)
+    reports = ctypes.string_at(library.address(abi.REPORTS))
+    return HostHalf(entry, reports, kernels, scratch_size(library), code, library)

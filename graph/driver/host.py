@@ -19,7 +19,7 @@ from ...dsl.contract import abi
 from ...dsl.types.dtype import DType
 from . import arrays
 from .device import ALIGNMENT, Allocator, Array, Code, CodeFile, Driver, Kind
-from .shared_library import SharedLibrary
+from .shared_library import SharedLibrary, scratch_size
 
 
 class HostDriver(Driver):
@@ -58,7 +58,8 @@ class HostDriver(Driver):
     def load(self, files: Sequence[CodeFile]) -> Code:
         library = SharedLibrary(files[0].path)
         entry = abi.EntryFunction(library.address(abi.ENTRY))
-        return Code(entry, ctypes.string_at(library.address(abi.REPORTS)), library)
+        reports = ctypes.string_at(library.address(abi.REPORTS))
+        return Code(entry, reports, library, scratch=scratch_size(library))
 
     def synchronize(self) -> None:
         pass  # every call has ended when it returns

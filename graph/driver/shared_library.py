@@ -13,7 +13,10 @@ from __future__ import annotations
 import ctypes
 import sys
 from _ctypes import dlclose, dlopen, dlsym
+from collections.abc import Callable
 from pathlib import Path
+
+from ...dsl.contract import abi
 
 
 class SharedLibrary:
@@ -36,7 +39,19 @@ class SharedLibrary:
         found: int = dlsym(self._handle, symbol)
         return found
 
+    def has(self, symbol: str) -> bool:
+        """Whether there is a symbol of this name."""
+        try:
+            return bool(self.address(symbol))
+        except OSError:
+            return False
+
     def __del__(self) -> None:
         # At the end of the process workers may still be in the code, and the system unmaps everything anyway.
         if self._handle and not sys.is_finalizing():
             dlclose(self._handle)
+
+
+def scratch_size(library: SharedLibrary) -> Callable[[int, int], int] | None:
+    """What says how much memory of the device the code takes for itself, of the address of the dims and a stage."""
+    return abi.ScratchFunction(library.address(abi.SCRATCH)) if library.has(abi.SCRATCH) else None

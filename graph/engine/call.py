@@ -40,6 +40,7 @@ from .reports import Failure, failure_error, nan_notes, read_failure, render
 from .size_checks import SizeChecks
 from .thread_pool import thread_pool
 
+SCRATCH_ALIGNMENT = 256  # bytes: as `lowering.scratch` lays out pieces
 ndarray = np.ndarray  # the hot path finds it faster so
 
 
@@ -134,13 +135,14 @@ class Caller:
         for number, memory in enumerate(self.computed):
             self.pointers[pointer_of["sizes", number]] = self.address_of(memory)
         self.arenas: list[Storage | None] = [None] * len(self.stages)
+        self.scratch: list[int] = [0] * len(self.stages)  # where what each takes for itself begins
         self.failure: Failure | None = None
         prints = code.prints
         self.prints = TensorPrints(prints) if prints != PrintOptions() else None
         self.interrupt: BaseException | None = None  # that came in the middle of a report
         self._report = _reporter(weakref.ref(self))  # kept: native code holds its address
         self.context = abi.Context()
-        self.table = None if code.launching is None else self.driver.table(code.launching)
+        self.table = None if code.launching is None else self.driver.table(code.launching) or abi.Device()
         self._prepare_context()
 
     def _prepare_context(self) -> None:
@@ -277,6 +279,7 @@ class Caller:
                 made[position] = output.buffer_over(storage, self.device, output.dtype, output.shape)
             self.context.stage = number
             if self.table is not None:
+                self.table.scratch = self.scratch[number]
                 self._begin(self.table, arrays, made.values())
             if (code := self.entry(self.context_at, self.pointers_at, self.dims_at)) or self.status[0]:
                 self._fail(arrays, code)
@@ -348,6 +351,8 @@ class Caller:
             shape = tuple(d.evaluate(sizes) for d in type.shape)
             outputs[position] = self.output_class(self.device, type.dtype, shape, self.output_pointers[position])
         offsets, total = plan.place(sizes, number)
+        scratch, size = -(-total // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT, self._scratch_size(number, slots)
+        total = scratch + size if size else total
         try:
             arena = self.driver.allocate(total)
         except MemoryError as error:
@@ -364,6 +369,19 @@ class Caller:
         base = self.address_of(arena)
         for buffer, offset in offsets.items():
             self.pointers[buffer] = base + offset
+        if self.table is not None and size:
+            self.scratch[number] = self.table.scratch = base + scratch
+            self.table.scratch_size = size
+
+    def _scratch_size(self, number: int, slots: Iterable[tuple[int, int]]) -> int:
+        """How many bytes a stage takes for itself, with these values of dim slots."""
+        launching = self.code.launching
+        if launching is None or launching.scratch is None:
+            return 0
+        dims = type(self.dims)(*self.dims)
+        for slot, value in slots:
+            dims[slot] = value
+        return launching.scratch(ctypes.addressof(dims), number)
 
     def _too_large(self, size: int, error: MemoryError) -> DeviceError:
         return DeviceError(

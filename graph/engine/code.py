@@ -31,7 +31,7 @@ class LoadedCode:
     keep: object = None
     device: Device = field(default_factory=CPU)
     prints: PrintOptions = field(default_factory=PrintOptions)
-    launching: Code | None = None  # where the entry launches kernels on the device
+    launching: Code | None = None  # where the entry launches kernels on the device, or takes memory of it for itself
 
 
 def open_code(files: Sequence[CodeFile], device: Device, plan: Plan, tier: str) -> LoadedCode:
@@ -41,5 +41,5 @@ def open_code(files: Sequence[CodeFile], device: Device, plan: Plan, tier: str) 
         OSError: they cannot be loaded.
     """
     code = device.driver.load(files)
-    launching = None if code.kernels is None else code
+    launching = None if code.kernels is None and code.scratch is None else code
     return LoadedCode(code.entry, plan, read_reports(code.reports), tier, code.keep, device, launching=launching)
