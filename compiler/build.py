@@ -24,6 +24,8 @@ from .instances import Wanted, default_instances, instance_entries, missing_para
 from .pipeline import compile_entry, typed_program
 from .targets import Target, lookup, named
 
+HOSTS = ("aarch64", "x86-64-v2")  # what packages have to launch kernels of GPUs, on any machine
+
 
 @without_internals
 def build_package(
@@ -155,7 +157,8 @@ def _compile_op(
     for instance in instances:
         for target in targets:
             (spec, _), *others = instance_entries(program, instance, target)
-            artifact = compile_entry(replace(spec, checks=checks), target)
+            hosts = [lookup(name) for name in HOSTS] if target.has_grid else []
+            artifact = compile_entry(replace(spec, checks=checks), target, hosts=hosts)
             for beside, machine in others:  # is compiled where it runs, and looked at here
                 typed_program(beside, machine)
             codes.append(
@@ -166,6 +169,8 @@ def _compile_op(
                     target.format.suffix,
                     artifact.code,
                     checks=checks,
+                    hosts=tuple(zip(HOSTS, (piece.code for piece in artifact.pieces[:-1]), strict=False)),
+                    kernels=tuple(kernel.symbol for kernel in artifact.kernels) if hosts else (),
                 )
             )
     return codes

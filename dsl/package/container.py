@@ -4,6 +4,7 @@
     program/<op>.json      the portable program of each op
     source/<path>          Python sources, for reading (optional)
     code/<target>/<op>-<n>.<format, such as so or ptx>
+    code/<target>/<op>-<n>.<target of a host>.so      what launches the kernels of code for a device
 
 The same contents give the same bytes, in any process and on any machine. `read_package` reads the manifest only;
 every other member is read when asked for and handed out only when size and SHA-256 are those of the manifest.
@@ -28,6 +29,7 @@ from .archive import Archive, refuse, write_archive
 from .manifest import (
     ABI,
     FORMAT,
+    PLAIN,
     Instance,
     Manifest,
     ManifestError,
@@ -68,7 +70,7 @@ class OpContents:
 
 @dataclass(frozen=True)
 class CodeContents:
-    """Code to be written: what `Variant` says, and the bytes."""
+    """Code to be written: what `Variant` says, and the bytes; of code for a device also those of its `hosts`."""
 
     op: str
     instance: Instance
@@ -77,6 +79,8 @@ class CodeContents:
     data: bytes = field(repr=False)
     requirements: tuple[str, ...] = ()
     checks: str = "safe"
+    hosts: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
+    kernels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -144,6 +148,10 @@ class Package:
         """The code of a variant. Raises PackageError (EK0559) when it is not what the manifest says."""
         return self._checked(variant.code)
 
+    def host_code(self, variant: Variant, target: str) -> bytes:
+        """What launches the kernels of a variant. Raises PackageError (EK0559) as `code` does."""
+        return self._checked(dict(variant.host)[target])
+
     def source(self, member: str) -> bytes:
         """A source by its member name. Raises PackageError: EK0559 when it was changed, EK0560 when there is none."""
         for record in self.manifest.sources:
@@ -205,8 +213,11 @@ def write_package(path: str | Path, contents: PackageContents) -> Package:
         number = counts[code.op, code.target] = counts.get((code.op, code.target), -1) + 1
         member = f"code/{_file_name(code.target)}/{_file_name(code.op)}-{number}.{code.kind}"
         record = store(member, code.data)
+        stem = member.removesuffix(code.kind)
+        hosts = tuple((host, store(f"{stem}{_file_name(host)}.so", data)) for host, data in sorted(code.hosts))
         requirements = tuple(sorted(set(code.requirements)))
-        variants.append(Variant(code.op, code.instance, code.target, code.kind, requirements, record, code.checks))
+        known = (code.op, code.instance, code.target, code.kind, requirements, record, code.checks)
+        variants.append(Variant(*known, hosts, code.kernels))
     manifest = Manifest(
         name=contents.name,
         version=contents.version,
@@ -215,6 +226,7 @@ def write_package(path: str | Path, contents: PackageContents) -> Package:
         variants=tuple(variants),
         sources=sources,
         producers=tuple(sorted(contents.producers)),
+        format=FORMAT if any(variant.host for variant in variants) else PLAIN,
     )
     write_archive(path, [(MANIFEST, print_manifest(manifest)), *members])
     return read_package(path)

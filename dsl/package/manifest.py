@@ -26,7 +26,8 @@ from ..signature.schema import PARAMETER_KINDS, OpSchema
 from ..types.dtype import DType
 from .archive import name_trouble
 
-FORMAT = (1, 0)  # major, minor: of the container and the manifest
+FORMAT = (1, 1)  # major, minor: of the container and the manifest
+PLAIN = (1, 0)  # of a package without code for devices, which older readers read in full
 ABI = ABI_VERSION  # of compiled entries: what they are passed and what they return
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -91,6 +92,8 @@ class Variant:
         kind: the format of the code, a key of `dsl.contract.code_formats.FORMATS`.
         requirements: CPU or GPU features that the machine must have for the code to run.
         checks: what the code checks as it runs; see `checks`.
+        host: of code for a device what launches its kernels, by the target of the host. Code of format 1.0 has none.
+        kernels: the symbols of the kernels, in the order of their numbers.
     """
 
     op: str
@@ -100,6 +103,13 @@ class Variant:
     requirements: tuple[str, ...]
     code: MemberRecord
     checks: str = "safe"
+    host: tuple[tuple[str, MemberRecord], ...] = ()
+    kernels: tuple[str, ...] = ()
+
+    @property
+    def members(self) -> tuple[MemberRecord, ...]:
+        """The code, then what launches it."""
+        return (self.code, *(record for _, record in self.host))
 
     @property
     def in_process(self) -> bool:
@@ -123,7 +133,8 @@ class Manifest:
 
     def members(self) -> tuple[MemberRecord, ...]:
         """Every member that the manifest speaks of, in the order of the file."""
-        return (*(o.program for o in self.ops), *self.sources, *(v.code for v in self.variants))
+        code = (member for variant in self.variants for member in variant.members)
+        return (*(o.program for o in self.ops), *self.sources, *code)
 
 
 def canonical_json(value: Any) -> bytes:
@@ -151,11 +162,19 @@ def print_manifest(manifest: Manifest) -> bytes:
                 "code": vars(variant.code),
                 "checks": variant.checks,
             }
+            | _halves(variant)
             for variant in manifest.variants
         ],
         "sources": [vars(source) for source in manifest.sources],
     }
     return json.dumps(data, sort_keys=True, indent=1).encode() + b"\n"
+
+
+def _halves(variant: Variant) -> JSONDict:
+    """The fields of code for a device."""
+    if not variant.host:
+        return {}
+    return {"host": {target: vars(record) for target, record in variant.host}, "kernels": list(variant.kernels)}
 
 
 def parse_numbers(text: bytes) -> tuple[tuple[int, int], int, JSONDict]:
@@ -225,7 +244,7 @@ class _Reader:
         return OpRecord(schema, self.member(fields["program"], f"{at}.program"))
 
     def variant(self, data: Any, at: str, ops: Mapping[str, OpSchema]) -> Variant:
-        fields = self.fields(data, at, "op instance target kind requirements code", optional="checks")
+        fields = self.fields(data, at, "op instance target kind requirements code", optional="checks host kernels")
         instance = self.fields(fields["instance"], f"{at}.instance", "dtypes ranks parameters counts")
         requirements = self.items(fields["requirements"], f"{at}.requirements")
         variant = Variant(
@@ -241,6 +260,10 @@ class _Reader:
             requirements=tuple(self.text(v, f"{at}.requirements[{i}]") for i, v in enumerate(requirements)),
             code=self.member(fields["code"], f"{at}.code"),
             checks=self.text(fields.get("checks", "safe"), f"{at}.checks"),
+            host=self.pairs(fields.get("host", {}), f"{at}.host", self.member),
+            kernels=tuple(
+                self.text(v, f"{at}.kernels") for v in self.items(fields.get("kernels", []), f"{at}.kernels")
+            ),
         )
         if variant.op not in ops:
             raise ManifestError(f"has code for {variant.op!r}, an op that it does not list")

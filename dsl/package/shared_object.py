@@ -50,9 +50,25 @@ def read_shared_object(data: bytes, architecture: str) -> bytes:
     Raises:
         Misread: it is no shared object for it, or not one that Einkorn has written.
     """
+    return _read(data, architecture).text(abi.REPORTS)
+
+
+def read_host_half(data: bytes, architecture: str) -> tuple[bytes, bytes]:
+    """The tables of reports and of kernels in a shared object that launches these.
+
+    Raises:
+        Misread: it is no shared object for the architecture, or not one that Einkorn has written.
+    """
+    reader = _read(data, architecture)
+    return reader.text(abi.REPORTS), reader.text(abi.KERNELS)
+
+
+def _read(data: bytes, architecture: str) -> _Reader:
     if architecture not in MACHINES:
         raise Misread(f"is for no machine that is known here ({architecture})")
-    return _Reader(data, MACHINES[architecture]).reports()
+    reader = _Reader(data, MACHINES[architecture])
+    reader.read()
+    return reader
 
 
 class _Reader:
@@ -66,7 +82,7 @@ class _Reader:
         self.needed: list[int] = []
         self.symbols: list[tuple[str, int, int, int, int, int]] = []
 
-    def reports(self) -> bytes:
+    def read(self) -> None:
         self.headers()
         self.dynamic_section()
         self.symbol_table()
@@ -74,14 +90,17 @@ class _Reader:
         entry = self.exported(abi.ENTRY, elf.STT_FUNC, elf.RX)
         if not any(s.flags == elf.RX and s.has_data(entry, 1) for s in self.segments):
             raise Misread(f"has its {abi.ENTRY} outside of its code")
-        start = self.exported(abi.REPORTS, elf.STT_OBJECT, elf.R)
+
+    def text(self, symbol: str) -> bytes:
+        """A text that lies in the constants under a symbol."""
+        start = self.exported(symbol, elf.STT_OBJECT, elf.R)
         segment = next((s for s in self.segments if s.flags == elf.R and s.has_data(start, 1)), None)
         if segment is None:
-            raise Misread(f"has its {abi.REPORTS} outside of its constants")
+            raise Misread(f"has its {symbol} outside of its constants")
         at = start - segment.address + segment.offset
         end = self.data.find(b"\0", at, segment.offset + segment.in_file)
         if end < 0:
-            raise Misread(f"has {abi.REPORTS} without an end")
+            raise Misread(f"has {symbol} without an end")
         return self.data[at:end]
 
     # *** the file ***

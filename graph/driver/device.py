@@ -174,6 +174,10 @@ class Driver(ABC):
             OSError: it cannot be loaded.
         """
 
+    def runs(self, kind: str, target: str) -> bool:
+        """Whether ready-made code of a kind for the target of this name runs on the device."""
+        return target == self.targets[-1]
+
     def table(self, code: Code) -> abi.Device | None:
         """What the entry of this code launches kernels through, for one caller; None where it launches none."""
         return None

@@ -174,21 +174,30 @@ def _kept(key: str, pieces: Sequence[Piece], private: bool) -> list[CodeFile]:
 
 def _from_package(ir: GraphIR, device: Device, checks: Checks | None) -> LoadedCode | None:
     """Ready-made code, for a graph that is one op of a package; with these checks, if it matters."""
-    if all(node.kernel.package is None for node in ir.nodes if isinstance(node, Node)) or not device.is_host:
+    if all(node.kernel.package is None for node in ir.nodes if isinstance(node, Node)):
         return None
-    from .packaged_code import matching, op_plan, ready_pieces, single_op  # most graphs have no use for it
+    # most graphs have no use for it
+    from .packaged_code import host_of, matching, op_plan, ready_halves, ready_pieces, single_op
 
     node = None if ir.patterns or ir.traced else single_op(ir)
     package = node.kernel.package if node is not None else None
     if node is None or package is None:
         return None
-    kernel = node.kernel
+    kernel, driver = node.kernel, device.driver
+    in_process = len(driver.targets) == 1
+    if not in_process and ir.steps:
+        return None  # sizes are computed on the device, by code of the graph
     wanted = bound_dtypes(node, [ir.types[value].dtype for value in node.operands])
-    for variant in matching(kernel, wanted, ir, node, lacking):
+    runs = None if in_process else lambda variant: driver.runs(variant.kind, variant.target)
+    for variant in matching(kernel, wanted, ir, node, lacking, runs):
         if checks is not None and variant.checks != str(checks):
             continue
-        pieces = ready_pieces(package, variant, architecture(variant.target))
-        key = content_key("package", variant.code.sha256)
+        host = host_of(variant, lacking)
+        if host is not None:
+            pieces = ready_halves(package, variant, host, architecture(host))
+        else:
+            pieces = ready_pieces(package, variant, architecture(variant.target))
+        key = content_key("package", *(member.sha256 for member in variant.members), host or "")
         return _keep(key, pieces, device, op_plan(ir, node), f"{kernel.origin} ({variant.target})")
     return None
 

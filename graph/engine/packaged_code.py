@@ -10,12 +10,13 @@ import logging
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 
+from ...dsl.contract.kernels import read_kernels
 from ...dsl.contract.unit import Piece, op_layout
 from ...dsl.diagnostics.errors import PackageError
 from ...dsl.diagnostics.json_reading import Misread
 from ...dsl.package.container import Package, Variant
 from ...dsl.package.library import LoadedKernel
-from ...dsl.package.shared_object import read_shared_object
+from ...dsl.package.shared_object import read_host_half, read_shared_object
 from ...dsl.signature.bind import bind
 from ...dsl.signature.parameters import identity
 from ...dsl.types.dtype import DType
@@ -27,6 +28,7 @@ _log = logging.getLogger("einkorn.load")
 
 
 Lacking = Callable[[str, Sequence[str]], Sequence[str]]  # what this machine lacks for a target and requirements
+Runs = Callable[[Variant], bool]  # whether a device runs code
 
 
 def matching(
@@ -35,8 +37,12 @@ def matching(
     ir: GraphIR,
     node: Node,
     lacking: Lacking,
+    runs: Runs | None = None,
 ) -> Iterator[Variant]:
-    """The variants of the kernel that serve the node on this machine, the most specific target first."""
+    """The variants of the kernel that serve the node on this machine, the most specific target first.
+
+    `runs` says it of a device's own code; without it, code that runs in this process is asked for.
+    """
     ranks = tuple(sorted(node_ranks(ir, node).items()))
     names = tuple((name, dtype.name) for name, dtype in dtypes)
     parameters = {name: identity(value) for name, value in node.parameters}
@@ -48,12 +54,51 @@ def matching(
             and {name: identity(value) for name, value in instance.parameters} == parameters
             and dict(instance.counts) == dict(kernel.schema.counts)
         )
-        if variant.in_process and same:
-            missing = lacking(variant.target, variant.requirements)
+        if same and (variant.in_process if runs is None else runs(variant) and host_of(variant, lacking)):
+            missing = lacking(variant.target, variant.requirements) if runs is None else ()
             if not missing:
                 yield variant
             else:
                 _log.info("code of '%s' for %s needs %s", variant.op, variant.target, ", ".join(missing))
+
+
+def host_of(variant: Variant, lacking: Lacking) -> str | None:
+    """The target of the host's half that runs here, the best of them."""
+    return next((name for name, _ in reversed(variant.host) if not lacking(name, ())), None)
+
+
+def ready_halves(package: Package, variant: Variant, host: str, architecture: str) -> list[Piece]:
+    """The host's half of a variant for a device, read before it is mapped, and the code for the device.
+
+    Raises:
+        PackageError: EK0559 one is not what the manifest says, EK0562 the first is not what Einkorn writes, EK0625 they
+            do not belong together.
+    """
+    code, data = package.code(variant), package.host_code(variant, host)
+    try:
+        reports, kernels = read_host_half(data, architecture)
+        read_reports(reports)
+        table = read_kernels(kernels)
+    except Misread as wrong:
+        raise _not_ours(package, variant, dict(variant.host)[host].member, wrong) from None
+    if not table.fits(code):
+        raise PackageError(
+            f"{variant.code.member!r} in {package.archive.shown!r} and its half for the host do not belong together",
+            code="EK0625",
+            op=variant.op,
+            expected=table.stamp,
+            hint="build the package again from its sources (`einkorn build`)",
+        )
+    return [Piece("so", host, data), Piece(variant.kind, variant.target, code)]
+
+
+def _not_ours(package: Package, variant: Variant, member: str, wrong: Misread) -> PackageError:
+    return PackageError(
+        f"{member!r} in {package.archive.shown!r} is no code as Einkorn writes it: it {wrong}",
+        code="EK0562",
+        op=variant.op,
+        hint="nothing of it was loaded; build the package again from its sources (`einkorn build`)",
+    )
 
 
 def ready_pieces(package: Package, variant: Variant, architecture: str) -> list[Piece]:
@@ -66,12 +111,7 @@ def ready_pieces(package: Package, variant: Variant, architecture: str) -> list[
     try:
         read_reports(read_shared_object(data, architecture))
     except Misread as wrong:
-        raise PackageError(
-            f"{variant.code.member!r} in {package.archive.shown!r} is no code as Einkorn writes it: it {wrong}",
-            code="EK0562",
-            op=variant.op,
-            hint="nothing of it was loaded; build the package again from its sources (`einkorn build`)",
-        ) from None
+        raise _not_ours(package, variant, variant.code.member, wrong) from None
     return [Piece(variant.kind, variant.target, data)]
 
 

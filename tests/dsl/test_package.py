@@ -116,7 +116,7 @@ def test_any_zip_tool_can_read_it(demo: Package) -> None:
         assert {(info.date_time, info.compress_type, info.external_attr >> 16) for info in infos} == {
             ((1980, 1, 1, 0, 0, 0), zipfile.ZIP_STORED, 0o100644)
         }
-        assert json.loads(file.read("manifest.json"))["format"] == list(module.FORMAT)
+        assert json.loads(file.read("manifest.json"))["format"] == [1, 0]
 
 
 def test_the_same_contents_give_the_same_bytes(demo: Package, tmp_path: Path) -> None:
@@ -295,7 +295,7 @@ def test_newer_formats_and_other_abis(demo: Package) -> None:
 
 def test_a_newer_minor_is_read_and_what_is_new_is_passed_over(demo: Package) -> None:
     def edit(data: dict[str, Any]) -> None:
-        data["format"][1] += 1
+        data["format"][1] = module.FORMAT[1] + 1
         data["tuning"] = {"novel": True}
         data["ops"][0]["novel"] = 1
         data["variants"][0]["kind"] = "spirv"
