@@ -70,6 +70,9 @@ def instances() -> dict[str, tuple[Op, list[Site]]]:
                 old = found.get(op.name)
                 if old is None or len(old[0].operands) < len(op.operands):
                     found[op.name] = op, program.sites
+    scratch = Builder().one("scratch", [Value(INT)], PointerType(F32)).maker
+    assert scratch is not None
+    found.setdefault("scratch", (scratch, []))
     return found
 
 
@@ -264,6 +267,7 @@ FREE: dict[str, str] = {
     "assume_aligned": r"operand 0: Pointer.*",
     "offset": r"operand 0: Pointer.*read-only\]",
     "nowhere": r"result 0: Pointer.*",
+    "scratch": r"result 0: Pointer.*",
     "alloca": r"result 0: Pointer.*|count = 1180591620717411303424",
     "launch": "an operand more",  # bytes of dynamic shared memory
     "enqueue": r"operand ([4-9]|\d\d): .*|an operand more|no last of operands|kernel = 1180591620717411303424|limits.*",
