@@ -290,11 +290,14 @@ Bounds = tuple[Value | None, Value | None, bool]  # low (or 0) <= value < high; 
 
 @dataclass(frozen=True)
 class Launched:
-    """How a kernel of a device is launched: the sizes of its blocks and clusters, and where."""
+    """How a kernel of a device is launched: the sizes of its blocks and clusters, where, and what is asked of registers
+    of a thread and of blocks that a multiprocessor holds."""
 
     block: tuple[int, int, int]
     cluster: tuple[int, int, int]
     location: Location
+    max_registers: int | None = None
+    min_blocks: int | None = None
 
 
 @dataclass

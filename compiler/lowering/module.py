@@ -277,7 +277,8 @@ def _kernel(module: ModuleWriter, function: Function) -> str:
     w.at = ""
     w.line("llvm.return")
     types = tuple(str(v.type) for v in function.params)
-    module.kernels.append(KernelInfo(function.name, launched.block, types, accesses))
+    shared = launches.shared_bytes(function)
+    module.kernels.append(KernelInfo(function.name, launched.block, types, accesses, shared))
     attributes = module.target.kernel_attributes(launched.block)
     head = f"llvm.func @{function.name}({', '.join(params)}) attributes {{{attributes}}}"
     return w.finish(head, module.location(launched.location))

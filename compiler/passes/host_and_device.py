@@ -54,7 +54,8 @@ def _kernel(function: Function, number: int, launch: Op) -> Function:
     params = captures(launch.regions[0])
     if any(isinstance(value.type, PointerType) and value.type.space != "global" for value in params):
         raise InternalError("a kernel cannot take storage of the host")
-    launched = Launched(block_of(launch), cluster_of(launch), launch.location)
+    asked = launch.attrs.get("max_registers"), launch.attrs.get("min_blocks")
+    launched = Launched(block_of(launch), cluster_of(launch), launch.location, *asked)
     name = f"{function.name}_kernel_{number}"
     return replace(function, name=name, params=params, body=launch.regions[0], launched=launched)
 
@@ -97,7 +98,7 @@ class _HostCode(Copier):
         builder.location = old.location
         with builder.inside(region):
             counts = [self.value(value) for value in old.operands[:3]]
-            shared = self.value(old.operands[6]) if len(old.operands) > 6 else builder.int_(0)
+            shared = self.value(old.operands[6])
             taken = [self.value(value) for value in captures(old.regions[0])]
             operands = [*counts, shared, *taken]
             number, block, cluster = self.numbers[id(old)], block_of(old), cluster_of(old)

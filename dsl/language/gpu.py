@@ -56,6 +56,12 @@ class gpu:
         "The same of any sizes, in the memory that `shared=` of the launch asks for, one behind the other.",
     )
 
+    scratch = Storage(
+        "gpu.scratch",
+        "(*dims)",
+        "A tensor in memory of the device for this call of the op, of any sizes; made by host code, not written yet.",
+    )
+
     warp = collectives.warp
     block = collectives.block
 

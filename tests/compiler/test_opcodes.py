@@ -70,9 +70,6 @@ def instances() -> dict[str, tuple[Op, list[Site]]]:
                 old = found.get(op.name)
                 if old is None or len(old[0].operands) < len(op.operands):
                     found[op.name] = op, program.sites
-    scratch = Builder().one("scratch", [Value(INT)], PointerType(F32)).maker
-    assert scratch is not None
-    found.setdefault("scratch", (scratch, []))
     return found
 
 

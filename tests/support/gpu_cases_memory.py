@@ -112,4 +112,23 @@ SHARED = (
     GpuCase("dynamic", "shared.py", "shared::dynamic", lambda: (numbers(F32, 41),), _dynamic),
     _histogram("shared", 2000),
 )
-CASES = (*GRIDS, *SHARED)
+
+
+def _neighbours(x: Array) -> Array:
+    blocks = -(-x.size // 32)
+    sums = np.pad(x, (0, 32 * blocks - x.size)).reshape(blocks, 32).sum(1, dtype=F32)
+    after = np.append(sums[1:], F32(0))
+    return np.repeat(sums + after + np.arange(blocks, dtype=F32) % 100, 32)[: x.size]
+
+
+def _scratch(op: str, n: int, reference: Any) -> GpuCase:
+    return GpuCase(f"{op}[{n}]", "scratch.py", f"scratch::{op}", lambda: (numbers(F32, n),), reference)
+
+
+SCRATCH = (
+    _scratch("neighbours", 1, _neighbours),
+    _scratch("neighbours", 1000, _neighbours),
+    _scratch("rounds", 9, lambda x: x + 1),
+    _scratch("rounds", 100, lambda x: x + 2),
+)
+CASES = (*GRIDS, *SHARED, *SCRATCH)

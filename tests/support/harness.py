@@ -114,7 +114,12 @@ def run_kernel(
     context = abi.Context()
     context.threads = 1
     context.report = ctypes.cast(report, ctypes.c_void_p)
-    status = _entry(artifact)(ctypes.byref(context), pointers, (ctypes.c_int64 * 1)())
+    library, dims, device = _library(artifact), (ctypes.c_int64 * 1)(), abi.Device()
+    if hasattr(library, abi.SCRATCH):  # memory for the call, with what nobody has written
+        size = abi.ScratchFunction((abi.SCRATCH, library))(ctypes.addressof(dims), 0)
+        scratch = np.full(size, 0xA5, np.uint8)
+        device.scratch, context.device = scratch.ctypes.data, ctypes.addressof(device)
+    status = library.ek_entry(ctypes.byref(context), pointers, dims)
     if status != 0:
         raise KernelFailed("; ".join(reports) or f"status {context.status}")
     outputs = zip(arrays[len(inputs) :], results, strict=True)
@@ -128,12 +133,12 @@ def _memory(dtype: DType, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     return np.empty(shape, dtype.to_numpy())
 
 
-def _entry(artifact: Artifact) -> Any:
-    """The loaded entry of an artifact."""
+def _library(artifact: Artifact) -> Any:
+    """The loaded code of an artifact."""
     if artifact.code not in _entries:
         handle, name = tempfile.mkstemp(suffix=".so")
         with os.fdopen(handle, "wb") as file:
             file.write(artifact.code)
-        _entries[artifact.code] = ctypes.CDLL(name).ek_entry
+        _entries[artifact.code] = ctypes.CDLL(name)
         os.unlink(name)
     return _entries[artifact.code]

@@ -137,7 +137,7 @@ def run_unit(spec: EntrySpec, target: str, run: Run, arrays: Sequence[Any]) -> N
         code = driver.load(files)
     table, context = driver.table(code), abi.Context()
     dims = (ctypes.c_int64 * 1)()
-    taken = driver.allocate(code.scratch(ctypes.addressof(dims))) if code.scratch else None
+    taken = driver.allocate(code.scratch(ctypes.addressof(dims), 0)) if code.scratch else None
     if taken is not None:
         table.scratch, table.scratch_size = taken.address, taken.size
     context.threads, context.device = 1, ctypes.addressof(table)

@@ -1,4 +1,5 @@
-"""Makes storage: `stack[T](m, n)` of a thread, `gpu.shared[T](m, n)` and `gpu.dynamic_shared[T](n)` of a block.
+"""Makes storage: `stack[T](m, n)` of a thread, `gpu.shared[T](m, n)` and `gpu.dynamic_shared[T](n)` of a block,
+`gpu.scratch[T](n)` of a call.
 
 All of it is a tensor in memory that may be read and written, and has the members of one.
 
@@ -102,7 +103,24 @@ def _dynamic_shared(call: Point, dtype: DType, args: list[Any], keywords: dict[s
     return Stored(pointer, "shared", dtype, tuple(dims), Role.MUTABLE, fixed=tuple(known))
 
 
-STORAGE: dict[str, Maker] = {"stack": _stack, "gpu.shared": _shared, "gpu.dynamic_shared": _dynamic_shared}
+def _scratch(call: Point, dtype: DType, args: list[Any], keywords: dict[str, Any]) -> Tensor:
+    """`gpu.scratch[T](n)`: memory of the device for this call of the op, of any sizes."""
+    if call.evaluator.level != "host":
+        text = "gpu.scratch is memory of a whole call: it is made in host code"
+        raise call.error("EK0221", text, hint="make it before the launch, and give it to the kernel as an argument")
+    if keywords or not args:
+        raise call.error("EK0208", "gpu.scratch[T](...) takes sizes: whole numbers")
+    dims = [coerce(call.on(_given(call, k)), n, INT, "a size is an Int") for k, n in enumerate(args)]
+    pointer = call.builder.one("scratch", [call.builder.product(dims)], PointerType(dtype, "global"))
+    return Stored(pointer, "scratch", dtype, tuple(dims), Role.MUTABLE, fixed=tuple(dim.const for dim in dims))
+
+
+STORAGE: dict[str, Maker] = {
+    "stack": _stack,
+    "gpu.shared": _shared,
+    "gpu.dynamic_shared": _dynamic_shared,
+    "gpu.scratch": _scratch,
+}
 
 
 @callable_(StorageType)
