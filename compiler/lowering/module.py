@@ -35,8 +35,8 @@ from . import (
     parallel,
     reports,
     scalars,
-    simulated,
     scratch,
+    simulated,
     vectors,
     warps,
 )
