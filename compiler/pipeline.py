@@ -46,7 +46,7 @@ from .lowering.writer import KernelInfo
 from .passes.choose_grains import choose_grains
 from .passes.expand_launches import expand_launches
 from .passes.hoist_checks import hoist_checks
-from .passes.host_and_device import device_half, host_half
+from .passes.host_and_device import host_and_device
 from .passes.limit_stacks import limit_stacks
 from .passes.mark_lone_stores import mark_lone_stores
 from .passes.merge_small_entry import merge_small_entry
@@ -129,10 +129,7 @@ def _verify(c: Compilation) -> None:
 
 
 def _split(c: Compilation) -> None:
-    c.launching = [
-        host_half(c.program, c.target) for _ in c.hosts or (c.target,)
-    ]  # which refuses grids that are too large
-    c.program = device_half(c.program)
+    c.launching, c.program = host_and_device(c.program, c.target, max(1, len(c.hosts)))
 
 
 def _simulate(c: Compilation) -> None:
@@ -182,7 +179,7 @@ PASSES: tuple[Pass, ...] = (
     _on_program(widen_threads, half="device"),
     _on_program(limit_stacks),
     Pass("verify", "typed", _verify, _program_text),
-    Pass("host_and_device", "mlir", _split, _program_text, "device"),
+    Pass(host_and_device.__name__, "mlir", _split, _program_text, "device"),
     Pass(simulate.__name__, "mlir", _simulate, _program_text, "simulated"),
     _on_program(stream_loops, "mlir", "host"),
     _on_program(vectorize_loops, "mlir"),

@@ -28,6 +28,15 @@ from ..ir.program import Function, Launched, Op, PointerType, Program, Region, c
 from ..targets import Target
 
 
+def host_and_device(program: Program, target: Target, hosts: int = 1) -> tuple[list[Program], Program]:
+    """The program that launches kernels by their numbers, once for each of so many hosts, and that of the kernels.
+
+    Raises:
+        CompileError: EK0604 a grid is too large for the device, whatever the sizes are.
+    """
+    return [host_half(program, target) for _ in range(hosts)], device_half(program)
+
+
 def device_half(program: Program) -> Program:
     """The kernels of a program, each as a function; its place among them is its number."""
     device = Program(sites=program.sites, fastmath=program.fastmath, kernels=program.kernels)
