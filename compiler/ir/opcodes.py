@@ -83,11 +83,6 @@ _ALIGNED = {"align": Attribute(_one_of(2, 4, 8, 16))}
 _LANE = {"lane": Attribute(_whole())}
 
 
-def _sizes(value: Any) -> bool:
-    """Whether it is a size of a block or a cluster."""
-    return isinstance(value, tuple) and len(value) == 3 and all(_whole(1)(size) for size in value)
-
-
 def _decided(takes: Callable[[Any], bool]) -> Attribute:
     return Attribute(takes, required=False, decided=True)
 
@@ -437,20 +432,14 @@ SCRATCH = Opcode(
     rule=rules.scratch,
     allocates=True,
 )
-# The first operands of an `enqueue`, for messages.
-LAUNCH_SIZES = ("blocks along x", "blocks along y", "blocks along z", "bytes of dynamic shared memory")
 ENQUEUE = Opcode(
     "enqueue",
     "grid x y z, bytes of dynamic shared memory, the kernel's arguments: launches it; attrs kernel, block, cluster,"
     " limits of the first four operands",
     (INTEGER,) * 4,
     more=ANY,
-    attrs={
-        "kernel": Attribute(_whole()),
-        "block": Attribute(_sizes),
-        "cluster": Attribute(_sizes),
-        "limits": Attribute(lambda value: isinstance(value, tuple) and len(value) == 4 and all(map(_whole(), value))),
-    },
+    attrs={"kernel": Attribute(_whole()), "limits": Attribute(_numbers(4))}
+    | {name: Attribute(_numbers(3)) for name in ("block", "cluster")},
     reads=True,
     writes=True,
     reports=True,

@@ -288,6 +288,10 @@ class Site:
 Bounds = tuple[Value | None, Value | None, bool]  # low (or 0) <= value < high; the same up to high where it is True
 
 
+# What a launch asks for first, as the operands of an `enqueue`: for messages.
+LAUNCH_SIZES = ("blocks along x", "blocks along y", "blocks along z", "bytes of dynamic shared memory")
+
+
 @dataclass(frozen=True)
 class Launched:
     """How a kernel of a device is launched: the sizes of its blocks and clusters, where, and what is asked of registers

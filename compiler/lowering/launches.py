@@ -12,8 +12,8 @@ from typing import Any
 from ...dsl.contract import abi
 from ...dsl.contract.kernels import Kernel, KernelTable, Parameter
 from ...dsl.frontend.anchors import anchors_of
-from ..ir.opcodes import ALLOCA, ENQUEUE, LAUNCH_SIZES
-from ..ir.program import Function, Op, PointerType, Program, Region, Site, Type, Value, walk
+from ..ir.opcodes import ALLOCA, ENQUEUE
+from ..ir.program import LAUNCH_SIZES, Function, Op, PointerType, Program, Region, Site, Type, Value, walk
 from . import reports
 from .types import mlir_type, register_bytes
 from .writer import LEAVE, FunctionWriter, KernelInfo, emits

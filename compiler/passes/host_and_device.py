@@ -23,8 +23,8 @@ from dataclasses import replace
 from ...dsl.diagnostics.errors import CompileError, InternalError
 from ..ir.builder import Builder
 from ..ir.copying import Copier
-from ..ir.opcodes import LAUNCH, LAUNCH_SIZES
-from ..ir.program import Function, Launched, Op, PointerType, Program, Region, captures, walk
+from ..ir.opcodes import LAUNCH
+from ..ir.program import LAUNCH_SIZES, Function, Launched, Op, PointerType, Program, Region, captures, walk
 from ..targets import Target
 
 
