@@ -22,7 +22,6 @@ from ..targets import Target
 from .llvm import compile_module
 
 COPY_TO_HOST: Final = 2
-MOST_SHARED: Final = 48 * 1024  # bytes of shared memory a launch may have without asking
 
 
 def launcher_object(library: str, target: Target) -> bytes:
@@ -44,17 +43,19 @@ def launcher_text(library: str) -> str:
             offset = getattr(structure, field).offset
             at = f"getelementptr inbounds i8, ptr %{name.lower()}, i64 {offset}"
             text = text.replace(f"{name}({field})", at)
-    for number, function in enumerate(LIBRARIES[library]):
+    for number, function in enumerate((*LIBRARIES[library], "context")):
         text = text.replace(f"FUNCTION({function})", f"getelementptr inbounds ptr, ptr %table, i64 {number}")
-    return text.replace("COPY_TO_HOST", str(COPY_TO_HOST)).replace("MOST_SHARED", str(MOST_SHARED))
+    return text.replace("COPY_TO_HOST", str(COPY_TO_HOST))
 
 
-# The functions of each library that are called, in the order of their table.
+# The functions of each library that are called, in the order of their table. Behind them stands what `activate` takes:
+# whoever calls may have made another device that of the thread.
 LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
-    "cuda": ("launch", "copy", "synchronize", "fill8", "fill16", "fill32", "fill2d32", "set_attribute"),
-    "hip": ("launch", "copy", "synchronize", "fill8", "fill16", "fill32", "set_attribute"),
+    "cuda": ("launch", "copy", "synchronize", "fill8", "fill16", "fill32", "activate", "fill2d32", "set_attribute"),
+    "hip": ("launch", "copy", "synchronize", "fill8", "fill16", "fill32", "activate"),
 }
 
+# A launch with dynamic shared memory asks for it first: with what the kernel has itself it may be more than 48 KiB.
 # CUlaunchConfig: grid and block (24 bytes), shared (at 24), stream (32), attributes (40) and their number (48).
 # CUlaunchAttribute: its id (4 is the size of a cluster), 4 bytes, and 64 bytes of its value.
 _CUDA: Final = """
@@ -64,6 +65,12 @@ entry:
   %attribute = alloca [72 x i8], align 8
   %table.at = DEVICE(driver)
   %table = load ptr, ptr %table.at
+  %activated = call i32 @activate(ptr %table)
+  %lost = icmp ne i32 %activated, 0
+  br i1 %lost, label %gone, label %start
+gone:
+  ret i32 %activated
+start:
   %functions.at = DEVICE(functions)
   %functions = load ptr, ptr %functions.at
   %number.at = LAUNCH(kernel)
@@ -97,8 +104,8 @@ entry:
   store i32 4, ptr %attribute
   %value = getelementptr i8, ptr %attribute, i64 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %value, ptr align 4 %cluster, i64 12, i1 false)
-  %large = icmp ugt i32 %shared, MOST_SHARED
-  br i1 %large, label %ask, label %go
+  %dynamic = icmp ne i32 %shared, 0
+  br i1 %dynamic, label %ask, label %go
 ask:
   %set.at = FUNCTION(set_attribute)
   %set = load ptr, ptr %set.at
@@ -118,6 +125,12 @@ define i32 @ek_copy(ptr %device, ptr %to, ptr %from, i64 %bytes, i32 %kind) {
 entry:
   %table.at = DEVICE(driver)
   %table = load ptr, ptr %table.at
+  %activated = call i32 @activate(ptr %table)
+  %lost = icmp ne i32 %activated, 0
+  br i1 %lost, label %gone, label %start
+gone:
+  ret i32 %activated
+start:
   %stream.at = DEVICE(stream)
   %stream = load ptr, ptr %stream.at
   %copy.at = FUNCTION(copy)
@@ -152,6 +165,12 @@ define i32 @ek_launch(ptr %device, ptr %launch, ptr %arguments) {
 entry:
   %table.at = DEVICE(driver)
   %table = load ptr, ptr %table.at
+  %activated = call i32 @activate(ptr %table)
+  %lost = icmp ne i32 %activated, 0
+  br i1 %lost, label %gone, label %start
+gone:
+  ret i32 %activated
+start:
   %functions.at = DEVICE(functions)
   %functions = load ptr, ptr %functions.at
   %number.at = LAUNCH(kernel)
@@ -185,6 +204,12 @@ define i32 @ek_copy(ptr %device, ptr %to, ptr %from, i64 %bytes, i32 %kind) {
 entry:
   %table.at = DEVICE(driver)
   %table = load ptr, ptr %table.at
+  %activated = call i32 @activate(ptr %table)
+  %lost = icmp ne i32 %activated, 0
+  br i1 %lost, label %gone, label %start
+gone:
+  ret i32 %activated
+start:
   %stream.at = DEVICE(stream)
   %stream = load ptr, ptr %stream.at
   %copy.at = FUNCTION(copy)
@@ -215,6 +240,15 @@ leave:
 _COMMON: Final = """
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
+define internal i32 @activate(ptr %table) {
+  %activate.at = FUNCTION(activate)
+  %activate = load ptr, ptr %activate.at
+  %context.at = FUNCTION(context)
+  %context = load i64, ptr %context.at
+  %result = call i32 %activate(i64 %context)
+  ret i32 %result
+}
+
 define internal i32 @wait_if_read(ptr %table, ptr %stream, i32 %kind, i32 %copied) {
 entry:
   %good = icmp eq i32 %copied, 0
@@ -234,6 +268,12 @@ define i32 @ek_fill(ptr %device, ptr %to, i64 %pattern, i64 %count, i32 %width) 
 entry:
   %table.at = DEVICE(driver)
   %table = load ptr, ptr %table.at
+  %activated = call i32 @activate(ptr %table)
+  %lost = icmp ne i32 %activated, 0
+  br i1 %lost, label %gone, label %start
+gone:
+  ret i32 %activated
+start:
   %stream.at = DEVICE(stream)
   %stream = load ptr, ptr %stream.at
   switch i32 %width, label %wide [ i32 1, label %one  i32 2, label %two  i32 4, label %four ]

@@ -75,7 +75,8 @@ class CudaLibrary(GpuLibrary):
     dlpack_device = 2
     functions = (
         *("cuLaunchKernelEx", "cuMemcpyAsync", "cuStreamSynchronize"),
-        *("cuMemsetD8Async", "cuMemsetD16Async", "cuMemsetD32Async", "cuMemsetD2D32Async", "cuFuncSetAttribute"),
+        *("cuMemsetD8Async", "cuMemsetD16Async", "cuMemsetD32Async"),
+        *("cuCtxSetCurrent", "cuMemsetD2D32Async", "cuFuncSetAttribute"),
     )
 
     def __init__(self, number: int) -> None:
@@ -84,6 +85,7 @@ class CudaLibrary(GpuLibrary):
         self.version = int(self._call("cuDriverGetVersion"))
         self._device = self._call("cuDeviceGet", number)
         self._context = self._call("cuDevicePrimaryCtxRetain", self._device)
+        self.context = int(self._context)
         self._set_current = self._cuda.cuCtxSetCurrent
         self.activate()
 
@@ -120,6 +122,9 @@ class CudaLibrary(GpuLibrary):
                 known, text = 1, None
             texts.append("" if known or text is None else text.decode())
         return texts[0] or f"CUDA error {status}", texts[1]
+
+    def can_access(self, number: int) -> bool:
+        return bool(self._call("cuDeviceCanAccessPeer", self._device, self._call("cuDeviceGet", number)))
 
     def activate(self) -> None:
         (status,) = self._set_current(self._context)

@@ -203,6 +203,10 @@ class Driver(ABC):
     def synchronize(self) -> None:
         """Waits until all work on the device is done."""
 
+    def can_access(self, other: Driver) -> bool:
+        """Whether code on this device may read the memory of another one."""
+        return False
+
     # streams; where everything is done at once they do nothing
 
     def create_stream(self) -> int:

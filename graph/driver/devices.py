@@ -178,7 +178,7 @@ class Device:
 
     def can_access(self, other: Device) -> bool:
         """Whether kernels on this device may read the memory of `other` directly."""
-        return self == other
+        return self == other or (not other.is_host and self.driver.can_access(other.driver))
 
     @property
     def default_stream(self) -> DeviceStream:

@@ -156,6 +156,18 @@ class GpuDriver(Driver):
                 got=fault.name,
                 hint="execute it; what waits for the device, such as a branch or a loop, cannot be recorded",
             )
+        if fault.status == codes.memory:
+            free = self.library.free_memory()
+            return DeviceError(
+                f"{name} has no memory left for {fault.call}",
+                code="EK0833",
+                place=user_place(),
+                got=fault.name,
+                notes=[
+                    f"{free:,} bytes are free",
+                    f"buffers and graphs of this process have {self.pool.stats.in_use:,}",
+                ],
+            )
         notes = []
         if os.getpid() != self._process:
             notes.append("this process is the child of a fork, and GPUs do not outlive one: start it by spawn")
@@ -291,9 +303,12 @@ class GpuDriver(Driver):
 
     def create_stream(self) -> int:
         with self:
-            while self._gone:
-                self.library.destroy_stream(self._gone.popleft())
+            self._destroy_streams()
             return self.library.create_stream()
+
+    def _destroy_streams(self) -> None:
+        while self._gone:
+            self.library.destroy_stream(self._gone.popleft())
 
     def destroy_stream(self, stream: int) -> None:
         self._gone.append(stream)
@@ -318,6 +333,12 @@ class GpuDriver(Driver):
             self._free_pinned()
             while self._dropped:
                 self.library.unload(self._dropped.popleft())
+            self._destroy_streams()
+
+    def can_access(self, other: Driver) -> bool:
+        if not isinstance(other, GpuDriver) or other.library.dlpack_device != self.library.dlpack_device:
+            return False
+        return other.number == self.number or bool(self._checked(self.library.can_access, other.number))
 
     # *** code ***
 
@@ -386,25 +407,25 @@ class GpuDriver(Driver):
         launcher = Driver.native(self.library.launchers)
         if self._library_table is None:
             with self:
-                addresses = [self.library.address_of(name) for name in self.library.functions]
-            self._library_table = (ctypes.c_void_p * len(addresses))(*addresses)
+                table = [*map(self.library.address_of, self.library.functions), self.library.context]
+            self._library_table = (ctypes.c_void_p * len(table))(*table)
         functions = (ctypes.c_void_p * max(1, len(code.functions)))(*code.functions)
-        table = KeptTable()
-        table.kept = launcher, functions
-        table.launch, table.copy = launcher.address("ek_launch"), launcher.address("ek_copy")
-        table.fill = launcher.address("ek_fill")
-        table.functions = ctypes.addressof(functions)
-        table.driver = ctypes.addressof(self._library_table)
-        table.stream = default_stream(self).handle
-        return table
+        made = KeptTable()
+        made.kept = launcher, functions
+        made.launch, made.copy = launcher.address("ek_launch"), launcher.address("ek_copy")
+        made.fill = launcher.address("ek_fill")
+        made.functions = ctypes.addressof(functions)
+        made.driver = ctypes.addressof(self._library_table)
+        made.stream = default_stream(self).handle
+        return made
 
     def begin(self, table: abi.Device, owner: str, storages: Iterable[Any]) -> None:
         stream = current_stream(self)
-        self._checked(self.library.activate)
         table.stream = stream.handle
-        if self.streams > 1:
-            for storage in storages:
-                self._ready(storage, stream)
+        for storage in storages:
+            if storage.block.stream is not stream:
+                with self:
+                    self._ready(storage, stream)
         self.recent.append(owner)
 
     # *** recorded calls ***

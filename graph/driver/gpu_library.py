@@ -61,9 +61,14 @@ class GpuLibrary(ABC):
     codes: ClassVar[Codes]
     dlpack_device: ClassVar[int]
     functions: ClassVar[tuple[str, ...]]  # those that launchers call, in the order of their table
+    context: int  # what makes the GPU that of a thread, for native code
 
     @abstractmethod
     def properties(self) -> GpuProperties: ...
+
+    @abstractmethod
+    def can_access(self, number: int) -> bool:
+        """Whether kernels here may read the memory of another GPU of the library, once that is enabled."""
 
     @abstractmethod
     def activate(self) -> None:

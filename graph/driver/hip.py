@@ -58,12 +58,12 @@ class HipLibrary(GpuLibrary):
     dlpack_device = 10
     functions = (
         *("hipModuleLaunchKernel", "hipMemcpyAsync", "hipStreamSynchronize"),
-        *("hipMemsetD8Async", "hipMemsetD16Async", "hipMemsetD32Async", "hipFuncSetAttribute"),
+        *("hipMemsetD8Async", "hipMemsetD16Async", "hipMemsetD32Async", "hipSetDevice"),
     )
 
     def __init__(self, number: int) -> None:
         self._hip = bindings()
-        self._number = number
+        self._number = self.context = number
         self._set_device = self._hip.hipSetDevice
         self._kinds = [
             self._hip.hipMemcpyKind.hipMemcpyDeviceToDevice,
@@ -90,6 +90,9 @@ class HipLibrary(GpuLibrary):
         texts = [each[-1] if isinstance(each, tuple) else each for each in texts]
         name, text = map(_text, texts)
         return name or f"HIP error {status}", text
+
+    def can_access(self, number: int) -> bool:
+        return bool(self._call("hipDeviceCanAccessPeer", self._number, number))
 
     def activate(self) -> None:
         (status,) = self._set_device(self._number)

@@ -133,6 +133,7 @@ def functions(gpu: FakeCuda) -> dict[str, tuple[tuple[Any, ...], Callable[..., A
         "cuDevicePrimaryCtxRetain": ((P, N), lambda out, number: _put(out, 0x100 + number)),
         "cuCtxSetCurrent": ((P,), lambda context: setattr(gpu, "current", context - 0x100)),
         "cuCtxSynchronize": ((), gpu.synchronize),
+        "cuDeviceCanAccessPeer": ((P, N, N), lambda out, one, other: _put(out, one != other, ctypes.c_int)),
         "cuMemGetInfo": ((P, P), info),
         "cuMemAlloc": ((P, L), lambda out, size: _put(out, gpu.allocate(size))),
         "cuMemFree": ((L,), gpu.free),

@@ -19,8 +19,9 @@ TEXTS = {0: "hipSuccess", 1: "hipErrorInvalidValue", 2: "hipErrorOutOfMemory", 7
 KINDS = {1: "to_device", 2: "to_host", 3: "within"}
 NAMES = (
     *("hipInit", "hipGetDeviceCount", "hipSetDevice", "hipGetDevicePropertiesR0600", "hipRuntimeGetVersion"),
+    "hipDeviceCanAccessPeer",
     *("hipGetErrorName", "hipGetErrorString", "hipMalloc", "hipFree", "hipMemGetInfo", "hipHostMalloc", "hipHostFree"),
-    *("hipMemcpyAsync", "hipMemsetD8Async", "hipMemsetD16Async", "hipMemsetD32Async", "hipFuncSetAttribute"),
+    *("hipMemcpyAsync", "hipMemsetD8Async", "hipMemsetD16Async", "hipMemsetD32Async"),
     *("hipStreamCreateWithFlags", "hipStreamDestroy", "hipStreamSynchronize", "hipStreamWaitEvent"),
     *("hipEventCreateWithFlags", "hipEventDestroy", "hipEventRecord", "hipEventQuery", "hipEventElapsedTime"),
     *("hipDeviceSynchronize", "hipModuleLoadData", "hipModuleUnload", "hipModuleGetFunction", "hipModuleLaunchKernel"),
@@ -106,6 +107,7 @@ def functions(gpu: FakeHip) -> dict[str, tuple[tuple[Any, ...], Callable[..., An
         "hipSetDevice": ((N,), lambda number: setattr(gpu, "current", number)),
         "hipGetDevicePropertiesR0600": ((P, N), lambda out, number: gpu.write_properties(out)),
         "hipRuntimeGetVersion": ((P,), lambda out: _put(out, 100_000_000, ctypes.c_int)),
+        "hipDeviceCanAccessPeer": ((P, N, N), lambda out, one, other: _put(out, one != other, ctypes.c_int)),
         "hipMalloc": ((P, L), lambda out, size: _put(out, gpu.allocate(size))),
         "hipFree": ((P,), gpu.free),
         "hipMemGetInfo": ((P, P), info),
@@ -118,7 +120,6 @@ def functions(gpu: FakeHip) -> dict[str, tuple[tuple[Any, ...], Callable[..., An
         "hipMemsetD8Async": ((P, ctypes.c_uint8, L, P), lambda to, v, n, s: gpu.fill(to, v, 1, n, s or 0)),
         "hipMemsetD16Async": ((P, ctypes.c_uint16, L, P), lambda to, v, n, s: gpu.fill(to, v, 2, n, s or 0)),
         "hipMemsetD32Async": ((P, N, L, P), lambda to, v, n, s: gpu.fill(to, v, 4, n, s or 0)),
-        "hipFuncSetAttribute": ((P, N, N), lambda f, kind, value: None),
         "hipStreamCreateWithFlags": ((P, N), lambda out, flags: _put(out, gpu.create_stream())),
         "hipStreamDestroy": ((P,), gpu.destroy_stream),
         "hipStreamSynchronize": ((P,), lambda stream: gpu.synchronize_stream(stream or 0)),

@@ -12,6 +12,7 @@ import pytest
 from einkorn.dsl.contract import abi
 from einkorn.dsl.diagnostics.errors import DeviceError, EinkornError, KernelError, ReplayError
 from einkorn.graph import (
+    CPU,
     Accelerator,
     Buffer,
     DeviceRef,
@@ -133,6 +134,7 @@ def check_a_second_device_has_memory_of_its_own(gpu: Accelerator, fake: Any) -> 
     other = Accelerator(1)
     there = Buffer.from_numpy(X).to(GPU).to(other)
     assert there.device == other and other != gpu
+    assert gpu.can_access(other) and gpu.can_access(gpu) and not gpu.can_access(CPU())
     np.testing.assert_array_equal(there.to_numpy(), X)
     assert fake.blocks[there.address][1] == 1
     model = InferenceSession([gpu, other]).load(network())
