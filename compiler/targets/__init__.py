@@ -78,8 +78,15 @@ def named(target: Target) -> Target:
     """A target that means the same on every machine: for the one at hand, its best level.
 
     Raises:
-        PackageError: EK0514, this machine has no level.
+        PackageError: EK0514, this machine has no level; EK0734, a simulated GPU is none.
     """
+    if target.simulates:
+        raise PackageError(
+            f"packages hold no code for {target.name}, which this machine's processor simulates",
+            code="EK0734",
+            got=target.name,
+            hint="build for the GPU itself: a session compiles a package's sources for a simulated one",
+        )
     if not target.identity:
         return target
     level = cpu.best_level()

@@ -234,6 +234,7 @@ MEANINGS: dict[str, str] = {
     "EK0731": "An op has no case that check_op could try.",
     "EK0732": "An op does not have what check_op is asked to try.",
     "EK0733": "The system has no memory for the threads of a block.",
+    "EK0734": "A package is asked for with code for a simulated GPU.",
     "EK0740": "Two threads of a launch use the same memory, one of them writes, and nothing says who comes first.",
     "EK0741": "A thread of a launch reads or writes memory that belongs to no buffer.",
     "EK0742": "A thread of a launch depends on memory that nobody has written.",

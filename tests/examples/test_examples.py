@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from support import graphs, simulated
 
 from einkorn.dsl import DType
 from einkorn.dsl.package.library import load_library
@@ -44,6 +46,19 @@ def test_the_examples_are_the_ones_that_the_readme_lists() -> None:
     assert len(PROGRAMS) >= 7
     for program in PROGRAMS:
         assert f"examples/custom_ops/{program}" in readme
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_program_runs_on_a_simulated_gpu(
+    program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [program])
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    with graphs.cache_in(tmp_path / "cache"), simulated.sessions():
+        runpy.run_path(str(EXAMPLES / program), run_name="__main__")
+    before, marker, after = capsys.readouterr().out.partition("without sources")
+    assert marker and "from kernels/" in before and after
 
 
 def test_every_kernel_file_has_a_program() -> None:
