@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -24,6 +25,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+SEEDS = range(int(os.environ.get("GPU_SEEDS", "3")))
 # With 64 lanes what depends on lanes, and a few of the others.
 RUNS = [(case, "sm_90a") for case in CASES] + [
     (case, "gfx942") for k, case in enumerate(CASES) if case.by_lanes or k % 5 == 0
@@ -38,9 +40,11 @@ def test_gpu_kernels(case: GpuCase, like: str) -> None:
         assert refused.value.code == case.refusal(like)
         return
     inputs, outputs = case.inputs(), case.expected(lookup(like).lanes)
-    arrays = [*(array.copy() for array in inputs), *(np.zeros_like(array) for array in outputs)]
-    simulated.run_unit(case.spec(), Accelerator("sim", like=like), arrays)
-    case.check(arrays[len(inputs) :], lookup(like).lanes)
+    for seed in SEEDS:
+        arrays = [*(array.copy() for array in inputs), *(np.zeros_like(array) for array in outputs)]
+        device = Accelerator("sim", like=like, seed=seed, checks="all")
+        simulated.run_unit(case.spec(), device, arrays, outputs=len(outputs))
+        case.check(arrays[len(inputs) :], lookup(like).lanes)
 
 
 def test_what_the_device_is() -> None:

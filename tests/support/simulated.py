@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import functools
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -80,11 +81,18 @@ def sessions(device: Device | None = None) -> Iterator[None]:
         yield
 
 
-def run_unit(spec: EntrySpec, device: Device, arrays: Sequence[Any]) -> None:
-    """Compiles a unit without sizes that are known at the call only, and calls its entry on memory of the device."""
+@functools.lru_cache(maxsize=4)
+def _pieces(spec: EntrySpec, target: str) -> Any:
+    return compile_entry(spec, lookup(target), hosts=[host()]).pieces
+
+
+def run_unit(spec: EntrySpec, device: Device, arrays: Sequence[Any], outputs: int = 0) -> None:
+    """Compiles a unit without sizes that are known at the call only, and calls its entry on memory of the device.
+
+    The last arrays are `outputs`, in which nothing is before. What the checks of the device found is an error.
+    """
     driver = device.driver
-    target = lookup(driver.targets[-1])
-    pieces = compile_entry(spec, target, hosts=[host()]).pieces
+    pieces = _pieces(spec, driver.targets[-1])
     with tempfile.TemporaryDirectory() as folder:
         files = []
         for name, piece in zip(("host", "device"), pieces, strict=True):
@@ -98,9 +106,12 @@ def run_unit(spec: EntrySpec, device: Device, arrays: Sequence[Any]) -> None:
     if taken is not None:
         table.scratch, table.scratch_size = driver.address_of(taken), taken.size
     context.threads, context.device, table.context = 1, ctypes.addressof(table), ctypes.addressof(context)
-    there = [driver.place(array) for array in arrays]
+    there = [driver.place(array) for array in arrays[: len(arrays) - outputs]]
+    there += [driver.allocate(array.nbytes) for array in arrays[len(arrays) - outputs :]]
     pointers = (ctypes.c_void_p * len(arrays))(*map(driver.address_of, there))
     status = code.entry(*(ctypes.addressof(each) for each in (context, pointers, dims)))
+    found = driver.finding()
+    assert found is None, {name: getattr(found[0], name) for name, _ in found[0]._fields_}  # type: ignore[misc]
     assert status == 0, status
     for array, memory in zip(arrays, there, strict=True):
         driver.copy(array, memory)
