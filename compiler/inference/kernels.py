@@ -38,6 +38,7 @@ from .debug_values import beginning, note
 from .evaluator import Evaluator, Point
 from .outputs import is_stored, never_stored
 from .recovery import Cascade
+from .target_refusals import is_host_code
 from .values.compile_time import ContextValue, Frame, Poisoned
 from .values.flow import Abandoned
 from .values.index import Index, NeedComponents
@@ -152,8 +153,10 @@ class GroupEvaluator:
             evaluator.collect(joined(kernel.mistakes))
         with self.about(spec):
             evaluator.builder.location = frame.location(function.syntax)
-            for name, tensor in scalars:  # read once, before all that the kernel does
-                env[name] = tensor.load(evaluator.builder, Index((), components=()))
+            # Read once, before all that the kernel does; of a GPU, what computes them is host code that reads elements.
+            with evaluator.scope(level="parallel" if is_host_code(evaluator) else evaluator.level):
+                for name, tensor in scalars:
+                    env[name] = tensor.load(evaluator.builder, Index((), components=()))
             note(Point(evaluator, beginning(function.syntax), frame), env)
             return bool(evaluator.block(function.syntax.body, frame).kinds)
 

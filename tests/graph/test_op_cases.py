@@ -57,7 +57,7 @@ def test_an_irregular_op_has_a_case_and_an_example(name: str) -> None:
 
 
 # Ops without a form for GPUs: they read, in the host's code, what lies on the device.
-HOST_ONLY = {"range", "print", "slice_tensor", "non_maximum_suppression"}
+HOST_ONLY = {"print", "non_maximum_suppression"}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
