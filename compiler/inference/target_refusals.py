@@ -32,16 +32,6 @@ def refuse_host(call: Point, what: str) -> None:
         )
 
 
-def refuse_print(call: Point) -> None:
-    """Refuses to print where code has no way to its caller."""
-    if not call.evaluator.target.has_context:
-        raise call.error(
-            "EK0611",
-            f"print is not available on {call.evaluator.target.name} yet",
-            hint="guard it by `if ctx.target.is_cpu:`, or run the op on the CPU",
-        )
-
-
 def refuse_clusters(call: Point, blocks: Sequence[int]) -> None:
     """Refuses clusters of several blocks on a GPU that has none."""
     target = call.evaluator.target

@@ -435,10 +435,10 @@ SCRATCH = Opcode(
 ENQUEUE = Opcode(
     "enqueue",
     "grid x y z, bytes of dynamic shared memory, the kernel's arguments: launches it; attrs kernel, block, cluster,"
-    " limits of the first four operands",
+    " limits of the first four operands, reports: whether it may report",
     (INTEGER,) * 4,
     more=ANY,
-    attrs={"kernel": Attribute(_whole()), "limits": Attribute(_numbers(4))}
+    attrs={"kernel": Attribute(_whole()), "limits": Attribute(_numbers(4)), "reports": Attribute(_FLAG, required=False)}
     | {name: Attribute(_numbers(3)) for name in ("block", "cluster")},
     reads=True,
     writes=True,

@@ -361,6 +361,11 @@ def walk(region: Region) -> Iterator[Op]:
             yield from walk(inner)
 
 
+def has_reports(region: Region) -> bool:
+    """Whether an operation of a region reports."""
+    return any(op.opcode.reports for op in walk(region))
+
+
 def free_values(region: Region) -> list[Value]:
     """What a region uses and does not make, in order of first use."""
     made: set[int] = set()

@@ -43,7 +43,10 @@ def _enqueue(w: FunctionWriter, op: Op) -> None:
         numbers += [_narrow(w, shared), w.op("arith.constant 0 : i32")]
         for place, number in enumerate(numbers):
             w.line(f"llvm.store {number}, {w.field(launch, 4 * place)} : i32, !llvm.ptr")
-        table = _arguments(w, arguments)
+        more = []
+        if op.attrs.get("reports"):
+            more.append(w.op(f"llvm.load {w.field(device, abi.REPORTS_OFFSET)} : !llvm.ptr -> i64"))
+        table = _arguments(w, arguments, more)
         function = w.op(f"llvm.load {w.field(device, abi.LAUNCH_FUNCTION_OFFSET)} : !llvm.ptr -> !llvm.ptr")
         types = "!llvm.ptr, (!llvm.ptr, !llvm.ptr, !llvm.ptr) -> i32"
         code = w.op(f"llvm.call {function}({device}, {launch}, {table}) : {types}")
@@ -94,13 +97,14 @@ def _narrow(w: FunctionWriter, value: Value) -> str:
     return w.op(f"arith.trunci {w.name(value)} : i64 to i32")
 
 
-def _arguments(w: FunctionWriter, values: Sequence[Value]) -> str:
-    """The array of the addresses of the arguments."""
-    slots, _ = w.storage(SLOT * max(1, len(values)), alignment=8)
-    table, _ = w.storage(SLOT * max(1, len(values)), alignment=8)
-    for number, value in enumerate(values):
+def _arguments(w: FunctionWriter, values: Sequence[Value], more: Sequence[str]) -> str:
+    """The array of the addresses of the arguments: values, and words that follow them."""
+    words = [*(_bits(w, value) for value in values), *more]
+    slots, _ = w.storage(SLOT * max(1, len(words)), alignment=8)
+    table, _ = w.storage(SLOT * max(1, len(words)), alignment=8)
+    for number, word in enumerate(words):
         slot = w.field(slots, SLOT * number)
-        w.line(f"llvm.store {_bits(w, value)}, {slot} : i64, !llvm.ptr")
+        w.line(f"llvm.store {word}, {slot} : i64, !llvm.ptr")
         w.line(f"llvm.store {slot}, {w.field(table, SLOT * number)} : !llvm.ptr, !llvm.ptr")
     return table
 
@@ -131,6 +135,8 @@ def kernel_table(program: Program, kernels: Sequence[KernelInfo], digest: str) -
             _parameter(value.type, _buffer(function, value), access)
             for value, access in zip(op.operands[4:], known.accesses, strict=True)
         )
+        if op.attrs.get("reports"):
+            parameters += (Parameter("pointer", "int64", SLOT, -1, "reports"),)
         place: Any = anchors[op.location.place]
         rows.append(
             Kernel(known.symbol, known.block, op.attrs["cluster"], known.shared, parameters, function.op, place)

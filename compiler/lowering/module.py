@@ -20,7 +20,7 @@ from ...dsl.contract import abi
 from ...dsl.contract.kernels import KernelTable
 from ..ir.opcodes import OPCODES
 from ..ir.operations import ROWS
-from ..ir.program import Function, PointerType, Program
+from ..ir.program import Function, PointerType, Program, has_reports
 from ..targets import Target
 from . import (
     arithmetic,
@@ -273,6 +273,9 @@ def _kernel(module: ModuleWriter, function: Function) -> str:
     accesses = launches.accesses_of(function)
     read_only = [v for v, access in zip(function.params, accesses, strict=True) if access == "read"]
     params = w.parameters(function.params, read_only)
+    if has_reports(function.body):
+        w.ring = "%ring"
+        params.append(f"{w.ring}: {w.pointer('global')} {{llvm.align = 8 : i64}}")
     w.region(function.body)
     w.at = ""
     w.line("llvm.return")

@@ -17,7 +17,7 @@ from ...dsl.diagnostics.places import Place
 from ...dsl.frontend.anchors import anchors_of
 from ...dsl.types.dtype import BOOL, DType, SIMDType
 from ..ir.program import Op, Program, Value
-from . import casts, polls
+from . import casts, polls, report_rings
 from .types import mlir_type
 from .writer import LEAVE, FunctionWriter, emits
 
@@ -33,8 +33,8 @@ def _assert(w: FunctionWriter, op: Op) -> None:
     failed = w.op(f"arith.xori {holds}, {true} : i1")
     w.open(f"scf.if {failed} {{")
     with w.nested():
-        if not w.target.has_context:
-            w.line('"llvm.intr.trap"() : () -> ()')
+        if w.ring:
+            report_rings.fail(w, op.attrs["site"], values)
         else:
             note_failure(w, op.attrs["site"], values)
         w.line(LEAVE)
@@ -51,6 +51,9 @@ def note_failure(w: FunctionWriter, site: int, values: Sequence[Value]) -> None:
 
 @emits("print")
 def _print(w: FunctionWriter, op: Op) -> None:
+    if w.ring:
+        report_rings.show(w, op.attrs["site"], op.operands)
+        return
     polls.poll(w, now=True)  # a signal that came before would be raised in the middle of the report
     _report(w, op.attrs["site"], op.operands)
 

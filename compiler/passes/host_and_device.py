@@ -24,7 +24,7 @@ from ...dsl.diagnostics.errors import CompileError, InternalError
 from ..ir.builder import Builder
 from ..ir.copying import Copier
 from ..ir.opcodes import LAUNCH
-from ..ir.program import LAUNCH_SIZES, Function, Launched, Op, PointerType, Program, Region, captures, walk
+from ..ir.program import LAUNCH_SIZES, Function, Launched, Op, PointerType, Program, Region, captures, has_reports, walk
 from ..targets import Target
 
 
@@ -117,6 +117,8 @@ class _HostCode(Copier):
                     if value.const is not None and value.const > limit:
                         raise self.too_large(old, int(value.const), limit, words)
             builder.add("enqueue", operands, kernel=number, block=block, cluster=cluster, limits=limits)
+            if not self.target.has_context and has_reports(old.regions[0]):
+                region.ops[-1].attrs["reports"] = True
 
     def too_large(self, launch: Op, size: int, limit: int, words: str) -> CompileError:
         text = f"a launch in op '{self.old.op}' asks for {size:,} {words}, and {self.target.name} has at most {limit:,}"

@@ -185,6 +185,16 @@ class Device(ctypes.Structure):
 
 LAUNCH_SIZE: Final = 48
 
+# What kernels report, as words of 8 bytes. A record is the number of the site + 1, the block and the thread (x, y, z
+# each), how many values there are, and the values. The first failure is the record at 0: who finds 0 there writes it.
+# Prints follow each other from `RING_PRINTS` on; before them, how many words they take, and how many found no room.
+RING_WORDS: Final = 8192
+RING_HEAD: Final = 8  # words of a record before its values
+RING_VALUES: Final = 120  # of a failure at most
+RING_PRINTED: Final = 128
+RING_DROPPED: Final = 129
+RING_PRINTS: Final = 130
+
 # The functions of a simulated device, in its code; a kernel there is a function (context, launch, arguments) -> 0, or 1
 # after a failure.
 SIM_LAUNCH: Final = "ek_sim_launch"
@@ -194,6 +204,7 @@ LAUNCH_FUNCTION_OFFSET: Final = 0
 COPY_FUNCTION_OFFSET: Final = 8
 FILL_FUNCTION_OFFSET: Final = 16
 SCRATCH_OFFSET: Final = 48
+REPORTS_OFFSET: Final = 64
 FAILED_KERNEL_OFFSET: Final = 72
 FAILED_CODE_OFFSET: Final = 80
 

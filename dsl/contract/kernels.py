@@ -28,7 +28,7 @@ class Parameter:
         dtype: of the number, or of the elements that the pointer is to.
         bytes: how many of an argument's 8 bytes it is.
         buffer: of a pointer to a buffer its number among those of its group, in order of first use; else -1.
-        access: of a pointer: read, write or read-write.
+        access: of a pointer: read, write or read-write; "reports" of that to where a kernel reports (see `abi`).
     """
 
     kind: str
@@ -65,6 +65,11 @@ class KernelTable:
     def stamp(self) -> str:
         """The name that the code for the device holds."""
         return abi.STAMP + self.digest
+
+    @property
+    def report(self) -> bool:
+        """Whether some kernel may report into memory of the device."""
+        return any(parameter.access == "reports" for kernel in self.kernels for parameter in kernel.parameters)
 
     def fits(self, code: bytes) -> bool:
         """Whether code for a device is the one that belongs to it."""
@@ -125,5 +130,5 @@ def _parameter(data: Any) -> Parameter:
         one_of(fields["dtype"], DType.__members__),
         fields["bytes"],
         fields["buffer"],
-        one_of(fields["access"], ("", "read", "write", "read-write")),
+        one_of(fields["access"], ("", "read", "write", "read-write", "reports")),
     )

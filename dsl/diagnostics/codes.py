@@ -204,7 +204,7 @@ MEANINGS: dict[str, str] = {
     "EK0607": "An instance of an op is asked for that the op does not have.",
     "EK0608": "A stage of the compiler is unknown.",
     "EK0609": "A target has no thread pool.",
-    "EK0611": "A target cannot do this yet: print on GPUs.",
+    "EK0611": "A target cannot do this: it has no clusters of blocks.",
     "EK0620": "A barrier, or what a whole block does, stands where some of its threads may not come.",
     "EK0621": "What the lanes of a warp do together stands where some of them may not come.",
     "EK0622": "A copy into shared memory may be under way when its kernel ends.",

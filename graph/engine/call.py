@@ -31,6 +31,7 @@ from ..passes.memory_plan import Plan
 from ..types.dims import Dim
 from ..types.strides import Pattern, pattern_of, stride_sizes
 from .code import LoadedCode
+from .device_reports import DeviceReports
 from .findings import finding_error
 from .inputs import InputCheck, sizes_of
 from .outputs import FilledOutput, Filling, GivenOutput, Output
@@ -143,12 +144,18 @@ class Caller:
         self._report = _reporter(weakref.ref(self))  # kept: native code holds its address
         self.context = abi.Context()
         self.table = None if code.launching is None else self.driver.table(code.launching) or abi.Device()
+        self.heard: DeviceReports | None = None  # of kernels that cannot call back
+        self.reported_by = ""
         self._prepare_context()
 
     def _prepare_context(self) -> None:
         """Says to native code who runs its parallel regions, who launches kernels, and who hears its reports."""
         if self.table is not None:
             self.context.device = ctypes.addressof(self.table)
+            launching = self.code.launching
+            if launching is not None and launching.kernels is not None and launching.kernels.report:
+                self.heard = DeviceReports(self.driver)
+                self.table.reports = self.heard.address
         self.context.report = ctypes.cast(self._report, ctypes.c_void_p)
         self.context.threads = 1
         self.pool = pool = thread_pool(self.threads)
@@ -245,6 +252,8 @@ class Caller:
             self._begin(self.table, arrays, results)
         if (code := self.entry(self.context_at, self.pointers_at, self.dims_at)) or self.status[0]:
             self._fail(arrays, code)
+        if self.heard is not None:
+            self._hear(self.heard, arrays)
         if self.copies:
             self.copy_outputs(arrays, results)
         return results
@@ -283,6 +292,8 @@ class Caller:
                 self._begin(self.table, arrays, made.values())
             if (code := self.entry(self.context_at, self.pointers_at, self.dims_at)) or self.status[0]:
                 self._fail(arrays, code)
+            if self.heard is not None:
+                self._hear(self.heard, arrays)
         self.late_sizes = late
         results = [made[position] for position in range(len(made))]
         self.copy_outputs(arrays, results)
@@ -414,6 +425,8 @@ class Caller:
             self._begin(self.table, arrays, ())
         if (code := self.entry(self.context_at, self.pointers_at, self.dims_at)) or self.status[0]:
             self._fail(arrays, code)
+        if self.heard is not None:
+            self._hear(self.heard, arrays)
 
     def forget(self) -> None:
         """Whatever call was under way is over: it was interrupted, or this is the child of a fork."""
@@ -443,6 +456,18 @@ class Caller:
         except Exception as error:  # an exception cannot cross native code
             sys.stderr.write(f"einkorn: a report could not be shown: {error!r}\n")
 
+    def _hear(self, heard: DeviceReports, arrays: Sequence[Any]) -> None:
+        """Shows what the kernels of a call have printed, and raises the first failure."""
+        failure, prints, dropped = heard.read()
+        for record in prints:
+            self._on_report(record.site, record.values)
+        if dropped:
+            sys.stdout.write(f"... and {dropped} more prints, for which there was no room\n")
+        if failure is not None:
+            self._on_report(failure.site, failure.values)
+            self.reported_by = failure.thread
+            self._fail(arrays, 0)
+
     def _fail(self, arrays: Sequence[Any], code: int) -> None:
         """Raises what a kernel reported, or else what the device says of the code that the entry gave back."""
         status, self.context.status = self.context.status, 0
@@ -466,9 +491,10 @@ class Caller:
             notes = [f"{self.device}: {known}"] if known else []
             raise KernelError("a kernel failed without saying why", code="EK0702", place=user_place(), notes=notes)
         called = f"graph '{self.ir.name}' was called at {user_place()}"
+        by, self.reported_by = [self.reported_by] if self.reported_by else [], ""
         notes = nan_notes(failure, arrays) if self.device.is_host else []
         staged = self._staged(failure.report.op)
-        raise failure_error(failure, self._programs(), staged, [*notes, *self.driver.notes(), called])
+        raise failure_error(failure, self._programs(), staged, [*by, *notes, *self.driver.notes(), called])
 
     def _programs(self) -> list[PortableKernel]:
         """The kernels whose text reports are about."""

@@ -24,7 +24,7 @@ _FAMILY = "debugging"
 @op(
     dtypes={"value": "storable"},
     example='ops.print(value, label="hidden")',
-    host_only="what a GPU says does not reach the host",
+    host_only="it reads the tensor in code of the host",
 )
 def print(value: str | TensorValueLike | BufferValue, label: str = "debug_tensor") -> None:
     """Prints a tensor, what a buffer holds at this point, or a text, when the graph runs; on the host only.

@@ -99,7 +99,6 @@ def test_unknown_target(target: str, workplace, golden: Callable[[str, object], 
 
 
 GPU = {
-    "print": "foreach(out, lambda i: show(x[i]))\n\n\ndef show(v):\n    print(v)\n    return v",
     "host_load": "out[0] = 1.0",
     "host_store": "y = x[0]",
     "block": "ctx.launch(copy, out, x, grid=1, block=4096)\n\n\ndef copy(a, b):\n    a[0] = b[0]",
