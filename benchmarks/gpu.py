@@ -63,6 +63,7 @@ class Bench:
         self.small = small
         self.end = time.monotonic() + seconds
         self.rounds = 3 if small else 25
+        self._buffers: dict[tuple[tuple[int, ...], DType], Buffer] = {}
         self.copy_bandwidth = 0.0  # bytes a second within the device: read and written
 
     @property
@@ -96,12 +97,18 @@ class Bench:
 
     def buffer(self, shape: Sequence[int], dtype: DType = DType.float32) -> Buffer:
         """Numbers from 0.5 to 2, in which every function has a value; they do not matter to the time."""
+        key = (tuple(shape), dtype)
+        if key not in self._buffers:
+            self._buffers[key] = self._made(tuple(shape), dtype)
+        return self._buffers[key]
+
+    def _made(self, shape: tuple[int, ...], dtype: DType) -> Buffer:
         size = int(np.prod(shape))
         if dtype.is_float():
             array = np.resize(np.linspace(0.5, 2, 4096, dtype=np.float32), size).astype(dtype.to_numpy())
         else:
             array = np.resize(np.arange(1, 97), size).astype(dtype.to_numpy())
-        return Buffer.from_numpy(array.reshape(tuple(shape))).to(GPU)
+        return Buffer.from_numpy(array.reshape(shape)).to(GPU)
 
 
 def spread(samples: Sequence[float]) -> tuple[float, float, float]:

@@ -37,9 +37,9 @@ _ATTRIBUTES: Final = {
 
 _CODES: Final = Codes(
     memory=2,
-    lost=frozenset({700, 702, 709, 710, 714, 715, 716, 717, 718, 719}),
-    capture=frozenset(range(900, 911)),
-    architecture=frozenset({200, 209, 218, 221, 226}),
+    lost=frozenset({214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719}),
+    capture=frozenset(range(900, 909)),
+    architecture=frozenset({200, 209, 218}),
     version=frozenset({222}),
 )
 

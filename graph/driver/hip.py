@@ -24,7 +24,7 @@ _NOT_READY = 600
 _CODES: Final = Codes(
     memory=2,
     lost=frozenset({700, 702, 710, 715, 716, 717, 718, 719}),
-    capture=frozenset(range(900, 911)),
+    capture=frozenset(range(900, 909)),
     architecture=frozenset({200, 209, 218}),
     version=frozenset(),
 )
