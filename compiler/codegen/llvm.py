@@ -26,7 +26,7 @@ from ...dsl.diagnostics.shield import interruptible, shielded
 from ..targets import Target
 from ..targets.base import LIBRARY_INTRINSICS, split_intrinsic
 from .elf import linker as elf
-from .llvm_workarounds import one_lane_stores
+from .llvm_workarounds import one_lane_stores, traps_that_return
 
 # Called after every pass with its name, its time in seconds, and a function that prints the module.
 Observer = Callable[[str, float, Callable[[], str]], None]
@@ -281,12 +281,22 @@ def _optimize(work: _Work) -> None:
 def _store_one_lane(work: _Work) -> None:
     """Writes otherwise what LLVM would make wrong code of; see `codegen.llvm_workarounds`."""
     if any(function.name.startswith("llvm.masked.store") for function in work.module.functions):
-        before = str(work.module)
-        after = one_lane_stores(before)
-        if after != before:
-            binding = library()
-            work.module = binding.parse_assembly(after, binding.create_context())
-            work.module.verify()
+        _rewrite(work, one_lane_stores)
+
+
+def _return_behind_traps(work: _Work) -> None:
+    """Writes otherwise what LLVM would end at; see `codegen.llvm_workarounds`."""
+    if work.target.returns_behind_traps and any(function.name == "llvm.trap" for function in work.module.functions):
+        _rewrite(work, traps_that_return)
+
+
+def _rewrite(work: _Work, change: Callable[[str], str]) -> None:
+    before = str(work.module)
+    after = change(before)
+    if after != before:
+        binding = library()
+        work.module = binding.parse_assembly(after, binding.create_context())
+        work.module.verify()
 
 
 # From text to the module that the code generator takes.
@@ -295,6 +305,7 @@ PASSES: Final[tuple[tuple[str, Callable[[_Work], None]], ...]] = (
     ("read", _read),
     ("optimize", _optimize),
     ("store_one_lane", _store_one_lane),
+    ("return_behind_traps", _return_behind_traps),
 )
 
 

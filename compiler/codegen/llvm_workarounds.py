@@ -1,4 +1,4 @@
-"""Rewrites what LLVM 22 makes wrong code of, before its code generator sees it.
+"""Rewrites what LLVM 22 makes wrong code of or ends at, before its code generator sees it.
 
 A masked store whose mask is known and has one lane,
 
@@ -8,7 +8,16 @@ A masked store whose mask is known and has one lane,
 becomes a store of the whole lane of %x on x86: eight bytes where one was to be written. It is written as a store of
 that lane of %t, which is what it should have become.
 
-Input: the text of an optimised module. Output: the same, with ordinary stores in these places.
+A trap that nothing follows,
+
+    call void @llvm.trap()
+    unreachable
+
+becomes several blocks on AMD's gfx110x, and the blocks behind it in the text are not looked through for pseudo
+instructions any more, such as additions of 64 bits that are the same in all threads: their code cannot be written, and
+LLVM ends the process. With a return behind it, a trap is cut off from its block, and all goes well.
+
+Input: the text of an optimised module. Output: the same, with ordinary stores and returns in these places.
 """
 
 from __future__ import annotations
@@ -46,3 +55,11 @@ def one_lane_stores(text: str) -> str:
         )
 
     return _STORE.sub(lane_alone, text)
+
+
+_LAST_TRAP = re.compile(r"^( *(?:tail )?call void @llvm\.trap\(\).*\n) *unreachable", re.MULTILINE)
+
+
+def traps_that_return(text: str) -> str:
+    """The module with a return behind each trap; kernels give nothing back."""
+    return _LAST_TRAP.sub(r"\1  ret void", text)

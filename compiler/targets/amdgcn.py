@@ -90,6 +90,7 @@ def _target(name: str, lanes: int, capabilities: frozenset[str], shared_memory: 
         vector_bits=128,
         atomic_scope="agent",
         saturating_casts=True,
+        returns_behind_traps=name.startswith("gfx110"),
         spaces=AddressSpaces(global_memory=1, shared_memory=3, stack=5),
         limits=Limits(
             threads_per_block=1024,

@@ -235,6 +235,7 @@ class Target:
         spaces, atomic_scope: LLVM's address spaces, and the scope of atomics that all threads of an op see.
         keeps_atomic_order: whether LLVM keeps the ordering of atomic operations; else fences stand around them.
         saturating_casts: whether floats become integers, saturated, by one instruction.
+        returns_behind_traps: whether a return has to stand behind a trap; see `codegen.llvm_workarounds`.
         prefetch: inline assembly of a prefetch for localities 0 to 3, where LLVM drops its own.
         limits: what one launch may ask for.
         grid: how kernels run as a grid of threads; None where the op is one function.
@@ -263,6 +264,7 @@ class Target:
     atomic_scope: str = ""
     keeps_atomic_order: bool = True
     saturating_casts: bool = False
+    returns_behind_traps: bool = False
     prefetch: tuple[str, ...] = ()
     limits: Limits = Limits()
     grid: GridOperations | None = None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -212,3 +214,41 @@ def test_the_context_is_laid_out_as_the_offsets_say() -> None:
     assert ctypes.sizeof(abi.Context) == abi.CONTEXT_SIZE
     for name in ("pool", "parallel", "report", "status", "threads", "device"):
         assert getattr(abi.Context, name).offset == getattr(abi, f"{name.upper()}_OFFSET")
+
+
+TRAPS = """
+declare i32 @llvm.amdgcn.workgroup.id.x()
+declare void @llvm.trap()
+define amdgpu_kernel void @k(ptr addrspace(1) %out, i64 %n) {
+  %b = call i32 @llvm.amdgcn.workgroup.id.x()
+  %i = zext i32 %b to i64
+  %c = icmp ugt i32 %b, 29
+  br i1 %c, label %first, label %next
+first:
+  call void @llvm.trap()
+  unreachable
+next:
+  %x = add i64 %i, %n
+  %d = icmp ugt i64 %x, 290
+  br i1 %d, label %second, label %more
+second:
+  call void @llvm.trap()
+  unreachable
+more:
+  %p = getelementptr i64, ptr addrspace(1) %out, i64 %i
+  store i64 %x, ptr addrspace(1) %p
+  ret void
+}
+"""
+
+
+@pytest.mark.parametrize("target", ["gfx1100", "gfx1101", "gfx942"])
+def test_uniform_additions_behind_traps_become_code(target: str) -> None:
+    """In a process of its own: LLVM ended it."""
+    script = (
+        "import sys; from einkorn.compiler.codegen import llvm; from einkorn.compiler.targets import lookup\n"
+        "code = llvm.compile_module(sys.argv[2], lookup(sys.argv[1]))\n"
+        "print('s_addc_u32' in code.assembly and 's_trap 2' in code.assembly)"
+    )
+    done = subprocess.run([sys.executable, "-c", script, target, TRAPS], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
