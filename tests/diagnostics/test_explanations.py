@@ -37,6 +37,7 @@ PROSE = {
     "EK0605": "a machine of another architecture",
     "EK0624": "a device that refuses a launch",
     "EK0625": "a package made by another tool",
+    "EK0830": "a device, and sizes beyond its limits",
     "EK0707": "two threads",
     "EK0702": "code of another tool",
     "EK0720": "a fault that compiled code cannot have under checks",

@@ -16,7 +16,7 @@ from support.malloc_device import MallocDriver
 
 from einkorn.dsl.contract import abi
 from einkorn.dsl.contract.kernels import Kernel, KernelTable, Parameter
-from einkorn.graph.driver.device import Code, CodeFile, Kind
+from einkorn.graph.driver.device import Code, CodeFile, Kind, Memory
 from einkorn.graph.driver.halves import open_halves
 
 
@@ -79,7 +79,29 @@ class RecordingDriver(MallocDriver):
         self.fails = 0  # with this code the next launch fails
         self.copies_fail = 0  # with this code all copies do that entries ask for
         self.answers: list[int] = []  # what the next copies to the host bring; 0 when there are none
+        self.live: dict[int, int] = {}  # address -> size
+        self.problems: list[str] = []
         self.keep: list[Any] = []
+
+    def allocate(self, size: int) -> Memory:
+        taken = super().allocate(size)
+        self.live[taken.address] = size
+        free = taken._free
+
+        def forget(address: int) -> None:
+            del self.live[address]
+            free(address)
+
+        taken._free = forget
+        return taken
+
+    def look(self, each: Recorded) -> None:
+        """Notes what is wrong with a launch: a pointer that leads nowhere, a grid without threads."""
+        for parameter, value in zip(each.kernel.parameters, each.arguments, strict=True):
+            if parameter.kind == "pointer" and not any(at <= value <= at + n for at, n in self.live.items()):
+                self.problems.append(f"{each.kernel.symbol}: {parameter} leads out of all memory")
+        if min(each.grid) < 1 or each.block != each.kernel.block or not each.kernel.parameters:
+            self.problems.append(f"{each.kernel.symbol}: {each.grid} blocks of {each.block}")
 
     def load(self, files: Sequence[CodeFile]) -> Code:
         half = open_halves(files)
@@ -95,6 +117,7 @@ class RecordingDriver(MallocDriver):
 
         def launch(device: int, launch: Any, arguments: int) -> int:
             self.launches.append(decoded(known, launch.contents, arguments))
+            self.look(self.launches[-1])
             failed, self.fails = self.fails, 0
             return failed
 

@@ -102,7 +102,7 @@ def run_unit(spec: EntrySpec, device: Device, arrays: Sequence[Any], outputs: in
         code = driver.load(files)
     table, context, dims = driver.table(code), abi.Context(), (ctypes.c_int64 * 1)()
     assert table is not None
-    taken = driver.allocate(code.scratch(ctypes.addressof(dims))) if code.scratch else None
+    taken = driver.allocate(code.scratch(ctypes.addressof(dims), 0)) if code.scratch else None
     if taken is not None:
         table.scratch, table.scratch_size = driver.address_of(taken), taken.size
     context.threads, context.device, table.context = 1, ctypes.addressof(table), ctypes.addressof(context)
