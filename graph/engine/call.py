@@ -264,6 +264,7 @@ class Caller:
         if self.driver.streams > 1:
             arenas = [arena for arena in self.arenas if arena is not None]
             storages = (*arrays, *(buffer._array for buffer in results), *arenas, *self.constants.values())
+            storages = storages if self.heard is None else (*storages, self.heard.memory)
         self.driver.begin(table, self.ir.name, storages)
 
     def _go_in_stages(self, arrays: list[Array]) -> list[Buffer]:
@@ -419,12 +420,16 @@ class Caller:
         for variant in list(self.variants.values()):
             variant.cancel()
 
-    def again(self, arrays: Sequence[Storage]) -> None:
-        """The last call once more, with all pointers as they stand and nothing looked at."""
+    def enqueue(self, arrays: Sequence[Storage]) -> None:
+        """The last call once more, with all pointers as they stand and nothing looked at; what kernels of a device
+        report is left to `hear`."""
         if self.table is not None:
             self._begin(self.table, arrays, ())
         if (code := self.entry(self.context_at, self.pointers_at, self.dims_at)) or self.status[0]:
             self._fail(arrays, code)
+
+    def hear(self, arrays: Sequence[Storage]) -> None:
+        """Waits for a device whose kernels may report, and raises what they do."""
         if self.heard is not None:
             self._hear(self.heard, arrays)
 

@@ -60,16 +60,18 @@ class Capture:
 
     def replay(self) -> None:
         """The call once more; the results are in the captured outputs."""
+        caller = self.caller
         if self.recorded is None:
             self._enqueue()
         else:
-            caller = self.caller
             outputs = (buffer._array for buffer in self.outputs)
             arenas = (arena for arena in caller.arenas if arena is not None)
             self.recorded.replay(caller.ir.name, (*self.arrays, *outputs, *arenas, *caller.constants.values()))
 
+        caller.hear(self.arrays)
+
     def _enqueue(self) -> None:
-        self.caller.again(self.arrays)
+        self.caller.enqueue(self.arrays)
         if self.caller.copies:
             self.caller.copy_outputs(self.arrays, self.outputs)
 

@@ -257,7 +257,7 @@ def test_what_cannot_be_replayed(model: Model) -> None:
 def test_a_replay_that_differs_is_told(model: Model) -> None:
     x, y = pair(3, 5)
     model.capture(7, x, y)
-    model._captures.known[7].caller.again = lambda arrays: None  # type: ignore[method-assign]
+    model._captures.known[7].caller.enqueue = lambda arrays: None  # type: ignore[method-assign]
     x += 1
     with pytest.raises(ReplayError) as caught:
         model.debug_verify_replay(7, x, y)

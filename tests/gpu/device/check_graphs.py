@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from support.gpu_cases import CASES, GpuCase
 
-from einkorn.dsl.diagnostics.errors import ReplayError
+from einkorn.dsl.diagnostics.errors import KernelError, ReplayError
 from einkorn.graph import (
     CPU,
     Accelerator,
@@ -205,3 +206,39 @@ def check_kernels_with_blocks_and_warps(case: GpuCase, gpu: Accelerator) -> None
     graph = Graph("case", forward=forward, input_types=types, custom_extensions=[case.path])
     model = InferenceSession([gpu]).load(graph)
     case.check([result.to_numpy() for result in model(*map(on_gpu, arrays))])
+
+
+POSITIVE = """
+from einkorn.dsl import InputTensor, OutputTensor, float32, foreach, register
+
+@register("positive")
+def positive(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"]):
+    def at(i):
+        assert x[i] > 0, f"x[{i[0]}] is {x[i]}"
+        return x[i]
+    foreach(out, at)
+"""
+
+
+def check_assertions_of_kernels(gpu: Accelerator, tmp_path: Path) -> None:
+    """A call says it, and so does a replay; the device goes on."""
+    (tmp_path / "positive.py").write_text(POSITIVE)
+
+    def forward(x: Any) -> Any:
+        return ops.custom("positive", GPU, [x], [x.type])[0]
+
+    types = [TensorType(DType.float32, [6], GPU)]
+    model = InferenceSession([gpu]).load(
+        Graph("checked", forward=forward, input_types=types, custom_extensions=[tmp_path / "positive.py"])
+    )
+    good = np.arange(1, 7, dtype=np.float32)
+    x = on_gpu(good)
+    (out,) = model.capture(1, x)
+    for _ in range(2):
+        x[4] = -3.0
+        for call in (lambda: model(x), lambda: model.replay(1, x)):
+            with pytest.raises(KernelError, match=r"x\[4\] is -3"):
+                call()
+        x[4] = 5.0
+        model.replay(1, x)
+        np.testing.assert_array_equal(out.to_numpy(), good)
