@@ -160,7 +160,8 @@ class Device(ctypes.Structure):
         launch, copy, fill: the functions above; each gets the address of this structure first.
         stream: the driver's, on which all of them are ordered.
         functions: the driver's handle of each kernel of the table, by its number.
-        driver: the address of the driver's own function that `launch` calls.
+        driver: the address of the driver's own function that `launch` calls; of a simulated device, what it draws
+            the order of threads from, or 0.
         scratch, scratch_size: memory of the device for this call; see `SCRATCH`.
         reports: where kernels report, in memory of the device; null when they do not.
         failed_kernel, failed_code: after a function gave another code than 0: the kernel, or -1, and the code.

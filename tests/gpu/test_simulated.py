@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -90,34 +91,50 @@ def check(out, x, most):
     i = gpu.global_idx.x
     assert x[i] < most, f"thread {gpu.thread_idx.x} of block {gpu.block_idx.x} has {x[i]}"
     gpu.barrier()
-    print(f"thread {i}") if i == 3 else None
+    if i == 3:
+        print("thread", i, "has", x[i])
     out[i] = x[i]
 
 @register("checked")
 def checked(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], ctx: DeviceContext):
     ctx.launch(check, out, x, 100.0, grid=x.dim(0) // 32, block=32)
+
+def reach(out, x):
+    out[gpu.global_idx.x] = x[gpu.global_idx.x + 1]
+
+@register("reached")
+def reached(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], ctx: DeviceContext):
+    ctx.launch(reach, out, x, grid=x.dim(0) // 32, block=32)
 """
 
 
-def test_kernels_report(tmp_path: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "kernels.py").write_text(KERNEL.replace('print(f"thread {i}") if i == 3 else None', "pass"))
-    device = Accelerator("sim")
+def of_kernels(path: Path, op: str, **session: Any) -> Callable[..., Any]:
+    """A call of an op of `KERNEL` on a simulated GPU, with an array."""
+    path.write_text(KERNEL)
     type = TensorType(graphs.DType.float32, ["n"], GPU)
-    model = InferenceSession(devices=[device]).load(
-        Graph(
-            "checked",
-            lambda x: ops.custom("checked", device=GPU, values=[x], out_types=[x.type])[0],
-            [type],
-            custom_extensions=[tmp_path / "kernels.py"],
-        )
-    )
+
+    def forward(x: Any) -> Any:
+        return ops.custom(op, device=GPU, values=[x], out_types=[x.type])[0]
+
+    device = Accelerator("sim", seed=session.pop("seed", None))
+    model = InferenceSession(devices=[device], **session).load(Graph(op, forward, [type], custom_extensions=[path]))
+    return lambda x: model(Buffer.from_numpy(x).to(device))[0].to_numpy()
+
+
+def test_kernels_report(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    checked = of_kernels(tmp_path / "kernels.py", "checked")
     x = np.arange(96, dtype=np.float32)
-    assert np.array_equal(model(Buffer.from_numpy(x).to(device))[0].to_numpy(), x)
+    assert np.array_equal(checked(x), x)
+    assert capfd.readouterr().out == "thread 3 has 3.0\n"
     x[40] = 100.0
     with pytest.raises(KernelError, match=r"assertion failed in op 'checked': thread 8 of block 1 has 100.0"):
-        model(Buffer.from_numpy(x).to(device))
+        checked(x)
     x[40] = 99.0
-    assert np.array_equal(model(Buffer.from_numpy(x).to(device))[0].to_numpy(), x)
+    assert np.array_equal(checked(x), x)
+    reached = of_kernels(tmp_path / "kernels.py", "reached", checks="all")
+    with pytest.raises(KernelError, match="index 96 is out of bounds for axis 0 of 'x', whose size is 96") as found:
+        reached(x)
+    assert found.value.code == "EK0703"
 
 
 ORDERED = """
@@ -173,22 +190,13 @@ def test_a_seed_draws_an_order_and_draws_it_again(tmp_path: Any, monkeypatch: py
             Accelerator("sim", seed=wrong)  # type: ignore[arg-type]
 
 
-def test_many_blocks_are_each_run_once(tmp_path: Any) -> None:
-    (tmp_path / "kernels.py").write_text(KERNEL.replace('print(f"thread {i}") if i == 3 else None', "pass"))
-    type = TensorType(graphs.DType.float32, ["n"], GPU)
-    staged = Graph(
-        "checked",
-        lambda x: ops.custom("checked", device=GPU, values=[x], out_types=[x.type])[0],
-        [type],
-        custom_extensions=[tmp_path / "kernels.py"],
-    )
+def test_many_blocks_are_each_run_once(tmp_path: Path) -> None:
     for seed in (1, 2):
-        device = Accelerator("sim", seed=seed)
-        model = InferenceSession(devices=[device]).load(staged)
+        checked = of_kernels(tmp_path / "kernels.py", "checked", seed=seed)
         for blocks in (1, 2, 7, 48, 7919):
             x = np.random.default_rng(blocks).random(blocks * 32).astype(np.float32)
-            assert np.array_equal(model(Buffer.from_numpy(x).to(device))[0].to_numpy(), x)
+            assert np.array_equal(checked(x), x)
         x[33] = 200.0
         with pytest.raises(KernelError, match=f"seed {seed}") as failed:
-            model(Buffer.from_numpy(x).to(device))
+            checked(x)
         assert "thread 1 of block 1 has 200.0" in failed.value.message
