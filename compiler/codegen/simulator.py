@@ -13,6 +13,9 @@ else in pages of the system, for as long as the task takes.
 Where no thread can go on and some have not ended, they have parted: at another place, or some have ended. That is
 reported, and ends the call. So does whatever else has failed, or interrupted it: the status of the context says so.
 
+LLVM makes vectors of loops over records, and writes them out, at a tenth of a second a module: so what runs once a
+block or less is left as it is (`optnone`), and the rest is kept short.
+
 Input: a target. Output: text. Non-goals: what threads do (see `lowering.coroutines`).
 """
 
@@ -111,7 +114,7 @@ entry:
 
 ; Lets threads go on that wait in a state for no one who is not there; says whether any does. Those that may meet are
 ; looked for once from each thread that waits: where all have come to one place, that is once.
-define internal i1 @ek.meet(ptr %block, ptr %threads, i64 %count, i64 %kind) noinline {
+define internal i1 @ek.meet(ptr %block, ptr %threads, i64 %count, i64 %kind) minsize optsize noinline {
 entry:
   br label %next
 next:
@@ -225,7 +228,7 @@ end:
 }
 
 ; Runs the threads of a warp until none can go on without another warp.
-define internal void @ek.run_warp(ptr %argument, ptr %block, ptr %threads, i64 %count) {
+define internal void @ek.run_warp(ptr %argument, ptr %block, ptr %threads, i64 %count) minsize optsize noinline {
 entry:
   br label %round
 round:
@@ -266,7 +269,7 @@ end:
 }
 
 ; Lets all threads of a block begin anew.
-define internal void @ek.begin_threads(ptr %block) {
+define internal void @ek.begin_threads(ptr %block) optnone noinline {
 entry:
   %threads.at = Block.threads(%block)
   %threads = load ptr, ptr %threads.at, align 8
@@ -294,7 +297,7 @@ end:
 }
 
 ; Lets threads go on that wait for the block, when none is left that could run; says whether any does.
-define internal i1 @ek.meet_block(ptr %argument, ptr %block, ptr %threads, i64 %count) {
+define internal i1 @ek.meet_block(ptr %argument, ptr %block, ptr %threads, i64 %count) minsize optsize noinline {
 entry:
   %over = call i1 @ek.is_over(ptr %argument)
   br i1 %over, label %end, label %compare
@@ -355,7 +358,7 @@ end:
 }
 
 ; Runs a block from its beginning to its end, its threads in their order.
-define internal void @ek.run_in_order(ptr %argument, ptr %block) {
+define internal void @ek.run_in_order(ptr %argument, ptr %block) minsize optsize noinline {
 entry:
   %threads.at = Block.threads(%block)
   %threads = load ptr, ptr %threads.at, align 8
@@ -386,7 +389,8 @@ end:
 
 
 ; Runs blocks [low, high) in a piece of memory: the records of the block and its threads, frames, slots, shared memory.
-define internal void @ek.run_in(ptr %argument, ptr %memory, i64 %bytes, i64 %count, i64 %low, i64 %high) {
+define internal void @ek.run_in(ptr %argument, ptr %memory, i64 %bytes, i64 %count, i64 %low, i64 %high)
+    optnone noinline {
 entry:
   %argument.at = Block.argument(%memory)
   store ptr %argument, ptr %argument.at, align 8
@@ -485,7 +489,8 @@ end:
   ret void
 }
 
-define internal void @ek.run_on_stack(ptr %argument, i64 %total, i64 %bytes, i64 %count, i64 %low, i64 %high) noinline {
+define internal void @ek.run_on_stack(ptr %argument, i64 %total, i64 %bytes, i64 %count, i64 %low, i64 %high)
+    optnone noinline {
 entry:
   %memory = alloca i8, i64 %total, align LINE
   call void @ek.run_in(ptr %argument, ptr %memory, i64 %bytes, i64 %count, i64 %low, i64 %high)
@@ -493,7 +498,8 @@ entry:
 }
 
 ; Pages that are private and anonymous, and of which the system promises nothing: 0x4022.
-define internal void @ek.run_in_pages(ptr %argument, i64 %total, i64 %bytes, i64 %count, i64 %low, i64 %high) noinline {
+define internal void @ek.run_in_pages(ptr %argument, i64 %total, i64 %bytes, i64 %count, i64 %low, i64 %high)
+    optnone noinline {
 entry:
   %got = call i64 (i64, ...) @syscall(i64 SYS_MMAP, ptr null, i64 %total, i64 3, i64 16418, i64 -1, i64 0)
   %failed = icmp eq i64 %got, -1
@@ -511,7 +517,7 @@ some:
   ret void
 }
 
-define internal void @ek.run_blocks(ptr %argument, i64 %chunk) {
+define internal void @ek.run_blocks(ptr %argument, i64 %chunk) optnone noinline {
 entry:
   %probe = alloca [SIZE_OF_THREAD x i8], align LINE
   %over = call i1 @ek.is_over(ptr %argument)

@@ -32,7 +32,7 @@ entry:
 # A linear congruence with a factor that has no divisor in common with the count takes every block once.
 DRAWN: Final = """
 ; The seed of the device, or 0.
-define internal i64 @ek.seed(ptr %argument) {
+define internal i64 @ek.seed(ptr %argument) optnone noinline {
 entry:
   %context.at = Argument.context(%argument)
   %context = load ptr, ptr %context.at, align 8
@@ -66,7 +66,7 @@ entry:
   ret i64 %drawn
 }
 
-define internal i64 @ek.block_number(ptr %argument, i64 %b) {
+define internal i64 @ek.block_number(ptr %argument, i64 %b) optnone noinline {
 entry:
   %seed = call i64 @ek.seed(ptr %argument)
   %none = icmp eq i64 %seed, 0
@@ -90,7 +90,7 @@ drawn:
   ret i64 %number
 }
 
-define internal void @ek.run_block(ptr %argument, ptr %block) {
+define internal void @ek.run_block(ptr %argument, ptr %block) optnone noinline {
 entry:
   %seed = call i64 @ek.seed(ptr %argument)
   %none = icmp eq i64 %seed, 0
@@ -121,7 +121,7 @@ drawn:
 
 ; One warp after the other, as drawn from those that can go on; its threads in one of the orders that an odd factor and
 ; a first lane make.
-define internal void @ek.run_drawn(ptr %argument, ptr %block, i64 %count, i64 %from) noinline {
+define internal void @ek.run_drawn(ptr %argument, ptr %block, i64 %count, i64 %from) minsize optsize noinline {
 entry:
   %state = alloca i64, align 8
   store i64 %from, ptr %state, align 8

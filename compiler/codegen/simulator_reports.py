@@ -10,7 +10,7 @@ from typing import Final
 
 REPORT_PARTING: Final = """
 ; Reports that threads part: how many wait at the place of the first that waits, have ended, or wait elsewhere.
-define internal void @ek.report_parting(ptr %block, ptr %threads, i64 %count) cold noinline {
+define internal void @ek.report_parting(ptr %block, ptr %threads, i64 %count) optnone noinline {
 entry:
   %values = alloca [6 x i64], align 8
   br label %find

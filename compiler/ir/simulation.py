@@ -146,7 +146,7 @@ def offset(structure: type[ctypes.Structure], name: str) -> int:
 
 def cooperates(region: Region) -> bool:
     """Whether the threads that run a region wait for each other, or share memory."""
-    return any(op.waits or any(_is_shared(value) for value in op.results) for op in walk(region))
+    return any(op.opcode.waits or any(_is_shared(value) for value in op.results) for op in walk(region))
 
 
 def _is_shared(value: Value) -> bool:

@@ -64,6 +64,15 @@ def stop(out, x):
 def stopped(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], ctx: DeviceContext):
     ctx.launch(stop, out, x, grid=x.dim(0) // 32, block=32)
 
+def give(out, x):
+    i = gpu.thread_idx.x
+    if i % 2 == 0:
+        out[i] = gpu.warp.shuffle_xor(x[i], 2, mask=0x5555_5555)
+
+@register("given")
+def given(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], ctx: DeviceContext):
+    ctx.launch(give, out, x, grid=1, block=40)
+
 @register("twice")
 def twice(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], rounds: InputTensor[float32, "r"],
           ctx: DeviceContext):
@@ -125,6 +134,12 @@ def test_a_thread_that_fails_ends_the_call(kernels: Path) -> None:
         model(x)
     x[70] = 99.0
     assert np.array_equal(graphs.results(model, x)[0], x)
+
+
+def test_lanes_under_a_mask_wait_for_each_other(kernels: Path) -> None:
+    x = np.arange(40, dtype=np.float32)
+    (out,) = harness.run_kernel(kernels, "given", [x])
+    assert np.array_equal(out[::2], x.reshape(10, 2, 2)[:, ::-1, 0].reshape(20))
 
 
 def test_only_threads_that_wait_are_coroutines(kernels: Path) -> None:
