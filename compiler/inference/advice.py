@@ -15,7 +15,7 @@ from ...dsl.language.stubs import STUBS
 from ...dsl.types.dtype import INT
 from ..ir.program import Value
 from .spelling import cast_of, source_of
-from .values.compile_time import Bound, ClassValue, Closure, Frame, Marker
+from .values.compile_time import Bound, ClassValue, Closure, Frame, Marker, is_comptime_number
 from .values.describe import describe
 from .values.index import Index
 
@@ -144,10 +144,22 @@ def count_of(value: Any) -> str | None:
     return None
 
 
+# Functions of the library by the names that authors know them by.
+COLLECTIVES = {
+    f"{scope}_{what}": f"gpu.{scope}.{what}" for scope in ("warp", "block") for what in ("reduce", "scan", "broadcast")
+}
+
+
 def library_argument(name: str, param: str, given: dict[str, Any]) -> tuple[str, str] | None:
     """What is wrong with an argument of a function of the library, and the hint; None for what may be right."""
     value, monoid = given[param], given.get("monoid")
-    if param == "monoid" and isinstance(value, Closure | str):
+    if param == "v" and name in COLLECTIVES and hasattr(value, "dims"):
+        return (
+            f"'{COLLECTIVES[name]}' works on a value of each thread, not on {describe(value)}",
+            "give it the element of this thread: x[gpu.global_idx.x]",
+        )
+    name = COLLECTIVES.get(name, name)
+    if param == "monoid" and (isinstance(value, Closure | str) or is_comptime_number(value)):
         return (
             f"'{name}' takes a monoid, not {describe(value)}",
             "a monoid is a class such as Sum or Max of einkorn.stdlib, or one of yours that derives from Monoid",

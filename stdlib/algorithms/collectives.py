@@ -64,7 +64,7 @@ def block_broadcast(v: Any, thread: Any = 0) -> Any:
     gpu.barrier()
     found = map_parts(lambda slot, part: part if _is_known(part) else _got(slot, 0, part), slots, v)
     gpu.barrier()
-    return found
+    return map_parts(lambda part: gpu.uniform(part, scope="block"), found)
 
 
 def states_of_warp(monoids: Any, states: Any) -> Any:
@@ -92,7 +92,7 @@ def states_of_block(monoids: Any, states: Any) -> Any:
     for warp in range(1, gpu.warps_per_block):
         total = joined(monoids, total, _kept(slots, warp, states))
     gpu.barrier()
-    return total
+    return map_parts(lambda part: gpu.uniform(part, scope="block"), total)
 
 
 # *** where a thread is ***

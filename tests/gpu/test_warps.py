@@ -20,6 +20,7 @@ from einkorn.dsl.diagnostics.errors import EinkornError, KernelError
 
 KERNEL = """
 from einkorn.dsl import DeviceContext, InputTensor, OutputTensor, float32, gpu, register
+from einkorn.stdlib import Sum
 
 def thread(out, x):
     i = gpu.thread_idx.x
@@ -57,13 +58,21 @@ def failure(path: Path, target: str = "sm_80") -> EinkornError:
         ("v = gpu.warp.shuffle_idx(v, v)", "EK0202", "lane= of gpu.warp.shuffle_idx is an Int, not Float32"),
         ("v = gpu.warp.broadcast(v, i)", "EK0645", "lane= is a compile-time number from 0 to 31 here, not Int"),
         ("v = gpu.warp.broadcast(v, 32)", "EK0645", "from 0 to 31 here, not the compile-time int 32"),
+        (
+            "v = gpu.warp.reduce(x, Sum)",
+            "EK0208",
+            "'gpu.warp.reduce' works on a value of each thread, not on the tensor",
+        ),
+        ("v = gpu.block.scan(v, 3)", "EK0208", "'gpu.block.scan' takes a monoid, not the compile-time int 3"),
+        ("v = gpu.block.reduce((v, 1), Sum)", "EK0215", "a value of a thread has a type"),
+        ("v = gpu.block.broadcast(v, 40)", "EK0215", "thread= is the number of a thread of the block"),
         ("v = float32(gpu.warp.any(v))", "EK0202", "gpu.warp.any takes a Bool, not Float32"),
     ],
 )
 def test_mistakes(kernel: Callable[[str], Path], text: str, code: str, message: str) -> None:
     error = failure(kernel(text))
     assert error.code == code and message in error.message, error
-    assert error.place is not None and error.place.line == 7
+    assert error.place is not None and error.place.line == 8
 
 
 def test_outside_of_a_launch(tmp_path: Path) -> None:
@@ -86,12 +95,24 @@ def test_lanes_that_part(kernel: Callable[[str], Path]) -> None:
         Interpreted(program, spec).run(arrays, [], lambda site, values: None)
 
 
+def test_a_result_for_all_may_decide_for_all(kernel: Callable[[str], Path]) -> None:
+    """What a block or a warp gets is equal in its threads: a barrier may stand under it, or a call of the warp."""
+    text = """if gpu.block.reduce(v, Sum) > 0 and gpu.block.broadcast(v, 3) > 0:
+        gpu.barrier()
+    if gpu.warp.reduce(v, Sum) > gpu.warp.broadcast(v, 3) and gpu.warp.any(v > 0):
+        v = gpu.warp.shuffle_up(v, 1)"""
+    path = kernel(text)
+    spec, _ = harness.entry_of(path, "op", [(DType.float32, (40,))])
+    for target in ("sm_80", "gfx942", "host"):
+        typed_program(spec, lookup(target))
+
+
 def test_constants_are_one_instruction() -> None:
-    """A warp that is full takes no arithmetic on lanes; 64 bits are two shuffles, 8 bits are one."""
-    for dtype, each in (("float32", 1), ("float64", 2), ("int8", 1)):
-        asm = CASE[f"warps shuffle {dtype} 64"].compile("sm_90a").asm
-        assert len(re.findall(r"shfl\.sync\.up\.b32\s+\S+, \S+, 1, 0, -1;", asm)) == each
-        assert len(re.findall(r"shfl\.sync\.bfly\.b32\s+\S+, \S+, 16, 31, -1;", asm)) == each
+    """A warp that is full takes no arithmetic on lanes; 64 bits are two shuffles, all that is narrower is one."""
+    for name, count in (("float32 64", 1), ("dtypes", 2 + 2 + 5)):
+        asm = CASE[f"warps shuffle {name}"].compile("sm_90a").asm
+        assert len(re.findall(r"shfl\.sync\.up\.b32\s+\S+, \S+, 1, 0, -1;", asm)) == count
+        assert len(re.findall(r"shfl\.sync\.bfly\.b32\s+\S+, \S+, 16, 31, -1;", asm)) == count
         assert "%laneid" in asm and "activemask" not in asm  # for the lanes that are known at run time
 
 

@@ -208,20 +208,28 @@ def copied_case(dtype: Any, width: int, n: int) -> GpuCase:
 
 
 SHUFFLED = (
-    np.float32,
-    np.int8,
-    np.bool_,
-    np.float16,
-    ml_dtypes.bfloat16,
-    np.uint64,
-    np.float64,
+    *(np.float64, np.uint64, ml_dtypes.bfloat16, np.float16, np.int8, np.bool_),
     ml_dtypes.float8_e4m3fn,
 )
 
+
+def shuffled_dtypes(*xs: Array, lanes: int) -> tuple[Array, ...]:
+    rules: list[Callable[[int, int], int]] = [lambda k, i: k - 1, lambda k, i: (i * 7 + 3) % 40, lambda k, i: k ^ 16]
+    return tuple(np.stack([moved(x, 64, lanes, rule) for rule in rules]) for x in xs)
+
+
 CASES: tuple[GpuCase, ...] = (
-    *(shuffle_case(dtype, 64) for dtype in SHUFFLED),
+    shuffle_case(np.float32, 64),
     shuffle_case(np.int32, 100),
     shuffle_case(np.int64, 20),
+    GpuCase(
+        "warps shuffle dtypes",
+        "warps.py",
+        "warps::shuffle_dtypes",
+        lambda: tuple(numbers(dtype, 64, seed=k) for k, dtype in enumerate(SHUFFLED)),
+        lambda *xs, lanes=32: shuffled_dtypes(*xs, lanes=lanes),
+        by_lanes=True,
+    ),
     GpuCase(
         "warps shuffle parts",
         "warps.py",
@@ -254,8 +262,8 @@ CASES: tuple[GpuCase, ...] = (
         lambda x, lanes=32: parted(x, lanes),
         by_lanes=True,
     ),
-    *(warp_case(dtype, block) for dtype, block in ((np.int32, 64), (np.float32, 100), (np.int8, 20), (np.int64, 33))),
-    *(block_case(dtype, block) for dtype, block in ((np.int32, 64), (np.float32, 100), (np.float16, 20))),
+    *(warp_case(dtype, block) for dtype, block in ((np.float32, 100), (np.int64, 20))),
+    *(block_case(dtype, block) for dtype, block in ((np.int32, 64), (np.float16, 100))),
     GpuCase(
         "collectives moments",
         "collectives.py",

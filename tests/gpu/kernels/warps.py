@@ -9,8 +9,13 @@ from einkorn.dsl import (
     InputTensor,
     OutputTensor,
     Storable,
+    bfloat16,
+    bool8,
     ceildiv,
+    float8_e4m3fn,
+    float16,
     float32,
+    float64,
     gpu,
     int8,
     int32,
@@ -19,6 +24,7 @@ from einkorn.dsl import (
     select,
     struct,
     uint64,
+    unroll,
 )
 
 T = TypeVar("T", bound=Storable)
@@ -53,6 +59,37 @@ def shuffle(
     block: int = 64,
 ) -> None:
     ctx.launch(shuffle_thread, out, x, n, grid=ceildiv(x.dim(0), block), block=block)
+
+
+def shuffle_dtypes_thread(outs, xs):
+    """A constant, a lane known at run time, and the other half of the warp, of every kind of number."""
+    i = gpu.thread_idx.x
+    for k in unroll(len(xs)):
+        outs[k][0, i] = gpu.warp.shuffle_up(xs[k][i], 1)
+        outs[k][1, i] = gpu.warp.shuffle_idx(xs[k][i], (i * 7 + 3) % 40)
+        outs[k][2, i] = gpu.warp.shuffle_xor(xs[k][i], 16)
+
+
+@register("warps::shuffle_dtypes")
+def shuffle_dtypes(
+    a_out: OutputTensor[float64, "3 n"],
+    b_out: OutputTensor[uint64, "3 n"],
+    c_out: OutputTensor[bfloat16, "3 n"],
+    d_out: OutputTensor[float16, "3 n"],
+    e_out: OutputTensor[int8, "3 n"],
+    f_out: OutputTensor[bool8, "3 n"],
+    g_out: OutputTensor[float8_e4m3fn, "3 n"],
+    a: InputTensor[float64, "n"],
+    b: InputTensor[uint64, "n"],
+    c: InputTensor[bfloat16, "n"],
+    d: InputTensor[float16, "n"],
+    e: InputTensor[int8, "n"],
+    f: InputTensor[bool8, "n"],
+    g: InputTensor[float8_e4m3fn, "n"],
+    ctx: DeviceContext,
+) -> None:
+    outs, xs = (a_out, b_out, c_out, d_out, e_out, f_out, g_out), (a, b, c, d, e, f, g)
+    ctx.launch(shuffle_dtypes_thread, outs, xs, grid=1, block=64)
 
 
 @struct
