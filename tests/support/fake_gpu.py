@@ -265,6 +265,9 @@ class FakeGpu:
         if module not in self.modules:
             self.violations.append(f"{symbol} is launched, and its code was unloaded")
             raise Refused(self.status["invalid"])
+        if self.stream(stream).device != self.current:
+            self.violations.append(f"{symbol} is launched on a stream of another device than the thread's")
+            raise Refused(self.status["invalid"])
         code = self.modules[module]
         sizes = tuple(grid), tuple(block), tuple(cluster)
         values = arguments_of(code, symbol, arguments)

@@ -28,12 +28,12 @@ GPU = DeviceRef.GPU()
 X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(4, 3)
 
 
-def network(name: str = "network") -> Graph:
+def network(name: str = "network", device: DeviceRef = GPU) -> Graph:
     def forward(x: Any) -> Any:
         y = ops.softmax(x * 2.0 + 1.0)
         return y, x + y
 
-    return Graph(name, forward=forward, input_types=[TensorType(DType.float32, ["m", 3], GPU)])
+    return Graph(name, forward=forward, input_types=[TensorType(DType.float32, ["m", 3], device)])
 
 
 def check_a_call_is_its_launches(gpu: Accelerator, fake: Any) -> None:
@@ -141,6 +141,11 @@ def check_a_second_device_has_memory_of_its_own(gpu: Accelerator, fake: Any) -> 
     with pytest.raises(EinkornError) as caught:
         model(there)
     assert caught.value.code == "EK0430"
+    second = InferenceSession([gpu, other]).load(network(device=DeviceRef.GPU(1)))
+    for _ in range(2):  # each launch finds its device, whichever the thread used last
+        model(Buffer.from_numpy(X).to(GPU))
+        (result, _) = second(there)
+    assert result.device == other and len(fake.calls("launch")) == 8
 
 
 def check_other_numbers_are_told_by_name(gpu: Accelerator, fake: Any) -> None:
