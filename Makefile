@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready-for-pyproject
 
-.PHONY: help demo test test-amd test-foreign foreign-tables lint bench ops-speed test-gpu fuzz clean
+.PHONY: help demo test gpu-mutants test-amd test-foreign foreign-tables lint bench ops-speed test-gpu fuzz clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -31,6 +31,9 @@ lint: $(READY)  ## ruff and mypy
 
 test-foreign: $(READY)  ## other people's tests, compiled: those of onnx, and of PyTorch where [foreign] is installed
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -m foreign --numprocesses auto --dist worksteal tests/graph tests/foreign $(PYTEST_ARGS)
+
+gpu-mutants: $(READY)  ## break GPU test kernels in each place; a simulated GPU has to find it
+	@$(BIN)/python tests/support/gpu_mutants.py
 
 test-amd: $(READY)  ## run AMD code in tinygrad's emulator (EINKORN_AMD_EMULATOR=/path/to/tinygrad, clang)
 	@$(BIN)/python tests/support/amd_checkout.py

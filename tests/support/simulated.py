@@ -105,6 +105,9 @@ def run_unit(spec: EntrySpec, device: Device, arrays: Sequence[Any], outputs: in
     taken = driver.allocate(code.scratch(ctypes.addressof(dims), 0)) if code.scratch else None
     if taken is not None:
         table.scratch, table.scratch_size = driver.address_of(taken), taken.size
+    reports: list[int] = []
+    report = abi.ReportFunction(lambda site, values: reports.append(site))
+    context.report = ctypes.cast(report, ctypes.c_void_p)
     context.threads, context.device, table.context = 1, ctypes.addressof(table), ctypes.addressof(context)
     there = [driver.place(array) for array in arrays[: len(arrays) - outputs]]
     there += [driver.allocate(array.nbytes) for array in arrays[len(arrays) - outputs :]]
@@ -112,6 +115,6 @@ def run_unit(spec: EntrySpec, device: Device, arrays: Sequence[Any], outputs: in
     status = code.entry(*(ctypes.addressof(each) for each in (context, pointers, dims)))
     found = driver.finding()
     assert found is None, {name: getattr(found[0], name) for name, _ in found[0]._fields_}  # type: ignore[misc]
-    assert status == 0, status
+    assert status == 0 and not reports and context.status == 0, (status, context.status, reports)
     for array, memory in zip(arrays, there, strict=True):
         driver.copy(array, memory)

@@ -1,0 +1,214 @@
+"""Breaks GPU test kernels on purpose, one place at a time, and counts what a simulated GPU finds.
+
+    make gpu-mutants            python tests/support/gpu_mutants.py [part of a name]
+
+A mutant lacks a barrier, or has it a statement earlier or later; indexes one further; drops a condition; does not wait
+for a copy; synchronises less, or in a narrower scope. It is found when it does not compile, when a run reports
+something, or when an output differs from the reference, with all checks and threads in several orders.
+
+Input: the kernels of the tables of cases. Output: a table, what survived, and an exit status of 1 where that is
+unexplained or too much.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import pickle
+import re
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from support import simulated
+from support.gpu_case import KERNELS, GpuCase
+from support.gpu_cases import CASES
+
+from einkorn.compiler.targets import lookup
+from einkorn.dsl.diagnostics.errors import EinkornError
+from einkorn.graph import Accelerator
+
+SEEDS = (0, 1, 2, 3)
+LIKE = "sm_90a"
+LEAST = 0.95  # of all mutants that have to be found
+
+# What survives, by the mutant's name, and why no run can tell it from the kernel.
+EXPLAINED = {
+    "barrier removed shared.py sum_thread: gpu.barrier() #3": "thread 0 alone reads and next writes what is behind it",
+    "barrier removed shared.py slices_thread: gpu.barrier() #3": "each thread reads the row that it wrote itself",
+    "barrier moved up shared.py slices_thread: gpu.barrier() #2": "each thread reads the row that it wrote itself",
+}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A kernel file with one place changed."""
+
+    kind: str
+    file: str
+    line: int
+    function: str
+    text: str
+    shown: str
+    number: int  # among those that have all of this in common
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind} {self.file} {self.function}: {self.shown} #{self.number}"
+
+
+def mutants(file: str) -> Iterator[Mutant]:
+    """All mutants of a file."""
+    text = (KERNELS / file).read_text()
+    lines = text.splitlines()
+    known: Counter[tuple[str, str, str]] = Counter()
+    for function in ast.parse(text).body:
+        if not isinstance(function, ast.FunctionDef) or function.decorator_list:
+            continue
+        statements = [each for each in ast.walk(function) if isinstance(each, ast.stmt) and each is not function]
+        for statement in sorted(statements, key=lambda each: each.lineno):
+            for kind, change in _changes(statement, lines):
+                shown = lines[statement.lineno - 1].strip()
+                known[kind, function.name, shown] += 1
+                changed, number = "\n".join(change) + "\n", known[kind, function.name, shown]
+                yield Mutant(kind, file, statement.lineno, function.name, changed, shown, number)
+
+
+def _changes(statement: ast.stmt, lines: list[str]) -> Iterator[tuple[str, list[str]]]:
+    """What may be done to a statement: the kind of mutant, and the lines with it."""
+    first, last = statement.lineno - 1, (statement.end_lineno or statement.lineno) - 1
+    line = lines[first]
+    blank = line[: len(line) - len(line.lstrip())]
+    before, after = lines[:first], lines[last + 1 :]
+    if line.strip() == "gpu.barrier()":
+        yield "barrier removed", [*before, f"{blank}pass", *after]
+        if before and _may_swap(before[-1], blank):
+            yield "barrier moved up", [*before[:-1], line, before[-1], *after]
+        if after and _may_swap(after[0], blank):
+            yield "barrier moved down", [*before, after[0], line, *after[1:]]
+        return
+    if re.fullmatch(r"\w+\.wait\(.*\)", line.strip()):
+        yield "wait removed", [*before, f"{blank}pass", *after]
+    if isinstance(statement, ast.If) and not statement.orelse and line.endswith(":") and "<" in line:
+        yield "mask dropped", [*before, f"{blank}if True:", *lines[first + 1 :]]
+    if isinstance(statement, ast.Assign | ast.AugAssign) and first == last:
+        for place in re.finditer(r"\b(?:kept|tile|out|x|counts|seen|values)\[([^\[\]:]+)\]", line):
+            changed = f"{line[: place.end(1)]} + 1{line[place.end(1) :]}"
+            yield "index shifted", [*before, changed, *after]
+    for word, less in (
+        ('ordering="release"', "relaxed"),
+        ('ordering="acquire"', "relaxed"),
+        ('ordering="acq_rel"', ""),
+    ):
+        if word in line and first == last:
+            yield "order weakened", [*before, line.replace(word, f'ordering="{less or "relaxed"}"'), *after]
+    for scope in ("device", "cluster"):
+        if f'scope="{scope}"' in line and first == last:
+            yield "scope narrowed", [*before, line.replace(f'scope="{scope}"', 'scope="block"'), *after]
+
+
+def _may_swap(line: str, blank: str) -> bool:
+    """Whether a line is a statement of the same block that does something with memory."""
+    beside = line.startswith(blank) and line[len(blank) :][:1] not in ("", " ") and not line.endswith(":")
+    return beside and re.search(r"\w\[[^\]]*\]|\.load\(|\.store\(|\.fill\(|atomic|copy_async", line) is not None
+
+
+def cases_of(mutant: Mutant, cases: Sequence[GpuCase]) -> list[GpuCase]:
+    """The cases that run a function: one for each op, the smallest inputs first."""
+    text = (KERNELS / mutant.file).read_text()
+    found: dict[str, GpuCase] = {}
+    for case in sorted(cases, key=lambda each: sum(array.size for array in each.inputs()), reverse=True):
+        own = text.partition(f'"{case.op}"')[2].partition("\n\n\n")[0]
+        helped = f"{mutant.function}(" in text.replace(f"def {mutant.function}(", "")
+        if re.search(rf"\b{mutant.function}\b", own) or helped:
+            found[case.op] = case
+    return list(found.values())
+
+
+def outcome(mutant: Mutant, cases: Sequence[GpuCase]) -> str:
+    """How a mutant is found; empty if it is not."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, mutant.file)
+        path.write_text(mutant.text)
+        for case in cases:
+            changed = replace(case, file=str(path))
+            for seed in SEEDS:
+                found = _run(changed, seed)
+                if found:
+                    return found
+    return ""
+
+
+def _run(case: GpuCase, seed: int) -> str:
+    inputs, outputs = case.inputs(), case.expected(lookup(LIKE).lanes)
+    arrays = [*(array.copy() for array in inputs), *(np.zeros_like(array) for array in outputs)]
+    try:
+        device = Accelerator("sim", like=LIKE, seed=seed, checks="all")
+        simulated.run_unit(case.spec(), device, arrays, outputs=len(outputs))
+    except EinkornError as error:
+        return error.code
+    except AssertionError as error:
+        return f"report: {str(error)[:60]}"
+    try:
+        case.check(arrays[len(inputs) :], lookup(LIKE).lanes)
+    except AssertionError:
+        return "another result"
+    return ""
+
+
+def apart(mutant: Mutant, cases: Sequence[GpuCase]) -> str:
+    """The outcome in a process of its own, which a mutant may take with it."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read)
+        with os.fdopen(write, "wb") as pipe:
+            pickle.dump(outcome(mutant, cases), pipe)
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        data = pipe.read()
+    _, status = os.waitpid(child, 0)
+    if status or not data:
+        return f"the process ended: {status}"
+    found: str = pickle.loads(data)
+    return found
+
+
+def main(part: str = "") -> int:
+    """Runs all mutants whose name has a part; gives the exit status."""
+    kernels = {file.name for file in KERNELS.glob("*.py")}
+    by_file = {name: [case for case in CASES if case.file == name] for name in sorted(kernels)}
+    found: Counter[str] = Counter()
+    survivors: list[str] = []
+    total: Counter[str] = Counter()
+    for file, cases in by_file.items():
+        for mutant in mutants(file) if cases else ():
+            used = cases_of(mutant, cases)
+            if part not in mutant.name or not used:
+                continue
+            total[mutant.kind] += 1
+            how = apart(mutant, used)
+            found[mutant.kind] += bool(how)
+            if not how:
+                survivors.append(mutant.name)
+            print(f"{mutant.name:90} {how or 'SURVIVES'}", flush=True)
+    print()
+    for kind, count in sorted(total.items()):
+        print(f"{kind:20} {found[kind]:4} of {count:4}")
+    share = sum(found.values()) / max(1, sum(total.values()))
+    print(f"{'all':20} {sum(found.values()):4} of {sum(total.values()):4}: {share:.1%}")
+    for name in survivors:
+        print(f"survives: {name}: {EXPLAINED.get(name, 'NOT EXPLAINED')}")
+    return int(share < LEAST or any(name not in EXPLAINED for name in survivors))
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
