@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ...dsl.contract import abi, checking
-from ...dsl.contract.checking import PLACES, CheckState, What
+from ...dsl.contract.checking import COPIES, PLACES, CheckState, What
 from ..ir.simulation import Argument, Block, State, Thread, offset
 from .ir_text import NO_ADDRESS, FunctionText, Number
 
@@ -290,6 +290,7 @@ def _start() -> str:
     f.put("room_free", f.pointer("room"), "ptr")
     f.put("exhausted", 0)
     sizes = {"own": 8, "warp_base": 8, "vectors": 8, "informed": 8, "pending": 8, "hinted": 8, "fences": 16}
+    sizes |= {"copies": 32 * COPIES, "copied": 24}
     for name, size in sizes.items():
         f.put(name, f.call("@take", ["ptr %state", f"i64 {f.mul(threads, size)}"], "ptr"), "ptr")
     f.put("places", f.call("@take", ["ptr %state", f"i64 {PLACES * 16}"], "ptr"), "ptr")
@@ -314,7 +315,7 @@ def _begin() -> str:
     f.put("first", f.add(f.mul(number, threads), 1))
     f.put("clock", 1)
     f.put("base", 1)
-    for name, size in (("own", 8), ("warp_base", 8), ("informed", 8), ("hinted", 8), ("fences", 16)):
+    for name, size in (("own", 8), ("warp_base", 8), ("informed", 8), ("hinted", 8), ("fences", 16), ("copied", 24)):
         f.zero(f.pointer(name), f.mul(threads, size))
     with f.when(f.compare("ne", f.get("knows"), 0)):
         f.zero(f.pointer("known"), f.mul(f.mul(threads, threads), 4))

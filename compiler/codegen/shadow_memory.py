@@ -7,6 +7,9 @@ Output: a shared object with these functions, whose first argument is a `dsl.con
     void ek_check_meet(state, block, thread, kind, low, high)     threads low to high that wait as `thread` does go on
     int64 ek_check_access(state, thread, address, bytes, what, site)      0, or site + 1 where nobody wrote what is read
     void ek_check_use(state, thread, unknown, site)               what such a site gave decides something
+    int64 ek_check_copy(state, thread, address, bytes, what, site)        a copy into shared memory begins
+    void ek_check_commit(state, thread)                           this thread's copies so far are a group
+    void ek_check_wait(state, thread, pending)                    all but so many groups have ended; all copies below 0
     void ek_check_mark(state, address, bytes, flags)              memory is there (or not), and has values (or not)
 
 An access leaves the thread, its clock and its place in a cell for each byte: the last store,
@@ -25,14 +28,14 @@ from __future__ import annotations
 from typing import Final
 
 from ...dsl.contract import checking
-from ...dsl.contract.checking import CELL, HEADER, PAGE, PAGE_BITS, PIECES, Check, Finding, Found, What
+from ...dsl.contract.checking import CELL, COPIES, HEADER, PAGE, PAGE_BITS, PIECES, Check, Finding, Found, What
 from ..ir.simulation import Thread, offset
 from ..targets import Target
 from .clocks import CLOCK_BIT, THREAD_BIT, StateFunction, clocks_text, exported
 from .ir_text import NO_ADDRESS, Number
 from .llvm import compile_module
 
-FUNCTIONS: Final = ("start", "begin", "meet", "access", "use", "mark")
+FUNCTIONS: Final = ("start", "begin", "meet", "access", "use", "mark", "copy", "commit", "wait")
 
 _SITE = 2  # the bit of the place in an entry of a cell
 _SITES = (1 << 18) - 1
@@ -50,7 +53,7 @@ def checker_text(target: Target) -> str:
         "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)\n"
         "declare i64 @llvm.smax.i64(i64, i64)\ndeclare i32 @llvm.umax.i32(i32, i32)\n"
     )
-    return declared + "\n".join([clocks_text(), _piece(), _find(), _access(), _use(), _mark()])
+    return declared + "\n".join([clocks_text(), _piece(), _find(), _access(), _use(), _mark(), _copy(), _wait()])
 
 
 def _piece() -> str:
@@ -182,6 +185,10 @@ def _access() -> str:
             with f.when(_wanted(f, looks, Check.BOUNDS)):
                 _found(f, Found.OUTSIDE, 0, me, 0, byte)
             f.leave(0)
+        with f.when(f.compare("ne", f.both(flags, checking.PENDING), 0)):
+            stored = f.load("i64", f.at(piece, f.add(f.mul(within, CELL), HEADER + PAGE + _STORE)))
+            _found(f, Found.PENDING, stored, me, int(What.WRITE), byte)
+            f.leave(0)
         with f.when(_wanted(f, looks, Check.RACES)):
             cell = f.at(piece, f.add(f.mul(within, CELL), HEADER + PAGE))
             _race(f, cell, number, me, is_atomic, reads, writes, byte)
@@ -198,6 +205,77 @@ def _access() -> str:
     with f.when(is_atomic):
         f.call("@order", ["ptr %state", f"i64 {number}", "i64 %address", "i64 %what"])
     f.leave(nobody.value())
+    return f.text()
+
+
+def _copied(f: StateFunction) -> tuple[str, str]:
+    """Where the numbers of a thread's copies stand, and the ring of those under way."""
+    number = f.load("i64", f.at("%thread", offset(Thread, "number")))
+    return f.element("copied", number, 24), f.element("copies", number, 32 * COPIES)
+
+
+def _set_pending(f: StateFunction, address: str, bytes: str, pending: bool) -> None:
+    with f.each(address, f.add(address, bytes)) as byte:
+        piece = f.call("@piece", ["ptr %state", f"i64 {f.right(byte, PAGE_BITS)}", "i64 0"], "ptr")
+        with f.when(f.compare("ne", piece, NO_ADDRESS, "ptr")):
+            at = f.at(piece, f.add(f.both(byte, PAGE - 1), HEADER))
+            flags = f.load("i8", at)
+            without = f.both(flags, ~checking.PENDING, "i8")
+            f.store("i8", f.either(without, checking.PENDING, "i8") if pending else without, at)
+
+
+def _copy() -> str:
+    """A copy stores when it ends: until then its bytes are nobody's."""
+    f = exported("copy", ["ptr %thread", "i64 %address", "i64 %bytes", "i64 %what", "i64 %site"], "i64")
+    access = ["ptr %state", "ptr %thread", "i64 %address", "i64 %bytes", "i64 %what", "i64 %site"]
+    f.call("@ek_check_access", access, "i64")
+    with f.when(f.compare("eq", f.both(f.get("looks_for"), int(Check.COPIES)), 0)):
+        f.leave(0)
+    numbers, ring = _copied(f)
+    ended, begun = f.load("i64", numbers), f.load("i64", f.at(numbers, 8))
+    with f.when(f.compare("sge", f.sub(begun, ended), COPIES)):
+        f.leave(0)  # more than are looked after
+    with f.when(f.compare("ne", f.load("i64", f.field("finding")), 0)):
+        f.leave(0)
+    entry = f.at(ring, f.mul(f.both(begun, COPIES - 1), 32))
+    values = ("%address", "%bytes", f.either(f.left("%site", 16), "%what"), f.load("i64", f.at(numbers, 16)))
+    for k, value in enumerate(values):
+        f.store("i64", value, f.at(entry, 8 * k))
+    f.store("i64", f.add(begun, 1), f.at(numbers, 8))
+    _set_pending(f, "%address", "%bytes", True)
+    f.leave(0)
+    g = exported("commit", ["ptr %thread"])
+    numbers, _ = _copied(g)
+    groups = g.at(numbers, 16)
+    g.store("i64", g.add(g.load("i64", groups), 1), groups)
+    return f.text() + g.text()
+
+
+def _wait() -> str:
+    f = exported("wait", ["ptr %thread", "i64 %pending"])
+    numbers, ring = _copied(f)
+    groups, begun = f.load("i64", f.at(numbers, 16)), f.load("i64", f.at(numbers, 8))
+    every = f.compare("slt", "%pending", 0)
+    below = f.select(every, (1 << 62), f.sub(groups, "%pending"))
+    ended = f.variable("i64", 0)
+    going = f.variable("i1", "true")
+    ended.set(f.load("i64", numbers))
+
+    def more() -> str:
+        return f.both(f.compare("slt", ended.value(), begun), going.value(), "i1")
+
+    with f.while_(more):
+        entry = f.at(ring, f.mul(f.both(ended.value(), COPIES - 1), 32))
+        address, bytes, told, group = (f.load("i64", f.at(entry, 8 * k)) for k in range(4))
+        over = f.compare("slt", group, below)
+        going.set(over)
+        with f.when(over):
+            _set_pending(f, address, bytes, False)
+            what, site = f.both(told, (1 << 16) - 1), f.right(told, 16)
+            values = ["ptr %state", "ptr %thread", *(f"i64 {value}" for value in (address, bytes, what, site))]
+            f.call("@ek_check_access", values, "i64")
+            ended.set(f.add(ended.value(), 1))
+    f.store("i64", ended.value(), numbers)
     return f.text()
 
 

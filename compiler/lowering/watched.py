@@ -22,6 +22,8 @@ from ..ir.opcodes import (
     ATOMIC_LOAD,
     ATOMIC_STORE,
     COPY_ASYNC,
+    COPY_COMMIT,
+    COPY_WAIT,
     FOR,
     GATHER,
     IF,
@@ -73,6 +75,12 @@ class Watched(FunctionWriter):
             self._watch(op, *access)
         elif op.opcode is COPY_ASYNC:
             self._watch_copy(op)
+        elif op.opcode is COPY_COMMIT:
+            self._tell_thread("commit", [])
+        elif op.opcode is COPY_WAIT:
+            everything = op.attrs["what"] == "copy"
+            pending = self.op(f"arith.constant {-1 if everything else op.attrs['pending']} : i64")
+            self._tell_thread("wait", [pending])
         elif (
             op.opcode is IF
             or op.opcode is FOR
@@ -129,7 +137,15 @@ class Watched(FunctionWriter):
 
         reads, writes = (self.op(f"arith.constant {int(what)} : i64") for what in (What.READ, What.WRITE))
         found = told(source, first, reads, None if allowed.const is True else allowed)
-        told(to, at, self._or_unknown(writes, found), None)
+        base = self.op(f"llvm.ptrtoint {self.name(to)} : {self.type(to.type)} to i64")
+        site, bits = self.module.access(op, "shared"), self._or_unknown(writes, found)
+        self._call(base, self.name(at), size, count, bits, site, "copy")
+
+    def _tell_thread(self, function: str, numbers: list[str]) -> None:
+        """Calls a function of the checks that takes the thread and numbers."""
+        found = self.op(f"llvm.load {self.field('%checks', offset(CheckState, function))} : !llvm.ptr -> !llvm.ptr")
+        types = ", ".join(["!llvm.ptr", "!llvm.ptr", *("i64" for _ in numbers)])
+        self.line(f"llvm.call {found}({', '.join(['%checks', '%thread', *numbers])}) : !llvm.ptr, ({types}) -> ()")
 
     def _or_unknown(self, bits: str, unknown: str) -> str:
         zero = self.op("arith.constant 0 : i64")
@@ -182,12 +198,12 @@ class Watched(FunctionWriter):
         self.at = where
         return here
 
-    def _call(self, base: str, at: str, size: int, count: int, bits: str, site: int) -> str:
-        """The call of `access`; its result."""
+    def _call(self, base: str, at: str, size: int, count: int, bits: str, site: int, name: str = "access") -> str:
+        """The call of `access`, or of `copy`; its result."""
         scale = self.op(f"arith.constant {size} : i64")
         address = self.op(f"arith.addi {base}, {self.op(f'arith.muli {at}, {scale} : i64')} : i64")
         numbers = [self.op(f"arith.constant {number} : i64") for number in (count, site)]
-        function = self.op(f"llvm.load {self.field('%checks', offset(CheckState, 'access'))} : !llvm.ptr -> !llvm.ptr")
+        function = self.op(f"llvm.load {self.field('%checks', offset(CheckState, name))} : !llvm.ptr -> !llvm.ptr")
         arguments = f"%checks, %thread, {address}, {numbers[0]}, {bits}, {numbers[1]}"
         types = "!llvm.ptr, (!llvm.ptr, !llvm.ptr, i64, i64, i64, i64) -> i64"
         return self.op(f"llvm.call {function}({arguments}) : {types}")

@@ -18,7 +18,8 @@ SHADOW: Final = (HEADER + PAGE + PAGE * CELL + PAGE - 1) // PAGE * PAGE  # bytes
 PIECES: Final = 1 << 16  # entries of the table of pieces
 PLACES: Final = 1 << 12  # entries of the table of what threads synchronise by
 
-ALLOCATED, INITIALISED = 1, 2  # the flags of a byte
+ALLOCATED, INITIALISED, PENDING = 1, 2, 4  # the flags of a byte; a copy into it may be under way
+COPIES: Final = 64  # of one thread that are under way and looked after
 STOPPED: Final = 1 << 41  # the status of a call that a finding ended
 
 
@@ -41,6 +42,7 @@ class Check(IntFlag):
     RACES = 1
     BOUNDS = 2
     UNINITIALISED = 4
+    COPIES = 8
 
 
 class Found(IntEnum):
@@ -50,6 +52,7 @@ class Found(IntEnum):
     RACE = 1
     OUTSIDE = 2
     UNINITIALISED = 3
+    PENDING = 4
 
 
 class Finding(ctypes.Structure):
@@ -83,7 +86,7 @@ class CheckState(ctypes.Structure):
     """All that is known of a device's memory.
 
     Fields:
-        start, begin, meet, access, use, mark: functions of the object.
+        start, begin, meet, access, use, mark, copy, commit, wait: functions of the object.
         status: what is set to other than 0 when something is found; null if nothing is.
         looks_for: a `Check`.
         pieces: the table of pieces of shadow memory, of entries (number of the page + 1, address).
@@ -100,6 +103,8 @@ class CheckState(ctypes.Structure):
         vectors, informed: for each thread the clocks of all threads that it knows from elsewhere; whether it does.
         pending, hinted: the same of what is known as soon as it makes a fence.
         fences: for each thread its clock and that of the block when it made its last fence.
+        copies, copied: for each thread its copies under way (address, bytes, site and what, group), as a ring; how many
+            have ended, and have begun, and its groups.
         heard: how many threads are informed.
         shared_vector, shared_informed: what all threads of the block know from elsewhere.
         places: the table of places, of entries (address, vector).
@@ -110,7 +115,8 @@ class CheckState(ctypes.Structure):
     """
 
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("start", "begin", "meet", "access", "use", "mark", "status")),
+        *((name, ctypes.c_void_p) for name in ("start", "begin", "meet", "access", "use", "mark")),
+        *((name, ctypes.c_void_p) for name in ("copy", "commit", "wait", "status")),
         ("looks_for", ctypes.c_int64),
         *((name, ctypes.c_void_p) for name in ("pieces", "free", "limit")),
         ("page", ctypes.c_int64),
@@ -121,6 +127,8 @@ class CheckState(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("own", "warp_base", "known")),
         ("knows", ctypes.c_int64),
         *((name, ctypes.c_void_p) for name in ("vectors", "informed", "pending", "hinted", "fences")),
+        ("copies", ctypes.c_void_p),
+        ("copied", ctypes.c_void_p),
         ("heard", ctypes.c_int64),
         ("shared_vector", ctypes.c_void_p),
         ("shared_informed", ctypes.c_int64),

@@ -238,6 +238,7 @@ MEANINGS: dict[str, str] = {
     "EK0740": "Two threads of a launch use the same memory, one of them writes, and nothing says who comes first.",
     "EK0741": "A thread of a launch reads or writes memory that belongs to no buffer.",
     "EK0742": "A thread of a launch depends on memory that nobody has written.",
+    "EK0743": "A thread uses shared memory that an asynchronous copy may still write.",
     # EK08: devices and memory
     "EK0801": "A device is not there.",
     "EK0802": "Something is no device, or has no architecture.",

@@ -22,6 +22,7 @@ from .reports import Report
 _HINTS = {
     Found.RACE: "put a barrier between them, make the operations atomic, or let each thread have elements of its own",
     Found.OUTSIDE: "compare the index with the size before it is used",
+    Found.PENDING: "wait for the copy, or for its group, and let a barrier follow, before any thread uses it",
     Found.UNINITIALISED: "write all of it before it is read",
 }
 
@@ -46,6 +47,10 @@ def finding_error(
         text = f"race: two threads use one place in {space} memory, and nothing says who comes first"
         labels = [(other, f"{_thread(found.other_thread, state)} {_does(found.other_what)}"), (place, own)]
         code = "EK0740"
+    elif kind is Found.PENDING:
+        text = "pending copy: a thread uses shared memory that a copy may still write"
+        labels = [(other, f"{_thread(found.other_thread, state)} copies"), (place, own)]
+        code = "EK0743"
     elif kind is Found.OUTSIDE:
         text = f"out of bounds: a thread {_does(found.what)} {space} memory that belongs to no buffer"
         code = "EK0741"

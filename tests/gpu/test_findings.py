@@ -91,6 +91,13 @@ def test_a_read_of_what_nobody_wrote() -> None:
     ]
 
 
+def test_a_use_of_what_is_being_copied() -> None:
+    error = failure("copied", waits="last")
+    assert error.code == "EK0743" and error.message.startswith("pending copy: ")
+    assert any(said.endswith("copies") for said in shown(error))
+    run("copied", "races,bounds,uninitialised", waits="own")
+
+
 def test_what_is_not_asked_for_is_not_found() -> None:
     assert failure("ring", "races,bounds", first=0).code == "EK0740"
     run("ring", "bounds", first=0)

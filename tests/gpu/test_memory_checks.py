@@ -94,5 +94,16 @@ def test_to_compute_with_it_is_no_use() -> None:
     assert run("early", how=0).found is Found.NOTHING
 
 
+def test_copies_that_may_be_under_way() -> None:
+    assert run("copied").found is Found.NOTHING
+    for waits in ("last", "own"):
+        outcome = run("copied", waits=waits)
+        assert (outcome.found, outcome.lines[1]) == (
+            Found.PENDING,
+            "token = gpu.copy_async(rows[t, :], x[4 * t : 4 * t + 4])",
+        )
+        assert (outcome.threads[0] == outcome.threads[1]) is (waits == "own")
+
+
 def test_many_barriers() -> None:
     assert run("rounds", count=50).found is Found.NOTHING

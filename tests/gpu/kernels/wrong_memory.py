@@ -161,6 +161,25 @@ def counted_op(out: OUT, x: IN, ctx: DeviceContext, *, atomically: int = 1):
     ctx.launch(counted, out, x, grid=1, block=64, parameters={"atomically": atomically})
 
 
+def copied(out, x, waits: str):
+    """Each thread reads what its neighbour copied."""
+    t = gpu.thread_idx.x
+    rows = gpu.shared[int32](64, 4)
+    token = gpu.copy_async(rows[t, :], x[4 * t : 4 * t + 4])
+    if waits == "first":
+        token.wait()
+    gpu.barrier()
+    v = rows[(t + 1) % 64, 0] if waits != "own" else rows[t, 0]
+    out[t] = v
+    if waits != "first":
+        token.wait()
+
+
+@register("wrong::copied")
+def copied_op(out: OUT, x: IN, ctx: DeviceContext, *, waits: str = "first"):
+    ctx.launch(copied, out, x, grid=1, block=64, parameters={"waits": waits})
+
+
 def masked(out, x, mask: int):
     """Vectors under a mask: only what the mask names is touched."""
     t = gpu.thread_idx.x
