@@ -93,7 +93,8 @@ def emit_module(program: Program, target: Target) -> Emitted:
 def digest_of(device: Emitted, target: Target) -> str:
     """Tells the code for a device from any other; places make no difference."""
     code, _, _ = device.text.partition("} loc(unknown)\n")
-    return hashlib.sha256(f"{target.key}\n{code}".encode()).hexdigest()[:DIGEST]
+    machine = f"{target.triple} {target.cpu} {target.features}"
+    return hashlib.sha256(f"{machine}\n{code}".encode()).hexdigest()[:DIGEST]
 
 
 def stamped(device: Emitted, target: Target, digest: str) -> Emitted:

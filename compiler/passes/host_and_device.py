@@ -21,10 +21,23 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...dsl.diagnostics.errors import CompileError, InternalError
+from ...dsl.types.dtype import SIMDType
 from ..ir.builder import Builder
 from ..ir.copying import Copier
 from ..ir.opcodes import LAUNCH
-from ..ir.program import LAUNCH_SIZES, Function, Launched, Op, PointerType, Program, Region, captures, has_reports, walk
+from ..ir.program import (
+    LAUNCH_SIZES,
+    Function,
+    Launched,
+    Op,
+    PointerType,
+    Program,
+    Region,
+    Value,
+    captures,
+    has_reports,
+    walk,
+)
 from ..targets import Target
 
 
@@ -34,7 +47,41 @@ def host_and_device(program: Program, target: Target, hosts: int = 1) -> tuple[l
     Raises:
         CompileError: EK0604 a grid is too large for the device, whatever the sizes are.
     """
+    for function in program.functions:
+        if any(_vectors(launch) for launch in _launches(function)):
+            _take_apart(function.body, Builder(function.bounds))
     return [host_half(program, target) for _ in range(hosts)], device_half(program)
+
+
+def _vectors(launch: Op) -> list[Value]:
+    """The vectors that a kernel takes from the host's code."""
+    return [v for v in captures(launch.regions[0]) if not isinstance(v.type, PointerType) and v.type.width > 1]
+
+
+def _take_apart(region: Region, builder: Builder) -> None:
+    """Has launches hand over vectors lane by lane: an argument has 8 bytes at most."""
+    ops, region.ops = region.ops, []
+    with builder.inside(region):
+        for op in ops:
+            builder.location = op.location
+            if op.opcode is LAUNCH:
+                for vector in _vectors(op):
+                    _lane_by_lane(vector, op.regions[0], builder)
+            else:
+                for inner in op.regions:
+                    _take_apart(inner, builder)
+            region.ops.append(op)
+
+
+def _lane_by_lane(vector: Value, kernel: Region, builder: Builder) -> None:
+    """The host takes a vector apart, and the kernel puts it together."""
+    one = SIMDType(vector.dtype)
+    lanes = [builder.one("extract", [vector], one, lane=lane) for lane in range(vector.simd.width)]
+    with builder.inside(Region()) as before:
+        whole = builder.one("lanes", lanes, vector.type)
+    for op in walk(kernel):
+        op.operands[:] = [whole if value is vector else value for value in op.operands]
+    kernel.ops[:0] = before.ops
 
 
 def device_half(program: Program) -> Program:

@@ -131,4 +131,21 @@ SCRATCH = (
     _scratch("rounds", 9, lambda x: x + 1),
     _scratch("rounds", 100, lambda x: x + 2),
 )
-CASES = (*GRIDS, *SHARED, *SCRATCH)
+
+
+def _scalars(x: Array) -> Array:
+    n = x.size
+    return np.array([n % 2, -n, 250 + n, -300 * n, 2**32 - n, n * 2.0**60, n / 2, -3 * n, n / 3])
+
+
+def _vectors(x: Array) -> Array:
+    by = np.array([x.size + 2, 4, x.size + 2, x.size + 2], F32)
+    found = x[:, None] * by + np.array([-3, -3, -3, 7], F32)
+    return np.where(by > 4, found, F32(0)).astype(F32)
+
+
+ARGUMENTS = (
+    GpuCase("scalars", "arguments.py", "arguments::scalars", lambda: (numbers(np.float64, 3),), _scalars),
+    GpuCase("vectors", "arguments.py", "arguments::vectors", lambda: (numbers(F32, 5),), _vectors),
+)
+CASES = (*GRIDS, *SHARED, *SCRATCH, *ARGUMENTS)
