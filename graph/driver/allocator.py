@@ -146,7 +146,7 @@ class Pool:
 
     def _collect(self) -> None:
         """Takes up what was given back meanwhile."""
-        while self.returned:
+        while self.returned:  # under the lock: nobody else takes
             block = self.returned.popleft()
             block.user = ""
             self._in_use -= block.size

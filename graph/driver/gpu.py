@@ -14,11 +14,12 @@ import hashlib
 import importlib
 import math
 import os
+import sys
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
 import numpy as np
 
@@ -34,6 +35,7 @@ from .gpu_library import TO_DEVICE, TO_HOST, WITHIN, GpuFault, GpuLibrary
 from .halves import open_halves
 from .streams import DeviceStream, current_stream, default_stream, stream_of
 
+T = TypeVar("T")
 RECENT: Final = 8  # calls that are named when a kernel fails somewhere behind them
 MODULES: Final = 256  # that are kept for who asks for the same code again
 
@@ -101,8 +103,9 @@ class Recorded:
         self._driver.replay(self._handle, owner, storages)
 
     def __del__(self) -> None:
-        with suppress(Exception):
-            self._driver.library.destroy_recorded(self._handle)
+        if not sys.is_finalizing():  # then the library may be gone
+            with suppress(Exception):
+                self._driver.library.destroy_recorded(self._handle)
 
 
 class GpuDriver(Driver):
@@ -248,8 +251,8 @@ class GpuDriver(Driver):
         return np.asarray(arrays.PinnedMemory(address, size, self._pinned.append))
 
     def _free_pinned(self) -> None:
-        while self._pinned:
-            self.library.free_pinned(self._pinned.popleft())
+        for address in _taken(self._pinned):
+            self.library.free_pinned(address)
 
     def _ready(self, memory: Any, stream: DeviceStream) -> int:
         """The address of memory, for work on a stream: behind what another stream does with it."""
@@ -280,8 +283,11 @@ class GpuDriver(Driver):
 
     def _hold(self, source: Array, stream: DeviceStream) -> None:
         """Keeps an array until it is copied: a library reads pinned memory later, and other memory at once."""
-        while self._copying and self.library.is_done(self._copying[0][0]):
-            self._events.append(self._copying.popleft()[0])
+        for event, held in list(_taken(self._copying)):
+            if self.library.is_done(event):
+                self._events.append(event)
+            else:
+                self._copying.append((event, held))
         event = self._event()
         self.library.record(event, stream.handle)
         self._copying.append((event, source))
@@ -307,8 +313,8 @@ class GpuDriver(Driver):
             return self.library.create_stream()
 
     def _destroy_streams(self) -> None:
-        while self._gone:
-            self.library.destroy_stream(self._gone.popleft())
+        for stream in _taken(self._gone):
+            self.library.destroy_stream(stream)
 
     def destroy_stream(self, stream: int) -> None:
         self._gone.append(stream)
@@ -326,13 +332,13 @@ class GpuDriver(Driver):
 
     def synchronize(self) -> None:
         with self:
+            copied, dropped = list(_taken(self._copying)), list(_taken(self._dropped))  # nothing that comes later
             self.library.synchronize()
             self.recent.clear()
-            while self._copying:
-                self._events.append(self._copying.popleft()[0])
+            self._events.extend(event for event, _ in copied)
+            for module in dropped:
+                self.library.unload(module)
             self._free_pinned()
-            while self._dropped:
-                self.library.unload(self._dropped.popleft())
             self._destroy_streams()
 
     def can_access(self, other: Driver) -> bool:
@@ -479,6 +485,15 @@ class GpuDriver(Driver):
             "pool_peak": stats.peak,
             "pool_reused": stats.reused,
         }
+
+
+def _taken(queue: deque[T]) -> Iterator[T]:
+    """What is in a queue, taken out; other threads may do the same."""
+    while True:
+        try:
+            yield queue.popleft()
+        except IndexError:
+            return
 
 
 def package(module: str, library: str, distribution: str, extra: str) -> Any:
