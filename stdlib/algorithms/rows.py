@@ -50,7 +50,7 @@ from .folds import (
     settled,
     stepped_once,
 )
-from .teams import folded_by_team, in_teams, thread_of
+from .teams import BLOCK, ROUND, THREADS, by_warps, folded_by_team, folded_round, in_teams, thread_of
 
 FEW = 8  # rows of which each is cut into pieces that are tasks of their own
 FEW_BLOCKS = 4  # the same for blocks of columns
@@ -59,6 +59,7 @@ AHEAD = 32768  # bits between what is asked for and what is taken: as long as it
 KEPT = 16384  # elements of what is the same in every row of which a copy is kept,
 MANY = 64  # where there are as many rows
 TASK = 32768  # elements that a task takes at least, when there are many
+FEW_LONG = 128  # rows of more than a round that several blocks of a GPU take
 ABREAST = 32  # columns that a block of a GPU takes,
 SHARES = 8  # each of them by so many threads
 COLUMNS = 256  # columns that one task takes
@@ -294,7 +295,42 @@ def _by_team(xs: Any, monoids: Any, body: Any, of: Any, sizes: Any, n: Any, load
         if thread_of(team) == 0:
             body(lead, *finished(monoids, states, dtype))
 
-    in_teams(product(sizes), n, row)
+    if n > ROUND and product(sizes) < FEW_LONG:
+        _by_blocks(xs, monoids, body, of, sizes, n, load)
+    else:
+        in_teams(product(sizes), n, row)
+
+
+def _by_blocks(xs: Any, monoids: Any, body: Any, of: Any, sizes: Any, n: Any, load: Any) -> None:
+    """On a GPU, for few long rows: a block takes a round of a row, and a second launch joins them in the same order."""
+    dtype = dtype_of(xs, of, monoids)
+    rows, rounds = product(sizes), ceildiv(n, ROUND)
+    slots = map_parts(lambda part: gpu.scratch[part.dtype](rows * rounds), empty(monoids, dtype))
+
+    def block():
+        task = gpu.block_idx.x
+        lead = unravelled(task // rounds, sizes)
+        low = task % rounds * ROUND
+
+        def value(k):
+            return element(of, for_each(xs, lambda _, x: load(x, lead, k, 1)))
+
+        states = folded_round(BLOCK, value, low, min(low + ROUND, n), monoids, dtype)
+        if gpu.thread_idx.x == 0:
+            map_parts(lambda slot, part: store(slot, task, part), slots, states)
+
+    def join(number):
+        states = empty(monoids, dtype)
+        for first in range(0, rounds, gpu.warp_size):
+            place = number * rounds + min(first + gpu.lane_idx, rounds - 1)
+            own = map_parts(lambda slot: slot[place], slots)  # noqa: B023
+            for lane in range(min(rounds - first, gpu.warp_size)):
+                states = joined(monoids, states, gpu.warp.shuffle_idx(own, lane))
+        if gpu.lane_idx == 0:
+            body(unravelled(number, sizes), *finished(monoids, states, dtype))
+
+    gpu.launch(block, grid=rows * rounds, block=THREADS)
+    by_warps(rows, join)
 
 
 # *** columns ***

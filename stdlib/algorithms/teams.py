@@ -7,11 +7,10 @@
     in_teams(x.dim(0), x.dim(1), row)
 
 Thread t takes the elements t, t + threads, t + 2 * threads, ... of a round, which are a row of a warp, and 16384
-elements of a block: 64 of each thread, in order. The states of a warp are joined as lane j with lane j + 16, j + 8, ...
-(from j + 32 on where it has 64), those of a block warp by warp in order; then they settle, and are joined to those of
-the rounds before. A monoid with one lane is asked in the order of the elements: each thread takes neighbours, and
-states are joined as lane j with lane j + 1, j + 2, .... So the order depends on the number of elements and on the size
-of a warp alone, and the bits are the same in every run.
+elements of a block: 64 of each thread, in order. The states of the threads are joined as `collectives` says, in their
+order; then they settle, and are joined to those of the rounds before. A monoid with one lane is asked in the order of
+the elements: each thread takes neighbours. So the order depends on the number of elements and on the size of a warp
+alone, and the bits are the same in every run.
 
 Input: what gives an element, monoids. Output: values in all threads of a team. Non-goals: memory that is read (see
 `rows`).
@@ -22,6 +21,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...dsl import ceildiv, gpu, int32, map_parts, min, unroll
+from .collectives import states_of_block, states_of_warp
 from .folds import as_group, empty, finished, folded_in_order, for_each, joined, settled, stepped_once
 
 WARP = 0  # teams
@@ -85,14 +85,14 @@ def in_thread(n: Any, element: Any, monoid: Any, dtype: Any) -> Any:
 def folded_by_team(team: Any, element: Any, n: Any, monoids: Any, dtype: Any) -> Any:
     """The settled states of element(0), ..., element(n - 1), in every thread."""
     if team == WARP:
-        return _round(team, element, 0, n, monoids, dtype)
+        return folded_round(team, element, 0, n, monoids, dtype)
     states = empty(monoids, dtype)
     for low in range(0, n, ROUND):
-        states = joined(monoids, states, _round(team, element, low, min(low + ROUND, n), monoids, dtype))
+        states = joined(monoids, states, folded_round(team, element, low, min(low + ROUND, n), monoids, dtype))
     return states
 
 
-def _round(team: Any, element: Any, low: Any, high: Any, monoids: Any, dtype: Any) -> Any:
+def folded_round(team: Any, element: Any, low: Any, high: Any, monoids: Any, dtype: Any) -> Any:
     """The settled states of element(low), ..., element(high - 1), in every thread."""
     threads, thread = threads_of(team), thread_of(team)
     states = for_each(monoids, lambda _, m: m.identity(dtype))
@@ -115,7 +115,14 @@ def _in_order(monoids: Any) -> Any:
     return found
 
 
-# *** states of several threads ***
+def _of_team(team: Any, monoids: Any, states: Any) -> Any:
+    """The states of all threads of a team together, in each of them."""
+    if team == WARP:
+        return gpu.warp.broadcast(states_of_warp(monoids, states))
+    return states_of_block(monoids, states)
+
+
+# *** values of several threads ***
 
 
 def across_warp(value: Any, combine: Any) -> Any:
@@ -125,32 +132,6 @@ def across_warp(value: Any, combine: Any) -> Any:
         if (1 << step) < gpu.warp_size:
             found = combine(found, gpu.warp.shuffle_xor(found, 1 << step))
     return found
-
-
-def _of_team(team: Any, monoids: Any, states: Any) -> Any:
-    """The states of all threads of a team together, in each of them."""
-    of_warp = gpu.warp.broadcast(_of_warp(monoids, states))
-    if team == WARP:
-        return of_warp
-    slots = map_parts(lambda part: gpu.shared[part.dtype](THREADS // gpu.warp_size), states)
-    if gpu.lane_idx == 0:
-        map_parts(lambda slot, part: slot.store(part, gpu.warp_idx), slots, of_warp)
-    gpu.barrier()
-    total = map_parts(lambda slot: slot[0], slots)
-    for warp in unroll(1, THREADS // gpu.warp_size):
-        total = joined(monoids, total, map_parts(lambda slot: slot[warp], slots))  # noqa: B023
-    gpu.barrier()  # they may be written again
-    return total
-
-
-def _of_warp(monoids: Any, states: Any) -> Any:
-    """In lane 0 the states of all lanes; what other lanes have is nobody's."""
-    ordered = _in_order(monoids)
-    for step in unroll(STEPS):
-        if (1 << step) < gpu.warp_size:
-            distance = (1 << step) if ordered else (gpu.warp_size >> (step + 1))
-            states = joined(monoids, states, gpu.warp.shuffle_down(states, distance))
-    return states
 
 
 def scanned_by_team(team: Any, monoid: Any, state: Any, nothing: Any) -> Any:
