@@ -12,7 +12,7 @@ from typing import Any
 from ...dsl.contract import abi
 from ...dsl.contract.kernels import Kernel, KernelTable, Parameter
 from ...dsl.frontend.anchors import anchors_of
-from ..ir.opcodes import ALLOCA, ENQUEUE
+from ..ir.opcodes import ALLOCA, COPY_ASYNC, ENQUEUE
 from ..ir.program import LAUNCH_SIZES, Function, Op, PointerType, Program, Region, Site, Type, Value, walk
 from . import reports
 from .types import mlir_type, register_bytes
@@ -188,13 +188,15 @@ def _is_shared(op: Op) -> bool:
 
 def _look(region: Region, roots: dict[int, int], found: list[set[str]]) -> None:
     for op in region.ops:
-        for value in op.operands:
+        for at, value in enumerate(op.operands):
             number = roots.get(value.serial)
             if number is None or not isinstance(value.type, PointerType):
                 continue
             pure = op.opcode.is_pure and len(op.results) == 1
             if pure and isinstance(op.results[0].type, PointerType):
                 roots[op.results[0].serial] = number
+            elif op.opcode is COPY_ASYNC:
+                found[number] |= {"write" if at == 0 else "read"}
             elif not pure and not op.opcode.hints:  # another operation may hand the pointer on
                 found[number] |= {"read"} if op.opcode.reads or not op.opcode.accesses else set()
                 found[number] |= {"write"} if op.opcode.writes or not op.opcode.accesses else set()

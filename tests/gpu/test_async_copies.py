@@ -192,6 +192,13 @@ def test_what_is_read_too_early(kernel: Callable[[str], Path]) -> None:
         Interpreted(typed_program(spec, lookup("sm_80")), spec).run(arrays, [], lambda site, values: None)
 
 
+def test_what_is_copied_from_is_read(kernel: Callable[[str], Path]) -> None:
+    """What a kernel does with its parameters: an input that it copies from stays one."""
+    path = kernel("gpu.copy_async(tile[0:4], x[0, 0:4]).wait()")
+    artifact, _ = harness.compile_kernel(path, "op", TYPES, target="sm_80")
+    assert sorted(word for word in artifact.kernels[0].accesses if word) == ["read", "write"]
+
+
 def test_hardware_copies() -> None:
     """As one instruction, which zeros what a mask forbids; where there is none, as loads and stores."""
     case = {case.name: case for case in CASES}
