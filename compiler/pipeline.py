@@ -47,6 +47,7 @@ from .passes.choose_grains import choose_grains
 from .passes.expand_launches import expand_launches
 from .passes.hoist_checks import hoist_checks
 from .passes.host_and_device import host_and_device
+from .passes.limit_launches import limit_launches
 from .passes.limit_stacks import limit_stacks
 from .passes.mark_lone_stores import mark_lone_stores
 from .passes.merge_small_entry import merge_small_entry
@@ -178,6 +179,7 @@ PASSES: tuple[Pass, ...] = (
     _on_program(version_loops),
     _on_program(widen_threads, half="device"),
     _on_program(limit_stacks),
+    _on_program(limit_launches, half="device"),
     Pass("verify", "typed", _verify, _program_text),
     Pass(host_and_device.__name__, "mlir", _split, _program_text, "device"),
     Pass(simulate.__name__, "mlir", _simulate, _program_text, "simulated"),

@@ -71,6 +71,7 @@ def _run_block(machine: Machine, threads: list[_Thread]) -> None:
         threads = [thread for thread in threads if thread.meeting is not None]
         warps = _warps(threads, count)
         ready = [thread for warp in warps for thread in _met(*warp)]
+        ready += _at_named_barriers(threads)
         if threads and not ready:
             for warp, lanes in warps:
                 if any(_lanes_of(thread) for thread in warp):
@@ -121,6 +122,23 @@ def _met(warp: list[_Thread], count: int) -> list[_Thread]:
     return found
 
 
+def _at_named_barriers(threads: list[_Thread]) -> list[_Thread]:
+    """The threads that go on: so many as a barrier is for have come to it."""
+    waiting: dict[int, list[_Thread]] = {}
+    for thread in threads:
+        assert thread.meeting is not None
+        if thread.meeting.op.attrs.get("threads"):
+            waiting.setdefault(thread.meeting.op.attrs.get("id", 0), []).append(thread)
+    met = []
+    for members in waiting.values():
+        assert members[0].meeting is not None
+        if len(members) >= members[0].meeting.op.attrs["threads"]:
+            met += members
+    for thread in met:
+        thread.given = None
+    return met
+
+
 def _parted(machine: Machine, threads: list[_Thread], count: int, scope: str) -> KernelError:
     """The error for threads that wait at different places, or some of which have ended."""
     ops = [thread.meeting.op for thread in threads if thread.meeting is not None]
@@ -141,6 +159,11 @@ def _parted(machine: Machine, threads: list[_Thread], count: int, scope: str) ->
         notes=[f"waited for at {location.place}" for location in where],
         hint=f"every thread of a {scope} has to reach the same ones",
     )
+
+
+@evaluates("fence")
+def _fence(op: Op, machine: Machine) -> Evaluate:
+    return lambda: None  # threads run one at a time
 
 
 @evaluates("barrier")

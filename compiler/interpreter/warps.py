@@ -55,3 +55,8 @@ def _match(op: Op, machine: Machine) -> Evaluate:
         }
 
     return lambda value, *masks: Meeting(op, value.tobytes(), meet, _mask(masks))
+
+
+@evaluates("warp_sync")
+def _sync(op: Op, machine: Machine) -> Evaluate:
+    return lambda *masks: Meeting(op, mask=_mask(masks))

@@ -13,13 +13,29 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ...dsl.types.dtype import BOOL, INT, DType, SIMDType
 from . import rules
+from .kinds import (
+    ANY,
+    BOOLEAN,
+    INTEGER,
+    LANE_BITS,
+    LANES,
+    MASK,
+    NUMBER,
+    OFFSETS,
+    POINTER,
+    SCALAR,
+    VECTOR,
+    numbers,
+    one_of,
+    whole,
+)
 from .operations import ROWS, Row
-from .program import Attribute, Kind, Op, Opcode, PointerType, RegionForm, Scope, Type
+from .program import Attribute, Op, Opcode, PointerType, RegionForm, Scope
 from .schedule import Cut, LoopHints
 
 ORDERINGS = ("relaxed", "acquire", "release", "acq_rel", "seq_cst")
+SCOPES = ("block", "cluster", "device", "system")  # whose threads see an atomic operation as one step
 ATOMICS = ("add", "sub", "min", "max", "and", "or", "xor", "exchange")
 SHUFFLES = ("idx", "up", "down", "xor", "one")
 INDEX_SCOPES = {  # whose threads have one index
@@ -38,66 +54,33 @@ INDICES = (
 )
 FASTMATH = frozenset({"nnan", "ninf", "nsz", "arcp", "contract", "afn", "reassoc", "fast"})
 
-# *** kinds of types ***
+# *** attributes ***
 
-
-def _of_numbers(test: Callable[[SIMDType], bool]) -> Callable[[Type], bool]:
-    return lambda type: isinstance(type, SIMDType) and test(type)
-
-
-ANY = Kind("a value", lambda type: True)
-INTEGER = Kind("an Int", lambda type: type == INT)
-BOOLEAN = Kind("a Bool", lambda type: type == BOOL)
-POINTER = Kind("a pointer", lambda type: isinstance(type, PointerType))
-NUMBER = Kind("a number or a vector", lambda type: isinstance(type, SIMDType))
-SCALAR = Kind("a number", _of_numbers(lambda type: type.width == 1))
-VECTOR = Kind("a vector", _of_numbers(lambda type: type.width > 1))
-MASK = Kind("a Bool or a vector of them", _of_numbers(lambda type: type.dtype is DType.bool))
-OFFSETS = Kind(
-    "a vector of int32 or int64", _of_numbers(lambda type: type.width > 1 and type.dtype in (DType.int32, DType.int64))
-)
-LANE_BITS = Kind("a UInt64", lambda type: type == SIMDType(DType.uint64))
-LANES = Kind("a vector of unsigned integers", _of_numbers(lambda type: type.dtype.kind == "uint"))
-
-# *** kinds of attributes ***
-
-
-def _whole(low: int = 0, high: int | None = None) -> Callable[[Any], bool]:
-    return lambda value: type(value) is int and low <= value and (high is None or value < high)
-
-
-def _numbers(*counts: int) -> Callable[[Any], bool]:
-    """So many whole numbers above 0, as one tuple."""
-    size = _whole(1, 1 << 31)
-    return lambda value: isinstance(value, tuple) and len(value) in counts and all(map(size, value))
-
-
-def _one_of(*values: Any) -> Callable[[Any], bool]:
-    return lambda value: value in values
-
-
-_FLAG = _one_of(True, False)
-_SITE = Attribute(_whole())  # the verifier knows how many there are
-_ALIGN = {"align": Attribute(lambda value: _whole(1)(value) and value & (value - 1) == 0, required=False)}
-_ALIGNED = {"align": Attribute(_one_of(2, 4, 8, 16))}
-_LANE = {"lane": Attribute(_whole())}
+_FLAG = one_of(True, False)
+_SITE = Attribute(whole())  # the verifier knows how many there are
+_ALIGN = {"align": Attribute(lambda value: whole(1)(value) and value & (value - 1) == 0, required=False)}
+_ALIGNED = {"align": Attribute(one_of(2, 4, 8, 16))}
+_LANE = {"lane": Attribute(whole())}
 
 
 def _decided(takes: Callable[[Any], bool]) -> Attribute:
     return Attribute(takes, required=False, decided=True)
 
 
-_ROUND = {"fuel": _decided(_whole(1))}
+_ROUND = {"fuel": _decided(whole(1))}
 
 
 def _ordering(*but: str) -> dict[str, Attribute]:
-    return {"ordering": Attribute(_one_of(*(o for o in ORDERINGS if o not in but)))}
+    return {"ordering": Attribute(one_of(*(o for o in ORDERINGS if o not in but)))}
 
 
 def _storage_scope(op: Op) -> Scope:
     """Whose threads have one storage."""
     type = op.results[0].type
     return Scope.block if isinstance(type, PointerType) and type.space == "shared" else Scope.none
+
+
+_SCOPE = {"scope": Attribute(one_of(*SCOPES))}
 
 
 # *** the records ***
@@ -184,7 +167,7 @@ REDUCE = Opcode(
     "vector -> its lanes combined by attrs row, lane k with lane k + half until one is left",
     (VECTOR,),
     (SCALAR,),
-    attrs={"row": Attribute(_one_of(*(row.name for row in ROWS.values() if row.arity == 2 and row.result == "same")))},
+    attrs={"row": Attribute(one_of(*(row.name for row in ROWS.values() if row.arity == 2 and row.result == "same")))},
     rule=rules.reduce,
     crosses_lanes=True,
 )
@@ -232,10 +215,10 @@ STORE_PAIR = Opcode(
 )
 ATOMIC = Opcode(
     "atomic",
-    "value, pointer, offset -> what was there; attrs kind (add, min, exchange, …), ordering",
+    "value, pointer, offset -> what was there; attrs kind (add, min, exchange, …), ordering, scope",
     (SCALAR, *_ADDRESS),
     (SCALAR,),
-    attrs={"kind": Attribute(_one_of(*ATOMICS)), **_ordering()},
+    attrs={"kind": Attribute(one_of(*ATOMICS)), **_ordering(), **_SCOPE},
     rule=rules.atomic,
     writes=True,
     uniform=Scope.none,
@@ -245,7 +228,7 @@ ATOMIC_COMPARE_EXCHANGE = Opcode(
     "expected, desired, pointer, offset -> what was there; equal bits; attrs ordering",
     (SCALAR, SCALAR, *_ADDRESS),
     (SCALAR,),
-    attrs=_ordering(),
+    attrs=_ordering() | _SCOPE,
     rule=rules.compare_exchange,
     writes=True,
     uniform=Scope.none,
@@ -255,7 +238,7 @@ ATOMIC_LOAD = Opcode(
     "pointer, offset -> the element; attrs ordering",
     _ADDRESS,
     (SCALAR,),
-    attrs=_ordering("release", "acq_rel"),
+    attrs=_ordering("release", "acq_rel") | _SCOPE,
     rule=rules.load,
     reads=True,
     uniform=Scope.none,
@@ -264,7 +247,7 @@ ATOMIC_STORE = Opcode(
     "atomic_store",
     "value, pointer, offset; attrs ordering",
     (SCALAR, *_ADDRESS),
-    attrs=_ordering("acquire", "acq_rel"),
+    attrs=_ordering("acquire", "acq_rel") | _SCOPE,
     rule=rules.store,
     writes=True,
 )
@@ -328,14 +311,14 @@ PREFETCH = Opcode(
     "prefetch",
     "pointer, offset; attrs locality (0 to 3), write",
     _ADDRESS,
-    attrs={"locality": Attribute(_whole(0, 4)), "write": Attribute(_FLAG)},
+    attrs={"locality": Attribute(whole(0, 4)), "write": Attribute(_FLAG)},
     hints=True,
 )
 ALLOCA = Opcode(
     "alloca",
     "storage of attrs count elements for the life of the function, or of the block that shares it; attrs zeroed",
     results=(POINTER,),
-    attrs={"count": Attribute(_whole()), "zeroed": Attribute(_FLAG), **_ALIGN},
+    attrs={"count": Attribute(whole()), "zeroed": Attribute(_FLAG), **_ALIGN},
     rule=rules.alloca,
     allocates=True,
     uniform=_storage_scope,
@@ -368,11 +351,11 @@ FOR = Opcode(
     gives_more=True,
     attrs={
         "elements": Attribute(_FLAG, required=False, shown=False),
-        "axis": Attribute(_whole(), required=False),
+        "axis": Attribute(whole(), required=False),
         "cut": _decided(lambda value: isinstance(value, Cut)),
         "hints": _decided(lambda value: isinstance(value, LoopHints)),
-        "strip": _decided(_whole(1)),
-        "burn": _decided(_whole(1)),
+        "strip": _decided(whole(1)),
+        "burn": _decided(whole(1)),
         **_ROUND,
     },
     regions=(RegionForm((INTEGER,), carries=True),),
@@ -399,8 +382,8 @@ PARALLEL = Opcode(
     " chosen: the elements of a step",
     (INTEGER, INTEGER),
     attrs={
-        "unit": Attribute(_whole(1), required=False),
-        "vector_bits": _decided(_whole(1)),
+        "unit": Attribute(whole(1), required=False),
+        "vector_bits": _decided(whole(1)),
         "split_vectors": _decided(_FLAG),
         "spread_here": _decided(_FLAG),
     },
@@ -415,9 +398,9 @@ LAUNCH = Opcode(
     " thread of one axis does one element, if there is one",
     (INTEGER,) * 7,
     attrs={
-        "cluster": Attribute(_numbers(3), required=False),
-        "max_registers": Attribute(_whole(1, 1 << 16), required=False),
-        "min_blocks": Attribute(_whole(1, 1 << 16), required=False),
+        "cluster": Attribute(numbers(3), required=False),
+        "max_registers": Attribute(whole(1, 1 << 16), required=False),
+        "min_blocks": Attribute(whole(1, 1 << 16), required=False),
         "elements": Attribute(_FLAG, required=False),
     },
     regions=(_BLOCK,),
@@ -438,8 +421,8 @@ ENQUEUE = Opcode(
     " limits of the first four operands, reports: whether it may report",
     (INTEGER,) * 4,
     more=ANY,
-    attrs={"kernel": Attribute(_whole()), "limits": Attribute(_numbers(4)), "reports": Attribute(_FLAG, required=False)}
-    | {name: Attribute(_numbers(3)) for name in ("block", "cluster")},
+    attrs={"kernel": Attribute(whole()), "limits": Attribute(numbers(4)), "reports": Attribute(_FLAG, required=False)}
+    | {name: Attribute(numbers(3)) for name in ("block", "cluster")},
     reads=True,
     writes=True,
     reports=True,
@@ -449,7 +432,7 @@ GPU_ID = Opcode(
     "attrs which: thread_idx.x, block_idx.y, …; of: for lane_idx and warp_idx the block's sizes and the warp's"
     " threads, for cluster_idx and block_in_cluster the cluster's blocks along the axis",
     results=(INTEGER,),
-    attrs={"which": Attribute(_one_of(*INDICES)), "of": Attribute(_numbers(1, 4), required=False)},
+    attrs={"which": Attribute(one_of(*INDICES)), "of": Attribute(numbers(1, 4), required=False)},
     rule=rules.gpu_id,
     within="launch",
     uniform=lambda op: INDEX_SCOPES[op.attrs["which"].partition(".")[0]],
@@ -459,17 +442,30 @@ UNIFORM = Opcode(
     "value -> the value, which is equal in all threads of attrs scope: the author says so",
     (NUMBER,),
     (NUMBER,),
-    attrs={"scope": Attribute(_one_of("warp", "block", "cluster", "grid"))},
+    attrs={"scope": Attribute(one_of("warp", "block", "cluster", "grid"))},
     rule=rules.same_type,
     uniform=lambda op: Scope[op.attrs["scope"]],
 )
-BARRIER = Opcode("barrier", "waits for the threads of the block", waits=Scope.block, within="launch")
+BARRIER = Opcode(
+    "barrier",
+    "waits for the threads of the block; attrs id: which of its barriers, threads: how many, in whole warps, meet",
+    attrs={"id": Attribute(whole(0, 16), required=False), "threads": Attribute(whole(1, 1025), required=False)},
+    waits=lambda op: Scope.warp if "threads" in op.attrs else Scope.block,
+    within="launch",
+)
+FENCE = Opcode(
+    "fence",
+    "what the thread reads and writes before comes before what comes behind, as the threads of a scope see it",
+    attrs=_ordering("relaxed") | _SCOPE,
+    writes=True,
+    within="launch",
+)
 
 # What the lanes of a warp do together: so many to a warp, in a block of that many threads along x, y and z. A further
 # operand is the lanes that do it, as bits; without one, all of them do.
 _WARP = {
-    "lanes": Attribute(_one_of(32, 64)),
-    "block": Attribute(lambda value: isinstance(value, tuple) and len(value) == 3 and all(map(_whole(1, 1025), value))),
+    "lanes": Attribute(one_of(32, 64)),
+    "block": Attribute(lambda value: isinstance(value, tuple) and len(value) == 3 and all(map(whole(1, 1025), value))),
 }
 
 
@@ -485,10 +481,19 @@ WARP_SHUFFLE = Opcode(
     (NUMBER, INTEGER),
     (NUMBER,),
     more=LANE_BITS,
-    attrs={"kind": Attribute(_one_of(*SHUFFLES)), **_WARP},
+    attrs={"kind": Attribute(one_of(*SHUFFLES)), **_WARP},
     rule=rules.shuffle_lanes,
     waits=_of_lanes(Scope.warp, 2),
     uniform=lambda op: Scope.warp if op.attrs["kind"] == "one" else Scope.none,
+    within="launch",
+)
+WARP_SYNC = Opcode(
+    "warp_sync",
+    "waits for the lanes of the warp, or those of a mask, and shows them what each has written",
+    more=LANE_BITS,
+    attrs=_WARP,
+    rule=rules.one_mask(0),
+    waits=_of_lanes(Scope.warp, 0),
     within="launch",
 )
 WARP_BALLOT = Opcode(
@@ -521,7 +526,7 @@ COPY_ASYNC = Opcode(
     " elements, of 4, 8 or 16 bytes",
     (*_ADDRESS, *_ADDRESS, BOOLEAN),
     (INTEGER,),
-    attrs={"count": Attribute(_whole(1, 129))},
+    attrs={"count": Attribute(whole(1, 129))},
     rule=rules.copy_async,
     reads=True,
     writes=True,
@@ -540,7 +545,7 @@ COPY_WAIT = Opcode(
     "token or group; waits until at most the attrs pending newest groups of this thread are under way; for a token,"
     " until no copy is: attrs what",
     (INTEGER,),
-    attrs={"what": Attribute(_one_of("copy", "group")), "pending": Attribute(_whole(0, 65))},
+    attrs={"what": Attribute(one_of("copy", "group")), "pending": Attribute(whole(0, 65))},
     rule=rules.copy_wait,
     reads=True,
     writes=True,
@@ -553,7 +558,7 @@ ASSERT = Opcode(
     more=SCALAR,
     attrs={
         "site": _SITE,
-        "hoist": Attribute(_whole(), required=False),
+        "hoist": Attribute(whole(), required=False),
         "unless": Attribute(lambda value: isinstance(value, tuple), required=False),
     },
     reports=True,
@@ -574,7 +579,7 @@ def regular(row: Row) -> Opcode:
     """The record of a regular operation."""
     attrs = {"fastmath": Attribute(lambda value: isinstance(value, frozenset) and value <= FASTMATH, required=False)}
     if row.name in ("add", "sub", "mul"):
-        attrs["nsw"] = Attribute(_one_of(True), required=False, shown=False)
+        attrs["nsw"] = Attribute(one_of(True), required=False, shown=False)
     return Opcode(
         row.name,
         f"{row.symbol} on operands of one type",

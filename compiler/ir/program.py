@@ -303,6 +303,13 @@ class Launched:
     max_registers: int | None = None
     min_blocks: int | None = None
 
+    @property
+    def wishes(self) -> dict[str, Any]:
+        """By name what the kernel's code has to know of it: cluster, max_registers, min_blocks."""
+        asked = {"max_registers": self.max_registers, "min_blocks": self.min_blocks}
+        cluster = {} if self.cluster == (1, 1, 1) else {"cluster": self.cluster}
+        return cluster | {name: value for name, value in asked.items() if value is not None}
+
 
 @dataclass
 class Function:

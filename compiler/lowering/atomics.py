@@ -24,12 +24,13 @@ _WORDS = {"and": "_and", "or": "_or", "xor": "_xor", "exchange": "xchg"}
 
 @dataclass(frozen=True)
 class _Word:
-    """An element as what one atomic operation moves: its address, and the integer of its size."""
+    """An element as what one atomic operation moves: its address, the integer of its size, and LLVM's words."""
 
     address: str
     pointer: str
     bits: str
     ordering: str
+    scope: str
 
     @property
     def alignment(self) -> str:
@@ -38,12 +39,13 @@ class _Word:
 
 def _word(w: FunctionWriter, op: Op, pointer: Value, offset: Value) -> _Word:
     place = address(w, pointer, offset)
-    return _Word(place, w.type(pointer.type), f"i{pointer.dtype.bits}", _ORDERINGS[op.attrs["ordering"]])
-
-
-def _scope(w: FunctionWriter) -> str:
-    """The threads that see an operation as one step: those of the device that runs the op."""
-    return f'syncscope("{w.target.atomic_scope}") ' if w.target.atomic_scope else ""
+    return _Word(
+        place,
+        w.type(pointer.type),
+        f"i{pointer.dtype.bits}",
+        _ORDERINGS[op.attrs["ordering"]],
+        w.scope(op.attrs["scope"]),
+    )
 
 
 def _as(w: FunctionWriter, name: str, source: str, to: str) -> str:
@@ -68,11 +70,11 @@ def _atomic(w: FunctionWriter, op: Op) -> None:
     before, after = _fences(w, word.ordering)
     ordering = "monotonic" if before or after else word.ordering
     if before:
-        w.line(f"llvm.fence {_scope(w)}{before}")
-    text = f"llvm.atomicrmw {name} {word.address}, {w.name(value)} {_scope(w)}{ordering}"
+        w.line(f"llvm.fence {word.scope}{before}")
+    text = f"llvm.atomicrmw {name} {word.address}, {w.name(value)} {word.scope}{ordering}"
     w.result(op, w.op(f"{text} : {word.pointer}, {w.type(value.type)}"))
     if after:
-        w.line(f"llvm.fence {_scope(w)}{after}")
+        w.line(f"llvm.fence {word.scope}{after}")
 
 
 def _fences(w: FunctionWriter, ordering: str) -> tuple[str, str]:
@@ -88,7 +90,7 @@ def _by_exchange(w: FunctionWriter, op: Op, word: _Word) -> str:
     """Reads, computes, and writes if what was read is still there; what was read in the end."""
     value, bits = op.operands[0], word.bits
     type, text = value.simd, w.type(value.type)
-    first = w.op(f"llvm.load {word.address} atomic {_scope(w)}monotonic {word.alignment} : {word.pointer} -> {bits}")
+    first = w.op(f"llvm.load {word.address} atomic {word.scope}monotonic {word.alignment} : {word.pointer} -> {bits}")
     result, old, seen = w.names.fresh(), w.names.fresh(), w.names.fresh()
     w.open(f"{result} = scf.while ({old} = {first}) : ({bits}) -> {bits} {{")
     with w.nested():
@@ -107,7 +109,7 @@ def _by_exchange(w: FunctionWriter, op: Op, word: _Word) -> str:
 def _compare_exchange(w: FunctionWriter, word: _Word, expected: str, desired: str) -> tuple[str, str]:
     """What was there, and whether it was what was expected, so that `desired` is there now."""
     orderings = f"{word.ordering} {_FAILURE.get(word.ordering, word.ordering)}"
-    text = f"llvm.cmpxchg {word.address}, {expected}, {desired} {_scope(w)}{orderings}"
+    text = f"llvm.cmpxchg {word.address}, {expected}, {desired} {word.scope}{orderings}"
     pair = w.op(f"{text} : {word.pointer}, {word.bits}")
     struct = f"!llvm.struct<({word.bits}, i1)>"
     return w.op(f"llvm.extractvalue {pair}[0] : {struct}"), w.op(f"llvm.extractvalue {pair}[1] : {struct}")
@@ -126,7 +128,7 @@ def _atomic_compare_exchange(w: FunctionWriter, op: Op) -> None:
 @emits("atomic_load")
 def _atomic_load(w: FunctionWriter, op: Op) -> None:
     word = _word(w, op, *op.operands)
-    how = f"{_scope(w)}{word.ordering} {word.alignment}"
+    how = f"{word.scope}{word.ordering} {word.alignment}"
     value = w.op(f"llvm.load {word.address} atomic {how} : {word.pointer} -> {word.bits}")
     w.result(op, _as(w, value, word.bits, w.type(op.results[0].type)))
 
@@ -136,5 +138,5 @@ def _atomic_store(w: FunctionWriter, op: Op) -> None:
     value, pointer, offset = op.operands
     word = _word(w, op, pointer, offset)
     name = _as(w, w.name(value), w.type(value.type), word.bits)
-    how = f"{_scope(w)}{word.ordering} {word.alignment}"
+    how = f"{word.scope}{word.ordering} {word.alignment}"
     w.line(f"llvm.store {name}, {word.address} atomic {how} : {word.bits}, {word.pointer}")

@@ -13,6 +13,8 @@ from ..ir.program import Op, Scope
 from . import coroutines
 from .writer import FunctionWriter, emits
 
+NAMED = 1 << 32  # what the numbers of named barriers begin at, on a CPU
+
 
 @emits("launch")
 def _launch(w: FunctionWriter, op: Op) -> None:
@@ -78,9 +80,25 @@ def _divided(w: FunctionWriter, number: str, by: int, type: str, *, rest: bool) 
 
 @emits("barrier")
 def _barrier(w: FunctionWriter, op: Op) -> None:
-    if w.thread:
+    number, threads = op.attrs.get("id", 0), op.attrs.get("threads")
+    if w.thread and threads is None:
         coroutines.suspend(w, op, Scope.block)
         return
-    assert w.target.grid is not None
-    for spelling in w.target.grid.barrier:
+    if w.thread:  # the places of others are numbers of sites, which are smaller
+        key, wanted = (w.op(f"arith.constant {n} : i64") for n in (NAMED + number, threads))
+        coroutines.suspend(w, op, Scope.block, key=key, wanted=wanted)
+        return
+    grid = w.target.grid
+    assert grid is not None
+    if op.attrs:
+        known = w.op(f"arith.constant {number} : i32")
+        count = "" if threads is None else f" number_of_threads = {w.op(f'arith.constant {threads} : i32')}"
+        w.line(grid.named_barrier.format(id=known, threads=count))
+        return
+    for spelling in grid.barrier:
         w.line(spelling)
+
+
+@emits("fence")
+def _fence(w: FunctionWriter, op: Op) -> None:
+    w.line(f"llvm.fence {w.scope(op.attrs['scope'])}{op.attrs['ordering']}")

@@ -12,7 +12,7 @@ from typing import Any
 from ...dsl.contract import abi
 from ...dsl.contract.kernels import Kernel, KernelTable, Parameter
 from ...dsl.frontend.anchors import anchors_of
-from ..ir.opcodes import ALLOCA, COPY_ASYNC, ENQUEUE
+from ..ir.opcodes import COPY_ASYNC, ENQUEUE
 from ..ir.program import LAUNCH_SIZES, Function, Op, PointerType, Program, Region, Site, Type, Value, walk
 from . import reports
 from .types import mlir_type, register_bytes
@@ -173,17 +173,6 @@ def accesses_of(kernel: Function) -> tuple[str, ...]:
         "-".join(word for word in words if word in done) or "read" if isinstance(value.type, PointerType) else ""
         for value, done in zip(kernel.params, found, strict=True)
     )
-
-
-def shared_bytes(kernel: Function) -> int:
-    """How much shared memory of fixed size a kernel has, with what alignment may add."""
-    made = [op for op in walk(kernel.body) if op.opcode is ALLOCA]
-    sizes = ((op.results[0].dtype.bytes_for(op.attrs["count"]), op) for op in made if _is_shared(op))
-    return sum(-(-size // (align := op.attrs["align"])) * align for size, op in sizes)
-
-
-def _is_shared(op: Op) -> bool:
-    return isinstance(op.results[0].type, PointerType) and op.results[0].type.space == "shared"
 
 
 def _look(region: Region, roots: dict[int, int], found: list[set[str]]) -> None:

@@ -21,6 +21,7 @@ from ...dsl.contract.kernels import KernelTable
 from ..ir.opcodes import OPCODES
 from ..ir.operations import ROWS
 from ..ir.program import Function, PointerType, Program, has_reports
+from ..ir.shared_memory import static_shared
 from ..targets import Target
 from . import (
     arithmetic,
@@ -281,8 +282,8 @@ def _kernel(module: ModuleWriter, function: Function) -> str:
     w.at = ""
     w.line("llvm.return")
     types = tuple(str(v.type) for v in function.params)
-    shared = launches.shared_bytes(function)
+    shared = static_shared(function.body)
     module.kernels.append(KernelInfo(function.name, launched.block, types, accesses, shared))
-    attributes = module.target.kernel_attributes(launched.block)
+    attributes = module.target.kernel_attributes(launched.block, launched.wishes)
     head = f"llvm.func @{function.name}({', '.join(params)}) attributes {{{attributes}}}"
     return w.finish(head, module.location(launched.location))

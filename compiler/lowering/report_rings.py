@@ -24,7 +24,7 @@ _KINDS: tuple[Literal["block_id", "thread_id"], ...] = ("block_id", "thread_id")
 
 def fail(w: FunctionWriter, site: int, values: Sequence[Value]) -> None:
     """Notes a failure unless there is one."""
-    pointer, scope = w.pointer("global"), _scope(w)
+    pointer, scope = w.pointer("global"), w.scope("device")
     none, own = _word(w, 0), _word(w, site + 1)
     pair = w.op(f"llvm.cmpxchg {w.ring}, {none}, {own} {scope}monotonic monotonic : {pointer}, i64")
     first = w.op(f"llvm.extractvalue {pair}[1] : !llvm.struct<(i64, i1)>")
@@ -37,7 +37,7 @@ def fail(w: FunctionWriter, site: int, values: Sequence[Value]) -> None:
 
 def show(w: FunctionWriter, site: int, values: Sequence[Value]) -> None:
     """Appends a print, or counts that there was no room."""
-    pointer, scope = w.pointer("global"), _scope(w)
+    pointer, scope = w.pointer("global"), w.scope("device")
     used, dropped = _at(w, w.ring, _word(w, abi.RING_PRINTED)), _at(w, w.ring, _word(w, abi.RING_DROPPED))
     count = _word(w, abi.RING_HEAD + len(values))
     start = w.op(f"llvm.atomicrmw add {used}, {count} {scope}monotonic : {pointer}, i64")
@@ -80,7 +80,3 @@ def _at(w: FunctionWriter, base: str, word: str) -> str:
 
 def _word(w: FunctionWriter, number: int) -> str:
     return w.op(f"arith.constant {number} : i64")
-
-
-def _scope(w: FunctionWriter) -> str:
-    return f'syncscope("{w.target.atomic_scope}") ' if w.target.atomic_scope else ""

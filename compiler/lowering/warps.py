@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ...dsl.diagnostics.errors import InternalError
 from ...dsl.types.dtype import BOOL, DType, SIMDType
-from ..ir.program import Op, Value
+from ..ir.program import Op, Scope, Value
 from ..targets.base import WarpOperations
 from . import casts, coroutines
 from .grids import thread_number
@@ -205,3 +205,14 @@ def _same_bit(w: FunctionWriter, op: Op, part: str, bit: int, masks: list[Value]
     votes = _votes(w, op, own, masks)
     others = w.op(f"arith.xori {votes}, {w.op('arith.constant -1 : i64')} : i64")
     return w.op(f"arith.select {own}, {votes}, {others} : i64")
+
+
+@emits("warp_sync")
+def _sync(w: FunctionWriter, op: Op) -> None:
+    if w.thread:
+        coroutines.suspend(w, op, Scope.warp, wanted=w.name(op.operands[0]) if op.operands else "")
+        return
+    grid = w.target.grid
+    assert grid is not None
+    for spelling in grid.meet_warp:
+        w.line(spelling.format(mask=_mask(w, op, op.operands) if "{mask}" in spelling else ""))

@@ -141,7 +141,7 @@ class ModuleWriter:
         """The symbol of so many bytes that the threads of a block share."""
         symbol = f"shared_{self.shared_count}"
         self.shared_count += 1
-        self._share("internal", symbol, size, alignment)
+        self._share("internal", symbol, -(-size // 4) * 4, alignment)  # narrow atomics are done on whole words
         return symbol
 
     def dynamic_shared(self) -> str:
@@ -308,6 +308,11 @@ class FunctionWriter:
         return self.op(f"llvm.getelementptr inbounds {block}[{offset}] : (!llvm.ptr) -> !llvm.ptr, i8")
 
     # operations
+
+    def scope(self, scope: str) -> str:
+        """How LLVM writes whose threads see an atomic operation as one step."""
+        word = self.target.scopes.get(scope, "")
+        return f'syncscope("{word}") ' if word else ""
 
     def region(self, region: Region) -> None:
         for op in region.ops:

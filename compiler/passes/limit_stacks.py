@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from ...dsl.diagnostics.errors import CompileError, EinkornError, joined
 from ...dsl.diagnostics.places import Place, is_shipped
 from ..ir.opcodes import ALLOCA
-from ..ir.program import Function, NotFusible, Op, PointerType, Program, Region
+from ..ir.program import Function, NotFusible, Op, Program, Region
+from ..ir.shared_memory import is_shared
 from ..targets.base import Target
 
 MAX_THREAD_BYTES = 4 << 20  # of all storage at a time; `graph.driver.stacks` sees to it that threads have more
@@ -60,16 +61,11 @@ def _too_much(function: Function, most: list[Op]) -> CompileError:
 def _storage(region: Region) -> Iterator[Op]:
     """The storage of a region, that of parallel ones within left out."""
     for op in region.ops:
-        if op.opcode is ALLOCA and not _is_shared(op):
+        if op.opcode is ALLOCA and not is_shared(op):
             yield op
         if not op.opcode.spreads:
             for inner in op.regions:
                 yield from _storage(inner)
-
-
-def _is_shared(op: Op) -> bool:
-    type = op.results[0].type
-    return isinstance(type, PointerType) and type.space == "shared"
 
 
 def _parallel(region: Region) -> Iterator[Op]:

@@ -52,6 +52,11 @@ _GRID: Final = GridOperations(
         'rocdl.flat_work_group_size = "{threads},{threads}"'
     ),
     warp=_warp(32),
+    meet_warp=(
+        'llvm.fence syncscope("wavefront") release',
+        'llvm.call_intrinsic "llvm.amdgcn.wave.barrier"() : () -> ()',
+        'llvm.fence syncscope("wavefront") acquire',
+    ),
 )
 
 # Measured by compiling each in a process of its own: everything else ends the process.
@@ -88,7 +93,7 @@ def _target(name: str, lanes: int, capabilities: frozenset[str], shared_memory: 
         intrinsics=_INTRINSICS,
         lanes=lanes,
         vector_bits=128,
-        atomic_scope="agent",
+        scopes={"block": "workgroup", "cluster": "workgroup", "device": "agent", "system": ""},
         saturating_casts=True,
         returns_behind_traps=name.startswith("gfx110"),
         spaces=AddressSpaces(global_memory=1, shared_memory=3, stack=5),

@@ -11,7 +11,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from ...dsl.contract.code_formats import CodeFormat
 from ...dsl.diagnostics.errors import TargetError, did_you_mean
@@ -36,6 +36,7 @@ FEATURES: Final[Mapping[str, str]] = {
     "fp8_mma": "matrix products of 8-bit floats",
     "async_copy": "copies from global to shared memory that run beside the thread",
     "clusters": "blocks that share their shared memory",
+    "named_barriers": "sixteen barriers a block, each for as many threads as it says",
     "tma": "bulk tensor copies by descriptor",
     "wgmma": "matrix products of four warps from shared memory (sm_90a)",
     "tcgen05": "matrix products with tensor memory (sm_100a)",
@@ -146,7 +147,10 @@ class GridOperations:
     The first four are operations with one i32 result, with `{axis}` for x, y or z. `block_dim` and `grid_dim` are None
     where no register holds the value: the block size is then a constant of the kernel, and the grid is passed to it.
     `barrier` is the list of operations that make the threads of a block meet and see each other's stores. `attributes`
-    are those of a kernel, with `{x}`, `{y}`, `{z}` for the size of its block and `{threads}` for their product.
+    are those of a kernel, with `{x}`, `{y}`, `{z}` for the size of its block and `{threads}` for their product; further
+    ones are `wishes`, by what a launch asks for, with `{n}` for a number. `named_barrier` has `{id}`, an i32, and
+    `{threads}`, how many meet there, if not all; it is empty where blocks have one barrier. `meet_warp` makes the lanes
+    of a warp meet and see each other's stores, with `{mask}` for all of them.
     """
 
     thread_id: str
@@ -157,6 +161,9 @@ class GridOperations:
     attributes: str
     warp: WarpOperations
     copies: CopyOperations | None = None
+    wishes: Mapping[str, str] = field(default_factory=dict, hash=False)
+    named_barrier: str = ""
+    meet_warp: tuple[str, ...] = ()
 
     def spell(self, what: Literal["thread_id", "block_id", "block_dim", "grid_dim"], axis: str) -> str | None:
         """The operation for one axis: `spell("thread_id", "x")` is `nvvm.read.ptx.sreg.tid.x : i32` for CUDA."""
@@ -232,7 +239,8 @@ class Target:
         intrinsics: the LLVM intrinsics that its code generator survives.
         lanes: how many threads run in lockstep. Where it is one, LLVM makes vectors of loops.
         vector_bits: the widest vector register of one thread.
-        spaces, atomic_scope: LLVM's address spaces, and the scope of atomics that all threads of an op see.
+        spaces, scopes: LLVM's address spaces, and LLVM's words for block, cluster, device and system: whose threads
+            see an atomic operation as one step.
         keeps_atomic_order: whether LLVM keeps the ordering of atomic operations; else fences stand around them.
         saturating_casts: whether floats become integers, saturated, by one instruction.
         returns_behind_traps: whether a return has to stand behind a trap; see `codegen.llvm_workarounds`.
@@ -261,7 +269,7 @@ class Target:
     lanes: int = 1
     vector_bits: int = 128
     spaces: AddressSpaces = AddressSpaces()
-    atomic_scope: str = ""
+    scopes: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
     keeps_atomic_order: bool = True
     saturating_casts: bool = False
     returns_behind_traps: bool = False
@@ -331,10 +339,11 @@ class Target:
         x, y, z = (min(n, limits.axis_threads // size) for n, size in zip(limits.grid, block, strict=True))
         return x, y, z
 
-    def kernel_attributes(self, block: Sequence[int]) -> str:
+    def kernel_attributes(self, block: Sequence[int], wishes: Mapping[str, Any] | None = None) -> str:
         """MLIR attributes of an `llvm.func` that is launched as a grid of blocks of `block` = (x, y, z) threads.
 
-        The text goes between the braces of `attributes {...}`; it is empty where there are no grids.
+        The text goes between the braces of `attributes {...}`; it is empty where there are no grids. `wishes` are what
+        the launch asks for by name: cluster, max_registers, min_blocks; a target without such an attribute drops it.
 
         Raises:
             TargetError: the block is larger than the target allows.
@@ -352,4 +361,10 @@ class Target:
                 got=(x, y, z),
                 hint=f"at most {self.limits.threads_per_block} threads, and {self.limits.block} along x, y, z",
             )
-        return self.grid.attributes.format(x=x, y=y, z=z, threads=x * y * z)
+        texts = [self.grid.attributes.format(x=x, y=y, z=z, threads=x * y * z)]
+        for name, value in (wishes or {}).items():
+            if name in self.grid.wishes:
+                texts.append(
+                    self.grid.wishes[name].format(n=", ".join(map(str, value)) if name == "cluster" else value)
+                )
+        return ", ".join(texts)

@@ -49,6 +49,13 @@ GRID: Final = GridOperations(
         ballot="nvvm.vote.sync ballot {mask}, {predicate} -> i32",
         match="nvvm.match.sync any {mask}, {value} : i32 -> i32",
     ),
+    wishes={
+        "cluster": "nvvm.cluster_dim = array<i32: {n}>",
+        "max_registers": "nvvm.maxnreg = {n} : i32",
+        "min_blocks": "nvvm.minctasm = {n} : i32",
+    },
+    named_barrier="nvvm.barrier id = {id}{threads}",
+    meet_warp=("nvvm.bar.warp.sync {mask} : i32",),
 )
 _COPY = "nvvm.cp.async.shared.global {to}, {source}, {bytes}, cache = "
 _COPIED = " : !llvm.ptr<3>, !llvm.ptr<1>"
@@ -83,7 +90,18 @@ _INTRINSICS_SM80 = Intrinsics(
 )
 
 _TURING = frozenset(
-    {"fma", "f16c", "f16", "int8_dot", "atomics_f32", "atomics_f64", "tensor_cores", "f16_mma", "int8_mma"}
+    {
+        "fma",
+        "f16c",
+        "f16",
+        "int8_dot",
+        "atomics_f32",
+        "atomics_f64",
+        "tensor_cores",
+        "f16_mma",
+        "int8_mma",
+        "named_barriers",
+    }
 )
 _AMPERE = _TURING | {"bf16_mma", "bf16_convert", "tf32_mma", "f64_mma", "async_copy"}
 _ADA = _AMPERE | {"fp8_mma"}
@@ -104,7 +122,12 @@ def _target(name: str, ptx: int, capabilities: frozenset[str], shared_memory: in
         intrinsics=_INTRINSICS if name == "sm_75" else _INTRINSICS_SM80,
         lanes=32,
         vector_bits=128,
-        atomic_scope="device",
+        scopes={
+            "block": "block",
+            "cluster": "cluster" if "clusters" in capabilities else "block",
+            "device": "device",
+            "system": "",
+        },
         keeps_atomic_order=False,
         saturating_casts=True,
         prefetch=_PREFETCH,

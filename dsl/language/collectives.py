@@ -19,6 +19,10 @@ class warp:
     """The threads that run in lockstep: 32, or 64 on some targets of AMD's."""
 
     @staticmethod
+    def sync(mask: Any = None) -> None:
+        """Waits until every lane of the warp is here, and shows them what each has stored."""
+
+    @staticmethod
     def shuffle_idx(v: Any, lane: Any, mask: Any = None) -> Any:
         """The value that lane number `lane` of the warp has as `v`; one's own if the warp has no such lane. `v` is a
         number, a vector, or a tuple or struct of these."""

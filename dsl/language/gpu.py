@@ -77,8 +77,17 @@ class gpu:
         """Runs a function without arguments by every thread of a grid, as `ctx.launch` does; in helpers without one."""
 
     @staticmethod
-    def barrier() -> None:
-        """Waits until every thread of the block is here, and makes their stores to shared memory visible."""
+    def barrier(id: int = 0, threads: int | None = None) -> None:
+        """Waits until every thread of the block is here, and shows them what each has stored.
+
+        With `threads`, whole warps with so many threads together meet at barrier number `id`, from 0 to 15, where the
+        target has `"named_barriers"`; the others of the block do not have to come.
+        """
+
+    @staticmethod
+    def fence(ordering: str = "acq_rel", scope: str = "block") -> None:
+        """Puts what this thread has read and written in front of what it does next, as the threads of the scope
+        (block, cluster, device, system) see it; `ordering` is acquire, release, acq_rel or seq_cst."""
 
     @staticmethod
     def copy_async(to: Any, source: Any, mask: Any = True) -> CopyToken:

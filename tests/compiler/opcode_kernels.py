@@ -105,6 +105,9 @@ def turn(out, x):
     kept = gpu.dynamic_shared[float32](gpu.block_dim.x)
     kept[i] = x[i]
     out[i] = kept[i]
+    gpu.fence("release", scope="device")
+    gpu.warp.sync()
+    gpu.barrier(id=3)
     gpu.barrier()
     if gpu.warp.ballot(x[i] > 0) == 3:
         out[i] = gpu.warp.shuffle_up(x[i], 1)

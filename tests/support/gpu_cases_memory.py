@@ -148,4 +148,86 @@ ARGUMENTS = (
     GpuCase("scalars", "arguments.py", "arguments::scalars", lambda: (numbers(np.float64, 3),), _scalars),
     GpuCase("vectors", "arguments.py", "arguments::vectors", lambda: (numbers(F32, 5),), _vectors),
 )
-CASES = (*GRIDS, *SHARED, *SCRATCH, *ARGUMENTS)
+
+
+# *** barriers, fences ***
+
+
+def _handed_over(x: Array) -> Array:
+    first = x[:64] * 2
+    return np.concatenate([first, (first[::-1] + 1) * 3]).astype(np.int32)
+
+
+def _turned(x: Array) -> Array:
+    for turn in range(3):
+        x = (x + turn).reshape(-1, 2)[:, ::-1].reshape(-1) * 2
+    return x.astype(np.int32)
+
+
+def _added_by_blocks(x: Array) -> tuple[Array, ...]:
+    parts = x.reshape(4, 8).sum(1, dtype=np.int32)
+    return np.append(parts * 10, parts.sum(dtype=np.int32)).astype(np.int32), np.array([4], np.int32), parts
+
+
+I32 = np.int32
+BARRIERS = (
+    GpuCase(
+        "hand-over",
+        "barriers.py",
+        "barriers::hand_over",
+        lambda: (numbers(I32, 128),),
+        _handed_over,
+        needs={"named_barriers": "EK0611"},
+    ),
+    GpuCase("turns", "barriers.py", "barriers::turns", lambda: (numbers(I32, 96),), _turned),
+    GpuCase("limited", "barriers.py", "barriers::limited", lambda: (numbers(I32, 96),), _turned),
+    GpuCase("last-block", "barriers.py", "barriers::last_block", lambda: (numbers(I32, 32),), _added_by_blocks),
+)
+
+
+# *** atomic operations ***
+
+
+def _combined(x: Array) -> tuple[Array, ...]:
+    v, dtype = x[::-1], x.dtype
+    one = np.ones((), dtype)
+    kept = np.stack([x + v, x - v, np.minimum(x, v), np.maximum(x, v), v, v]).astype(dtype)
+    out = np.stack([*kept[:5], np.where(x == (v + one).astype(dtype), v, x)]).astype(dtype)
+    old = np.stack([x] * 6 + [v]).astype(dtype)
+    return (out + kept).astype(dtype), old
+
+
+def _combining(dtype: Any) -> GpuCase:
+    name = f"atomic-combine[{np.dtype(dtype).name}]"
+    return GpuCase(name, "atomics.py", "atomics::combine", lambda: (numbers(dtype, 32, seed=3),), _combined)
+
+
+def _bits(dtype: Any) -> GpuCase:
+    def inputs() -> tuple[Array, ...]:
+        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+        return (np.random.default_rng(4).integers(low, high, 128, dtype=dtype, endpoint=True),)
+
+    def reference(x: Array) -> Array:
+        halves = x.reshape(2, 64)
+        joined = [f.reduce(halves, axis=1) for f in (np.bitwise_and, np.bitwise_or, np.bitwise_xor)]
+        return np.stack(joined, 1)
+
+    return GpuCase(f"atomic-bits[{np.dtype(dtype).name}]", "atomics.py", "atomics::bits", inputs, reference)
+
+
+def _summed(dtype: Any) -> GpuCase:
+    def reference(x: Array) -> Array:
+        return np.array([x[k::4].astype(np.float64).sum() for k in range(4)]).astype(dtype)
+
+    name = f"atomic-sums[{np.dtype(dtype).name}]"
+    return GpuCase(name, "atomics.py", "atomics::sums", lambda: (numbers(dtype, 128, seed=5),), reference)
+
+
+COMBINED = (np.int8, np.uint16, np.int32, np.uint32, np.int64, np.float16, ml_dtypes.bfloat16, np.float32, np.float64)
+ATOMICS = (
+    *map(_combining, COMBINED),
+    *map(_bits, (np.uint8, np.int16, np.uint32, np.int64)),
+    *map(_summed, (np.int8, np.int32, np.float16, np.float32, np.float64)),
+)
+
+CASES = (*GRIDS, *SHARED, *SCRATCH, *ARGUMENTS, *BARRIERS, *ATOMICS)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....dsl.types.dtype import DType, SIMDType
+from ...ir.opcodes import SCOPES
 from ...ir.program import Value
 from ..conversion import coerce
 from ..evaluator import Point, rule
@@ -28,6 +29,7 @@ ORDERINGS = {
     "": ("relaxed", "acquire", "release", "acq_rel", "seq_cst"),
     "load": ("relaxed", "acquire", "seq_cst"),
     "store": ("relaxed", "release", "seq_cst"),
+    "fence": ("acquire", "release", "acq_rel", "seq_cst"),
 }
 
 
@@ -59,7 +61,7 @@ def _dtype(call: Point, span: Span, name: str, kind: str) -> DType:
     return dtype
 
 
-def _ordering(call: Point, ordering: Any, kind: str) -> str:
+def ordering_of(call: Point, ordering: Any, kind: str) -> str:
     allowed = ORDERINGS.get(kind, ORDERINGS[""])
     if not isinstance(ordering, str) or ordering not in allowed:
         words = ", ".join(f'"{word}"' for word in allowed)
@@ -68,23 +70,36 @@ def _ordering(call: Point, ordering: Any, kind: str) -> str:
     return ordering
 
 
+def scope_of(call: Point, scope: Any) -> str:
+    """Whose threads see an operation as one step."""
+    if not isinstance(scope, str) or scope not in SCOPES:
+        words = ", ".join(f'"{word}"' for word in SCOPES)
+        got = f'"{scope}"' if isinstance(scope, str) else describe(scope)
+        raise call.error("EK0224", f"scope= is one of {words}, not {got}", "scope")
+    return scope
+
+
 def _number(call: Point, value: Any, dtype: DType, argument: str) -> Value:
     node = call.nodes.get(argument, call.node)
     return coerce(call.on(node), value, SIMDType(dtype), f"this memory holds {dtype}", owner_of(call))
 
 
-def modify(call: Point, kind: str, name: str, target: Any, index: Any, value: Any, ordering: Any) -> Value:
+def modify(call: Point, kind: str, name: str, target: Any, index: Any, value: Any, ordering: Any, scope: Any) -> Value:
     """One of `KINDS`; gives the value before."""
     span = _place(call, target, index, name, writes=True)
     dtype = _dtype(call, span, name, kind)
-    number, order = _number(call, value, dtype, "value"), _ordering(call, ordering, kind)
+    number, order = _number(call, value, dtype, "value"), ordering_of(call, ordering, kind)
     operands = [number, span.pointer, span.offset]
-    return call.builder.one("atomic", operands, SIMDType(dtype), kind=kind, ordering=order)
+    return call.builder.one("atomic", operands, SIMDType(dtype), kind=kind, ordering=order, scope=scope_of(call, scope))
 
 
 def _register(kind: str) -> None:
-    def apply(call: Point, target: Any, index: Any, value: Any, ordering: Any = "relaxed") -> Value:
-        return modify(call, kind, f"atomic.{kind}{'_' * (kind in ('and', 'or'))}", target, index, value, ordering)
+    def apply(
+        call: Point, target: Any, index: Any, value: Any, ordering: Any = "relaxed", scope: Any = "device"
+    ) -> Value:
+        return modify(
+            call, kind, f"atomic.{kind}{'_' * (kind in ('and', 'or'))}", target, index, value, ordering, scope
+        )
 
     rule(f"atomic.{kind}")(apply)
 
@@ -96,32 +111,42 @@ for _kind in KINDS:
 @rule("atomic_add")
 def atomic_add(call: Point, out: Any, index: Any, value: Any) -> None:
     call.nodes = {**call.nodes, "target": call.nodes.get("out", call.node)}
-    modify(call, "add", "atomic_add", out, index, value, "relaxed")
+    modify(call, "add", "atomic_add", out, index, value, "relaxed", "device")
 
 
 @rule("atomic.compare_exchange")
 def compare_exchange(
-    call: Point, target: Any, index: Any, expected: Any, desired: Any, ordering: Any = "relaxed"
+    call: Point,
+    target: Any,
+    index: Any,
+    expected: Any,
+    desired: Any,
+    ordering: Any = "relaxed",
+    scope: Any = "device",
 ) -> Value:
     span = _place(call, target, index, "atomic.compare_exchange", writes=True)
     dtype = _dtype(call, span, "atomic.compare_exchange", "")
     old, new = _number(call, expected, dtype, "expected"), _number(call, desired, dtype, "desired")
-    order = _ordering(call, ordering, "")
+    order = ordering_of(call, ordering, "")
     operands = [old, new, span.pointer, span.offset]
-    return call.builder.one("atomic_compare_exchange", operands, SIMDType(dtype), ordering=order)
+    return call.builder.one(
+        "atomic_compare_exchange", operands, SIMDType(dtype), ordering=order, scope=scope_of(call, scope)
+    )
 
 
 @rule("atomic.load")
-def load(call: Point, target: Any, index: Any, ordering: Any = "relaxed") -> Value:
+def load(call: Point, target: Any, index: Any, ordering: Any = "relaxed", scope: Any = "device") -> Value:
     span = _place(call, target, index, "atomic.load", writes=False)
     dtype = _dtype(call, span, "atomic.load", "")
-    order = _ordering(call, ordering, "load")
-    return call.builder.one("atomic_load", [span.pointer, span.offset], SIMDType(dtype), ordering=order)
+    order = ordering_of(call, ordering, "load")
+    return call.builder.one(
+        "atomic_load", [span.pointer, span.offset], SIMDType(dtype), ordering=order, scope=scope_of(call, scope)
+    )
 
 
 @rule("atomic.store")
-def store(call: Point, target: Any, index: Any, value: Any, ordering: Any = "relaxed") -> None:
+def store(call: Point, target: Any, index: Any, value: Any, ordering: Any = "relaxed", scope: Any = "device") -> None:
     span = _place(call, target, index, "atomic.store", writes=True)
     dtype = _dtype(call, span, "atomic.store", "")
-    number, order = _number(call, value, dtype, "value"), _ordering(call, ordering, "store")
-    call.builder.add("atomic_store", [number, span.pointer, span.offset], ordering=order)
+    number, order = _number(call, value, dtype, "value"), ordering_of(call, ordering, "store")
+    call.builder.add("atomic_store", [number, span.pointer, span.offset], ordering=order, scope=scope_of(call, scope))

@@ -22,8 +22,10 @@ from ..target_refusals import refuse_block, refuse_clusters
 from ..values.compile_time import Closure, ContextValue, is_comptime_number
 from ..values.describe import describe
 from ..values.launched import Launched
+from .atomics import ordering_of, scope_of
 
 AXES = "xyz"
+NAMED_BARRIERS = 16  # of a block
 
 
 LAUNCHED = "put it into a function of its own, and run that with ctx.launch(function, ..., grid=..., block=...)"
@@ -129,9 +131,29 @@ def uniform(call: Point, value: Any, scope: Any = "warp") -> Any:
 
 
 @rule("gpu.barrier")
-def barrier(call: Point) -> None:
-    kernel_of(call, "barrier()")
-    call.builder.add("barrier", [])
+def barrier(call: Point, id: Any = 0, threads: Any = None) -> None:
+    launched, target = kernel_of(call, "barrier()"), call.evaluator.target
+    if type(id) is not int or not 0 <= id < NAMED_BARRIERS:
+        text = f"id= is a number from 0 to {NAMED_BARRIERS - 1} known at compile time, not {describe(id)}"
+        raise call.error("EK0642", text, "id")
+    attrs: dict[str, Any] = {"id": id} if id else {}
+    if threads is not None:
+        whole, lanes = math.prod(launched.block), target.warp_size
+        if type(threads) is not int or not 1 <= threads <= whole or (threads % lanes and threads != whole):
+            text = f"threads= is a multiple of {lanes}, a warp's threads, up to the {whole} of the block"
+            raise call.error("EK0642", f"{text}, not {describe(threads)}", "threads")
+        if threads != whole:
+            attrs["threads"] = threads
+    if attrs and target.has_grid and not target.supports("named_barriers"):
+        hint = 'guard it by `if ctx.target.supports("named_barriers"):`; gpu.barrier() is for the whole block'
+        raise call.error("EK0611", f"{target.name} has one barrier a block, and no further ones", hint=hint)
+    call.builder.add("barrier", [], **attrs)
+
+
+@rule("gpu.fence")
+def fence(call: Point, ordering: Any = "acq_rel", scope: Any = "block") -> None:
+    kernel_of(call, "fence()")
+    call.builder.add("fence", [], ordering=ordering_of(call, ordering, "fence"), scope=scope_of(call, scope))
 
 
 @method(ContextValue, "launch")

@@ -108,6 +108,11 @@ def broadcast(call: Point, v: Any, lane: Any = 0) -> Any:
     return _shuffle(call, "one", "warp.broadcast", v, lane, "lane")
 
 
+@rule("gpu.warp.sync")
+def sync(call: Point, mask: Any = None) -> None:
+    call.builder.add("warp_sync", _mask(call, mask), **_warp(call, "warp.sync"))
+
+
 def _ballot(call: Point, name: str, p: Any, mask: Any, *, negated: bool = False) -> Value:
     attrs = _warp(call, name)
     condition = coerce(call.argument("p"), p, BOOL, f"gpu.{name} takes a Bool")

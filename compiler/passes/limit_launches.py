@@ -1,0 +1,85 @@
+"""Refuses launches that no device could take: too much shared memory, storage of the host.
+
+Input: a typed program for a target with grids. Output: an error, or nothing. Non-goals: sizes of grids, which are
+checked where kernels are launched (see `passes.host_and_device`, `lowering.launches`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...dsl.diagnostics.errors import CompileError, EinkornError, joined
+from ...dsl.diagnostics.places import Label
+from ..ir.opcodes import LAUNCH
+from ..ir.program import Function, Op, PointerType, Program, Value, captures, walk
+from ..ir.shared_memory import shared_bytes, static_shared, static_tensors
+from ..targets.base import Target
+
+
+def limit_launches(program: Program, target: Target) -> None:
+    """Refuses what is wrong with launches.
+
+    Raises:
+        CompileError (EK0604, EK0821): a kernel shares more than the target has; it uses storage of the host.
+    """
+    mistakes: list[EinkornError] = []
+    for function in program.functions:
+        for op in walk(function.body):
+            if op.opcode is LAUNCH:
+                mistakes += _of_storage(function, op)
+                mistakes += _of_shared_memory(function, op, target)
+    if mistakes:
+        raise joined(mistakes)
+
+
+def _of_storage(function: Function, launch: Op) -> Iterator[CompileError]:
+    """Storage of the host that a kernel uses."""
+    for value in captures(launch.regions[0]):
+        if isinstance(value.type, PointerType) and value.type.space == "stack":
+            made = value.maker.location.author() if value.maker is not None else []
+            here, *calls = _use(launch, value).location.author()
+            yield CompileError(
+                "this is storage of the host, which a kernel on a device cannot reach",
+                code="EK0821",
+                place=here,
+                labels=(Label(here, "used by the kernel"), *(Label(place, "made on the host") for place in made[:1])),
+                op=function.op or None,
+                notes=[f"called at {place}" for place in calls[:3]],
+                hint="gpu.scratch[T](n) in host code is memory of the device; stack[T](n) in the kernel is a thread's",
+            )
+
+
+def _use(launch: Op, value: Value) -> Op:
+    return next(op for op in walk(launch.regions[0]) if any(operand is value for operand in op.operands))
+
+
+def _of_shared_memory(function: Function, launch: Op, target: Target) -> Iterator[CompileError]:
+    """More shared memory than the target has."""
+    total = static_shared(launch.regions[0])
+    asked = launch.operands[6].const or 0
+    limits = target.limits
+    tensors = static_tensors(launch.regions[0])
+    if total > limits.static_shared_memory:
+        largest = max(tensors, key=shared_bytes)
+        here, *calls = largest.location.author()
+        notes = [f"this one is the largest: {shared_bytes(largest):,} bytes"] if len(tensors) > 1 else []
+        yield CompileError(
+            f"the {len(tensors)} gpu.shared[...] of this kernel hold {total:,} bytes together",
+            code="EK0604",
+            place=here,
+            op=function.op or None,
+            expected=f"at most {limits.static_shared_memory:,} bytes on {target.name}",
+            got=total,
+            notes=[*notes, *(f"called at {place}" for place in calls[:3])],
+            hint="a launch may ask for more with shared=, and kernels take that as gpu.dynamic_shared[T](n)",
+        )
+    elif total and total + asked > limits.shared_memory >= asked:
+        here = launch.location.author()[0]
+        yield CompileError(
+            f"a block has {total:,} bytes of gpu.shared[...] and asks for {asked:,} more",
+            code="EK0604",
+            place=here,
+            op=function.op or None,
+            expected=f"at most {limits.shared_memory:,} bytes on {target.name}",
+            got=total + asked,
+        )
