@@ -287,6 +287,12 @@ def _start() -> str:
     f.put("total", f.mul(threads, asked("total")))
     wide = f.compare("eq", asked("lanes"), 64)
     f.put("warp_bits", f.select(wide, 6, 5))
+    trace = f.pointer("trace")
+    with f.when(f.compare("ult", trace, f.pointer("trace_end"), "ptr")):
+        values: tuple[Number, ...] = (checking.LAUNCH, threads, f.left(1, f.get("warp_bits")), 0)
+        for k, value in enumerate(values):
+            f.store("i64", value, f.at(trace, 8 * k))
+        f.put("trace", f.at(trace, ctypes.sizeof(checking.Access)), "ptr")
     f.put("room_free", f.pointer("room"), "ptr")
     f.put("exhausted", 0)
     sizes = {"own": 8, "warp_base": 8, "vectors": 8, "informed": 8, "pending": 8, "hinted": 8, "fences": 16}

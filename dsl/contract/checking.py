@@ -76,8 +76,11 @@ class Finding(ctypes.Structure):
     )
 
 
+LAUNCH: Final = -1  # of a row of the trace that begins a launch: threads of a block, and of a warp, follow
+
+
 class Access(ctypes.Structure):
-    """A line of the trace, from which counters are made."""
+    """A row of the trace, from which counters are made."""
 
     _fields_ = tuple((name, ctypes.c_int64) for name in ("site_and_what", "thread", "address", "bytes"))
 

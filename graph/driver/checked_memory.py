@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+from typing import Any
+
+import numpy as np
 
 from ...dsl.contract import checking
 from ...dsl.contract.checking import Check, CheckState, Finding
@@ -54,6 +57,19 @@ class CheckedMemory:
     def forget(self, address: int, size: int) -> None:
         """Notes that memory belongs to no buffer any more."""
         self._mark(self.state, address, size, 0)
+
+    def record(self, rows: int) -> None:
+        """Notes the accesses that follow, as long as there is room."""
+        self._trace = np.empty((rows, 4), np.int64)
+        self._state.trace = self._trace.ctypes.data
+        self._state.trace_end = self._state.trace + self._trace.nbytes
+
+    def recorded(self) -> np.ndarray[Any, Any]:
+        """The accesses since then, a row each (see `checking.Access`); nothing is noted any more."""
+        start = self._trace.ctypes.data
+        rows = 0 if not self._state.trace else (self._state.trace - start) // ctypes.sizeof(checking.Access)
+        self._state.trace = self._state.trace_end = None
+        return self._trace[:rows]
 
     def finding(self) -> tuple[Finding, CheckState] | None:
         """What was found since this was asked last, and the state that it was found in."""

@@ -23,6 +23,7 @@ from ...dsl.contract.checking import CheckState, Finding
 from ...dsl.contract.kernels import KernelTable
 from ...dsl.diagnostics.errors import DeviceError, EinkornError
 from ...dsl.types.dtype import DType
+from .checked_memory import CheckedMemory
 from .shared_library import SharedLibrary
 
 Array = np.ndarray[Any, Any]
@@ -145,6 +146,11 @@ class Driver(ABC):
             MemoryError: there are not so many.
         """
         return np.empty(size, np.uint8)
+
+    @property
+    def checked(self) -> CheckedMemory | None:
+        """What is known of memory that is checked."""
+        return None
 
     def finding(self) -> tuple[Finding, CheckState] | None:
         """What was found in what kernels did with memory, since this was asked last."""

@@ -490,7 +490,7 @@ class Caller:
         found = self.driver.finding() if status == checking.STOPPED else None
         if found is not None:
             called = f"graph '{self.ir.name}' was called at {user_place()}"
-            raise finding_error(*found, self.code.reports, self._programs(), [*self.driver.notes(), called])
+            raise finding_error(*found, self.code.reports, self.programs(), [*self.driver.notes(), called])
         if failure is None:
             known = self.driver.error(code)
             notes = [f"{self.device}: {known}"] if known else []
@@ -499,9 +499,9 @@ class Caller:
         by, self.reported_by = [self.reported_by] if self.reported_by else [], ""
         notes = nan_notes(failure, arrays) if self.device.is_host else []
         staged = self._staged(failure.report.op)
-        raise failure_error(failure, self._programs(), staged, [*by, *notes, *self.driver.notes(), called])
+        raise failure_error(failure, self.programs(), staged, [*by, *notes, *self.driver.notes(), called])
 
-    def _programs(self) -> list[PortableKernel]:
+    def programs(self) -> list[PortableKernel]:
         """The kernels whose text reports are about."""
         programs = [node.kernel.portable for node in self.ir.nodes if isinstance(node, Node)]
         return [*programs, *(program.shape for program in programs if program.shape is not None)]

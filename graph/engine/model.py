@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...dsl.diagnostics.errors import EinkornError, GraphError, did_you_mean, of_call
+from ...dsl.diagnostics.errors import DeviceError, EinkornError, GraphError, did_you_mean, of_call
 from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.tracebacks import bare
 from ...dsl.types.dtype import DType
@@ -35,6 +35,7 @@ from .captures import Captures
 from .code import LoadedCode
 from .compile import kernel_summaries
 from .inputs import WRONG_INPUT, InputCheck, wrong_inputs
+from .memory_counters import MemoryCounters, count_memory
 from .outputs import Filling, KeptOutput, as_outputs
 from .padded import check_extent, from_bytes, run_padded
 from .profile import Profile, TracedCaller, Tracing
@@ -349,6 +350,28 @@ class Model:
             self._traced = TracedCaller(ir, self._load, self._checks, self._filling, self._weights, None, self._threads)
             self._callers.add(self._traced)
         self._run = Tracing(self._traced, profile).run
+
+    def count_memory(self, *inputs: Any, room: int = 1 << 21) -> MemoryCounters:
+        """Runs the graph once, and counts what its kernels do with memory: bytes, sectors, bank conflicts, by line.
+
+        Args:
+            inputs: as for `execute`.
+            room: accesses that are looked at; 32 bytes each.
+
+        Raises:
+            DeviceError: EK0744 the device does not tell; a simulated GPU with `checks=` does.
+        """
+        memory = self._call.driver.checked
+        if memory is None:
+            text = f"{self._call.device} does not tell what kernels do with memory"
+            hint = 'use Accelerator("sim", checks="all")'
+            raise DeviceError(text, code="EK0744", place=user_place(), hint=hint)
+        memory.record(room)
+        try:
+            self.execute(*inputs)
+        finally:
+            trace = memory.recorded()
+        return count_memory(trace, self._code.reports, self._call.programs(), whole=len(trace) < room)
 
     # *** what is known ***
 

@@ -1,0 +1,150 @@
+"""Counts what the kernels of a call did with memory, line by line, as a GPU would have to move it.
+
+    line            accesses     bytes   sectors   coalescing   conflicts   atomics
+    sums.py:12         4 096    16 384     1 024        50.0%
+
+The lanes of a warp that reach a line for the same time make one request: global memory moves the sectors of 32 bytes
+that it touches, shared memory serves 32 words of different banks at a time. Coalescing is the part of the bytes moved
+that were asked for; conflicts are the turns that shared memory needs beyond the least.
+
+Input: the trace of a simulated device with checks, and the reports of its code. Output: `MemoryCounters`. Non-goals:
+caches, and time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from ...dsl.contract.checking import LAUNCH, What
+from ...dsl.diagnostics.places import Place, shown_path
+from ...dsl.frontend.anchors import place_at
+from ...dsl.frontend.program import PortableKernel
+from .reports import Report
+
+Array = np.ndarray[Any, Any]
+SECTOR: Final = 32
+WORD: Final = 4
+BANKS: Final = 32
+
+
+@dataclass(frozen=True)
+class LineCounters:
+    """What was done at a place of a kernel: requests are those of whole warps, `conflicts` turns too many."""
+
+    op: str
+    kernel: str
+    place: Place | None
+    space: str
+    accesses: int
+    requests: int
+    bytes: int
+    sectors: int
+    conflicts: int
+    atomics: int
+
+    @property
+    def coalescing(self) -> float:
+        """The part of the moved bytes that was asked for; 1 where nothing is moved."""
+        return min(1.0, self.bytes / (self.sectors * SECTOR)) if self.sectors else 1.0
+
+
+@dataclass(frozen=True)
+class MemoryCounters:
+    """All lines of a call, the dearest first; `whole` says whether the trace had room for all accesses."""
+
+    lines: tuple[LineCounters, ...]
+    whole: bool
+
+    def to_list(self) -> list[dict[str, Any]]:
+        """The lines as JSON values."""
+        return [
+            asdict(line)
+            | {"place": None if line.place is None else line.place.to_dict(), "coalescing": line.coalescing}
+            for line in self.lines
+        ]
+
+    def table(self) -> str:
+        """The lines as text."""
+        head = f"{'line':32} {'space':7} {'accesses':>10} {'bytes':>10} {'sectors':>9} {'coalescing':>11}"
+        rows = [f"{head} {'conflicts':>10} {'atomics':>8}"]
+        for line in self.lines:
+            where = f"{shown_path(line.place.file)}:{line.place.line}" if line.place is not None else line.kernel
+            moved = f"{line.coalescing:11.1%}" if line.sectors else " " * 11
+            rows.append(
+                f"{where[-32:]:32} {line.space:7} {line.accesses:10} {line.bytes:10} {line.sectors:9} {moved}"
+                f" {line.conflicts:10} {line.atomics:8}"
+            )
+        return "\n".join([*rows, *([] if self.whole else ["the trace was too short for all accesses"])])
+
+
+def count_memory(
+    trace: Array, reports: Sequence[Report], kernels: Sequence[PortableKernel], *, whole: bool
+) -> MemoryCounters:
+    """Counts a trace of rows (site and what, thread, address, bytes), with a row before each launch."""
+    totals: dict[int, list[int]] = {}
+    starts = np.flatnonzero(trace[:, 0] == LAUNCH) if len(trace) else np.zeros(0, np.int64)
+    for start, end in zip(starts, [*starts[1:], len(trace)], strict=True):
+        threads, lanes = int(trace[start, 1]), int(trace[start, 2])
+        _count_launch(trace[start + 1 : end], threads, lanes, reports, totals)
+    lines = [_line(site, numbers, reports[site], kernels) for site, numbers in totals.items()]
+    return MemoryCounters(tuple(sorted(lines, key=lambda line: (-line.sectors - line.conflicts, -line.bytes))), whole)
+
+
+def _line(site: int, numbers: list[int], report: Report, kernels: Sequence[PortableKernel]) -> LineCounters:
+    space, function = (str(part) for part in report.parts[:2])
+    return LineCounters(report.op, function, place_at(report.anchor, kernels), space, *numbers)
+
+
+def _count_launch(
+    rows: Array, threads: int, lanes: int, reports: Sequence[Report], totals: dict[int, list[int]]
+) -> None:
+    rows = rows[rows[:, 3] > 0]  # what is no fence
+    sites, what, thread = rows[:, 0] >> 16, rows[:, 0] & 0xFFFF, rows[:, 1] - 1
+    warps = -(-threads // lanes)
+    warp = thread // threads * warps + thread % threads // lanes
+    for site in np.unique(sites):
+        own = sites == site
+        address, size = rows[own, 2], rows[own, 3]
+        request = warp[own] << 32 | _times(thread[own])
+        atomics = int(np.count_nonzero(what[own] & int(What.ATOMIC)))
+        shared = reports[site].parts[0] == "shared"
+        sectors = 0 if shared else _distinct(request, address, size, SECTOR)[0].size
+        conflicts = _conflicts(*_distinct(request, address, size, WORD)) if shared else 0
+        found = [len(address), np.unique(request).size, int(size.sum()), sectors, conflicts, atomics]
+        before = totals.setdefault(int(site), [0] * len(found))
+        totals[int(site)] = [a + int(b) for a, b in zip(before, found, strict=True)]
+
+
+def _times(thread: Array) -> Array:
+    """For each access, how many the same thread made at this place before."""
+    order = np.argsort(thread, kind="stable")
+    ordered = thread[order]
+    first = np.r_[True, ordered[1:] != ordered[:-1]]
+    position = np.arange(len(ordered))
+    times = np.empty(len(ordered), np.int64)
+    times[order] = position - np.maximum.accumulate(np.where(first, position, 0))
+    return times
+
+
+def _distinct(request: Array, address: Array, size: Array, unit: int) -> tuple[Array, Array]:
+    """The units of memory that each request touches, each once: the requests, and the numbers of the units."""
+    first, last = address // unit, (address + size - 1) // unit
+    counts = last - first + 1
+    repeated = np.repeat(np.arange(len(first)), counts)
+    units = first[repeated] + np.arange(len(repeated)) - np.repeat(np.cumsum(counts) - counts, counts)
+    pairs = np.unique(np.stack([request[repeated], units], axis=1), axis=0)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _conflicts(request: Array, words: Array) -> int:
+    """The turns of all requests beyond the least: a bank gives one word a turn."""
+    if not len(words):
+        return 0
+    _, number = np.unique(request, return_inverse=True)
+    loads = np.bincount(number * BANKS + words % BANKS, minlength=(number.max() + 1) * BANKS).reshape(-1, BANKS)
+    least = -(-loads.sum(axis=1) // BANKS)
+    return int((loads.max(axis=1) - least).sum())
