@@ -29,6 +29,7 @@ BLOCK = 1
 THREADS = 256  # of a block
 WARP_ROW = 1024  # elements of a row that a warp takes
 ROUND = 16384  # elements that a block takes before states settle
+ASKED = 4  # elements that a thread asks for before it takes the first of them
 STEPS = 6  # a warp has 64 lanes at most
 
 
@@ -102,7 +103,14 @@ def folded_round(team: Any, element: Any, low: Any, high: Any, monoids: Any, dty
         for k in range(first, min(first + count, high)):
             states = stepped_once(monoids, states, element(k), int32(k - low))
     else:
-        for k in range(low + thread, high, threads):
+        whole = low + (high - low) // (ASKED * threads) * (ASKED * threads)
+        for first in range(low + thread, whole, ASKED * threads):
+            values: Any = ()
+            for r in unroll(ASKED):
+                values = (*values, element(first + r * threads))
+            for r in unroll(ASKED):
+                states = stepped_once(monoids, states, values[r], int32(first + r * threads - low))
+        for k in range(whole + thread, high, threads):
             states = stepped_once(monoids, states, element(k), int32(k - low))
     return settled(monoids, _of_team(team, monoids, states), low)
 
