@@ -48,8 +48,8 @@ class GroupCode:
     symbol: str
     fallible: bool
     records: Sequence[Any]
-    scratch: bool
     code: bytes = field(repr=False)
+    scratch: bool = False
 
     def to_bytes(self) -> bytes:
         """A line of JSON, then the object."""
@@ -60,7 +60,7 @@ class GroupCode:
         """What `to_bytes` gave."""
         head, _, code = data.partition(b"\n")
         symbol, fallible, records, scratch = json.loads(head)
-        return GroupCode(symbol, fallible, records, scratch, code)
+        return GroupCode(symbol, fallible, records, code, scratch)
 
 
 def compile_groups(spec: EntrySpec, target: Target, progress: Progress | None = None) -> Piece:
@@ -102,7 +102,7 @@ def _compiled(
 
     def done(key: str, begun: GroupCompilation, code: bytes) -> None:
         group = begun.group
-        made[key] = GroupCode(begun.compilation.symbol, group.fallible, group.records, group.scratch, code)
+        made[key] = GroupCode(begun.compilation.symbol, group.fallible, group.records, code, group.scratch)
         shared_cache().put(key, made[key].to_bytes(), SUFFIX)
         if progress is not None:
             progress(len(made), len(missing))
