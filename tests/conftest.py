@@ -6,12 +6,17 @@ functions of `support.harness`.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+# A machine with GPUs is tested as one without: what needs a GPU is run by gpu/hardware.py, which says so here.
+if "TESTS_ON_HARDWARE" not in os.environ:
+    os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["HIP_VISIBLE_DEVICES"] = "-1"
 
 _HERE = str(Path(__file__).resolve().parent)
 if _HERE not in sys.path:

@@ -41,7 +41,10 @@ def main(arguments: Sequence[str]) -> int:
     names = ["-o", "python_files=check_*.py", "-o", "python_functions=check_*", "-p", "no:cacheprovider"]
     chosen = [argument for argument in arguments if argument != "--no-figures"]
     paths = [str(HERE / "device" / name) for name in files]
-    tests = subprocess.run([sys.executable, "-m", "pytest", "-q", *names, *chosen, *paths], check=False)
+    environment = {**os.environ, "TESTS_ON_HARDWARE": "1"}
+    tests = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *names, *chosen, *paths], env=environment, check=False
+    )
     if tests.returncode or "--no-figures" in arguments:
         return tests.returncode
     results = Path(os.environ.get("TMPDIR", "/tmp"), "einkorn-gpu.json")

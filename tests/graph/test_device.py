@@ -6,6 +6,7 @@ import pytest
 
 from einkorn.dsl.diagnostics.errors import DeviceError, GraphError
 from einkorn.graph import CPU, Accelerator, DeviceKind, DeviceRef, accelerator_count, scan_available_devices
+from einkorn.graph.driver import gpu_kinds
 
 
 def test_names() -> None:
@@ -44,6 +45,16 @@ def test_no_accelerator_is_explained() -> None:
     assert caught.value.code == "EK0801"
     assert caught.value.message == "there is no gpu:1 to run on: this machine has none"
     assert caught.value.hint == "use CPU(), or choose by accelerator_count()"
+
+
+def test_a_driver_without_its_library_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    for trace, library in (("_NVIDIA_TRACE", "libcuda.so.1"), ("_AMD_TRACE", "libamdhip64.so")):
+        with monkeypatch.context() as patch:
+            patch.setattr(gpu_kinds, trace, __file__)
+            patch.setattr(gpu_kinds, "has_library", lambda name: False)
+            with pytest.raises(DeviceError, match=f"the library {library} that programs reach it by") as caught:
+                Accelerator(0)
+        assert caught.value.code == "EK0831" and caught.value.hint is not None
 
 
 @pytest.mark.parametrize("bad", [-1, True, "0"])
