@@ -59,14 +59,16 @@ def test_an_irregular_op_has_a_case_and_an_example(name: str) -> None:
         Batch([first], first.dtypes[0]).graph()
 
 
+CHECKED = {"attention", "matrices", "norms", "order", "sampling"}
 # Ops without a form for GPUs: they read, in the host's code, what lies on the device.
 HOST_ONLY = {"print", "non_maximum_suppression"}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_cases_on_a_simulated_gpu(family: str) -> None:
-    """The cases of a family with the dtype of each."""
-    with simulated.sessions():
+    """The cases of a family with the dtype of each; those whose kernels share memory with all accesses checked."""
+    device = Accelerator("sim", checks="all", seed=3) if family in CHECKED else Accelerator("sim")
+    with simulated.sessions(device):
         for dtype in dict.fromkeys(np.dtype(case.dtypes[0]) for case in FAMILIES[family]):
             mine = [case for case in FAMILIES[family] if np.dtype(case.dtypes[0]) == dtype]
             for batch in batches([case for case in mine if case.op not in HOST_ONLY], dtype):
