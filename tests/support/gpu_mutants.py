@@ -121,15 +121,15 @@ def _may_swap(line: str, blank: str) -> bool:
 
 
 def cases_of(mutant: Mutant, cases: Sequence[GpuCase]) -> list[GpuCase]:
-    """The cases that run a function: one for each op, the smallest inputs first."""
+    """The cases that run a function: of each op those with the smallest and the largest inputs."""
     text = (KERNELS / mutant.file).read_text()
-    found: dict[str, GpuCase] = {}
-    for case in sorted(cases, key=lambda each: sum(array.size for array in each.inputs()), reverse=True):
+    found: dict[str, list[GpuCase]] = {}
+    for case in sorted(cases, key=lambda each: sum(array.size for array in each.inputs())):
         own = text.partition(f'"{case.op}"')[2].partition("\n\n\n")[0]
         helped = f"{mutant.function}(" in text.replace(f"def {mutant.function}(", "")
         if re.search(rf"\b{mutant.function}\b", own) or helped:
-            found[case.op] = case
-    return list(found.values())
+            found.setdefault(case.op, []).append(case)
+    return [case for of_op in found.values() for case in (of_op[:1] if len(of_op) == 1 else (of_op[0], of_op[-1]))]
 
 
 def outcome(mutant: Mutant, cases: Sequence[GpuCase]) -> str:
