@@ -1,0 +1,80 @@
+"""Mistakes with shared memory, barriers and atomic operations are errors at the line that makes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.harness import compile_kernel
+
+from einkorn.dsl import DType
+from einkorn.dsl.diagnostics.errors import EinkornError, each_of
+
+HEAD = """\
+from einkorn.dsl import *
+
+def thread(out, x):
+    {kernel}
+    out[gpu.thread_idx.x] = x[0]
+
+@register("wrong")
+def wrong(out: OutputTensor[float32, "64"], x: InputTensor[float32, "n"], ctx: DeviceContext):
+    n = x.dim(0)
+    kept = x
+    {host}
+    ctx.launch(thread, out, kept, grid=1, block=64{more})
+"""
+F32 = DType.float32
+
+# What the kernel and the host's code say, what else the launch takes; the target, the code, a part of the message.
+MISTAKES = {
+    "too much": ("t = gpu.shared[float64](8000); t[0] = 1.0", "", "", "sm_90a", "EK0604", "64,000 bytes together"),
+    "too much in all": (
+        "t = gpu.shared[float32](8000); t[0] = 1.0",
+        "",
+        ", shared=40000",
+        "sm_75",
+        "EK0604",
+        "asks for 40,000 more",
+    ),
+    "storage of the host": ("", "kept = stack[float32](4)", "", "gfx942", "EK0821", "storage of the host"),
+    "a size of the call": (
+        "t = gpu.shared[float32](gpu.grid_dim.x + x.at(0).cast(int64))",
+        "",
+        "",
+        "host",
+        "EK0623",
+        "",
+    ),
+    "no size": ("t = gpu.shared[float32](0)", "", "", "host", "EK0208", "whole sizes"),
+    "no power of two": ("t = gpu.shared[float32](4, align=24)", "", "", "sm_90a", "EK0208", "power of two"),
+    "shared in a loop": (
+        "for k in range(x.dim(0)): t = gpu.dynamic_shared[float32](4)",
+        "",
+        ", shared=16",
+        "host",
+        "EK0640",
+        "branch or a loop",
+    ),
+    "more than the launch has": ("t = gpu.dynamic_shared[float64](4)", "", ", shared=16", "host", "EK0641", ""),
+    "a barrier too high": ("gpu.barrier(16)", "", "", "host", "EK0642", "0 to 15"),
+    "half a warp": ("gpu.barrier(1, threads=16)", "", "", "sm_80", "EK0642", "multiple of 32"),
+    "one barrier": ("gpu.barrier(1)", "", "", "gfx1100", "EK0611", "one barrier a block"),
+    "no clusters": ("", "", ", cluster=2", "sm_80", "EK0611", "no clusters"),
+    "a large cluster": ("", "", ", cluster=(4, 4)", "sm_90a", "EK0604", "16 blocks"),
+    "no scope": ('atomic.add(out, 0, 1.0, scope="warp")', "", "", "host", "EK0224", "scope="),
+    "a relaxed fence": ('gpu.fence("relaxed")', "", "", "host", "EK0224", "ordering="),
+    "no registers": ("", "", ", max_registers=0", "sm_90a", "EK0221", "max_registers="),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes(name: str, tmp_path: Path) -> None:
+    kernel, host, more, target, code, words = MISTAKES[name]
+    file = tmp_path / "kernels.py"
+    file.write_text(HEAD.format(kernel=kernel or "pass", host=host or "pass", more=more))
+    with pytest.raises(EinkornError) as wrong:
+        compile_kernel(file, "wrong", [(F32, (4,))], target=target)
+    found = each_of(wrong.value)
+    assert [error.code for error in found] == [code]
+    assert words in str(found[0]) and found[0].place is not None
