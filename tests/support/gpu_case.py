@@ -35,6 +35,7 @@ class GpuCase:
         params: compile-time parameters of the op.
         needs: the features that a target must have, each with the code of the error where it has not.
         bound: the largest difference to the reference, relative to the largest number; 0 compares bit for bit.
+        heavy: whether to interpret it takes seconds, so that it is done once.
         by_lanes: whether the result depends on the number of threads in a warp.
     """
 
@@ -47,6 +48,7 @@ class GpuCase:
     needs: Mapping[str, str] = field(default_factory=dict)
     bound: float = 0.0
     by_lanes: bool = False
+    heavy: bool = False
 
     def __str__(self) -> str:
         return self.name

@@ -1,5 +1,6 @@
 """The table of GPU test kernels, for whoever runs GPU code: the interpreter, a CPU, a simulated GPU, an interpreter of
-PTX, hardware. The kernels lie in `tests/gpu/kernels`, one file a subject.
+PTX, hardware. The kernels lie in `tests/gpu/kernels`, one file a subject, and in
+`examples/gpu`.
 
     @pytest.mark.parametrize("case", CASES, ids=str)
     def test_...(case: GpuCase) -> None:
@@ -9,7 +10,7 @@ PTX, hardware. The kernels lie in `tests/gpu/kernels`, one file a subject.
 
 from __future__ import annotations
 
-from support import gpu_cases_elements, gpu_cases_library, gpu_cases_memory, gpu_cases_warps
+from support import gpu_cases_elements, gpu_cases_examples, gpu_cases_library, gpu_cases_memory, gpu_cases_warps
 from support.gpu_case import GPUS, GpuCase
 
 __all__ = ["CASES", "GPUS", "GpuCase"]
@@ -19,5 +20,6 @@ CASES: tuple[GpuCase, ...] = (
     *gpu_cases_warps.CASES,
     *gpu_cases_elements.CASES,
     *gpu_cases_library.CASES,
+    *gpu_cases_examples.CASES,
 )
 assert len({case.name for case in CASES}) == len(CASES), "two cases have one name"
