@@ -178,7 +178,9 @@ class Device:
 
     def can_access(self, other: Device) -> bool:
         """Whether kernels on this device may read the memory of `other` directly."""
-        return self == other or (not other.is_host and self.driver.can_access(other.driver))
+        if self == other or not isinstance(other, Device):
+            return self == other
+        return not other.is_host and self.driver.can_access(other.driver)
 
     @property
     def default_stream(self) -> DeviceStream:
@@ -273,7 +275,7 @@ def _no_accelerator(id: int) -> DeviceError:
         expected="a device from scan_available_devices()",
         got=f"gpu:{id}",
         notes=["kernels can be compiled for GPU targets without one"],
-        hint="use CPU(), or choose by accelerator_count()",
+        hint='use CPU(), Accelerator("sim"), or choose by accelerator_count()',
     )
 
 

@@ -144,7 +144,7 @@ class InputCheck:
             argument=self.name,
             expected=str(self.type),
             got=what,
-            hint=f"Buffer.from_numpy(x).to({self.type.device!r}) makes one of an array",
+            hint="Buffer.from_numpy(x).to(device) makes one of an array",
         )
 
     def misplaced(self, value: np.ndarray[Any, Any], address: int) -> None:

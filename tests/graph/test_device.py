@@ -44,7 +44,7 @@ def test_no_accelerator_is_explained() -> None:
         Accelerator(1)
     assert caught.value.code == "EK0801"
     assert caught.value.message == "there is no gpu:1 to run on: this machine has none"
-    assert caught.value.hint == "use CPU(), or choose by accelerator_count()"
+    assert caught.value.hint == 'use CPU(), Accelerator("sim"), or choose by accelerator_count()'
 
 
 def test_a_driver_without_its_library_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:

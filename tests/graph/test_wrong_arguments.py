@@ -600,6 +600,8 @@ OTHERS: dict[str, Callable[[], Call]] = {
     "set_mojo_log_level": lambda: (InferenceSession().set_mojo_log_level, ["notset"]),
     "set_assert_level": lambda: (InferenceSession().set_assert_level, ["safe"]),
     "set_mojo_assert_level": lambda: (InferenceSession().set_mojo_assert_level, ["safe"]),
+    "set_print_options": lambda: (InferenceSession().set_print_options, ["compact", 3, None]),
+    "set_debug_print_options": lambda: (InferenceSession().set_debug_print_options, ["full", 3, "prints"]),
     "Graph.name_inputs": lambda: (Graph("g", input_types=[TensorType(F32, [2])]).name_inputs, [["x"]]),
     "Graph.add_subgraph": lambda: (
         lambda name, types: Graph("g").add_subgraph(name, lambda *x: [*x, 1.0], types),
