@@ -22,12 +22,17 @@ from .ir_text import NO_ADDRESS, FunctionText, Number
 THREAD_BIT: Final = 40
 CLOCK_BIT: Final = 20
 CLOCKS: Final = (1 << 20) - 1
+FENCE: Final = 24  # bytes of what is kept of a fence: the clocks of the thread, of its block and of its warp
+PLACE: Final = 32  # bytes of an entry of the table of places
 
 
 def clocks_text() -> str:
     """The functions."""
     return "\n".join(
-        [_take(), _vector(), _clock(), _knows(), _merge(), _place(), _order(), _start(), _begin(), _join(), _meet()]
+        [
+            *(_take(), _vector(), _clock(), _knows(), _merge(), _place(), _place_of_block(), _learn()),
+            *(_fence(), _publish(), _order(), _start(), _begin(), _join(), _meet()),
+        ]
     )
 
 
@@ -142,12 +147,12 @@ def _knows() -> str:
 
 
 def _merge() -> str:
-    """`merge(to, from)`: the later clock for each thread of the grid; `raise(vector, thread, clock)` for one."""
-    f = StateFunction("@merge", "void", ["ptr %to", "ptr %from"])
+    """`merge(to, from, low, high)`: the later clock for each of these threads; `raise(vector, thread, clock)`."""
+    f = StateFunction("@merge", "void", ["ptr %to", "ptr %from", "i64 %low", "i64 %high"])
     either = f.either(f.compare("eq", "%to", NO_ADDRESS, "ptr"), f.compare("eq", "%from", NO_ADDRESS, "ptr"), "i1")
     with f.when(either):
         f.leave()
-    with f.each(0, f.get("total")) as k:
+    with f.each("%low", "%high") as k:
         at = f.mul(k, 4)
         place = f.at("%to", at)
         ours, theirs = f.load("i32", place), f.load("i32", f.at("%from", at))
@@ -167,7 +172,7 @@ def _place() -> str:
     slot = f.variable("i64", f.both(f.right(f.mul("%address", -7046029254386353131), 40), PLACES - 1))
     tried = f.variable("i64", 0)
     with f.while_(lambda: f.compare("slt", tried.value(), PLACES)):
-        entry = f.element("places", slot.value(), 16)
+        entry = f.element("places", slot.value(), PLACE)
         here = f.load("i64", entry)
         with f.when(f.compare("eq", here, "%address")):
             f.leave(f.at(entry, 8))
@@ -184,88 +189,162 @@ def _place() -> str:
     return f.text()
 
 
-def _order() -> str:
-    """`order(number, address, what)`: what an atomic operation, or a fence (at no address), publishes and learns."""
-    f = StateFunction("@order", "void", ["i64 %number", "i64 %address", "i64 %what"], "internal|noinline")
-    clock = f.call("@clock", ["ptr %state", "i64 %number"], "i64")
-    acquires = f.compare("ne", f.both("%what", What.ACQUIRE), 0)
-    releases = f.compare("ne", f.both("%what", What.RELEASE), 0)
-    own, hints = f.element("vectors", "%number"), f.element("pending", "%number")
-    informed, hinted = f.element("informed", "%number"), f.element("hinted", "%number")
-    fence = f.element("fences", "%number", 16)
-
-    def learn(source: str) -> None:
-        vector = f.call("@vector", ["ptr %state", f"ptr {own}"], "ptr")
-        with f.when(f.compare("eq", f.load("i64", informed), 0)):
-            with f.when(f.compare("ne", vector, NO_ADDRESS, "ptr")):
-                f.zero(vector, f.mul(f.get("total"), 4))
-            f.store("i64", 1, informed)
-            f.put("heard", f.add(f.get("heard"), 1))
-        f.call("@merge", ["ptr %state", f"ptr {vector}", f"ptr {source}"])
-
-    def tick() -> None:
-        later = f.add(f.get("clock"), 1)
-        f.put("clock", later)
-        f.store("i64", later, f.element("own", "%number"))
-
-    with f.when(f.compare("eq", "%address", 0)):
-        with f.when(f.both(acquires, f.compare("ne", f.load("i64", hinted), 0), "i1")):
-            learn(f.load("ptr", hints))
-        with f.when(releases):
-            f.store("i64", f.add(clock, 1), fence)
-            f.store("i64", f.get("base"), f.at(fence, 8))
-            tick()
-        f.leave()
-    fenced = f.load("i64", fence)
-    publishes = f.both(f.compare("ne", f.both("%what", What.WRITE), 0),
-                       f.either(releases, f.compare("ne", fenced, 0), "i1"), "i1")  # fmt: skip
-    place = f.call("@place", ["ptr %state", "i64 %address", f"i64 {f.wide(publishes, 'i1')}"], "ptr")
-    with f.when(f.compare("eq", place, NO_ADDRESS, "ptr")):
-        f.leave()
-    reads = f.compare("ne", f.both("%what", What.READ), 0)
-    there = f.load("ptr", place)
-    with f.when(f.both(reads, f.compare("ne", there, NO_ADDRESS, "ptr"), "i1")):
-        with f.when(acquires):
-            learn(there)
-        hint = f.call("@vector", ["ptr %state", f"ptr {hints}"], "ptr")
-        with f.when(f.compare("eq", f.load("i64", hinted), 0)):
-            f.store("i64", 1, hinted)
-            with f.when(f.compare("ne", hint, NO_ADDRESS, "ptr")):
-                f.zero(hint, f.mul(f.get("total"), 4))
-        f.call("@merge", ["ptr %state", f"ptr {hint}", f"ptr {there}"])
-    with f.when(publishes):
-        _publish(f, releases, clock, fenced)
-        with f.when(releases):
-            tick()
+def _learn() -> str:
+    """`learn(number, vector, low, high)`: a thread of the block knows of these threads what a vector says."""
+    f = StateFunction("@learn", "void", ["i64 %number", "ptr %source", "i64 %low", "i64 %high"], "internal|noinline")
+    informed = f.element("informed", "%number")
+    vector = f.call("@vector", ["ptr %state", f"ptr {f.element('vectors', '%number')}"], "ptr")
+    with f.when(f.compare("eq", f.load("i64", informed), 0)):
+        with f.when(f.compare("ne", vector, NO_ADDRESS, "ptr")):
+            f.zero(vector, f.mul(f.get("total"), 4))
+        f.store("i64", 1, informed)
+        f.put("heard", f.add(f.get("heard"), 1))
+    f.call("@merge", ["ptr %state", f"ptr {vector}", "ptr %source", "i64 %low", "i64 %high"])
     return f.text()
 
 
-def _publish(f: StateFunction, releases: str, clock: str, fenced: str) -> None:
-    """Raises the vector of a place to what the thread knows, or knew at its last fence."""
-    thread = f.add(f.sub(f.get("first"), 1), "%number")
-    informed, own = f.element("informed", "%number"), f.element("vectors", "%number")
-    fence = f.element("fences", "%number", 16)
-    place = f.call("@place", ["ptr %state", "i64 %address", "i64 1"], "ptr")
-    vector = f.call("@vector", ["ptr %state", f"ptr {place}"], "ptr")
-    base = f.select(releases, f.get("base"), f.load("i64", f.at(fence, 8)))
+def _place_of_block() -> str:
+    """`place_of_block(address, new)`: as `place`, of what threads of this block alone synchronise by."""
+    f = StateFunction("@place_of_block", "ptr", ["i64 %address", "i64 %new"])
+    place = f.call("@place", ["ptr %state", f"i64 {f.either('%address', 1 << 62)}", "i64 %new"], "ptr")
+    with f.when(f.compare("eq", place, NO_ADDRESS, "ptr")):
+        f.leave(NO_ADDRESS)
+    of, first = f.at(place, 8), f.get("first")
+    with f.when(f.compare("ne", f.load("i64", of), first)):
+        f.store("i64", first, of)
+        vector = f.load("ptr", place)
+        with f.when(f.compare("ne", vector, NO_ADDRESS, "ptr")):
+            f.zero(vector, f.mul(f.get("total"), 4))
+    f.leave(place)
+    return f.text()
+
+
+def _fence() -> str:
+    """`fence(number, what)`: what was seen is learned, what was done may be published, to the scope of the fence."""
+    f = StateFunction("@fence", "void", ["i64 %number", "i64 %what"], "internal|noinline")
+    clock = f.call("@clock", ["ptr %state", "i64 %number"], "i64")
+    wide = f.compare("eq", f.both("%what", What.NARROW), 0)
+    acquires = f.compare("ne", f.both("%what", What.ACQUIRE), 0)
+    hints = f.element("pending", "%number", 16)
+    with f.when(f.both(acquires, f.compare("ne", f.load("i64", f.element("hinted", "%number")), 0), "i1")):
+        for at, low, high in ((0, *_range(f, wide)), (8, 0, f.get("total"))):
+            source = f.load("ptr", f.at(hints, at))
+            f.call("@learn", ["ptr %state", "i64 %number", f"ptr {source}", f"i64 {low}", f"i64 {high}"])
+    with f.when(f.compare("ne", f.both("%what", What.RELEASE), 0)):
+        met = f.load("i64", f.element("warp_base", f.right("%number", f.get("warp_bits"))))
+        own = f.element("fences", "%number", 2 * FENCE)
+        for test, record in (("true", f.at(own, FENCE)), (wide, own)):
+            with f.when(test):
+                for k, value in enumerate((f.add(clock, 1), f.get("base"), met)):
+                    f.store("i64", value, f.at(record, 8 * k))
+        _tick(f)
+    return f.text()
+
+
+def _range(f: StateFunction, wide: str) -> tuple[str, str]:
+    """The threads that are meant: all, or those of the block."""
     start = f.sub(f.get("first"), 1)
+    return f.select(wide, 0, start), f.select(wide, f.get("total"), f.add(start, f.get("threads")))
+
+
+def _tick(f: StateFunction) -> None:
+    later = f.add(f.get("clock"), 1)
+    f.put("clock", later)
+    f.store("i64", later, f.element("own", "%number"))
+
+
+def _order() -> str:
+    """`order(number, address, what)`: what an atomic operation publishes and learns.
+
+    What the threads of a block tell each other alone is kept apart; for what is told to all it is no loss that a
+    block hears it too.
+    """
+    f = StateFunction("@order", "void", ["i64 %number", "i64 %address", "i64 %what"], "internal|noinline")
+    acquires = f.compare("ne", f.both("%what", What.ACQUIRE), 0)
+    releases = f.compare("ne", f.both("%what", What.RELEASE), 0)
+    wide = f.compare("eq", f.both("%what", What.NARROW), 0)
+    hints, hinted = f.element("pending", "%number", 16), f.element("hinted", "%number")
+
+    def read(function: str, hint_at: int, low: Number, high: Number) -> None:
+        place = f.call(function, ["ptr %state", "i64 %address", "i64 0"], "ptr")
+        with f.when(f.compare("ne", place, NO_ADDRESS, "ptr")):
+            there = f.load("ptr", place)
+            with f.when(f.compare("ne", there, NO_ADDRESS, "ptr")):
+                with f.when(acquires):
+                    f.call("@learn", ["ptr %state", "i64 %number", f"ptr {there}", f"i64 {low}", f"i64 {high}"])
+                with f.when(f.compare("eq", f.load("i64", hinted), 0)):
+                    f.store("i64", 1, hinted)
+                    for at in (0, 8):
+                        old = f.load("ptr", f.at(hints, at))
+                        with f.when(f.compare("ne", old, NO_ADDRESS, "ptr")):
+                            f.zero(old, f.mul(f.get("total"), 4))
+                hint = f.call("@vector", ["ptr %state", f"ptr {f.at(hints, hint_at)}"], "ptr")
+                f.call("@merge", ["ptr %state", f"ptr {hint}", f"ptr {there}", f"i64 {low}", f"i64 {high}"])
+
+    with f.when(f.compare("ne", f.both("%what", What.READ), 0)):
+        with f.when(wide):
+            read("@place", 0, 0, f.get("total"))
+        with f.when(f.compare("eq", wide, "false", "i1")):
+            read("@place", 8, *_range(f, "false"))
+        read("@place_of_block", 8, 0, f.get("total"))
+    with f.when(f.compare("ne", f.both("%what", What.WRITE), 0)):
+        _publish_all(f, releases, wide)
+        with f.when(releases):
+            _tick(f)
+    return f.text()
+
+
+def _publish_all(f: StateFunction, releases: str, wide: str) -> None:
+    """What a store publishes: all that the thread knows, if it releases, or what it knew at a fence."""
+    own = f.element("fences", "%number", 2 * FENCE)
+    clock = f.add(f.call("@clock", ["ptr %state", "i64 %number"], "i64"), 1)
+    met = f.load("i64", f.element("warp_base", f.right("%number", f.get("warp_bits"))))
+    told, any_told = ([f.load("i64", f.at(own, at + 8 * k)) for k in range(3)] for at in (0, FENCE))
+    now_known = (clock, f.get("base"), met)
+    plain = f.compare("eq", releases, "false", "i1")
+    narrow = f.compare("eq", wide, "false", "i1")
+    fenced, newer = f.compare("ne", told[0], 0), f.compare("ugt", any_told[0], told[0])
+    to_block = f.both(plain, f.compare("ne", any_told[0], 0), "i1")
+    to_block = f.both(to_block, f.either(narrow, newer, "i1"), "i1")
+    for test, fence, function in (
+        (f.both(wide, f.either(releases, fenced, "i1"), "i1"), told, "@place"),
+        (f.either(f.both(narrow, releases, "i1"), to_block, "i1"), any_told, "@place_of_block"),
+    ):
+        with f.when(test):
+            place = f.call(function, ["ptr %state", "i64 %address", "i64 1"], "ptr")
+            with f.when(f.compare("ne", place, NO_ADDRESS, "ptr")):
+                known = [f.select(releases, now, then) for now, then in zip(now_known, fence, strict=True)]
+                values = ", ".join(f"i64 {value}" for value in known)
+                f.call("@publish", ["ptr %state", "i64 %number", f"ptr {place}", values])
+
+
+def _publish() -> str:
+    """`publish(number, place, clock, base, met)`: raises the vector of a place to what a thread knows, or knew."""
+    parameters = ["i64 %number", "ptr %place", "i64 %clock", "i64 %base", "i64 %met"]
+    f = StateFunction("@publish", "void", parameters, "internal|noinline")
+    start = f.sub(f.get("first"), 1)
+    informed, own = f.element("informed", "%number"), f.element("vectors", "%number")
+    vector = f.call("@vector", ["ptr %state", "ptr %place"], "ptr")
+    total = f.get("total")
+
+    def merge(source: str) -> None:
+        f.call("@merge", ["ptr %state", f"ptr {vector}", f"ptr {source}", "i64 0", f"i64 {total}"])
+
     with f.each(0, f.get("threads")) as k:
-        f.call("@raise", ["ptr %state", f"ptr {vector}", f"i64 {f.add(start, k)}", f"i64 {base}"])
+        f.call("@raise", ["ptr %state", f"ptr {vector}", f"i64 {f.add(start, k)}", "i64 %base"])
         with f.when(f.compare("ne", f.get("knows"), 0)):
             row = f.mul("%number", f.get("threads"))
             known = f.wide(f.load("i32", f.element("known", f.add(row, k), 4)), "i32")
             f.call("@raise", ["ptr %state", f"ptr {vector}", f"i64 {f.add(start, k)}", f"i64 {known}"])
         bits = f.get("warp_bits")
-        warp = f.right(k, bits)
-        with f.when(f.both(f.compare("eq", warp, f.right("%number", bits)), releases, "i1")):
-            met = f.load("i64", f.element("warp_base", warp))
-            f.call("@raise", ["ptr %state", f"ptr {vector}", f"i64 {f.add(start, k)}", f"i64 {met}"])
-    mine = f.select(releases, f.add(clock, 1), fenced)
-    f.call("@raise", ["ptr %state", f"ptr {vector}", f"i64 {thread}", f"i64 {mine}"])
+        with f.when(f.compare("eq", f.right(k, bits), f.right("%number", bits))):
+            f.call("@raise", ["ptr %state", f"ptr {vector}", f"i64 {f.add(start, k)}", "i64 %met"])
+    f.call("@raise", ["ptr %state", f"ptr {vector}", f"i64 {f.add(start, '%number')}", "i64 %clock"])
     with f.when(f.compare("ne", f.load("i64", informed), 0)):
-        f.call("@merge", ["ptr %state", f"ptr {vector}", f"ptr {f.load('ptr', own)}"])
+        merge(f.load("ptr", own))
     with f.when(f.compare("ne", f.get("shared_informed"), 0)):
-        f.call("@merge", ["ptr %state", f"ptr {vector}", f"ptr {f.pointer('shared_vector')}"])
+        merge(f.pointer("shared_vector"))
+    return f.text()
 
 
 # *** launches, blocks, barriers ***
@@ -295,11 +374,11 @@ def _start() -> str:
         f.put("trace", f.at(trace, ctypes.sizeof(checking.Access)), "ptr")
     f.put("room_free", f.pointer("room"), "ptr")
     f.put("exhausted", 0)
-    sizes = {"own": 8, "warp_base": 8, "vectors": 8, "informed": 8, "pending": 8, "hinted": 8, "fences": 16}
-    sizes |= {"copies": 32 * COPIES, "copied": 24}
+    sizes = {"own": 8, "warp_base": 8, "vectors": 8, "informed": 8, "pending": 16, "hinted": 8}
+    sizes |= {"fences": 2 * FENCE, "copies": 32 * COPIES, "copied": 24}
     for name, size in sizes.items():
         f.put(name, f.call("@take", ["ptr %state", f"i64 {f.mul(threads, size)}"], "ptr"), "ptr")
-    f.put("places", f.call("@take", ["ptr %state", f"i64 {PLACES * 16}"], "ptr"), "ptr")
+    f.put("places", f.call("@take", ["ptr %state", f"i64 {PLACES * PLACE}"], "ptr"), "ptr")
     f.put("known", NO_ADDRESS, "ptr")
     f.put("knows", 0)
     f.put("shared_vector", NO_ADDRESS, "ptr")
@@ -321,7 +400,8 @@ def _begin() -> str:
     f.put("first", f.add(f.mul(number, threads), 1))
     f.put("clock", 1)
     f.put("base", 1)
-    for name, size in (("own", 8), ("warp_base", 8), ("informed", 8), ("hinted", 8), ("fences", 16), ("copied", 24)):
+    sizes = {"own": 8, "warp_base": 8, "informed": 8, "hinted": 8, "fences": 2 * FENCE, "copied": 24}
+    for name, size in sizes.items():
         f.zero(f.pointer(name), f.mul(threads, size))
     with f.when(f.compare("ne", f.get("knows"), 0)):
         f.zero(f.pointer("known"), f.mul(f.mul(threads, threads), 4))
@@ -348,7 +428,8 @@ def _join() -> str:
             f.zero(own, f.mul(f.get("total"), 4))
         f.store("i64", 1, flag)
         f.put("heard", f.add(f.get("heard"), 1))
-    f.call("@merge", ["ptr %state", f"ptr {own}", f"ptr {f.load('ptr', f.element('vectors', '%other'))}"])
+    theirs = f.load("ptr", f.element("vectors", "%other"))
+    f.call("@merge", ["ptr %state", f"ptr {own}", f"ptr {theirs}", "i64 0", f"i64 {f.get('total')}"])
     return f.text()
 
 
@@ -377,7 +458,8 @@ def _meet() -> str:
             with f.each("%low", "%high") as k:
                 flag = f.element("informed", k)
                 with f.when(f.compare("ne", f.load("i64", flag), 0)):
-                    f.call("@merge", ["ptr %state", f"ptr {vector}", f"ptr {f.load('ptr', f.element('vectors', k))}"])
+                    theirs = f.load("ptr", f.element("vectors", k))
+                    f.call("@merge", ["ptr %state", f"ptr {vector}", f"ptr {theirs}", "i64 0", f"i64 {f.get('total')}"])
             f.put("heard", 0)
             f.zero(f.pointer("informed"), f.mul(f.get("threads"), 8))
         f.leave()

@@ -162,7 +162,7 @@ def _access() -> str:
     is_atomic = f.compare("ne", f.both("%what", What.ATOMIC), 0)
     _trace(f, global_number)
     with f.when(f.compare("eq", "%bytes", 0)):
-        f.call("@order", ["ptr %state", f"i64 {number}", "i64 0", "i64 %what"])
+        f.call("@fence", ["ptr %state", f"i64 {number}", "i64 %what"])
         f.leave(0)
     looks = f.get("looks_for")
     reads = f.compare("ne", f.both("%what", What.READ), 0)
@@ -324,17 +324,20 @@ def _race(f: StateFunction, cell: str, number: str, me: str, atomic: str, reads:
             conflict.set(f.select(unknown, value, conflict.value()))
             other_what.set(f.select(unknown, what, other_what.value()))
 
+    def apart(value: str) -> str:
+        """Whether one of two atomic operations is for its block alone, and they are of two blocks."""
+        narrow = f.compare("ne", f.both(f.either(me, value), 2), 0)
+        block = f.sub(f.right(value, THREAD_BIT), f.get("first"))
+        return f.both(narrow, f.compare("uge", block, f.get("threads")), "i1")
+
     stored, last, read, earlier = (entry(at) for at in (_STORE, _ATOMIC, _READ, _EARLIER))
     against(stored, int(What.WRITE), "true")
     plain = f.value(f"xor i1 {atomic}, true")
     against(last, int(What.WRITE | What.ATOMIC), plain)
-    narrow = f.compare("ne", f.both(f.either(me, last), 2), 0)
-    block = f.sub(f.right(last, THREAD_BIT), f.get("first"))
-    elsewhere = f.compare("uge", block, f.get("threads"))
-    against(last, int(What.WRITE | What.ATOMIC), f.both(atomic, f.both(narrow, elsewhere, "i1"), "i1"))
+    against(last, int(What.WRITE | What.ATOMIC), f.both(atomic, apart(last), "i1"))
     for value in (read, earlier):
         also_atomic = f.compare("ne", f.both(value, 1), 0)
-        harmless = f.both(atomic, also_atomic, "i1")
+        harmless = f.both(f.both(atomic, also_atomic, "i1"), f.value(f"xor i1 {apart(value)}, true"), "i1")
         what = f.select(also_atomic, int(What.READ | What.ATOMIC), int(What.READ))
         against(value, what, f.both(writes, f.value(f"xor i1 {harmless}, true"), "i1"))
     with f.when(f.compare("ne", conflict.value(), 0)):

@@ -24,6 +24,7 @@ from ..ir.opcodes import (
     COPY_ASYNC,
     COPY_COMMIT,
     COPY_WAIT,
+    FENCE,
     FOR,
     GATHER,
     IF,
@@ -61,6 +62,11 @@ _ORDERS = {
 }
 
 
+def _order_of(op: Op) -> What:
+    """What an atomic operation, or a fence, says of order, and for whom."""
+    return _ORDERS[op.attrs["ordering"]] | (What.NARROW if op.attrs.get("scope") == "block" else What(0))
+
+
 class Watched(FunctionWriter):
     """Writes the function of a thread."""
 
@@ -75,6 +81,8 @@ class Watched(FunctionWriter):
             self._watch(op, *access)
         elif op.opcode is COPY_ASYNC:
             self._watch_copy(op)
+        elif op.opcode is FENCE:
+            self._watch_fence(op)
         elif op.opcode is COPY_COMMIT:
             self._tell_thread("commit", [])
         elif op.opcode is COPY_WAIT:
@@ -108,8 +116,7 @@ class Watched(FunctionWriter):
             self._use(op, [value] if value is not None else [])
             return
         if what & What.ATOMIC:
-            what |= _ORDERS[op.attrs["ordering"]]
-            what |= What.NARROW if op.attrs.get("scope") == "block" else What(0)
+            what |= _order_of(op)
         site = self.module.access(op, address.type.space)
         bits = self.op(f"arith.constant {int(what)} : i64")
         if value is not None and value.serial in self.unknown:
@@ -121,6 +128,12 @@ class Watched(FunctionWriter):
         found = self._tell(address, places, None if mask is None else op.operands[mask], moved, bits, site)
         if what & What.READ and not what & What.ATOMIC and found:
             self.unknown[op.results[0].serial] = found
+
+    def _watch_fence(self, op: Op) -> None:
+        """A fence is an access to nothing."""
+        nowhere = self.op("arith.constant 0 : i64")
+        bits = self.op(f"arith.constant {int(_order_of(op))} : i64")
+        self._call(nowhere, nowhere, 1, 0, bits, self.module.access(op, "fence"))
 
     def _watch_copy(self, op: Op) -> None:
         """A copy reads what it is allowed to, and writes as many elements."""

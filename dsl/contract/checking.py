@@ -29,7 +29,7 @@ class What(IntFlag):
     READ = 1
     WRITE = 2
     ATOMIC = 4
-    NARROW = 8  # an atomic operation for the threads of a block alone
+    NARROW = 8  # an atomic operation, or a fence, for the threads of a block alone
     ACQUIRE = 16
     RELEASE = 32
     UNKNOWN = 64  # what is stored was read where nobody had written
@@ -104,13 +104,14 @@ class CheckState(ctypes.Structure):
         warp_base: for each warp the clock when all of it met last.
         known, knows: for each two threads what one knows of the other, and whether anything is there.
         vectors, informed: for each thread the clocks of all threads that it knows from elsewhere; whether it does.
-        pending, hinted: the same of what is known as soon as it makes a fence.
-        fences: for each thread its clock and that of the block when it made its last fence.
+        pending, hinted: the same of what is known as soon as it makes a fence: from all, and from its block alone.
+        fences: for each thread its clock, that of the block and that of the warp when it made its last fence for more
+            than its block, and when it made its last one.
         copies, copied: for each thread its copies under way (address, bytes, site and what, group), as a ring; how many
             have ended, and have begun, and its groups.
         heard: how many threads are informed.
         shared_vector, shared_informed: what all threads of the block know from elsewhere.
-        places: the table of places, of entries (address, vector).
+        places: the table of places, of entries (address, vector, block that it is of; 0 for all).
         block_x, block_y, grid_x, grid_y: sizes of the launch.
         trace, trace_end: where the next accesses are noted.
         exhausted: whether memory for all of this has run out.

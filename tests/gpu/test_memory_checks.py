@@ -65,6 +65,59 @@ def test_what_blocks_tell_each_other(op: str, params: dict[str, Any], found: Fou
     assert run(op, FLAG, **params).found is found
 
 
+BOTH = {"before": "release", "after": "acquire"}
+
+
+@pytest.mark.parametrize(
+    ("params", "found"),
+    [
+        ({}, Found.RACE),
+        (BOTH, Found.NOTHING),
+        ({"before": "release"}, Found.RACE),
+        ({"after": "acquire"}, Found.RACE),
+        ({"fences": "device"}, Found.NOTHING),
+        ({"fences": "block"}, Found.RACE),  # the other thread is in another block
+        ({"fences": "block", "before": "release"}, Found.RACE),
+        ({**BOTH, "fences": "block"}, Found.NOTHING),
+        ({"before": "release", "fences": "device"}, Found.NOTHING),
+        ({**BOTH, "scope": "block"}, Found.RACE),
+        ({"fences": "system", "scope": "block"}, Found.RACE),
+    ],
+)
+def test_a_message_to_another_block(params: dict[str, Any], found: Found) -> None:
+    assert run("message", FLAG, **params).found is found
+
+
+@pytest.mark.parametrize(
+    ("params", "found"),
+    [
+        ({}, Found.RACE),
+        ({**BOTH, "scope": "block"}, Found.NOTHING),
+        ({"before": "release", "scope": "block"}, Found.RACE),
+        ({"fences": "block"}, Found.NOTHING),
+        ({"fences": "block", "scope": "block"}, Found.NOTHING),
+        ({"fences": "device", "scope": "block"}, Found.NOTHING),
+        ({"after": "acquire", "scope": "block", "fences": "block"}, Found.NOTHING),
+    ],
+)
+def test_a_message_within_a_block(params: dict[str, Any], found: Found) -> None:
+    assert run("message", FLAG, by=7, **params).found is found
+
+
+def test_a_fence_publishes_what_a_warp_did_before() -> None:
+    assert run("warp_message", FLAG).found is Found.NOTHING
+    assert run("warp_message", FLAG, syncs=0).found is Found.RACE
+
+
+@pytest.mark.parametrize("reads", [0, 1])
+def test_atomic_operations_for_a_block_alone(reads: int) -> None:
+    scopes = [("device", "device"), ("system", "cluster"), ("block", "device"), ("device", "block"), ("block", "block")]
+    for first, second in scopes:
+        found = run("counts", FLAG, first=first, second=second, reads=reads).found
+        assert found is (Found.RACE if "block" in (first, second) else Found.NOTHING), (first, second)
+        assert run("counts", FLAG, first=first, second=second, reads=reads, grid=1).found is Found.NOTHING
+
+
 def test_accesses_outside_of_a_buffer() -> None:
     assert run("beyond").found is Found.NOTHING
     for by, thread in ((193, 63), (-1, 0)):

@@ -98,6 +98,76 @@ def publish_op(out: OUT, x: IN, ctx: DeviceContext, *, write: str = "release", r
     ctx.launch(publish, out, x, grid=2, block=32, parameters={"write": write, "read": read})
 
 
+def message(out, x, before: str, after: str, fences: str, scope: str, by: int):
+    """Thread `by` takes what thread 0 leaves; where fences are named, they do what the flag does not."""
+    i = gpu.global_idx.x
+    if i == 0:
+        out[1] = x[1]
+        if fences != "":
+            gpu.fence("release", fences)
+        atomic.store(out, 0, 1, ordering=before, scope=scope)
+    if i == by and atomic.load(out, 0, ordering=after, scope=scope) == 1:
+        if fences != "":
+            gpu.fence("acquire", fences)
+        out[2] = out[1]
+
+
+@register("wrong::message")
+def message_op(
+    out: OUT,
+    x: IN,
+    ctx: DeviceContext,
+    *,
+    before: str = "relaxed",
+    after: str = "relaxed",
+    fences: str = "",
+    scope: str = "device",
+    by: int = 32,
+):
+    ctx.launch(
+        message, out, x, grid=2, block=32,
+        parameters={"before": before, "after": after, "fences": fences, "scope": scope, "by": by},
+    )  # fmt: skip
+
+
+def warp_message(out, x, syncs: int):
+    """Lane 0 tells another block of what its whole warp has written."""
+    t = gpu.thread_idx.x
+    if gpu.block_idx.x == 0:
+        out[64 + t] = x[t]
+        if syncs == 1:
+            gpu.warp.sync()
+        if t == 0:
+            gpu.fence("release", "device")
+            atomic.add(out, 0, 1)
+    elif t == 0 and atomic.load(out, 0) > 0:
+        gpu.fence("acq_rel", "device")
+        out[1] = out[64 + 7]
+
+
+@register("wrong::warp_message")
+def warp_message_op(out: OUT, x: IN, ctx: DeviceContext, *, syncs: int = 1):
+    ctx.launch(warp_message, out, x, grid=2, block=32, parameters={"syncs": syncs})
+
+
+def counts(out, first: str, second: str, reads: int):
+    """Two blocks count in one place."""
+    if gpu.block_idx.x == 0:
+        if reads == 1:
+            out[gpu.thread_idx.x + 1] = atomic.load(out, 0, scope=first)
+        else:
+            atomic.add(out, 0, 1, scope=first)
+    else:
+        atomic.add(out, 0, 1, scope=second)
+
+
+@register("wrong::counts")
+def counts_op(
+    out: OUT, x: IN, ctx: DeviceContext, *, first: str = "device", second: str = "device", reads: int = 0, grid: int = 2
+):
+    ctx.launch(counts, out, grid=grid, block=32, parameters={"first": first, "second": second, "reads": reads})
+
+
 def last_block(out, x, ordering: str, waits: int):
     """The block that comes last adds what all blocks wrote."""
     t = gpu.thread_idx.x
