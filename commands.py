@@ -170,14 +170,18 @@ def cache_clear() -> None:
 
 def list_targets() -> None:
     """Prints the targets, and of code that runs in a process whether this machine can run it."""
-    from .compiler.targets import fits, known, lookup
+    from .compiler.targets import fits, host, known, lookup
 
     table = _table("target", "kind", "triple", "runs here", "features")
     for name in known():
         target = lookup(name)
         runs = ("yes" if fits(name) else "no") if target.format.in_process else ""
         table.add_row(name, target.kind, target.triple, runs, " ".join(sorted(target.capabilities)))
+    sim = lookup("sim")
+    runs = "yes" if host().system is not None else "no"
+    table.add_row("sim", sim.kind, sim.triple, runs, " ".join(sorted(sim.capabilities)))
     _print_table(table)
+    print(f"sim is a simulated GPU like {sim.name.partition(':')[2]}, sim:NAME one like any other GPU above")
 
 
 def _show_package(package: Package) -> None:

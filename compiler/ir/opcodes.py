@@ -418,10 +418,11 @@ SCRATCH = Opcode(
 ENQUEUE = Opcode(
     "enqueue",
     "grid x y z, bytes of dynamic shared memory, the kernel's arguments: launches it; attrs kernel, block, cluster,"
-    " limits of the first four operands, reports: whether it may report",
+    " limits of the first four operands, static: bytes that each block shares besides, reports: whether it may report",
     (INTEGER,) * 4,
     more=ANY,
     attrs={"kernel": Attribute(whole()), "limits": Attribute(numbers(4)), "reports": Attribute(_FLAG, required=False)}
+    | {"static": Attribute(whole(1, 1 << 31), required=False)}
     | {name: Attribute(numbers(3)) for name in ("block", "cluster")},
     reads=True,
     writes=True,

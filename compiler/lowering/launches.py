@@ -71,7 +71,9 @@ def _stay_within(w: FunctionWriter, op: Op) -> None:
 
 def _site(w: FunctionWriter, op: Op, limit: int, words: str) -> int:
     """The site of a report that a size is too large."""
-    parts = ("a launch asks for ", (",", "int64"), f" {words}, and the device has at most {limit:,}")
+    static = op.attrs.get("static", 0) if words == LAUNCH_SIZES[-1] else 0
+    beside = f" beside the {static:,} of the kernel's gpu.shared[...]" if static else ""
+    parts = ("a launch asks for ", (",", "int64"), f" {words}, and the device has at most {limit:,}{beside}")
     own, *calls = op.location.author()
     details = (("limit", limit), ("size", {"value": 0, "dtype": "int64"}))
     notes = tuple(("called from", place) for place in calls)

@@ -38,6 +38,7 @@ from ..ir.program import (
     has_reports,
     walk,
 )
+from ..ir.shared_memory import static_shared
 from ..targets import Target
 
 
@@ -158,12 +159,15 @@ class _HostCode(Copier):
             taken = [self.value(value) for value in captures(old.regions[0])]
             operands = [*counts, shared, *taken]
             number, block, cluster = self.numbers[id(old)], block_of(old), cluster_of(old)
-            limits = (*self.target.most_blocks(block), self.target.limits.shared_memory)
+            static = static_shared(old.regions[0])
+            limits = (*self.target.most_blocks(block), self.target.limits.shared_memory - static)
             if not any(count.const == 0 for count in counts):
                 for value, limit, words in zip(operands, limits, LAUNCH_SIZES, strict=False):
                     if value.const is not None and value.const > limit:
                         raise self.too_large(old, int(value.const), limit, words)
             builder.add("enqueue", operands, kernel=number, block=block, cluster=cluster, limits=limits)
+            if static:
+                region.ops[-1].attrs["static"] = static
             if not self.target.has_context and has_reports(old.regions[0]):
                 region.ops[-1].attrs["reports"] = True
 

@@ -52,6 +52,11 @@ _GRID: Final = GridOperations(
         'rocdl.flat_work_group_size = "{threads},{threads}"'
     ),
     warp=_warp(32),
+    # A multiprocessor is four SIMDs: a compute unit of CDNA, two of RDNA, which LLVM's code takes together.
+    wishes={
+        "max_registers": 'passthrough = [["amdgpu-num-vgpr", "{n}"]]',  # vector registers
+        "min_blocks": "rocdl.waves_per_eu = {warps} : i32",
+    },
     meet_warp=(
         'llvm.fence syncscope("wavefront") release',
         'llvm.call_intrinsic "llvm.amdgcn.wave.barrier"() : () -> ()',
@@ -79,6 +84,10 @@ _COMMON = _CDNA1 | {"atomics_f32"}
 _CDNA2 = _COMMON | {"atomics_f64", "f64_mma"}
 _CDNA3 = _CDNA2 | {"fp8_mma", "async_copy"}
 
+# Vector and accumulation registers are one file here, and LLVM doubles what the attribute says.
+_ONE_FILE = frozenset({"gfx90a", "gfx942", "gfx950"})
+_WISHES_OF_HALVES = {**_GRID.wishes, "max_registers": 'passthrough = [["amdgpu-num-vgpr", "{half}"]]'}
+
 
 def _target(name: str, lanes: int, capabilities: frozenset[str], shared_memory: int = 64) -> Target:
     return Target(
@@ -105,7 +114,7 @@ def _target(name: str, lanes: int, capabilities: frozenset[str], shared_memory: 
             static_shared_memory=shared_memory * 1024,
             shared_memory=shared_memory * 1024,
         ),
-        grid=replace(_GRID, warp=_warp(lanes)),
+        grid=replace(_GRID, warp=_warp(lanes), wishes=_WISHES_OF_HALVES if name in _ONE_FILE else _GRID.wishes),
         dialect="rocdl",
     )
 

@@ -148,9 +148,10 @@ class GridOperations:
     where no register holds the value: the block size is then a constant of the kernel, and the grid is passed to it.
     `barrier` is the list of operations that make the threads of a block meet and see each other's stores. `attributes`
     are those of a kernel, with `{x}`, `{y}`, `{z}` for the size of its block and `{threads}` for their product; further
-    ones are `wishes`, by what a launch asks for, with `{n}` for a number. `named_barrier` has `{id}`, an i32, and
-    `{threads}`, how many meet there, if not all; it is empty where blocks have one barrier. `meet_warp` makes the lanes
-    of a warp meet and see each other's stores, with `{mask}` for all of them.
+    ones are `wishes`, by what a launch asks for, with `{n}` for a number, `{half}` for half of it, and `{warps}`
+    for the warps of so many blocks, shared out over the `schedulers` of a multiprocessor. `named_barrier` has `{id}`,
+    an i32, and `{threads}`, how many meet there, if not all; it is empty where blocks have one barrier. `meet_warp`
+    makes the lanes of a warp meet and see each other's stores, with `{mask}` for all of them.
     """
 
     thread_id: str
@@ -162,6 +163,7 @@ class GridOperations:
     warp: WarpOperations
     copies: CopyOperations | None = None
     wishes: Mapping[str, str] = field(default_factory=dict, hash=False)
+    schedulers: int = 4
     named_barrier: str = ""
     meet_warp: tuple[str, ...] = ()
 
@@ -364,7 +366,8 @@ class Target:
         texts = [self.grid.attributes.format(x=x, y=y, z=z, threads=x * y * z)]
         for name, value in (wishes or {}).items():
             if name in self.grid.wishes:
-                texts.append(
-                    self.grid.wishes[name].format(n=", ".join(map(str, value)) if name == "cluster" else value)
-                )
+                sizes = value if isinstance(value, Sequence) else (value,)
+                warps = -(-(sizes[0] * -(-x * y * z // self.warp_size)) // self.grid.schedulers)
+                n, half = ", ".join(map(str, sizes)), max(sizes[0] // 2, 1)
+                texts.append(self.grid.wishes[name].format(n=n, half=half, warps=warps))
         return ", ".join(texts)

@@ -128,7 +128,9 @@ def test_targets(run: Run) -> None:
     status, out, err = run("targets")
     assert (status, err) == (0, "")
     names = [line.split()[0] for line in out.splitlines()]
-    assert {"x86-64-v3", "sm_80", "sm_90a", "gfx942", "gfx1100"} <= set(names)
+    assert {"x86-64-v3", "sm_80", "sm_90a", "gfx942", "gfx1100", "sim"} <= set(names)
+    assert re.search(r"^sim +sim +\S+ +yes +.*clusters", out, re.MULTILINE)
+    assert "like sm_90a, sim:NAME one like any other GPU above" in out
 
 
 def test_a_users_mistake_is_shown_as_it_is_everywhere(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

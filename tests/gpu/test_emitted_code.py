@@ -12,6 +12,8 @@ import pytest
 from support import harness
 from support.gpu_case import KERNELS
 
+from einkorn.compiler.targets import lookup
+from einkorn.compiler.targets.nvptx import assemble, find_ptxas
 from einkorn.dsl import DType
 from einkorn.dsl.diagnostics.errors import CompileError
 from einkorn.dsl.package.library import load_library
@@ -97,3 +99,53 @@ def test_an_unknown_name_of_a_group_stops_the_ops_that_use_it(tmp_path: Path) ->
         assert [m.code for m in mistakes] == ["EK0105"] and text in str(mistakes[0])
         with pytest.raises(CompileError, match="EK0105"):
             harness.run_kernel(file, op, [x])
+
+
+WISHES = """
+from einkorn.dsl import DeviceContext, InputTensor, OutputTensor, float32, gpu, register
+
+def hold(out, x):
+    i = 128 * gpu.global_idx.x
+    kept, more = x.load(i, width=64), x.load(i + 64, width=32)
+    gpu.barrier()
+    out.store(kept * x[i], i)
+    out.store(more, i + 64)
+
+@register("wishes")
+def wishes(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], ctx: DeviceContext):
+    ctx.launch(hold, out, x, grid=1, block=64)
+    ctx.launch(hold, out, x, grid=1, block=64, max_registers=48)
+    ctx.launch(hold, out, x, grid=1, block=1024, min_blocks=2)
+
+@register("clusters")
+def clusters(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], ctx: DeviceContext):
+    ctx.launch(hold, out, x, grid=4, block=32, cluster=(2, 1, 2), max_registers=64, min_blocks=1)
+"""
+
+
+def asked(tmp_path: Path, op: str, target: str) -> list[str]:
+    """The code of each kernel of an op of `WISHES`."""
+    file = tmp_path / "kernels.py"
+    file.write_text(WISHES)
+    types = [(DType.float32, (1 << 17,))]
+    artifact = harness.compile_kernel(file, op, types, target=target)[0]
+    if target.startswith("sm_") and find_ptxas() is not None:
+        assemble(artifact.asm, lookup(target))
+    return artifact.asm.split(".visible .entry" if target.startswith("sm_") else ".globl")[1:]
+
+
+def test_a_launch_asks_for_registers_blocks_and_clusters(tmp_path: Path) -> None:
+    plain, few, two = asked(tmp_path, "wishes", "sm_80")
+    assert ".maxnreg 48" in few and ".maxnreg" not in plain + two
+    assert ".minnctapersm 2" in two and ".minnctapersm" not in plain + few and ".reqntid 1024, 1, 1" in two
+    (clustered,) = asked(tmp_path, "clusters", "sm_90a")
+    for line in (".reqnctapercluster 2, 1, 2", ".maxnreg 64", ".minnctapersm 1", ".reqntid 32, 1, 1"):
+        assert line in clustered
+    assert "ncta" not in plain
+
+
+@pytest.mark.parametrize(("target", "registers"), [("gfx908", 64), ("gfx942", 64), ("gfx1100", 96)])
+def test_amd_keeps_to_what_a_launch_asks_for(target: str, registers: int, tmp_path: Path) -> None:
+    """Two blocks of 1024 threads are 8 warps of 64 lanes, or 16 of 32, for each of four SIMDs."""
+    used = [int(n) for n in re.findall(r"amdhsa_next_free_vgpr (\d+)", "".join(asked(tmp_path, "wishes", target)))]
+    assert used[0] > 96 and used[1] <= 48 and used[2] <= registers

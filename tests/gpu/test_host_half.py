@@ -52,6 +52,18 @@ def branches(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], ctx:
             left = left // 2
     foreach(out, lambda i: out[i] + 1)
 
+def share(out, x):
+    kept = gpu.shared[float32](1000)
+    more = gpu.dynamic_shared[int8](1)
+    kept[gpu.thread_idx.x] = 0.0
+    more[0] = x[0]
+    gpu.barrier()
+    out[0] = more[0]
+
+@register("shared")
+def shared(out: OutputTensor[int8, "n"], x: InputTensor[int8, "n"], ctx: DeviceContext):
+    ctx.launch(share, out, x, grid=1, block=32, shared=x.dim(0))
+
 def nothing(out):
     pass
 
@@ -145,6 +157,20 @@ def test_a_grid_beyond_the_limits_of_the_device_ends_the_call(library: Path, dri
     assert error.place is not None and Path(error.place.file) == library
     model.execute(Buffer(DType.int8, (7, 0), GPU))
     assert driver.launches[-1].grid == (1, 7, 1)
+
+
+def test_shared_memory_of_the_kernel_and_of_the_launch_fit_together(library: Path, driver: RecordingDriver) -> None:
+    type = TensorType(DType.int8, ["n"], GPU)
+    graph = Graph("shared", lambda x: ops.custom("shared", GPU, [x], [type]), [type], custom_extensions=[library])
+    model = InferenceSession(devices=[Accelerator(0)]).load(graph)
+    most = lookup("sm_80").limits.shared_memory - 4000
+    model.execute(Buffer(DType.int8, (most,), GPU))
+    assert [each.shared for each in driver.launches] == [most]
+    with pytest.raises(KernelError) as caught:
+        model.execute(Buffer(DType.int8, (most + 1,), GPU))
+    error = caught.value
+    assert (error.code, error.op, error.expected, error.got) == ("EK0830", "shared", most, most + 1)
+    assert f"has at most {most:,} beside the 4,000 of the kernel's gpu.shared[...]" in str(error)
 
 
 def test_a_condition_on_the_device_is_brought_to_the_host(driver: RecordingDriver) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.gpu_case import GpuCase
+from support.gpu_cases_examples import CASES
 from support.recording_device import RecordingDriver, recording_kind
 
 from einkorn.graph import Accelerator, Buffer, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
@@ -97,3 +99,25 @@ def test_no_python_runs_between_two_ops(driver: RecordingDriver) -> None:
         assert set(calls[first + 1 : second]) <= {
             *("decoded", "look", "_three", "_value", "<genexpr>", "string_at", "__init__", "<lambda>"),
         }
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_examples_launch_what_the_device_takes(case: GpuCase, driver: RecordingDriver) -> None:
+    inputs = case.inputs()
+    taken, given = ([TensorType(*type, GPU) for type in case.types(arrays)] for arrays in (inputs, case.expected()))
+    graph = Graph(
+        "example",
+        lambda *values: ops.custom(case.op, GPU, values, given, parameters=dict(case.params)),
+        taken,
+        custom_extensions=[case.path],
+    )
+    model = InferenceSession(devices=[Accelerator(0)]).load(graph)
+    buffers = [Buffer.from_numpy(array).to(GPU) for array in inputs]
+    results = model.execute(*buffers)
+    assert driver.problems == [] and driver.launches
+    read, written = set(), set()
+    for each in driver.launches:
+        for parameter, value in zip(each.kernel.parameters, each.arguments, strict=True):
+            read |= {value} if "read" in parameter.access else set()
+            written |= {value} if "write" in parameter.access else set()
+    assert {result.address for result in results} <= written and {buffer.address for buffer in buffers} <= read

@@ -14,7 +14,7 @@ from einkorn.compiler.codegen.coroutines import with_coroutines
 from einkorn.compiler.targets import lookup
 from einkorn.dsl import DType
 from einkorn.dsl.diagnostics.errors import KernelError
-from einkorn.graph import ops
+from einkorn.graph import CPU, Accelerator, Buffer, DeviceRef, Graph, InferenceSession, TensorType, ops
 
 KERNELS = """
 from einkorn.dsl import DeviceContext, InputTensor, OutputTensor, float32, gpu, int64, register, stack
@@ -72,6 +72,16 @@ def give(out, x):
 @register("given")
 def given(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], ctx: DeviceContext):
     ctx.launch(give, out, x, grid=1, block=40)
+
+def part(out, x):
+    i = gpu.thread_idx.x
+    if gpu.uniform(x[i] > 0.0, scope="block"):
+        gpu.barrier()
+    out[i] = x[i]
+
+@register("promised")
+def promised(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], ctx: DeviceContext):
+    ctx.launch(part, out, x, grid=1, block=64)
 
 @register("twice")
 def twice(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], rounds: InputTensor[float32, "r"],
@@ -134,6 +144,29 @@ def test_a_thread_that_fails_ends_the_call(kernels: Path) -> None:
         model(x)
     x[70] = 99.0
     assert np.array_equal(graphs.results(model, x)[0], x)
+
+
+@pytest.mark.parametrize("checks", [None, "off", "all"])
+def test_a_broken_promise_parts_the_threads_of_a_block(kernels: Path, checks: str | None) -> None:
+    device = CPU() if checks is None else Accelerator("sim", seed=1, checks=checks)
+    where = graphs.HOST if checks is None else DeviceRef.GPU()
+    type = TensorType(DType.float32, ["n"], where)
+    graph = Graph(
+        "promised",
+        lambda x: ops.custom("promised", device=where, values=[x], out_types=[x.type])[0],
+        [type],
+        custom_extensions=[kernels],
+    )
+    model = InferenceSession(devices=[device]).load(graph)
+    for sign in (1, -1):
+        x = np.full(64, sign, np.float32)
+        assert np.array_equal(model(Buffer.from_numpy(x).to(device))[0].to_numpy(), x)
+        x[40] = -sign
+        with pytest.raises(KernelError, match="op 'promised'") as wrong:
+            model(Buffer.from_numpy(x).to(device))
+        error = wrong.value
+        assert error.code == "EK0722" and error.place is not None
+        assert KERNELS.splitlines()[error.place.line - 1].strip() == "gpu.barrier()"
 
 
 def test_lanes_under_a_mask_wait_for_each_other(kernels: Path) -> None:
