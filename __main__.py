@@ -239,11 +239,15 @@ def reproduce(path: str) -> None:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option("-o", "--output", metavar="FILE", help="A page with bars and a timeline to write, name.html.")
 @click.option("--trace", metavar="FILE", help="A trace to write, name.json, for chrome://tracing and Perfetto.")
-def profile(script: str, arguments: Sequence[str], output: str | None, trace: str | None) -> None:
-    """Run the Python program SCRIPT, and show where its models spend their time."""
+@click.option("--json", "numbers", metavar="FILE", help="The numbers of both tables to write, name.json, for programs.")
+def profile(script: str, arguments: Sequence[str], output: str | None, trace: str | None, numbers: str | None) -> None:
+    """Run the Python program SCRIPT, and show where its models spend their time.
+
+    Of kernels on simulated GPUs that check memory it shows what they do with it, line by line, too.
+    """
     from . import commands
 
-    commands.profile(script, arguments, output, trace)
+    commands.profile(script, arguments, output, trace, numbers)
 
 
 @einkorn.group()

@@ -278,8 +278,8 @@ def explain(code: str | None, printer: Printer) -> None:
     printer.page(_page(explanation_of(code)))
 
 
-def profile(script: str, arguments: Sequence[str], output: str | None, trace: str | None) -> None:
-    """Runs a program whose models are measured, and prints a table of their groups."""
+def profile(script: str, arguments: Sequence[str], output: str | None, trace: str | None, numbers: str | None) -> None:
+    """Runs a program whose models are measured, and prints tables of their groups and of simulated memory."""
     from .graph.engine.profile import AMBIENT, Profile
     from .graph.engine.profile_page import profile_page, profile_table
 
@@ -300,6 +300,8 @@ def profile(script: str, arguments: Sequence[str], output: str | None, trace: st
         replace_file(Path(output), [profile_page(measured, f"Profile of {Path(script).name}").encode()])
     if trace is not None:
         measured.save(trace)
+    if numbers is not None:
+        replace_file(Path(numbers), [json.dumps(measured.to_dict(), indent=2).encode()])
 
 
 def reproduce(path: str) -> None:

@@ -1,4 +1,5 @@
-"""`make demo`: two programs of this folder, step by step, with times, pictures and the size of the code by target.
+"""`make demo`: two programs of this folder, step by step, with times, pictures and the size of the code by target;
+then two kernels on a simulated GPU.
 
 Compiled code is kept in a temporary folder for this run, so that the times are those of a first run every time.
 """
@@ -25,10 +26,11 @@ from rich.console import Console
 from rich.table import Table
 
 from einkorn.compiler.build import build_package
-from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, Model, TensorType, ops
+from einkorn.graph import Accelerator, Buffer, DeviceRef, DType, Graph, InferenceSession, Model, TensorType, ops
 
 TARGETS = {"host": "CPU", "sm_80": "PTX", "sm_90a": "PTX", "gfx942": "AMDGCN", "gfx1100": "AMDGCN"}
 WIDTH = 100
+COUNTED = ("sectors", "least", "conflicts")
 
 T = TypeVar("T")
 
@@ -166,6 +168,32 @@ def packages(tell: Teller, folder: Path) -> None:
     tell.console.print(table)
 
 
+def simulated_gpu(tell: Teller) -> None:
+    tell.chapter("A GPU that is simulated: two kernels of examples/gpu/kernels/transpose.py, with checks")
+    gpu, device = DeviceRef.GPU(), Accelerator("sim", checks="all")
+    matrix = np.arange(96 * 160, dtype=np.float32).reshape(96, 160)
+    given = Buffer.from_numpy(matrix).to(device)
+    types = [TensorType(DType.float32, shape, gpu) for shape in (matrix.shape, matrix.T.shape)]
+    for algorithm in ("naive", "tiled"):
+        graph = Graph(
+            algorithm,
+            lambda x, way=algorithm: ops.custom("gpu::transpose", gpu, [x], types[1:], parameters={"algorithm": way}),
+            types[:1],
+            custom_extensions=[KERNELS.parents[1] / "gpu" / "kernels" / "transpose.py"],
+        )
+        model = InferenceSession(devices=[device]).load(graph)
+        tell.step(
+            lambda: compare(model(given)[0].to_numpy(), np.ascontiguousarray(matrix.T)),  # noqa: B023  # called at once
+            f"'{algorithm}': no race and no access outside; the result {{0}}",
+        )
+        counts = tell.step(lambda: model.count_memory(given), "What it does with memory is counted")  # noqa: B023
+        moved, least, conflicts = (sum(getattr(line, name) for line in counts.lines) for name in COUNTED)
+        tell.say(f"{moved:,} sectors of 32 bytes moved, {least:,} at least; {conflicts:,} conflicts of banks")
+        path = output_folder() / f"transpose-{algorithm}.html"
+        counts.save(path)
+        tell.say(f"picture: [bold]{path}[/]")
+
+
 def main() -> None:
     tell = Teller()
     with tempfile.TemporaryDirectory() as folder:
@@ -175,6 +203,8 @@ def main() -> None:
         pipeline(tell)
         fractal(tell)
         packages(tell, Path(folder))
+        del os.environ["EINKORN_NO_JIT"]
+        simulated_gpu(tell)
         tell.console.print(f"\nAll of this took {time.perf_counter() - start:.1f} s. To look inside:")
         tell.console.print("  einkorn pkg info output/demo.pkg")
         tell.console.print(

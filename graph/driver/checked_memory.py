@@ -64,6 +64,11 @@ class CheckedMemory:
         self._state.trace = self._trace.ctypes.data
         self._state.trace_end = self._state.trace + self._trace.nbytes
 
+    @property
+    def recording(self) -> bool:
+        """Whether accesses are noted."""
+        return bool(self._state.trace)
+
     def recorded(self) -> np.ndarray[Any, Any]:
         """The accesses since then, a row each (see `checking.Access`); nothing is noted any more."""
         start = self._trace.ctypes.data

@@ -8,48 +8,30 @@ that it touches, shared memory serves 32 words of different banks at a time. Coa
 that were asked for; conflicts are the turns that shared memory needs beyond the least.
 
 Input: the trace of a simulated device with checks, and the reports of its code. Output: `MemoryCounters`. Non-goals:
-caches, and time.
+caches, time, and how a page looks (see `memory_page`).
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from ...dsl.contract.checking import LAUNCH, What
-from ...dsl.diagnostics.places import Place, shown_path
+from ...dsl.environment.files import replace_file
 from ...dsl.frontend.anchors import place_at
 from ...dsl.frontend.program import PortableKernel
+from .line_counters import SECTOR, LineCounters, merged
+from .memory_page import memory_page
 from .reports import Report
 
 Array = np.ndarray[Any, Any]
-SECTOR: Final = 32
 WORD: Final = 4
 BANKS: Final = 32
-
-
-@dataclass(frozen=True)
-class LineCounters:
-    """What was done at a place of a kernel: requests are those of whole warps, `conflicts` turns too many."""
-
-    op: str
-    kernel: str
-    place: Place | None
-    space: str
-    accesses: int
-    requests: int
-    bytes: int
-    sectors: int
-    conflicts: int
-    atomics: int
-
-    @property
-    def coalescing(self) -> float:
-        """The part of the moved bytes that was asked for; 1 where nothing is moved."""
-        return min(1.0, self.bytes / (self.sectors * SECTOR)) if self.sectors else 1.0
 
 
 @dataclass(frozen=True)
@@ -61,21 +43,24 @@ class MemoryCounters:
 
     def to_list(self) -> list[dict[str, Any]]:
         """The lines as JSON values."""
-        return [
-            asdict(line)
-            | {"place": None if line.place is None else line.place.to_dict(), "coalescing": line.coalescing}
-            for line in self.lines
-        ]
+        return [line.to_dict() for line in self.lines]
+
+    def html(self, title: str = "Memory") -> str:
+        """A page with the kernels' text: bars of sectors beside the least possible, and of conflicts of banks."""
+        return memory_page(self.lines, whole=self.whole, title=title)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the page, all at once."""
+        replace_file(Path(path), [self.html().encode()])
 
     def table(self) -> str:
         """The lines as text."""
         head = f"{'line':32} {'space':7} {'accesses':>10} {'bytes':>10} {'sectors':>9} {'coalescing':>11}"
         rows = [f"{head} {'conflicts':>10} {'atomics':>8}"]
         for line in self.lines:
-            where = f"{shown_path(line.place.file)}:{line.place.line}" if line.place is not None else line.kernel
             moved = f"{line.coalescing:11.1%}" if line.sectors else " " * 11
             rows.append(
-                f"{where[-32:]:32} {line.space:7} {line.accesses:10} {line.bytes:10} {line.sectors:9} {moved}"
+                f"{line.where[-32:]:32} {line.space:7} {line.accesses:10} {line.bytes:10} {line.sectors:9} {moved}"
                 f" {line.conflicts:10} {line.atomics:8}"
             )
         return "\n".join([*rows, *([] if self.whole else ["the trace was too short for all accesses"])])
@@ -90,8 +75,14 @@ def count_memory(
     for start, end in zip(starts, [*starts[1:], len(trace)], strict=True):
         threads, lanes = int(trace[start, 1]), int(trace[start, 2])
         _count_launch(trace[start + 1 : end], threads, lanes, reports, totals)
-    lines = [_line(site, numbers, reports[site], kernels) for site, numbers in totals.items()]
-    return MemoryCounters(tuple(sorted(lines, key=lambda line: (-line.sectors - line.conflicts, -line.bytes))), whole)
+    return MemoryCounters(
+        merged(_line(site, numbers, reports[site], kernels) for site, numbers in totals.items()), whole
+    )
+
+
+def added(counted: Sequence[MemoryCounters]) -> MemoryCounters:
+    """The counters of several calls as those of one."""
+    return MemoryCounters(merged(line for each in counted for line in each.lines), all(each.whole for each in counted))
 
 
 def _line(site: int, numbers: list[int], report: Report, kernels: Sequence[PortableKernel]) -> LineCounters:
@@ -112,11 +103,19 @@ def _count_launch(
         request = warp[own] << 32 | _times(thread[own])
         atomics = int(np.count_nonzero(what[own] & int(What.ATOMIC)))
         shared = reports[site].parts[0] == "shared"
-        sectors = 0 if shared else _distinct(request, address, size, SECTOR)[0].size
+        sectors, least = (0, 0) if shared else _sectors(request, address, size)
         conflicts = _conflicts(*_distinct(request, address, size, WORD)) if shared else 0
-        found = [len(address), np.unique(request).size, int(size.sum()), sectors, conflicts, atomics]
+        found = [len(address), np.unique(request).size, int(size.sum()), sectors, least, conflicts, atomics]
         before = totals.setdefault(int(site), [0] * len(found))
         totals[int(site)] = [a + int(b) for a, b in zip(before, found, strict=True)]
+
+
+def _sectors(request: Array, address: Array, size: Array) -> tuple[int, int]:
+    """The sectors that all requests move, and those that their bytes would fill side by side, which are no more."""
+    numbers, number = np.unique(request, return_inverse=True)
+    moved = np.bincount(np.searchsorted(numbers, _distinct(request, address, size, SECTOR)[0]))
+    asked = -(-np.bincount(number, weights=size).astype(np.int64) // SECTOR)
+    return int(moved.sum()), int(np.minimum(moved, asked).sum())
 
 
 def _times(thread: Array) -> Array:

@@ -35,10 +35,10 @@ from .captures import Captures
 from .code import LoadedCode
 from .compile import kernel_summaries
 from .inputs import WRONG_INPUT, InputCheck, wrong_inputs
-from .memory_counters import MemoryCounters, count_memory
+from .memory_counters import MemoryCounters
 from .outputs import Filling, KeptOutput, as_outputs
 from .padded import check_extent, from_bytes, run_padded
-from .profile import Profile, TracedCaller, Tracing
+from .profile import ROOM, Profile, TracedCaller, Tracing, counting
 from .unwritten import run_twice
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ class Model:
         self._captures = Captures(self._call)
         self._slots: Caller | None = None
         self._traced: TracedCaller | None = None
+        self._profile: Profile | None = None
         if filling is not None:
             self._plain = self._run_twice
             self._lock = threading.Lock()  # such runs share the filling
@@ -342,6 +343,7 @@ class Model:
 
     def profile(self, profile: Profile | None) -> None:
         """Records the calls that follow, with the groups of kernels in them; None ends it. See `session.profile`."""
+        self._profile = profile
         if profile is None:
             self._run = self._plain
             return
@@ -351,7 +353,7 @@ class Model:
             self._callers.add(self._traced)
         self._run = Tracing(self._traced, profile).run
 
-    def count_memory(self, *inputs: Any, room: int = 1 << 21) -> MemoryCounters:
+    def count_memory(self, *inputs: Any, room: int = ROOM) -> MemoryCounters:
         """Runs the graph once, and counts what its kernels do with memory: bytes, sectors, bank conflicts, by line.
 
         Args:
@@ -366,12 +368,12 @@ class Model:
             text = f"{self._call.device} does not tell what kernels do with memory"
             hint = 'use Accelerator("sim", checks="all")'
             raise DeviceError(text, code="EK0744", place=user_place(), hint=hint)
-        memory.record(room)
-        try:
+        found: list[MemoryCounters] = []
+        with counting(memory, self._call, found, room):
             self.execute(*inputs)
-        finally:
-            trace = memory.recorded()
-        return count_memory(trace, self._code.reports, self._call.programs(), whole=len(trace) < room)
+        if self._profile is not None:
+            self._profile.counted += found
+        return found[0]
 
     # *** what is known ***
 

@@ -15,18 +15,21 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from ...dsl.contract import abi
 from ...dsl.environment.files import replace_file
 from ..driver.buffer import Buffer
+from ..driver.checked_memory import CheckedMemory
 from ..ir import GraphIR, Node
 from ..passes.fusion import Group
 from ..types.strides import Pattern
 from .call import Caller
+from .memory_counters import MemoryCounters, added, count_memory
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,7 @@ class Profile:
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.threads: dict[int, str] = {}
+        self.counted: list[MemoryCounters] = []  # by simulated devices that check memory, a call each
 
     def add(self, kind: str, name: str, model: str, start: int, details: Mapping[str, Any] | None = None) -> None:
         """Something that began at `start` ends now, in this thread."""
@@ -112,6 +116,10 @@ class Profile:
                 }
             )
         return {"traceEvents": listed, "displayTimeUnit": "ns"}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The groups and what simulated kernels did with memory, as JSON values."""
+        return {"groups": [asdict(row) for row in self.rows()], "memory": added(self.counted).to_list()}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the trace as JSON, all at once."""
@@ -194,6 +202,20 @@ def _label(ir: GraphIR, group: Group) -> tuple[str, dict[str, Any]]:
     return title, {"ops": names, "places": list(dict.fromkeys(places))}
 
 
+ROOM: Final = 1 << 21  # accesses of a call that are looked at
+
+
+@contextmanager
+def counting(memory: CheckedMemory, call: Caller, counted: list[MemoryCounters], room: int = ROOM) -> Iterator[None]:
+    """Adds what the kernels of a call did with memory."""
+    memory.record(room)
+    try:
+        yield
+    finally:
+        trace = memory.recorded()
+        counted.append(count_memory(trace, call.code.reports, call.programs(), whole=len(trace) < room))
+
+
 class Tracing:
     """What a model runs instead of its calls while a profile is open; they wait for each other."""
 
@@ -210,10 +232,17 @@ class Tracing:
             for each in (traced, *traced.variants.values()):
                 assert isinstance(each, TracedCaller)
                 each.profile = self.profile
-            start = time.perf_counter_ns()
-            try:
-                return traced.run(inputs)
-            finally:
-                traced.given = None
-                shapes = [str(tuple(getattr(value, "shape", ()))) for value in inputs]
-                self.profile.add("call", call.ir.name, call.ir.name, start, {"shapes": ", ".join(shapes)})
+            memory = traced.driver.checked
+            if memory is None or memory.recording:  # by `count_memory`, which tells the profile
+                return self._timed(traced, inputs)
+            with counting(memory, traced, self.profile.counted):
+                return self._timed(traced, inputs)
+
+    def _timed(self, traced: TracedCaller, inputs: Sequence[Any]) -> list[Buffer]:
+        start = time.perf_counter_ns()
+        try:
+            return traced.run(inputs)
+        finally:
+            traced.given = None
+            shapes = [str(tuple(getattr(value, "shape", ()))) for value in inputs]
+            self.profile.add("call", traced.ir.name, traced.ir.name, start, {"shapes": ", ".join(shapes)})

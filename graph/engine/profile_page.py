@@ -10,6 +10,9 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
+from .memory_counters import added
+from .memory_page import STYLE, memory_section
+from .page_style import whole_page
 from .profile import Event, Profile, Row
 
 WIDTH, LABEL, ROW = 1100, 260, 22  # of the timeline, in pixels
@@ -17,17 +20,11 @@ MOST_EVENTS = 4000  # that a timeline draws
 MOST_BARS = 40
 
 _STYLE = """
-:root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --faint: #6b7280; --line: #d8dee4;
-  --group: #3b6fb6; --task: #7aa6d8; --call: #c9d6e6 }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ee; --paper: #14171b; --faint: #98a2b0; --line: #30363d;
-  --group: #6ea0e0; --task: #456f9f; --call: #2b3746 } }
-body { font: 14px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 2rem auto;
-  max-width: 1160px; padding: 0 1rem }
 table { border-collapse: collapse; width: 100% } td, th { padding: .2rem .6rem; text-align: right;
   border-bottom: 1px solid var(--line); font-variant-numeric: tabular-nums }
 td:first-child, th:first-child, td:nth-child(2), th:nth-child(2) { text-align: left }
 td.bar { width: 30%; padding-right: 0 } td.bar div { background: var(--group); height: .8rem; border-radius: 2px }
-.faint { color: var(--faint) } svg { width: 100%; height: auto } svg text { fill: var(--faint); font: 12px system-ui }
+svg { width: 100%; height: auto } svg text { fill: var(--faint); font: 12px system-ui }
 .group, .load { fill: var(--group) } .task { fill: var(--task) } .call { fill: var(--call) }
 .axis { stroke: var(--line) }
 """
@@ -60,7 +57,8 @@ def profile_table(profile: Profile) -> str:
         )
         for line in lines
     ]
-    return "\n".join([*shown, "", _summary(profile)])
+    memory = ["", added(profile.counted).table()] if profile.counted else []
+    return "\n".join([*shown, "", _summary(profile), *memory])
 
 
 def _summary(profile: Profile) -> str:
@@ -76,16 +74,16 @@ def _summary(profile: Profile) -> str:
 def profile_page(profile: Profile, title: str = "Profile") -> str:
     """One page of HTML: bars of groups, and what each thread did when."""
     parts = [
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>',
-        f"<style>{_STYLE}</style></head><body><h1>{html.escape(title)}</h1>",
         f'<p class="faint">{html.escape(_summary(profile))}. Each beginning and end costs about 1 us to tell.</p>',
         "<h2>Groups</h2>",
         _bars(profile.rows()),
         "<h2>Timeline</h2>",
         _timeline(profile),
-        "</body></html>\n",
     ]
-    return "\n".join(parts)
+    if profile.counted:
+        memory = added(profile.counted)
+        parts += ["<h2>Memory of simulated kernels</h2>", memory_section(memory.lines, whole=memory.whole)]
+    return whole_page(title, _STYLE + STYLE, parts)
 
 
 def _bars(rows: Sequence[Row]) -> str:

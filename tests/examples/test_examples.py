@@ -100,7 +100,7 @@ def test_the_pictures_are_what_the_kernels_say(tmp_path: Path) -> None:
 
 def test_the_demo_tells_its_story_where_there_is_no_terminal(tmp_path: Path) -> None:
     output = run("demo.py", tmp_path, PYTHONIOENCODING="ascii")
-    assert output.count("matches NumPy, bit for bit") == 3
+    assert output.count("matches NumPy, bit for bit") == 5
     assert "\x1b" not in output
     for picture in ("coffee-before.png", "coffee-after.png", "mandelbrot.png"):
         assert f"output/{picture}" in output
@@ -111,6 +111,15 @@ def test_the_demo_tells_its_story_where_there_is_no_terminal(tmp_path: Path) -> 
     rows = {words[0]: words[1:] for words in map(str.split, table[3:8])}
     assert set(rows) == {"blur", "brightness", "grayscale", "mandelbrot", "palette"}
     assert all(int(cell.replace(",", "")) > 500 for row in rows.values() for cell in row)
+    counted = [line.split() for line in output.splitlines() if "conflicts of banks" in line]
+    sectors = [(int(words[0].replace(",", "")), int(words[6].replace(",", ""))) for words in counted]
+    (naive, least), (tiled, same) = sectors
+    assert (
+        naive == 2.5 * least and tiled == same == least and all(" 0 conflicts" in " ".join(words) for words in counted)
+    )
+    for algorithm in ("naive", "tiled"):
+        page = (tmp_path / "output" / f"transpose-{algorithm}.html").read_text()
+        assert f"output/transpose-{algorithm}.html" in output and f"<h3>{algorithm}_thread" in page
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy on empty rows and infinities

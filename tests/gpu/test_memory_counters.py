@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 from support import graphs
 
+from einkorn.__main__ import run
 from einkorn.dsl import DType
 from einkorn.dsl.diagnostics.errors import DeviceError
 from einkorn.graph import Accelerator, Buffer, DeviceRef, Graph, InferenceSession, TensorType, ops
+from einkorn.graph.engine.line_counters import NUMBERS
+from einkorn.graph.engine.memory_counters import MemoryCounters, added
 
 KERNELS = """
 from einkorn.dsl import DeviceContext, InputTensor, OutputTensor, float32, gpu, register
@@ -37,6 +40,20 @@ def turned(out, x, wide: int):
 @register("c::turned")
 def turned_op(out: OutputTensor[float32, "1024"], x: InputTensor[float32, "1024"], ctx: DeviceContext, *, wide: int):
     ctx.launch(turned, out, x, grid=1, block=(32, 32), parameters={"wide": wide})
+"""
+
+PROGRAM = """
+import numpy as np
+from einkorn.graph import *
+gpu, device = DeviceRef.GPU(), Accelerator("sim", checks="races")
+row = TensorType(DType.float32, [1024], gpu)
+def forward(x):
+    return ops.custom("c::moved", gpu, [x], [row], parameters=dict(step=8))
+model = InferenceSession(devices=[device]).load(Graph("g", forward, [row], custom_extensions=[{kernels!r}]))
+x = Buffer.from_numpy(np.zeros(1024, np.float32)).to(device)
+model(x)
+model.count_memory(x)
+model(x)
 """
 
 
@@ -66,6 +83,7 @@ def test_sectors_of_global_memory(step: int, sectors: int, share: float, tmp_pat
     found, lines = counted(tmp_path, "c::moved", step=step)
     read, written = lines["v = x[(t * step) % 1024]"], lines["out[t] = v"]
     assert (read.accesses, read.requests, read.bytes, read.sectors) == (1024, 32, 4096, sectors)
+    assert (read.least, written.least) == (128, 128)
     assert (read.coalescing, written.coalescing, written.sectors, read.space) == (share, 1.0, 128, "global")
     assert found.whole and (read.op, read.kernel, read.atomics) == ("c::moved", "moved", 0)
 
@@ -93,6 +111,59 @@ def test_the_table_and_json(tmp_path: Path) -> None:
     assert values[0]["coalescing"] == 0.125 and values[0]["place"]["line"] > 1
     short, _ = counted(tmp_path, "c::moved", step=8, room=100)
     assert not short.whole and "too short" in short.table() and sum(line.accesses for line in short.lines) == 99
+
+
+def test_one_sector_for_all_lanes_is_the_least(tmp_path: Path) -> None:
+    _, lines = counted(tmp_path, "c::moved", step=1024)
+    read = lines["v = x[(t * step) % 1024]"]
+    assert (read.sectors, read.least, read.coalescing) == (32, 32, 1.0)
+
+
+def test_the_page(tmp_path: Path) -> None:
+    found, _ = counted(tmp_path, "c::moved", step=8)
+    found.save(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert page == found.html() and "http" not in page and "<script" not in page
+    assert "<code>x[(t * step) % 1024]</code> 1,024 sectors, 128 at least" in page
+    assert '<pre>    v = x[(t * step) % 1024]</pre><div class="counts">' in page
+    assert '<div class="least" style="width:12.5%"></div><div class="more" style="width:87.5%"></div>' in page
+    shared, _ = counted(tmp_path, "c::turned", wide=32)
+    turned = shared.html("Tile <32>")
+    assert "<title>Tile &lt;32&gt;</title>" in turned and "<code>tile[c, r]</code> 992 conflicts" in turned
+    assert '<div class="conflict" style="width:100.0%">' in turned
+    short, _ = counted(tmp_path, "c::moved", step=8, room=100)
+    assert "too short" in short.html() and "too short" not in page
+    (tmp_path / "kernels.py").unlink()
+    assert "992 conflicts" in shared.html(), "without the text, too"
+    assert "No kernel used memory" in MemoryCounters((), whole=True).html()
+
+
+def test_several_calls_are_added(tmp_path: Path) -> None:
+    first, _ = counted(tmp_path, "c::moved", step=8)
+    short, _ = counted(tmp_path, "c::moved", step=8, room=100)
+    both = added([first, first])
+    assert both.whole and not added([first, short]).whole
+    for one, two in zip(first.lines, both.lines, strict=True):
+        assert one.place == two.place and one.coalescing == two.coalescing
+        assert all(getattr(two, name) == 2 * getattr(one, name) for name in NUMBERS)
+
+
+def test_the_command_profile(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "kernels.py").write_text(KERNELS)
+    script, page, numbers = tmp_path / "program.py", tmp_path / "page.html", tmp_path / "numbers.json"
+    script.write_text(PROGRAM.format(kernels=str(tmp_path / "kernels.py")))
+    assert run(["profile", "-o", str(page), "--json", str(numbers), str(script)]) == 0
+    printed, shown = capfd.readouterr().out, json.loads(numbers.read_text())
+    table = [line.split() for line in printed.splitlines() if "kernels.py:" in line]
+    assert [(row[1], *map(int, row[2:5])) for row in table] == [
+        ("global", 3 * 1024, 3 * 4096, 3 * 1024),
+        ("global", 3 * 1024, 3 * 4096, 3 * 128),
+    ]
+    assert [line["accesses"] for line in shown["memory"]] == [3 * 1024] * 2, "count_memory's own call, too"
+    assert [group["runs"] for group in shown["groups"]] == [3]
+    assert (
+        "<h2>Memory of simulated kernels</h2>" in page.read_text() and "3,072 sectors, 384 at least" in page.read_text()
+    )
 
 
 def test_a_device_that_does_not_tell() -> None:

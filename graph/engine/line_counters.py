@@ -1,0 +1,67 @@
+"""What a place of a kernel did with memory, as numbers; and those of several calls, added up.
+
+Input: counted lines. Output: the same, one for each place. Non-goals: how they are counted (see `memory_counters`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+from ...dsl.diagnostics.places import Place, shown_path
+
+SECTOR: Final = 32
+
+
+@dataclass(frozen=True)
+class LineCounters:
+    """What was done at a place of a kernel.
+
+    Fields:
+        requests: those of whole warps.
+        sectors, least: those of global memory that were moved, and those that the same bytes would fill side by side.
+        conflicts: turns of shared memory that were too many.
+    """
+
+    op: str
+    kernel: str
+    place: Place | None
+    space: str
+    accesses: int
+    requests: int
+    bytes: int
+    sectors: int
+    least: int
+    conflicts: int
+    atomics: int
+
+    @property
+    def coalescing(self) -> float:
+        """The part of the moved bytes that was asked for; 1 where nothing is moved."""
+        return min(1.0, self.bytes / (self.sectors * SECTOR)) if self.sectors else 1.0
+
+    @property
+    def where(self) -> str:
+        """The file and the line; the kernel's name where its text is not known."""
+        return self.kernel if self.place is None else f"{shown_path(self.place.file)}:{self.place.line}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers as JSON values."""
+        place = None if self.place is None else self.place.to_dict()
+        return asdict(self) | {"place": place, "coalescing": self.coalescing}
+
+
+NUMBERS: Final = ("accesses", "requests", "bytes", "sectors", "least", "conflicts", "atomics")
+
+
+def merged(lines: Iterable[LineCounters]) -> tuple[LineCounters, ...]:
+    """One for each place, the dearest first."""
+    found: dict[tuple[object, ...], LineCounters] = {}
+    for line in lines:
+        key = (line.op, line.kernel, line.place, line.space)
+        if key in found:
+            before = found[key]
+            line = replace(before, **{name: getattr(before, name) + getattr(line, name) for name in NUMBERS})
+        found[key] = line
+    return tuple(sorted(found.values(), key=lambda line: (-line.sectors - line.conflicts, -line.bytes)))
