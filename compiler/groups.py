@@ -28,7 +28,7 @@ from ..dsl.environment.fingerprint import fingerprint
 from ..dsl.environment.knobs import knobs
 from ..dsl.types.dtype import INT
 from .codegen import llvm, mlir
-from .ir.program import Function, PointerType, Program, Region, Value
+from .ir.program import Function, NotFusible, PointerType, Program, Region, Value
 from .lowering.module import HELPERS, emit_entry, emit_helpers
 from .lowering.scratch import size_name
 from .pipeline import GroupCompilation
@@ -68,7 +68,7 @@ def compile_groups(spec: EntrySpec, target: Target, progress: Progress | None = 
 
     Raises:
         CompileError: mistakes in kernels, of all groups.
-        NotFusible: a group cannot be built.
+        NotFusible: groups cannot be built.
     """
     groups = [Numbering(spec, group) for group in spec.groups]
     keys = [_key(group, target) for group in groups]
@@ -76,6 +76,8 @@ def compile_groups(spec: EntrySpec, target: Target, progress: Progress | None = 
     known = {key: code for key in unique if (code := _kept(key)) is not None}
     missing = [(key, group) for key, group in unique.items() if key not in known]
     known |= _compiled(missing, target, progress)
+    if apart := [number for number, key in enumerate(keys) if key not in known]:
+        raise NotFusible("these kernels do not fuse", apart)
     codes = [known[key] for key in unique]
     entry = _entry(spec, [list(unique).index(key) for key in keys], groups, codes, target)
     objects = [entry, _helpers(target), *(code.code for code in codes)]
@@ -97,7 +99,7 @@ def _kept(key: str) -> GroupCode | None:
 def _compiled(
     missing: Sequence[tuple[str, Numbering]], target: Target, progress: Progress | None
 ) -> dict[str, GroupCode]:
-    """Compiles groups and keeps them, in the order in which they are done."""
+    """Compiles groups and keeps them, in the order in which they are done; without those that cannot be built."""
     made: dict[str, GroupCode] = {}
 
     def done(key: str, begun: GroupCompilation, code: bytes) -> None:
@@ -114,6 +116,8 @@ def _compiled(
                 begun = GroupCompilation(group.unit(), target, _symbol(key, group))
             except CompileError as error:  # the mistakes of all kernels are wanted
                 mistakes.append(error)
+            except NotFusible:  # the graph takes it apart, and finds the others in the cache
+                continue
             else:
                 if not mistakes:
                     workers.make(key, begun)

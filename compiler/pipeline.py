@@ -315,7 +315,7 @@ def _faults(spec: EntrySpec, target: Target) -> Iterator[None]:
     try:
         yield
     except NotFusible:
-        raise  # no fault: the graph asks again without fusion
+        raise  # no fault: the graph takes them apart
     except InternalError as error:
         raise fault(spec, target, error) from error.__cause__
     except (EinkornError, MemoryError):

@@ -50,12 +50,14 @@ def build_program(spec: EntrySpec, target: Target, *, notes: bool = False) -> Pr
 
     Raises:
         CompileError: a mistake in a kernel, with its place.
+        NotFusible: groups cannot be built.
     """
     kernels = tuple(node.kernel for group in spec.groups for node in group.nodes)
     program = Program(kernels=kernels, stages=spec.stages, traced=spec.traced, steps=spec.steps)
     known: dict[Any, int] = {}
     mistakes: list[EinkornError] = []
-    for group in spec.groups:
+    apart: dict[int, NotFusible] = {}
+    for number, group in enumerate(spec.groups):
         numbering = Numbering(spec, group)
         key = numbering.key if len(spec.groups) > 1 else None  # a digest of each kernel is in it
         if key not in known:
@@ -68,9 +70,15 @@ def build_program(spec: EntrySpec, target: Target, *, notes: bool = False) -> Pr
                 program.functions.append(builder.build(name))
             except CompileError as error:  # the mistakes of all kernels are wanted
                 mistakes.append(error)
-        program.calls.append((known[key], tuple(numbering.buffers), tuple(numbering.slots)))
+            except NotFusible as error:
+                apart[number] = error
+                del known[key]  # each of them is wanted
+        program.calls.append((known.get(key, -1), tuple(numbering.buffers), tuple(numbering.slots)))
     if mistakes:
         raise joined(mistakes)
+    if apart:
+        first = next(iter(apart.values()))
+        raise NotFusible(first.message, list(apart)) from first
     return program
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -403,4 +403,11 @@ def count_operations(region: Region) -> int:
 
 
 class NotFusible(InternalError):
-    """A group was asked for that cannot be built; the graph asks again without fusion."""
+    """Groups were asked for that cannot be built; the graph takes them apart and asks again.
+
+    `groups` are their numbers in the unit.
+    """
+
+    def __init__(self, message: str, groups: Sequence[int] = ()) -> None:
+        super().__init__(message)
+        self.groups = tuple(groups)

@@ -30,16 +30,21 @@ def limit_stacks(program: Program, target: Target) -> None:
         NotFusible: one does in which kernels are fused.
     """
     mistakes: list[EinkornError] = []
-    for function in program.functions:
+    apart: set[int] = set()
+    for number, function in enumerate(program.functions):
         here = list(_storage(function.body))
         regions = [list(_storage(op.regions[0])) for op in _parallel(function.body)]
         most = [*here, *max(regions, key=_total, default=[])]
         if _total(most) > MAX_THREAD_BYTES:
             if function.fused:
-                raise NotFusible("these kernels have too much storage together")
-            mistakes.append(_too_much(function, most))
+                apart.add(number)
+            else:
+                mistakes.append(_too_much(function, most))
     if mistakes:
         raise joined(mistakes)
+    if apart:
+        groups = [group for group, call in enumerate(program.calls) if call[0] in apart]
+        raise NotFusible("these kernels have too much storage together", groups)
 
 
 def _too_much(function: Function, most: list[Op]) -> CompileError:

@@ -44,11 +44,12 @@ def graph_key(ir: GraphIR, targets: Sequence[str], fuse: bool, checks: Checks) -
 
 def partition_to_json(parts: Partition) -> Any:
     """A partition as plain lists."""
-    return [[[list(g.nodes), g.root, g.epilogue] for g in parts.groups], list(parts.aliases), list(parts.controls)]
+    groups = [[list(g.nodes), g.root, g.epilogue] for g in parts.groups]
+    return [groups, list(parts.aliases), list(parts.controls), sorted(parts.apart)]
 
 
 def partition_from_json(data: Any, ir: GraphIR) -> Partition:
     """The partition of a graph that `partition_to_json` wrote."""
-    groups, aliases, controls = data
+    groups, aliases, controls, apart = data
     made = tuple(make_group(ir, nodes, root, epilogue) for nodes, root, epilogue in groups)
-    return Partition(made, tuple(aliases), tuple(controls))
+    return Partition(made, tuple(aliases), tuple(controls), frozenset(apart))

@@ -127,8 +127,8 @@ def compile_graph(
     parts: Partition | None = None,
     tell: Tell | None = None,
 ) -> CompiledGraph:
-    """Compiles a graph for the targets of its device, in these groups or in those that fusion finds; without fusion
-    where a kernel cannot be fused. `tell` is told how far it is.
+    """Compiles a graph for the targets of its device, in these groups or in those that fusion finds; a group that
+    cannot be built loses its root, the others stay. `tell` is told how far it is.
 
     Raises:
         CompileError: a mistake in a kernel.
@@ -138,7 +138,8 @@ def compile_graph(
         from ...compiler.ir.program import NotFusible
         from ...compiler.pipeline import compile_entry
 
-    parts = parts or partition(ir, functools.partial(node_facts, ir, targets[-1]), fuse=fuse)
+    facts = functools.partial(node_facts, ir, targets[-1])
+    parts = parts or partition(ir, facts, fuse=fuse)
     plan = make_plan(ir, parts)
     try:
         unit, target = _unit(plan, checks), targets[-1]
@@ -146,11 +147,13 @@ def compile_graph(
             pieces: tuple[Piece, ...] = (compile_groups(unit, target, tell),)
         else:
             pieces = compile_entry(unit, target, hosts=targets[:-1]).pieces
-    except NotFusible:
-        if not fuse:
+    except NotFusible as error:
+        apart = parts.roots(error.groups)
+        if not apart:
             raise
-        _log.info("graph '%s': a kernel reads vectors, compiling it without fusion", ir.name)
-        return compile_graph(ir, targets, False, checks, None, tell)
+        _log.info("graph '%s': %s: nothing melts into %d of them any more", ir.name, error.message, len(apart))
+        parts = partition(ir, facts, fuse=fuse, apart=apart | parts.apart)
+        return compile_graph(ir, targets, fuse, checks, parts, tell)
     except CompileError as error:
         _add_requests(error, ir)
         raise

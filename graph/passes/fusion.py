@@ -23,14 +23,15 @@ turn comes: it is a root of its own, and never moves into a group that runs late
 has to keep an order but that of its operands.
 
 Built-in and custom kernels are treated alike: the decision rests on `Facts`, which `compiler.inference.facts` finds by
-evaluating the kernel, and on what its author promised in `@register`.
+evaluating the kernel, and on what its author promised in `@register`. Where the compiler then finds that it cannot
+build a group, the graph asks again with this group's root `apart`: what was to melt into it forms groups of its own.
 
 Input: a `GraphIR` and a way to ask for facts. Output: a `Partition`, as plain numbers. Non-goals: no code, no memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -100,23 +101,33 @@ class Partition:
     """The groups in the order of the nodes that they store; one is in the body that this node is in.
 
     `aliases` are reshapes of materialised values: they cost nothing. `controls` are the numbers of the branches and
-    loops that are wanted.
+    loops that are wanted. `apart` are nodes with which nothing was found to fuse: each is its own group.
     """
 
     groups: tuple[Group, ...]
     aliases: tuple[int, ...]
     controls: tuple[int, ...] = ()
+    apart: frozenset[int] = frozenset()
+
+    def roots(self, numbers: Iterable[int]) -> frozenset[int]:
+        """The roots of those of the groups with these numbers that hold more nodes than the root."""
+        groups = [self.groups[number] for number in numbers]
+        return frozenset(group.root for group in groups if len(group.nodes) > 1)
 
 
-def partition(ir: GraphIR, facts_of: Callable[[Node], Facts], *, fuse: bool = True) -> Partition:
-    """Groups the nodes of a graph. Dead nodes are left out. Without `fuse` every node is its own group."""
-    return Fusion(ir, facts_of, fuse).run()
+def partition(
+    ir: GraphIR, facts_of: Callable[[Node], Facts], *, fuse: bool = True, apart: Collection[int] = ()
+) -> Partition:
+    """Groups the nodes of a graph. Dead nodes are left out. Without `fuse` every node is its own group, and so is one
+    that is to be `apart`."""
+    return Fusion(ir, facts_of, fuse, apart).run()
 
 
 class Fusion:
-    def __init__(self, ir: GraphIR, facts_of: Callable[[Node], Facts], fuse: bool) -> None:
+    def __init__(self, ir: GraphIR, facts_of: Callable[[Node], Facts], fuse: bool, apart: Collection[int] = ()) -> None:
         self.ir = ir
         self.fuse = fuse
+        self.apart = frozenset(apart)
         self.producer: dict[int, int] = {}
         for number, node in enumerate(ir.nodes):
             for value in node.results:
@@ -187,7 +198,8 @@ class Fusion:
             pass
         aliases = self._aliases()
         groups = [self._group(n) for n in self.live if n in self.materialised and n not in aliases]
-        return Partition(tuple(self._with_epilogues(groups)), tuple(sorted(aliases)), tuple(sorted(self.controls)))
+        made, controls = tuple(self._with_epilogues(groups)), tuple(sorted(self.controls))
+        return Partition(made, tuple(sorted(aliases)), controls, self.apart)
 
     def _decide(self) -> bool:
         """What is materialised; whether more is known than before of what is done in a root's stores.
@@ -221,7 +233,8 @@ class Fusion:
                 loops = loops or made_by in self.loops
         (self.loops.add if loops else self.loops.discard)(n)
         self.weight[n], self.depth[n] = weight, depth
-        if self.ir.ordered(self.node(n)) or not self.fuse or not facts.elementwise or weight > DEAR or depth > DEEP:
+        alone = n in self.apart or self.ir.ordered(self.node(n))
+        if alone or not self.fuse or not facts.elementwise or weight > DEAR or depth > DEEP:
             self.materialised.add(n)
 
     def _may_inline(self, n: int) -> bool:
@@ -252,7 +265,12 @@ class Fusion:
         return not _scatters(self.node(n)) and all(self._source_of(reader) is None for reader in readers)
 
     def _beside(self, one: int, other: int) -> bool:
-        """Whether two kernels may stand in one group: what runs in a body is not mixed with what runs around it."""
+        """Whether two kernels may stand in one group: what runs in a body is not mixed with what runs around it.
+
+        Neither is that with which nothing was found to fuse.
+        """
+        if one in self.apart or other in self.apart:
+            return False
         return self.device(one) == self.device(other) and self.regions.of[one] == self.regions.of[other]
 
     def _reads(self, reader: int, n: int) -> int:

@@ -66,9 +66,9 @@ class KernelSummary:
 
 def summarize(ir: GraphIR, parts: Partition, facts_of: Callable[[Node], Facts]) -> list[KernelSummary]:
     """A summary of each group of a partition, in the order in which they run."""
-    reasons = _Reasons(ir, facts_of, True)
+    reasons = _Reasons(ir, facts_of, True, parts.apart)
     if reasons.run() != parts:
-        reasons.given = "nothing is fused: the graph is interpreted or checked for NaN, or a kernel reads vectors"
+        reasons.given = "nothing is fused: the graph is interpreted or checked for NaN"
     roles = [_roles(ir, group) for group in parts.groups]
     maker = {value: ops[n] for group, ops in zip(parts.groups, roles, strict=True) for value, n in _stored(ir, group)}
     found = []
@@ -124,6 +124,10 @@ class _Reasons(Fusion):
         for number, name in ((producer, first), (reader, second)):
             if self.ir.ordered(self.node(number)):
                 return f"'{name}' changes or reads a buffer, and runs when its turn comes"
+        for number in (producer, reader, *self.readers[producer]):
+            if number in self.apart:
+                name = self.node(number).name
+                return f"'{name}' cannot be compiled together with other ops, and runs alone"
         if why := self._kept_for(producer):
             return why
         if not self.node(producer).kernel.schema.fuse:

@@ -504,6 +504,37 @@ def test_every_rank(rank: int) -> None:
     np.testing.assert_array_equal(model(x)[0], x.transpose(order) * np.int16(3) - np.int16(1))
 
 
+def test_only_what_cannot_be_built_is_taken_apart() -> None:
+    """Three groups cannot be built; what they share with others, and all others, stay as they are."""
+
+    def forward(x: Any, y: Any) -> Any:
+        doubled = x * 2
+        first, second = custom("addressed", doubled) + 3, custom("addressed", ops.relu(y))
+        return first, second, ops.relu(doubled - 1), ops.sum(y * y), custom("addressed", -x)
+
+    def made() -> Loaded:
+        return load(forward, (F, ["m", "n"]), (F, ["m", "n"]))
+
+    model = made()
+    around = ["[mul]", "[addressed]", "[add]", "[relu]", "[addressed]", "[negate]", "[addressed]"]
+    assert sorted(model.groups) == sorted([*around, "sub [relu]", "mul [reduce_sum]"])
+    x = np.arange(12, dtype=F).reshape(3, 4)
+    results = model(x, x - 5)
+    wanted = x * 2 + 4, np.maximum(x - 5, 0) + 1, np.maximum(x * 2 - 1, 0), ((x - 5) ** 2).sum(-1, keepdims=True), 1 - x
+    for a, b in zip(results, wanted, strict=True):
+        np.testing.assert_array_equal(a, b)
+    reasons = [edge.reason for kernel in model.fused.kernel_summaries for edge in kernel.unfused]
+    assert len(reasons) == 5
+    assert all(reason.endswith("cannot be compiled together with other ops, and runs alone") for reason in reasons)
+    assert made().fused._code.plan.parts == model.fused._code.plan.parts
+
+
+def test_a_graph_of_one_group_is_taken_apart_too() -> None:
+    model = load(lambda x: custom("addressed", x * 2), (F, ["m", "n"]))
+    assert model.groups == ["[mul]", "[addressed]"]
+    np.testing.assert_array_equal(model(np.ones((2, 3), F))[0], np.full((2, 3), 3))
+
+
 def test_two_models_do_not_share_memory() -> None:
     """Temporaries lie in an arena of each model's own; results of earlier calls stay as they are."""
     model = load(lambda x: ops.sum(custom("running_sum", custom("running_sum", x) + 1), 0), (np.int64, ["m", "n"]))
