@@ -19,7 +19,7 @@ from ..staging.value import BufferValue, TensorValue, TensorValueLike
 from ..types.promotion import is_weak, weak_array
 from ..types.tensor_type import BufferType, shown
 from .indexing import known, parameters_of, ranges_of, slice_tensor, tensors_of
-from .operands import HINT_FOR_SYMBOLS, as_shape, check_kind, expand, same_device, tensor
+from .operands import HINT_FOR_SYMBOLS, as_shape, expand, same_device, tensor
 from .stage import add_method, builtin, current, fail, op
 
 _FAMILY = "buffers"
@@ -80,7 +80,10 @@ def buffer_store(destination: BufferValue, source: TensorValueLike) -> None:
     builtin(_FAMILY, "buffer_store", [target, value])
 
 
-@op(dtypes={"destination": "any"}, example="ops.buffer_store_slice(destination, source, [slice(1, 3)])")
+@op(
+    dtypes={"destination": "storable", "source": "storable"},
+    example="ops.buffer_store_slice(destination, source, [slice(1, 3)])",
+)
 def buffer_store_slice(destination: BufferValue, source: TensorValueLike, indices: Any) -> None:
     """Overwrites the part of the buffer that the indices name; they are as those of `slice_tensor`.
 
@@ -92,7 +95,6 @@ def buffer_store_slice(destination: BufferValue, source: TensorValueLike, indice
     """
     name = "buffer_store_slice"
     target = _buffer(name, "destination", destination)
-    check_kind(name, "destination", target, "any")
     filled = is_weak(source) or (isinstance(source, TensorValue) and source.rank == 0)
     ranges, shape = ranges_of(target, indices, None if filled else tensor(name, "source", source).shape)
     value = as_shape(_source(name, target, source, shape), [r.size for r in ranges])

@@ -5,9 +5,11 @@ Input: tensors. Output: tensors. Non-goals: matrix products (see `matmul`).
 
 from __future__ import annotations
 
+from ...dsl.diagnostics.places import user_place
 from ..arguments import flag_of, in_short, int_of
 from ..staging.value import TensorValue, TensorValueLike
 from ..types.dims import StaticDim
+from ..types.promotion import literal_array
 from ..types.tensor_type import shown
 from .elementwise import mul
 from .operands import as_shape, check_kind, tensor, tensors
@@ -18,7 +20,7 @@ __all__ = ["band_part", "outer", "tril", "trilu", "triu"]
 _FAR = 1 << 62  # farther than any element lies from the diagonal
 
 
-@op(dtypes={"x": "any"}, example="ops.band_part(x, num_lower=1, num_upper=0)")
+@op(dtypes={"x": "storable"}, example="ops.band_part(x, num_lower=1, num_upper=0)")
 def band_part(
     x: TensorValueLike, num_lower: int | None = None, num_upper: int | None = None, exclude: bool = False
 ) -> TensorValue:
@@ -47,7 +49,7 @@ def band_part(
     return _band(value, found[0], found[1], flag_of("exclude", exclude))
 
 
-@op(dtypes={"x": "any"}, example="ops.tril(x, -1)")
+@op(dtypes={"x": "storable"}, example="ops.tril(x, -1)")
 def tril(x: TensorValueLike, diagonal: int = 0) -> TensorValue:
     """The lower triangle of each matrix, up to and with a diagonal: 1 is the one above the main diagonal. Zeros above.
 
@@ -57,7 +59,7 @@ def tril(x: TensorValueLike, diagonal: int = 0) -> TensorValue:
     return _band(_matrices("tril", x), _FAR, _diagonal("diagonal", diagonal), False)
 
 
-@op(dtypes={"x": "any"}, example="ops.triu(x, 1)")
+@op(dtypes={"x": "storable"}, example="ops.triu(x, 1)")
 def triu(x: TensorValueLike, diagonal: int = 0) -> TensorValue:
     """The upper triangle of each matrix, from a diagonal on: 1 is the one above the main diagonal. Zeros below.
 
@@ -67,7 +69,7 @@ def triu(x: TensorValueLike, diagonal: int = 0) -> TensorValue:
     return _band(_matrices("triu", x), -_diagonal("diagonal", diagonal), _FAR, False)
 
 
-@op(dtypes={"x": "any"}, example="ops.trilu(x, 1, upper=False)")
+@op(dtypes={"x": "storable"}, example="ops.trilu(x, 1, upper=False)")
 def trilu(x: TensorValueLike, k: int = 0, upper: bool = True) -> TensorValue:
     """The upper triangle of each matrix from diagonal `k` on, or the lower one up to it: `triu` and `tril` in one.
 
@@ -91,7 +93,7 @@ def outer(lhs: TensorValueLike, rhs: TensorValueLike) -> TensorValue:
 
 def _matrices(name: str, x: TensorValueLike) -> TensorValue:
     value = tensor(name, "x", x)
-    check_kind(name, "x", value, "any")
+    literal_array(0, value.dtype, name, user_place())  # float8_e8m0fnu has no zero
     if value.rank < 2:
         text = f"x has shape {shown(value.shape)}, and matrices have two axes"
         fail(name, text, code="EK0421", argument="x", expected="rank >= 2", got=value.rank)

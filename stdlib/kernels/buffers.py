@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from ...dsl import (
-    Element,
     InputTensor,
     MutableInputTensor,
     OutputTensor,
@@ -23,7 +22,6 @@ from ...dsl import (
 )
 from ..algorithms.algorithm import unravelled, whole_number
 
-E = TypeVar("E", bound=Element)
 S = TypeVar("S", bound=Storable)
 
 TASK = 16384  # elements that are worth a task of their own
@@ -47,7 +45,7 @@ def buffer_store(y: MutableInputTensor[S, "*s"], x: InputTensor[S, "*s"]) -> Non
 
 
 @register("buffer_store_slice", reads={"x": 1})
-def buffer_store_slice(y: MutableInputTensor[E, "*s"], x: InputTensor[E, "*t"], *, starts: str, steps: str) -> None:
+def buffer_store_slice(y: MutableInputTensor[S, "*s"], x: InputTensor[S, "*t"], *, starts: str, steps: str) -> None:
     """Writes `x` to every `steps[k]`-th element from `starts[k]` on along each axis k; both are as `slice` has them."""
 
     def element(position):
@@ -64,8 +62,8 @@ def buffer_store_slice(y: MutableInputTensor[E, "*s"], x: InputTensor[E, "*t"], 
 
 @register("buffer_store_from", reads={"x": 1})
 def buffer_store_from(
-    y: MutableInputTensor[E, "*s"],
-    x: InputTensor[E, "*t"],
+    y: MutableInputTensor[S, "*s"],
+    x: InputTensor[S, "*t"],
     starts: InputTensor[int64, "r"],
     strides: InputTensor[int64, "r"],
     *,

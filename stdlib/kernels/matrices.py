@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from ...dsl import Element, InputTensor, OutputTensor, foreach, register
+from ...dsl import InputTensor, OutputTensor, Storable, foreach, register
 
-E = TypeVar("E", bound=Element)
+S = TypeVar("S", bound=Storable)
 
 
 @register("band", reads={"x": 1})
-def band(out: OutputTensor[E, "*s m n"], x: InputTensor[E, "*s m n"], *, lower: int, upper: int, exclude: bool) -> None:
+def band(out: OutputTensor[S, "*s m n"], x: InputTensor[S, "*s m n"], *, lower: int, upper: int, exclude: bool) -> None:
     """The elements of which the row is at most `lower` below the column, and the column at most `upper` behind the
     row; zeros elsewhere. With `exclude` it is the other way round."""
 
@@ -22,6 +22,6 @@ def band(out: OutputTensor[E, "*s m n"], x: InputTensor[E, "*s m n"], *, lower: 
         inside = row - column <= lower and column - row <= upper
         if exclude:
             inside = not inside
-        return x[i] if inside else E(0)
+        return x[i] if inside else S(0)
 
     foreach(out, element)
