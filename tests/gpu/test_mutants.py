@@ -25,6 +25,21 @@ def test_a_mutant_is_found(name: str) -> None:
     assert gpu_mutants.apart(mutant, used[:1]) != ""
 
 
+def test_weaker_orders_and_narrower_scopes_are_found() -> None:
+    cases = [case for case in CASES if case.op in ("barriers::last_block", "barriers::last_block_in_order")]
+    made = [mutant for mutant in gpu_mutants.mutants("barriers.py") if mutant.function.startswith("last_")]
+    wanted = [mutant for mutant in made if mutant.kind.startswith(("order ", "scope ", "fence "))]
+    kinds = [mutant.kind for mutant in wanted]
+    assert sorted(set(kinds)) == [
+        "fence removed",
+        "order weakened to acquire",
+        "order weakened to release",
+        "scope narrowed",
+    ]
+    for mutant in wanted:
+        assert gpu_mutants.apart(mutant, gpu_mutants.cases_of(mutant, cases)), mutant.name
+
+
 def test_mutants_change_one_place() -> None:
     text = (gpu_mutants.KERNELS / "shared.py").read_text()
     kinds = {mutant.kind for mutant in OF_SHARED.values()}

@@ -182,6 +182,7 @@ BARRIERS = (
     GpuCase("turns", "barriers.py", "barriers::turns", lambda: (numbers(I32, 96),), _turned),
     GpuCase("limited", "barriers.py", "barriers::limited", lambda: (numbers(I32, 96),), _turned),
     GpuCase("last-block", "barriers.py", "barriers::last_block", lambda: (numbers(I32, 32),), _added_by_blocks),
+    GpuCase("in-order", "barriers.py", "barriers::last_block_in_order", lambda: (numbers(I32, 32),), _added_by_blocks),
 )
 
 

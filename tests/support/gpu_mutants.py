@@ -2,9 +2,10 @@
 
     make gpu-mutants            python tests/support/gpu_mutants.py [part of a name]
 
-A mutant lacks a barrier, or has it a statement earlier or later; indexes one further; drops a condition; does not wait
-for a copy; synchronises less, or in a narrower scope. It is found when it does not compile, when a run reports
-something, or when an output differs from the reference, with all checks and threads in several orders.
+A mutant lacks a barrier or a fence, or has a barrier a statement earlier or later; indexes one further; drops a
+condition; does not wait for a copy; has an atomic operation of a weaker order, or one or a fence of a narrower scope.
+It is found when it does not compile, when a run reports something, or when an output differs from the reference, with
+all checks and threads in several orders.
 
 Input: the kernels of the tables of cases. Output: a table, what survived, and an exit status of 1 where that is
 unexplained or too much.
@@ -47,6 +48,10 @@ EXPLAINED = {
 }
 
 
+# Functions whose threads each have elements of their own, so that order and scope change nothing that can be seen.
+ALONE = {"combine_thread"}
+
+
 @dataclass(frozen=True)
 class Mutant:
     """A kernel file with one place changed."""
@@ -75,6 +80,8 @@ def mutants(file: str) -> Iterator[Mutant]:
         statements = [each for each in ast.walk(function) if isinstance(each, ast.stmt) and each is not function]
         for statement in sorted(statements, key=lambda each: each.lineno):
             for kind, change in _changes(statement, lines):
+                if function.name in ALONE and kind.startswith(("order ", "scope ")):
+                    continue
                 shown = lines[statement.lineno - 1].strip()
                 known[kind, function.name, shown] += 1
                 changed, number = "\n".join(change) + "\n", known[kind, function.name, shown]
@@ -102,16 +109,22 @@ def _changes(statement: ast.stmt, lines: list[str]) -> Iterator[tuple[str, list[
         for place in re.finditer(r"\b(?:kept|tile|out|x|counts|seen|values)\[([^\[\]:]+)\]", line):
             changed = f"{line[: place.end(1)]} + 1{line[place.end(1) :]}"
             yield "index shifted", [*before, changed, *after]
-    for word, less in (
-        ('ordering="release"', "relaxed"),
-        ('ordering="acquire"', "relaxed"),
-        ('ordering="acq_rel"', ""),
+    for order, weaker in (
+        ("release", ("relaxed",)),
+        ("acquire", ("relaxed",)),
+        ("acq_rel", ("acquire", "release")),
+        ("seq_cst", ("acquire", "release")),
     ):
-        if word in line and first == last:
-            yield "order weakened", [*before, line.replace(word, f'ordering="{less or "relaxed"}"'), *after]
-    for scope in ("device", "cluster"):
-        if f'scope="{scope}"' in line and first == last:
-            yield "scope narrowed", [*before, line.replace(f'scope="{scope}"', 'scope="block"'), *after]
+        for less in weaker if f'ordering="{order}"' in line and first == last else ():
+            yield (
+                f"order weakened to {less}",
+                [*before, line.replace(f'ordering="{order}"', f'ordering="{less}"'), *after],
+            )
+    if line.strip().startswith("gpu.fence("):
+        yield "fence removed", [*before, f"{blank}pass", *after]
+    wide = re.search(r'(?<=[ =])"(device|system)"', line)
+    if wide is not None and first == last:
+        yield "scope narrowed", [*before, f'{line[: wide.start()]}"block"{line[wide.end() :]}', *after]
 
 
 def _may_swap(line: str, blank: str) -> bool:

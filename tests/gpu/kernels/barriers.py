@@ -56,7 +56,7 @@ def last_thread(out, counter, parts, x):
             total += x[k]
         parts[gpu.block_idx.x] = total
         gpu.fence("release", scope="device")
-        before = atomic.add(counter, 0, 1, ordering="acq_rel", scope="device")
+        before = atomic.add(counter, 0, 1, scope="device")
         last[0] = 1 if before == 3 else 0
         gpu.fence("acquire", "device")
     gpu.barrier()
@@ -64,6 +64,23 @@ def last_thread(out, counter, parts, x):
         for k in range(4):
             out[k] = parts[k] * 10
         out[4] = parts[0] + parts[1] + parts[2] + parts[3]
+
+
+def last_in_order_thread(out, counter, parts, x):
+    """The same, where the count says itself what it publishes and learns."""
+    if gpu.thread_idx.x == 0:
+        b = gpu.block_idx.x
+        total = int32(0)
+        for k in range(b * 8, b * 8 + 8):
+            total += x[k]
+        parts[b] = total
+        before = atomic.add(counter, 0, 1, ordering="acq_rel", scope="device")
+        if before == 3:
+            total = int32(0)
+            for k in range(4):
+                out[k] = parts[k] * 10
+                total += parts[k]
+            out[4] = total
 
 
 def clear_thread(counter):
@@ -80,6 +97,18 @@ def last_block(
 ) -> None:
     ctx.launch(clear_thread, counter, grid=1, block=1)
     ctx.launch(last_thread, out, counter, parts, x, grid=4, block=32)
+
+
+@register("barriers::last_block_in_order")
+def last_block_in_order(
+    out: OutputTensor[int32, "5"],
+    counter: OutputTensor[int32, "1"],
+    parts: OutputTensor[int32, "4"],
+    x: InputTensor[int32, "32"],
+    ctx: DeviceContext,
+) -> None:
+    ctx.launch(clear_thread, counter, grid=1, block=1)
+    ctx.launch(last_in_order_thread, out, counter, parts, x, grid=4, block=32)
 
 
 @register("barriers::limited")
