@@ -62,7 +62,7 @@ def guard_part(call: Point, extent: Value, part: Value, tensor: Tensor, axis: in
     if evaluator.ranges.is_inside(part, extent, width):
         builder.remember(key, True)
         return
-    node = call.index_part(axis, tensor.rank)
+    node, accessed = call.index_part(axis, tensor.rank), builder.location
     call.on(node).locate()
     holds = _is_inside(call, part, extent, width)
     where = f"axis {axis} of '{tensor.name}'" if axis is not None else f"'{tensor.name}'"
@@ -74,6 +74,7 @@ def guard_part(call: Point, extent: Value, part: Value, tensor: Tensor, axis: in
     _check_bounds(call, tensor, node, holds, message, details, width=width)
     evaluator.ranges.inside(part, extent)
     builder.remember(key, True)
+    builder.location = accessed
 
 
 def guard_lanes(call: Point, tensor: Tensor, numbers: Value, mask: Value | None) -> None:

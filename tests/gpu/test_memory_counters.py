@@ -30,6 +30,16 @@ def moved(out, x, step):
 def moved_op(out: OutputTensor[float32, "1024"], x: InputTensor[float32, "1024"], ctx: DeviceContext, *, step: int):
     ctx.launch(moved, out, x, step, grid=8, block=128, parameters={})
 
+def kept(out, x, n):
+    tile = gpu.shared[float32](32)
+    tile[gpu.thread_idx.x + n] = x[gpu.thread_idx.x]
+    gpu.barrier()
+    out[gpu.thread_idx.x] = tile[31 - gpu.thread_idx.x + n]
+
+@register("c::kept")
+def kept_op(out: OutputTensor[float32, "1024"], x: InputTensor[float32, "1024"], ctx: DeviceContext):
+    ctx.launch(kept, out, x, x.dim(0) // 2048, grid=1, block=32)
+
 def turned(out, x, wide: int):
     tile = gpu.shared[float32](32, wide)
     c, r = gpu.thread_idx.x, gpu.thread_idx.y
@@ -136,6 +146,11 @@ def test_the_page(tmp_path: Path) -> None:
     (tmp_path / "kernels.py").unlink()
     assert "992 conflicts" in shared.html(), "without the text, too"
     assert "No kernel used memory" in MemoryCounters((), whole=True).html()
+
+
+def test_an_access_with_a_check_is_shown_as_a_whole(tmp_path: Path) -> None:
+    found, _ = counted(tmp_path, "c::kept")
+    assert "<code>tile[gpu.thread_idx.x + n]</code>" in found.html()
 
 
 def test_several_calls_are_added(tmp_path: Path) -> None:
