@@ -34,6 +34,7 @@ from .code import LoadedCode
 from .device_reports import DeviceReports
 from .findings import finding_error
 from .inputs import InputCheck, sizes_of
+from .late_signals import keep
 from .outputs import FilledOutput, Filling, GivenOutput, Output
 from .prints import OP as TENSORS
 from .prints import PrintOptions, TensorPrints
@@ -53,6 +54,12 @@ def _reporter(call: weakref.ref[Caller]) -> Any:
         if owner is not None:
             owner._on_report(site, arguments)
 
+    def take(error: BaseException) -> None:
+        owner = call()
+        if owner is not None:
+            owner.interrupt, owner.context.status = error, abi.INTERRUPTED
+
+    keep(report, take)
     return abi.ReportFunction(report)
 
 

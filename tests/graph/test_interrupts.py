@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import random
 import signal
@@ -11,6 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
+
+from einkorn.graph.engine.late_signals import keep
 
 SUPPORT = Path(__file__).parents[1] / "support"
 PATIENCE = 300.0  # seconds in which every process must have ended
@@ -46,3 +49,15 @@ def test_calls_without_an_end_are_interrupted(threads: int, tmp_path: Path) -> N
     command = [sys.executable, str(SUPPORT / "interrupted_calls.py")]
     done = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
     assert done.stderr.splitlines()[-1:] == ["right"] and done.returncode == 0, done.stderr
+
+
+def test_what_a_signal_raises_at_the_edge_of_a_report_is_kept() -> None:
+    """ctypes would ignore it."""
+    taken: list[BaseException] = []
+
+    def report(site: int) -> None:
+        raise KeyboardInterrupt
+
+    keep(report, taken.append)
+    ctypes.CFUNCTYPE(None, ctypes.c_int64)(report)(3)
+    assert [type(error) for error in taken] == [KeyboardInterrupt]
