@@ -41,9 +41,9 @@ def whole(low: int = 0, high: int | None = None) -> Callable[[Any], bool]:
     return lambda value: type(value) is int and low <= value and (high is None or value < high)
 
 
-def numbers(*counts: int) -> Callable[[Any], bool]:
-    """So many whole numbers above 0, as one tuple."""
-    size = whole(1, 1 << 31)
+def numbers(*counts: int, low: int = 1) -> Callable[[Any], bool]:
+    """So many whole numbers from `low` on, as one tuple."""
+    size = whole(low, 1 << 31)
     return lambda value: isinstance(value, tuple) and len(value) in counts and all(map(size, value))
 
 

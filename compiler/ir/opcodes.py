@@ -421,8 +421,8 @@ ENQUEUE = Opcode(
     " limits of the first four operands, static: bytes that each block shares besides, reports: whether it may report",
     (INTEGER,) * 4,
     more=ANY,
-    attrs={"kernel": Attribute(whole()), "limits": Attribute(numbers(4)), "reports": Attribute(_FLAG, required=False)}
-    | {"static": Attribute(whole(1, 1 << 31), required=False)}
+    attrs={"kernel": Attribute(whole()), "limits": Attribute(numbers(4, low=0))}
+    | {"static": Attribute(whole(1, 1 << 31), required=False), "reports": Attribute(_FLAG, required=False)}
     | {name: Attribute(numbers(3)) for name in ("block", "cluster")},
     reads=True,
     writes=True,

@@ -55,25 +55,41 @@ def _enqueue(w: FunctionWriter, op: Op) -> None:
 
 
 def _stay_within(w: FunctionWriter, op: Op) -> None:
-    """Leaves with a report when a size is beyond what the device takes; those known are looked at before."""
-    at = w.at
+    """Leaves with a report when a size is not what the device takes; those known are looked at before."""
     for value, limit, words in zip(op.operands, op.attrs["limits"], LAUNCH_SIZES, strict=False):
         if value.const is not None:
             continue
         most = w.op(f"arith.constant {limit} : i64")
         beyond = w.op(f"arith.cmpi sgt, {w.name(value)}, {most} : i64")
-        w.open(f"scf.if {beyond} {{")
-        with w.nested():
-            reports.note_failure(w, _site(w, op, limit, words), [value])
-            w.line(LEAVE)
-        w.close(at)
+        _refuse(w, op, value, beyond, limit, _too_much(op, limit, words))
+    for value, size, words in zip(op.operands, op.attrs["cluster"], LAUNCH_SIZES, strict=False):
+        if value.const is None and size > 1:
+            blocks = w.op(f"arith.constant {size} : i64")
+            rest = w.op(f"arith.remui {w.name(value)}, {blocks} : i64")
+            zero = w.op("arith.constant 0 : i64")
+            some = w.op(f"arith.cmpi ne, {rest}, {zero} : i64")
+            _refuse(w, op, value, some, size, f"{words} in clusters of {size}")
+
+
+def _too_much(op: Op, limit: int, words: str) -> str:
+    static = op.attrs.get("static", 0) if words == LAUNCH_SIZES[-1] else 0
+    beside = f" beside the {static:,} of the kernel's gpu.shared[...]" if static else ""
+    return f"{words}, and the device has at most {limit:,}{beside}"
+
+
+def _refuse(w: FunctionWriter, op: Op, value: Value, wrong: str, limit: int, words: str) -> None:
+    """Leaves with a report when `wrong` holds."""
+    at = w.at
+    w.open(f"scf.if {wrong} {{")
+    with w.nested():
+        reports.note_failure(w, _site(w, op, limit, words), [value])
+        w.line(LEAVE)
+    w.close(at)
 
 
 def _site(w: FunctionWriter, op: Op, limit: int, words: str) -> int:
-    """The site of a report that a size is too large."""
-    static = op.attrs.get("static", 0) if words == LAUNCH_SIZES[-1] else 0
-    beside = f" beside the {static:,} of the kernel's gpu.shared[...]" if static else ""
-    parts = ("a launch asks for ", (",", "int64"), f" {words}, and the device has at most {limit:,}{beside}")
+    """The site of a report that a launch asks for a number of something that the device does not take."""
+    parts = ("a launch asks for ", (",", "int64"), f" {words}")
     own, *calls = op.location.author()
     details = (("limit", limit), ("size", {"value": 0, "dtype": "int64"}))
     notes = tuple(("called from", place) for place in calls)

@@ -46,7 +46,7 @@ def host_and_device(program: Program, target: Target, hosts: int = 1) -> tuple[l
     """The program that launches kernels by their numbers, once for each of so many hosts, and that of the kernels.
 
     Raises:
-        CompileError: EK0604 a grid is too large for the device, whatever the sizes are.
+        CompileError: EK0604 a grid is too large for the device or is no whole clusters, whatever the sizes are.
     """
     for function in program.functions:
         if any(_vectors(launch) for launch in _launches(function)):
@@ -164,14 +164,18 @@ class _HostCode(Copier):
             if not any(count.const == 0 for count in counts):
                 for value, limit, words in zip(operands, limits, LAUNCH_SIZES, strict=False):
                     if value.const is not None and value.const > limit:
-                        raise self.too_large(old, int(value.const), limit, words)
+                        has = f"{self.target.name} has at most {limit:,}"
+                        raise self.refused(old, int(value.const), limit, f"{words}, and {has}")
+                for value, size, words in zip(counts, cluster, LAUNCH_SIZES, strict=False):
+                    if value.const is not None and value.const % size:
+                        raise self.refused(old, int(value.const), size, f"{words} in clusters of {size}")
             builder.add("enqueue", operands, kernel=number, block=block, cluster=cluster, limits=limits)
             if static:
                 region.ops[-1].attrs["static"] = static
             if not self.target.has_context and has_reports(old.regions[0]):
                 region.ops[-1].attrs["reports"] = True
 
-    def too_large(self, launch: Op, size: int, limit: int, words: str) -> CompileError:
-        text = f"a launch in op '{self.old.op}' asks for {size:,} {words}, and {self.target.name} has at most {limit:,}"
+    def refused(self, launch: Op, size: int, limit: int, words: str) -> CompileError:
+        text = f"a launch in op '{self.old.op}' asks for {size:,} {words}"
         place = launch.location.author()[0]
         return CompileError(text, code="EK0604", place=place, op=self.old.op, expected=limit, got=size)

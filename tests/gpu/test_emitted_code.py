@@ -119,7 +119,7 @@ def wishes(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], ctx: D
 
 @register("clusters")
 def clusters(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], ctx: DeviceContext):
-    ctx.launch(hold, out, x, grid=4, block=32, cluster=(2, 1, 2), max_registers=64, min_blocks=1)
+    ctx.launch(hold, out, x, grid=(4, 1, 2), block=32, cluster=(2, 1, 2), max_registers=64, min_blocks=1)
 """
 
 

@@ -64,6 +64,16 @@ def share(out, x):
 def shared(out: OutputTensor[int8, "n"], x: InputTensor[int8, "n"], ctx: DeviceContext):
     ctx.launch(share, out, x, grid=1, block=32, shared=x.dim(0))
 
+def fill(out, x):
+    kept = gpu.shared[float32](16384)
+    kept[gpu.thread_idx.x] = x[0]
+    gpu.barrier()
+    out[gpu.thread_idx.x] = kept[31 - gpu.thread_idx.x]
+
+@register("filled")
+def filled(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], ctx: DeviceContext):
+    ctx.launch(fill, out, x, grid=1, block=32)
+
 def nothing(out):
     pass
 
@@ -222,6 +232,15 @@ def test_halves_are_programs_of_their_own(library: Path) -> None:
     assert "enqueue 8, 1, 1, 0, " in print_program(host) and "launch" not in print_program(host)
     assert [f.name for f in device.functions] == ["branches_0_kernel_0", "branches_0_kernel_1"]
     assert "kernel branches_0_kernel_0(" in print_program(device) and "block 256, 1, 1 {" in print_program(device)
+
+
+def test_a_kernel_that_shares_all_there_is(library: Path) -> None:
+    from support.harness import entry_of
+
+    spec = entry_of(library, "filled", [(DType.float32, (32,))])[0]
+    host = host_half(typed_program(spec, lookup("gfx942")), lookup("gfx942"))
+    verify_program(host)
+    assert "static=65536" in print_program(host)
 
 
 @pytest.mark.parametrize("target", ["sm_90a", "gfx942"])

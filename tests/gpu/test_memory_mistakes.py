@@ -62,6 +62,7 @@ MISTAKES = {
     "one barrier": ("gpu.barrier(1)", "", "", "gfx1100", "EK0611", "one barrier a block"),
     "no clusters": ("", "", ", cluster=2", "sm_80", "EK0611", "no clusters"),
     "a large cluster": ("", "", ", cluster=(4, 4)", "sm_90a", "EK0604", "16 blocks"),
+    "no whole clusters": ("", "", ", cluster=2", "sm_90a", "EK0604", "1 blocks along x in clusters of 2"),
     "no scope": ('atomic.add(out, 0, 1.0, scope="warp")', "", "", "host", "EK0224", "scope="),
     "a relaxed fence": ('gpu.fence("relaxed")', "", "", "host", "EK0224", "ordering="),
     "no registers": ("", "", ", max_registers=0", "sm_90a", "EK0221", "max_registers="),

@@ -105,6 +105,13 @@ def reach(out, x):
 @register("reached")
 def reached(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], ctx: DeviceContext):
     ctx.launch(reach, out, x, grid=x.dim(0) // 32, block=32)
+
+def name(out):
+    out[gpu.global_idx.x] = float32(gpu.cluster_idx.x)
+
+@register("clustered")
+def clustered(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], ctx: DeviceContext):
+    ctx.launch(name, out, grid=(x.dim(0) // 32, 2), block=32, cluster=(3, 2))
 """
 
 
@@ -135,6 +142,17 @@ def test_kernels_report(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> No
     with pytest.raises(KernelError, match="index 96 is out of bounds for axis 0 of 'x', whose size is 96") as found:
         reached(x)
     assert found.value.code == "EK0703"
+
+
+def test_a_grid_is_whole_clusters(tmp_path: Path) -> None:
+    clustered = of_kernels(tmp_path / "kernels.py", "clustered")
+    assert np.array_equal(clustered(np.zeros(192, np.float32)), np.arange(192) // 96)
+    assert clustered(np.zeros(0, np.float32)).shape == (0,)
+    with pytest.raises(KernelError, match="a launch asks for 7 blocks along x in clusters of 3") as found:
+        clustered(np.zeros(224, np.float32))
+    error = found.value
+    assert (error.code, error.op, error.expected, error.got) == ("EK0830", "clustered", 3, 7)
+    assert error.place is not None and "ctx.launch(name" in KERNEL.splitlines()[error.place.line - 1]
 
 
 ORDERED = """
