@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,10 +29,12 @@ _Mark = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, 
 
 
 class CheckedMemory:
-    """The state of the checks of one device, in which one thread at a time may run kernels."""
+    """The state of the checks of one device: one thread at a time runs kernels, or changes what memory there is."""
 
     def __init__(self, library: SharedLibrary, looks_for: Check) -> None:
         self._library = library
+        self._turn = threading.RLock()  # the report of a kernel that runs may let buffers go
+        self._mine = threading.local()  # what was found in the last call of a thread
         self._pages: list[mmap.mmap] = []
         self._state = CheckState()
         for name in FUNCTIONS:
@@ -52,11 +56,24 @@ class CheckedMemory:
     def mark(self, address: int, size: int, *, written: bool) -> None:
         """Notes that memory belongs to a buffer, and whether it has values."""
         flags = checking.ALLOCATED | (checking.INITIALISED if written else 0)
-        self._mark(self.state, address, size, flags)
+        with self._turn:
+            self._mark(self.state, address, size, flags)
 
     def forget(self, address: int, size: int) -> None:
         """Notes that memory belongs to no buffer any more."""
-        self._mark(self.state, address, size, 0)
+        with self._turn:
+            self._mark(self.state, address, size, 0)
+
+    def in_turn(self, entry: Callable[..., int]) -> Callable[..., int]:
+        """An entry whose calls from several threads come one after the other, each with findings of its own."""
+
+        def call(*arguments: Any) -> int:
+            with self._turn:
+                code = entry(*arguments)
+                self._mine.found = self._found()
+            return code
+
+        return call
 
     def record(self, rows: int) -> None:
         """Notes the accesses that follow, as long as there is room."""
@@ -77,7 +94,11 @@ class CheckedMemory:
         return self._trace[:rows]
 
     def finding(self) -> tuple[Finding, CheckState] | None:
-        """What was found since this was asked last, and the state that it was found in."""
+        """What was found in the calling thread's last call, since this was asked last, and the state then."""
+        found, self._mine.found = getattr(self._mine, "found", None), None
+        return found
+
+    def _found(self) -> tuple[Finding, CheckState] | None:
         if not self._state.finding.found:
             return None
         found, state = Finding.from_buffer_copy(self._state.finding), CheckState.from_buffer_copy(self._state)

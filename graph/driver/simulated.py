@@ -100,7 +100,8 @@ class SimulatedDriver(Driver):
         half = open_halves(files)
         library = SharedLibrary(files[-1].path)
         functions = [library.address(kernel.symbol) for kernel in half.kernels.kernels]
-        return Code(half.entry, half.reports, _Kept(half.keep, library), half.kernels, functions, half.scratch)
+        entry = half.entry if self.checked is None else self.checked.in_turn(half.entry)
+        return Code(entry, half.reports, _Kept(half.keep, library), half.kernels, functions, half.scratch)
 
     def table(self, code: Code) -> abi.Device:
         assert isinstance(code.keep, _Kept)

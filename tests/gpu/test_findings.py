@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -115,3 +116,24 @@ def test_a_device_goes_on_after_a_finding() -> None:
         with pytest.raises(KernelError, match="EK0740"):
             wrong(Buffer.from_numpy(X).to(device))
         assert right(Buffer.from_numpy(X).to(device))[0].to_numpy()[:3].tolist() == [2, 3, 4]
+
+
+def test_threads_of_the_host_take_turns_on_a_device() -> None:
+    """Each hears of what its own calls did: races in the one, nothing in the others."""
+    device = Accelerator("sim", checks="all")
+    models = [model_of(device, ("rounds", {"count": 100})) for _ in range(2)]
+    wrong = model_of(device, ("ring", {"first": 0}))
+
+    def calls(model: Any) -> list[str]:
+        said = []
+        for _ in range(8):
+            try:
+                said.append(str(model(Buffer.from_numpy(X).to(device))[0].to_numpy()[:2].tolist()))
+            except KernelError as error:
+                said.append(error.code)
+        return said
+
+    alone = calls(models[0])
+    assert set(alone) == {str((X[1:3] + 99).tolist())}
+    with ThreadPoolExecutor(3) as threads:
+        assert list(threads.map(calls, [models[0], wrong, models[1]])) == [alone, ["EK0740"] * 8, alone]
