@@ -106,6 +106,8 @@ def fft(
         real, imaginary = _stages(first, second, table, n, factors)
         if inverse:
             real, imaginary = imaginary, real
+        if x.dim(2) == 1 and not hermitian:
+            _make_ends_real(imaginary, n)
         for k in range(out.dim(1)):
             out[row, k, 0] = real[k] * scale
             if out.dim(2) == 2:
@@ -151,6 +153,13 @@ def complex_mul(out: OutputTensor[N, "*s 2"], x: InputTensor[N, "*s 2"], y: Inpu
 def _scale(scaling: Any, n: Any) -> Any:
     wide = Int(n).cast(float64)
     return 1 / wide if scaling == "n" else 1 / sqrt(wide) if scaling == "root" else float64(1)
+
+
+def _make_ends_real(imaginary, n):
+    """What a transform of real numbers has no imaginary part at; rounding would leave some."""
+    imaginary[0] = imaginary.dtype(0)
+    if n % 2 == 0:
+        imaginary[n // 2] = imaginary.dtype(0)
 
 
 def _stages(x: Any, y: Any, table: Any, n: Any, factors: Any) -> Any:

@@ -388,3 +388,40 @@ def test_a_reshape_to_another_number_of_elements_is_refused() -> None:
     loaded = InferenceSession(interpret=True).load(from_onnx(made))
     with pytest.raises(EinkornError, match="a reshape keeps the number of elements"):
         loaded.execute(np.zeros(7, np.float32), np.array([2, 3]))
+
+
+def test_transforms_and_parts_of_sizes_that_are_known_when_the_graph_runs() -> None:
+    """Frames of a signal, their spectra, and what is there once, all of symbolic sizes."""
+    nodes = [
+        helper.make_node("STFT", ["x", "step", "w"], ["frames"]),
+        helper.make_node("DFT", ["pairs", "", "axis"], ["back"], inverse=1),
+        helper.make_node("Einsum", ["x", "x"], ["norm"], equation="bnk, bnk -> b"),
+        helper.make_node("Unique", ["rows"], ["u", "first", "which", "count"], axis=1, sorted=0),
+    ]
+    inputs = [value("x", ["b", "n", 1]), value("pairs", ["b", "n", 2]), value("rows", [2, "m"], INT64)]
+    weights = [tensor("step", np.int64(3)), tensor("w", np.hanning(8).astype(np.float32)), tensor("axis", np.int64(-2))]
+    outputs = [value(name, None) for name in ("frames", "back", "norm", "u", "first", "which", "count")]
+    graph = from_onnx(model(nodes, inputs, outputs, weights, opset=20))
+    r = np.random.default_rng(0)
+    x, pairs = r.normal(size=(2, 21, 1)).astype(np.float32), r.normal(size=(2, 21, 2)).astype(np.float32)
+    rows = np.array([[3, 1, 3, 3, 1], [0, 5, 0, 2, 5]])
+    frames, back, norm, *unique = run(graph, x, pairs, rows)
+    cut = np.lib.stride_tricks.sliding_window_view(x[..., 0], 8, 1)[:, ::3] * np.hanning(8)
+    for got, wanted in ((frames, np.fft.rfft(cut)), (back, np.fft.ifft(pairs[..., 0] + 1j * pairs[..., 1]))):
+        np.testing.assert_allclose(got[..., 0] + 1j * got[..., 1], wanted, atol=1e-5)
+    np.testing.assert_allclose(norm, (x * x).sum((1, 2)), rtol=1e-5)
+    for part, same in zip(unique, ([[3, 1, 3], [0, 5, 2]], [0, 1, 3], [0, 1, 0, 2, 1], [2, 2, 1]), strict=True):
+        np.testing.assert_array_equal(part, same)
+
+
+def test_transforms_that_are_wrong_are_named() -> None:
+    def made(node: Any, shape: Any, **weights: Any) -> Any:
+        return model([node], [value("x", shape)], [value("y", None)], [tensor(*w) for w in weights.items()], opset=20)
+
+    dft = helper.make_node("DFT", ["x", "", "axis"], ["y"], name="d")
+    refused(made(dft, ["n", 3, 1], axis=np.int64(2)), "EK0528", "node 'd' (DFT): transforms along axis 2")
+    refused(made(dft, ["n", 3, 4], axis=np.int64(0)), "EK0528", "last axis of size 1 or 2, and gets the shape")
+    stft = helper.make_node("STFT", ["x", "step", "", "size"], ["y"])
+    refused(made(stft, ["n", 9, 1], step=np.int64(0), size=np.int64(4)), "EK0528", "begin 0 elements apart")
+    unique = helper.make_node("Unique", ["x"], ["y"], axis=0)
+    refused(made(unique, [4, "n"]), "EK0528", "compares parts of n elements along an axis")

@@ -247,6 +247,13 @@ def test_transforms_of_every_kind() -> None:
         np.testing.assert_allclose(got, expected, rtol=0, atol=1e-13)
     (back,) = graphs.run(lambda z: ops.ifft(ops.fft(z, axis=0), axis=0), z)
     np.testing.assert_allclose(back, z, rtol=0, atol=1e-14)
+    for transform in (
+        ops.rfft,
+        lambda x: ops.fft(x, input_is_complex=False),
+        lambda x: ops.ifft(x, input_is_complex=False),
+    ):
+        (whole,) = graphs.run(transform, x.astype(np.float32))
+        assert whole[:, 0, 1].tolist() == whole[:, 5, 1].tolist() == [0, 0, 0]  # of real numbers exactly
 
 
 @pytest.mark.parametrize(("dtype", "bound"), [(np.float32, 4e-7), (np.float64, 1e-15)])

@@ -22,6 +22,7 @@ from . import (
     sampling,
     sequences,
     shapes,
+    signal,
 )
 
 __all__ = ["FAMILIES", "find_row"]
@@ -41,4 +42,5 @@ FAMILIES = (
     sampling,
     sequences,
     shapes,
+    signal,
 )

@@ -271,6 +271,15 @@ def cast(call: Call, x: TensorValue, *, to: int, saturate: int = 1, round_mode: 
     return _cast_to(call, x, call.dtype(to), saturate, round_mode)
 
 
+@onnx_op("BitCast")
+def bit_cast(call: Call, x: TensorValue, *, to: int) -> TensorValue:
+    """The same bits, read as another dtype of as many."""
+    dtype = call.dtype(to)
+    if x.dtype is DType.bool and dtype is not DType.bool:
+        x = ops.cast(x, DType.uint8)  # a bool is 0 or 1
+    return ops.bitcast(x, dtype)
+
+
 @onnx_op("CastLike")
 def cast_like(call: Call, x: Value, target: Value, *, saturate: int = 1, round_mode: str = "up") -> Value:
     """The dtype of another tensor."""

@@ -1,4 +1,4 @@
-"""Converts matrix products.
+"""Converts products of matrices and of named axes.
 
 Input: tensors. Output: tensors. Non-goals: convolutions.
 """
@@ -12,6 +12,12 @@ from ..call import Call
 from ..table import onnx_op, same_op
 
 same_op("MatMul", ops.matmul)
+
+
+@onnx_op("Einsum")
+def einsum(*operands: TensorValue, equation: str) -> TensorValue:
+    """Sums of products over named axes."""
+    return ops.einsum(equation, *operands)
 
 
 @onnx_op("Gemm")

@@ -10,10 +10,12 @@ from typing import Any
 from ....dsl.types.dtype import DType
 from ... import ops
 from ...staging.value import TensorValue
-from ...types.dims import Shape
+from ...types.dims import Shape, StaticDim
 from ..call import Call
 from ..table import Ints, onnx_op
 from .indexing import along, new_dim, steps
+
+_COMPARED = 256  # elements of the parts that `Unique` compares: each is an argsort
 
 
 @onnx_op("TopK")
@@ -43,28 +45,40 @@ def hardmax_of_rows(x: TensorValue, *, axis: int) -> TensorValue:
 
 @onnx_op("Unique")
 def unique(call: Call, x: TensorValue, *, axis: int | None = None, sorted: int = 1) -> Any:
-    """The different elements, where each is first, which of them each element is, and how often it is there."""
-    if axis is not None and x.rank > 1:
-        call.fail("compares parts along an axis, which has no counterpart", argument="axis")
-    flat = ops.flatten(x)
-    order = ops.argsort(flat)
-    ordered = ops.gather(flat, order, 0)
-    place = steps(flat.shape[0], x.device)
-    before = ops.gather(ordered, ops.maximum(place - 1, 0), 0)
-    begins = ops.logical_or(ops.equal(place, 0), ops.not_equal(ordered, before))
+    """The different elements, or parts along an axis, where each is first, which of them each is, and how often."""
+    at = 0 if axis is None else axis % x.rank
+    parts = ops.flatten(x) if axis is None else ops.permute(x, [at, *(k for k in range(x.rank) if k != at)])
+    columns = _columns(call, parts)
+    place = steps(parts.shape[0], x.device)
+    order = place
+    for column in reversed(columns):  # equal ones keep their order: the first column decides
+        order = ops.gather(order, ops.argsort(ops.gather(column, order, 0)), 0)
+    begins = ops.equal(place, 0)
+    for column in columns:
+        ordered = ops.gather(column, order, 0)
+        begins = ops.logical_or(begins, ops.not_equal(ordered, ops.gather(ordered, ops.maximum(place - 1, 0), 0)))
     group = ops.cumsum(ops.cast(begins, DType.int64)) - 1
     found = ops.nonzero(begins, new_dim(call, "unique"))
-    starts = ops.reshape(found, [found.shape[0]])
-    values, firsts = ops.gather(ordered, starts, 0), ops.gather(order, starts, 0)
+    firsts = ops.gather(order, ops.reshape(found, [found.shape[0]]), 0)
     inverse = ops.scatter(ops.zeros_like(order), group, order, 0)
-    counts = ops.scatter_add(ops.zeros_like(starts), ops.ones_like(group), group, 0)
-    if sorted:
-        return values, firsts, inverse, counts
-    by_place = ops.argsort(firsts)
-    rank = ops.scatter(ops.zeros_like(by_place), steps(by_place.shape[0], x.device), by_place, 0)
-    return (
-        ops.gather(values, by_place, 0),
-        ops.gather(firsts, by_place, 0),
-        ops.gather(rank, inverse, 0),
-        ops.gather(counts, by_place, 0),
-    )
+    counts = ops.scatter_add(ops.zeros_like(firsts), ops.ones_like(group), group, 0)
+    if not sorted:
+        by_place = ops.argsort(firsts)
+        rank = ops.scatter(ops.zeros_like(by_place), steps(by_place.shape[0], x.device), by_place, 0)
+        firsts, inverse = ops.gather(firsts, by_place, 0), ops.gather(rank, inverse, 0)
+        counts = ops.gather(counts, by_place, 0)
+    values = ops.gather(parts, firsts, 0)
+    back = [*range(1, at + 1), 0, *range(at + 1, values.rank)]
+    return ops.permute(values, back), firsts, inverse, counts
+
+
+def _columns(call: Call, parts: TensorValue) -> list[TensorValue]:
+    """What parts along the first axis are compared by: the elements at each place in them."""
+    if parts.rank == 1:
+        return [parts]
+    count = Shape(parts.shape[1:]).num_elements
+    if not isinstance(count, StaticDim) or int(count) > _COMPARED:
+        text = f"compares parts of {count} elements along an axis, and they have to have a known size up to {_COMPARED}"
+        call.fail(text, argument="axis")
+    rows = ops.reshape(parts, [parts.shape[0], count])
+    return [ops.slice_tensor(rows, [slice(None), k]) for k in range(int(count))]

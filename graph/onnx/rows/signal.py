@@ -1,0 +1,95 @@
+"""Converts Fourier transforms.
+
+Input: tensors with an axis of size 1 or 2 in the end: real numbers, or pairs of real and imaginary part. Output: such
+tensors. Non-goals: windows, which ONNX has functions for.
+"""
+
+from __future__ import annotations
+
+from ... import ops
+from ...staging.value import TensorValue
+from ...types.dims import StaticDim
+from ..call import Call
+from ..table import Ints, onnx_op
+from .indexing import along, steps
+
+
+@onnx_op("DFT", since=20)
+def dft(
+    call: Call,
+    input: TensorValue,
+    dft_length: Ints | None = None,
+    axis: Ints | None = None,
+    *,
+    inverse: int = 0,
+    onesided: int = 0,
+) -> TensorValue:
+    """The Fourier transform along an axis, or its inverse; of one side, that of real numbers."""
+    return _transform(call, input, dft_length, axis[0] if axis else -2, inverse, onesided)
+
+
+@onnx_op("DFT")
+def dft_along(
+    call: Call, input: TensorValue, dft_length: Ints | None = None, *, axis: int, inverse: int = 0, onesided: int = 0
+) -> TensorValue:
+    """Before version 20 the axis is an attribute."""
+    return _transform(call, input, dft_length, axis, inverse, onesided)
+
+
+def _transform(call: Call, x: TensorValue, length: Ints | None, axis: int, inverse: int, onesided: int) -> TensorValue:
+    pairs = _are_pairs(call, x)
+    if not -x.rank <= axis < x.rank or axis % x.rank == x.rank - 1:
+        call.fail(
+            f"transforms along axis {axis}, which a tensor of {x.rank} axes has not before the last", argument="axis"
+        )
+    at, n = axis % x.rank, length[0] if length else None
+    value = x if pairs else ops.squeeze(x, -1)
+    if inverse and onesided:
+        return ops.unsqueeze(ops.irfft(value, n, at, input_is_complex=pairs), -1)
+    if inverse:
+        return ops.ifft(value, n, at, input_is_complex=pairs)
+    return _forward(value, n, at, pairs, bool(onesided))
+
+
+def _forward(value: TensorValue, n: int | None, at: int, pairs: bool, onesided: bool) -> TensorValue:
+    if onesided and not pairs:
+        return ops.rfft(value, n, at)
+    whole = ops.fft(value, n, at, input_is_complex=pairs)
+    if not onesided:
+        return whole
+    return ops.slice_tensor(whole, [*[slice(None)] * at, slice(0, whole.shape[at] // 2 + 1), ...])
+
+
+def _are_pairs(call: Call, x: TensorValue) -> bool:
+    """Whether a tensor holds pairs of real and imaginary part, and not real numbers alone."""
+    last = x.shape[-1] if x.rank else None
+    if x.rank < 2 or not isinstance(last, StaticDim) or int(last) not in (1, 2):
+        call.fail(f"takes numbers with a last axis of size 1 or 2, and gets the shape {x.shape}")
+    return int(last) == 2
+
+
+@onnx_op("STFT")
+def stft(
+    call: Call,
+    signal: TensorValue,
+    frame_step: Ints,
+    window: TensorValue | None = None,
+    frame_length: Ints | None = None,
+    *,
+    onesided: int = 1,
+) -> TensorValue:
+    """The Fourier transforms of frames of a signal, each times a window."""
+    pairs = signal.rank == 3 and _are_pairs(call, signal)
+    if signal.rank not in (2, 3):
+        call.fail(f"takes signals of three axes, (batch, length, 1 or 2), and gets {signal.rank}")
+    if frame_step[0] < 1:
+        call.fail(f"has frames that begin {frame_step[0]} elements apart", argument="frame_step")
+    value = ops.squeeze(signal, -1) if signal.rank == 3 and not pairs else signal
+    size = frame_length[0] if frame_length else window.shape[0] if window is not None else value.shape[1]
+    frames = (value.shape[1] - size) // frame_step[0] + 1
+    starts = steps(frames, signal.device) * frame_step[0]
+    places = along(starts, 0, 2) + along(steps(size, signal.device), 1, 2)
+    cut = ops.gather(value, places, 1)
+    if window is not None:
+        cut = cut * ops.cast(along(window, 2, cut.rank), cut.dtype)
+    return _forward(cut, None, 2, pairs, bool(onesided))
