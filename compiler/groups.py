@@ -14,6 +14,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -109,7 +111,8 @@ def _compiled(
         if progress is not None:
             progress(len(made), len(missing))
 
-    with _Workers(done, 0 if knobs.dump or knobs.stop else min(len(missing) - 1, _processors())) as workers:
+    count = 0 if knobs.dump or knobs.stop else min(len(missing) - 1, _processors())
+    with _switching, _Workers(done, count) as workers:
         mistakes: list[EinkornError] = []
         for key, group in missing:
             try:
@@ -135,6 +138,37 @@ def _symbol(key: str, group: Numbering) -> str:
 
 def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+SWITCHING = 0.0005  # seconds: a tenth of Python's own
+
+
+class _Switching:
+    """While compilations are under way, threads give each other the interpreter's lock more often than usual.
+
+    A thread that waits for it holds up MLIR and LLVM, for which it needs it between their steps alone.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.users = 0
+        self.before = 0.0
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if self.users == 0:
+                self.before = sys.getswitchinterval()
+                sys.setswitchinterval(min(self.before, SWITCHING))
+            self.users += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            self.users -= 1
+            if self.users == 0:
+                sys.setswitchinterval(self.before)
+
+
+_switching = _Switching()
 
 
 class _Workers:

@@ -231,6 +231,20 @@ def test_a_fault_leaves_a_reproducer_of_the_group(where: str, monkeypatch: pytes
     assert not list(own_cache.glob("einkorn-compiles-*"))
 
 
+def test_threads_switch_more_often_while_they_compile(monkeypatch: pytest.MonkeyPatch, own_cache: Path) -> None:
+    """And as before when the work is done, or has failed."""
+    seen: list[float] = []
+    make, usual = GroupCompilation.make, sys.getswitchinterval()
+
+    def noted(self: GroupCompilation) -> bytes:
+        seen.append(sys.getswitchinterval())
+        return make(self)
+
+    monkeypatch.setattr(GroupCompilation, "make", noted)
+    graphs.load(layers(2), X)
+    assert seen and max(seen) == min(usual, groups.SWITCHING) and sys.getswitchinterval() == usual
+
+
 def test_ctrl_c_ends_the_work(tmp_path: Path) -> None:
     """While a thread makes an object; the next load goes on from what is done."""
     program = Path(graphs.__file__).with_name("interrupted_groups.py")
