@@ -21,8 +21,6 @@ from ...dsl.diagnostics.errors import TargetError
 from ..targets import Target
 from .llvm import compile_module
 
-COPY_TO_HOST: Final = 2
-
 
 def launcher_object(library: str, target: Target) -> bytes:
     """The code for a library ("cuda" or "hip") as a shared object.
@@ -37,7 +35,7 @@ def launcher_object(library: str, target: Target) -> bytes:
 
 def launcher_text(library: str) -> str:
     """The code as LLVM IR."""
-    text = _LAUNCHERS[library] + _COMMON
+    text = (_LAUNCHERS[library] + _COMMON).replace("ACTIVATED\n", _ACTIVATED).replace("KERNEL\n", _KERNEL)
     for structure, name in ((abi.Launch, "LAUNCH"), (abi.Device, "DEVICE")):
         for field, *_ in structure._fields_:
             offset = getattr(structure, field).offset
@@ -45,7 +43,7 @@ def launcher_text(library: str) -> str:
             text = text.replace(f"{name}({field})", at)
     for number, function in enumerate((*LIBRARIES[library], "context")):
         text = text.replace(f"FUNCTION({function})", f"getelementptr inbounds ptr, ptr %table, i64 {number}")
-    return text.replace("COPY_TO_HOST", str(COPY_TO_HOST))
+    return text.replace("COPY_TO_HOST", str(abi.TO_HOST))
 
 
 # The functions of each library that are called, in the order of their table. Behind them stands what `activate` takes:
@@ -55,6 +53,26 @@ LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
     "hip": ("launch", "copy", "synchronize", "fill8", "fill16", "fill32", "activate"),
 }
 
+# What several functions begin with: the device of the code becomes that of the thread, or the function ends.
+_ACTIVATED: Final = """  %table.at = DEVICE(driver)
+  %table = load ptr, ptr %table.at
+  %activated = call i32 @activate(ptr %table)
+  %lost = icmp ne i32 %activated, 0
+  br i1 %lost, label %gone, label %start
+gone:
+  ret i32 %activated
+start:
+"""
+
+# The kernel that a launch names by its number.
+_KERNEL: Final = """  %functions.at = DEVICE(functions)
+  %functions = load ptr, ptr %functions.at
+  %number.at = LAUNCH(kernel)
+  %number = load i32, ptr %number.at
+  %function.at = getelementptr inbounds ptr, ptr %functions, i32 %number
+  %function = load ptr, ptr %function.at
+"""
+
 # A launch with dynamic shared memory asks for it first: with what the kernel has itself it may be more than 48 KiB.
 # CUlaunchConfig: grid and block (24 bytes), shared (at 24), stream (32), attributes (40) and their number (48).
 # CUlaunchAttribute: its id (4 is the size of a cluster), 4 bytes, and 64 bytes of its value.
@@ -63,20 +81,8 @@ define i32 @ek_launch(ptr %device, ptr %launch, ptr %arguments) {
 entry:
   %config = alloca [56 x i8], align 8
   %attribute = alloca [72 x i8], align 8
-  %table.at = DEVICE(driver)
-  %table = load ptr, ptr %table.at
-  %activated = call i32 @activate(ptr %table)
-  %lost = icmp ne i32 %activated, 0
-  br i1 %lost, label %gone, label %start
-gone:
-  ret i32 %activated
-start:
-  %functions.at = DEVICE(functions)
-  %functions = load ptr, ptr %functions.at
-  %number.at = LAUNCH(kernel)
-  %number = load i32, ptr %number.at
-  %function.at = getelementptr inbounds ptr, ptr %functions, i32 %number
-  %function = load ptr, ptr %function.at
+ACTIVATED
+KERNEL
   %grid = LAUNCH(grid)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %config, ptr align 4 %grid, i64 24, i1 false)
   %shared.at = LAUNCH(shared)
@@ -123,14 +129,7 @@ leave:
 
 define i32 @ek_copy(ptr %device, ptr %to, ptr %from, i64 %bytes, i32 %kind) {
 entry:
-  %table.at = DEVICE(driver)
-  %table = load ptr, ptr %table.at
-  %activated = call i32 @activate(ptr %table)
-  %lost = icmp ne i32 %activated, 0
-  br i1 %lost, label %gone, label %start
-gone:
-  ret i32 %activated
-start:
+ACTIVATED
   %stream.at = DEVICE(stream)
   %stream = load ptr, ptr %stream.at
   %copy.at = FUNCTION(copy)
@@ -163,20 +162,8 @@ leave:
 _HIP: Final = """
 define i32 @ek_launch(ptr %device, ptr %launch, ptr %arguments) {
 entry:
-  %table.at = DEVICE(driver)
-  %table = load ptr, ptr %table.at
-  %activated = call i32 @activate(ptr %table)
-  %lost = icmp ne i32 %activated, 0
-  br i1 %lost, label %gone, label %start
-gone:
-  ret i32 %activated
-start:
-  %functions.at = DEVICE(functions)
-  %functions = load ptr, ptr %functions.at
-  %number.at = LAUNCH(kernel)
-  %number = load i32, ptr %number.at
-  %function.at = getelementptr inbounds ptr, ptr %functions, i32 %number
-  %function = load ptr, ptr %function.at
+ACTIVATED
+KERNEL
   %stream.at = DEVICE(stream)
   %stream = load ptr, ptr %stream.at
   %grid = LAUNCH(grid)
@@ -202,14 +189,7 @@ start:
 
 define i32 @ek_copy(ptr %device, ptr %to, ptr %from, i64 %bytes, i32 %kind) {
 entry:
-  %table.at = DEVICE(driver)
-  %table = load ptr, ptr %table.at
-  %activated = call i32 @activate(ptr %table)
-  %lost = icmp ne i32 %activated, 0
-  br i1 %lost, label %gone, label %start
-gone:
-  ret i32 %activated
-start:
+ACTIVATED
   %stream.at = DEVICE(stream)
   %stream = load ptr, ptr %stream.at
   %copy.at = FUNCTION(copy)
@@ -266,14 +246,7 @@ leave:
 
 define i32 @ek_fill(ptr %device, ptr %to, i64 %pattern, i64 %count, i32 %width) {
 entry:
-  %table.at = DEVICE(driver)
-  %table = load ptr, ptr %table.at
-  %activated = call i32 @activate(ptr %table)
-  %lost = icmp ne i32 %activated, 0
-  br i1 %lost, label %gone, label %start
-gone:
-  ret i32 %activated
-start:
+ACTIVATED
   %stream.at = DEVICE(stream)
   %stream = load ptr, ptr %stream.at
   switch i32 %width, label %wide [ i32 1, label %one  i32 2, label %two  i32 4, label %four ]
