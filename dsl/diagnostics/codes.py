@@ -255,6 +255,7 @@ MEANINGS: dict[str, str] = {
     "EK0811": "A session is given something that is no device.",
     "EK0812": "A device has no accelerator architecture.",
     "EK0813": "There is not enough memory for a call.",
+    "EK0814": "A buffer is calculated with.",
     "EK0820": "Host code touches device memory.",
     "EK0821": "A kernel on a device uses storage of the host.",
     "EK0830": "A launch is larger than the device takes: blocks along an axis, or bytes of shared memory.",

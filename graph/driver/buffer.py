@@ -429,6 +429,18 @@ class Buffer:
         self._check_writable()
         self._take(src)
 
+    # --- Python's own copies ---
+
+    def __copy__(self) -> Buffer:
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Buffer:
+        return self.copy()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        elements = np.asarray(self._host_array(), order="C")
+        return _restored, (elements, self._dtype.name, self.shape, self._device)
+
     # --- exchange ---
 
     def to_numpy(self) -> Array:
@@ -444,6 +456,45 @@ class Buffer:
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return dlpack.HOST_DEVICES[0], 0
+
+
+def _restored(elements: Array, dtype: str, shape: tuple[int, ...], device: Device) -> Buffer:
+    """The buffer that was pickled, on the device that it lay on.
+
+    Raises:
+        DeviceError: EK0801, that device is not here.
+    """
+    kind = DType[dtype]
+    near: Buffer = Buffer._class_for(CPU(), kind)._over(elements, CPU(), kind, shape)
+    return near.to(device)
+
+
+def _refusal(symbol: str, name: str) -> Callable[[Buffer, Any], Any]:
+    """What an operator does: for arrays and tensors it is theirs, else it is an error that says what to write."""
+
+    def operator(self: Buffer, other: Any = None) -> Any:
+        if other is not None and not isinstance(other, Buffer | bool | int | float | complex):
+            return NotImplemented
+        raise DTypeError(
+            f"a Buffer is memory and has no arithmetic: `{symbol}`",
+            code="EK0814",
+            got="Buffer" if other is None else f"Buffer and {type(other).__name__}",
+            hint="compute with buffer.to_numpy(), which copies nothing on the host, or with einkorn.tensor.Tensor",
+        )
+
+    operator.__name__ = operator.__qualname__ = name
+    return placed(operator)
+
+
+_BINARY = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**"}
+_BINARY |= {"matmul": "@", "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>"}
+for _name, _symbol in _BINARY.items():
+    for _form in (f"__{_name}__", f"__r{_name}__", f"__i{_name}__"):
+        setattr(Buffer, _form, _refusal(f"{_symbol}=" if _form.startswith("__i") else _symbol, _form))
+for _name, _symbol in {"neg": "-", "pos": "+", "abs": "abs", "invert": "~"}.items():
+    setattr(Buffer, f"__{_name}__", _refusal(_symbol, f"__{_name}__"))
+for _name, _symbol in {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}.items():
+    setattr(Buffer, f"__{_name}__", _refusal(_symbol, f"__{_name}__"))
 
 
 class WholeBuffer(Buffer):

@@ -100,6 +100,7 @@ class Driver(ABC):
         targets: the names of the compile targets that its code is made for: the host's half first, if there are two.
         architecture: of an accelerator, such as "sm_90"; empty for the host.
         name: of a device that is called so beside its number, such as "sim:sm_90a"; empty for others.
+        asked_for: of a device that is simulated: what it was made with, which makes an equal one in another process.
         in_order: whether a call is the work of one thread of the process, in one order.
         native: gives the machine code that calls a library of GPUs; the engine, which may compile, puts it here.
     """
@@ -110,6 +111,7 @@ class Driver(ABC):
     targets: tuple[str, ...]
     architecture: str = ""
     name: str = ""
+    asked_for: tuple[Any, ...] | None = None
     in_order: bool = False
     dlpack_place: tuple[int, int] | None = None  # kind and number of the device in DLPack
     default_stream: Any = None  # made when it is first asked for; see `streams`

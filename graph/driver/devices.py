@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from ...dsl.diagnostics.errors import DeviceError, GraphError, shown_value
 from ...dsl.diagnostics.places import user_place
@@ -197,6 +197,9 @@ class Device:
     def __hash__(self) -> int:
         return hash((self.label, self.id))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (self.id,)) if self.driver.asked_for is None else (_simulated, self.driver.asked_for)
+
     def __str__(self) -> str:
         return f"{self.label}:{self.id}" + (f" ({self.driver.name})" if self.driver.name else "")
 
@@ -242,6 +245,10 @@ class Accelerator(Device):
         if type(id) is not int or not 0 <= id < accelerator_count():
             raise _no_accelerator(id)
         super().__init__(id)
+
+
+def _simulated(like: str, seed: int, checks: str) -> Accelerator:
+    return Accelerator("sim", like=like, seed=seed, checks=checks)
 
 
 # What names mean for now: a session has devices of its own for them.

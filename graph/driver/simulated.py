@@ -58,6 +58,7 @@ class SimulatedDriver(Driver):
         self.in_order = seed != 0 or bool(looks_for)
         self.architecture = like
         self.looks_for = looks_for
+        self.asked_for = (like, seed, ",".join(c.name.lower() for c in looks_for if c.name) or "off")
         self._held: dict[int, Array] = {}  # the memory that is given out, by its address
 
     @functools.cached_property
