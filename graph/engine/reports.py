@@ -109,7 +109,7 @@ def _value(data: Any) -> Any:
 
 
 def _anchor(data: Any) -> Anchor:
-    if type(data) is list and len(data) in (3, 5) and type(data[0]) is str and all(type(n) is int for n in data[1:]):
+    if type(data) is list and 2 <= len(data) <= 5 and type(data[0]) is str and all(type(n) is int for n in data[1:]):
         return data
     expected("a place", data)
 

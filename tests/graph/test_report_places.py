@@ -126,6 +126,42 @@ def test_every_node_has_an_anchor(tmp_path: Path) -> None:
     assert [m and m.line for m in moved] == [place.line + 1 for place in anchors]
 
 
+SPARSE = """{before}from einkorn.dsl import InputTensor, OutputTensor, VariadicTensors, float32, register
+
+
+@register("sparse")
+def sparse(out: OutputTensor[float32, "k"], xs: VariadicTensors[float32, "n_k"]):
+    p = out.pointer(0)
+    p.store(xs[0].load({comment}
+        0, width=4))
+
+
+@sparse.shape
+def sizes(xs):
+    return xs[0].dim(0)
+"""
+
+
+def test_places_that_are_no_nodes_move_with_their_functions(tmp_path: Path) -> None:
+    """The operands of a call, without its brackets; an argument whose function is in another program."""
+    file = tmp_path / "sparse.py"
+    file.write_text(SPARSE.format(before="", comment=""))
+    kernel = load_library(file).kernels["sparse"].portable
+    line = next(k for k, text in enumerate(SPARSE.splitlines(), 1) if "xs[0].load" in text)
+    operands, argument = Place(str(file), line + 1, 9, line + 1, 19), kernel.schema.inputs[0].place
+    inside = Place(str(file), line, 6, line, 8)  # of no node's begin and end: the smallest around it
+    assert kernel.shape is not None and argument is not None
+    anchors = anchors_of([kernel], [operands, inside]) | anchors_of([kernel.shape], [argument])
+    file.write_text(SPARSE.format(before="# moved" + chr(10), comment="# and more" + chr(10)))
+    after = load_library(file).kernels["sparse"].portable
+    assert after.shape is not None and len(anchors[argument]) == 2
+    assert place_at(anchors[operands], [after]) == Place(str(file), line + 3, 9, line + 3, 19)
+    around = place_at(anchors[inside], [after])
+    assert around is not None and (around.line, around.column) == (line + 1, 5)
+    moved = place_at(anchors[argument], [after, after.shape])
+    assert moved is not None and (moved.line, moved.column) == (argument.line + 1, argument.column)
+
+
 def test_a_place_that_is_in_no_program() -> None:
     place = Place("elsewhere.py", 3, 4, 5, 6)
     anchor = anchors_of([], [place])[place]
