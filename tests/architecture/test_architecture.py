@@ -6,6 +6,7 @@ Read DESIGN's rules off the syntax trees of all files; nothing is imported here 
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+
+import einkorn
 
 ROOT = Path(__file__).parents[2]
 FLOORS = ("dsl", "compiler", "stdlib", "graph")
@@ -149,7 +152,8 @@ def test_imports_name_things_that_exist() -> None:
 
 def test_no_module_is_an_island() -> None:
     """Each is reached from what users import. Stdlib's kernel files are loaded by the kernel loader instead."""
-    reached, todo = set(), list(ENTRIES) + [name for name in modules() if floor(name) == "stdlib"] + ["dsl", "graph"]
+    entries = list(ENTRIES) + [name for name in modules() if floor(name) == "stdlib" or name.startswith("public")]
+    reached, todo = set(), [*entries, "dsl", "graph"]
     while todo:
         name = todo.pop()
         if name in modules() and name not in reached:
@@ -165,7 +169,7 @@ def test_the_package_list_is_the_tree() -> None:
         for floor in FLOORS
         for file in (ROOT / floor).rglob("__init__.py")
     }
-    assert sorted(package_list()) == sorted(folders | {"einkorn"})
+    assert sorted(package_list()) == sorted(folders | {"einkorn", "einkorn.public"})
     strangers = [
         str(file.relative_to(ROOT))
         for floor in FLOORS
@@ -233,3 +237,17 @@ def test_no_file_names_a_machine_or_a_registry() -> None:
             if match
         ]
     assert not found, "\n".join(found)
+
+
+def test_modules_of_the_root_stand_before_no_other() -> None:
+    """The root of the repository is on `sys.path` of whoever starts Python there."""
+    others = sys.stdlib_module_names | {"torch", "jax", "numba", "numpy", "tensor", "functional"}
+    assert not sorted({file.stem for file in ROOT.glob("*.py")} & others)
+    assert not sorted({file.parent.name for file in ROOT.glob("*/__init__.py")} & others)
+
+
+def test_public_modules_are_found_by_their_short_names() -> None:
+    assert [Path(folder).name for folder in einkorn.__path__][-1] == "public"
+    for file in (ROOT / "public").glob("[a-z]*.py"):
+        found = importlib.util.find_spec(f"einkorn.{file.stem}")
+        assert found is not None and found.origin is not None and Path(found.origin).samefile(file)
