@@ -45,8 +45,8 @@ def tracked() -> list[str]:
 
 
 def package_files() -> set[str]:
-    """What the installed package must hold: all of the four floors, `public`, and the root's own modules."""
-    floors = ("dsl/", "compiler/", "stdlib/", "graph/", "public/")
+    """What the installed package must hold: all of the four floors, and the root's own modules."""
+    floors = ("dsl/", "compiler/", "stdlib/", "graph/")
     at_root = {"py.typed"} | {name for name in tracked() if "/" not in name and name.endswith(".py")}
     return at_root | {name for name in tracked() if name.startswith(floors) and (ROOT / name).is_file()}
 

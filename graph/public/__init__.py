@@ -1,6 +1,6 @@
 """Holds the modules of Einkorn that are named as what they meet: `einkorn.torch`, `einkorn.jax`, `einkorn.random`.
 
-The repository's root is the package, and programs that are started there find modules in it: a `torch.py` in the root
+The repository root is the package, and programs that are started there find modules in it: a `torch.py` in the root
 would stand before PyTorch itself. So these files lie here, and `einkorn/__init__.py` lets `import einkorn.torch` find
-`public/torch.py`. They import by absolute names, import nothing heavy before it is used, and hold nothing but names.
+`graph/public/torch.py`. They import by absolute names, load nothing heavy before it is used, and hold names alone.
 """
