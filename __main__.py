@@ -118,6 +118,7 @@ def _instance_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--name", metavar="NAME", help="The package's name; by default that of the file.")
 @click.option("--package-version", "version", default="0", metavar="VERSION", help="The package's version.")
 @click.option("--instances", metavar="FILE", help="Which dtypes, ranks and parameters to compile for.")
+@click.option("--stubs", is_flag=True, help="Also write the kernels' types for editors, FILE.pyi beside FILE.py.")
 @click.option("--no-source", is_flag=True, help="Leave the Python sources out.")
 @click.option("--checks", metavar="LEVEL", help="What the code checks: off, safe (the default) or all, or all+nan.")
 @_instance_options
@@ -129,6 +130,7 @@ def build(
     name: str | None,
     version: str,
     instances: str | None,
+    stubs: bool,
     no_source: bool,
     checks: str | None,
     op: str | None,
@@ -152,6 +154,7 @@ def build(
         include_source=source_too,
         checks=checks,
         op=op,
+        stubs=stubs,
         wanted=wanted,
     )
 

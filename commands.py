@@ -55,6 +55,7 @@ def build(
     include_source: bool,
     checks: str | None,
     op: str | None,
+    stubs: bool,
     wanted: Mapping[str, Mapping[str, Any]],
 ) -> None:
     """Compiles kernels into a package, shows what is in it, and says which ops have no code."""
@@ -81,8 +82,19 @@ def build(
     if left_out:
         print(f"No code for these ops:\n\n{joined(left_out)}\n", file=sys.stderr)
     _show_package(package)
+    if stubs:
+        _write_stubs(source)
     for line in not_compiled(package) if targets else ():
         print(f"note: {line}", file=sys.stderr)
+
+
+def _write_stubs(source: str) -> None:
+    """Writes the types of each kernel file beside it."""
+    from .dsl.frontend.python.type_stubs import write_stubs
+    from .dsl.package.library import kernel_files
+
+    for file, text in write_stubs(kernel_files(source)).items():
+        _write(str(file), text)
 
 
 def inspect(source: str, target: str, stage: str, **wanted: Any) -> None:

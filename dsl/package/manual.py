@@ -19,8 +19,8 @@ from string import Template
 
 from markdown_it import MarkdownIt
 
-from ..signature.schema import ContextArgument, Form, OpSchema, Parameter, TensorArgument
-from ..types.dtype import DType
+from ..signature.description import call_text, kind_text, value_text
+from ..signature.schema import ContextArgument, Form, OpSchema
 from .library import KernelLibrary, LoadedKernel
 
 ROLES = {"input": "input", "output": "output", "mutable": "input, changed in place"}
@@ -82,7 +82,8 @@ def _op(kernel: LoadedKernel) -> str:
         parts.append(f"`{name}` is one of {', '.join(f'`{dtype}`' for dtype in dtypes)}.")
     if schema.parameters:
         rows = [
-            [f"`{p.name}`", f"`{_kind(p)}`", "required" if p.required else f"`{_value(p)}`"] for p in schema.parameters
+            [f"`{p.name}`", f"`{kind_text(p)}`", "required" if p.required else f"`{value_text(p)}`"]
+            for p in schema.parameters
         ]
         parts.append(_table(["parameter", "type", "default"], rows))
     if promises := list(_promises(schema)):
@@ -92,34 +93,6 @@ def _op(kernel: LoadedKernel) -> str:
         rows = [[v.target, f"{v.instance}" or "any", f"{v.code.size:,} bytes"] for v in kernel.variants]
         parts.append(_table(["compiled for", "instance", "code"], sorted(rows)))
     return "\n\n".join(parts)
-
-
-def call_text(schema: OpSchema) -> str:
-    """`matmul(a: T["m k"], b: T["k n"], *, block: int = 64) -> out: T["m n"]`."""
-    inputs = [f"{a.name}: {_tensor(a)}" for a in schema.inputs]
-    parameters = [f"{p.name}: {_kind(p)}{'' if p.required else f' = {_value(p)}'}" for p in schema.parameters]
-    if parameters:
-        inputs += ["*", *parameters]
-    outputs = [f"{a.name}: {_tensor(a)}" for a in schema.outputs]
-    result = outputs[0] if len(outputs) == 1 else f"({', '.join(outputs)})"
-    return f"{schema.name}({', '.join(inputs)}) -> {result}"
-
-
-def _tensor(argument: TensorArgument) -> str:
-    """A scalar is written by its type, one of several tensors with an ellipsis behind it."""
-    annotation = str(argument).partition(": ")[2]
-    if argument.form is Form.SCALAR:
-        return annotation
-    return f'{argument.dtype}["{argument.dims}"]{"..." if argument.form is Form.VARIADIC else ""}'
-
-
-def _kind(parameter: Parameter) -> str:
-    return "DType" if parameter.kind == "dtype" else parameter.kind
-
-
-def _value(parameter: Parameter) -> str:
-    value = parameter.default
-    return value.name if isinstance(value, DType) else repr(value)
 
 
 def _promises(schema: OpSchema) -> Iterable[str]:

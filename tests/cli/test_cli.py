@@ -185,6 +185,7 @@ def test_what_the_options_become(run: Run, monkeypatch: pytest.MonkeyPatch) -> N
             "include_source": False,
             "checks": None,
             "op": None,
+            "stubs": False,
             "wanted": {"dtypes": {}, "ranks": {}, "parameters": {}, "counts": {}},
         },
     )

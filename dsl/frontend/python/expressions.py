@@ -22,6 +22,7 @@ from ...diagnostics.errors import CompileError, EinkornError, did_you_mean, each
 from ...diagnostics.places import Place
 from ...language import foreign_names
 from ...language.stubs import STUBS, UnknownName
+from ...types.dtype import DType
 from .. import syntax as s
 from .names import BINARY, CLOSED, COMPARE, UNARY, Reported, Unresolved, names_assigned, names_bound
 from .unsupported import UNSUPPORTED
@@ -238,7 +239,7 @@ class ExpressionParser:
         return s.Attribute(self.expr(node.value), node.attr, span=self.span(node))
 
     def static(self, node: ast.expr) -> Any:
-        """The module or namespace that `node` stands for, or None."""
+        """The module or namespace that `node` stands for, or the class of dtypes; None for all else."""
         if isinstance(node, ast.Name) and not any(node.id in scope for scope in self.scopes):
             found = self.lookup(node)
         elif isinstance(node, ast.Attribute):
@@ -246,7 +247,8 @@ class ExpressionParser:
             found = None if owner is None else getattr(owner, node.attr, None)
         else:
             return None
-        return found if isinstance(found, ModuleType) or getattr(found, "is_namespace", False) is True else None
+        grouped = isinstance(found, ModuleType) or found is DType or getattr(found, "is_namespace", False) is True
+        return found if grouped else None
 
     def expr_subscript(self, node: ast.Subscript) -> s.Expr:
         return s.Subscript(self.expr(node.value), self.expr(node.slice), span=self.span(node))

@@ -23,6 +23,7 @@ from ...language.annotations import BOUNDS, DeviceContext, TensorAnnotation
 from ...language.foreign_names import of_dtype
 from ...language.stubs import Stub
 from ...signature.check import schema_mistakes
+from ...signature.description import help_text, python_signature
 from ...signature.schema import PARAMETER_KINDS, ContextArgument, Form, OpSchema, Parameter, Role, TensorArgument
 from ...types.dtype import ANY, DType, SIMDType
 from ..base import Reference
@@ -45,7 +46,6 @@ class Kernel:
         self.override = override
         self.numpy_reference: Reference | None = None
         self.shape_function: FunctionType | None = None
-        self.__doc__ = function.__doc__
         self.__name__ = function.__name__
         self.__module__ = function.__module__
 
@@ -85,8 +85,25 @@ class Kernel:
             hint=f'stage it in a graph: ops.custom("{self.schema.name}", ...)',
         )
 
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return python_signature(self.schema)
+
     def __repr__(self) -> str:
         return f"<kernel {self.schema.name}>"
+
+
+class _Help:
+    """What `help` shows: of a kernel its own text, of the class that of the class."""
+
+    def __init__(self, of_the_class: str | None) -> None:
+        self.of_the_class = of_the_class
+
+    def __get__(self, kernel: Kernel | None, owner: type) -> str | None:
+        return self.of_the_class if kernel is None else help_text(kernel.schema)
+
+
+type.__setattr__(Kernel, "__doc__", _Help(Kernel.__doc__))
 
 
 class BrokenKernel(Broken):
