@@ -14,7 +14,7 @@ MEANINGS: dict[str, str] = {
     "EK0103": "Two lambdas on one line cannot be told apart.",
     "EK0104": "The source of a function is not at hand: kernels live in files.",
     "EK0105": "A Python object has no meaning in a kernel.",
-    "EK0106": "A kernel or a name of the language is called outside kernels.",
+    "EK0106": "A name of the language is called outside kernels.",
     "EK0107": "@register is used wrongly.",
     "EK0108": "A function calls itself, or calls are nested too deeply.",
     "EK0109": "A function returns a value on some of its ways only.",

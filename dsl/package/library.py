@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 from ..diagnostics.errors import EinkornError, PackageError, did_you_mean, joined, without_repeats
 from ..frontend.base import Reference, SourceKernel
 from ..frontend.program import PortableKernel
-from ..frontend.python.reader import kernels_of
+from ..frontend.python.reader import kernels_of, source_of
+from ..frontend.python.register import Kernel
 from ..frontend.read_program import read_program
 from ..frontend.readers import FRONTENDS, frontend_of, is_source, sources_in
 from ..signature.late_dims import shape_schema
@@ -226,6 +227,11 @@ def library_of(module: ModuleType) -> KernelLibrary:
     origin = str(module.__file__)
     kernels = {kernel.schema.name: _loaded(kernel, origin, shipped=True) for kernel in kernels_of(module)}
     return KernelLibrary(origin, kernels)
+
+
+def loaded_kernel(kernel: Kernel) -> LoadedKernel:
+    """A kernel object as libraries hold it; its program is read when it is asked for, and then stays as it is."""
+    return _loaded(source_of(kernel), kernel.function.__code__.co_filename)
 
 
 def _loaded(kernel: SourceKernel, origin: str, shipped: bool = False) -> LoadedKernel:

@@ -39,8 +39,8 @@ OPENED_LATE = {
     "graph.drawing.dot",
     "graph.drawing.page",
 }
-# Imported by users, by Python itself, and by kinds of devices that are added.
-ENTRIES = {"", "__main__", "testing", "graph.weights", "graph.driver.halves"}
+# Imported by users, by Python itself, by kinds of devices that are added, and by `dsl.frontend.caller` by its name.
+ENTRIES = {"", "__main__", "testing", "graph.weights", "graph.driver.halves", "graph.interop.direct"}
 MAX_FILE, MAX_FUNCTION = 600, 60
 
 

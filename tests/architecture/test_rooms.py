@@ -40,6 +40,7 @@ ROOMS: dict[str, list[tuple[str, ...]]] = {
         ("staging", "passes"),
         ("ops", "engine", "weights"),
         ("onnx", "drawing"),
+        ("interop",),
         ("public",),
     ],
     "stdlib": [("math",), ("algorithms",), ("kernels",)],

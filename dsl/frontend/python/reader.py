@@ -21,10 +21,12 @@ def kernels_of(module: ModuleType) -> list[SourceKernel]:
     """The kernels that the module itself registers, not those it imports; also those whose signature is wrong."""
     listed = {id(value): value for value in (*vars(module).values(), *vars(module).get(REGISTERED, ()))}
     own = (value for value in listed.values() if isinstance(value, Kernel | BrokenKernel))
-    return [_source(kernel) for kernel in own if kernel.function.__module__ == module.__name__]
+    return [source_of(kernel) for kernel in own if kernel.function.__module__ == module.__name__]
 
 
-def _source(kernel: Kernel | BrokenKernel) -> SourceKernel:
+def source_of(kernel: Kernel | BrokenKernel) -> SourceKernel:
+    """A kernel object as libraries hold it."""
+
     def make() -> PortableKernel:
         return as_far_as_known(kernel) if isinstance(kernel, BrokenKernel) else portable(kernel)
 

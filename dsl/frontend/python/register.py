@@ -27,6 +27,7 @@ from ...signature.description import help_text, python_signature
 from ...signature.schema import PARAMETER_KINDS, ContextArgument, Form, OpSchema, Parameter, Role, TensorArgument
 from ...types.dtype import ANY, DType, SIMDType
 from ..base import Reference
+from ..caller import caller
 from .auxiliary import late_dims, make_reference
 from .names import Reported
 from .statements import find_function
@@ -38,7 +39,7 @@ _RANK_IS_KNOWN = frozenset({"EK0306", "EK0308"})  # mistakes in a dims text that
 
 
 class Kernel:
-    """A registered kernel. It runs inside graphs; calling it from Python is an error that says so."""
+    """A registered kernel: called like a function, staged in graphs, or compiled for packages."""
 
     def __init__(self, schema: OpSchema, function: FunctionType, override: bool) -> None:
         self.schema = schema
@@ -48,6 +49,7 @@ class Kernel:
         self.shape_function: FunctionType | None = None
         self.__name__ = function.__name__
         self.__module__ = function.__module__
+        self.calls: Any = None  # what `graph.interop` keeps of calls from outside of graphs
 
     def reference(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """`@op.reference`: records a NumPy function that says what the op computes; tests compare with it.
@@ -76,14 +78,8 @@ class Kernel:
         return function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise CompileError(
-            f"the kernel '{self.schema.name}' cannot be called from Python",
-            code="EK0106",
-            place=user_place(),
-            op=self.schema.name,
-            notes=[f"it is defined at {self.schema.place}"],
-            hint=f'stage it in a graph: ops.custom("{self.schema.name}", ...)',
-        )
+        """Runs the kernel on these arguments: arrays, tensors and numbers; see `graph.interop.direct`."""
+        return caller()(self, args, kwargs)
 
     @property
     def __signature__(self) -> inspect.Signature:

@@ -1,0 +1,372 @@
+"""Makes of a kernel and the kinds of its arguments a graph of one op that serves every size: a `Specialisation`.
+
+Whoever calls kernels from outside of graphs begins here: direct calls, PyTorch, JAX, numba, ufuncs, tuning. A
+specialisation depends on dtypes, ranks, parameters and the device; sizes are symbols, named as the signature names
+them, so that what it calls `n` twice is one size, and checked at the call.
+
+Input: a kernel, dtypes and ranks, parameters, a device. Output: `Specialisation`; one for equal questions, kept on the
+kernel, whatever thread asks. Non-goals: no values are looked at, and no call is made.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NoReturn
+
+from ...dsl.contract.checks import parse_checks
+from ...dsl.diagnostics.errors import InternalError
+from ...dsl.diagnostics.places import user_place
+from ...dsl.environment.knobs import knobs
+from ...dsl.frontend.python.register import Kernel
+from ...dsl.package.library import KernelLibrary, LoadedKernel, loaded_kernel
+from ...dsl.signature.axis_names import AxisNames, axis_names, output_sizes
+from ...dsl.signature.bind import bind
+from ...dsl.signature.dims import Expression, evaluate
+from ...dsl.signature.parameters import bind_parameters, identity
+from ...dsl.signature.schema import OpSchema, Role
+from ...dsl.signature.variadic import counted_inputs, counted_outputs
+from ...dsl.types.dtype import DType
+from ..driver.device import Entry
+from ..driver.devices import Device, DeviceRef
+from ..engine.model import Model
+from ..engine.session import InferenceSession
+from ..ir import Constraint
+from ..ops.movement import rebind
+from ..ops.stage import require, stage
+from ..passes.memory_plan import Plan
+from ..staging.graph import Graph
+from ..staging.value import BufferValue, Value
+from ..types.dims import Dim
+from ..types.tensor_type import BufferType, ShapedType, TensorType
+
+Kind = tuple[DType, int]  # what a specialisation depends on of a tensor: its dtype and its rank
+Given = Kind | bool | int | float  # of an argument; a number takes the dtype of what it meets
+
+
+@dataclass(eq=False)
+class Specialisation:
+    """A kernel for arguments of known dtypes and ranks.
+
+    Attributes:
+        kernel: the kernel object.
+        loaded: its program as it was read for this, for as many tensors as its variadic arguments got.
+        inputs: the type of each tensor that a caller passes: a `BufferType` where it is changed in place. A dim is a
+            number, or a symbol that is named as in the signature; a name that stands twice is one size.
+        outputs: the type of each output, with its dims made of those of the inputs, and of late ones.
+        names: what the axes of the inputs are called, and which of them have to have computed sizes.
+        parameters: the value of every compile-time parameter.
+        device: where it runs.
+        graph: of one op, or of the op and its shape function.
+        checks: what its code checks; None leaves it to the environment.
+    """
+
+    kernel: Kernel
+    loaded: LoadedKernel
+    inputs: tuple[ShapedType, ...]
+    outputs: tuple[TensorType, ...]
+    names: AxisNames
+    parameters: dict[str, Any]
+    device: DeviceRef
+    graph: Graph
+    checks: str | None
+
+    def __post_init__(self) -> None:
+        self.lock = threading.RLock()
+        self.door: Any = None  # what stands before the kernel for calls of this kind
+        _alive.add(self)
+
+    @property
+    def schema(self) -> OpSchema:
+        """The signature, with variadic arguments spelled out."""
+        return self.loaded.schema
+
+    @property
+    def mutable(self) -> tuple[int, ...]:
+        """The positions of the inputs that are changed in place."""
+        return tuple(k for k, argument in enumerate(self.schema.inputs) if argument.role is Role.MUTABLE)
+
+    @property
+    def late(self) -> bool:
+        """Whether sizes of outputs are computed from elements, so that the entry runs in stages."""
+        return bool(self.schema.late)
+
+    @property
+    def symbols(self) -> dict[str, tuple[int, int]]:
+        """Where the size of each symbol is read first: input and axis."""
+        found: dict[str, tuple[int, int]] = {}
+        for number, axes in enumerate(self.names.inputs):
+            for axis, name in enumerate(axes):
+                if isinstance(name, str):
+                    found.setdefault(name, (number, axis))
+        return found
+
+    @property
+    def constraints(self) -> tuple[Constraint, ...]:
+        """What sizes have to fulfil beyond that equal names are equal sizes."""
+        return self.graph.ir.constraints
+
+    @cached_property
+    def output_sizes(self) -> list[tuple[Expression, ...]]:
+        """The size of each axis of each output in the dims language, over `symbols`, late dims and int parameters.
+
+        `dims.evaluate(expression, values)` computes it of anything with the arithmetic of ints.
+        """
+        return output_sizes(self.schema, self.names)
+
+    def output_shapes(self, shapes: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
+        """The shapes of the outputs for these of the inputs; sizes are ints or compute like them.
+
+        Raises:
+            GraphError: the sizes contradict the signature; EK0314, they are late.
+        """
+        specs = [(type.dtype, tuple(shape)) for type, shape in zip(self.inputs, shapes, strict=True)]
+        binding = bind(self.schema, specs, self.parameters, place=user_place())
+        return [tuple(shape) for _, shape in binding.outputs]
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether there is code for it yet."""
+        return "_model" in self.__dict__
+
+    @property
+    def model(self) -> Model:
+        """The graph, ready to run; compiled or found in the cache when first asked for, by one thread.
+
+        Raises:
+            CompileError: a mistake in the kernel.
+        """
+        model = self.__dict__.get("_model")
+        if model is None:
+            with self.lock:
+                model = self.__dict__.get("_model")
+                if model is None:
+                    session = InferenceSession(devices=[self.device.to_device()], checks=self.checks)
+                    model = self.__dict__["_model"] = session.load(self.graph)
+        found: Model = model
+        return found
+
+    @property
+    def plan(self) -> Plan:
+        """What lies behind each pointer and each dim slot of the entry."""
+        return self.model._code.plan
+
+    @property
+    def entry(self) -> Entry:
+        """The compiled function: `entry(context, pointers, dims)`."""
+        return self.model._code.entry
+
+    def __repr__(self) -> str:
+        takes = ", ".join(f"{a.name}: {t}" for a, t in zip(self.schema.inputs, self.inputs, strict=True))
+        return f"<{self.schema.name} for ({takes})>"
+
+
+_alive: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+class Prepared:
+    """What is kept on a kernel: its program, and a specialisation for each kind of call.
+
+    It holds for as long as the kernel's signature, and what its functions read, stay as they are.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.schema = kernel.schema
+        self.loaded = loaded_kernel(kernel)
+        self.known: dict[Any, Specialisation] = {}
+        self.lock = threading.RLock()
+        _alive.add(self)
+
+    def holds(self, kernel: Kernel) -> bool:
+        """Whether the kernel is what it was."""
+        return kernel.schema is self.schema
+
+
+_lock = threading.Lock()
+
+
+def prepared(kernel: Kernel) -> Prepared:
+    """What is kept on a kernel; anew where the kernel, or what it reads, has changed."""
+    found: Prepared | None = kernel.calls
+    if found is None or not found.holds(kernel):
+        with _lock:
+            found = kernel.calls
+            if found is None or not found.holds(kernel):
+                found = kernel.calls = Prepared(kernel)
+    return found
+
+
+def specialise(
+    kernel: Kernel,
+    arguments: Sequence[Given | Sequence[Given]],
+    parameters: Mapping[str, Any] | None = None,
+    device: DeviceRef | Device | None = None,
+    *,
+    checks: str | None = None,
+    outputs: Sequence[DType | None] | None = None,
+) -> Specialisation:
+    """A kernel for arguments of these kinds.
+
+    Args:
+        kernel: what `@register` gives.
+        arguments: (dtype, rank) for each input of the signature, in order; a Python number where it takes one without
+            axes: that is weak, and gets the dtype of the argument's declaration or type variable, else bool, int64 or
+            float32. A list of these for a variadic argument.
+        parameters: compile-time parameters by name; those with defaults may be left out.
+        device: where it runs; the host when left out.
+        checks: what its code checks, as for sessions.
+        outputs: dtypes of outputs that nothing else tells.
+
+    Raises:
+        GraphError, DTypeError: the arguments contradict the signature; see `dsl.signature.bind.bind`.
+    """
+    state = prepared(kernel)
+    place = user_place()
+    bound = bind_parameters(state.schema, parameters or {}, place=place)
+    flat, loaded = list(arguments), state.loaded
+    counts: dict[str, int] = {}
+    if state.schema.variadic:
+        counts, flat = counted_inputs(state.schema, flat, bound, place)
+        counts = counted_outputs(state.schema, counts, bound, None if outputs is None else len(outputs), place)
+        loaded = loaded.expanded(counts)
+    kinds = _kinds(loaded.schema, flat, bound, outputs)
+    where = DeviceRef.CPU() if device is None else DeviceRef.from_device(device)
+    level = str(parse_checks(checks)) if checks is not None else knobs.checks
+    told = None if outputs is None else tuple(outputs)
+    named = tuple((name, identity(value)) for name, value in bound.items())
+    key = (tuple(counts.items()), kinds, named, where, level, told)
+    found = state.known.get(key)
+    if found is None:
+        with state.lock:
+            found = state.known.get(key)
+            if found is None:
+                found = state.known[key] = _made(kernel, loaded, kinds, bound, where, checks, told)
+    return found
+
+
+# *** dtypes ***
+
+_DEFAULTS = (DType.bool, DType.int64, DType.float32)  # of Python's numbers, from the lowest category
+
+
+def _kinds(
+    schema: OpSchema, arguments: Sequence[Any], parameters: Mapping[str, Any], outputs: Sequence[DType | None] | None
+) -> tuple[Kind, ...]:
+    """The dtype and rank of each argument; numbers get the dtype of what they meet."""
+    known: dict[Any, DType] = {n: parameters[n.lower()] for n, _ in schema.typevars if n.lower() in parameters}
+    for argument, dtype in zip(schema.outputs, outputs or (), strict=False):
+        if dtype is not None:
+            known.setdefault(argument.dtype, dtype)
+    weak: dict[Any, int] = {}
+    pairs = list(zip(schema.inputs, arguments, strict=False))
+    for argument, given in pairs:
+        if isinstance(given, tuple):
+            known.setdefault(argument.dtype, given[0])
+        else:
+            weak[argument.dtype] = max(weak.get(argument.dtype, 0), _category(given))
+    found: list[Kind] = []
+    for argument, given in pairs:
+        if isinstance(given, tuple):
+            found.append(given)
+        elif isinstance(argument.dtype, DType):
+            found.append((argument.dtype, 0))
+        else:
+            found.append((known.get(argument.dtype, _DEFAULTS[weak[argument.dtype]]), 0))
+    found += [given if isinstance(given, tuple) else (DType.float32, 0) for given in arguments[len(pairs) :]]
+    return tuple(found)
+
+
+def _category(number: bool | int | float) -> int:
+    return 0 if isinstance(number, bool) else 1 if isinstance(number, int) else 2
+
+
+# *** graphs of one op ***
+
+
+def _made(
+    kernel: Kernel,
+    loaded: LoadedKernel,
+    kinds: Sequence[Kind],
+    parameters: dict[str, Any],
+    device: DeviceRef,
+    checks: str | None,
+    outputs: tuple[DType | None, ...] | None,
+) -> Specialisation:
+    schema = loaded.schema
+    names = axis_names(schema, [rank for _, rank in kinds], parameters)
+    if names is None:
+        _refuse(schema, kinds, parameters)
+    types: list[ShapedType] = []
+    for argument, (dtype, _), axes in zip(schema.inputs, kinds, names.inputs, strict=True):
+        made = BufferType if argument.role is Role.MUTABLE else TensorType
+        types.append(made(dtype, axes, device))
+    library = KernelLibrary(loaded.origin, {schema.name: loaded})
+    graph = Graph(schema.name, input_types=types, kernel_library=library)
+    graph.name_inputs([argument.name for argument in schema.inputs])
+    with graph:
+        values = [_operand(graph, names, k) for k in range(len(types))]
+        results = stage(loaded, values, parameters, device, _expected(graph, schema, names, outputs, device))
+        graph.output(*results)
+    return Specialisation(
+        kernel, loaded, tuple(types), tuple(r.type for r in results), names, parameters, device, graph, checks
+    )
+
+
+def _operand(graph: Graph, names: AxisNames, number: int) -> Value:
+    """An input of the graph; under the sizes that the signature computes for it, which are checked at the call."""
+    value: Value = graph.inputs[number]
+    wanted = {axis: expression for (k, axis), expression in names.computed.items() if k == number}
+    if not wanted:
+        return value
+    sizes = _sizes(graph, names)
+    shape = [Dim(evaluate(wanted[axis], sizes)) if axis in wanted else dim for axis, dim in enumerate(value.shape)]
+    if not isinstance(value, BufferValue):
+        return rebind(value, shape)
+    for axis in wanted:
+        text = f"axis {axis} has to have size {wanted[axis]}"
+        require(graph.name, "equal", value.shape[axis], shape[axis], text)
+    return BufferValue(graph, value.number, BufferType(value.dtype, shape, value.device))
+
+
+def _sizes(graph: Graph, names: AxisNames) -> dict[str, Any]:
+    """What expressions of the signature may name: dims of the inputs, and int parameters."""
+    dims = {name: Dim(name) for axes in names.inputs for name in axes if isinstance(name, str)}
+    return {**dims, **names.integers}
+
+
+def _expected(
+    graph: Graph, schema: OpSchema, names: AxisNames, dtypes: tuple[DType | None, ...] | None, device: DeviceRef
+) -> list[TensorType] | None:
+    """The types of the outputs, where nothing but the caller tells their dtypes."""
+    if dtypes is None or any(dtype is None for dtype in dtypes):
+        return None
+    late = {name: graph.unused_dim(f"{schema.name.rpartition('::')[2]}_{name}") for name in schema.late}
+    sizes = _sizes(graph, names) | late
+    shapes = [[Dim(evaluate(e, sizes)) for e in output] for output in output_sizes(schema, names)]
+    return [TensorType(dtype, shape, device) for dtype, shape in zip(dtypes, shapes, strict=True) if dtype is not None]
+
+
+def _refuse(schema: OpSchema, kinds: Sequence[Kind], parameters: Mapping[str, Any]) -> NoReturn:
+    """Raises what is wrong with these ranks."""
+    specs = [(dtype, (Dim("size"),) * rank) for dtype, rank in kinds]
+    bind(schema, specs, parameters, place=user_place())
+    raise InternalError(f"op '{schema.name}': no names are found for axes of these ranks", code="EK0901")
+
+
+# *** forks ***
+
+
+def _after_fork() -> None:
+    """In the child of a fork, where a lock of another thread would be held for ever."""
+    global _lock
+    _lock = threading.Lock()
+    for each in list(_alive):
+        each.lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
