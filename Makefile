@@ -50,7 +50,7 @@ bench: $(READY)  ## measure against NumPy, and torch and numba where installed
 test-gpu: $(READY)  ## the tests on a GPU of this machine, then its figures; wants one of NVIDIA's or AMD's, and PyTorch
 	@$(BIN)/python tests/gpu/hardware.py $(PYTEST_ARGS)
 
-ops-speed: $(READY)  ## time the ops of graphs beside NumPy, PyTorch, ONNX Runtime; writes docs/ops-speed.md
+ops-speed: $(READY)  ## time the ops of graphs beside NumPy, PyTorch, ONNX Runtime, JAX; writes docs/ops-speed.md
 	$(BIN)/python benchmarks/ops.py --update
 
 fuzz: $(READY)  ## random kernels and networks, hostile packages (FUZZ_MINUTES=60, FUZZ_MUTANTS=10000)

@@ -1,0 +1,44 @@
+"""The rows of the table of speeds: each op of graphs at one typical size, or the reason why it has none."""
+
+from __future__ import annotations
+
+from .elements import ELEMENTS
+from .images import IMAGES
+from .indexing import INDEXING
+from .networks import NETWORKS
+from .numbers import NUMBERS
+from .row import Array, Row
+
+__all__ = ["ROWS", "WITHOUT", "Array", "Row"]
+
+ROWS = [*ELEMENTS, *INDEXING, *NUMBERS, *NETWORKS, *IMAGES]
+
+_VIEW = "gives a view: no element moves"
+_PART = "is timed in the row of `buffer_store`"
+# Ops without a row, and why.
+WITHOUT = {
+    "arange": "another name of `range`",
+    "as_interleaved_complex": _VIEW,
+    "assert_same_device": "checks when a graph is built, and computes nothing",
+    "buffer_create": _PART,
+    "buffer_load": _PART,
+    "call": "its subgraph becomes a part of the graph",
+    "clip": "another name of `clamp`",
+    "constant": "is read where it lies",
+    "constant_external": "is read where it lies",
+    "custom": "costs what its kernel costs",
+    "fence": "keeps ops apart, and computes nothing",
+    "flatten": _VIEW,
+    "inplace_custom": "costs what its kernel costs",
+    "print": "is for looking, and waits for the terminal",
+    "random.normal": "another name of `random.gaussian`",
+    "random.seed": "a single number",
+    "random.set_seed": "a single number",
+    "rebind": "checks sizes, and computes nothing",
+    "reshape": _VIEW,
+    "shape_to_tensor": "a few numbers",
+    "squeeze": _VIEW,
+    "transfer_to": "on a machine without a GPU there is nowhere to go",
+    "trilu": "`tril` or `triu`, by an argument",
+    "unsqueeze": _VIEW,
+}

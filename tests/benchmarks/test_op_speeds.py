@@ -1,0 +1,55 @@
+"""The table of speeds has a row for each op, or a reason; rows stage, and make up the page. Times are not judged."""
+
+from __future__ import annotations
+
+import numpy as np
+import ops as program
+import pytest
+from op_rows import ROWS, WITHOUT
+
+from einkorn.graph import DeviceRef, DType, Graph, TensorType
+from einkorn.graph.ops.stage import OPS
+
+
+def test_an_op_has_a_row_or_a_reason() -> None:
+    """A row stands in benchmarks/op_rows; what cannot be timed says why in `WITHOUT`."""
+    timed = {row.op for row in ROWS}
+    assert timed.isdisjoint(WITHOUT) and timed | set(WITHOUT) == set(OPS)
+    assert len({(row.op, row.size) for row in ROWS}) == len(ROWS)
+
+
+def test_rows_stage_and_somebody_else_computes_them_too() -> None:
+    for row in ROWS:
+        types = [TensorType(DType.from_numpy(x.dtype), x.shape, DeviceRef.CPU()) for x in row.arrays()]
+        assert Graph(row.op, row.ours, types).ir.outputs, row
+        assert any((row.numpy, row.torch, row.onnx, row.jax)), row
+
+
+def test_a_row_is_compared_before_it_is_timed() -> None:
+    number = next(k for k, row in enumerate(ROWS) if row.op == "roll")
+    lines: dict[program.Key, program.Line] = {}
+    assert not program.show({"row": number, "threads": 1, **program.measured(ROWS[number], 1, 3)}, lines)
+    ((key, (ratio, line)),) = lines.items()
+    assert key == ("roll", ROWS[number].size, "1") and ratio > 0 and line.endswith(f" {ratio:.2f} |")
+    with pytest.raises(AssertionError, match="shape"):
+        program._check(np.zeros(2), np.zeros(3), 0.0)
+    with pytest.raises(AssertionError, match="Not equal"):
+        program._check(np.zeros(2), np.ones(2), 0.1)
+
+
+def test_lines_of_the_page_stay_when_some_are_timed_anew(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(program, "PAGE", tmp_path / "page.md")
+    lines = {("roll", "gone", "1"): (3.0, "| roll | gone | 1 | 1 µs | numpy | 3 µs | 3.00 |")}
+    size = next(row.size for row in ROWS if row.op == "tile")
+    kept = ("tile", size, "2"), (0.25, f"| tile | {size} | 2 | 4 µs | torch | 1 µs | 0.25 |")
+    text = program.page({**lines, kept[0]: kept[1]})
+    assert "1 of 2 are below 0.5" in text and text.index("tile") < text.index("roll")
+    assert all(f"| `{name}` | {why} |" in text for name, why in WITHOUT.items())
+    program.PAGE.write_text(text, encoding="utf-8")
+    assert program.known() == dict([kept])  # a row that is no more is left out
+
+
+def test_a_process_that_dies_costs_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program.sys, "executable", "/bin/false")
+    found = list(program.results([4, 7], 1, 3))
+    assert [each["row"] for each in found] == [4, 7] and all("ended with 1" in str(each) for each in found)
