@@ -65,7 +65,7 @@ report:
   %context = load ptr, ptr %context.at, align 8
   %report.at = Context.report(%context)
   %function = load ptr, ptr %report.at, align 8
-  call void %function(i64 %site, ptr %values)
+  call void %function(ptr %context, i64 %site, ptr %values)
   %status.at = Context.status(%context)
   %code = add i64 %site, 1
   store atomic i64 %code, ptr %status.at monotonic, align 8

@@ -121,7 +121,7 @@ class Interpreted:
         native = abi.ReportFunction(context.report)
 
         def report(site: int, values: list[int]) -> None:
-            native(site, (ctypes.c_int64 * max(1, len(values)))(*values))
+            native(context_at, site, (ctypes.c_int64 * max(1, len(values)))(*values))
 
         try:
             order = self.run(arrays, sizes, report, stage=context.stage)

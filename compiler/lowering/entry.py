@@ -216,7 +216,8 @@ class _Calls:
         report, number, nothing = self.field(abi.REPORT_OFFSET, "!llvm.ptr"), self.name(), self.name()
         self.line(f"{number} = arith.constant {site} : i64")
         self.line(f"{nothing} = llvm.mlir.zero : !llvm.ptr")
-        self.line(f"llvm.call {report}({number}, {nothing}) : !llvm.ptr, (i64, !llvm.ptr) -> ()")
+        types = "!llvm.ptr, (!llvm.ptr, i64, !llvm.ptr) -> ()"
+        self.line(f"llvm.call {report}(%ctx, {number}, {nothing}) : {types}")
 
     def choose(self, condition: int, then: str, otherwise: str) -> None:
         """Ends a block: goes on where the bool in a buffer says."""

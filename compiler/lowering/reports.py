@@ -68,7 +68,8 @@ def _report(w: FunctionWriter, site: int, values: Sequence[Value]) -> None:
         w.line(f"llvm.store {name}, {address} : {mlir_type(wide)}, !llvm.ptr")
     slot = w.field("%ctx", abi.REPORT_OFFSET)
     report = w.op(f"llvm.load {slot} : !llvm.ptr -> !llvm.ptr")
-    w.line(f"llvm.call {report}({site_number(w, site)}, {block}) : !llvm.ptr, (i64, !llvm.ptr) -> ()")
+    types = "!llvm.ptr, (!llvm.ptr, i64, !llvm.ptr) -> ()"
+    w.line(f"llvm.call {report}(%ctx, {site_number(w, site)}, {block}) : {types}")
 
 
 def site_number(w: FunctionWriter, number: int) -> str:

@@ -7,8 +7,10 @@ Every compiled entry is a C function
 `pointers[i]` is the base address of buffer i, `dims[k]` the value of dim slot k: a size, or a stride in elements. It
 returns 0, or nonzero when `context->status` is nonzero. An entry may have several stages, because sizes of its buffers
 are computed on the way: it is called once for each, with `context->stage` counting from 0, and between two calls the
-caller reads these sizes and fills in what depends on them. The context is 64 bytes, little-endian, in fields of 8
+caller reads these sizes and fills in what depends on them. The context is 80 bytes, little-endian, in fields of 8
 bytes; generated code reads it by the offsets here, Python by the structure here, and a test holds the two together.
+
+Code of ABI 1, which old packages hold, knows the first 64 bytes of the context, and reports without it.
 
 Non-goals: no code is loaded and no thread is started here.
 """
@@ -19,7 +21,8 @@ import ctypes
 from collections.abc import Mapping
 from typing import Final
 
-ABI_VERSION: Final = 1
+ABI_VERSION: Final = 2
+SILENT_ABI: Final = 1  # whose code reports without saying which call it is in
 
 # The symbols of an object: the entry, and the table of what its reports mean (JSON text that ends in a zero byte).
 ENTRY: Final = "ek_entry"
@@ -56,7 +59,9 @@ THREADS_OFFSET: Final = 32
 DEVICE_OFFSET: Final = 40
 STAGE_OFFSET: Final = 48
 POLL_OFFSET: Final = 56
-CONTEXT_SIZE: Final = 64
+OWNER_OFFSET: Final = 64
+FAILURE_OFFSET: Final = 72
+CONTEXT_SIZE: Final = 80
 
 INTERRUPTED: Final = -1
 NO_MEMORY: Final = -2
@@ -67,8 +72,10 @@ TaskFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
 # parallel(pool, chunks, task, argument): runs every chunk of 0 .. chunks-1 exactly once, and returns when all are done.
 ParallelFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
 
-# report(site, arguments): prints and failures; `arguments` is an array of int64 bit patterns, as long as the site says.
-ReportFunction = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.POINTER(ctypes.c_int64))
+# report(context, site, arguments): prints and failures; `arguments` is an array of int64 bit patterns, as long as the
+# site says. Code of ABI 1 calls report(site, arguments).
+ReportFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.POINTER(ctypes.c_int64))
+SilentReportFunction = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.POINTER(ctypes.c_int64))
 
 # A traced entry also reports when a group begins and when it ends: sites below zero, without arguments.
 
@@ -97,7 +104,8 @@ class Context(ctypes.Structure):
     `parallel` may be null: the entry then runs its chunks itself, in order. `status` is 0, or 1 + the site of a
     failure, or INTERRUPTED, or NO_MEMORY: code that sees another status than 0 ends as soon as it can. `threads`
     counts the pool's threads, the caller included, and is at least 1. `device` is a `Device` for entries that launch
-    kernels, else null. `poll` may be null.
+    kernels, else null. `poll` may be null. The last two are the caller's own, and code does not look at them: `owner`
+    says who hears the reports, `failure` is what that one keeps of the first.
     """
 
     _fields_ = (
@@ -109,6 +117,8 @@ class Context(ctypes.Structure):
         ("device", ctypes.c_void_p),
         ("stage", ctypes.c_int64),
         ("poll", ctypes.c_void_p),
+        ("owner", ctypes.c_int64),
+        ("failure", ctypes.c_void_p),
     )
 
 

@@ -30,6 +30,7 @@ from .manifest import (
     ABI,
     FORMAT,
     PLAIN,
+    READ_ABIS,
     Instance,
     Manifest,
     ManifestError,
@@ -269,7 +270,7 @@ def read_package(path: str | Path) -> Package:
 
 
 def _check_numbers(archive: Archive, form: tuple[int, int], abi: int) -> None:
-    if form[0] == FORMAT[0] and abi == ABI:
+    if form[0] == FORMAT[0] and abi in READ_ABIS:
         return
     newer = form[0] > FORMAT[0] or (form[0] == FORMAT[0] and abi > ABI)
     upgrade = "upgrade Einkorn (pip install --upgrade einkorn)"

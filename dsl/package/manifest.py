@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..contract.abi import ABI_VERSION
+from ..contract.abi import ABI_VERSION, SILENT_ABI
 from ..contract.code_formats import FORMATS
 from ..diagnostics.json_reading import Misread, read_json, shown
 from ..signature.read_schema import declared, read_schema
@@ -29,6 +29,7 @@ from .archive import name_trouble
 FORMAT = (1, 1)  # major, minor: of the container and the manifest
 PLAIN = (1, 0)  # of a package without code for devices, which older readers read in full
 ABI = ABI_VERSION  # of compiled entries: what they are passed and what they return
+READ_ABIS = (SILENT_ABI, ABI_VERSION)  # whose code is called
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 JSONDict = dict[str, Any]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import sys
-import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -33,8 +32,8 @@ from ..types.strides import Pattern, pattern_of, stride_sizes
 from .code import LoadedCode
 from .device_reports import DeviceReports
 from .findings import finding_error
+from .hearing import REPORT, owner_number, silent_report
 from .inputs import InputCheck, sizes_of
-from .late_signals import keep
 from .outputs import FilledOutput, Filling, GivenOutput, Output
 from .prints import OP as TENSORS
 from .prints import PrintOptions, TensorPrints
@@ -44,23 +43,6 @@ from .thread_pool import thread_pool
 
 SCRATCH_ALIGNMENT = 256  # bytes: as `lowering.scratch` lays out pieces
 ndarray = np.ndarray  # the hot path finds it faster so
-
-
-def _reporter(call: weakref.ref[Caller]) -> Any:
-    """The function that native code reports to. It does not keep its call alive: a cycle would hold memory for long."""
-
-    def report(site: int, arguments: Any) -> None:
-        owner = call()
-        if owner is not None:
-            owner._on_report(site, arguments)
-
-    def take(error: BaseException) -> None:
-        owner = call()
-        if owner is not None:
-            owner.interrupt, owner.context.status = error, abi.INTERRUPTED
-
-    keep(report, take)
-    return abi.ReportFunction(report)
 
 
 @dataclass(frozen=True)
@@ -148,8 +130,8 @@ class Caller:
         prints = code.prints
         self.prints = TensorPrints(prints) if prints != PrintOptions() else None
         self.interrupt: BaseException | None = None  # that came in the middle of a report
-        self._report = _reporter(weakref.ref(self))  # kept: native code holds its address
         self.context = abi.Context()
+        self._silent_report: Any = None  # kept: native code holds its address
         self.table = None if code.launching is None else self.driver.table(code.launching) or abi.Device()
         self.heard: DeviceReports | None = None  # of kernels that cannot call back
         self.reported_by = ""
@@ -163,7 +145,11 @@ class Caller:
             if launching is not None and launching.kernels is not None and launching.kernels.report:
                 self.heard = DeviceReports(self.driver)
                 self.table.reports = self.heard.address
-        self.context.report = ctypes.cast(self._report, ctypes.c_void_p)
+        self.context_at = ctypes.addressof(self.context)
+        self.context.report, self.context.owner = REPORT, owner_number(self)
+        if self.code.abi == abi.SILENT_ABI:
+            self._silent_report = silent_report(self, self.context_at)
+            self.context.report = ctypes.cast(self._silent_report, ctypes.c_void_p)
         self.context.threads = 1
         self.pool = pool = thread_pool(self.threads)
         if pool is not None:
@@ -171,7 +157,6 @@ class Caller:
         if pool is not None and pool.threads > 1 and not self.driver.in_order:
             self.context.parallel, self.context.threads = pool.run, pool.threads
         self.status = (ctypes.c_int64 * 1).from_buffer(self.context, abi.STATUS_OFFSET)
-        self.context_at = ctypes.addressof(self.context)
         if self.table is not None:
             self.table.context = self.context_at
 
@@ -449,7 +434,11 @@ class Caller:
 
     # reports
 
-    def _on_report(self, site: int, arguments: Any) -> None:
+    def on_interrupt(self, context: int, error: BaseException) -> None:
+        """Ends the call, which raises this exception."""
+        self.interrupt, self.context.status = error, abi.INTERRUPTED
+
+    def on_report(self, context: int, site: int, arguments: Any) -> None:
         """Called by native code, from any thread: prints, or notes the first failure."""
         try:
             report = self.code.reports[site]
@@ -464,7 +453,7 @@ class Caller:
             elif self.failure is None:
                 self.failure = read_failure(report, arguments)
         except KeyboardInterrupt as error:
-            self.interrupt, self.context.status = error, abi.INTERRUPTED
+            self.on_interrupt(context, error)
         except Exception as error:  # an exception cannot cross native code
             sys.stderr.write(f"einkorn: a report could not be shown: {error!r}\n")
 
@@ -472,11 +461,11 @@ class Caller:
         """Shows what the kernels of a call have printed, and raises the first failure."""
         failure, prints, dropped = heard.read()
         for record in prints:
-            self._on_report(record.site, record.values)
+            self.on_report(self.context_at, record.site, record.values)
         if dropped:
             sys.stdout.write(f"... and {dropped} more prints, for which there was no room\n")
         if failure is not None:
-            self._on_report(failure.site, failure.values)
+            self.on_report(self.context_at, failure.site, failure.values)
             self.reported_by = failure.thread
             self._fail(arrays, 0)
 

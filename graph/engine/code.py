@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ...dsl.contract import abi
 from ..driver.device import Code, CodeFile, Entry
 from ..driver.devices import CPU, Device
 from ..passes.memory_plan import Plan
@@ -20,8 +21,8 @@ from .reports import Report, read_reports
 class LoadedCode:
     """A graph's code on a device: the entry, the plan of its buffers, and what its reports mean.
 
-    `tier` says where the code comes from. `keep` is what has to live as long as the entry may be called; None when the
-    entry is a Python function. `prints` say where `ops.print` shows tensors.
+    `tier` says where the code comes from, `abi` how it reports. `keep` is what has to live as long as the entry may be
+    called; None when the entry is a Python function. `prints` say where `ops.print` shows tensors.
     """
 
     entry: Entry
@@ -31,10 +32,13 @@ class LoadedCode:
     keep: object = None
     device: Device = field(default_factory=CPU)
     prints: PrintOptions = field(default_factory=PrintOptions)
+    abi: int = abi.ABI_VERSION
     launching: Code | None = None  # where the entry launches kernels on the device, or takes memory of it for itself
 
 
-def open_code(files: Sequence[CodeFile], device: Device, plan: Plan, tier: str) -> LoadedCode:
+def open_code(
+    files: Sequence[CodeFile], device: Device, plan: Plan, tier: str, version: int = abi.ABI_VERSION
+) -> LoadedCode:
     """Loads the pieces of a graph's code into a device.
 
     Raises:
@@ -42,4 +46,5 @@ def open_code(files: Sequence[CodeFile], device: Device, plan: Plan, tier: str) 
     """
     code = device.driver.load(files)
     launching = None if code.kernels is None and code.scratch is None else code
-    return LoadedCode(code.entry, plan, read_reports(code.reports), tier, code.keep, device, launching=launching)
+    reports = read_reports(code.reports)
+    return LoadedCode(code.entry, plan, reports, tier, code.keep, device, abi=version, launching=launching)

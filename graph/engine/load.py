@@ -13,6 +13,7 @@ import json
 import logging
 from collections.abc import Sequence
 
+from ...dsl.contract.abi import ABI_VERSION
 from ...dsl.contract.checks import SAFE, Checks
 from ...dsl.contract.unit import Piece
 from ...dsl.diagnostics.errors import PackageError
@@ -144,15 +145,17 @@ def _compiled(
     return _keep(key, made.pieces, device, made.plan, "compiled")
 
 
-def _keep(key: str, pieces: Sequence[Piece], device: Device, plan: Plan, tier: str) -> LoadedCode:
+def _keep(
+    key: str, pieces: Sequence[Piece], device: Device, plan: Plan, tier: str, version: int = ABI_VERSION
+) -> LoadedCode:
     """Keeps code and loads it: from the cache, or from this process's own folder where the cache's files go away."""
     known = _files(key, [(piece.kind, piece.target, len(piece.code)) for piece in pieces])
     try:
-        return open_code(known or _kept(key, pieces, private=False), device, plan, tier)
+        return open_code(known or _kept(key, pieces, private=False), device, plan, tier, version)
     except OSError:
         files = _kept(key, pieces, private=True)
     try:
-        return open_code(files, device, plan, tier)
+        return open_code(files, device, plan, tier, version)
     except OSError as error:
         raise PackageError(
             f"compiled code cannot be loaded into the process: {error}",
@@ -198,7 +201,8 @@ def _from_package(ir: GraphIR, device: Device, checks: Checks | None) -> LoadedC
         else:
             pieces = ready_pieces(package, variant, architecture(variant.target))
         key = content_key("package", *(member.sha256 for member in variant.members), host or "")
-        return _keep(key, pieces, device, op_plan(ir, node), f"{kernel.origin} ({variant.target})")
+        tier, version = f"{kernel.origin} ({variant.target})", package.manifest.abi
+        return _keep(key, pieces, device, op_plan(ir, node), tier, version)
     return None
 
 

@@ -153,9 +153,9 @@ class TracedCaller(Caller):
             self.profile.add("load", "code for these views", self.ir.name, start)
         return made
 
-    def _on_report(self, site: int, arguments: Any) -> None:
+    def on_report(self, context: int, site: int, arguments: Any) -> None:
         if site >= 0:
-            super()._on_report(site, arguments)
+            super().on_report(context, site, arguments)
             return
         number, ends = divmod(-1 - site, 2)
         name, details = self.labels[number]

@@ -10,9 +10,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from einkorn.dsl.contract import abi
+from einkorn.graph.engine import hearing
 from einkorn.graph.engine.late_signals import keep
 
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -61,3 +64,39 @@ def test_what_a_signal_raises_at_the_edge_of_a_report_is_kept() -> None:
     keep(report, taken.append)
     ctypes.CFUNCTYPE(None, ctypes.c_int64)(report)(3)
     assert [type(error) for error in taken] == [KeyboardInterrupt]
+
+
+class Hearer:
+    """An owner of calls that notes what it hears."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[int, int, Any]] = []
+        self.raises = False
+
+    def on_report(self, context: int, site: int, arguments: Any) -> None:
+        if self.raises:
+            raise KeyboardInterrupt
+        self.told.append((context, site, arguments[0]))
+
+    def on_interrupt(self, context: int, error: BaseException) -> None:
+        self.told.append((context, -1, type(error)))
+
+
+def test_reports_find_the_owner_of_their_context() -> None:
+    owners = [Hearer(), Hearer()]
+    contexts = [abi.Context(report=hearing.REPORT, owner=hearing.owner_number(owner)) for owner in owners]
+    values = (ctypes.c_int64 * 1)(7)
+    for context in contexts:
+        abi.ReportFunction(context.report)(ctypes.addressof(context), 3, values)
+    addresses = [ctypes.addressof(context) for context in contexts]
+    assert [owner.told for owner in owners] == [[(at, 3, 7)] for at in addresses]
+    owners[0].raises = True  # as a signal's handler might
+    abi.ReportFunction(contexts[0].report)(addresses[0], 3, values)
+    assert owners[0].told[1:] == [(addresses[0], -1, KeyboardInterrupt)]
+    native = hearing.silent_report(owners[1], 99)  # of code that does not name its context
+    native(5, values)
+    assert owners[1].told[1:] == [(99, 5, 7)]
+    del owners[:]
+    for context in contexts:  # nobody hears it
+        abi.ReportFunction(context.report)(ctypes.addressof(context), 3, values)
+    native(5, values)

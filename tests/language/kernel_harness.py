@@ -119,7 +119,7 @@ class KernelFile:
             self.reports.append(json.dumps(parts))
             values.append([int(arguments[k]) for k in range(sum(not isinstance(part, str) for part in parts))])
 
-        report = abi.ReportFunction(note)
+        report = abi.ReportFunction(lambda context, site, arguments: note(site, arguments))
         context.report = ctypes.cast(report, ctypes.c_void_p)
         entry(ctypes.byref(context), pointers, (ctypes.c_int64 * 1)())
         for array, memory in zip(whole, native, strict=True):

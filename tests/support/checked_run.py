@@ -111,7 +111,7 @@ def run_checked(
     reports: list[str] = []
 
     @abi.ReportFunction
-    def report(site: int, arguments: Any) -> None:
+    def report(context: int, site: int, arguments: Any) -> None:
         reports.append(artifact.sites[site].kind)
 
     context.report = ctypes.cast(report, ctypes.c_void_p)

@@ -108,7 +108,7 @@ def run_kernel(
     reports: list[str] = []
 
     @abi.ReportFunction
-    def report(site: int, arguments: Any) -> None:
+    def report(context: int, site: int, arguments: Any) -> None:
         reports.append(str(artifact.sites[site]))
 
     context = abi.Context()

@@ -106,7 +106,7 @@ def run_unit(spec: EntrySpec, device: Device, arrays: Sequence[Any], outputs: in
     if taken is not None:
         table.scratch, table.scratch_size = driver.address_of(taken), taken.size
     reports: list[int] = []
-    report = abi.ReportFunction(lambda site, values: reports.append(site))
+    report = abi.ReportFunction(lambda context, site, values: reports.append(site))
     context.report = ctypes.cast(report, ctypes.c_void_p)
     context.threads, context.device, table.context = 1, ctypes.addressof(table), ctypes.addressof(context)
     there = [driver.place(array) for array in arrays[: len(arrays) - outputs]]
