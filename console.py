@@ -11,20 +11,15 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from dataclasses import dataclass
 from typing import TextIO
 
 from .dsl.diagnostics.errors import EinkornError, Several, counted
+from .dsl.diagnostics.shown import colored
 
 COLORS = ("auto", "always", "never")
 FORMATS = ("text", "json")
-
-_HEAD = re.compile(r"^(?P<place>.+?:\d+:\d+: )?(?P<word>error|warning)\[(?P<code>EK\d{4})\]: (?P<message>.*)$")
-_MARKS = re.compile(r"^(?P<bar>      \| )(?P<space> *)(?P<marks>[\^~][\^~ ]*)(?P<text>.*)$")
-_SOURCE = re.compile(r"^(?P<number> *\d+ \| )(?P<text>.*)$")
-_ASIDE = re.compile(r"^(?P<word>note|hint): (?P<text>.*)$")
 
 
 @dataclass(frozen=True)
@@ -49,17 +44,8 @@ class Printer:
             if isinstance(error, Several):
                 print(json.dumps({"errors": len(error.errors), "more": error.more}), file=out)
             return
-        text = str(error)
-        if not self.colored(out):
-            print(text, end="\n\n" if stream is None else "\n", file=out)
-            return
-        from rich.console import Console
-
-        console = Console(file=out, force_terminal=True, highlight=False, soft_wrap=True)
-        for line in text.splitlines():
-            console.print(_styled(line), markup=True)
-        if stream is None:
-            console.print()
+        text = colored(str(error)) if self.colored(out) else str(error)
+        print(text, end="\n\n" if stream is None else "\n", file=out)
 
     def summary(self, looked: str, errors: int, more: bool) -> None:
         """The last line of a check: what was looked at, and how many errors there are."""
@@ -85,23 +71,3 @@ class Printer:
         from rich.markdown import Markdown
 
         Console(force_terminal=True).print(Markdown(markdown))
-
-
-def _styled(line: str) -> str:
-    """A line of an error in rich's markup, by what kind of line it is."""
-
-    def plain(text: str | None) -> str:
-        return (text or "").replace("[", "\\[")
-
-    if found := _HEAD.match(line):
-        place = f"[bold]{plain(found['place'])}[/]" if found["place"] else ""
-        color = "red" if found["word"] == "error" else "yellow"
-        return f"{place}[bold {color}]{found['word']}\\[{found['code']}][/][bold]: {plain(found['message'])}[/]"
-    if found := _MARKS.match(line):
-        return f"[blue]{found['bar']}[/]{found['space']}[bold red]{found['marks']}{plain(found['text'])}[/]"
-    if found := _SOURCE.match(line):
-        return f"[blue]{found['number']}[/]{plain(found['text'])}"
-    if found := _ASIDE.match(line):
-        style = "bold green" if found["word"] == "hint" else "bold cyan"
-        return f"[{style}]{found['word']}[/]: {plain(found['text'])}"
-    return plain(line)

@@ -12,7 +12,7 @@ MEANINGS: dict[str, str] = {
     "EK0101": "A name is unknown or has no value yet, or a module has no such member.",
     "EK0102": "A construct of Python is not part of the kernel language.",
     "EK0103": "Two lambdas on one line cannot be told apart.",
-    "EK0104": "The source of a function is not at hand: kernels live in files.",
+    "EK0104": "The source of a function is not at hand, or has changed since it was run.",
     "EK0105": "A Python object has no meaning in a kernel.",
     "EK0106": "A name of the language is called outside kernels.",
     "EK0107": "@register is used wrongly.",

@@ -1,23 +1,20 @@
 """Finds functions and classes in the text that they were made from.
 
-A file may be written while the program that has loaded it runs. So a text is kept with the module's names as soon as
-something in it is known to the language, and a text is believed only where it compiles to the very code that runs.
+A file may be written while the program that has loaded it runs, and several texts may have one name. So a text is
+believed only where it compiles to the very code that runs, and kept from then on.
 
 To parse a file takes as long as to compile a small kernel, so at first only the statement at the top level of the
 module that the line lies in is parsed. Where it is cut off wrongly, in the middle of brackets or of a string, it is no
 Python, or not what is looked for, and the whole file is parsed after it.
 
 Input: a file, the names of its module, and a line. Output: pieces of text with their nodes of Python's `ast`, which
-have the lines of the file. Non-goals: which of the nodes is meant.
+have the lines of the file. Non-goals: which of the nodes is meant; where texts come from (see `diagnostics.text`).
 """
 
 from __future__ import annotations
 import __future__
 
 import ast
-import io
-import linecache
-import tokenize
 from collections.abc import Iterator
 from functools import cached_property
 from importlib.machinery import SourceFileLoader
@@ -25,8 +22,7 @@ from types import CodeType
 from typing import Any
 
 from .installation import is_own_module
-
-SOURCE = "__einkorn_source__"  # where a module keeps the text that it was made from
+from .text import Text, texts
 
 Nodes = tuple[ast.AST, ...]
 
@@ -38,12 +34,12 @@ class Piece:
     """A statement of a file, or the whole of it, and what it defines.
 
     Attributes:
-        whole: the file's text.
+        text: the file's text.
     """
 
-    def __init__(self, file: str, whole: str, part: str) -> None:
+    def __init__(self, file: str, text: Text, part: str) -> None:
         self.file = file
-        self.whole = whole
+        self.text = text
         self.part = part
         self._codes: dict[int, frozenset[CodeType]] = {}
 
@@ -77,45 +73,25 @@ class Piece:
 _pieces: dict[tuple[str, int], Piece] = {}  # by file and line; line 0 for the whole file
 
 
-def pieces(file: str, names: dict[str, Any], line: int) -> Iterator[Piece]:
-    """What may hold the definition at a line: of the text that the module keeps, then of the file as it is now.
+def pieces(file: str, names: dict[str, Any], line: int, defined: str) -> Iterator[Piece]:
+    """What may hold the definition of a name at a line, in each of the texts that the file's code may come from.
 
     The statement comes first, the whole file after it.
     """
-    kept = names.get(SOURCE)
-    if kept is not None:
-        yield from _pieces_of(file, kept, line)
-    now = _text_of(file)
-    if now != kept:
-        yield from _pieces_of(file, now, line)
+    seen: set[str] = set()
+    for text in texts(file, names, defined):
+        if text.text not in seen:
+            seen.add(text.text)
+            yield from _pieces_of(file, text, line)
 
 
-def _pieces_of(file: str, text: str, line: int) -> Iterator[Piece]:
+def _pieces_of(file: str, text: Text, line: int) -> Iterator[Piece]:
     for at in (line, 0):
         known = _pieces.get((file, at))
-        if known is None or known.whole != text:
-            part = "\n" * (at - 1) + _statement(text.split("\n"), at) if at else text
+        if known is None or known.text != text:
+            part = "\n" * (at - 1) + _statement(text.text.split("\n"), at) if at else text.text
             known = _pieces[file, at] = Piece(file, text, part)
         yield known
-
-
-def _text_of(file: str) -> str:
-    """The text of a file as it is now, or of what only Python's cache of lines knows."""
-    try:
-        with tokenize.open(file) as stream:
-            return stream.read()
-    except (OSError, SyntaxError, UnicodeDecodeError):
-        return "".join(linecache.getlines(file))
-
-
-def keep_text(names: dict[str, Any], file: str, text: str | None = None) -> None:
-    """Keeps the text that a module was made from, for kernels and for messages; by default the one of its file now."""
-    text = _text_of(file) if text is None else text
-    if names.get(SOURCE) == text and file in linecache.cache:
-        return
-    names[SOURCE] = text
-    # Messages show this text, also when the file has another one by then: it has no time to be compared.
-    linecache.cache[file] = (len(text), None, io.StringIO(text).readlines(), file)
 
 
 def is_checked(names: dict[str, Any]) -> bool:

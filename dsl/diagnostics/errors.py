@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from .codes import MEANINGS
 from .places import Label, Place, draw
+from .shown import traceback_lines
 
 Failure = TypeVar("Failure", bound="EinkornError")
 
@@ -38,9 +39,11 @@ class EinkornError(Exception):
     Attributes:
         severity: "error"; or "warning" for a `Remark`.
         endless: whether it is found only by all the work that one compilation may take: it is not looked for again.
+        internals: whether the frames of Einkorn belong into its traceback.
     """
 
     endless = False
+    internals = False
     severity = "error"
 
     def __init__(
@@ -106,6 +109,10 @@ class EinkornError(Exception):
         if self.hint:
             lines.append(f"hint: {self.hint}")
         return "\n".join(lines)
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython and Jupyter show: the user's own lines, the message with its place; nothing of Einkorn."""
+        return traceback_lines(self, self.internals)
 
 
 class CompileError(EinkornError):
@@ -295,6 +302,7 @@ class InternalError(EinkornError):
     `reproducer` is the file that shows it again, once one is written.
     """
 
+    internals = True
     reproducer: str = ""
 
     def __init__(self, message: str, **details: Any) -> None:

@@ -17,6 +17,7 @@ from itertools import islice
 from types import CodeType
 
 from .installation import is_below, is_own_module
+from .text import cell_name
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,9 @@ class Label:
 
 
 def shown_path(file: str) -> str:
-    """The path relative to the working directory when it lies below it, else as it is."""
+    """The name of a cell; the path relative to the working directory when it lies below it, else as it is."""
+    if (cell := cell_name(file)) is not None:
+        return cell
     if file.startswith("<"):
         return file
     try:

@@ -24,6 +24,7 @@ E = TypeVar("E", bound=EinkornError)
 def bare(error: E) -> E:
     """The error with the user's frames alone; with all of them for a fault of Einkorn, and `EINKORN_LOG=debug`."""
     if isinstance(error, InternalError) or knobs.log == "debug":
+        error.internals = True
         return error
     steps = []
     step = error.__traceback__

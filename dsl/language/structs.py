@@ -22,9 +22,9 @@ import sys
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, dataclass_transform
 
-from ..diagnostics.definitions import SOURCE, keep_text
 from ..diagnostics.errors import CompileError
 from ..diagnostics.places import Place, user_place
+from ..diagnostics.text import SOURCE, keep_text
 
 __all__ = ["struct"]
 
@@ -65,7 +65,7 @@ def struct(cls: C) -> C:
             raise _refused(cls, place, f"defines {name}", instead)
     caller = sys._getframe(1)
     info = StructInfo(caller.f_code.co_filename, caller.f_lineno, caller.f_globals)
-    if SOURCE not in info.names:
+    if info.file not in info.names.get(SOURCE, {}):
         keep_text(info.names, info.file)  # before the file may be written
     try:
         dataclass_: Any = dataclasses.dataclass(frozen=True)(cls)

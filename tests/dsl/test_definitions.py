@@ -99,7 +99,7 @@ def test_a_helper_of_another_module_that_was_edited_before_it_was_read(tmp_path:
     print(numbers(uses))
     """
     out = run(tmp_path, body)
-    assert "EK0104: the text of 'factor' has changed since it was loaded; run the program again" in out
+    assert "EK0104: the text of 'factor' has changed since it was run; run the program again" in out
 
 
 def test_a_module_that_is_loaded_again_has_its_new_text(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from ...diagnostics.errors import CompileError, EinkornError, did_you_mean, each
 from ...diagnostics.places import Place
 from ...language import foreign_names
 from ...language.annotations import SIMD, DeviceContext, Pointer
-from ...language.structs import INFO, is_struct
+from ...language.structs import is_struct
 from ...language.stubs import STUBS, Namespace, Storage, Stub, UnknownName
 from ...signature.late_dims import SIZES, shape_schema
 from ...signature.schema import OpSchema
@@ -29,7 +29,9 @@ from ..program import GlobalEntry, PortableKernel, SourceFunction
 from .names import Reported, Unresolved
 from .register import BrokenKernel, Kernel, implementation
 from .statements import lines_of_head, parse_function
+from .statements import text_file as text_of_function
 from .structs import parse_struct
+from .structs import text_file as text_of_struct
 
 
 def portable(kernel: Kernel) -> PortableKernel:
@@ -120,13 +122,15 @@ class _Collector:
         return tuple(f or _NOTHING for f in self.functions)
 
     def function(self, function: FunctionType) -> int:
-        return self.source(function, function.__code__.co_filename, lambda: parse_function(function, self.resolve))
+        return self.source(function, text_of_function, lambda: parse_function(function, self.resolve))
 
     def struct(self, cls: type) -> int:
         """A class under `@struct`; it stands in the table of functions."""
-        return self.source(cls, getattr(cls, INFO).file, lambda: parse_struct(cls, self.resolve))
+        return self.source(cls, text_of_struct, lambda: parse_struct(cls, self.resolve))
 
-    def source(self, what: Any, file: str, parse: Callable[[], tuple[Any, list[EinkornError]]]) -> int:
+    def source(
+        self, what: Any, file_of: Callable[[Any], str], parse: Callable[[], tuple[Any, list[EinkornError]]]
+    ) -> int:
         """The number of a function or a struct, which is read when it is met first."""
         if what not in self.seen_functions:
             index = len(self.functions)
@@ -140,7 +144,7 @@ class _Collector:
                 if parsed is None:
                     self.unusable.add(index)
             if parsed is not None:
-                self.functions[index] = SourceFunction(parsed, file)
+                self.functions[index] = SourceFunction(parsed, file_of(what))
         if self.seen_functions[what] in self.unusable:
             raise Reported
         return self.seen_functions[what]

@@ -25,11 +25,12 @@ from types import ModuleType
 from typing import Any, TextIO
 
 from ...diagnostics.collecting import collect, collecting
-from ...diagnostics.definitions import keep_text
 from ...diagnostics.errors import EinkornError, joined
 from ...diagnostics.installation import PACKAGE
 from ...diagnostics.shield import shielded, window
+from ...diagnostics.text import keep_text
 from .recovery import as_mistake, recover
+from .register import KERNEL_FILE
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class _Loaded:
 
 
 _loaded: dict[str, _Loaded] = {}
-_lock = threading.RLock()
+LOCK = threading.RLock()  # mistakes are collected for one text at a time
 _prints: list[TextIO] = []  # where the prints of files go that are being imported
 
 
@@ -56,7 +57,7 @@ def import_file(file: Path, collected: list[EinkornError] | None = None) -> Modu
     Raises:
         CompileError: without `collected`: the file is not valid Python, or importing it fails.
     """
-    with _lock:
+    with LOCK:
         running = _running(file)
         if running is not None:
             return running
@@ -154,6 +155,8 @@ class _TextLoader(SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
         text = importlib.util.decode_source(self.get_data(self.path))
         keep_text(module.__dict__, self.path, text)
+        if self.kernels:
+            module.__dict__[KERNEL_FILE] = True
         try:
             super().exec_module(module)
         except BaseException as error:

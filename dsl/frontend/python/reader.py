@@ -13,15 +13,23 @@ from ..base import Frontend, SourceKernel
 from ..program import PortableKernel
 from .collect import as_far_as_known, portable
 from .import_file import import_file, import_root
-from .register import REGISTERED, BrokenKernel, Kernel
+from .register import KERNEL_FILE, REGISTERED, BrokenKernel, Kernel
 from .scan_files import is_broken, is_test, registers
 
 
 def kernels_of(module: ModuleType) -> list[SourceKernel]:
-    """The kernels that the module itself registers, not those it imports; also those whose signature is wrong."""
-    listed = {id(value): value for value in (*vars(module).values(), *vars(module).get(REGISTERED, ()))}
-    own = (value for value in listed.values() if isinstance(value, Kernel | BrokenKernel))
-    return [source_of(kernel) for kernel in own if kernel.function.__module__ == module.__name__]
+    """The kernels that the module itself registers, not those it imports; also those whose signature is wrong.
+
+    In a program, unlike in a kernel file, one may be registered again: the last one of a name counts.
+    """
+    names = vars(module)
+    listed = {id(value): value for value in (*names.values(), *names.get(REGISTERED, ()))}
+    own = [value for value in listed.values() if isinstance(value, Kernel | BrokenKernel)]
+    own = [kernel for kernel in own if kernel.function.__module__ == module.__name__]
+    if KERNEL_FILE not in names:
+        last = {kernel.schema.name: kernel for kernel in names.get(REGISTERED, ())}
+        own = [kernel for kernel in own if last.get(kernel.schema.name, kernel) is kernel]
+    return [source_of(kernel) for kernel in own]
 
 
 def source_of(kernel: Kernel | BrokenKernel) -> SourceKernel:

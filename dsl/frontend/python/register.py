@@ -30,9 +30,10 @@ from ..base import Reference
 from ..caller import caller
 from .auxiliary import late_dims, make_reference
 from .names import Reported
-from .statements import find_function
+from .statements import find_function, text_file
 
 _NAME = re.compile(r"[A-Za-z_]\w*(::[A-Za-z_]\w*)*\Z")
+KERNEL_FILE = "__einkorn_kernel_file__"  # a name of the modules that kernel files are imported as
 REGISTERED = "__einkorn_registered__"  # where a module keeps its kernels, whatever becomes of their functions' names
 _FASTMATH = frozenset({"contract", "reassoc"})
 _RANK_IS_KNOWN = frozenset({"EK0306", "EK0308"})  # mistakes in a dims text that leave the number of axes known
@@ -159,7 +160,7 @@ def register(
         reader = _Reader(name, function)
         schema = reader.schema(fuse, frozenset(fastmath), writes_once, dict(reads or {}))
         mistakes = [*reader.errors, *schema_mistakes(schema, whole=reader.sound)]
-        registered: list[Kernel] = function.__globals__.setdefault(REGISTERED, [])
+        registered = _registered(function.__globals__, name)
         if reader.sound and not mistakes:
             registered.append(Kernel(schema, function, override))
             return registered[-1]
@@ -171,6 +172,14 @@ def register(
         return registered[-1]
 
     return record
+
+
+def _registered(names: dict[str, Any], op: str) -> list[Kernel]:
+    """Where a module keeps its kernels. Of one name the last counts, as in Python; a kernel file has each name once."""
+    registered: list[Kernel] = names.setdefault(REGISTERED, [])
+    if KERNEL_FILE not in names:
+        registered[:] = [kernel for kernel in registered if kernel.schema.name != op]
+    return registered
 
 
 def _of_class(owner: type, record: Callable[[Callable[..., Any]], Kernel]) -> Kernel:
@@ -211,10 +220,10 @@ class _Reader:
     def __init__(self, name: str, function: FunctionType) -> None:
         self.name = name
         self.function = function
-        self.file = function.__code__.co_filename
-        self.place = Place(self.file, function.__code__.co_firstlineno)
         self.typevars: dict[str, tuple[DType, ...]] = {}
         self.places = _argument_places(function)
+        self.file = text_file(function)
+        self.place = Place(self.file, function.__code__.co_firstlineno)
         self.errors: list[CompileError] = []
         self.unknown: set[str] = set()  # arguments and parameters that could not be read
         self.cause: EinkornError | None = None  # a mistake that was noted elsewhere, of the last of these
@@ -407,11 +416,11 @@ def _named(value: Any) -> str:
 
 def _argument_places(function: FunctionType) -> dict[str, Place]:
     """Where each argument stands in the text; empty when the text is not at hand."""
-    file = function.__code__.co_filename
     try:
         args = find_function(function).args
     except (OSError, SyntaxError, CompileError):
         return {}
+    file = text_file(function)
     stars = [star for star in (args.vararg, args.kwarg) if star is not None]
     return {
         a.arg: Place(file, a.lineno, a.col_offset + 1, a.end_lineno or a.lineno, (a.end_col_offset or 0) + 1)

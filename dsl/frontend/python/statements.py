@@ -15,19 +15,23 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from ...diagnostics.definitions import Nodes, first_line, is_checked, keep_text, pieces
+from ...diagnostics.definitions import Nodes, first_line, is_checked, pieces
 from ...diagnostics.errors import CompileError, EinkornError
 from ...diagnostics.places import Place
+from ...diagnostics.text import believe, file_of
 from .. import syntax as s
 from .expressions import ExpressionParser, Resolve
 from .names import BINARY, Reported, names_assigned, names_bound, sizes_of, yields
 from .unsupported import UNSUPPORTED
 
+AGAIN = "run the program again, or reload the module"
+GIVE_TEXT = "what exec() makes keeps no source: give the text to einkorn.dsl.kernels_of(text)"
+
 
 def lines_of_head(function: FunctionType) -> set[tuple[str, int]]:
     """The lines of a function, with its file, that come before its body; none where that is not at hand."""
     try:
-        node, file = find_function(function), function.__code__.co_filename
+        node, file = find_function(function), text_file(function)
     except CompileError:
         return set()
     first = node.body[0].lineno if isinstance(node, ast.FunctionDef) else node.lineno
@@ -41,9 +45,8 @@ def parse_function(function: FunctionType, resolve: Resolve) -> tuple[s.Function
     Raises:
         CompileError: its source is not at hand.
     """
-    code = function.__code__
-    file = code.co_filename
     node = find_function(function)
+    file = text_file(function)
     lookup = dict(inspect.getclosurevars(function).nonlocals)
     parser = Parser(file, function.__globals__, lookup, resolve)
     try:
@@ -65,6 +68,11 @@ def _parsed(parser: Parser, node: ast.FunctionDef | ast.Lambda) -> s.Function | 
     return s.Function("lambda", tree.params, (returned,), span=tree.span)
 
 
+def text_file(function: FunctionType) -> str:
+    """The name under which messages show the text of a function that was found."""
+    return file_of(function.__code__, function.__code__.co_filename)
+
+
 def find_function(function: FunctionType) -> ast.FunctionDef | ast.Lambda:
     """What a function was made from; the text that it stands in is kept from then on.
 
@@ -73,20 +81,21 @@ def find_function(function: FunctionType) -> ast.FunctionDef | ast.Lambda:
     """
     code, names = function.__code__, function.__globals__
     changed = False
-    for piece in pieces(code.co_filename, names, code.co_firstlineno):
+    defined = "lambda" if code.co_name == "<lambda>" else code.co_name
+    for piece in pieces(code.co_filename, names, code.co_firstlineno, defined):
         node = _among(piece.nodes, function)
         if node is None:
             continue
         if not is_checked(names) or piece.makes(code):
-            keep_text(names, code.co_filename, piece.whole)
+            believe(code, code.co_filename, piece.text, names)
             return node
         changed = True
     if changed:
         raise CompileError(
-            f"the text of '{function.__name__}' has changed since it was loaded",
+            f"the text of '{function.__name__}' has changed since it was run",
             code="EK0104",
             place=Place(code.co_filename, code.co_firstlineno),
-            hint="run the program again, or reload the module",
+            hint=AGAIN,
         )
     if hasattr(function, "__wrapped__"):
         wrapped = getattr(function.__wrapped__, "__code__", code)
@@ -100,7 +109,7 @@ def find_function(function: FunctionType) -> ast.FunctionDef | ast.Lambda:
         f"the source of '{function.__name__}' is not at hand",
         code="EK0104",
         place=Place(code.co_filename, code.co_firstlineno),
-        hint="define kernels in a file; functions made by exec() or typed at a prompt keep no source",
+        hint=f"define kernels in a file, in a cell or at a prompt; {GIVE_TEXT}",
     )
 
 

@@ -12,14 +12,15 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from ...diagnostics.collecting import BROKEN
-from ...diagnostics.definitions import first_line, is_checked, keep_text, pieces
+from ...diagnostics.definitions import first_line, is_checked, pieces
 from ...diagnostics.errors import CompileError, EinkornError
 from ...diagnostics.places import Place
+from ...diagnostics.text import believe, file_of
 from ...language.structs import INFO, StructInfo
 from .. import syntax as s
 from .expressions import Resolve
 from .names import Reported
-from .statements import Parser
+from .statements import AGAIN, GIVE_TEXT, Parser
 
 _KINDS = {"staticmethod": "static", "classmethod": "class", "property": "property"}
 
@@ -32,7 +33,7 @@ def parse_struct(cls: type, resolve: Resolve) -> tuple[s.Struct | None, list[Ein
     """
     info: StructInfo = getattr(cls, INFO)
     node = _find(cls, info)
-    parser = Parser(info.file, info.names, {}, resolve)
+    parser = Parser(text_file(cls), info.names, {}, resolve)
     reader = _Reader(cls, parser)
     sound = True
     for part in node.body:
@@ -48,25 +49,30 @@ def parse_struct(cls: type, resolve: Resolve) -> tuple[s.Struct | None, list[Ein
     return s.Struct(cls.__name__, *parts, span=parser.span(node)) if sound else None, parser.errors
 
 
+def text_file(cls: type) -> str:
+    """The name under which messages show the text of a struct that was found."""
+    return file_of(cls, getattr(cls, INFO).file)
+
+
 def _find(cls: type, info: StructInfo) -> ast.ClassDef:
     changed = False
-    for piece in pieces(info.file, info.names, info.line):
+    for piece in pieces(info.file, info.names, info.line, cls.__name__):
         for node in piece.nodes:
             if not isinstance(node, ast.ClassDef) or node.name != cls.__name__:
                 continue
             if first_line(node) <= info.line <= node.lineno:
                 if not is_checked(info.names) or piece.makes(*_codes(cls, info)):
-                    keep_text(info.names, info.file, piece.whole)
+                    believe(cls, info.file, piece.text, info.names)
                     return node
                 changed = True
-    what = f"the text of '{cls.__name__}' has changed since it was loaded"
+    what = f"the text of '{cls.__name__}' has changed since it was run"
     missing = f"the source of '{cls.__name__}' is not at hand"
-    hint = "define structs in a file; classes made by exec() or typed at a prompt keep no source"
+    hint = f"define structs in a file, in a cell or at a prompt; {GIVE_TEXT}"
     raise CompileError(
         what if changed else missing,
         code="EK0104",
         place=Place(info.file, info.line),
-        hint="run the program again, or reload the module" if changed else hint,
+        hint=AGAIN if changed else hint,
     )
 
 

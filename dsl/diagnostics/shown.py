@@ -1,0 +1,84 @@
+"""Colours the texts of errors, and shows an error with the lines of the user's that led to it, as IPython asks for it.
+
+Colours are an addition: the text is the same without them.
+
+Input: the text of an error; an error that was raised. Output: text with ANSI escapes; lines. Non-goals: what the texts
+say (see `errors`), and where colours are wanted.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+import sys
+from types import TracebackType
+
+from .installation import is_own_module
+from .places import shown_path
+from .text import interactive_shell
+
+_HEAD = re.compile(r"^(?P<place>.+?:\d+:\d+: )?(?P<word>error|warning)\[(?P<code>EK\d{4})\]: (?P<message>.*)$")
+_MARKS = re.compile(r"^(?P<bar>      \| )(?P<space> *)(?P<marks>[\^~][\^~ ]*)(?P<text>.*)$")
+_SOURCE = re.compile(r"^(?P<number> *\d+ \| )(?P<text>.*)$")
+_ASIDE = re.compile(r"^(?P<word>note|hint): (?P<text>.*)$")
+
+_BOLD, _RED, _YELLOW, _GREEN, _CYAN, _BLUE = "1", "1;31", "1;33", "1;32", "1;36", "34"
+_SHELLS = ("IPython", "ipykernel", "nbclient")
+
+
+def colored(text: str) -> str:
+    """The text of an error with colours, by what kind of line each is."""
+    return "\n".join(map(_line, text.split("\n")))
+
+
+def _line(line: str) -> str:
+    if found := _HEAD.match(line):
+        place = _in(_BOLD, found["place"]) if found["place"] else ""
+        head = _in(_RED if found["word"] == "error" else _YELLOW, f"{found['word']}[{found['code']}]")
+        return f"{place}{head}{_in(_BOLD, ': ' + found['message'])}"
+    if found := _MARKS.match(line):
+        return f"{_in(_BLUE, found['bar'])}{found['space']}{_in(_RED, found['marks'] + found['text'])}"
+    if found := _SOURCE.match(line):
+        return f"{_in(_BLUE, found['number'])}{found['text']}"
+    if found := _ASIDE.match(line):
+        return f"{_in(_GREEN if found['word'] == 'hint' else _CYAN, found['word'])}: {found['text']}"
+    return line
+
+
+def _in(style: str, text: str) -> str:
+    return f"\x1b[{style}m{text}\x1b[0m"
+
+
+def traceback_lines(error: BaseException, internals: bool = False) -> list[str]:
+    """An error as a notebook shows it: the user's lines that led to it, its text, what caused it.
+
+    With `internals` all frames are told.
+    """
+    if internals:
+        import traceback
+
+        return "".join(traceback.format_exception(error)).rstrip("\n").split("\n")
+    shell = interactive_shell()
+    paint = colored if shell is not None and str(shell.colors).lower() != "nocolor" else str
+    lines = [*_steps(error.__traceback__), *paint(str(error)).split("\n")]
+    cause = error.__cause__
+    if cause is not None:
+        lines.append(f"caused by {type(cause).__name__}: {cause}")
+    return [type(error).__name__, *lines]
+
+
+def _steps(step: TracebackType | None) -> list[str]:
+    """The user's frames, the call that was made last at the end, each with its line."""
+    lines = []
+    while step is not None:
+        frame, line = step.tb_frame, step.tb_lineno
+        module = str(frame.f_globals.get("__name__", ""))
+        top = module.partition(".")[0]
+        if not (is_own_module(module) or top in _SHELLS or (top in sys.stdlib_module_names and top != "__main__")):
+            code = frame.f_code
+            within = "" if code.co_name == "<module>" else f" in {code.co_name}()"
+            lines.append(f"  {shown_path(code.co_filename)}:{line}{within}")
+            if text := linecache.getline(code.co_filename, line).strip():
+                lines.append(f"    {text}")
+        step = step.tb_next
+    return lines
