@@ -50,7 +50,7 @@ def vectorize_loops(program: Program, target: Target) -> None:
 
 def _visit(region: Region, target: Target, vector_bits: int) -> None:
     for op in region.ops:
-        if op.opcode is FOR:
+        if op.opcode is FOR and "hints" not in op.attrs:
             _plan(op, target, vector_bits)
         bits = op.attrs.get("vector_bits", target.vector_bits) if op.opcode is PARALLEL else vector_bits
         for inner in op.regions:

@@ -24,6 +24,7 @@ from ..values.describe import describe
 from ..values.flow import ABSENT
 from ..values.index import Index, NeedComponents, NeedPairs, same_dims, unravel
 from ..values.tensors import Demand, Tensor
+from .across import TASK, Nest, in_blocks, rows_of_a_line
 from .element_pairs import Pairs, shares_bytes
 from .rare_cases import element_loop
 
@@ -172,7 +173,7 @@ def flat_loop(call: Point, dims: tuple[Value, ...], element: Callable[[Index], N
 
 def nested_loop(call: Point, dims: tuple[Value, ...], element: Callable[[Index], None]) -> None:
     """A loop over rows around one over the last axis. Short rows stay whole; of others any positions can be a task."""
-    builder = call.builder
+    builder, nests = call.builder, list[Nest]()
     *outer, inner = dims
 
     def columns(row: Value, start: Value, stop: Value) -> None:
@@ -182,6 +183,7 @@ def nested_loop(call: Point, dims: tuple[Value, ...], element: Callable[[Index],
         with builder.inside(loop):
             element(Index(dims, components=(*leading, loop.args[0])))
             builder.end()
+        nests.append(Nest(leading, loop.args[0], loop))
         if inner.const is not None:
             builder.region.ops[-1].attrs["axis"] = inner.const
 
@@ -210,6 +212,10 @@ def nested_loop(call: Point, dims: tuple[Value, ...], element: Callable[[Index],
         spread(call, builder.product(outer), whole, thread, None, each=inner.const)
     else:
         spread(call, builder.product(dims), chunk, thread, None)
+    if nests and call.evaluator.level == "host" and (height := rows_of_a_line(call.evaluator, nests[-1], inner)):
+        builder.region.ops.pop()
+        total, block = in_blocks(call.evaluator, dims, height, element)
+        spread(call, total, block, thread, None, each=height * TASK)
 
 
 def spread(

@@ -1,0 +1,105 @@
+"""Loops that read across memory go through blocks of rows and columns; others stay as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kernel_harness import KernelFile
+from support import graphs
+from support.graphs import Array
+
+from einkorn.compiler.ir.program import Op, walk
+from einkorn.compiler.pipeline import typed_program
+from einkorn.compiler.targets import lookup
+from einkorn.dsl import DType
+from einkorn.graph import TensorValue, ops
+
+TEXT = """
+from einkorn.dsl import Int, InputTensor, OutputTensor, float32, foreach, register
+
+@register("turned")
+def turned(out: OutputTensor[float32, "n m"], x: InputTensor[float32, "m n"]):
+    foreach(out, lambda i: x[i[1], i[0]])
+
+@register("columns_last")
+def columns_last(out: OutputTensor[float32, "n h w c"], x: InputTensor[float32, "n c h w"]):
+    foreach(out, lambda i: x[i[0], i[3], i[1], i[2]] + 1)
+
+@register("straight")
+def straight(out: OutputTensor[float32, "m n"], x: InputTensor[float32, "m n"]):
+    foreach(out, lambda i: x[i[0], i[1]])
+
+@register("swapped_first")
+def swapped_first(out: OutputTensor[float32, "n m k"], x: InputTensor[float32, "m n k"]):
+    foreach(out, lambda i: x[i[1], i[0], i[2]])
+
+@register("asks")
+def asks(out: OutputTensor[float32, "n m"], x: InputTensor[float32, "m n"]):
+    def element(i):
+        assert x[i[1], i[0]] > 0, "positive"
+        return x[i[1], i[0]]
+    foreach(out, element)
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with graphs.cache_in(tmp_path_factory.mktemp("cache")):
+        yield
+
+
+def loops(folder: Path, op: str, shape: tuple[int, ...]) -> list[Op]:
+    path = folder / "kernels.py"
+    path.write_text(TEXT, encoding="utf-8")
+    spec = KernelFile(path).entry(op, [(DType.float32, shape)], {})[0]
+    program = typed_program(spec, lookup("x86-64-v3"))
+    return [op for function in program.functions for op in walk(function.body) if op.name == "for"]
+
+
+def in_blocks(found: list[Op]) -> bool:
+    return any(getattr(loop.attrs.get("hints"), "unrolled", False) for loop in found)
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "blocks"),
+    [
+        ("turned", (50, 40), True),
+        ("turned", (16, 50), False),  # short rows read few lines
+        ("columns_last", (2, 64, 8, 8), True),
+        ("columns_last", (2, 3, 8, 8), False),
+        ("straight", (40, 50), False),
+        ("swapped_first", (40, 50, 60), False),
+        ("asks", (40, 50), False),
+    ],
+)
+def test_which_loops_go_through_blocks(op: str, shape: tuple[int, ...], blocks: bool, tmp_path: Path) -> None:
+    assert in_blocks(loops(tmp_path, op, shape)) == blocks
+
+
+def forward(x: TensorValue, y: TensorValue, z: TensorValue, narrow: TensorValue) -> list[TensorValue]:
+    turned = ops.transpose(x, 0, 1)
+    last = ops.permute(z, [0, 2, 3, 1])
+    return [turned, turned * 2 + y, last, ops.permute(z, [3, 1, 2, 0]), ops.transpose(narrow, 0, 1), turned > y]
+
+
+def reference(x: Array, y: Array, z: Array, narrow: Array) -> list[Array]:
+    return [x.T, x.T * 2 + y, z.transpose(0, 2, 3, 1), z.transpose(3, 1, 2, 0), narrow.T, y < x.T]
+
+
+@pytest.mark.parametrize("wide", (np.float32, np.float64))
+@pytest.mark.parametrize("narrow", (np.uint8, np.float16))
+def test_all_sizes(wide: type[np.generic], narrow: type[np.generic]) -> None:
+    """Whole blocks, what is left over on each side, one row, one column, nothing; contiguous arrays and views."""
+    inputs = [(dtype, list(dims)) for dtype, dims in ((wide, "mn"), (wide, "nm"), (wide, "bchw"), (narrow, "mn"))]
+    model = graphs.load(forward, *inputs)
+    for m, n, c in ((16, 16, 24), (33, 270, 17), (1, 40, 1), (300, 1, 40), (8, 17, 8), (0, 20, 33), (20, 0, 0)):
+        x = graphs.numbers((m, n), wide)
+        given = [x, graphs.numbers((n, m), wide), graphs.numbers((2, c, 5, 19), wide), x.astype(narrow)]
+        for arrays in (given, [np.repeat(array, 2, -1)[..., ::2] for array in given]):
+            for number, (found, wanted) in enumerate(
+                zip(graphs.results(model, *arrays), reference(*arrays), strict=True)
+            ):
+                np.testing.assert_array_equal(found, wanted, err_msg=f"output {number}, {m} x {n}, {c} channels")
