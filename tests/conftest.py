@@ -6,9 +6,10 @@ functions of `support.harness`.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,21 @@ if _HERE not in sys.path:
 from support import amd_checkout  # noqa: E402
 
 amd_checkout.rename()
+
+
+def pytest_collection_finish() -> None:
+    """Keeps the garbage collector from what stays to the end, and lets it look less often: compilers make much."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 10, 20)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forgotten_code() -> Iterator[None]:
+    """Forgets the code that a file's tests compiled: its programs are millions of objects for the garbage collector."""
+    yield
+    if "support.harness" in sys.modules:
+        sys.modules["support.harness"].forget()
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...dsl.diagnostics.errors import InternalError
+from ...dsl.diagnostics.places import Place
 from ...dsl.types.dtype import DType, SIMDType
 from ..ir.program import Location, Op, PointerType, Region, Site, Type, Value
 from ..ir.schedule import EXIT, HINT
@@ -96,8 +97,8 @@ class ModuleWriter:
         self.first_site = first_site
         self.functions: list[str] = []
         self.kernels: list[KernelInfo] = []
-        self.locations: dict[Location, int] = {}
-        self.suffixes: dict[int, str] = {}  # by identity: the program keeps them
+        self.locations: dict[tuple[Place, int | None, str], int] = {}  # by place, number of the caller's, and function
+        self.numbers: dict[int, int] = {}  # of locations, by identity: the program keeps them
         self.task_count = 0
         self.sites = [] if sites is None else sites  # the program's; emission adds those where threads may part
         self.declared: dict[str, str] = {}
@@ -123,15 +124,16 @@ class ModuleWriter:
 
     def location(self, location: Location) -> str:
         """` loc(#locN)` for an operation."""
-        known = self.suffixes.get(id(location))  # to compare by content, with all the calls, takes longer
-        if known is not None:
-            return known
-        if location not in self.locations:
-            if location.caller is not None:
-                self.location(location.caller)
-            self.locations[location] = len(self.locations)
-        self.suffixes[id(location)] = f" loc(#loc{self.locations[location]})"
-        return self.suffixes[id(location)]
+        return f" loc(#loc{self._number(location)})"
+
+    def _number(self, location: Location) -> int:
+        """The number of a location, and of what is equal to it: compared by its caller's number, not by all calls."""
+        known = self.numbers.get(id(location))
+        if known is None:
+            caller = None if location.caller is None else self._number(location.caller)
+            known = self.locations.setdefault((location.place, caller, location.function), len(self.locations))
+            self.numbers[id(location)] = known
+        return known
 
     def calls(self, function: str) -> bool:
         """Whether any function that is written so far calls this one."""
@@ -170,14 +172,13 @@ class ModuleWriter:
         declared = dict.fromkeys(marks, "()") | self.declared
         heads = [f"  llvm.func @{function}{type}\n" for function, type in declared.items()]
         parts = ["module {\n", *self.functions, *heads, "} loc(unknown)\n"]
-        for location, number in self.locations.items():
-            place = location.place
+        for (place, caller, _), number in self.locations.items():
             file = place.file.replace("\\", "\\\\").replace('"', '\\"')
             here = f'"{file}":{place.line}:{place.column}'
-            if location.caller is None:
+            if caller is None:
                 parts.append(f"#loc{number} = loc({here})\n")
             else:
-                parts.append(f"#loc{number} = loc(callsite({here} at #loc{self.locations[location.caller]}))\n")
+                parts.append(f"#loc{number} = loc(callsite({here} at #loc{caller}))\n")
         return "".join(parts)
 
 

@@ -31,6 +31,11 @@ _compiled: dict[Any, tuple[Artifact, tuple[TensorType, ...]]] = {}
 _entries: dict[Any, Any] = {}
 
 
+def forget() -> None:
+    """Drops all that was compiled so far. Code that is loaded stays where it is."""
+    _compiled.clear()
+
+
 class KernelFailed(AssertionError):
     """A kernel reported a failure: an `assert` or a `raise` in its text."""
 
