@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...dsl.contract import checking
+from ...dsl.contract import abi, checking
 from ...dsl.contract.checking import CELL, COPIES, HEADER, PAGE, PAGE_BITS, PIECES, Check, Finding, Found, What
 from ..ir.simulation import Thread, offset
 from ..targets import Target
@@ -121,7 +121,7 @@ def _find() -> str:
         f.store("i64", value, f.at(f.field("finding"), offset(Finding, name)))
     status = f.pointer("status")
     with f.when(f.compare("ne", status, NO_ADDRESS, "ptr")):
-        f.store("i64", checking.STOPPED, status)
+        f.store("i64", abi.STOPPED, status)
     return f.text()
 
 

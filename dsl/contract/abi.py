@@ -65,6 +65,7 @@ CONTEXT_SIZE: Final = 80
 
 INTERRUPTED: Final = -1
 NO_MEMORY: Final = -2
+STOPPED: Final = 1 << 41  # a check of a simulated device found something
 
 # task(argument, chunk): one chunk of a parallel region; `argument` begins with the address of the context.
 TaskFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)

@@ -20,7 +20,6 @@ PLACES: Final = 1 << 12  # entries of the table of what threads synchronise by
 
 ALLOCATED, INITIALISED, PENDING = 1, 2, 4  # the flags of a byte; a copy into it may be under way
 COPIES: Final = 64  # of one thread that are under way and looked after
-STOPPED: Final = 1 << 41  # the status of a call that a finding ended
 
 
 class What(IntFlag):

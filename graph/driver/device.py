@@ -14,17 +14,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
 from ...dsl.contract import abi
-from ...dsl.contract.checking import CheckState, Finding
-from ...dsl.contract.kernels import KernelTable
 from ...dsl.diagnostics.errors import DeviceError, EinkornError
 from ...dsl.types.dtype import DType
-from .checked_memory import CheckedMemory
 from .shared_library import SharedLibrary
+
+if TYPE_CHECKING:  # what few devices have
+    from ...dsl.contract.checking import CheckState, Finding
+    from ...dsl.contract.kernels import KernelTable
+    from .checked_memory import CheckedMemory
 
 Array = np.ndarray[Any, Any]
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector of any CPU target

@@ -23,7 +23,6 @@ from ...dsl.types.dtype import DType
 from .device import Driver, Kind
 from .gpu_kinds import CUDA, HIP
 from .host import HOST
-from .simulated import SimulatedDriver, open_simulated
 from .streams import DeviceStream, default_stream
 
 KINDS: Final[list[Kind]] = [HOST, CUDA, HIP]
@@ -240,6 +239,8 @@ class Accelerator(Device):
         self, id: int | str = 0, *, like: str | None = None, seed: int | None = None, checks: str | None = None
     ) -> None:
         if isinstance(id, str) or any(given is not None for given in (like, seed, checks)):
+            from .simulated import open_simulated  # few programs have one
+
             self.id, self.driver = 0, open_simulated(id, like, seed, checks)
             return
         if type(id) is not int or not 0 <= id < accelerator_count():
@@ -258,9 +259,7 @@ _placed: ContextVar[Mapping[DeviceRef, Device]] = ContextVar("placed", default={
 @contextmanager
 def placed_on(devices: Sequence[Device]) -> Iterator[None]:
     """Within it, the names of accelerators mean the simulated ones among these devices."""
-    simulated = {
-        DeviceRef.from_device(device): device for device in devices if isinstance(device.driver, SimulatedDriver)
-    }
+    simulated = {DeviceRef.from_device(device): device for device in devices if device.driver.api == "sim"}
     token = _placed.set(simulated)
     try:
         yield

@@ -11,11 +11,11 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...dsl.contract import abi, checking
+from ...dsl.contract import abi
 from ...dsl.diagnostics.errors import DeviceError, EinkornError, GraphError, KernelError
 from ...dsl.diagnostics.places import Place, is_shipped, shown_path, user_place
 from ...dsl.frontend.anchors import place_at
@@ -30,8 +30,6 @@ from ..passes.memory_plan import Plan
 from ..types.dims import Dim
 from ..types.strides import Pattern, pattern_of, stride_sizes
 from .code import LoadedCode
-from .device_reports import DeviceReports
-from .findings import finding_error
 from .hearing import REPORT, owner_number, silent_report
 from .inputs import InputCheck, sizes_of
 from .outputs import FilledOutput, Filling, GivenOutput, Output
@@ -40,6 +38,9 @@ from .prints import PrintOptions, TensorPrints
 from .reports import Failure, failure_error, nan_notes, read_failure, render
 from .size_checks import SizeChecks
 from .thread_pool import thread_pool
+
+if TYPE_CHECKING:
+    from .device_reports import DeviceReports
 
 SCRATCH_ALIGNMENT = 256  # bytes: as `lowering.scratch` lays out pieces
 ndarray = np.ndarray  # the hot path finds it faster so
@@ -143,6 +144,8 @@ class Caller:
             self.context.device = ctypes.addressof(self.table)
             launching = self.code.launching
             if launching is not None and launching.kernels is not None and launching.kernels.report:
+                from .device_reports import DeviceReports  # few devices have kernels that cannot call back
+
                 self.heard = DeviceReports(self.driver)
                 self.table.reports = self.heard.address
         self.context_at = ctypes.addressof(self.context)
@@ -483,8 +486,10 @@ class Caller:
         if status == abi.NO_MEMORY:
             text = "the system has no memory for the threads of a block"
             raise KernelError(text, code="EK0733", place=user_place(), hint="launch smaller blocks, on fewer threads")
-        found = self.driver.finding() if status == checking.STOPPED else None
+        found = self.driver.finding() if status == abi.STOPPED else None
         if found is not None:
+            from .findings import finding_error  # few devices find anything
+
             called = f"graph '{self.ir.name}' was called at {user_place()}"
             raise finding_error(*found, self.code.reports, self.programs(), [*self.driver.notes(), called])
         if failure is None:

@@ -35,7 +35,6 @@ from .captures import Captures
 from .code import LoadedCode
 from .compile import kernel_summaries
 from .inputs import WRONG_INPUT, InputCheck, wrong_inputs
-from .memory_counters import MemoryCounters
 from .outputs import Filling, KeptOutput, as_outputs
 from .padded import check_extent, from_bytes, run_padded
 from .profile import ROOM, Profile, TracedCaller, Tracing, counting
@@ -43,6 +42,7 @@ from .unwritten import run_twice
 
 if TYPE_CHECKING:
     from ..passes.summaries import KernelSummary
+    from .memory_counters import MemoryCounters
 
 
 @dataclass(frozen=True)

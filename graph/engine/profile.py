@@ -19,17 +19,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ...dsl.contract import abi
 from ...dsl.environment.files import replace_file
 from ..driver.buffer import Buffer
-from ..driver.checked_memory import CheckedMemory
 from ..ir import GraphIR, Node
 from ..passes.fusion import Group
 from ..types.strides import Pattern
 from .call import Caller
-from .memory_counters import MemoryCounters, added, count_memory
+
+if TYPE_CHECKING:
+    from ..driver.checked_memory import CheckedMemory
+    from .memory_counters import MemoryCounters
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,8 @@ class Profile:
 
     def to_dict(self) -> dict[str, Any]:
         """The groups and what simulated kernels did with memory, as JSON values."""
+        from .memory_counters import added
+
         return {"groups": [asdict(row) for row in self.rows()], "memory": added(self.counted).to_list()}
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -208,6 +212,8 @@ ROOM: Final = 1 << 21  # accesses of a call that are looked at
 @contextmanager
 def counting(memory: CheckedMemory, call: Caller, counted: list[MemoryCounters], room: int = ROOM) -> Iterator[None]:
     """Adds what the kernels of a call did with memory."""
+    from .memory_counters import count_memory
+
     memory.record(room)
     try:
         yield

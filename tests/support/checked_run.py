@@ -123,5 +123,5 @@ def run_checked(
     if not found.found:
         return Outcome(results, Found.NOTHING, reports=tuple(reports))
     lines = tuple((artifact.sites[site].place.source_line() or "").strip() for site in (found.site, found.other_site))
-    assert context.status == checking.STOPPED
+    assert context.status == abi.STOPPED
     return Outcome(results, Found(found.found), lines, (found.thread, found.other_thread), tuple(reports))  # type: ignore[arg-type]
