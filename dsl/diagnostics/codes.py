@@ -266,6 +266,8 @@ MEANINGS: dict[str, str] = {
     "EK0835": "Code is for another architecture than that of the device.",
     "EK0836": "A call cannot be recorded on a device.",
     "EK0837": "A GPU's driver refused a call.",
+    "EK0880": "The signature of an op has no counterpart in PyTorch.",
+    "EK0881": "A gradient would be lost: a tensor requires one, and the op has no backward.",
     # EK09: faults of Einkorn itself
     "EK0901": "Einkorn failed.",
     "EK0902": "MLIR refused what Einkorn wrote.",

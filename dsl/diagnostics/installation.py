@@ -22,6 +22,16 @@ def is_own_module(name: str) -> bool:
     return name == PACKAGE or name.startswith(_PREFIX)
 
 
+# Libraries that call kernels: their frames lie between a call in the user's text and the kernel.
+_BETWEEN = frozenset({PACKAGE, "torch", "functorch", "jax", "jaxlib"})
+
+
+@cache
+def is_between(name: str) -> bool:
+    """Whether a module of this name belongs to the package, or to a library through which kernels are called."""
+    return name.partition(".")[0] in _BETWEEN
+
+
 def is_below(file: str, *folders: str) -> bool:
     """Whether a file lies in one of these folders of the package, or in a folder below."""
     return any(PurePath(file).is_relative_to(ROOT / folder) for folder in folders)

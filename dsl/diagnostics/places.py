@@ -16,7 +16,7 @@ from functools import cache, lru_cache
 from itertools import islice
 from types import CodeType
 
-from .installation import is_below, is_own_module
+from .installation import is_below, is_between
 from .text import cell_name
 
 
@@ -75,14 +75,14 @@ def instruction_place(code: CodeType, instruction: int, line: int) -> Place:
 
 
 def user_place() -> Place | None:
-    """Where the code that called into this package stands; None when nobody did.
+    """Where the code that called into this package stands, also by PyTorch or JAX; None when nobody did.
 
     Frames are told apart by the names of their modules, not by paths: the repository's root is the package, so a test
     or an example lies below the package's folder and is a user all the same.
     """
     frame = sys._getframe(1)
     while frame is not None:
-        if not is_own_module(frame.f_globals.get("__name__", "")):
+        if not is_between(frame.f_globals.get("__name__", "")):
             return _place(frame.f_code.co_filename, frame.f_code, frame.f_lasti, frame.f_lineno)
         frame = frame.f_back  # type: ignore[assignment]
     return None

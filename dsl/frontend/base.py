@@ -49,6 +49,7 @@ class SourceKernel:
         make: makes the portable program, when somebody asks for it; its mistakes say what is outside the language.
         override: whether it replaces an op of the same name.
         reference: the NumPy function that says what it computes, if there is one.
+        gradient: what computes its gradients, if there is something.
         usable: False where its signature has a mistake: it can be looked at, and nothing can be made of it.
     """
 
@@ -59,13 +60,30 @@ class SourceKernel:
         *,
         override: bool = False,
         reference: Reference | None = None,
+        gradient: Gradient | None = None,
         usable: bool = True,
     ) -> None:
         self.schema = schema
         self.make = make
         self.override = override
         self.reference = reference
+        self.gradient = gradient
         self.usable = usable
+
+
+@dataclass(frozen=True, eq=False)
+class Gradient:
+    """What computes the gradients of an op: one record for all callers, PyTorch and JAX among them, and for tests.
+
+    Attributes:
+        compute: a function of a context (`inputs`, `outputs`, `parameters`) and of the gradient of each output, which
+            returns one for each input, or None; or a kernel, whose arguments say by their names what they are: inputs
+            and outputs of the op, `grad_out` for the gradient of output `out`, outputs `grad_x` for that of `x`.
+        is_graph: whether the function computes with values of a graph, and is staged; else with what the caller has.
+    """
+
+    compute: Any
+    is_graph: bool = False
 
 
 @dataclass(frozen=True, eq=False)

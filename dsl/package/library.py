@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..diagnostics.errors import EinkornError, PackageError, did_you_mean, joined, without_repeats
-from ..frontend.base import Reference, SourceKernel
+from ..frontend.base import Gradient, Reference, SourceKernel
 from ..frontend.program import PortableKernel
 from ..frontend.python.reader import kernels_of, source_of
 from ..frontend.python.register import Kernel
@@ -48,6 +48,7 @@ class LoadedKernel:
     shipped: bool = False
     known_digest: str = ""
     reference: Reference | None = field(default=None, repr=False)
+    gradient: Gradient | None = field(default=None, repr=False)
 
     @cached_property
     def portable(self) -> PortableKernel:
@@ -229,14 +230,34 @@ def library_of(module: ModuleType) -> KernelLibrary:
     return KernelLibrary(origin, kernels)
 
 
-def loaded_kernel(kernel: Kernel) -> LoadedKernel:
+class LibraryKernel:
+    """A kernel of a library, as callers from outside of graphs take it: what they keep of it is kept here."""
+
+    def __init__(self, loaded: LoadedKernel) -> None:
+        self.loaded = loaded
+        self.schema = loaded.schema
+        self.gradient = loaded.gradient
+        self.__name__ = loaded.schema.name.rpartition("::")[2]
+        self.__module__ = loaded.origin
+        self.calls: Any = None  # see `Kernel.calls`
+
+
+def loaded_kernel(kernel: Kernel | LibraryKernel) -> LoadedKernel:
     """A kernel object as libraries hold it; its program is read when it is asked for, and then stays as it is."""
+    if isinstance(kernel, LibraryKernel):
+        return kernel.loaded
     return _loaded(source_of(kernel), kernel.function.__code__.co_filename)
 
 
 def _loaded(kernel: SourceKernel, origin: str, shipped: bool = False) -> LoadedKernel:
     return LoadedKernel(
-        kernel.schema, origin, kernel.override, kernel.make, shipped=shipped, reference=kernel.reference
+        kernel.schema,
+        origin,
+        kernel.override,
+        kernel.make,
+        shipped=shipped,
+        reference=kernel.reference,
+        gradient=kernel.gradient,
     )
 
 

@@ -156,7 +156,7 @@ class GivenOutput(Output):
     def __init__(self, wanted: Output, position: int, buffer: Buffer) -> None:
         self.pointer, self.device, self.dtype, self.shape = wanted.pointer, wanted.device, wanted.dtype, wanted.shape
         self.buffer = buffer
-        self.buffer_over = self._same
+        self.buffer_over = lambda *_: buffer  # no method: it would make a circle, and the memory would be kept longer
         name = f"out[{position}]"
         if buffer.dtype is not wanted.dtype:
             _misfit(name, "holds", buffer.dtype, wanted.dtype, "EK0452", DTypeError)
@@ -169,9 +169,6 @@ class GivenOutput(Output):
 
     def take(self) -> Storage:
         return self.buffer._array
-
-    def _same(self, *_: Any) -> Buffer:
-        return self.buffer
 
 
 def _misfit(

@@ -23,7 +23,7 @@ from ...dsl.diagnostics.errors import InternalError
 from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.knobs import knobs
 from ...dsl.frontend.python.register import Kernel
-from ...dsl.package.library import KernelLibrary, LoadedKernel, loaded_kernel
+from ...dsl.package.library import KernelLibrary, LibraryKernel, LoadedKernel, loaded_kernel
 from ...dsl.signature.axis_names import AxisNames, axis_names, output_sizes
 from ...dsl.signature.bind import bind
 from ...dsl.signature.dims import Expression, evaluate
@@ -45,6 +45,7 @@ from ..types.dims import Dim
 from ..types.tensor_type import BufferType, ShapedType, TensorType
 
 Kind = tuple[DType, int]  # what a specialisation depends on of a tensor: its dtype and its rank
+AnyKernel = Kernel | LibraryKernel
 Given = Kind | bool | int | float  # of an argument; a number takes the dtype of what it meets
 
 
@@ -65,7 +66,7 @@ class Specialisation:
         checks: what its code checks; None leaves it to the environment.
     """
 
-    kernel: Kernel
+    kernel: AnyKernel
     loaded: LoadedKernel
     inputs: tuple[ShapedType, ...]
     outputs: tuple[TensorType, ...]
@@ -174,14 +175,14 @@ class Prepared:
     It holds for as long as the kernel's signature, and what its functions read, stay as they are.
     """
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: AnyKernel) -> None:
         self.schema = kernel.schema
         self.loaded = loaded_kernel(kernel)
         self.known: dict[Any, Specialisation] = {}
         self.lock = threading.RLock()
         _alive.add(self)
 
-    def holds(self, kernel: Kernel) -> bool:
+    def holds(self, kernel: AnyKernel) -> bool:
         """Whether the kernel is what it was."""
         return kernel.schema is self.schema
 
@@ -189,7 +190,7 @@ class Prepared:
 _lock = threading.Lock()
 
 
-def prepared(kernel: Kernel) -> Prepared:
+def prepared(kernel: AnyKernel) -> Prepared:
     """What is kept on a kernel; anew where the kernel, or what it reads, has changed."""
     found: Prepared | None = kernel.calls
     if found is None or not found.holds(kernel):
@@ -201,7 +202,7 @@ def prepared(kernel: Kernel) -> Prepared:
 
 
 def specialise(
-    kernel: Kernel,
+    kernel: AnyKernel,
     arguments: Sequence[Given | Sequence[Given]],
     parameters: Mapping[str, Any] | None = None,
     device: DeviceRef | Device | None = None,
@@ -212,7 +213,7 @@ def specialise(
     """A kernel for arguments of these kinds.
 
     Args:
-        kernel: what `@register` gives.
+        kernel: what `@register` gives, or a kernel of a library.
         arguments: (dtype, rank) for each input of the signature, in order; a Python number where it takes one without
             axes: that is weak, and gets the dtype of the argument's declaration or type variable, else bool, int64 or
             float32. A list of these for a variadic argument.
@@ -288,7 +289,7 @@ def _category(number: bool | int | float) -> int:
 
 
 def _made(
-    kernel: Kernel,
+    kernel: AnyKernel,
     loaded: LoadedKernel,
     kinds: Sequence[Kind],
     parameters: dict[str, Any],

@@ -40,7 +40,9 @@ def source_of(kernel: Kernel | BrokenKernel) -> SourceKernel:
 
     if isinstance(kernel, BrokenKernel):
         return SourceKernel(kernel.schema, make, usable=False)
-    return SourceKernel(kernel.schema, make, override=kernel.override, reference=kernel.numpy_reference)
+    return SourceKernel(
+        kernel.schema, make, override=kernel.override, reference=kernel.numpy_reference, gradient=kernel.gradient
+    )
 
 
 class _Python(Frontend):

@@ -26,7 +26,7 @@ from ...signature.check import schema_mistakes
 from ...signature.description import help_text, python_signature
 from ...signature.schema import PARAMETER_KINDS, ContextArgument, Form, OpSchema, Parameter, Role, TensorArgument
 from ...types.dtype import ANY, DType, SIMDType
-from ..base import Reference
+from ..base import Gradient, Reference
 from ..caller import caller
 from .auxiliary import late_dims, make_reference
 from .names import Reported
@@ -50,6 +50,7 @@ class Kernel:
         self.shape_function: FunctionType | None = None
         self.__name__ = function.__name__
         self.__module__ = function.__module__
+        self.gradient: Gradient | None = None
         self.calls: Any = None  # what `graph.interop` keeps of calls from outside of graphs
 
     def reference(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -62,6 +63,32 @@ class Kernel:
             CompileError: EK0340 it does not take the op's inputs.
         """
         self.numpy_reference = make_reference(self.schema, function, self.__name__)
+        return function
+
+    def backward(self, function: Any = None, *, graph: bool = False) -> Any:
+        """`@op.backward`: records what computes the op's gradients, for PyTorch, JAX and `check_op`.
+
+            @layer_norm.backward
+            def layer_norm_backward(context, grad): ...          # returns a gradient, or None, for each input
+
+        `context` has the `inputs`, `outputs` and `parameters` of the call, as arrays of the library that calls; other
+        kernels can be called with them. Under `@op.backward(graph=True)` they are values of a graph, and the function
+        is staged once for all sizes. `op.backward(kernel)` takes a kernel whose arguments are named after inputs and
+        outputs of the op and `grad_...` of these.
+
+        Raises:
+            CompileError: EK0340 it is none of these.
+        """
+        if function is None:
+            return lambda given: self.backward(given, graph=graph)
+        if not isinstance(function, Kernel) and not callable(function):
+            raise CompileError(
+                f"the backward of op '{self.schema.name}' is a function or a kernel, not {function!r}",
+                code="EK0340",
+                place=user_place(),
+                op=self.schema.name,
+            )
+        self.gradient = Gradient(function, graph)
         return function
 
     def shape(self, function: Any) -> Any:

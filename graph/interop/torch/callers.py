@@ -1,0 +1,69 @@
+"""Offers kernels as ops of PyTorch: what `einkorn.torch` has, and what a direct call with a tensor does.
+
+Input: kernels, or names of ops with libraries of them. Output: `Op`s. Non-goals: PyTorch itself.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ....dsl.diagnostics.errors import DTypeError, shown_value
+from ....dsl.diagnostics.places import user_place
+from ....dsl.frontend.python.register import Kernel
+from ....dsl.package.library import LibraryKernel
+from ...staging.kernels import KernelLibrary, open_kernels, paths_of
+from ..specialise import AnyKernel
+from .library import CustomOpLibrary as CustomOpLibrary
+from .library import found_kernel
+from .op import Op as Op
+
+_ops: weakref.WeakKeyDictionary[Any, Op] = weakref.WeakKeyDictionary()
+_lock = threading.RLock()
+
+
+def op(kernel: Any, *, extensions: str | Path | Iterable[str | Path] | KernelLibrary = ()) -> Op:
+    """A kernel as an op of PyTorch: in eager mode, in compiled and exported programs, under vmap and autograd.
+
+    Args:
+        kernel: what `@register` gives; or the name of an op in `extensions`.
+        extensions: folders of kernel files, single files, or packages; or a library that is loaded.
+
+    Raises:
+        GraphError: EK0880, the signature has no counterpart in PyTorch.
+        PackageError: a library cannot be loaded, or has no op of this name.
+    """
+    if isinstance(kernel, str):
+        library = extensions if isinstance(extensions, KernelLibrary) else None
+        kernels = open_kernels(() if library is not None else paths_of(extensions), library)
+        return Op(LibraryKernel(found_kernel(kernels, kernel)))
+    if not isinstance(kernel, Kernel | LibraryKernel):
+        raise DTypeError(
+            f"einkorn.torch.op takes a kernel or the name of an op, not {shown_value(kernel)}",
+            code="EK0452",
+            place=user_place(),
+            argument="kernel",
+            expected="what @register gives",
+            got=type(kernel).__name__,
+            hint='put @register("name") over the function',
+        )
+    return op_of(kernel)
+
+
+def op_of(kernel: AnyKernel) -> Op:
+    """The op of a kernel; one for each kernel object."""
+    found = _ops.get(kernel)
+    if found is None:
+        with _lock:
+            found = _ops.get(kernel)
+            if found is None:
+                found = _ops[kernel] = Op(kernel)
+    return found
+
+
+def call(kernel: AnyKernel, args: Sequence[Any], parameters: Mapping[str, Any], out: Any = None) -> Any:
+    """A direct call of a kernel where an argument is a tensor of PyTorch: `kernel(*args, **parameters, out=out)`."""
+    return op_of(kernel).call(args, parameters, out)

@@ -1,0 +1,132 @@
+"""Calls the ops of a library of kernels on PyTorch's tensors, all of them given: `library.grayscale(result, picture)`.
+
+Each op takes its tensors in the order of its kernel's signature and writes those that are outputs.
+`library.scale[{"factor": 2.0}]` is the op with values for its parameters.
+
+Input: the path of a library. Output: a `CustomOpLibrary`. Non-goals: ops that make their outputs (see `op`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ....dsl.diagnostics.errors import DTypeError, PackageError, did_you_mean, shown_value
+from ....dsl.diagnostics.places import user_place
+from ....dsl.package.library import KernelLibrary as Library
+from ....dsl.package.library import LibraryKernel, LoadedKernel, load_library
+from ....dsl.signature.parameters import bind_parameters
+from ...staging.kernels import KernelLibrary, Kernels
+from .arguments import explained
+from .op import register
+from .twin import Twin
+
+
+class CustomOp:
+    """An op that is given its outputs, with values for some of its parameters."""
+
+    def __init__(self, twin: Twin, overload: Any, parameters: Mapping[str, Any]) -> None:
+        self._twin = twin
+        self.torch = overload
+        self.parameters = dict(parameters)
+        self.__name__ = twin.schema.name
+        self.__doc__ = twin.schema.doc
+
+    def __getitem__(self, parameters: Mapping[str, Any]) -> CustomOp:
+        """The op with these values for its parameters, by name.
+
+        Raises:
+            GraphError: EK0320 it has no such parameter, EK0322 it is of another kind.
+        """
+        if not isinstance(parameters, Mapping):
+            raise DTypeError(
+                f"op {self.__name__!r} takes parameters as a dict, not {shown_value(parameters)}",
+                code="EK0452",
+                place=user_place(),
+                op=self.__name__,
+                expected="dict",
+                got=type(parameters).__name__,
+                hint=f'write library.{self.__name__}[{{"name": value}}](...)',
+            )
+        known = {**self.parameters, **parameters}
+        required = {p.name: p for p in self._twin.schema.parameters if p.required and p.name not in known}
+        if not required:  # else the call says which are missing
+            bind_parameters(self._twin.schema, known, place=user_place())
+        return CustomOp(self._twin, self.torch, known)
+
+    def __call__(self, *tensors: Any) -> None:
+        """Runs the op on all of its tensors, in the order of the kernel's signature; outputs are written."""
+        try:
+            self.torch(*tensors, **self.parameters)
+        except (RuntimeError, TypeError) as error:
+            schema = self._twin.schema
+            raise explained(schema, schema.tensors, error, tensors, self.parameters) from None
+
+    def __repr__(self) -> str:
+        return f"<einkorn.torch.CustomOp {self.torch.name()} {self.parameters or ''}>"
+
+
+class CustomOpLibrary:
+    """The kernels of a library as ops of PyTorch, by their names.
+
+    Args:
+        kernel_library: the path of a folder of kernel files, of one such file or of a package; or a library that is
+            loaded.
+
+    Raises:
+        PackageError: the path holds no library.
+        CompileError: a kernel file is not valid Python, or a signature is wrong.
+    """
+
+    def __init__(self, kernel_library: str | Path | KernelLibrary | Library) -> None:
+        if isinstance(kernel_library, KernelLibrary):
+            libraries = kernel_library.libraries
+        else:
+            known = isinstance(kernel_library, Library)
+            libraries = [kernel_library if known else load_library(kernel_library)]  # type: ignore[arg-type, list-item]
+        self._kernels = Kernels(libraries)
+        self._ops: dict[str, CustomOp] = {}
+
+    def __getattr__(self, name: str) -> CustomOp:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self[name]
+
+    def __getitem__(self, name: str) -> CustomOp:
+        """The op of this name, for names that are no identifiers of Python: `library["mine::scale"]`."""
+        op = self._ops.get(name)
+        if op is None:
+            twin = Twin(LibraryKernel(found_kernel(self._kernels, name)))
+            op = self._ops[name] = CustomOp(twin, register(twin, into=True).overload, {})
+        return op
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kernels.names())
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *(name.rpartition("::")[2] for name in self)]
+
+    def __repr__(self) -> str:
+        return f"CustomOpLibrary({', '.join(self._kernels.searched())})"
+
+
+def found_kernel(kernels: Kernels, name: str) -> LoadedKernel:
+    """The kernel of this name.
+
+    Raises:
+        PackageError: EK0440, there is none.
+    """
+    kernel = kernels.find(name)
+    if kernel is None:
+        known = sorted(kernels.names())
+        raise PackageError(
+            f"there is no op {name!r}",
+            code="EK0440",
+            place=user_place(),
+            expected=known,
+            got=name,
+            notes=[f"searched {', '.join(kernels.searched())}; they have {', '.join(known)}"],
+            hint=did_you_mean(name, known),
+        )
+    return kernel

@@ -1,0 +1,182 @@
+"""Registers kernels with PyTorch: an `Op` is a kernel that is an op of `torch.library`.
+
+An op lives as long as the process. One name stands for one kernel: where a kernel is defined again under its name, in a
+notebook for example, with an equal schema, the name stands for the new one from then on, and the old one gets another
+name; with another schema the new one gets another name, since compiled programs hold the old schema.
+
+Input: kernels. Output: `Op`s. Non-goals: how a call is made (see `twin`), gradients (see `gradient`).
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ....dsl.diagnostics.errors import GraphError, plural
+from ....dsl.diagnostics.places import user_place
+from ....dsl.package.library import LibraryKernel
+from ....dsl.signature.schema import Role
+from ..specialise import AnyKernel
+from .arguments import explained
+from .schema import INTO, function_schema, into_schema
+from .twin import Twin
+
+NAMESPACE = "einkorn"  # of ops whose names have none
+_libraries: dict[str, torch.library.Library] = {}
+_owners: dict[str, Registered] = {}  # by qualified name
+_lock = threading.RLock()
+
+
+class Registered:
+    """A name of PyTorch's that stands for a kernel, and for another one after it is defined again.
+
+    Attributes:
+        overload: what PyTorch calls.
+        twin: the kernel that the name stands for now.
+    """
+
+    def __init__(self, name: str, schema: str, twin: Twin, into: bool) -> None:
+        namespace, _, plain = name.partition("::")
+        self.name, self.schema, self.twin, self.into = name, schema, twin, into
+        library = _library(namespace)
+        library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
+        self.overload: torch._ops.OpOverload = getattr(getattr(torch.ops, namespace), plain).default
+        library.impl(plain, self._run, "CompositeExplicitAutograd")
+        torch.library.register_fake(name, self._fake, lib=library)
+        self.library = library
+        self.ops: weakref.WeakSet[Op] = weakref.WeakSet()
+
+    def _arguments(self, values: Sequence[Any], parameters: dict[str, Any]) -> Any:
+        arguments = self.twin.into_arguments if self.into else self.twin.function_arguments
+        return arguments(values, parameters)
+
+    def _run(self, *values: Any, **parameters: Any) -> Any:
+        return self.twin.run(self._arguments(values, parameters))
+
+    def _fake(self, *values: Any, **parameters: Any) -> Any:
+        return self.twin.fake(self._arguments(values, parameters))
+
+
+class Op:
+    """A kernel as an op of PyTorch: called with tensors, and parameters by name.
+
+    Attributes:
+        kernel: the kernel.
+        torch: the `OpOverload`, for `torch.library` and for programs that hold ops by name.
+    """
+
+    def __init__(self, kernel: AnyKernel) -> None:
+        self.kernel = kernel
+        self._twin = Twin(kernel)
+        self._stand_for(register(self._twin, into=False))
+        self._into: Any = None
+        self.__name__ = kernel.schema.name
+        self.__doc__ = kernel.schema.doc
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return self.torch(*args, **kwargs)
+        except (RuntimeError, TypeError) as error:
+            schema = self._twin.schema
+            raise explained(schema, schema.inputs, error, args, kwargs) from None
+
+    def call(self, args: Sequence[Any], parameters: Mapping[str, Any], out: Any = None) -> Any:
+        """The op with arrays of NumPy among its arguments, and with its outputs given."""
+        values = [_as_tensor(value) for value in args]
+        if out is None:
+            return self(*values, **parameters)
+        outputs = list(out) if isinstance(out, list | tuple) else [out]
+        schema = self._twin.schema
+        given, rest = iter(values), iter(outputs)
+        count = len(schema.outputs)
+        if len(outputs) != count:
+            raise GraphError(
+                f"op {schema.name!r} has {plural(count, 'output')}, and out= gives {len(outputs)}",
+                code="EK0310",
+                place=user_place(),
+                op=schema.name,
+                argument="out",
+                expected=count,
+                got=len(outputs),
+            )
+        tensors = [next(rest if a.role is Role.OUTPUT else given, _MISSING) for a in schema.tensors]
+        ordered = [value for value in [*tensors, *given] if value is not _MISSING]
+        if self._into is None:
+            self._into = register(self._twin, into=True).overload
+        try:
+            self._into(*ordered, **parameters)
+        except (RuntimeError, TypeError) as error:
+            raise explained(schema, schema.tensors, error, ordered, parameters) from None
+        return out
+
+    def _stand_for(self, registered: Registered) -> None:
+        self._registered, self.torch = registered, registered.overload
+        registered.ops.add(self)
+
+    def __repr__(self) -> str:
+        return f"<einkorn.torch.Op {self.torch.name()}>"
+
+
+_MISSING = object()
+
+
+def _as_tensor(value: Any) -> Any:
+    """An array of NumPy as a tensor over its memory; what is none stays as it is."""
+    if isinstance(value, np.ndarray):
+        return torch.from_dlpack(value) if value.flags.writeable else torch.tensor(value)
+    return value
+
+
+def register(twin: Twin, into: bool, own: bool = False) -> Registered:
+    """The name that stands for a kernel from now on; one of its `own`, which stood for no other, where that is asked.
+
+    Raises:
+        GraphError: EK0880, its signature has no counterpart in PyTorch.
+    """
+    schema = twin.schema
+    namespace, _, plain = schema.name.rpartition("::")
+    namespace = namespace.replace("::", "_") or NAMESPACE
+    plain += INTO if into else ""
+    write = into_schema if into else function_schema
+    with _lock:
+        for number in range(1, 1_000_000):
+            name = plain if number == 1 else f"{plain}_{number}"
+            qualified = f"{namespace}::{name}"
+            text = write(schema, name)
+            owner = _owners.get(qualified)
+            if owner is None and not hasattr(getattr(torch.ops, namespace), name):
+                _owners[qualified] = Registered(qualified, text, twin, into)
+                return _owners[qualified]
+            if owner is None or own or owner.schema != text:
+                continue
+            if _is_same(owner.twin.kernel, twin.kernel):
+                return owner
+            if _is_redefinition(owner.twin.kernel, twin.kernel):
+                before, owner.twin = owner.twin, twin
+                for op in list(owner.ops):  # those of the kernel that was there go on as they are
+                    owner.ops.discard(op)
+                    op._stand_for(register(before, into, own=True))
+                return owner
+    raise AssertionError
+
+
+def _is_same(old: AnyKernel, new: AnyKernel) -> bool:
+    if isinstance(old, LibraryKernel) and isinstance(new, LibraryKernel):
+        return old.loaded is new.loaded or (_is_redefinition(old, new) and old.loaded.digest == new.loaded.digest)
+    return old is new
+
+
+def _is_redefinition(old: AnyKernel, new: AnyKernel) -> bool:
+    """Whether a kernel takes the place of another: it has the same name, in the same module or library."""
+    return type(old) is type(new) and (old.__module__, old.__name__) == (new.__module__, new.__name__)
+
+
+def _library(namespace: str) -> torch.library.Library:
+    if namespace not in _libraries:
+        _libraries[namespace] = torch.library.Library(namespace, "FRAGMENT")
+    return _libraries[namespace]

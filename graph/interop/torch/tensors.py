@@ -1,0 +1,82 @@
+"""Reads PyTorch's tensors as kernels take them: dtype, device, memory without pending bits.
+
+Input: tensors. Output: `DType`s, `DeviceRef`s, tensors whose memory holds their values. Non-goals: no calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from ....dsl.diagnostics.errors import DeviceError, DTypeError
+from ....dsl.diagnostics.places import user_place
+from ....dsl.types.dtype import DType
+from ...driver.devices import DeviceRef
+
+DTYPES: dict[torch.dtype, DType] = {
+    getattr(torch, dtype.name): dtype for dtype in DType if isinstance(getattr(torch, dtype.name, None), torch.dtype)
+}
+TORCH_DTYPES = {dtype: theirs for theirs, dtype in DTYPES.items()}
+
+
+def dtype_of(tensor: torch.Tensor, op: str, argument: str) -> DType:
+    """The dtype of a tensor.
+
+    Raises:
+        DTypeError: EK0316, there is none such here.
+    """
+    dtype = DTYPES.get(tensor.dtype)
+    if dtype is None:
+        raise DTypeError(
+            f"op {op!r}: argument {argument!r} has elements of {tensor.dtype}, which no kernel takes",
+            code="EK0316",
+            place=user_place(),
+            op=op,
+            argument=argument,
+            got=str(tensor.dtype),
+        )
+    return dtype
+
+
+def device_of(tensors: Iterable[tuple[str, torch.Tensor]], op: str) -> DeviceRef:
+    """The one device that all tensors of a call lie on; they come with the names of their arguments.
+
+    Raises:
+        DeviceError: EK0430 they lie on several, EK0806 it is none that kernels run on.
+    """
+    found: dict[Any, str] = {}
+    for name, tensor in tensors:
+        found.setdefault(tensor.device, name)
+    if len(found) > 1:
+        (first, here), (second, there), *_ = found.items()
+        raise DeviceError(
+            f"op {op!r}: argument {here!r} lies on {first}, and {there!r} on {second}",
+            code="EK0430",
+            place=user_place(),
+            op=op,
+            argument=there,
+            expected=str(first),
+            got=str(second),
+            hint=f"move one of them: {there}.to({str(first)!r})",
+        )
+    device = next(iter(found), torch.device("cpu"))
+    if device.type in ("cpu", "meta"):  # the latter have no elements: no kernel runs
+        return DeviceRef.CPU()
+    if device.type == "cuda":
+        return DeviceRef.GPU(device.index or 0)
+    raise DeviceError(
+        f"op {op!r}: kernels do not run on {device}",
+        code="EK0806",
+        place=user_place(),
+        op=op,
+        expected="cpu or cuda",
+        got=str(device),
+        hint="move the tensors: x.cpu()",
+    )
+
+
+def memory_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor as its memory: without gradient, and with the bits done that PyTorch leaves to readers."""
+    return tensor.detach().resolve_conj().resolve_neg()

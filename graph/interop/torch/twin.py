@@ -1,0 +1,249 @@
+"""Runs a kernel on PyTorch's tensors from Python: what every call can fall back to, and where errors have their texts.
+
+Input: a kernel, the arguments of a call as PyTorch's dispatcher hands them over. Output: tensors; of fake tensors fake
+ones, whose sizes the signature computes. Non-goals: nothing is registered here (see `op`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+
+from ....dsl.diagnostics.errors import GraphError
+from ....dsl.diagnostics.places import user_place
+from ....dsl.signature.bind import Binding, bind
+from ....dsl.signature.schema import Form, OpSchema, Role, TensorArgument
+from ...driver.devices import DeviceRef
+from ...driver.streams import stream_of
+from ..specialise import AnyKernel, Specialisation, specialise
+from .sizes import plain_shape, sized, sized_shape
+from .tensors import DTYPES, TORCH_DTYPES, device_of, dtype_of, memory_of
+
+_ROW_MAJOR = torch.contiguous_format
+Results = Any  # a tensor, a list of them for a variadic output, a tuple of these for several outputs
+
+
+@dataclasses.dataclass
+class Arguments:
+    """What a call brings: tensors and numbers for inputs, a list for a variadic one; outputs where they are given."""
+
+    inputs: list[Any]
+    outputs: list[Any] | None
+    parameters: dict[str, Any]
+
+    @property
+    def tensors(self) -> list[torch.Tensor]:
+        return [value for value in _flat([*self.inputs, *(self.outputs or ())]) if isinstance(value, torch.Tensor)]
+
+
+class Twin:
+    """A kernel, as PyTorch calls it from Python.
+
+    `has_backward` says whether something is registered that computes gradients.
+    """
+
+    def __init__(self, kernel: AnyKernel) -> None:
+        self.kernel = kernel
+        self.has_backward = False
+
+    @property
+    def schema(self) -> OpSchema:
+        return self.kernel.schema
+
+    # *** the arguments of a call ***
+
+    def function_arguments(self, values: Sequence[Any], parameters: Mapping[str, Any]) -> Arguments:
+        """The arguments of a call that makes its outputs."""
+        return Arguments(list(values), None, self._parameters(parameters))
+
+    def into_arguments(self, values: Sequence[Any], parameters: Mapping[str, Any]) -> Arguments:
+        """The arguments of a call that is given its outputs, all in the order of the signature."""
+        pairs = list(zip(self.schema.tensors, values, strict=True))
+        inputs = [value for argument, value in pairs if argument.role is not Role.OUTPUT]
+        outputs = [value for argument, value in pairs if argument.role is Role.OUTPUT]
+        return Arguments(inputs, outputs, self._parameters(parameters))
+
+    def _parameters(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Parameters as kernels take them; None stands for a default that schemas cannot write."""
+        kinds = {p.name: p.kind for p in self.schema.parameters}
+        values = {name: value for name, value in given.items() if value is not None}
+        for name, value in values.items():
+            if kinds.get(name) == "dtype":
+                values[name] = DTYPES.get(value, value)
+        return values
+
+    # *** types alone ***
+
+    def fake(self, call: Arguments) -> Results:
+        """The outputs of a call with fake tensors; or nothing, where they are given."""
+        self.check_gradients(call)
+        special = self.specialisation(call)
+        bound = self._check_shapes(special, call)
+        if call.outputs is not None:
+            return None
+        device = next((t.device for t in call.tensors), torch.device("cpu"))
+        made = [torch.empty(plain_shape(s), dtype=TORCH_DTYPES[dtype], device=device) for dtype, s in bound.outputs]
+        return self._grouped(special.schema, made)
+
+    def _grouped(self, schema: OpSchema, made: Sequence[torch.Tensor]) -> Results:
+        """The outputs as the op gives them."""
+        results: list[Any] = []
+        groups: dict[str, list[torch.Tensor]] = {a.name: [] for a in self.schema.outputs if a.form is Form.VARIADIC}
+        spelled = list(zip(schema.outputs, made, strict=True))
+        for argument in self.schema.outputs:
+            if argument.form is Form.VARIADIC:
+                groups[argument.name] = [t for a, t in spelled if a.group == argument.name]
+                results.append(groups[argument.name])
+            else:
+                results.append(next(t for a, t in spelled if a.name == argument.name))
+        return None if not results else results[0] if len(results) == 1 else tuple(results)
+
+    # *** elements ***
+
+    def specialisation(self, call: Arguments) -> Specialisation:
+        """The kernel for tensors of these dtypes and ranks.
+
+        Raises:
+            GraphError, DTypeError, DeviceError: they are none that the signature takes.
+        """
+        op = self.schema.name
+        given = [*zip(self.schema.inputs, call.inputs, strict=True)]
+        if call.outputs is not None:
+            given += zip(self.schema.outputs, call.outputs, strict=True)
+        device = device_of([(a.name, tensor) for a, value in given for tensor in _tensors_of(value)], op)
+        kinds = [self._kinds(a, v) for a, v in zip(self.schema.inputs, call.inputs, strict=True)]
+        outputs = None
+        if call.outputs is not None:
+            outputs = [dtype_of(t, op, "out") for t in _flat(call.outputs)]
+        return specialise(self.kernel, kinds, call.parameters, device, outputs=outputs)
+
+    def _kinds(self, argument: TensorArgument, value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [self._kinds(argument, each) for each in value]
+        if isinstance(value, torch.Tensor):
+            return dtype_of(value, self.schema.name, argument.name), value.dim()
+        return value
+
+    def run(self, call: Arguments) -> Results:
+        """The outputs of a call; or nothing, where they are given.
+
+        Raises:
+            GraphError, DTypeError, DeviceError: the arguments contradict the signature.
+            KernelError: the kernel stopped itself.
+        """
+        self.check_gradients(call)
+        special = self.specialisation(call)
+        flat = _flat(call.inputs)
+        values = [memory_of(v) if isinstance(v, torch.Tensor) else v for v in flat]
+        shapes = [tuple(v.shape) if isinstance(v, torch.Tensor) else () for v in values]
+        with on_current_stream(special.device):
+            made = self._made(special, call, values, shapes)
+        for position in special.mutable:
+            if not flat[position].is_inference():
+                torch.autograd.graph.increment_version(flat[position])
+        if call.outputs is None:
+            return self._grouped(special.schema, made)
+        for tensor in made:
+            if not tensor.is_inference():
+                torch.autograd.graph.increment_version(tensor)
+        return None
+
+    def _made(
+        self, special: Specialisation, call: Arguments, values: list[Any], shapes: list[tuple[int, ...]]
+    ) -> list[torch.Tensor]:
+        if call.outputs is None and special.late:
+            return [torch.from_dlpack(buffer) for buffer in special.model.execute(*values)]
+        if call.outputs is None:
+            device = next((v.device for v in values if isinstance(v, torch.Tensor)), torch.device("cpu"))
+            pairs = zip(special.outputs, special.output_shapes(shapes), strict=True)
+            made = [torch.empty(shape, dtype=TORCH_DTYPES[type.dtype], device=device) for type, shape in pairs]
+        else:
+            made = _flat(call.outputs)
+        memory = [
+            t if t.is_contiguous() and not t.is_neg() else torch.empty_like(t, memory_format=_ROW_MAJOR) for t in made
+        ]
+        try:
+            special.model.execute(*values, out=[tensor.detach() for tensor in memory])
+        except GraphError as error:
+            if call.outputs is not None and error.code == "EK0454":
+                self._check_shapes(special, call)
+            raise
+        for tensor, written in zip(made, memory, strict=True):
+            if tensor is not written:
+                tensor.copy_(written)
+        return made
+
+    def _check_shapes(self, special: Specialisation, call: Arguments) -> Binding:
+        """What names in the signature mean for the tensors of a call, those of outputs among them.
+
+        Raises:
+            GraphError: they contradict each other.
+        """
+        values = _flat(call.inputs)
+        shapes = [sized_shape(v.shape) if isinstance(v, torch.Tensor) else () for v in values]
+        specs = [(type.dtype, shape) for type, shape in zip(special.inputs, shapes, strict=True)]
+        wanted, late = None, {}
+        if call.outputs is not None:
+            types = zip(special.outputs, _flat(call.outputs), strict=True)
+            wanted = [(type.dtype, sized_shape(tensor.shape)) for type, tensor in types]
+        elif special.late:
+            late = {name: sized(torch.library.get_ctx().new_dynamic_size()) for name in special.schema.late}
+        place = user_place()
+        return bind(special.schema, specs, special.parameters, expected_outputs=wanted, late=late, place=place)
+
+    # *** gradients ***
+
+    def check_gradients(self, call: Arguments) -> None:
+        """Refuses to lose a gradient.
+
+        Raises:
+            GraphError: EK0881.
+        """
+        if self.has_backward or not torch.is_grad_enabled():
+            return
+        schema = self.schema
+        if not any(_is_float(schema, a) for a in (*schema.outputs, *schema.mutable)):
+            return
+        for name, value in zip(_names(schema), call.inputs, strict=True):
+            for tensor in _tensors_of(value):
+                if tensor.requires_grad:
+                    raise GraphError(
+                        f"op {schema.name!r}: argument {name!r} requires a gradient, and the op has no backward",
+                        code="EK0881",
+                        place=user_place(),
+                        op=schema.name,
+                        argument=name,
+                        expected="a tensor that requires no gradient",
+                        got="requires_grad=True",
+                        hint=f"give it one by @{schema.name.rpartition('::')[2]}.backward, "
+                        f"or call it under torch.no_grad() or with {name}.detach()",
+                    )
+
+
+def on_current_stream(device: DeviceRef) -> AbstractContextManager[Any]:
+    """Sends what kernels do to the stream that PyTorch works on."""
+    if device == DeviceRef.CPU():
+        return contextlib.nullcontext()
+    handle = torch.cuda.current_stream(device.id).cuda_stream
+    return stream_of(device.to_device().driver, handle)
+
+
+def _names(schema: OpSchema) -> Iterator[str]:
+    return (argument.name for argument in schema.inputs)
+
+
+def _is_float(schema: OpSchema, argument: TensorArgument) -> bool:
+    return any(dtype.is_float() for dtype in schema.allowed(argument.dtype))
+
+
+def _flat(values: Sequence[Any]) -> list[Any]:
+    return [each for value in values for each in (value if isinstance(value, list | tuple) else [value])]
+
+
+def _tensors_of(value: Any) -> list[torch.Tensor]:
+    return [each for each in _flat([value]) if isinstance(each, torch.Tensor)]
