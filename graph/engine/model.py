@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...dsl.diagnostics.errors import DeviceError, EinkornError, GraphError, did_you_mean, of_call
 from ...dsl.diagnostics.places import user_place
+from ...dsl.diagnostics.rich import Rich
 from ...dsl.environment.tracebacks import bare
 from ...dsl.types.dtype import DType
 from ..arguments import list_of
@@ -57,7 +58,7 @@ class TensorSpec:
     dims: tuple[int | str, ...] = ()
 
 
-class Model:
+class Model(Rich):
     """A graph that is ready to run. Any number of threads may call it at once: each call has memory of its own for
     intermediate results, which later calls take again."""
 

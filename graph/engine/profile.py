@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ...dsl.contract import abi
+from ...dsl.diagnostics.rich import Rich
 from ...dsl.environment.files import replace_file
 from ..driver.buffer import Buffer
 from ..ir import GraphIR, Node
@@ -65,7 +66,7 @@ class Row:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Profile:
+class Profile(Rich):
     """What calls did, and when; filled while it is open."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...dsl.diagnostics.places import Place
+from ...dsl.diagnostics.places import Place, shown_path
 from ..ir import GraphIR, Node
 from .fusion import CHEAP, DEAR, DEEP, UNBOUNDED, Facts, Fusion, Group, Partition
 
@@ -31,7 +31,7 @@ class FusedOp:
     place: Place | None = None
 
     def __str__(self) -> str:
-        return f"{self.name}{f' ({self.place.file}:{self.place.line})' if self.place else ''}"
+        return f"{self.name}{f' ({shown_path(self.place.file)}:{self.place.line})' if self.place else ''}"
 
 
 @dataclass(frozen=True)

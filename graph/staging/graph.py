@@ -27,6 +27,7 @@ import numpy as np
 
 from ...dsl.diagnostics.errors import GraphError, did_you_mean
 from ...dsl.diagnostics.places import Place, user_place
+from ...dsl.diagnostics.rich import Rich
 from ...dsl.environment.tracebacks import placed, without_internals
 from ...dsl.package.library import KernelLibrary as Library
 from ...dsl.types.dtype import DType
@@ -78,7 +79,7 @@ class _Current:
         return graph
 
 
-class Graph:
+class Graph(Rich):
     """A dataflow program over tensors.
 
     Args:

@@ -43,8 +43,10 @@ OPENED_LATE = {
     "graph.drawing.dot",
     "graph.drawing.page",
 }
-# Imported by users, by Python itself, by kinds of devices that are added, and by `dsl.frontend.caller` by its name.
-ENTRIES = {"", "__main__", "testing", "graph.weights", "graph.driver.halves", "graph.interop.direct"}
+# Imported by users, by Python itself, by kinds of devices that are added.
+ENTRIES = {"", "__main__", "testing", "graph.weights", "graph.driver.halves"}
+# Found by their names: by `dsl.frontend.caller` and by `dsl.diagnostics.rich`.
+ENTRIES |= {"graph.interop.direct", "graph.interop.notebook"}
 MAX_FILE, MAX_FUNCTION = 600, 60
 
 

@@ -19,6 +19,7 @@ from ...diagnostics.collecting import BROKEN, Broken, collect
 from ...diagnostics.errors import CompileError, EinkornError, InternalError, joined
 from ...diagnostics.installation import PACKAGE
 from ...diagnostics.places import Place, user_place
+from ...diagnostics.rich import Rich
 from ...language.annotations import BOUNDS, DeviceContext, TensorAnnotation
 from ...language.foreign_names import of_dtype
 from ...language.stubs import Stub
@@ -39,7 +40,7 @@ _FASTMATH = frozenset({"contract", "reassoc"})
 _RANK_IS_KNOWN = frozenset({"EK0306", "EK0308"})  # mistakes in a dims text that leave the number of axes known
 
 
-class Kernel:
+class Kernel(Rich):
     """A registered kernel: called like a function, staged in graphs, or compiled for packages."""
 
     def __init__(self, schema: OpSchema, function: FunctionType, override: bool) -> None:

@@ -1,0 +1,128 @@
+"""Says what notebooks show of kernels, graphs, models, profiles and what else is `Rich`: a card of each.
+
+An object may bring its card itself, by a method `card`; for the others there is a function here.
+
+Input: an object. Output: a `Card`. Non-goals: how it is drawn (see `cards`).
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import Any
+
+from ...dsl.diagnostics.errors import EinkornError, plural
+from ...dsl.frontend.python.register import Kernel
+from ...dsl.signature.description import call_text
+from ..engine.memory_counters import added
+from ..engine.model import Model, TensorSpec
+from ..engine.profile import Profile
+from ..engine.profile_page import shown_time
+from ..passes.summaries import KernelSummary
+from ..staging.graph import Graph
+from ..types.tensor_type import BufferType, ShapedType
+from .cards import Card, Code, Note, Part, Table
+from .specialise import Prepared, Specialisation
+
+
+@singledispatch
+def card_of(value: Any) -> Card:
+    """The card of an object."""
+    own = getattr(value, "card", None)
+    made = own() if callable(own) else Card(type(value).__name__, repr(value))
+    assert isinstance(made, Card)
+    return made
+
+
+@card_of.register
+def _kernel(kernel: Kernel) -> Card:
+    schema = kernel.schema
+    parts: list[Part] = [Note(schema.doc.strip())] if schema.doc.strip() else []
+    dtypes = [(name, ", ".join(map(str, known))) for name, known in schema.typevars]
+    changed = [(argument.name, "is changed in place") for argument in schema.mutable]
+    state = kernel.calls
+    made = list(state.known.values()) if isinstance(state, Prepared) else []
+    if made:
+        parts.append(_specialisations(made))
+    facts = [*dtypes, *changed, *([("defined at", str(schema.place))] if schema.place else [])]
+    return Card("kernel", call_text(schema), parts, facts)
+
+
+def _specialisations(made: list[Specialisation]) -> Table:
+    rows = [
+        (
+            ", ".join(map(_shown, each.inputs)),
+            ", ".join(map(_shown, each.outputs)),
+            ", ".join(f"{name}={value!r}" for name, value in each.parameters.items()) or "none",
+            str(each.device),
+            "yes" if each.is_loaded else "no",
+        )
+        for each in made
+    ]
+    return Table(("takes", "gives", "parameters", "device", "ready"), rows, title="called with")
+
+
+def _shown(type: ShapedType) -> str:
+    """A type without its device."""
+    changed = "changed " if isinstance(type, BufferType) else ""
+    return f"{changed}{type.dtype}[{', '.join(map(str, type.shape))}]"
+
+
+@card_of.register
+def _graph(graph: Graph) -> Card:
+    try:
+        ir = graph.ir
+    except EinkornError:
+        return Card("graph", f"{graph.name}, which is not finished")
+    listing = str(graph)
+    parts = [_values("takes", ir.inputs), _values("gives", ir.output_types)]
+    return Card(
+        "graph",
+        graph.name,
+        [*parts, Code(listing, f"{plural(len(ir.nodes), 'node')}", folded=len(listing.splitlines()) > 20)],
+    )
+
+
+def _values(title: str, types: Any) -> Table:
+    rows = [(str(k), str(t.dtype), f"({', '.join(map(str, t.shape))})", str(t.device)) for k, t in enumerate(types)]
+    return Table((title, "dtype", "shape", "device"), rows, numbers=(0,))
+
+
+@card_of.register
+def _model(model: Model) -> Card:
+    parts: list[Part] = [_specs("takes", model.input_metadata), _specs("gives", model.output_metadata)]
+    summaries = model.kernel_summaries
+    if summaries:
+        rows = [_summary(summary) for summary in summaries]
+        parts.append(Table(("kernel", "computes where it reads", "does where it stores"), rows, title="what runs"))
+    memory = [(name, f"{size:,} bytes") for name, size in model.memory.items() if size]
+    return Card("model", model._ir.name, parts, memory)
+
+
+def _specs(title: str, specs: list[TensorSpec]) -> Table:
+    rows = [(s.name, str(s.dtype), f"({', '.join(map(str, s.dims))})", str(s.device)) for s in specs]
+    return Table((title, "dtype", "shape", "device"), rows)
+
+
+def _summary(summary: KernelSummary) -> tuple[str, ...]:
+    def of(role: str) -> str:
+        return ", ".join(str(op) for op in summary.ops if op.role == role)
+
+    return of("root"), of("read"), of("store")
+
+
+@card_of.register
+def _profile(profile: Profile) -> Card:
+    groups = profile.rows()
+    rows = [
+        (f"{r.share:.1%}", f"{r.share:.1%}", shown_time(r.total), shown_time(r.median), str(r.runs), r.model, r.name)
+        for r in groups
+    ]
+    calls = [event for event in profile.events if event.kind == "call"]
+    parts: list[Part] = []
+    if rows:
+        heads = ("share", "", "total", "median", "runs", "model", "group")
+        parts.append(Table(heads, rows, numbers=(0, 2, 3, 4), bars=1))
+    if profile.counted:
+        parts.append(Code(added(profile.counted).table(), "memory"))
+    time = sum(event.duration for event in calls)
+    return Card("profile", f"{plural(len(calls), 'call')}, {shown_time(time)}", parts)
