@@ -268,6 +268,9 @@ MEANINGS: dict[str, str] = {
     "EK0837": "A GPU's driver refused a call.",
     "EK0880": "The signature of an op has no counterpart in PyTorch.",
     "EK0881": "A gradient would be lost: a tensor requires one, and the op has no backward.",
+    "EK0882": "The backward of an op does not give a gradient for each input.",
+    "EK0883": "A graph as an op of PyTorch is used wrongly.",
+    "EK0884": "An op that changes an argument in place is given a backward.",
     # EK09: faults of Einkorn itself
     "EK0901": "Einkorn failed.",
     "EK0902": "MLIR refused what Einkorn wrote.",

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..diagnostics.errors import EinkornError
-from ..diagnostics.places import Place
+from ..diagnostics.errors import CompileError, EinkornError
+from ..diagnostics.places import Place, user_place
 from ..signature.schema import OpSchema
 from .program import PortableKernel
 
@@ -119,6 +119,22 @@ class Reference:
                 hint="return one array for each output, several as a tuple",
             )
         return outputs
+
+
+def gradient_of(schema: OpSchema, compute: Any, is_graph: bool) -> Gradient:
+    """The record of a backward.
+
+    Raises:
+        CompileError: EK0340 it is neither a function nor a kernel.
+    """
+    if not callable(compute):
+        raise CompileError(
+            f"the backward of op '{schema.name}' is a function or a kernel, not {compute!r}",
+            code="EK0340",
+            place=user_place(),
+            op=schema.name,
+        )
+    return Gradient(compute, is_graph)
 
 
 def place_of(function: Callable[..., Any]) -> Place | None:

@@ -27,7 +27,7 @@ from ...signature.check import schema_mistakes
 from ...signature.description import help_text, python_signature
 from ...signature.schema import PARAMETER_KINDS, ContextArgument, Form, OpSchema, Parameter, Role, TensorArgument
 from ...types.dtype import ANY, DType, SIMDType
-from ..base import Gradient, Reference
+from ..base import Gradient, Reference, gradient_of
 from ..caller import caller
 from .auxiliary import late_dims, make_reference
 from .names import Reported
@@ -82,14 +82,7 @@ class Kernel(Rich):
         """
         if function is None:
             return lambda given: self.backward(given, graph=graph)
-        if not isinstance(function, Kernel) and not callable(function):
-            raise CompileError(
-                f"the backward of op '{self.schema.name}' is a function or a kernel, not {function!r}",
-                code="EK0340",
-                place=user_place(),
-                op=self.schema.name,
-            )
-        self.gradient = Gradient(function, graph)
+        self.gradient = gradient_of(self.schema, function, graph)
         return function
 
     def shape(self, function: Any) -> Any:

@@ -5,8 +5,6 @@ Input: kernels, or names of ops with libraries of them. Output: `Op`s. Non-goals
 
 from __future__ import annotations
 
-import threading
-import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,12 +15,11 @@ from ....dsl.frontend.python.register import Kernel
 from ....dsl.package.library import LibraryKernel
 from ...staging.kernels import KernelLibrary, open_kernels, paths_of
 from ..specialise import AnyKernel
+from .graph_op import graph_op as graph_op
 from .library import CustomOpLibrary as CustomOpLibrary
 from .library import found_kernel
 from .op import Op as Op
-
-_ops: weakref.WeakKeyDictionary[Any, Op] = weakref.WeakKeyDictionary()
-_lock = threading.RLock()
+from .op import op_of
 
 
 def op(kernel: Any, *, extensions: str | Path | Iterable[str | Path] | KernelLibrary = ()) -> Op:
@@ -51,17 +48,6 @@ def op(kernel: Any, *, extensions: str | Path | Iterable[str | Path] | KernelLib
             hint='put @register("name") over the function',
         )
     return op_of(kernel)
-
-
-def op_of(kernel: AnyKernel) -> Op:
-    """The op of a kernel; one for each kernel object."""
-    found = _ops.get(kernel)
-    if found is None:
-        with _lock:
-            found = _ops.get(kernel)
-            if found is None:
-                found = _ops[kernel] = Op(kernel)
-    return found
 
 
 def call(kernel: AnyKernel, args: Sequence[Any], parameters: Mapping[str, Any], out: Any = None) -> Any:

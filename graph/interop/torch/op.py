@@ -9,7 +9,6 @@ Input: kernels. Output: `Op`s. Non-goals: how a call is made (see `twin`), gradi
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,17 +18,17 @@ import torch
 
 from ....dsl.diagnostics.errors import GraphError, plural
 from ....dsl.diagnostics.places import user_place
+from ....dsl.frontend.base import gradient_of
 from ....dsl.package.library import LibraryKernel
 from ....dsl.signature.schema import Role
 from ..specialise import AnyKernel
 from .arguments import explained
+from .gradient import RunKernel, register_backward
+from .names import NAMESPACE, define, is_taken, library_of, lock
 from .schema import INTO, function_schema, into_schema
 from .twin import Twin
 
-NAMESPACE = "einkorn"  # of ops whose names have none
-_libraries: dict[str, torch.library.Library] = {}
 _owners: dict[str, Registered] = {}  # by qualified name
-_lock = threading.RLock()
 
 
 class Registered:
@@ -43,13 +42,16 @@ class Registered:
     def __init__(self, name: str, schema: str, twin: Twin, into: bool) -> None:
         namespace, _, plain = name.partition("::")
         self.name, self.schema, self.twin, self.into = name, schema, twin, into
-        library = _library(namespace)
-        library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
-        self.overload: torch._ops.OpOverload = getattr(getattr(torch.ops, namespace), plain).default
-        library.impl(plain, self._run, "CompositeExplicitAutograd")
-        torch.library.register_fake(name, self._fake, lib=library)
-        self.library = library
+        self.overload = define(namespace, plain, schema, self._run, self._fake)
+        self.has_autograd = False
         self.ops: weakref.WeakSet[Op] = weakref.WeakSet()
+
+    def add_backward(self, run: RunKernel) -> None:
+        """Lets gradients flow through the op, where its kernel has a backward."""
+        if self.twin.has_backward and not self.has_autograd:
+            self.has_autograd = True
+            library = library_of(self.name.partition("::")[0])
+            register_backward(self.name, library, lambda: self.twin, run)
 
     def _arguments(self, values: Sequence[Any], parameters: dict[str, Any]) -> Any:
         arguments = self.twin.into_arguments if self.into else self.twin.function_arguments
@@ -117,6 +119,19 @@ class Op:
     def _stand_for(self, registered: Registered) -> None:
         self._registered, self.torch = registered, registered.overload
         registered.ops.add(self)
+        registered.add_backward(run_kernel)
+
+    def backward(self, function: Any = None, *, graph: bool = False) -> Any:
+        """`@op.backward`: what computes the gradients; see `Kernel.backward`."""
+        if function is None:
+            return lambda given: self.backward(given, graph=graph)
+        self.kernel.gradient = gradient_of(self.kernel.schema, function, graph)
+        self.renew()
+        return function
+
+    def renew(self) -> None:
+        """Takes the backward that the kernel has by now."""
+        self._registered.add_backward(run_kernel)
 
     def __repr__(self) -> str:
         return f"<einkorn.torch.Op {self.torch.name()}>"
@@ -132,6 +147,27 @@ def _as_tensor(value: Any) -> Any:
     return value
 
 
+_ops: weakref.WeakKeyDictionary[Any, Op] = weakref.WeakKeyDictionary()
+
+
+def op_of(kernel: AnyKernel) -> Op:
+    """The op of a kernel; one for each kernel object."""
+    found = _ops.get(kernel)
+    if found is None:
+        with lock:
+            found = _ops.get(kernel)
+            if found is None:
+                found = _ops[kernel] = Op(kernel)
+    if kernel.gradient is not None:
+        found.renew()
+    return found
+
+
+def run_kernel(kernel: AnyKernel, args: Sequence[Any], parameters: Mapping[str, Any]) -> Any:
+    """A kernel that a backward consists of."""
+    return op_of(kernel)(*args, **parameters)
+
+
 def register(twin: Twin, into: bool, own: bool = False) -> Registered:
     """The name that stands for a kernel from now on; one of its `own`, which stood for no other, where that is asked.
 
@@ -143,13 +179,13 @@ def register(twin: Twin, into: bool, own: bool = False) -> Registered:
     namespace = namespace.replace("::", "_") or NAMESPACE
     plain += INTO if into else ""
     write = into_schema if into else function_schema
-    with _lock:
+    with lock:
         for number in range(1, 1_000_000):
             name = plain if number == 1 else f"{plain}_{number}"
             qualified = f"{namespace}::{name}"
             text = write(schema, name)
             owner = _owners.get(qualified)
-            if owner is None and not hasattr(getattr(torch.ops, namespace), name):
+            if owner is None and not is_taken(namespace, name):
                 _owners[qualified] = Registered(qualified, text, twin, into)
                 return _owners[qualified]
             if owner is None or own or owner.schema != text:
@@ -174,9 +210,3 @@ def _is_same(old: AnyKernel, new: AnyKernel) -> bool:
 def _is_redefinition(old: AnyKernel, new: AnyKernel) -> bool:
     """Whether a kernel takes the place of another: it has the same name, in the same module or library."""
     return type(old) is type(new) and (old.__module__, old.__name__) == (new.__module__, new.__name__)
-
-
-def _library(namespace: str) -> torch.library.Library:
-    if namespace not in _libraries:
-        _libraries[namespace] = torch.library.Library(namespace, "FRAGMENT")
-    return _libraries[namespace]

@@ -20,11 +20,11 @@ from ....dsl.signature.bind import Binding, bind
 from ....dsl.signature.schema import Form, OpSchema, Role, TensorArgument
 from ...driver.devices import DeviceRef
 from ...driver.streams import stream_of
+from ...engine.model import Model
 from ..specialise import AnyKernel, Specialisation, specialise
 from .sizes import plain_shape, sized, sized_shape
 from .tensors import DTYPES, TORCH_DTYPES, device_of, dtype_of, memory_of
 
-_ROW_MAJOR = torch.contiguous_format
 Results = Any  # a tensor, a list of them for a variadic output, a tuple of these for several outputs
 
 
@@ -42,14 +42,15 @@ class Arguments:
 
 
 class Twin:
-    """A kernel, as PyTorch calls it from Python.
-
-    `has_backward` says whether something is registered that computes gradients.
-    """
+    """A kernel, as PyTorch calls it from Python."""
 
     def __init__(self, kernel: AnyKernel) -> None:
         self.kernel = kernel
-        self.has_backward = False
+
+    @property
+    def has_backward(self) -> bool:
+        """Whether something computes gradients."""
+        return self.kernel.gradient is not None
 
     @property
     def schema(self) -> OpSchema:
@@ -59,16 +60,16 @@ class Twin:
 
     def function_arguments(self, values: Sequence[Any], parameters: Mapping[str, Any]) -> Arguments:
         """The arguments of a call that makes its outputs."""
-        return Arguments(list(values), None, self._parameters(parameters))
+        return Arguments(list(values), None, self.parameters(parameters))
 
     def into_arguments(self, values: Sequence[Any], parameters: Mapping[str, Any]) -> Arguments:
         """The arguments of a call that is given its outputs, all in the order of the signature."""
         pairs = list(zip(self.schema.tensors, values, strict=True))
         inputs = [value for argument, value in pairs if argument.role is not Role.OUTPUT]
         outputs = [value for argument, value in pairs if argument.role is Role.OUTPUT]
-        return Arguments(inputs, outputs, self._parameters(parameters))
+        return Arguments(inputs, outputs, self.parameters(parameters))
 
-    def _parameters(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def parameters(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Parameters as kernels take them; None stands for a default that schemas cannot write."""
         kinds = {p.name: p.kind for p in self.schema.parameters}
         values = {name: value for name, value in given.items() if value is not None}
@@ -164,18 +165,12 @@ class Twin:
             made = [torch.empty(shape, dtype=TORCH_DTYPES[type.dtype], device=device) for type, shape in pairs]
         else:
             made = _flat(call.outputs)
-        memory = [
-            t if t.is_contiguous() and not t.is_neg() else torch.empty_like(t, memory_format=_ROW_MAJOR) for t in made
-        ]
         try:
-            special.model.execute(*values, out=[tensor.detach() for tensor in memory])
+            run_model(special.model, values, made)
         except GraphError as error:
             if call.outputs is not None and error.code == "EK0454":
                 self._check_shapes(special, call)
             raise
-        for tensor, written in zip(made, memory, strict=True):
-            if tensor is not written:
-                tensor.copy_(written)
         return made
 
     def _check_shapes(self, special: Specialisation, call: Arguments) -> Binding:
@@ -223,6 +218,19 @@ class Twin:
                         hint=f"give it one by @{schema.name.rpartition('::')[2]}.backward, "
                         f"or call it under torch.no_grad() or with {name}.detach()",
                     )
+
+
+def run_model(model: Model, values: Sequence[Any], outputs: Sequence[torch.Tensor]) -> None:
+    """Runs a model on tensors, into others; those whose memory is not in order, or not theirs, are copied to."""
+    memory = [t if _is_plain(t) else torch.empty_like(t, memory_format=torch.contiguous_format) for t in outputs]
+    model.execute(*values, out=[tensor.detach() for tensor in memory])
+    for tensor, written in zip(outputs, memory, strict=True):
+        if tensor is not written:
+            tensor.copy_(written)
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    return bool(tensor.is_contiguous() and not tensor.is_neg())
 
 
 def on_current_stream(device: DeviceRef) -> AbstractContextManager[Any]:

@@ -1,0 +1,200 @@
+"""Computes the gradients of an op by what is recorded as its backward: the same for every library that calls kernels.
+
+A backward is a function of a `Context` and the gradients of the outputs, written with the arrays of whoever calls; the
+same on values of a graph, which is staged once for dtypes and ranks and serves all sizes; or a kernel whose arguments
+are named after what they are.
+
+Input: a kernel, the arrays of a call, gradients of its outputs. Output: a gradient for each input, or None. Non-goals:
+how a library asks for gradients, and how it runs kernels and graphs (see `Runner`).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, Protocol
+
+from ...dsl.diagnostics.errors import GraphError
+from ...dsl.diagnostics.places import Place, user_place
+from ...dsl.frontend.base import place_of
+from ...dsl.frontend.python.register import Kernel
+from ...dsl.signature.schema import OpSchema, Role
+from ..ops.movement import rebind
+from ..staging.graph import Graph
+from ..types.dims import StaticDim, SymbolicDim
+from ..types.tensor_type import TensorType
+from .specialise import AnyKernel, Specialisation
+
+
+@dataclass(frozen=True)
+class Context:
+    """A call whose gradients are asked for.
+
+    Attributes:
+        inputs: what it was given, in the order of the signature; a list for a variadic argument.
+        outputs: what it gave.
+        parameters: the value of every parameter by name.
+    """
+
+    inputs: tuple[Any, ...]
+    outputs: tuple[Any, ...]
+    parameters: dict[str, Any]
+
+
+class Runner(Protocol):
+    """How a library runs things on its arrays."""
+
+    def kernel(self, kernel: AnyKernel, args: Sequence[Any], parameters: Mapping[str, Any]) -> Any:
+        """A kernel: what a direct call gives."""
+
+    def graph(self, backward: BackwardGraph, args: Sequence[Any]) -> Sequence[Any]:
+        """A graph, on flat arguments: its outputs."""
+
+    def specialisation(self, kernel: AnyKernel, context: Context) -> Specialisation:
+        """The kernel for arrays as those of a call."""
+
+
+def gradients(kernel: AnyKernel, context: Context, grads: Sequence[Any], runner: Runner) -> list[Any]:
+    """A gradient for each input of a call; None for what has none.
+
+    Args:
+        kernel: one that has a backward.
+        context: the call.
+        grads: the gradient of each output.
+        runner: how to run what the backward consists of.
+
+    Raises:
+        GraphError: EK0882, the backward does not give a gradient for each input.
+    """
+    record = kernel.gradient
+    assert record is not None
+    if isinstance(record.compute, Kernel):
+        return _by_kernel(kernel.schema, record.compute, context, grads, runner)
+    if record.is_graph:
+        backward = backward_graph(runner.specialisation(kernel, context))
+        found = iter(runner.graph(backward, [*_flat(context.inputs), *_flat(context.outputs), *_flat(grads)]))
+        spread = iter([next(found) if given else None for given in backward.given])
+        return [
+            [next(spread) for _ in each] if isinstance(each, list | tuple) else next(spread) for each in context.inputs
+        ]
+    return _checked(kernel.schema, record.compute(context, *grads), place_of(record.compute))
+
+
+def _checked(schema: OpSchema, found: Any, place: Place | None) -> list[Any]:
+    results = list(found) if isinstance(found, list | tuple) else [found]
+    if len(results) != len(schema.inputs):
+        names = ", ".join(argument.name for argument in schema.inputs)
+        _refuse(schema, f"gives {len(results)} gradients, and the op has {len(schema.inputs)} inputs ({names})", place)
+    return results
+
+
+def _refuse(schema: OpSchema, what: str, place: Place | None) -> NoReturn:
+    raise GraphError(
+        f"the backward of op {schema.name!r} {what}",
+        code="EK0882",
+        place=place or user_place(),
+        op=schema.name,
+        hint="return one gradient for each input, in their order, and None for what has none",
+    )
+
+
+def _flat(values: Sequence[Any]) -> list[Any]:
+    return [each for value in values for each in (value if isinstance(value, list | tuple) else [value])]
+
+
+# *** by a kernel ***
+
+
+def _by_kernel(schema: OpSchema, backward: Kernel, context: Context, grads: Sequence[Any], runner: Runner) -> list[Any]:
+    known: dict[str, Any] = dict(zip((a.name for a in schema.inputs), context.inputs, strict=True))
+    outputs = [*schema.outputs, *(schema.mutable if len(grads) > len(schema.outputs) else ())]
+    known |= dict(zip((a.name for a in schema.outputs), context.outputs, strict=True))
+    known |= {f"grad_{a.name}": grad for a, grad in zip(outputs, grads, strict=True)}
+    wanted = {f"grad_{argument.name}": k for k, argument in enumerate(schema.inputs)}
+    for argument in backward.schema.tensors:
+        names = wanted if argument.role is Role.OUTPUT else known
+        if argument.name not in names:
+            what = f"is kernel {backward.schema.name!r}, whose argument {argument.name!r} is none of {', '.join(names)}"
+            _refuse(schema, what, argument.place)
+    taken = {parameter.name for parameter in backward.schema.parameters}
+    parameters = {name: value for name, value in context.parameters.items() if name in taken}
+    found = runner.kernel(backward, [known[argument.name] for argument in backward.schema.inputs], parameters)
+    results: list[Any] = [None] * len(schema.inputs)
+    several = found if isinstance(found, tuple) else (found,)
+    for argument, result in zip(backward.schema.outputs, several, strict=True):
+        results[wanted[argument.name]] = result
+    return results
+
+
+# *** by a graph ***
+
+
+@dataclass(frozen=True, eq=False)
+class BackwardGraph:
+    """A backward as a graph of inputs, outputs and gradients of outputs.
+
+    Attributes:
+        graph: its outputs are the gradients that there are.
+        given: for each input whether the graph gives its gradient.
+        positions: the inputs whose gradients the outputs are.
+    """
+
+    graph: Graph
+    given: tuple[bool, ...]
+
+    @property
+    def positions(self) -> list[int]:
+        return [position for position, given in enumerate(self.given) if given]
+
+
+_graphs: weakref.WeakKeyDictionary[Specialisation, tuple[Any, BackwardGraph]] = weakref.WeakKeyDictionary()
+
+
+def backward_graph(special: Specialisation) -> BackwardGraph:
+    """The backward of a kernel under `@op.backward(graph=True)`, staged for dtypes and ranks.
+
+    Raises:
+        GraphError: EK0882, it does not give a gradient for each input; or what its ops raise.
+    """
+    record = special.kernel.gradient
+    known = _graphs.get(special)
+    if known is None or known[0] is not record:
+        known = _graphs[special] = record, _staged(special)
+    return known[1]
+
+
+def _staged(special: Specialisation) -> BackwardGraph:
+    record, schema = special.kernel.gradient, special.kernel.schema
+    assert record is not None
+    inputs = [TensorType(type.dtype, type.shape, type.device) for type in special.inputs]
+    given: list[bool] = []
+
+    def forward(*values: Any) -> list[Any]:
+        count = len(inputs)
+        shapes = [type.shape for type in (*special.outputs, *special.outputs)]
+        ordered = iter([*values[:count], *map(rebind, values[count:], shapes)])
+        took = _grouped(special, schema.inputs, ordered)
+        made = _grouped(special, schema.outputs, ordered)
+        grads = _grouped(special, schema.outputs, ordered)
+        context = Context(tuple(took), tuple(made), dict(special.parameters))
+        found = _flat(_checked(schema, record.compute(context, *grads), place_of(record.compute)))
+        given.extend(each is not None for each in found)
+        return [each for each in found if each is not None]
+
+    outputs = [_plain(type, number) for number, type in enumerate(special.outputs)]
+    types = [*inputs, *outputs, *outputs]
+    graph = Graph(f"backward of {schema.name}", forward=forward, input_types=types)
+    return BackwardGraph(graph, tuple(given))
+
+
+def _plain(type: TensorType, number: int) -> TensorType:
+    """The type of an output as that of an input, which has no computed dims."""
+    shape = [d if isinstance(d, StaticDim | SymbolicDim) else f"size_{number}_{k}" for k, d in enumerate(type.shape)]
+    return TensorType(type.dtype, shape, type.device)
+
+
+def _grouped(special: Specialisation, arguments: Sequence[Any], values: Any) -> list[Any]:
+    """The next values, one for each argument; a list for a variadic one."""
+    counts = dict(special.schema.counts)
+    return [[next(values) for _ in range(counts[a.name])] if a.name in counts else next(values) for a in arguments]
