@@ -42,6 +42,7 @@ INTRINSICS: Final = Intrinsics(
             "llvm.masked.*",
             "llvm.stackrestore",
             "llvm.stacksave",
+            "llvm.thread.pointer",
             "llvm.x86.*",
         ),
         None,

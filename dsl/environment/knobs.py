@@ -143,6 +143,13 @@ class Knobs:
         _parse_checks,
         "What code checks as it runs, where neither the session nor the build says it.",
     )
+    doors: Knob[bool] = Knob(
+        "EINKORN_DOORS",
+        _SWITCH_WORDS,
+        True,
+        _parse_bool,
+        "Whether repeated calls go through generated functions instead of Python.",
+    )
     dump: Knob[frozenset[str]] = Knob(
         "EINKORN_DUMP",
         "a list, separated by commas, of stages and passes",

@@ -9,10 +9,13 @@ Input: an entry. Output: the same, for any thread. Non-goals: how much a kernel 
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 import threading
 from collections.abc import Callable
 from typing import Any, Final
+
+from ...dsl.contract.doors import ROOMS, room_of
 
 ENOUGH: Final = 6 << 20  # bytes that a thread has to have: what code may keep, and the frames of all others
 OWN: Final = 8 << 20  # bytes of threads that are started here
@@ -34,6 +37,50 @@ def with_room(entry: Entry) -> Entry:
         return entry(context, pointers, dims) if enough else _elsewhere(lambda: entry(context, pointers, dims))
 
     return call
+
+
+# Threads that have enough, for generated code, which looks for its own there: words at `room_of` their addresses.
+_rooms = (ctypes.c_int64 * ROOMS)()
+ROOM: Final = ctypes.addressof(_rooms)
+
+
+class _Mark:
+    """A thread's word; it goes with the thread, whose address another one may get."""
+
+    def __init__(self, thread: int) -> None:
+        self.thread = thread if _stack_of_this_thread() >= ENOUGH else 0
+        place = room_of(self.thread)
+        self.places = (place, place ^ 1)
+
+    def set(self) -> None:
+        if self.thread and self.thread not in (_rooms[place] for place in self.places):
+            free = (place for place in self.places if not _rooms[place])
+            _rooms[next(free, self.places[0])] = self.thread
+
+    def __del__(self) -> None:
+        for place in self.places:
+            if self.thread and _rooms[place] == self.thread:
+                _rooms[place] = 0
+
+
+def mark_thread(address: Callable[[], int]) -> None:
+    """Says to generated code that this thread has enough of a stack, if it does; `address` gives the thread's own."""
+    try:
+        mark = _known.mark
+    except AttributeError:
+        mark = _known.mark = _Mark(address())
+    mark.set()  # another thread may have taken the word
+
+
+def _forget_threads() -> None:
+    """In the child of a fork, where the other threads are not."""
+    global _known
+    _known = threading.local()
+    ctypes.memset(ROOM, 0, ctypes.sizeof(_rooms))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_threads)
 
 
 def start_with_room(thread: threading.Thread) -> None:

@@ -444,21 +444,27 @@ class Caller:
     def on_report(self, context: int, site: int, arguments: Any) -> None:
         """Called by native code, from any thread: prints, or notes the first failure."""
         try:
-            report = self.code.reports[site]
-            if report.kind == "print":
-                if self.filling is not None and self.filling.quiet:
-                    return
-                if self.prints is not None and report.op == TENSORS:
-                    self.prints.take(report, arguments)
-                else:
-                    sys.stdout.write(render(report, arguments))
-                    sys.stdout.flush()
-            elif self.failure is None:
-                self.failure = read_failure(report, arguments)
+            failure = self.read_report(site, arguments)
+            if self.failure is None:
+                self.failure = failure
         except KeyboardInterrupt as error:
             self.on_interrupt(context, error)
         except Exception as error:  # an exception cannot cross native code
             sys.stderr.write(f"einkorn: a report could not be shown: {error!r}\n")
+
+    def read_report(self, site: int, arguments: Any) -> Failure | None:
+        """Prints a report, or gives the failure that it is."""
+        report = self.code.reports[site]
+        if report.kind != "print":
+            return read_failure(report, arguments)
+        if self.filling is not None and self.filling.quiet:
+            return None
+        if self.prints is not None and report.op == TENSORS:
+            self.prints.take(report, arguments)
+        else:
+            sys.stdout.write(render(report, arguments))
+            sys.stdout.flush()
+        return None
 
     def _hear(self, heard: DeviceReports, arrays: Sequence[Any]) -> None:
         """Shows what the kernels of a call have printed, and raises the first failure."""
@@ -482,25 +488,34 @@ class Caller:
             self.table.failed_kernel = self.table.failed_code = 0
         if status == abi.INTERRUPTED:
             interrupt, self.interrupt = self.interrupt, None
-            raise interrupt or (self.pool.raised() if self.pool is not None else KeyboardInterrupt())
-        if status == abi.NO_MEMORY:
-            text = "the system has no memory for the threads of a block"
-            raise KernelError(text, code="EK0733", place=user_place(), hint="launch smaller blocks, on fewer threads")
+            if interrupt is not None:
+                raise interrupt
         found = self.driver.finding() if status == abi.STOPPED else None
         if found is not None:
             from .findings import finding_error  # few devices find anything
 
             called = f"graph '{self.ir.name}' was called at {user_place()}"
             raise finding_error(*found, self.code.reports, self.programs(), [*self.driver.notes(), called])
-        if failure is None:
-            known = self.driver.error(code)
-            notes = [f"{self.device}: {known}"] if known else []
-            raise KernelError("a kernel failed without saying why", code="EK0702", place=user_place(), notes=notes)
-        called = f"graph '{self.ir.name}' was called at {user_place()}"
         by, self.reported_by = [self.reported_by] if self.reported_by else [], ""
-        notes = nan_notes(failure, arrays) if self.device.is_host else []
+        known = self.driver.error(code) if failure is None else ""
+        raise self.error_of(status, failure, arrays, [f"{self.device}: {known}"] if known else by)
+
+    def error_of(
+        self, status: int, failure: Failure | None, arrays: Sequence[Any], notes: Sequence[str] = ()
+    ) -> BaseException:
+        """What a call raises that ended with this status, and has reported this."""
+        if status == abi.INTERRUPTED:
+            return self.pool.raised() if self.pool is not None else KeyboardInterrupt()
+        if status == abi.NO_MEMORY:
+            text = "the system has no memory for the threads of a block"
+            return KernelError(text, code="EK0733", place=user_place(), hint="launch smaller blocks, on fewer threads")
+        if failure is None:
+            text = "a kernel failed without saying why"
+            return KernelError(text, code="EK0702", place=user_place(), notes=list(notes))
+        called = f"graph '{self.ir.name}' was called at {user_place()}"
+        found = nan_notes(failure, arrays) if self.device.is_host else []
         staged = self._staged(failure.report.op)
-        raise failure_error(failure, self.programs(), staged, [*by, *notes, *self.driver.notes(), called])
+        return failure_error(failure, self.programs(), staged, [*notes, *found, *self.driver.notes(), called])
 
     def programs(self) -> list[PortableKernel]:
         """The kernels whose text reports are about."""

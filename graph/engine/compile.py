@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ...dsl.contract.checks import SAFE, Checks, parse_checks
+from ...dsl.contract.doors import DoorSpec
 from ...dsl.contract.unit import EntrySpec, NodeSpec, Piece, Size, Slot
 from ...dsl.diagnostics.errors import CompileError, DeviceError, EinkornError, InternalError
 from ...dsl.diagnostics.places import InnerPlace, shown_path, user_place
@@ -85,6 +86,26 @@ def pool_code(target: Target) -> bytes:
     from ...compiler.codegen.thread_pool import pool_object
 
     return pool_object(target)
+
+
+def door_text(name: str, spec: DoorSpec, form: Any) -> str:
+    """The text of a door, which stands for its code: nothing of LLVM is loaded."""
+    with shielded():
+        from ...compiler.codegen.doors.rows import door_text as written
+
+    return written(name, spec, form)
+
+
+def door_code(name: str, text: str, target: Target) -> bytes:
+    """The code of a door.
+
+    Raises:
+        TargetError: there is none for this machine, or no LLVM.
+    """
+    with shielded():
+        from ...compiler.codegen.doors.rows import door_object
+
+    return door_object(name, text, target)
 
 
 def launcher_code(library: str, target: Target) -> bytes:

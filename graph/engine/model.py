@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...dsl.diagnostics.errors import DeviceError, EinkornError, GraphError, did_you_mean, of_call
+from ...dsl.diagnostics.errors import DeviceError, EinkornError, GraphError, KernelError, did_you_mean, of_call
 from ...dsl.diagnostics.places import user_place
 from ...dsl.diagnostics.rich import Rich
 from ...dsl.environment.tracebacks import bare
@@ -39,6 +39,7 @@ from .inputs import WRONG_INPUT, InputCheck, wrong_inputs
 from .outputs import Filling, KeptOutput, as_outputs
 from .padded import check_extent, from_bytes, run_padded
 from .profile import ROOM, Profile, TracedCaller, Tracing, counting
+from .python_door import is_plain, python_door
 from .unwritten import run_twice
 
 if TYPE_CHECKING:
@@ -94,11 +95,14 @@ class Model(Rich):
             self._plain = self._run_twice
             self._lock = threading.Lock()  # such runs share the filling
         self._run: Callable[[Caller, Sequence[Any]], list[Buffer]] = self._plain
+        self._door: Any = None  # a function that makes plain calls without Python
+        self._calls = 0  # that it could have made, before there is one
         _models.add(self)
 
     def _forget_calls(self) -> None:
         """In the child of a fork, where a call of another thread would last for ever."""
         self._lock = threading.Lock()
+        self._door = None
         for call in list(self._callers):
             call.forget()
 
@@ -142,8 +146,16 @@ class Model(Rich):
             KernelError: a kernel stopped itself; EK0707 `cancel` ended the call.
             KeyboardInterrupt: Ctrl-C ended the call; the model can be called again.
         """
-        if named:
-            inputs = self._by_name(inputs, named)
+        try:
+            if self._door is not None and out is None and not named:
+                found: list[Buffer] = self._door(*inputs)
+                return found
+            return self._execute(self._by_name(inputs, named) if named else inputs, out)
+        except EinkornError as error:
+            raise bare(error) from error.__cause__
+
+    def _execute(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> list[Buffer]:
+        """A call by Python; a second plain one opens a door."""
         if len(inputs) != len(self._checks):
             raise GraphError(
                 f"graph '{self._ir.name}' takes {len(self._checks)} inputs, {len(inputs)} are given",
@@ -155,14 +167,17 @@ class Model(Rich):
         call = self._take()
         try:
             if out is None:
-                return self._run(call, inputs)
+                results = self._run(call, inputs)
+                if self._calls < OPEN_AT and self._run is Caller.run and all(map(is_plain, inputs)):
+                    self._count_call()
+                return results
             call.given = as_outputs(out, len(self._ir.outputs))
             return self._run(call, inputs)
         except EinkornError as error:
             wrong = wrong_inputs(self._checks, inputs) if error.code in WRONG_INPUT else []
             if len(wrong) > 1:
                 raise of_call(wrong) from None
-            raise bare(error) from error.__cause__
+            raise
         except BaseException:  # Ctrl-C, at any step of the call
             call.forget()
             raise
@@ -170,6 +185,12 @@ class Model(Rich):
             if call.given is not None:
                 call.given = None
             self._give_back(call)
+
+    def _count_call(self) -> None:
+        """Opens a door when calls repeat, where there can be one."""
+        self._calls += 1
+        if self._calls == OPEN_AT:
+            self._door = python_door(self._call, self._ir.name, _By(self), buffers=True)
 
     def _by_name(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """All inputs in their order, for a call that names some."""
@@ -239,8 +260,14 @@ class Model(Rich):
         for call in list(self._callers):
             if call not in self._idle:
                 call.cancel()
+        if self._door is not None:
+            self._door.__self__.cancel(lambda: KernelError("the call was cancelled", code="EK0707", place=user_place()))
 
     __call__ = execute
+
+    def _run_by(self, run: Callable[[Caller, Sequence[Any]], list[Buffer]]) -> None:
+        """Lets calls be made so from now on."""
+        self._run, self._door, self._calls = run, None, 0
 
     # *** other forms of execution ***
 
@@ -311,7 +338,7 @@ class Model(Rich):
             GraphError: EK0454 the graph has no dim of that name.
         """
         active = check_extent(self._ir, extent)
-        self._run = functools.partial(run_padded, extent=active) if active else self._plain
+        self._run_by(functools.partial(run_padded, extent=active) if active else self._plain)
 
     def capture(self, *inputs: Any) -> list[Buffer]:
         """Makes a call and records it, under an integer before the inputs, or else under their shapes and dtypes.
@@ -346,13 +373,13 @@ class Model(Rich):
         """Records the calls that follow, with the groups of kernels in them; None ends it. See `session.profile`."""
         self._profile = profile
         if profile is None:
-            self._run = self._plain
+            self._run_by(self._plain)
             return
         if self._traced is None:
             ir = dataclasses.replace(self._ir, traced=self._code.keep is not None)
             self._traced = TracedCaller(ir, self._load, self._checks, self._filling, self._weights, None, self._threads)
             self._callers.add(self._traced)
-        self._run = Tracing(self._traced, profile).run
+        self._run_by(Tracing(self._traced, profile).run)
 
     def count_memory(self, *inputs: Any, room: int = ROOM) -> MemoryCounters:
         """Runs the graph once, and counts what its kernels do with memory: bytes, sectors, bank conflicts, by line.
@@ -392,7 +419,8 @@ class Model(Rich):
         """From now on each call compares fused kernels with their ops; `EINKORN_VERIFY_FUSION=1` asks for it."""
         from .fusion_check import FusionCheck  # few processes ask for it
 
-        self._run = self._plain = FusionCheck(self._call, load).run
+        self._plain = FusionCheck(self._call, load).run
+        self._run_by(self._plain)
 
     @property
     def memory(self) -> dict[str, int]:
@@ -414,6 +442,23 @@ def _spec(name: str, type: ShapedType) -> TensorSpec:
     dims = tuple(int(d) if isinstance(d, StaticDim) else str(d) for d in type.shape)
     shape = [size if isinstance(size, int) else None for size in dims]
     return TensorSpec(name, type.dtype, shape, type.device, dims)
+
+
+OPEN_AT = 2  # calls
+
+
+class _By:
+    """What a model's door hands calls on to: the model, which the door does not keep alive."""
+
+    __slots__ = ("model",)
+
+    def __init__(self, model: Model) -> None:
+        self.model = weakref.ref(model)
+
+    def __call__(self, *inputs: Any) -> list[Buffer]:
+        model = self.model()
+        assert model is not None  # whoever calls has it
+        return model._execute(inputs)
 
 
 _models: weakref.WeakSet[Model] = weakref.WeakSet()

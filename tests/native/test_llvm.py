@@ -212,7 +212,7 @@ def test_threads_compile_at_the_same_time() -> None:
 
 def test_the_context_is_laid_out_as_the_offsets_say() -> None:
     assert ctypes.sizeof(abi.Context) == abi.CONTEXT_SIZE
-    for name in ("pool", "parallel", "report", "status", "threads", "device", "stage", "poll", "owner", "failure"):
+    for name in ("pool", "parallel", "report", "status", "threads", "device", "stage", "poll", "owner"):
         assert getattr(abi.Context, name).offset == getattr(abi, f"{name.upper()}_OFFSET")
 
 

@@ -1,0 +1,1 @@
+"""Doors: functions through which other programs call an entry, each in its own calling convention."""

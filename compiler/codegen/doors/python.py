@@ -1,0 +1,402 @@
+"""The door for Python: a function of CPython's that reads NumPy arrays where they lie.
+
+    PyObject *ek_door(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+
+`self` is an array of NumPy's whose elements are the table (`PythonForm.words`). What the door does not serve goes to
+the next one with all that it was passed; the last is a function of Python's. It asks for nothing but what lies in the
+headers of objects, at offsets that NumPy's and CPython's binary interfaces fix; a probe reads them before the first
+door is believed (`PROBE`). References are counted by Python's own functions.
+
+Input: a `DoorSpec`, a `PythonForm`. Output: LLVM IR. Non-goals: other Pythons than those that the probe knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ....dsl.contract.doors import DoorArgument, DoorSpec, PythonForm
+from ....dsl.signature.dims import Name, Number
+from ....dsl.types.dtype import DType
+from ..ir_text import Number as Value
+from .text import DECLARATIONS, DoorText, run_text
+
+TYPE: Final = 8  # of an object
+DATA: Final = 16  # of an array, from here on
+RANK: Final = 24
+DIMS: Final = 32
+STRIDES: Final = 40
+DTYPE: Final = 56
+FLAGS: Final = 64
+COUNT: Final = 16  # of a tuple
+ITEMS: Final = 24
+FLOAT: Final = 16  # of a float: its number
+CELL: Final = 16  # of a variable of a function: what it holds
+
+CONTIGUOUS: Final = 0x001
+ALIGNED: Final = 0x100
+WRITEABLE: Final = 0x400
+
+LARGEST_FLOAT32: Final = "0x47EFFFFFE0000000"
+LARGE_BYTES: Final = 1 << 20  # from here on Python finds memory for an output: it takes that of earlier ones again
+
+# What the first bytes of three objects are, for comparison with what is known of them; and which thread runs.
+PROBE: Final = """
+declare ptr @llvm.thread.pointer()
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+
+define ptr @ek_probe(ptr %self, ptr %args, i64 %count, ptr %names) {
+  %to.at = getelementptr i8, ptr %self, i64 16
+  %to = load ptr, ptr %to.at
+  %array = load ptr, ptr %args
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %to, ptr align 8 %array, i64 72, i1 false)
+  %number.at = getelementptr i8, ptr %args, i64 8
+  %number = load ptr, ptr %number.at
+  %to.number = getelementptr i8, ptr %to, i64 72
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %to.number, ptr align 8 %number, i64 24, i1 false)
+  %to.names = getelementptr i8, ptr %to, i64 96
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %to.names, ptr align 8 %names, i64 32, i1 false)
+  %to.count = getelementptr i8, ptr %to, i64 128
+  store i64 %count, ptr %to.count
+  %thread = call ptr @llvm.thread.pointer()
+  %to.thread = getelementptr i8, ptr %to, i64 136
+  store ptr %thread, ptr %to.thread
+  %got = getelementptr i8, ptr %args, i64 16
+  %result = load ptr, ptr %got
+  ret ptr %result
+}
+
+define ptr @ek_thread() {
+  %thread = call ptr @llvm.thread.pointer()
+  ret ptr %thread
+}
+"""
+
+
+def python_text(spec: DoorSpec, form: PythonForm) -> str:
+    """The text of a door."""
+    words = form.words(spec)
+    return "\n".join([DECLARATIONS, run_text(words, lock=True, bounded=spec.bounded), _Door(spec, form, words).text()])
+
+
+class _Door(DoorText):
+    def __init__(self, spec: DoorSpec, form: PythonForm, words: Sequence[str]) -> None:
+        super().__init__("@ek_door", "ptr", ["ptr %self", "ptr %args", "i64 %count", "ptr %names"], words)
+        self.spec, self.form = spec, form
+        self.table = self.load("ptr", self.at("%self", DATA))
+        self.known: dict[str, Value] = {}
+        self.counts: dict[tuple[object, ...], Value] = {}  # by the names of axes
+        self.given = ""  # what `out=` says, if anything; a null pointer else
+        self.write()
+
+    def write(self) -> None:
+        spec = self.spec
+        self.need_room()
+        self.keywords()
+        inputs = [self.argument(k, argument) for k, argument in enumerate(spec.arguments)]
+        self.need_relations(spec, self.known)
+        shapes = [[self.size_of_output(axis) for axis in output.axes] for output in spec.outputs]
+        large = self.large(shapes)
+        self.need_apart(inputs)
+        self.unchanged()
+        objects = self.outputs(shapes, inputs)
+        outputs = [self.load("ptr", self.at(each, DATA)) for each in objects]
+        pointers = self.pointers(spec, inputs, outputs)
+        context, status, failed = self.run(pointers, self.slots(spec, self.known), large)
+        with self.when(failed):
+            self.fail(context, status, objects)
+        self.give(objects, shapes)
+        self.line("unreachable")
+        self.label("miss.")
+        passed = "ptr %args, i64 %count, ptr %names"
+        result = self.value(f"musttail call ptr {self.word('next')}(ptr {self.word('next_self')}, {passed})")
+        self.leave(result)
+
+    # what is passed
+
+    def need_type(self, value: str, word: str) -> None:
+        self.need_same(self.load("ptr", self.at(value, TYPE)), self.word(word))
+
+    def keywords(self) -> None:
+        """The number of arguments, and keywords as they were when the door was made."""
+        form, first = self.form, len(self.spec.arguments)
+        self.need_same("%count", first, "i64")
+        count = self.variable("i64", 0)
+        some = self.compare("ne", "%names", "null", "ptr")
+        with self.when(some):
+            count.set(self.load("i64", self.at("%names", COUNT)))
+        known, passed = len(form.keywords), count.value()
+        out = self.compare("eq", passed, known + 1) if form.out else ""
+        plain = self.compare("eq", passed, known)
+        self.need(self.either(plain, out, "i1") if out else plain)
+        for k, kind in enumerate(form.keywords):
+            self.need_same(self.load("ptr", self.at("%names", ITEMS + 8 * k)), self.word(f"keyword{k}"))
+            self.need_value(self.load("ptr", self.at("%args", 8 * (first + k))), k, kind)
+        if out:
+            given = self.variable("ptr", "null")
+            with self.when(out):
+                self.need_same(self.load("ptr", self.at("%names", ITEMS + 8 * known)), self.word("out_name"))
+                given.set(self.load("ptr", self.at("%args", 8 * (first + known))))
+            self.given = given.value()
+
+    def need_value(self, value: str, k: int, kind: str) -> None:
+        """The value of a parameter is what it was, whichever object it is."""
+        other = self.compare("ne", value, self.word(f"value{k}"), "ptr")
+        if kind == "float":
+            with self.when(other):
+                self.need_type(value, "float_type")
+                self.need_same(self.load("i64", self.at(value, FLOAT)), self.word(f"bits{k}", "i64"), "i64")
+        elif kind == "int":
+            with self.when(other):
+                self.need_type(value, "int_type")
+                same = self.call(self.word("equal"), [f"ptr {value}", f"ptr {self.word(f'value{k}')}", "i32 2"], "i32")
+                self.need_same(same, 1, "i32")
+        else:
+            self.need(self.value(f"xor i1 {other}, true"))
+
+    def argument(self, k: int, argument: DoorArgument) -> str:
+        """Where the elements of an argument lie, with its sizes known."""
+        value = self.load("ptr", self.at("%args", 8 * k))
+        if argument.scalar:
+            return self.number(value, argument.dtype)
+        if self.form.buffers:
+            value = self.held(value)
+        self.array(value, f"argument{k}", len(argument.axes))
+        flags = self.load("i32", self.at(value, FLAGS))
+        wanted = ALIGNED | (WRITEABLE if argument.mutable else 0) | (0 if argument.strides else CONTIGUOUS)
+        looked = wanted | CONTIGUOUS  # what is contiguous is served by the door for that
+        self.need_same(self.both(flags, looked, "i32"), wanted, "i32")
+        dims = self.load("ptr", self.at(value, DIMS)) if argument.axes else ""
+        for axis, size in enumerate(argument.axes):
+            self.meet(size, self.load("i64", self.at(dims, 8 * axis)))
+        strides = self.load("ptr", self.at(value, STRIDES)) if argument.strides else ""
+        for axis, stride in enumerate(argument.strides or ()):
+            self.stride(stride, self.load("i64", self.at(strides, 8 * axis)), argument.dtype.size_in_bytes)
+        return self.load("ptr", self.at(value, DATA))
+
+    def held(self, value: str) -> str:
+        """The array that a buffer holds, or what is no buffer."""
+        found = self.variable("ptr", value)
+        with self.when(self.compare("eq", self.load("ptr", self.at(value, TYPE)), self.word("buffer_type"), "ptr")):
+            array = self.load("ptr", self.at(value, self.word("buffer_array", "i64")))
+            self.need(self.compare("ne", array, "null", "ptr"))
+            found.set(array)
+        return found.value()
+
+    def array(self, value: str, word: str, rank: int) -> None:
+        """An array of a dtype and a rank."""
+        self.need_type(value, "array_type")
+        self.need_same(self.load("ptr", self.at(value, DTYPE)), self.word(word))
+        self.need_same(self.load("i32", self.at(value, RANK)), rank, "i32")
+
+    def meet(self, size: Number | Name, value: str) -> None:
+        """A size that has a number, or a name that it gets or has to fit."""
+        if isinstance(size, Name) and size.name not in self.known:
+            self.known[size.name] = value
+            return
+        self.need_same(value, self.size(size, self.known), "i64")
+
+    def stride(self, stride: Number | Name, value: str, width: int) -> None:
+        """A stride, which arrays count in bytes and entries in elements."""
+        if isinstance(stride, Number):
+            self.need_same(value, stride.value * width, "i64")
+            return
+        self.need_same(self.value(f"srem i64 {value}, {width}"), 0, "i64")
+        self.meet(stride, self.value(f"sdiv i64 {value}, {width}"))
+
+    def number(self, value: str, dtype: DType) -> str:
+        """A number of Python's as an element on the stack; a miss where it is not plain that it fits."""
+        block = self.block(1)
+        if dtype is DType.bool:
+            true = self.compare("eq", value, self.word("true"), "ptr")
+            self.need(self.either(true, self.compare("eq", value, self.word("false"), "ptr"), "i1"))
+            self.store("i8", self.value(f"zext i1 {true} to i8"), block)
+        elif dtype.is_float():
+            self.need_type(value, "float_type")
+            wide = self.load("double", self.at(value, FLOAT))
+            if dtype is DType.float64:
+                self.store("double", wide, block)
+                return block
+            size = self.value(f"call double @llvm.fabs.f64(double {wide})")
+            self.need(self.value(f"fcmp ole double {size}, {LARGEST_FLOAT32}"))
+            self.store("float", self.value(f"fptrunc double {wide} to float"), block)
+        else:
+            self.need_type(value, "int_type")
+            over = self.block(1)
+            wide = self.call(self.word("to_int"), [f"ptr {value}", f"ptr {over}"], "i64")
+            self.need_same(self.load("i32", over), 0, "i32")
+            narrow = self.narrow(wide, f"i{dtype.bits}") if dtype.bits < 64 else wide
+            if dtype.bits < 64:
+                extend = "sext" if dtype.is_signed() else "zext"
+                self.need_same(self.value(f"{extend} i{dtype.bits} {narrow} to i64"), wide, "i64")
+            elif not dtype.is_signed():
+                self.need(self.compare("sge", wide, 0))
+            self.store(f"i{dtype.bits}", narrow, block)
+        return block
+
+    # what has to hold
+
+    def size_of_output(self, axis: object) -> Value:
+        size = self.size(axis, self.known)  # type: ignore[arg-type]
+        if not isinstance(axis, Name | Number):  # what arrays have is no less than 0
+            self.need(self.compare("sge", size, 0))
+        return size
+
+    def product(self, axes: Sequence[object], sizes: Sequence[Value]) -> Value:
+        """The number of elements; computed once for axes of the same names."""
+        if tuple(axes) not in self.counts:
+            self.counts[tuple(axes)] = self.elements(sizes)
+        return self.counts[tuple(axes)]
+
+    def large(self, shapes: Sequence[Sequence[Value]]) -> str:
+        """Whether a tensor has more elements than one thread shall do. Outputs of many bytes are a miss."""
+        tensors: list[tuple[Sequence[object], Sequence[Value]]] = [
+            (a.axes, [self.size(axis, self.known) for axis in a.axes]) for a in self.spec.arguments
+        ]
+        tensors += [(o.axes, sizes) for o, sizes in zip(self.spec.outputs, shapes, strict=True)]
+        large = "false"
+        for axes, sizes in tensors:
+            known = len(self.counts)
+            count = self.product(axes, sizes)
+            if len(self.counts) > known:
+                large = self.either(large, self.compare("sgt", count, self.spec.small), "i1")
+        for output, sizes in zip(self.spec.outputs, shapes, strict=True):
+            most = (LARGE_BYTES - 1) // output.dtype.size_in_bytes
+            fits = self.compare("sle", self.product(output.axes, sizes), most)
+            if self.given:
+                fits = self.either(fits, self.compare("ne", self.given, "null", "ptr"), "i1")
+            self.need(fits)
+        return large
+
+    def need_apart(self, inputs: Sequence[str]) -> None:
+        """What is changed in place shares no memory with other inputs."""
+        for k, argument in enumerate(self.spec.arguments):
+            if argument.mutable:
+                for other, value in enumerate(inputs):
+                    if other != k and not (self.spec.arguments[other].mutable and other < k):
+                        self.need_disjoint(inputs[k], argument, value, self.spec.arguments[other])
+
+    def need_disjoint(self, a: str, first: DoorArgument, b: str, second: DoorArgument) -> None:
+        """Two row-major tensors share no memory."""
+        ends = []
+        for start, tensor in ((a, first), (b, second)):
+            count = self.product(tensor.axes, [self.size(axis, self.known) for axis in tensor.axes])
+            ends.append(self.at(start, self.mul(count, tensor.dtype.size_in_bytes)))
+        before = self.compare("ule", ends[0], b, "ptr")
+        self.need(self.either(before, self.compare("ule", ends[1], a, "ptr"), "i1"))
+
+    def unchanged(self) -> None:
+        """What the kernel read of Python's variables is what it was."""
+        for k in range(self.form.names):
+            asked = [f"ptr {self.word(f'module{k}')}", f"ptr {self.word(f'name{k}')}"]
+            self.need_same(self.call(self.word("lookup"), asked, "ptr"), self.word(f"found{k}"))
+        for k in range(self.form.cells):
+            self.need_same(self.load("ptr", self.at(self.word(f"cell{k}"), CELL)), self.word(f"content{k}"))
+
+    # what is given back
+
+    def outputs(self, shapes: Sequence[Sequence[Value]], inputs: Sequence[str]) -> list[str]:
+        """The arrays for outputs: new ones, or what the caller gives."""
+        made: list[str] = []
+        for k, (output, sizes) in enumerate(zip(self.spec.outputs, shapes, strict=True)):
+            if not self.given:
+                made.append(self.new(k, sizes, made))
+                continue
+            found = self.variable("ptr", self.given)
+            none = self.compare("eq", self.given, "null", "ptr")
+            with self.when(self.value(f"xor i1 {none}, true")):
+                self.array(self.given, f"output{k}", len(sizes))
+                flags = self.both(self.load("i32", self.at(self.given, FLAGS)), CONTIGUOUS | ALIGNED | WRITEABLE, "i32")
+                self.need_same(flags, CONTIGUOUS | ALIGNED | WRITEABLE, "i32")
+                dims = self.load("ptr", self.at(self.given, DIMS)) if sizes else ""
+                for axis, size in enumerate(sizes):
+                    self.need_same(self.load("i64", self.at(dims, 8 * axis)), size, "i64")
+                data = self.load("ptr", self.at(self.given, DATA))
+                like = DoorArgument(output.dtype, output.axes)  # type: ignore[arg-type]
+                for argument, value in zip(self.spec.arguments, inputs, strict=True):
+                    if not argument.scalar:
+                        self.need_disjoint(data, like, value, argument)
+                self.call(self.word("incref"), [f"ptr {self.given}"])
+            with self.when(none):
+                found.set(self.new(k, sizes, made))
+            made.append(found.value())
+        return made
+
+    def new(self, k: int, sizes: Sequence[Value], before: Sequence[str]) -> str:
+        """A new array; where there is no memory for it, Python's error is passed on."""
+        dims = self.block(len(sizes))
+        for axis, size in enumerate(sizes):
+            self.store("i64", size, self.at(dims, 8 * axis))
+        dtype = self.word(f"output{k}")
+        self.call(self.word("incref"), [f"ptr {dtype}"])  # it takes one
+        what = [f"ptr {self.word('array_type')}", f"ptr {dtype}", f"i32 {len(sizes)}", f"ptr {dims}"]
+        made = self.call(self.word("allocate"), [*what, "ptr null", "ptr null", "i32 0", "ptr null"], "ptr")
+        self.or_leave(made, before)
+        return made
+
+    def or_leave(self, value: str, drop: Sequence[str]) -> None:
+        """Passes an error of Python's on, where there is no value."""
+        with self.when(self.compare("eq", value, "null", "ptr")):
+            self.drop(drop)
+            self.leave("null")
+
+    def drop(self, objects: Sequence[str]) -> None:
+        for each in objects:
+            self.call(self.word("decref"), [f"ptr {each}"])
+
+    def give(self, objects: Sequence[str], shapes: Sequence[Sequence[Value]]) -> None:
+        """The result."""
+        if self.form.buffers:
+            self.leave(self.gathered("list", self.buffers(objects)))
+        elif len(objects) == 1:
+            self.leave(objects[0])
+        elif objects:
+            self.leave(self.gathered("tuple", objects))
+        else:
+            none = self.word("none")
+            self.call(self.word("incref"), [f"ptr {none}"])
+            self.leave(none)
+
+    def buffers(self, arrays: Sequence[str]) -> list[str]:
+        """Buffers over arrays."""
+        made: list[str] = []
+        for k, array in enumerate(arrays):
+            buffer = self.call(self.word("object"), [f"ptr {self.word(f'buffer_class{k}')}", "i64 0"], "ptr")
+            self.or_leave(buffer, [*made, *arrays[k:]])
+            slots = (("buffer_dtype", self.word(f"buffer_of{k}")), ("buffer_device", self.word("device")))
+            for slot, value in slots:
+                self.call(self.word("incref"), [f"ptr {value}"])
+                self.store("ptr", value, self.at(buffer, self.word(slot, "i64")))
+            self.store("ptr", array, self.at(buffer, self.word("buffer_array", "i64")))
+            made.append(buffer)
+        return made
+
+    def gathered(self, kind: str, objects: Sequence[str]) -> str:
+        """A list or a tuple, which takes the objects."""
+        made = self.call(self.word(kind), [f"i64 {len(objects)}"], "ptr")
+        self.or_leave(made, objects)
+        for k, each in enumerate(objects):
+            self.call(self.word(f"put_{kind}"), [f"ptr {made}", f"i64 {k}", f"ptr {each}"], "i32")
+        return made
+
+    def fail(self, context: str, status: str, objects: Sequence[str]) -> None:
+        """Raises what the kernel has reported: `fail(context, status, *args)` makes the exception of it."""
+        self.drop(objects)
+        passed = self.block(2 + len(self.spec.arguments))
+        address = self.value(f"ptrtoint ptr {context} to i64")
+        numbers = [self.call(self.word("integer"), [f"i64 {value}"], "ptr") for value in (address, status)]
+        for k, number in enumerate(numbers):
+            self.or_leave(number, numbers[:k])
+            self.store("ptr", number, self.at(passed, 8 * k))
+        for k in range(len(self.spec.arguments)):
+            value = self.load("ptr", self.at("%args", 8 * k))
+            self.store("ptr", value, self.at(passed, 16 + 8 * k))
+        count = f"i64 {2 + len(self.spec.arguments)}"
+        asked = [f"ptr {self.word('fail')}", f"ptr {passed}", count, "ptr null"]
+        error = self.call(self.word("call"), asked, "ptr")
+        self.drop(numbers)
+        with self.when(self.compare("ne", error, "null", "ptr")):
+            kind = self.load("ptr", self.at(error, TYPE))
+            self.call(self.word("set_error"), [f"ptr {kind}", f"ptr {error}"])
+            self.drop([error])
+        self.leave("null")

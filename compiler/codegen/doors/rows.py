@@ -1,0 +1,38 @@
+"""The doors there are: a row each, with the function that writes its text.
+
+Input: the name of a door, a `DoorSpec`, and a form: what this door wants to know besides. Output: LLVM IR, a shared
+object. A door's file defines `ek_door`. Non-goals: where the object is kept, and what its table holds (see
+`graph.engine.doors`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from ....dsl.contract.doors import DoorSpec
+from ....dsl.diagnostics.errors import TargetError
+from ...targets import Target
+from ..llvm import compile_module
+from .python import PROBE, python_text
+
+DOORS: Final[dict[str, Callable[[DoorSpec, Any], str]]] = {
+    "python": python_text,
+    "probe": lambda spec, form: PROBE,
+}
+
+
+def door_text(name: str, spec: DoorSpec, form: Any) -> str:
+    """The text of a door."""
+    return DOORS[name](spec, form)
+
+
+def door_object(name: str, text: str, target: Target) -> bytes:
+    """The code of a door as a shared object.
+
+    Raises:
+        TargetError: EK0602 LLVM is not there; EK0609 the target is no host.
+    """
+    if target.system is None:
+        raise TargetError(f"there are no doors for {target.name}", code="EK0609")
+    return compile_module(text, target, level=2).link(f"einkorn_{name}.so")

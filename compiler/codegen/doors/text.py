@@ -1,0 +1,208 @@
+"""Writes what all doors have in common: guards, sizes, the context on the stack, the call of the entry.
+
+A door is one function. Whatever is not as its description says leads to the label `miss.`, before anything is changed;
+what is done there is the door's own. Addresses and numbers that differ from process to process, or from kernel to
+kernel, are words of a table, whose address the door finds first.
+
+Input: a `DoorSpec` and names of values. Output: lines of LLVM IR. Non-goals: how a caller keeps tensors (see the file
+of each door), and what the words hold (see `graph.engine.doors`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from ....dsl.contract import abi
+from ....dsl.contract.doors import ROOM_BITS, ROOM_FACTOR, RUN_WORDS, RUNNING_BACK, RUNNING_NEXT, DoorSpec
+from ....dsl.signature.dims import Binary, Call, Expression, Name, Negate
+from ....dsl.signature.dims import Number as Literal
+from ..ir_text import FunctionText, Number
+
+DECLARATIONS: Final = """
+declare {i64, i1} @llvm.sadd.with.overflow.i64(i64, i64)
+declare {i64, i1} @llvm.ssub.with.overflow.i64(i64, i64)
+declare {i64, i1} @llvm.smul.with.overflow.i64(i64, i64)
+declare i64 @llvm.smin.i64(i64, i64)
+declare i64 @llvm.smax.i64(i64, i64)
+declare double @llvm.fabs.f64(double)
+declare ptr @llvm.thread.pointer()
+"""
+
+
+class DoorText(FunctionText):
+    """A door, as it is written.
+
+    Args:
+        words: the names of the words of its table.
+    """
+
+    def __init__(self, name: str, result: str, parameters: Sequence[str], words: Sequence[str]) -> None:
+        super().__init__(name, result, parameters)
+        self.offsets = {word: 8 * number for number, word in enumerate(words)}
+        self.table = ""  # the value that is its address
+
+    def word(self, name: str, type: str = "ptr") -> str:
+        """A word of the table."""
+        return self.load(type, self.at(self.table, self.offsets[name]))
+
+    def need(self, test: str) -> None:
+        """Goes on where an i1 holds, else to the miss."""
+        after = self.fresh("holds")
+        self.line(f"br i1 {test}, label %{after}, label %miss.")
+        self.label(after)
+
+    def need_same(self, a: Number, b: Number, type: str = "ptr") -> None:
+        """Goes on where two values are equal."""
+        self.need(self.compare("eq", a, b, type))
+
+    def block(self, words: int) -> str:
+        """Memory of the stack, in words of 8 bytes."""
+        name = f"%{self.fresh('block')}"
+        self.variables.append(f"  {name} = alloca [{max(1, words)} x i64], align 16")
+        return name
+
+    def need_room(self) -> None:
+        """Goes on where this thread is known to have enough of a stack."""
+        thread = self.value("ptrtoint ptr " + self.call("@llvm.thread.pointer", [], "ptr") + " to i64")
+        spread = self.mul(thread, ROOM_FACTOR - (1 << 64))  # as a signed number
+        place = self.left(self.right(spread, 64 - ROOM_BITS), 3)
+        rooms = self.word("room")
+        words = [self.load("i64", self.at(rooms, each)) for each in (place, self.value(f"xor i64 {place}, 8"))]
+        first, second = (self.compare("eq", word, thread) for word in words)
+        self.need(self.either(first, second, "i1"))
+
+    # sizes
+
+    def size(self, expression: Expression, known: Mapping[str, Number]) -> Number:
+        """What an expression gives; a miss where it has no value, or needs more than 64 bits."""
+        match expression:
+            case Literal(value):
+                return value
+            case Name(name):
+                return known[name]
+            case Negate(operand):
+                return self.exact("-", 0, self.size(operand, known))
+            case Binary(operator, left, right):
+                return self.exact(operator, self.size(left, known), self.size(right, known))
+            case Call("ceildiv", (left, right)):
+                return self.exact("-", 0, self.exact("//", self.exact("-", 0, self.size(left, known)),
+                                                     self.size(right, known)))  # fmt: skip
+            case Call(function, arguments):
+                found, *others = (self.size(argument, known) for argument in arguments)
+                for other in others:
+                    found = self.value(f"call i64 @llvm.s{function}.i64(i64 {found}, i64 {other})")
+                return found
+
+    def exact(self, operator: str, a: Number, b: Number) -> Number:
+        """An operation of the dims language; it is folded where both are known."""
+        if isinstance(a, int) and isinstance(b, int) and (b != 0 or operator in "+-*"):
+            return {"+": a + b, "-": a - b, "*": a * b, "//": a // (b or 1), "%": a % (b or 1)}[operator]
+        if operator in ("//", "%"):
+            if not isinstance(b, int) or b < 1:
+                self.need(self.compare("sgt", b, 0))
+            rest = self.value(f"srem i64 {a}, {b}")
+            below = self.compare("slt", rest, 0)
+            if operator == "%":
+                return self.select(below, self.add(rest, b), rest)
+            quotient = self.value(f"sdiv i64 {a}, {b}")
+            return self.select(below, self.sub(quotient, 1), quotient)
+        if operator == "*" and 1 in (a, b):
+            return b if a == 1 else a
+        kind = {"+": "sadd", "-": "ssub", "*": "smul"}[operator]
+        both = self.value(f"call {{i64, i1}} @llvm.{kind}.with.overflow.i64(i64 {a}, i64 {b})")
+        wrong = self.value(f"extractvalue {{i64, i1}} {both}, 1")
+        self.need(self.value(f"xor i1 {wrong}, true"))
+        return self.value(f"extractvalue {{i64, i1}} {both}, 0")
+
+    def elements(self, sizes: Sequence[Number]) -> Number:
+        """The product of sizes."""
+        count: Number = 1
+        for size in sizes:
+            count = self.exact("*", count, size)
+        return count
+
+    def need_relations(self, spec: DoorSpec, known: Mapping[str, Number]) -> None:
+        """Goes on where sizes are related as they have to be."""
+        for left, right, equal in spec.relations:
+            self.need(self.compare("eq" if equal else "sge", self.size(left, known), self.size(right, known)))
+
+    # the call
+
+    def slots(self, spec: DoorSpec, known: Mapping[str, Number]) -> str:
+        """The dims of the entry."""
+        block = self.block(len(spec.slots))
+        for number, expression in enumerate(spec.slots):
+            self.store("i64", self.size(expression, known), self.at(block, 8 * number))
+        return block
+
+    def pointers(self, spec: DoorSpec, inputs: Sequence[str], outputs: Sequence[str]) -> str:
+        """The pointers of the entry."""
+        block = self.block(len(spec.pointers))
+        for number, (kind, k) in enumerate(spec.pointers):
+            value = inputs[k] if kind == "input" else outputs[k] if kind == "output" else self.word(f"constant{k}")
+            self.store("ptr", value, self.at(block, 8 * number))
+        return block
+
+    def run(self, pointers: str, dims: str, large: str) -> tuple[str, str, str]:
+        """Calls the entry by `@ek.run` (see `run_text`): its context, its status, and whether it failed."""
+        context = self.block(RUN_WORDS)
+        words = [f"ptr {self.table}", f"ptr {context}", f"ptr {pointers}", f"ptr {dims}", f"i1 {large}"]
+        code = self.call("@ek.run", words, "i32")
+        status = self.load("i64", self.at(context, abi.STATUS_OFFSET))
+        failed = self.either(self.compare("ne", code, 0, "i32"), self.compare("ne", status, 0), "i1")
+        return context, status, failed
+
+
+def run_text(words: Sequence[str], *, lock: bool, bounded: bool = False) -> str:
+    """`i32 @ek.run(table, context, pointers, dims, large)`: fills a context, and calls the entry with it.
+
+    A large call has the pool's threads, a small one has one. With `lock`, Python's lock is given back for as long as
+    the call lasts, unless it is small and what it does is bounded. Nobody keeps the lock and has threads: one that
+    reports would wait for it for ever. So both are decided here, by the same bit.
+    """
+    f = DoorText("@ek.run", "i32", ["ptr %table", "ptr %context", "ptr %pointers", "ptr %dims", "i1 %large"], words)
+    f.head = f.head.replace("define ", "define internal ", 1)
+    f.table = "%table"
+    for word, offset in (
+        ("pool", abi.POOL_OFFSET), ("report", abi.REPORT_OFFSET), ("poll", abi.POLL_OFFSET), ("owner", abi.OWNER_OFFSET)
+    ):  # fmt: skip
+        f.store("ptr", f.word(word), f.at("%context", offset))
+    for offset in (abi.STATUS_OFFSET, abi.DEVICE_OFFSET, abi.STAGE_OFFSET):
+        f.store("i64", 0, f.at("%context", offset))
+    with f.when("%large"):
+        f.store("ptr", f.word("parallel"), f.at("%context", abi.PARALLEL_OFFSET))
+        f.store("i64", f.word("threads", "i64"), f.at("%context", abi.THREADS_OFFSET))
+        f.leave(_unlocked(f) if lock else _call(f))
+    f.store("ptr", "null", f.at("%context", abi.PARALLEL_OFFSET))
+    f.store("i64", 1, f.at("%context", abi.THREADS_OFFSET))
+    f.leave(_unlocked(f) if lock and not bounded else _call(f))
+    return f.text()
+
+
+def _call(f: DoorText) -> str:
+    return f.call(f.word("entry"), ["ptr %context", "ptr %pointers", "ptr %dims"], "i32")
+
+
+def _unlocked(f: DoorText) -> str:
+    """The call without Python's lock. Meanwhile it stands in the list of those that can be cancelled, which changes
+    with the lock held alone."""
+    first, own = f.at(f.table, f.offsets["running"]), f.at("%context", RUNNING_NEXT)
+    behind = f.load("ptr", first)
+    f.store("ptr", behind, own)
+    f.store("ptr", first, f.at("%context", RUNNING_BACK))
+    _say_back(f, behind, own)
+    f.store("ptr", own, first)
+    state = f.call(f.word("release"), [], "ptr")
+    code = _call(f)
+    f.call(f.word("acquire"), [f"ptr {state}"])
+    place, behind = f.load("ptr", f.at("%context", RUNNING_BACK)), f.load("ptr", own)
+    f.store("ptr", behind, place)
+    _say_back(f, behind, place)
+    return code
+
+
+def _say_back(f: DoorText, call: str, place: str) -> None:
+    """Tells a call of the list, if there is one, where its address is written now."""
+    with f.when(f.compare("ne", call, "null", "ptr")):
+        f.store("ptr", place, f.at(call, RUNNING_BACK - RUNNING_NEXT))

@@ -1,0 +1,283 @@
+"""Opens doors to loaded code: generated functions of other callers' conventions; see `dsl.contract.doors`.
+
+A door's code names no kernel: it is made once for each form, kept in the cache, and loaded with a table of addresses.
+Where no doors can be made (`EINKORN_DOORS=0`, `EINKORN_NO_JIT=1`, no LLVM, no such host) callers go by Python, with the
+same results.
+
+    spec = door_spec(caller)                    what is to be known of the entry; None where it is not plain
+    library = load_door("python", spec, form)   the code; None where there are no doors
+    owner = DoorOwner(caller)                   hears reports, and makes errors of them
+    entry_words(caller, owner)                  what every table begins with
+
+Input: a `Caller` of loaded code. Output: those four. Non-goals: what is behind the first words of a table is each
+door's own (see `engine.python_door`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+import logging
+import os
+import sys
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ...dsl.contract import abi
+from ...dsl.contract.doors import DoorArgument, DoorOutput, DoorSpec
+from ...dsl.diagnostics.errors import TargetError
+from ...dsl.diagnostics.shield import shielded
+from ...dsl.environment.cache import content_key, shared_cache
+from ...dsl.environment.fingerprint import fingerprint
+from ...dsl.environment.knobs import knobs
+from ...dsl.signature.dims import Binary, Call, Expression, Name, Number
+from ..driver.shared_library import SharedLibrary
+from ..driver.stacks import ROOM
+from ..ir import GraphIR, Node
+from ..types.dims import Dim, StaticDim
+from ..types.polynomial import Atom, Terms
+from ..types.strides import stride_dims
+from ..types.tensor_type import BufferType
+from .call import Caller
+from .compile import door_code, door_text, host_target, node_facts
+from .hearing import REPORT, owner_number
+from .reports import Failure
+
+_log = logging.getLogger("einkorn.load")
+
+ELEMENTS = 32768  # of a kernel that does little with each: from here on a second thread is worth while
+ELEMENTS_OF_LOOPS = 4096  # of other kernels
+CHEAP = 8  # operations
+
+
+# *** what is to be known of an entry ***
+
+
+def door_spec(caller: Caller, scalars: Sequence[bool] = ()) -> DoorSpec | None:
+    """What a door has to know of a caller's entry, or None where only Python can call it.
+
+    `scalars` says which inputs are passed as Python's numbers.
+    """
+    if not _is_plain(caller):
+        return None
+    ir, plan = caller.ir, caller.code.plan
+    names: dict[str, str] = {}
+    arguments = []
+    for number, type in enumerate(ir.inputs):
+        axes = tuple(_axis(dim, names) for dim in type.shape)
+        pattern = ir.pattern(number)
+        strides = None
+        if pattern is not None:
+            strides = tuple(_axis(dim, names) for dim in stride_dims(number, pattern))
+        changed = isinstance(type, BufferType)
+        scalar = bool(scalars and scalars[number])
+        if (strides is not None or scalar) and any(isinstance(each, BufferType) for each in ir.inputs):
+            return None  # what is changed has to be apart from all others, which is looked at elsewhere
+        arguments.append(DoorArgument(type.dtype, axes, strides, changed, scalar))
+    try:
+        slots = tuple(expression(dim, names) for dim in plan.slots)
+        outputs = tuple(
+            DoorOutput(type.dtype, tuple(expression(dim, names) for dim in type.shape)) for type in ir.output_types
+        )
+        relations = tuple(_relations(ir, names))
+    except KeyError:  # a size that is computed on the way
+        return None
+    pointers = tuple(buffer.source for buffer in plan.buffers)
+    return DoorSpec(tuple(arguments), outputs, pointers, slots, relations, *_small(caller))
+
+
+def _is_plain(caller: Caller) -> bool:
+    code, ir = caller.code, caller.ir
+    plan = code.plan
+    return (
+        caller.device.is_host
+        and code.keep is not None
+        and code.abi == abi.ABI_VERSION
+        and code.launching is None
+        and caller.filling is None
+        and caller.prints is None
+        and not (ir.traced or ir.steps or plan.steps or plan.copies)
+        and all(buffer.source[0] in ("input", "output", "constant") for buffer in plan.buffers)
+        and not any(type.dtype.is_packed() for type in (*ir.inputs, *ir.output_types))
+    )
+
+
+def _axis(dim: Dim, names: dict[str, str]) -> Number | Name:
+    """A size or a stride of an input; names are numbered as they are met, so that equal forms have equal specs."""
+    if isinstance(dim, StaticDim):
+        return Number(int(dim))
+    (name,) = dim.parameters
+    return Name(names.setdefault(name, f"s{len(names)}"))
+
+
+def _relations(ir: GraphIR, names: Mapping[str, str]) -> Iterable[tuple[Expression, Expression, bool]]:
+    """What sizes have to fulfil, those of values in between among them; see `size_checks`."""
+    for constraint in ir.constraints:
+        yield expression(constraint.left, names), expression(constraint.right, names), constraint.kind == "equal"
+    zero, seen = Number(0), set(ir.output_types)
+    for node in ir.nodes:
+        for type in node.out_types:
+            if type in seen:
+                continue
+            seen.add(type)
+            axes = [expression(dim, names) for dim in type.shape if not isinstance(dim, StaticDim)]
+            for axis in axes:
+                if not isinstance(axis, Name):
+                    yield axis, zero, False
+            if len(axes) > 1:  # it has no number where it needs more than 64 bits
+                yield functools.reduce(lambda a, b: Binary("*", a, b), axes), zero, False
+
+
+def expression(dim: Dim, names: Mapping[str, str]) -> Expression:
+    """A dim of a graph in the dims language, over the names of a door.
+
+    Raises:
+        KeyError: it has a name that no input tells.
+    """
+    return _sum(dim._terms, names)
+
+
+def _sum(terms: Terms, names: Mapping[str, str]) -> Expression:
+    found: Expression | None = None
+    for monomial, factor in terms:
+        parts = [_atom(atom, names) for atom in monomial]
+        parts += [Number(factor)] if factor != 1 or not parts else []
+        product = functools.reduce(lambda a, b: Binary("*", a, b), parts)
+        found = product if found is None else Binary("+", found, product)
+    return Number(0) if found is None else found
+
+
+def _atom(atom: Atom, names: Mapping[str, str]) -> Expression:
+    if not atom.kind:
+        return Name(names[atom.name])
+    operands = [_sum(terms, names) for terms in atom.operands]
+    if atom.kind == "//":
+        return Binary("//", *operands)
+    return Call(atom.kind, tuple(operands))
+
+
+def _small(caller: Caller) -> tuple[int, bool]:
+    """Up to how many elements a call is done by one thread, and whether it is bounded what is done for each."""
+    cost, target = 0, host_target()
+    for node in caller.ir.nodes:
+        if isinstance(node, Node):
+            facts = node_facts(caller.ir, target, node)
+            if not facts.elementwise or facts.loops:
+                return ELEMENTS_OF_LOOPS, False
+            cost += facts.cost
+    return ELEMENTS * CHEAP // max(CHEAP, cost), True
+
+
+# *** their code ***
+
+_lock = threading.Lock()
+_opened: dict[Any, SharedLibrary] = {}
+_copies = itertools.count()
+
+
+def load_door(name: str, spec: DoorSpec, form: Any = None, *, own: bool = False) -> SharedLibrary | None:
+    """The code of a door, loaded; None where none can be made.
+
+    Args:
+        name: its row in `compiler.codegen.doors.rows`.
+        spec, form: what its text is written from; both can be hashed.
+        own: whether it gets memory of its own, for a table that is found by a symbol. Without it, equal doors are one.
+    """
+    if not knobs.doors or knobs.no_jit:
+        return None
+    with shielded(), _lock:
+        known = None if own else _opened.get((name, spec, form))
+        if known is not None:
+            return known
+        try:
+            library = _loaded(name, spec, form, own)
+        except (TargetError, OSError) as error:
+            _log.warning("calls go by Python: %s", error)
+            return None
+        if not own:
+            _opened[name, spec, form] = library
+        return library
+
+
+def _loaded(name: str, spec: DoorSpec, form: Any, own: bool) -> SharedLibrary:
+    target = host_target()
+    if target.system is None:
+        raise TargetError(f"there are no doors for {target.name}", code="EK0609")
+    text = door_text(name, spec, form)
+    key = content_key("door", text, target.key, fingerprint())
+    cache = shared_cache()
+    path = cache.path(key, ".so")
+    if own:
+        code = door_code(name, text, target) if path is None else path.read_bytes()
+        if path is None:
+            cache.put(key, code, ".so")
+        return SharedLibrary(cache.put(content_key(key, os.getpid(), next(_copies)), code, ".so", private=True))
+    try:
+        return SharedLibrary(path or cache.put(key, door_code(name, text, target), ".so"))
+    except OSError:  # another process has removed it meanwhile, or its folder lets no code run
+        return SharedLibrary(cache.put(key, door_code(name, text, target), ".so", private=True))
+
+
+# *** what happens in a call ***
+
+
+class DoorOwner:
+    """Hears the reports of calls that come through doors to one caller's entry, and makes errors of their failures.
+
+    A call is known by the address of its context, which nobody else has while it lasts.
+    """
+
+    def __init__(self, caller: Caller) -> None:
+        self.caller = caller
+        self.number = owner_number(self)
+        self.failures: dict[int, Failure | BaseException] = {}
+
+    def on_report(self, context: int, site: int, arguments: Any) -> None:
+        """Called by native code, from any thread: prints, or notes the first failure of the call."""
+        try:
+            failure = self.caller.read_report(site, arguments)
+            if failure is not None:
+                self.failures.setdefault(context, failure)
+        except KeyboardInterrupt as error:
+            self.on_interrupt(context, error)
+        except Exception as error:  # an exception cannot cross native code
+            sys.stderr.write(f"einkorn: a report could not be shown: {error!r}\n")
+
+    def on_interrupt(self, context: int, error: BaseException) -> None:
+        """Ends the call, which raises this exception."""
+        self.failures[context] = error
+        abi.Context.from_address(context).status = abi.INTERRUPTED
+
+    def error(self, context: int, status: int, arrays: Sequence[Any] = ()) -> BaseException:
+        """What a call raises that has ended with this status; asked once, before its context is used again."""
+        found = self.failures.pop(context, None)
+        if isinstance(found, BaseException):
+            return found
+        return self.caller.error_of(status, found, arrays)
+
+
+def entry_words(caller: Caller, owner: DoorOwner) -> dict[str, int]:
+    """The first words of the table of every door; see `ENTRY_WORDS`. The caller and the owner have to be kept."""
+    context = caller.context
+    native: Any = caller.code.entry
+    return {
+        "entry": ctypes.cast(native, ctypes.c_void_p).value or 0,
+        "report": REPORT,
+        "owner": owner.number,
+        "pool": context.pool or 0,
+        "parallel": context.parallel or 0,
+        "threads": context.threads,
+        "poll": context.poll or 0,
+        "room": ROOM,
+    }
+
+
+def _fresh_lock() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_fresh_lock)

@@ -1,0 +1,303 @@
+"""Makes functions of CPython's that call loaded code: arrays in, arrays out, with no Python in between.
+
+    function = python_door(caller, "add_one", then)        a built-in function; None where there are no doors
+    function(x)                                            where it cannot, it calls `then` with all it was passed
+
+What such a function knows of arrays and objects is their layout in memory. A probe reads it at the first use, through
+generated code, and compares it with what is known; where anything is otherwise (PyPy, debug builds, builds without the
+global lock, another NumPy) there are no such doors. A table is never changed: whoever is in the middle of a call may
+read it. So a function is replaced, not altered, and holds all that it needs.
+
+Input: a `Caller`. Output: a function. Non-goals: when one is made, and where it is put (see `graph.interop.front` and
+`engine.model`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import logging
+import struct
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from ...dsl.contract.doors import PYTHON_WORDS, RUNNING_NEXT, DoorSpec, PythonForm
+from ...dsl.diagnostics.errors import EinkornError
+from ...dsl.environment.tracebacks import bare
+from ..driver.buffer import Buffer
+from ..driver.device_buffer import buffer_class
+from ..driver.shared_library import SharedLibrary
+from ..driver.stacks import mark_thread
+from .call import Caller
+from .doors import DoorOwner, door_spec, entry_words, load_door
+
+_log = logging.getLogger("einkorn.load")
+
+FASTCALL: Final = 0x82  # METH_FASTCALL | METH_KEYWORDS
+ALLOCATE: Final = 94  # PyArray_NewFromDescr, in NumPy's table of functions
+OBJECT: Final = 16  # bytes of the header of an object
+RUNNING: Final = PYTHON_WORDS.index("running")
+
+_FUNCTIONS: Final = {
+    "incref": "Py_IncRef",
+    "decref": "Py_DecRef",
+    "release": "PyEval_SaveThread",
+    "acquire": "PyEval_RestoreThread",
+    "call": "PyObject_Vectorcall",
+    "integer": "PyLong_FromLongLong",
+    "set_error": "PyErr_SetObject",
+    "lookup": "PyDict_GetItemWithError",
+    "equal": "PyObject_RichCompareBool",
+    "list": "PyList_New",
+    "tuple": "PyTuple_New",
+    "put_list": "PyList_SetItem",
+    "put_tuple": "PyTuple_SetItem",
+    "object": "PyType_GenericAlloc",
+    "to_int": "PyLong_AsLongLongAndOverflow",
+}
+_OBJECTS: Final = {"none": None, "float_type": float, "int_type": int, "true": True, "false": False, "out_name": "out"}
+
+
+class DoorTable(np.ndarray[Any, Any]):
+    """The table of a door, an array of words: what its function gets as `self`."""
+
+    keep: tuple[Any, ...]  # all that its words are addresses of
+    address: int  # of the function's code
+    owner: DoorOwner
+    form: PythonForm
+
+    def cancel(self, error: Callable[[], BaseException]) -> None:
+        """Ends the calls that run in other threads; each raises an error of its own."""
+        at = int(self[RUNNING])
+        while at:
+            self.owner.on_interrupt(at - RUNNING_NEXT, error())
+            at = ctypes.c_size_t.from_address(at).value
+
+
+class _Method(ctypes.Structure):
+    """A function, as CPython describes it (`PyMethodDef`)."""
+
+    _fields_ = (("name", ctypes.c_char_p), ("code", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p))
+
+
+def python_door(
+    caller: Caller,
+    name: str,
+    then: Callable[..., Any],
+    *,
+    scalars: Sequence[bool] = (),
+    keywords: Mapping[str, Any] | None = None,
+    names: Sequence[tuple[dict[str, Any], str, Any]] = (),
+    cells: Sequence[tuple[Any, Any]] = (),
+    buffers: bool = False,
+    out: bool = True,
+) -> Any:
+    """A function that calls the code of a caller, or None where there can be none.
+
+    Args:
+        caller: whose code; it is kept, and not changed.
+        name: what the function is called.
+        then: what is called instead where the door does not serve: arguments of another kind, large outputs, views.
+        scalars: which arguments are numbers of Python's.
+        keywords: compile-time parameters that are passed by name, with the values that the code is for.
+        names: (dict, name, value) of each variable of a module that the kernel has read; another value is a miss.
+        cells: (cell, value) of each variable of a function.
+        buffers: whether a list of `Buffer`s is given back instead of arrays.
+        out: whether `out=` may give the memory for a single output.
+    """
+    if not python_works():
+        return None
+    spec = door_spec(caller, scalars)
+    if spec is None:
+        return None
+    kinds = tuple(type(value).__name__ for value in (keywords or {}).values())
+    single = len(spec.outputs) == 1 and not any(a.strides is not None for a in spec.arguments)
+    form = PythonForm(kinds, out and single and not buffers, len(names), len(cells), buffers)
+    library = load_door("python", spec, form)
+    if library is None:
+        return None
+    owner = DoorOwner(caller)
+    last = then if isinstance(getattr(then, "__self__", None), DoorTable) else _Last(then)
+    words = {**_api(), **entry_words(caller, owner), **_next(last), "running": 0}
+    fail = functools.partial(_failed, owner)
+    words["fail"] = id(fail)
+    held: list[Any] = [caller, owner, library, last, fail]
+    _add_values(words, held, caller, spec)
+    for k, (word, value) in enumerate((keywords or {}).items()):
+        held += [(interned := sys.intern(word)), value]
+        bits = struct.unpack("<q", struct.pack("<d", value))[0] if type(value) is float else 0
+        words |= {f"keyword{k}": id(interned), f"value{k}": id(value), f"bits{k}": bits}
+    for k, (module, word, value) in enumerate(names):
+        held += [module, (interned := sys.intern(word)), value]
+        words |= {f"module{k}": id(module), f"name{k}": id(interned), f"found{k}": id(value)}
+    for k, (cell, value) in enumerate(cells):
+        held += [cell, value]
+        words |= {f"cell{k}": id(cell), f"content{k}": id(value)}
+    table = np.array([words[word] & MASK for word in form.words(spec)], np.uint64).view(DoorTable)
+    table.address, table.form, table.owner = library.address("ek_door"), form, owner
+    return _function(name, table.address, table, held)
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a door may serve an argument."""
+    array = value._array if type(value) is Buffer else value
+    return type(array) is np.ndarray and array.flags.c_contiguous
+
+
+MASK: Final = (1 << 64) - 1
+
+
+def _add_values(words: dict[str, int], held: list[Any], caller: Caller, spec: DoorSpec) -> None:
+    """The words that say of which dtypes tensors are, and where constants lie."""
+    for k, check in enumerate(caller.checks):
+        words[f"argument{k}"] = id(check.dtype)
+        held.append(check.dtype)
+    words["device"] = id(caller.device)
+    for k, output in enumerate(spec.outputs):
+        dtype, kind = output.dtype.to_numpy(), buffer_class(caller.device, output.dtype)
+        held += [dtype, kind, output.dtype]
+        words |= {f"output{k}": id(dtype), f"buffer_class{k}": id(kind), f"buffer_of{k}": id(output.dtype)}
+    for number, (kind_of, k) in enumerate(spec.pointers):
+        if kind_of == "constant":
+            words[f"constant{k}"] = caller.pointers[number] or 0
+
+
+class _Last:
+    """What is called where no door serves; it also lets a thread that is new take the doors from now on."""
+
+    __slots__ = ("then",)
+
+    def __init__(self, then: Callable[..., Any]) -> None:
+        self.then = then
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        mark_thread(_thread())
+        return self.then(*args, **kwargs)
+
+
+def _next(last: Any) -> dict[str, int]:
+    """The words for what comes behind a door: another one, or anything that can be called."""
+    table = getattr(last, "__self__", None)
+    if isinstance(table, DoorTable):
+        return {"next": table.address, "next_self": id(table)}
+    return {"next": _api()["call"], "next_self": id(last)}
+
+
+def _failed(owner: DoorOwner, context: int, status: int, *args: Any) -> BaseException:
+    """The exception of a call that has failed; raised by the door, so that none of our frames is in its traceback."""
+    arrays = [value for value in args if isinstance(value, np.ndarray)]
+    error = owner.error(context, status, arrays)
+    return bare(error) if isinstance(error, EinkornError) else error
+
+
+def _function(name: str, code: int, table: DoorTable, held: Sequence[Any]) -> Any:
+    method = _Method(name.encode(), code, FASTCALL, None)
+    table.keep = (method, *held)
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.py_object]
+    return make(ctypes.addressof(method), table, name)
+
+
+@functools.cache
+def _api() -> dict[str, int]:
+    """The words that are the same in all tables."""
+    words = {word: _address(getattr(ctypes.pythonapi, name)) for word, name in _FUNCTIONS.items()}
+    words |= {word: id(value) for word, value in _OBJECTS.items()}
+    words["out_name"] = id(sys.intern("out"))
+    words |= {"array_type": id(np.ndarray), "buffer_type": id(Buffer), "allocate": _numpy_function(ALLOCATE)}
+    return words | _buffer_slots()
+
+
+def _address(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+def _numpy_function(number: int) -> int:
+    """The address of a function of NumPy's C interface."""
+    module: Any = np.core if np.__version__.startswith("1.") else np._core  # type: ignore[attr-defined]
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    table = pointer(module._multiarray_umath._ARRAY_API, None)
+    return ctypes.c_void_p.from_address(table + 8 * number).value or 0
+
+
+def _buffer_slots() -> dict[str, int]:
+    """Where a buffer keeps its array, its dtype and its device."""
+    buffer = object.__new__(Buffer)
+    values = {"buffer_array": np.empty(0), "buffer_dtype": object(), "buffer_device": object()}
+    buffer._array, buffer._dtype, buffer._device = values.values()  # type: ignore[assignment]
+    count = (Buffer.__basicsize__ - OBJECT) // 8
+    found = list((ctypes.c_size_t * count).from_address(id(buffer) + OBJECT))
+    return {slot: OBJECT + 8 * found.index(id(value)) for slot, value in values.items()}
+
+
+# *** the probe ***
+
+
+@functools.cache
+def python_works() -> bool:
+    """Whether objects lie in memory as doors read them."""
+    if not _is_known_build():
+        return False
+    library = load_door("probe", DoorSpec((), (), (), ()))
+    if library is None:
+        python_works.cache_clear()  # it may be switched on again
+        return False
+    try:
+        works = _probe(library)
+    except Exception as error:
+        _log.warning("calls go by Python: %r", error)
+        return False
+    if not works:
+        _log.warning("calls go by Python: arrays lie otherwise here than in CPython with NumPy's binary interface")
+    return works
+
+
+def _is_known_build() -> bool:
+    """CPython of 64 bits with the global lock, and without counts of references for debugging."""
+    return (
+        sys.implementation.name == "cpython"
+        and sys.byteorder == "little"
+        and ctypes.sizeof(ctypes.c_void_p) == 8
+        and object.__basicsize__ == OBJECT
+        and not set(getattr(sys, "abiflags", "")) & set("td")
+        and not hasattr(sys, "gettotalrefcount")
+    )
+
+
+def _probe(library: SharedLibrary) -> bool:
+    """Whether generated code finds in three objects what is known of them."""
+    seen = np.zeros(18, np.int64).view(DoorTable)
+    function = _function("probe", library.address("ek_probe"), seen, [library])
+    base = np.arange(24, dtype=np.float32).reshape(4, 6)
+    array = base[1:, ::2]
+    names = {"einkorn_name": 1}
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(names))  # the probe gives it back without
+    if function(array, 2.5, names, **names) is not names:
+        return False
+    found = [int(word) for word in seen]
+    _, kind, data, rank, dims, strides, owner, dtype, flags = found[:9]
+    told = (kind, data, rank & 0xFFFFFFFF, owner, dtype, flags & 0xFFFFFFFF)
+    flat = array.base
+    if told != (id(np.ndarray), array.ctypes.data, 2, id(flat), id(array.dtype), array.flags.num):
+        return False
+    layout = [tuple((ctypes.c_int64 * 2).from_address(at)) for at in (dims, strides)]
+    (name,) = names
+    number = struct.unpack("<d", struct.pack("<q", found[11]))[0]
+    others = (found[10], number, found[13:16], found[16])
+    wanted = (id(float), 2.5, [id(tuple), 1, id(name)], 3)
+    return layout == [array.shape, array.strides] and others == wanted
+
+
+@functools.cache
+def _thread() -> Callable[[], int]:
+    """What gives the address of the calling thread."""
+    library = load_door("probe", DoorSpec((), (), (), ()))
+    if library is None:
+        return lambda: 0
+    function = ctypes.PYFUNCTYPE(ctypes.c_size_t)(library.address("ek_thread"))
+    function.library = library  # type: ignore[attr-defined]  # kept: the code is in it
+    return function
