@@ -20,6 +20,7 @@ from ..diagnostics.errors import CompileError, EinkornError
 from ..diagnostics.places import Place, user_place
 from ..signature.schema import OpSchema
 from .program import PortableKernel
+from .reads import Reads
 
 
 class Frontend:
@@ -50,6 +51,7 @@ class SourceKernel:
         override: whether it replaces an op of the same name.
         reference: the NumPy function that says what it computes, if there is one.
         gradient: what computes its gradients, if there is something.
+        reads: what the program was made of; nothing before it is made.
         usable: False where its signature has a mistake: it can be looked at, and nothing can be made of it.
     """
 
@@ -62,6 +64,7 @@ class SourceKernel:
         reference: Reference | None = None,
         gradient: Gradient | None = None,
         usable: bool = True,
+        reads: Reads | None = None,
     ) -> None:
         self.schema = schema
         self.make = make
@@ -69,6 +72,7 @@ class SourceKernel:
         self.reference = reference
         self.gradient = gradient
         self.usable = usable
+        self.reads = reads or Reads()
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,6 +24,7 @@ from ..frontend.python.reader import kernels_of, source_of
 from ..frontend.python.register import Kernel
 from ..frontend.read_program import read_program
 from ..frontend.readers import FRONTENDS, frontend_of, is_source, sources_in
+from ..frontend.reads import Reads
 from ..signature.late_dims import shape_schema
 from ..signature.schema import OpSchema
 from ..signature.variadic import expand
@@ -37,7 +38,8 @@ class LoadedKernel:
     """A kernel of a library.
 
     `variants` are its ready-made codes, when it comes from a package; `shipped` marks the kernels of built-in ops.
-    `reference` is the NumPy function that stands beside it in its file, if there is one; packages have none.
+    `reference` is the NumPy function that stands beside it in its file, if there is one; packages have none. `reads`
+    is what its program was made of, once it is made.
     """
 
     schema: OpSchema
@@ -49,6 +51,7 @@ class LoadedKernel:
     known_digest: str = ""
     reference: Reference | None = field(default=None, repr=False)
     gradient: Gradient | None = field(default=None, repr=False)
+    reads: Reads = field(default_factory=Reads, repr=False)
 
     @cached_property
     def portable(self) -> PortableKernel:
@@ -243,10 +246,14 @@ class LibraryKernel:
 
 
 def loaded_kernel(kernel: Kernel | LibraryKernel) -> LoadedKernel:
-    """A kernel object as libraries hold it; its program is read when it is asked for, and then stays as it is."""
+    """A kernel object as libraries hold it: the same as before, until its signature or what its functions read has
+    changed."""
     if isinstance(kernel, LibraryKernel):
         return kernel.loaded
-    return _loaded(source_of(kernel), kernel.function.__code__.co_filename)
+    known: LoadedKernel | None = kernel.loaded
+    if known is None or known.schema is not kernel.schema or not known.reads.hold():
+        known = kernel.loaded = _loaded(source_of(kernel), kernel.function.__code__.co_filename)
+    return known
 
 
 def _loaded(kernel: SourceKernel, origin: str, shipped: bool = False) -> LoadedKernel:
@@ -258,6 +265,7 @@ def _loaded(kernel: SourceKernel, origin: str, shipped: bool = False) -> LoadedK
         shipped=shipped,
         reference=kernel.reference,
         gradient=kernel.gradient,
+        reads=kernel.reads,
     )
 
 

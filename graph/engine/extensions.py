@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from ...dsl.diagnostics.errors import PackageError
@@ -22,7 +21,6 @@ from ..ir import GraphIR, Item, Node
 from ..staging.kernels import KernelLibrary, Kernels
 
 SHAPE = ".shape"  # ends the name of the kernel that computes an op's late sizes
-Extensions = str | Path | Sequence[str | Path]
 
 
 def with_extensions(ir: GraphIR, libraries: Iterable[KernelLibrary]) -> GraphIR:

@@ -24,10 +24,10 @@ from ...dsl.environment.tracebacks import without_internals
 from ..arguments import CODE, choice_of, flag_of, int_of, list_of, wrong
 from ..driver.devices import CPU, Device, DeviceRef, placed_on
 from ..staging.graph import Graph
-from ..staging.kernels import KernelLibrary
+from ..staging.kernels import Extensions, KernelLibrary
 from .code import LoadedCode
 from .compile import chosen_checks, interpret_graph
-from .extensions import Extensions, with_extensions
+from .extensions import with_extensions
 from .load import load_graph, load_parts
 from .model import Model
 from .outputs import Filling
@@ -41,7 +41,7 @@ ASSERT_LEVELS = {"none": "off", "safe": "safe", "all": "all"}
 
 
 def _library(extensions: Extensions | None) -> KernelLibrary:
-    return KernelLibrary(() if extensions is None else extensions)  # type: ignore[arg-type]  # a single path serves
+    return KernelLibrary(() if extensions is None else extensions)
 
 
 def _printing(load: Callable[..., LoadedCode], options: PrintOptions) -> Callable[..., LoadedCode]:
@@ -67,8 +67,9 @@ class InferenceSession:
         devices: what the graphs may run on; the host when left out or empty.
         num_threads: how many threads a call on the host takes part in, the caller included. When left out,
             `EINKORN_NUM_THREADS` says it, or as many as the process may run at a time.
-        custom_extensions: folders of kernel files, single files, or packages. Where a graph calls a custom op that one
-            of them has, too, with the same signature, it runs theirs: such as ready-made code from a package.
+        custom_extensions: folders of kernel files, single files, packages, or kernels themselves. Where a graph calls
+            a custom op that one of them has, too, with the same signature, it runs theirs: such as ready-made code from
+            a package.
         interpret: whether kernels are interpreted instead of compiled: slowly, with the same results to the bit, with
             every access to memory checked, and with `breakpoint()` in them. `EINKORN_INTERPRET` says when left out.
         checks: what kernels check as they run: "off" (nothing, not even `assert`), "safe" (asserts, and what costs

@@ -1,36 +1,227 @@
-"""Calls kernels like functions: binds arguments, specialises, runs, and gives outputs back as the caller's kind.
+"""Calls kernels like functions: `add_one(x)`.
 
-Input: a kernel, arguments and keywords as the caller wrote them. Output: what the kernel computes. Non-goals: how code
-is made (see `specialise`).
+A call is sorted (`binding`), its arguments are told apart (`kinds`), a specialisation is found for their dtypes and
+ranks (`specialise`), and its model runs it. Outputs come back as what the caller passed. Within a graph that is being
+built, a call with its values stages the op instead.
+
+Input: a kernel, arguments and keywords as the caller wrote them. Output: what the kernel computes. Non-goals: doors,
+which serve repeated calls before they get here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import importlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
+from ...dsl.diagnostics.errors import DTypeError, EinkornError, GraphError
+from ...dsl.diagnostics.installation import PACKAGE
+from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.tracebacks import placed
 from ...dsl.frontend.python.register import Kernel
-from ...dsl.types.dtype import DType
+from ...dsl.package.library import LoadedKernel
+from ...dsl.signature.schema import Form, OpSchema, Role
 from ..driver.buffer import Buffer
-from .specialise import Given, specialise
+from ..driver.devices import CPU, Device
+from ..ops.custom import custom, inplace_custom
+from ..staging.value import Value
+from ..types.promotion import weak_array
+from .binding import Given, bind_call
+from .explained import explained, explained_mismatch
+from .kinds import NUMBER, Operand, as_kind, device_of_call, kind_of_results, operand_of
+from .outputs import Place, check_apart, checked, filled, memory_of
+from .specialise import Given as Kind
+from .specialise import Prepared, Specialisation, prepared, specialised
+
+# Libraries whose tensors reach kernels by ops that are registered with them: the file here that calls them so.
+LIBRARIES = {"torch": "torch.callers"}
+HOOK = "__einkorn_call__"  # of a class whose objects know themselves what a call with them is
 
 
 @placed
 def call(kernel: Kernel, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """What `kernel(*args, **kwargs)` means."""
-    made = specialise(kernel, [_kind(value) for value in args], kwargs)
-    results = made.model.execute(*args)
-    shown = results if any(isinstance(value, Buffer) for value in args) else [each.to_numpy() for each in results]
-    return None if not shown else shown[0] if len(shown) == 1 else tuple(shown)
+    """What `kernel(*args, **kwargs)` means.
+
+    Raises:
+        GraphError, DTypeError, DeviceError: the call contradicts the signature.
+        CompileError: a mistake in the kernel.
+        KernelError: the kernel stopped itself.
+    """
+    for value in args:
+        hook = getattr(type(value), HOOK, None)
+        if hook is not None:
+            return hook(kernel, args, kwargs)
+    state = prepared(kernel)
+    given = bind_call(state.schema, args, kwargs)
+    if any(isinstance(value, Value) for value in given.values):
+        return _staged(kernel, state.schema, args, given)
+    return called(kernel, state, given)
 
 
-def _kind(value: Any) -> Given:
-    if isinstance(value, np.ndarray | np.generic):
-        return DType.from_numpy(value.dtype), value.ndim
-    if isinstance(value, Buffer):
-        return value.dtype, value.rank
-    number: Given = value
-    return number
+def called(kernel: Kernel | LoadedKernel, state: Prepared, given: Given) -> Any:
+    """A call with tensors and numbers, in order."""
+    schema = state.schema
+    op, names = schema.name, _names(schema, given.counts)
+    operands = [operand_of(value, op, name) for value, name in zip(given.values, names, strict=False)]
+    library = _library(operands)
+    if library is not None:
+        return library.call(kernel, [operand.given for operand in operands], given.parameters, given.out)
+    device = device_of_call(op, names, operands)
+    memory = None if given.out is None else memory_of(op, given.out)
+    made = _specialised(kernel, state, given, operands, device, memory)
+    return _run(made, operands, memory, given.out)
+
+
+def _library(operands: Sequence[Operand]) -> Any:
+    """The file that calls kernels with tensors of another library, if there is one for any of these."""
+    for operand in operands:
+        if operand.kind in LIBRARIES:
+            return importlib.import_module(f"{PACKAGE}.graph.interop.{LIBRARIES[operand.kind]}")
+    return None
+
+
+def _names(schema: OpSchema, counts: Mapping[str, int]) -> list[str]:
+    """The names of the tensors that go in, those of variadic arguments one by one."""
+    names: list[str] = []
+    for argument in schema.inputs:
+        several = argument.form is Form.VARIADIC
+        names += [f"{argument.name}[{k}]" for k in range(counts[argument.name])] if several else [argument.name]
+    return names
+
+
+# *** tensors ***
+
+
+def _specialised(
+    kernel: Kernel | LoadedKernel,
+    state: Prepared,
+    given: Given,
+    operands: Sequence[Operand],
+    device: Device,
+    memory: Sequence[Operand | None] | None,
+) -> Specialisation:
+    """The specialisation for these arguments, or what is wrong with their sizes or dtypes."""
+    told = {a.dtype for a, o in zip(state.schema.inputs, operands, strict=False) if o.kind != NUMBER}
+    kinds = [
+        _kind(operand, number < len(state.schema.inputs) and state.schema.inputs[number].dtype in told)
+        for number, operand in enumerate(operands)
+    ]
+    outputs = None if memory is None or not _open(state.schema) else [None if m is None else m.dtype for m in memory]
+    try:
+        return specialised(kernel, state, kinds, given.counts, given.parameters, device, None, outputs)
+    except EinkornError as error:
+        raise (explained_mismatch(state.schema, given, operands) or error) from None
+
+
+def _kind(operand: Operand, told: bool) -> Kind:
+    """What a specialisation depends on of an argument. A number takes the dtype that the signature or tensors tell; one
+    of NumPy's that meets no tensor keeps its own."""
+    if operand.dtype is None:
+        number: Kind = operand.value
+        return number
+    return operand.value.item() if operand.kind == NUMBER and told else (operand.dtype, len(operand.shape))
+
+
+def _open(schema: OpSchema) -> bool:
+    """Whether nothing but `out=` tells the dtypes of some outputs."""
+    told = {argument.dtype for argument in schema.inputs}
+    told |= {name for name, _ in schema.typevars if any(p.name == name.lower() for p in schema.parameters)}
+    return any(isinstance(argument.dtype, str) and argument.dtype not in told for argument in schema.outputs)
+
+
+def _run(made: Specialisation, operands: Sequence[Operand], memory: Sequence[Operand | None] | None, out: Any) -> Any:
+    """Runs a specialisation, and gives its outputs as the caller's kind."""
+    places = None if memory is None else _places(made, operands, memory)
+    values = [_value(made, number, operand) for number, operand in enumerate(operands)]
+    try:
+        results = made.model.execute(*values, out=None if places is None else [p and p.memory for p in places])
+    except EinkornError as error:
+        raise explained(error, made, operands) from error.__cause__
+    if places is None:
+        kind = kind_of_results(operands)
+        return _grouped(made, [as_kind(buffer, kind) for buffer in results])
+    for place in places:
+        if place is not None:
+            filled(place)
+    if all(place is not None for place in places):
+        return out
+    kind = kind_of_results(operands)
+    given = [as_kind(b, kind) if p is None else p.operand.given for p, b in zip(places, results, strict=True)]
+    return _grouped(made, given)
+
+
+def _places(made: Specialisation, operands: Sequence[Operand], memory: Sequence[Operand | None]) -> list[Place | None]:
+    """The memory of `out=`, checked against what the call gives."""
+    schema = made.schema
+    shapes: list[tuple[int, ...] | None] = [None] * len(made.outputs)
+    if not made.late:
+        shapes = [*made.output_shapes([operand.shape for operand in operands])]
+    wanted = [(type.dtype, shape) for type, shape in zip(made.outputs, shapes, strict=True)]
+    device = device_of_call(schema.name, [a.name for a in schema.inputs], operands)
+    places = checked(schema.name, [a.name for a in schema.outputs], memory, wanted, device)
+    check_apart(schema.name, [a.name for a in schema.inputs], operands, places)
+    return places
+
+
+def _value(made: Specialisation, number: int, operand: Operand) -> Any:
+    """What the model takes for an argument."""
+    argument = made.schema.inputs[number]
+    if operand.kind != NUMBER:
+        return operand.value
+    if argument.role is Role.MUTABLE:
+        raise DTypeError(
+            f"op '{made.schema.name}' changes '{argument.name}' in place, and {operand.given!r} is no memory",
+            code="EK0850",
+            place=user_place(),
+            op=made.schema.name,
+            argument=argument.name,
+            expected="an array, a Buffer or a tensor",
+            got=type(operand.given).__name__,
+        )
+    value = operand.given if operand.dtype is None else operand.value
+    dtype = made.inputs[number].dtype
+    array = weak_array(value, dtype, f"op '{made.schema.name}'", argument.name, user_place())
+    return array if made.where == CPU() else Buffer.from_numpy(array).to(made.where)
+
+
+def _grouped(made: Specialisation, results: list[Any]) -> Any:
+    """Outputs as they are returned: one alone, several as a tuple, those of a variadic argument as a list."""
+    grouped: dict[str, Any] = {}
+    for argument, result in zip(made.schema.outputs, results, strict=True):
+        if argument.group:
+            grouped.setdefault(argument.group, []).append(result)
+        else:
+            grouped[argument.name] = result
+    for argument in made.kernel.schema.outputs:
+        if argument.form is Form.VARIADIC:
+            grouped.setdefault(argument.name, [])
+    given = tuple(grouped.values())
+    return None if not given else given[0] if len(given) == 1 else given
+
+
+# *** values of graphs ***
+
+
+def _staged(kernel: Kernel, schema: OpSchema, args: tuple[Any, ...], given: Given) -> Any:
+    """The op in the graph that is being built; its results as a call gives them."""
+    if given.out is not None:
+        raise GraphError(
+            f"op '{schema.name}' is staged in a graph, where nothing is written in place",
+            code="EK0853",
+            place=user_place(),
+            op=schema.name,
+            argument="out",
+            hint="take the op's result",
+        )
+    device = next(value for value in given.values if isinstance(value, Value)).device
+    stage = inplace_custom if schema.mutable else custom
+    results: list[Any] = list(stage(kernel, device, list(args), parameters=given.parameters))
+    outputs: list[Any] = []
+    for argument in schema.outputs:
+        if argument.form is not Form.VARIADIC:
+            outputs.append(results.pop(0))
+            continue
+        rest = sum(1 for other in schema.outputs[schema.outputs.index(argument) + 1 :])
+        outputs.append(results[: len(results) - rest])
+        del results[: len(results) - rest]
+    return None if not outputs else outputs[0] if len(outputs) == 1 else tuple(outputs)

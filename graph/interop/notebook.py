@@ -21,7 +21,7 @@ from ..passes.summaries import KernelSummary
 from ..staging.graph import Graph
 from ..types.tensor_type import BufferType, ShapedType
 from .cards import Card, Code, Note, Part, Table
-from .specialise import Prepared, Specialisation
+from .specialise import Specialisation, made_for
 
 
 @singledispatch
@@ -39,8 +39,7 @@ def _kernel(kernel: Kernel) -> Card:
     parts: list[Part] = [Note(schema.doc.strip())] if schema.doc.strip() else []
     dtypes = [(name, ", ".join(map(str, known))) for name, known in schema.typevars]
     changed = [(argument.name, "is changed in place") for argument in schema.mutable]
-    state = kernel.calls
-    made = list(state.known.values()) if isinstance(state, Prepared) else []
+    made = made_for(kernel)
     if made:
         parts.append(_specialisations(made))
     facts = [*dtypes, *changed, *([("defined at", str(schema.place))] if schema.place else [])]

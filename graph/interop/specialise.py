@@ -14,7 +14,7 @@ import os
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -23,19 +23,20 @@ from ...dsl.diagnostics.errors import InternalError
 from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.knobs import knobs
 from ...dsl.frontend.python.register import Kernel
+from ...dsl.frontend.reads import Reads
 from ...dsl.package.library import KernelLibrary, LibraryKernel, LoadedKernel, loaded_kernel
 from ...dsl.signature.axis_names import AxisNames, axis_names, output_sizes
 from ...dsl.signature.bind import bind
 from ...dsl.signature.dims import Expression, evaluate
 from ...dsl.signature.parameters import bind_parameters, identity
-from ...dsl.signature.schema import OpSchema, Role
+from ...dsl.signature.schema import OpSchema, Role, TensorArgument
 from ...dsl.signature.variadic import counted_inputs, counted_outputs
 from ...dsl.types.dtype import DType
 from ..driver.device import Entry
 from ..driver.devices import Device, DeviceRef
 from ..engine.model import Model
 from ..engine.session import InferenceSession
-from ..ir import Constraint
+from ..ir import Constraint, Node
 from ..ops.movement import rebind
 from ..ops.stage import require, stage
 from ..passes.memory_plan import Plan
@@ -54,25 +55,27 @@ class Specialisation:
     """A kernel for arguments of known dtypes and ranks.
 
     Attributes:
-        kernel: the kernel object.
+        kernel: the kernel object, or the kernel of a library.
         loaded: its program as it was read for this, for as many tensors as its variadic arguments got.
         inputs: the type of each tensor that a caller passes: a `BufferType` where it is changed in place. A dim is a
             number, or a symbol that is named as in the signature; a name that stands twice is one size.
         outputs: the type of each output, with its dims made of those of the inputs, and of late ones.
         names: what the axes of the inputs are called, and which of them have to have computed sizes.
         parameters: the value of every compile-time parameter.
-        device: where it runs.
+        device: where it runs, as graphs name it.
+        where: the device itself, or its name where nobody has opened it yet.
         graph: of one op, or of the op and its shape function.
         checks: what its code checks; None leaves it to the environment.
     """
 
-    kernel: AnyKernel
+    kernel: AnyKernel | LoadedKernel
     loaded: LoadedKernel
     inputs: tuple[ShapedType, ...]
     outputs: tuple[TensorType, ...]
     names: AxisNames
     parameters: dict[str, Any]
     device: DeviceRef
+    where: DeviceRef | Device
     graph: Graph
     checks: str | None
 
@@ -126,8 +129,21 @@ class Specialisation:
             GraphError: the sizes contradict the signature; EK0314, they are late.
         """
         specs = [(type.dtype, tuple(shape)) for type, shape in zip(self.inputs, shapes, strict=True)]
-        binding = bind(self.schema, specs, self.parameters, place=user_place())
+        binding = bind(self._typed, specs, self.parameters, place=user_place())
         return [tuple(shape) for _, shape in binding.outputs]
+
+    @cached_property
+    def _typed(self) -> OpSchema:
+        """The signature, with the dtypes of outputs that only the caller tells."""
+        dtypes = {argument.name: type.dtype for argument, type in zip(self.schema.outputs, self.outputs, strict=True)}
+        known = {argument.dtype for argument in self.schema.inputs}
+        arguments = tuple(
+            replace(argument, dtype=dtypes[argument.name])
+            if isinstance(argument, TensorArgument) and argument.name in dtypes and argument.dtype not in known
+            else argument
+            for argument in self.schema.arguments
+        )
+        return replace(self.schema, arguments=arguments)
 
     @property
     def is_loaded(self) -> bool:
@@ -146,7 +162,8 @@ class Specialisation:
             with self.lock:
                 model = self.__dict__.get("_model")
                 if model is None:
-                    session = InferenceSession(devices=[self.device.to_device()], checks=self.checks)
+                    device = self.where if isinstance(self.where, Device) else self.where.to_device()
+                    session = InferenceSession(devices=[device], checks=self.checks)
                     model = self.__dict__["_model"] = session.load(self.graph)
         found: Model = model
         return found
@@ -170,39 +187,81 @@ _alive: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class Prepared:
-    """What is kept on a kernel: its program, and a specialisation for each kind of call.
+    """A kernel's program, and a specialisation for each kind of call: for as long as the kernel's signature and what
+    its functions read stay as they are."""
 
-    It holds for as long as the kernel's signature, and what its functions read, stay as they are.
-    """
-
-    def __init__(self, kernel: AnyKernel) -> None:
-        self.schema = kernel.schema
-        self.loaded = loaded_kernel(kernel)
+    def __init__(self, loaded: LoadedKernel) -> None:
+        self.loaded = loaded
         self.known: dict[Any, Specialisation] = {}
         self.lock = threading.RLock()
         _alive.add(self)
 
-    def holds(self, kernel: AnyKernel) -> bool:
-        """Whether the kernel is what it was."""
-        return kernel.schema is self.schema
+    @property
+    def schema(self) -> OpSchema:
+        """The kernel's signature."""
+        return self.loaded.schema
+
+    @property
+    def reads(self) -> Reads:
+        """What the program was made of, once it is made: what has to be as it was for all of this to hold."""
+        return self.loaded.reads
 
 
 _lock = threading.Lock()
+_of_loaded: weakref.WeakKeyDictionary[LoadedKernel, Prepared] = weakref.WeakKeyDictionary()
+PICTURES = 16  # of one kernel, made with other constants and helpers, that are kept
 
 
-def prepared(kernel: AnyKernel) -> Prepared:
-    """What is kept on a kernel; anew where the kernel, or what it reads, has changed."""
-    found: Prepared | None = kernel.calls
-    if found is None or not found.holds(kernel):
+def prepared(kernel: AnyKernel | LoadedKernel) -> Prepared:
+    """What is kept for a kernel; what was kept before, when its constants and helpers are again what they were."""
+    loaded = kernel if isinstance(kernel, LoadedKernel) else loaded_kernel(kernel)
+    if not isinstance(kernel, Kernel):
+        found = _of_loaded.get(loaded)
+        if found is None:
+            with _lock:
+                found = _of_loaded.setdefault(loaded, Prepared(loaded))
+        return found
+    state: _Pictures | None = kernel.calls
+    if state is None or state.now.loaded is not loaded:
         with _lock:
-            found = kernel.calls
-            if found is None or not found.holds(kernel):
-                found = kernel.calls = Prepared(kernel)
-    return found
+            state = kernel.calls
+            if state is None:
+                state = kernel.calls = _Pictures(Prepared(loaded))
+            elif state.now.loaded is not loaded:
+                state.show(loaded)
+    return state.now
+
+
+def made_for(kernel: Kernel) -> list[Specialisation]:
+    """The specialisations of a kernel as it is now; nothing is looked up, and nothing is made."""
+    state: _Pictures | None = kernel.calls
+    return [] if state is None else list(state.now.known.values())
+
+
+class _Pictures:
+    """The programs that a kernel object has had, the present one and those before."""
+
+    def __init__(self, now: Prepared) -> None:
+        self.now = now
+        self.before: list[Prepared] = []
+
+    def show(self, loaded: LoadedKernel) -> None:
+        """Another program is the present one; it may be one that was there before."""
+        self.before = [*(each for each in self.before if each is not self.now), self.now][-PICTURES:]
+        known = next((each for each in self.before if _same(each.loaded, loaded)), None)
+        if known is None:
+            self.now = Prepared(loaded)
+        else:
+            known.loaded = loaded
+            self.now = known
+
+
+def _same(one: LoadedKernel, other: LoadedKernel) -> bool:
+    return one.schema == other.schema and one.digest == other.digest
 
 
 def specialise(
-    kernel: AnyKernel,
+    kernel: AnyKernel | LoadedKernel,
     arguments: Sequence[Given | Sequence[Given]],
     parameters: Mapping[str, Any] | None = None,
     device: DeviceRef | Device | None = None,
@@ -228,14 +287,36 @@ def specialise(
     state = prepared(kernel)
     place = user_place()
     bound = bind_parameters(state.schema, parameters or {}, place=place)
-    flat, loaded = list(arguments), state.loaded
-    counts: dict[str, int] = {}
+    listed = [list(map(_One, given)) if isinstance(given, list) else _One(given) for given in arguments]
+    counts, flat = counted_inputs(state.schema, listed, bound, place)
+    return specialised(kernel, state, [one.given for one in flat], counts, bound, device, checks, outputs)
+
+
+class _One:
+    """A kind as one thing, where lists count."""
+
+    def __init__(self, given: Any) -> None:
+        self.given = given
+
+
+def specialised(
+    kernel: AnyKernel | LoadedKernel,
+    state: Prepared,
+    arguments: Sequence[Given],
+    counts: dict[str, int],
+    bound: dict[str, Any],
+    device: DeviceRef | Device | None = None,
+    checks: str | None = None,
+    outputs: Sequence[DType | None] | None = None,
+) -> Specialisation:
+    """As `specialise`, with the tensors of variadic arguments one by one, so many of each, and all parameters."""
+    loaded = state.loaded
     if state.schema.variadic:
-        counts, flat = counted_inputs(state.schema, flat, bound, place)
-        counts = counted_outputs(state.schema, counts, bound, None if outputs is None else len(outputs), place)
+        expected = None if outputs is None else len(outputs)
+        counts = counted_outputs(state.schema, counts, bound, expected, user_place())
         loaded = loaded.expanded(counts)
-    kinds = _kinds(loaded.schema, flat, bound, outputs)
-    where = DeviceRef.CPU() if device is None else DeviceRef.from_device(device)
+    kinds = _kinds(loaded.schema, arguments, bound, outputs)
+    where = _HOST if device is None else device
     level = str(parse_checks(checks)) if checks is not None else knobs.checks
     told = None if outputs is None else tuple(outputs)
     named = tuple((name, identity(value)) for name, value in bound.items())
@@ -251,6 +332,7 @@ def specialise(
 
 # *** dtypes ***
 
+_HOST = DeviceRef.CPU()
 _DEFAULTS = (DType.bool, DType.int64, DType.float32)  # of Python's numbers, from the lowest category
 
 
@@ -289,15 +371,15 @@ def _category(number: bool | int | float) -> int:
 
 
 def _made(
-    kernel: AnyKernel,
+    kernel: AnyKernel | LoadedKernel,
     loaded: LoadedKernel,
     kinds: Sequence[Kind],
     parameters: dict[str, Any],
-    device: DeviceRef,
+    where: DeviceRef | Device,
     checks: str | None,
     outputs: tuple[DType | None, ...] | None,
 ) -> Specialisation:
-    schema = loaded.schema
+    schema, device = loaded.schema, DeviceRef.from_device(where)
     names = axis_names(schema, [rank for _, rank in kinds], parameters)
     if names is None:
         _refuse(schema, kinds, parameters)
@@ -312,9 +394,17 @@ def _made(
         values = [_operand(graph, names, k) for k in range(len(types))]
         results = stage(loaded, values, parameters, device, _expected(graph, schema, names, outputs, device))
         graph.output(*results)
+    _forget_places(graph)
     return Specialisation(
-        kernel, loaded, tuple(types), tuple(r.type for r in results), names, parameters, device, graph, checks
+        kernel, loaded, tuple(types), tuple(r.type for r in results), names, parameters, device, where, graph, checks
     )
+
+
+def _forget_places(graph: Graph) -> None:
+    """Takes out where the op was staged: it serves calls from everywhere."""
+    ir = graph.ir
+    nodes = tuple(replace(node, place=None) if isinstance(node, Node) else node for node in ir.nodes)
+    graph._ir = replace(ir, nodes=nodes, steps=tuple(replace(step, place=None) for step in ir.steps))
 
 
 def _operand(graph: Graph, names: AxisNames, number: int) -> Value:

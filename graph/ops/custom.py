@@ -7,10 +7,13 @@ libraries (see `engine.load`) and the rules of signatures (see `dsl.signature.bi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
+from ...dsl.diagnostics.collecting import Broken
 from ...dsl.diagnostics.errors import PackageError, brief, did_you_mean, shown_value
 from ...dsl.diagnostics.places import user_place
+from ...dsl.frontend.python.register import Kernel
+from ...dsl.package.library import LoadedKernel, loaded_kernel
 from ...dsl.signature.parameters import bind_parameters
 from ...dsl.signature.schema import OpSchema, Role
 from ...dsl.signature.variadic import counted_inputs, counted_outputs
@@ -25,13 +28,10 @@ from ..types.tensor_type import TensorType
 from .operands import same_device, tensor
 from .stage import current, fail, op, stage
 
-if TYPE_CHECKING:
-    from ...dsl.package.library import LoadedKernel
-
 
 @op(dtypes={}, example='ops.custom("row_total", DeviceRef.CPU(), [x])')
 def custom(
-    name: str,
+    name: str | Kernel,
     device: DeviceRef | Device,
     values: Iterable[TensorValueLike],
     out_types: Iterable[TensorType] | None = None,
@@ -40,7 +40,7 @@ def custom(
     """Calls a registered kernel from the graph's custom extensions.
 
     Args:
-        name: the name under which the kernel is registered.
+        name: the name under which the kernel is registered, or the kernel itself.
         device: where it runs; all `values` lie there.
         values: one tensor for each input of the signature, in order. Where it has no axes (a scalar, `s: Float32`), a
             plain number does, and becomes a constant of the declared dtype. The tensors of a variadic argument are a
@@ -59,7 +59,7 @@ def custom(
 
 @op(dtypes={}, example='ops.inplace_custom("axpy_into", DeviceRef.CPU(), [y, 2.0, x])')
 def inplace_custom(
-    name: str,
+    name: str | Kernel,
     device: DeviceRef | Device,
     values: Iterable[TensorValueLike],
     out_types: Iterable[TensorType] | None = None,
@@ -80,18 +80,21 @@ def inplace_custom(
 
 def _call(
     caller: str,
-    name: str,
+    name: str | Kernel | LoadedKernel,
     device: DeviceRef | Device,
     values: Iterable[TensorValueLike],
     out_types: Iterable[TensorType] | None,
     parameters: Mapping[str, Any] | None,
 ) -> list[TensorValue]:
     graph = current(caller)
+    kernel = name if isinstance(name, LoadedKernel) else loaded_kernel(name) if isinstance(name, Kernel) else None
+    if kernel is not None:
+        name = kernel.schema.name
+    if isinstance(name, Broken) and name.error is not None:
+        raise name.error
     if not isinstance(name, str):
-        called = getattr(getattr(name, "schema", None), "name", None)  # of a kernel function
-        hint = f'call it by its name: ops.{caller}("{called}", ...)' if isinstance(called, str) else None
-        wrong("name", name, "the name of an op", hint=hint)
-    kernel = graph.kernels.find(name)
+        wrong("name", name, "the name of an op, or a kernel")
+    kernel = kernel or graph.kernels.find(name)
     if kernel is None:
         _fail_unknown(name, graph.kernels)
     target = DeviceRef.from_device(device)

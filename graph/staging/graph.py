@@ -53,7 +53,7 @@ from ..types.promotion import is_weak, literal_array
 from ..types.tensor_type import BufferType, ShapedType, TensorType, shown
 from .active import ACTIVE
 from .bodies import Bodies, lost_value
-from .kernels import KernelLibrary, open_kernels, paths_of
+from .kernels import Extensions, KernelLibrary, extensions_of, open_kernels
 from .signature import check_outputs, input_types_of, output_types_of, parameters_of, refuse
 from .sizes import stage_dim, stage_sizes
 from .value import BufferValue, TensorValue, Value
@@ -89,7 +89,7 @@ class Graph(Rich):
         input_types: the types of the inputs; their dims are sizes or names, and one name is one size everywhere. An
             input of a `BufferType` is memory of the caller's that the graph may change.
         path, module: not supported; they keep the documented order of arguments.
-        custom_extensions: folders of kernel files, single files, or packages, for `ops.custom`.
+        custom_extensions: folders of kernel files, single files, packages, or kernels themselves, for `ops.custom`.
         kernel_library: an already loaded library, for the same purpose.
         output_types: what the outputs have to be; checked when they are set.
 
@@ -119,7 +119,7 @@ class Graph(Rich):
         input_types: Iterable[ShapedType] = (),
         path: None = None,
         *args: Any,
-        custom_extensions: str | Path | Iterable[str | Path] = (),
+        custom_extensions: Extensions = (),
         kernel_library: KernelLibrary | Library | None = None,
         output_types: Iterable[ShapedType] | None = None,
         module: None = None,
@@ -135,7 +135,7 @@ class Graph(Rich):
         if forward is not None and not callable(forward):
             wrong("forward", forward, "a function")
         types = input_types_of(name, input_types)
-        self._paths = paths_of(custom_extensions)
+        self._extensions = extensions_of(custom_extensions)
         if kernel_library is not None and not isinstance(kernel_library, KernelLibrary | Library):
             wrong("kernel_library", kernel_library, "a KernelLibrary", hint="pass paths as custom_extensions=[...]")
         self._library = kernel_library
@@ -164,7 +164,7 @@ class Graph(Rich):
 
     @placed
     def _open(self, library: KernelLibrary | Library | None) -> KernelSource:
-        return open_kernels(self._paths, library)
+        return open_kernels(self._extensions, library)
 
     def _trace(self, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._names = parameters_of(forward)[: len(self._inputs)]
@@ -200,7 +200,7 @@ class Graph(Rich):
     def kernel_libraries_paths(self) -> list[Path]:
         """The paths of the custom extensions, and of the kernel library."""
         known = self._library.library_paths() if isinstance(self._library, KernelLibrary) else []
-        return [*known, *self._paths]
+        return [*known, *(each if isinstance(each, Path) else Path(each.path) for each in self._extensions)]
 
     @property
     def ir(self) -> GraphIR:
@@ -319,7 +319,7 @@ class Graph(Rich):
         forward: Callable[..., Any] | None = None,
         input_types: Iterable[ShapedType] = (),
         path: None = None,
-        custom_extensions: str | Path | Iterable[str | Path] = (),
+        custom_extensions: Extensions = (),
         devices: Iterable[DeviceRef] = (),
     ) -> Graph:
         """A graph of its own that `ops.call` puts into this one, as often as wanted.
@@ -343,7 +343,8 @@ class Graph(Rich):
         for position, device in enumerate(list_of("devices", devices, "devices")):
             if not isinstance(device, DeviceRef):
                 wrong(f"devices[{position}]", device, "a DeviceRef")
-        paths = [*self._paths, *(path for path in paths_of(custom_extensions) if path not in self._paths)]
+        further = extensions_of(custom_extensions)
+        paths: Any = [*self._extensions, *(each for each in further if each not in self._extensions)]
         made = Graph(name, input_types=input_types, custom_extensions=paths, kernel_library=self._library)
         made._dim_names |= self._dim_names
         if forward is not None:

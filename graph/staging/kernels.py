@@ -15,8 +15,9 @@ import json
 from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+from ...dsl.diagnostics.collecting import Broken
 from ...dsl.diagnostics.errors import PackageError, did_you_mean
 from ...dsl.diagnostics.installation import PACKAGE
 from ...dsl.diagnostics.places import shown_path, user_place
@@ -24,10 +25,14 @@ from ...dsl.environment.cache import content_key, shared_cache
 from ...dsl.environment.fingerprint import fingerprint
 from ...dsl.environment.tracebacks import placed
 from ...dsl.frontend.program import PortableKernel
+from ...dsl.frontend.python.register import Kernel
 from ...dsl.package.library import KernelLibrary as Library
-from ...dsl.package.library import LoadedKernel, library_of, load_library
+from ...dsl.package.library import LoadedKernel, library_of, load_library, loaded_kernel
 from ...dsl.signature.schema import OpSchema
 from ..arguments import list_of, text_of, wrong
+
+Extension: TypeAlias = "str | Path | Kernel | KernelLibrary"
+Extensions: TypeAlias = "Extension | Iterable[Extension]"
 
 
 class Kernels:
@@ -90,27 +95,30 @@ class KernelLibrary:
     """Libraries of kernels that several graphs share: each is read once.
 
     Args:
-        paths: folders of kernel files, single files, or packages.
+        paths: folders of kernel files, single files, packages, kernels themselves, or other `KernelLibrary`s.
 
     Raises:
         PackageError: a path holds no library, or two of them have an op of the same name.
         CompileError: a kernel file is not valid Python, or a signature is wrong.
     """
 
-    def __init__(self, paths: Iterable[str | Path] = ()) -> None:
+    def __init__(self, paths: Extensions = ()) -> None:
         self.libraries: list[Library] = []
         self.load_paths(paths)
 
-    def add_path(self, path: str | Path) -> None:
+    def add_path(self, path: Extension) -> None:
         """Adds the library at a path; one that is there already stays as it was read."""
         self.load_paths([path])
 
     @placed
-    def load_paths(self, custom_extensions: Iterable[str | Path]) -> None:
+    def load_paths(self, custom_extensions: Extensions) -> None:
         """Adds the libraries at some paths: all of them, or none when one is wrong."""
-        known = self.library_paths()
-        fresh = [path for path in dict.fromkeys(paths_of(custom_extensions)) if path not in known]
-        libraries = [*self.libraries, *(load_library(path) for path in fresh)]
+        libraries = list(self.libraries)
+        for one in extensions_of(custom_extensions):
+            if not isinstance(one, Path):
+                libraries.append(one)
+            elif one not in [Path(library.path) for library in libraries]:
+                libraries.append(load_library(one))
         Kernels(libraries)
         self.libraries = libraries
 
@@ -141,7 +149,7 @@ class KernelLibrary:
         return f"KernelLibrary({', '.join(library.path for library in self.libraries)})"
 
 
-def open_kernels(paths: Sequence[Path], library: KernelLibrary | Library | None) -> Kernels:
+def open_kernels(extensions: Sequence[Path | Library], library: KernelLibrary | Library | None) -> Kernels:
     """The kernels that a graph with these extensions can use.
 
     Raises:
@@ -149,20 +157,33 @@ def open_kernels(paths: Sequence[Path], library: KernelLibrary | Library | None)
         CompileError: a kernel file is not valid Python, or a signature is wrong.
     """
     libraries = [library] if isinstance(library, Library) else [] if library is None else library.libraries
-    return Kernels([*libraries, *(load_library(path) for path in paths)])
+    return Kernels([*libraries, *(load_library(each) if isinstance(each, Path) else each for each in extensions)])
 
 
-def paths_of(extensions: Any) -> list[Path]:
-    """The paths of kernel libraries; one may stand for a list of one."""
-    if isinstance(extensions, str | PathLike):
+def extensions_of(extensions: Any) -> list[Path | Library]:
+    """The paths of kernel libraries, and libraries that are at hand, in their order; one may stand for a list of one.
+
+    A kernel is a library of its own: it is taken as it is at this point.
+    """
+    if isinstance(extensions, str | PathLike | Kernel | KernelLibrary | Library | Broken):
         extensions = [extensions]
-    paths = list_of("custom_extensions", extensions, "paths")
-    for position, path in enumerate(paths):
-        if not isinstance(path, str | PathLike):
-            code = getattr(getattr(path, "function", path), "__code__", None)  # of a kernel, or a plain function
-            hint = f"pass the file that it is in: {shown_path(code.co_filename)!r}" if code is not None else None
-            wrong(f"custom_extensions[{position}]", path, "a path", hint=hint)
-    return [Path(path) for path in paths]
+    found: list[Path | Library] = []
+    for position, given in enumerate(list_of("custom_extensions", extensions, "paths or kernels")):
+        if isinstance(given, str | PathLike):
+            found.append(Path(given))
+        elif isinstance(given, Kernel):
+            found.append(Library(given.function.__code__.co_filename, {given.schema.name: loaded_kernel(given)}))
+        elif isinstance(given, KernelLibrary):
+            found += given.libraries
+        elif isinstance(given, Library):
+            found.append(given)
+        elif isinstance(given, Broken) and given.error is not None:
+            raise given.error
+        else:
+            code = getattr(given, "__code__", None)  # of a plain function
+            hint = 'put @register("name") over it' if code is not None else None
+            wrong(f"custom_extensions[{position}]", given, "a path, a kernel or a KernelLibrary", hint=hint)
+    return found
 
 
 @functools.cache

@@ -18,7 +18,6 @@ import pkgutil
 import re
 from collections.abc import Iterable, Mapping
 from importlib import import_module
-from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -38,7 +37,7 @@ from ..ir import Body, Branch, Carried, Constant, Constraint, External, GraphIR,
 from ..types.dims import Dim
 from ..types.tensor_type import BufferType, ShapedType, TensorType
 from .graph import Graph
-from .kernels import kernel_family, shipped_kernel
+from .kernels import Extensions, kernel_family, shipped_kernel
 
 CODE = "EK0436"
 _TYPE = re.compile(r"(Tensor|Buffer)\[(\w+), \((.*?)\), (\w+):(\d+)\](?=, (?:Tensor|Buffer)\[| defines |\)| \{|$)")
@@ -49,7 +48,7 @@ _SHAPE = ".shape"
 def parse_graph(
     text: str,
     *,
-    custom_extensions: str | Path | Iterable[str | Path] = (),
+    custom_extensions: Extensions = (),
     constants: Mapping[int, Any] | None = None,
 ) -> Graph:
     """The graph that a text describes, as `str(graph)` writes it of a finished graph.

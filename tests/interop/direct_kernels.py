@@ -36,7 +36,7 @@ def add(out: OutputTensor[T, "n"], x: InputTensor[T, "n"], y: InputTensor[T, "n"
 
 @register("outer")
 def outer(out: OutputTensor[T, "m n"], x: InputTensor[T, "m"], y: InputTensor[T, "n"]):
-    foreach(out, lambda i, j: x[i] * y[j])
+    foreach(out, lambda i: x[i[0]] * y[i[1]])
 
 
 @register("scale_and_shift")
@@ -93,7 +93,7 @@ def converted(out: OutputTensor[U, "*s"], x: InputTensor[T, "*s"]):
 
 @register("tile_twice")
 def tile_twice(out: OutputTensor[T, "n k"], x: InputTensor[T, "n"], *, k: int):
-    foreach(out, lambda i, j: x[i])
+    foreach(out, lambda i: x[i[0]])
 
 
 @register("total_of")

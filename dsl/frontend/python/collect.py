@@ -26,6 +26,7 @@ from ...signature.schema import OpSchema
 from ...types.dtype import DType, SIMDType
 from .. import syntax
 from ..program import GlobalEntry, PortableKernel, SourceFunction
+from ..reads import Reads
 from .names import Reported, Unresolved
 from .register import BrokenKernel, Kernel, implementation
 from .statements import lines_of_head, parse_function
@@ -34,11 +35,14 @@ from .structs import parse_struct
 from .structs import text_file as text_of_struct
 
 
-def portable(kernel: Kernel) -> PortableKernel:
-    """The program of a registered kernel; its mistakes say what in it is outside the language."""
-    collector = _Collector()
+def portable(kernel: Kernel, reads: Reads | None = None) -> PortableKernel:
+    """The program of a registered kernel; its mistakes say what in it is outside the language.
+
+    `reads` is told what its functions name around them.
+    """
+    collector = _Collector(reads)
     collector.begin(kernel.function)
-    shape = None if kernel.shape_function is None else _shape_program(kernel.schema, kernel.shape_function)
+    shape = None if kernel.shape_function is None else _shape_program(kernel.schema, kernel.shape_function, reads)
     return collector.program(kernel.schema, shape)
 
 
@@ -60,9 +64,9 @@ def operator_program(name: str) -> PortableKernel:
     return PortableKernel(OpSchema(name, ()), collector.table(), tuple(collector.globals))
 
 
-def _shape_program(schema: OpSchema, function: FunctionType) -> PortableKernel:
+def _shape_program(schema: OpSchema, function: FunctionType, reads: Reads | None = None) -> PortableKernel:
     """The kernel around a shape function: `sizes[0], sizes[1] = function(x, y, parameter=parameter)`."""
-    collector = _Collector()
+    collector = _Collector(reads)
     collector.functions.append(_NOTHING)
     collector.begin(function)
     if collector.unusable:
@@ -95,7 +99,8 @@ _NOTHING = SourceFunction(syntax.Function("", (), ()), "")
 class _Collector:
     """Follows names from function to function and numbers what it meets, in the order of meeting."""
 
-    def __init__(self) -> None:
+    def __init__(self, reads: Reads | None = None) -> None:
+        self.reads = Reads() if reads is None else reads
         self.functions: list[SourceFunction | None] = []
         self.globals: list[GlobalEntry] = []
         self.seen_functions: dict[Any, int] = {}
@@ -122,11 +127,11 @@ class _Collector:
         return tuple(f or _NOTHING for f in self.functions)
 
     def function(self, function: FunctionType) -> int:
-        return self.source(function, text_of_function, lambda: parse_function(function, self.resolve))
+        return self.source(function, text_of_function, lambda: parse_function(function, self.resolve, self.reads))
 
     def struct(self, cls: type) -> int:
         """A class under `@struct`; it stands in the table of functions."""
-        return self.source(cls, text_of_struct, lambda: parse_struct(cls, self.resolve))
+        return self.source(cls, text_of_struct, lambda: parse_struct(cls, self.resolve, self.reads))
 
     def source(
         self, what: Any, file_of: Callable[[Any], str], parse: Callable[[], tuple[Any, list[EinkornError]]]
@@ -166,6 +171,7 @@ class _Collector:
         """The public members of a class, inherited ones too, in alphabetical order."""
         for member in sorted(name for name in dir(cls) if not name.startswith("_")):
             value = inspect.getattr_static(cls, member)
+            self.reads.in_class(cls, member)
             if isinstance(value, classmethod) and isinstance(value.__func__, FunctionType):
                 yield member, GlobalEntry("classmethod", self.function(value.__func__))
             else:
@@ -198,7 +204,7 @@ class _Collector:
             case Storage():
                 return GlobalEntry("marker", value.name)
             case Kernel():
-                raise Unresolved(f"op '{value.schema.name}' is a registered kernel; move the shared part into a helper")
+                return GlobalEntry("function", self.function(value.function))  # called with its outputs first
             case ModuleType() | Namespace():
                 raise Unresolved("it is a group of names, name one of its members")
         for marker, called in ((SIMD, "SIMD"), (Pointer, "Pointer")):

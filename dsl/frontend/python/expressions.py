@@ -12,9 +12,9 @@ from __future__ import annotations
 import ast
 import builtins
 import linecache
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from types import ModuleType
+from types import CellType, ModuleType
 from typing import Any
 
 from ...diagnostics.collecting import BROKEN
@@ -24,6 +24,7 @@ from ...language import foreign_names
 from ...language.stubs import STUBS, UnknownName
 from ...types.dtype import DType
 from .. import syntax as s
+from ..reads import Reads
 from .names import BINARY, CLOSED, COMPARE, UNARY, Reported, Unresolved, names_assigned, names_bound
 from .unsupported import UNSUPPORTED
 
@@ -38,13 +39,23 @@ class ExpressionParser:
     An expression with a mistake becomes `syntax.Wrong`, and all around it is still read; `errors` holds the mistakes.
     """
 
-    def __init__(self, file: str, names: dict[str, Any], closure: dict[str, Any], resolve: Resolve) -> None:
+    def __init__(
+        self,
+        file: str,
+        names: dict[str, Any],
+        closure: dict[str, Any],
+        resolve: Resolve,
+        reads: Reads,
+        cells: Mapping[str, CellType] | None = None,
+    ) -> None:
         self.file = file
         self.lines = linecache.getlines(file)
         self.is_ascii = all(map(str.isascii, self.lines))
         self.names = names
         self.closure = closure
         self.resolve = resolve
+        self.reads = reads
+        self.cells = cells or {}  # of the variables in `closure`
         self.scopes: list[set[str]] = []
         self.errors: list[EinkornError] = []
         self.lost: set[str] = set()  # variables that something outside of the language would have given a value
@@ -197,6 +208,7 @@ class ExpressionParser:
     def lookup(self, node: ast.Name) -> Any:
         for names in (self.closure, self.names, vars(builtins)):
             if node.id in names:
+                self.note_read(names, node.id)
                 return names[node.id]
         if node.id in self.names.get(BROKEN, {}):
             raise Reported(self.names[BROKEN][node.id])
@@ -206,6 +218,13 @@ class ExpressionParser:
         size = self.sizes.get(node.id)
         hint = f"write {size}" if size else foreign_names.of_name(node.id) or did_you_mean(node.id, known)
         raise CompileError(f"unknown name '{node.id}'", code="EK0101", place=self.place(node), hint=hint)
+
+    def note_read(self, names: dict[str, Any], name: str) -> None:
+        """Notes that a name was looked up; those of Python itself stay what they are."""
+        if names is self.names:
+            self.reads.in_namespace(names, name)
+        elif names is self.closure and name in self.cells:
+            self.reads.in_cell(self.cells[name])
 
     def global_(self, value: Any, node: ast.expr) -> s.Expr:
         try:
@@ -235,6 +254,8 @@ class ExpressionParser:
                     place=self.place(node),
                     hint=did_you_mean(node.attr, known),
                 )
+            if isinstance(owner, ModuleType):
+                self.reads.in_namespace(vars(owner), node.attr)
             return self.global_(getattr(owner, node.attr), node)
         return s.Attribute(self.expr(node.value), node.attr, span=self.span(node))
 

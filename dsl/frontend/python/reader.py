@@ -11,6 +11,7 @@ from types import ModuleType
 from ...diagnostics.errors import EinkornError
 from ..base import Frontend, SourceKernel
 from ..program import PortableKernel
+from ..reads import Reads
 from .collect import as_far_as_known, portable
 from .import_file import import_file, import_root
 from .register import KERNEL_FILE, REGISTERED, BrokenKernel, Kernel
@@ -35,13 +36,20 @@ def kernels_of(module: ModuleType) -> list[SourceKernel]:
 def source_of(kernel: Kernel | BrokenKernel) -> SourceKernel:
     """A kernel object as libraries hold it."""
 
+    reads = Reads()
+
     def make() -> PortableKernel:
-        return as_far_as_known(kernel) if isinstance(kernel, BrokenKernel) else portable(kernel)
+        return as_far_as_known(kernel) if isinstance(kernel, BrokenKernel) else portable(kernel, reads)
 
     if isinstance(kernel, BrokenKernel):
         return SourceKernel(kernel.schema, make, usable=False)
     return SourceKernel(
-        kernel.schema, make, override=kernel.override, reference=kernel.numpy_reference, gradient=kernel.gradient
+        kernel.schema,
+        make,
+        override=kernel.override,
+        reference=kernel.numpy_reference,
+        gradient=kernel.gradient,
+        reads=reads,
     )
 
 

@@ -52,6 +52,7 @@ class Kernel(Rich):
         self.__name__ = function.__name__
         self.__module__ = function.__module__
         self.gradient: Gradient | None = None
+        self.loaded: Any = None  # its program, as `package.library.loaded_kernel` made it last
         self.calls: Any = None  # what `graph.interop` keeps of calls from outside of graphs
 
     def reference(self, function: Callable[..., Any]) -> Callable[..., Any]:

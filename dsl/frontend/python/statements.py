@@ -20,6 +20,7 @@ from ...diagnostics.errors import CompileError, EinkornError
 from ...diagnostics.places import Place
 from ...diagnostics.text import believe, file_of
 from .. import syntax as s
+from ..reads import Reads
 from .expressions import ExpressionParser, Resolve
 from .names import BINARY, Reported, names_assigned, names_bound, sizes_of, yields
 from .unsupported import UNSUPPORTED
@@ -38,9 +39,11 @@ def lines_of_head(function: FunctionType) -> set[tuple[str, int]]:
     return {(file, line) for line in range(function.__code__.co_firstlineno, first)}
 
 
-def parse_function(function: FunctionType, resolve: Resolve) -> tuple[s.Function | None, list[EinkornError]]:
+def parse_function(
+    function: FunctionType, resolve: Resolve, reads: Reads
+) -> tuple[s.Function | None, list[EinkornError]]:
     """The syntax tree of `function`, None where it cannot be called, and the mistakes in its text: constructs that are
-    not in the language, unknown names.
+    not in the language, unknown names. What it names around it is added to `reads`.
 
     Raises:
         CompileError: its source is not at hand.
@@ -48,7 +51,8 @@ def parse_function(function: FunctionType, resolve: Resolve) -> tuple[s.Function
     node = find_function(function)
     file = text_file(function)
     lookup = dict(inspect.getclosurevars(function).nonlocals)
-    parser = Parser(file, function.__globals__, lookup, resolve)
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    parser = Parser(file, function.__globals__, lookup, resolve, reads, cells)
     try:
         return _parsed(parser, node), parser.errors
     except RecursionError:

@@ -18,6 +18,7 @@ from ...diagnostics.places import Place
 from ...diagnostics.text import believe, file_of
 from ...language.structs import INFO, StructInfo
 from .. import syntax as s
+from ..reads import Reads
 from .expressions import Resolve
 from .names import Reported
 from .statements import AGAIN, GIVE_TEXT, Parser
@@ -25,7 +26,7 @@ from .statements import AGAIN, GIVE_TEXT, Parser
 _KINDS = {"staticmethod": "static", "classmethod": "class", "property": "property"}
 
 
-def parse_struct(cls: type, resolve: Resolve) -> tuple[s.Struct | None, list[EinkornError]]:
+def parse_struct(cls: type, resolve: Resolve, reads: Reads) -> tuple[s.Struct | None, list[EinkornError]]:
     """The syntax tree of a struct, None where no value of it can be made, and the mistakes in its text.
 
     Raises:
@@ -33,7 +34,7 @@ def parse_struct(cls: type, resolve: Resolve) -> tuple[s.Struct | None, list[Ein
     """
     info: StructInfo = getattr(cls, INFO)
     node = _find(cls, info)
-    parser = Parser(text_file(cls), info.names, {}, resolve)
+    parser = Parser(text_file(cls), info.names, {}, resolve, reads)
     reader = _Reader(cls, parser)
     sound = True
     for part in node.body:

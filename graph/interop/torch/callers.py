@@ -5,15 +5,14 @@ Input: kernels, or names of ops with libraries of them. Output: `Op`s. Non-goals
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ....dsl.diagnostics.errors import DTypeError, shown_value
 from ....dsl.diagnostics.places import user_place
 from ....dsl.frontend.python.register import Kernel
 from ....dsl.package.library import LibraryKernel
-from ...staging.kernels import KernelLibrary, open_kernels, paths_of
+from ...staging.kernels import Extensions, extensions_of, open_kernels
 from ..specialise import AnyKernel
 from .graph_op import graph_op as graph_op
 from .library import CustomOpLibrary as CustomOpLibrary
@@ -22,7 +21,7 @@ from .op import Op as Op
 from .op import op_of
 
 
-def op(kernel: Any, *, extensions: str | Path | Iterable[str | Path] | KernelLibrary = ()) -> Op:
+def op(kernel: Any, *, extensions: Extensions = ()) -> Op:
     """A kernel as an op of PyTorch: in eager mode, in compiled and exported programs, under vmap and autograd.
 
     Args:
@@ -34,8 +33,7 @@ def op(kernel: Any, *, extensions: str | Path | Iterable[str | Path] | KernelLib
         PackageError: a library cannot be loaded, or has no op of this name.
     """
     if isinstance(kernel, str):
-        library = extensions if isinstance(extensions, KernelLibrary) else None
-        kernels = open_kernels(() if library is not None else paths_of(extensions), library)
+        kernels = open_kernels(extensions_of(extensions), None)
         return Op(LibraryKernel(found_kernel(kernels, kernel)))
     if not isinstance(kernel, Kernel | LibraryKernel):
         raise DTypeError(

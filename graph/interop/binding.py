@@ -1,0 +1,114 @@
+"""Sorts what stands between the parentheses of a call: inputs by their places, `out=`, parameters by their names.
+
+Input: a schema, arguments and keywords. Output: `Given`. Non-goals: what the values are (see `kinds`), and what values
+parameters take (see `dsl.signature.parameters`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...dsl.diagnostics.errors import GraphError, did_you_mean, plural
+from ...dsl.diagnostics.places import user_place
+from ...dsl.signature.parameters import bind_parameters
+from ...dsl.signature.schema import OpSchema
+from ...dsl.signature.variadic import counted_inputs
+
+OUT = "out"  # the keyword for the memory of outputs
+
+
+@dataclass(frozen=True)
+class Given:
+    """A call in order.
+
+    Attributes:
+        values: one for each tensor that goes in, those of variadic arguments one by one.
+        counts: how many tensors each variadic input got.
+        parameters: the value of every compile-time parameter.
+        out: what was given as `out=`; None where nothing was.
+    """
+
+    values: list[Any]
+    counts: dict[str, int]
+    parameters: dict[str, Any]
+    out: Any
+
+
+def bind_call(schema: OpSchema, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Given:
+    """What each part of a call is meant as.
+
+    Raises:
+        GraphError: EK0851 too many or too few arguments, or one by its name; EK0320 and further for parameters.
+    """
+    named = dict(kwargs)
+    known = {p.name for p in schema.parameters}
+    out = named.pop(OUT, None) if OUT not in known else None
+    for name in named:
+        if name not in known:
+            _refuse_keyword(schema, name, known)
+    _check_count(schema, args)
+    place = user_place()
+    try:
+        parameters = bind_parameters(schema, named, place=place)
+    except GraphError as error:
+        if error.code == "EK0321":  # which has hints for graphs
+            error.hint = f"write {_written(schema, [f'{error.argument}=...'])}"
+        raise
+    counts, values = counted_inputs(schema, args, parameters, place)
+    return Given(values, counts, parameters, out)
+
+
+def _check_count(schema: OpSchema, args: tuple[Any, ...]) -> None:
+    """Refuses too many arguments and too few; how many a variadic one takes is another question."""
+    inputs = schema.inputs
+    least = sum(1 for argument in inputs if argument not in schema.variadic)
+    if len(args) < least:
+        missing = [argument.name for argument in inputs if argument not in schema.variadic][len(args) :]
+        listed = " and ".join(f"'{name}'" for name in missing)
+        raise _wrong(schema, f"is called without {listed}", missing[0], len(inputs), len(args), None)
+    if len(args) > len(inputs) and not schema.variadic:
+        takes = (
+            f"takes {plural(len(inputs), 'argument')} ({', '.join(a.name for a in inputs)}), and {len(args)} are given"
+        )
+        parameters = [f"{p.name}={value!r}" for p, value in zip(schema.parameters, args[len(inputs) :], strict=False)]
+        plain = all(isinstance(value, bool | int | float | str) for value in args[len(inputs) :])
+        hint = None
+        if parameters and plain:
+            hint = f"compile-time parameters are given by their names: {_written(schema, parameters)}"
+        elif len(args) <= len(inputs) + len(schema.outputs):
+            hint = f"outputs are given back, or written where out= says: {_written(schema, ['out=...'])}"
+        raise _wrong(schema, takes, None, len(inputs), len(args), hint)
+
+
+def _refuse_keyword(schema: OpSchema, name: str, parameters: set[str]) -> None:
+    inputs, outputs = [a.name for a in schema.inputs], [a.name for a in schema.outputs]
+    if name in inputs:
+        text, hint = f"takes '{name}' by its place, not by its name", f"write {_written(schema, [])}"
+    elif name in outputs:
+        text = f"has no parameter '{name}', which is an output"
+        hint = f"say where outputs go by out=: {_written(schema, ['out=...'])}"
+    else:
+        listed = f"its parameters are {', '.join(sorted(parameters))}" if parameters else "it has no parameters"
+        text, hint = f"has no parameter '{name}': {listed}", did_you_mean(name, [*sorted(parameters), OUT]) or ""
+    raise _wrong(schema, text, name, sorted(parameters), name, hint)
+
+
+def _written(schema: OpSchema, rest: list[str]) -> str:
+    """A call as it could be written."""
+    short = schema.name.rpartition("::")[2]
+    return f"{short}({', '.join([*(a.name for a in schema.inputs), *rest])})"
+
+
+def _wrong(schema: OpSchema, text: str, argument: str | None, expected: Any, got: Any, hint: str | None) -> GraphError:
+    return GraphError(
+        f"op '{schema.name}' {text}",
+        code="EK0851",
+        place=user_place(),
+        op=schema.name,
+        argument=argument,
+        expected=expected,
+        got=got,
+        hint=hint or None,
+    )

@@ -1,0 +1,96 @@
+"""Says what is wrong with a direct call in the words of its kernel: arguments by their names, no word of graphs.
+
+Models speak of `input0` and of graphs, since that is what they are given. Who calls a kernel has neither.
+
+Input: an error, the call. Output: the error to raise. Non-goals: mistakes in the text of kernels, which say it already.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ...dsl.diagnostics.errors import CompileError, EinkornError, each_of
+from ...dsl.diagnostics.places import user_place
+from ...dsl.signature.bind import bind
+from ...dsl.signature.schema import OpSchema
+from ...dsl.signature.variadic import expand
+from ...dsl.types.dtype import DType
+from ..engine.inputs import WRONG_INPUT
+from .binding import Given
+from .kinds import Operand
+from .specialise import Specialisation
+
+IN_GRAPHS = "say it with out_types"  # the hint of `dsl.signature`
+
+
+def explained_mismatch(schema: OpSchema, given: Given, operands: Sequence[Operand]) -> EinkornError | None:
+    """What contradicts the signature, told with the sizes of the call; None where nothing does."""
+    if schema.variadic:
+        known = {a.name: given.counts.get(a.name, 0) for a in schema.variadic}
+        schema = expand(schema, known)
+    kinds = {a.dtype: o.dtype for a, o in zip(schema.inputs, operands, strict=False) if o.dtype is not None}
+    return _mismatch(schema, given.parameters, [(_dtype(schema, k, o, kinds), o.shape) for k, o in enumerate(operands)])
+
+
+def _dtype(schema: OpSchema, number: int, operand: Operand, known: dict[DType | str, DType]) -> DType:
+    """The dtype of an operand; that of a number is the one that it meets."""
+    if operand.dtype is not None or number >= len(schema.inputs):
+        return operand.dtype or DType.float32
+    declared = schema.inputs[number].dtype
+    return declared if isinstance(declared, DType) else known.get(declared, schema.allowed(declared)[0])
+
+
+def _mismatch(
+    schema: OpSchema, parameters: dict[str, object], specs: Sequence[tuple[DType, tuple[int, ...]]]
+) -> EinkornError | None:
+    try:
+        bind(schema, specs, parameters, late=dict.fromkeys(schema.late, 0), place=user_place())
+    except EinkornError as error:
+        for each in each_of(error):
+            if each.hint == IN_GRAPHS:
+                each.hint = "give the memory that it goes to: out=y" if each.code == "EK0318" else None
+        return error
+    return None
+
+
+def explained(error: EinkornError, made: Specialisation, operands: Sequence[Operand]) -> EinkornError:
+    """The error of a model, as one of the call."""
+    schema = made.schema
+    if isinstance(error, CompileError):
+        for each in each_of(error):
+            each.notes.append(f"op '{schema.name}' is called at {user_place()}")
+        return error
+    if error.code in WRONG_INPUT:
+        types = [operand.dtype or type.dtype for operand, type in zip(operands, made.inputs, strict=True)]
+        specs = [(dtype, operand.shape) for dtype, operand in zip(types, operands, strict=True)]
+        found = _mismatch(schema, made.parameters, specs)
+        if found is not None:
+            return found
+    for each in each_of(error):
+        _renamed(each, schema)
+    return error
+
+
+def _renamed(error: EinkornError, schema: OpSchema) -> None:
+    """Arguments and outputs by their names, and an op in the place of its graph."""
+    inputs, outputs = [a.name for a in schema.inputs], [a.name for a in schema.outputs]
+
+    def said(text: str) -> str:
+        text = re.sub(r"\binput(\d+)\b", lambda m: _nth(inputs, m), text)
+        text = re.sub(r"\bout\[(\d+)\]", lambda m: f"output '{_nth(outputs, m)}'", text)
+        text = text.replace(f"graph '{schema.name}'", f"op '{schema.name}'")
+        return re.sub(r"\bthe graph (takes|gives)", r"the op \1", text)
+
+    error.message = said(error.message)
+    error.notes = [said(note) for note in error.notes]
+    error.op = error.op or schema.name
+    if error.argument is not None:
+        error.argument = re.sub(r"^input(\d+)$", lambda m: _nth(inputs, m), error.argument)
+    if f"'{schema.name}'" not in error.message:
+        error.message = f"op '{schema.name}': {error.message}"
+
+
+def _nth(names: Sequence[str], match: re.Match[str]) -> str:
+    number = int(match[1])
+    return names[number] if number < len(names) else match[0]
