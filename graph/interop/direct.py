@@ -14,6 +14,8 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...dsl.diagnostics.errors import DTypeError, EinkornError, GraphError
 from ...dsl.diagnostics.installation import PACKAGE
 from ...dsl.diagnostics.places import user_place
@@ -28,13 +30,14 @@ from ..staging.value import Value
 from ..types.promotion import weak_array
 from .binding import Given, bind_call
 from .explained import explained, explained_mismatch
-from .kinds import NUMBER, Operand, as_kind, device_of_call, kind_of_results, operand_of
+from .kinds import NUMBER, Operand, as_kind, device_of_call, kind_of_results, library_of, operand_of
 from .outputs import Place, check_apart, checked, filled, memory_of
 from .specialise import Given as Kind
 from .specialise import Prepared, Specialisation, prepared, specialised
 
 # Libraries whose tensors reach kernels by ops that are registered with them: the file here that calls them so.
 LIBRARIES = {"torch": "torch.callers"}
+OWN = (np.ndarray, np.generic, Buffer, bool, int, float, str, type(None))
 HOOK = "__einkorn_call__"  # of a class whose objects know themselves what a call with them is
 
 
@@ -61,22 +64,25 @@ def call(kernel: Kernel, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> An
 def called(kernel: Kernel | LoadedKernel, state: Prepared, given: Given) -> Any:
     """A call with tensors and numbers, in order."""
     schema = state.schema
+    library = _library(given)
+    if library is not None:
+        return library.call(kernel, given.values, given.parameters, given.out)
     op, names = schema.name, _names(schema, given.counts)
     operands = [operand_of(value, op, name) for value, name in zip(given.values, names, strict=False)]
-    library = _library(operands)
-    if library is not None:
-        return library.call(kernel, [operand.given for operand in operands], given.parameters, given.out)
     device = device_of_call(op, names, operands)
     memory = None if given.out is None else memory_of(op, given.out)
     made = _specialised(kernel, state, given, operands, device, memory)
     return _run(made, operands, memory, given.out)
 
 
-def _library(operands: Sequence[Operand]) -> Any:
+def _library(given: Given) -> Any:
     """The file that calls kernels with tensors of another library, if there is one for any of these."""
-    for operand in operands:
-        if operand.kind in LIBRARIES:
-            return importlib.import_module(f"{PACKAGE}.graph.interop.{LIBRARIES[operand.kind]}")
+    memory = given.out if isinstance(given.out, tuple | list) else (given.out,)
+    for value in (*given.values, *memory):
+        if not isinstance(value, OWN):
+            file = LIBRARIES.get(library_of(value))
+            if file is not None:
+                return importlib.import_module(f"{PACKAGE}.graph.interop.{file}")
     return None
 
 
