@@ -40,7 +40,7 @@ def test_dims_are_named_as_the_signature_names_them() -> None:
     assert [list(map(str, sizes)) for sizes in two.output_sizes] == [["m", "n"]]
     assert specialise(k.add_one, [(I64, 2)]).inputs[0].shape == ["s_0", "s_1"]
     assert specialise(k.add_one, [(I64, 0)]).inputs[0].shape == []
-    parts = specialise(k.halves, [(F32, 1)])
+    parts = specialise(k.halves, [(DType.uint8, 1)])
     assert parts.output_shapes([(7,)]) == [(3,), (4,)]
     assert not parts.is_loaded
 
