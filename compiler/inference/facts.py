@@ -1,7 +1,7 @@
 """Finds what fusion has to know of a kernel instance, by evaluating it over probes.
 
-Input: a `NodeSpec` and the shapes of its inputs. Output: `Facts`. Non-goals: nothing is decided here (see
-`graph.passes.fusion`), and nothing is compiled.
+Input: a `NodeSpec` and the shapes of its inputs. Output: `Facts`, or why elements are not computed one by one.
+Non-goals: nothing is decided here (see `graph.passes.fusion`), and nothing is compiled.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ...dsl.contract.unit import NodeSpec, Size, Slot
 from ...dsl.diagnostics.errors import CompileError
+from ...dsl.signature.schema import Form
 from ...dsl.types.dtype import INT, DType
 from ..ir.program import Region, Value, count_operations, walk
 from ..targets import Target
@@ -51,7 +52,8 @@ class _Prober(GroupEvaluator):
                 if isinstance(size, Slot):
                     self.slots.setdefault(size.index, Value(INT))
         dims = self.dims(node.outputs[0][1])
-        self.index = Index(dims, components=tuple(Value(INT) for _ in dims))
+        self.components = tuple(Value(INT) for _ in dims)
+        self.index = Index(dims, components=self.components)
         self.probes: dict[int, Probe] = {}
 
     def operand(self, node: int, number: int) -> Tensor:
@@ -85,3 +87,37 @@ def find_facts(node: NodeSpec, shapes: tuple[tuple[DType, tuple[Size, ...]], ...
         loads=tuple(0 if p is None else p.loads for p in probes),
         loops=any(opcode.loops for opcode in opcodes),
     )
+
+
+def not_elementwise(node: NodeSpec, shapes: tuple[tuple[DType, tuple[Size, ...]], ...], target: Target) -> str:
+    """Why an element of the outputs is not made of the elements of the inputs at its place, and of nothing else; ""
+    when it is. What kernels print and assert does not matter here.
+
+    Raises:
+        CompileError: a mistake in the kernel.
+    """
+    schema = node.kernel.schema
+    if schema.mutable:
+        return f"it changes '{schema.mutable[0].name}' in place"
+    prober = _Prober(node, shapes, target)
+    region = Region()
+    try:
+        with prober.evaluator.builder.inside(region):
+            prober.element(0, 0, prober.index)
+    except NotElementwise:
+        return "it does more than one `foreach` over its outputs"
+    except (Cascade, Abandoned):
+        prober.evaluator.raise_errors()
+        return "its elements cannot be computed one by one"
+    prober.evaluator.raise_errors()
+    for number, argument in enumerate(schema.inputs):
+        probe = prober.probes.get(number)
+        if probe is not None and probe.elsewhere and argument.form is not Form.SCALAR:
+            return f"it reads other elements of '{argument.name}' than the one at the place that it computes"
+    operations = list(walk(region))
+    if any(op.opcode.has_effects and not op.opcode.reports for op in operations):
+        return "it does more than to compute elements"
+    used = {operand for op in operations for operand in op.operands}
+    if not used.isdisjoint(prober.components):
+        return "it computes with the index"
+    return "it computes with sizes" if not used.isdisjoint(prober.slots.values()) else ""

@@ -275,6 +275,11 @@ MEANINGS: dict[str, str] = {
     "EK0882": "The backward of an op does not give a gradient for each input.",
     "EK0883": "A graph as an op of PyTorch is used wrongly.",
     "EK0884": "An op that changes an argument in place is given a backward.",
+    "EK0895": "What a caller names is no kernel.",
+    "EK0896": "A kernel cannot be called from numba's code.",
+    "EK0897": "An argument that is changed in place shares memory with another.",
+    "EK0898": "A kernel is no ufunc, since it is not elementwise.",
+    "EK0899": "A ufunc cannot be made here.",
     # EK09: faults of Einkorn itself
     "EK0901": "Einkorn failed.",
     "EK0902": "MLIR refused what Einkorn wrote.",

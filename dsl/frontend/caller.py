@@ -21,3 +21,10 @@ def caller() -> Call:
     """What runs kernels; loaded when the first one is called."""
     found: Call = importlib.import_module(f"{PACKAGE}.graph.interop.direct").call
     return found
+
+
+@functools.cache
+def ufunc_maker() -> Callable[[Any], Any]:
+    """What makes ufuncs of kernels."""
+    found: Callable[[Any], Any] = importlib.import_module(f"{PACKAGE}.graph.interop.ufunc").ufunc_of
+    return found

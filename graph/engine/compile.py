@@ -123,6 +123,14 @@ def launcher_code(library: str, target: Target) -> bytes:
     return launcher_object(library, target)
 
 
+def plain_door() -> str:
+    """The text of the door that numba compiles into its code."""
+    with shielded():
+        from ...compiler.codegen.doors.plain import plain_text
+
+    return plain_text()
+
+
 def chosen_checks(said: Checks | None) -> Checks | None:
     """What the session says, or else the environment."""
     return said or (parse_checks(knobs.checks) if knobs.checks else None)
@@ -292,15 +300,7 @@ def node_facts(ir: GraphIR, target: Target, node: Node) -> Facts:
 
     To find it takes as long as a quarter of the compilation, and it is the same in every graph.
     """
-    slots: dict[Dim, int] = {}
-
-    def shape(dims: Any) -> tuple[Size, ...]:
-        return tuple(int(d) if isinstance(d, StaticDim) else Slot(slots.setdefault(d, len(slots))) for d in dims)
-
-    types = [ir.types[value] for value in node.operands]
-    inputs = tuple((t.dtype, shape(t.shape)) for t in types)
-    outputs = tuple((t.dtype, shape(t.shape)) for t in node.out_types)
-    dtypes = bound_dtypes(node, [t.dtype for t in types])
+    inputs, outputs, dtypes = _probed(ir, node)
     parameters = tuple((name, identity(value)) for name, value in node.parameters)
     key = (node.kernel.digest, dtypes, parameters, inputs, outputs, target.key)
     facts = _facts.pop(key, None)
@@ -314,6 +314,40 @@ def node_facts(ir: GraphIR, target: Target, node: Node) -> Facts:
     while len(_facts) > FACTS_KEPT:
         _facts.pop(next(iter(_facts), None), None)
     return facts
+
+
+def _probed(ir: GraphIR, node: Node) -> tuple[Any, Any, Any]:
+    """Dtypes and shapes of a node's operands and results, and the dtype of each type variable."""
+    slots: dict[Dim, int] = {}
+
+    def shape(dims: Any) -> tuple[Size, ...]:
+        return tuple(int(d) if isinstance(d, StaticDim) else Slot(slots.setdefault(d, len(slots))) for d in dims)
+
+    types = [ir.types[value] for value in node.operands]
+    inputs = tuple((t.dtype, shape(t.shape)) for t in types)
+    outputs = tuple((t.dtype, shape(t.shape)) for t in node.out_types)
+    return inputs, outputs, bound_dtypes(node, [t.dtype for t in types])
+
+
+def not_elementwise(ir: GraphIR, node: Node) -> str:
+    """Why an element of the node's results is not made of the elements of its operands at its place alone; "" when it
+    is. Kept in the cache.
+    """
+    target = targets_of(ir.device.to_device())[-1]
+    inputs, outputs, dtypes = _probed(ir, node)
+    parameters = tuple((name, identity(value)) for name, value in node.parameters)
+    name = content_key(
+        "elementwise", repr((node.kernel.digest, dtypes, parameters, inputs, outputs, target.key)), fingerprint()
+    )
+    known = shared_cache().get(name, ".facts")
+    if known is None:
+        with shielded():
+            from ...compiler.inference import facts
+
+        spec = NodeSpec(node.kernel.portable, dtypes, node.parameters, (), outputs)
+        known = facts.not_elementwise(spec, inputs, target).encode()
+        shared_cache().put(name, known, ".facts")
+    return known.decode()
 
 
 def _kept_facts(name: str) -> KnownFacts | None:

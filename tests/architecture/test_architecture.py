@@ -46,7 +46,7 @@ OPENED_LATE = {
 # Imported by users, by Python itself, by kinds of devices that are added.
 ENTRIES = {"", "__main__", "testing", "graph.weights", "graph.driver.halves"}
 # Found by their names: by `dsl.frontend.caller` and by `dsl.diagnostics.rich`.
-ENTRIES |= {"graph.interop.direct", "graph.interop.notebook"}
+ENTRIES |= {"graph.interop.direct", "graph.interop.notebook", "graph.interop.ufunc"}
 MAX_FILE, MAX_FUNCTION = 600, 60
 
 

@@ -28,7 +28,7 @@ from ...signature.description import help_text, python_signature
 from ...signature.schema import PARAMETER_KINDS, ContextArgument, Form, OpSchema, Parameter, Role, TensorArgument
 from ...types.dtype import ANY, DType, SIMDType
 from ..base import Gradient, Reference, gradient_of
-from ..caller import caller
+from ..caller import caller, ufunc_maker
 from .auxiliary import late_dims, make_reference
 from .names import Reported
 from .statements import find_function, text_file
@@ -99,6 +99,15 @@ class Kernel(Rich):
         self.schema = dataclasses.replace(self.schema, late=late)
         self.shape_function = function
         return function
+
+    @property
+    def ufunc(self) -> Any:
+        """The kernel as a `numpy.ufunc`, if it is elementwise: with a loop for each dtype, `out=`, `where=`, `reduce`.
+
+        Raises:
+            GraphError: EK0898 it is not elementwise, with the reason.
+        """
+        return ufunc_maker()(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the kernel on these arguments: arrays, tensors and numbers; see `graph.interop.direct`."""

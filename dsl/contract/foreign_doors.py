@@ -1,0 +1,31 @@
+"""What doors for other libraries find in their tables: the names of the words, in their order.
+
+A word is 8 bytes: an address, or a number. Input: nothing. Output: tuples. Non-goals: no text of a door (see
+`compiler.codegen.doors`), no addresses (see `graph.interop`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+TABLE: Final = "ek_table"  # the symbol of the address of a door's table, where it finds it by a symbol
+PLAIN_DOOR: Final = "ek_plain"  # the symbol of the door that numba compiles into its code
+
+# How a call is made, and functions of Python's by their names: one table for all doors of a process.
+CALL_WORDS: Final = (
+    *("report", "pool", "parallel", "threads"),
+    *("PyGILState_Check", "PyEval_SaveThread", "PyEval_RestoreThread", "PyGILState_Ensure", "PyGILState_Release"),
+    *("PyErr_Occurred", "PyLong_FromVoidPtr", "PyObject_CallOneArg", "Py_DecRef"),
+)
+
+# The loop of a ufunc, for one dtype of one kernel: `calls` is the address of a table of the words above.
+LOOP_WORDS: Final = ("calls", "entry", "owner", "raise")
+
+# The loops of a ufunc for all its dtypes, which ask `find`, an object of Python's, for the loops above.
+FIND_WORDS: Final = (
+    *("find", "PyGILState_Ensure", "PyGILState_Release", "PyLong_FromVoidPtr", "PyLong_AsVoidPtr"),
+    *("PyObject_CallOneArg", "Py_DecRef"),
+)
+
+# The handler of one kernel for XLA: `explain(context)` gives the text of a failure, at an address that stays.
+HANDLER_WORDS: Final = ("calls", "entry", "owner", "explain")

@@ -1,0 +1,132 @@
+"""Stands for an entry that generated code of other libraries calls, on whatever thread, many at once.
+
+Input: a specialisation. Output: the words of tables, the errors of calls that failed, the code of doors with a table of
+their own. Non-goals: how calls are made (see `compiler.codegen.doors`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...dsl.contract import abi
+from ...dsl.contract.doors import DoorSpec
+from ...dsl.contract.foreign_doors import CALL_WORDS, TABLE
+from ...dsl.diagnostics.errors import EinkornError, GraphError, KernelError
+from ...dsl.diagnostics.places import user_place
+from ..driver.shared_library import SharedLibrary
+from ..engine.doors import DoorOwner, door_spec, entry_words, load_door
+from ..engine.hearing import REPORT
+from ..engine.thread_pool import thread_pool
+from .specialise import Specialisation
+
+
+class ForeignCalls(DoorOwner):
+    """Hears what the entry of a specialisation reports when others call it.
+
+    Attributes:
+        spec: what a door has to know of the entry; None where it cannot have one.
+        words: what the context of a call is made of, and the entry.
+        fail_at, refuse_at: the addresses of objects of Python's that raise: `fail` and `refuse`.
+    """
+
+    def __init__(self, made: Specialisation) -> None:
+        super().__init__(made.model._call)
+        self.made = made
+        self.spec = door_spec(self.caller)
+        self.words = entry_words(self.caller, self) if self.spec is not None else {}
+        self._methods = self.fail, self.refuse  # one object each, for code that holds its address
+        self.fail_at, self.refuse_at = map(id, self._methods)
+
+    def why(self, context: int) -> BaseException:
+        """Why the call with this context failed; asked once."""
+        return self.error(context, abi.Context.from_address(context).status)
+
+    def fail(self, context: int) -> None:
+        """Raises why the call with this context failed."""
+        error = self.why(context)
+        if not any(thread.ident == threading.get_ident() for thread in threading.enumerate()):
+            sys.stderr.write(f"einkorn: on a thread that is not Python's, where exceptions are lost:\n{error}\n")
+        raise error
+
+    def refuse(self, changed: int, other: int, *sizes: int) -> None:
+        """Raises what is wrong with sizes that native code has refused, or with two arguments that share memory."""
+        inputs = self.made.schema.inputs
+        if changed >= 0:
+            name, op = inputs[changed].name, self.made.schema.name
+            raise GraphError(
+                f"op '{op}': '{name}' is changed in place, and shares memory with '{inputs[other].name}'",
+                code="EK0897",
+                place=user_place(),
+                op=op,
+                argument=name,
+                expected="memory of its own",
+                got=f"memory of '{inputs[other].name}'",
+                hint=f"pass a copy: {name}.copy()",
+            )
+        rest = iter(sizes)
+        raise self.misfit([tuple(itertools.islice(rest, type.rank)) for type in self.made.inputs])
+
+    def misfit(self, shapes: Sequence[tuple[int, ...]]) -> EinkornError:
+        """What is wrong with sizes."""
+        try:
+            self.made.output_shapes(shapes)
+            sizes = {name: shapes[number][axis] for name, (number, axis) in self.made.symbols.items()}
+            self.caller.stages[0].checks.check(sizes)
+        except EinkornError as error:
+            return error
+        op = self.made.schema.name
+        return KernelError(f"op '{op}' does not take these sizes", code="EK0702", place=user_place(), op=op, got=shapes)
+
+
+def foreign_calls(made: Specialisation) -> ForeignCalls:
+    """Who hears the foreign calls of a specialisation: one, which lasts as long as the process."""
+    with made.lock:
+        found: ForeignCalls | None = made.__dict__.get("_foreign")
+        if found is None:
+            found = made.__dict__["_foreign"] = ForeignCalls(made)
+            _kept.append(found)  # the addresses of the entry are in the code of others
+        return found
+
+
+_kept: list[Any] = []
+
+
+def address_of(name: str) -> int:
+    """Where a function of Python's lies."""
+    return ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
+
+
+@functools.cache
+def call_table() -> int:
+    """The address of the table that native code makes calls with; see `compiler.codegen.doors.calls`."""
+    pool = thread_pool()
+    words = {"report": REPORT, "pool": 0, "parallel": 0, "threads": 1}
+    if pool is not None and pool.threads > 1:
+        words |= {"pool": pool.address, "parallel": pool.run, "threads": pool.threads}
+    return _kept_table([words[name] if name in words else address_of(name) for name in CALL_WORDS])
+
+
+def own_door(
+    name: str, spec: DoorSpec, form: Any, names: Sequence[str], words: Mapping[str, int]
+) -> SharedLibrary | None:
+    """The code of a door with a table of its own, which has these words; None where there are no doors.
+
+    It stays for the life of the process: the addresses of its functions are with others.
+    """
+    library = load_door(name, spec, form, own=True)
+    if library is not None:
+        _kept.append(library)
+        ctypes.c_void_p.from_address(library.address(TABLE)).value = _kept_table([words[word] for word in names])
+    return library
+
+
+def _kept_table(words: Sequence[int]) -> int:
+    table = (ctypes.c_void_p * len(words))(*words)
+    _kept.append(table)
+    return ctypes.addressof(table)

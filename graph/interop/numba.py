@@ -1,0 +1,297 @@
+"""Makes functions of kernels that are called inside of code that numba compiles: `einkorn.numba.function`.
+
+Dtypes and ranks are chosen when numba compiles the caller. What it then compiles is a few lines of Python, written
+here: they read sizes, check what the signature says twice, allocate the outputs, and make one native call of the entry.
+The addresses in it are those of this process, so numba keeps no such code in its cache.
+
+Input: a kernel, types of numba's. Output: functions for `@njit`. Non-goals: arrays that are not contiguous, and kernels
+whose sizes are computed from elements.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+from numba import types
+from numba.core.errors import TypingError
+from numba.extending import overload
+
+from ...dsl.diagnostics.errors import EinkornError, GraphError
+from ...dsl.diagnostics.places import user_place
+from ...dsl.frontend.python.register import Kernel
+from ...dsl.signature.dims import Binary, Call, Computed, Expression, Name, Negate, Number
+from ...dsl.signature.parameters import bind_parameters
+from ...dsl.signature.parse_dims import parse_dims
+from ...dsl.signature.schema import Form, OpSchema
+from ...dsl.types.dtype import DType
+from ..types.dims import Dim, StaticDim, SymbolicDim
+from .kernels import kernel_named
+from .numba_calls import native_call, overlap, refusal
+from .specialise import AnyKernel, Specialisation, specialise
+
+_FAMILIES = ((types.Boolean, False), (types.Integer, 0), (types.Float, 0.0))  # a number of each is as weak as Python's
+
+
+def function(
+    kernel: Kernel | str, *, extensions: str | Path | Iterable[str | Path] = (), **parameters: Any
+) -> Callable[..., Any]:
+    """A kernel as a function for `@numba.njit`, `nogil` and `prange` among it: it takes the inputs, and gives back the
+    outputs: one array, a tuple of several, or None.
+
+    Args:
+        kernel: what `@register` gives, or the name of an op of `extensions`.
+        extensions: folders of kernel files, single files, or packages.
+        parameters: compile-time parameters of the kernel. Those of kind int, bool and str may be keywords of a call,
+            too, where they are literals.
+
+    Raises:
+        PackageError: EK0440 there is no op of that name.
+        GraphError: EK0896 the sizes of its outputs depend on elements; or parameters do not fit.
+    """
+    found = kernel_named(kernel, extensions)
+    schema = found.schema
+    if schema.late:
+        raise GraphError(
+            f"op '{schema.name}' computes sizes of its outputs from elements, which takes more than one native call",
+            code="EK0896",
+            place=user_place(),
+            op=schema.name,
+            got=", ".join(schema.late),
+            hint="call the kernel directly on arrays, outside of njit",
+        )
+    fixed = dict(parameters)
+    open_parameters = [p for p in schema.parameters if p.name not in fixed]
+    bind_parameters(
+        schema, fixed | {p.name: _sample(p.kind) for p in open_parameters if p.required}, place=user_place()
+    )
+    stub = _stub(found, fixed)
+    names = [*_arguments(schema), *(f"{p.name}=None" for p in open_parameters)]
+    said = [p.name for p in open_parameters]
+    typed = _defined(
+        f"def {_identifier(schema)}({', '.join(names)}):\n"
+        f"    return choose(({', '.join([*_arguments(schema), ''])}), {{{', '.join(f'{n!r}: {n}' for n in said)}}})\n",
+        {"choose": lambda inputs, given: _chosen(found, fixed, said, inputs, given)},
+    )
+    overload(stub, prefer_literal=True, inline="never")(typed)
+    return stub
+
+
+def _sample(kind: str) -> Any:
+    return {"bool": True, "int": 1, "float": 1.0, "str": "", "dtype": DType.float32}[kind]
+
+
+def _identifier(schema: OpSchema) -> str:
+    return schema.name.replace("::", "_")
+
+
+def _arguments(schema: OpSchema) -> list[str]:
+    return [argument.name for argument in schema.inputs]
+
+
+def _stub(kernel: AnyKernel, fixed: Mapping[str, Any]) -> Callable[..., Any]:
+    """What stands for the function in Python, where it is a direct call."""
+
+    def stub(*args: Any, **parameters: Any) -> Any:
+        if not isinstance(kernel, Kernel):
+            raise GraphError(
+                f"op '{kernel.schema.name}' of a library is called inside of numba's functions only",
+                code="EK0895",
+                place=user_place(),
+                op=kernel.schema.name,
+            )
+        return kernel(*args, **{**fixed, **parameters})
+
+    stub.__name__ = stub.__qualname__ = _identifier(kernel.schema)
+    stub.__doc__ = kernel.schema.doc
+    return stub
+
+
+def _defined(text: str, names: dict[str, Any]) -> Callable[..., Any]:
+    """The function that a text defines."""
+    exec(compile(text, "<einkorn.numba>", "exec"), names)
+    made: Callable[..., Any] = names[text.split("(")[0].removeprefix("def ")]
+    return made
+
+
+# *** what numba asks when it compiles a call ***
+
+
+def _chosen(
+    kernel: AnyKernel, fixed: Mapping[str, Any], said: Sequence[str], inputs: tuple[Any, ...], given: Any
+) -> Callable[..., Any]:
+    """The implementation for arguments of these types."""
+    schema = kernel.schema
+    try:
+        parameters = dict(fixed) | {n: v for n, v in ((n, _literal(schema, n, t)) for n, t in given.items()) if v != ()}
+        kinds = [_kind(schema, number, type) for number, type in enumerate(inputs)]
+        made = specialise(kernel, kinds, parameters)
+        _check_mutable(made, inputs)
+        return _implementation(made, said, inputs)
+    except EinkornError as error:  # numba tries what it knows, and shows the texts of TypingErrors
+        raise TypingError(str(error)) from error
+
+
+def _literal(schema: OpSchema, name: str, type: Any) -> Any:
+    """The value of a parameter; () where it is left out."""
+    if type is None or isinstance(type, types.NoneType):
+        return ()
+    if isinstance(type, types.Omitted):
+        return () if type.value is None else type.value
+    if isinstance(type, types.Literal):
+        return type.literal_value
+    raise TypingError(
+        f"op '{schema.name}': parameter '{name}' is not known when numba compiles the call, it is {type}; say it where"
+        f" the function is made: einkorn.numba.function({_identifier(schema)}, {name}=...)"
+    )
+
+
+def _kind(schema: OpSchema, number: int, type: Any) -> Any:
+    """Dtype and rank of an argument, or a number where it is one."""
+    argument = schema.inputs[number]
+    type = types.unliteral(type)
+    if argument.form is Form.VARIADIC:
+        if not isinstance(type, types.BaseTuple):
+            raise TypingError(_wrong(schema, argument.name, "takes a tuple of arrays", type))
+        return [_kind_of_array(schema, f"{argument.name}[{k}]", each) for k, each in enumerate(type)]
+    for family, weak in _FAMILIES:
+        if isinstance(type, family):
+            return weak
+    return _kind_of_array(schema, argument.name, type)
+
+
+def _kind_of_array(schema: OpSchema, name: str, type: Any) -> tuple[DType, int]:
+    if not isinstance(type, types.Array):
+        raise TypingError(_wrong(schema, name, "takes an array or a number", type))
+    if type.layout != "C" and type.ndim:
+        text = _wrong(schema, name, "takes a C-contiguous array", type)
+        raise TypingError(f"{text}: copy it with np.ascontiguousarray({name})")
+    if not type.aligned:
+        raise TypingError(_wrong(schema, name, "takes an aligned array", type))
+    try:
+        return DType.from_numpy(numba.np.numpy_support.as_dtype(type.dtype)), type.ndim
+    except (EinkornError, NotImplementedError):
+        raise TypingError(_wrong(schema, name, "takes an array of numbers that kernels know", type)) from None
+
+
+def _wrong(schema: OpSchema, name: str, takes: str, type: Any) -> str:
+    return f"op '{schema.name}': '{name}' {takes}, not {type}"
+
+
+def _check_mutable(made: Specialisation, inputs: Sequence[Any]) -> None:
+    flat = [each for type in inputs for each in (type if isinstance(type, types.BaseTuple) else (type,))]
+    for number in made.mutable:
+        if isinstance(flat[number], types.Array) and not flat[number].mutable:
+            name = made.schema.inputs[number].name
+            raise TypingError(
+                _wrong(made.schema, name, "is changed in place, and takes a writable array", flat[number])
+            )
+
+
+# *** the lines that numba compiles ***
+
+
+def _implementation(made: Specialisation, said: Sequence[str], inputs: Sequence[Any]) -> Callable[..., Any]:
+    """A function in Python that numba compiles for the call."""
+    arguments = _arguments_of(inputs, made)
+    arrays = [name for name, is_array in arguments if is_array]
+    text = functools.partial(_python, {name: str(value) for name, value in made.names.integers.items()})
+    lines = list(_checks(made, arguments, text))
+    for number, sizes in enumerate(made.output_sizes):
+        shape = ", ".join([*(text(size) for size in sizes), ""])
+        shape = f"({shape})" if sizes else "()"
+        lines.append(f"ek_out{number} = ek_empty({shape}, ek_dtype{number})")
+    outputs = [f"ek_out{number}" for number in range(len(made.outputs))]
+    count = " + ".join(f"{name}.size" for name in outputs or arrays) or "1"
+    slots = [text(_expression(slot)) for slot in made.plan.slots]
+    lines.append(f"ek_call({', '.join([count, *(name for name, _ in arguments), *outputs, *slots])})")
+    result = outputs[0] if len(outputs) == 1 else f"({', '.join(outputs)})" if outputs else "None"
+    head = ", ".join([*_arguments(made.kernel.schema), *(f"{name}=None" for name in said)])
+    code = f"def {_identifier(made.schema)}({head}):\n"
+    code += "".join(f"    {line}\n" for line in [*lines, f"return {result}"])
+    names: dict[str, Any] = {
+        "ek_call": native_call(made, len(arguments), len(outputs), len(slots)),
+        "ek_refuse": refusal(made, sum(type.rank for type in made.inputs)),
+        "ek_overlap": overlap,
+        "ek_empty": np.empty,
+        **{f"ek_dtype{k}": type.dtype.to_numpy() for k, type in enumerate(made.outputs)},
+    }
+    return _defined(code, names)
+
+
+def _arguments_of(inputs: Sequence[Any], made: Specialisation) -> list[tuple[str, bool]]:
+    """How each tensor is written in the function, and whether it is an array."""
+    found = []
+    for argument, type in zip(made.kernel.schema.inputs, inputs, strict=True):
+        type = types.unliteral(type)
+        if isinstance(type, types.BaseTuple):
+            found += [(f"{argument.name}[{k}]", True) for k in range(len(type))]
+        else:
+            found.append((argument.name, isinstance(type, types.Array)))
+    return found
+
+
+def _checks(
+    made: Specialisation, arguments: Sequence[tuple[str, bool]], text: Callable[[Expression], str]
+) -> Iterator[str]:
+    """Lines that read the sizes, and refuse those that contradict the signature, and memory that is shared."""
+    names = [name for name, _ in arguments]
+    sizes = ", ".join(f"{name}.shape[{k}]" for name, t in zip(names, made.inputs, strict=True) for k in range(t.rank))
+    for symbol, (number, axis) in made.symbols.items():
+        yield f"{_PREFIX}{symbol} = {names[number]}.shape[{axis}]"
+    conditions = []
+    for number, axes in enumerate(made.names.inputs):
+        for axis, size in enumerate(axes):
+            if made.symbols.get(str(size)) != (number, axis):
+                known = size if isinstance(size, int) else _PREFIX + size
+                conditions.append(f"{names[number]}.shape[{axis}] == {known}")
+    for (number, axis), expression in made.names.computed.items():
+        conditions.append(f"{names[number]}.shape[{axis}] == {text(expression)}")
+    for rule in made.constraints:
+        sign = "==" if rule.kind == "equal" else ">="
+        conditions.append(f"{text(_expression(rule.left))} {sign} {text(_expression(rule.right))}")
+    computed = [size for output in made.output_sizes for size in output if not isinstance(size, Name | Number)]
+    conditions += [f"{text(size)} >= 0" for size in computed]
+    if conditions:
+        yield f"if not ({' and '.join(dict.fromkeys(conditions))}):"
+        yield f"    ek_refuse(-1, -1, {sizes})"
+    for changed in made.mutable:
+        for other, (_, is_array) in enumerate(arguments):
+            if other != changed and is_array:
+                yield f"if ek_overlap({names[changed]}, {names[other]}):"
+                yield f"    ek_refuse({changed}, {other}, {sizes})"
+
+
+_PREFIX = "ek_size_"
+
+
+def _expression(dim: Dim) -> Expression:
+    """A dim of a graph as an expression of the dims language, in which it prints."""
+    if isinstance(dim, SymbolicDim):
+        return Name(dim.name)
+    if isinstance(dim, StaticDim):
+        return Number(int(dim))
+    (item,) = parse_dims(f"({dim})")
+    return item.expression if isinstance(item, Computed) else Name(str(item))
+
+
+def _python(integers: Mapping[str, str], expression: Expression) -> str:
+    """An expression of the dims language in Python, whose sign rules it has."""
+    text = functools.partial(_python, integers)
+    match expression:
+        case Number(value):
+            return str(value)
+        case Name(name):
+            return integers.get(name) or _PREFIX + name
+        case Negate(operand):
+            return f"(-{text(operand)})"
+        case Binary(operator, left, right):
+            return f"({text(left)} {operator} {text(right)})"
+        case Call("ceildiv", (left, right)):
+            return f"(-(-{text(left)} // {text(right)}))"
+        case Call(name, arguments):
+            return text(arguments[0]) if len(arguments) == 1 else f"{name}({', '.join(map(text, arguments))})"

@@ -1,0 +1,176 @@
+"""Writes the parts of numba's code that call an entry: pointers and sizes on the stack, the call, and what failed.
+
+Input: specialisations. Output: intrinsics for the functions of `numba`. Non-goals: which sizes are right.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llvmlite import binding, ir
+from numba import types
+from numba.core import cgutils
+from numba.core.datamodel import default_manager
+from numba.extending import intrinsic
+
+from ...dsl.contract.foreign_doors import PLAIN_DOOR
+from ...dsl.diagnostics.errors import GraphError
+from ...dsl.diagnostics.places import user_place
+from ...dsl.types.dtype import DType
+from ..engine.compile import plain_door
+from .foreign_calls import ForeignCalls, call_table, foreign_calls
+from .specialise import Specialisation
+
+_POINTER = ir.IntType(8).as_pointer()
+_INT32, _INT64 = ir.IntType(32), ir.IntType(64)
+
+
+def native_call(made: Specialisation, inputs: int, outputs: int, slots: int) -> Any:
+    """An intrinsic `(elements, *inputs, *outputs, *dim slots) -> None` that calls the entry of a specialisation, and
+    raises what its kernel reports."""
+    names = ["elements", *(f"t{k}" for k in range(inputs + outputs)), *(f"d{k}" for k in range(slots))]
+    calls = foreign_calls(made)
+
+    def typed(_: Any, *arguments: Any) -> Any:
+        def written(context: Any, builder: Any, signature: Any, values: Sequence[Any]) -> Any:
+            _write_call(calls, context, builder, signature.args, values)
+            return context.get_dummy_value()
+
+        return types.none(
+            *(types.intp if k == 0 or k > inputs + outputs else a for k, a in enumerate(arguments))
+        ), written
+
+    return intrinsic(_with_names(typed, names))
+
+
+def refusal(made: Specialisation, sizes: int) -> Any:
+    """An intrinsic `(changed, other, *sizes) -> None` that raises what is wrong with sizes, or with an argument that is
+    changed and shares memory with another."""
+    calls = foreign_calls(made)
+
+    def typed(_: Any, *arguments: Any) -> Any:
+        def written(context: Any, builder: Any, signature: Any, values: Sequence[Any]) -> Any:
+            _write_refusal(calls, context, builder, values)
+            return context.get_dummy_value()
+
+        return types.none(*(types.intp for _ in arguments)), written
+
+    return intrinsic(_with_names(typed, ["changed", "other", *(f"s{k}" for k in range(sizes))]))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def overlap(_: Any, first: Any, second: Any) -> Any:
+    """Whether two contiguous arrays share memory."""
+
+    def written(context: Any, builder: Any, signature: Any, values: Sequence[Any]) -> Any:
+        ranges = []
+        for type, value in zip(signature.args, values, strict=True):
+            array = context.make_array(type)(context, builder, value)
+            start = builder.ptrtoint(array.data, _INT64)
+            size = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(type.dtype)))
+            ranges.append((start, builder.add(start, builder.mul(array.nitems, size))))
+        (start, end), (other, last) = ranges
+        return builder.and_(builder.icmp_unsigned("<", start, last), builder.icmp_unsigned("<", other, end))
+
+    return types.boolean(first, second), written
+
+
+def _with_names(typed: Callable[..., Any], names: Sequence[str]) -> Any:
+    """The same with named arguments: numba asks for their number."""
+    scope: dict[str, Any] = {"typed": typed}
+    said = ", ".join(names)
+    exec(f"def made(context, {said}):\n    return typed(context, {said})\n", scope)
+    return scope["made"]
+
+
+def _write_call(calls: ForeignCalls, context: Any, builder: Any, kinds: Sequence[Any], values: Sequence[Any]) -> None:
+    made, plan = calls.made, calls.made.plan
+    if calls.spec is None:
+        raise _needs_memory(made)
+    inputs, outputs = len(made.inputs), len(made.outputs)
+    dtypes = [*(type.dtype for type in made.inputs), *(type.dtype for type in made.outputs)]
+    pointers = cgutils.alloca_once(builder, ir.ArrayType(_POINTER, max(1, len(plan.buffers))))
+    for number, buffer in enumerate(plan.buffers):
+        kind, which = buffer.source
+        if kind == "constant":
+            pointer = context.add_dynamic_addr(builder, made.model._call.pointers[number], "constant")
+        else:
+            at = which if kind == "input" else inputs + which
+            pointer = _pointer(context, builder, kinds[1 + at], values[1 + at], dtypes[at])
+        builder.store(pointer, cgutils.gep_inbounds(builder, pointers, 0, number))
+    slots = values[1 + inputs + outputs :]
+    dims = cgutils.alloca_once(builder, ir.ArrayType(_INT64, max(1, len(slots))))
+    for number, value in enumerate(slots):
+        builder.store(value, cgutils.gep_inbounds(builder, dims, 0, number))
+
+    def address(value: int, what: str) -> Any:
+        return context.add_dynamic_addr(builder, value, what)
+
+    text = plain_door()
+    context.active_code_library.add_linking_library(_library(context, text))
+    form = ir.FunctionType(_INT32, [_POINTER, _POINTER, _INT64, _POINTER, _POINTER, _POINTER, _INT32])
+    door = cgutils.get_or_insert_function(builder.module, form, PLAIN_DOOR)
+    arguments = [
+        address(call_table(), "table"),
+        address(calls.fail_at, "raise"),
+        ir.Constant(_INT64, calls.number),
+        address(calls.words["entry"], "entry"),
+        builder.bitcast(pointers, _POINTER),
+        builder.bitcast(dims, _POINTER),
+        builder.zext(builder.icmp_signed(">", values[0], ir.Constant(_INT64, calls.spec.small)), _INT32),
+    ]
+    failed = builder.icmp_signed("!=", builder.call(door, arguments), ir.Constant(_INT32, 0))
+    with cgutils.if_unlikely(builder, failed):
+        context.call_conv.return_exc(builder)
+
+
+def _library(context: Any, text: str) -> Any:
+    """The plain door as a library of numba's, which compiles it into its callers."""
+    found = _libraries.get(context)
+    if found is None:
+        found = context.codegen().create_library("einkorn.plain")
+        found.add_llvm_module(binding.parse_assembly(text))
+        found.finalize()
+        _libraries[context] = found
+    return found
+
+
+_libraries: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+
+def _pointer(context: Any, builder: Any, kind: Any, value: Any, dtype: DType) -> Any:
+    """The address of an array's elements, or of a number that is put on the stack with the dtype that is wanted."""
+    if isinstance(kind, types.Array):
+        return builder.bitcast(context.make_array(kind)(context, builder, value).data, _POINTER)
+    wanted = types.boolean if dtype is DType.bool else getattr(types, dtype.name)
+    number = context.cast(builder, value, types.unliteral(kind), wanted)
+    stored = default_manager.lookup(wanted).as_data(builder, number)
+    return builder.bitcast(cgutils.alloca_once_value(builder, stored), _POINTER)
+
+
+def _write_refusal(calls: ForeignCalls, context: Any, builder: Any, values: Sequence[Any]) -> None:
+    python = context.get_python_api(builder)
+    lock = python.gil_ensure()
+    with cgutils.if_likely(builder, cgutils.is_null(builder, python.err_occurred())):
+        numbers = [python.long_from_longlong(value) for value in values]
+        python.call_function_objargs(context.add_dynamic_addr(builder, calls.refuse_at, "refuse"), numbers)
+        for number in numbers:
+            python.decref(number)
+    python.gil_release(lock)
+    always = cgutils.alloca_once_value(
+        builder, cgutils.true_bit
+    )  # a block that ends in a return has to be within others
+    with cgutils.if_likely(builder, builder.load(always)):
+        context.call_conv.return_exc(builder)
+
+
+def _needs_memory(made: Specialisation) -> GraphError:
+    return GraphError(
+        f"op '{made.schema.name}' needs memory of its own for what lies between its steps, which numba's code has not",
+        code="EK0896",
+        place=user_place(),
+        op=made.schema.name,
+        hint="call the kernel directly on arrays, outside of njit",
+    )

@@ -1,0 +1,204 @@
+"""Makes ufuncs of NumPy of elementwise kernels: `add_one.ufunc`.
+
+A ufunc has a loop for each dtype of the kernel's type variables; code for a dtype is made when it is first used. NumPy
+does the rest: broadcasting, strides, `out=`, `where=`, `reduce`. Loops raise what kernels report.
+
+Input: a kernel. Output: a `numpy.ufunc`. Non-goals: the loops themselves (see `compiler.codegen.doors.ufunc`), and
+NumPy before 2.0, whose loops cannot raise.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ...dsl.contract.doors import DoorSpec
+from ...dsl.contract.foreign_doors import FIND_WORDS, LOOP_WORDS
+from ...dsl.diagnostics.errors import GraphError
+from ...dsl.diagnostics.places import user_place
+from ...dsl.signature.schema import OpSchema
+from ...dsl.types.dtype import DType
+from .elementwise import signature_trouble, trouble_of
+from .foreign_calls import address_of, call_table, foreign_calls, own_door
+from .specialise import AnyKernel, Specialisation, prepared, specialise
+
+MOST = 64  # loops of one ufunc: more type variables than that allow are not multiplied out
+
+_FROM_FUNCTIONS, _ADD_LOOP = 1, 43  # in NumPy's table of functions for ufuncs
+_STRIDED_LOOP = 5
+_NO_FLOAT_ERRORS = 2  # flag of a loop: kernels leave the floating-point flags to nobody
+_ARITY, _TYPES_OFFSETS = (16, 20), {"functions": 32, "data": 40, "ntypes": 48, "types": 64}
+
+
+class _Slot(ctypes.Structure):
+    _fields_ = (("slot", ctypes.c_int), ("function", ctypes.c_void_p))
+
+
+class _LoopSpec(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("nin", ctypes.c_int),
+        ("nout", ctypes.c_int),
+        ("casting", ctypes.c_int),
+        ("flags", ctypes.c_int),
+        ("dtypes", ctypes.c_void_p),
+        ("slots", ctypes.c_void_p),
+    )
+
+
+def ufunc_of(kernel: AnyKernel) -> np.ufunc:
+    """The kernel as a ufunc; the same one as long as the kernel, and what it reads, stay as they are.
+
+    Raises:
+        GraphError: EK0898 the kernel is not elementwise, with the reason; EK0899 NumPy is too old.
+        CompileError: a mistake in the kernel.
+    """
+    state = prepared(kernel)
+    with state.lock:
+        found: np.ufunc | None = state.__dict__.get("_ufunc")
+        if found is None:
+            found = state.__dict__["_ufunc"] = _made(kernel)
+        return found
+
+
+def _made(kernel: AnyKernel) -> np.ufunc:
+    schema = kernel.schema
+    if int(np.__version__.partition(".")[0]) < 2:
+        raise GraphError(
+            f"ufuncs of kernels need NumPy 2.0, and this is {np.__version__}",
+            code="EK0899",
+            place=user_place(),
+            op=schema.name,
+            expected="NumPy 2.0 or newer",
+            got=np.__version__,
+        )
+    trouble = signature_trouble(schema)
+    rows = [] if trouble else [row for row in _rows(schema) if not any(dtype.is_packed() for dtype in row)]
+    if rows:
+        trouble = trouble_of(_specialised(kernel, rows[0]))
+    elif not trouble:
+        trouble = "it takes dtypes alone that NumPy does not have"
+    if trouble:
+        raise GraphError(
+            f"op '{schema.name}' is no ufunc: {trouble}",
+            code="EK0898",
+            place=user_place(),
+            op=schema.name,
+            expected='tensors of one shape "*s", and an index that reads and stores elements and does no more',
+            notes=[f"it is defined at {schema.place}"] if schema.place else [],
+            hint="call the kernel itself: it takes whole arrays",
+        )
+    return _Maker(kernel, rows).made()
+
+
+def _rows(schema: OpSchema) -> list[tuple[DType, ...]]:
+    """The dtypes of inputs and outputs of each loop, those to which NumPy converts most readily first."""
+    variables = [(name, sorted(dtypes, key=_rank)) for name, dtypes in schema.typevars]
+    rows = []
+    for chosen in itertools.islice(itertools.product(*(dtypes for _, dtypes in variables)), MOST):
+        known = dict(zip((name for name, _ in variables), chosen, strict=True))
+        arguments = [*schema.inputs, *schema.outputs]
+        rows.append(tuple(a.dtype if isinstance(a.dtype, DType) else known[a.dtype] for a in arguments))
+    return rows
+
+
+def _rank(dtype: DType) -> tuple[int, int, bool]:
+    """NumPy takes the first loop that it can convert to without loss: small ones come first."""
+    return ("bool", "uint", "int", "float").index(dtype.kind), dtype.bits, dtype is DType.bfloat16
+
+
+def _specialised(kernel: AnyKernel, row: Sequence[DType]) -> Specialisation:
+    inputs = len(kernel.schema.inputs)
+    return specialise(kernel, [(dtype, 1) for dtype in row[:inputs]], outputs=row[inputs:])
+
+
+class _Maker:
+    """Makes one ufunc, and its loops when they are asked for. It lives as long as the process, as ufuncs do."""
+
+    def __init__(self, kernel: AnyKernel, rows: list[tuple[DType, ...]]) -> None:
+        self.kernel = kernel
+        self.rows = rows
+        self.kept: list[Any] = []
+
+    def made(self) -> np.ufunc:
+        """The ufunc."""
+        schema = self.kernel.schema
+        name, doc = schema.name.replace("::", "_").encode(), schema.doc.encode()
+        table = _ufunc_table()
+        make = ctypes.PYFUNCTYPE(ctypes.py_object, *[ctypes.c_void_p] * 3, *[ctypes.c_int] * 4, *[ctypes.c_char_p] * 2,
+                                 ctypes.c_int)(table[_FROM_FUNCTIONS])  # fmt: skip
+        add = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)(table[_ADD_LOOP])
+        self.kept += [self, name, doc]
+        made: np.ufunc = make(None, None, None, 0, len(schema.inputs), len(schema.outputs), -1, name, doc, 0)
+        for number, address in enumerate(self._loops()):
+            dtypes = [row_dtype.to_numpy() for row_dtype in self.rows[number]]
+            classes = (ctypes.c_void_p * len(dtypes))(*(id(type(dtype)) for dtype in dtypes))
+            slots = (_Slot * 2)(_Slot(_STRIDED_LOOP, address), _Slot(0, None))
+            sizes = len(schema.inputs), len(schema.outputs)
+            loop = _LoopSpec(name, *sizes, 0, _NO_FLOAT_ERRORS, ctypes.addressof(classes), ctypes.addressof(slots))
+            add(made, ctypes.addressof(loop))
+            self.kept += [dtypes, classes, slots, loop]
+        self._promote(made)
+        _kept.append(self.kept)
+        return made
+
+    def _promote(self, made: np.ufunc) -> None:
+        """Lets NumPy convert to the loops of its own dtypes, as it does for its own ufuncs: by their list of types."""
+        chars = b"".join(
+            bytes(dtype.to_numpy().num for dtype in row)
+            for row in self.rows
+            if all(dtype.to_numpy().num < 32 for dtype in row)
+        )
+        count = len(chars) // (made.nin + made.nout)
+        types, functions = ctypes.create_string_buffer(chars), (ctypes.c_void_p * max(1, count))()
+        self.kept += [types, functions]
+        at = id(made)
+        for field in ("functions", "data"):
+            ctypes.c_void_p.from_address(at + _TYPES_OFFSETS[field]).value = ctypes.addressof(functions)
+        ctypes.c_void_p.from_address(at + _TYPES_OFFSETS["types"]).value = ctypes.addressof(types)
+        ctypes.c_int.from_address(at + _TYPES_OFFSETS["ntypes"]).value = count
+
+    def _loops(self) -> Sequence[int]:
+        """The addresses of the loops, which find the code of their dtypes."""
+        self._method = self.find
+        words = {"find": id(self._method)} | {name: address_of(name) for name in FIND_WORDS[1:]}
+        found = own_door("ufuncs", DoorSpec((), (), (), ()), len(self.rows), FIND_WORDS, words)
+        if found is None:
+            self._forbidden()
+        return [found.address(f"ek_loop{number}") for number in range(len(self.rows))]
+
+    def find(self, number: int | None) -> int:
+        """The address of the loop of one dtype."""
+        calls = foreign_calls(_specialised(self.kernel, self.rows[number or 0]))
+        words = {"calls": call_table(), "owner": calls.number, "raise": calls.fail_at, **calls.words}
+        found = None if calls.spec is None else own_door("ufunc", calls.spec, None, LOOP_WORDS, words)
+        if found is None:
+            self._forbidden()
+        return found.address("ek_door")
+
+    def _forbidden(self) -> NoReturn:
+        name = self.kernel.schema.name
+        raise GraphError(
+            f"the loops of ufunc '{name}' are compiled where they run, which is not possible here",
+            code="EK0899",
+            place=user_place(),
+            op=name,
+            notes=["EINKORN_NO_JIT and EINKORN_DOORS=0 forbid it, and it takes LLVM"],
+            hint="call the kernel itself",
+        )
+
+
+_kept: list[Any] = []
+
+
+def _ufunc_table() -> Any:
+    """NumPy's functions for ufuncs, by their numbers."""
+    get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", ctypes.pythonapi)
+    )
+    capsule = np._core._multiarray_umath._UFUNC_API  # type: ignore[attr-defined]
+    return ctypes.cast(get(capsule, None), ctypes.POINTER(ctypes.c_void_p))

@@ -1,0 +1,91 @@
+"""Kernels that are ufuncs, and kernels that are nearly."""
+
+from typing import TypeVar
+
+from einkorn.dsl import (
+    Floating,
+    InputTensor,
+    Integral,
+    MutableInputTensor,
+    Numeric,
+    OutputTensor,
+    float32,
+    foreach,
+    int32,
+    register,
+)
+
+T = TypeVar("T", bound=Numeric)
+F = TypeVar("F", bound=Floating)
+N = TypeVar("N", bound=Integral)
+
+
+@register("plus")
+def plus(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"], y: InputTensor[T, "*s"]):
+    """Adds two tensors."""
+    foreach(out, lambda i: x[i] + y[i])
+
+
+@register("minus")
+def minus(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"], y: InputTensor[F, "*s"]):
+    foreach(out, lambda i: x[i] - y[i])
+
+
+@register("parts")
+def parts(whole: OutputTensor[int32, "*s"], rest: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]):
+    foreach(whole, lambda i: x[i].cast(int32))
+    foreach(rest, lambda i: x[i] - x[i].cast(int32).cast(F))
+
+
+@register("scaled")
+def scaled(out: OutputTensor[F, "n"], x: InputTensor[F, "n"], *, by: float = 2.0):
+    foreach(out, lambda i: x[i] * by)
+
+
+@register("root")
+def root(out: OutputTensor[float32, "*s"], x: InputTensor[float32, "*s"]):
+    def element(i):
+        assert x[i] >= 0, "no root of {x[i]}"
+        return x[i]
+
+    foreach(out, element)
+
+
+@register("next_one")
+def next_one(out: OutputTensor[F, "n"], x: InputTensor[F, "n"]):
+    foreach(out, lambda i: x[(i[0] + 1) % x.dim(0)])
+
+
+@register("ramp")
+def ramp(out: OutputTensor[F, "n"], x: InputTensor[F, "n"]):
+    foreach(out, lambda i: x[i] + i[0].cast(F))
+
+
+@register("share")
+def share(out: OutputTensor[F, "n"], x: InputTensor[F, "n"]):
+    foreach(out, lambda i: x[i] / x.dim(0).cast(F))
+
+
+@register("matrix")
+def matrix(out: OutputTensor[F, "m n"], x: InputTensor[F, "m n"]):
+    foreach(out, lambda i: x[i])
+
+
+@register("changed")
+def changed(x: MutableInputTensor[F, "n"]):
+    foreach(x, lambda i: x[i] + 1)
+
+
+@register("with_number")
+def with_number(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"], a: F):
+    foreach(out, lambda i: x[i] * a)
+
+
+@register("unready")
+def unready(out: OutputTensor[F, "n"], x: InputTensor[F, "n"]):
+    foreach(out, lambda i: x[i])
+
+
+@register("mistaken")
+def mistaken(out: OutputTensor[F, "n"], x: InputTensor[F, "n"]):
+    foreach(out, lambda i: x[i].nothing())

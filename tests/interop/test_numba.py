@@ -1,0 +1,205 @@
+"""Kernels are called inside of functions that numba compiles."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from einkorn.dsl.diagnostics.errors import EinkornError, KernelError
+
+from . import direct_kernels as k
+
+numba = pytest.importorskip("numba")
+function = pytest.importorskip("einkorn.numba").function
+
+add_one, add, spread, axpy = map(function, (k.add_one, k.add, k.spread, k.axpy))
+follow, halves, pairs, swap_pairs = map(function, (k.follow, k.halves, k.pairs, k.swap_pairs))
+total_of, positive, in_parallel = map(function, (k.total_of, k.positive, k.in_parallel))
+twice, shifted = function(k.scale_and_shift, scale=2.0), function(k.scale_and_shift, shift=1.5)
+
+
+@numba.njit
+def plain(x: Any) -> Any:
+    return add_one(x)
+
+
+@numba.njit
+def sum_of(x: Any, y: Any) -> Any:
+    return add(x, y)
+
+
+@numba.njit(nogil=True)
+def checked(x: Any) -> Any:
+    return positive(x)
+
+
+def test_dtypes_and_ranks_are_those_of_the_arguments() -> None:
+    for x in (np.arange(5, dtype=np.float32), np.ones((2, 3, 0)), np.array(3, np.int8), np.ones((2, 3), np.uint16)):
+        found = plain(x)
+        assert found.dtype == x.dtype and np.array_equal(found, x + 1) and found.shape == x.shape
+    assert np.array_equal(add_one(np.ones(3)), [2, 2, 2])  # in Python it is the kernel
+
+
+def test_outputs_scalars_parameters_and_what_is_changed() -> None:
+    @numba.njit
+    def everything(x: Any, mean: Any, both: Any) -> Any:
+        low, high = halves(x)
+        follow(mean, x, 0.5)
+        swapped = swap_pairs(x, both)
+        total = total_of((x, x, swapped))
+        return low, high, axpy(2, x, total), pairs(x, both), twice(x) + shifted(x), spread(x, count=2)
+
+    x = np.arange(1, 6, dtype=np.float32)
+    mean, both = np.zeros(5, np.float32), np.arange(10, dtype=np.float32)
+    low, high, line, paired, scaled, parts = everything(x, mean, both)
+    assert np.array_equal(low, x[:2]) and np.array_equal(high, x[2:])
+    assert np.array_equal(mean, x / 2) and np.array_equal(both[::2], x) and np.array_equal(paired, x + x)
+    assert np.array_equal(line, 2 * x + (2 * x + [1, 3, 5, 7, 9])) and np.array_equal(scaled, 3 * x + 1.5)
+    assert np.array_equal(parts, [x, x + 1])
+
+
+def test_sizes_that_contradict_each_other_raise() -> None:
+    x = np.zeros(5, np.float32)
+    assert sum_of(x, x).shape == (5,)
+    with pytest.raises(EinkornError, match=r"dim 'n' is 5 in argument 'x' \(axis 0\) but 3 in argument 'y'") as caught:
+        sum_of(x, x[:3])
+    assert caught.value.code == "EK0312" and caught.value.place is not None and caught.value.place.file == __file__
+
+    @numba.njit
+    def computed(x: Any, both: Any) -> Any:
+        return pairs(x, both)
+
+    with pytest.raises(EinkornError) as caught:
+        computed(x, x)
+    assert caught.value.code == "EK0313"
+
+
+def test_memory_that_is_changed_is_not_shared() -> None:
+    @numba.njit
+    def smoothed(mean: Any, x: Any) -> Any:
+        follow(mean, x, np.float32(0.25))
+
+    x = np.ones(5, np.float32)
+    with pytest.raises(EinkornError, match=r"'mean' is changed in place, and shares memory with 'x'") as caught:
+        smoothed(x, x)
+    assert caught.value.code == "EK0897" and np.array_equal(x, np.ones(5))
+    fixed = x.copy()
+    fixed.flags.writeable = False
+    with pytest.raises(numba.core.errors.TypingError, match=r"'mean' is changed in place, and takes a writable array"):
+        smoothed(fixed, x)
+
+
+@pytest.mark.parametrize(
+    "arguments, why",
+    [
+        ((np.ones(6)[::2],), r"'x' takes a C-contiguous array, not .*np.ascontiguousarray\(x\)"),
+        ((np.asfortranarray(np.ones((2, 3))),), r"'x' takes a C-contiguous array"),
+        ((np.ones(3, np.complex64),), r"'x' takes an array of numbers that kernels know"),
+        (((1.0, 2.0),), r"'x' takes an array or a number"),
+    ],
+)
+def test_wrong_types_name_the_argument(arguments: tuple[Any, ...], why: str) -> None:
+    with pytest.raises(numba.core.errors.TypingError, match=why):
+        plain(*arguments)
+
+
+def test_parameters_that_are_not_known_are_refused() -> None:
+    scale = function(k.scale_and_shift)
+
+    @numba.njit
+    def scaled(x: Any, by: Any) -> Any:
+        return scale(x, scale=by)
+
+    with pytest.raises(numba.core.errors.TypingError, match=r"einkorn.numba.function\(scale_and_shift, scale=...\)"):
+        scaled(np.ones(3), 2.0)
+    with pytest.raises(EinkornError) as caught:
+        function(k.scale_and_shift, skale=2.0)
+    assert caught.value.code == "EK0320"
+
+
+def test_kernels_that_cannot_be_called_so() -> None:
+    with pytest.raises(EinkornError, match="computes sizes of its outputs from elements") as caught:
+        function(k.kept)
+    assert caught.value.code == "EK0896"
+    with pytest.raises(EinkornError, match="is no kernel") as caught:
+        function(len)
+    assert caught.value.code == "EK0895"
+
+
+def test_a_kernel_that_stops_itself_raises_and_the_next_call_works() -> None:
+    good, bad = np.ones(100_000, np.float32), np.full(100_000, -1, np.float32)
+    for x in (bad[:3], bad):
+        with pytest.raises(KernelError, match="elements have to be positive") as caught:
+            checked(x)
+        assert caught.value.code == "EK0701" and np.array_equal(checked(good), good)
+    errors: list[Exception] = []
+
+    def call() -> None:
+        for _ in range(5):
+            try:
+                checked(bad)
+            except KernelError as error:
+                errors.append(error)
+
+    threads = [threading.Thread(target=call) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(errors) == 50
+
+
+def test_prange_calls_kernels_and_nothing_hangs(capfd: pytest.CaptureFixture[str]) -> None:
+    @numba.njit(parallel=True)
+    def rows(x: Any) -> Any:
+        out = np.zeros_like(x)
+        for row in numba.prange(x.shape[0]):
+            out[row] = in_parallel(x[row])
+        return out
+
+    x = np.random.default_rng(3).random((40, 3000)).astype(np.float32) + 1
+    assert np.array_equal(rows(x), x)
+    big = np.ones((4, 100_000), np.float32)  # large enough for our own threads, beside those of numba
+    assert np.array_equal(rows(big), big)
+    x[:, 7] = -1
+    try:
+        rows(x)  # numba loses exceptions of its threads
+    except (KernelError, SystemError):
+        pass
+    else:
+        assert "elements have to be positive" in capfd.readouterr().err
+
+
+def test_what_is_compiled_is_not_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "cached_caller.py"
+    source.write_text("import numba\n\nf = None\n\n@numba.njit(cache=True)\ndef g(x):\n    return f(x)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import cached_caller  # type: ignore[import-not-found]
+
+    with pytest.warns(numba.core.errors.NumbaWarning, match="Cannot cache compiled function"):
+        cached_caller.f = add_one
+        cached_caller.g(np.ones(3))
+    assert not list(tmp_path.rglob("*.nbi"))
+
+
+def test_calls_leak_nothing() -> None:
+    @numba.njit
+    def often(x: Any, count: int) -> float:
+        total = 0.0
+        for _ in range(count):
+            total += add_one(x)[0]
+        return total
+
+    numba.core.runtime._nrt_python.memsys_enable_stats()
+    x = np.zeros(3)
+    often(x, 10)
+    before = sys.getrefcount(x), numba.core.runtime.rtsys.get_allocation_stats()
+    assert often(x, 1_000_000) == 1_000_000
+    after = sys.getrefcount(x), numba.core.runtime.rtsys.get_allocation_stats()
+    assert after[0] == before[0]
+    assert after[1].alloc - before[1].alloc == after[1].free - before[1].free

@@ -1,0 +1,157 @@
+"""Elementwise kernels are ufuncs of NumPy; other kernels say why they are none."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from einkorn.dsl.diagnostics.errors import CompileError, EinkornError, KernelError
+from einkorn.graph.interop.ufunc import ufunc_of
+
+from . import elementwise_kernels as k
+
+pytestmark = pytest.mark.skipif(int(np.__version__.split(".")[0]) < 2, reason="loops cannot raise before NumPy 2.0")
+
+
+def test_a_ufunc_has_a_loop_for_each_dtype() -> None:
+    plus = ufunc_of(k.plus)
+    assert isinstance(plus, np.ufunc) and plus is k.plus.ufunc
+    assert (plus.nin, plus.nout, plus.identity, plus.__name__) == (2, 1, None, "plus")
+    assert "Adds two tensors." in (plus.__doc__ or "")
+    assert plus.types == [f"{c}{c}->{c}" for c in "BHILbhilefd"]
+    for dtype in (np.int8, np.uint8, np.int16, np.uint64, np.float16, np.float32, np.float64, ml_dtypes.bfloat16):
+        x = np.arange(5).astype(dtype)
+        found = plus(x, x)
+        assert found.dtype == dtype and np.array_equal(found, x + x)
+
+
+def test_numpy_converts_broadcasts_and_strides() -> None:
+    minus = ufunc_of(k.minus)
+    x = np.random.default_rng(1).standard_normal((6, 1030)).astype(np.float32)
+    y = np.asfortranarray(x[::-1] * 2)
+    cases: list[tuple[Any, Any]] = [
+        (x, y),
+        (x[::2], y[:3]),
+        (x[:, ::-1], 1.0),
+        (x[:, :1], y[0]),
+        (x.T, y.T),
+        (x[1], y[1][::-1]),
+        (x[:0], y[:0]),
+        (np.float32(3), np.float32(4)),
+        (x, np.int8(3)),
+        (np.arange(7), np.arange(7)[::-1]),
+        (x.astype(">f4"), y),
+        (np.frombuffer(b"\0" + x[0].tobytes(), dtype=np.float32, offset=0, count=3), 2.0),
+    ]
+    for a, b in cases:
+        wanted = np.subtract(a, b, dtype=minus(a, b).dtype)
+        assert np.array_equal(minus(a, b), wanted) and minus(a, b).shape == wanted.shape
+    assert minus(np.arange(3), 1).dtype == np.float64
+
+
+def test_out_where_and_overlaps() -> None:
+    minus = ufunc_of(k.minus)
+    x = np.arange(2000, dtype=np.float64)
+    out = np.full_like(x, -1)
+    assert minus(x, 1.0, out=out, where=x > 5) is out
+    assert np.array_equal(out, np.where(x > 5, x - 1, -1))
+    for make in (lambda v: v, lambda v: v[::-1], lambda v: v[::2]):
+        ours, theirs = x.copy(), x.copy()
+        minus(make(ours), 3.0, out=make(ours))
+        np.subtract(make(theirs), 3.0, out=make(theirs))
+        assert np.array_equal(ours, theirs)
+    ours, theirs = x.copy(), x.copy()
+    minus(ours[1:], ours[:-1], out=ours[:-1])
+    np.subtract(theirs[1:], theirs[:-1], out=theirs[:-1])
+    assert np.array_equal(ours, theirs)
+    strided = np.zeros((3, 50))
+    minus(x[:50], 1.0, out=strided.T[:, 1])
+    assert np.array_equal(strided[1], x[:50] - 1) and not strided[[0, 2]].any()
+
+
+def test_reductions_are_in_order() -> None:
+    minus = ufunc_of(k.minus)
+    x = np.random.default_rng(2).standard_normal((40, 33))
+    for axis in (0, 1, None):
+        if axis is not None:
+            assert np.array_equal(minus.reduce(x, axis=axis), np.subtract.reduce(x, axis=axis))
+            assert np.array_equal(minus.accumulate(x, axis=axis), np.subtract.accumulate(x, axis=axis))
+    assert np.array_equal(minus.reduceat(x[0], [0, 5, 9]), np.subtract.reduceat(x[0], [0, 5, 9]))
+    assert np.array_equal(minus.outer(x[0], x[1]), np.subtract.outer(x[0], x[1]))
+    at = x[0].copy()
+    minus.at(at, [1, 1, 3], 2.0)
+    assert at[1] == x[0, 1] - 4 and at[3] == x[0, 3] - 2
+
+
+def test_several_outputs_and_parameters() -> None:
+    whole, rest = ufunc_of(k.parts)(np.array([1.5, -2.25], np.float32))
+    assert whole.dtype == np.int32 and whole.tolist() == [1, -2] and rest.tolist() == [0.5, -0.25]
+    assert ufunc_of(k.scaled)(np.ones((2, 2))).tolist() == [[2, 2], [2, 2]]  # the signature's "n" is any row
+
+
+def test_a_kernel_that_stops_itself_raises() -> None:
+    root = ufunc_of(k.root)
+    for x in (np.array([1, -1], np.float32), np.full((70, 1000), -1, np.float32)[:, ::3]):
+        with pytest.raises(KernelError, match=r"no root of"):
+            root(x)
+    errors = []
+
+    def call() -> None:
+        try:
+            root(np.full(10_000, -1, np.float32))
+        except KernelError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=call) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(errors) == 10 and root(np.float32(4)) == 4
+
+
+@pytest.mark.parametrize(
+    "kernel, why",
+    [
+        (k.next_one, "it reads other elements of 'x'"),
+        (k.ramp, "it computes with the index"),
+        (k.share, "it computes with sizes"),
+        (k.matrix, 'its tensors have the dims "m n"'),
+        (k.changed, "it changes 'x' in place"),
+        (k.with_number, "'a' is one number for all elements"),
+    ],
+)
+def test_other_kernels_are_refused(kernel: Any, why: str) -> None:
+    with pytest.raises(EinkornError, match=why) as caught:
+        ufunc_of(kernel)
+    assert caught.value.code == "EK0898" and caught.value.place is not None
+    assert caught.value.place.file == __file__
+
+
+def test_without_the_compiler_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EINKORN_DOORS", "0")
+    with pytest.raises(EinkornError) as caught:
+        ufunc_of(k.unready)
+    assert caught.value.code == "EK0899"
+
+
+def test_a_mistake_in_the_kernel_is_shown() -> None:
+    with pytest.raises(CompileError, match="nothing") as caught:
+        ufunc_of(k.mistaken)
+    assert caught.value.place is not None and caught.value.place.file == k.__file__
+
+
+def test_calls_leak_nothing() -> None:
+    plus, x = ufunc_of(k.plus), np.ones(8, np.float32)
+    plus(x, x)
+    before = sys.getrefcount(x), sys.getrefcount(x.dtype), sys.getrefcount(plus)
+    for _ in range(20_000):
+        plus(x, x)
+        plus(x[::2], 1.0)
+    after = sys.getrefcount(x), sys.getrefcount(x.dtype), sys.getrefcount(plus)
+    assert all(abs(a - b) < 5 for a, b in zip(before, after, strict=True))
