@@ -13,8 +13,9 @@ Input: shapes, numbers, a seed. Output: tensors. Non-goals: nothing for secrets.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ class _State:
     """The seed of a graph, and how many random ops it has."""
 
     seed: int | TensorValue = 0
-    streams: int = 0
+    streams: int | TensorValue = 0  # a tensor where a single op is staged whose stream comes with each call
 
 
 _STATES: weakref.WeakKeyDictionary[Graph, _State] = weakref.WeakKeyDictionary()
@@ -170,6 +171,18 @@ def dropout(x: TensorValueLike, p: float = 0.5) -> TensorValue:
     return where(less(_drawn("random.dropout", value), share), 0.0, mul(value, 1 / (1 - share)))
 
 
+@contextmanager
+def streaming(seed: int | TensorValue, stream: int | TensorValue) -> Iterator[None]:
+    """Within this block the graph's seed and the stream of the next op are these, numbers or tensors of `SeedType`."""
+    state = _state("random")
+    kept = replace(state)
+    state.seed, state.streams = seed, stream
+    try:
+        yield
+    finally:
+        state.seed, state.streams = kept.seed, kept.streams
+
+
 # *** parts ***
 
 
@@ -214,9 +227,10 @@ def _filled(name: str, kernel: str, shape: Any, dtype: Any, device: Any, paramet
         wrong("dtype", chosen, "a floating-point dtype that computes", code="EK0413")
     dims = Shape(list_of("shape", shape, "dims"))
     state = _state(name)
-    held = state.seed if isinstance(state.seed, TensorValue) else _number(state.seed)
-    operands = [transfer_to(value, place) for value in (held, _number(state.streams))]
+    held = [each if isinstance(each, TensorValue) else _number(each) for each in (state.seed, state.streams)]
+    operands = [transfer_to(value, place) for value in held]
     row = TensorType(chosen, [dims.num_elements], place)
     found = builtin(_FAMILY, kernel, operands, parameters, [row])[0]
-    state.streams += 1
+    if not isinstance(state.streams, TensorValue):
+        state.streams += 1
     return as_shape(found, dims)

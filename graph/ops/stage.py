@@ -60,6 +60,8 @@ class Op:
 
 
 OPS: dict[str, Op] = {}  # by name; whatever is in it is a function of `ops`, or of a module of it
+# What ops do where no graph is built: `graph.eager`, when it is loaded, runs those of tensors that have elements.
+OUTSIDE: list[Callable[[str, tuple[Any, ...], Mapping[str, Any]], Any]] = []
 METHODS: dict[tuple[type[Value], str], Callable[..., Any]] = {}  # what ops add to the classes of values
 
 
@@ -100,6 +102,10 @@ def declared(row: Op, method: str | None, operator: str | None) -> Callable[...,
     @without_internals
     @functools.wraps(function)
     def staged(*args: Any, **kwargs: Any) -> Any:
+        if OUTSIDE and active_graph() is None:
+            found = OUTSIDE[0](name, args, kwargs)
+            if found is not NotImplemented:
+                return found
         with current(name).transaction():
             try:
                 return function(*args, **kwargs)

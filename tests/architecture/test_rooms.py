@@ -40,7 +40,7 @@ ROOMS: dict[str, list[tuple[str, ...]]] = {
         ("staging", "passes"),
         ("ops", "engine", "weights"),
         ("onnx", "drawing"),
-        ("interop",),
+        ("interop", "eager"),
         ("public",),
     ],
     "stdlib": [("math",), ("algorithms",), ("kernels",)],

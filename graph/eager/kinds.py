@@ -1,0 +1,77 @@
+"""Keeps one object for each dtype, shape and device that tensors with values have.
+
+Equal kinds are one object, so that tables of calls are looked up by identity.
+
+Input: dtypes, sizes, devices, arrays. Output: `Kind`. Non-goals: symbolic sizes (see `patterns`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ...dsl.types.dtype import DType
+from ..driver.buffer import Buffer
+from ..driver.devices import CPU, Device, DeviceRef
+from ..types.tensor_type import TensorType
+
+MOST = 1 << 16  # kinds that are remembered; a process that meets more begins anew
+HOST = CPU()
+
+
+class Kind:
+    """What is known of a tensor besides its elements.
+
+    Attributes:
+        dtype: the element type.
+        sizes: one int an axis.
+        device: where it lies; `ref` is its name.
+        plain: whether its value is a NumPy array; elsewhere and for packed dtypes it is a `Buffer`.
+    """
+
+    __slots__ = ("device", "dtype", "plain", "ref", "sizes")
+
+    def __init__(self, dtype: DType, sizes: tuple[int, ...], device: Device) -> None:
+        self.dtype = dtype
+        self.sizes = sizes
+        self.device = device
+        self.ref = DeviceRef.from_device(device)
+        self.plain = device.is_host and not dtype.is_packed()
+
+    @property
+    def type(self) -> TensorType:
+        """The type as graphs have it."""
+        return TensorType(self.dtype, self.sizes, self.ref)
+
+    def __repr__(self) -> str:
+        return f"{self.dtype}{list(self.sizes)} on {self.device}"
+
+
+_kinds: dict[tuple[Any, ...], Kind] = {}
+_of_arrays: dict[tuple[Any, ...], Kind] = {}
+
+
+def kind(dtype: DType, sizes: Iterable[int], device: Device = HOST) -> Kind:
+    """The kind of these."""
+    key = (dtype, tuple(sizes), device)
+    found = _kinds.get(key)
+    if found is None:
+        if len(_kinds) >= MOST:
+            _kinds.clear()
+        found = _kinds[key] = Kind(*key)
+    return found
+
+
+def kind_of(value: np.ndarray[Any, Any] | Buffer) -> Kind:
+    """The kind of a value."""
+    if isinstance(value, Buffer):
+        return kind(value.dtype, value.shape, value.device)
+    key = (value.dtype, value.shape)
+    found = _of_arrays.get(key)
+    if found is None:
+        if len(_of_arrays) >= MOST:
+            _of_arrays.clear()
+        found = _of_arrays[key] = kind(DType.from_numpy(value.dtype), value.shape)
+    return found

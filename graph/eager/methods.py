@@ -1,0 +1,12 @@
+"""Holds the methods and operators of `Tensor` that ops give it. `operators` sets them; `methods.pyi` declares them.
+
+Input: nothing. Output: `Methods`. Non-goals: what they do.
+"""
+
+from __future__ import annotations
+
+
+class Methods:
+    """The methods and operators that rows of ops name."""
+
+    __slots__ = ()

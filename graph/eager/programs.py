@@ -1,0 +1,249 @@
+"""Makes one graph of several calls, and runs it.
+
+A program has an input for each tensor that it reads, one for all numbers of a dtype, and, where no tensor tells a size
+of its calls, one without elements that has these sizes as its shape. So it serves all numbers and all sizes that are
+equal in the same places.
+
+Input: calls, and where their operands come from. Output: `Program`. Non-goals: what is recorded (see `realize`).
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import queue
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...dsl.diagnostics.errors import EinkornError
+from ...dsl.types.dtype import DType
+from .. import ops
+from ..driver.buffer import Buffer
+from ..driver.devices import Device, DeviceRef
+from ..engine.model import Model
+from ..engine.session import InferenceSession
+from ..staging.graph import Graph
+from ..types.dims import Dim
+from ..types.tensor_type import TensorType
+from .kinds import Kind, kind_of
+from .patterns import Call, Names, carrier, names_of, numbers_array, types_of
+
+_log = logging.getLogger("einkorn.eager")
+
+# How many graphs were made ready, by how many calls they have: what tests count.
+COUNTS = {"single": 0, "whole": 0}
+
+
+@dataclass(frozen=True)
+class Step:
+    """A call of a program. Operands are numbers: of values as they are made, or -1, -2, … for inputs."""
+
+    call: Call
+    operands: tuple[int, ...]
+
+
+class Program:
+    """Several calls as one graph.
+
+    Attributes:
+        steps: its calls, in order.
+        leaves: the kinds of its inputs.
+        outputs: the numbers of the values that it gives.
+        met: how often it was wanted.
+        model: what runs it, once it is compiled.
+    """
+
+    def __init__(self, steps: Sequence[Step], leaves: Sequence[Kind], outputs: Sequence[int]) -> None:
+        self.steps = tuple(steps)
+        self.leaves = tuple(leaves)
+        self.outputs = tuple(outputs)
+        self.device: Device = steps[0].call.device
+        self.met = 0
+        self.queued = False
+        self.model: Model | None = None
+        self.lock = threading.Lock()
+        dtypes = [dtype for step in steps for dtype in step.call.pattern.numbers]
+        self.numbers = {dtype: [k for k, d in enumerate(dtypes) if d is dtype] for dtype in dict.fromkeys(dtypes)}
+        self.names: Names = names_in(self.steps, self.leaves)
+        self.carried = carrier(self.leaves, self.names)
+
+    def sizes(self, steps: Sequence[Step], leaves: Sequence[Kind]) -> Any:
+        """The tensor that has the sizes of these calls which no input tells; None where there are none."""
+        if not self.carried:
+            return None
+        sizes = {name: size for size, name in names_in(steps, leaves).items()}
+        empty = np.empty((*(sizes[name] for name in self.carried), 0), np.bool_)
+        return empty if self.device.is_host else Buffer.from_numpy(empty).to(self.device)
+
+    def run(self, leaves: Sequence[Any], numbers: Sequence[Any], sizes: Any) -> list[Any]:
+        """The values of its outputs, of values of the inputs and of all numbers in the order of the calls."""
+        model = self.model or self.compiled()
+        inputs = list(leaves)
+        for dtype, places in self.numbers.items():
+            array = numbers_array(dtype, [numbers[k] for k in places])
+            inputs.append(array if self.device.is_host else Buffer.from_numpy(array).to(self.device))
+        if sizes is not None:
+            inputs.append(sizes)
+        return [value_of(buffer) for buffer in model.execute(*inputs)]
+
+    def compiled(self) -> Model:
+        """Its model, compiled if need be: by one thread, for which others wait."""
+        with self.lock:
+            if self.model is None:
+                self.model = _session(self.device).load(self.graph())
+                COUNTS["single" if len(self.steps) == 1 else "whole"] += 1
+            return self.model
+
+    def graph(self) -> Graph:
+        """The graph of all its calls."""
+        types = types_of(self.leaves, self.names)
+        ref = DeviceRef.from_device(self.device)
+        types += [
+            TensorType(dtype, [len(places)] if len(places) > 1 else [], ref) for dtype, places in self.numbers.items()
+        ]
+        if self.carried:
+            types.append(TensorType(DType.bool, [*self.carried, 0], ref))
+        graph = self._operator_graph(types)
+        with graph:
+            inputs = list(graph.inputs)
+            numbers = self._numbers(inputs[len(self.leaves) :])
+            values: list[Any] = []
+            for step in self.steps:
+                operands = [values[k] if k >= 0 else inputs[-1 - k] for k in step.operands]
+                values += self._stage(step.call, operands, [next(numbers) for _ in step.call.pattern.numbers])
+            graph.output(*[values[k] for k in self.outputs])
+        return graph
+
+    def _operator_graph(self, types: list[TensorType]) -> Graph:
+        name = self.steps[0].call.name.replace(".", "_") if len(self.steps) == 1 else "eager"
+        extensions = dict.fromkeys(path for step in self.steps for path in step.call.pattern.operator.extensions)
+        return Graph(name, input_types=types, custom_extensions=list(extensions))
+
+    def _numbers(self, inputs: Sequence[Any]) -> Any:
+        """The numbers of all calls, in order."""
+        found: dict[int, Any] = {}
+        for value, places in zip(inputs, self.numbers.values(), strict=False):
+            for position, place in enumerate(places):
+                found[place] = value if len(places) == 1 else ops.slice_tensor(value, [position])
+        return iter([found[k] for k in sorted(found)])
+
+    def _stage(self, call: Call, operands: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
+        """The results of a call, under the names of their sizes."""
+        sizes = [Dim(self.names.get(size, size)) for size in call.sizes]
+        results = call.pattern.stage(operands, numbers, sizes, bool(self.names))
+        if len(self.steps) == 1 or call.results is None:
+            return results
+        shapes = [[Dim(self.names.get(size, size)) for size in each.sizes] for each in call.results]
+        pairs = zip(results, shapes, strict=True)
+        return [value if list(value.shape) == shape else ops.rebind(value, shape) for value, shape in pairs]
+
+
+def names_in(steps: Sequence[Step], leaves: Sequence[Kind]) -> dict[int, str]:
+    """A name for each size of calls and inputs which no call has to know; of a single one those of results follow."""
+    fixed = frozenset().union(*(step.call.fixed for step in steps))
+    shapes = [leaf.sizes for leaf in leaves]
+    for step in steps:
+        shapes.append(step.call.sizes)
+        if len(steps) > 1 and step.call.results is not None:
+            shapes += [each.sizes for each in step.call.results]
+    return names_of(shapes, (), fixed)
+
+
+def value_of(buffer: Buffer) -> Any:
+    """What a tensor keeps of a result of a model."""
+    return buffer._array if kind_of(buffer).plain else buffer
+
+
+_sessions: dict[Device, InferenceSession] = {}
+
+
+def _session(device: Device) -> InferenceSession:
+    if device not in _sessions:
+        _sessions[device] = InferenceSession([device])
+    return _sessions[device]
+
+
+# *** one call alone ***
+
+
+def run_call(call: Call, values: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
+    """The values of the results of one call."""
+    if call.shortcut is not None:
+        return call.shortcut(values, numbers)
+    if call.run is None:
+        program = call.pattern.program
+        if program is None:
+            outputs = range(len(call.pattern.results))
+            step = Step(call, tuple(-1 - k for k in range(call.count)))
+            program = call.pattern.program = Program([step], call.kinds, outputs)
+        sizes = program.sizes([Step(call, ())], call.kinds)
+        call.run = lambda values, numbers: program.run(values, numbers, sizes)
+    found: list[Any] = call.run(values, numbers)
+    return found
+
+
+# *** compiling beside ***
+
+
+class Compiler:
+    """A thread that compiles programs while the others run them op by op."""
+
+    def __init__(self) -> None:
+        self._reset()
+
+    def _reset(self) -> None:
+        self.queue: queue.SimpleQueue[Program | None] = queue.SimpleQueue()
+        self.thread: threading.Thread | None = None
+        self.lock = threading.Lock()
+        self.open = 0
+        self.idle = threading.Condition(self.lock)
+
+    def want(self, program: Program) -> None:
+        """Compiles a program when there is time."""
+        with self.lock:
+            if program.queued:
+                return
+            program.queued = True
+            self.open += 1
+            if self.thread is None:
+                self.thread = threading.Thread(target=self._work, name="einkorn-eager", daemon=True)
+                self.thread.start()
+        self.queue.put(program)
+
+    def _work(self) -> None:
+        while (program := self.queue.get()) is not None:
+            try:
+                program.compiled()
+            except EinkornError as error:  # it goes on op by op, where the same is said of the op
+                _log.warning("several ops cannot become one graph: %s", error.message)
+            except Exception:
+                _log.exception("several ops cannot become one graph")
+            finally:
+                with self.lock:
+                    self.open -= 1
+                    self.idle.notify_all()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Waits until nothing is left to compile; whether that is so."""
+        with self.lock:
+            return self.idle.wait_for(lambda: self.open == 0, seconds)
+
+    def stop(self) -> None:
+        """Ends the thread, after what it compiles now: it must not run while the interpreter goes away."""
+        thread = self.thread
+        if thread is not None:
+            while not self.queue.empty():
+                self.queue.get()
+            self.queue.put(None)
+            thread.join()
+
+
+COMPILER = Compiler()
+atexit.register(COMPILER.stop)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=COMPILER._reset)

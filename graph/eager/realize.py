@@ -1,0 +1,218 @@
+"""Runs what is recorded.
+
+What a tensor needs is cut into parts of at most 64 calls. A part that is met for the first times runs op by op; when it
+comes back it is compiled as one graph in a thread beside, and that runs it from then on, with the same bits. Of a part
+those values are kept that somebody still sees: the other tensors of the user's, and calls that are recorded elsewhere.
+
+Input: tensors. Output: their values. Non-goals: how a part is compiled (see `programs`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ...dsl.diagnostics.errors import EinkornError
+from ...dsl.diagnostics.places import instruction_place
+from ...dsl.environment.tracebacks import bare
+from .kinds import kind_of
+from .nodes import Made, Pending, Recorded
+from .patterns import Call
+from .programs import COMPILER, Program, Step, names_in, run_call
+
+CUT = 64  # calls of a part
+MEETINGS = 3  # how often a part is met before it is compiled
+MOST = 1 << 14  # parts that are remembered
+
+_lock = threading.RLock()
+_known: dict[tuple[Any, ...], tuple[Program, Any]] = {}  # by calls and sizes: a program, and what tells it sizes
+_programs: dict[tuple[Any, ...], Program] = {}  # by calls, whatever the sizes
+_count: Callable[[Any], int] = getattr(sys, "getrefcount", lambda value: 1 << 30)
+
+Entry = tuple[Pending, Recorded]
+
+
+def value_of(tensor: Recorded) -> Any:
+    """The value of a tensor, whose call runs if it has not."""
+    if tensor._value is None:
+        realize([tensor])
+    return tensor._value
+
+
+def realize(wanted: Sequence[Recorded], at_once: dict[Any, None] | None = None, most: int = 0) -> None:
+    """Gives tensors their values.
+
+    Args:
+        wanted: the tensors.
+        at_once: where programs are noted that were compiled when they were met for the first time; None where that is
+            not wanted.
+        most: how many of them there may be.
+
+    Raises:
+        EinkornError: what a kernel says, at the user's line that called it. Then nothing has a value that had none.
+    """
+    with _lock:
+        entries = _walk(wanted)
+        for first in range(0, len(entries), CUT):
+            _execute(entries[first : first + CUT], wanted, at_once, most)
+
+
+def _walk(wanted: Iterable[Recorded]) -> list[Entry]:
+    """The pending calls that these need, each behind those that it needs."""
+    order: list[Entry] = []
+    stack = [tensor for tensor in wanted if type(tensor._pending) is tuple]
+    met: dict[int, bool] = {}  # by the identity of a call: whether it stands in the order
+    while stack:
+        tensor = stack[-1]
+        pending = tensor._pending
+        if type(pending) is not tuple or met.get(id(pending)):
+            stack.pop()
+            continue
+        if id(pending) in met:
+            met[id(pending)] = True
+            order.append((pending, stack.pop()))
+            continue
+        met[id(pending)] = False
+        for each in pending[1]:
+            if isinstance(each, Recorded) and type(each._pending) is tuple and id(each._pending) not in met:
+                stack.append(each)
+    return order
+
+
+class _Part:
+    """Calls that run together: their key, their inputs and numbers, and the tensors that get values."""
+
+    def __init__(self, entries: Sequence[Entry], wanted: Sequence[Recorded]) -> None:
+        self.entries = entries
+        self.leaves: list[Any] = []
+        self.numbers: list[Any] = []
+        self.steps: list[tuple[Call, tuple[int, ...]]] = []
+        self.tensors: list[Recorded | None] = []  # of each value
+        self._seen: dict[int, int] = {}  # by the identity of a tensor or a value: its number
+        self._uses: dict[int, int] = {}
+        key: list[Any] = []
+        for pending, tensor in entries:
+            call: Call = pending[0]
+            operands = tuple([self._operand(each) for each in pending[1][: call.count]])
+            self.numbers += pending[1][call.count :]
+            self.steps.append((call, operands))
+            key += (call, operands)
+            for made in (tensor,) if pending[5] is None else [each() for each in pending[5]]:
+                if made is not None:
+                    self._seen[id(made)] = len(self.tensors)
+                self.tensors.append(made)
+        made = tensor = None  # type: ignore[assignment]  # references to them are counted
+        self.outputs = self._seen_outside(wanted)
+        self.key = (*key, *self.outputs)
+
+    def _operand(self, each: Any) -> int:
+        found = self._seen.get(id(each))
+        if isinstance(each, Recorded):
+            if found is not None:
+                self._uses[id(each)] = self._uses.get(id(each), 0) + 1
+                return found
+            each = each._pending.value if isinstance(each._pending, Made) else each._value
+            found = self._seen.get(id(each))
+        if found is None:
+            self.leaves.append(each)
+            found = self._seen[id(each)] = -len(self.leaves)
+        return found
+
+    def _seen_outside(self, wanted: Sequence[Recorded]) -> list[int]:
+        """The numbers of the values that somebody sees who is no call of this part."""
+        asked, tensors, uses = {id(tensor) for tensor in wanted}, self.tensors, self._uses
+        alone = [pending[5] is None for pending, _ in self.entries for _ in (pending[5] or (None,))]
+        outputs = []
+        for number in range(len(tensors)):
+            name = id(tensors[number])
+            if tensors[number] is None:
+                continue
+            # `tensors` holds it, an entry of `entries`, and the call that counts
+            if name in asked or not alone[number] or _count(tensors[number]) > 3 + uses.get(name, 0):
+                outputs.append(number)
+        return outputs
+
+    def finish(self, values: Sequence[Any]) -> None:
+        """Gives the tensors that are seen their values."""
+        for number, value in zip(self.outputs, values, strict=True):
+            tensor = self.tensors[number]
+            assert tensor is not None
+            tensor._value = value
+            tensor._pending = Made(value)
+
+
+def _execute(entries: Sequence[Entry], wanted: Sequence[Recorded], at_once: dict[Any, None] | None, most: int) -> None:
+    part = _Part(entries, wanted)
+    if len(entries) == 1:
+        part.finish(_op_by_op(part))
+        return
+    found = _known.get(part.key)
+    if found is None:
+        if len(_known) >= MOST:
+            _known.clear()
+        found = _known[part.key] = _program(part)
+    program, sizes = found
+    program.met += 1
+    if program.model is None and at_once is not None and len(at_once) < most and not program.queued:
+        at_once[program] = None
+        program.compiled()
+    if program.model is not None:
+        try:
+            part.finish(program.run(part.leaves, part.numbers, sizes))
+            return
+        except EinkornError:  # op by op it is found which one it was, and where it was called
+            part.finish(_op_by_op(part))
+            return
+    if program.met >= MEETINGS and not program.queued:
+        COMPILER.want(program)
+    part.finish(_op_by_op(part))
+
+
+def _program(part: _Part) -> tuple[Program, Any]:
+    steps = [Step(call, operands) for call, operands in part.steps]
+    leaves = [kind_of(value) for value in part.leaves]
+    names = names_in(steps, leaves)
+    shapes = [leaf.sizes for leaf in leaves]
+    for step in steps:
+        shapes += [step.call.sizes, *(each.sizes for each in step.call.results or ())]
+    named = tuple(names.get(size, size) for shape in shapes for size in (*shape, -1))
+    key = (*((step.call.pattern, step.operands) for step in steps), named, *part.outputs)
+    program = _programs.get(key)
+    if program is None:
+        if len(_programs) >= MOST:
+            _programs.clear()
+        program = _programs[key] = Program(steps, leaves, part.outputs)
+    return program, program.sizes(steps, leaves)
+
+
+def _op_by_op(part: _Part) -> list[Any]:
+    values: list[Any] = []
+    numbers = iter(part.numbers)
+    for (call, operands), (pending, _) in zip(part.steps, part.entries, strict=True):
+        given = [values[k] if k >= 0 else part.leaves[-1 - k] for k in operands]
+        try:
+            values += run_call(call, given, [next(numbers) for _ in call.checks])
+        except EinkornError as error:
+            raise _placed(error, pending) from error.__cause__
+    return [values[k] for k in part.outputs]
+
+
+def _placed(error: EinkornError, pending: Pending) -> EinkornError:
+    """The error at the user's line that called the op."""
+    code, instruction = pending[2], pending[3]
+    if code is not None:
+        line = next((line for start, end, line in code.co_lines() if start <= instruction < end), None)
+        error.place = instruction_place(code, instruction, line or code.co_firstlineno)
+    return bare(error)
+
+
+def _fresh_lock() -> None:
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_fresh_lock)

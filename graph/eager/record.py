@@ -1,0 +1,311 @@
+"""Records a call of an op, or runs it at once.
+
+The types of the results are known when this is done, and what is wrong with the arguments has been said. Whether the op
+runs now the context decides (see `contexts`); it always does where it reads memory that others may write, where a size
+of its result is known only then, and where a chain of recorded calls gets long.
+
+Input: an operator and its arguments. Output: tensors. Non-goals: which ops there are (see `operators`).
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...dsl.diagnostics.errors import EinkornError
+from ...dsl.diagnostics.installation import is_own_module
+from ...dsl.diagnostics.places import user_place
+from ...dsl.environment.tracebacks import bare
+from ...dsl.types.dtype import DType
+from ..driver.buffer import Buffer
+from ..driver.devices import Device, DeviceRef, device_of
+from ..staging.active import ACTIVE
+from ..staging.value import Value
+from ..types.promotion import weak_array
+from .arguments import FOLDED, NUMBERS, Operator, Split
+from .contexts import MODE, RealizationState
+from .kinds import HOST, kind_of
+from .nodes import DEEPEST, SHARED, Recorded
+from .patterns import Call, call_of, checked
+from .programs import run_call
+from .programs import value_of as kept
+from .realize import realize, value_of
+from .tensor import Tensor, made
+
+_new = object.__new__
+_getframe = sys._getframe
+
+
+def record(operator: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """The results of an op: tensors, alone or as a list or tuple, as the op has it.
+
+    Raises:
+        EinkornError: what the op says of its arguments; what its kernel says, if it runs now.
+    """
+    try:
+        return _record(operator, args, kwargs)
+    except EinkornError as error:
+        raise bare(error) from error.__cause__
+
+
+def _record(operator: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    given = [*args, *kwargs.values()]
+    if ACTIVE.get() or any(map(is_staged, given)):
+        return staged(operator, args, kwargs)
+    if any(map(_is_array, given)):
+        args, kwargs = _with_tensors(operator, args, kwargs)
+    if operator.prepare is not None:
+        args, kwargs = operator.prepare(*args, **kwargs)
+    split = operator.split(args, kwargs)
+    call = call_of(split, _device(split, given))
+    numbers = checked(call, split)
+    _remember(operator, call, args, kwargs)
+    lazy = MODE.get().lazy and call.results is not None and not any(x._pending is SHARED for x in split.operands)
+    if lazy:
+        frame = _user_frame()
+        inputs = (*[x if x._value is None else x._value for x in split.operands], *numbers)
+        return _deferred(call, inputs, split.operands, frame)
+    values = [value_of(x) for x in split.operands]
+    if call.shortcut is not None:  # whose results may lie in the same memory
+        values = [v.copy() if x._pending is SHARED else v for x, v in zip(split.operands, values, strict=True)]
+    return _run(call, values, numbers)
+
+
+def _run(call: Call, values: Sequence[Any], numbers: Sequence[Any]) -> Any:
+    """Runs a call now."""
+    try:
+        found = run_call(call, values, numbers)
+    except EinkornError as error:
+        error.place = user_place() or error.place
+        raise
+    several = call.pattern.several
+    if several is None:
+        return _of(found[0], call.result) if found else None
+    return several(_of(value, None if call.results is None else call.results[k]) for k, value in enumerate(found))
+
+
+def _of(value: Any, kind: Any) -> Tensor:
+    tensor = _new(Tensor)
+    tensor._kind = kind or kind_of(value)
+    tensor._value = value
+    tensor._pending = None
+    return tensor
+
+
+def _deferred(call: Call, inputs: tuple[Any, ...], operands: Sequence[Recorded], frame: Any) -> Any:
+    """Records a call."""
+    depth = 1
+    for each in operands:
+        pending = each._pending
+        if type(pending) is tuple and pending[4] >= depth:
+            depth = pending[4] + 1
+    assert call.results is not None
+    tensors = [_new(Tensor) for _ in call.results]
+    code, instruction = (None, 0) if frame is None else (frame.f_code, frame.f_lasti)
+    several = call.pattern.several
+    results = None if several is None else tuple(weakref.ref(tensor) for tensor in tensors)
+    pending = (call, inputs, code, instruction, depth, results)
+    for tensor, kind in zip(tensors, call.results, strict=True):
+        tensor._kind, tensor._value, tensor._pending = kind, None, pending
+    if depth >= DEEPEST:
+        realize(tensors)
+    return tensors[0] if several is None else several(tensors)
+
+
+def _user_frame() -> Any:
+    frame = _getframe(1)
+    while frame is not None and is_own_module(frame.f_globals.get("__name__", "")):
+        frame = frame.f_back  # type: ignore[assignment]
+    return frame
+
+
+def _device(split: Split, given: Sequence[Any]) -> Device:
+    if split.operands:
+        return split.operands[0]._kind.device
+    return next((device_of(each) for each in given if isinstance(each, Device | DeviceRef)), HOST)
+
+
+# *** arrays among the arguments ***
+
+
+def _is_array(value: Any) -> bool:
+    if isinstance(value, Recorded):
+        return False
+    if isinstance(value, list | tuple):
+        return any(map(_is_array, value))
+    return isinstance(value, np.ndarray) or (hasattr(value, "__dlpack__") and not isinstance(value, np.generic))
+
+
+def _with_tensors(operator: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """The arguments with tensors in the place of arrays, which take the dtype of the tensors that they meet."""
+    strong = [each for each in _flat([*args, *kwargs.values()]) if isinstance(each, Recorded)]
+    dtype: DType | None = strong[0]._kind.dtype if strong else None
+    if dtype is not None and operator.integers is not None and not dtype.is_float():
+        dtype = operator.integers
+    device = strong[0]._kind.device if strong else HOST
+
+    def convert(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return type(value)(convert(each) for each in value)
+        if not _is_array(value):
+            return value
+        if dtype is None:
+            return Tensor.constant(value)
+        own = np.asarray(value).dtype if isinstance(value, np.ndarray) else Buffer.from_dlpack(value).dtype.to_numpy()
+        if not operator.numbers and (own.kind in "biu" or not dtype.is_float()):
+            return Tensor.constant(value, device=device)  # indices and masks keep their dtype
+        array = weak_array(value, dtype, operator.name, "", user_place())
+        array = np.array(array, order="C")
+        return made(array if device.is_host and not dtype.is_packed() else kept(Buffer.from_numpy(array).to(device)))
+
+    return tuple(convert(each) for each in args), {name: convert(each) for name, each in kwargs.items()}
+
+
+def _flat(values: Sequence[Any]) -> list[Any]:
+    return [one for each in values for one in (_flat(each) if isinstance(each, list | tuple) else [each])]
+
+
+# *** graphs ***
+
+
+def is_staged(value: Any) -> bool:
+    """Whether this is a value of a graph, or stands for one."""
+    if isinstance(value, list | tuple):
+        return any(map(is_staged, value))
+    if isinstance(value, Recorded):
+        return isinstance(value._pending, RealizationState)
+    return isinstance(value, Value)
+
+
+def staged(operator: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Stages an op in a graph: in the one that is being built, or in that of its tensors' context."""
+    given = _flat([*args, *kwargs.values()])
+    tensors = [each for each in given if isinstance(each, Recorded)]
+    states = [each._pending for each in tensors if isinstance(each._pending, RealizationState)]
+    context = next((state.ctx for state in states if state.ctx is not None), None)
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return type(value)(plain(each) for each in value)
+        return value.__tensorvalue__() if isinstance(value, Tensor) else value
+
+    def call() -> Any:
+        return operator.function(*[plain(each) for each in args], **{n: plain(each) for n, each in kwargs.items()})
+
+    if context is None or ACTIVE.get():
+        result = call()
+    else:
+        with context.graph:
+            result = call()
+    if not tensors or result is None:
+        return result
+
+    def wrapped(value: Any) -> Any:
+        if context is not None:
+            return context.create_unrealized(value)
+        return Tensor(state=RealizationState(value, None))
+
+    return type(result)(map(wrapped, result)) if isinstance(result, list | tuple) else wrapped(result)
+
+
+# *** the short way ***
+
+
+def _remember(operator: Operator, call: Call, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """Lets the short way find a call of tensors, and of a tensor and a number, by their kinds."""
+    if kwargs or call.result is None or call.count + len(call.checks) != len(args) or not 1 <= len(args) <= 2:
+        return
+    parts = [each._kind if isinstance(each, Recorded) else type(each) for each in args]
+    if all(isinstance(each, Recorded) or type(each) in NUMBERS for each in args):
+        if len(operator.pairs) >= 1 << 14:
+            operator.pairs.clear()
+        operator.pairs[parts[0] if len(parts) == 1 else tuple(parts)] = call
+
+
+def unary(operator: Operator) -> Callable[[Any], Any]:
+    """An op of one tensor as a function: `-x`."""
+    pairs = operator.pairs
+
+    def apply(x: Any) -> Any:
+        if type(x) is Tensor and (call := pairs.get(x._kind)) is not None and x._pending is not SHARED:
+            value = x._value
+            if MODE.get().lazy:
+                return _short(call, (x,) if value is None else (value,), (x,), _getframe(1))
+            if value is not None and not ACTIVE.get():
+                return _run_short(call, (value,), ())
+        return record(operator, (x,), {})
+
+    return apply
+
+
+def binary(operator: Operator) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+    """An op of two operands as a method, and as the reflected one."""
+    pairs, folds = operator.pairs, operator.folds
+
+    def apply(x: Any, y: Any) -> Any:
+        if type(y) is Tensor:
+            call = pairs.get((x._kind, y._kind))
+            if call is not None and x._pending is not SHARED and y._pending is not SHARED:
+                a, b = x._value, y._value
+                if MODE.get().lazy:
+                    return _short(call, (x if a is None else a, y if b is None else b), (x, y), _getframe(1))
+                if a is not None and b is not None and not ACTIVE.get():
+                    return _run_short(call, (a, b), ())
+        elif (call := pairs.get((x._kind, type(y)))) is not None and x._pending is not SHARED:
+            if not (folds and y in FOLDED) and call.checks[0][1] <= y <= call.checks[0][2]:
+                a = x._value
+                if MODE.get().lazy:
+                    return _short(call, (x if a is None else a, y), (x,), _getframe(1))
+                if a is not None and not ACTIVE.get():
+                    return _run_short(call, (a,), (y,))
+        elif isinstance(y, Value):
+            return NotImplemented
+        return record(operator, (x, y), {})
+
+    def reflected(y: Any, x: Any) -> Any:
+        call = pairs.get((type(x), y._kind))
+        if call is None or y._pending is SHARED or (folds and x in FOLDED):
+            return record(operator, (x, y), {})
+        if call.checks[0][1] <= x <= call.checks[0][2]:
+            b = y._value
+            if MODE.get().lazy:
+                return _short(call, (y if b is None else b, x), (y,), _getframe(1))
+            if b is not None and not ACTIVE.get():
+                return _run_short(call, (b,), (x,))
+        return record(operator, (x, y), {})
+
+    return apply, reflected
+
+
+def _short(call: Call, inputs: tuple[Any, ...], operands: tuple[Any, ...], frame: Any) -> Tensor:
+    """Records a call with a single result."""
+    depth = 1
+    for each in operands:
+        pending = each._pending
+        if type(pending) is tuple and pending[4] >= depth:
+            depth = pending[4] + 1
+    tensor = _new(Tensor)
+    tensor._kind = call.result
+    tensor._value = None
+    tensor._pending = (call, inputs, frame.f_code, frame.f_lasti, depth, None)
+    if depth >= DEEPEST:
+        realize([tensor])
+    return tensor
+
+
+def _run_short(call: Call, values: tuple[Any, ...], numbers: tuple[Any, ...]) -> Tensor:
+    """Runs a call with a single result now."""
+    try:
+        value = run_call(call, values, numbers)[0]
+    except EinkornError as error:
+        error.place = user_place() or error.place
+        raise bare(error) from error.__cause__
+    tensor = _new(Tensor)
+    tensor._kind = call.result
+    tensor._value = value
+    tensor._pending = None
+    return tensor

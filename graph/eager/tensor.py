@@ -1,0 +1,546 @@
+"""Defines `Tensor`: an array with a dtype, a shape and a device, which ops take and give.
+
+A tensor has value semantics but for what says that it writes: `x[i] = y` and kernels that change their inputs. What was
+computed from it before keeps its value, and so does every array that `numpy()` gave.
+
+Input: numbers, lists, arrays, buffers. Output: tensors. Non-goals: ops; `operators` adds them, and `methods` declares
+them for type checkers.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Generator, Iterable, Iterator
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ...dsl.diagnostics.errors import DTypeError, GraphError
+from ...dsl.diagnostics.places import user_place
+from ...dsl.environment.tracebacks import placed
+from ...dsl.types.dtype import DType
+from ..arguments import list_of, wrong
+from ..driver.arrays import check_storable, rounded, source_of
+from ..driver.buffer import Buffer
+from ..driver.devices import CPU, Device, DeviceRef, device_of
+from ..staging.graph import Graph
+from ..staging.value import BufferValue, TensorValue
+from ..types.dims import Dim, Shape
+from ..types.promotion import literal_array
+from ..types.tensor_type import TensorType
+from .contexts import MODE, GraphRealizationContext, RealizationState, defaults
+from .kinds import kind_of
+from .methods import Methods
+from .nodes import CLASSES, FUNCTIONS, SHARED, Made, Recorded
+from .programs import value_of as kept
+from .realize import value_of
+
+Sizes = Iterable[int | Dim]
+_new = object.__new__
+
+
+def made(value: Any) -> Tensor:
+    """A tensor of a value."""
+    tensor = _new(Tensor)
+    tensor._kind = kind_of(value)
+    tensor._value = value
+    tensor._pending = None
+    return tensor
+
+
+class Tensor(Methods, Recorded):
+    """An array with a dtype, a shape and a device. Ops on it run at once, or are recorded (see `einkorn.functional`).
+
+    Tensors are made by `Tensor.constant`, `zeros`, `ones`, `full`, `arange`, `from_dlpack` and by `einkorn.random`.
+
+    Args:
+        storage: memory that becomes the value.
+        state: a value of a graph, for which the tensor stands.
+    """
+
+    __slots__ = ()
+    __array_ufunc__ = None  # NumPy arrays leave the reflected operators to this class
+
+    @placed
+    def __init__(self, *args: Any, storage: Buffer | None = None, state: RealizationState | None = None) -> None:
+        if args or (storage is None) == (state is None):
+            raise DTypeError(
+                "a Tensor is made by one of its functions",
+                code="EK0841",
+                argument="storage",
+                hint="Tensor.constant([[1, 2], [3, 4]]), Tensor.zeros([2, 2]), Tensor.from_dlpack(array)",
+            )
+        self._kind = self._value = None  # type: ignore[assignment]
+        self._pending = state
+        if storage is not None:
+            if not isinstance(storage, Buffer):
+                wrong("storage", storage, "a Buffer")
+            self._value, self._pending, self._kind = kept(storage), SHARED, kind_of(storage)
+
+    # *** making ***
+
+    @classmethod
+    @placed
+    def constant(cls, value: Any, *, dtype: DType | None = None, device: Device | DeviceRef | None = None) -> Tensor:
+        """A tensor of a number, of nested lists of numbers, or of the elements of an array, which are copied.
+
+        Args:
+            value: what it holds.
+            dtype: when left out arrays keep theirs, and numbers take the default, which is float32 on the host.
+            device: where it lies; the default device when left out.
+        """
+        if isinstance(value, Tensor):
+            value = value.numpy()
+        chosen, place = defaults(dtype, device)
+        keeps = dtype is None and (isinstance(value, np.ndarray | np.generic) or hasattr(value, "__dlpack__"))
+        array = literal_array(value, None if keeps else chosen, "constant", user_place())
+        return _placed_on(array, place)
+
+    @classmethod
+    @placed
+    def full(
+        cls, shape: Sizes, value: float, *, dtype: DType | None = None, device: Device | DeviceRef | None = None
+    ) -> Tensor:
+        """A tensor of one number."""
+        chosen, place = defaults(dtype, device)
+        if MODE.get().lazy:
+            return FUNCTIONS["full"](shape, value, chosen, place)  # type: ignore[no-any-return]
+        one = literal_array(value, chosen, "full", user_place())
+        if one.ndim:
+            wrong("value", value, "a number")
+        return _placed_on(np.full(_sizes(shape), one, one.dtype), place)
+
+    @classmethod
+    @placed
+    def zeros(cls, shape: Sizes, *, dtype: DType | None = None, device: Device | DeviceRef | None = None) -> Tensor:
+        """A tensor of zeros."""
+        return cls.full(shape, 0, dtype=dtype, device=device)
+
+    @classmethod
+    @placed
+    def ones(cls, shape: Sizes, *, dtype: DType | None = None, device: Device | DeviceRef | None = None) -> Tensor:
+        """A tensor of ones."""
+        return cls.full(shape, 1, dtype=dtype, device=device)
+
+    @classmethod
+    @placed
+    def full_like(cls, input: Tensor | TensorType, value: float) -> Tensor:
+        """A tensor of one number, with the shape, dtype and device of another."""
+        return cls.full(input.shape, value, dtype=input.dtype, device=input.device)
+
+    @classmethod
+    @placed
+    def zeros_like(cls, input: Tensor | TensorType) -> Tensor:
+        """A tensor of zeros, with the shape, dtype and device of another."""
+        return cls.full_like(input, 0)
+
+    @classmethod
+    @placed
+    def ones_like(cls, input: Tensor | TensorType) -> Tensor:
+        """A tensor of ones, with the shape, dtype and device of another."""
+        return cls.full_like(input, 1)
+
+    @classmethod
+    @placed
+    def arange(
+        cls,
+        start: float = 0,
+        stop: float | None = None,
+        step: float = 1,
+        *,
+        dtype: DType | None = None,
+        device: Device | DeviceRef | None = None,
+    ) -> Tensor:
+        """start, start + step, … up to `stop`, which is left out; from 0 on where one number is given."""
+        chosen, place = defaults(dtype, device)
+        first, last = (0, start) if stop is None else (start, stop)
+        numbers = [each.item() if isinstance(each, Tensor) else each for each in (first, last, step)]
+        return FUNCTIONS["arange"](*numbers, dtype=chosen, device=place)  # type: ignore[no-any-return]
+
+    @classmethod
+    @placed
+    def range_like(cls, type: TensorType | Tensor) -> Tensor:
+        """The numbers 0, 1, 2, … along the last axis, in the shape, dtype and on the device of a type."""
+        *_, size = type.shape
+        row = cls.arange(0, int(size), dtype=type.dtype, device=type.device)
+        return row.broadcast_to(type.shape)
+
+    @classmethod
+    @placed
+    def from_dlpack(cls, array: Any) -> Tensor:
+        """A tensor over the memory of an array of NumPy, PyTorch, JAX, …, which is not copied.
+
+        What others write to it, the tensor shows; ops read it when they are called, under `F.lazy()` too.
+        """
+        if isinstance(array, Tensor):
+            return array
+        buffer = Buffer.from_dlpack(array)
+        if buffer.is_host and not buffer.is_contiguous:
+            return made(kept(buffer.copy()))
+        tensor = made(kept(buffer))
+        tensor._pending = SHARED
+        return tensor
+
+    @classmethod
+    @placed
+    def from_numpy(cls, array: np.ndarray[Any, Any]) -> Tensor:
+        """A tensor over the memory of a NumPy array, as `from_dlpack`."""
+        if not isinstance(array, np.ndarray):
+            wrong("array", array, "a NumPy array", kind=DTypeError, code="EK0803")
+        return cls.from_dlpack(array)
+
+    @classmethod
+    @placed
+    def from_graph_value(cls, value: TensorValue | BufferValue) -> Tensor:
+        """A tensor that stands for a value of the graph that is being built."""
+        if not isinstance(value, TensorValue | BufferValue):
+            wrong("value", value, "a value of a graph")
+        context = MODE.get()
+        within = context if isinstance(context, GraphRealizationContext) else None
+        return cls(state=RealizationState(value, within))
+
+    # *** what it is ***
+
+    @property
+    def type(self) -> TensorType:
+        """dtype, shape and device together."""
+        if isinstance(self._pending, RealizationState):
+            return self._pending.value.type.as_tensor() if self.state_is_buffer else self._pending.value.type  # type: ignore[union-attr,return-value]
+        return self._kind.type
+
+    @property
+    def state_is_buffer(self) -> bool:
+        """Whether it stands for memory of a graph that changes."""
+        return isinstance(self._pending, RealizationState) and isinstance(self._pending.value, BufferValue)
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self._kind.dtype if not isinstance(self._pending, RealizationState) else self._pending.value.dtype
+
+    @property
+    def shape(self) -> Shape:
+        """One `Dim` an axis."""
+        return Shape(self._kind.sizes) if not isinstance(self._pending, RealizationState) else self._pending.value.shape
+
+    @property
+    def rank(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def device(self) -> Device:
+        """Where it lies."""
+        if isinstance(self._pending, RealizationState):
+            return self._pending.value.device.to_device()
+        return self._kind.device
+
+    def num_elements(self) -> int:
+        """How many elements it has."""
+        return math.prod(int(dim) for dim in self.shape)
+
+    @property
+    def T(self) -> Tensor:
+        """The last two axes swapped."""
+        return self.transpose(-1, -2)
+
+    def __pos__(self) -> Tensor:
+        return self
+
+    def __divmod__(self, other: Any) -> tuple[Tensor, Tensor]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> tuple[Tensor, Tensor]:
+        return other // self, other % self
+
+    # *** its value ***
+
+    @property
+    def real(self) -> bool:
+        """Whether it has its value."""
+        return self._value is not None
+
+    @property
+    def realize(self) -> Tensor:
+        """This tensor, which has its value now."""
+        _value(self)
+        return self
+
+    def __await__(self) -> Generator[Any, None, Tensor]:
+        _value(self)
+        return self
+        yield  # makes it a generator
+
+    @property
+    def state(self) -> RealizationState | None:
+        """The value of a graph for which it stands; None where it has or can compute one of its own."""
+        return self._pending if isinstance(self._pending, RealizationState) else None
+
+    @property
+    def storage(self) -> Buffer | None:
+        """Its memory; None where it has no value yet."""
+        return None if self._value is None else _buffer(self)
+
+    @property
+    def driver_tensor(self) -> Buffer:
+        """Its memory.
+
+        Raises:
+            GraphError: EK0840, it has no value yet.
+        """
+        if self._value is None:
+            raise GraphError("the tensor has no value yet", code="EK0840", place=user_place(), hint="x.realize first")
+        return _buffer(self)
+
+    @placed
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """Its elements as a NumPy array that cannot be written, on the host without a copy."""
+        value = _value(self)
+        array = (value if isinstance(value, np.ndarray) else value.to_numpy()).view()
+        array.flags.writeable = False
+        return array
+
+    to_numpy = numpy
+
+    def __tensorvalue__(self) -> TensorValue:
+        """The value for which it stands in the graph that is being built: a constant, where it has elements."""
+        if isinstance(self._pending, RealizationState):
+            return self._pending.value  # type: ignore[return-value]
+        graph = Graph.current
+        return graph.stage_constant(np.array(_host(self)), self._kind.ref, user_place())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        array = self.numpy()
+        if dtype is not None and array.dtype != dtype:
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    @placed
+    def __dlpack__(self, **options: Any) -> Any:
+        return _exported(self).__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return _buffer(self).__dlpack_device__()
+
+    @placed
+    def item(self) -> bool | int | float:
+        """The only element, as a Python number.
+
+        Raises:
+            TypeError: there is not exactly one.
+        """
+        _value(self)
+        if self.num_elements() != 1:
+            raise ItemError(
+                f"item() needs a tensor of one element, and this one has shape {_shown(self)}",
+                code="EK0842",
+                expected="one element",
+                got=_shown(self),
+            )
+        return _buffer(self).item()
+
+    def tolist(self) -> Any:
+        """Its elements as nested lists of Python numbers."""
+        return self.numpy().tolist()
+
+    @placed
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    @placed
+    def __float__(self) -> float:
+        return float(self.item())
+
+    @placed
+    def __int__(self) -> int:
+        return int(self.item())
+
+    @placed
+    def __index__(self) -> int:
+        if not self.dtype.is_integral():
+            raise DTypeError(f"a tensor of {self.dtype} is no index", code="EK0413", expected="integers")
+        return int(self.item())
+
+    @placed
+    def __len__(self) -> int:
+        if self.rank == 0:
+            raise ItemError("a tensor of rank 0 has no length", code="EK0842", expected="an axis", got="rank 0")
+        return int(self.shape[0])
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[k] for k in range(len(self)))
+
+    @placed
+    def __contains__(self, item: object) -> bool:
+        return item in self.numpy()
+
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        if isinstance(self._pending, RealizationState):
+            return f"Tensor({self._pending.value!r})"
+        if self._value is None:
+            return f"Tensor(not computed yet, {self.dtype}, shape={_shown(self)}{_where(self)})"
+        text = np.array2string(_readable(self), separator=", ", prefix="Tensor(")
+        return f"Tensor({text}, {self.dtype}{_where(self)})"
+
+    def __str__(self) -> str:
+        return repr(self) if isinstance(self._pending, RealizationState) else str(_readable(self))
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec else str(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (_buffer(self),)
+
+    def __copy__(self) -> Tensor:
+        return made(_value(self)) if not isinstance(self._pending, RealizationState) else self
+
+    def __deepcopy__(self, memo: Any) -> Tensor:
+        return made(kept(_buffer(self).copy()))
+
+    # *** what moves and writes ***
+
+    @placed
+    def to(self, device: Device | DeviceRef) -> Tensor:
+        """This tensor on a device; itself where it lies there."""
+        if isinstance(self._pending, RealizationState):
+            return FUNCTIONS["transfer_to"](self, device)  # type: ignore[no-any-return]
+        place = device_of(device)
+        return self if place == self._kind.device else made(kept(_buffer(self).to(place)))
+
+    @placed
+    def __setitem__(self, indices: Any, value: Any) -> None:
+        """Writes numbers, an array or a tensor, broadcast, to the elements that the indices name."""
+        if isinstance(self._pending, RealizationState):
+            FUNCTIONS["buffer_store_slice"](self, value, indices)
+            return
+        indices = tuple(_index(each) for each in indices) if isinstance(indices, tuple) else _index(indices)
+        source = value.numpy() if isinstance(value, Tensor) else source_of(value)
+        array = source.view() if np.may_share_memory(source, _host(self)) else source
+        write(self, indices, np.array(array), value)
+
+
+class ItemError(GraphError, TypeError):
+    """One number is asked of a tensor that has more or fewer."""
+
+
+def write(tensor: Tensor, indices: Any, source: np.ndarray[Any, Any], given: Any) -> None:
+    """Writes elements of a tensor. What was computed from it keeps its value.
+
+    Raises:
+        IndexError, GraphError, DTypeError: the indices or the elements do not suit it.
+    """
+    dtype = tensor.dtype
+    check_storable(source, given, dtype)
+    array = writable(tensor)
+    try:
+        np.copyto(
+            array[indices if isinstance(indices, tuple) and Ellipsis in indices else (*_tuple(indices), ...)],
+            rounded(source, dtype),
+        )
+    except (IndexError, ValueError) as error:
+        raise GraphError(
+            str(error), code="EK0843", place=user_place(), expected=_shown(tensor), got=source.shape
+        ) from None
+    if not tensor._kind.plain or not tensor._kind.device.is_host:
+        place = tensor._kind.device
+        tensor._value = kept(Buffer.from_numpy(array).to(place))
+
+
+def writable(tensor: Tensor) -> np.ndarray[Any, Any]:
+    """The elements of a tensor, to be written by the one who asks: its own memory where nobody else reads that."""
+    value = _value(tensor)
+    if not isinstance(value, np.ndarray):
+        return np.array(value.to_numpy())
+    shared = tensor._pending is SHARED
+    if shared and value.flags.writeable:
+        return value
+    # two references: the tensor's and the variable here (a recorded call, a view and an export hold further ones)
+    if shared or value.base is not None or _references(value) > 3:
+        tensor._value = value = value.copy()
+        tensor._pending = tensor._pending if isinstance(tensor._pending, Made) else None
+    return value
+
+
+_references = getattr(sys, "getrefcount", lambda value: 1 << 30)
+
+
+def _tuple(indices: Any) -> tuple[Any, ...]:
+    return indices if isinstance(indices, tuple) else (indices,)
+
+
+def _index(item: Any) -> Any:
+    if isinstance(item, Tensor):
+        return item.numpy()
+    return int(item) if isinstance(item, Dim) else item
+
+
+def _value(tensor: Tensor) -> Any:
+    """The value of a tensor, computed if need be."""
+    pending = tensor._pending
+    if isinstance(pending, RealizationState):
+        if pending.ctx is None or id(tensor) not in pending.ctx._unrealized:
+            _unanswerable(tensor)
+        pending.ctx._realize_all()
+    return value_of(tensor)
+
+
+def _unanswerable(tensor: Tensor) -> NoReturn:
+    raise GraphError(
+        "a tensor has no value while its graph is built",
+        code="EK0840",
+        place=user_place(),
+        hint="give it back from the graph, and call the model",
+    )
+
+
+def _buffer(tensor: Tensor) -> Buffer:
+    value = _value(tensor)
+    return Buffer._wrap(value, CPU()) if isinstance(value, np.ndarray) else value
+
+
+def _host(tensor: Tensor) -> np.ndarray[Any, Any]:
+    value = _value(tensor)
+    return value if isinstance(value, np.ndarray) else value.to_numpy()
+
+
+def _exported(tensor: Tensor) -> Buffer:
+    """Its memory for others, who may write it: calls that are recorded keep what it holds now."""
+    value = _value(tensor)
+    if isinstance(value, np.ndarray) and tensor._pending is not SHARED:
+        if _references(value) > 3:
+            tensor._value = value.copy()
+        tensor._pending = SHARED
+    return _buffer(tensor)
+
+
+def _placed_on(array: np.ndarray[Any, Any], device: Device) -> Tensor:
+    if device.is_host and not DType.from_numpy(array.dtype).is_packed():
+        return made(array)
+    return made(kept(Buffer.from_numpy(array).to(device)))
+
+
+def _sizes(shape: Sizes) -> tuple[int, ...]:
+    return tuple(int(dim) for dim in Shape(list_of("shape", shape, "sizes")))
+
+
+def _unpickled(buffer: Buffer) -> Tensor:
+    return made(kept(buffer))
+
+
+def _readable(tensor: Tensor) -> np.ndarray[Any, Any]:
+    array = tensor.numpy()
+    return array if array.dtype.kind in "biuf" else array.astype(np.float32 if tensor.dtype.is_float() else np.int8)
+
+
+def _shown(tensor: Tensor) -> str:
+    return f"({', '.join(str(dim) for dim in tensor.shape)})"
+
+
+def _where(tensor: Tensor) -> str:
+    return "" if tensor.device.is_host else f", {tensor.device}"
+
+
+CLASSES.append(Tensor)

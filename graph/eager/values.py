@@ -1,0 +1,294 @@
+"""Defines the ops that read or write elements: branches, loops, memory that changes, kernels of the user's, calls.
+
+In a graph they are staged as the ops of their names are; with tensors they happen.
+
+Input: tensors. Output: tensors. Non-goals: all other ops (see `operators`).
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ...dsl.diagnostics.errors import GraphError
+from ...dsl.diagnostics.places import user_place
+from ...dsl.environment.tracebacks import placed
+from ...dsl.signature.schema import Role
+from ...dsl.types.dtype import DType
+from .. import ops
+from ..arguments import list_of
+from ..driver.devices import Device, DeviceRef, device_of
+from ..engine.model import Model
+from ..engine.session import InferenceSession
+from ..ops.stage import OPS
+from ..staging.active import ACTIVE
+from ..staging.graph import Graph
+from ..types.tensor_type import BufferType, TensorType
+from .arguments import Operator, operator_of
+from .kinds import Kind
+from .nodes import FUNCTIONS, Recorded
+from .operators import operator
+from .patterns import call_of, names_of
+from .programs import value_of as kept
+from .record import is_staged, record, staged
+from .tensor import Tensor, made, writable
+
+Extensions = Any  # a path, several, kernels
+
+
+def _stages(*values: Any) -> bool:
+    """Whether an op with these arguments belongs into a graph."""
+    return bool(ACTIVE.get()) or any(map(is_staged, values))
+
+
+# *** constants, devices ***
+
+
+@placed
+def constant(value: Any, dtype: DType | None = None, device: DeviceRef | Device | None = None) -> Any:
+    """A tensor of a number, of nested lists of numbers, or of the elements of an array."""
+    if ACTIVE.get():
+        return ops.constant(value, dtype, device)
+    return Tensor.constant(value, dtype=dtype, device=device)
+
+
+@placed
+def constant_external(name: str, type: TensorType) -> Any:
+    """A weight of the graph that is being built; what comes with a model has no elements elsewhere."""
+    return ops.constant_external(name, type)
+
+
+@placed
+def transfer_to(x: Any, device: DeviceRef | Device) -> Any:
+    """`x` on a device; `x` itself where it lies there."""
+    return staged(operator("transfer_to"), (x, device), {}) if _stages(x) else x.to(device)
+
+
+@placed
+def assert_same_device(*values: Any, **named_values: Any) -> None:
+    """Refuses tensors that lie on different devices."""
+    if _stages(*values, *named_values.values()):
+        staged(operator("assert_same_device"), values, named_values)
+        return
+    split = operator("assert_same_device").split(values, named_values)
+    if split.operands:
+        call_of(split, split.operands[0]._kind.device)
+
+
+# *** control flow ***
+
+
+@placed
+def cond(
+    pred: Any, out_types: Iterable[TensorType] | None, then_fn: Callable[[], Any], else_fn: Callable[[], Any]
+) -> list[Any]:
+    """What one of two functions gives: of the first where `pred` is true."""
+    if _stages(pred):
+        return staged(operator("cond"), (pred, out_types, then_fn, else_fn), {})  # type: ignore[no-any-return]
+    return _listed((then_fn if bool(pred) else else_fn)())
+
+
+@placed
+def while_loop(initial_values: Any, predicate: Callable[..., Any], body: Callable[..., Any]) -> list[Any]:
+    """The values that are left when `predicate` of them is false; `body` makes the next ones."""
+    values = _listed(initial_values)
+    if _stages(*values):
+        return staged(operator("while_loop"), (initial_values, predicate, body), {})  # type: ignore[no-any-return]
+    if not values:
+        text = "while_loop: there is nothing to carry"
+        raise GraphError(text, code="EK0447", place=user_place(), op="while_loop", argument="initial_values")
+    while bool(predicate(*values)):
+        values = _listed(body(*values))
+    return values
+
+
+def _listed(values: Any) -> list[Any]:
+    return [] if values is None else list(values) if isinstance(values, list | tuple) else [values]
+
+
+_models: weakref.WeakKeyDictionary[Graph, Model] = weakref.WeakKeyDictionary()
+
+
+@placed
+def call(graph: Graph, *args: Any, prefix: str = "") -> list[Any]:
+    """The outputs of a graph for these tensors."""
+    if _stages(*args):
+        return staged(operator("call"), (graph, *args), {"prefix": prefix})  # type: ignore[no-any-return]
+    if graph not in _models:
+        devices = list(dict.fromkeys(type.device.to_device() for type in graph.ir.types))
+        _models[graph] = InferenceSession(devices).load(graph)
+    inputs = [each.realize.storage if isinstance(each, Tensor) else each for each in args]
+    return [made(kept(each)) for each in _models[graph].execute(*inputs)]
+
+
+# *** memory that changes ***
+
+
+@placed
+def buffer_create(type: BufferType) -> Any:
+    """A tensor of this type, whose elements are 0."""
+    if ACTIVE.get():
+        return ops.buffer_create(type)
+    return Tensor.zeros(type.shape, dtype=type.dtype, device=type.device)
+
+
+@placed
+def buffer_load(x: Any) -> Any:
+    """What a tensor holds now, whatever is written to it later."""
+    return staged(operator("buffer_load"), (x,), {}) if _stages(x) else made(kept(x.realize.storage.copy()))
+
+
+@placed
+def buffer_store(destination: Any, source: Any) -> None:
+    """Writes all elements of a tensor."""
+    if _stages(destination):
+        staged(operator("buffer_store"), (destination, source), {})
+    else:
+        destination[...] = source
+
+
+@placed
+def buffer_store_slice(destination: Any, source: Any, indices: Any) -> None:
+    """Writes the elements of a tensor that indices name."""
+    if _stages(destination):
+        staged(operator("buffer_store_slice"), (destination, source, indices), {})
+    else:
+        destination[tuple(indices) if isinstance(indices, list) else indices] = source
+
+
+# *** kernels of the user's ***
+
+
+@functools.lru_cache(maxsize=1024)
+def _custom_operator(extensions: tuple[Any, ...]) -> Operator:
+    made = operator_of(OPS["custom"])
+    made.extensions = extensions
+    return made
+
+
+def _paths(extensions: Any) -> tuple[Any, ...]:
+    if extensions is None:
+        return ()
+    given = extensions if isinstance(extensions, list | tuple | set) else [extensions]
+    return tuple(given)
+
+
+@placed
+def custom(
+    name: Any,
+    device: DeviceRef | Device,
+    values: Iterable[Any],
+    out_types: Iterable[TensorType] | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    custom_extensions: Extensions | None = None,
+) -> list[Any]:
+    """The results of a registered kernel, as `ops.custom`.
+
+    Args:
+        name, device, values, out_types, parameters: as there.
+        custom_extensions: folders of kernel files, single files, or packages, that have it.
+    """
+    given = (name, device, list_of("values", values, "tensors"), out_types, parameters)
+    if _stages(given[2]):
+        return staged(operator("custom"), given, {})  # type: ignore[no-any-return]
+    return record(_custom_operator(_paths(custom_extensions)), given, {})  # type: ignore[no-any-return]
+
+
+@placed
+def inplace_custom(
+    name: Any,
+    device: DeviceRef | Device,
+    values: Iterable[Any],
+    out_types: Iterable[TensorType] | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    custom_extensions: Extensions | None = None,
+) -> list[Any]:
+    """The results of a registered kernel that changes tensors in place, as `ops.inplace_custom`."""
+    listed = list_of("values", values, "tensors")
+    if _stages(listed):
+        return staged(operator("inplace_custom"), (name, device, listed, out_types, parameters), {})  # type: ignore[no-any-return]
+    place, paths = device_of(device), _paths(custom_extensions)
+    mutable = _mutable(name, paths)
+    tensors = [each if isinstance(each, Tensor) else None for each in listed]
+    kinds = tuple(None if each is None else each._kind for each in tensors)
+    numbers = tuple(None if each is not None else value for each, value in zip(tensors, listed, strict=True))
+    types = None if out_types is None else tuple(out_types)
+    named = tuple(sorted((parameters or {}).items()))
+    model = _inplace_model(name, place, kinds, numbers, mutable, types, named, paths)
+    inputs = [_operand(each, k in mutable) for k, each in enumerate(tensors) if each is not None]
+    results = model.execute(*inputs)
+    for k, each in enumerate(tensors):
+        if each is not None and k in mutable and not each._kind.plain:
+            each._value = inputs[sum(t is not None for t in tensors[:k])]
+    return [made(kept(each)) for each in results]
+
+
+def _operand(tensor: Tensor, written: bool) -> Any:
+    if not written:
+        return tensor.realize._value
+    return writable(tensor) if tensor._kind.plain else tensor.realize.storage.copy()  # type: ignore[union-attr]
+
+
+def _mutable(name: Any, paths: tuple[Any, ...]) -> frozenset[int]:
+    """Which inputs a kernel changes."""
+    kernel = Graph("inplace", custom_extensions=paths).kernels.find(_name_of(name))
+    inputs = () if kernel is None else kernel.schema.inputs
+    return frozenset(k for k, argument in enumerate(inputs) if argument.role is Role.MUTABLE)
+
+
+def _name_of(kernel: Any) -> Any:
+    schema = getattr(kernel, "schema", None)
+    return kernel if schema is None else schema.name
+
+
+@functools.lru_cache(maxsize=1024)
+def _inplace_model(
+    name: Any,
+    device: Device,
+    kinds: tuple[Kind | None, ...],
+    numbers: tuple[Any, ...],
+    mutable: frozenset[int],
+    out_types: tuple[TensorType, ...] | None,
+    parameters: tuple[tuple[str, Any], ...],
+    paths: tuple[Any, ...],
+) -> Model:
+    names = {} if out_types else names_of([kind.sizes for kind in kinds if kind is not None], (), frozenset())
+    types: list[Any] = []
+    for k, kind in enumerate(kinds):
+        if kind is not None:
+            shape = [names.get(size, size) for size in kind.sizes]
+            types.append((BufferType if k in mutable else TensorType)(kind.dtype, shape, kind.ref))
+    with Graph("inplace", input_types=types, custom_extensions=paths) as graph:
+        inputs = iter(graph.inputs)
+        values = [number if kind is None else next(inputs) for kind, number in zip(kinds, numbers, strict=True)]
+        graph.output(*ops.inplace_custom(name, DeviceRef.from_device(device), values, out_types, dict(parameters)))
+    return InferenceSession([device]).load(graph)
+
+
+def call_kernel(kernel: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """A kernel that is called with tensors: its only result, a tuple of several, or None."""
+    device = next(each._kind.device for each in args if isinstance(each, Recorded))
+    changes = any(argument.role is Role.MUTABLE for argument in kernel.schema.inputs)
+    function = inplace_custom if changes else custom
+    results = function(kernel, device, list(args), None, dict(kwargs), custom_extensions=(kernel,))
+    return None if not results else results[0] if len(results) == 1 else tuple(results)
+
+
+Tensor.__einkorn_call__ = staticmethod(call_kernel)  # type: ignore[attr-defined]
+FUNCTIONS |= {
+    "assert_same_device": assert_same_device,
+    "buffer_create": buffer_create,
+    "buffer_load": buffer_load,
+    "buffer_store": buffer_store,
+    "buffer_store_slice": buffer_store_slice,
+    "call": call,
+    "cond": cond,
+    "constant": constant,
+    "constant_external": constant_external,
+    "custom": custom,
+    "inplace_custom": inplace_custom,
+    "transfer_to": transfer_to,
+    "while_loop": while_loop,
+}

@@ -1,0 +1,17 @@
+"""One cache for all tests of tensors: an op is compiled once, whichever file asks for it first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from support import graphs
+
+from einkorn.graph.eager.programs import COMPILER
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with graphs.cache_in(tmp_path_factory.mktemp("cache")):
+        yield
+        COMPILER.wait()
