@@ -141,3 +141,33 @@ class PythonForm:
         for k in range(self.cells):
             words += [f"cell{k}", f"content{k}"]
         return tuple(words)
+
+
+TORCH_WORDS = (
+    *ENTRY_WORDS,
+    *("next", "slow", "fail", "holds_lock", "grad_mode", "requires_grad"),
+    *("data", "sizes", "rank", "dtype", "contiguous", "empty", "delete"),
+    *("allocate_error", "construct_error", "throw", "error_kind", "destroy_error"),
+)
+
+
+@dataclass(frozen=True)
+class TorchForm:
+    """How a kernel of PyTorch's dispatcher calls an entry.
+
+    Attributes:
+        parameters: the kind of each compile-time parameter, in the order of the schema.
+        gradients: whether a tensor that requires a gradient may come, since something computes it.
+    """
+
+    parameters: tuple[str, ...] = ()
+    gradients: bool = False
+
+    def words(self, spec: DoorSpec) -> tuple[str, ...]:
+        """The names of the words of the table, in their order."""
+        words = [*TORCH_WORDS]
+        words += [f"argument{k}" for k in range(len(spec.arguments))]
+        words += [f"output{k}" for k in range(len(spec.outputs))]
+        words += [f"constant{k}" for kind, k in spec.pointers if kind == "constant"]
+        words += [f"value{k}" for k in range(len(self.parameters))]
+        return tuple(words)

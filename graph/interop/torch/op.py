@@ -23,6 +23,7 @@ from ....dsl.package.library import LibraryKernel
 from ....dsl.signature.schema import Role
 from ..specialise import AnyKernel
 from .arguments import explained
+from .door import Doors, taken_error
 from .gradient import RunKernel, register_backward
 from .names import NAMESPACE, define, is_taken, library_of, lock
 from .schema import INTO, function_schema, into_schema
@@ -44,12 +45,29 @@ class Registered:
         self.name, self.schema, self.twin, self.into = name, schema, twin, into
         self.overload = define(namespace, plain, schema, self._run, self._fake)
         self.has_autograd = False
+        self._new_doors()
         self.ops: weakref.WeakSet[Op] = weakref.WeakSet()
+
+    def _new_doors(self) -> None:
+        def serve(values: list[Any], parameters: dict[str, Any]) -> Any:
+            return self._run(*values, **parameters)
+
+        self.doors = Doors(self.name, self.twin.schema, serve)
+        self.doors.gradients = self.twin.has_backward
+        self.doors.possible = self.doors.possible and not self.into
+
+    def replace(self, twin: Twin) -> None:
+        """Lets the name stand for another kernel."""
+        self.doors.close()
+        self.twin = twin
+        self._new_doors()
 
     def add_backward(self, run: RunKernel) -> None:
         """Lets gradients flow through the op, where its kernel has a backward."""
         if self.twin.has_backward and not self.has_autograd:
             self.has_autograd = True
+            self.doors.close()  # they refuse tensors that require gradients
+            self.doors.gradients = True
             library = library_of(self.name.partition("::")[0])
             register_backward(self.name, library, lambda: self.twin, run)
 
@@ -58,7 +76,11 @@ class Registered:
         return arguments(values, parameters)
 
     def _run(self, *values: Any, **parameters: Any) -> Any:
-        return self.twin.run(self._arguments(values, parameters))
+        call = self._arguments(values, parameters)
+        result = self.twin.run(call)
+        if call.special is not None:
+            self.doors.open(call.special)
+        return result
 
     def _fake(self, *values: Any, **parameters: Any) -> Any:
         return self.twin.fake(self._arguments(values, parameters))
@@ -85,7 +107,7 @@ class Op:
             return self.torch(*args, **kwargs)
         except (RuntimeError, TypeError) as error:
             schema = self._twin.schema
-            raise explained(schema, schema.inputs, error, args, kwargs) from None
+            raise taken_error(error) or explained(schema, schema.inputs, error, args, kwargs) from None
 
     def call(self, args: Sequence[Any], parameters: Mapping[str, Any], out: Any = None) -> Any:
         """The op with arrays of NumPy among its arguments, and with its outputs given."""
@@ -193,7 +215,8 @@ def register(twin: Twin, into: bool, own: bool = False) -> Registered:
             if _is_same(owner.twin.kernel, twin.kernel):
                 return owner
             if _is_redefinition(owner.twin.kernel, twin.kernel):
-                before, owner.twin = owner.twin, twin
+                before = owner.twin
+                owner.replace(twin)
                 for op in list(owner.ops):  # those of the kernel that was there go on as they are
                     owner.ops.discard(op)
                     op._stand_for(register(before, into, own=True))

@@ -35,6 +35,7 @@ class Arguments:
     inputs: list[Any]
     outputs: list[Any] | None
     parameters: dict[str, Any]
+    special: Specialisation | None = None  # that it was served by
 
     @property
     def tensors(self) -> list[torch.Tensor]:
@@ -138,7 +139,7 @@ class Twin:
             KernelError: the kernel stopped itself.
         """
         self.check_gradients(call)
-        special = self.specialisation(call)
+        special = call.special = self.specialisation(call)
         flat = _flat(call.inputs)
         values = [memory_of(v) if isinstance(v, torch.Tensor) else v for v in flat]
         shapes = [tuple(v.shape) if isinstance(v, torch.Tensor) else () for v in values]
