@@ -253,6 +253,40 @@ def profile(script: str, arguments: Sequence[str], output: str | None, trace: st
     commands.profile(script, arguments, output, trace, numbers)
 
 
+def _shapes(context: click.Context, option: click.Parameter, values: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Option values `name=4,5`, as a dict."""
+    pairs = _pairs(context, option, values)
+    sizes = {name: text.replace("x", ",").split(",") for name, text in pairs.items()}
+    if not all(size.isascii() and size.isdigit() for each in sizes.values() for size in each):
+        raise click.BadParameter(f"{option.opts[0]} should be written name=size,size")
+    return {name: tuple(map(int, each)) for name, each in sizes.items()}
+
+
+@einkorn.command()
+@click.argument("source")
+@click.option("--op", metavar="NAME", help="Which op; not needed when SOURCE has one.")
+@click.option("--shape", "shapes", multiple=True, callback=_shapes, metavar="X=4,5", help="The sizes of an input.")
+@click.option("--dtype", "dtypes", multiple=True, callback=_pairs, metavar="T=DTYPE", help="A type variable's dtype.")
+@click.option("--param", "parameters", multiple=True, callback=_pairs, metavar="NAME=VALUE", help="One that stays.")
+@click.option(
+    "--try", "tries", multiple=True, callback=_pairs, metavar="NAME=4,8", help="Values instead of @autotune's."
+)
+@click.option("--key", multiple=True, metavar="DIM", help="With --try: a dim on whose size the choice depends.")
+@click.option("--inexact", is_flag=True, help="With --try: let results differ from the default's by rounding.")
+@click.option("--into", metavar="FILE", help="A package of the kernels, name.pkg, that takes what was found.")
+@click.option("--csv", metavar="FILE", help="All that was tried, name.csv.")
+@click.option("-o", "--output", metavar="FILE", help="The table with bars as a page to write, name.html.")
+@_format
+def tune(source: str, inexact: bool, **rest: Any) -> None:
+    """Choose parameters of a kernel in SOURCE by trying them.
+
+    What was best is kept for calls with such sizes: in the user's cache, or in a package.
+    """
+    from . import commands
+
+    commands.tune(source, exact=not inexact, **rest)
+
+
 @einkorn.group()
 def pkg() -> None:
     """Look into packages."""

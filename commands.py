@@ -316,6 +316,64 @@ def profile(script: str, arguments: Sequence[str], output: str | None, trace: st
         replace_file(Path(numbers), [json.dumps(measured.to_dict(), indent=2).encode()])
 
 
+def tune(
+    source: str,
+    op: str | None,
+    shapes: Mapping[str, Sequence[int]],
+    dtypes: Mapping[str, str],
+    parameters: Mapping[str, str],
+    tries: Mapping[str, str],
+    key: Sequence[str],
+    *,
+    exact: bool,
+    into: str | None,
+    csv: str | None,
+    output: str | None,
+) -> None:
+    """Tries parameters of a kernel, prints what was tried, and keeps what was best."""
+    from .compiler.instances import make_instance, typed_parameters
+    from .dsl.package.findings import keep
+    from .dsl.package.library import load_library
+    from .dsl.signature.tuning import tuning_space
+    from .dsl.types.dtype import DType
+    from .graph.engine.page_style import whole_page
+    from .graph.interop.tuned import tune_op
+
+    kernel = load_library(source).choose(op)
+    schema, space = kernel.schema, kernel.tuning
+    package = None if into is None else read_package(into)
+    if tries:
+        each = {
+            name: [typed_parameters(schema, {name: v})[name] for v in text.split(",")] for name, text in tries.items()
+        }
+        space = tuning_space(
+            schema, each, key, *((3, 10.0) if space is None else (space.rounds, space.limit)), exact, None
+        )
+    if space is None:
+        text = f"op '{schema.name}' does not say what to try"
+        hint = "write @autotune over its @register, or say it here: --try rows=4,8"
+        raise PackageError(text, code="EK0349", op=schema.name, hint=hint)
+    given = typed_parameters(schema, parameters)
+    first = {name: values[0] for name, values in space.values}
+    instance = make_instance(schema, dtypes, {}, first | given)
+    try:
+        table, finding = tune_op(kernel, space, shapes, {n: DType[d] for n, d in instance.dtypes}, given)
+    except EinkornError as error:
+        if error.place is not None and Path(error.place.file).name == "__main__.py":  # the command, and not a kernel
+            error.place = None
+        raise
+    print(table)
+    if csv is not None:
+        _write(csv, table.csv())
+    if output is not None:
+        _write(output, whole_page(f"Tuning of {schema.name}", "", [table._repr_html_()]))
+    if package is None:
+        keep(finding)
+    else:
+        count = len(package.with_findings([finding]).findings)
+        print(f"{into}: {plural(count, 'finding')}")
+
+
 def reproduce(path: str) -> None:
     """Compiles what a reproducer holds; the fault shows itself again, or is gone."""
     from .compiler.pipeline import compile_entry

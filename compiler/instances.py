@@ -62,7 +62,7 @@ def make_instance(
                 notes=[f"'{name}' can be {listed}"],
             )
         chosen[name] = wanted
-    values = bind_parameters(schema, _typed_parameters(schema, parameters))
+    values = bind_parameters(schema, typed_parameters(schema, parameters))
     shown = {n: v.name if isinstance(v, DType) else v for n, v in values.items()}
     counts = _counts(schema, tensors or {}, values)
     packs = dict.fromkeys(pack_names(expand(schema, dict(counts))), 1)
@@ -131,7 +131,7 @@ def _check_names(schema: OpSchema, what: str, given: Mapping[str, Any], known: A
             )
 
 
-def _typed_parameters(schema: OpSchema, given: Mapping[str, Any]) -> dict[str, Any]:
+def typed_parameters(schema: OpSchema, given: Mapping[str, Any]) -> dict[str, Any]:
     """Texts from the command line as the kinds that the parameters have."""
     kinds = {p.name: p.kind for p in schema.parameters}
     out: dict[str, Any] = {}

@@ -13,6 +13,7 @@ from .diagnostics.shield import shielded as _shielded
 
 with _shielded():
     from . import language as _language
+    from .frontend.python.autotune import autotune as autotune
     from .frontend.python.from_text import kernels_of as kernels_of
     from .frontend.python.register import implements as implements
     from .frontend.python.register import register as register
@@ -29,6 +30,6 @@ with _shielded():
     from .types.dtype import DType as DType
 
 if not TYPE_CHECKING:  # checkers follow the imports
-    __all__ = ["DType", "implements", "kernels_of", "register"]
+    __all__ = ["DType", "autotune", "implements", "kernels_of", "register"]
     for _family in vars(_language).values():
         __all__ += getattr(_family, "__all__", ())

@@ -91,6 +91,7 @@ MEANINGS: dict[str, str] = {
     "EK0343": "The number of tensors of a variadic argument is no number and no int parameter.",
     "EK0344": "A size that each tensor of a variadic argument has for itself (n_k) stands elsewhere.",
     "EK0345": "Nothing in a call tells how many tensors a variadic argument stands for, or two things tell otherwise.",
+    "EK0349": "What @autotune says does not fit the kernel.",
     # EK04: graphs and their calls
     "EK0401": "An op is staged outside a graph.",
     "EK0402": "A value of one graph is used in another.",
@@ -236,6 +237,7 @@ MEANINGS: dict[str, str] = {
     "EK0732": "An op does not have what check_op is asked to try.",
     "EK0733": "The system has no memory for the threads of a block.",
     "EK0734": "A package is asked for with code for a simulated GPU.",
+    "EK0737": "An op cannot be tuned: with its default parameters it fails.",
     "EK0740": "Two threads of a launch use the same memory, one of them writes, and nothing says who comes first.",
     "EK0741": "A thread of a launch reads or writes memory that belongs to no buffer.",
     "EK0742": "A thread of a launch depends on memory that nobody has written.",

@@ -19,6 +19,7 @@ from typing import Any
 from ..diagnostics.errors import CompileError, EinkornError
 from ..diagnostics.places import Place, user_place
 from ..signature.schema import OpSchema
+from ..signature.tuning import TuningSpace
 from .program import PortableKernel
 from .reads import Reads
 
@@ -52,6 +53,7 @@ class SourceKernel:
         reference: the NumPy function that says what it computes, if there is one.
         gradient: what computes its gradients, if there is something.
         reads: what the program was made of; nothing before it is made.
+        tuning: which parameters are chosen by trying, if any are.
         usable: False where its signature has a mistake: it can be looked at, and nothing can be made of it.
     """
 
@@ -63,6 +65,7 @@ class SourceKernel:
         override: bool = False,
         reference: Reference | None = None,
         gradient: Gradient | None = None,
+        tuning: TuningSpace | None = None,
         usable: bool = True,
         reads: Reads | None = None,
     ) -> None:
@@ -71,6 +74,7 @@ class SourceKernel:
         self.override = override
         self.reference = reference
         self.gradient = gradient
+        self.tuning = tuning
         self.usable = usable
         self.reads = reads or Reads()
 

@@ -5,6 +5,7 @@
     source/<path>          Python sources, for reading (optional)
     code/<target>/<op>-<n>.<format, such as so or ptx>
     code/<target>/<op>-<n>.<target of a host>.so      what launches the kernels of code for a device
+    tuning.json            which parameters were found to be best for whom (optional)
 
 The same contents give the same bytes, in any process and on any machine. `read_package` reads the manifest only;
 every other member is read when asked for and handed out only when size and SHA-256 are those of the manifest.
@@ -17,7 +18,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +29,11 @@ from ..diagnostics.errors import PackageError, did_you_mean
 from ..diagnostics.json_reading import read_json
 from ..signature.schema import OpSchema
 from .archive import Archive, refuse, write_archive
+from .findings import Finding, print_findings, read_findings
 from .manifest import (
     ABI,
     FORMAT,
+    LAUNCHING,
     PLAIN,
     READ_ABIS,
     Instance,
@@ -58,6 +63,7 @@ __all__ = [
 ]
 
 MANIFEST = "manifest.json"
+TUNING = "tuning.json"
 MAX_MANIFEST = MAX_PROGRAM = 16 << 20  # bytes; a hundred times what large libraries have
 
 
@@ -98,6 +104,7 @@ class PackageContents:
     sources: tuple[tuple[str, bytes], ...] = ()
     producers: tuple[tuple[str, str], ...] = ()
     licence: str = ""
+    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -160,12 +167,42 @@ class Package:
                 return self._checked(record)
         raise PackageError(f"package {self.manifest.name!r} has no source {member!r}", code="EK0560")
 
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """What tuning found for its ops. Raises PackageError: EK0559 when it was changed, EK0556 when it is no text of
+        that form."""
+        record = self.manifest.tuning
+        if record is None:
+            return ()
+        if record.size > MAX_PROGRAM:
+            refuse(self.path, "EK0555", f"declares {record.size} bytes for {record.member!r}")
+        try:
+            return tuple(read_findings(self._checked(record)))
+        except ValueError as error:
+            refuse(self.path, "EK0556", f"cannot be used: {record.member!r}: {error}")
+
+    def with_findings(self, findings: Iterable[Finding], path: str | Path | None = None) -> Package:
+        """Writes this package with these findings beside those about other things; to another file if one is given.
+
+        Raises:
+            PackageError: EK0559 a member was changed, EK0561 the file cannot be written.
+        """
+        new = {finding.about: finding for finding in (*self.findings, *findings)}
+        text = print_findings(new.values())
+        members = [(record.member, self._checked(record)) for record in replace(self.manifest, tuning=None).members()]
+        record = MemberRecord(TUNING, hashlib.sha256(text).hexdigest(), len(text))
+        manifest = replace(self.manifest, tuning=record, format=FORMAT)
+        file = self.path if path is None else Path(path)
+        write_archive(file, [(MANIFEST, print_manifest(manifest)), *members, (TUNING, text)])
+        return read_package(file)
+
     def verify(self) -> int:
         """Checks every member against the manifest and says how many there are. Raises PackageError."""
         for record in self.manifest.members():
             self._checked(record)
         for op in self.ops:
             self.program(op.schema.name)
+        len(self.findings)
         return len(self.archive.members)
 
     def _checked(self, record: MemberRecord) -> bytes:
@@ -219,6 +256,8 @@ def write_package(path: str | Path, contents: PackageContents) -> Package:
         requirements = tuple(sorted(set(code.requirements)))
         known = (code.op, code.instance, code.target, code.kind, requirements, record, code.checks)
         variants.append(Variant(*known, hosts, code.kernels))
+    tuning = store(TUNING, print_findings(contents.findings)) if contents.findings else None
+    launching = LAUNCHING if any(variant.host for variant in variants) else PLAIN
     manifest = Manifest(
         name=contents.name,
         version=contents.version,
@@ -227,7 +266,8 @@ def write_package(path: str | Path, contents: PackageContents) -> Package:
         variants=tuple(variants),
         sources=sources,
         producers=tuple(sorted(contents.producers)),
-        format=FORMAT if any(variant.host for variant in variants) else PLAIN,
+        format=launching if tuning is None else FORMAT,
+        tuning=tuning,
     )
     write_archive(path, [(MANIFEST, print_manifest(manifest)), *members])
     return read_package(path)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -27,10 +27,12 @@ from ..frontend.readers import FRONTENDS, frontend_of, is_source, sources_in
 from ..frontend.reads import Reads
 from ..signature.late_dims import shape_schema
 from ..signature.schema import OpSchema
+from ..signature.tuning import TuningSpace
 from ..signature.variadic import expand
 
 if TYPE_CHECKING:
     from .container import Package, Variant
+    from .findings import Finding
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +40,8 @@ class LoadedKernel:
     """A kernel of a library.
 
     `variants` are its ready-made codes, when it comes from a package; `shipped` marks the kernels of built-in ops.
-    `reference` is the NumPy function that stands beside it in its file, if there is one; packages have none. `reads`
-    is what its program was made of, once it is made.
+    `reference` is the NumPy function that stands beside it in its file, if there is one, and `tuning` what `@autotune`
+    says; packages have neither. `reads` is what its program was made of, once it is made.
     """
 
     schema: OpSchema
@@ -52,6 +54,19 @@ class LoadedKernel:
     reference: Reference | None = field(default=None, repr=False)
     gradient: Gradient | None = field(default=None, repr=False)
     reads: Reads = field(default_factory=Reads, repr=False)
+    tuning: TuningSpace | None = field(default=None, repr=False)
+
+    @property
+    def findings(self) -> Sequence[Finding]:
+        """What tuning found for it: what is in the user's cache, then what is in its package."""
+        packaged = self.package is not None and self.package.manifest.tuning is not None
+        if self.tuning is None and not packaged:
+            return ()
+        from .findings import kept  # most kernels are not tuned
+
+        digest, name = self.portable.digest, self.schema.name
+        own = self.package.findings if packaged and self.package is not None else ()
+        return [*kept(digest), *(each for each in own if (each.op, each.digest) == (name, digest))]
 
     @cached_property
     def portable(self) -> PortableKernel:
@@ -266,6 +281,7 @@ def _loaded(kernel: SourceKernel, origin: str, shipped: bool = False) -> LoadedK
         reference=kernel.reference,
         gradient=kernel.gradient,
         reads=kernel.reads,
+        tuning=kernel.tuning,
     )
 
 

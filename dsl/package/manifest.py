@@ -26,8 +26,9 @@ from ..signature.schema import PARAMETER_KINDS, OpSchema
 from ..types.dtype import DType
 from .archive import name_trouble
 
-FORMAT = (1, 1)  # major, minor: of the container and the manifest
-PLAIN = (1, 0)  # of a package without code for devices, which older readers read in full
+FORMAT = (1, 2)  # major, minor: of the container and the manifest
+PLAIN = (1, 0)  # of a package without code for devices and without findings, which older readers read in full
+LAUNCHING = (1, 1)  # of one with code for devices
 ABI = ABI_VERSION  # of compiled entries: what they are passed and what they return
 READ_ABIS = (SILENT_ABI, ABI_VERSION)  # whose code is called
 
@@ -120,7 +121,8 @@ class Variant:
 
 @dataclass(frozen=True)
 class Manifest:
-    """All of it. `producers` are the tools that made the package with their versions, `sources` its Python sources."""
+    """All of it. `producers` are the tools that made the package with their versions, `sources` its Python sources,
+    `tuning` what was found to be best for whom."""
 
     name: str
     version: str
@@ -131,11 +133,13 @@ class Manifest:
     producers: tuple[tuple[str, str], ...] = ()
     format: tuple[int, int] = FORMAT
     abi: int = ABI
+    tuning: MemberRecord | None = None
 
     def members(self) -> tuple[MemberRecord, ...]:
         """Every member that the manifest speaks of, in the order of the file."""
         code = (member for variant in self.variants for member in variant.members)
-        return (*(o.program for o in self.ops), *self.sources, *code)
+        tuning = () if self.tuning is None else (self.tuning,)
+        return (*(o.program for o in self.ops), *self.sources, *code, *tuning)
 
 
 def canonical_json(value: Any) -> bytes:
@@ -167,7 +171,7 @@ def print_manifest(manifest: Manifest) -> bytes:
             for variant in manifest.variants
         ],
         "sources": [vars(source) for source in manifest.sources],
-    }
+    } | ({} if manifest.tuning is None else {"tuning": vars(manifest.tuning)})
     return json.dumps(data, sort_keys=True, indent=1).encode() + b"\n"
 
 
@@ -215,7 +219,7 @@ class _Reader:
 
     def manifest(self, data: JSONDict, form: tuple[int, int]) -> Manifest:
         known = "format abi name version licence producers ops variants sources"
-        fields = self.fields(data, "the manifest", known)
+        fields = self.fields(data, "the manifest", known, optional="tuning")
         ops = tuple(self.op(v, f"ops[{i}]") for i, v in enumerate(self.items(fields["ops"], "ops")))
         schemas = {op.schema.name: op.schema for op in ops}
         if len(schemas) != len(ops):
@@ -233,6 +237,7 @@ class _Reader:
             producers=self.pairs(fields["producers"], "producers", self.text),
             format=form,
             abi=data["abi"],
+            tuning=self.member(fields["tuning"], "tuning") if "tuning" in fields else None,
         )
         members = [record.member for record in manifest.members()]
         if len(set(members)) != len(members):

@@ -105,10 +105,12 @@ class Driver(ABC):
         asked_for: of a device that is simulated: what it was made with, which makes an equal one in another process.
         in_order: whether a call is the work of one thread of the process, in one order.
         native: gives the machine code that calls a library of GPUs; the engine, which may compile, puts it here.
+        compiled_for: gives the name of the target that code for a device is made for; from the engine, too.
     """
 
     api: ClassVar[str]
     native: ClassVar[Callable[[str], SharedLibrary]]
+    compiled_for: ClassVar[Callable[[Driver], str]]
     is_host: ClassVar[bool] = False
     targets: tuple[str, ...]
     architecture: str = ""

@@ -29,6 +29,7 @@ from ...dsl.environment.fingerprint import fingerprint
 from ...dsl.environment.knobs import knobs
 from ...dsl.environment.log import start_log
 from ...dsl.signature.parameters import identity
+from ..driver.device import Driver
 from ..driver.devices import Device, DeviceRef
 from ..ir import GraphIR, Node
 from ..passes.fusion import Facts, Group, Partition, partition
@@ -59,6 +60,15 @@ def targets_of(device: Device) -> tuple[Target, ...]:
         from ...compiler.targets import newest_for
 
     return tuple(newest_for(name) for name in device.driver.targets)
+
+
+def compiled_for(driver: Driver) -> str:
+    """The name of the target that code for a device is made for, which means the same on other machines."""
+    with shielded():
+        from ...compiler.targets import named, newest_for
+
+    target = newest_for(driver.targets[-1])
+    return target.name if target.simulates else named(target).name
 
 
 def lacking(target: str, requirements: Sequence[str]) -> Sequence[str]:

@@ -31,6 +31,7 @@ from .compile import (
     architecture,
     chosen_checks,
     compile_graph,
+    compiled_for,
     interpret_graph,
     lacking,
     reproducing_faults,
@@ -41,6 +42,7 @@ from .progress import shown_progress
 
 _log = logging.getLogger("einkorn.load")
 Driver.native = staticmethod(launcher_library)
+Driver.compiled_for = staticmethod(compiled_for)
 
 
 def load_graph(ir: GraphIR, *, fuse: bool = True, checks: Checks | None = None) -> LoadedCode:

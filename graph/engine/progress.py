@@ -16,16 +16,16 @@ from ...dsl.environment.knobs import knobs
 
 DELAY = 1.0  # seconds before anything is shown
 
-Tell = Callable[[int, int], None]  # how many of how many kernels are compiled
+Tell = Callable[[int, int], None]  # how much of how much is done
 
 
 @contextmanager
-def shown_progress(name: str) -> Iterator[Tell]:
-    """While it lasts, the progress of a graph's compilation is shown; what it gives is told of it."""
+def shown_progress(name: str, verb: str = "compiling graph", unit: str = "kernels") -> Iterator[Tell]:
+    """While it lasts, the progress of a compilation, or of other work, is shown; what it gives is told of it."""
     if not knobs.progress or not _watched():
         yield lambda done, count: None
         return
-    bar = _Bar(name)
+    bar = _Bar(f"{verb} '{name}'", unit)
     try:
         yield bar.tell
     finally:
@@ -43,8 +43,9 @@ def _watched() -> bool:
 class _Bar:
     """A bar that begins by itself after a while."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, text: str, unit: str) -> None:
+        self.text = text
+        self.unit = unit
         self.counts = (0, 0)
         self.bar: Any = None
         self.ended = False
@@ -57,11 +58,11 @@ class _Bar:
         from rich.console import Console  # most compilations end before there is need of it
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-        columns = (TextColumn("compiling {task.description}"), BarColumn(), TextColumn("{task.fields[kernels]}"))
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}"))
         with self.lock:
             if not self.ended:
                 self.bar = Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
-                self.bar.add_task(f"graph '{self.name}'".replace("[", r"\["), total=None, kernels="")
+                self.bar.add_task(self.text.replace("[", r"\["), total=None, count="")
                 self.bar.start()
                 self._show()
 
@@ -74,7 +75,7 @@ class _Bar:
     def _show(self) -> None:
         done, count = self.counts
         if self.bar is not None and count:
-            self.bar.update(self.bar.task_ids[0], total=count, completed=done, kernels=f"{done} of {count} kernels")
+            self.bar.update(self.bar.task_ids[0], total=count, completed=done, count=f"{done} of {count} {self.unit}")
 
     def end(self) -> None:
         """Takes the bar away."""

@@ -28,12 +28,14 @@ class Given:
         counts: how many tensors each variadic input got.
         parameters: the value of every compile-time parameter.
         out: what was given as `out=`; None where nothing was.
+        said: the names of the parameters that the call says itself.
     """
 
     values: list[Any]
     counts: dict[str, int]
     parameters: dict[str, Any]
     out: Any
+    said: frozenset[str] = frozenset()
 
 
 def bind_call(schema: OpSchema, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Given:
@@ -57,7 +59,7 @@ def bind_call(schema: OpSchema, args: tuple[Any, ...], kwargs: Mapping[str, Any]
             error.hint = f"write {_written(schema, [f'{error.argument}=...'])}"
         raise
     counts, values = counted_inputs(schema, args, parameters, place)
-    return Given(values, counts, parameters, out)
+    return Given(values, counts, parameters, out, frozenset(named))
 
 
 def _check_count(schema: OpSchema, args: tuple[Any, ...]) -> None:

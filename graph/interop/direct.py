@@ -10,6 +10,7 @@ which serve repeated calls before they get here.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -72,6 +73,12 @@ def called(kernel: Kernel | LoadedKernel, state: Prepared, given: Given) -> Any:
     device = device_of_call(op, names, operands)
     memory = None if given.out is None else memory_of(op, given.out)
     made = _specialised(kernel, state, given, operands, device, memory)
+    if state.loaded.tuning is not None:
+        from .tuned import tuned  # most kernels are not
+
+        values = [_value(made, number, operand) for number, operand in enumerate(operands)]
+        given = dataclasses.replace(given, parameters=tuned(made, state.loaded, given, values))
+        made = _specialised(kernel, state, given, operands, device, memory)
     return _run(made, operands, memory, given.out)
 
 

@@ -27,6 +27,7 @@ from ..types.promotion import is_weak, weak_array
 from ..types.tensor_type import TensorType
 from .operands import same_device, tensor
 from .stage import current, fail, op, stage
+from .tuned import tuned
 
 
 @op(dtypes={}, example='ops.custom("row_total", DeviceRef.CPU(), [x])')
@@ -107,7 +108,7 @@ def _call(
     else:
         _check_buffers(name, kernel.schema, flat)
     operands = _operands(name, kernel.schema, flat, given, expected, target, caller != "custom")
-    return stage(kernel, operands, given, target, expected)
+    return stage(kernel, operands, tuned(kernel, operands, given, target), target, expected)
 
 
 def _parameters(parameters: Any) -> dict[str, Any]:

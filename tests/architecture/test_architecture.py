@@ -30,6 +30,8 @@ LATE_IMPORTS = {DOOR, "__main__", "commands"}
 OPENED_LATE = {
     DOOR,
     "dsl.package.container",
+    "dsl.package.findings",
+    "graph.interop.tuned",
     "graph.engine.fusion_check",
     "graph.engine.packaged_code",
     "graph.passes.summaries",
@@ -45,8 +47,8 @@ OPENED_LATE = {
 }
 # Imported by users, by Python itself, by kinds of devices that are added.
 ENTRIES = {"", "__main__", "testing", "graph.weights", "graph.driver.halves"}
-# Found by their names: by `dsl.frontend.caller` and by `dsl.diagnostics.rich`.
-ENTRIES |= {"graph.interop.direct", "graph.interop.notebook", "graph.interop.ufunc"}
+# Found by their names: by `dsl.frontend.caller`, by `dsl.diagnostics.rich`, and the one that is a process of its own.
+ENTRIES |= {"graph.interop.direct", "graph.interop.notebook", "graph.interop.ufunc", "graph.interop.tuning_child"}
 MAX_FILE, MAX_FUNCTION = 600, 60
 
 

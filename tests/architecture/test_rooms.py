@@ -40,6 +40,7 @@ ROOMS: dict[str, list[tuple[str, ...]]] = {
         ("staging", "passes"),
         ("ops", "engine", "weights"),
         ("onnx", "drawing"),
+        ("tuning",),
         ("interop", "eager"),
         ("public",),
     ],

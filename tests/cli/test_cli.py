@@ -76,7 +76,7 @@ def test_help_and_version(run: Run) -> None:
     status, out, err = run("--help")
     assert (status, err) == (0, "") and all(f"  {c}  " in out for c in ("build", "inspect", "pkg", "cache", "targets"))
     status, out, err = run("--version")
-    assert (status, err) == (0, "") and out.startswith("einkorn ") and "package format 1.1, ABI 1" in out
+    assert (status, err) == (0, "") and out.startswith("einkorn ") and "package format 1.2, ABI 2" in out
 
 
 def test_package_info(run: Run, demo: Path) -> None:
@@ -84,7 +84,7 @@ def test_package_info(run: Run, demo: Path) -> None:
     assert run("pkg", "info", "demo.pkg") == (
         0,
         "demo.pkg: demo 1.2, MIT\n"
-        f"format 1.0, ABI 1, {size}\n"
+        f"format 1.0, ABI 2, {size}\n"
         "op           arguments                                            parameters\n"
         'my::add_one  out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]  step=1\n'
         "target  op           compiled for  kind  checks     size  needs\n"

@@ -296,7 +296,7 @@ def test_newer_formats_and_other_abis(demo: Package) -> None:
 def test_a_newer_minor_is_read_and_what_is_new_is_passed_over(demo: Package) -> None:
     def edit(data: dict[str, Any]) -> None:
         data["format"][1] = module.FORMAT[1] + 1
-        data["tuning"] = {"novel": True}
+        data["later"] = {"novel": True}
         data["ops"][0]["novel"] = 1
         data["variants"][0]["kind"] = "spirv"
 

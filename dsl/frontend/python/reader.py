@@ -50,6 +50,7 @@ def source_of(kernel: Kernel | BrokenKernel) -> SourceKernel:
         reference=kernel.numpy_reference,
         gradient=kernel.gradient,
         reads=reads,
+        tuning=kernel.tuning,
     )
 
 

@@ -26,6 +26,7 @@ from ...language.stubs import Stub
 from ...signature.check import schema_mistakes
 from ...signature.description import help_text, python_signature
 from ...signature.schema import PARAMETER_KINDS, ContextArgument, Form, OpSchema, Parameter, Role, TensorArgument
+from ...signature.tuning import TuningSpace
 from ...types.dtype import ANY, DType, SIMDType
 from ..base import Gradient, Reference, gradient_of
 from ..caller import caller, ufunc_maker
@@ -49,6 +50,7 @@ class Kernel(Rich):
         self.override = override
         self.numpy_reference: Reference | None = None
         self.shape_function: FunctionType | None = None
+        self.tuning: TuningSpace | None = None  # which parameters are chosen by trying
         self.__name__ = function.__name__
         self.__module__ = function.__module__
         self.gradient: Gradient | None = None

@@ -1,0 +1,163 @@
+"""Describes what tuning found: the parameters that were best, and for which calls.
+
+A finding holds for a program (by its digest), a target, dtypes, the parameters that were not tried, and a range of
+sizes for each dim of the key: from a power of two up to the next one. Who calls without saying the parameters itself
+gets those of the finding that fits.
+
+Findings are kept in the user's cache, by the digest of the program, and in packages.
+
+Input: pieces, or JSON. Output: `Finding`, or the text of `tuning.json`. Non-goals: nothing is measured here.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..diagnostics.json_reading import read_json
+from ..environment.cache import Cache, content_key
+from ..signature.tuning import Value
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The best parameters for some calls.
+
+    Attributes:
+        op: the name of the op.
+        digest: that of its program.
+        target: the compile target.
+        dtypes: those of the inputs, in order.
+        given: the parameters that were not chosen, by name; a dtype by its name.
+        ranges: for each dim of the key the smallest and the largest size that it holds for.
+        parameters: what was best.
+        ratio: the time of the default by that of the best.
+        version: of Einkorn.
+    """
+
+    op: str
+    digest: str
+    target: str
+    dtypes: tuple[str, ...]
+    given: tuple[tuple[str, Value], ...]
+    ranges: tuple[tuple[str, int, int], ...]
+    parameters: tuple[tuple[str, Value], ...]
+    ratio: float
+    version: str
+
+    @property
+    def about(self) -> tuple[Any, ...]:
+        """What it is about: a newer finding about the same takes its place."""
+        return self.op, self.digest, self.target, self.dtypes, self.given, self.ranges
+
+    def fits(self, dtypes: Sequence[str], given: Mapping[str, Value], sizes: Mapping[str, Any]) -> bool:
+        """Whether it holds for these dtypes, parameters and sizes."""
+        return (
+            self.dtypes == tuple(dtypes)
+            and dict(self.given) == dict(given)
+            and all(low <= sizes.get(name, -1) <= high for name, low, high in self.ranges)
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        pairs = {"given": dict(self.given), "parameters": dict(self.parameters)}
+        ranges = {name: [low, high] for name, low, high in self.ranges}
+        lists = {"dtypes": list(self.dtypes), "ranges": ranges}
+        texts = {"op": self.op, "digest": self.digest, "target": self.target, "version": self.version}
+        return {**texts, **lists, **pairs, "ratio": self.ratio}
+
+
+def range_of(size: int) -> tuple[int, int]:
+    """The sizes that are alike: from a power of two up to the next one."""
+    if size < 1:
+        return 0, 0
+    low: int = 1 << (size.bit_length() - 1)
+    return low, 2 * low - 1
+
+
+def print_findings(findings: Iterable[Finding]) -> bytes:
+    """The text of `tuning.json`: one form for equal findings."""
+    listed = sorted((finding.to_json() for finding in findings), key=lambda f: json.dumps(f, sort_keys=True))
+    return json.dumps({"findings": listed}, sort_keys=True, indent=1).encode() + b"\n"
+
+
+def read_findings(text: bytes) -> list[Finding]:
+    """The findings in a text; what is not one in it is passed over.
+
+    Raises:
+        ValueError: it is no JSON of this form.
+    """
+    data = read_json(text)
+    if not isinstance(data, dict) or not isinstance(data.get("findings"), list):
+        raise ValueError("it has no list of findings")
+    return [found for found in map(_finding, data["findings"]) if found is not None]
+
+
+def _finding(data: Any) -> Finding | None:
+    try:
+        return Finding(
+            _text(data["op"]),
+            _text(data["digest"]),
+            _text(data["target"]),
+            tuple(_text(name) for name in data["dtypes"]),
+            tuple(sorted((name, _value(value)) for name, value in data["given"].items())),
+            tuple((name, int(low), int(high)) for name, (low, high) in data["ranges"].items()),
+            tuple((name, _value(value)) for name, value in data["parameters"].items()),
+            float(data["ratio"]),
+            _text(data["version"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+def _value(value: Any) -> Value:
+    if not isinstance(value, bool | int | float | str):
+        raise TypeError(value)
+    return value
+
+
+# *** in the user's cache ***
+
+_known: dict[str, list[Finding]] = {}  # by digest, as this process has read or made them
+_lock = threading.Lock()
+
+
+def kept(digest: str) -> list[Finding]:
+    """The findings about a program in the user's cache."""
+    found = _known.get(digest)
+    if found is None:
+        found = _known[digest] = _read(digest)
+    return found
+
+
+def keep(finding: Finding) -> None:
+    """Puts a finding into the user's cache, in place of an older one about the same."""
+    with _lock:
+        others = [each for each in _read(finding.digest) if each.about != finding.about]
+        _known[finding.digest] = [*others, finding]
+        Cache().put(_key(finding.digest), print_findings(_known[finding.digest]), ".json")
+
+
+def forget() -> None:
+    """Lets this process read the cache anew."""
+    _known.clear()
+
+
+def _key(digest: str) -> str:
+    return content_key("tuning", digest)
+
+
+def _read(digest: str) -> list[Finding]:
+    text = Cache().get(_key(digest), ".json")
+    try:
+        return [] if text is None else read_findings(text)
+    except ValueError:  # of another version
+        return []

@@ -1,0 +1,218 @@
+"""Chooses the parameters of kernels under `@autotune` for a call: what was found before, or what is found now.
+
+Input: a specialisation for the default parameters, the values of a call. Output: parameters. Non-goals: how candidates
+are tried (see `tuning.search`).
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...dsl.diagnostics.errors import GraphError, did_you_mean
+from ...dsl.environment.knobs import knobs
+from ...dsl.package.findings import Finding, keep, kept, range_of
+from ...dsl.package.library import LoadedKernel
+from ...dsl.signature.schema import Form, OpSchema
+from ...dsl.signature.tuning import TuningSpace, plain, sizes_by_name
+from ...dsl.types.dtype import DType
+from ..driver.buffer import Buffer
+from ..driver.devices import Device
+from ..engine.compile import compiled_for
+from ..engine.progress import shown_progress
+from ..tuning.search import search
+from ..tuning.table import TuningTable
+from .binding import Given
+from .specialise import Specialisation, specialise
+
+_log = logging.getLogger("einkorn.tune")
+_lock = threading.Lock()  # one search at a time: others would be timed with it
+
+
+def tuned(made: Specialisation, loaded: LoadedKernel, given: Given, values: Sequence[Any]) -> dict[str, Any]:
+    """The parameters for a call: what is chosen, unless the call says one of the parameters that are.
+
+    Args:
+        made: the kernel for the parameters of the call and these kinds of arguments.
+        loaded: the kernel under `@autotune`, with variadic arguments as its signature has them.
+        given: the call.
+        values: an array, a buffer or a number for each tensor that goes in.
+    """
+    space = loaded.tuning
+    assert space is not None
+    if not space.names.isdisjoint(given.said):
+        return given.parameters
+    sizes = sizes_of(made, space, values)
+    found = known(made, space, sizes)
+    if found is None and not knobs.no_jit:
+        with _lock:
+            found = known(made, space, sizes)
+            if found is None:
+                _, found = tune(made, loaded, space, values, given.counts)
+                keep(found)
+    return {**given.parameters, **(_values(found, made) if found is not None else {})}
+
+
+def sizes_of(made: Specialisation, space: TuningSpace, values: Sequence[Any]) -> dict[str, int]:
+    """The sizes of the dims of the key."""
+    return sizes_by_name(made.schema, [getattr(value, "shape", ()) for value in values], made.parameters, space.key)
+
+
+def known(made: Specialisation, space: TuningSpace, sizes: Mapping[str, int]) -> Finding | None:
+    """What was found before, in the user's cache."""
+    loaded = made.loaded
+    about = _about(made, space)
+    for finding in kept(loaded.portable.digest):
+        fits = (finding.op, finding.target) == (about["op"], about["target"])
+        if fits and finding.fits(about["dtypes"], dict(about["given"]), sizes):
+            return finding
+    return None
+
+
+def tune(
+    made: Specialisation,
+    loaded: LoadedKernel,
+    space: TuningSpace,
+    values: Sequence[Any],
+    counts: Mapping[str, int] | None = None,
+) -> tuple[TuningTable, Finding]:
+    """Tries all candidates for these arguments.
+
+    Raises:
+        KernelError: EK0737, the default itself cannot be run.
+    """
+    device = _device(made)
+    arrays = [value.to_numpy() if isinstance(value, Buffer) else value for value in values]
+    kinds = [(type.dtype, type.rank) for type in made.inputs]
+    several = counts or {}
+    with shown_progress(made.schema.name, "tuning", "candidates") as show:
+        table = search(
+            loaded,
+            space,
+            _grouped(loaded, kinds, several),
+            _grouped(loaded, arrays, several),
+            made.parameters,
+            device,
+            show=show,
+        )
+    _log.info("op '%s': %s of %d candidates", made.schema.name, table.parameters, len(table.candidates))
+    sizes = sizes_of(made, space, values)
+    ranges = tuple((name, *range_of(size)) for name, size in sizes.items())
+    chosen = tuple((name, plain(value)) for name, value in table.parameters.items())
+    version = importlib.metadata.version("einkorn")
+    return table, Finding(**_about(made, space), ranges=ranges, parameters=chosen, ratio=table.ratio, version=version)
+
+
+def _grouped(loaded: LoadedKernel, values: Sequence[Any], counts: Mapping[str, int]) -> list[Any]:
+    """Values in the order of the signature, those of a variadic argument in a list."""
+    rest = list(values)
+    found: list[Any] = []
+    for argument in loaded.schema.inputs:
+        if argument.form is Form.VARIADIC:
+            found.append([rest.pop(0) for _ in range(counts[argument.name])])
+        else:
+            found.append(rest.pop(0))
+    return found
+
+
+def tune_op(
+    loaded: LoadedKernel,
+    space: TuningSpace,
+    shapes: Mapping[str, Sequence[int]],
+    dtypes: Mapping[str, DType],
+    parameters: Mapping[str, Any],
+    device: Device | None = None,
+) -> tuple[TuningTable, Finding]:
+    """Tries all candidates for inputs of these shapes, with elements that are drawn.
+
+    Args:
+        loaded: a kernel without variadic arguments.
+        space: what is tried.
+        shapes: by the name of the input; one without axes may be left out.
+        dtypes: by the name of the type variable; its first dtype when left out.
+        parameters: those that are not tried.
+        device: where it runs; the host when left out.
+
+    Raises:
+        GraphError: EK0732, the op has no such input or type variable, or a shape is missing.
+        KernelError: EK0737, the default itself cannot be run.
+    """
+    schema = loaded.schema
+    _check_names(schema, shapes, dtypes)
+    rng = np.random.default_rng(0)
+    kinds, values = [], []
+    for argument in schema.inputs:
+        known = argument.dtype if isinstance(argument.dtype, DType) else dtypes.get(argument.dtype)
+        dtype = known or schema.allowed(argument.dtype)[0]
+        shape = tuple(shapes.get(argument.name, ()))
+        kinds.append((dtype, len(shape)))
+        values.append(_drawn(rng, dtype, shape))
+    made = specialise(loaded, kinds, {**_first(space, schema), **parameters}, device)
+    made.output_shapes([value.shape for value in values])  # which checks them
+    return tune(made, loaded, space, values)
+
+
+def _first(space: TuningSpace, schema: OpSchema) -> dict[str, Any]:
+    """A value for each parameter that is tried and has no default: the first."""
+    required = {p.name for p in schema.parameters if p.required}
+    return {name: values[0] for name, values in space.values if name in required}
+
+
+def _check_names(schema: OpSchema, shapes: Mapping[str, Any], dtypes: Mapping[str, Any]) -> None:
+    inputs, variables = [a.name for a in schema.inputs], [name for name, _ in schema.typevars]
+    missing = [a.name for a in schema.inputs if a.name not in shapes and a.form is not Form.SCALAR and a.dims]
+    for what, given, known in (("input", shapes, inputs), ("type variable", dtypes, variables)):
+        for name in given:
+            if name not in known:
+                text = f"op '{schema.name}' has no {what} '{name}'"
+                hint = did_you_mean(name, known) or f"it has {', '.join(known) or 'none'}"
+                raise GraphError(text, code="EK0732", op=schema.name, argument=name, expected=known, hint=hint)
+    if missing or schema.variadic:
+        text = f"op '{schema.name}' cannot be tuned without the shape of '{(missing or inputs)[0]}'"
+        written = " ".join(f"--shape {name}=64,64" for name in missing)
+        hint = "tune it by calls: @autotune" if schema.variadic else f"on the command line {written}"
+        raise GraphError(text, code="EK0732", op=schema.name, argument=(missing or inputs)[0], hint=hint)
+
+
+def _drawn(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> Any:
+    """An array of small numbers."""
+    if dtype is DType.bool:
+        return rng.integers(0, 2, shape).astype(bool)
+    drawn = rng.standard_normal(shape) if dtype.is_float() else rng.integers(0, 8, shape)
+    return np.asarray(drawn).astype(dtype.to_numpy())
+
+
+def _device(made: Specialisation) -> Device:
+    return made.where if isinstance(made.where, Device) else made.where.to_device()
+
+
+def _about(made: Specialisation, space: TuningSpace) -> dict[str, Any]:
+    """What findings for these arguments are about, apart from sizes."""
+    return {
+        "op": made.schema.name,
+        "digest": made.loaded.portable.digest,
+        "target": compiled_for(_device(made).driver),
+        "dtypes": tuple(type.dtype.name for type in made.inputs),
+        "given": tuple(sorted((n, plain(v)) for n, v in made.parameters.items() if n not in space.names)),
+    }
+
+
+def _values(finding: Finding, made: Specialisation) -> dict[str, Any]:
+    """The parameters of a finding as Python values."""
+    dtypes = {p.name for p in made.schema.parameters if p.kind == "dtype"}
+    return {name: DType[str(value)] if name in dtypes else value for name, value in finding.parameters}
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,156 @@
+"""The child process of a tuning search: compiles candidates, compares them with the default, times them.
+
+It is another process so that a candidate that crashes or hangs costs itself alone. Pipes carry pickled messages; what
+kernels print goes to standard error.
+
+Input: `messages` on standard input. Output: `messages` on what was standard output. Non-goals: what is tried, and what
+is best (see `graph.tuning.search`).
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import IO, Any
+
+import ml_dtypes
+import numpy as np
+
+from ...dsl.diagnostics.errors import EinkornError
+from ...dsl.package.library import LibraryKernel, load_library
+from ...dsl.signature.schema import Role
+from ..driver.buffer import Buffer
+from ..tuning.messages import Race, Raced, Subject, Tried, Try
+from .specialise import Specialisation, specialise
+
+ENOUGH = 2e-3  # seconds that a timed batch takes at least
+UNITS = 8  # in the last place, by which results may differ where they need not be equal
+SHARE = 0.75  # of the memory that is free, which the child may take
+
+
+def main() -> None:
+    """Answers until there is nothing more to read."""
+    _limit_memory()
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    serve(sys.stdin.buffer, answers)
+
+
+def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
+    """Reads requests and writes an answer to each, but for the first, which says what it is about."""
+    try:
+        bench = Bench(pickle.load(requests))
+        while True:
+            request = pickle.load(requests)
+            answer = bench.trial(request) if isinstance(request, Try) else bench.race(request)
+            pickle.dump(answer, answers)
+            answers.flush()
+    except EOFError:
+        return
+
+
+class Bench:
+    """The op with its inputs, and the candidates that were compiled."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        self.kernel = LibraryKernel(load_library(subject.package).kernels[subject.op])
+        self.mutable = [k for k, a in enumerate(self.kernel.schema.inputs) if a.role is Role.MUTABLE]
+        self.values = [self._placed(value) for value in subject.values]
+        self.runs: dict[int, Callable[[], float]] = {}
+        self.wanted: list[Any] = []
+
+    def _placed(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._placed(each) for each in value]
+        host = self.subject.device.is_host
+        return value if host or not isinstance(value, np.ndarray) else Buffer.from_numpy(value).to(self.subject.device)
+
+    def _inputs(self) -> list[Any]:
+        """Those of a call, one after the other: what is changed in place is a copy."""
+        values = [value.copy() if k in self.mutable else value for k, value in enumerate(self.values)]
+        return [each for value in values for each in (value if isinstance(value, list) else [value])]
+
+    def trial(self, request: Try) -> Tried:
+        """Compiles, compares and times a candidate."""
+        start = time.perf_counter()
+        try:
+            parameters = {**self.subject.parameters, **request.parameters}
+            made = specialise(self.kernel, self.subject.kinds, parameters, self.subject.device)
+            inputs = self._inputs()
+            results = [each.to_numpy() for each in made.model.execute(*inputs)]
+            results += [np.asarray(inputs[k]) for k in self.mutable]
+            compiled = time.perf_counter() - start
+        except EinkornError as error:
+            return Tried(None, time.perf_counter() - start, f"{error.code}: {error.message}"[:200], str(error))
+        except MemoryError:
+            return Tried(None, time.perf_counter() - start, "there is not enough memory")
+        if request.number == 0:
+            self.wanted = results
+        elif why := self._differs(results):
+            return Tried(None, compiled, why)
+        self.runs[request.number] = run = self._timed(made)
+        return Tried(statistics.median(run() for _ in range(self.subject.rounds)), compiled)
+
+    def _differs(self, results: Sequence[Any]) -> str:
+        """Why the results are not those of the default; empty where they are."""
+        for number, (got, wanted) in enumerate(zip(results, self.wanted, strict=True)):
+            if got.shape != wanted.shape:
+                return f"output {number} has shape {got.shape}, and {wanted.shape} with the default"
+            if got.tobytes() == wanted.tobytes():
+                continue
+            if self.subject.exact or not _close(got, wanted):
+                return f"output {number} has other elements than with the default"
+        return ""
+
+    def _timed(self, made: Specialisation) -> Callable[[], float]:
+        """A function that makes a batch of calls and gives the seconds of one."""
+        execute, mutable = made.model.execute, bool(self.mutable)
+        count = 1
+
+        def run() -> float:
+            inputs = self._inputs()
+            start = time.perf_counter()
+            for _ in range(count):
+                execute(*inputs)
+            self.subject.device.synchronize()
+            return (time.perf_counter() - start) / count
+
+        once = min(run(), run())
+        count = 1 if mutable else max(1, min(10_000, int(ENOUGH / max(once, 1e-7))))
+        return run
+
+    def race(self, request: Race) -> Raced:
+        """Times candidates in turn."""
+        return Raced([[self.runs[number]() for number in request.numbers] for _ in range(request.rounds)])
+
+
+def _close(got: Any, wanted: Any) -> bool:
+    """Whether floats differ by rounding alone."""
+    try:
+        unit = UNITS * float(ml_dtypes.finfo(wanted.dtype).eps)  # type: ignore[no-untyped-call]
+    except ValueError:
+        return False
+    left, right = got.astype(np.float64), wanted.astype(np.float64)
+    finite = np.abs(right[np.isfinite(right)])
+    scale = float(np.quantile(finite, 0.75)) if finite.size else 0.0
+    return bool(np.allclose(left, right, rtol=unit, atol=unit * scale, equal_nan=True))
+
+
+def _limit_memory() -> None:
+    """Lets too large allocations fail, where the system can be told so."""
+    try:
+        import resource
+
+        with open("/proc/meminfo") as file:
+            facts = dict(line.split(":", 1) for line in file)
+        with open("/proc/self/statm") as file:
+            now = int(file.read().split()[0]) * resource.getpagesize()
+        free = int(facts["MemAvailable"].split()[0]) * 1024
+        resource.setrlimit(resource.RLIMIT_AS, (now + int(free * SHARE), resource.RLIM_INFINITY))
+    except (ImportError, OSError, KeyError, ValueError):
+        return

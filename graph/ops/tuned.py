@@ -1,0 +1,64 @@
+"""Gives kernels that were tuned the parameters that were best for the sizes of a call.
+
+Findings come from the package that a kernel is of and, for kernels under `@autotune`, from the user's cache. Nothing is
+tried here: where nobody has tuned, and where a size is symbolic on which the choice depends, defaults stay.
+
+Input: a kernel, operands, the parameters that a call says. Output: those, and the chosen ones beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...dsl.diagnostics.errors import EinkornError
+from ...dsl.signature.parameters import bind_parameters
+from ...dsl.signature.tuning import plain, sizes_by_name
+from ...dsl.types.dtype import DType
+from ..driver.device import Driver
+from ..driver.devices import DeviceRef
+from ..staging.value import Value
+from ..types.dims import StaticDim
+
+if TYPE_CHECKING:
+    from ...dsl.package.findings import Finding
+    from ...dsl.package.library import LoadedKernel
+
+
+def tuned(
+    kernel: LoadedKernel, operands: Sequence[Value], given: Mapping[str, Any], device: DeviceRef
+) -> Mapping[str, Any]:
+    """The parameters of a call."""
+    findings = kernel.findings
+    if not findings:
+        return given
+    try:
+        target = Driver.compiled_for(device.to_device().driver)
+        bound = bind_parameters(kernel.schema, given)
+    except EinkornError:  # a device that is not here; and what is wrong with parameters is said where they are bound
+        return given
+    shapes = [[dim.dim if isinstance(dim, StaticDim) else None for dim in value.shape] for value in operands]
+    dtypes = [value.dtype.name for value in operands]
+    for finding in findings:
+        if finding.target == target and _fits(finding, kernel, given, bound, dtypes, shapes):
+            kinds = {p.name: p.kind for p in kernel.schema.parameters}
+            chosen = {n: DType[str(v)] if kinds[n] == "dtype" else v for n, v in finding.parameters}
+            return {**given, **chosen}
+    return given
+
+
+def _fits(
+    finding: Finding,
+    kernel: LoadedKernel,
+    given: Mapping[str, Any],
+    bound: Mapping[str, Any],
+    dtypes: Sequence[str],
+    shapes: Sequence[Sequence[int | None]],
+) -> bool:
+    names = {name for name, _ in finding.parameters}
+    if not names.isdisjoint(given) or not names <= set(bound):
+        return False
+    others = {name: plain(value) for name, value in bound.items() if name not in names}
+    key = [name for name, *_ in finding.ranges]
+    sizes = sizes_by_name(kernel.schema, shapes, bound, key)
+    return finding.fits(dtypes, others, {name: size for name, size in sizes.items() if size is not None})

@@ -1,0 +1,285 @@
+"""Tuning: candidates in a child process, what is kept and for whom, packages with findings."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from einkorn.__main__ import einkorn
+from einkorn.dsl import autotune
+from einkorn.dsl.diagnostics.errors import CompileError, EinkornError, KernelError
+from einkorn.dsl.frontend.python.register import Kernel
+from einkorn.dsl.package import findings
+from einkorn.dsl.package.container import read_package
+from einkorn.dsl.package.findings import Finding, print_findings, range_of, read_findings
+from einkorn.dsl.package.library import load_library, loaded_kernel
+from einkorn.dsl.signature.tuning import sizes_by_name, tuning_space
+from einkorn.dsl.types.dtype import DType
+from einkorn.graph import CPU, DeviceRef, Graph, TensorType, ops
+from einkorn.graph.interop import tuned
+from einkorn.graph.interop.tuned import tune_op
+from einkorn.graph.tuning import search
+from einkorn.graph.tuning.messages import Raced, Tried, Try
+from einkorn.graph.tuning.table import Candidate, TuningTable
+
+from . import tuned_kernels as kernels
+
+FILE = Path(kernels.__file__)
+rng = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("EINKORN_CACHE_DIR", str(tmp_path / "cache"))
+    findings.forget()
+    yield
+    findings.forget()
+
+
+def test_a_candidate_that_hangs_fails_or_errs_costs_itself_alone() -> None:
+    loaded = loaded_kernel(kernels.risky)
+    assert loaded.tuning is not None
+    table, finding = tune_op(loaded, loaded.tuning, {"x": (64,)}, {}, {})
+    why = [candidate.why for candidate in table.candidates]
+    assert [candidate.parameters["way"] for candidate in table.candidates] == list(range(7))
+    assert why[0] == why[6] == "" and table.candidates[0].seconds and table.candidates[6].seconds
+    assert why[1].startswith("EK0703") and "out of bounds" in why[1]
+    assert why[2] == "it takes more than 4 seconds"
+    assert why[3] == "output 0 has other elements than with the default"
+    assert why[4].startswith("EK07") and "too far" in why[4]
+    assert "five is refused" in why[5]
+    assert finding.parameters == (("way", table.parameters["way"]),) and table.parameters["way"] in (0, 6)
+    text = str(table)
+    assert "default" in text and "five is refused" in text and "risky (64)" in text
+    assert len(table.csv().splitlines()) == 8
+    assert table._repr_html_().count("<tr>") == 8
+
+
+def test_a_candidate_that_crashes_costs_itself_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EINKORN_CHECKS", "off")  # so that nobody stops it before
+    loaded = loaded_kernel(kernels.risky)
+    space = tuning_space(kernels.risky.schema, {"way": (1, 6)}, (), 3, 10, True, None)
+    table, _ = tune_op(loaded, space, {"x": (64,)}, {}, {})
+    why = {candidate.parameters["way"]: candidate.why for candidate in table.candidates}
+    assert why[0] == why[6] == "" and ("SIGSEGV" in why[1] or "SIGBUS" in why[1])
+
+
+def test_memory_that_cannot_be_had_is_a_row() -> None:
+    loaded = loaded_kernel(kernels.repeated)
+    assert loaded.tuning is not None
+    table, _ = tune_op(loaded, loaded.tuning, {"x": (64,)}, {}, {})
+    assert table.candidates[1].seconds is None and table.candidates[1].why
+    assert table.best == 0
+
+
+def test_the_default_has_to_run() -> None:
+    loaded = loaded_kernel(kernels.risky)
+    assert loaded.tuning is not None
+    with pytest.raises(KernelError) as caught:
+        tuned.search(loaded, loaded.tuning, [(DType.float32, 1)], [np.ones(3, np.float32)], {"way": 4}, CPU())
+    assert caught.value.code == "EK0737" and "too far" in str(caught.value)
+
+
+class _Told(search._Child):
+    """A child that says what a test wants it to say."""
+
+    def __init__(self, seconds: dict[int, float], raced: list[float]) -> None:
+        self.seconds, self.raced, self.asked = seconds, raced, list[Any]()
+
+    def knows(self, number: int) -> bool:
+        return True
+
+    def ask(self, request: Any, limit: float) -> Tried | Raced | str:
+        self.asked.append(request)
+        if isinstance(request, Try):
+            return Tried(self.seconds[request.number])
+        return Raced([[self.raced[number] for number in request.numbers]] * request.rounds)
+
+
+@pytest.mark.parametrize(("last", "best"), [(0.5, 3), (0.98, 0), (1.2, 0)])
+def test_the_best_are_timed_again_beside_the_default(last: float, best: int) -> None:
+    times = {0: 1.0, 1: 1.5, 2: 0.4, 3: 0.3, 4: 0.6, 5: 0.7, 6: 0.8, 7: 2.0}
+    child = _Told(times, [1.0, 9.0, 1.1, last, 1.3, 1.4, 9.0, 9.0])
+    subject = search.Subject("", "op", [], [np.ones((2, 3))], None, {}, True, 3)
+    space = kernels.risky.tuning
+    assert space is not None
+    table = search._Search(child, space, [{"way": k} for k in range(8)], None).table(subject)
+    assert child.asked[-1].numbers == [0, 3, 2, 4, 5]  # the best four, and the default
+    assert table.best == best
+    assert table.ratio == (1.0 if best == 0 else pytest.approx(1 / last))
+
+
+def test_a_first_call_tunes_and_later_ones_of_such_sizes_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+
+    def instead(loaded: Any, space: Any, kinds: Any, values: Any, parameters: Any, device: Any, **_: Any) -> Any:
+        told.append((parameters, [getattr(value, "shape", ()) for value in values]))
+        rows = [Candidate({"width": 2}, 2.0), Candidate({"width": 8}, 1.0, ratio=2.0)]
+        return TuningTable("row_sums", [], rows, 1)
+
+    monkeypatch.setattr(tuned, "search", instead)
+    f32, shift = np.float32, np.zeros((2, 2), np.float32)
+    for m, n in ((3, 40), (5, 33), (3, 63), (0, 40)):
+        x = rng.integers(0, 9, (m, n)).astype(f32)
+        width = 8
+        assert np.array_equal(kernels.row_sums(x, shift), x[:, : n - n % width].sum(1))
+    assert told == [({"width": 2}, [(3, 40), (2, 2)])]
+    x = rng.integers(0, 9, (3, 9)).astype(f32)
+    assert np.array_equal(kernels.row_sums(x, shift, width=4), x[:, :8].sum(1)) and len(told) == 1
+    kernels.row_sums(x, shift)  # another power of two
+    kernels.row_sums(x.astype(np.float64), shift.astype(np.float64))  # another dtype
+    kernels.row_sums(x, np.zeros((5, 2), f32))  # another power of two of the starred dim
+    assert len(told) == 4
+    findings.forget()  # as another process reads it
+    kernels.row_sums(x, shift)
+    assert len(told) == 4
+
+
+def test_in_place_arguments_are_copied_and_a_required_parameter_is_chosen() -> None:
+    x = np.zeros(100, np.float32)
+    assert kernels.bumped(x, step=1) is None
+    loaded = loaded_kernel(kernels.bumped)
+    assert loaded.tuning is not None
+    table, _ = tune_op(loaded, loaded.tuning, {"x": (100,)}, {"T": DType.float64}, {})
+    assert [candidate.why for candidate in table.candidates] == ["", ""]
+    assert (x == 1).all()
+
+
+def command(*arguments: str) -> str:
+    result = CliRunner().invoke(einkorn, list(arguments))
+    assert result.exit_code == 0, result.exception
+    return result.output
+
+
+def test_a_package_takes_findings_and_graphs_use_them(tmp_path: Path) -> None:
+    package = tmp_path / "k.pkg"
+    command("build", str(FILE), "-o", str(package), "--op", "row_sums")
+    before = read_package(package)
+    assert before.manifest.format == (1, 0) and before.findings == ()
+    shapes = ["--shape", "x=16,100", "--shape", "shift=4"]
+    shown = command(
+        "tune", str(FILE), "--op", "row_sums", *shapes, "--into", str(package), "-o", str(tmp_path / "t.html")
+    )
+    assert "k.pkg: 1 finding" in shown and "<table>" in (tmp_path / "t.html").read_text()
+    after = read_package(package)
+    assert after.manifest.format == (1, 2) and after.verify() == len(before.archive.members) + 1
+    (finding,) = after.findings
+    assert dict(finding.given) == {} and finding.ranges == (("n", 64, 127), ("s", 4, 7))
+    wide = after.with_findings([_with(finding, width=8)], tmp_path / "wide.pkg")
+    assert [dict(each.parameters) for each in wide.findings] == [{"width": 8}]  # it takes the place of the other
+    x = TensorType(DType.float32, [3, 100], DeviceRef.CPU())
+    cases = {  # what a call says -> what its parameters are
+        (100, 5): 8,
+        (128, 5): 2,  # out of the range
+        (100, 16): 2,
+        ("n", 5): 2,  # nobody knows
+    }
+    for (n, s), width in cases.items():
+        types = [TensorType(x.dtype, [3, n], x.device), TensorType(x.dtype, [s], x.device)]
+        graph = Graph("g", _call, input_types=types, custom_extensions=[tmp_path / "wide.pkg"])
+        assert dict(graph.ir.nodes[-1].parameters)["width"] == width, (n, s)  # type: ignore[union-attr]
+    types = [x, TensorType(x.dtype, [5], x.device)]
+    graph = Graph("g", lambda a, b: _call(a, b, width=4), input_types=types, custom_extensions=[tmp_path / "wide.pkg"])
+    assert dict(graph.ir.nodes[-1].parameters)["width"] == 4  # type: ignore[union-attr]
+
+
+def _call(x: Any, shift: Any, **parameters: Any) -> Any:
+    return ops.custom("row_sums", DeviceRef.CPU(), [x, shift], parameters=parameters)[0]
+
+
+def _with(finding: Finding, **parameters: Any) -> Finding:
+    values = {**vars(finding), "parameters": tuple(parameters.items())}
+    return Finding(**values)
+
+
+def test_findings_in_text() -> None:
+    one = Finding("op", "0" * 64, "x86-64-v3", ("float32",), (("b", True),), (("n", 4, 7),), (("w", 8),), 1.5, "0.1")
+    text = print_findings([one, _with(one, w=9)])
+    assert sorted(map(str, read_findings(text))) == sorted(map(str, [one, _with(one, w=9)]))
+    assert read_findings(b'{"findings": [{}, 3, {"op": 1}]}') == []
+    for bad in (b"", b"[]", b'{"findings": 3}', b"\xff"):
+        with pytest.raises(ValueError):
+            read_findings(bad)
+    assert [range_of(n) for n in (0, 1, 2, 3, 4, 255, 256)] == [
+        (0, 0),
+        (1, 1),
+        (2, 3),
+        (2, 3),
+        (4, 7),
+        (128, 255),
+        (256, 511),
+    ]
+    schema = kernels.row_sums.schema
+    assert sizes_by_name(schema, [(3, 40), (2, 5)], {"width": 2}, ("n", "s", "m")) == {"n": 40, "s": 10, "m": 3}
+    assert sizes_by_name(schema, [(3, None), ()], {"width": 2}, ("n", "s")) == {"n": None, "s": 1}
+    assert one.fits(["float32"], {"b": True}, {"n": 5})
+    assert not one.fits(["float32"], {"b": True}, {}) and not one.fits(["float32"], {}, {"n": 5})
+
+
+def test_a_package_with_strange_findings_is_refused_and_unknown_programs_are_passed_over(tmp_path: Path) -> None:
+    package = tmp_path / "k.pkg"
+    command("build", str(FILE), "-o", str(package), "--op", "row_sums")
+    other = Finding("row_sums", "1" * 64, "x86-64-v3", ("float32",), (), (), (("width", 8),), 2.0, "0.1")
+    read_package(package).with_findings([other])
+    assert load_library(package).kernels["row_sums"].findings == []
+    data = package.read_bytes()
+    at = data.index(b'"width": 8')
+    package.write_bytes(data[:at] + b'"width": 9' + data[at + 10 :])
+    with pytest.raises(EinkornError):
+        read_package(package).verify()
+
+
+MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
+    "no such parameter": ({"space": {"wide": (1,)}}, "there is no parameter 'wide'"),
+    "a value of another kind": ({"space": {"width": (1, 2.5)}}, "parameter 'width' is int, but got 2.5"),
+    "nothing to try": ({"space": {}}, "the first argument says"),
+    "no values": ({"space": {"width": ()}}, "has no values to try"),
+    "a number for values": ({"space": {"width": 3}}, "has no values to try"),
+    "no such dim": ({"space": {"width": (1,)}, "key": ("k",)}, "no dim 'k'"),
+    "no rounds": ({"space": {"width": (1,)}, "rounds": 0}, "no number of rounds"),
+    "no time": ({"space": {"width": (1,)}, "limit": -1}, "no time in seconds"),
+    "too many": ({"space": {"width": range(1, 2000)}}, "1,999 combinations"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_what_autotune_says_has_to_fit(name: str) -> None:
+    arguments, text = MISTAKES[name]
+    with pytest.raises(CompileError) as caught:
+        autotune(**arguments)(kernels.row_sums)
+    assert caught.value.code == "EK0349" and text in str(caught.value)
+    assert caught.value.place is not None and caught.value.place.file == __file__
+
+
+def test_autotune_stands_over_register() -> None:
+    with pytest.raises(CompileError, match="over @register"):
+        autotune({"width": (1,)})(lambda x: x)  # type: ignore[arg-type]
+    assert isinstance(kernels.row_sums, Kernel) and kernels.row_sums.tuning is not None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--shape", "y=3"], "EK0732"),
+        ([], "EK0732"),
+        (["--shape", "x=4,4", "--shape", "shift=2", "--try", "wide=3"], "EK0349"),
+        (["--shape", "x=4,4", "--shape", "shift=2", "--dtype", "U=float32"], "EK0607"),
+        (["--shape", "x=4", "--shape", "shift=2"], "EK0311"),
+    ],
+)
+def test_the_command_says_what_is_wrong(arguments: list[str], code: str) -> None:
+    result = CliRunner().invoke(einkorn, ["tune", str(FILE), "--op", "row_sums", *arguments])
+    assert isinstance(result.exception, EinkornError) and result.exception.code == code
+
+
+def test_an_op_that_says_nothing_to_try(tmp_path: Path) -> None:
+    shutil.copy(FILE.with_name("direct_kernels.py"), tmp_path)
+    name = next(iter(load_library(tmp_path / "direct_kernels.py").kernels))
+    result = CliRunner().invoke(einkorn, ["tune", str(tmp_path / "direct_kernels.py"), "--op", name])
+    assert isinstance(result.exception, EinkornError) and "does not say what to try" in str(result.exception)
