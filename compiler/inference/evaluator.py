@@ -327,7 +327,7 @@ class Evaluator(Scoped):
 
     def locate(self, node: syntax.Node, frame: Frame) -> None:
         """Operations emitted from now on belong to `node`."""
-        self.builder.location = frame.location(node)
+        self.builder.locate(frame.location, node)
 
     def block(self, statements: tuple[syntax.Stmt, ...], frame: Frame, end: str | None = None) -> Flow:
         """Runs statements until one leaves the block.

@@ -6,7 +6,7 @@ inference, and no folding beyond that of index arithmetic on constants.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,13 +29,30 @@ class Builder(Scoped):
 
     def __init__(self, bounds: dict[int, list[Bounds]] | None = None) -> None:
         self.region = Region()
-        self.location = Location(Place("<none>", 1))
+        self._location = Location(Place("<none>", 1))
+        self._late: tuple[Callable[[Any], Location], Any] | None = None  # what gives the location, where it is asked
         self.fastmath: frozenset[str] = frozenset()
         self.memo: list[dict[Any, Any]] = [{}]
         self.steps = 0  # see `budget`
         self.pure = False  # whether an operation would be in vain; see `folding`
         self.bounds = {} if bounds is None else bounds  # of counters, by serial; see `counter`
         self.names: dict[int, str] = {}  # of the author's variables in launched kernels, by serial
+
+    @property
+    def location(self) -> Location:
+        """Where the operations that are appended now come from."""
+        if self._late is not None:
+            give, node = self._late
+            self._location, self._late = give(node), None
+        return self._location
+
+    @location.setter
+    def location(self, location: Location) -> None:
+        self._location, self._late = location, None
+
+    def locate(self, give: Callable[[Any], Location], node: Any) -> None:
+        """Operations come from a node from now on: most nodes append none, so its location is made when one does."""
+        self._late = give, node
 
     @contextmanager
     def inside(self, region: Region) -> Iterator[Region]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,8 @@ class GpuCase:
         params: compile-time parameters of the op.
         needs: the features that a target must have, each with the code of the error where it has not.
         bound: the largest difference to the reference, relative to the largest number; 0 compares bit for bit.
-        heavy: whether to interpret it takes seconds, so that it is done once.
+        small: makes inputs for the interpreter, where these would take it seconds.
+        heavy: whether to interpret it takes seconds all the same, so that it is done once.
         by_lanes: whether the result depends on the number of threads in a warp.
     """
 
@@ -49,6 +50,7 @@ class GpuCase:
     bound: float = 0.0
     by_lanes: bool = False
     heavy: bool = False
+    small: Callable[[], tuple[Array, ...]] | None = None
 
     def __str__(self) -> str:
         return self.name
@@ -56,6 +58,10 @@ class GpuCase:
     @property
     def path(self) -> Path:
         return KERNELS / self.file
+
+    def smaller(self) -> GpuCase:
+        """The case for the interpreter."""
+        return self if self.small is None else replace(self, inputs=self.small, small=None)
 
     def expected(self, lanes: int = 32) -> tuple[Array, ...]:
         """The outputs for the inputs, where a warp has so many threads."""
