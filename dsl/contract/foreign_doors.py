@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from .doors import ENTRY_WORDS, DoorSpec
+
 TABLE: Final = "ek_table"  # the symbol of the address of a door's table, where it finds it by a symbol
 PLAIN_DOOR: Final = "ek_plain"  # the symbol of the door that numba compiles into its code
 
@@ -27,5 +29,8 @@ FIND_WORDS: Final = (
     *("PyObject_CallOneArg", "Py_DecRef"),
 )
 
-# The handler of one kernel for XLA: `explain(context)` gives the text of a failure, at an address that stays.
-HANDLER_WORDS: Final = ("calls", "entry", "owner", "explain")
+
+def handler_words(spec: DoorSpec) -> tuple[str, ...]:
+    """What the handler of an entry for XLA finds: `explain(context, status)` gives the text of a failure."""
+    constants = (f"constant{k}" for kind, k in spec.pointers if kind == "constant")
+    return (*ENTRY_WORDS, "explain", *constants)

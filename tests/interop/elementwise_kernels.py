@@ -89,3 +89,48 @@ def unready(out: OutputTensor[F, "n"], x: InputTensor[F, "n"]):
 @register("mistaken")
 def mistaken(out: OutputTensor[F, "n"], x: InputTensor[F, "n"]):
     foreach(out, lambda i: x[i].nothing())
+
+
+@register("squared")
+def squared(out: OutputTensor[float32, "*s"], x: InputTensor[float32, "*s"]):
+    foreach(out, lambda i: x[i] * x[i])
+
+
+@register("squared_backward")
+def squared_backward(
+    grad_x: OutputTensor[float32, "*s"], grad_out: InputTensor[float32, "*s"], x: InputTensor[float32, "*s"]
+):
+    foreach(grad_x, lambda i: 2 * grad_out[i] * x[i])
+
+
+squared.backward(squared_backward)
+
+
+@register("cubed")
+def cubed(out: OutputTensor[float32, "*s"], x: InputTensor[float32, "*s"]):
+    foreach(out, lambda i: x[i] * x[i] * x[i])
+
+
+@cubed.backward(graph=True)
+def cubed_backward(context, grad):
+    (x,) = context.inputs
+    return grad * x * x * 3.0
+
+
+@register("doubled")
+def doubled(out: OutputTensor[float32, "*s"], x: InputTensor[float32, "*s"]):
+    foreach(out, lambda i: x[i] * 2)
+
+
+@register("drift")
+def drift(x: MutableInputTensor[float32, "n"]):
+    foreach(x, lambda i: x[i] + 1)
+
+
+@register("halved")
+def halved(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"]):
+    def element(i):
+        assert x[i] >= 0, "no half of {x[i]}"
+        return x[i] / 2
+
+    foreach(out, element)

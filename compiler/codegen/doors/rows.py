@@ -17,11 +17,13 @@ from ..llvm import compile_module
 from .python import PROBE, python_text
 from .torch import torch_text
 from .ufunc import dispatch_text, loop_text
+from .xla import xla_text
 
 DOORS: Final[dict[str, Callable[[DoorSpec, Any], str]]] = {
     "python": python_text,
     "torch": torch_text,
     "probe": lambda spec, form: PROBE,
+    "xla": xla_text,
     "ufunc": lambda spec, form: loop_text(spec),
     "ufuncs": lambda spec, form: dispatch_text(form),
 }

@@ -1,0 +1,179 @@
+"""The door of XLA: a handler of its foreign function interface, for JAX.
+
+    XLA_FFI_Error *ek_door(XLA_FFI_CallFrame *)
+
+XLA calls it from its own threads, several at once, and without Python's lock. It answers the question for its version,
+reads sizes from the buffers, and calls the entry, which writes into the buffers of the results. An argument that is
+changed in place is a result that has its memory. When a kernel stops itself, the error has the text that Python gives.
+
+XLA's structures begin with their size, and grow at their ends; where one is smaller than what is read here, the handler
+says so. Input: a `DoorSpec`. Output: text of LLVM IR. Non-goals: how a handler is registered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ....dsl.contract.doors import DoorSpec
+from ....dsl.contract.foreign_doors import TABLE, handler_words
+from ....dsl.signature.dims import Name
+from ....dsl.signature.dims import Number as Literal
+from ....dsl.types.dtype import DType
+from ..ir_text import Number
+from .text import DECLARATIONS, DoorText, run_text
+
+MAJOR, MINOR = 0, 3  # of the interface
+
+# Fields of XLA_FFI_CallFrame, of the structures in it, and of those that they point to: their offsets in bytes.
+_EXTENSION, _API, _STAGE, _ARGUMENTS, _RESULTS, _FRAME_SIZE = 8, 16, 32, 40, 80, 120
+_COUNT, _BUFFERS = 16, 32
+_DTYPE, _DATA, _RANK, _DIMS, _BUFFER_SIZE = 16, 24, 32, 40, 48
+_EXTENSION_TYPE, _METADATA, _VERSION_MAJOR, _VERSION_MINOR = 8, 24, 24, 28
+_ERROR_CREATE, _ERROR_SIZE, _ERROR_MESSAGE, _ERROR_CODE = 48, 28, 16, 24
+_EXECUTE, _METADATA_QUERY = 3, 1
+_INVALID_ARGUMENT, _FAILED_PRECONDITION = 3, 9
+
+_DTYPES: Final = {
+    DType.bool: 1,
+    DType.int8: 2,
+    DType.int16: 3,
+    DType.int32: 4,
+    DType.int64: 5,
+    DType.uint8: 6,
+    DType.uint16: 7,
+    DType.uint32: 8,
+    DType.uint64: 9,
+    DType.float16: 10,
+    DType.float32: 11,
+    DType.float64: 12,
+    DType.bfloat16: 16,
+    DType.float8_e5m2: 19,
+    DType.float8_e4m3fn: 20,
+    DType.float8_e5m2fnuz: 24,
+    DType.float8_e4m3fnuz: 25,
+    DType.float8_e8m0fnu: 33,
+}
+
+_MISFIT: Final = b"the buffers of a call do not fit the kernel that the handler was made for\0"
+
+
+def xla_text(spec: DoorSpec, form: Any = None) -> str:
+    """The text of the handler."""
+    words = handler_words(spec)
+    message = "".join(f"\\{byte:02X}" for byte in _MISFIT)
+    heads = [
+        f"@{TABLE} = global ptr null",
+        f'@misfit = internal constant [{len(_MISFIT)} x i8] c"{message}"',
+        DECLARATIONS,
+        _error_text(),
+        run_text(words, lock=False),
+    ]
+    return "\n".join([*heads, _Handler(spec, words).written()])
+
+
+class _Handler(DoorText):
+    """The handler, as it is written."""
+
+    def __init__(self, spec: DoorSpec, words: Sequence[str]) -> None:
+        super().__init__("@ek_door", "ptr", ["ptr %frame"], words)
+        self.spec = spec
+        self.known: dict[str, Number] = {}
+        self.many = "false"
+
+    def written(self) -> str:
+        self.answer()
+        self.need(self.compare("sge", self.load("i64", "%frame"), _FRAME_SIZE))
+        stage = self.load("i32", self.at("%frame", _STAGE))
+        with self.when(self.compare("ne", stage, _EXECUTE, "i32")):
+            self.leave("null")
+        self.table = self.load("ptr", f"@{TABLE}")
+        spec = self.spec
+        changed = [number for number, argument in enumerate(spec.arguments) if argument.mutable]
+        arguments = self.buffers(_ARGUMENTS, len(spec.arguments))
+        results = self.buffers(_RESULTS, len(spec.outputs) + len(changed))
+        inputs = []
+        for buffer, argument in zip(arguments, spec.arguments, strict=True):
+            sizes = self.sizes(buffer, argument.dtype, len(argument.axes))
+            for axis, size in zip(argument.axes, sizes, strict=True):
+                self.meet(axis, size)
+            self.weigh(sizes)
+            inputs.append(self.load("ptr", self.at(buffer, _DATA)))
+        self.need_relations(spec, self.known)
+        outputs = []
+        for buffer, output in zip(results, spec.outputs, strict=False):
+            sizes = self.sizes(buffer, output.dtype, len(output.axes))
+            for expression, size in zip(output.axes, sizes, strict=True):
+                self.need_same(self.size(expression, self.known), size, "i64")
+            self.weigh(sizes)
+            outputs.append(self.load("ptr", self.at(buffer, _DATA)))
+        for buffer, number in zip(results[len(outputs) :], changed, strict=True):
+            self.need_same(self.load("ptr", self.at(buffer, _DATA)), inputs[number])
+        pointers = self.pointers(spec, inputs, outputs)
+        context, status, failed = self.run(pointers, self.slots(spec, self.known), self.many)
+        with self.when(failed):
+            text = self.call(self.word("explain"), [f"ptr {context}", f"i64 {status}"], "ptr")
+            self.leave(self.error(text, _FAILED_PRECONDITION))
+        self.leave("null")
+        self.line("br label %miss.")
+        self.label("miss.")
+        self.leave(self.error("@misfit", _INVALID_ARGUMENT))
+        return self.text()
+
+    def answer(self) -> None:
+        """Says which version of the interface this is, when XLA asks for it."""
+        extension = self.load("ptr", self.at("%frame", _EXTENSION))
+        with self.when(self.compare("ne", extension, "null", "ptr")):
+            kind = self.load("i32", self.at(extension, _EXTENSION_TYPE))
+            with self.when(self.compare("eq", kind, _METADATA_QUERY, "i32")):
+                metadata = self.load("ptr", self.at(extension, _METADATA))
+                self.store("i32", MAJOR, self.at(metadata, _VERSION_MAJOR))
+                self.store("i32", MINOR, self.at(metadata, _VERSION_MINOR))
+                self.leave("null")
+
+    def buffers(self, offset: int, count: int) -> list[str]:
+        """The buffers of the arguments, or of the results."""
+        self.need_same(self.load("i64", self.at("%frame", offset + _COUNT)), count, "i64")
+        if not count:
+            return []
+        found = self.load("ptr", self.at("%frame", offset + _BUFFERS))
+        return [self.load("ptr", self.at(found, 8 * number)) for number in range(count)]
+
+    def sizes(self, buffer: str, dtype: DType, rank: int) -> list[str]:
+        """The size of each axis of a buffer, which has to be of this dtype and rank."""
+        self.need(self.compare("sge", self.load("i64", buffer), _BUFFER_SIZE))
+        self.need_same(self.load("i32", self.at(buffer, _DTYPE)), _DTYPES[dtype], "i32")
+        self.need_same(self.load("i64", self.at(buffer, _RANK)), rank, "i64")
+        dims = self.load("ptr", self.at(buffer, _DIMS)) if rank else ""
+        return [self.load("i64", self.at(dims, 8 * axis)) for axis in range(rank)]
+
+    def meet(self, axis: Literal | Name, size: str) -> None:
+        """Takes the size of an axis, or compares it with what is known."""
+        known = axis.value if isinstance(axis, Literal) else self.known.get(axis.name)
+        if known is not None:
+            self.need_same(known, size, "i64")
+        elif isinstance(axis, Name):
+            self.known[axis.name] = size
+
+    def weigh(self, sizes: Sequence[Number]) -> None:
+        """Notes whether a tensor is large enough for more than one thread."""
+        if sizes:
+            count = self.elements(sizes)
+            self.many = self.either(self.many, self.compare("sgt", count, self.spec.small), "i1")
+
+    def error(self, text: str, code: int) -> str:
+        """An error of XLA's with this text."""
+        return self.call("@error", ["ptr %frame", f"ptr {text}", f"i32 {code}"], "ptr")
+
+
+def _error_text() -> str:
+    f = DoorText("@error", "ptr", ["ptr %frame", "ptr %text", "i32 %code"], ())
+    f.head = f.head.replace("define ", "define internal ", 1)
+    arguments = f.block(4)
+    f.store("i64", _ERROR_SIZE, arguments)
+    f.store("ptr", "null", f.at(arguments, 8))
+    f.store("ptr", "%text", f.at(arguments, _ERROR_MESSAGE))
+    f.store("i32", "%code", f.at(arguments, _ERROR_CODE))
+    api = f.load("ptr", f.at("%frame", _API))
+    f.leave(f.call(f.load("ptr", f.at(api, _ERROR_CREATE)), [f"ptr {arguments}"], "ptr"))
+    return f.text()
