@@ -133,6 +133,27 @@ def test_exported_programs_have_the_op():
     assert_close(program.module()(torch.ones(6)), 2 * torch.ones(6))
 
 
+def test_vmap():
+    x, y = torch.rand(5, 3, 4), torch.rand(4)
+    double = torch.vmap(ek.op(k.scale_and_shift), in_dims=1)
+    calls = []
+    twin = ek.op(k.scale_and_shift)._registered.twin
+    run, twin.run = twin.run, lambda call: calls.append(call) or run(call)
+    assert torch.equal(double(x, scale=2.0), (x * 2).movedim(1, 0)) and len(calls) <= 1  # by a further axis
+    del twin.run
+    added = torch.vmap(ek.op(k.add), in_dims=(0, None))(x[:, 0], y)  # one after the other
+    assert torch.equal(added, x[:, 0] + y)
+    low, high = torch.vmap(ek.op(k.halves), in_dims=1, out_dims=1)(x[:, 0])
+    assert torch.equal(torch.cat([low, high]), x[:, 0])
+    total = torch.vmap(ek.op(k.total_of), in_dims=([0, None],))([x[:, 0], y])
+    assert torch.equal(total, x[:, 0] + y)
+    spread = torch.vmap(lambda t: ek.op(k.spread)(t, count=2))(x[:, 0])
+    assert [t.shape for t in spread] == [(5, 4)] * 2
+    assert torch.vmap(ek.op(k.halves))(torch.rand(0, 5))[1].shape == (0, 3)
+    twice = torch.vmap(torch.vmap(ek.op(k.add_one), in_dims=1), in_dims=2)(x)
+    assert torch.equal(twice, (x + 1).permute(2, 1, 0))
+
+
 def test_late_sizes_are_unknown_in_compiled_programs():
     op = ek.op(k.kept)
     compiled = torch.compile(lambda x: op(x) * 2, fullgraph=True, backend="aot_eager")

@@ -28,6 +28,7 @@ from .gradient import RunKernel, register_backward
 from .names import NAMESPACE, define, is_taken, library_of, lock
 from .schema import INTO, function_schema, into_schema
 from .twin import Twin
+from .vmap import register_batching
 
 _owners: dict[str, Registered] = {}  # by qualified name
 
@@ -45,6 +46,8 @@ class Registered:
         self.name, self.schema, self.twin, self.into = name, schema, twin, into
         self.overload = define(namespace, plain, schema, self._run, self._fake)
         self.has_autograd = False
+        if not into:
+            register_batching(name, library_of(namespace), lambda: self.twin, self.overload)
         self._new_doors()
         self.ops: weakref.WeakSet[Op] = weakref.WeakSet()
 
