@@ -24,6 +24,8 @@ from pygments.lexers import get_lexer_by_name
 from ...dsl.diagnostics.places import is_shipped, shown_path
 from ...dsl.frontend import syntax
 from ...dsl.frontend.program import PortableKernel
+from ...dsl.package.container import Instance
+from ...dsl.package.library import LoadedKernel
 from ..instances import instance_entries
 from ..pipeline import Artifact, compile_entry
 from ..targets import Target, lookup
@@ -50,8 +52,18 @@ def explore(source: str, targets: Sequence[str], **wanted: Any) -> str:
         TargetError: an unknown target.
         CompileError: a mistake in the kernel, or an instance that the op does not have.
     """
-    machines = [lookup(name) for name in dict.fromkeys(targets)]
     kernel, instance = choose_instance(source, **wanted)
+    return page_of(kernel, instance, targets)
+
+
+def page_of(kernel: LoadedKernel, instance: Instance, targets: Sequence[str]) -> str:
+    """The page of an instance of a kernel for one or more targets.
+
+    Raises:
+        TargetError: an unknown target.
+        CompileError: a mistake in the kernel.
+    """
+    machines = [lookup(name) for name in dict.fromkeys(targets)]
     page = _Page(kernel.portable)
     compiled = [
         (machine, compile_entry(*instance_entries(kernel.portable, instance, machine)[0])) for machine in machines

@@ -25,6 +25,17 @@ def inspect_stage(source: str, target: str, stage: str, **wanted: Any) -> str:
         TargetError: an unknown target.
         CompileError: a mistake in the kernel, an unknown stage, or an instance that the op does not have.
     """
+    kernel, instance = choose_instance(source, **wanted)
+    return stage_text(kernel, instance, target, stage)
+
+
+def stage_text(kernel: LoadedKernel, instance: Instance, target: str, stage: str) -> str:
+    """The text of a stage of an instance of a kernel.
+
+    Raises:
+        TargetError: an unknown target.
+        CompileError: a mistake in the kernel, or an unknown stage.
+    """
     if stage not in STAGES:
         raise CompileError(
             f"unknown stage '{stage}'",
@@ -34,7 +45,6 @@ def inspect_stage(source: str, target: str, stage: str, **wanted: Any) -> str:
             hint=did_you_mean(stage, STAGES),
         )
     machine = lookup(target)
-    kernel, instance = choose_instance(source, **wanted)
     artifact = compile_entry(*instance_entries(kernel.portable, instance, machine)[0])
     return str(getattr(artifact, stage))
 

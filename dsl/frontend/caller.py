@@ -1,7 +1,7 @@
 """Finds who runs a kernel that is called without a graph. This floor knows no graphs, so it is found by its name.
 
-Input: nothing. Output: a function that is called with the kernel, the arguments and the keywords of a call. Non-goals:
-what a call means (see `graph.interop.direct`).
+Input: nothing. Output: `Called`, what kernels can do beside being registered. Non-goals: what a call means (see
+`graph.interop.direct`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,62 @@ def caller() -> Call:
     return found
 
 
-@functools.cache
-def ufunc_maker() -> Callable[[Any], Any]:
-    """What makes ufuncs of kernels."""
-    found: Callable[[Any], Any] = importlib.import_module(f"{PACKAGE}.graph.interop.ufunc").ufunc_of
-    return found
+def _tools(name: str = "tools") -> Any:
+    """What compiles, shows and times kernels; loaded when it is asked for."""
+    return importlib.import_module(f"{PACKAGE}.graph.interop.{name}")
+
+
+class Called:
+    """What is called like a function: on arrays of NumPy, buffers, tensors of other libraries, and numbers."""
+
+    __slots__ = ()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the kernel: its inputs by their places, compile-time parameters by their names.
+
+        Outputs are allocated, and come back as what was passed: NumPy in, NumPy out. `out=` gives the memory for them,
+        a tuple where there are several. A `MutableInputTensor` is changed in place. Code is made for dtypes, ranks and
+        parameters when they are met first, and serves all sizes. With values of a graph that is being built, the op is
+        staged there.
+
+        Raises:
+            GraphError, DTypeError, DeviceError: the arguments contradict the signature.
+            CompileError: a mistake in the kernel.
+            KernelError: the kernel stopped itself.
+        """
+        return caller()(self, args, kwargs)
+
+    def compile(self, *examples: Any, checks: str | None = None, **parameters: Any) -> Any:
+        """The kernel for arguments of these types, compiled now: what is returned is called like the kernel.
+
+        Args:
+            examples: one for each input: a `TensorType`, a tensor, or a number. Their sizes do not matter.
+            checks: what the code checks as it runs, as for sessions: "off", "safe" or "all".
+            parameters: compile-time parameters.
+        """
+        return _tools().compiled(self, examples, checks, parameters)
+
+    def inspect(self, *examples: Any, stage: str = "typed", target: str = "host", **parameters: Any) -> str:
+        """The text of a stage of the compilation for such arguments: "typed", "mlir", "llvm" or "asm"."""
+        text: str = _tools().inspected(self, examples, stage, target, parameters)
+        return text
+
+    def explore(self, *examples: Any, target: str | tuple[str, ...] = "host", **parameters: Any) -> Any:
+        """The page with all stages side by side, for such arguments: shown by notebooks; `save(path)` writes it."""
+        return _tools().explored(self, examples, target, parameters)
+
+    def benchmark(self, *args: Any, peers: Mapping[str, Callable[..., Any]] | None = None, **kwargs: Any) -> Any:
+        """Times calls with these arguments, in turns with `peers`: functions that are called with the same arguments.
+
+        Gives a table; `rows` has its numbers.
+        """
+        return _tools().benchmarked(self, args, peers or {}, kwargs)
+
+    @property
+    def ufunc(self) -> Any:
+        """The kernel as a `numpy.ufunc`: broadcasting, `where=`, `out=`, strides; for kernels of one `foreach`.
+
+        Raises:
+            GraphError: EK0898 it is not elementwise, with the reason.
+        """
+        return _tools("ufunc").ufunc_of(self)

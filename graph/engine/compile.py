@@ -13,7 +13,7 @@ import dataclasses
 import functools
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ from ...dsl.environment.cache import content_key, shared_cache
 from ...dsl.environment.fingerprint import fingerprint
 from ...dsl.environment.knobs import knobs
 from ...dsl.environment.log import start_log
+from ...dsl.package.library import LoadedKernel
 from ...dsl.signature.parameters import identity
 from ..driver.device import Driver
 from ..driver.devices import Device, DeviceRef
@@ -144,6 +145,27 @@ def plain_door() -> str:
 def chosen_checks(said: Checks | None) -> Checks | None:
     """What the session says, or else the environment."""
     return said or (parse_checks(knobs.checks) if knobs.checks else None)
+
+
+def stage_text(kernel: LoadedKernel, wanted: Mapping[str, Any], target: str, stage: str) -> str:
+    """One stage of a kernel's compilation; `wanted` says which instance: see `compiler.instances.make_instance`.
+
+    Raises:
+        TargetError: an unknown target.
+        CompileError: a mistake in the kernel, or an unknown stage.
+    """
+    from ...compiler.explorer.stage import stage_text as found
+    from ...compiler.instances import make_instance
+
+    return found(kernel, make_instance(kernel.schema, **wanted), target, stage)
+
+
+def explorer_page(kernel: LoadedKernel, wanted: Mapping[str, Any], targets: Sequence[str]) -> str:
+    """The page of a kernel's compilation for some targets; `wanted` as for `stage_text`."""
+    from ...compiler.explorer.page import page_of
+    from ...compiler.instances import make_instance
+
+    return page_of(kernel, make_instance(kernel.schema, **wanted), targets)
 
 
 # *** code ***

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,10 +29,11 @@ from ..driver.devices import CPU, Device
 from ..ops.custom import custom, inplace_custom
 from ..staging.value import Value
 from ..types.promotion import weak_array
-from .binding import Given, bind_call
+from .binding import OUT, Given, bind_call
 from .explained import explained, explained_mismatch
 from .kinds import NUMBER, Operand, as_kind, device_of_call, kind_of_results, library_of, operand_of
 from .outputs import Place, check_apart, checked, filled, memory_of
+from .repeated import MISS, keep, look_of
 from .specialise import Given as Kind
 from .specialise import Prepared, Specialisation, prepared, specialised
 
@@ -51,19 +52,35 @@ def call(kernel: Kernel, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> An
         CompileError: a mistake in the kernel.
         KernelError: the kernel stopped itself.
     """
+    state = prepared(kernel)
+    look = look_of(args, kwargs)
+    if look is not None:
+        known = state.looks.get(look)
+        if known is not None:
+            result = known.run(args, kwargs.get(OUT))
+            if result is not MISS:
+                return result
     for value in args:
         hook = getattr(type(value), HOOK, None)
         if hook is not None:
             return hook(kernel, args, kwargs)
-    state = prepared(kernel)
     given = bind_call(state.schema, args, kwargs)
     if any(isinstance(value, Value) for value in given.values):
         return _staged(kernel, state.schema, args, given)
-    return called(kernel, state, given)
+    return called(kernel, state, given, look)
 
 
-def called(kernel: Kernel | LoadedKernel, state: Prepared, given: Given) -> Any:
-    """A call with tensors and numbers, in order."""
+def called(
+    kernel: Kernel | LoadedKernel,
+    state: Prepared,
+    given: Given,
+    look: Any = None,
+    made: Callable[[Specialisation], Specialisation] | None = None,
+) -> Any:
+    """A call with tensors and numbers, in order; what it means is kept under what it looks like.
+
+    `made` says what runs it, given the specialisation that would.
+    """
     schema = state.schema
     library = _library(given)
     if library is not None:
@@ -72,14 +89,19 @@ def called(kernel: Kernel | LoadedKernel, state: Prepared, given: Given) -> Any:
     operands = [operand_of(value, op, name) for value, name in zip(given.values, names, strict=False)]
     device = device_of_call(op, names, operands)
     memory = None if given.out is None else memory_of(op, given.out)
-    made = _specialised(kernel, state, given, operands, device, memory)
-    if state.loaded.tuning is not None:
+    found = _specialised(kernel, state, given, operands, device, memory)
+    if made is not None:
+        found = made(found)
+    elif state.loaded.tuning is not None:
         from .tuned import tuned  # most kernels are not
 
-        values = [_value(made, number, operand) for number, operand in enumerate(operands)]
-        given = dataclasses.replace(given, parameters=tuned(made, state.loaded, given, values))
-        made = _specialised(kernel, state, given, operands, device, memory)
-    return _run(made, operands, memory, given.out)
+        values = [_value(found, number, operand) for number, operand in enumerate(operands)]
+        given = dataclasses.replace(given, parameters=tuned(found, state.loaded, given, values))
+        found = _specialised(kernel, state, given, operands, device, memory)
+    result = _run(found, operands, memory, given.out)
+    if look is not None and state.loaded.tuning is None:
+        keep(state.looks, look, found, given.values, kind_of_results(operands))
+    return result
 
 
 def _library(given: Given) -> Any:
@@ -116,7 +138,7 @@ def _specialised(
     """The specialisation for these arguments, or what is wrong with their sizes or dtypes."""
     told = {a.dtype for a, o in zip(state.schema.inputs, operands, strict=False) if o.kind != NUMBER}
     kinds = [
-        _kind(operand, number < len(state.schema.inputs) and state.schema.inputs[number].dtype in told)
+        kind_of(operand, number < len(state.schema.inputs) and state.schema.inputs[number].dtype in told)
         for number, operand in enumerate(operands)
     ]
     outputs = None if memory is None or not _open(state.schema) else [None if m is None else m.dtype for m in memory]
@@ -126,7 +148,7 @@ def _specialised(
         raise (explained_mismatch(state.schema, given, operands) or error) from None
 
 
-def _kind(operand: Operand, told: bool) -> Kind:
+def kind_of(operand: Operand, told: bool = False) -> Kind:
     """What a specialisation depends on of an argument. A number takes the dtype that the signature or tensors tell; one
     of NumPy's that meets no tensor keeps its own."""
     if operand.dtype is None:
@@ -147,7 +169,7 @@ def _run(made: Specialisation, operands: Sequence[Operand], memory: Sequence[Ope
     places = None if memory is None else _places(made, operands, memory)
     values = [_value(made, number, operand) for number, operand in enumerate(operands)]
     try:
-        results = made.model.execute(*values, out=None if places is None else [p and p.memory for p in places])
+        results = made.model(*values) if places is None else made.model(*values, out=[p and p.memory for p in places])
     except EinkornError as error:
         raise explained(error, made, operands) from error.__cause__
     if places is None:

@@ -193,6 +193,7 @@ class Prepared:
     def __init__(self, loaded: LoadedKernel) -> None:
         self.loaded = loaded
         self.known: dict[Any, Specialisation] = {}
+        self.looks: dict[Any, Any] = {}  # what calls look like, and what they mean; see `repeated`
         self.lock = threading.RLock()
         _alive.add(self)
 

@@ -48,7 +48,13 @@ OPENED_LATE = {
 # Imported by users, by Python itself, by kinds of devices that are added.
 ENTRIES = {"", "__main__", "testing", "graph.weights", "graph.driver.halves"}
 # Found by their names: by `dsl.frontend.caller`, by `dsl.diagnostics.rich`, and the one that is a process of its own.
-ENTRIES |= {"graph.interop.direct", "graph.interop.notebook", "graph.interop.ufunc", "graph.interop.tuning_child"}
+ENTRIES |= {
+    "graph.interop.direct",
+    "graph.interop.notebook",
+    "graph.interop.tools",
+    "graph.interop.ufunc",
+    "graph.interop.tuning_child",
+}
 MAX_FILE, MAX_FUNCTION = 600, 60
 
 

@@ -29,7 +29,7 @@ from ...signature.schema import PARAMETER_KINDS, ContextArgument, Form, OpSchema
 from ...signature.tuning import TuningSpace
 from ...types.dtype import ANY, DType, SIMDType
 from ..base import Gradient, Reference, gradient_of
-from ..caller import caller, ufunc_maker
+from ..caller import Called
 from .auxiliary import late_dims, make_reference
 from .names import Reported
 from .statements import find_function, text_file
@@ -41,7 +41,7 @@ _FASTMATH = frozenset({"contract", "reassoc"})
 _RANK_IS_KNOWN = frozenset({"EK0306", "EK0308"})  # mistakes in a dims text that leave the number of axes known
 
 
-class Kernel(Rich):
+class Kernel(Called, Rich):
     """A registered kernel: called like a function, staged in graphs, or compiled for packages."""
 
     def __init__(self, schema: OpSchema, function: FunctionType, override: bool) -> None:
@@ -101,19 +101,6 @@ class Kernel(Rich):
         self.schema = dataclasses.replace(self.schema, late=late)
         self.shape_function = function
         return function
-
-    @property
-    def ufunc(self) -> Any:
-        """The kernel as a `numpy.ufunc`, if it is elementwise: with a loop for each dtype, `out=`, `where=`, `reduce`.
-
-        Raises:
-            GraphError: EK0898 it is not elementwise, with the reason.
-        """
-        return ufunc_maker()(self)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs the kernel on these arguments: arrays, tensors and numbers; see `graph.interop.direct`."""
-        return caller()(self, args, kwargs)
 
     @property
     def __signature__(self) -> inspect.Signature:
