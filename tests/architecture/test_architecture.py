@@ -52,8 +52,8 @@ ENTRIES |= {
     "graph.interop.direct",
     "graph.interop.notebook",
     "graph.interop.tools",
-    "graph.interop.ufunc",
     "graph.interop.tuning_child",
+    "graph.interop.ufunc",
 }
 MAX_FILE, MAX_FUNCTION = 600, 60
 
