@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from ...dsl.diagnostics.errors import EinkornError
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
@@ -85,6 +83,8 @@ class Call:
     result: Any = None  # the kind of the only result
     count: int = 0  # of operands
     run: Any = None  # runs it alone, when `programs` has made that
+    door: Any = None  # does the same, of its operands and its number to its only result
+    number: Any = None  # the Python type of its number
 
     @property
     def name(self) -> str:
@@ -122,6 +122,8 @@ def _made(split: Split, device: Device) -> Call:
     checks = tuple(_check(dtype, type(n)) for dtype, n in zip(pattern.numbers, split.numbers, strict=True))
     call = Call(pattern, kinds, tuple(split.sizes), results, checks, device, fixed, count=len(kinds))
     call.result = results[0] if results and pattern.several is None else None
+    if pattern.numbers:
+        call.number = _python_type(pattern.numbers[0])
     operator = pattern.operator
     if operator.shortcut is not None and kinds and results is not None and all(each.plain for each in kinds):
         args, kwargs = fill(split.tree, kinds, split.numbers, split.sizes)
@@ -298,17 +300,16 @@ def checked(call: Call, split: Split) -> list[Any]:
     return [_converted(call, k, number, split) for k, number in enumerate(split.numbers)]
 
 
+def _python_type(dtype: DType) -> type:
+    return float if dtype.is_float() else bool if dtype is DType.bool else int
+
+
 def _converted(call: Call, position: int, number: Any, split: Split) -> Any:
     dtype, low, high = call.checks[position]
     if low <= number <= high:
-        return number
+        return _python_type(dtype)(number)
     try:
-        return weak_array(number, dtype, call.name, "", user_place()).item()
+        return _python_type(dtype)(weak_array(number, dtype, call.name, "", user_place()).item())
     except EinkornError:
         _traced(split, call.kinds, {}, call.device)  # which says the same with the argument's name
         raise
-
-
-def numbers_array(dtype: DType, numbers: Sequence[Any]) -> np.ndarray[Any, Any]:
-    """Numbers as one array; a single one has rank 0."""
-    return np.array(numbers[0] if len(numbers) == 1 else numbers, dtype.to_numpy())

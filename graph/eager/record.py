@@ -236,7 +236,7 @@ def unary(operator: Operator) -> Callable[[Any], Any]:
             if MODE.get().lazy:
                 return _short(call, (x,) if value is None else (value,), (x,), _getframe(1))
             if value is not None and not ACTIVE.get():
-                return _run_short(call, (value,), ())
+                return _run_short(call, value)
         return record(operator, (x,), {})
 
     return apply
@@ -254,14 +254,16 @@ def binary(operator: Operator) -> tuple[Callable[[Any, Any], Any], Callable[[Any
                 if MODE.get().lazy:
                     return _short(call, (x if a is None else a, y if b is None else b), (x, y), _getframe(1))
                 if a is not None and b is not None and not ACTIVE.get():
-                    return _run_short(call, (a, b), ())
+                    return _run_short(call, a, b)
         elif (call := pairs.get((x._kind, type(y)))) is not None and x._pending is not SHARED:
             if not (folds and y in FOLDED) and call.checks[0][1] <= y <= call.checks[0][2]:
                 a = x._value
+                if type(y) is not call.number:
+                    y = call.number(y)
                 if MODE.get().lazy:
                     return _short(call, (x if a is None else a, y), (x,), _getframe(1))
                 if a is not None and not ACTIVE.get():
-                    return _run_short(call, (a,), (y,))
+                    return _run_short(call, a, y)
         elif isinstance(y, Value):
             return NotImplemented
         return record(operator, (x, y), {})
@@ -272,10 +274,12 @@ def binary(operator: Operator) -> tuple[Callable[[Any, Any], Any], Callable[[Any
             return record(operator, (x, y), {})
         if call.checks[0][1] <= x <= call.checks[0][2]:
             b = y._value
+            if type(x) is not call.number:
+                x = call.number(x)
             if MODE.get().lazy:
                 return _short(call, (y if b is None else b, x), (y,), _getframe(1))
             if b is not None and not ACTIVE.get():
-                return _run_short(call, (b,), (x,))
+                return _run_short(call, b, x)
         return record(operator, (x, y), {})
 
     return apply, reflected
@@ -297,10 +301,13 @@ def _short(call: Call, inputs: tuple[Any, ...], operands: tuple[Any, ...], frame
     return tensor
 
 
-def _run_short(call: Call, values: tuple[Any, ...], numbers: tuple[Any, ...]) -> Tensor:
+def _run_short(call: Call, *inputs: Any) -> Tensor:
     """Runs a call with a single result now."""
     try:
-        value = run_call(call, values, numbers)[0]
+        if call.door is not None:
+            value = call.door(*inputs)
+        else:
+            value = run_call(call, inputs[: call.count], inputs[call.count :])[0]
     except EinkornError as error:
         error.place = user_place() or error.place
         raise bare(error) from error.__cause__
