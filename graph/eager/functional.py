@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -71,14 +71,21 @@ def _tensors(value: Any) -> Iterator[Recorded]:
         yield from _tensors(list(value.values()))
 
 
-@contextmanager
-def lazy() -> Iterator[None]:
+class _Lazy:
+    """A `with` block in which ops are recorded."""
+
+    __slots__ = ("token",)
+
+    def __enter__(self) -> None:
+        self.token = MODE.set(_LAZY)
+
+    def __exit__(self, *_: object) -> None:
+        MODE.reset(self.token)
+
+
+def lazy() -> AbstractContextManager[None]:
     """Within this block ops are recorded, and run when a value is needed; what nobody needs never runs."""
-    token = MODE.set(_LAZY)
-    try:
-        yield
-    finally:
-        MODE.reset(token)
+    return _Lazy()
 
 
 def in_graph_context() -> bool:

@@ -19,7 +19,7 @@ from ...dsl.diagnostics.errors import EinkornError
 from ...dsl.diagnostics.places import instruction_place
 from ...dsl.environment.tracebacks import bare
 from .kinds import kind_of
-from .nodes import Made, Pending, Recorded
+from .nodes import CLASSES, Made, Pending, Recorded
 from .patterns import Call
 from .programs import COMPILER, Program, Step, names_in, run_call
 
@@ -63,22 +63,22 @@ def realize(wanted: Sequence[Recorded], at_once: dict[Any, None] | None = None, 
 def _walk(wanted: Iterable[Recorded]) -> list[Entry]:
     """The pending calls that these need, each behind those that it needs."""
     order: list[Entry] = []
-    stack = [tensor for tensor in wanted if type(tensor._pending) is tuple]
-    met: dict[int, bool] = {}  # by the identity of a call: whether it stands in the order
-    while stack:
-        tensor = stack[-1]
-        pending = tensor._pending
-        if type(pending) is not tuple or met.get(id(pending)):
-            stack.pop()
-            continue
-        if id(pending) in met:
-            met[id(pending)] = True
-            order.append((pending, stack.pop()))
-            continue
-        met[id(pending)] = False
+    met: set[int] = set()
+    tensor_class = CLASSES[0]
+
+    def visit(tensor: Recorded, pending: Pending) -> None:  # as deep as the longest chain, `DEEPEST` at most
+        met.add(id(pending))
         for each in pending[1]:
-            if isinstance(each, Recorded) and type(each._pending) is tuple and id(each._pending) not in met:
-                stack.append(each)
+            if type(each) is tensor_class:
+                further = each._pending
+                if type(further) is tuple and id(further) not in met:
+                    visit(each, further)
+        order.append((pending, tensor))
+
+    for tensor in wanted:
+        pending = tensor._pending
+        if type(pending) is tuple and id(pending) not in met:
+            visit(tensor, pending)
     return order
 
 
@@ -87,52 +87,60 @@ class _Part:
 
     def __init__(self, entries: Sequence[Entry], wanted: Sequence[Recorded]) -> None:
         self.entries = entries
-        self.leaves: list[Any] = []
+        leaves: list[Any] = []
         self.numbers: list[Any] = []
-        self.steps: list[tuple[Call, tuple[int, ...]]] = []
-        self.tensors: list[Recorded | None] = []  # of each value
-        self._seen: dict[int, int] = {}  # by the identity of a tensor or a value: its number
-        self._uses: dict[int, int] = {}
+        self.operands: list[tuple[int, ...]] = []  # of each call: numbers of values, or -1, -2, … of inputs
+        tensors: list[Recorded | None] = []  # of each value
+        seen: dict[int, int] = {}  # by the identity of a tensor or a value: its number
+        uses: list[int] = []  # of each value: how often calls of this part hold it
         key: list[Any] = []
+        tensor_class = CLASSES[0]
         for pending, tensor in entries:
-            call: Call = pending[0]
-            operands = tuple([self._operand(each) for each in pending[1][: call.count]])
-            self.numbers += pending[1][call.count :]
-            self.steps.append((call, operands))
-            key += (call, operands)
+            call, inputs = pending[0], pending[1]
+            count = call.count
+            operands = []
+            for each in inputs[:count]:
+                found = seen.get(id(each))
+                if found is None:
+                    if type(each) is tensor_class:
+                        each = each._pending.value if type(each._pending) is Made else each._value
+                        found = seen.get(id(each))
+                    if found is None:
+                        leaves.append(each)
+                        found = seen[id(each)] = -len(leaves)
+                elif found >= 0:
+                    uses[found] += 1
+                operands.append(found)
+            if len(inputs) > count:
+                self.numbers += inputs[count:]
+            self.operands.append(tuple(operands))
+            key.append(call)
+            key += operands
             for made in (tensor,) if pending[5] is None else [each() for each in pending[5]]:
                 if made is not None:
-                    self._seen[id(made)] = len(self.tensors)
-                self.tensors.append(made)
-        made = tensor = None  # type: ignore[assignment]  # references to them are counted
-        self.outputs = self._seen_outside(wanted)
-        self.key = (*key, *self.outputs)
+                    seen[id(made)] = len(tensors)
+                tensors.append(made)
+                uses.append(0)
+        made = tensor = each = None  # type: ignore[assignment]  # references to them are counted
+        self.leaves, self.tensors = leaves, tensors
+        self.outputs = self._seen_outside({id(tensor) for tensor in wanted}, uses)
+        key.append(None)
+        key += self.outputs
+        self.key = tuple(key)
 
-    def _operand(self, each: Any) -> int:
-        found = self._seen.get(id(each))
-        if isinstance(each, Recorded):
-            if found is not None:
-                self._uses[id(each)] = self._uses.get(id(each), 0) + 1
-                return found
-            each = each._pending.value if isinstance(each._pending, Made) else each._value
-            found = self._seen.get(id(each))
-        if found is None:
-            self.leaves.append(each)
-            found = self._seen[id(each)] = -len(self.leaves)
-        return found
-
-    def _seen_outside(self, wanted: Sequence[Recorded]) -> list[int]:
+    def _seen_outside(self, asked: set[int], uses: list[int]) -> list[int]:
         """The numbers of the values that somebody sees who is no call of this part."""
-        asked, tensors, uses = {id(tensor) for tensor in wanted}, self.tensors, self._uses
-        alone = [pending[5] is None for pending, _ in self.entries for _ in (pending[5] or (None,))]
-        outputs = []
-        for number in range(len(tensors)):
-            name = id(tensors[number])
-            if tensors[number] is None:
+        tensors, outputs, number = self.tensors, [], 0
+        for pending, _ in self.entries:
+            results = pending[5]
+            if results is not None:  # of a call with several results all that are left
+                outputs += [k for k in range(number, number + len(results)) if tensors[k] is not None]
+                number += len(results)
                 continue
-            # `tensors` holds it, an entry of `entries`, and the call that counts
-            if name in asked or not alone[number] or _count(tensors[number]) > 3 + uses.get(name, 0):
+            # `tensors` holds it, an entry, the variable `_`, and the call that counts
+            if _count(tensors[number]) > 4 + uses[number] or id(tensors[number]) in asked:
                 outputs.append(number)
+            number += 1
         return outputs
 
     def finish(self, values: Sequence[Any]) -> None:
@@ -172,7 +180,7 @@ def _execute(entries: Sequence[Entry], wanted: Sequence[Recorded], at_once: dict
 
 
 def _program(part: _Part) -> tuple[Program, Any]:
-    steps = [Step(call, operands) for call, operands in part.steps]
+    steps = [Step(pending[0], operands) for (pending, _), operands in zip(part.entries, part.operands, strict=True)]
     leaves = [kind_of(value) for value in part.leaves]
     names = names_in(steps, leaves)
     shapes = [leaf.sizes for leaf in leaves]
@@ -191,7 +199,8 @@ def _program(part: _Part) -> tuple[Program, Any]:
 def _op_by_op(part: _Part) -> list[Any]:
     values: list[Any] = []
     numbers = iter(part.numbers)
-    for (call, operands), (pending, _) in zip(part.steps, part.entries, strict=True):
+    for operands, (pending, _) in zip(part.operands, part.entries, strict=True):
+        call: Call = pending[0]
         given = [values[k] if k >= 0 else part.leaves[-1 - k] for k in operands]
         try:
             values += run_call(call, given, [next(numbers) for _ in call.checks])
