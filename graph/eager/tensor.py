@@ -435,11 +435,10 @@ def write(tensor: Tensor, indices: Any, source: np.ndarray[Any, Any], given: Any
     dtype = tensor.dtype
     check_storable(source, given, dtype)
     array = writable(tensor)
+    items = indices if isinstance(indices, tuple) else (indices,)
+    whole = items if any(each is Ellipsis for each in items) else (*items, ...)  # it keeps elements arrays
     try:
-        np.copyto(
-            array[indices if isinstance(indices, tuple) and Ellipsis in indices else (*_tuple(indices), ...)],
-            rounded(source, dtype),
-        )
+        np.copyto(array[whole], rounded(source, dtype))
     except (IndexError, ValueError) as error:
         raise GraphError(
             str(error), code="EK0843", place=user_place(), expected=_shown(tensor), got=source.shape
@@ -465,10 +464,6 @@ def writable(tensor: Tensor) -> np.ndarray[Any, Any]:
 
 
 _references = getattr(sys, "getrefcount", lambda value: 1 << 30)
-
-
-def _tuple(indices: Any) -> tuple[Any, ...]:
-    return indices if isinstance(indices, tuple) else (indices,)
 
 
 def _index(item: Any) -> Any:

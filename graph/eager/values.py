@@ -86,7 +86,7 @@ def cond(
 ) -> list[Any]:
     """What one of two functions gives: of the first where `pred` is true."""
     if _stages(pred):
-        return staged(operator("cond"), (pred, out_types, then_fn, else_fn), {})  # type: ignore[no-any-return]
+        return staged(operator("cond"), (pred, out_types, _values_of(then_fn), _values_of(else_fn)), {})  # type: ignore[no-any-return]
     return _listed((then_fn if bool(pred) else else_fn)())
 
 
@@ -95,13 +95,26 @@ def while_loop(initial_values: Any, predicate: Callable[..., Any], body: Callabl
     """The values that are left when `predicate` of them is false; `body` makes the next ones."""
     values = _listed(initial_values)
     if _stages(*values):
-        return staged(operator("while_loop"), (initial_values, predicate, body), {})  # type: ignore[no-any-return]
+        loop = (initial_values, _values_of(predicate), _values_of(body))
+        return staged(operator("while_loop"), loop, {})  # type: ignore[no-any-return]
     if not values:
         text = "while_loop: there is nothing to carry"
         raise GraphError(text, code="EK0447", place=user_place(), op="while_loop", argument="initial_values")
     while bool(predicate(*values)):
         values = _listed(body(*values))
     return values
+
+
+def _values_of(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with values of the graph in the place of tensors that it gives back."""
+
+    def call(*args: Any) -> Any:
+        result = function(*args)
+        if isinstance(result, list | tuple):
+            return [each.__tensorvalue__() if isinstance(each, Tensor) else each for each in result]
+        return result.__tensorvalue__() if isinstance(result, Tensor) else result
+
+    return call
 
 
 def _listed(values: Any) -> list[Any]:
