@@ -14,7 +14,7 @@ import sys
 from types import TracebackType
 
 from .installation import is_own_module
-from .places import shown_path
+from .places import Place, shown_path
 from .text import interactive_shell
 
 _HEAD = re.compile(r"^(?P<place>.+?:\d+:\d+: )?(?P<word>error|warning)\[(?P<code>EK\d{4})\]: (?P<message>.*)$")
@@ -60,25 +60,27 @@ def traceback_lines(error: BaseException, internals: bool = False) -> list[str]:
         return "".join(traceback.format_exception(error)).rstrip("\n").split("\n")
     shell = interactive_shell()
     paint = colored if shell is not None and str(shell.colors).lower() != "nocolor" else str
-    lines = [*_steps(error.__traceback__), *paint(str(error)).split("\n")]
+    lines = [*_steps(error.__traceback__, getattr(error, "place", None)), *paint(str(error)).split("\n")]
     cause = error.__cause__
     if cause is not None:
         lines.append(f"caused by {type(cause).__name__}: {cause}")
     return [type(error).__name__, *lines]
 
 
-def _steps(step: TracebackType | None) -> list[str]:
-    """The user's frames, the call that was made last at the end, each with its line."""
-    lines = []
+def _steps(step: TracebackType | None, shown: Place | None) -> list[str]:
+    """The user's frames, the call that was made last at the end, each with its line; without the one that is shown."""
+    steps: list[tuple[str, int, str]] = []
     while step is not None:
-        frame, line = step.tb_frame, step.tb_lineno
-        module = str(frame.f_globals.get("__name__", ""))
+        code, module = step.tb_frame.f_code, str(step.tb_frame.f_globals.get("__name__", ""))
         top = module.partition(".")[0]
         if not (is_own_module(module) or top in _SHELLS or (top in sys.stdlib_module_names and top != "__main__")):
-            code = frame.f_code
-            within = "" if code.co_name == "<module>" else f" in {code.co_name}()"
-            lines.append(f"  {shown_path(code.co_filename)}:{line}{within}")
-            if text := linecache.getline(code.co_filename, line).strip():
-                lines.append(f"    {text}")
+            steps.append((code.co_filename, step.tb_lineno, code.co_name))
         step = step.tb_next
+    if steps and shown is not None and steps[-1][:2] == (shown.file, shown.line):
+        steps.pop()
+    lines = []
+    for file, line, name in steps:
+        lines.append(f"  {shown_path(file)}:{line}{'' if name == '<module>' else f' in {name}()'}")
+        if text := linecache.getline(file, line).strip():
+            lines.append(f"    {text}")
     return lines

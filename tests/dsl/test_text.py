@@ -287,3 +287,23 @@ def test_errors_in_cells_have_colours_where_the_shell_has(shell: Any) -> None:
     finally:
         shell.colors = "nocolor"
     assert colored[1] == "\x1b[1;31merror[EK0100]\x1b[0m\x1b[1m: wrong\x1b[0m"
+
+
+def test_autoreload_takes_names_that_were_imported_along(
+    shell: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    file = tmp_path / "auto_kernels.py"
+    text = HEAD + "def helper(v):\n    return v * {factor}\n\n" + KERNEL.replace("{value}", "helper({value})")
+    file.write_text(text.format(factor=1.5, value=2.5))
+    cell(shell, "%load_ext autoreload\n%autoreload 2\nimport auto_kernels\nfrom auto_kernels import typed as taken")
+    taken = shell.user_ns["taken"]
+    assert numbers(taken) == [1.5, 2.5]
+    file.write_text(text.format(factor=11.5, value=12.5))
+    later = file.stat().st_mtime + 10
+    os.utime(file, (later, later))
+    cell(shell, "%autoreload now")
+    cell(shell, "%autoreload 0")
+    assert shell.user_ns["taken"] is taken
+    assert [numbers(taken), numbers(sys.modules["auto_kernels"].typed)] == [[11.5, 12.5]] * 2
+    del sys.modules["auto_kernels"]

@@ -102,6 +102,10 @@ class Kernel(Called, Rich):
         self.shape_function = function
         return function
 
+    def become(self, newer: Kernel) -> None:
+        """Takes what another kernel is: the one that a module has after it was loaded again."""
+        self.__dict__.update(vars(newer) | {"calls": None, "loaded": None})
+
     @property
     def __signature__(self) -> inspect.Signature:
         return python_signature(self.schema)
@@ -182,6 +186,7 @@ def register(
         mistakes = [*reader.errors, *schema_mistakes(schema, whole=reader.sound)]
         registered = _registered(function.__globals__, name)
         if reader.sound and not mistakes:
+            _follow_autoreload()
             registered.append(Kernel(schema, function, override))
             return registered[-1]
         error = joined(mistakes) if mistakes else None
@@ -200,6 +205,19 @@ def _registered(names: dict[str, Any], op: str) -> list[Kernel]:
     if KERNEL_FILE not in names:
         registered[:] = [kernel for kernel in registered if kernel.schema.name != op]
     return registered
+
+
+def _follow_autoreload() -> None:
+    """Tells IPython's `autoreload`, where it is on, how names that were imported from a module follow their kernels.
+
+    It knows how to do that with functions and classes.
+    """
+    rules = getattr(sys.modules.get("IPython.extensions.autoreload"), "UPDATE_RULES", None)
+    if rules is not None and _RELOADED not in rules:
+        rules.append(_RELOADED)
+
+
+_RELOADED = (lambda old, new: isinstance(old, Kernel) and isinstance(new, Kernel), Kernel.become)
 
 
 def _of_class(owner: type, record: Callable[[Callable[..., Any]], Kernel]) -> Kernel:
