@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready-for-pyproject
 
-.PHONY: help demo test gpu-mutants test-amd test-foreign foreign-tables lint bench ops-speed test-gpu fuzz clean
+.PHONY: help demo docs test gpu-mutants test-amd test-foreign foreign-tables lint bench ops-speed test-gpu fuzz clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -19,6 +19,11 @@ help:  ## list the targets
 
 demo: $(READY)  ## compile the example kernels, run them, write the pictures
 	@$(BIN)/python examples/custom_ops/demo.py
+
+docs: $(READY)  ## the documentation as a site, with search and an API reference: build/site/index.html
+	@$(BIN)/python -c "import sphinx, furo, myst_nb, sphinx_copybutton" 2>/dev/null || \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@$(BIN)/python docs/site/build.py build/site
 
 # Tests start hundreds of processes: bytecode is kept for them, whatever the shell says.
 test: lint  ## lint, types and all tests (PYTEST_ARGS="-k cache" picks some)

@@ -44,10 +44,10 @@ def numbers(kernel: Kernel) -> list[float]:
 
 def test_kernels_of_a_text() -> None:
     text = HEAD + "def helper(v):\n    return v * 2.5\n\n" + KERNEL.format(value="helper(x[i])")
-    kernels = dsl.kernels_of(text)
+    kernels = dsl.kernels_of(text, name="<whole>")
     assert list(kernels) == ["typed"] and numbers(kernels["typed"]) == [2.5]
     place = kernels["typed"].schema.place
-    assert place is not None and str(place) == "<text>:5:1"
+    assert place is not None and str(place) == "<whole>:5:1"
     assert place.source_line() == '@register("typed")'
 
 
