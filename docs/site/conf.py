@@ -1,5 +1,9 @@
 """Settings of Sphinx for the site that `build.py` stages."""
 
+import os
+
+os.environ["EINKORN_PROGRESS"] = "0"  # in the notebook
+
 project = "Einkorn"
 author = "the Einkorn authors"
 copyright = author

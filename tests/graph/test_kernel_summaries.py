@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -243,3 +245,17 @@ def test_numbers_and_weights_without_axes_are_compared(monkeypatch: pytest.Monke
     graph = graphs.build(lambda x, t: ops.exp(x / t * scale) + t, (np.float32, ["n"]), (np.float32, []))
     model = InferenceSession().load(graph, weights_registry={"scale": np.array(2, np.float32)})
     np.testing.assert_allclose(model(np.float32([0, 1]), 2.0)[0].to_numpy(), np.exp([0, 1]) + 2, rtol=1e-6)
+
+
+def test_a_notebook_shows_a_line_without_widgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.StringIO()
+    monkeypatch.setattr(progress, "DELAY", 0.0)
+    monkeypatch.setattr(sys, "stderr", written)
+    monkeypatch.setattr(progress, "interactive_shell", lambda: SimpleNamespace(kernel="of Jupyter"))
+    with progress.shown_progress("encoder") as tell:
+        while not written.getvalue():
+            time.sleep(0.001)
+        tell(2, 5)
+    lines = written.getvalue().split("\r")
+    assert lines[:3] == ["", "compiling graph 'encoder'", "compiling graph 'encoder': 2 of 5 kernels"]
+    assert [line.strip() for line in lines[3:]] == ["", ""] and len(lines[3]) == len(lines[2])
