@@ -3,7 +3,7 @@
 Docstrings are Markdown with sections (`Args:`, `Raises:` …), so they are set as Markdown, under Sphinx's directives for
 Python, which give each name an anchor and a place in the index and the search.
 
-Modules that need PyTorch or JAX are read from their text (see `read_static`), the others are imported.
+Modules that need an extra are read from their text (see `read_static`), the others are imported.
 
 Input: names of modules. Output: text of pages. Non-goals: no files are written (see `build`).
 """
@@ -14,6 +14,7 @@ import ast
 import importlib
 import inspect
 import re
+import tomllib
 from collections.abc import Callable, Iterator
 from enum import Enum
 from pathlib import Path
@@ -42,11 +43,18 @@ def modules() -> list[str]:
     return ["einkorn.dsl", "einkorn.graph", "einkorn.graph.ops", "einkorn.testing", *public]
 
 
+def needs_extra(name: str) -> bool:
+    """Whether a module needs what may not be there: an extra of its own name."""
+    with open(ROOT / "pyproject.toml", "rb") as settings:
+        extras = tomllib.load(settings)["project"]["optional-dependencies"]
+    return name.rpartition(".")[2] in extras and name.count(".") == 1
+
+
 def page(name: str) -> str:
     """The page of a module."""
     head = [f"# {name}", "", f":::{{py:module}} {name}\n:::", ""]
     file = ROOT / "graph" / "public" / f"{name.rpartition('.')[2]}.py"
-    if file.is_file():
+    if needs_extra(name):
         parts = [
             markdown(module_doc(file)),
             *(line for read in read_module(file) for line in ["", *_directive(read, 5)]),
