@@ -286,6 +286,7 @@ MEANINGS: dict[str, str] = {
     "EK0890": "JAX is given what a kernel cannot read.",
     "EK0891": "JAX has to know sizes that a kernel computes from elements.",
     "EK0892": "An array of JAX's lies on another device than the host.",
+    "EK0893": "A call with arrays of JAX's is given memory for its outputs.",
     "EK0895": "What a caller names is no kernel.",
     "EK0896": "A kernel cannot be called from numba's code.",
     "EK0897": "An argument that is changed in place shares memory with another.",

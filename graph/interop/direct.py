@@ -38,7 +38,7 @@ from .specialise import Given as Kind
 from .specialise import Prepared, Specialisation, prepared, specialised
 
 # Libraries whose tensors reach kernels by ops that are registered with them: the file here that calls them so.
-LIBRARIES = {"torch": "torch.callers"}
+LIBRARIES = {"torch": "torch.callers", "jax": "jax"}
 OWN = (np.ndarray, np.generic, Buffer, bool, int, float, str, type(None))
 HOOK = "__einkorn_call__"  # of a class whose objects know themselves what a call with them is
 

@@ -22,7 +22,6 @@ import numpy as np
 from ...dsl.diagnostics.errors import DTypeError, EinkornError, GraphError, shown_value
 from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.tracebacks import without_internals
-from ...dsl.frontend.python.register import Kernel
 from ...dsl.signature.parameters import bind_parameters, identity
 from ...dsl.signature.schema import Form
 from ...dsl.types.dtype import DType
@@ -315,15 +314,31 @@ class Op:
         return self._staged(counts, parameters, spread)
 
 
-def call(kernel: Kernel, args: Sequence[Any], parameters: Mapping[str, Any]) -> Any:
+def call(kernel: AnyKernel, args: Sequence[Any], parameters: Mapping[str, Any], out: Any = None) -> Any:
     """A direct call of a kernel with JAX arrays among its arguments; when it returns, the results are there.
+
+    Args:
+        args: the tensors in order, those of a variadic argument one after the other.
 
     Raises:
         KernelError: the kernel stopped itself.
+        GraphError: EK0893 an output is given, and arrays of JAX's do not change.
     """
-    found = op_of(kernel)
+    found, schema = op_of(kernel), kernel.schema
+    if out is not None:
+        raise GraphError(
+            f"op '{schema.name}': 'out' is given in a call with arrays of JAX's, which do not change",
+            code="EK0893",
+            place=user_place(),
+            op=schema.name,
+            argument="out",
+            got=type(out).__name__,
+            hint="take what the call returns",
+        )
+    several = len(args) - len(schema.inputs) + 1
+    counts = [several if argument.form is Form.VARIADIC else None for argument in schema.inputs]
     try:
-        results = found(*args, **parameters)
+        results = found(*(_nested(args, tuple(counts)) if schema.variadic else args), **parameters)
         return results if any(isinstance(a, jax.core.Tracer) for a in args) else jax.block_until_ready(results)
     except jax.errors.JaxRuntimeError as error:
         known = failed(error)

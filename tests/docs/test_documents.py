@@ -34,7 +34,8 @@ from einkorn import dsl
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-WANTS = {"torch.md": "torch"}  # page -> the library, an extra, that its code calls kernels from
+# page -> the library, an extra, that its code calls kernels from
+WANTS = {"torch.md": "torch", "jax.md": "jax", "numba.md": "numba"}
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# ([\w./-]+\.(?:py|json))\n")
 

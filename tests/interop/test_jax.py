@@ -18,7 +18,6 @@ from . import elementwise_kernels as e
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
 ej = pytest.importorskip("einkorn.jax")
-interop = pytest.importorskip("einkorn.graph.interop.jax")
 
 add_one, add, axpy, scaled = map(ej.op, (k.add_one, k.add, k.axpy, k.scale_and_shift))
 DTYPES = [d for d in DType if d.kind != "float" and not d.is_packed() and d.size_in_bytes < 8 and d is not DType.bool]
@@ -161,8 +160,8 @@ def test_a_kernel_that_stops_itself_is_an_error_with_its_text() -> None:
     with concurrent.futures.ThreadPoolExecutor(10) as threads:
         assert all(threads.map(one, range(30)))
     with pytest.raises(KernelError, match="elements have to be positive"):  # as direct calls do it
-        interop.call(k.positive, [bad], {})
-    assert np.array_equal(interop.call(k.positive, [good], {}), good)
+        k.positive(bad)
+    assert np.array_equal(k.positive(good), good)
 
 
 def test_export_with_symbolic_sizes() -> None:
@@ -204,8 +203,14 @@ def test_by_name_and_as_a_direct_call() -> None:
     with pytest.raises(EinkornError) as caught:
         ej.op("add_on", extensions=k.__file__)
     assert caught.value.code == "EK0440"
-    result = interop.call(k.scale_and_shift, [jnp.ones(3)], {"scale": 3.0})
+    x = jnp.ones(3)
+    result = k.scale_and_shift(x, scale=3.0)
     assert isinstance(result, jax.Array) and np.array_equal(result, [3, 3, 3])
+    assert np.array_equal(k.total_of([x, x, x]), 3 * x) and isinstance(k.add(x, np.ones(3, np.float32)), jax.Array)
+    assert np.array_equal(jax.jit(lambda v: k.add_one(v))(x), x + 1)
+    with pytest.raises(EinkornError) as caught:
+        k.add_one(x, out=np.zeros(3, np.float32))
+    assert caught.value.code == "EK0893"
 
 
 def test_calls_leak_nothing() -> None:
