@@ -40,25 +40,33 @@ from ..algorithms.rows import TASK
 F = TypeVar("F", bound=Floating)
 
 CUBIC = -0.75
+NEAR = 256  # kept boxes that others are compared with as vectors
 
 
-@register("affine_grid")
+@register("affine_grid", writes_once=True)
 def affine_grid(out: OutputTensor[F, "*t"], theta: InputTensor[F, "n d (d + 1)"], *, corners: bool) -> None:
     """The places (x, y) or (x, y, z), from -1 to 1, that an affine map gives for the places of the result."""
     wide = wide_dtype(F)
     axes = out.rank - 2
 
-    def element(i):
-        row = i[axes + 1]
-        total = theta[i[0], row, axes].cast(wide)
-        for k in unroll(axes):
-            size = out.dim(axes - k)
-            at, n = Int(i[axes - k]).cast(wide), Int(size).cast(wide)
-            place = select(size > 1, 2 * at / max(n - 1, 1) - 1, 0) if corners else (2 * at + 1) / n - 1
-            total = fma(theta[i[0], row, k].cast(wide), place, total)
-        return total.cast(F)
+    def place(at, size):
+        k, n = Int(at).cast(wide), Int(size).cast(wide)
+        return select(size > 1, 2 * k / max(n - 1, 1) - 1, 0) if corners else (2 * k + 1) / n - 1
 
-    foreach(out, element)
+    def row(task):
+        index = unravelled(task, out.shape[:-2])
+        starts: Any = ()
+        for r in unroll(axes):
+            start = theta[index[0], r, axes].cast(wide)
+            for k in unroll(1, axes):
+                start = fma(theta[index[0], r, k].cast(wide), place(index[axes - k], out.dim(axes - k)), start)
+            starts = (*starts, start)
+        for x in range(out.dim(axes)):
+            for r in unroll(axes):
+                slope = theta[index[0], r, 0].cast(wide)
+                out[(*index, x, r)] = fma(slope, place(x, out.dim(axes)), starts[r]).cast(F)
+
+    parallel_for(product(out.shape[:-2]), row, grain=ceildiv(TASK, 8 * out.dim(axes) + 16))
 
 
 @register("grid_sample", writes_once=True)
@@ -277,11 +285,7 @@ def nms_kept(
     on, until there are `most`. With `bounded` only scores above `least` count.
     """
     wide = wide_dtype(F)
-
-    def overlaps(batch, one, other):
-        return _share_more(
-            _corners(boxes, batch, one, wide, center), _corners(boxes, batch, other, wide, center), overlap
-        )
+    lanes = max(compiled_for().vector_bits // wide.bits, 1)
 
     def one_class(task):
         batch, k = unravelled(task, (out.dim(0), out.dim(1)))
@@ -295,17 +299,27 @@ def nms_kept(
         for half in range(left // 2):
             _sift(out, scores, batch, k, left // 2 - 1 - half, left)
         kept: Any = Int(0)
+        near = stack[wide](4 * NEAR)  # the first that are kept, side by side; boxes of 0 share nothing
         while left > 0 and kept < most:
             best = out[batch, k, 0]
             left = left - 1
             out[batch, k, 0] = out[batch, k, left]
             _sift(out, scores, batch, k, 0, left)
+            found = _corners(boxes, batch, best, wide, center)
             free = True
-            for other in range(kept):
-                if overlaps(batch, out[batch, k, n - 1 - other], best):
+            for first in range(0, min(kept, NEAR), lanes):
+                others = tuple(near.load(side * NEAR + first, width=lanes) for side in unroll(4))
+                if _share_more(others, found, overlap).reduce_or():
+                    free = False
+                    break
+            for other in range(NEAR, kept if free else Int(NEAR)):
+                if _share_more(_corners(boxes, batch, out[batch, k, n - 1 - other], wide, center), found, overlap):
                     free = False
                     break
             if free:
+                if kept < NEAR:
+                    for side in unroll(4):
+                        near[side * NEAR + kept] = found[side]
                 out[batch, k, n - 1 - kept] = best
                 kept = kept + 1
         for s in range(n // 2):
