@@ -185,6 +185,9 @@ def conv3d_transpose(
 
 # *** convolutions ***
 
+# Channels of a group that are no work for a product of matrices; where the channels come first, and where they do not.
+FEW = {True: (2, 4), False: (2, 4, 8, 16)}
+
 
 def _convolution(
     name: str,
@@ -214,6 +217,9 @@ def _convolution(
     if count > 1 and each == 1 and results == channels:
         parameters |= windows.parameters("before")
         result = builtin(_FAMILY, "depthwise_conv", [image, weights], parameters, [out])[0]
+    elif count > 1 and results == channels and each in FEW[first]:
+        parameters |= {**windows.parameters("before"), "each": int(each)}
+        result = builtin(_FAMILY, "grouped_conv", [image, weights], parameters, [out])[0]
     else:
         padded = _padded(image, windows, first)
         result = builtin(_FAMILY, "conv", [padded, weights], {**parameters, "groups": count}, [out])[0]

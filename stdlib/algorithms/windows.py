@@ -56,7 +56,7 @@ def taps(shape: Any, size: Any, axis: Any, place: Any) -> Any:
     return (0 if sizes[axis] == 1 and before[axis] == 0 else low), max(high, low)
 
 
-def windows(out: Any, x: Any, shape: Any, first: Any, identity: Any, step: Any, finish: Any) -> None:
+def windows(out: Any, x: Any, shape: Any, first: Any, identity: Any, step: Any, finish: Any, each: Any = 1) -> None:
     """Stores what `finish` makes of each window.
 
     Args:
@@ -68,6 +68,8 @@ def windows(out: Any, x: Any, shape: Any, first: Any, identity: Any, step: Any, 
             three numbers that count the elements of the window, `place` where they lie in x; lanes without mask hold
             nothing.
         finish: a function (state, place): what is stored; `place` are the three numbers of the result.
+        each: how many neighbouring channels share their windows: each sees all of them, one after the other, and `step`
+            takes the number of the one that it sees behind its other arguments. A power of two.
     """
     axes = x.rank - 2
     inner = three_axes(x.shape[2:] if first else x.shape[1:-1])
@@ -90,8 +92,20 @@ def windows(out: Any, x: Any, shape: Any, first: Any, identity: Any, step: Any, 
             for j in range(within[1][0], within[1][1]):
                 for k in range(within[2][0], within[2][1]):
                     there = source(place, (i, j, k))
-                    value = every(x, at(batch, channel, there), width, strides[2] if first else 1, mask)
-                    state = step(state, value, channel, (i, j, k), there, mask)
+                    if each == 1 or (not first and width >= each):
+                        value = every(x, at(batch, channel, there), width, strides[2] if first else 1, mask)
+                    if each == 1:
+                        state = step(state, value, channel, (i, j, k), there, mask)
+                    else:
+                        for number in unroll(each):
+                            index = at(batch, channel // each * each + number, there)
+                            if first:
+                                seen = every(x, index, width, strides[2], mask)
+                            elif width >= each:
+                                seen = _shared(value, each, number)
+                            else:
+                                seen = x[index].broadcast(width)
+                            state = step(state, seen, channel, (i, j, k), there, mask, number)
         return state
 
     def one(batch, channel, place):
@@ -111,6 +125,14 @@ def windows(out: Any, x: Any, shape: Any, first: Any, identity: Any, step: Any, 
         _along_places(out, inner, outer, channels, shape, folded, finish, one, at)
     else:
         _along_channels(out, x, inner, outer, channels, shape, folded, finish, at)
+
+
+def _shared(value: Any, each: Any, number: Any) -> Any:
+    """In each lane what the one with this number has, of the `each` lanes that it is among."""
+    lanes: Any = ()
+    for lane in unroll(value.width):
+        lanes = (*lanes, lane // each * each + number)
+    return value.shuffle(*lanes)
 
 
 def _along_channels(

@@ -265,3 +265,31 @@ def depthwise_conv(
 
     shape = window_shape(filter.shape[2:] if first else filter.shape[:-2], stride, dilation, before)
     windows(out, x, shape, first, lambda width: SIMD[wide, width](0), step, lambda state, place: state.cast(T))
+
+
+@register("grouped_conv", writes_once=True)
+def grouped_conv(
+    out: OutputTensor[T, "*t"],
+    x: InputTensor[T, "*s"],
+    filter: InputTensor[T, "*k"],
+    *,
+    stride: str,
+    dilation: str,
+    before: str,
+    first: bool,
+    each: int,
+) -> None:
+    """The convolution of groups of `each` channels with as many filters: (taps, each, channels) or (channels, each,
+    taps). There is too little in a group for a product of matrices, so windows slide here, too."""
+    wide = wide_dtype(T)
+    skipped = 3 - (x.rank - 2)
+
+    def step(state, value, channel, tap, place, mask, number):
+        if first:
+            weight = filter[(channel, number, *tap[skipped:])].cast(wide).broadcast(value.width)
+        else:
+            weight = filter.load(*tap[skipped:], number, channel, width=value.width, mask=mask)
+        return times_plus(value.cast(wide), weight.cast(wide), state)
+
+    shape = window_shape(filter.shape[2:] if first else filter.shape[:-2], stride, dilation, before)
+    windows(out, x, shape, first, lambda width: SIMD[wide, width](0), step, lambda state, place: state.cast(T), each)

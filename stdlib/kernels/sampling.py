@@ -22,7 +22,6 @@ from ...dsl import (
     compiled_for,
     floor,
     fma,
-    foreach,
     int64,
     max,
     min,
@@ -312,10 +311,11 @@ def nms_kept(
                 if _share_more(others, found, overlap).reduce_or():
                     free = False
                     break
-            for other in range(NEAR, kept if free else Int(NEAR)):
-                if _share_more(_corners(boxes, batch, out[batch, k, n - 1 - other], wide, center), found, overlap):
-                    free = False
-                    break
+            if free:
+                for other in range(NEAR, kept):
+                    if _share_more(_corners(boxes, batch, out[batch, k, n - 1 - other], wide, center), found, overlap):
+                        free = False
+                        break
             if free:
                 if kept < NEAR:
                     for side in unroll(4):

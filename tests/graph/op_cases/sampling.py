@@ -86,4 +86,7 @@ CASES = [
     case("non_maximum_suppression", suppressed(20, 0.25, 0.5, True), boxes=T("n", "k", 4, make=boxes), dtypes=FEW,
          scores=T("n", 2, "k", make=boxes), sizes=[{"n": 2, "k": 19}],
          call=lambda boxes, scores: ops.non_maximum_suppression(boxes, scores, 20, 0.25, 0.5, True)),
+    case("non_maximum_suppression", suppressed(400, 0.9), boxes=T("n", "k", 4, make=boxes), dtypes=FEW[:1],
+         scores=T("n", 1, "k", make=boxes), sizes=[{"n": 1, "k": 330}], views=False,
+         call=lambda boxes, scores: ops.non_maximum_suppression(boxes, scores, 400, 0.9)),
 ]  # fmt: skip
