@@ -101,8 +101,8 @@ CONTENDERS: dict[str, Callable[[Row, list[Array], int], Callable[[], Any] | None
 }
 
 
-def measured(row: Row, threads: int, rounds: int) -> dict[str, Any]:
-    """Seconds of each contender, and why one could not take part."""
+def measured(row: Row, threads: int, rounds: int, best: bool = False) -> dict[str, Any]:
+    """Seconds of each contender, and why one could not take part; of its best round, or in the median."""
     arrays = row.arrays()
     calls: dict[str, Callable[[], Any]] = {}
     failures: dict[str, str] = {}
@@ -121,7 +121,8 @@ def measured(row: Row, threads: int, rounds: int) -> dict[str, Any]:
         except Exception as error:
             failures[name] = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
     times = interleave(calls, rounds, pause=0.005, limit=3.0)
-    return {"times": {name: timing.median for name, timing in times.items()}, "failures": failures}
+    taken = {name: timing.best if best else timing.median for name, timing in times.items()}
+    return {"times": taken, "failures": failures}
 
 
 def _check(result: Array, expected: Array, tolerance: float | None) -> None:
@@ -135,7 +136,7 @@ def _check(result: Array, expected: Array, tolerance: float | None) -> None:
 # *** processes ***
 
 
-def child(numbers: list[int], threads: int, rounds: int) -> None:
+def child(numbers: list[int], threads: int, rounds: int, best: bool) -> None:
     """Times rows by number; a line of JSON each."""
     with contextlib.suppress(ImportError):
         import torch  # noqa: F401
@@ -143,17 +144,18 @@ def child(numbers: list[int], threads: int, rounds: int) -> None:
         import jax  # noqa: F401
     gc.freeze()  # what peers keep alive is not gone through in every round
     for number in numbers:
-        print(json.dumps({"row": number, "threads": threads, **measured(ROWS[number], threads, rounds)}), flush=True)
+        found = measured(ROWS[number], threads, rounds, best)
+        print(json.dumps({"row": number, "threads": threads, **found}), flush=True)
 
 
-def results(numbers: list[int], threads: int, rounds: int) -> Iterator[dict[str, Any]]:
+def results(numbers: list[int], threads: int, rounds: int, best: bool = False) -> Iterator[dict[str, Any]]:
     """What children say of rows; a child that dies costs the row at which it died."""
     # JAX has as many threads as it is told by the environment.
     environment = {**os.environ, "NPROC": str(threads), "TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu"}
     left = list(numbers)
     while left:
-        options = ["--threads", str(threads), "--rounds", str(rounds), "--child", *map(str, left)]
-        command = [sys.executable, __file__, *options]
+        options = ["--threads", str(threads), "--rounds", str(rounds), *(["--best"] if best else [])]
+        command = [sys.executable, __file__, *options, "--child", *map(str, left)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
             assert process.stdout is not None
             for line in process.stdout:
@@ -170,11 +172,12 @@ def main() -> int:
     parser.add_argument("ops", nargs="*", help="names of ops; all of them when left out")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--best", action="store_true", help="of each contender its best round: for a busy machine")
     parser.add_argument("--update", action="store_true", help="write docs/ops-speed.md")
     parser.add_argument("--child", type=int, nargs="+", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.child:
-        child(given.child, given.threads[0], given.rounds)
+        child(given.child, given.threads[0], given.rounds, given.best)
         return 0
     unknown = set(given.ops) - {row.op for row in ROWS}
     if unknown:
@@ -183,7 +186,7 @@ def main() -> int:
     print(HEAD)
     failed, lines = False, dict[Key, Line]()
     for threads in given.threads:
-        for found in results(numbers, threads, given.rounds):
+        for found in results(numbers, threads, given.rounds, given.best):
             failed |= show(found, lines)
     if given.update:
         kept = known() if given.ops or given.threads != [1, 2] else {}

@@ -10,12 +10,14 @@ Registers methods of tensors in the table of members. Non-goals: plain loads and
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ....dsl.signature.schema import Role
 from ....dsl.types.dtype import INT, SIMDType
 from ...ir.builder import Builder
-from ...ir.program import Value
+from ...ir.opcodes import CONST, SPLAT
+from ...ir.program import PointerType, Value
 from ..conversion import coerce
 from ..evaluator import Point
 from ..runtime_checks import guard_index, guard_lanes, guard_number
@@ -58,9 +60,18 @@ def strided(call: Point, span: Span, step: Value | None) -> Span:
     return Span(span.pointer, span.offset, call.builder.imul(span.step, step))
 
 
+def _without_always(how: Access) -> Access:
+    """The same keywords; no mask where it is known to name every lane."""
+    made = None if how.mask is None else how.mask.maker
+    if made is not None and made.opcode is SPLAT:
+        made = made.operands[0].maker
+    whole = made is not None and made.opcode is CONST and made.attrs["value"] is True
+    return replace(how, mask=None) if whole else how
+
+
 def load_some(call: Point, tensor: Tensor, index: Index, how: Access) -> Value:
     """Elements along the last axis, those that the mask names."""
-    builder = call.builder
+    builder, how = call.builder, _without_always(how)
     span = span_of(call, tensor, index)
     if span is not None:
         return load_span(builder, strided(call, span, how.step), how.width, how.mask, how.other, how.align)
@@ -73,7 +84,7 @@ def load_some(call: Point, tensor: Tensor, index: Index, how: Access) -> Value:
 
 def store_some(call: Point, tensor: Tensor, index: Index, value: Value, how: Access) -> None:
     """Stores along the last axis, the lanes that the mask names."""
-    builder = call.builder
+    builder, how = call.builder, _without_always(how)
 
     def at(count: Value) -> Index:
         return index.ahead(builder, count if how.step is None else builder.imul(count, how.step))
@@ -83,7 +94,13 @@ def store_some(call: Point, tensor: Tensor, index: Index, value: Value, how: Acc
     if span is not None:
         store_span(builder, strided(call, span, how.step), value, how.mask, how.align)
         return
-    _each_lane(builder, how, lambda count: tensor.store(builder, at(count), lane_at(builder, value, count)))
+    assert isinstance(value.type, SIMDType)
+    lanes = builder.one("alloca", [], PointerType(tensor.dtype, "stack"), count=value.type.width, zeroed=False)
+    builder.add("store", [value, lanes, builder.int_(0)])
+    element = SIMDType(tensor.dtype)
+    _each_lane(
+        builder, how, lambda count: tensor.store(builder, at(count), builder.one("load", [lanes, count], element))
+    )
 
 
 def _each_lane(builder: Builder, how: Access, work: Callable[[Value], None]) -> None:
