@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from einkorn.compiler.ir.program import walk
+from einkorn.compiler.pipeline import typed_program
+from einkorn.compiler.targets import host
 from einkorn.graph import DeviceRef, DType, Graph, TensorType, ops
 from einkorn.graph.engine.load import load_graph
 from einkorn.graph.engine.model import Model
@@ -533,6 +536,20 @@ def test_a_graph_of_one_group_is_taken_apart_too() -> None:
     model = load(lambda x: custom("addressed", x * 2), (F, ["m", "n"]))
     assert model.groups == ["[mul]", "[addressed]"]
     np.testing.assert_array_equal(model(np.ones((2, 3), F))[0], np.full((2, 3), 3))
+
+
+def test_an_epilogue_of_vectors_is_not_taken_apart_lane_by_lane() -> None:
+    """A pool stores vectors: what follows reads them from memory, in a loop that becomes vectors again."""
+    made = load(lambda x: ops.exp(ops.avg_pool1d(x, 3, padding=1)) * 2, (F, ["n", "w", "c"]))
+    assert made.groups == ["[avg_pool] exp mul"]
+    entry = made.fused._code.plan.entry
+    assert entry is not None
+    used = [op for f in typed_program(entry, host()).functions for op in walk(f.body)]
+    assert DType.float32 not in {op.operands[0].dtype for op in used if op.name == "extract_at"}
+    x = numbers(2, 9, 70)
+    around = np.pad(x, ((0, 0), (1, 1), (0, 0)))
+    wanted = np.exp((around[:, :-2] + around[:, 1:-1] + around[:, 2:]) / 3) * 2
+    np.testing.assert_allclose(made(x)[0], wanted, rtol=1e-5)
 
 
 def test_two_models_do_not_share_memory() -> None:
