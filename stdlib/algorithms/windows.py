@@ -92,20 +92,10 @@ def windows(out: Any, x: Any, shape: Any, first: Any, identity: Any, step: Any, 
             for j in range(within[1][0], within[1][1]):
                 for k in range(within[2][0], within[2][1]):
                     there = source(place, (i, j, k))
-                    if each == 1 or (not first and width >= each):
-                        value = every(x, at(batch, channel, there), width, strides[2] if first else 1, mask)
-                    if each == 1:
-                        state = step(state, value, channel, (i, j, k), there, mask)
-                    else:
-                        for number in unroll(each):
-                            index = at(batch, channel // each * each + number, there)
-                            if first:
-                                seen = every(x, index, width, strides[2], mask)
-                            elif width >= each:
-                                seen = _shared(value, each, number)
-                            else:
-                                seen = x[index].broadcast(width)
-                            state = step(state, seen, channel, (i, j, k), there, mask, number)
+                    values = _of_group(x, lambda c: at(batch, c, there), channel, each, first, width, strides[2], mask)  # noqa: B023
+                    for number in unroll(each):
+                        more = (number,) if each > 1 else ()
+                        state = step(state, values[number], channel, (i, j, k), there, mask, *more)
         return state
 
     def one(batch, channel, place):
@@ -125,6 +115,20 @@ def windows(out: Any, x: Any, shape: Any, first: Any, identity: Any, step: Any, 
         _along_places(out, inner, outer, channels, shape, folded, finish, one, at)
     else:
         _along_channels(out, x, inner, outer, channels, shape, folded, finish, at)
+
+
+def _of_group(x: Any, at: Any, channel: Any, each: Any, first: Any, width: Any, stride: Any, mask: Any) -> Any:
+    """What `width` windows see of each channel of the group of a channel, a tuple; `at` gives the index of one."""
+    start = channel if each == 1 else channel // each * each
+    values: Any = ()
+    for number in unroll(each):
+        if first or each == 1:
+            values = (*values, every(x, at(start + number), width, stride if first else 1, mask))
+        elif width >= each:
+            values = (*values, _shared(every(x, at(channel), width, 1, mask), each, number))
+        else:
+            values = (*values, x[at(start + number)].broadcast(width))
+    return values
 
 
 def _shared(value: Any, each: Any, number: Any) -> Any:

@@ -322,13 +322,19 @@ def nms_kept(
                         near[side * NEAR + kept] = found[side]
                 out[batch, k, n - 1 - kept] = best
                 kept = kept + 1
-        for s in range(n // 2):
-            low, high = out[batch, k, s], out[batch, k, n - 1 - s]
-            out[batch, k, s], out[batch, k, n - 1 - s] = high, low
-        for rest in range(kept, n):
-            out[batch, k, rest] = int64(-1)
+        _turn_round(out, batch, k, kept)
 
     parallel_for(out.dim(0) * out.dim(1), one_class)
+
+
+def _turn_round(out: Any, batch: Any, k: Any, kept: Any) -> None:
+    """Brings the kept ones, which lie from the end on, to the front, and writes -1 behind them."""
+    n = out.dim(2)
+    for s in range(n // 2):
+        low, high = out[batch, k, s], out[batch, k, n - 1 - s]
+        out[batch, k, s], out[batch, k, n - 1 - s] = high, low
+    for rest in range(kept, n):
+        out[batch, k, rest] = int64(-1)
 
 
 def _sift(out: Any, scores: Any, batch: Any, k: Any, top: Any, count: Any) -> None:
