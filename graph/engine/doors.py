@@ -33,6 +33,7 @@ from ...dsl.environment.cache import content_key, shared_cache
 from ...dsl.environment.fingerprint import fingerprint
 from ...dsl.environment.knobs import knobs
 from ...dsl.signature.dims import Binary, Call, Expression, Name, Number
+from ...dsl.types.dtype import DType
 from ..driver.shared_library import SharedLibrary
 from ..driver.stacks import ROOM
 from ..ir import GraphIR, Node
@@ -50,15 +51,18 @@ _log = logging.getLogger("einkorn.load")
 ELEMENTS = 32768  # of a kernel that does little with each: from here on a second thread is worth while
 ELEMENTS_OF_LOOPS = 4096  # of other kernels
 CHEAP = 8  # operations
+WHOLE = tuple(dtype for dtype in DType if dtype.is_integral() and not dtype.is_packed())
+REAL = (DType.float32, DType.float64)
+SCALARS = {"bool": (DType.bool,), "int": (*WHOLE, *REAL), "float": REAL}  # what doors make of Python's numbers
 
 
 # *** what is to be known of an entry ***
 
 
-def door_spec(caller: Caller, scalars: Sequence[bool] = ()) -> DoorSpec | None:
+def door_spec(caller: Caller, scalars: Sequence[str] = ()) -> DoorSpec | None:
     """What a door has to know of a caller's entry, or None where only Python can call it.
 
-    `scalars` says which inputs are passed as Python's numbers.
+    `scalars` says as what number of Python's each input is passed; "" for an array.
     """
     if not _is_plain(caller):
         return None
@@ -72,8 +76,10 @@ def door_spec(caller: Caller, scalars: Sequence[bool] = ()) -> DoorSpec | None:
         if pattern is not None:
             strides = tuple(_axis(dim, names) for dim in stride_dims(number, pattern))
         changed = isinstance(type, BufferType)
-        scalar = bool(scalars and scalars[number])
-        if (strides is not None or scalar) and any(isinstance(each, BufferType) for each in ir.inputs):
+        scalar = scalars[number] if scalars else ""
+        if scalar and type.dtype not in SCALARS[scalar]:
+            return None
+        if strides is not None and any(isinstance(each, BufferType) for each in ir.inputs):
             return None  # what is changed has to be apart from all others, which is looked at elsewhere
         arguments.append(DoorArgument(type.dtype, axes, strides, changed, scalar))
     try:

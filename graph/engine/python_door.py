@@ -88,12 +88,13 @@ def python_door(
     name: str,
     then: Callable[..., Any],
     *,
-    scalars: Sequence[bool] = (),
+    scalars: Sequence[str] = (),
     keywords: Mapping[str, Any] | None = None,
     names: Sequence[tuple[dict[str, Any], str, Any]] = (),
     cells: Sequence[tuple[Any, Any]] = (),
     buffers: bool = False,
     out: bool = True,
+    explain: Callable[[EinkornError], EinkornError] | None = None,
 ) -> Any:
     """A function that calls the code of a caller, or None where there can be none.
 
@@ -101,12 +102,13 @@ def python_door(
         caller: whose code; it is kept, and not changed.
         name: what the function is called.
         then: what is called instead where the door does not serve: arguments of another kind, large outputs, views.
-        scalars: which arguments are numbers of Python's.
+        scalars: the type of each argument that is a number of Python's, by its name; "" for arrays.
         keywords: compile-time parameters that are passed by name, with the values that the code is for.
         names: (dict, name, value) of each variable of a module that the kernel has read; another value is a miss.
         cells: (cell, value) of each variable of a function.
         buffers: whether a list of `Buffer`s is given back instead of arrays.
         out: whether `out=` may give the memory for a single output.
+        explain: makes of the error of a call the one that is raised.
     """
     if not python_works():
         return None
@@ -122,7 +124,7 @@ def python_door(
     owner = DoorOwner(caller)
     last = then if isinstance(getattr(then, "__self__", None), DoorTable) else _Last(then)
     words = {**_api(), **entry_words(caller, owner), **_next(last), "running": 0}
-    fail = functools.partial(_failed, owner)
+    fail = functools.partial(_failed, owner, explain)
     words["fail"] = id(fail)
     held: list[Any] = [caller, owner, library, last, fail]
     _add_values(words, held, caller, spec)
@@ -175,7 +177,10 @@ class _Last:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         mark_thread(_thread())
-        return self.then(*args, **kwargs)
+        try:
+            return self.then(*args, **kwargs)
+        except EinkornError as error:
+            raise bare(error) from error.__cause__
 
 
 def _next(last: Any) -> dict[str, int]:
@@ -186,11 +191,13 @@ def _next(last: Any) -> dict[str, int]:
     return {"next": _api()["call"], "next_self": id(last)}
 
 
-def _failed(owner: DoorOwner, context: int, status: int, *args: Any) -> BaseException:
+def _failed(owner: DoorOwner, explain: Any, context: int, status: int, *args: Any) -> BaseException:
     """The exception of a call that has failed; raised by the door, so that none of our frames is in its traceback."""
     arrays = [value for value in args if isinstance(value, np.ndarray)]
     error = owner.error(context, status, arrays)
-    return bare(error) if isinstance(error, EinkornError) else error
+    if not isinstance(error, EinkornError):
+        return error
+    return bare(error if explain is None else explain(error))
 
 
 def _function(name: str, code: int, table: DoorTable, held: Sequence[Any]) -> Any:

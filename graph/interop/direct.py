@@ -31,6 +31,7 @@ from ..staging.value import Value
 from ..types.promotion import weak_array
 from .binding import OUT, Given, bind_call
 from .explained import explained, explained_mismatch
+from .front import serve
 from .kinds import NUMBER, Operand, as_kind, device_of_call, kind_of_results, library_of, operand_of
 from .outputs import Place, check_apart, checked, filled, memory_of
 from .repeated import MISS, keep, look_of
@@ -53,6 +54,12 @@ def call(kernel: Kernel, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> An
         KernelError: the kernel stopped itself.
     """
     state = prepared(kernel)
+    result = _answer(kernel, state, args, kwargs)
+    serve(kernel, state, args, kwargs)
+    return result
+
+
+def _answer(kernel: Kernel, state: Prepared, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     look = look_of(args, kwargs)
     if look is not None:
         known = state.looks.get(look)

@@ -33,7 +33,7 @@ from ...dsl.signature.schema import OpSchema, Role, TensorArgument
 from ...dsl.signature.variadic import counted_inputs, counted_outputs
 from ...dsl.types.dtype import DType
 from ..driver.device import Entry
-from ..driver.devices import Device, DeviceRef
+from ..driver.devices import CPU, Device, DeviceRef
 from ..engine.model import Model
 from ..engine.session import InferenceSession
 from ..ir import Constraint, Node
@@ -194,6 +194,7 @@ class Prepared:
         self.loaded = loaded
         self.known: dict[Any, Specialisation] = {}
         self.looks: dict[Any, Any] = {}  # what calls look like, and what they mean; see `repeated`
+        self.front: Any = None  # the doors of the kernel
         self.lock = threading.RLock()
         _alive.add(self)
 
@@ -317,7 +318,7 @@ def specialised(
         counts = counted_outputs(state.schema, counts, bound, expected, user_place())
         loaded = loaded.expanded(counts)
     kinds = _kinds(loaded.schema, arguments, bound, outputs)
-    where = _HOST if device is None else device
+    where = CPU() if device is None or device == _HOST else device
     level = str(parse_checks(checks)) if checks is not None else knobs.checks
     told = None if outputs is None else tuple(outputs)
     named = tuple((name, identity(value)) for name, value in bound.items())

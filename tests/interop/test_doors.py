@@ -148,15 +148,17 @@ def test_parameters_by_keyword() -> None:
 
 def test_numbers() -> None:
     x, y = floats(4), floats(4)
-    axpy = door(kernels.axpy, 2.0, (F32, 1), (F32, 1), scalars=(True, False, False))
+    axpy = door(kernels.axpy, 2.0, (F32, 1), (F32, 1), scalars=("float", "", ""))
     assert axpy(0.5, x, y).tolist() == (0.5 * x + y).tolist()
     for wrong in (1, True, 1e39, float("nan"), np.float32(1), np.array(1, np.float32)):
         assert axpy(wrong, x, y) is MISSED
-    whole = door(kernels.axpy, 2, (DType.int8, 1), (DType.int8, 1), scalars=(True, False, False))
+    whole = door(kernels.axpy, 2, (DType.int8, 1), (DType.int8, 1), scalars=("int", "", ""))
     z = np.arange(4, dtype=np.int8)
     assert whole(-7, z, z).tolist() == (-6 * z).tolist()
     for wrong in (128, -129, 1 << 70, True, 1.0):
         assert whole(wrong, z, z) is MISSED
+    whole = door(kernels.axpy, 2, (F32, 1), (F32, 1), scalars=("int", "", ""))
+    assert whole(3, x, y).tolist() == (3 * x + y).tolist() and whole((1 << 24) + 1, x, y) is MISSED
 
 
 def test_what_is_changed_in_place() -> None:

@@ -158,7 +158,7 @@ class _Door(DoorText):
         """Where the elements of an argument lie, with its sizes known."""
         value = self.load("ptr", self.at("%args", 8 * k))
         if argument.scalar:
-            return self.number(value, argument.dtype)
+            return self.number(value, argument)
         if self.form.buffers:
             value = self.held(value)
         self.array(value, f"argument{k}", len(argument.axes))
@@ -204,16 +204,15 @@ class _Door(DoorText):
         self.need_same(self.value(f"srem i64 {value}, {width}"), 0, "i64")
         self.meet(stride, self.value(f"sdiv i64 {value}, {width}"))
 
-    def number(self, value: str, dtype: DType) -> str:
+    def number(self, value: str, argument: DoorArgument) -> str:
         """A number of Python's as an element on the stack; a miss where it is not plain that it fits."""
-        block = self.block(1)
-        if dtype is DType.bool:
+        block, dtype = self.block(1), argument.dtype
+        if argument.scalar == "bool":
             true = self.compare("eq", value, self.word("true"), "ptr")
             self.need(self.either(true, self.compare("eq", value, self.word("false"), "ptr"), "i1"))
             self.store("i8", self.value(f"zext i1 {true} to i8"), block)
         elif dtype.is_float():
-            self.need_type(value, "float_type")
-            wide = self.load("double", self.at(value, FLOAT))
+            wide = self.real(value, argument)
             if dtype is DType.float64:
                 self.store("double", wide, block)
                 return block
@@ -221,10 +220,7 @@ class _Door(DoorText):
             self.need(self.value(f"fcmp ole double {size}, {LARGEST_FLOAT32}"))
             self.store("float", self.value(f"fptrunc double {wide} to float"), block)
         else:
-            self.need_type(value, "int_type")
-            over = self.block(1)
-            wide = self.call(self.word("to_int"), [f"ptr {value}", f"ptr {over}"], "i64")
-            self.need_same(self.load("i32", over), 0, "i32")
+            wide = self.whole(value)
             narrow = self.narrow(wide, f"i{dtype.bits}") if dtype.bits < 64 else wide
             if dtype.bits < 64:
                 extend = "sext" if dtype.is_signed() else "zext"
@@ -233,6 +229,24 @@ class _Door(DoorText):
                 self.need(self.compare("sge", wide, 0))
             self.store(f"i{dtype.bits}", narrow, block)
         return block
+
+    def whole(self, value: str) -> str:
+        """An int that 64 bits hold."""
+        self.need_type(value, "int_type")
+        over = self.block(1)
+        wide = self.call(self.word("to_int"), [f"ptr {value}", f"ptr {over}"], "i64")
+        self.need_same(self.load("i32", over), 0, "i32")
+        return wide
+
+    def real(self, value: str, argument: DoorArgument) -> str:
+        """A float, or an int that the element's dtype holds exactly."""
+        if argument.scalar == "float":
+            self.need_type(value, "float_type")
+            return self.load("double", self.at(value, FLOAT))
+        whole, most = self.whole(value), 1 << (53 if argument.dtype is DType.float64 else 24)
+        self.need(self.compare("sle", whole, most))
+        self.need(self.compare("sge", whole, -most))
+        return self.value(f"sitofp i64 {whole} to double")
 
     # what has to hold
 
@@ -270,11 +284,12 @@ class _Door(DoorText):
 
     def need_apart(self, inputs: Sequence[str]) -> None:
         """What is changed in place shares no memory with other inputs."""
-        for k, argument in enumerate(self.spec.arguments):
-            if argument.mutable:
-                for other, value in enumerate(inputs):
-                    if other != k and not (self.spec.arguments[other].mutable and other < k):
-                        self.need_disjoint(inputs[k], argument, value, self.spec.arguments[other])
+        arguments = self.spec.arguments
+        for k, argument in enumerate(arguments):
+            for other, theirs in enumerate(arguments if argument.mutable else ()):
+                seen = theirs.scalar or other == k or (theirs.mutable and other < k)
+                if not seen:
+                    self.need_disjoint(inputs[k], argument, inputs[other], theirs)
 
     def need_disjoint(self, a: str, first: DoorArgument, b: str, second: DoorArgument) -> None:
         """Two row-major tensors share no memory."""

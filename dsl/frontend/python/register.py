@@ -100,6 +100,7 @@ class Kernel(Called, Rich):
         late = late_dims(self.schema, function, self.__name__)
         self.schema = dataclasses.replace(self.schema, late=late)
         self.shape_function = function
+        self.__class__ = Kernel  # nothing that was made of the signature before serves its calls any more
         return function
 
     def become(self, newer: Kernel) -> None:
