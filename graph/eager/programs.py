@@ -25,6 +25,7 @@ from ...dsl.types.dtype import DType
 from .. import ops
 from ..driver.buffer import Buffer
 from ..driver.devices import Device, DeviceRef
+from ..engine.doors import scalar_of
 from ..engine.model import Model
 from ..engine.python_door import python_door
 from ..engine.session import InferenceSession
@@ -101,8 +102,8 @@ class Program:
         model = self.model or self.compiled()
         self.runs += 1
         if self.runs == DOOR_AT and self.device.is_host:
-            single = [len(places) == 1 for places in self.numbers.values()]
-            scalars = [False] * len(self.leaves) + single + [False] * bool(self.carried)
+            single = [scalar_of(dtype) if len(places) == 1 else "" for dtype, places in self.numbers.items()]
+            scalars = [""] * len(self.leaves) + single + [""] * bool(self.carried)
             self.door = python_door(model._call, model._ir.name, self._by_model, scalars=scalars, out=False)
         return self.door or self._by_model
 

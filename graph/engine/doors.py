@@ -53,7 +53,17 @@ ELEMENTS_OF_LOOPS = 4096  # of other kernels
 CHEAP = 8  # operations
 WHOLE = tuple(dtype for dtype in DType if dtype.is_integral() and not dtype.is_packed())
 REAL = (DType.float32, DType.float64)
-SCALARS = {"bool": (DType.bool,), "int": (*WHOLE, *REAL), "float": REAL}  # what doors make of Python's numbers
+SCALARS = {
+    "bool": (DType.bool,),
+    "int": (*WHOLE, *REAL),
+    "float": REAL,
+    "number": REAL,
+}  # what doors make of Python's numbers
+
+
+def scalar_of(dtype: DType) -> str:
+    """As what numbers of Python's are passed for a dtype."""
+    return "bool" if dtype is DType.bool else "int" if dtype.is_integral() else "number"
 
 
 # *** what is to be known of an entry ***

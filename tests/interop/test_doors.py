@@ -157,6 +157,8 @@ def test_numbers() -> None:
     assert whole(-7, z, z).tolist() == (-6 * z).tolist()
     for wrong in (128, -129, 1 << 70, True, 1.0):
         assert whole(wrong, z, z) is MISSED
+    both = door(kernels.axpy, 2.0, (F32, 1), (F32, 1), scalars=("number", "", ""))
+    assert both(3, x, y).tolist() == both(3.0, x, y).tolist() and both(True, x, y) is MISSED
     whole = door(kernels.axpy, 2, (F32, 1), (F32, 1), scalars=("int", "", ""))
     assert whole(3, x, y).tolist() == (3 * x + y).tolist() and whole((1 << 24) + 1, x, y) is MISSED
 
