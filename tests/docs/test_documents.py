@@ -3,7 +3,7 @@
 In a document,
 
 - the blocks of `docs/language/index.md` run before those of any other page of that folder;
-- a ```python block runs, in order, in one namespace and one temporary folder;
+- a ```python block runs, in order, in one namespace and one temporary folder; it may define kernels, as a cell does;
 - a ```python block whose first line is `# path/to/file.py` is written to that file instead;
 - a ```text block right after a ```python block is what that block prints;
 - a ```console block holds commands (`$ einkorn ...` is run, others are not) and the lines that they print.
@@ -31,6 +31,7 @@ from typing import Any
 import pytest
 
 from einkorn import dsl
+from einkorn.dsl.diagnostics.text import keep_text
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -101,7 +102,9 @@ class Reader:
 
     def run(self, block: Block, where: str) -> None:
         # Padded so that a traceback names the line of the document.
-        code = compile("\n" * (block.line - 1) + block.text, str(self.document), "exec")
+        text = "\n" * (block.line - 1) + block.text
+        code = compile(text, str(self.document), "exec")
+        keep_text(self.namespace, str(self.document), text)  # the file's own is no Python
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
             exec(code, self.namespace)
