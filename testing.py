@@ -48,6 +48,7 @@ from .testing_cases import (
 )
 from .testing_failures import CheckError as CheckError
 from .testing_failures import Difference, Tolerance, difference, save, shrink, tolerance_for
+from .testing_gradients import check_gradients, check_has_backward, in_float64
 
 INTERPRETED = 600  # elements of all inputs up to which a case is interpreted, too
 
@@ -84,6 +85,7 @@ def check_op(
     rtol: float | None = None,
     atol: float | None = None,
     special: bool | None = None,
+    gradients: bool = False,
     seed: int = 0,
     folder: str | Path = ".",
 ) -> CheckReport:
@@ -106,6 +108,7 @@ def check_op(
             as much of the largest element. Integers and bools are equal.
         special: whether special values may meet (NaN beside infinities and the largest numbers). By default they do
             where every argument has the same dims; elsewhere an array has one of them.
+        gradients: whether the op's backward is compared with finite differences of the interpreter, too.
         seed, folder: for another choice of elements; where the program that shows a failure is saved.
 
     Raises:
@@ -114,17 +117,15 @@ def check_op(
     """
     subject = _Subject.find(op, library, tensors)
     wanted = reference or subject.kernel.reference
-    compared = ("the interpreter",) if wanted is None and expected is None else ("the reference", "the interpreter")
+    compared = ("the reference", "the interpreter")[wanted is None and expected is None :]
     check_arguments(subject.schema, dtypes or {}, ranks or {}, data or {}, sizes, inputs, expected)
     report = CheckReport(subject.name, compared=compared)
     check = _Check(subject, wanted, outputs, (rtol, atol), Path(folder), report)
-    bound = subject.bound(parameters)
-    if inputs is not None:
-        check.given([np.asarray(a) for a in inputs], expected, bound[0])
-    else:
-        for instance in instances(subject.schema, dtypes or {}, ranks or {}, bound):
-            check.instance(instance, _Choice(tuple(sizes), empty, special, data or {}, seed))
-        check.expect_cases()
+    choice = _Choice(tuple(sizes), empty, special, data or {}, seed)
+    tried = (dtypes or {}, ranks or {}, subject.bound(parameters))
+    check.outputs_of(inputs, expected, tried, choice)
+    if gradients:
+        check.gradients_of(inputs, tried, choice)
     return report
 
 
@@ -203,6 +204,13 @@ class _Subject:
         self, types: Sequence[tuple[DType, Sequence[int | str]]], parameters: Mapping[str, Any], outs: Any
     ) -> tuple[Model, Model]:
         """The op as compiled code, and for the interpreter."""
+        graph = self.graph(types, parameters, outs)
+        return InferenceSession(interpret=False).load(graph), InferenceSession(interpret=True).load(graph)
+
+    def graph(
+        self, types: Sequence[tuple[DType, Sequence[int | str]]], parameters: Mapping[str, Any], outs: Any
+    ) -> Graph:
+        """A graph of the op alone."""
         host = DeviceRef.CPU()
         call = ops.inplace_custom if self.mutable else ops.custom
         kinds = [BufferType if k in self.mutable else TensorType for k in range(len(types))]
@@ -213,8 +221,10 @@ class _Subject:
             return tuple(found)
 
         given = [kind(dtype, shape, host) for kind, (dtype, shape) in zip(kinds, types, strict=True)]
-        graph = Graph(f"check of {self.name}", forward=forward, input_types=given, kernel_library=self.library)
-        return InferenceSession(interpret=False).load(graph), InferenceSession(interpret=True).load(graph)
+        return Graph(f"check of {self.name}", forward=forward, input_types=given, kernel_library=self.library)
+
+
+_Tried = tuple[Mapping[str, Sequence[DType]], Mapping[str, Sequence[int]], list[dict[str, Any]]]
 
 
 class _Check:
@@ -235,6 +245,30 @@ class _Check:
         self.limits = limits
         self.folder = folder
         self.report = report
+
+    def outputs_of(
+        self, own: Sequence[Any] | None, expected: Sequence[Any] | None, tried: _Tried, choice: _Choice
+    ) -> None:
+        """What the op computes, on arrays of the caller's own or on cases of every instance."""
+        dtypes, ranks, parameters = tried
+        if own is not None:
+            self.given([np.asarray(a) for a in own], expected, parameters[0])
+            return
+        for instance in instances(self.subject.schema, dtypes, ranks, parameters):
+            self.instance(instance, choice)
+        self.expect_cases()
+
+    def gradients_of(self, own: Sequence[Any] | None, tried: _Tried, choice: _Choice) -> None:
+        """What the op's backward says, on the same."""
+        dtypes, ranks, parameters = tried
+        check_has_backward(self.subject.kernel)
+        if own is not None:
+            self.gradient([np.asarray(a) for a in own], parameters[0], "")
+        else:
+            wide = in_float64(self.subject.schema, dtypes)
+            for instance in instances(self.subject.schema, wide, ranks, parameters):
+                self.gradients(instance, choice)
+        self.report.compared += ("finite differences",)
 
     def given(self, arrays: list[Array], expected: Sequence[Any] | None, parameters: dict[str, Any]) -> None:
         """One case of the caller's own."""
@@ -279,6 +313,38 @@ class _Check:
                     continue  # the call takes contiguous arrays only
                 self.report.skipped += 1
                 self.report.refusals.append(error.message)
+
+    def gradients(self, instance: Instance, choice: _Choice) -> None:
+        """The backward beside finite differences, for two cases of an instance."""
+        schema, parameters = self.subject.schema, dict(instance.parameters)
+        shapes = layout(schema, instance)
+        small = tuple(size for size in choice.sizes if size < 8) or choice.sizes
+        found = [c for c in cases(shapes, instance, small, choice.seed, empty=False) if c.way == "ordinary"]
+        for case in found[-2:]:
+            arrays = elements(schema.inputs, shapes, instance, case, choice.makers, mixed=False)
+            rng = np.random.default_rng(case.seed)
+            for k, argument in enumerate(schema.inputs):  # away from where nothing can be differentiated, and small
+                if arrays[k].dtype.kind == "f" and not {argument.name, argument.group} & set(choice.makers):
+                    arrays[k] = np.asarray(rng.uniform(0.3, 1.7, arrays[k].shape), arrays[k].dtype)
+            try:
+                self.gradient(arrays, parameters, str(instance))
+            except GraphError as error:
+                self.report.skipped += 1
+                self.report.refusals.append(error.message)
+
+    def gradient(self, arrays: list[Array], parameters: dict[str, Any], about: str) -> None:
+        """The backward beside finite differences, for one call."""
+        outs = self.outputs and self.outputs(*(a.shape for a in arrays))
+        graph = self.subject.graph([(DType.from_numpy(a.dtype), a.shape) for a in arrays], parameters, outs)
+        model = InferenceSession(interpret=True).load(graph)
+
+        def run(inputs: Sequence[Array]) -> list[Array]:
+            return [np.array(buffer.to_numpy()) for buffer in model(*inputs)]
+
+        def group(values: Sequence[Any]) -> list[Any]:
+            return self.subject.grouped(values, scalars=True)
+
+        check_gradients(self.subject.kernel, run, group, arrays, parameters, about)
 
     def run(self, model: Model, arrays: Sequence[Array]) -> list[Array]:
         """The outputs, and the inputs that were changed."""

@@ -342,6 +342,30 @@ def test_calls_keep_no_memory():
     assert sum(type(o) is torch.Tensor for o in gc.get_objects()) <= alive
 
 
+FACTOR = 2.0
+
+
+@register("times_factor")
+def times_factor(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"]):
+    foreach(out, lambda i: x[i] * FACTOR)
+
+
+def test_direct_calls(monkeypatch):
+    x, out = torch.ones(3), torch.empty(3)
+    for _ in range(3):
+        assert k.add_one(x).tolist() == [2.0] * 3
+    assert k.add_one(x, out=out) is out and out.tolist() == [2.0] * 3
+    assert k.scale_and_shift(x, scale=3.0).tolist() == k.axpy(2, x, x).tolist() == [3.0] * 3
+    assert k.total_of([x, x]).tolist() == [2.0] * 3 and len(k.spread(x, count=2)) == 2
+    assert k.follow(x, torch.zeros(3), 0.5) is None and x.tolist() == [0.5] * 3
+    for factor in (2.0, 5.0, 2.0):  # what a kernel reads of its module is seen by the next call
+        monkeypatch.setitem(globals(), "FACTOR", factor)
+        for _ in range(3):
+            assert times_factor(torch.ones(2)).tolist() == [factor] * 2
+    with pytest.raises(GraphError, match="requires a gradient"):
+        k.add_one(torch.ones(3, requires_grad=True))
+
+
 def test_arrays_beside_tensors_and_given_outputs():
     out = torch.empty(4)
     op = ek.op(k.add)

@@ -11,7 +11,7 @@ from typing import Any
 from ....dsl.diagnostics.errors import DTypeError, shown_value
 from ....dsl.diagnostics.places import user_place
 from ....dsl.frontend.python.register import Kernel
-from ....dsl.package.library import LibraryKernel
+from ....dsl.package.library import LibraryKernel, LoadedKernel
 from ...staging.kernels import Extensions, extensions_of, open_kernels
 from ..specialise import AnyKernel
 from .graph_op import graph_op as graph_op
@@ -48,6 +48,6 @@ def op(kernel: Any, *, extensions: Extensions = ()) -> Op:
     return op_of(kernel)
 
 
-def call(kernel: AnyKernel, args: Sequence[Any], parameters: Mapping[str, Any], out: Any = None) -> Any:
+def call(kernel: AnyKernel | LoadedKernel, args: Sequence[Any], parameters: Mapping[str, Any], out: Any = None) -> Any:
     """A direct call of a kernel where an argument is a tensor of PyTorch: `kernel(*args, **parameters, out=out)`."""
     return op_of(kernel).call(args, parameters, out)

@@ -19,9 +19,11 @@ import torch
 from ....dsl.diagnostics.errors import GraphError, plural
 from ....dsl.diagnostics.places import user_place
 from ....dsl.frontend.base import gradient_of
-from ....dsl.package.library import LibraryKernel
-from ....dsl.signature.schema import Role
-from ..specialise import AnyKernel
+from ....dsl.package.library import LibraryKernel, LoadedKernel
+from ....dsl.signature.parameters import bind_parameters
+from ....dsl.signature.schema import OpSchema, Role
+from ....dsl.signature.variadic import counted_inputs
+from ..specialise import AnyKernel, prepared
 from .arguments import explained
 from .door import Doors, taken_error
 from .gradient import RunKernel, register_backward
@@ -102,6 +104,7 @@ class Op:
         self._twin = Twin(kernel)
         self._stand_for(register(self._twin, into=False))
         self._into: Any = None
+        self._state: Any = None  # of the kernel, when the op was last asked for
         self.__name__ = kernel.schema.name
         self.__doc__ = kernel.schema.doc
 
@@ -114,7 +117,7 @@ class Op:
 
     def call(self, args: Sequence[Any], parameters: Mapping[str, Any], out: Any = None) -> Any:
         """The op with arrays of NumPy among its arguments, and with its outputs given."""
-        values = [_as_tensor(value) for value in args]
+        values = _grouped(self._twin.schema, [_as_tensor(value) for value in args], parameters)
         if out is None:
             return self(*values, **parameters)
         outputs = list(out) if isinstance(out, list | tuple) else [out]
@@ -155,14 +158,32 @@ class Op:
         return function
 
     def renew(self) -> None:
-        """Takes the backward that the kernel has by now."""
+        """Takes what the kernel is by now: its backward, and what it reads of its module."""
         self._registered.add_backward(run_kernel)
+        state = prepared(self.kernel)
+        if self._state is not state:
+            if self._state is not None:
+                self._registered.replace(self._twin)
+            self._state = state
 
     def __repr__(self) -> str:
         return f"<einkorn.torch.Op {self.torch.name()}>"
 
 
 _MISSING = object()
+
+
+def _grouped(schema: OpSchema, values: list[Any], parameters: Mapping[str, Any]) -> list[Any]:
+    """The arguments of a call, those of a variadic argument in a list."""
+    if not schema.variadic or any(isinstance(value, list | tuple) for value in values):
+        return values
+    counts, flat = counted_inputs(schema, values, bind_parameters(schema, parameters))
+    rest = iter(flat)
+    grouped: list[Any] = []
+    for argument in schema.inputs:
+        several = [next(rest) for _ in range(counts[argument.name])] if argument.name in counts else None
+        grouped.append(next(rest) if several is None else several)
+    return grouped
 
 
 def _as_tensor(value: Any) -> Any:
@@ -175,16 +196,16 @@ def _as_tensor(value: Any) -> Any:
 _ops: weakref.WeakKeyDictionary[Any, Op] = weakref.WeakKeyDictionary()
 
 
-def op_of(kernel: AnyKernel) -> Op:
+def op_of(kernel: AnyKernel | LoadedKernel) -> Op:
     """The op of a kernel; one for each kernel object."""
     found = _ops.get(kernel)
     if found is None:
         with lock:
             found = _ops.get(kernel)
             if found is None:
-                found = _ops[kernel] = Op(kernel)
-    if kernel.gradient is not None:
-        found.renew()
+                one = LibraryKernel(kernel) if isinstance(kernel, LoadedKernel) else kernel
+                found = _ops[kernel] = Op(one)
+    found.renew()
     return found
 
 

@@ -1,0 +1,147 @@
+"""Compares the backward of an op with finite differences, for `testing.check_op(..., gradients=True)`.
+
+Along random directions: the change of a weighted sum of the outputs, by central differences of the interpreter in
+float64, beside what the backward says of it.
+
+Input: an op with a backward, arrays. Output: nothing, or a `CheckError`. Non-goals: which arrays (see `testing_cases`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .dsl.diagnostics.errors import GraphError
+from .dsl.package.library import LibraryKernel, LoadedKernel
+from .dsl.signature.schema import OpSchema
+from .dsl.types.dtype import DType
+from .graph.engine.session import InferenceSession
+from .graph.interop.gradients import BackwardGraph, Context, gradients
+from .graph.interop.specialise import AnyKernel, Specialisation, specialise
+from .testing_cases import Array
+from .testing_failures import CheckError
+
+DIRECTIONS = 3  # that each input is moved along
+STEPS = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-2}  # how far
+TOLERANCES = {np.dtype(np.float64): 1e-5, np.dtype(np.float32): 2e-2}
+
+Run = Callable[[Sequence[Array]], list[Array]]
+Group = Callable[[Sequence[Any]], list[Any]]
+
+
+class NumpyRunner:
+    """Runs what backwards consist of on arrays of NumPy."""
+
+    def kernel(self, kernel: AnyKernel, args: Sequence[Any], parameters: Mapping[str, Any]) -> Any:
+        found = self._special(kernel, args, parameters).model.execute(*_flat(args))
+        arrays = tuple(buffer.to_numpy() for buffer in found)
+        return arrays[0] if len(arrays) == 1 else arrays
+
+    def graph(self, backward: BackwardGraph, args: Sequence[Any]) -> Sequence[Any]:
+        return [buffer.to_numpy() for buffer in InferenceSession().load(backward.graph).execute(*args)]
+
+    def specialisation(self, kernel: AnyKernel, context: Context) -> Specialisation:
+        return self._special(kernel, context.inputs, context.parameters)
+
+    def _special(self, kernel: AnyKernel, args: Sequence[Any], parameters: Mapping[str, Any]) -> Specialisation:
+        return specialise(kernel, [_kind(value) for value in args], parameters)
+
+
+def _kind(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_kind(each) for each in value]
+    return (DType.from_numpy(value.dtype), value.ndim) if isinstance(value, np.ndarray) else value
+
+
+def check_has_backward(kernel: LoadedKernel) -> None:
+    """
+    Raises:
+        GraphError: EK0732, nothing computes gradients of the op.
+    """
+    schema = kernel.schema
+    if kernel.gradient is None or schema.mutable:
+        what = f"changes {schema.mutable[0].name!r} in place" if schema.mutable else "has no backward"
+        raise GraphError(
+            f"op '{schema.name}' {what}, and gradients=True compares it with finite differences",
+            code="EK0732",
+            op=schema.name,
+            argument="gradients",
+            hint=None if schema.mutable else f"record one: @{schema.name.rpartition('::')[2]}.backward",
+        )
+
+
+def in_float64(schema: OpSchema, dtypes: Mapping[str, Sequence[DType]]) -> dict[str, list[DType]]:
+    """The dtypes of type variables for gradients: the widest float that there is, else the preferred dtype."""
+    found: dict[str, list[DType]] = {}
+    for name, allowed in schema.typevars:
+        wanted: list[DType] = [d for d in (DType.float64, DType.float32) if d in allowed]
+        found[name] = wanted[:1] or list(dtypes.get(name, allowed[:1]))
+    return found
+
+
+def check_gradients(
+    kernel: LoadedKernel, run: Run, group: Group, arrays: Sequence[Array], parameters: Mapping[str, Any], about: str
+) -> None:
+    """Compares the backward for one call with differences.
+
+    Args:
+        kernel: the op.
+        run: the outputs of the interpreter for inputs.
+        group: brings inputs, and what stands for them, in the order of the signature.
+        arrays: the inputs.
+        parameters: the value of every parameter.
+        about: what the case is, for messages.
+
+    Raises:
+        CheckError: EK0730, they differ.
+    """
+    rng = np.random.default_rng(len(arrays))
+    outputs = run(arrays)
+    weights = [
+        np.asarray(rng.normal(size=o.shape), o.dtype) if o.dtype.kind == "f" else np.zeros_like(o) for o in outputs
+    ]
+    context = Context(tuple(group(arrays)), _outputs(kernel.schema, outputs), dict(parameters))
+    told = gradients(LibraryKernel(kernel), context, _outputs(kernel.schema, weights), NumpyRunner())
+    flat = _flat(told)
+    for number, (array, gradient) in enumerate(zip(arrays, flat, strict=True)):
+        if array.dtype not in STEPS or not array.size:
+            continue
+        step, tolerance = STEPS[array.dtype], TOLERANCES[array.dtype]
+        for _ in range(DIRECTIONS):
+            way = np.asarray(rng.normal(size=array.shape), array.dtype)
+            sums = []
+            for sign in (1, -1):
+                moved = [*arrays[:number], array + sign * step * way, *arrays[number + 1 :]]
+                pairs = zip(run(moved), weights, strict=True)
+                sums.append(sum(float(np.sum(o.astype(np.float64) * w)) for o, w in pairs))
+            wanted = (sums[0] - sums[1]) / (2 * step)
+            got = 0.0 if gradient is None else float(np.sum(np.asarray(gradient, np.float64) * way))
+            if abs(wanted - got) > tolerance * (abs(wanted) + sum(map(abs, sums)) * 1e-3 + 1):
+                _differ(kernel, number, (wanted, got), arrays, about)
+
+
+def _differ(kernel: LoadedKernel, number: int, found: tuple[float, float], arrays: Sequence[Array], about: str) -> None:
+    wanted, got = found
+    argument = kernel.schema.inputs[min(number, len(kernel.schema.inputs) - 1)].name
+    shown = ", ".join(f"{a.dtype}{list(a.shape)}" for a in arrays)
+    raise CheckError(
+        f"the backward of op '{kernel.schema.name}' says {got:.6g} for a change of input '{argument}', "
+        f"finite differences say {wanted:.6g}",
+        code="EK0730",
+        op=kernel.schema.name,
+        argument=argument,
+        expected=wanted,
+        got=got,
+        notes=[f"the inputs are {shown}" + (f" ({about})" if about else "")],
+    )
+
+
+def _outputs(schema: OpSchema, values: Sequence[Any]) -> tuple[Any, ...]:
+    """Outputs in the order of the signature; a list for a variadic one, of which there is then no other."""
+    return tuple(values) if len(values) == len(schema.outputs) else (list(values),)
+
+
+def _flat(values: Sequence[Any]) -> list[Any]:
+    return [each for value in values for each in (value if isinstance(value, list | tuple) else [value])]
