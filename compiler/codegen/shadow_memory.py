@@ -11,6 +11,7 @@ Output: a shared object with these functions, whose first argument is a `dsl.con
     void ek_check_commit(state, thread)                           this thread's copies so far are a group
     void ek_check_wait(state, thread, pending)                    all but so many groups have ended; all copies below 0
     void ek_check_mark(state, address, bytes, flags)              memory is there (or not), and has values (or not)
+    void ek_check_flags(state, address, bytes, to)                the flags of bytes; 0 of those that are in no piece
 
 An access leaves the thread, its clock and its place in a cell for each byte: the last store,
 the last atomic operation and the last two threads that read. Two accesses race unless the later thread knows that clock
@@ -51,9 +52,11 @@ def checker_text(target: Target) -> str:
     """The code as LLVM IR."""
     declared = (
         "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)\n"
+        "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)\n"
         "declare i64 @llvm.smax.i64(i64, i64)\ndeclare i32 @llvm.umax.i32(i32, i32)\n"
     )
-    return declared + "\n".join([clocks_text(), _piece(), _find(), _access(), _use(), _mark(), _copy(), _wait()])
+    functions = (_piece, _find, _access, _use, _mark, _flags, _copy, _wait)
+    return declared + "\n".join([clocks_text(), *(function() for function in functions)])
 
 
 def _piece() -> str:
@@ -144,6 +147,23 @@ def _mark() -> str:
             f.zero(cells, f.mul(count, CELL))
         at.set(last)
     f.put("page", -1)
+    return f.text()
+
+
+def _flags() -> str:
+    f = exported("flags", ["i64 %address", "i64 %bytes", "ptr %to"])
+    f.zero("%to", "%bytes")
+    end = f.add("%address", "%bytes")
+    at = f.variable("i64", "%address")
+    with f.while_(lambda: f.compare("ult", at.value(), end)):
+        now = at.value()
+        behind = f.left(f.add(f.right(now, PAGE_BITS), 1), PAGE_BITS)
+        last = f.select(f.compare("ult", behind, end), behind, end)
+        piece = f.call("@piece", ["ptr %state", f"i64 {f.right(now, PAGE_BITS)}", "i64 0"], "ptr")
+        with f.when(f.compare("ne", piece, NO_ADDRESS, "ptr")):
+            to, flags = f.at("%to", f.sub(now, "%address")), f.at(piece, f.add(f.both(now, PAGE - 1), HEADER))
+            f.call("@llvm.memcpy.p0.p0.i64", [f"ptr {to}", f"ptr {flags}", f"i64 {f.sub(last, now)}", "i1 false"])
+        at.set(last)
     return f.text()
 
 

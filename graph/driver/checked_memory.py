@@ -26,6 +26,7 @@ ROOM = 1 << 33  # the same for what one launch needs
 _NO_RESERVE = 0x4000  # MAP_NORESERVE
 
 _Mark = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+_Flags = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 
 
 class CheckedMemory:
@@ -40,6 +41,7 @@ class CheckedMemory:
         for name in FUNCTIONS:
             setattr(self._state, name, library.address(f"ek_check_{name}"))
         self._mark = _Mark(library.address("ek_check_mark"))
+        self._flags = _Flags(library.address("ek_check_flags"))
         self._state.pieces = self._take(checking.PIECES * 16)
         for start, end, size in (("free", "limit", SHADOW), ("room", "room_limit", ROOM)):
             address = self._take(size)
@@ -63,6 +65,19 @@ class CheckedMemory:
         """Notes that memory belongs to no buffer any more."""
         with self._turn:
             self._mark(self.state, address, size, 0)
+
+    @property
+    def knows_values(self) -> bool:
+        """Whether it is known which bytes have values."""
+        return bool(self._state.looks_for & Check.UNINITIALISED)
+
+    def without_values(self, address: int, size: int) -> np.ndarray[Any, Any]:
+        """For each byte of a buffer whether it has no value: nobody wrote it, or what was written had none."""
+        flags = np.empty(size, np.uint8)
+        with self._turn:
+            self._flags(self.state, address, size, flags.ctypes.data)
+        bare: np.ndarray[Any, Any] = flags & (checking.ALLOCATED | checking.INITIALISED) == checking.ALLOCATED
+        return bare
 
     def in_turn(self, entry: Callable[..., int]) -> Callable[..., int]:
         """An entry whose calls from several threads come one after the other, each with findings of its own."""

@@ -37,6 +37,7 @@ from .prints import OP as TENSORS
 from .prints import PrintOptions, TensorPrints
 from .reports import Failure, failure_error, nan_notes, read_failure, render
 from .size_checks import SizeChecks
+from .stored import check_stored, expect_stores
 from .thread_pool import thread_pool
 
 if TYPE_CHECKING:
@@ -140,6 +141,9 @@ class Caller:
 
     def _prepare_context(self) -> None:
         """Says to native code who runs its parallel regions, who launches kernels, and who hears its reports."""
+        memory = self.driver.checked
+        self.watched = memory if memory is not None and memory.knows_values else None
+        self.finishes = bool(self.copies) or self.watched is not None
         if self.table is not None:
             self.context.device = ctypes.addressof(self.table)
             launching = self.code.launching
@@ -244,17 +248,24 @@ class Caller:
                 pointers[output.pointer] = address_of(storage)
             results.append(output.buffer_over(storage, self.device, output.dtype, output.shape))
         if self.table is not None:
-            self._begin(self.table, arrays, results)
+            self._begin(self.table, arrays, results, results)
         if (code := self.entry(self.context_at, self.pointers_at, self.dims_at)) or self.status[0]:
             self._fail(arrays, code)
         if self.heard is not None:
             self._hear(self.heard, arrays)
-        if self.copies:
-            self.copy_outputs(arrays, results)
+        if self.finishes:
+            self._finish(arrays, results)
         return results
 
-    def _begin(self, table: abi.Device, arrays: Sequence[Any], results: Iterable[Buffer]) -> None:
-        """Before an entry that launches kernels: they come behind what other streams do with their memory."""
+    def _begin(
+        self, table: abi.Device, arrays: Sequence[Any], results: Iterable[Buffer], fresh: Iterable[Buffer]
+    ) -> None:
+        """Before an entry that launches kernels: they come behind what other streams do with their memory.
+
+        `fresh` are the results that this stage of the call makes.
+        """
+        if self.watched is not None:
+            expect_stores(self.watched, fresh)
         storages: tuple[Any, ...] = ()
         if self.driver.streams > 1:
             arenas = [arena for arena in self.arenas if arena is not None]
@@ -285,14 +296,14 @@ class Caller:
             self.context.stage = number
             if self.table is not None:
                 self.table.scratch = self.scratch[number]
-                self._begin(self.table, arrays, made.values())
+                self._begin(self.table, arrays, made.values(), [made[position] for position in stage.outputs])
             if (code := self.entry(self.context_at, self.pointers_at, self.dims_at)) or self.status[0]:
                 self._fail(arrays, code)
             if self.heard is not None:
                 self._hear(self.heard, arrays)
         self.late_sizes = late
         results = [made[position] for position in range(len(made))]
-        self.copy_outputs(arrays, results)
+        self._finish(arrays, results)
         return results
 
     def _into(self, arrays: Sequence[Storage], positions: Iterable[int] | None = None) -> list[Output]:
@@ -324,6 +335,12 @@ class Caller:
                     notes=[f"op '{step.op}' is staged at {step.place}"] if step.place else [],
                 )
         return dict(zip(step.names, values, strict=True))
+
+    def _finish(self, arrays: list[Array], results: list[Buffer]) -> None:
+        """What is left behind the entry."""
+        self.copy_outputs(arrays, results)
+        if self.watched is not None:
+            check_stored(self.ir, self.watched, results)
 
     def copy_outputs(self, arrays: list[Array], results: list[Buffer]) -> None:
         """Outputs that are inputs, constants, or given back twice."""
@@ -419,7 +436,7 @@ class Caller:
         """The last call once more, with all pointers as they stand and nothing looked at; what kernels of a device
         report is left to `hear`."""
         if self.table is not None:
-            self._begin(self.table, arrays, ())
+            self._begin(self.table, arrays, (), ())
         if (code := self.entry(self.context_at, self.pointers_at, self.dims_at)) or self.status[0]:
             self._fail(arrays, code)
 

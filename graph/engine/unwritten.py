@@ -16,8 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from ...dsl.diagnostics.errors import KernelError
-from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
 from ...dsl.types.packing import unpack
 from ..driver.buffer import Buffer
@@ -25,6 +23,7 @@ from ..driver.device import Array
 from ..ir import GraphIR, Node
 from .call import Caller
 from .outputs import Filling
+from .stored import unwritten_error
 
 PATTERNS = (0xA5, 0x5A)  # of each byte; no half of one is the same in both runs
 
@@ -60,11 +59,11 @@ def _compare(ir: GraphIR, position: int, first: Buffer, second: Buffer) -> None:
     unwritten = np.logical_and(*((code == empty).all(axis=-1) for code, empty in zip(codes, blank, strict=True)))
     if unwritten.any():
         hint = "store it on every path, or make the output smaller"
-        raise _error(ir, position, unwritten, "is written by nobody", hint)
+        raise unwritten_error(ir, position, unwritten, "is written by nobody", hint)
     depends = (codes[0] != codes[1]).any(axis=-1)
     if depends.any() and not _has_atomics(ir):
         hint = "InferenceSession(interpret=True) names the line that reads such memory"
-        raise _error(ir, position, depends, "is made of memory that nobody wrote", hint)
+        raise unwritten_error(ir, position, depends, "is made of memory that nobody wrote", hint)
 
 
 def _codes(buffer: Buffer, array: Array) -> Array:
@@ -78,44 +77,3 @@ def _has_atomics(ir: GraphIR) -> bool:
     programs = [node.kernel.portable for node in ir.nodes if isinstance(node, Node)]
     names = (entry.value for program in programs for entry in program.globals if entry.kind == "stub")
     return any(str(name).startswith("atomic") for name in names)
-
-
-def _error(ir: GraphIR, position: int, where: Array, what: str, hint: str) -> KernelError:
-    op, tensor, node = _made_by(ir, ir.outputs[position])
-    index = [int(number) for number in np.argwhere(where)[0]]
-    count = int(np.count_nonzero(where))
-    more = f" (and {count - 1:,} more of {where.size:,})" if count > 1 else ""
-    declared = None if node is None else next((a.place for a in node.kernel.schema.outputs if a.name == tensor), None)
-    staged = [f"op '{op}' was staged at {node.place}"] if node is not None and node.place is not None else []
-    called = f"graph '{ir.name}' was called at {user_place()}"
-    return KernelError(
-        f"element {index} of output {position} of graph '{ir.name}'{more} {what}: '{tensor}' of op '{op}'",
-        code="EK0706",
-        place=declared or (None if node is None else node.place),
-        op=op,
-        argument=tensor,
-        expected="a store to every element",
-        got=f"{count:,} of {where.size:,} elements without one",
-        notes=[*staged, called],
-        hint=hint,
-        tensor=tensor,
-        index=tuple(index),
-        extent=where.shape,
-    )
-
-
-def _made_by(ir: GraphIR, value: int) -> tuple[str, str, Node | None]:
-    """The op and the argument that a value is stored by: the author's own, where shipped ops stand behind it."""
-    producer = {result: node for node in ir.nodes if isinstance(node, Node) for result in node.results}
-    found = producer.get(value)
-    while found is not None and found.kernel.shipped:
-        own = next((v for v in found.operands if v in producer), None)
-        if own is None:
-            break
-        value, found = own, producer[own]
-    found = found if found is not None else producer.get(value)
-    if found is None:
-        return "", "", None
-    outputs = found.kernel.schema.outputs
-    number = min(found.results.index(value), len(outputs) - 1)
-    return found.name, outputs[number].name, found

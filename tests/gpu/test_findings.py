@@ -29,7 +29,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 def model_of(device: Accelerator, *calls: tuple[str, dict[str, Any]]) -> Any:
     """A model of ops of the file, one after the other."""
-    type = TensorType(DType.int32, [256], GPU)
+    type = TensorType(DType.int32, ["n"], GPU)
 
     def forward(value: Any) -> Any:
         for op, parameters in calls:
@@ -39,9 +39,10 @@ def model_of(device: Accelerator, *calls: tuple[str, dict[str, Any]]) -> Any:
     return InferenceSession(devices=[device]).load(Graph("checked", forward, [type], custom_extensions=[FILE]))
 
 
-def run(op: str, checks: str = "all", **parameters: Any) -> np.ndarray[Any, Any]:
+def run(op: str, checks: str = "all", *, size: int = 256, **parameters: Any) -> np.ndarray[Any, Any]:
     device = Accelerator("sim", checks=checks)
-    result: np.ndarray[Any, Any] = model_of(device, (op, parameters))(Buffer.from_numpy(X).to(device))[0].to_numpy()
+    x = Buffer.from_numpy(X[:size]).to(device)
+    result: np.ndarray[Any, Any] = model_of(device, (op, parameters))(x)[0].to_numpy()
     return result
 
 
@@ -57,7 +58,7 @@ def shown(error: KernelError) -> list[str]:
 
 
 def test_a_race_in_a_block() -> None:
-    assert run("ring")[:3].tolist() == [1, 2, 3]
+    assert run("ring", size=64)[:3].tolist() == [1, 2, 3]
     error = failure("ring", second=0)
     assert error.code == "EK0740" and error.message.startswith("race: ")
     assert error.message.endswith("in kernel 'ring' of op 'wrong::ring'") and error.op == "wrong::ring"
@@ -96,7 +97,25 @@ def test_a_use_of_what_is_being_copied() -> None:
     error = failure("copied", waits="last")
     assert error.code == "EK0743" and error.message.startswith("pending copy: ")
     assert any(said.endswith("copies") for said in shown(error))
-    run("copied", "races,bounds,uninitialised", waits="own")
+    run("copied", "races,bounds", waits="own")
+
+
+def test_elements_that_nobody_stores() -> None:
+    """Of a result, also where an earlier one lay in the same memory."""
+    device = Accelerator("sim", checks="all")
+    ring = model_of(device, ("ring", {}))
+    out = [Buffer.from_numpy(X).to(device)]
+    for size, given in ((64, None), (256, None), (65, None), (256, out)):
+        x = Buffer.from_numpy(X[:size]).to(device)
+        if size == 64:
+            ring(x)
+            continue
+        with pytest.raises(KernelError, match=r"element \[64\] of output 0 of graph 'checked'") as raised:
+            ring.execute(x, out=given)
+        error = raised.value
+        assert (error.code, error.op, error.argument) == ("EK0706", "wrong::ring", "out") and error.place is not None
+        assert error.got == f"{size - 64} of {size} elements without one"
+    assert run("ring", "races,bounds,copies")[:3].tolist() == [1, 2, 3]
 
 
 def test_what_is_not_asked_for_is_not_found() -> None:
@@ -115,7 +134,7 @@ def test_a_device_goes_on_after_a_finding() -> None:
     for _ in range(2):
         with pytest.raises(KernelError, match="EK0740"):
             wrong(Buffer.from_numpy(X).to(device))
-        assert right(Buffer.from_numpy(X).to(device))[0].to_numpy()[:3].tolist() == [2, 3, 4]
+        assert right(Buffer.from_numpy(X[:64]).to(device))[0].to_numpy()[:3].tolist() == [2, 3, 4]
 
 
 def test_threads_of_the_host_take_turns_on_a_device() -> None:
