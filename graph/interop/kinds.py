@@ -23,6 +23,7 @@ from ..driver.arrays import check_unmasked
 from ..driver.buffer import Buffer
 from ..driver.devices import CPU, Device
 
+LIBRARIES = ("torch", "jax", "cupy", "tensorflow")  # whose name says more than that of their class
 NUMPY, BUFFER, NUMBER = "numpy", "Buffer", "number"
 
 
@@ -149,7 +150,7 @@ def device_of_call(op: str, names: Sequence[str], operands: Sequence[Operand]) -
         one = operand if one.kind in (NUMPY, BUFFER) else one
     where = lying[0][1].device
     if not isinstance(where, Device):
-        hint = "move it to the host, or to one of einkorn.graph.scan_available_devices()"
+        hint = "move it to the host first"
         text = f"lies on {where}, which this process cannot use"
         raise _apart(op, first, lying[0][1], first, lying[0][1], text, hint)
     return where
@@ -172,7 +173,7 @@ def shown_kind(operand: Operand) -> str:
     """What an operand is, for messages: "a NumPy array", "a torch tensor"."""
     kinds = {NUMPY: "a NumPy array", BUFFER: "a Buffer", NUMBER: "a number"}
     name = type(operand.given).__name__
-    return kinds.get(operand.kind) or (name if operand.kind == "__main__" else f"a {operand.kind} {name}")
+    return kinds.get(operand.kind) or (f"a {operand.kind} {name}" if operand.kind in LIBRARIES else f"a {name}")
 
 
 def kind_of_results(operands: Sequence[Operand]) -> str:
