@@ -363,7 +363,14 @@ _ops: weakref.WeakKeyDictionary[AnyKernel, Op] = weakref.WeakKeyDictionary()
 def _called(made: Specialisation, args: Sequence[Any]) -> tuple[Any, ...]:
     """One call of the handler in a trace."""
     shapes = made.output_shapes([array.shape for array in args])
-    return handler_of(made.model, made.checks).call(args, shapes, made.mutable)
+    results = handler_of(made.model, made.checks).call(args, shapes, made.mutable)
+    return tuple(map(_canonical, results))
+
+
+def _canonical(array: Any) -> Any:
+    """A result with 64 bits as JAX has it, which is with 32 unless it is told otherwise."""
+    dtype = jax.dtypes.canonicalize_dtype(array.dtype)
+    return array if dtype == array.dtype else jax.lax.convert_element_type(array, dtype)
 
 
 class _Runner:
@@ -416,14 +423,14 @@ def _kind(op: str, name: str, value: Any) -> Given:
     if not isinstance(value, jax.Array | jax.ShapeDtypeStruct):
         dtype = jax.dtypes.canonicalize_dtype(dtype)  # as JAX reads arrays of NumPy's
     known = DType.__members__.get(getattr(dtype, "name", str(dtype)))
-    if known is None or known.is_packed():
+    if known is None:
         raise DTypeError(
             f"op '{op}': '{name}' holds {dtype}, which kernels cannot read from JAX",
             code="EK0890",
             place=user_place(),
             op=op,
             argument=name,
-            expected="bool, integers from 8 bits on, or floats",
+            expected="bool, integers, or floats",
             got=str(dtype),
         )
     return known, len(value.shape)

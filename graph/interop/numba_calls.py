@@ -88,7 +88,7 @@ def _with_names(typed: Callable[..., Any], names: Sequence[str]) -> Any:
 def _write_call(calls: ForeignCalls, context: Any, builder: Any, kinds: Sequence[Any], values: Sequence[Any]) -> None:
     made, plan = calls.made, calls.made.plan
     if calls.spec is None:
-        raise _needs_memory(made)
+        raise _no_entry(made)
     inputs, outputs = len(made.inputs), len(made.outputs)
     dtypes = [*(type.dtype for type in made.inputs), *(type.dtype for type in made.outputs)]
     pointers = cgutils.alloca_once(builder, ir.ArrayType(_POINTER, max(1, len(plan.buffers))))
@@ -166,11 +166,15 @@ def _write_refusal(calls: ForeignCalls, context: Any, builder: Any, values: Sequ
         context.call_conv.return_exc(builder)
 
 
-def _needs_memory(made: Specialisation) -> GraphError:
+def _no_entry(made: Specialisation) -> GraphError:
     return GraphError(
-        f"op '{made.schema.name}' needs memory of its own for what lies between its steps, which numba's code has not",
+        f"op '{made.schema.name}' has no entry that native code can call as it is",
         code="EK0896",
         place=user_place(),
         op=made.schema.name,
+        notes=[
+            "an op that keeps intermediate results has none, nor is there one under the interpreter, under "
+            'checks="all", or in a package of ABI 1'
+        ],
         hint="call the kernel directly on arrays, outside of njit",
     )

@@ -9,9 +9,12 @@ from einkorn.dsl import (
     MutableInputTensor,
     Numeric,
     OutputTensor,
+    bool8,
     float32,
     foreach,
+    int4,
     int32,
+    int64,
     register,
 )
 
@@ -134,3 +137,18 @@ def halved(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"]):
         return x[i] / 2
 
     foreach(out, element)
+
+
+@register("widened")
+def widened(out: OutputTensor[int64, "n"], x: InputTensor[int32, "n"]):
+    foreach(out, lambda i: x[i].cast(int64) * 7)
+
+
+@register("unpacked")
+def unpacked(out: OutputTensor[int32, "n"], x: InputTensor[int4, "n"]):
+    foreach(out, lambda i: x[i].cast(int32))
+
+
+@register("flagged")
+def flagged(out: OutputTensor[bool8, "n"], x: InputTensor[T, "n"]):
+    foreach(out, lambda i: x[i] > 1)

@@ -50,6 +50,15 @@ def test_parameters_numbers_several_outputs_and_variadic_arguments() -> None:
     assert np.array_equal(jax.jit(lambda v: add_one(add(v, v)) * 2)(x), 4 * x + 2)
 
 
+def test_elements_of_64_and_of_4_bits() -> None:
+    x = jnp.arange(3, dtype=jnp.int32)
+    assert ej.op(e.widened)(x).dtype == jnp.int32 and np.array_equal(ej.op(e.widened)(x), [0, 7, 14])
+    with jax.enable_x64(True):
+        assert np.array_equal(ej.op(e.widened)(x + 2**30), (np.arange(3) + 2**30) * 7)
+    assert np.array_equal(jax.jit(ej.op(e.unpacked))(x.astype(jnp.int4)), x)
+    assert np.array_equal(ej.op(e.flagged)(x), [False, False, True])
+
+
 def test_what_is_changed_in_place_is_a_result() -> None:
     x, mean = jnp.arange(4, dtype=jnp.float32), jnp.zeros(4)
     found = jax.jit(ej.op(k.follow))(mean, x, 0.5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from pathlib import Path
@@ -92,6 +93,32 @@ def test_memory_that_is_changed_is_not_shared() -> None:
     fixed.flags.writeable = False
     with pytest.raises(numba.core.errors.TypingError, match=r"'mean' is changed in place, and takes a writable array"):
         smoothed(fixed, x)
+
+
+def test_without_a_native_entry_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EINKORN_CHECKS", "all")
+
+    @numba.njit
+    def caller(x: Any) -> Any:
+        return add_one(x)
+
+    with pytest.raises(EinkornError, match="has no entry that native code can call") as caught:
+        caller(np.ones(3, np.int16))
+    assert caught.value.code == "EK0896"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
+def test_a_child_after_a_fork_calls(recwarn: pytest.WarningsRecorder) -> None:
+    big = np.ones(100_000, np.float32)
+    checked(big)
+    child = os.fork()
+    if child == 0:
+        try:
+            checked(-big)
+        except KernelError:
+            os._exit(0 if np.array_equal(checked(big), big) else 2)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 @pytest.mark.parametrize(
