@@ -1,6 +1,6 @@
 """The kernel language: everything that a kernel file imports.
 
-from einkorn.dsl import InputTensor, OutputTensor, foreach, register
+    from einkorn.dsl import InputTensor, OutputTensor, foreach, register
 
 A name is declared in one place, a file of `language`, which exports it by its `__all__`.
 """

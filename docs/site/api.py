@@ -104,7 +104,7 @@ def described(name: str, value: Any, colons: int) -> list[str]:
     lines = [f"{outer}{{py:class}} {name}{'' if issubclass(value, Enum) else signature(value)}", ""]
     lines += [markdown(_doc(value)), ""]
     if issubclass(value, Enum):
-        lines += [f"- `{member.name}`" for member in value] + [""]
+        lines += [", ".join(f"`{member.name}`" for member in value), ""]
     for own, member in sorted(vars(value).items()):
         if own.startswith("_") or own in INHERITED:
             continue
@@ -205,6 +205,6 @@ def _items(block: list[str]) -> list[str]:
 
 
 def escaped(line: str) -> str:
-    """A line of prose in which only backticks mean something, and the mark of a list at its begin."""
-    parts = re.split(r"(`+[^`]*`+)", line)
+    """A line of prose in which only backticks mean something, emphasis, and the mark of a list at its begin."""
+    parts = re.split(r"(`+[^`]*`+|\*\w[\w -]*\*)", line)
     return "".join(part if k % 2 else re.sub(r"([\\*_<>\[\]|$#])", r"\\\1", part) for k, part in enumerate(parts))

@@ -69,6 +69,12 @@ def _lines(file: str, names: dict[str, Any], defined: str) -> Iterator[Text]:
         yield Text("".join(lines), file)
 
 
+def _command(file: str, names: dict[str, Any], defined: str) -> Iterator[Text]:
+    """The text of `python -c`."""
+    if file == "<string>" and "-c" in sys.orig_argv[:-1]:
+        yield Text(sys.orig_argv[sys.orig_argv.index("-c") + 1], file)
+
+
 def _history(file: str, names: dict[str, Any], defined: str) -> Iterator[Text]:
     """The lines of a plain prompt, from the newest back; a statement ends where the next one begins.
 
@@ -117,7 +123,7 @@ def _magic_of(head: str, body: str) -> tuple[str, str, str]:
     return f"%%{magic}", "", cell
 
 
-WAYS: tuple[Way, ...] = (_kept, _file, _lines, _history, _cells)
+WAYS: tuple[Way, ...] = (_kept, _file, _lines, _command, _history, _cells)
 
 
 def keep_text(names: dict[str, Any], file: str, text: str | None = None) -> None:

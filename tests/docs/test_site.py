@@ -86,11 +86,13 @@ def text_of_all(module: str) -> str:
 
 def test_docstrings_become_markdown(site: tuple[Any, Any, Path]) -> None:
     _, api, _ = site
-    doc = "Gives *s and `*s`.\n\n    x = 1\n\nArgs:\n    a, b: the <first>,\n        and more.\n\n    no python here\n"
+    doc = (
+        "Gives *s and `*s` to *all*.\n\n    x = 1\n\nArgs:\n    a, b: the <first>,\n        and more.\n\n    no python"
+    )
     assert api.markdown(doc).split("\n") == [
-        "Gives \\*s and `*s`.",
+        "Gives \\*s and `*s` to *all*.",
         *["", "", "```python", "x = 1", "```", ""],
-        *["", "**Arguments**", "", "- `a, b`: the \\<first\\>,", "  and more.", "  no python here"],
+        *["", "**Arguments**", "", "- `a, b`: the \\<first\\>,", "  and more.", "  no python"],
     ]
 
 

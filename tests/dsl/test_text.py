@@ -93,6 +93,14 @@ def test_exec_keeps_no_text_and_the_hint_says_what_does() -> None:
     assert mistake.code == "EK0104" and "einkorn.dsl.kernels_of(text)" in str(mistake.hint)
 
 
+def test_the_text_of_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = HEAD + KERNEL.format(value=5.5)
+    monkeypatch.setattr(sys, "orig_argv", [sys.executable, "-X", "dev", "-c", text, "argument"])
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(text, "<string>", "exec"), names)
+    assert numbers(names["typed"]) == [5.5]
+
+
 # *** prompts ***
 
 
