@@ -14,6 +14,7 @@ import logging
 import os
 import queue
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -50,6 +51,9 @@ class Step:
     operands: tuple[int, ...]
 
 
+_made: weakref.WeakSet[Program] = weakref.WeakSet()
+
+
 class Program:
     """Several calls as one graph.
 
@@ -73,6 +77,7 @@ class Program:
         self.door: Any = None
         self.runs = 0
         self.lock = threading.Lock()
+        _made.add(self)
         dtypes = [dtype for step in steps for dtype in step.call.pattern.numbers]
         self.numbers = {dtype: [k for k, d in enumerate(dtypes) if d is dtype] for dtype in dict.fromkeys(dtypes)}
         self.names: Names = names_in(self.steps, self.leaves)
@@ -285,5 +290,15 @@ class Compiler:
 
 COMPILER = Compiler()
 atexit.register(COMPILER.stop)
+
+
+def _after_fork() -> None:
+    """In a child there is no thread that compiles, and none that holds a lock."""
+    COMPILER._reset()
+    for program in list(_made):
+        program.lock = threading.Lock()
+        program.queued = program.model is not None
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=COMPILER._reset)
+    os.register_at_fork(after_in_child=_after_fork)

@@ -52,7 +52,7 @@ def realize(wanted: Sequence[Recorded], at_once: dict[Any, None] | None = None, 
         most: how many of them there may be.
 
     Raises:
-        EinkornError: what a kernel says, at the user's line that called it. Then nothing has a value that had none.
+        EinkornError: what a kernel says, at the user's line that called it. Its part gets no values then.
     """
     with _lock:
         entries = _walk(wanted)

@@ -87,14 +87,16 @@ class Tensor(Methods, Recorded):
 
         Args:
             value: what it holds.
-            dtype: when left out arrays keep theirs, and numbers take the default, which is float32 on the host.
+            dtype: when left out arrays and bools keep theirs, and numbers take the default, float32 on the host.
             device: where it lies; the default device when left out.
         """
         if isinstance(value, Tensor):
             value = value.numpy()
         chosen, place = defaults(dtype, device)
-        keeps = dtype is None and (isinstance(value, np.ndarray | np.generic) or hasattr(value, "__dlpack__"))
-        array = literal_array(value, None if keeps else chosen, "constant", user_place())
+        array = literal_array(value, dtype, "constant", user_place())
+        keeps = isinstance(value, np.ndarray | np.generic) or hasattr(value, "__dlpack__") or array.dtype == np.bool_
+        if dtype is None and not keeps:
+            array = literal_array(value, chosen, "constant", user_place())
         return _placed_on(array, place)
 
     @classmethod

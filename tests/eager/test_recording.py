@@ -234,11 +234,15 @@ def test_a_child_after_a_fork() -> None:
     with F.lazy():
         waiting = x * 2 + 3
     expected = x.numpy() * 2 + 3
-    with realize._lock:  # another thread may hold it
-        child = os.fork()
+    locks = [realize._lock, *(program.lock for program in programs._made)]
+    for lock in locks:  # other threads may hold them
+        lock.acquire()
+    child = os.fork()
     if child == 0:
         good = np.array_equal(waiting.numpy(), expected) and np.array_equal((x + x).numpy(), x.numpy() + x.numpy())
         os._exit(0 if good else 1)
+    for lock in locks:
+        lock.release()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     np.testing.assert_array_equal(waiting.numpy(), expected)
 

@@ -29,6 +29,7 @@ def test_making() -> None:
     assert Tensor.constant([1, 2, 3]).dtype is DType.float32
     assert Tensor.constant(np.array([1, 2])).dtype is DType.int64
     assert Tensor.constant(42, dtype=DType.int32).item() == 42
+    assert Tensor.constant([True, False]).dtype is DType.bool
     x = Tensor.constant([[1, 2, 3], [4, 5, 6]])
     assert list(x.shape) == [Dim(2), Dim(3)]
     assert (x.rank, x.num_elements(), x.device, x.dtype) == (2, 6, CPU(), DType.float32)
