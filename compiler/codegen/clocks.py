@@ -10,7 +10,7 @@ Output: functions of LLVM IR for `codegen.shadow_memory`. Non-goals: what thread
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ...dsl.contract import abi, checking
@@ -433,6 +433,20 @@ def _join() -> str:
     return f.text()
 
 
+def note_row(f: StateFunction, values: Sequence[Number]) -> None:
+    """Notes a row of the trace, where counters are wanted; see `checking.Access`."""
+    next_ = f.pointer("trace")
+    with f.when(f.compare("ult", next_, f.pointer("trace_end"), "ptr")):
+        for k, value in enumerate(values):
+            f.store("i64", value, f.at(next_, 8 * k))
+        f.put("trace", f.at(next_, ctypes.sizeof(checking.Access)), "ptr")
+
+
+def note_barrier(f: StateFunction, site: str) -> None:
+    """Notes that threads which have met at a site go on."""
+    note_row(f, (f.either(f.left(site, 16), int(What.BARRIER)), f.get("first"), 0, 0))
+
+
 def _meet() -> str:
     parameters = ["ptr %block", "ptr %thread", "i64 %kind", "i64 %low", "i64 %high"]
     f = exported("meet", parameters)
@@ -442,6 +456,7 @@ def _meet() -> str:
 
     with f.when(f.compare("eq", of("%thread", "own"), 0)):
         f.leave()
+    note_barrier(f, of("%thread", "site"))
     later = f.add(f.get("clock"), 1)
     f.put("clock", later)
     wanted, key = of("%thread", "wanted"), of("%thread", "key")

@@ -32,7 +32,7 @@ from ...dsl.contract import abi, checking
 from ...dsl.contract.checking import CELL, COPIES, HEADER, PAGE, PAGE_BITS, PIECES, Check, Finding, Found, What
 from ..ir.simulation import Thread, offset
 from ..targets import Target
-from .clocks import CLOCK_BIT, THREAD_BIT, StateFunction, clocks_text, exported
+from .clocks import CLOCK_BIT, THREAD_BIT, StateFunction, clocks_text, exported, note_row
 from .ir_text import NO_ADDRESS, Number
 from .llvm import compile_module
 
@@ -320,12 +320,7 @@ def _found(f: StateFunction, found: Found, entry: Number, me: str, other_what: N
 
 def _trace(f: StateFunction, thread: str) -> None:
     """Notes an access, where counters are wanted."""
-    next_ = f.pointer("trace")
-    with f.when(f.compare("ult", next_, f.pointer("trace_end"), "ptr")):
-        marked = f.either(f.left("%site", 16), "%what")
-        for k, value in enumerate((marked, thread, "%address", "%bytes")):
-            f.store("i64", value, f.at(next_, 8 * k))
-        f.put("trace", f.at(next_, 32), "ptr")
+    note_row(f, (f.either(f.left("%site", 16), "%what"), thread, "%address", "%bytes"))
 
 
 def _race(f: StateFunction, cell: str, number: str, me: str, atomic: str, reads: str, writes: str, byte: str) -> None:

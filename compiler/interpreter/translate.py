@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from ..ir.opcodes import CONST, ENQUEUE, IRREGULAR, LAUNCH, OPCODES
 from ..ir.program import Function, Location, Op, Region, Value, captures, walk
 from ..ir.rules import Form
-from . import async_copies, atomics, grids, memory, reports, scalars, vectors, warps
+from . import async_copies, atomics, grids, memory, reports, scalars, vectors, warps  # noqa: F401  # each registers its own
 from .debugger import KERNEL, debugger, tensor
 from .grids import run_grid
 from .machine import EVALUATORS, Machine, number
@@ -338,7 +338,6 @@ STRUCTURED: dict[str, Callable[[_Writer, Op, int], list[ast.stmt]]] = {
 }
 
 ENDS = {opcode.name for opcode in OPCODES.values() if opcode.ends}  # written by the operations around them
-FAMILIES = (async_copies, atomics, grids, memory, reports, scalars, vectors, warps)
 
 _unmatched = {*EVALUATORS, *STRUCTURED, *ENDS, ENQUEUE.name} ^ set(IRREGULAR)
 assert not _unmatched, f"opcodes that {__package__} does not compute, or computes in vain: {_unmatched}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...dsl.diagnostics.errors import CompileError, EinkornError, joined
-from ...dsl.diagnostics.places import Label
+from ...dsl.diagnostics.places import Label, Place
 from ..ir.opcodes import LAUNCH
 from ..ir.program import Function, Op, PointerType, Program, Value, captures, walk
 from ..ir.shared_memory import shared_bytes, static_shared, static_tensors
@@ -62,24 +62,19 @@ def _of_shared_memory(function: Function, launch: Op, target: Target) -> Iterato
     if total > limits.static_shared_memory:
         largest = max(tensors, key=shared_bytes)
         here, *calls = largest.location.author()
-        notes = [f"this one is the largest: {shared_bytes(largest):,} bytes"] if len(tensors) > 1 else []
-        yield CompileError(
-            f"the {len(tensors)} gpu.shared[...] of this kernel hold {total:,} bytes together",
-            code="EK0604",
-            place=here,
-            op=function.op or None,
-            expected=f"at most {limits.static_shared_memory:,} bytes on {target.name}",
-            got=total,
-            notes=[*notes, *(f"called at {place}" for place in calls[:3])],
-            hint="a launch may ask for more with shared=, and kernels take that as gpu.dynamic_shared[T](n)",
-        )
+        several = len(tensors) > 1
+        text = f"the {len(tensors)} gpu.shared[...] of this kernel hold {total:,} bytes together"
+        text = text if several else f"the gpu.shared[...] of this kernel holds {total:,} bytes"
+        error = _too_much(function, here, text, limits.static_shared_memory, target, total)
+        error.notes += [f"this one is the largest: {shared_bytes(largest):,} bytes"] if several else []
+        error.notes += [f"called at {place}" for place in calls[:3]]
+        error.hint = "a launch may ask for more with shared=, and kernels take that as gpu.dynamic_shared[T](n)"
+        yield error
     elif total and total + asked > limits.shared_memory >= asked:
-        here = launch.location.author()[0]
-        yield CompileError(
-            f"a block has {total:,} bytes of gpu.shared[...] and asks for {asked:,} more",
-            code="EK0604",
-            place=here,
-            op=function.op or None,
-            expected=f"at most {limits.shared_memory:,} bytes on {target.name}",
-            got=total + asked,
-        )
+        text = f"a block has {total:,} bytes of gpu.shared[...] and asks for {asked:,} more"
+        yield _too_much(function, launch.location.author()[0], text, limits.shared_memory, target, total + asked)
+
+
+def _too_much(function: Function, here: Place, text: str, most: int, target: Target, got: int) -> CompileError:
+    expected = f"at most {most:,} bytes on {target.name}"
+    return CompileError(text, code="EK0604", place=here, op=function.op or None, expected=expected, got=got)

@@ -32,6 +32,7 @@ class What(IntFlag):
     ACQUIRE = 16
     RELEASE = 32
     UNKNOWN = 64  # what is stored was read where nobody had written
+    BARRIER = 128  # of a row of the trace alone: threads that waited for each other go on
 
 
 class Check(IntFlag):

@@ -22,6 +22,7 @@ class LineCounters:
         requests: those of whole warps.
         sectors, least: those of global memory that were moved, and those that the same bytes would fill side by side.
         conflicts: turns of shared memory that were too many.
+        barriers: how often threads that waited here for each other went on, which is once for a block or a warp.
     """
 
     op: str
@@ -35,6 +36,7 @@ class LineCounters:
     least: int
     conflicts: int
     atomics: int
+    barriers: int
 
     @property
     def coalescing(self) -> float:
@@ -52,7 +54,7 @@ class LineCounters:
         return asdict(self) | {"place": place, "coalescing": self.coalescing}
 
 
-NUMBERS: Final = ("accesses", "requests", "bytes", "sectors", "least", "conflicts", "atomics")
+NUMBERS: Final = ("accesses", "requests", "bytes", "sectors", "least", "conflicts", "atomics", "barriers")
 
 
 def merged(lines: Iterable[LineCounters]) -> tuple[LineCounters, ...]:

@@ -1,7 +1,8 @@
 """Counts what the kernels of a call did with memory, line by line, as a GPU would have to move it.
 
-    line            accesses     bytes   sectors   coalescing   conflicts   atomics
+    line            accesses     bytes   sectors   coalescing   conflicts   atomics   barriers
     sums.py:12         4 096    16 384     1 024        50.0%
+    sums.py:13                                                                              8
 
 The lanes of a warp that reach a line for the same time make one request: global memory moves the sectors of 32 bytes
 that it touches, shared memory serves 32 words of different banks at a time. Coalescing is the part of the bytes moved
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,13 +26,14 @@ from ...dsl.contract.checking import LAUNCH, What
 from ...dsl.environment.files import replace_file
 from ...dsl.frontend.anchors import place_at
 from ...dsl.frontend.program import PortableKernel
-from .line_counters import SECTOR, LineCounters, merged
+from .line_counters import NUMBERS, SECTOR, LineCounters, merged
 from .memory_page import memory_page
 from .reports import Report
 
 Array = np.ndarray[Any, Any]
 WORD: Final = 4
 BANKS: Final = 32
+BARRIER: Final = "barrier"  # the space of a line where threads wait
 
 
 @dataclass(frozen=True)
@@ -56,12 +58,12 @@ class MemoryCounters:
     def table(self) -> str:
         """The lines as text."""
         head = f"{'line':32} {'space':7} {'accesses':>10} {'bytes':>10} {'sectors':>9} {'coalescing':>11}"
-        rows = [f"{head} {'conflicts':>10} {'atomics':>8}"]
+        rows = [f"{head} {'conflicts':>10} {'atomics':>8} {'barriers':>9}"]
         for line in self.lines:
             moved = f"{line.coalescing:11.1%}" if line.sectors else " " * 11
             rows.append(
                 f"{line.where[-32:]:32} {line.space:7} {line.accesses:10} {line.bytes:10} {line.sectors:9} {moved}"
-                f" {line.conflicts:10} {line.atomics:8}"
+                f" {line.conflicts:10} {line.atomics:8} {line.barriers:9}"
             )
         return "\n".join([*rows, *([] if self.whole else ["the trace was too short for all accesses"])])
 
@@ -75,9 +77,8 @@ def count_memory(
     for start, end in zip(starts, [*starts[1:], len(trace)], strict=True):
         threads, lanes = int(trace[start, 1]), int(trace[start, 2])
         _count_launch(trace[start + 1 : end], threads, lanes, reports, totals)
-    return MemoryCounters(
-        merged(_line(site, numbers, reports[site], kernels) for site, numbers in totals.items()), whole
-    )
+    lines = [_line(numbers, reports[site], kernels) for site, numbers in totals.items()]
+    return MemoryCounters(merged(_within(line, lines) for line in lines), whole)
 
 
 def added(counted: Sequence[MemoryCounters]) -> MemoryCounters:
@@ -85,15 +86,31 @@ def added(counted: Sequence[MemoryCounters]) -> MemoryCounters:
     return MemoryCounters(merged(line for each in counted for line in each.lines), all(each.whole for each in counted))
 
 
-def _line(site: int, numbers: list[int], report: Report, kernels: Sequence[PortableKernel]) -> LineCounters:
-    space, function = (str(part) for part in report.parts[:2])
+def _line(numbers: list[int], report: Report, kernels: Sequence[PortableKernel]) -> LineCounters:
+    space, function = (BARRIER, "") if numbers[-1] else (str(part) for part in report.parts[:2])
     return LineCounters(report.op, function, place_at(report.anchor, kernels), space, *numbers)
+
+
+def _within(line: LineCounters, lines: Sequence[LineCounters]) -> LineCounters:
+    """A barrier with the function of the nearest access: its own report names none."""
+    if line.space != BARRIER:
+        return line
+
+    def distance(other: LineCounters) -> int:
+        near = line.place is not None and other.place is not None and other.place.file == line.place.file
+        return abs(other.place.line - line.place.line) if near else 1 << 30  # type: ignore[union-attr]
+
+    others = [other for other in lines if other.space != BARRIER and other.op == line.op]
+    return replace(line, kernel=min(others, key=distance).kernel if others else line.op)
 
 
 def _count_launch(
     rows: Array, threads: int, lanes: int, reports: Sequence[Report], totals: dict[int, list[int]]
 ) -> None:
-    rows = rows[rows[:, 3] > 0]  # what is no fence
+    barriers = rows[rows[:, 0] & 0xFFFF == int(What.BARRIER), 0] >> 16
+    for site, times in zip(*np.unique(barriers, return_counts=True), strict=True):
+        totals.setdefault(int(site), [0] * len(NUMBERS))[-1] += int(times)
+    rows = rows[rows[:, 3] > 0]  # what is no fence and no barrier
     sites, what, thread = rows[:, 0] >> 16, rows[:, 0] & 0xFFFF, rows[:, 1] - 1
     warps = -(-threads // lanes)
     warp = thread // threads * warps + thread % threads // lanes
@@ -105,8 +122,8 @@ def _count_launch(
         shared = reports[site].parts[0] == "shared"
         sectors, least = (0, 0) if shared else _sectors(request, address, size)
         conflicts = _conflicts(*_distinct(request, address, size, WORD)) if shared else 0
-        found = [len(address), np.unique(request).size, int(size.sum()), sectors, least, conflicts, atomics]
-        before = totals.setdefault(int(site), [0] * len(found))
+        found = [len(address), np.unique(request).size, int(size.sum()), sectors, least, conflicts, atomics, 0]
+        before = totals.setdefault(int(site), [0] * len(NUMBERS))
         totals[int(site)] = [a + int(b) for a, b in zip(before, found, strict=True)]
 
 

@@ -107,7 +107,10 @@ def _accessed(line: LineCounters, source: str) -> str:
 
 def _count(line: LineCounters, accessed: str, most: int) -> str:
     """The bar of a place and its numbers."""
-    if line.space == "shared":
+    bars: list[tuple[str, int]] = []
+    if line.barriers:
+        told = f"{line.barriers:,} barriers"
+    elif line.space == "shared":
         bars = [("conflict", line.conflicts)]
         told = f"{line.conflicts:,} conflicts in {line.requests:,} requests"
     else:

@@ -40,6 +40,17 @@ def kept(out, x, n):
 def kept_op(out: OutputTensor[float32, "1024"], x: InputTensor[float32, "1024"], ctx: DeviceContext):
     ctx.launch(kept, out, x, x.dim(0) // 2048, grid=1, block=32)
 
+def rounds(out, x):
+    t = gpu.global_idx.x
+    for k in range(3):
+        out[t] = x[t] + float32(k)
+        gpu.barrier()
+    gpu.warp.sync()
+
+@register("c::rounds")
+def rounds_op(out: OutputTensor[float32, "1024"], x: InputTensor[float32, "1024"], ctx: DeviceContext):
+    ctx.launch(rounds, out, x, grid=8, block=128)
+
 def turned(out, x, wide: int):
     tile = gpu.shared[float32](32, wide)
     c, r = gpu.thread_idx.x, gpu.thread_idx.y
@@ -112,6 +123,16 @@ def test_conflicts_of_banks(wide: int, conflicts: int, tmp_path: Path) -> None:
     shared = [line for line in found.lines if line.space == "shared"]
     assert sum(line.conflicts for line in shared) == conflicts and both.accesses == 1024
     assert {line.sectors for line in shared} == {0}
+
+
+def test_barriers(tmp_path: Path) -> None:
+    """Once for each block that met there, in the kernel that they stand in."""
+    found, lines = counted(tmp_path, "c::rounds")
+    barrier, sync = lines["gpu.barrier()"], lines["gpu.warp.sync()"]
+    assert (barrier.barriers, barrier.space, barrier.kernel, barrier.op) == (8 * 3, "barrier", "rounds", "c::rounds")
+    assert (sync.barriers, sync.accesses, sync.bytes, sync.sectors) == (8 * 4, 0, 0, 0)
+    assert all(line.barriers == 0 for line in found.lines if line.space != "barrier")
+    assert "24 barriers" in found.html() and found.table().splitlines()[0].endswith("barriers")
 
 
 def test_the_table_and_json(tmp_path: Path) -> None:
