@@ -49,20 +49,26 @@ def loop_text(spec: DoorSpec) -> str:
     with f.when(at_once):
         f.leave(_call(f, count, starts))
     length = f.select(serial, 1, BLOCK)
+    apart = f.value(f"xor i1 {f.either(shared, serial, 'i1')}, true")
     blocks = [_block(f, BLOCK * size) for size in sizes]
+    there = [f.both(apart, f.compare("eq", step, size), "i1") for step, size in zip(steps, sizes, strict=True)]
+    moved = [f.value(f"xor i1 {each}, true") for each in there]
     done = f.variable("i64", 0)
     with f.while_(lambda: f.compare("slt", done.value(), count)):
         first = done.value()
         now = f.value(f"call i64 @llvm.smin.i64(i64 {f.sub(count, first)}, i64 {length})")
-        for k, size in enumerate(sizes[: len(inputs)]):
-            row = f.at(starts[k], f.mul(first, steps[k]))
-            f.call(f"@move{size}", [f"ptr {blocks[k]}", f"i64 {size}", f"ptr {row}", f"i64 {steps[k]}", f"i64 {now}"])
-        code = _call(f, now, blocks)
+        rows = [f.at(start, f.mul(first, step)) for start, step in zip(starts, steps, strict=True)]
+        for k, size in enumerate(inputs):
+            with f.when(moved[k]):
+                given = [f"ptr {blocks[k]}", f"i64 {size}", f"ptr {rows[k]}", f"i64 {steps[k]}", f"i64 {now}"]
+                f.call(f"@move{size}", given)
+        code = _call(f, now, [f.select(*three, "ptr") for three in zip(there, rows, blocks, strict=True)])
         with f.when(f.compare("ne", code, 0, "i32")):
             f.leave(code)
-        for k, size in enumerate(sizes[len(inputs) :], len(inputs)):
-            row = f.at(starts[k], f.mul(first, steps[k]))
-            f.call(f"@move{size}", [f"ptr {row}", f"i64 {steps[k]}", f"ptr {blocks[k]}", f"i64 {size}", f"i64 {now}"])
+        for k, size in enumerate(outputs, len(inputs)):
+            with f.when(moved[k]):
+                given = [f"ptr {rows[k]}", f"i64 {steps[k]}", f"ptr {blocks[k]}", f"i64 {size}", f"i64 {now}"]
+                f.call(f"@move{size}", given)
         done.set(f.add(first, now))
     f.leave(0)
     moves = [_move(size) for size in sorted(set(sizes))]
