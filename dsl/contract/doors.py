@@ -147,7 +147,7 @@ TORCH_WORDS = (
     *ENTRY_WORDS,
     *("next", "slow", "fail", "holds_lock", "grad_mode", "requires_grad"),
     *("data", "sizes", "rank", "dtype", "contiguous", "empty", "delete"),
-    *("allocate_error", "construct_error", "throw", "error_kind", "destroy_error"),
+    *("allocate_error", "error_table", "error_kind", "destroy_error", "throw", "lock", "unlock", "incref", "decref"),
 )
 
 

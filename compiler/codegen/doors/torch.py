@@ -4,8 +4,11 @@
 
 The stack holds handles of tensors, which the kernel owns, and numbers; the kernel leaves handles of its outputs there.
 The table is found by a symbol, since the dispatcher has no word for it: each door has its code for itself. What a door
-does not serve goes to the next one, and the last one asks Python. A failure becomes an exception of C++.
-It is thrown by a call that takes the place of the door's own, so that nothing has to unwind the door.
+does not serve goes to the next one, and the last one asks Python.
+
+A failure becomes an exception of C++. It is thrown by a call that takes the place of the door's own, so that nothing
+has to unwind the door. To PyTorch it is its own `python_error`, which holds an exception of Python and raises it again;
+to whoever does not know it as that, a `std::exception` with the text.
 
 Input: a `DoorSpec`, a `TorchForm`. Output: LLVM IR. Non-goals: numbers as tensors, lists, texts (Python serves them).
 """
@@ -20,7 +23,14 @@ from ....dsl.signature.dims import Name, Number
 from ..ir_text import Number as Value
 from .text import DECLARATIONS, DoorText, run_text
 
-ERROR_BYTES: Final = 16  # of a `std::runtime_error`
+# Of an exception, as PyTorch's header has it (torch/csrc/Exceptions.h): a table of functions, the type, the exception,
+# its traceback, a string; behind it, of our own, the text.
+ERROR_BYTES: Final = 72
+ERROR_TYPE: Final = 8
+ERROR_VALUE: Final = 16
+ERROR_TRACE: Final = 24
+ERROR_STRING: Final = 32  # where its characters are, how many, and room for a few
+ERROR_TEXT: Final = 64
 MASKS: Final = {"bool": 0xFF, "dtype": 0xFFFFFFFF}  # what counts of a word of the stack
 
 SYMBOLS: Final = """
@@ -30,13 +40,32 @@ define ptr @ek_thread() {
   %thread = call ptr @llvm.thread.pointer()
   ret ptr %thread
 }
+
+define ptr @ek_what(ptr %error) {
+  %at = getelementptr i8, ptr %error, i64 64
+  %text = load ptr, ptr %at
+  ret ptr %text
+}
 """
 
 
 def torch_text(spec: DoorSpec, form: TorchForm) -> str:
     """The text of a door."""
     words = form.words(spec)
-    return "\n".join([DECLARATIONS, SYMBOLS, run_text(words, lock=False), _Door(spec, form, words).text()])
+    return "\n".join(
+        [DECLARATIONS, SYMBOLS, run_text(words, lock=False), _destroy(words), _Door(spec, form, words).text()]
+    )
+
+
+def _destroy(words: Sequence[str]) -> str:
+    """`ek_destroy(error)`: what is done when an exception has been caught."""
+    f = DoorText("@ek_destroy", "void", ["ptr %error"], words)
+    f.table = f.load("ptr", "@ek_table")
+    state = f.call(f.word("lock"), [], "i32")
+    for offset in (ERROR_TYPE, ERROR_VALUE, ERROR_TRACE):
+        f.call(f.word("decref"), [f"ptr {f.load('ptr', f.at('%error', offset))}"])
+    f.call(f.word("unlock"), [f"i32 {state}"])
+    return f.text()
 
 
 class _Door(DoorText):
@@ -82,16 +111,25 @@ class _Door(DoorText):
             self.line(f"musttail call void {behind}({passed})")
             self.line("ret void")
             self.label(self.fresh("after"))
-        message = self.call(self.word("slow"), [passed], "ptr")
-        with self.when(self.compare("ne", message, "null", "ptr")):
-            self.throw(message)
+        failure = self.call(self.word("slow"), [passed], "ptr")
+        with self.when(self.compare("ne", failure, "null", "ptr")):
+            self.throw(failure)
 
-    def throw(self, message: str) -> None:
-        """Ends with an exception that has this text."""
+    def throw(self, failure: str) -> None:
+        """Ends with an exception; a failure is its text, its type and itself."""
         error = self.call(self.word("allocate_error"), [f"i64 {ERROR_BYTES}"], "ptr")
-        self.call(self.word("construct_error"), [f"ptr {error}", f"ptr {message}"])
-        kind, destroy = self.word("error_kind", "i64"), self.word("destroy_error", "i64")
-        self.line(f"musttail call void {self.word('throw')}(ptr {error}, i64 {kind}, i64 {destroy})")
+        text, kind, value = (self.load("ptr", self.at(failure, 8 * k)) for k in range(3))
+        state = self.call(self.word("lock"), [], "i32")
+        for each in (kind, value):
+            self.call(self.word("incref"), [f"ptr {each}"])
+        self.call(self.word("unlock"), [f"i32 {state}"])
+        characters = self.at(error, ERROR_STRING + 16)
+        words = [(0, self.word("error_table")), (ERROR_TYPE, kind), (ERROR_VALUE, value), (ERROR_TRACE, "null")]
+        words += [(ERROR_STRING, characters), (ERROR_STRING + 8, "null"), (ERROR_STRING + 16, "null")]
+        for offset, word in [*words, (ERROR_STRING + 24, "null"), (ERROR_TEXT, text)]:
+            self.store("ptr", word, self.at(error, offset))
+        about, destroy = self.word("error_kind", "i64"), self.word("destroy_error", "i64")
+        self.line(f"musttail call void {self.word('throw')}(ptr {error}, i64 {about}, i64 {destroy})")
         self.line("ret void")
         self.label(self.fresh("after"))
 

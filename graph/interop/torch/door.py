@@ -49,11 +49,19 @@ _SHIM: Final = {
     "grad_mode": "aoti_torch_grad_mode_is_enabled",
     "requires_grad": "_ZNK3c1010TensorImpl13requires_gradEv",  # c10::TensorImpl::requires_grad() const
     "allocate_error": "__cxa_allocate_exception",
-    "construct_error": "_ZNSt13runtime_errorC1EPKc",
     "throw": "__cxa_throw",
-    "error_kind": "_ZTISt13runtime_error",
-    "destroy_error": "_ZNSt13runtime_errorD1Ev",
 }
+_PYTHON: Final = {
+    "holds_lock": "PyGILState_Check",
+    "lock": "PyGILState_Ensure",
+    "unlock": "PyGILState_Release",
+    "incref": "Py_IncRef",
+    "decref": "Py_DecRef",
+}
+# What describes a class of C++ with one base: that it is one, its name, its base. It is known by its name.
+_CLASS: Final = ("_ZTVN10__cxxabiv120__si_class_type_infoE", "_ZTISt9exception")
+_kept: list[Any] = []  # for ever: whatever doors throw is of it
+_NAME: Final = ctypes.create_string_buffer(b"12python_error")
 _REGISTER: Final = ("aoti_torch_library_init_impl", "aoti_torch_library_impl", "aoti_torch_delete_library_object")
 
 
@@ -68,8 +76,11 @@ class _Libtorch:
         folder = Path(torch.__file__).parent / "lib"
         files = [ctypes.CDLL(str(folder / name)) for name in ("libtorch_cpu.so", "libc10.so")]
         self.words = {word: _address(files, symbol) for word, symbol in _SHIM.items()}
-        check = ctypes.pythonapi.PyGILState_Check
-        self.words["holds_lock"] = ctypes.cast(check, ctypes.c_void_p).value or 0
+        self.words |= {word: _address([ctypes.pythonapi], symbol) for word, symbol in _PYTHON.items()}
+        kind, base = (_address(files, symbol) for symbol in _CLASS)
+        error_class = (ctypes.c_uint64 * 3)(kind + 16, ctypes.addressof(_NAME), base)
+        self.words["error_kind"] = ctypes.addressof(error_class)
+        _kept.append(error_class)
         self.start, self.add, self.end = (getattr(files[0], name) for name in _REGISTER)
         self.start.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint32, ctypes.c_void_p]
         self.add.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
@@ -105,19 +116,12 @@ _FailFunction = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int6
 
 
 def _noted(error: BaseException) -> int:
-    """Keeps an error for whoever catches the exception of C++ that has its text; gives the address of the text."""
-    text = str(error)
-    _failed.error, _failed.text, _failed.bytes = error, text, ctypes.create_string_buffer(text.encode())
-    return ctypes.addressof(_failed.bytes)
-
-
-def taken_error(caught: Exception) -> BaseException | None:
-    """The error that an exception of C++ stands for."""
-    error, text = getattr(_failed, "error", None), getattr(_failed, "text", None)
-    if error is None or str(caught) != text:
-        return None
-    _failed.error = _failed.text = None
-    return bare(error) if isinstance(error, EinkornError) else error
+    """The address of what a door throws: its text, its type and itself. Kept until this thread fails again."""
+    error = bare(error) if isinstance(error, EinkornError) else error
+    text = ctypes.create_string_buffer(str(error).encode())
+    words = (ctypes.c_uint64 * 3)(ctypes.addressof(text), id(type(error)), id(error))
+    _failed.kept = words, text, error
+    return ctypes.addressof(words)
 
 
 class Doors:
@@ -181,6 +185,9 @@ class Doors:
         fail = _FailFunction(on_fail)
         words = {**torch_.words, **entry_words(caller, owner), "next": 0}
         words |= {"slow": _code(self._slow), "fail": _code(fail)}
+        destroy, what = library.address("ek_destroy"), library.address("ek_what")
+        functions = (ctypes.c_uint64 * 5)(0, words["error_kind"], destroy, destroy, what)
+        words |= {"error_table": ctypes.addressof(functions) + 16, "destroy_error": destroy}
         words |= self._values(special, spec)
         for number, (kind, k) in enumerate(spec.pointers):
             if kind == "constant":
@@ -188,7 +195,7 @@ class Doors:
         names = form.words(spec)
         table = (ctypes.c_uint64 * len(names))(*(words[word] & (1 << 64) - 1 for word in names))
         ctypes.c_void_p.from_address(library.address("ek_table")).value = ctypes.addressof(table)
-        self._kept += [library, owner, fail, table, special]
+        self._kept += [library, owner, fail, table, functions, special]
         self._mark = library
         if self._tables:
             self._tables[-1][names.index("next")] = library.address("ek_door")

@@ -25,7 +25,7 @@ from ....dsl.signature.schema import OpSchema, Role
 from ....dsl.signature.variadic import counted_inputs
 from ..specialise import AnyKernel, prepared
 from .arguments import explained
-from .door import Doors, taken_error
+from .door import Doors
 from .gradient import RunKernel, register_backward
 from .names import NAMESPACE, define, is_taken, library_of, lock
 from .schema import INTO, function_schema, into_schema
@@ -113,7 +113,7 @@ class Op:
             return self.torch(*args, **kwargs)
         except (RuntimeError, TypeError) as error:
             schema = self._twin.schema
-            raise taken_error(error) or explained(schema, schema.inputs, error, args, kwargs) from None
+            raise explained(schema, schema.inputs, error, args, kwargs) from None
 
     def call(self, args: Sequence[Any], parameters: Mapping[str, Any], out: Any = None) -> Any:
         """The op with arrays of NumPy among its arguments, and with its outputs given."""
