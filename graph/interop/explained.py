@@ -82,7 +82,7 @@ def _renamed(error: EinkornError, schema: OpSchema) -> None:
         text = text.replace(f"graph '{schema.name}'", f"op '{schema.name}'")
         return re.sub(r"\bthe graph (takes|gives)", r"the op \1", text)
 
-    error.message = said(error.message)
+    error.message = said(error.message).removeprefix(f"{schema.name}: ")
     error.notes = [said(note) for note in error.notes]
     error.op = error.op or schema.name
     if error.argument is not None:

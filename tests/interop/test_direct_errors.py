@@ -7,15 +7,17 @@ import _thread
 import gc
 import os
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pytest
 
-from einkorn.dsl import DType
+from einkorn.dsl import DType, kernels_of
 from einkorn.dsl.diagnostics.errors import EinkornError
 from einkorn.graph import Accelerator, Buffer
+from einkorn.graph.engine import load
 from einkorn.graph.interop import specialise as specialising
 from einkorn.graph.interop.specialise import prepared
 
@@ -175,3 +177,36 @@ def test_calls_in_a_child_after_a_fork() -> None:
 def test_dtypes_are_told_by_out() -> None:
     assert k.converted(X, out=np.empty(5, np.float16)).dtype == np.float16
     assert k.converted(X, out=Buffer(DType.int8, (5,))).dtype is DType.int8
+
+
+def test_impossible_sizes_are_told_by_the_op() -> None:
+    text = "from einkorn.dsl import *\n" + (
+        '@register("window")\n'
+        'def window(out: OutputTensor[float32, "(n - k + 1)"], x: InputTensor[float32, "n"], '
+        'w: InputTensor[float32, "k"]):\n'
+        "    foreach(out, lambda i: x[i[0]] * w[0])\n"
+    )
+    window = kernels_of(text, name="<window>")["window"]
+    assert window(X, X[:3]).shape == (3,)
+    with pytest.raises(EinkornError, match=r"^[^\n]*op 'window': its result has the shape .* would have size -2"):
+        window(X[:2], X)
+
+
+def test_a_first_call_tells_how_far_its_compilation_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+
+    @contextmanager
+    def shown(name: str) -> Iterator[Any]:
+        told.append(name)
+        yield lambda done, count: None
+
+    monkeypatch.setattr(load, "shown_progress", shown)
+    text = "from einkorn.dsl import *\n" + (
+        '@register("fresh")\n'
+        'def fresh(out: OutputTensor[float64, "n"], x: InputTensor[float64, "n"]):\n'
+        f"    foreach(out, lambda i: x[i] + {int.from_bytes(os.urandom(4))}.0)\n"
+    )
+    fresh = kernels_of(text, name="<fresh>")["fresh"]
+    fresh(np.ones(3))
+    fresh(np.ones(4))
+    assert told == ["fresh"]
