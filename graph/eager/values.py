@@ -10,11 +10,14 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.tracebacks import placed
+from ...dsl.frontend.python.register import Kernel
+from ...dsl.package.library import loaded_kernel
 from ...dsl.signature.schema import Role
 from ...dsl.types.dtype import DType
 from .. import ops
@@ -175,7 +178,8 @@ def buffer_store_slice(destination: Any, source: Any, indices: Any) -> None:
 
 
 @functools.lru_cache(maxsize=1024)
-def _custom_operator(extensions: tuple[Any, ...]) -> Operator:
+def _custom_operator(extensions: tuple[Any, ...], programs: tuple[Any, ...]) -> Operator:
+    """The op with these extensions; with other programs of its kernels, when what they read has changed, another."""
     made = operator_of(OPS["custom"])
     made.extensions = extensions
     return made
@@ -186,6 +190,20 @@ def _paths(extensions: Any) -> tuple[Any, ...]:
         return ()
     given = extensions if isinstance(extensions, list | tuple | set) else [extensions]
     return tuple(given)
+
+
+def _programs(extensions: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What changes when kernels do: the programs of those that are given themselves, the times of files."""
+    return tuple(
+        loaded_kernel(each) if isinstance(each, Kernel) else _written(each) if isinstance(each, str | Path) else None
+        for each in extensions
+    )
+
+
+def _written(path: str | Path) -> tuple[int, ...]:
+    """When a file, or each kernel file of a folder, was written."""
+    files = sorted(Path(path).glob("*.py")) if Path(path).is_dir() else [Path(path)]
+    return tuple(file.stat().st_mtime_ns for file in files if file.exists())
 
 
 @placed
@@ -206,7 +224,8 @@ def custom(
     given = (name, device, list_of("values", values, "tensors"), out_types, parameters)
     if _stages(given[2]):
         return staged(operator("custom"), given, {})  # type: ignore[no-any-return]
-    return record(_custom_operator(_paths(custom_extensions)), given, {})  # type: ignore[no-any-return]
+    paths = _paths(custom_extensions)
+    return record(_custom_operator(paths, _programs(paths)), given, {})  # type: ignore[no-any-return]
 
 
 @placed
@@ -229,7 +248,7 @@ def inplace_custom(
     numbers = tuple(None if each is not None else value for each, value in zip(tensors, listed, strict=True))
     types = None if out_types is None else tuple(out_types)
     named = tuple(sorted((parameters or {}).items()))
-    model = _inplace_model(name, place, kinds, numbers, mutable, types, named, paths)
+    model = _inplace_model(name, place, kinds, numbers, mutable, types, named, paths, _programs(paths))
     inputs = [_operand(each, k in mutable) for k, each in enumerate(tensors) if each is not None]
     results = model.execute(*inputs)
     for k, each in enumerate(tensors):
@@ -266,6 +285,7 @@ def _inplace_model(
     out_types: tuple[TensorType, ...] | None,
     parameters: tuple[tuple[str, Any], ...],
     paths: tuple[Any, ...],
+    programs: tuple[Any, ...],
 ) -> Model:
     names = {} if out_types else names_of([kind.sizes for kind in kinds if kind is not None], (), frozenset())
     types: list[Any] = []

@@ -13,6 +13,15 @@ def eager_scaled(out: OutputTensor[N, "*s"], x: InputTensor[N, "*s"], *, scale: 
     foreach(out, lambda i: x[i] * scale)
 
 
+SHIFT = 1
+
+
+@register("eager_shifted")
+def eager_shifted(out: OutputTensor[N, "*s"], x: InputTensor[N, "*s"]):
+    """x and a number that the module has."""
+    foreach(out, lambda i: x[i] + SHIFT)
+
+
 @register("eager_both")
 def eager_both(
     low: OutputTensor[N, "*s"], high: OutputTensor[N, "*s"], x: InputTensor[N, "*s"], y: InputTensor[N, "*s"]

@@ -47,6 +47,15 @@ def test_kernels_take_tensors(kernels: ModuleType) -> None:
     assert before == COUNTS
 
 
+def test_a_variable_that_a_kernel_reads(kernels: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = Tensor.constant([1.0, 2.0])
+    with F.lazy():
+        before = kernels.eager_shifted(x)
+    assert kernels.eager_shifted(x).tolist() == [2, 3]
+    monkeypatch.setattr(kernels, "SHIFT", 10)
+    assert kernels.eager_shifted(x).tolist() == [11, 12] and before.tolist() == [2, 3]
+
+
 def test_kernels_that_write_tensors(kernels: ModuleType) -> None:
     total, seen = Tensor.constant([1.0, 2.0]), None
     seen = total.numpy()
