@@ -99,24 +99,16 @@ def pool_code(target: Target) -> bytes:
     return pool_object(target)
 
 
-def door_text(name: str, spec: DoorSpec, form: Any) -> str:
-    """The text of a door, which stands for its code: nothing of LLVM is loaded."""
-    with shielded():
-        from ...compiler.codegen.doors.rows import door_text as written
-
-    return written(name, spec, form)
-
-
-def door_code(name: str, text: str, target: Target) -> bytes:
+def door_code(name: str, spec: DoorSpec, form: Any, target: Target) -> bytes:
     """The code of a door.
 
     Raises:
         TargetError: there is none for this machine, or no LLVM.
     """
     with shielded():
-        from ...compiler.codegen.doors.rows import door_object
+        from ...compiler.codegen.doors.rows import door_object, door_text
 
-    return door_object(name, text, target)
+    return door_object(name, door_text(name, spec, form), target)
 
 
 def launcher_code(library: str, target: Target) -> bytes:

@@ -42,7 +42,7 @@ from ..types.polynomial import Atom, Terms
 from ..types.strides import stride_dims
 from ..types.tensor_type import BufferType
 from .call import Caller
-from .compile import door_code, door_text, host_target, node_facts
+from .compile import door_code, host_target, node_facts
 from .hearing import REPORT, owner_number
 from .reports import Failure
 
@@ -198,7 +198,7 @@ def load_door(name: str, spec: DoorSpec, form: Any = None, *, own: bool = False)
 
     Args:
         name: its row in `compiler.codegen.doors.rows`.
-        spec, form: what its text is written from; both can be hashed.
+        spec, form: what its text is written from; both can be hashed, and their texts say all that is in them.
         own: whether it gets memory of its own, for a table that is found by a symbol. Without it, equal doors are one.
     """
     if not knobs.doors or knobs.no_jit:
@@ -221,19 +221,18 @@ def _loaded(name: str, spec: DoorSpec, form: Any, own: bool) -> SharedLibrary:
     target = host_target()
     if target.system is None:
         raise TargetError(f"there are no doors for {target.name}", code="EK0609")
-    text = door_text(name, spec, form)
-    key = content_key("door", text, target.key, fingerprint())
+    key = content_key("door", name, repr(spec), repr(form), target.key, fingerprint())
     cache = shared_cache()
     path = cache.path(key, ".so")
     if own:
-        code = door_code(name, text, target) if path is None else path.read_bytes()
+        code = cache.get(key, ".so") or door_code(name, spec, form, target)
         if path is None:
             cache.put(key, code, ".so")
         return SharedLibrary(cache.put(content_key(key, os.getpid(), next(_copies)), code, ".so", private=True))
     try:
-        return SharedLibrary(path or cache.put(key, door_code(name, text, target), ".so"))
+        return SharedLibrary(path or cache.put(key, door_code(name, spec, form, target), ".so"))
     except OSError:  # another process has removed it meanwhile, or its folder lets no code run
-        return SharedLibrary(cache.put(key, door_code(name, text, target), ".so", private=True))
+        return SharedLibrary(cache.put(key, door_code(name, spec, form, target), ".so", private=True))
 
 
 # *** what happens in a call ***

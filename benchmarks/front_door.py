@@ -1,0 +1,384 @@
+"""What a call costs that goes through no graph: direct calls, models, ufuncs, PyTorch, JAX, numba, eager tensors.
+
+    python benchmarks/front_door.py                 # the table, on standard output
+    python benchmarks/front_door.py --rounds 15 --update   # and into docs/performance-of-calls.md
+    python benchmarks/front_door.py direct torch    # some sections
+
+Tensors of 64 float32. All contenders of a row run in one process, in turns (see `timed`); a figure is the median of the
+best of each turn. A peer that is not installed leaves its row out. Each row has a bar: the figure, as a share of the
+peer's where there is one, that it shall not exceed.
+
+Input: names of sections. Output: a table in Markdown. Non-goals: the time of large calls (see `run.py`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import timeit
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import front_door_kernels as kernels
+import numpy as np
+
+from einkorn.graph import Buffer, DeviceRef, DType, Graph, InferenceSession, TensorType
+
+PAGE = Path(__file__).parents[1] / "docs" / "performance-of-calls.md"
+SIZE = 64
+X, Y = np.arange(SIZE, dtype=np.float32), np.ones(SIZE, np.float32)
+
+
+@dataclass
+class Row:
+    """Something that is called, and what it is compared with.
+
+    Attributes:
+        what: in words.
+        bar: the most that it shall take: a share of the peer, or nanoseconds without one; `more` nanoseconds beside it.
+        calls: what is timed by name, ours first, the peer second: statements.
+        names: what the statements use.
+        warm: how often each is called before.
+    """
+
+    what: str
+    bar: float
+    calls: Mapping[str, str]
+    names: Mapping[str, Any]
+    more: float | None = None
+    per: int = 1
+    warm: int = 30
+    times: dict[str, float] = field(default_factory=dict)
+
+    def result(self) -> tuple[str, bool]:
+        """What is shown, and whether the bar is held."""
+        ours, *peers = self.times.values()
+        if self.more is not None:
+            return f"+ {ours - peers[0]:.0f} ns", ours - peers[0] <= self.more
+        if not peers:
+            return f"{_shown(ours)}", ours <= self.bar
+        return f"{ours / peers[0]:.2f} x", ours <= self.bar * peers[0]
+
+
+def timed(row: Row, rounds: int) -> None:
+    """The times of a row's calls in nanoseconds, in turns."""
+    timers = {name: timeit.Timer(text, globals=dict(row.names)) for name, text in row.calls.items()}
+    counts, taken = {}, {name: [] for name in timers}  # type: ignore[var-annotated]
+    for name, timer in timers.items():
+        timer.timeit(row.warm)
+        counts[name] = max(1, int(0.004 / max(timer.timeit(20) / 20, 1e-8)))
+    for _ in range(rounds):
+        for name, timer in timers.items():
+            taken[name].append(min(timer.repeat(3, counts[name])) / counts[name] / row.per)
+    row.times = {name: statistics.median(samples) * 1e9 for name, samples in taken.items()}
+
+
+# *** sections ***
+
+
+def direct() -> Iterator[Row]:
+    """`kernel(x)` on arrays of NumPy."""
+    names = {"add_one": kernels.add_one, "x": X, "y": Y.copy(), "negative": np.negative}
+    yield Row("`add_one(x)`, repeated", 0.75, {"add_one": "add_one(x)", "np.negative": "negative(x)"}, names)
+    several = "add_one(x0); add_one(x1); add_one(x2); add_one(x3)"
+    sizes = {f"x{k}": np.arange(SIZE - k, dtype=np.float32) for k in range(4)}
+    same = {"changing": several, "unchanged": "add_one(x0); add_one(x0); add_one(x0); add_one(x0)"}
+    yield Row("sizes that change", 1.2, same, {**names, **sizes}, per=4)
+    yield Row("`out=`", 0, {"out=": "add_one(x, out=y)", "without": "add_one(x)"}, names, more=60)
+    scaled = {"scaled": kernels.scaled, "x": X}
+    keyword = {"by keyword": "scaled(x, scale=2.0)", "without": "scaled(x)"}
+    yield Row("a parameter by keyword", 0, keyword, scaled, more=60)
+    read = {"polynomial": kernels.polynomial, "add_one": kernels.add_one, "x": X}
+    four = {"four": "polynomial(x)", "none": "add_one(x)"}
+    yield Row("four variables that a kernel read", 0, four, read, more=60)
+    view = {**names, "v": np.arange(2 * SIZE, dtype=np.float32)[::2]}
+    yield Row("a view", 0.75, {"add_one": "add_one(v)", "np.negative": "negative(v)"}, view)
+    yield Row("a `Buffer`", 4000, {"add_one": "add_one(b)"}, {**names, "b": Buffer.from_numpy(X)})
+    number = {"axpy": kernels.axpy, "x": X, "y": Y}
+    yield Row("a number of Python's", 4000, {"axpy": "axpy(2.0, x, y)"}, number)
+
+
+def models() -> Iterator[Row]:
+    """`model(x)`."""
+    graph = Graph("tiny", lambda x: x + 1.0, [TensorType(DType.float32, ["n"], DeviceRef.CPU())])
+    model = InferenceSession().load(graph)
+    yield Row("`model(x)`", 800, {"model": "model(x)"}, {"model": model, "x": X})
+    yield Row("`model(buffer)`", 800, {"model": "model(x)"}, {"model": model, "x": Buffer.from_numpy(X)})
+
+
+def ufuncs() -> Iterator[Row]:
+    """`kernel.ufunc(x)`."""
+    names = {"ufunc": kernels.add_one.ufunc, "negative": np.negative, "x": X}
+    yield Row("`add_one.ufunc(x)`", 1.15, {"ufunc": "ufunc(x)", "np.negative": "negative(x)"}, names)
+
+
+def with_numba() -> Iterator[Row]:
+    """Beside numba, and within its functions."""
+    import einkorn.numba
+    import numba
+
+    @numba.njit
+    def add(x: Any, y: Any) -> Any:
+        out = np.empty_like(x)
+        for i in range(x.size):
+            out[i] = x[i] + y[i]
+        return out
+
+    names = {"ours": kernels.add, "njit": add, "x": X, "y": Y}
+    yield Row("two inputs with a shared dim", 0.35, {"add": "ours(x, y)", "numba njit": "njit(x, y)"}, names)
+    function = einkorn.numba.function(kernels.add)
+
+    @numba.njit
+    def loop(x: Any, y: Any, rounds: int) -> float:
+        total = 0.0
+        for _ in range(rounds):
+            out = np.empty_like(x)
+            total += out.size
+        return total
+
+    @numba.njit
+    def calls(x: Any, y: Any, rounds: int) -> float:
+        total = 0.0
+        for _ in range(rounds):
+            total += function(x, y).size
+        return total
+
+    empty = {"calls": calls, "loop": loop, "x": X[:0], "y": Y[:0]}
+    within = {"function": "calls(x, y, 1000)", "np.empty_like": "loop(x, y, 1000)"}
+    yield Row("within `@njit`, an empty array, beside its allocation", 0, within, empty, more=10, per=1000)
+
+
+def with_torch() -> Iterator[Row]:
+    """Ops of PyTorch."""
+    import einkorn.torch
+    import torch
+
+    op = einkorn.torch.op(kernels.add_one)
+
+    @torch.library.custom_op("frontdoor::nothing", mutates_args=(), schema="(Tensor x) -> Tensor")
+    def nothing(x: Any) -> Any:
+        return torch.empty_like(x)
+
+    nothing.register_fake(torch.empty_like)
+    names = {"op": op, "nothing": nothing, "t": torch.from_numpy(X.copy())}
+    yield Row("torch, eager", 0.25, {"op": "op(t)", "a `custom_op` that does nothing": "nothing(t)"}, names)
+    native = _cpp_op()
+    if native is not None:
+        yield Row("torch, eager", 1.15, {"op": "op(t)", "a C++ op": "native(t)"}, {**names, "native": native})
+
+    def compiled(inner: Callable[[Any], Any], count: int) -> Any:
+        def chain(t: Any) -> Any:
+            for _ in range(count):
+                t = inner(t)
+            return t
+
+        return torch.compile(chain, fullgraph=True)
+
+    chains = {
+        f"{name}{count}": compiled(each, count)
+        for name, each in (("ours", op), ("theirs", nothing))
+        for count in (1, 11)
+    }
+    plain = {"eleven ops": "ours11(t)", "theirs": "theirs11(t)", "one": "ours1(t)", "one of theirs": "theirs1(t)"}
+    row = _Difference("torch, an op inside a compiled graph", 0.25, plain, {**chains, "t": names["t"]})
+    yield row
+
+
+class _Difference(Row):
+    """Ten ops more in each of two chains: what one of them takes."""
+
+    def result(self) -> tuple[str, bool]:
+        many, theirs_many, one, theirs_one = self.times.values()
+        ours, theirs = (many - one) / 10, (theirs_many - theirs_one) / 10
+        self.times = {"an op": ours, "a `custom_op` that does nothing": theirs}
+        return f"{ours / theirs:.2f} x", ours <= self.bar * theirs
+
+
+_CPP = """
+#include <torch/extension.h>
+at::Tensor add_one(const at::Tensor &x) {
+  auto out = at::empty(x.sizes(), x.options());
+  const float *from = x.data_ptr<float>();
+  float *to = out.data_ptr<float>();
+  for (int64_t i = 0; i < x.numel(); ++i) to[i] = from[i] + 1;
+  return out;
+}
+TORCH_LIBRARY(frontdoor_cpp, m) { m.def("add_one(Tensor x) -> Tensor"); m.impl("add_one", c10::kCPU, &add_one); }
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {}
+"""
+
+
+def _cpp_op() -> Any:
+    """The op in C++, where a compiler is there."""
+    import torch
+    from torch.utils import cpp_extension
+
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            cpp_extension.load_inline("frontdoor_cpp", _CPP, build_directory=folder, extra_cflags=["-O2"])
+    except Exception as error:
+        print(f"no op in C++: {str(error).splitlines()[0]}", file=sys.stderr)
+        return None
+    return torch.ops.frontdoor_cpp.add_one.default
+
+
+def with_jax() -> Iterator[Row]:
+    """Within programs of JAX: calls one behind the other, and how much each adds."""
+    import einkorn.jax
+    import jax
+
+    f = einkorn.jax.op(kernels.add_one)
+
+    def chain(count: int) -> Any:
+        def many(x: Any) -> Any:
+            for _ in range(count):
+                x = f(x)
+            return x
+
+        return jax.jit(many)
+
+    names = {"one": chain(1), "many": chain(101), "x": jax.numpy.asarray(X)}
+    calls = {"a hundred more": "many(x).block_until_ready()", "one": "one(x).block_until_ready()"}
+    yield _Each("JAX, a call inside `jit` (a handler that does nothing takes 90 ns)", 150, calls, names)
+
+
+class _Each(Row):
+    """What each of a hundred takes."""
+
+    def result(self) -> tuple[str, bool]:
+        many, one = self.times.values()
+        ours = (many - one) / 100
+        self.times = {"a call": ours}
+        return _shown(ours), ours <= self.bar
+
+
+def eager() -> Iterator[Row]:
+    """Tensors."""
+    from einkorn.tensor import Tensor
+
+    from einkorn import functional as F
+
+    x = Tensor.from_dlpack(X.copy())
+    lazy = "with lazy():\n    for _ in range(40):\n        y = x + x"
+    names = {"x": x, "lazy": F.lazy, "F": F}
+    yield Row("eager tensors: an op is recorded", 400, {"record": lazy}, names, per=40)
+
+    def three(t: Any) -> Any:
+        return (t + t) * t - t
+
+    def loop(t: Any) -> Any:
+        for _ in range(2000):
+            t = t * 0.999 + 0.001
+        return t
+
+    three_ops = F.functional(three) if hasattr(F, "functional") else three
+    yield Row("eager tensors: three ops", 12_000, {"three": "three(x)"}, {"three": three_ops, "x": x}, warm=60)
+
+    def lazily(t: Any) -> Any:
+        with F.lazy():
+            result = loop(t)
+        return result.numpy()
+
+    yield Row("eager tensors: an op of 4000 in a loop", 4000, {"loop": "f(x)"}, {"f": lazily, "x": x}, per=4000, warm=2)
+
+
+_FIRST = """
+import time; start = time.perf_counter()
+import sys; sys.path.insert(0, {folder!r})
+import numpy as np
+from front_door_kernels import add_one
+add_one(np.ones(64, np.float32))
+end = time.perf_counter()
+for _ in range(3): add_one(np.ones(64, np.float32))
+loaded = {{name.split(".")[0] for name in sys.modules}} & {{"llvmlite", "torch_mlir", "mlir"}}
+print(end - start, ",".join(sorted(loaded)))
+"""
+
+
+def first() -> Iterator[Row]:
+    """The first result of a process, with all imports."""
+    with tempfile.TemporaryDirectory() as folder:
+        text = _FIRST.format(folder=str(Path(__file__).parent))
+        environment = {**os.environ, "EINKORN_CACHE_DIR": folder}
+
+        def run() -> float:
+            command = [sys.executable, "-c", text]
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+            took, _, loaded = done.stdout.strip().partition(" ")
+            if loaded:
+                told.append(loaded)
+            return float(took)
+
+        told: list[str] = []
+        cold, warm = run(), []
+        told.clear()
+        warm = [run() for _ in range(3)]
+        note = f" (loads {told[0]})" if told else ", neither MLIR nor LLVM"
+        for what, bar, took in (("cold", 800e6, cold), (f"warm{note}", 400e6, min(warm))):
+            yield Row(f"first result of a process, {what}", bar, {"process": "pass"}, {}, times={"process": took * 1e9})
+
+
+SECTIONS: dict[str, tuple[Callable[[], Iterator[Row]], str]] = {
+    "direct": (direct, ""),
+    "models": (models, ""),
+    "ufuncs": (ufuncs, ""),
+    "numba": (with_numba, "numba"),
+    "torch": (with_torch, "torch"),
+    "jax": (with_jax, "jax"),
+    "eager": (eager, ""),
+    "first": (first, ""),
+}
+
+
+def _shown(time: float) -> str:
+    if time < 10_000:
+        return f"{time:.0f} ns" if time >= 10 else f"{time:.1f} ns"
+    return f"{time / 1e3:.1f} µs" if time < 1e6 else f"{time / 1e6:.0f} ms"
+
+
+def lines(names: list[str], rounds: int) -> Iterator[str]:
+    """The table."""
+    yield "| what | bar | measured | |"
+    yield "|---|---|---|---|"
+    for name in names:
+        make, needs = SECTIONS[name]
+        if needs and importlib.util.find_spec(needs) is None:
+            print(f"{needs} is not installed", file=sys.stderr)
+            continue
+        for row in make():
+            if not row.times:
+                timed(row, rounds)
+            shown, holds = row.result()
+            bar = f"≤ + {row.more:.0f} ns" if row.more is not None else f"≤ {row.bar} x"
+            if row.more is None and len(row.times) == 1:
+                bar = f"≤ {_shown(row.bar)}"
+            beside = ", ".join(f"{name} {_shown(took)}" for name, took in row.times.items())
+            yield f"| {row.what} | {bar} | {shown}{'' if holds else ' **above**'} | {beside} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sections", nargs="*", choices=[[], *SECTIONS], help="all when left out")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--update", action="store_true", help="write the table into docs/performance-of-calls.md")
+    options = parser.parse_args()
+    start, written = time.monotonic(), []
+    for line in lines(options.sections or list(SECTIONS), options.rounds):
+        print(line, flush=True)
+        written.append(line)
+    print(f"{time.monotonic() - start:.0f} s", file=sys.stderr)
+    if options.update:
+        head = PAGE.read_text().partition("| what |")[0]
+        PAGE.write_text(head + "\n".join(written) + "\n")
+
+
+if __name__ == "__main__":
+    main()
