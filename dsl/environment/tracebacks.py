@@ -49,6 +49,7 @@ def without_internals(function: Callable[P, R], placed: bool = False) -> Callabl
         except EinkornError as error:
             if placed:
                 error.place = error.place or user_place()
+            __tracebackhide__ = True  # of IPython and pytest, where it stands before another error
             raise bare(error) from error.__cause__
 
     return call

@@ -46,6 +46,7 @@ class Called:
             CompileError: a mistake in the kernel.
             KernelError: the kernel stopped itself.
         """
+        __tracebackhide__ = True
         return caller()(self, args, kwargs)
 
     def compile(self, *examples: Any, checks: str | None = None, **parameters: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import importlib
+import inspect
 import linecache
 import os
 import pty
@@ -270,6 +271,27 @@ def test_a_mistake_in_a_cell_shows_the_cell_and_nothing_of_einkorn(
         f"In[{number}]:3:13: error[EK0301]: argument 'out' of op 'bad' needs a dtype, not int",
     ]
     assert "register.py" not in out and "^^^" in out
+
+
+def test_an_error_behind_one_of_the_users_hides_frames_of_einkorn(
+    shell: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cell(shell, HEAD + KERNEL.format(value=3.5))
+    capsys.readouterr()
+    cell(shell, "try:\n    typed('x')\nexcept Exception as error:\n    raise ValueError('mine') from error")
+    out = capsys.readouterr().out
+    assert "EK0850" in out and "ValueError: mine" in out and "caller.py" not in out
+
+
+def test_the_text_of_a_kernel_is_that_of_its_function(shell: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    text = KERNEL.format(value=3.5)
+    cell(shell, HEAD)
+    cell(shell, text)
+    assert inspect.getsource(shell.user_ns["typed"]) == text
+    assert list(inspect.signature(shell.user_ns["typed"]).parameters) == ["x", "out"]
+    capsys.readouterr()
+    cell(shell, "typed??")
+    assert "foreach(out, lambda i: x[i] + 3.5)" in capsys.readouterr().out
 
 
 def test_a_fault_of_einkorn_shows_its_frames_in_a_cell(shell: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -47,6 +47,7 @@ class Kernel(Called, Rich):
     def __init__(self, schema: OpSchema, function: FunctionType, override: bool) -> None:
         self.schema = schema
         self.function = function
+        self.__wrapped__ = function  # whose text `inspect` and IPython's `??` show
         self.override = override
         self.numpy_reference: Reference | None = None
         self.shape_function: FunctionType | None = None
@@ -180,7 +181,9 @@ def register(
             return _of_class(function, record)
         if not isinstance(function, FunctionType) or function.__name__ == "<lambda>":
             raise CompileError(
-                "@register belongs on a function defined with `def`, or on a class with `execute`", code="EK0107"
+                "@register belongs on a function defined with `def`, or on a class with `execute`",
+                code="EK0107",
+                place=user_place(),
             )
         reader = _Reader(name, function)
         schema = reader.schema(fuse, frozenset(fastmath), writes_once, dict(reads or {}))
