@@ -34,6 +34,7 @@ from ...dsl import (
     select,
     stack,
     store,
+    tile,
     unroll,
 )
 from ..algorithms.algorithm import product, unravelled, wide_dtype
@@ -49,6 +50,8 @@ VALUES = 256  # numbers of a value that a task takes at most
 ROWS = 8  # queries whose share of values is computed in registers
 VECTORS = 2  # vectors of numbers of a value, the same
 WORK = 1 << 16  # multiplications that are worth a task of their own
+FEW = 2  # queries that are taken one by one
+KEYS = 256  # keys of which one query's scores are kept
 GPU_VALUES = 128  # numbers of a value that a warp takes at most
 
 
@@ -124,6 +127,8 @@ def _attend(ctx: Any, out: Any, query: Any, key: Any, value: Any, mask: Any, mas
     lanes = ctx.target.vector_bits // wide.bits
     if ctx.target.is_gpu:
         _by_warp(wide, outer, group, (out, query, key, value), mask, how)
+    elif (query.dim(-2) <= FEW) & (query.dim(-1) <= DEPTH) & (out.dim(-1) <= VALUES):
+        _by_query(wide, outer, group, lanes, (out, query, key, value), mask, how)
     else:
         _by_block(
             wide, outer, group, lanes, 14 if ctx.target.vector_bits >= 512 else 8, (out, query, key, value),
@@ -199,6 +204,70 @@ def _by_warp(wide: Any, outer: Any, group: Any, tensors: Any, mask: Any, how: An
                 store(out, (*lead, head, i, first + r * lanes), found.cast(out.dtype))
 
     by_warps(product(outer) * m * parts, one)
+
+
+# *** a few queries, as where a text is written word by word, on a CPU ***
+
+
+def _by_query(wide: Any, outer: Any, group: Any, lanes: Any, tensors: Any, mask: Any, how: Any) -> None:
+    """A task takes one query. Numbers of a key, and of a value, lie along the lanes of vectors."""
+    out, query, key, value = tensors
+    m, e, n, depth = out.dim(-2), out.dim(-1), key.dim(-2), key.dim(-1)
+    whole = depth // lanes * lanes
+
+    def one(task):
+        i = task % m
+        at = unravelled(task // m, outer)
+        lead = at[:-1]
+        head = at[-1]
+        shared = (*lead, head // group)
+        numbers = stack[wide](DEPTH, zeroed=False)
+        scores = stack[wide](KEYS, zeroed=False)
+        sums = stack[wide](VALUES)
+        for k in range(depth):
+            numbers[k] = query[(*lead, head, i, k)].cast(wide) * wide(how[2])
+
+        def score(j):
+            some = SIMD[wide, lanes](0)
+            for k in range(0, whole, lanes):
+                some = fma(key.load(*shared, j, k, width=lanes).cast(wide), numbers.load(k, width=lanes), some)
+            total = some.reduce_add()
+            for k in range(whole, depth):
+                total = fma(key[(*shared, j, k)].cast(wide), numbers[k], total)
+            return total + mask(wide, lead, head, i, j)
+
+        top, total = wide(-inf), wide(0)
+        low, high = _ends(i, i, n, how[0], how[1])
+        for first in range(low, high, KEYS):
+            count = min(high - first, KEYS)
+            before = top
+            for j in range(count):
+                found = score(first + j)
+                scores[j] = found
+                top = select(found > top, found, top)
+            for j in range(count, ceildiv(count, lanes) * lanes):
+                scores[j] = wide(-inf)
+            shift = select(top == -inf, wide(0), top)
+            change = exp(before - shift)
+            added = SIMD[wide, lanes](0)
+            for j in range(0, count, lanes):
+                power = exp(scores.load(j, width=lanes) - shift)
+                scores.store(power, j)
+                added = added + power
+            total = total * change + added.reduce_add()
+
+            def share(k, width, first=first, count=count, change=change):
+                some = sums.load(k, width=width) * change
+                for j in range(count):
+                    some = fma(scores[j], value.load(*shared, first + j, k, width=width).cast(wide), some)
+                sums.store(some, k)
+
+            tile(e, (4 * lanes, lanes, 1), share)
+        factor = select(total == 0, wide(0), 1 / total)
+        for k in range(e):
+            store(out, (*lead, head, i, k), (sums[k] * factor).cast(out.dtype))
+
+    parallel_for(product(outer) * m, one, grain=ceildiv(WORK, n * (depth + e) + 16))
 
 
 # *** blocks of queries and keys, on a CPU ***

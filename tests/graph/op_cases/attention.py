@@ -11,7 +11,8 @@ from einkorn.graph import ops
 from einkorn.stdlib.kernels.attention import attention_reference, masked_attention_reference
 
 LENGTHS = [
-    {"b": b, "m": m, "n": n} for b, m, n in [(2, 5, 7), (1, 1, 1), (3, 70, 130), (2, 0, 3), (2, 3, 0), (0, 2, 2)]
+    {"b": b, "m": m, "n": n}
+    for b, m, n in [(2, 5, 7), (1, 1, 1), (3, 70, 130), (2, 2, 301), (2, 0, 3), (2, 3, 0), (0, 2, 2)]
 ]
 WHOLE = {"causal": False, "window": 0}
 
