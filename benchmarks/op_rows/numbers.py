@@ -64,7 +64,7 @@ ONE_NUMBER = [
     _one("tan", np.tan, "tan", "Tan"), _one("atan", np.arctan, "atan", "Atan"), _one("sinh", np.sinh, "sinh"),
     _one("cosh", np.cosh, "cosh"), _one("asinh", np.arcsinh, "asinh"), _one("exp2", np.exp2, "exp2"),
     _one("expm1", np.expm1, "expm1"), _one("cbrt", np.cbrt), _one("erfc", None, "erfc"),
-    _one("lgamma", None, "lgamma"), _one("reciprocal", np.reciprocal, "reciprocal", "Reciprocal"),
+    _one("reciprocal", np.reciprocal, "reciprocal", "Reciprocal"),
     _one("square", np.square, "square"), _one("sign", np.sign, "sign", "Sign"),
     _one("is_finite", np.isfinite, "isfinite"), _one("asin", np.arcsin, "asin", "Asin", _inside),
     _one("log2", np.log2, "log2", "", _above_one), _one("log10", np.log10, "log10", "", _above_one),
@@ -72,6 +72,8 @@ ONE_NUMBER = [
 ]  # fmt: skip
 NUMBERS = [
     *ONE_NUMBER,
+    *(Row("lgamma", f"256 x 4096, {which}", make, ops.lgamma, None, lambda x: x.lgamma(), tolerance=1e-5)
+      for which, make in (("from 1.1 to 9", _above_one), ("half of them negative", lambda: [floats(256, 4096)]))),
     *(
         Row(op, "256 x 4096, two", lambda: [floats(256, 4096), floats(256, 4096)], getattr(ops, op), numpy,
             lambda x, y, op=op: getattr(torch_module(), op)(x, y), tolerance=1e-5)

@@ -232,8 +232,18 @@ def _padded(image: TensorValue, windows: Windows, first: bool) -> TensorValue:
         return image
     batch, places, channels = places_of("pad", "x", image, image.rank - 2, first)
     sizes = [size + b + a for size, b, a in zip(places, windows.before, windows.after, strict=True)]
-    out = image.type.with_shape(image_shape(batch, sizes, channels, first))
-    return builtin(_FAMILY, "pad_places", [image], {**windows.parameters("before"), "first": first}, [out])[0]
+    shape = image_shape(batch, sizes, channels, first)
+    if first or not isinstance(channels, StaticDim):
+        layout = {"leading": 2 if first else 1, "trailing": 0 if first else 1}
+        out = image.type.with_shape(shape)
+        return builtin(_FAMILY, "pad_places", [image], {**windows.parameters("before"), **layout}, [out])[0]
+    # The places along the last axis and their channels are one axis, so that short rows of channels become long ones.
+    flat = as_shape(image, [batch, *places[:-1], places[-1] * channels])
+    out = image.type.with_shape([batch, *sizes[:-1], sizes[-1] * channels])
+    before = ",".join(map(str, (*windows.before[:-1], windows.before[-1] * int(channels))))
+    layout = {"leading": 1, "trailing": 0}
+    padded = builtin(_FAMILY, "pad_places", [flat], {"before": before, **layout}, [out])[0]
+    return as_shape(padded, shape)
 
 
 def _operands(name: str, x: Any, filter: Any, bias: Any) -> tuple[TensorValue, TensorValue, TensorValue | None]:

@@ -37,6 +37,7 @@ from ...dsl import (
 )
 from ..algorithms.algorithm import product, unravelled, wide_dtype
 from ..algorithms.products import DEPTH, PANELS, blocked_product, fill_step, panel_at, times_plus
+from ..algorithms.rows import TASK
 from ..algorithms.windows import numbers, three_axes, window_shape, windows
 
 T = TypeVar("T", bound=Numeric)
@@ -45,22 +46,47 @@ E = TypeVar("E", bound=Element)
 STRIP = 16  # rows of a strip, at most
 
 
-@register("pad_places")
-def pad_places(out: OutputTensor[E, "*t"], x: InputTensor[E, "*s"], *, before: str, first: bool) -> None:
-    """x with zeros around its places."""
-    at = 2 if first else 1
-    by = numbers(before, x.rank - 2)
+@register("pad_places", writes_once=True, reads={"x": 1})
+def pad_places(
+    out: OutputTensor[E, "*t"], x: InputTensor[E, "*s"], ctx: DeviceContext, *, before: str, leading: int, trailing: int
+) -> None:
+    """x with zeros around its places: all axes but so many in front, and behind."""
+    at, count = leading, x.rank - leading - trailing
+    by = numbers(before, count)
 
-    def element(i):
+    def lies(i, axes):
+        """Whether a place along the first axes of places lies in x, and the index of x up to there."""
         there = True
         index: tuple[Any, ...] = i[:at]
-        for k in unroll(x.rank - 2):
+        for k in unroll(axes):
             place = i[at + k] - by[k]
             there = there & (place >= 0) & (place < x.dim(at + k))
             index = (*index, place)
-        return x[(*index, *i[at + x.rank - 2 :])] if there else E(0)
+        return there, index
 
-    foreach(out, element)
+    def element(i):
+        there, index = lies(i, count)
+        return x[(*index, *i[at + count :])] if there else E(0)
+
+    def row(task):
+        i = unravelled(task, out.shape[:-1])
+        there, index = lies(i, count - 1)
+        low, size = by[count - 1], x.dim(-1)
+        if there:
+            for j in range(low):
+                out[(*i, j)] = E(0)
+            for j in range(size):
+                out[(*i, low + j)] = x[(*index, j)]
+            for j in range(low + size, out.dim(-1)):
+                out[(*i, j)] = E(0)
+        else:
+            for j in range(out.dim(-1)):
+                out[(*i, j)] = E(0)
+
+    if ctx.target.is_gpu or trailing > 0:
+        foreach(out, element)
+    else:
+        parallel_for(product(out.shape[:-1]), row, grain=ceildiv(TASK, out.dim(-1) + 16))
 
 
 @register("conv", writes_once=True)
