@@ -4,8 +4,8 @@
     weight = random.normal([3, 3], std=0.1)
 
 Numbers are those of `ops.random`: a function of the seed, of how many calls came after it was set, and of the place of
-the element. Seed and count come with each call: nothing is compiled again for them, and numbers are the same on all
-devices. Without a seed a process draws one.
+the element. Seed, count, bounds and spreads come with each call: nothing is compiled again for them. Numbers are the
+same on all devices. Without a seed a process draws one.
 
 Input: shapes, distributions. Output: tensors. Non-goals: nothing for secrets.
 """
@@ -19,11 +19,14 @@ import secrets
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ...dsl.diagnostics.errors import EinkornError
+import numpy as np
+
+from ...dsl.diagnostics.errors import DTypeError, EinkornError
 from ...dsl.environment.tracebacks import placed
 from ...dsl.types.dtype import DType
 from .. import ops
 from ..arguments import int_of, list_of, number_of, wrong
+from ..driver.arrays import rounded
 from ..driver.devices import Device, DeviceRef
 from ..ops.random import streaming
 from ..staging.active import ACTIVE
@@ -92,10 +95,17 @@ def _operator(name: str) -> Operator:
 _UNIFORM, _NORMAL, _BERNOULLI, _DROPOUT = map(_operator, ("uniform", "normal", "bernoulli", "dropout"))
 
 
-def _filled(operator: Operator, shape: Any, parameters: Any, dtype: Any, device: Any) -> Tensor:
-    chosen, place = defaults(dtype, device)
+def _filled(operator: Operator, shape: Any, parameters: Any, dtype: DType, device: Device) -> Tensor:
     sizes = [int(dim) for dim in Shape(list_of("shape", shape, "sizes"))]
-    return record(operator, (*_drawn(), sizes, *parameters), {"dtype": chosen, "device": place})  # type: ignore[no-any-return]
+    return record(operator, (*_drawn(), sizes, *parameters), {"dtype": dtype, "device": device})  # type: ignore[no-any-return]
+
+
+def _kinds(dtype: DType | None, device: Device | DeviceRef | None) -> tuple[DType, DType, Device]:
+    """The dtype of a result, the one in which it is computed, and where it lies."""
+    chosen, place = defaults(dtype, device)
+    if not chosen.is_float() or chosen.is_storage():
+        wrong("dtype", chosen, "a floating-point dtype that computes", code="EK0413", kind=DTypeError)
+    return chosen, DType.float64 if chosen is DType.float64 else DType.float32, place
 
 
 @placed
@@ -119,7 +129,15 @@ def uniform(
     pair = [number_of(f"range[{k}]", each) for k, each in enumerate(list_of("range", range, "two numbers"))]
     if len(pair) != 2 or pair[0] >= pair[1]:
         wrong("range", range, "two numbers, of which the first is the smaller one", kind=ValueOfRandom, code="EK0844")
-    return _filled(_UNIFORM, shape, (tuple(pair),), dtype, device)
+    low, high = pair
+    chosen, wide, place = _kinds(dtype, device)
+    drawn = _filled(_UNIFORM, shape, ((0, 1),), chosen, place)
+    if (low, high) == (0, 1):
+        return drawn
+    # as the kernel computes it, with bounds that come with the call
+    found = (drawn.cast(wide) * (high - low) + low).cast(chosen)
+    ends = rounded(np.array([low, high]), chosen)
+    return FUNCTIONS["minimum"](found, float(np.nextafter(ends[1], ends[0])))  # type: ignore[no-any-return]
 
 
 @placed
@@ -139,7 +157,10 @@ def gaussian(
     spread = number_of("std", std)
     if spread <= 0:
         wrong("std", std, "a number above 0", kind=ValueOfRandom, code="EK0844")
-    return _filled(_NORMAL, shape, (number_of("mean", mean), spread), dtype, device)
+    chosen, wide, place = _kinds(dtype, device)
+    drawn = _filled(_NORMAL, shape, (0.0, 1.0), wide, place)
+    centre = number_of("mean", mean)
+    return (drawn if (centre, spread) == (0, 1) else drawn * spread + centre).cast(chosen)
 
 
 class ValueOfRandom(EinkornError, ValueError):
