@@ -17,10 +17,11 @@ from .installation import is_own_module
 from .places import Place, shown_path
 from .text import interactive_shell
 
-_HEAD = re.compile(r"^(?P<place>.+?:\d+:\d+: )?(?P<word>error|warning)\[(?P<code>EK\d{4})\]: (?P<message>.*)$")
-_MARKS = re.compile(r"^(?P<bar>      \| )(?P<space> *)(?P<marks>[\^~][\^~ ]*)(?P<text>.*)$")
-_SOURCE = re.compile(r"^(?P<number> *\d+ \| )(?P<text>.*)$")
-_ASIDE = re.compile(r"^(?P<word>note|hint): (?P<text>.*)$")
+# What kinds of lines there are; `re` keeps what it compiles of them, when an error is coloured first.
+_HEAD = r"(?P<place>.+?:\d+:\d+: )?(?P<word>error|warning)\[(?P<code>EK\d{4})\]: (?P<message>.*)$"
+_MARKS = r"(?P<bar>      \| )(?P<space> *)(?P<marks>[\^~][\^~ ]*)(?P<text>.*)$"
+_SOURCE = r"(?P<number> *\d+ \| )(?P<text>.*)$"
+_ASIDE = r"(?P<word>note|hint): (?P<text>.*)$"
 
 _BOLD, _RED, _YELLOW, _GREEN, _CYAN, _BLUE = "1", "1;31", "1;33", "1;32", "1;36", "34"
 _SHELLS = ("IPython", "ipykernel", "nbclient")
@@ -32,15 +33,15 @@ def colored(text: str) -> str:
 
 
 def _line(line: str) -> str:
-    if found := _HEAD.match(line):
+    if found := re.match(_HEAD, line):
         place = _in(_BOLD, found["place"]) if found["place"] else ""
         head = _in(_RED if found["word"] == "error" else _YELLOW, f"{found['word']}[{found['code']}]")
         return f"{place}{head}{_in(_BOLD, ': ' + found['message'])}"
-    if found := _MARKS.match(line):
+    if found := re.match(_MARKS, line):
         return f"{_in(_BLUE, found['bar'])}{found['space']}{_in(_RED, found['marks'] + found['text'])}"
-    if found := _SOURCE.match(line):
+    if found := re.match(_SOURCE, line):
         return f"{_in(_BLUE, found['number'])}{found['text']}"
-    if found := _ASIDE.match(line):
+    if found := re.match(_ASIDE, line):
         return f"{_in(_GREEN if found['word'] == 'hint' else _CYAN, found['word'])}: {found['text']}"
     return line
 

@@ -17,9 +17,8 @@ import linecache
 import sys
 import tokenize
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
 SOURCE = "__einkorn_source__"  # where a module keeps the texts that it was made from, by file, the newest first
 
@@ -27,8 +26,7 @@ PROMPTS = ("<stdin>", "<console>")  # names that many texts share
 _KEPT = 8  # texts of a file that are kept: a module that is loaded again leaves functions of its older texts behind
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(NamedTuple):
     """A text that may be the right one, and the name under which messages show it."""
 
     text: str
