@@ -2,7 +2,7 @@
 
 from typing import TypeVar
 
-from einkorn.dsl import InputTensor, Numeric, OutputTensor, float32, foreach, register
+from einkorn.dsl import InputTensor, MutableInputTensor, Numeric, OutputTensor, float32, foreach, register
 
 T = TypeVar("T", bound=Numeric)
 ONE, TWO, THREE, FOUR = 1.0, 2.0, 3.0, 4.0
@@ -31,3 +31,8 @@ def polynomial(out: OutputTensor[float32, "*s"], x: InputTensor[float32, "*s"]):
 @register("axpy")
 def axpy(out: OutputTensor[T, "n"], a: T, x: InputTensor[T, "n"], y: InputTensor[T, "n"]):
     foreach(out, lambda i: a * x[i] + y[i])
+
+
+@register("increase")
+def increase(x: MutableInputTensor[T, "n"]):
+    foreach(x, lambda i: x[i] + 1)
