@@ -117,15 +117,17 @@ class PythonForm:
         out: whether `out=` may come behind them.
         names: how many names of modules are compared with what they were.
         cells: how many variables of functions are.
-        buffers: whether outputs are given as a list of buffers, which are also taken; else as an array, or as a tuple
-            of several.
+        buffers: as what outputs are given: "" for an array, or a tuple of several; "list" for a list of buffers, which
+            are also taken; "same" for a buffer, or a tuple of several, where the arguments `held` are buffers.
+        held: which arguments have to be buffers.
     """
 
     keywords: tuple[str, ...] = ()
     out: bool = True
     names: int = 0
     cells: int = 0
-    buffers: bool = False
+    buffers: str = ""
+    held: tuple[bool, ...] = ()
 
     def words(self, spec: DoorSpec) -> tuple[str, ...]:
         """The names of the words of the table, in their order."""

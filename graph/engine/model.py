@@ -190,7 +190,7 @@ class Model(Rich):
         """Opens a door when calls repeat, where there can be one."""
         self._calls += 1
         if self._calls == OPEN_AT:
-            self._door = python_door(self._call, self._ir.name, _By(self), buffers=True)
+            self._door = python_door(self._call, self._ir.name, _By(self), buffers="list")
 
     def _by_name(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """All inputs in their order, for a call that names some."""

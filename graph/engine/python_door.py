@@ -92,7 +92,8 @@ def python_door(
     keywords: Mapping[str, Any] | None = None,
     names: Sequence[tuple[dict[str, Any], str, Any]] = (),
     cells: Sequence[tuple[Any, Any]] = (),
-    buffers: bool = False,
+    buffers: str = "",
+    held: Sequence[bool] = (),
     out: bool = True,
     explain: Callable[[EinkornError], EinkornError] | None = None,
 ) -> Any:
@@ -106,7 +107,7 @@ def python_door(
         keywords: compile-time parameters that are passed by name, with the values that the code is for.
         names: (dict, name, value) of each variable of a module that the kernel has read; another value is a miss.
         cells: (cell, value) of each variable of a function.
-        buffers: whether a list of `Buffer`s is given back instead of arrays.
+        buffers, held: as what outputs are given, and which arguments have to be buffers; see `PythonForm`.
         out: whether `out=` may give the memory for a single output.
         explain: makes of the error of a call the one that is raised.
     """
@@ -117,7 +118,7 @@ def python_door(
         return None
     kinds = tuple(type(value).__name__ for value in (keywords or {}).values())
     single = len(spec.outputs) == 1 and not any(a.strides is not None for a in spec.arguments)
-    form = PythonForm(kinds, out and single and not buffers, len(names), len(cells), buffers)
+    form = PythonForm(kinds, out and single and not buffers, len(names), len(cells), buffers, tuple(held))
     library = load_door("python", spec, form)
     if library is None:
         return None
@@ -126,21 +127,21 @@ def python_door(
     words = {**_api(), **entry_words(caller, owner), **_next(last), "running": 0}
     fail = functools.partial(_failed, owner, explain)
     words["fail"] = id(fail)
-    held: list[Any] = [caller, owner, library, last, fail]
-    _add_values(words, held, caller, spec)
+    kept: list[Any] = [caller, owner, library, last, fail]
+    _add_values(words, kept, caller, spec)
     for k, (word, value) in enumerate((keywords or {}).items()):
-        held += [(interned := sys.intern(word)), value]
+        kept += [(interned := sys.intern(word)), value]
         bits = struct.unpack("<q", struct.pack("<d", value))[0] if type(value) is float else 0
         words |= {f"keyword{k}": id(interned), f"value{k}": id(value), f"bits{k}": bits}
     for k, (module, word, value) in enumerate(names):
-        held += [module, (interned := sys.intern(word)), value]
+        kept += [module, (interned := sys.intern(word)), value]
         words |= {f"module{k}": id(module), f"name{k}": id(interned), f"found{k}": id(value)}
     for k, (cell, value) in enumerate(cells):
-        held += [cell, value]
+        kept += [cell, value]
         words |= {f"cell{k}": id(cell), f"content{k}": id(value)}
     table = np.array([words[word] & MASK for word in form.words(spec)], np.uint64).view(DoorTable)
     table.address, table.form, table.owner = library.address("ek_door"), form, owner
-    return _function(name, table.address, table, held)
+    return _function(name, table.address, table, kept)
 
 
 def is_plain(value: Any) -> bool:

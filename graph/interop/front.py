@@ -23,6 +23,7 @@ from ...dsl.diagnostics.errors import EinkornError
 from ...dsl.frontend.python.register import Kernel
 from ...dsl.frontend.reads import Reads
 from ...dsl.types.dtype import DType
+from ..driver.buffer import Buffer
 from ..engine.call import Caller
 from ..engine.python_door import python_door
 from ..types.strides import pattern_of, whole
@@ -81,6 +82,7 @@ class Front:
             return
         names, cells = reads
         scalars = [NUMBERS.get(type(value), "") for value in args]
+        held = [type(value) is Buffer for value in args]
         door = python_door(
             caller,
             kernel.__name__,
@@ -89,6 +91,8 @@ class Front:
             keywords=named,
             names=names,
             cells=cells,
+            buffers="same" if any(held) else "",
+            held=held if any(held) else (),
             explain=lambda error: explained(error, made, ()),
         )
         if door is not None:
@@ -123,10 +127,11 @@ def _kind(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """What one door serves; None where none does."""
     found: list[Any] = []
     for value in args:
-        if type(value) is np.ndarray:
-            if not whole(value):
+        array = value._array if type(value) is Buffer else value
+        if type(array) is np.ndarray:
+            if not whole(array):
                 return None
-            found.append((value.dtype, value.ndim, pattern_of(value)))
+            found.append((type(value), array.dtype, array.ndim, pattern_of(array)))
         elif type(value) in NUMBERS:
             found.append(type(value))
         else:
@@ -137,11 +142,17 @@ def _kind(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     return tuple(found), tuple((name, type(kwargs[name]), kwargs[name]) for name in names)
 
 
+def _array_of(value: Any) -> Any:
+    """The array that an argument is, or that a buffer holds; None for a number."""
+    return value._array if type(value) is Buffer else value if isinstance(value, np.ndarray) else None
+
+
 def _served(kernel: Kernel, args: tuple[Any, ...], parameters: Mapping[str, Any]) -> Specialisation | None:
     """What has served such a call."""
     kinds: list[Any] = []
     for value in args:
-        kinds.append((DType.from_numpy(value.dtype), value.ndim) if isinstance(value, np.ndarray) else value)
+        array = _array_of(value)
+        kinds.append(value if array is None else (DType.from_numpy(array.dtype), array.ndim))
     try:
         made = specialise(kernel, kinds, parameters)
     except EinkornError:  # `out=` told dtypes that nothing else tells
@@ -152,7 +163,8 @@ def _served(kernel: Kernel, args: tuple[Any, ...], parameters: Mapping[str, Any]
 def _caller(made: Specialisation, args: tuple[Any, ...]) -> Caller | None:
     """Whose code has read arrays that lie so."""
     caller = made.model._call
-    patterns = tuple(pattern_of(value) if isinstance(value, np.ndarray) else None for value in args)
+    arrays = map(_array_of, args)
+    patterns = tuple(None if array is None else pattern_of(array) for array in arrays)
     return caller.known.get(patterns) if any(patterns) else caller
 
 

@@ -205,7 +205,7 @@ def test_doors_stand_behind_each_other() -> None:
 
 
 def test_buffers_are_given_as_lists() -> None:
-    (buffer,) = door(kernels.add_one, (F32, 2), buffers=True)(floats(2, 3))
+    (buffer,) = door(kernels.add_one, (F32, 2), buffers="list")(floats(2, 3))
     assert buffer.dtype is F32 and buffer.device.is_host and buffer.to_numpy().tolist() == (floats(2, 3) + 1).tolist()
 
 
@@ -239,7 +239,7 @@ def test_threads_side_by_side() -> None:
 def test_nothing_is_left_behind() -> None:
     one, x, y = door(kernels.add_one, (F32, 1)), floats(64), floats(64)
     scaled = door(kernels.scale_and_shift, (F32, 1), keywords={"scale": 2.0})
-    listed = door(kernels.add_one, (F32, 1), buffers=True)
+    listed = door(kernels.add_one, (F32, 1), buffers="list")
     counted = [x, y, x.dtype, None, np.ndarray, list, listed, F32, one]
 
     def calls() -> None:

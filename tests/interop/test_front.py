@@ -21,6 +21,7 @@ from einkorn.dsl import DType
 from einkorn.dsl.diagnostics.errors import EinkornError, KernelError
 from einkorn.dsl.frontend.python.register import Kernel
 from einkorn.dsl.frontend.reads import Reads
+from einkorn.graph import Buffer
 from einkorn.graph.engine.python_door import python_door
 from einkorn.graph.interop.front import MOST, variables
 from einkorn.graph.interop.specialise import specialise
@@ -105,6 +106,19 @@ def test_both_paths_give_the_same(doors: bool, monkeypatch: pytest.MonkeyPatch) 
             for mine, theirs in zip(result, wanted, strict=True) if isinstance(wanted, tuple) else [(result, wanted)]:
                 np.testing.assert_array_equal(mine, theirs, name, strict=True)
         assert (steps(call) > 0) == (not doors or name in BY_PYTHON), name
+
+
+def test_buffers_have_doors_of_their_own() -> None:
+    x, view = Buffer.from_numpy(X), Buffer.from_dlpack(V)
+    for _ in range(3):
+        results = kernels.add(x, x), kernels.add(x, Y), kernels.add(view, x), kernels.halves(x)
+    assert type(results[0]) is Buffer and [type(each) for each in results[3]] == [Buffer, Buffer]
+    for result, wanted in zip(results[:3], (X + X, X + Y, V + X), strict=True):
+        np.testing.assert_array_equal(result.to_numpy(), wanted)
+    for args in ((x, x), (x, Y), (view, x)):
+        assert steps(lambda args=args: kernels.add(*args)) == 0
+    assert type(kernels.add(X, Y)) is np.ndarray and type(kernels.add(X, x)) is Buffer
+    assert results[0].dtype is DType.float32 and results[0].device.is_host
 
 
 def test_sizes_share_a_door() -> None:

@@ -159,7 +159,9 @@ class _Door(DoorText):
         value = self.load("ptr", self.at("%args", 8 * k))
         if argument.scalar:
             return self.number(value, argument)
-        if self.form.buffers:
+        if self.form.held and self.form.held[k]:
+            self.need_type(value, "buffer_type")
+        if self.form.buffers == "list" or (self.form.held and self.form.held[k]):
             value = self.held(value)
         self.array(value, f"argument{k}", len(argument.axes))
         flags = self.load("i32", self.at(value, FLAGS))
@@ -373,7 +375,9 @@ class _Door(DoorText):
     def give(self, objects: Sequence[str], shapes: Sequence[Sequence[Value]]) -> None:
         """The result."""
         if self.form.buffers:
-            self.leave(self.gathered("list", self.buffers(objects)))
+            objects = self.buffers(objects)
+        if self.form.buffers == "list":
+            self.leave(self.gathered("list", objects))
         elif len(objects) == 1:
             self.leave(objects[0])
         elif objects:
