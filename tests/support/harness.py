@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from support.packed import packed, unpacked
 
+from einkorn.compiler import pipeline
+from einkorn.compiler.codegen.llvm import Compiled
 from einkorn.compiler.pipeline import Artifact, compile_entry
 from einkorn.compiler.targets import lookup
 from einkorn.dsl import DType
@@ -88,6 +90,19 @@ def compile_kernel(
         spec, results = entry_of(file, op, inputs, params, outputs)
         _compiled[key] = compile_entry(spec, lookup(target), level=level), results
     return _compiled[key]
+
+
+def assembly_of(file: Path, op: str, inputs: Sequence[TensorType], target: str) -> str:
+    """The assembly of one op for a CPU alone: `compile_kernel` makes the code first, and its `asm` all of it again."""
+    compilation = pipeline.Compilation(entry_of(file, op, inputs)[0], lookup(target))
+    assert not compilation.target.has_grid
+    pipeline._run_typed(compilation, None)
+    for each in pipeline.NATIVE:
+        if each.name == "compile":
+            break
+        if each.half in ("both", "host"):
+            each.run(compilation)
+    return Compiled(compilation.target, compilation.level, compilation.text, b"").assembly
 
 
 def run_kernel(
