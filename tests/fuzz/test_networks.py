@@ -1,4 +1,4 @@
-"""Random networks: a hundred fresh ones, those that were found, and whether a fault would be seen and made small."""
+"""Random networks: sixty of them (`make fuzz` makes new ones), those that were found, and whether a fault would be seen and made small."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_regressions(file: Path) -> None:
     assert status == "same", detail
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_a_short_campaign(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(campaigns, "ROUND", 20)
     one = campaigns.Campaign(tmp_path, lambda campaign: None, NETWORKS)
@@ -103,7 +103,7 @@ def test_every_kind_of_step_is_reached() -> None:
 
 def test_a_graph_survives_its_reproducer() -> None:
     """Every kind of graph, as JSON and back: the same text, and the same key in the cache."""
-    for seed in range(60):
+    for seed in range(30):
         ir = staged(random_network(random.Random(seed))).ir
         text = json.dumps(graph_to_json(ir, True, SAFE, False))
         again, *how = graph_from_json(json.loads(text))
