@@ -23,6 +23,7 @@ HEAD = """
 from einkorn.dsl import (
     DeviceContext, InputTensor, OutputTensor, atomic, gpu, int64, register, stack, unroll
 )
+from einkorn.stdlib import Sum
 
 def both(out, i):
     gpu.barrier()
@@ -158,6 +159,7 @@ WARPS: dict[str, tuple[Any, str, str, str]] = {
              "`gpu.warp.any` behind", "i >= n"),
     "rounds": (256, "k = x[t]\nwhile k > 0:\n    k = gpu.warp.shuffle_down(k, 1)", "`gpu.warp.shuffle_down` in a loop",
                "k > 0"),
+    "joined": (256, "if x[t] > 0: out[t] = gpu.warp.reduce(x[t], Sum)", "`gpu.warp.reduce` under", "x[t] > 0"),
 }  # fmt: skip
 
 
@@ -221,7 +223,8 @@ def test_what_a_warp_does_where_lanes_may_part(name: str, check: Callable[..., A
     error = raised.value
     assert error.code == "EK0621" and error.message.startswith(f"{what} ") and LANES in error.message
     assert {label.text: text_at(label.place) for label in error.labels}["this may differ"] == condition
-    assert "mask=" in (error.hint or "")
+    takes_mask = not any(word in what for word in ("reduce", "scan", "broadcast"))
+    assert ("mask=" in (error.hint or "")) is takes_mask
 
 
 def test_the_message_shows_barrier_and_condition(check: Callable[..., Any]) -> None:

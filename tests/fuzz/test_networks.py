@@ -1,4 +1,4 @@
-"""Random networks: sixty of them (`make fuzz` makes new ones), those that were found, and whether a fault would be seen and made small."""
+"""Random networks: sixty of them (`make fuzz` makes new ones), those that were found, and whether a fault is seen."""
 
 from __future__ import annotations
 
