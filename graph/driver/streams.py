@@ -113,6 +113,7 @@ def default_stream(driver: Driver) -> DeviceStream:
 
 def current_stream(driver: Driver) -> DeviceStream:
     """The stream that this thread's work on a device goes to."""
-    if driver.streams > 1:
+    found: DeviceStream | None = driver.default_stream
+    if driver.streams > 1 or found is None:  # the only stream may be one that was chosen
         return _chosen(driver) or default_stream(driver)
-    return driver.default_stream or default_stream(driver)
+    return found

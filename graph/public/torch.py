@@ -1,10 +1,13 @@
 """Calls kernels from PyTorch.
 
-op = einkorn.torch.op(add_one)                            an op of `torch.library`: add_one(x), compiled, exported, …
-library = einkorn.torch.CustomOpLibrary("kernels/")       ops that are given their outputs: library.add_one(out, x)
+    op = einkorn.torch.op(add_one)                         an op of `torch.library`: op(x), compiled, exported, …
+    library = einkorn.torch.CustomOpLibrary("kernels/")    ops that are given their outputs: library.add_one(out, x)
 
-@einkorn.torch.graph_op                                   a graph as an op that is given its outputs
-def softened(x): ...
+    @einkorn.torch.graph_op                                a graph as an op that is given its outputs
+    def softened(x): ...
+
+PyTorch is loaded with this module. Input: kernels, names of ops, functions of graph values. Output: ops of PyTorch.
+Non-goals: what a kernel computes. See docs/torch.md.
 """
 
 from einkorn.graph.interop.torch.callers import CustomOpLibrary, Op, graph_op, op

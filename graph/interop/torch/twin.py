@@ -19,7 +19,7 @@ from ....dsl.diagnostics.places import user_place
 from ....dsl.signature.bind import Binding, bind
 from ....dsl.signature.schema import Form, OpSchema, Role, TensorArgument
 from ...driver.devices import DeviceRef
-from ...driver.streams import stream_of
+from ...driver.streams import DeviceStream, stream_of
 from ...engine.model import Model
 from ..specialise import AnyKernel, Specialisation, specialise
 from .sizes import plain_shape, sized, sized_shape
@@ -143,6 +143,8 @@ class Twin:
         flat = _flat(call.inputs)
         values = [memory_of(v) if isinstance(v, torch.Tensor) else v for v in flat]
         shapes = [tuple(v.shape) if isinstance(v, torch.Tensor) else () for v in values]
+        if special.device != DeviceRef.CPU():  # where nothing has gaps; what is changed in place stays where it is
+            values = [v if k in special.mutable else _whole(v) for k, v in enumerate(values)]
         with on_current_stream(special.device):
             made = self._made(special, call, values, shapes)
         for position in special.mutable:
@@ -234,12 +236,22 @@ def _is_plain(tensor: torch.Tensor) -> bool:
     return bool(tensor.is_contiguous() and not tensor.is_neg())
 
 
+def _whole(value: Any) -> Any:
+    return value.contiguous() if isinstance(value, torch.Tensor) else value
+
+
 def on_current_stream(device: DeviceRef) -> AbstractContextManager[Any]:
     """Sends what kernels do to the stream that PyTorch works on."""
     if device == DeviceRef.CPU():
         return contextlib.nullcontext()
-    handle = torch.cuda.current_stream(device.id).cuda_stream
-    return stream_of(device.to_device().driver, handle)
+    handle, driver = torch.cuda.current_stream(device.id).cuda_stream, device.to_device().driver
+    found = _streams.get((driver, handle))
+    if found is None:
+        found = _streams[driver, handle] = stream_of(driver, handle)
+    return found
+
+
+_streams: dict[tuple[Any, int], DeviceStream] = {}
 
 
 def _names(schema: OpSchema) -> Iterator[str]:
