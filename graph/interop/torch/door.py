@@ -262,9 +262,10 @@ def _read(kind: str, word: int) -> Any:
     return word - (1 << 64) if word >> 63 else word
 
 
-_new = ctypes.pythonapi.PyCapsule_New
+_own = ctypes.PyDLL(None)  # `ctypes.pythonapi` is everybody's: who says what a function takes says it for all
+_new = _own.PyCapsule_New
 _new.restype, _new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-_get = ctypes.pythonapi.PyCapsule_GetPointer
+_get = _own.PyCapsule_GetPointer
 _get.restype, _get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 
 
