@@ -284,6 +284,8 @@ def eager() -> Iterator[Row]:
     x = Tensor.constant(X)  # memory that nobody else may write
     lazy = "with lazy():\n    for _ in range(40):\n        y = x + x"
     names = {"x": x, "lazy": F.lazy, "F": F}
+    add = {"x + x": "x + x", "np.add": "add(a, a)"}
+    yield Row("eager tensors: an op runs", 4, add, {"x": x, "a": X, "add": np.add})
     yield Row("eager tensors: an op is recorded", 400, {"record": lazy}, names, per=40)
 
     def three(t: Any) -> Any:

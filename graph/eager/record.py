@@ -231,9 +231,9 @@ def unary(operator: Operator) -> Callable[[Any], Any]:
     pairs = operator.pairs
 
     def apply(x: Any) -> Any:
-        if type(x) is Tensor and (call := pairs.get(x._kind)) is not None and x._pending is not SHARED:
+        if type(x) is Tensor and (call := pairs.get(x._kind)) is not None:
             value = x._value
-            if MODE.get().lazy:
+            if MODE.get().lazy and x._pending is not SHARED:
                 return _short(call, (x,) if value is None else (value,), (x,), _getframe(1))
             if value is not None and not ACTIVE.get():
                 return _run_short(call, value)
@@ -249,18 +249,18 @@ def binary(operator: Operator) -> tuple[Callable[[Any, Any], Any], Callable[[Any
     def apply(x: Any, y: Any) -> Any:
         if type(y) is Tensor:
             call = pairs.get((x._kind, y._kind))
-            if call is not None and x._pending is not SHARED and y._pending is not SHARED:
+            if call is not None:
                 a, b = x._value, y._value
-                if MODE.get().lazy:
+                if MODE.get().lazy and x._pending is not SHARED and y._pending is not SHARED:
                     return _short(call, (x if a is None else a, y if b is None else b), (x, y), _getframe(1))
                 if a is not None and b is not None and not ACTIVE.get():
                     return _run_short(call, a, b)
-        elif (call := pairs.get((x._kind, type(y)))) is not None and x._pending is not SHARED:
+        elif (call := pairs.get((x._kind, type(y)))) is not None:
             if not (folds and y in FOLDED) and call.checks[0][1] <= y <= call.checks[0][2]:
                 a = x._value
                 if type(y) is not call.number:
                     y = call.number(y)
-                if MODE.get().lazy:
+                if MODE.get().lazy and x._pending is not SHARED:
                     return _short(call, (x if a is None else a, y), (x,), _getframe(1))
                 if a is not None and not ACTIVE.get():
                     return _run_short(call, a, y)
@@ -270,13 +270,13 @@ def binary(operator: Operator) -> tuple[Callable[[Any, Any], Any], Callable[[Any
 
     def reflected(y: Any, x: Any) -> Any:
         call = pairs.get((type(x), y._kind))
-        if call is None or y._pending is SHARED or (folds and x in FOLDED):
+        if call is None or (folds and x in FOLDED):
             return record(operator, (x, y), {})
         if call.checks[0][1] <= x <= call.checks[0][2]:
             b = y._value
             if type(x) is not call.number:
                 x = call.number(x)
-            if MODE.get().lazy:
+            if MODE.get().lazy and y._pending is not SHARED:
                 return _short(call, (y if b is None else b, x), (y,), _getframe(1))
             if b is not None and not ACTIVE.get():
                 return _run_short(call, b, x)
