@@ -38,6 +38,7 @@ from .tensor import Tensor, made
 
 _new = object.__new__
 _getframe = sys._getframe
+_mode = MODE.get
 
 
 def record(operator: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -233,8 +234,9 @@ def unary(operator: Operator) -> Callable[[Any], Any]:
     def apply(x: Any) -> Any:
         if type(x) is Tensor and (call := pairs.get(x._kind)) is not None:
             value = x._value
-            if MODE.get().lazy and x._pending is not SHARED:
-                return _short(call, (x,) if value is None else (value,), (x,), _getframe(1))
+            if _mode().lazy and (p := x._pending) is not SHARED:
+                depth = p[4] + 1 if type(p) is tuple else 1
+                return _short(call, (x,) if value is None else (value,), depth, _getframe(1))
             if value is not None and not ACTIVE.get():
                 return _run_short(call, value)
         return record(operator, (x,), {})
@@ -247,26 +249,38 @@ def binary(operator: Operator) -> tuple[Callable[[Any, Any], Any], Callable[[Any
     pairs, folds = operator.pairs, operator.folds
 
     def apply(x: Any, y: Any) -> Any:
+        p, depth = x._pending, 1
         if type(y) is Tensor:
-            call = pairs.get((x._kind, y._kind))
-            if call is not None:
-                a, b = x._value, y._value
-                if MODE.get().lazy and x._pending is not SHARED and y._pending is not SHARED:
-                    return _short(call, (x if a is None else a, y if b is None else b), (x, y), _getframe(1))
-                if a is not None and b is not None and not ACTIVE.get():
-                    return _run_short(call, a, b)
-        elif (call := pairs.get((x._kind, type(y)))) is not None:
-            if not (folds and y in FOLDED) and call.checks[0][1] <= y <= call.checks[0][2]:
-                a = x._value
-                if type(y) is not call.number:
-                    y = call.number(y)
-                if MODE.get().lazy and x._pending is not SHARED:
-                    return _short(call, (x if a is None else a, y), (x,), _getframe(1))
-                if a is not None and not ACTIVE.get():
-                    return _run_short(call, a, y)
-        elif isinstance(y, Value):
-            return NotImplemented
-        return record(operator, (x, y), {})
+            call, q = pairs.get((x._kind, y._kind)), y._pending
+            if call is None:
+                return record(operator, (x, y), {})
+            a, b = x._value, y._value
+            if not _mode().lazy or p is SHARED or q is SHARED:
+                if a is None or b is None or ACTIVE.get():
+                    return record(operator, (x, y), {})
+                return _run_short(call, a, b)
+            if type(q) is tuple:
+                depth = q[4] + 1
+            inputs = (x if a is None else a, y if b is None else b)
+        else:
+            call = pairs.get((x._kind, type(y)))
+            if call is None or (folds and y in FOLDED) or not call.checks[0][1] <= y <= call.checks[0][2]:
+                return NotImplemented if isinstance(y, Value) else record(operator, (x, y), {})
+            a = x._value
+            if type(y) is not call.number:
+                y = call.number(y)
+            if not _mode().lazy or p is SHARED:
+                return record(operator, (x, y), {}) if a is None or ACTIVE.get() else _run_short(call, a, y)
+            inputs = (x if a is None else a, y)
+        if type(p) is tuple and p[4] >= depth:
+            depth = p[4] + 1
+        frame = _getframe(1)
+        tensor = _new(Tensor)  # as `_short` does
+        tensor._kind, tensor._value = call.result, None
+        tensor._pending = (call, inputs, frame.f_code, frame.f_lasti, depth, None)
+        if depth >= DEEPEST:
+            realize((tensor,))
+        return tensor
 
     def reflected(y: Any, x: Any) -> Any:
         call = pairs.get((type(x), y._kind))
@@ -276,8 +290,9 @@ def binary(operator: Operator) -> tuple[Callable[[Any, Any], Any], Callable[[Any
             b = y._value
             if type(x) is not call.number:
                 x = call.number(x)
-            if MODE.get().lazy and y._pending is not SHARED:
-                return _short(call, (y if b is None else b, x), (y,), _getframe(1))
+            if _mode().lazy and (q := y._pending) is not SHARED:
+                depth = q[4] + 1 if type(q) is tuple else 1
+                return _short(call, (y if b is None else b, x), depth, _getframe(1))
             if b is not None and not ACTIVE.get():
                 return _run_short(call, b, x)
         return record(operator, (x, y), {})
@@ -285,19 +300,14 @@ def binary(operator: Operator) -> tuple[Callable[[Any, Any], Any], Callable[[Any
     return apply, reflected
 
 
-def _short(call: Call, inputs: tuple[Any, ...], operands: tuple[Any, ...], frame: Any) -> Tensor:
+def _short(call: Call, inputs: tuple[Any, ...], depth: int, frame: Any) -> Tensor:
     """Records a call with a single result."""
-    depth = 1
-    for each in operands:
-        pending = each._pending
-        if type(pending) is tuple and pending[4] >= depth:
-            depth = pending[4] + 1
     tensor = _new(Tensor)
     tensor._kind = call.result
     tensor._value = None
     tensor._pending = (call, inputs, frame.f_code, frame.f_lasti, depth, None)
     if depth >= DEEPEST:
-        realize([tensor])
+        realize((tensor,))
     return tensor
 
 
