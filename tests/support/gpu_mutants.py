@@ -48,13 +48,15 @@ EXPLAINED = {
     "index shifted barriers.py hand_over_thread: kept[t] = x[t] * 2 #4": _OF_64,
     "index shifted barriers.py hand_over_thread: kept[64 + t] = kept[63 - t] + 1 #3": _OF_64,
     "index shifted barriers.py hand_over_thread: kept[64 + t] = kept[63 - t] + 1 #4": _OF_64,
+    "barrier moved down atomics.py bits_thread: gpu.barrier() #1": "what it passes reads an input that nobody writes",
     "barrier removed shared.py sum_thread: gpu.barrier() #3": "thread 0 alone reads and next writes what is behind it",
     "barrier removed shared.py slices_thread: gpu.barrier() #3": "each thread reads the row that it wrote itself",
     "barrier moved up shared.py slices_thread: gpu.barrier() #2": "each thread reads the row that it wrote itself",
 }
 
 
-# Functions whose threads each have elements of their own, so that order and scope change nothing that can be seen.
+# Functions whose threads each have elements of their own, so that barriers, orders and scopes change nothing that can
+# be seen.
 ALONE = {"combine_thread"}
 
 
@@ -86,7 +88,7 @@ def mutants(file: str) -> Iterator[Mutant]:
         statements = [each for each in ast.walk(function) if isinstance(each, ast.stmt) and each is not function]
         for statement in sorted(statements, key=lambda each: each.lineno):
             for kind, change in _changes(statement, lines):
-                if function.name in ALONE and kind.startswith(("order ", "scope ")):
+                if function.name in ALONE and kind.startswith(("barrier ", "order ", "scope ")):
                     continue
                 shown = lines[statement.lineno - 1].strip()
                 known[kind, function.name, shown] += 1
