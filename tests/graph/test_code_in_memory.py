@@ -18,6 +18,7 @@ from support import graphs
 from einkorn.dsl.diagnostics.errors import KernelError
 from einkorn.graph import DeviceRef, ops
 from einkorn.graph.driver.shared_library import SharedLibrary
+from einkorn.graph.engine import doors
 from einkorn.graph.engine.model import Model
 
 KERNELS = Path(__file__).parent / "session_kernels.py"
@@ -129,7 +130,7 @@ def test_a_model_is_dropped_while_others_call(libraries: weakref.WeakSet[SharedL
         dropped.set()
         assert all(each.result() for each in found)
     del found
-    assert len(libraries) == 1
+    assert len(set(libraries) - set(doors._opened.values())) == 1  # those of doors are for all models, and stay
     assert np.array_equal(np.asarray(kept(X)[0]), X * 5)
 
 
