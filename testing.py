@@ -32,6 +32,7 @@ from .dsl.signature.schema import Form, OpSchema, Role
 from .dsl.types.dtype import DType
 from .graph import BufferType, DeviceRef, Graph, InferenceSession, TensorType, ops
 from .graph.engine.model import Model
+from .graph.interop.checked import CALLERS, least_by, results_by
 from .testing_arguments import check_arguments
 from .testing_cases import (
     SIZES,
@@ -86,6 +87,7 @@ def check_op(
     atol: float | None = None,
     special: bool | None = None,
     gradients: bool = False,
+    callers: Sequence[str] = (),
     seed: int = 0,
     folder: str | Path = ".",
 ) -> CheckReport:
@@ -109,6 +111,7 @@ def check_op(
         special: whether special values may meet (NaN beside infinities and the largest numbers). By default they do
             where every argument has the same dims; elsewhere an array has one of them.
         gradients: whether the op's backward is compared with finite differences of the interpreter, too.
+        callers: by whom the op is called, too, with equal results: "direct", "torch" (PyTorch), "jax".
         seed, folder: for another choice of elements; where the program that shows a failure is saved.
 
     Raises:
@@ -120,13 +123,28 @@ def check_op(
     compared = ("the reference", "the interpreter")[wanted is None and expected is None :]
     check_arguments(subject.schema, dtypes or {}, ranks or {}, data or {}, sizes, inputs, expected)
     report = CheckReport(subject.name, compared=compared)
-    check = _Check(subject, wanted, outputs, (rtol, atol), Path(folder), report)
+    check = _Check(subject, wanted, outputs, (rtol, atol), Path(folder), report, callers_of(callers))
     choice = _Choice(tuple(sizes), empty, special, data or {}, seed)
     tried = (dtypes or {}, ranks or {}, subject.bound(parameters))
     check.outputs_of(inputs, expected, tried, choice)
     if gradients:
         check.gradients_of(inputs, tried, choice)
     return report
+
+
+def callers_of(names: Sequence[str]) -> Sequence[str]:
+    """The callers that are asked for.
+
+    Raises:
+        GraphError: EK0478, one is not known.
+    """
+    for name in [names] if isinstance(names, str) else names:
+        if name not in CALLERS:
+            listed = ", ".join(CALLERS)
+            hint = did_you_mean(str(name), CALLERS)
+            text = f"callers= names {name!r}, and knows {listed}"
+            raise GraphError(text, code="EK0478", argument="callers", expected=listed, got=name, hint=hint)
+    return [names] if isinstance(names, str) else list(names)
 
 
 @dataclass(frozen=True)
@@ -238,6 +256,7 @@ class _Check:
         limits: tuple[float | None, float | None],
         folder: Path,
         report: CheckReport,
+        callers: Sequence[str] = (),
     ) -> None:
         self.subject = subject
         self.reference = reference
@@ -245,6 +264,7 @@ class _Check:
         self.limits = limits
         self.folder = folder
         self.report = report
+        self.callers = callers
 
     def outputs_of(
         self, own: Sequence[Any] | None, expected: Sequence[Any] | None, tried: _Tried, choice: _Choice
@@ -388,8 +408,9 @@ class _Check:
                 found = difference(goal, got, [self.tolerance(a) for a in goal], "the reference", "compiled code")
                 if found is not None:
                     return found
-            if sum(a.size for a in inputs) > INTERPRETED:
-                return None
+            found = self.called(inputs, parameters, got)
+            if found is not None or sum(a.size for a in inputs) > INTERPRETED:
+                return found
             stepped = self.run(interpreted, inputs)
             # A kernel that lets sums be reordered has no one result.
             limits = [Tolerance.exact() if exact else self.tolerance(a) for a in stepped]
@@ -403,6 +424,19 @@ class _Check:
         found = trial(small) or found
         file = save(self.folder, self.subject.name, self.subject.path, small, parameters, found)
         raise found.error(self.subject.name, small, about, file)
+
+    def called(self, inputs: list[Array], parameters: dict[str, Any], got: list[Array]) -> Difference | None:
+        """How the results of another caller differ from those of the graph, if they do."""
+        schema = self.subject.schema
+        outs = self.outputs and self.outputs(*(a.shape for a in inputs))
+        for caller in self.callers:
+            limits = [self.tolerance(a) if schema.fastmath else Tolerance(0.0, least_by(caller, a)) for a in got]
+            fresh = [a.copy() if k in self.subject.mutable else a for k, a in enumerate(inputs)]
+            there = results_by(caller, self.subject.kernel, schema, fresh, parameters, outs)
+            found = None if there is None else difference(got, there, limits, "compiled code", f"the caller {caller}")
+            if found is not None:
+                return found
+        return None
 
     @staticmethod
     def _fails(trial: Callable[[list[Array]], Difference | None], inputs: list[Array]) -> bool:

@@ -51,12 +51,11 @@ _TENSOR_OFFSETS = {b"dltensor": 0, b"dltensor_versioned": 32}
 _PLACE_OFFSET = 8
 _DTYPE_OFFSET = 20
 
-_is_valid = ctypes.pythonapi.PyCapsule_IsValid
-_is_valid.argtypes = [ctypes.py_object, ctypes.c_char_p]
-_is_valid.restype = ctypes.c_int
-_get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_get_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-_get_pointer.restype = ctypes.c_void_p
+# Functions of our own: whoever imports `ctypes` may change what those in `ctypes.pythonapi` take.
+_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
+_get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
 
 
 def export(array: np.ndarray[Any, Any], keywords: dict[str, Any]) -> Any:

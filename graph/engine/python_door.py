@@ -204,8 +204,8 @@ def _failed(owner: DoorOwner, explain: Any, context: int, status: int, *args: An
 def _function(name: str, code: int, table: DoorTable, held: Sequence[Any]) -> Any:
     method = _Method(name.encode(), code, FASTCALL, None)
     table.keep = (method, *held)
-    make = ctypes.pythonapi.PyCFunction_NewEx
-    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.py_object]
+    new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.py_object)
+    make = new(("PyCFunction_NewEx", ctypes.pythonapi))
     return make(ctypes.addressof(method), table, name)
 
 
@@ -226,8 +226,9 @@ def _address(function: Any) -> int:
 def _numpy_function(number: int) -> int:
     """The address of a function of NumPy's C interface."""
     module: Any = np.core if np.__version__.startswith("1.") else np._core  # type: ignore[attr-defined]
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", ctypes.pythonapi)
+    )
     table = pointer(module._multiarray_umath._ARRAY_API, None)
     return ctypes.c_void_p.from_address(table + 8 * number).value or 0
 
