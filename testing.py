@@ -51,6 +51,7 @@ from .testing_failures import CheckError as CheckError
 from .testing_failures import Difference, Tolerance, difference, save, shrink, tolerance_for
 from .testing_gradients import check_gradients, check_has_backward, in_float64
 
+WAYS = ("the reference", "the interpreter")
 INTERPRETED = 600  # elements of all inputs up to which a case is interpreted, too
 
 Outputs = Callable[..., Sequence[tuple[DType, Sequence[int]]]]
@@ -111,8 +112,8 @@ def check_op(
         special: whether special values may meet (NaN beside infinities and the largest numbers). By default they do
             where every argument has the same dims; elsewhere an array has one of them.
         gradients: whether the op's backward is compared with finite differences of the interpreter, too.
-        callers: by whom the op is called, too, with equal results: "direct", "torch" (PyTorch), "jax".
-        seed, folder: for another choice of elements; where the program that shows a failure is saved.
+        callers: by whom the op is called, too, with equal results: "direct", "torch", "jax".
+        seed, folder: for other elements; where the program that shows a failure is saved.
 
     Raises:
         CheckError: EK0730, a difference; an `AssertionError`, too. EK0731, there is no case to try.
@@ -120,15 +121,11 @@ def check_op(
     """
     subject = _Subject.find(op, library, tensors)
     wanted = reference or subject.kernel.reference
-    compared = ("the reference", "the interpreter")[wanted is None and expected is None :]
     check_arguments(subject.schema, dtypes or {}, ranks or {}, data or {}, sizes, inputs, expected)
-    report = CheckReport(subject.name, compared=compared)
+    report = CheckReport(subject.name, compared=WAYS[wanted is None and expected is None :])
     check = _Check(subject, wanted, outputs, (rtol, atol), Path(folder), report, callers_of(callers))
-    choice = _Choice(tuple(sizes), empty, special, data or {}, seed)
     tried = (dtypes or {}, ranks or {}, subject.bound(parameters))
-    check.outputs_of(inputs, expected, tried, choice)
-    if gradients:
-        check.gradients_of(inputs, tried, choice)
+    check.all_of(inputs, expected, tried, _Choice(tuple(sizes), empty, special, data or {}, seed), gradients)
     return report
 
 
@@ -265,6 +262,14 @@ class _Check:
         self.folder = folder
         self.report = report
         self.callers = callers
+
+    def all_of(
+        self, own: Sequence[Any] | None, expected: Sequence[Any] | None, tried: _Tried, choice: _Choice, gradients: bool
+    ) -> None:
+        """The outputs and, where they are asked for, the gradients."""
+        self.outputs_of(own, expected, tried, choice)
+        if gradients:
+            self.gradients_of(own, tried, choice)
 
     def outputs_of(
         self, own: Sequence[Any] | None, expected: Sequence[Any] | None, tried: _Tried, choice: _Choice
