@@ -201,7 +201,12 @@ class Intrinsics:
 
 @dataclass(frozen=True)
 class ThreadSystem:
-    """What runs threads asks of an operating system on a processor: numbers of system calls, a pause in LLVM IR."""
+    """What runs threads asks of an operating system on a processor: numbers of system calls, and in LLVM IR a pause and
+    how floats are computed.
+
+    `float_modes` are functions: `i64 @float_mode()`, `@set_float_mode(i64)`, and `i64 @plain_floats(i64)`, which gives
+    a mode in which denormal numbers stay what they are and results are rounded to the nearest.
+    """
 
     futex: int
     sched_yield: int
@@ -210,6 +215,7 @@ class ThreadSystem:
     munmap: int
     pause: str
     declaration: str
+    float_modes: str
 
 
 _TYPE_SUFFIX = re.compile(r"(?:nxv\d+|v\d+)?(bf16|f16|f32|f64|i\d+|p\d+)")

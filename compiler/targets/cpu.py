@@ -25,11 +25,66 @@ X86_DATA_LAYOUT: Final = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128
 AARCH64_TRIPLE: Final = "aarch64-unknown-linux-gnu"
 AARCH64_DATA_LAYOUT: Final = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i8:8:32-i16:16:32-i64:64-i128:128-n32:64-S128-Fn32"
 
+# Bits 15, 14, 13 and 6 of MXCSR: results flushed to zero, rounding, denormal operands taken as zero.
+_X86_FLOATS: Final = """
+declare void @llvm.x86.sse.stmxcsr(ptr)
+declare void @llvm.x86.sse.ldmxcsr(ptr)
+
+define internal i64 @float_mode() {
+  %at = alloca i32
+  call void @llvm.x86.sse.stmxcsr(ptr %at)
+  %mode = load i32, ptr %at
+  %wide = zext i32 %mode to i64
+  ret i64 %wide
+}
+
+define internal void @set_float_mode(i64 %wide) {
+  %at = alloca i32
+  %mode = trunc i64 %wide to i32
+  store i32 %mode, ptr %at
+  call void @llvm.x86.sse.ldmxcsr(ptr %at)
+  ret void
+}
+
+define internal i64 @plain_floats(i64 %mode) {
+  %plain = and i64 %mode, -57409
+  ret i64 %plain
+}
+"""
+
+# Bits 24, 23, 22 and 19 of FPCR: the same of all floats, rounding, the same of half floats.
+_AARCH64_FLOATS: Final = """
+declare i64 @llvm.aarch64.get.fpcr()
+declare void @llvm.aarch64.set.fpcr(i64)
+
+define internal i64 @float_mode() {
+  %mode = call i64 @llvm.aarch64.get.fpcr()
+  ret i64 %mode
+}
+
+define internal void @set_float_mode(i64 %mode) {
+  call void @llvm.aarch64.set.fpcr(i64 %mode)
+  ret void
+}
+
+define internal i64 @plain_floats(i64 %mode) {
+  %plain = and i64 %mode, -29884417
+  ret i64 %plain
+}
+"""
+
 X86_LINUX: Final = ThreadSystem(
-    202, 24, 186, 9, 11, "call void @llvm.x86.sse2.pause()", "declare void @llvm.x86.sse2.pause()"
+    202, 24, 186, 9, 11, "call void @llvm.x86.sse2.pause()", "declare void @llvm.x86.sse2.pause()", _X86_FLOATS
 )
 AARCH64_LINUX: Final = ThreadSystem(
-    98, 124, 178, 222, 215, "call void @llvm.aarch64.hint(i32 1)", "declare void @llvm.aarch64.hint(i32)"
+    98,
+    124,
+    178,
+    222,
+    215,
+    "call void @llvm.aarch64.hint(i32 1)",
+    "declare void @llvm.aarch64.hint(i32)",
+    _AARCH64_FLOATS,
 )
 
 INTRINSICS: Final = Intrinsics(

@@ -10,7 +10,6 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from ...dsl.diagnostics.installation import PACKAGE
@@ -86,28 +85,11 @@ def _by_jax(
     kernel: LoadedKernel, schema: OpSchema, arrays: Sequence[Array], parameters: dict[str, Any], outs: Outputs
 ) -> list[Array] | None:
     jax = importlib.import_module("jax")
-    if outs is not None or not arrays or any(_is_tiny(array).any() for array in arrays):
+    if outs is not None or not arrays:
         return None
     with jax.enable_x64(True):
         values = _with_numbers(schema, arrays, jax.numpy.asarray)
         return [np.asarray(each) for each in _flat(_library("jax").call(_one(kernel), values, parameters))]
-
-
-def _is_tiny(array: Array) -> Any:
-    """Which elements are so small that XLA's threads take them for 0."""
-    least = _least(array)
-    return np.zeros((), bool) if not least else (array != 0) & (np.abs(array) < least)
-
-
-def _least(array: Array) -> float:
-    """The smallest float of a dtype that has all its bits; 0 where it is no float."""
-    dtype = DType.from_numpy(array.dtype)
-    return float(ml_dtypes.finfo(array.dtype).smallest_normal) if dtype.is_float() else 0.0  # type: ignore[no-untyped-call]
-
-
-def least_by(caller: str, array: Array) -> float:
-    """How far an element may be from that of a graph."""
-    return _least(array) if caller == "jax" else 0.0
 
 
 def _with_numbers(schema: OpSchema, arrays: Sequence[Array], tensor: Callable[[Array], Any]) -> list[Any]:

@@ -17,6 +17,7 @@ from ....dsl.contract import abi
 from ....dsl.contract.doors import ROOM_BITS, ROOM_FACTOR, RUN_WORDS, RUNNING_BACK, RUNNING_NEXT, DoorSpec
 from ....dsl.signature.dims import Binary, Call, Expression, Name, Negate
 from ....dsl.signature.dims import Number as Literal
+from ...targets import host
 from ..ir_text import FunctionText, Number
 
 DECLARATIONS: Final = """
@@ -160,6 +161,9 @@ def run_text(words: Sequence[str], *, lock: bool, bounded: bool = False) -> str:
     A large call has the pool's threads, a small one has one. With `lock`, Python's lock is given back for as long as
     the call lasts, unless it is small and what it does is bounded. Nobody keeps the lock and has threads: one that
     reports would wait for it for ever. So both are decided here, by the same bit.
+
+    Without `lock`, it is a thread of somebody else's, who may take denormal numbers as zeros, as XLA does. During the
+    call they are not, so that a kernel gives the same bits whoever calls it.
     """
     f = DoorText("@ek.run", "i32", ["ptr %table", "ptr %context", "ptr %pointers", "ptr %dims", "i1 %large"], words)
     f.head = f.head.replace("define ", "define internal ", 1)
@@ -173,15 +177,25 @@ def run_text(words: Sequence[str], *, lock: bool, bounded: bool = False) -> str:
     with f.when("%large"):
         f.store("ptr", f.word("parallel"), f.at("%context", abi.PARALLEL_OFFSET))
         f.store("i64", f.word("threads", "i64"), f.at("%context", abi.THREADS_OFFSET))
-        f.leave(_unlocked(f) if lock else _call(f))
+        f.leave(_unlocked(f) if lock else _exact(f))
     f.store("ptr", "null", f.at("%context", abi.PARALLEL_OFFSET))
     f.store("i64", 1, f.at("%context", abi.THREADS_OFFSET))
-    f.leave(_unlocked(f) if lock and not bounded else _call(f))
-    return f.text()
+    f.leave(_exact(f) if not lock else _call(f) if bounded else _unlocked(f))
+    system = host().system  # doors are made where they run
+    return f.text() if lock or system is None else f"{system.float_modes}\n{f.text()}"
 
 
 def _call(f: DoorText) -> str:
     return f.call(f.word("entry"), ["ptr %context", "ptr %pointers", "ptr %dims"], "i32")
+
+
+def _exact(f: DoorText) -> str:
+    """The call with floats as kernels take them."""
+    mode = f.call("@float_mode", [], "i64")
+    f.call("@set_float_mode", [f"i64 {f.call('@plain_floats', [f'i64 {mode}'], 'i64')}"])
+    code = _call(f)
+    f.call("@set_float_mode", [f"i64 {mode}"])
+    return code
 
 
 def _unlocked(f: DoorText) -> str:
