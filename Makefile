@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready-for-pyproject
 
-.PHONY: help demo docs test gpu-mutants test-amd test-foreign foreign-tables lint bench ops-speed test-gpu fuzz clean
+.PHONY: help demo docs test callers gpu-mutants test-amd test-foreign foreign-tables lint bench ops-speed test-gpu fuzz clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -28,6 +28,9 @@ docs: $(READY)  ## the documentation as a site, with search and an API reference
 # Tests start hundreds of processes: bytecode is kept for them, whatever the shell says.
 test: lint  ## lint, types and all tests (PYTEST_ARGS="-k cache" picks some)
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses auto --dist worksteal $(PYTEST_ARGS)
+
+callers: $(READY)  ## install PyTorch and JAX, so that make test tests calls by them, too
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[callers]'
 
 lint: $(READY)  ## ruff and mypy
 	$(BIN)/ruff check .
