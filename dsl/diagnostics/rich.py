@@ -33,6 +33,11 @@ class Rich:
         html: str = _cards().card_of(self).html()
         return html
 
+    def as_text(self) -> str:
+        """The card as text."""
+        text: str = _cards().card_of(self).text()
+        return text
+
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         alone = not cycle and len(getattr(printer, "stack", ())) < 2  # not an element of a list
-        printer.text(_cards().card_of(self).text() if alone else repr(self))
+        printer.text(self.as_text() if alone else repr(self))

@@ -19,6 +19,7 @@ from ..engine.profile import Profile
 from ..engine.profile_page import shown_time
 from ..passes.summaries import KernelSummary
 from ..staging.graph import Graph
+from ..tuning.table import TuningTable
 from ..types.tensor_type import BufferType, ShapedType
 from .cards import Card, Code, Note, Part, Table
 from .specialise import Specialisation, made_for
@@ -125,3 +126,19 @@ def _profile(profile: Profile) -> Card:
         parts.append(Code(added(profile.counted).table(), "memory"))
     time = sum(event.duration for event in calls)
     return Card("profile", f"{plural(len(calls), 'call')}, {shown_time(time)}", parts)
+
+
+@card_of.register
+def _tuning(table: TuningTable) -> Card:
+    shapes = ", ".join("x".join(map(str, shape)) or "a number" for shape in table.shapes)
+    longest = max(candidate.seconds or 0.0 for candidate in table.candidates)
+    rows = []
+    for number in table.order:
+        candidate = table.candidates[number]
+        time = candidate.why if candidate.seconds is None else shown_time(1e9 * candidate.seconds)
+        ratio = "" if candidate.ratio is None else f"{candidate.ratio:.2f}"
+        marks = ", ".join(word for word, is_so in (("best", number == table.best), ("default", number == 0)) if is_so)
+        values = [str(getattr(value, "name", value)) for value in candidate.parameters.values()]
+        rows.append([*values, time, ratio, marks, f"{100 * (candidate.seconds or 0.0) / longest:.1f}%"])
+    heads = [*table.candidates[0].parameters, "a call", "times as fast", "", ""]
+    return Card("tuning", f"{table.op} ({shapes})", [Table(heads, rows, bars=len(heads) - 1)])

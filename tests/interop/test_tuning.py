@@ -58,7 +58,7 @@ def test_a_candidate_that_hangs_fails_or_errs_costs_itself_alone() -> None:
     text = str(table)
     assert "default" in text and "five is refused" in text and "risky (64)" in text
     assert len(table.csv().splitlines()) == 8
-    assert table._repr_html_().count("<tr>") == 8
+    assert table._repr_html_().count("<tr") == 8
 
 
 def test_a_candidate_that_crashes_costs_itself_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +166,7 @@ def test_a_package_takes_findings_and_graphs_use_them(tmp_path: Path) -> None:
     shown = command(
         "tune", str(FILE), "--op", "row_sums", *shapes, "--into", str(package), "-o", str(tmp_path / "t.html")
     )
-    assert "k.pkg: 1 finding" in shown and "<table>" in (tmp_path / "t.html").read_text()
+    assert "k.pkg: 1 finding" in shown and "<table" in (tmp_path / "t.html").read_text()
     after = read_package(package)
     assert after.manifest.format == (1, 2) and after.verify() == len(before.archive.members) + 1
     (finding,) = after.findings
