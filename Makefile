@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready-for-pyproject
 
-.PHONY: help demo docs test callers gpu-mutants test-amd test-foreign foreign-tables lint bench ops-speed test-gpu fuzz clean
+.PHONY: help demo docs test callers test-callers gpu-mutants test-amd test-foreign foreign-tables lint bench ops-speed test-gpu fuzz clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -31,6 +31,10 @@ test: lint  ## lint, types and all tests (PYTEST_ARGS="-k cache" picks some)
 
 callers: $(READY)  ## install PyTorch and JAX, so that make test tests calls by them, too
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[callers]'
+
+test-callers: callers  ## every test that checks an op, with direct calls, PyTorch and JAX beside graphs
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --callers direct,torch,jax --numprocesses auto --dist worksteal \
+		tests/types tests/testing tests/interpreter/test_library.py tests/examples/test_examples.py $(PYTEST_ARGS)
 
 lint: $(READY)  ## ruff and mypy
 	$(BIN)/ruff check .

@@ -43,6 +43,19 @@ def _forgotten_code() -> Iterator[None]:
         sys.modules["support.harness"].forget()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--callers", default="", help="by whom check_op calls ops, too: direct,torch,jax")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Makes these the callers of every `check_op` that names none."""
+    names = [name for name in config.getoption("--callers").split(",") if name]
+    if names:
+        from einkorn.testing import check_op
+
+        check_op.__kwdefaults__["callers"] = names
+
+
 @pytest.fixture(scope="session")
 def run_kernel() -> Callable[..., list[Any]]:
     """Runs one op of a kernel file on arrays; gives the list of its outputs."""

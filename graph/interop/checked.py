@@ -85,7 +85,7 @@ def _by_jax(
     kernel: LoadedKernel, schema: OpSchema, arrays: Sequence[Array], parameters: dict[str, Any], outs: Outputs
 ) -> list[Array] | None:
     jax = importlib.import_module("jax")
-    if outs is not None or not arrays:
+    if outs is not None or not arrays or any(array.dtype.name in _NOT_XLA for array in arrays):
         return None
     with jax.enable_x64(True):
         values = _with_numbers(schema, arrays, jax.numpy.asarray)
@@ -104,6 +104,7 @@ def _one(kernel: LoadedKernel) -> LibraryKernel:
     return LibraryKernel(kernel)
 
 
+_NOT_XLA = ("float6_e2m3fn", "float6_e3m2fn")  # which JAX has, and its XLA cannot hold
 _TORCH = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64")
 CALLERS: Mapping[str, Callable[..., list[Array] | None]] = {"direct": _directly, "torch": _by_torch, "jax": _by_jax}
 

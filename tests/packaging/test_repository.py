@@ -35,7 +35,19 @@ def test_the_licence_is_whole() -> None:
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 def test_make_lists_its_targets() -> None:
     done = subprocess.run(["make", "--no-print-directory", "-C", str(ROOT)], capture_output=True, text=True, check=True)
-    targets = ["help", "demo", "docs", "test", "lint", "test-foreign", "gpu-mutants", "test-amd", "foreign-tables"]
+    targets = [
+        "help",
+        "demo",
+        "docs",
+        "test",
+        "callers",
+        "test-callers",
+        "lint",
+        "test-foreign",
+        "gpu-mutants",
+        "test-amd",
+        "foreign-tables",
+    ]
     targets += ["bench", "test-gpu", "ops-speed", "fuzz", "clean"]
     assert [line.split()[1] for line in done.stdout.splitlines()] == targets
 
