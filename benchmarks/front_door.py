@@ -280,13 +280,15 @@ def eager() -> Iterator[Row]:
     from einkorn.tensor import Tensor
 
     from einkorn import functional as F
+    from einkorn.graph.eager.programs import COMPILER
+    from einkorn.graph.eager.realize import MEETINGS
 
     x = Tensor.constant(X)  # memory that nobody else may write
-    lazy = "with lazy():\n    for _ in range(40):\n        y = x + x"
+    lazy = "with lazy():\n    for _ in range(400):\n        y = x + x"
     names = {"x": x, "lazy": F.lazy, "F": F}
     add = {"x + x": "x + x", "np.add": "add(a, a)"}
     yield Row("eager tensors: an op runs", 4, add, {"x": x, "a": X, "add": np.add})
-    yield Row("eager tensors: an op is recorded", 400, {"record": lazy}, names, per=40)
+    yield Row("eager tensors: an op is recorded", 400, {"record": lazy}, names, per=400)
 
     def three(t: Any) -> Any:
         return (t + t) * t - t
@@ -304,6 +306,9 @@ def eager() -> Iterator[Row]:
             result = loop(t)
         return result.numpy()
 
+    for _ in range(MEETINGS):
+        lazily(x)
+    COMPILER.wait()  # what follows is the loop once its parts are compiled, which a thread beside does
     yield Row("eager tensors: an op of 4000 in a loop", 4000, {"loop": "f(x)"}, {"f": lazily, "x": x}, per=4000, warm=2)
 
 
@@ -335,11 +340,14 @@ def first() -> Iterator[Row]:
             return float(took)
 
         told: list[str] = []
-        cold, warm = run(), []
+        cold = []
+        for number in range(3):
+            environment["EINKORN_CACHE_DIR"] = str(Path(folder, f"cache{number}"))
+            cold.append(run())
         told.clear()
         warm = [run() for _ in range(3)]
         note = f" (loads {told[0]})" if told else ", neither MLIR nor LLVM"
-        for what, bar, took in (("cold", 800e6, cold), (f"warm{note}", 400e6, min(warm))):
+        for what, bar, took in (("cold", 800e6, min(cold)), (f"warm{note}", 400e6, min(warm))):
             yield Row(f"first result of a process, {what}", bar, {"process": "pass"}, {}, times={"process": took * 1e9})
 
 

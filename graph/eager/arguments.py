@@ -79,7 +79,8 @@ class Operator:
         folds: whether there is better code for some numbers.
         number_dtype: of its numbers, where no constants tell it.
         shortcut: gives for a call and its arguments what makes the results without code of ours, or None.
-        pairs: for kinds of operands what runs the op at once.
+        alone: for the kind of an operand what runs the op at once.
+        pairs: the same of two operands, by the kind of the first, then of the second.
         categories: of parameters by position and by name; of all others it is `rest`.
     """
 
@@ -96,7 +97,8 @@ class Operator:
     folds: bool = False
     number_dtype: DType | None = None
     shortcut: Callable[..., Any] | None = None
-    pairs: dict[Any, Any] = field(default_factory=dict)
+    alone: dict[Any, Any] = field(default_factory=dict)
+    pairs: dict[Any, dict[Any, Any]] = field(default_factory=dict)
 
     def graph(self, types: list[TensorType]) -> Graph:
         """A graph in which it can be staged."""

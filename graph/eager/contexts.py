@@ -49,9 +49,10 @@ class RealizationContext:
     A tensor has a value or is associated with a context, which can compute it. Most users never meet one.
     """
 
-    lazy = False
+    lazy: bool
 
     def __init__(self) -> None:
+        self.lazy = False  # of the object, where each op that is recorded finds it soonest
         self._graph: Graph | None = None
         self._sources: dict[str, Any] = {}
         self._unrealized: dict[int, weakref.ref[Recorded]] = {}  # by identity: tensors compare element by element
@@ -105,7 +106,9 @@ class EagerRealizationContext(RealizationContext):
 class LazyRealizationContext(RealizationContext):
     """Ops are recorded, and run when a value is needed."""
 
-    lazy = True
+    def __init__(self) -> None:
+        super().__init__()
+        self.lazy = True
 
 
 class GraphRealizationContext(RealizationContext):

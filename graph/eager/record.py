@@ -39,6 +39,8 @@ from .tensor import Tensor, made
 _new = object.__new__
 _getframe = sys._getframe
 _mode = MODE.get
+MOST = 1 << 10  # kinds of a first operand, and of a second to each, that the short way remembers
+_NONE: dict[Any, Any] = {}
 
 
 def record(operator: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -222,17 +224,20 @@ def _remember(operator: Operator, call: Call, args: tuple[Any, ...], kwargs: Map
         return
     parts = [each._kind if isinstance(each, Recorded) else type(each) for each in args]
     if all(isinstance(each, Recorded) or type(each) in NUMBERS for each in args):
-        if len(operator.pairs) >= 1 << 14:
+        if len(operator.pairs) >= MOST:
             operator.pairs.clear()
-        operator.pairs[parts[0] if len(parts) == 1 else tuple(parts)] = call
+        table = operator.alone if len(parts) == 1 else operator.pairs.setdefault(parts[0], {})
+        if len(table) >= MOST:
+            table.clear()
+        table[parts[-1]] = call
 
 
 def unary(operator: Operator) -> Callable[[Any], Any]:
     """An op of one tensor as a function: `-x`."""
-    pairs = operator.pairs
+    alone = operator.alone
 
     def apply(x: Any) -> Any:
-        if type(x) is Tensor and (call := pairs.get(x._kind)) is not None:
+        if type(x) is Tensor and (call := alone.get(x._kind)) is not None:
             value = x._value
             if _mode().lazy and (p := x._pending) is not SHARED:
                 depth = p[4] + 1 if type(p) is tuple else 1
@@ -251,8 +256,9 @@ def binary(operator: Operator) -> tuple[Callable[[Any, Any], Any], Callable[[Any
     def apply(x: Any, y: Any) -> Any:
         p, depth = x._pending, 1
         if type(y) is Tensor:
-            call, q = pairs.get((x._kind, y._kind)), y._pending
-            if call is None:
+            try:
+                call, q = pairs[x._kind][y._kind], y._pending
+            except KeyError:
                 return record(operator, (x, y), {})
             a, b = x._value, y._value
             if not _mode().lazy or p is SHARED or q is SHARED:
@@ -263,7 +269,7 @@ def binary(operator: Operator) -> tuple[Callable[[Any, Any], Any], Callable[[Any
                 depth = q[4] + 1
             inputs = (x if a is None else a, y if b is None else b)
         else:
-            call = pairs.get((x._kind, type(y)))
+            call = pairs.get(x._kind, _NONE).get(type(y))
             if call is None or (folds and y in FOLDED) or not call.checks[0][1] <= y <= call.checks[0][2]:
                 return NotImplemented if isinstance(y, Value) else record(operator, (x, y), {})
             a = x._value
@@ -283,7 +289,7 @@ def binary(operator: Operator) -> tuple[Callable[[Any, Any], Any], Callable[[Any
         return tensor
 
     def reflected(y: Any, x: Any) -> Any:
-        call = pairs.get((type(x), y._kind))
+        call = pairs.get(type(x), _NONE).get(y._kind)
         if call is None or (folds and x in FOLDED):
             return record(operator, (x, y), {})
         if call.checks[0][1] <= x <= call.checks[0][2]:

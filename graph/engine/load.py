@@ -137,7 +137,8 @@ def _suffix(kind: str, number: int) -> str:
 def _compiled(
     key: str, ir: GraphIR, device: Device, fuse: bool, checks: Checks, parts: Partition | None = None
 ) -> LoadedCode:
-    with shown_progress(ir.name) as tell:
+    alone = len(ir.nodes) == 1 and isinstance(ir.nodes[0], Node) and ir.nodes[0].kernel.schema.name == ir.name
+    with shown_progress(ir.name, "compiling op" if alone else "compiling graph") as tell:  # a kernel that is called
         made = compile_graph(ir, targets_of(device), fuse, checks, parts, tell)
     record = {
         "groups": partition_to_json(made.parts),

@@ -17,12 +17,14 @@ import numpy as np
 from ...dsl.diagnostics.errors import EinkornError
 from ...dsl.signature.schema import Role
 from ..driver.buffer import Buffer
+from ..driver.devices import DeviceRef
 from ..engine.model import Model
 from .explained import explained
 from .kinds import BUFFER, NUMPY, Operand, operand_of
 from .specialise import Specialisation
 
 MISS = object()
+HOST = DeviceRef.CPU()
 MOST = 256  # kinds of calls that are kept for one kernel
 _BEFORE = ("EK0451", "EK0452", "EK0453", "EK0454", "EK0461", "EK0462", "EK0464", "EK0477", "EK0430")  # nothing has run
 _NUMBERS = (float, int, bool)
@@ -124,7 +126,7 @@ def keep(table: dict[Any, Repeated], look: Any, made: Specialisation, args: Sequ
         return
     if any(type.dtype.is_packed() for type in (*made.inputs, *made.outputs)):
         return
-    host = all(type.device.is_cpu() for type in made.inputs)
+    host = all(type.device == HOST for type in made.inputs)
     changed = any(a.role is Role.MUTABLE for a in schema.inputs)
     if not host and (any(type(value) in _NUMBERS for value in args) or changed):
         return

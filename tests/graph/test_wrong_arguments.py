@@ -23,7 +23,6 @@ from support.op_cases import first_of_each
 
 import einkorn.graph
 from einkorn.dsl.diagnostics.errors import EinkornError, InternalError
-from einkorn.dsl.diagnostics.places import shown_path
 from einkorn.graph import (
     CPU,
     Buffer,
@@ -712,14 +711,15 @@ TEXTS: dict[str, tuple[Callable[[Context], Any], str, str | None]] = {
         "also one stands in brackets: shape=[...]",
     ),
     "custom": (
-        lambda c: ops.custom(kernel_function(), HOST, [c.s]),
-        "custom: argument 'name' has to be the name of an op, and is <kernel fill> (Kernel)",
-        'call it by its name: ops.custom("fill", ...)',
+        lambda c: ops.custom(4, HOST, [c.s]),  # type: ignore[arg-type]
+        "custom: argument 'name' has to be the name of an op, or a kernel, and is 4 (int)",
+        None,
     ),
     "custom_extensions": (
-        lambda c: Graph("g", custom_extensions=[kernel_function()]),
-        "argument 'custom_extensions[0]' has to be a path, and is <kernel fill> (Kernel)",
-        f"pass the file that it is in: '{shown_path(KERNELS)}'",
+        lambda c: Graph("g", custom_extensions=[len]),  # type: ignore[list-item]
+        "argument 'custom_extensions[0]' has to be a path, a kernel or a KernelLibrary, and is <built-in function len>"
+        " (builtin_function_or_method)",
+        None,
     ),
     "one device": (
         lambda c: InferenceSession(devices=CPU()),  # type: ignore[arg-type]

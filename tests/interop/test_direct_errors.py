@@ -16,7 +16,7 @@ import pytest
 
 from einkorn.dsl import DType, kernels_of
 from einkorn.dsl.diagnostics.errors import EinkornError
-from einkorn.graph import Accelerator, Buffer
+from einkorn.graph import Accelerator, Buffer, DeviceRef, Graph, InferenceSession, TensorType, ops
 from einkorn.graph.engine import load
 from einkorn.graph.interop import specialise as specialising
 from einkorn.graph.interop.specialise import prepared
@@ -196,8 +196,8 @@ def test_a_first_call_tells_how_far_its_compilation_is(monkeypatch: pytest.Monke
     told: list[str] = []
 
     @contextmanager
-    def shown(name: str) -> Iterator[Any]:
-        told.append(name)
+    def shown(name: str, verb: str) -> Iterator[Any]:
+        told.append(f"{verb} {name}")
         yield lambda done, count: None
 
     monkeypatch.setattr(load, "shown_progress", shown)
@@ -209,4 +209,11 @@ def test_a_first_call_tells_how_far_its_compilation_is(monkeypatch: pytest.Monke
     fresh = kernels_of(text, name="<fresh>")["fresh"]
     fresh(np.ones(3))
     fresh(np.ones(4))
-    assert told == ["fresh"]
+    assert told == ["compiling op fresh"]
+    host = DeviceRef.CPU()
+    twice = Graph("twice", custom_extensions=[fresh], input_types=[TensorType(DType.float64, ["n"], host)])
+    with twice:
+        x = twice.inputs[0]
+        twice.output(ops.custom(fresh, host, [x + x], [x.type])[0])
+    InferenceSession().load(twice)
+    assert told == ["compiling op fresh", "compiling graph twice"]
