@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from einkorn.compiler.codegen.doors.rows import DOORS, door_text
+from einkorn.compiler.codegen.doors.rows import DOORS, door_object, door_text
+from einkorn.compiler.codegen.llvm import compile_module
 from einkorn.dsl.contract.doors import DoorArgument, DoorOutput, DoorSpec, PythonForm
 from einkorn.dsl.diagnostics.errors import KernelError
 from einkorn.dsl.signature.dims import Name
 from einkorn.dsl.types.dtype import DType
 from einkorn.graph.engine import doors, python_door
+from einkorn.graph.engine.compile import host_target
 from einkorn.graph.engine.doors import door_spec
 from einkorn.graph.interop.specialise import specialise
 
@@ -276,6 +278,20 @@ def test_texts_name_no_addresses() -> None:
     spec = DoorSpec((DoorArgument(F32, (n,)),), (DoorOutput(F32, (n,)),), (("input", 0), ("output", 0)), (n,), (), 9)
     text = door_text("python", spec, PythonForm())
     assert text == door_text("python", spec, PythonForm()) and "inttoptr" not in text and set(DOORS) >= {"python"}
+
+
+def test_doors_are_code_alone() -> None:
+    """Most go through no pass of LLVM's, which would cost more than the entry: even so nothing becomes a library's."""
+    n = Name("s0")
+    numbers = (DoorArgument(DType.float32, (), scalar="number"), DoorArgument(DType.int8, (), scalar="int"))
+    arguments = (DoorArgument(F32, (n,)), DoorArgument(F32, (n,), (Name("s1"),)), *numbers)
+    pointers = (*(("input", k) for k in range(4)), ("output", 0))
+    spec = DoorSpec(arguments, (DoorOutput(F32, (n, n)),), pointers, (n, Name("s1")), (), 9)
+    form = PythonForm(names=2, cells=1, keywords=("float", "int", "str"), out=True)
+    text = door_text("python", spec, form)
+    made = compile_module(text, host_target(), level=0)
+    assert made.undefined == ()
+    assert made.link("einkorn_python.so") == door_object("python", text, host_target())
 
 
 def test_entries_that_are_not_plain_have_no_spec(monkeypatch: pytest.MonkeyPatch) -> None:
