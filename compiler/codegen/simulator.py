@@ -27,6 +27,7 @@ from typing import Final
 
 from ...dsl.contract import abi
 from ...dsl.contract.checking import CheckState
+from ...dsl.contract.schedules import BLOCKS, Row, Schedule
 from ...dsl.diagnostics.errors import InternalError
 from ..ir.simulation import FRAME_ALIGNMENT, SLOT_BYTES, Argument, Block, State, Thread, offset
 from ..targets import Target
@@ -35,7 +36,7 @@ from .simulator_reports import REPORT_PARTING, TOLD, UNTOLD
 
 ON_STACK: Final = 512 << 10  # bytes of a block's memory that lie on a stack; threads have 2 MiB to spare at least
 
-_FIELD: Final = re.compile(r"\b(Thread|Block|Argument|Context|Device|CheckState)\.(\w+)\((%[\w.]+)\)")
+_FIELD: Final = re.compile(r"\b(Thread|Block|Argument|Context|Device|CheckState|Schedule|Row)\.(\w+)\((%[\w.]+)\)")
 _STRUCTURES: Final[dict[str, type[ctypes.Structure]]] = {
     "Thread": Thread,
     "Block": Block,
@@ -43,6 +44,8 @@ _STRUCTURES: Final[dict[str, type[ctypes.Structure]]] = {
     "Context": abi.Context,
     "Device": abi.Device,
     "CheckState": CheckState,
+    "Schedule": Schedule,
+    "Row": Row,
 }
 
 
@@ -64,6 +67,8 @@ def scheduler_text(target: Target) -> str:
     numbers = {state.name: int(state) for state in State} | {
         "SIZE_OF_THREAD": ctypes.sizeof(Thread),
         "SIZE_OF_BLOCK": ctypes.sizeof(Block),
+        "SIZE_OF_ROW": ctypes.sizeof(Row),
+        "BLOCKS": BLOCKS,
         "MOST_THREADS": MOST_THREADS,
         "SLOTS": 2 * SLOT_BYTES,
         "SLOT": SLOT_BYTES,
@@ -524,6 +529,7 @@ entry:
   br i1 %over, label %end, label %ask
 ask:
   call void @ek.check_start(ptr %argument, i64 %chunk)
+  call void @ek.begin_launch(ptr %argument, i64 %chunk)
   %total.at = Argument.total(%argument)
   %blocks = load i64, ptr %total.at, align 8
   %step.at = Argument.step(%argument)

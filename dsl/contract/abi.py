@@ -174,6 +174,7 @@ class Device(ctypes.Structure):
         reports: where kernels report, in memory of the device; null when they do not.
         failed_kernel, failed_code: after a function gave another code than 0: the kernel, or -1, and the code.
         context: that of the call, for a device that is simulated.
+        schedule: for one too, the order of blocks and threads (see `schedules.Schedule`), or null.
     """
 
     _fields_ = (
@@ -189,6 +190,7 @@ class Device(ctypes.Structure):
         ("failed_kernel", ctypes.c_int64),
         ("failed_code", ctypes.c_int64),
         ("context", ctypes.c_void_p),
+        ("schedule", ctypes.c_void_p),
     )
 
 

@@ -104,6 +104,7 @@ class Driver(ABC):
         name: of a device that is called so beside its number, such as "sim:sm_90a"; empty for others.
         asked_for: of a device that is simulated: what it was made with, which makes an equal one in another process.
         in_order: whether a call is the work of one thread of the process, in one order.
+        draws: whether it draws that order from a seed.
         native: gives the machine code that calls a library of GPUs; the engine, which may compile, puts it here.
         compiled_for: gives the name of the target that code for a device is made for; from the engine, too.
     """
@@ -117,6 +118,7 @@ class Driver(ABC):
     name: str = ""
     asked_for: tuple[Any, ...] | None = None
     in_order: bool = False
+    draws: bool = False
     dlpack_place: tuple[int, int] | None = None  # kind and number of the device in DLPack
     default_stream: Any = None  # made when it is first asked for; see `streams`
     streams: int = 0  # how many were ever made; with one, nothing has to be ordered
@@ -198,6 +200,10 @@ class Driver(ABC):
         """Before an entry launches kernels through a table: the calling thread's stream, behind what other streams do
         with these storages. `owner` is the graph, for messages."""
         return None
+
+    def first_launch(self, table: abi.Device) -> int:
+        """What the number of a call's launches counts from, in a schedule for a simulated device."""
+        return -1
 
     def capture(self, run: Callable[[], object], keep: object) -> Replayable | None:
         """Records what `run` enqueues, none of which is done; None where calls are made anew instead.

@@ -229,27 +229,34 @@ class Accelerator(Device):
 
     `Accelerator("sim")` is one that this machine's processor simulates, thread by thread: `like` the GPU of a compile
     target. In a session that has it, it is what graphs call gpu:0. A `seed` above 0 draws the order of threads between
-    the places where they wait; left out, EINKORN_SIM_SEED says it. `checks` says what is looked for in what kernels do
+    the places where they wait; left out, EINKORN_SIM_SEED says it. A `schedule`, as errors say it, orders them instead.
+    `checks` says what is looked for in what kernels do
     with memory: "all", or some of "races", "bounds", "uninitialised" and "copies".
     """
 
     label = "gpu"
 
     def __init__(
-        self, id: int | str = 0, *, like: str | None = None, seed: int | None = None, checks: str | None = None
+        self,
+        id: int | str = 0,
+        *,
+        like: str | None = None,
+        seed: int | None = None,
+        checks: str | None = None,
+        schedule: str | None = None,
     ) -> None:
-        if isinstance(id, str) or any(given is not None for given in (like, seed, checks)):
+        if isinstance(id, str) or any(given is not None for given in (like, seed, checks, schedule)):
             from .simulated import open_simulated  # few programs have one
 
-            self.id, self.driver = 0, open_simulated(id, like, seed, checks)
+            self.id, self.driver = 0, open_simulated(id, like, seed, checks, schedule)
             return
         if type(id) is not int or not 0 <= id < accelerator_count():
             raise _no_accelerator(id)
         super().__init__(id)
 
 
-def _simulated(like: str, seed: int, checks: str) -> Accelerator:
-    return Accelerator("sim", like=like, seed=seed, checks=checks)
+def _simulated(like: str, seed: int, checks: str, schedule: str | None = None) -> Accelerator:
+    return Accelerator("sim", like=like, seed=seed, checks=checks, schedule=schedule)
 
 
 # What names mean for now: a session has devices of its own for them.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ import numpy as np
 
 from ...dsl.contract import abi
 from ...dsl.contract.checking import Check, CheckState, Finding
+from ...dsl.contract.schedules import STAGE_BITS, Schedule, Switch, parse_schedule, schedule_of
 from ...dsl.diagnostics.errors import DeviceError, shown_value
 from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.knobs import knobs
@@ -46,19 +47,29 @@ class SimulatedDriver(Driver):
         seed: draws the order of blocks, warps and threads between the places where they wait; 0 leaves them in order,
             and blocks to several workers.
         looks_for: what is looked for in what kernels do with its memory.
+        schedule: the order of blocks and threads instead of one that is drawn, as switches of the plain one.
     """
 
     api = "sim"
 
-    def __init__(self, like: str, seed: int = 0, looks_for: Check = Check.NOTHING) -> None:
+    def __init__(
+        self,
+        like: str,
+        seed: int = 0,
+        looks_for: Check = Check.NOTHING,
+        schedule: tuple[Switch, ...] | None = None,
+    ) -> None:
         target = f"sim:{like}{':checked' if looks_for else ''}"
         self.targets = ("host", target)
-        self.name = f"{target}, seed {seed}" if seed else target
-        self.seed = seed
-        self.in_order = seed != 0 or bool(looks_for)
+        order = f", seed {seed}" if seed else "" if schedule is None else ", by a schedule"
+        self.name = f"{target}{order}"
+        self.seed, self.schedule = seed, schedule
+        self.draws = seed != 0
+        self.in_order = seed != 0 or schedule is not None or bool(looks_for)
         self.architecture = like
         self.looks_for = looks_for
-        self.asked_for = (like, seed, ",".join(c.name.lower() for c in looks_for if c.name) or "off")
+        words = None if schedule is None else " ".join(map(str, schedule))
+        self.asked_for = (like, seed, ",".join(c.name.lower() for c in looks_for if c.name) or "off", words)
         self._held: dict[int, Array] = {}  # the memory that is given out, by its address
 
     @functools.cached_property
@@ -112,10 +123,22 @@ class SimulatedDriver(Driver):
         table.functions = ctypes.addressof(functions)
         table.driver = self.seed
         table.reports = None if self.checked is None else self.checked.state
-        table.keep = functions  # as long as the table
+        schedule = None if self.schedule is None else schedule_of(self.schedule)
+        table.schedule = None if schedule is None else ctypes.addressof(schedule)
+        table.keep = functions, schedule  # as long as the table
         return table
 
+    def begin(self, table: abi.Device, owner: str, storages: Iterable[Any]) -> None:
+        if table.schedule:
+            Schedule.from_address(table.schedule).launch = self.first_launch(table)
+
+    def first_launch(self, table: abi.Device) -> int:
+        stage: int = abi.Context.from_address(table.context).stage
+        return (stage << STAGE_BITS) - 1
+
     def notes(self) -> list[str]:
+        if self.schedule is not None:
+            return ["threads ran by a schedule"]
         return [f"threads ran in an order drawn from seed {self.seed}, which draws it again"] if self.seed else []
 
     def finding(self) -> tuple[Finding, CheckState] | None:
@@ -132,11 +155,14 @@ class SimulatedDriver(Driver):
 LIKE: Final = "sm_90a"  # the GPU that is meant where nobody says which
 
 
-def open_simulated(name: object, like: str | None, seed: int | None, checks: str | None) -> SimulatedDriver:
+def open_simulated(
+    name: object, like: str | None, seed: int | None, checks: str | None, schedule: str | None = None
+) -> SimulatedDriver:
     """The device of a name: `sim`, like the GPU of a compile target, or `sim:gfx942`. Asked again it is the same.
 
     Raises:
-        DeviceError: EK0801 another name, or `like` or `seed` of what is not simulated; or `checks` that there are not.
+        DeviceError: EK0801 another name, or `like` or `seed` of what is not simulated; or `checks` that there are
+            not, or a `schedule` that is none.
     """
     family, colon, chosen = name.partition(":") if isinstance(name, str) else ("", "", "")
     if family != "sim" or (colon and like is not None) or bool(colon) is not bool(chosen):
@@ -145,7 +171,11 @@ def open_simulated(name: object, like: str | None, seed: int | None, checks: str
     seed = knobs.sim_seed if seed is None else seed
     if type(seed) is not int or not 0 <= seed < 1 << 63:
         raise _refusal(f"a seed is a whole number, not {shown_value(seed)}", "seed", "from 0 to 2**63 - 1", seed)
-    return _opened(chosen or like or LIKE, seed, _looks_for(checks))
+    switches = parse_schedule(schedule) if isinstance(schedule, str) else None
+    if schedule is not None and switches is None:
+        expected = 'switches of the plain order, as an error says them: "0:5.14=103 0:2~5"'
+        raise _refusal(f"{shown_value(schedule)} is no schedule", "schedule", expected, schedule)
+    return _opened(chosen or like or LIKE, seed if switches is None else 0, _looks_for(checks), switches)
 
 
 def _refusal(message: str, argument: str, expected: str, got: object) -> DeviceError:
@@ -154,8 +184,8 @@ def _refusal(message: str, argument: str, expected: str, got: object) -> DeviceE
 
 
 @functools.cache
-def _opened(like: str, seed: int, looks_for: Check) -> SimulatedDriver:
-    return SimulatedDriver(like, seed, looks_for)
+def _opened(like: str, seed: int, looks_for: Check, schedule: tuple[Switch, ...] | None) -> SimulatedDriver:
+    return SimulatedDriver(like, seed, looks_for, schedule)
 
 
 def _looks_for(checks: object) -> Check:

@@ -41,7 +41,9 @@ from .stored import check_stored, expect_stores
 from .thread_pool import thread_pool
 
 if TYPE_CHECKING:
+    from ...dsl.contract.checking import CheckState, Finding
     from .device_reports import DeviceReports
+    from .schedules import Rehearsal
 
 SCRATCH_ALIGNMENT = 256  # bytes: as `lowering.scratch` lays out pieces
 ndarray = np.ndarray  # the hot path finds it faster so
@@ -76,8 +78,17 @@ def _stages_of(ir: GraphIR, plan: Plan) -> list[_Stage]:
     return [_Stage(s, o, SizeChecks(ir, v, c)) for s, o, v, c in zip(slots, outputs, values, constraints, strict=True)]
 
 
+def _identity(found: tuple[Finding, CheckState] | None, failure: Failure | None) -> tuple[object, ...] | None:
+    """What tells failures apart, whichever threads they are of; None for none."""
+    if found is not None:
+        return found[0].found, frozenset((found[0].site, found[0].other_site))
+    return None if failure is None else (id(failure.report),)
+
+
 class Caller:
     """Calls the code of a graph, and holds the memory of its calls."""
+
+    quiet = False  # whether prints are left out
 
     def __init__(
         self,
@@ -132,6 +143,7 @@ class Caller:
         prints = code.prints
         self.prints = TensorPrints(prints) if prints != PrintOptions() else None
         self.interrupt: BaseException | None = None  # that came in the middle of a report
+        self.rehearsal: Rehearsal | None = None  # of the call under way, where a device draws an order of threads
         self.context = abi.Context()
         self._silent_report: Any = None  # kept: native code holds its address
         self.table = None if code.launching is None else self.driver.table(code.launching) or abi.Device()
@@ -266,6 +278,10 @@ class Caller:
         """
         if self.watched is not None:
             expect_stores(self.watched, fresh)
+        if self.driver.draws:
+            from .schedules import Rehearsal  # few devices draw anything
+
+            self.rehearsal = Rehearsal(self, arrays, fresh)
         storages: tuple[Any, ...] = ()
         if self.driver.streams > 1:
             arenas = [arena for arena in self.arenas if arena is not None]
@@ -474,7 +490,7 @@ class Caller:
         report = self.code.reports[site]
         if report.kind != "print":
             return read_failure(report, arguments)
-        if self.filling is not None and self.filling.quiet:
+        if self.quiet or (self.filling is not None and self.filling.quiet):
             return None
         if self.prints is not None and report.op == TENSORS:
             self.prints.take(report, arguments)
@@ -508,14 +524,27 @@ class Caller:
             if interrupt is not None:
                 raise interrupt
         found = self.driver.finding() if status == abi.STOPPED else None
+        rehearsal, self.rehearsal = self.rehearsal, None
+        failed = _identity(found, failure)
+        drawn = [*self.driver.notes(), *(rehearsal.notes(failed) if rehearsal and failed else [])]
         if found is not None:
             from .findings import finding_error  # few devices find anything
 
             called = f"graph '{self.ir.name}' was called at {user_place()}"
-            raise finding_error(*found, self.code.reports, self.programs(), [*self.driver.notes(), called])
+            raise finding_error(*found, self.code.reports, self.programs(), [*drawn, called])
         by, self.reported_by = [self.reported_by] if self.reported_by else [], ""
         known = self.driver.error(code) if failure is None else ""
-        raise self.error_of(status, failure, arrays, [f"{self.device}: {known}"] if known else by)
+        raise self.error_of(status, failure, arrays, [f"{self.device}: {known}"] if known else [*by, *drawn])
+
+    def ended(self) -> tuple[object, ...] | None:
+        """How the entry has ended, when it was called once more: what is told apart of failures; None for none."""
+        status, self.context.status = self.context.status, 0
+        failure, self.failure = self.failure, None
+        if self.table is not None:
+            self.table.failed_kernel = self.table.failed_code = 0
+        if status == abi.INTERRUPTED:
+            raise self.error_of(status, None, ()) if self.interrupt is None else self.interrupt
+        return _identity(self.driver.finding(), failure)
 
     def error_of(
         self, status: int, failure: Failure | None, arrays: Sequence[Any], notes: Sequence[str] = ()
@@ -532,7 +561,7 @@ class Caller:
         called = f"graph '{self.ir.name}' was called at {user_place()}"
         found = nan_notes(failure, arrays) if self.device.is_host else []
         staged = self._staged(failure.report.op)
-        return failure_error(failure, self.programs(), staged, [*notes, *found, *self.driver.notes(), called])
+        return failure_error(failure, self.programs(), staged, [*notes, *found, called])
 
     def programs(self) -> list[PortableKernel]:
         """The kernels whose text reports are about."""

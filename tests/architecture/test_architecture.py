@@ -40,6 +40,7 @@ OPENED_LATE = {
     "graph.driver.simulated",
     "graph.engine.device_reports",
     "graph.engine.findings",
+    "graph.engine.schedules",
     "graph.engine.memory_counters",
     "graph.onnx.importer",
     "graph.drawing.dot",

@@ -1,6 +1,6 @@
 """Kernels that do with memory what they must not, beside the same ones done right."""
 
-from einkorn.dsl import DeviceContext, InputTensor, Int, OutputTensor, atomic, gpu, int32, register
+from einkorn.dsl import DeviceContext, InputTensor, Int, MutableInputTensor, OutputTensor, atomic, gpu, int32, register
 
 OUT = OutputTensor[int32, "n"]
 IN = InputTensor[int32, "n"]
@@ -262,3 +262,45 @@ def masked(out, x, mask: int):
 @register("wrong::masked")
 def masked_op(out: OUT, x: IN, ctx: DeviceContext, *, mask: int = 1):
     ctx.launch(masked, out, x, grid=1, block=32, parameters={"mask": mask})
+
+
+def flagged(out, x, by: int):
+    """One thread takes another's element, or fails, when it finds a flag that says nothing of memory."""
+    seen = gpu.shared[int32](1)
+    t, i = gpu.thread_idx.x, gpu.global_idx.x
+    out[i] = x[i]
+    if t == 0:
+        seen[0] = 0
+    gpu.barrier()
+    for _ in range(3):
+        if t == 64:
+            out[i] = x[i] + 1
+            atomic.add(seen, 0, 1, ordering="relaxed")
+        gpu.warp.sync()
+    if t == 0 and by > 0 and atomic.load(seen, 0, ordering="relaxed") == by:
+        out[i + 64] = x[i]
+    assert by > 0 or t != 0 or atomic.load(seen, 0, ordering="relaxed") == 0, "the flag is up"
+    if t == 0:
+        print("done")
+
+
+@register("wrong::flagged")
+def flagged_op(out: OUT, x: IN, ctx: DeviceContext, *, by: int = 1):
+    ctx.launch(flagged, out, x, by, grid=x.dim(0) // 128, block=128)
+
+
+def relayed(state: MutableInputTensor[int32, "n"]):
+    """The first block takes an element of the second one's that has gone before it, and raised the flag."""
+    b, n = gpu.block_idx.x, state.dim(0)
+    gpu.barrier()
+    if gpu.thread_idx.x == 0:
+        if b == 1:
+            state[1] = state[1] + 1
+            atomic.store(state, n - 1, 1, ordering="relaxed")
+        if b == 0 and atomic.load(state, n - 1, ordering="relaxed") == 1:
+            state[1] = 0
+
+
+@register("wrong::relayed")
+def relayed_op(state: MutableInputTensor[int32, "n"], ctx: DeviceContext):
+    ctx.launch(relayed, state, grid=4, block=32)

@@ -1,0 +1,207 @@
+"""Finds the shortest schedule that shows a failure which a seed has shown: the fewest switches from the plain order.
+
+A call that fails on a simulated device with a seed is made again, with its inputs as they were: once to note what the
+seed draws, then with fewer and fewer of its switches, for as long as the failure stays the same.
+
+Input: a caller whose call has failed. Output: notes for the error. Non-goals: how threads are run by a schedule (see
+`compiler.codegen.simulator_orders`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, combinations, islice
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import numpy as np
+
+from ...dsl.contract import abi
+from ...dsl.contract.schedules import BLOCKS, Row, Schedule, Switch, schedule_of
+from ..driver.buffer import Buffer
+from .stored import expect_stores
+
+if TYPE_CHECKING:
+    from ..driver.checked_memory import CheckedMemory
+    from ..driver.device import Driver
+
+ROOM: Final = 1 << 14  # steps of a call that are noted; of one that makes more, no schedule is looked for
+SECONDS: Final = 2.0  # that the search takes at most
+TRIED: Final = 4000  # sets of one or two switches that are tried
+SHOWN: Final = 6  # switches of a schedule that are said in words
+
+Shows = Callable[[Sequence[Switch]], bool]
+
+
+class Rehearsed(Protocol):
+    """What is taken of a caller (see `engine.call`)."""
+
+    buffers: list[int]
+    driver: Driver
+    table: abi.Device | None
+    context: abi.Context
+    context_at: int
+    pointers_at: int
+    dims_at: int
+    entry: Callable[[int, int, int], int]
+    watched: CheckedMemory | None
+    arenas: list[Any]
+    quiet: bool
+
+    def ended(self) -> object:
+        """How the entry has ended."""
+
+
+class Rehearsal:
+    """What a call began with, so that it can be made again."""
+
+    def __init__(self, caller: Rehearsed, arrays: Sequence[Any], results: Iterable[Buffer]) -> None:
+        self._caller, self._results = caller, list(results)
+        self._changed = [arrays[number] for number in caller.buffers]
+        self._before = self._values()
+        self._over = False
+
+    def _values(self) -> list[np.ndarray[Any, Any]]:
+        """What lies in the inputs that kernels may change."""
+        kept = []
+        for storage in self._changed:
+            kept.append(np.empty(storage.size, np.uint8))
+            self._caller.driver.copy(kept[-1], storage)
+        return kept
+
+    def _restore(self, values: Sequence[np.ndarray[Any, Any]]) -> None:
+        for storage, value in zip(self._changed, values, strict=True):
+            self._caller.driver.copy(storage, value)
+
+    def notes(self, failed: object) -> list[str]:
+        """What to say of the schedule of a call that has failed so."""
+        caller, after = self._caller, self._values()
+        assert caller.table is not None
+        caller.quiet = True
+        alarm = threading.Timer(SECONDS, self._end)
+        alarm.daemon = True
+        alarm.start()
+        try:
+            return self._notes(failed)
+        finally:
+            alarm.cancel()
+            alarm.join()  # else it may end the next call
+            caller.quiet, caller.table.schedule, caller.context.status = False, None, 0
+            self._restore(after)
+
+    def _end(self) -> None:
+        self._over, self._caller.context.status = True, abi.STOPPED
+
+    def _notes(self, failed: object) -> list[str]:
+        rows = (Row * ROOM)()
+        drawing = Schedule(-1, drawn=1, notes=ctypes.addressof(rows), room=ROOM)
+        if self._again(drawing) != failed or drawing.noted > ROOM:
+            return []
+        drawn = switches_of(rows[: drawing.noted])
+        least = shortest(drawn, lambda switches: self._again(schedule_of(switches)) == failed, drawing.lanes)
+        return [] if least is None else said(least, len(drawn))
+
+    def _again(self, schedule: Schedule) -> object:
+        """How the call ends by this schedule."""
+        caller = self._caller
+        assert caller.table is not None
+        if self._over:
+            return None
+        self._restore(self._before)
+        if caller.watched is not None:
+            expect_stores(caller.watched, self._results)
+            arena: Any = caller.arenas[caller.context.stage]
+            if arena is not None:
+                caller.watched.mark(arena.address, arena.size, written=False)
+        schedule.launch = caller.driver.first_launch(caller.table)
+        caller.table.schedule = ctypes.addressof(schedule)
+        caller.entry(caller.context_at, caller.pointers_at, caller.dims_at)
+        return None if self._over else caller.ended()
+
+
+def switches_of(rows: Iterable[Row]) -> list[Switch]:
+    """How what was drawn differs from the plain order: blocks that change places, then steps."""
+    blocks: list[Switch] = []
+    steps: list[Switch] = []
+    begun: dict[int, int] = {}
+    for row in rows:
+        if row.step == 0:
+            position = begun.get(row.launch, 0)
+            begun[row.launch] = position + 1
+            there = position  # which block these switches put there
+            for switch in blocks:
+                if switch.launch == row.launch and there in (switch.block, switch.thread):
+                    there = switch.block + switch.thread - there
+            if there != row.block:
+                blocks.append(Switch(row.launch, there, BLOCKS, row.block))
+        step = Switch(row.launch, row.block, row.step, row.thread, row.factor)
+        if not row.plain:
+            steps.append(step)
+    return blocks + steps
+
+
+def shortest(drawn: Sequence[Switch], shows: Shows, lanes: int) -> list[Switch] | None:
+    """The fewest switches that are found to show it: some of those that were drawn, by delta debugging, and then
+    others of the same warps and blocks. None of them can be left out.
+
+    None where not even all that were drawn show it. `lanes` are the threads of a warp.
+    """
+    if shows([]):
+        return []
+    if not shows(drawn):
+        return None
+    least, parts = list(drawn), 2
+    while len(least) > 1:
+        size = -(-len(least) // parts)
+        pieces = [least[k : k + size] for k in range(0, len(least), size)]
+        rests = [[switch for switch in least if switch not in piece] for piece in pieces] if len(pieces) > 2 else []
+        found = next((few for few in [*pieces, *rests] if shows(few)), None)
+        if found is not None:
+            parts = 2 if found in pieces else max(2, len(pieces) - 1)
+            least = found
+        elif parts >= len(least):
+            break
+        else:
+            parts = min(len(least), 2 * parts)
+    return _fewer(_plainer(least, shows, lanes), drawn, shows, lanes)
+
+
+def _fewer(least: list[Switch], drawn: Sequence[Switch], shows: Shows, lanes: int) -> list[Switch]:
+    """One or two switches instead, where so few show it, too: of these blocks, at any step, to any of these warps."""
+    blocks = sorted({(switch.launch, switch.block) for switch in least if switch.step != BLOCKS})
+    warps = sorted({switch.thread - switch.thread % lanes for switch in least if switch.step != BLOCKS})
+    tried = [switch for switch in least if switch.step == BLOCKS]
+    for launch, block in blocks:
+        last = max(switch.step for switch in drawn if (switch.launch, switch.block) == (launch, block))
+        tried += [Switch(launch, block, step, thread) for step in range(last + 1) for thread in warps]
+    fewer = chain.from_iterable(combinations(tried, size) for size in range(1, min(len(least), 3)))
+    return next((list(few) for few in islice(fewer, TRIED) if shows(few)), least)
+
+
+def _plainer(least: list[Switch], shows: Shows, lanes: int) -> list[Switch]:
+    """The same switches, each with the threads of its warp in their order where that shows it, too."""
+    for k, switch in enumerate(least):
+        if switch.step == BLOCKS:
+            continue
+        start = switch.thread - switch.thread % lanes
+        for plain in (switch._replace(thread=start, factor=1), switch._replace(factor=1)):
+            tried = [*least[:k], plain, *least[k + 1 :]]
+            if switch == plain or shows(tried):
+                least = tried
+                break
+    return least
+
+
+def said(least: Sequence[Switch], drawn: int) -> list[str]:
+    """A schedule for the reader of an error."""
+    if not least:
+        return ["threads in their plain order show it, too, without a seed"]
+    words = "; ".join(switch.words() for switch in least[:SHOWN])
+    more = f"; and {len(least) - SHOWN} more" if len(least) > SHOWN else ""
+    count = f"{len(least)} switch{'es' if len(least) > 1 else ''} of the plain order"
+    text = " ".join(map(str, least))
+    return [
+        f"the shortest schedule that was found has {count}, of {drawn} that the seed draws: {words}{more}",
+        f'Accelerator("sim", schedule="{text}") replays it',
+    ]
