@@ -4,8 +4,8 @@ Input: the text, and its place for messages. Output: a tuple of frozen items. No
 (that is `signature.check`).
 
 Start-up: importing lark and building the grammar costs more than all the rest of a warm start, and nearly all
-signatures consist of plain names and sizes. Those are read by one regular expression; lark is loaded for the first
-text that has an expression in it, and for anything that the expression does not understand.
+signatures consist of plain names and sizes. Those are read by one regular expression, and expressions by a reader of a
+few lines. What either does not understand is parsed with the grammar, which finds what is wrong with it.
 """
 
 from __future__ import annotations
@@ -137,7 +137,8 @@ def _parse(text: str) -> tuple[DimItem, ...]:
     for word in _WORD.finditer(text):
         match = _PLAIN.fullmatch(text, word.start(), word.end())
         if match is None or match["count"] == "_":
-            return _parse_with_grammar(text)
+            found = _read(text)
+            return _parse_with_grammar(text) if found is None else found
         if match["axis"]:
             items.append(_axis(match["axis"]))
         elif match["size"]:
@@ -145,6 +146,123 @@ def _parse(text: str) -> tuple[DimItem, ...]:
         else:
             items.append(Pack(match["pack"], Name(match["count"], match.start("count")) if match["count"] else None))
     return tuple(items)
+
+
+_TOKEN = re.compile(rf"\s*(?:(?P<name>{_NAME})|(?P<number>[0-9]+)|(?P<sign>//|[-+*%(){{}},]))")
+_READ = 120  # characters: the reader calls itself for what stands in parentheses
+
+
+class _NotRead(Exception):
+    """The reader does not understand a text."""
+
+
+def _read(text: str) -> tuple[DimItem, ...] | None:
+    """The items of a text without a mistake; None where there may be one."""
+    if len(text) > _READ:
+        return None
+    items, end = list[DimItem](), -1
+    try:
+        reader = _Reader(text)
+        while reader.kind:
+            if reader.start == end:
+                return None  # a blank is missing
+            items.append(reader.item())
+            end = reader.end
+    except _NotRead:
+        return None
+    return tuple(items)
+
+
+class _Reader:
+    """Reads expressions from left to right.
+
+    Attributes:
+        kind, token, start: what comes next; "" at the end of the text.
+        end: where the token before it ends.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text, self.end, self.next_end = text.rstrip(), 0, 0
+        self.step()
+
+    def step(self) -> str:
+        """Goes on by a token; gives the one that was next."""
+        token = getattr(self, "token", "")
+        self.end = self.next_end
+        match = _TOKEN.match(self.text, self.end)
+        if match is None and self.end < len(self.text):
+            raise _NotRead
+        self.kind, self.token, self.start = "", "", len(self.text)
+        if match is not None:
+            self.kind = str(match.lastgroup)
+            self.token, self.start, self.next_end = match[self.kind], match.start(self.kind), match.end()
+        return token
+
+    def need(self, sign: str) -> None:
+        if self.kind != "sign" or self.step() != sign:
+            raise _NotRead
+
+    def item(self) -> DimItem:
+        if self.kind == "name":
+            return _axis(self.step())
+        if self.kind == "number":
+            return Size(self.number())
+        if self.token == "*":
+            self.step()
+            if self.kind != "name" or self.start != self.end:
+                raise _NotRead
+            return Pack(self.step(), self.enclosed("{", "}") if self.token == "{" else None)
+        return Computed(self.enclosed("(", ")"))
+
+    def enclosed(self, first: str, last: str) -> Expression:
+        self.need(first)
+        found = self.sum()
+        self.need(last)
+        return found
+
+    def number(self) -> int:
+        if len(self.token) > 18:
+            raise _NotRead
+        return int(self.step())
+
+    def sum(self) -> Expression:
+        found = self.product()
+        while self.token in ("+", "-"):
+            found = Binary(self.step(), found, self.product())
+        return found
+
+    def product(self) -> Expression:
+        found = self.unary()
+        while self.token in ("*", "//", "%"):
+            found = Binary(self.step(), found, self.unary())
+        return found
+
+    def unary(self) -> Expression:
+        if self.token == "-":
+            self.step()
+            return Negate(self.unary())
+        if self.kind == "number":
+            return Number(self.number())
+        if self.kind != "name":
+            return self.enclosed("(", ")")
+        start, name = self.start, self.step()
+        if self.token == "(":
+            return self.call(name)
+        if name == "_":
+            raise _NotRead
+        return Name(name, start)
+
+    def call(self, name: str) -> Expression:
+        self.need("(")
+        arguments = [self.sum()]
+        while self.token == ",":
+            self.step()
+            arguments.append(self.sum())
+        self.need(")")
+        least, most = FUNCTIONS.get(name, (len(arguments) + 1, None))
+        if len(arguments) < least or (most is not None and len(arguments) > most):
+            raise _NotRead
+        return Call(name, tuple(arguments))
 
 
 def _axis(name: str) -> DimItem:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -174,13 +175,32 @@ def test_a_syntax_error_points_into_the_file(tmp_path: Path, monkeypatch: pytest
     )
 
 
-def test_plain_signatures_do_not_load_lark() -> None:
+def test_signatures_without_mistakes_do_not_load_lark() -> None:
     program = (
         "import sys, einkorn.dsl; from einkorn.dsl.signature.parse_dims import parse_dims; "
-        "parse_dims('m _ 3 *a{axis} *b');"
-        "assert 'lark' not in sys.modules; parse_dims('(2*n)'); assert 'lark' in sys.modules"
+        "parse_dims('m _ 3 *a{axis} *b'); parse_dims('(2*n - 1) *s{max(2, -n)}');"
+        "assert 'lark' not in sys.modules; parse_dims('(' + '+'.join('n' * 99) + ')'); assert 'lark' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_the_short_reader_reads_as_the_grammar_does() -> None:
+    """Random tokens: what is right it takes, and reads alike, with the places of names; the rest it leaves."""
+    tokens = ["n", "m", "_", "7", "12", "+", "-", "*", "//", "%", "(", ")", "{", "}", ",", "max", " ", " "]
+    frames = ["($)", "($ + 1)", "$", "*s{$}", "(min(n, $))", "n ($)(2)", "3 *s {$} ($)"]
+    random, right = Random(5), 0
+    for _ in range(2500):
+        inner = "".join(random.choices(tokens, k=random.randrange(1, 6)))
+        text = random.choice(frames).replace("$", inner)
+        found = parser._read(text)
+        try:
+            wanted = parser._parse_with_grammar(text)
+        except parser._Mistake:
+            assert found is None, text
+            continue
+        right += 1
+        assert repr(found) == repr(wanted), text
+    assert right > 200
 
 
 # ------------------------------------------------------------------------------- bind
