@@ -10,7 +10,9 @@ Input: a caller whose call has failed. Output: notes for the error. Non-goals: h
 from __future__ import annotations
 
 import ctypes
+import math
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, combinations, islice
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 ROOM: Final = 1 << 14  # steps of a call that are noted; of one that makes more, no schedule is looked for
 SECONDS: Final = 2.0  # that the search takes at most
+PATIENCE: Final = 0.05  # seconds that a call may take beyond `TIMES` the failing one: threads may wait in a loop
+TIMES: Final = 5
 TRIED: Final = 4000  # sets of one or two switches that are tried
 SHOWN: Final = 6  # switches of a schedule that are said in words
 
@@ -60,7 +64,9 @@ class Rehearsal:
         self._caller, self._results = caller, list(results)
         self._changed = [arrays[number] for number in caller.buffers]
         self._before = self._values()
-        self._over = False
+        self._end = 0.0  # of the search
+        self._due = math.inf  # when the call under way is ended
+        self._longest = SECONDS
 
     def _values(self) -> list[np.ndarray[Any, Any]]:
         """What lies in the inputs that kernels may change."""
@@ -79,25 +85,31 @@ class Rehearsal:
         caller, after = self._caller, self._values()
         assert caller.table is not None
         caller.quiet = True
-        alarm = threading.Timer(SECONDS, self._end)
-        alarm.daemon = True
-        alarm.start()
+        self._end = time.monotonic() + SECONDS
+        done = threading.Event()
+        watch = threading.Thread(target=self._watch, args=(done,), daemon=True)
+        watch.start()
         try:
             return self._notes(failed)
         finally:
-            alarm.cancel()
-            alarm.join()  # else it may end the next call
+            done.set()
+            watch.join()  # else it may end the next call
             caller.quiet, caller.table.schedule, caller.context.status = False, None, 0
             self._restore(after)
 
-    def _end(self) -> None:
-        self._over, self._caller.context.status = True, abi.STOPPED
+    def _watch(self, done: threading.Event) -> None:
+        """Ends calls that take too long. One that it ends too early shows nothing, which is allowed."""
+        while not done.wait(0.01):
+            if time.monotonic() > self._due:
+                self._caller.context.status = abi.STOPPED
 
     def _notes(self, failed: object) -> list[str]:
         rows = (Row * ROOM)()
         drawing = Schedule(-1, drawn=1, notes=ctypes.addressof(rows), room=ROOM)
+        start = time.monotonic()
         if self._again(drawing) != failed or drawing.noted > ROOM:
             return []
+        self._longest = PATIENCE + TIMES * (time.monotonic() - start)
         drawn = switches_of(rows[: drawing.noted])
         least = shortest(drawn, lambda switches: self._again(schedule_of(switches)) == failed, drawing.lanes)
         return [] if least is None else said(least, len(drawn))
@@ -106,7 +118,8 @@ class Rehearsal:
         """How the call ends by this schedule."""
         caller = self._caller
         assert caller.table is not None
-        if self._over:
+        start = time.monotonic()
+        if start > self._end:
             return None
         self._restore(self._before)
         if caller.watched is not None:
@@ -116,8 +129,10 @@ class Rehearsal:
                 caller.watched.mark(arena.address, arena.size, written=False)
         schedule.launch = caller.driver.first_launch(caller.table)
         caller.table.schedule = ctypes.addressof(schedule)
+        self._due = min(self._end, start + self._longest)
         caller.entry(caller.context_at, caller.pointers_at, caller.dims_at)
-        return None if self._over else caller.ended()
+        self._due = math.inf
+        return caller.ended()
 
 
 def switches_of(rows: Iterable[Row]) -> list[Switch]:

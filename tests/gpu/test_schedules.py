@@ -16,6 +16,7 @@ from einkorn.dsl import DType
 from einkorn.dsl.contract.schedules import BLOCKS, Row, Switch, parse_schedule
 from einkorn.dsl.diagnostics.errors import DeviceError, KernelError
 from einkorn.graph import Accelerator, Buffer, BufferType, DeviceRef, Graph, InferenceSession, TensorType, ops
+from einkorn.graph.engine import schedules
 from einkorn.graph.engine.schedules import said, shortest, switches_of
 
 FILE = KERNELS / "wrong_memory.py"
@@ -27,6 +28,14 @@ X = np.arange(256, dtype=np.int32)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with graphs.cache_in(tmp_path_factory.mktemp("cache")):
         yield
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """What is found depends on no clock."""
+    monkeypatch.setattr(schedules, "SECONDS", 60.0)
+    if "long" not in request.node.name:
+        monkeypatch.setattr(schedules, "PATIENCE", 60.0)
 
 
 def call(op: str, device: Accelerator, **parameters: Any) -> KernelError | None:
@@ -95,6 +104,13 @@ def test_blocks_that_change_places() -> None:
         assert left == [0, 0, 0, 1]  # by the failing call, and by no later one
         again, left = relay(Accelerator("sim", schedule=replay(error), checks="all"))
         assert again is not None and again.message == error.message and left == [0, 0, 0, 1]
+
+
+def test_calls_that_take_long_are_ended() -> None:
+    """In the plain order a thread of the first warp looks for what comes behind it."""
+    error = next(e for seed in range(2, 20) if (e := call("awaited", Accelerator("sim", seed=seed, checks="all"))))
+    again = call("awaited", Accelerator("sim", schedule=replay(error), checks="all"))
+    assert again is not None and again.message == error.message
 
 
 def test_what_every_order_shows() -> None:

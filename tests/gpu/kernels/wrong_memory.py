@@ -304,3 +304,27 @@ def relayed(state: MutableInputTensor[int32, "n"]):
 @register("wrong::relayed")
 def relayed_op(state: MutableInputTensor[int32, "n"], ctx: DeviceContext):
     ctx.launch(relayed, state, grid=4, block=32)
+
+
+def awaited(out, x):
+    """A thread takes another's element, when it finds a flag for which it looks many times."""
+    up = gpu.shared[int32](1)
+    t = gpu.thread_idx.x
+    out[t] = x[t]
+    if t == 0:
+        up[0] = 0
+    gpu.barrier()
+    if t == 64:
+        out[t] = x[t] + 1
+        atomic.add(up, 0, 1, ordering="relaxed")
+    if t == 0:
+        looks = Int(0)
+        while looks < 1 << 22 and atomic.load(up, 0, ordering="relaxed") == 0:
+            looks += 1
+        if looks < 1 << 22:
+            out[t + 64] = x[0]
+
+
+@register("wrong::awaited")
+def awaited_op(out: OUT, x: IN, ctx: DeviceContext):
+    ctx.launch(awaited, out, x, grid=1, block=128)
