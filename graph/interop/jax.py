@@ -32,6 +32,7 @@ from .jax_handlers import Handler, failed, handler_of
 from .kernels import kernel_named
 from .specialise import AnyKernel, Given, Specialisation, prepared, specialise
 
+HOST = "cpu"  # what JAX calls it
 Rule = Callable[..., Any]
 Counts = tuple[int | None, ...]  # of arguments: how many arrays a variadic one has
 
@@ -250,7 +251,7 @@ class Op:
             if isinstance(array, jax.core.Tracer) or not isinstance(array, jax.Array):
                 continue
             platforms = sorted({device.platform for device in array.devices()})
-            if platforms != ["cpu"]:
+            if platforms != [HOST]:
                 name = self.kernel.schema.name
                 raise GraphError(
                     f"op '{name}': '{argument.name}' lies on {', '.join(platforms)}, and handlers run on the host",

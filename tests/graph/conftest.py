@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ class FakeKernel:
     schema: OpSchema
     origin: str = "<test>"
     shipped: bool = False
+    findings: tuple[Any, ...] = ()
 
 
 def make_schema(

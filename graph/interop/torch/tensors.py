@@ -15,6 +15,9 @@ from ....dsl.diagnostics.places import user_place
 from ....dsl.types.dtype import DType
 from ...driver.devices import DeviceRef
 
+_HOST, _GPU = "cpu", "cuda"  # what PyTorch calls devices
+_WITHOUT_GPU = (_HOST, "meta")
+
 DTYPES: dict[torch.dtype, DType] = {
     getattr(torch, dtype.name): dtype for dtype in DType if isinstance(getattr(torch, dtype.name, None), torch.dtype)
 }
@@ -61,10 +64,10 @@ def device_of(tensors: Iterable[tuple[str, torch.Tensor]], op: str) -> DeviceRef
             got=str(second),
             hint=f"move one of them: {there}.to({str(first)!r})",
         )
-    device = next(iter(found), torch.device("cpu"))
-    if device.type in ("cpu", "meta"):  # the latter have no elements: no kernel runs
+    device = next(iter(found), torch.device(_HOST))
+    if device.type in _WITHOUT_GPU:  # the latter have no elements: no kernel runs
         return DeviceRef.CPU()
-    if device.type == "cuda":
+    if device.type == _GPU:
         return DeviceRef.GPU(device.index or 0)
     raise DeviceError(
         f"op {op!r}: kernels do not run on {device}",
