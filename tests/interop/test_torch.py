@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,9 @@ from torch.testing import assert_close
 
 from einkorn.dsl import InputTensor, OutputTensor, float32, foreach, register
 from einkorn.dsl.diagnostics.errors import DeviceError, DTypeError, GraphError, KernelError, PackageError
+from einkorn.dsl.package.library import load_library
+from einkorn.dsl.signature.schema import Form
+from einkorn.graph.interop.torch.tensors import TORCH_DTYPES
 
 from . import direct_kernels as k
 
@@ -94,6 +98,38 @@ CASES = [
 def test_opcheck(kernel, args, parameters):
     fresh = [a.clone() if isinstance(a, torch.Tensor) else a for a in args]
     found = opcheck(ek.op(kernel).torch, fresh, parameters)
+    assert set(found.values()) == {"SUCCESS"}
+
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "custom_ops" / "kernels"
+OF_EXAMPLES = {
+    "add_one": (torch.randn(3, 4),),
+    "add_constant": (torch.randn(3, 4),),
+    "vector_addition": (torch.randn(5), torch.randn(5)),
+    "grayscale": (torch.randint(0, 256, (4, 5, 3), dtype=torch.uint8),),
+    "brightness": (torch.rand(4, 5) * 255,),
+    "blur": (torch.randn(8, 9),),
+    "histogram": (torch.randint(0, 256, (7, 5), dtype=torch.uint8),),
+    "matrix_multiplication": (torch.randn(3, 4), torch.randn(4, 5)),
+    "layer_norm": (torch.randn(3, 4), torch.randn(4), torch.randn(4)),
+    "row_softmax": (torch.randn(3, 4),),
+}
+
+
+@pytest.mark.parametrize("name", load_library(EXAMPLES).kernels)
+def test_opcheck_of_the_examples(name):
+    library = load_library(EXAMPLES)
+    schema = library.kernels[name].schema
+    given = {p.name: {"int": 2, "float": 1.5}[p.kind] for p in schema.parameters if p.required}
+    args = OF_EXAMPLES.get(name)
+    if args is None:  # numbers and pictures of one's own
+        args = tuple(
+            2
+            if a.form is Form.SCALAR
+            else torch.zeros([4] * len(a.dims.split()), dtype=TORCH_DTYPES[schema.allowed(a.dtype)[0]])
+            for a in schema.inputs
+        )
+    found = opcheck(ek.op(name, extensions=[EXAMPLES]).torch, args, given)
     assert set(found.values()) == {"SUCCESS"}
 
 
