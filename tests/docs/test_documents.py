@@ -159,6 +159,8 @@ def test_a_document_does_what_it_says(document: Path, tmp_path: Path, monkeypatc
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.setenv("EINKORN_CACHE_DIR", str(folder / ".cache"))
+    for name in re.findall(r"^# (?:\w+/)*(\w+)\.py$", document.read_text(encoding="utf-8"), re.MULTILINE):
+        monkeypatch.delitem(sys.modules, name, raising=False)  # another test's file of that name
     prepare(document, folder)
     linecache.clearcache()
     reader = Reader(folder)

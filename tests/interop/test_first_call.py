@@ -63,5 +63,5 @@ def test_a_first_call_loads_what_it_needs(tmp_path: Path) -> None:
     assert "graph.interop.direct" in own
     assert not [name for name in own for other in NOT_NEEDED if f"{name}.".startswith(f"{other}.")]
     others = {name.split(".")[0] for name in names} - {"einkorn", "first_kernels"}
-    assert others - sys.stdlib_module_names == {"ml_dtypes"}
+    assert others - sys.stdlib_module_names <= {"ml_dtypes", "platformdirs"}  # the latter where no cache is named
     assert not others & SLOW
