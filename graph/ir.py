@@ -137,6 +137,7 @@ class External:
     Attributes:
         name: what the registry of weights calls it.
         align: its address is a multiple of so many bytes.
+        data: the elements that it has where nobody brings others.
     """
 
     name: str
@@ -144,6 +145,7 @@ class External:
     result: int
     align: int = 1
     place: Place | None = None
+    data: np.ndarray[Any, Any] | None = None
 
     @property
     def results(self) -> tuple[int, ...]:

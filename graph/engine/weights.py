@@ -30,7 +30,8 @@ def weights_of(ir: GraphIR, registry: Any) -> dict[int, Storage]:
 
     Args:
         ir: the graph.
-        registry: by name NumPy arrays, `Buffer`s or other DLPack arrays; None for no weights.
+        registry: by name NumPy arrays, `Buffer`s or other DLPack arrays; None for no weights. A weight that is not
+            among them has the elements that came with the graph, if some did.
 
     Raises:
         GraphError, DTypeError: EK0433 and codes of wrong inputs: a weight is missing, or has another dtype, shape or
@@ -45,9 +46,12 @@ def weights_of(ir: GraphIR, registry: Any) -> dict[int, Storage]:
     mistakes: list[EinkornError] = []
     for number, node in nodes.items():
         try:
-            if node.name not in given:
+            if node.name in given:
+                found[number] = _storage(node, given[node.name])
+            elif node.data is not None:
+                found[number] = _storage(node, node.data)
+            else:
                 raise _missing(ir, node, [name for name in given if name not in wanted])
-            found[number] = _storage(node, given[node.name])
         except EinkornError as error:
             mistakes.append(error)
     if mistakes:

@@ -38,8 +38,9 @@ def from_onnx(
     """An ONNX model as a graph. Its inputs and outputs are the model's, in the model's order.
 
     Args:
-        model: the path of a `.onnx` file, its bytes, or an `onnx.ModelProto`. Weights in files of their own are read
-            from the folder of the model, and from nowhere else.
+        model: the path of a `.onnx` file, its bytes, or an `onnx.ModelProto`. Its initialisers become weights, which
+            stay where they are in a mapped file. Weights in files of their own are read from the folder of the model,
+            and from nowhere else.
         name: of the graph; the model's own when left out.
         shapes: sizes for inputs by name: a number makes a size known, a name makes it symbolic.
         constants: inputs that always have the same value, by name. They are no inputs of the graph; some op types

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -133,8 +134,11 @@ def run_row(row: Row, call: Call) -> list[Value]:
         GraphError, DTypeError: whatever is wrong with it, under the title of the node.
     """
     folded = _folded(row, call)
-    if folded is not None:
-        return folded
+    return _converted(row, call) if folded is None else folded
+
+
+def _converted(row: Row, call: Call) -> list[Value]:
+    """The outputs of a node as its row makes them."""
     try:
         _broadcast_as_before_7(call)
         found = row.convert(*_inputs_for(row, call), **_attributes_for(row, call))
@@ -166,7 +170,8 @@ def _folded(row: Row, call: Call) -> list[Value] | None:
     if row.known is None or not all(value is None or isinstance(value, Known) for value in values):
         return None
     arrays = [value.array if isinstance(value, Known) else None for value in values]
-    if not row.unlimited and sum(array.size for array in arrays if array is not None) > LIMIT:
+    held = any(value.held for value in values if isinstance(value, Known))
+    if (held or not row.unlimited) and sum(array.size for array in arrays if array is not None) > LIMIT:
         return None
     try:
         with np.errstate(all="ignore"):
@@ -174,13 +179,20 @@ def _folded(row: Row, call: Call) -> list[Value] | None:
     except Exception:  # an op that is not decided by what is known; converted as any other, it says what is wrong
         return None
     dtypes = [value.dtype for value in values if isinstance(value, Known)]
-    results = []
-    for each in found if isinstance(found, tuple) else (found,):
+    results: list[Value] = []
+    for k, each in enumerate(found if isinstance(found, tuple) else (found,)):
         if not isinstance(each, Known):
             array = np.asarray(each)
             each = known(array, dtypes[-1] if array.dtype == object else DType.from_numpy(array.dtype))
+        if held:  # as numbers it is known, and as a tensor it is computed of the weights that a model is given
+            each = Known(each.array, each.dtype, staged=partial(_staged, row, call, k))
         results.append(each)
-    return list(results)
+    return results
+
+
+def _staged(row: Row, call: Call, k: int) -> TensorValue:
+    """Result `k` of a node as a tensor."""
+    return call.tensor(_converted(row, call)[k])
 
 
 def _inputs_for(row: Row, call: Call) -> list[Any]:

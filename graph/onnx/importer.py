@@ -24,7 +24,7 @@ from ..staging.graph import Graph
 from ..staging.value import TensorValue
 from .call import Call, attributes_of, label_of, run_row
 from .declarations import input_types, type_of
-from .known import Known, known
+from .known import Known, initialiser, known
 from .model_file import ReadModel, check_opset, plain_domain, read_model
 from .rows import find_row
 from .table import Value
@@ -166,10 +166,13 @@ class Importer:
             outer.attributes if outer else {},
             depth,
         )
-        for tensor in graph.initializer:
+        for number, tensor in enumerate(graph.initializer):
             if tensor.name not in values:
-                array = array_of(tensor, self.read.folder, f"the initialiser {tensor.name!r}")
-                scope.values[tensor.name] = known(array, DTYPES[tensor.data_type])
+                elements = None if outer else self.read.elements.get(number)
+                array = array_of(tensor, self.read.folder, f"the initialiser {tensor.name!r}", elements)
+                dtype = DTYPES[tensor.data_type]
+                whole = tensor.name and not outer
+                scope.values[tensor.name] = initialiser(array, dtype, tensor.name) if whole else known(array, dtype)
         if graph.sparse_initializer:
             _damaged(f"{self.read.shown} has sparse initialisers, which are not supported", code="EK0530")
         self._run_nodes(graph.node, scope)

@@ -22,8 +22,10 @@ from ..driver.devices import DeviceRef
 from ..ops.stage import current
 from ..staging.value import TensorValue
 from ..types.dims import Dim, StaticDim
+from ..types.tensor_type import TensorType
 
 Array = np.ndarray[Any, Any]
+FEW = 1 << 10  # so many integers may be positions that ops are told
 LIMIT = 1 << 16  # more elements are not computed at import, whatever a file claims
 
 
@@ -38,10 +40,20 @@ class Known:
     Attributes:
         array: the elements, in the NumPy dtype of `dtype`; or objects, ints and dims.
         dtype: their type in the model.
+        weight: the name of the weight that it is as a tensor.
+        staged: makes the tensor where `array` was computed of weights, of these: they may be others when a graph is
+            loaded.
     """
 
     array: Array
     dtype: DType
+    weight: str | None = None
+    staged: Callable[[], TensorValue] | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether the elements are those of weights, or computed of these."""
+        return self.weight is not None or self.staged is not None
 
     @property
     def symbolic(self) -> bool:
@@ -55,7 +67,12 @@ class Known:
         return self.array
 
     def tensor(self, device: DeviceRef) -> TensorValue:
-        """The tensor, as a constant or computed from the sizes of a call."""
+        """The tensor, as a constant, as a weight, or computed from weights or the sizes of a call."""
+        if self.staged is not None:
+            return self.staged()
+        if self.weight is not None:
+            type = TensorType(self.dtype, self.array.shape, device)
+            return current("weight").stage_weight(self.weight, type, 1, user_place(), self.array)
         if not self.symbolic:
             return current("constant").stage_constant(np.asarray(self.array), device, user_place())
         flat = ops.shape_to_tensor(dims_in(self.array))
@@ -71,6 +88,12 @@ def known(array: Any, dtype: DType) -> Known:
         plain = [int(item) if isinstance(item, StaticDim) else item for item in found.reshape(-1)]
         found = np.array(plain, dtype.to_numpy()).reshape(found.shape)
     return Known(found.astype(dtype.to_numpy(), copy=False), dtype)
+
+
+def initialiser(array: Array, dtype: DType, name: str) -> Known:
+    """An initialiser of a model: a weight, but for single numbers and for what says sizes, axes and positions."""
+    index = dtype in (DType.int64, DType.int32, DType.bool) and (array.ndim < 2 or array.size <= FEW)
+    return Known(array, dtype, None if array.size <= 1 or index or dtype.is_packed() else name)
 
 
 def known_dims(dims: Iterable[Dim]) -> Known:

@@ -1,13 +1,17 @@
 """Reads the file of a model and says what is wrong with it.
 
-Input: a path, bytes, or a `ModelProto`. Output: a `ModelProto` whose versions this package knows, and the folder of its
-file. Non-goals: the tensors (see `tensors`), the nodes (see `importer`).
+A file is mapped, and the elements of its large initialisers stay where they are (see `initialisers`).
+
+Input: a path, bytes, or a `ModelProto`. Output: a `ModelProto` whose versions this package knows, the elements that are
+not in it, and the folder of its file. Non-goals: the tensors (see `tensors`), the nodes (see `importer`).
 """
 
 from __future__ import annotations
 
+import mmap
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -16,6 +20,7 @@ from google.protobuf.message import DecodeError
 
 from ...dsl.diagnostics.errors import GraphError, shown_value
 from ...dsl.diagnostics.places import shown_path, user_place
+from .initialisers import take_out
 
 MOST_BYTES = (1 << 31) - 1  # more no message of protobuf has
 OLDEST = 1
@@ -30,12 +35,14 @@ class ReadModel:
         folder: of its file, where external data may lie; None when it came without one.
         opsets: the version of each domain.
         shown: what errors call it.
+        elements: the bytes of initialisers that `proto` has without their elements, by their number in its graph.
     """
 
     proto: Any
     folder: Path | None
     opsets: dict[str, int]
     shown: str
+    elements: Mapping[int, memoryview] = field(default_factory=dict)
 
 
 def read_model(model: Any) -> ReadModel:
@@ -46,40 +53,47 @@ def read_model(model: Any) -> ReadModel:
     """
     folder: Path | None = None
     shown = "the model"
+    elements: dict[int, memoryview] = {}
     if isinstance(model, onnx.ModelProto):
         proto = model
     elif isinstance(model, bytes | bytearray | memoryview):
-        proto = _parse(bytes(model), shown)
+        proto, elements = _parse(memoryview(bytes(model)), shown)
     elif isinstance(model, str | os.PathLike):
         path = Path(os.fspath(model))
         shown = shown_path(str(path))
-        proto, folder = _parse(_bytes_of(path, shown), shown), path.parent
+        folder = path.parent
+        proto, elements = _parse(_mapped(path, shown), shown)
     else:
         _refuse(f"a model is a path, bytes or an onnx.ModelProto, not {shown_value(model)}")
-    return ReadModel(proto, folder, _opsets(proto, shown), shown)
+    return ReadModel(proto, folder, _opsets(proto, shown), shown, elements)
 
 
-def _bytes_of(path: Path, shown: str) -> bytes:
+def _mapped(path: Path, shown: str) -> memoryview:
+    """The bytes of a file, mapped into memory."""
     try:
         if not path.is_file():
             _refuse(f"{shown} is no file" if path.exists() else f"there is no file {shown}")
         size = path.stat().st_size
         if size > MOST_BYTES:
             _refuse(f"{shown} has {size:,} bytes; a model without its external data has at most {MOST_BYTES:,}")
-        return path.read_bytes()
+        if not size:
+            return memoryview(b"")
+        with path.open("rb") as file:
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except OSError as error:
         _refuse(f"{shown} cannot be read: {error.strerror or error}")
 
 
-def _parse(data: bytes, shown: str) -> Any:
+def _parse(data: memoryview, shown: str) -> tuple[Any, dict[int, memoryview]]:
     proto = onnx.ModelProto()
     if not data:
         _refuse(f"{shown} is empty")
+    rest, elements = take_out(data)
     try:
-        proto.ParseFromString(data)
+        proto.ParseFromString(rest)
     except (DecodeError, ValueError, RuntimeError) as error:
         _refuse(f"{shown} is no ONNX model, or is cut short or damaged: {str(error)[:200]}")
-    return proto
+    return proto, elements
 
 
 def _opsets(proto: Any, shown: str) -> dict[str, int]:

@@ -51,7 +51,7 @@ class Row:
         since: the first version of the opset that the row is for.
         domain: of the op type.
         known: computes the op of NumPy arrays, which may hold dims; None when it is never computed at import.
-        unlimited: whether `known` makes no more elements than it is given, so that weights are folded, too.
+        unlimited: whether `known` makes no more elements than it is given, so that large constants are folded, too.
     """
 
     op_type: str

@@ -72,13 +72,14 @@ def dtype_of_code(code: int, what: str) -> DType:
     return dtype
 
 
-def array_of(tensor: Any, folder: Path | None, what: str) -> np.ndarray[Any, Any]:
+def array_of(tensor: Any, folder: Path | None, what: str, elements: memoryview | None = None) -> np.ndarray[Any, Any]:
     """The elements of a `TensorProto`.
 
     Args:
         tensor: an `onnx.TensorProto`.
         folder: where external data lies; None when the model came without a file.
         what: names the tensor in errors.
+        elements: their bytes, where the tensor came without them.
 
     Raises:
         GraphError: EK0526 its parts contradict each other, EK0530 its type, EK0531 its external data.
@@ -93,14 +94,27 @@ def array_of(tensor: Any, folder: Path | None, what: str) -> np.ndarray[Any, Any
     if tensor.external_data:
         _damaged(f"{what} names external data, and says that it has none")
     expected = dtype.bytes_for(count)
-    if tensor.HasField("raw_data"):
-        if len(tensor.raw_data) != expected:
-            _damaged(f"{what} of shape {shape} needs {expected} bytes and has {len(tensor.raw_data)}")
+    if elements is not None or tensor.HasField("raw_data"):
+        raw = tensor.raw_data if elements is None else elements
+        if len(raw) != expected:
+            _damaged(f"{what} of shape {shape} needs {expected} bytes and has {len(raw)}")
+        if not dtype.is_packed():
+            return np.frombuffer(raw, dtype.to_numpy()).reshape(shape)
+        return _unpacked(tensor, shape, raw, what)
     else:
         field = _FIELDS.get(tensor.data_type, "int32_data")
         needed = expected if dtype.is_packed() else count
         if len(getattr(tensor, field)) != needed:
             _damaged(f"{what} of shape {shape} needs {needed} numbers and has {len(getattr(tensor, field))}")
+    return _by_onnx(tensor, what)
+
+
+def _unpacked(tensor: Any, shape: tuple[int, ...], raw: bytes | memoryview, what: str) -> np.ndarray[Any, Any]:
+    """The elements of a dtype of which several lie in a byte."""
+    return _by_onnx(onnx.TensorProto(data_type=tensor.data_type, dims=shape, raw_data=bytes(raw)), what)
+
+
+def _by_onnx(tensor: Any, what: str) -> np.ndarray[Any, Any]:
     try:
         found: np.ndarray[Any, Any] = numpy_helper.to_array(tensor)
     except Exception as error:  # a number beyond its type, for example
@@ -134,10 +148,8 @@ def _external(
     if not count:
         return np.empty(shape, dtype.to_numpy())
     if dtype.is_packed():
-        plain = onnx.TensorProto(data_type=tensor.data_type, dims=shape)
-        plain.raw_data = np.memmap(path, np.uint8, "r", offset, (expected,)).tobytes()
-        return array_of(plain, None, what)
-    return np.memmap(path, dtype.to_numpy(), "r", offset, shape)
+        return _unpacked(tensor, shape, np.memmap(path, np.uint8, "r", offset, (expected,)).tobytes(), what)
+    return np.asarray(np.memmap(path, dtype.to_numpy(), "r", offset, shape))
 
 
 def _path_inside(folder: Path, location: str, what: str) -> Path:

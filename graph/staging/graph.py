@@ -197,6 +197,12 @@ class Graph(Rich):
         return list(self.ir.output_types)
 
     @property
+    def weights(self) -> dict[str, np.ndarray[Any, Any] | None]:
+        """The weights of the graph by name, with the elements that came with them: such as those of a model of ONNX.
+        None where `load(weights_registry=...)` has to bring them."""
+        return {node.name: node.data for node in self._nodes if isinstance(node, External)}
+
+    @property
     def kernel_libraries_paths(self) -> list[Path]:
         """The paths of the custom extensions, and of the kernel library."""
         known = self._library.library_paths() if isinstance(self._library, KernelLibrary) else []
@@ -410,8 +416,16 @@ class Graph(Rich):
         self._types.append(type)
         return value
 
-    def stage_weight(self, name: str, type: TensorType, align: int, place: Place | None) -> TensorValue:
-        """Adds a weight; the one that the graph has under this name and type, if there is one.
+    def stage_weight(
+        self,
+        name: str,
+        type: TensorType,
+        align: int,
+        place: Place | None,
+        data: np.ndarray[Any, Any] | None = None,
+    ) -> TensorValue:
+        """Adds a weight; the one that the graph has under this name and type, if there is one. `data` are the elements
+        that it has where nobody brings others.
 
         Raises:
             GraphError: EK0432, the graph has a weight of this name and of another type.
@@ -431,7 +445,7 @@ class Graph(Rich):
                 )
         self._check_open("weight", place)
         value = TensorValue(self, len(self._types), type)
-        self._nodes.append(External(name, type, value.number, align, place))
+        self._nodes.append(External(name, type, value.number, align, place, data))
         self._types.append(type)
         return value
 

@@ -85,7 +85,8 @@ class _Inlining:
         if isinstance(node, Constant):
             return [self.graph.stage_constant(node.array, node.type.device, place)]
         if isinstance(node, External):
-            return [self.graph.stage_weight(self.prefix + node.name, node.type, node.align, place)]
+            name = self.prefix + node.name
+            return [self.graph.stage_weight(name, node.type, node.align, place, node.data)]
         tensors = [type for type in types if isinstance(type, TensorType)]
         if isinstance(node, Carried):
             return self.graph.stage_control(Carried, tensors, place)

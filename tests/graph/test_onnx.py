@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import random
 from pathlib import Path
@@ -10,8 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from einkorn.dsl.contract.checks import SAFE
 from einkorn.dsl.diagnostics.errors import EinkornError, GraphError
-from einkorn.graph import DType, Graph, InferenceSession, from_onnx
+from einkorn.graph import DType, Graph, InferenceSession, from_onnx, ops
+from einkorn.graph.engine.cache_keys import graph_key
+from einkorn.graph.onnx.initialisers import take_out
 
 onnx = pytest.importorskip("onnx", reason="the extra 'onnx' is not installed")
 helper, FLOAT, INT64 = onnx.helper, onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
@@ -240,6 +244,95 @@ def test_nothing_is_made_of_what_a_file_claims() -> None:
     assert str(from_onnx(made).output_types[0].shape) == "[1048576, 1048576]"
 
 
+# *** weights ***
+
+
+def large(seed: int) -> Any:
+    """A product whose weight has enough elements to stay in the file, and a bias."""
+    numbers = np.random.default_rng(seed)
+    weights = [tensor("w", numbers.random((40, 32), np.float32)), tensor("b", numbers.random(32, np.float32))]
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Add", ["h", "b"], ["y"])]
+    return model(nodes, [value("x", ["n", 40])], [value("y", ["n", 32])], weights)
+
+
+def test_initialisers_are_weights() -> None:
+    """They have names, what a registry brings goes before what the model has, and one code serves all."""
+    first, second = (from_onnx(large(seed)) for seed in (1, 2))
+    assert list(first.weights) == ["w", "b"] and 'weight "w" : Tensor[float32, (40, 32), cpu:0]' in str(first)
+    keys = {graph_key(graph.ir, [], True, SAFE) for graph in (first, second)}
+    assert len(keys) == 1
+    x = np.ones((1, 40), np.float32)
+    session = InferenceSession(interpret=True)
+    results = [session.load(graph)(x)[0].to_numpy() for graph in (first, second)]
+    assert not np.array_equal(*results)
+    np.testing.assert_array_equal(session.load(first, weights_registry=second.weights)(x)[0].to_numpy(), results[1])
+    other = session.load(first, weights_registry={"b": np.zeros(32, np.float32)})(x)[0].to_numpy()
+    np.testing.assert_allclose(other + first.weights["b"], results[0], rtol=1e-6)
+    with pytest.raises(GraphError, match="weight 'b' has the shape") as error:
+        session.load(first, weights_registry={"b": np.zeros(3, np.float32)})
+    assert error.value.code == "EK0433"
+
+
+def test_large_initialisers_stay_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    data = large(3).SerializeToString()
+    path.write_bytes(data)
+    graph, whole = from_onnx(path), from_onnx(large(3))
+    assert isinstance(buffer_of(graph.weights["w"]), mmap.mmap)
+    assert buffer_of(from_onnx(data).weights["w"]) is data
+    for name, array in whole.weights.items():
+        np.testing.assert_array_equal(graph.weights[name], array)
+    rest, elements = take_out(memoryview(data))
+    assert len(rest) < 500 and [len(each) for each in elements.values()] == [40 * 32 * 4]
+    for askew in (data[:-1], data[1:], b"\x3b" + data, data + b"\x08"):  # no messages: protobuf gets them as they are
+        assert take_out(memoryview(askew)) == (askew, {})
+    cut = large(3)
+    cut.graph.initializer[0].dims[0] = 41
+    refused(cut.SerializeToString(), "EK0526", "needs 5248 bytes and has 5120")
+
+
+def buffer_of(array: Any) -> Any:
+    """The object whose memory an array shows."""
+    while isinstance(array, np.ndarray | memoryview):
+        array = array.base if isinstance(array, np.ndarray) else array.obj
+    return array
+
+
+def test_what_is_computed_of_weights_follows_them() -> None:
+    """Transposed, reshaped and cast weights are known where sizes are asked for, and ops of the weights elsewhere."""
+    nodes = [
+        helper.make_node("Transpose", ["w"], ["t"]),
+        helper.make_node("Reshape", ["t", "flat"], ["f"]),
+        helper.make_node("Mul", ["f", "x"], ["y"]),
+        helper.make_node("Resize", ["image", "", "scales2"], ["z"]),
+        helper.make_node("Concat", ["ones", "twos"], ["scales"], axis=0),
+        helper.make_node("Identity", ["scales"], ["scales2"]),
+    ]
+    nodes = [*nodes[4:], *nodes[:4]]
+    weights = [tensor("w", np.arange(6, dtype=np.float32).reshape(2, 3)), tensor("flat", np.array([6], np.int64))]
+    weights += [tensor("ones", np.ones(2, np.float32)), tensor("twos", np.full(2, 2, np.float32))]
+    inputs = [value("x", [6]), value("image", [1, 1, 1, 2])]
+    graph = from_onnx(model(nodes, inputs, [value("y", [6]), value("z", [1, 1, 2, 4])], weights))
+    assert list(graph.weights) == ["w"]
+    given = {"w": np.ones((2, 3), np.float32)}
+    x, image = np.arange(6, dtype=np.float32), np.ones((1, 1, 1, 2), np.float32)
+    plain, replaced = (
+        InferenceSession(interpret=True).load(graph, weights_registry=each)(x, image) for each in (None, given)
+    )
+    np.testing.assert_array_equal(plain[0].to_numpy(), x * np.arange(6).reshape(2, 3).T.reshape(-1))
+    np.testing.assert_array_equal(replaced[0].to_numpy(), x)
+    assert plain[1].shape == (1, 1, 2, 4)
+
+
+def test_a_model_within_a_graph_brings_its_weights() -> None:
+    inner = from_onnx(large(4))
+    with Graph("outer", input_types=[inner.inputs[0].type]) as outer:
+        outer.output(*ops.call(inner, outer.inputs[0], prefix="onnx."))
+    assert list(outer.weights) == ["onnx.w", "onnx.b"]
+    x = np.ones((2, 40), np.float32)
+    np.testing.assert_array_equal(run(outer, x)[0], run(inner, x)[0])
+
+
 # *** external data ***
 
 
@@ -263,8 +356,8 @@ def test_external_data_is_read_where_it_lies(tmp_path: Path) -> None:
         graph = from_onnx(external(tmp_path, "w.bin", **entries))
         x = np.ones((1, 2), np.float32)
         np.testing.assert_array_equal(run(graph, x)[0], x @ data.reshape(2, 3))
-    (node,) = [n for n in graph.ir.nodes if hasattr(n, "array")]
-    assert isinstance(node.array.base, np.memmap | np.ndarray) and not node.array.flags.owndata
+    (weight,) = graph.weights.values()
+    assert weight is not None and isinstance(weight.base, np.memmap) and not weight.flags.owndata
 
 
 def test_external_data_stays_in_the_folder(tmp_path: Path) -> None:
