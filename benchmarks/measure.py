@@ -14,6 +14,7 @@ import contextlib
 import gc
 import os
 import statistics
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -81,8 +82,8 @@ def interleave(
         rounds: how many samples of each; more, up to three times as many, until enough of them are undisturbed.
         least: seconds that a sample lasts at least; shorter functions are called several times in one.
         limit: seconds after which no further round is begun, when each function has three samples.
-        pause: seconds of rest before each sample, in which the threads of other libraries stop spinning. One call that
-            is not timed follows it, so that sleeping threads and cold caches are not in the sample.
+        pause: seconds of rest before each sample, and more until no thread of another contender spins (see `settle`).
+            One call that is not timed follows it, so that sleeping threads and cold caches are not in the sample.
     """
     counts = {name: _calls_for(function, least) for name, function in functions.items()}
     samples: dict[str, list[_Sample]] = {name: [] for name in functions}
@@ -98,7 +99,7 @@ def interleave(
                 break
             turn = number % len(names)
             for name in names[turn:] + names[:turn]:
-                time.sleep(pause)
+                settle(pause)
                 samples[name].append(_sample(functions[name], counts[name]))
             gc.collect()
     finally:
@@ -108,6 +109,30 @@ def interleave(
         name: summarise([s.wall for s in taken], [s.cpu for s in taken], [s.waited for s in taken])
         for name, taken in samples.items()
     }
+
+
+def settle(pause: float, at_most: float = 0.5) -> None:
+    """Rests so long, and then until no other thread of this process runs.
+
+    Threads of libraries look for work before they sleep: those of PyTorch for 5 to 20 ms after a call, those of ONNX
+    Runtime for 60 to 120. Whoever came behind them would have one core less.
+    """
+    time.sleep(pause)
+    end = time.monotonic() + at_most
+    while _others_run() and time.monotonic() < end:
+        time.sleep(0.001)
+
+
+def _others_run() -> bool:
+    """Whether a thread of this process other than the one that asks is running, or ready to."""
+    mine = str(threading.get_native_id())
+    with contextlib.suppress(OSError):
+        for task in os.listdir(_TASKS):
+            if task != mine:
+                with contextlib.suppress(OSError), open(f"{_TASKS}/{task}/stat") as file:
+                    if file.read().rpartition(") ")[2].startswith("R"):
+                        return True
+    return False
 
 
 def _clean(samples: list[_Sample]) -> int:

@@ -208,8 +208,10 @@ def page(lines: Mapping[Key, Line]) -> str:
     text = f"""# How fast ops are
 
 Ops of graphs beside NumPy, PyTorch, ONNX Runtime and JAX, one typical size each, in one run with the contenders in
-turn; written by `make ops-speed`. *Ours against it* is the time of the best peer by ours: 2.0 is twice as fast. The
-weakest rows come first; {len(low)} of {len(lines)} are below 0.5. Numbers are float32 where the size says nothing else.
+turn; written by `make ops-speed`. A contender begins when no thread of another one looks for work any more, which those
+of ONNX Runtime do for a tenth of a second after a call. *Ours against it* is the time of the best peer by ours: 2.0 is
+twice as fast. The weakest rows come first; {len(low)} of {len(lines)} are below 0.5. Numbers are float32 where the size
+says nothing else.
 Measured with {versions()} on {os.cpu_count()} cores.
 
 """

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+
+import measure
 import numpy as np
 import ops as program
 import pytest
@@ -53,3 +56,26 @@ def test_a_process_that_dies_costs_one_row(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(program.sys, "executable", "/bin/false")
     found = list(program.results([4, 7], 1, 3))
     assert [each["row"] for each in found] == [4, 7] and all("ended with 1" in str(each) for each in found)
+
+
+def test_a_sample_waits_until_nobody_else_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads of contenders look for work before they sleep, and would take a core from whoever comes next."""
+    running = iter([True, True, False])
+    monkeypatch.setattr(measure, "_others_run", lambda: next(running))
+    measure.settle(0.0)
+    assert next(running, None) is None  # asked until nobody ran
+
+    at_work, end = threading.Event(), threading.Event()
+
+    def spin() -> None:
+        at_work.set()
+        while not end.is_set():
+            pass
+
+    monkeypatch.undo()
+    spinner = threading.Thread(target=spin, daemon=True)
+    spinner.start()
+    at_work.wait()
+    assert any(measure._others_run() for _ in range(1000))
+    end.set()
+    spinner.join()
