@@ -7,7 +7,8 @@
 
 Bodies are Python functions. They are called once, while the graph is built, and what they stage is compiled into the
 graph's entry: no Python runs between the ops of a loop. They may read any value of the graph around them. Sizes are
-checked when the graph is called, those of a body that does not run, too.
+checked when the graph is called, those of a body that does not run, too; what computes sizes runs before (see
+`staging.hoist`).
 
 What a body gives back needs a place of its own, which the next round or the code behind overwrites or reads. Where it
 gives back what something else holds (a value from outside, a constant, the same value twice), a copy is staged.

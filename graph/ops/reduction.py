@@ -17,7 +17,7 @@ from ..staging.value import Axes, TensorValue, TensorValueLike
 from .elementwise import maximum, minimum
 from .operands import check_kind, tensor
 from .rows import along, axes_of, check_not_empty, reduce_axes, reduction
-from .stage import add_method, op
+from .stage import add_method, fail, op
 
 
 class _Default(Enum):
@@ -127,7 +127,7 @@ def max(
         GraphError: an axis out of range, named twice, or without elements (also at the call, where its size comes
             with it).
     """
-    return _of_two("max", x, y) if y is not None else _of_one("max", x, axis, keepdims)
+    return _of_two("max", x, y, keepdims) if y is not None else _of_one("max", x, axis, keepdims)
 
 
 @op(dtypes={"x": "numeric", "y": "numeric"}, example="ops.min(x, axis=0)")
@@ -145,7 +145,7 @@ def min(
     Raises:
         GraphError: as `max`.
     """
-    return _of_two("min", x, y) if y is not None else _of_one("min", x, axis, keepdims)
+    return _of_two("min", x, y, keepdims) if y is not None else _of_one("min", x, axis, keepdims)
 
 
 @add_method(TensorValue, "max")
@@ -160,7 +160,11 @@ def _min(x: TensorValue, axis: Axes = -1, keepdims: bool = True) -> TensorValue:
     return min(x, axis=axis, keepdims=keepdims)
 
 
-def _of_two(name: str, x: TensorValueLike, y: TensorValueLike) -> TensorValue:
+def _of_two(name: str, x: TensorValueLike, y: TensorValueLike, keepdims: bool) -> TensorValue:
+    if not keepdims:
+        text = f"of two operands the {name}imum is taken element by element, and keepdims has no meaning"
+        hint = f"an axis is given by its name: ops.{name}(x, axis={y}, keepdims=False)" if isinstance(y, int) else None
+        fail(name, text, code="EK0478", argument="keepdims", expected="one tensor", got="two operands", hint=hint)
     for argument, value in (("x", x), ("y", y)):
         if isinstance(value, TensorValue):
             check_kind(name, argument, value, "numeric")

@@ -53,6 +53,7 @@ from ..types.promotion import is_weak, literal_array
 from ..types.tensor_type import BufferType, ShapedType, TensorType, shown
 from .active import ACTIVE
 from .bodies import Bodies, lost_value
+from .hoist import Needs, hoist_sizes
 from .kernels import Extensions, KernelLibrary, extensions_of, open_kernels
 from .signature import check_outputs, input_types_of, output_types_of, parameters_of, refuse
 from .sizes import stage_dim, stage_sizes
@@ -224,8 +225,9 @@ class Graph(Rich):
         return self._ir
 
     def __str__(self) -> str:
-        outputs = None if self._ir is None else self._ir.outputs
-        return format_graph(self.name, self._input_types, self._nodes, outputs, self._constraints, self._steps)
+        if self._ir is not None:
+            return str(self._ir)
+        return format_graph(self.name, self._input_types, self._nodes, None, self._constraints, self._steps)
 
     def __repr__(self) -> str:
         state = "being built" if self._ir is None else f"{len(self._ir.outputs)} outputs"
@@ -264,7 +266,8 @@ class Graph(Rich):
             numbers = tuple(self._output_number(position, value, place) for position, value in enumerate(outputs))
         check_outputs(self.name, [self._types[number] for number in numbers], self._wanted, place)
         parts = (tuple(self._nodes), numbers, tuple(self._constraints), tuple(self._steps))
-        self._ir = GraphIR(self.name, self._input_types, *parts, names=self._names)
+        ir = GraphIR(self.name, self._input_types, *parts, names=self._names)
+        self._ir = hoist_sizes(ir, self.kernels.builtin("control_flow", "copy")) if self._steps else ir
 
     def _output_number(self, position: int, value: Any, place: Place | None) -> int:
         if isinstance(value, TensorValue):
@@ -498,16 +501,34 @@ class Graph(Rich):
         return Dim(next(n for n in names if n not in self._dim_names))
 
     def define_dims(self, value: Value, names: Iterable[str], op: str, place: Place | None) -> None:
-        """Says that the elements of a value are the sizes of these dims.
+        """Says that the elements of a value are the sizes of these dims. In a body of control flow they are computed
+        before it.
 
         Raises:
-            GraphError: EK0448, a body of control flow is open: sizes become known between two stages of a call.
+            GraphError: EK0448, in a body they depend on what a loop carries or on a buffer.
         """
-        hint = "compute what it needs before, and read it in the body"
-        self.bodies.refuse(op, "the size of its result is computed when the graph runs, which cannot be", place, hint)
+        if self.bodies.open:
+            needs = Needs(self._types, self._nodes, self._steps)
+            self._check_before(op, needs, needs.of([value.number], self.bodies.open[0].first_node), place)
         step = SizeStep(value.number, tuple(names), op, place)
         self._steps.append(step)
         self._dim_names = self._dim_names | set(step.names)
+
+    def _check_before(self, op: str, needs: Needs, needed: set[int], place: Place | None) -> None:
+        obstacle = needs.obstacle(needed)
+        if obstacle is None:
+            return
+        name = obstacle.name if isinstance(obstacle, Node) else None
+        what = f"on '{name}', which runs in its turn" if name else "on what a loop carries"
+        raise GraphError(
+            f"{op}: the size of its result depends {what}, in {self.bodies.open[-1].name}; "
+            "sizes have to be known before a body runs",
+            code="EK0448",
+            place=place,
+            op=op,
+            notes=[f"{'that op' if name else 'the loop'} is staged at {obstacle.place}"] if obstacle.place else [],
+            hint="keep the largest size, and a mask or a count beside it: ops.where(mask, x, 0)",
+        )
 
     def require(self, constraint: Constraint) -> None:
         """Adds a condition on run-time dims."""

@@ -36,8 +36,8 @@ def inline(
         place: the line of the call.
 
     Raises:
-        GraphError: a size that cannot be, a weight of the same name and another type, sizes that are computed in a body
-            of control flow.
+        GraphError: a size that cannot be, a weight of the same name and another type, sizes that depend on what a loop
+            around the call carries.
     """
     return _Inlining(graph, called, arguments, dims, prefix, place).run()
 

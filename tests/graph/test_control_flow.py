@@ -338,6 +338,43 @@ def test_sizes_that_are_computed_before_a_loop_serve_in_it() -> None:
                 np.testing.assert_array_equal(got, wanted)
 
 
+def test_sizes_are_computed_before_the_bodies_that_ask_for_them() -> None:
+    """Elements are picked in branches and loops, by what outer values, inner branches and other sizes say."""
+
+    def forward(x: Any, p: Any, n: Any) -> Any:
+        def picked(limit: Any, dim: str) -> Any:
+            return ops.gather(x, ops.squeeze(ops.nonzero(x > limit, dim), 1), 0)
+
+        def inner() -> Any:
+            limit = ops.cond(n > 1, [n.type], lambda: n * 2, lambda: n)[0]  # a branch that a size depends on
+            large = picked(limit, "large")
+            again = ops.nonzero(large % 2 == 0, "even")  # a size that depends on another
+            last = ops.max(ops.concat([again[:, 0], np.array([0])]), axis=0, keepdims=False)
+            return ops.sum(large, 0, keepdims=False) + last, limit
+
+        def body(total: Any, k: Any) -> Any:
+            more, limit = ops.cond(p, [n.type, n.type], inner, lambda: (n * 0, -n))
+            length = ops.shape_to_tensor(picked(n, "above").shape)[0]
+            return total + more * k + limit + length, k + 1
+
+        total, _ = ops.while_loop((n * 0, 0), lambda total, k: k < 3, body)
+        return total, *ops.cond(
+            p, [t(I64, "above")], lambda: x[: picked(n, "above").shape[0]], lambda: picked(n, "above")
+        )
+
+    def reference(x: Array, p: Array, n: Array) -> Any:
+        limit = n * 2 if n > 1 else n
+        large = x[x > limit]
+        more = large.sum() + max([*np.flatnonzero(large % 2 == 0), 0])
+        above = x[x > n]
+        each = [(more * k + limit if p else -n) + len(above) for k in range(3)]
+        return sum(each), x[: len(above)] if p else above
+
+    x = np.array([4, 0, 3, 7, 8, 1, 2, 6])
+    calls = [[x[:count], p, n] for count in (8, 0, 3) for p in (True, False) for n in (0, 1, 3)]
+    agree(forward, reference, [t(I64, "n"), t(BOOL), t(I64)], *calls)
+
+
 @pytest.mark.parametrize("checks", ["off", "safe", "all+nan"])
 def test_all_levels_of_checks(checks: str) -> None:
     def forward(x: Any, n: Any) -> Any:

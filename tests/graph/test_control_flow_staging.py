@@ -13,7 +13,7 @@ from support.graphs import HOST
 
 from einkorn.compiler.build import build_package
 from einkorn.dsl.diagnostics.errors import DTypeError, EinkornError, GraphError
-from einkorn.graph import BufferType, DType, Graph, InferenceSession, TensorType, Weight, ops
+from einkorn.graph import BufferType, DType, Graph, InferenceSession, TensorType, Weight, ops, parse_graph
 
 F32, I64, BOOL = DType.float32, DType.int64, DType.bool
 X = TensorType(F32, ["n"], HOST)
@@ -147,13 +147,27 @@ def test_errors_of_bodies_are_their_own() -> None:
         graph.output(ops.cond(True, [X], lambda: x, lambda: -x)[0])
 
 
-def test_sizes_are_not_computed_in_bodies() -> None:
-    kernels = str(Path(__file__).parent / "shape_kernels.py")
-    with Graph("test", input_types=[TensorType(I64, ["n"], HOST)], custom_extensions=[kernels]) as graph:
-        (x,) = graph.inputs
+def test_sizes_depend_on_nothing_that_runs_in_a_body() -> None:
+    """On what a loop carries, or on a buffer, sizes in bodies cannot depend; on all else they can, and run before."""
+    types = [TensorType(I64, ["n"], HOST), BufferType(I64, ["n"], HOST)]
+
+    def found(x: Any) -> Any:
+        return ops.sum(ops.nonzero(x, Graph.current.unused_dim("k")), 0, keepdims=False)[0]
+
+    with Graph("test", input_types=types) as graph:
+        x, buffer = graph.inputs
         with pytest.raises(GraphError) as caught:
-            ops.cond(True, [x.type], lambda: (ops.custom("nonzero", device=HOST, values=[x]), x)[1], lambda: x)
-        assert caught.value.code == "EK0448" and "compute what it needs before" in words(caught.value)
+            ops.while_loop(x, lambda v: v[0] < 1, lambda v: v + found(v * 2))
+        assert caught.value.code == "EK0448" and "depends on what a loop carries" in words(caught.value)
+        with pytest.raises(GraphError) as caught:
+            ops.cond(True, [x.type], lambda: x + found(ops.buffer_load(buffer) * 2), lambda: x)
+        assert caught.value.code == "EK0448" and "depends on 'buffer_load'" in words(caught.value)
+        assert str(graph).count("\n") == 1
+        (y,) = ops.cond(True, [x.type], lambda: x + found(ops.exp(ops.cast(x, DType.float32)) > 2), lambda: x)
+        graph.output(y)
+    before, _, body = str(graph).partition("= cond(")
+    assert before.count("= exp(") == 1 and "nonzero" in before and "defines" in before
+    assert "exp(" not in body and "= nonzero(" in body and str(parse_graph(str(graph))) == str(graph)
 
 
 def test_branches_without_work_are_no_branches() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from einkorn.dsl.diagnostics.errors import DeviceError, DTypeError, EinkornError
+from einkorn.dsl.diagnostics.errors import DeviceError, DTypeError, EinkornError, GraphError
 from einkorn.dsl.types.dtype import DType
 from einkorn.graph import DeviceRef, Dim, Graph, TensorType, TensorValue, ops
 from einkorn.graph.ir import Node
@@ -182,6 +182,9 @@ def test_max_of_two() -> None:
     assert names(stage(lambda x, y: ops.max(x, y), [3], [3])) == ["maximum"]
     assert names(stage(lambda x: ops.min(x, 0), [3])) == ["constant", "broadcast_to", "minimum"]
     assert names(stage(lambda x: ops.max(x, x, axis=0), [3])) == ["maximum"]  # the axis is for one tensor
+    with pytest.raises(GraphError, match=r"an axis is given by its name: ops\.max\(x, axis=0, keepdims=False") as error:
+        stage(lambda x: ops.max(x, 0, keepdims=False), [3])  # 0 is an operand
+    assert error.value.code == "EK0478"
 
 
 def test_reductions_refuse() -> None:
