@@ -61,6 +61,10 @@ class Row:
     warm: int = 30
     times: dict[str, float] = field(default_factory=dict)
 
+    def settle(self, taken: Mapping[str, list[float]]) -> None:
+        """Takes the times of all rounds, in seconds."""
+        self.times = {name: statistics.median(samples) * 1e9 for name, samples in taken.items()}
+
     def result(self) -> tuple[str, bool]:
         """What is shown, and whether the bar is held."""
         ours, *peers = self.times.values()
@@ -81,7 +85,7 @@ def timed(row: Row, rounds: int) -> None:
     for _ in range(rounds):
         for name, timer in timers.items():
             taken[name].append(min(timer.repeat(3, counts[name])) / counts[name] / row.per)
-    row.times = {name: statistics.median(samples) * 1e9 for name, samples in taken.items()}
+    row.settle(taken)
 
 
 # *** sections ***
@@ -161,10 +165,14 @@ def with_torch() -> Iterator[Row]:
 
     nothing.register_fake(torch.empty_like)
     names = {"op": op, "nothing": nothing, "t": torch.from_numpy(X.copy())}
-    yield Row("torch, eager", 0.25, {"op": "op(t)", "a `custom_op` that does nothing": "nothing(t)"}, names)
+    beside = "an op that does nothing"
+    yield Row(f"torch, eager, beside {beside}", 0.25, {"op": "op(t)", "`custom_op`": "nothing(t)"}, names)
     native = _cpp_op()
     if native is not None:
-        yield Row("torch, eager", 1.15, {"op": "op(t)", "a C++ op": "native(t)"}, {**names, "native": native})
+        beside = "an op in C++ with `at::empty`"
+        yield Row(
+            f"torch, eager, beside {beside}", 1.15, {"op": "op(t)", "C++": "native(t)"}, names | {"native": native}
+        )
 
     def compiled(inner: Callable[[Any], Any], count: int) -> Any:
         def chain(t: Any) -> Any:
@@ -174,24 +182,23 @@ def with_torch() -> Iterator[Row]:
 
         return torch.compile(chain, fullgraph=True)
 
-    chains = {
-        f"{name}{count}": compiled(each, count)
-        for name, each in (("ours", op), ("theirs", nothing))
-        for count in (1, 11)
-    }
-    plain = {"eleven ops": "ours11(t)", "theirs": "theirs11(t)", "one": "ours1(t)", "one of theirs": "theirs1(t)"}
-    row = _Difference("torch, an op inside a compiled graph", 0.25, plain, {**chains, "t": names["t"]})
-    yield row
+    contenders, counts = (("an op", op), ("`custom_op` that does nothing", nothing)), (1, 1 + _Further.OPS)
+    chains = {f"chain{k}_{n}": compiled(each, n) for k, (_, each) in enumerate(contenders) for n in counts}
+    texts = {f"{name}, {n}": f"chain{k}_{n}(t)" for k, (name, _) in enumerate(contenders) for n in counts}
+    yield _Further("torch, an op inside a compiled graph", 0.25, texts, {**chains, "t": names["t"]})
 
 
-class _Difference(Row):
-    """Ten ops more in each of two chains: what one of them takes."""
+class _Further(Row):
+    """What each further op takes in a chain: its calls come in pairs, of chains with few ops and with `OPS` more."""
 
-    def result(self) -> tuple[str, bool]:
-        many, theirs_many, one, theirs_one = self.times.values()
-        ours, theirs = (many - one) / 10, (theirs_many - theirs_one) / 10
-        self.times = {"an op": ours, "a `custom_op` that does nothing": theirs}
-        return f"{ours / theirs:.2f} x", ours <= self.bar * theirs
+    OPS = 40
+
+    def settle(self, taken: Mapping[str, list[float]]) -> None:
+        names = list(taken)
+        self.times = {}
+        for few, many in zip(names[::2], names[1::2], strict=True):
+            each = [(more - less) / self.OPS for less, more in zip(taken[few], taken[many], strict=True)]
+            self.times[few.rpartition(",")[0]] = statistics.median(each) * 1e9
 
 
 _CPP = """
