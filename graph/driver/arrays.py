@@ -186,7 +186,7 @@ def check_outputs(inputs: Sequence[Storage], outputs: Sequence[Storage | None]) 
     """The memory that a caller gives for outputs can be written, and shares nothing with inputs or other outputs.
 
     Raises:
-        GraphError: EK0461 one is read-only; EK0462 one overlaps an input or another output.
+        GraphError: EK0461 one is read-only; EK0462 one overlaps an input, another output, or itself.
     """
     for number, array in enumerate(outputs):
         if array is None:
@@ -205,6 +205,8 @@ def check_outputs(inputs: Sequence[Storage], outputs: Sequence[Storage | None]) 
         for name, other in others:
             if _overlap(array, other):
                 raise _shared(f"out[{number}] shares memory with {name}", f"out[{number}]")
+        if isinstance(array, np.ndarray) and array.size > 1 and not (array.flags.c_contiguous or _apart(array)):
+            raise _shared(f"elements of out[{number}] share memory with each other", f"out[{number}]")
 
 
 def _overlap(a: Storage, b: Storage) -> bool:

@@ -106,6 +106,8 @@ def _place(op: str, name: str, operand: Operand) -> Place:
         )
     assert operand.dtype is not None
     plain = not isinstance(array, np.ndarray) or (array.flags.c_contiguous and array.flags.aligned)
+    if isinstance(array, np.ndarray) and any(stride < 0 for stride in array.strides):
+        plain = False  # of axes of size 1, which NumPy does not look at
     packed = isinstance(operand.value, np.ndarray) and operand.dtype.is_packed()
     if plain and not packed:
         return Place(name, operand, operand.value, False)

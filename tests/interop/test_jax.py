@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import gc
 from typing import Any
 
 import numpy as np
@@ -220,17 +219,3 @@ def test_by_name_and_as_a_direct_call() -> None:
     with pytest.raises(EinkornError) as caught:
         k.add_one(x, out=np.zeros(3, np.float32))
     assert caught.value.code == "EK0893"
-
-
-def test_calls_leak_nothing() -> None:
-    x = jnp.ones(8)
-    loop = jax.jit(lambda v: jax.lax.fori_loop(0, 200_000, lambda _, w: add_one(w), v))
-    assert loop(x)[0] == 200_001
-    for _ in range(50):
-        add_one(x)
-    gc.collect()
-    before = len(jax.live_arrays())
-    for _ in range(500):
-        add_one(x)
-    gc.collect()
-    assert len(jax.live_arrays()) <= before + 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -212,21 +211,3 @@ def test_what_is_compiled_is_not_cached(tmp_path: Path, monkeypatch: pytest.Monk
         cached_caller.f = add_one
         cached_caller.g(np.ones(3))
     assert not list(tmp_path.rglob("*.nbi"))
-
-
-def test_calls_leak_nothing() -> None:
-    @numba.njit
-    def often(x: Any, count: int) -> float:
-        total = 0.0
-        for _ in range(count):
-            total += add_one(x)[0]
-        return total
-
-    numba.core.runtime._nrt_python.memsys_enable_stats()
-    x = np.zeros(3)
-    often(x, 10)
-    before = sys.getrefcount(x), numba.core.runtime.rtsys.get_allocation_stats()
-    assert often(x, 1_000_000) == 1_000_000
-    after = sys.getrefcount(x), numba.core.runtime.rtsys.get_allocation_stats()
-    assert after[0] == before[0]
-    assert after[1].alloc - before[1].alloc == after[1].free - before[1].free
