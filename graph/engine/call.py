@@ -530,8 +530,7 @@ class Caller:
         if found is not None:
             from .findings import finding_error  # few devices find anything
 
-            called = f"graph '{self.ir.name}' was called at {user_place()}"
-            raise finding_error(*found, self.code.reports, self.programs(), [*drawn, called])
+            raise finding_error(*found, self.code.reports, self.programs(), [*drawn, self._called()])
         by, self.reported_by = [self.reported_by] if self.reported_by else [], ""
         known = self.driver.error(code) if failure is None else ""
         raise self.error_of(status, failure, arrays, [f"{self.device}: {known}"] if known else [*by, *drawn])
@@ -558,10 +557,13 @@ class Caller:
         if failure is None:
             text = "a kernel failed without saying why"
             return KernelError(text, code="EK0702", place=user_place(), notes=list(notes))
-        called = f"graph '{self.ir.name}' was called at {user_place()}"
         found = nan_notes(failure, arrays) if self.device.is_host else []
         staged = self._staged(failure.report.op)
-        return failure_error(failure, self.programs(), staged, [*notes, *found, called])
+        return failure_error(failure, self.programs(), staged, [*notes, *found, self._called()])
+
+    def _called(self) -> str:
+        place = user_place()
+        return f"graph '{self.ir.name}' was called " + (f"at {place}" if place else "on a thread that is not Python's")
 
     def programs(self) -> list[PortableKernel]:
         """The kernels whose text reports are about."""
@@ -579,7 +581,7 @@ class Caller:
         place = None if kernel is None else place_at(kernel.anchor, programs)
         what = "copy memory" if kernel is None else f"launch kernel '{kernel.symbol}' of op '{kernel.op}'"
         staged = [] if kernel is None else self._staged(kernel.op)
-        about = [f"the device was to {what}", f"graph '{self.ir.name}' was called at {user_place()}"]
+        about = [f"the device was to {what}", self._called()]
         about += [f"the op is staged at {shown_path(at.file)}:{at.line}" for at in staged]
         explained = self.driver.launch_error(code, about)
         if explained is not None:
@@ -590,7 +592,7 @@ class Caller:
             place=place if place is not None and not is_shipped(place.file) else next(iter(staged), user_place()),
             op=None if kernel is None else kernel.op,
             got=code,
-            notes=[f"graph '{self.ir.name}' was called at {user_place()}"],
+            notes=[self._called()],
         )
 
     def _staged(self, op: str) -> list[Place]:

@@ -67,8 +67,14 @@ def explained(error: EinkornError, made: Specialisation, operands: Sequence[Oper
         found = _mismatch(schema, made.parameters, specs)
         if found is not None:
             return found
-    for each in each_of(error):
-        _renamed(each, schema)
+    return named(error, schema)
+
+
+def named(error: EinkornError, schema: OpSchema) -> EinkornError:
+    """The error of a model of one op, in the words of its kernel."""
+    if not isinstance(error, CompileError):
+        for each in each_of(error):
+            _renamed(each, schema)
     return error
 
 

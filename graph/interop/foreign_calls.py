@@ -23,6 +23,7 @@ from ..driver.shared_library import SharedLibrary
 from ..engine.doors import DoorOwner, door_spec, entry_words, load_door
 from ..engine.hearing import REPORT
 from ..engine.thread_pool import thread_pool
+from .explained import named
 from .specialise import Specialisation
 
 
@@ -45,7 +46,8 @@ class ForeignCalls(DoorOwner):
 
     def why(self, context: int) -> BaseException:
         """Why the call with this context failed; asked once."""
-        return self.error(context, abi.Context.from_address(context).status)
+        error = self.error(context, abi.Context.from_address(context).status)
+        return named(error, self.made.schema) if isinstance(error, EinkornError) else error
 
     def fail(self, context: int) -> None:
         """Raises why the call with this context failed."""

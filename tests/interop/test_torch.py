@@ -211,7 +211,7 @@ def test_tensors_of_other_kinds():
     class Named(torch.Tensor):
         pass
 
-    assert type(op(ROWS.as_subclass(Named))) is Named
+    assert type(op(ROWS.as_subclass(Named))) is Named and type(k.add_one(ROWS.as_subclass(Named))) is Named
     with torch._subclasses.FakeTensorMode() as mode:
         fake = op(mode.from_tensor(ROWS))
     assert isinstance(fake, torch._subclasses.FakeTensor) and fake.shape == ROWS.shape
@@ -237,6 +237,15 @@ def test_a_gradient_is_not_lost():
         (k.scale_and_shift, lambda op: op(ROWS, 2.0), GraphError, "EK0310", "but got 2"),
         (k.scale_and_shift, lambda op: op(ROWS, scle=2.0), GraphError, "EK0320", "no parameter 'scle'"),
         (k.scale_and_shift, lambda op: op(ROWS, scale="a"), GraphError, "EK0322", "'scale' is float"),
+        (
+            k.add_one,
+            lambda op: op(ROWS.to_sparse()),
+            DTypeError,
+            "EK0452",
+            "a dense .*, not one of layout .*_coo",
+        ),
+        (k.add_one, lambda op: k.add_one(ROWS, out=ROWS), GraphError, "EK0462", "op 'add_one': .* memory with 'x'"),
+        (k.follow, lambda op: op(ROWS[0], ROWS[0], 0.5), GraphError, "EK0462", "op 'follow': 'mean' is changed"),
         (k.add_one, lambda op: op([1.0]), DTypeError, "EK0452", r"takes a torch.Tensor, not \[1.0\]"),
         (k.scale_and_shift, lambda op: op(ROWS.int()), DTypeError, "EK0316", "'x' has dtype int32"),
         (k.add_one, lambda op: op(ROWS.to(torch.complex64)), DTypeError, "EK0316", "torch.complex64"),
@@ -267,7 +276,7 @@ def test_a_failing_kernel_raises_and_the_process_lives():
     def check(call):
         with pytest.raises(KernelError, match=r"error\[EK0701\]: .* elements have to be positive") as caught:
             call(bad)
-        assert "direct_kernels.py" in str(caught.value)
+        assert "direct_kernels.py" in str(caught.value) and "op 'in_parallel' was called" in str(caught.value)
         assert call(torch.ones(5)).tolist() == [1.0] * 5
 
     check(op)

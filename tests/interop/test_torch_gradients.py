@@ -85,10 +85,12 @@ def test_backward_of_a_kernel():
     op = ek.op(cube)
     assert gradcheck(op, (f64(5),))
     assert set(opcheck(op.torch, (f64(5),)).values()) == {"SUCCESS"}
-    with pytest.raises(GraphError, match="'x' requires a gradient") as caught:  # of the backward of the second order
-        x = f64(2)
-        torch.autograd.grad(op(x).sum(), x, create_graph=True)
-    assert caught.value.code == "EK0881"
+    x = f64(2)
+    (first,) = torch.autograd.grad(op(x).sum(), x, create_graph=True)
+    assert_close(first, 3 * x * x)
+    with pytest.raises(GraphError, match="a gradient of 'cube_backward' is asked for") as caught:
+        torch.autograd.grad(first.sum(), x)
+    assert caught.value.code == "EK0881" and caught.value.place.file == __file__
 
 
 def test_backward_of_a_graph():
@@ -217,3 +219,51 @@ def test_wrong_graphs():
         ek.graph_op(pair, output_types=[TensorType(DType.float32, [3], DeviceRef.CPU())], num_outputs=2)
     with pytest.raises(GraphError, match=r"out\[0\] has the shape \(4,\)"):
         ek.graph_op(lambda x: x + 1, name="plus")(torch.empty(4), x)
+
+
+def test_transforms_of_torch_func():
+    op, kernel = ek.op(product), ek.op(cube)
+    x, y = torch.arange(4.0), torch.full((4,), 3.0)
+
+    def loss(x):
+        return op(x, y, factor=2.0).sum()
+
+    assert torch.func.grad(loss)(x).tolist() == [6.0] * 4
+    assert torch.func.grad(lambda x: kernel(x).sum())(x).tolist() == [0.0, 3.0, 12.0, 27.0]
+    assert torch.func.grad(lambda x: product(x, y).sum())(x).tolist() == [3.0] * 4
+    assert_close(torch.func.vjp(op, x, y)[1](torch.ones(4)), (y, x))
+    assert_close(torch.func.jacrev(lambda x: op(x, x))(x), torch.diag(2 * x))
+    second = torch.func.grad(lambda v: torch.func.grad(lambda x: op(x, x).sum())(v).sum())
+    assert second(x).tolist() == [2.0] * 4
+    rows = torch.vmap(torch.func.grad(lambda w, v: op(w, v).sum()), in_dims=(None, 0))
+    assert rows(y, torch.stack([x, y])).tolist() == [x.tolist(), y.tolist()]
+    assert torch.compile(torch.func.grad(loss), fullgraph=True, backend="aot_eager")(x).tolist() == [6.0] * 4
+
+
+def test_derivatives_are_not_lost():
+    x = torch.arange(4.0)
+    plain, recorded = ek.op(k.add_one), ek.op(product)
+    lost = {
+        "grad": lambda: torch.func.grad(lambda x: plain(x).sum())(x),
+        "jvp": lambda: torch.func.jvp(plain, (x,), (x,)),
+        "jvp of an op with a backward": lambda: torch.func.jvp(lambda x: recorded(x, x), (x,), (x,)),
+        "an op that is given its output": lambda: product(x.clone().requires_grad_(), x, out=torch.empty(4)),
+        "an output that is a parameter": lambda: k.add_one(x, out=torch.empty(4, requires_grad=True)),
+    }
+    codes = {"jvp": "EK0870", "jvp of an op with a backward": "EK0870"}
+    for name, call in lost.items():
+        with pytest.raises(GraphError, match=r"op '\w+': argument '\w+' (requires a gradient|has a tangent)") as caught:
+            call()
+        assert caught.value.code == codes.get(name, "EK0881"), name
+        assert caught.value.place is not None and caught.value.place.file == __file__
+    with torch.no_grad():
+        assert k.add_one(x.clone().requires_grad_(), out=torch.empty(4)).tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert torch.func.grad(lambda v: (v * plain(x)).sum())(x).tolist() == [1.0, 2.0, 3.0, 4.0]
+
+    @ek.graph_op
+    def doubled(x):
+        return x * 2
+
+    with pytest.raises(GraphError, match=r"inputs\[0\] requires a gradient") as caught:
+        doubled(torch.empty(4), x.clone().requires_grad_())
+    assert caught.value.code == "EK0881"

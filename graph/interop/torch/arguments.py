@@ -38,7 +38,7 @@ def explained(
         wanted = _misfit(places[name], value)
         if wanted is not None:
             return DTypeError(
-                f"op {schema.name!r}: argument {name!r} takes {wanted}, not {shown_value(value)}",
+                f"op {schema.name!r}: argument {name!r} takes {wanted}, not {_shown(value)}",
                 code="EK0452",
                 place=user_place(),
                 op=schema.name,
@@ -46,9 +46,21 @@ def explained(
                 expected=wanted,
                 got=type(value).__name__,
                 notes=[f"'{places[name]}' is declared at {places[name].place}"] if places[name].place else [],
-                hint="make one of it: torch.as_tensor(x)" if "torch.Tensor" in wanted else None,
+                hint=_way(value, wanted),
             )
     return error
+
+
+def _shown(value: Any) -> str:
+    if not isinstance(value, torch.Tensor):
+        return shown_value(value)
+    return "a nested one" if value.is_nested else f"one of layout {value.layout}"
+
+
+def _way(value: Any, wanted: str) -> str | None:
+    if isinstance(value, torch.Tensor):
+        return "nested tensors have parts: call the op on each" if value.is_nested else "write it out: x.to_dense()"
+    return "make one of it: torch.as_tensor(x)" if "torch.Tensor" in wanted else None
 
 
 def _wrong_number(schema: OpSchema, arguments: Sequence[TensorArgument], got: int) -> GraphError:
@@ -72,4 +84,5 @@ def _misfit(argument: TensorArgument, value: Any) -> str | None:
     if argument.form is Form.VARIADIC:
         fits = isinstance(value, list | tuple) and all(isinstance(each, torch.Tensor) for each in value)
         return None if fits else "a list of torch.Tensors"
-    return None if isinstance(value, torch.Tensor) else "a torch.Tensor"
+    plain = isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_nested
+    return None if plain else "a dense torch.Tensor" if isinstance(value, torch.Tensor) else "a torch.Tensor"

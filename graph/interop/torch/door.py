@@ -29,6 +29,7 @@ from ....dsl.types.dtype import DType
 from ...driver.shared_library import SharedLibrary
 from ...driver.stacks import mark_thread
 from ...engine.doors import DoorOwner, door_spec, entry_words, load_door
+from ..explained import named
 from ..specialise import Specialisation
 from .schema import SCALAR_TYPES
 
@@ -180,7 +181,8 @@ class Doors:
         owner = DoorOwner(caller)
 
         def on_fail(context: int, status: int) -> int:
-            return _noted(owner.error(context, status))
+            error = owner.error(context, status)
+            return _noted(named(error, special.schema) if isinstance(error, EinkornError) else error)
 
         fail = _FailFunction(on_fail)
         words = {**torch_.words, **entry_words(caller, owner), "next": 0}

@@ -54,13 +54,29 @@ class TensorProcedure:
 
     def _run(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> None:
         named = [(f"inputs[{k}]", t) for k, t in enumerate(inputs)]
-        device = device_of([*named, *((f"outputs[{k}]", t) for k, t in enumerate(outputs))], self.name)
+        named += [(f"outputs[{k}]", t) for k, t in enumerate(outputs)]
+        self._check_gradients(named)
+        device = device_of(named, self.name)
         model = self._make(outputs, inputs)
         with on_current_stream(device):
             run_model(model, [memory_of(tensor) for tensor in inputs], list(outputs))
         for tensor in outputs:
             if not tensor.is_inference():
                 torch.autograd.graph.increment_version(tensor)
+
+    def _check_gradients(self, tensors: Sequence[tuple[str, torch.Tensor]]) -> None:
+        for name, tensor in tensors if torch.is_grad_enabled() else ():
+            if tensor.requires_grad:
+                raise GraphError(
+                    f"graph op {self.name!r}: {name} requires a gradient, and none flows into outputs that are given",
+                    code="EK0881",
+                    place=user_place(),
+                    op=self.name,
+                    argument=name,
+                    expected="a tensor that requires no gradient",
+                    got="requires_grad=True",
+                    hint="call it under torch.no_grad(), or pass x.detach()",
+                )
 
 
 class GraphOp:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.autograd import forward_ad
 
 from ....dsl.diagnostics.errors import GraphError, plural
 from ....dsl.diagnostics.places import user_place
@@ -26,13 +27,14 @@ from ....dsl.signature.variadic import counted_inputs
 from ..specialise import AnyKernel, prepared
 from .arguments import explained
 from .door import Doors
-from .gradient import RunKernel, register_backward
+from .gradient import RunKernel, refuse_tangents, register_backward
 from .names import NAMESPACE, define, is_taken, library_of, lock
 from .schema import INTO, function_schema, into_schema
-from .twin import Twin
+from .twin import Arguments, Twin
 from .vmap import register_batching
 
 _owners: dict[str, Registered] = {}  # by qualified name
+_transformed = getattr(torch._C, "_are_functorch_transforms_active", bool)
 
 
 class Registered:
@@ -110,10 +112,18 @@ class Op:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
+            if _transformed() or forward_ad._current_level >= 0:
+                self._check_derivatives(args)
             return self.torch(*args, **kwargs)
         except (RuntimeError, TypeError) as error:
             schema = self._twin.schema
             raise explained(schema, schema.inputs, error, args, kwargs) from None
+
+    def _check_derivatives(self, args: Sequence[Any]) -> None:
+        """Refuses to lose what `torch.func` asks for, of which PyTorch tells ops without backward nothing."""
+        if not self._twin.has_backward:
+            refuse_tangents(self._twin.schema, args)
+            self._twin.check_gradients(Arguments(list(args), None, {}))
 
     def call(self, args: Sequence[Any], parameters: Mapping[str, Any], out: Any = None) -> Any:
         """The op with arrays of NumPy among its arguments, and with its outputs given."""

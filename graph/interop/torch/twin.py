@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 
-from ....dsl.diagnostics.errors import GraphError
+from ....dsl.diagnostics.errors import EinkornError, GraphError
 from ....dsl.diagnostics.places import user_place
 from ....dsl.signature.bind import Binding, bind
 from ....dsl.signature.schema import Form, OpSchema, Role, TensorArgument
 from ...driver.devices import DeviceRef
 from ...driver.streams import DeviceStream, stream_of
 from ...engine.model import Model
+from ..explained import named
 from ..specialise import AnyKernel, Specialisation, specialise
 from .sizes import plain_shape, sized, sized_shape
 from .tensors import DTYPES, TORCH_DTYPES, device_of, dtype_of, memory_of
@@ -117,7 +118,7 @@ class Twin:
         given = [*zip(self.schema.inputs, call.inputs, strict=True)]
         if call.outputs is not None:
             given += zip(self.schema.outputs, call.outputs, strict=True)
-        device = device_of([(a.name, tensor) for a, value in given for tensor in _tensors_of(value)], op)
+        device = device_of([(a.name, tensor) for a, value in given for tensor in tensors_of(value)], op)
         kinds = [self._kinds(a, v) for a, v in zip(self.schema.inputs, call.inputs, strict=True)]
         outputs = None
         if call.outputs is not None:
@@ -140,6 +141,12 @@ class Twin:
         """
         self.check_gradients(call)
         special = call.special = self.specialisation(call)
+        try:
+            return self._run(special, call)
+        except EinkornError as error:
+            raise named(error, special.schema) from error.__cause__
+
+    def _run(self, special: Specialisation, call: Arguments) -> Results:
         flat = _flat(call.inputs)
         values = [memory_of(v) if isinstance(v, torch.Tensor) else v for v in flat]
         shapes = [tuple(v.shape) if isinstance(v, torch.Tensor) else () for v in values]
@@ -197,30 +204,33 @@ class Twin:
     # *** gradients ***
 
     def check_gradients(self, call: Arguments) -> None:
-        """Refuses to lose a gradient.
+        """Refuses to lose a gradient: of an op without backward, and of one that is given its outputs.
 
         Raises:
             GraphError: EK0881.
         """
-        if self.has_backward or not torch.is_grad_enabled():
+        given = call.outputs is not None
+        if (self.has_backward and not given) or not torch.is_grad_enabled():
             return
         schema = self.schema
         if not any(_is_float(schema, a) for a in (*schema.outputs, *schema.mutable)):
             return
-        for name, value in zip(_names(schema), call.inputs, strict=True):
-            for tensor in _tensors_of(value):
-                if tensor.requires_grad:
-                    raise GraphError(
-                        f"op {schema.name!r}: argument {name!r} requires a gradient, and the op has no backward",
-                        code="EK0881",
-                        place=user_place(),
-                        op=schema.name,
-                        argument=name,
-                        expected="a tensor that requires no gradient",
-                        got="requires_grad=True",
-                        hint=f"give it one by @{schema.name.rpartition('::')[2]}.backward, "
-                        f"or call it under torch.no_grad() or with {name}.detach()",
-                    )
+        names = [argument.name for argument in (*schema.inputs, *schema.outputs)]
+        for name, value in zip(names, [*call.inputs, *(call.outputs or ())], strict=False):
+            if any(tensor.requires_grad for tensor in tensors_of(value)):
+                why = "no gradient flows into outputs that are given" if given else "the op has no backward"
+                short = schema.name.rpartition("::")[2]
+                way = "call it without out=" if given else f"give it one by @{short}.backward"
+                raise GraphError(
+                    f"op {schema.name!r}: argument {name!r} requires a gradient, and {why}",
+                    code="EK0881",
+                    place=user_place(),
+                    op=schema.name,
+                    argument=name,
+                    expected="a tensor that requires no gradient",
+                    got="requires_grad=True",
+                    hint=f"{way}, or call it under torch.no_grad() or with {name}.detach()",
+                )
 
 
 def run_model(model: Model, values: Sequence[Any], outputs: Sequence[torch.Tensor]) -> None:
@@ -254,10 +264,6 @@ def on_current_stream(device: DeviceRef) -> AbstractContextManager[Any]:
 _streams: dict[tuple[Any, int], DeviceStream] = {}
 
 
-def _names(schema: OpSchema) -> Iterator[str]:
-    return (argument.name for argument in schema.inputs)
-
-
 def _is_float(schema: OpSchema, argument: TensorArgument) -> bool:
     return any(dtype.is_float() for dtype in schema.allowed(argument.dtype))
 
@@ -266,5 +272,6 @@ def _flat(values: Sequence[Any]) -> list[Any]:
     return [each for value in values for each in (value if isinstance(value, list | tuple) else [value])]
 
 
-def _tensors_of(value: Any) -> list[torch.Tensor]:
+def tensors_of(value: Any) -> list[torch.Tensor]:
+    """The tensors that a value is or lists."""
     return [each for each in _flat([value]) if isinstance(each, torch.Tensor)]
