@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import singledispatch
 from typing import Any
 
+from ...dsl.diagnostics.cards import Card, Code, Note, Part, Table
 from ...dsl.diagnostics.errors import EinkornError, plural
 from ...dsl.frontend.python.register import Kernel
 from ...dsl.signature.description import call_text
@@ -21,7 +22,6 @@ from ..passes.summaries import KernelSummary
 from ..staging.graph import Graph
 from ..tuning.table import TuningTable
 from ..types.tensor_type import BufferType, ShapedType
-from .cards import Card, Code, Note, Part, Table
 from .specialise import Specialisation, made_for
 
 

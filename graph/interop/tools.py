@@ -15,6 +15,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from ...dsl.diagnostics.cards import Card, Note, Table
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.diagnostics.places import user_place
 from ...dsl.diagnostics.rich import Rich
@@ -27,7 +28,6 @@ from ...dsl.signature.parse_dims import parse_dims
 from ..engine.compile import explorer_page, stage_text
 from ..types.tensor_type import ShapedType
 from .binding import Given, bind_call
-from .cards import Card, Note, Table
 from .direct import called, kind_of
 from .kinds import Operand, device_of_call, operand_of
 from .specialise import Specialisation, prepared, specialised

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from einkorn.dsl import kernels_of
+from einkorn.dsl.diagnostics.cards import Card, Code, Note, Table
 from einkorn.graph import BufferType, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
-from einkorn.graph.interop.cards import Card, Code, Note, Table
 
 VOID = {"br", "hr", "img"}
 
