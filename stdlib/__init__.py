@@ -1,6 +1,7 @@
 """The standard library: what is written in the kernel language itself.
 
     algorithms   what kernel files take from here: `from einkorn.stdlib import rowwise, Sum`
+    layout       functions from coordinates to offsets, and their algebra
     math         what the functions of mathematics mean
     kernels      the kernels of the ops of graphs, a file a family, each with its reference
 
@@ -22,41 +23,73 @@ if TYPE_CHECKING:
     from .algorithms.scans import scan
     from .algorithms.sorting import argsort, sort, top_k
     from .algorithms.stencils import stencil
+    from .layout import (
+        ComposedLayout,
+        Layout,
+        Swizzle,
+        blocked_product,
+        coalesce,
+        complement,
+        composition,
+        left_inverse,
+        logical_divide,
+        logical_product,
+        raked_product,
+        right_inverse,
+        tiled_divide,
+        zipped_divide,
+    )
 
 __all__ = [
     "All",
     "Any",
     "ArgMax",
     "ArgMin",
+    "ComposedLayout",
+    "Layout",
     "LogSumExp",
     "Max",
     "Min",
     "Monoid",
     "Product",
     "Sum",
+    "Swizzle",
     "Welford",
     "argsort",
+    "blocked_product",
+    "coalesce",
+    "complement",
+    "composition",
+    "left_inverse",
+    "logical_divide",
+    "logical_product",
     "normal",
     "philox",
     "philox_4x32",
     "philox_4x64",
+    "raked_product",
     "reduce",
+    "right_inverse",
     "rowwise",
     "scan",
     "sort",
     "stencil",
+    "tiled_divide",
     "top_k",
     "uniform",
+    "zipped_divide",
 ]
 
-# File of `algorithms` -> the names that come from it, when they are first asked for.
+# Module -> the names that come from it, when they are first asked for.
 _FILES = {
-    "monoids": "All Any ArgMax ArgMin LogSumExp Max Min Monoid Product Sum Welford",
-    "random": "normal philox philox_4x32 philox_4x64 uniform",
-    "rows": "reduce rowwise",
-    "scans": "scan",
-    "sorting": "argsort sort top_k",
-    "stencils": "stencil",
+    "algorithms.monoids": "All Any ArgMax ArgMin LogSumExp Max Min Monoid Product Sum Welford",
+    "algorithms.random": "normal philox philox_4x32 philox_4x64 uniform",
+    "algorithms.rows": "reduce rowwise",
+    "algorithms.scans": "scan",
+    "algorithms.sorting": "argsort sort top_k",
+    "algorithms.stencils": "stencil",
+    "layout": "ComposedLayout Layout Swizzle blocked_product coalesce complement composition left_inverse"
+    " logical_divide logical_product raked_product right_inverse tiled_divide zipped_divide",
 }
 _HOMES = {name: file for file, names in _FILES.items() for name in names.split()}
 
@@ -65,7 +98,7 @@ def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     with shielded():
-        return getattr(importlib.import_module(f"{__name__}.algorithms.{_HOMES[name]}"), name)
+        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -288,6 +288,7 @@ MEANINGS: dict[str, str] = {
     "EK0891": "JAX has to know sizes that a kernel computes from elements.",
     "EK0892": "An array of JAX's lies on another device than the host.",
     "EK0893": "A call with arrays of JAX's is given memory for its outputs.",
+    "EK0894": "A layout is made of parts that do not go together, or has nothing to draw.",
     "EK0895": "What a caller names is no kernel.",
     "EK0896": "A kernel cannot be called from numba's code.",
     "EK0897": "An argument that is changed in place shares memory with another.",

@@ -78,6 +78,9 @@ LIBRARY: tuple[str, ...]
 LIBRARY = ("All", "Any", "ArgMax", "ArgMin", "LogSumExp", "Max", "Min", "Monoid", "Product", "Sum", "Welford")
 LIBRARY += ("argsort", "normal", "philox", "philox_4x32", "philox_4x64", "reduce", "rowwise", "scan", "sort")
 LIBRARY += ("stencil", "top_k", "uniform")
+LIBRARY += ("ComposedLayout", "Layout", "Swizzle", "blocked_product", "coalesce", "complement", "composition")
+LIBRARY += ("left_inverse", "logical_divide", "logical_product", "raked_product", "right_inverse", "tiled_divide")
+LIBRARY += ("zipped_divide",)
 
 _REDUCED = {
     "sum": "reduce({}, Sum)",

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..diagnostics.errors import EinkornError
+from ..diagnostics.places import user_place
 from .annotations import Target
 from .stubs import stub
 
@@ -70,9 +72,14 @@ def store(out: Any, index: Any, value: Any) -> None:
     """`out[index] = value`, as an expression for lambdas."""
 
 
-@stub("rule")
+@stub("rule", in_python=True)
 def static_assert(condition: Any, message: str = "") -> None:
-    """Fails the compilation with `message`, at the place of the call, unless the compile-time condition holds."""
+    """Fails the compilation with `message`, at the place of the call, unless the compile-time condition holds.
+
+    In Python, where a helper of kernels is called by itself, it raises the same error.
+    """
+    if not condition:
+        raise EinkornError(message or "static_assert failed", code="EK0215", place=user_place())
 
 
 @stub("rule")

@@ -24,6 +24,7 @@ from typing import Any, Generic, Protocol, TypeVar, dataclass_transform
 
 from ..diagnostics.errors import CompileError
 from ..diagnostics.places import Place, user_place
+from ..diagnostics.rich import Rich
 from ..diagnostics.text import SOURCE, keep_text
 
 __all__ = ["struct"]
@@ -57,7 +58,8 @@ def struct(cls: C) -> C:
         raise CompileError("@struct belongs on a class", code="EK0121", place=place)
     if "<locals>" in cls.__qualname__:
         raise _refused(cls, place, "is defined in a function", "define it at module level")
-    others = [base for base in cls.__bases__ if base not in (object, Generic, Protocol)]
+    # What is drawn in Python may have a base that draws it: kernels read the text of the class alone.
+    others = [base for base in cls.__bases__ if base not in (object, Generic, Protocol) and not issubclass(base, Rich)]
     if others:
         raise _refused(cls, place, f"has the base class '{others[0].__name__}'", "make it a field")
     for name, instead in (("__init__", "give fields defaults, or write a static method"), ("__slots__", "drop it")):

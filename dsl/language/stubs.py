@@ -26,10 +26,11 @@ class Stub:
     an author could write it) or `value` (used without a call).
     """
 
-    def __init__(self, name: str, kind: str, function: Callable[..., Any]) -> None:
+    def __init__(self, name: str, kind: str, function: Callable[..., Any], in_python: bool = False) -> None:
         self.name = name
         self.kind = kind
         self.function = function
+        self.in_python = in_python
         self.__doc__ = function.__doc__
         self.__name__ = name
 
@@ -42,6 +43,8 @@ class Stub:
         return found.replace(parameters=[p for p in found.parameters.values() if p.kind is not p.VAR_POSITIONAL])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.in_python:
+            return self.function(*args, **kwargs)
         raise EinkornError(
             f"'{self.name}' works inside kernels only",
             code="EK0106",
@@ -61,11 +64,14 @@ class Stub:
 STUBS: dict[str, Stub] = {}
 
 
-def stub(kind: str, name: str = "") -> Callable[[F], F]:
-    """Makes a name of the language of a function's name, signature and text; to a checker it stays the function."""
+def stub(kind: str, name: str = "", *, in_python: bool = False) -> Callable[[F], F]:
+    """Makes a name of the language of a function's name, signature and text; to a checker it stays the function.
+
+    `in_python`: called outside of kernels, the function runs, for helpers that Python and kernels share.
+    """
 
     def made(function: F) -> F:
-        entry = Stub(name or function.__name__.rstrip("_"), kind, function)
+        entry = Stub(name or function.__name__.rstrip("_"), kind, function, in_python)
         STUBS[entry.name] = entry
         return cast(F, entry)
 

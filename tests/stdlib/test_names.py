@@ -19,7 +19,7 @@ def test_every_name_comes_from_its_file() -> None:
     }
     assert sorted(seen) == sorted(stdlib.__all__) == sorted(stdlib._HOMES)
     for name, file in seen.items():
-        assert file == f"einkorn.stdlib.algorithms.{stdlib._HOMES[name]}"
+        assert file == f"einkorn.stdlib.{stdlib._HOMES[name]}"
         value = getattr(stdlib, name)
         function = getattr(value, "function", value)
         assert getattr(function, "__module__", file) == file, name

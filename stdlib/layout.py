@@ -1,0 +1,501 @@
+"""Layouts: functions from coordinates to offsets, and their algebra, at compile time.
+
+    Layout((4, 8), (8, 1))((1, 2))                     the offset of row 1, column 2 of a 4 x 8 matrix that lies by rows
+    zipped_divide(Layout.row_major((64, 64)), (8, 8))  the offsets within tiles of 8 x 8, and of the tiles
+
+A shape is a number, or a tuple of shapes; strides have the same form. Coordinates are tuples of that form; one number
+stands for a coordinate at any level, the first part of it going fastest. Shapes and strides may hold values of the
+running program (`Layout((x.dim(0), 8), (8, 1))`) where offsets are asked for; the algebra wants numbers that are known.
+
+All of it runs in Python, and in kernels when they are compiled: layouts are structs, and these functions are written
+in the kernel language.
+
+Input: layouts. Output: layouts. Non-goals: memory, tiles of tensors; pictures (see `drawn_layouts`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..dsl import static_assert, struct
+from .drawn_layouts import Drawn
+
+__all__ = [
+    "ComposedLayout",
+    "Layout",
+    "Swizzle",
+    "blocked_product",
+    "coalesce",
+    "complement",
+    "composition",
+    "left_inverse",
+    "logical_divide",
+    "logical_product",
+    "raked_product",
+    "right_inverse",
+    "tiled_divide",
+    "zipped_divide",
+]
+
+
+@struct
+class Layout(Drawn):
+    """A function from coordinates to offsets: the sum of each part of a coordinate times its stride.
+
+    Attributes:
+        shape: how many coordinates there are, a number or a nested tuple of numbers.
+        stride: in the same form, how far apart neighbours are.
+    """
+
+    shape: Any
+    stride: Any
+
+    @staticmethod
+    def row_major(shape):
+        """The layout of a shape whose last axis lies close together, as NumPy's arrays do."""
+        return Layout(shape, _compact(shape, True))
+
+    @staticmethod
+    def column_major(shape):
+        """The layout of a shape whose first axis lies close together; the offset of the number i is i."""
+        return Layout(shape, _compact(shape, False))
+
+    @property
+    def size(self):
+        """How many coordinates there are."""
+        return _product(self.shape)
+
+    @property
+    def cosize(self):
+        """One more than the greatest offset, where no stride is negative; 0 where there are no coordinates."""
+        if self.size == 0:
+            return 0
+        last = 1
+        for size, step in zip(_flat(self.shape), _flat(self.stride), strict=True):
+            last = last + (size - 1) * step
+        return last
+
+    @property
+    def rank(self):
+        """How many modes there are: parts of the outermost tuple; 1 for a number."""
+        return len(self.shape) if isinstance(self.shape, tuple) else 1
+
+    @property
+    def depth(self):
+        """How deep tuples are nested: 0 for a number."""
+        return _depth(self.shape)
+
+    def __call__(self, i, j=(), k=(), n=()):
+        """The offset of a coordinate: `layout(i)`, `layout(i, j)`, `layout((i, (j, k)))`."""
+        return _offset(_coordinate(i, j, k, n), self.shape, self.stride)
+
+    def mode(self, k):
+        """The layout of one mode by itself."""
+        if isinstance(self.shape, tuple):
+            return Layout(self.shape[k], self.stride[k])
+        return self
+
+
+@struct
+class Swizzle(Drawn):
+    """A permutation of offsets: `bits` bits, `base + shift` from below, are combined by xor into those from `base` on.
+
+    A negative shift takes the lower bits into the upper ones. Twice the same swizzle changes nothing.
+    """
+
+    bits: int
+    base: int
+    shift: int
+
+    def __call__(self, offset):
+        """The offset that takes the place of another."""
+        if self.bits == 0:
+            return offset
+        mask = (1 << self.bits) - 1
+        if self.shift > 0:
+            return offset ^ ((offset >> (self.base + self.shift)) & mask) << self.base
+        return offset ^ ((offset >> self.base) & mask) << (self.base - self.shift)
+
+    @property
+    def size(self):
+        """After how many offsets the pattern repeats."""
+        return 1 << (self.bits + self.base + max(self.shift, -self.shift))
+
+
+@struct
+class ComposedLayout(Drawn):
+    """A layout whose offsets, moved by `offset`, go through a second function: a swizzle, or another layout."""
+
+    outer: Any
+    inner: Any
+    offset: Any = 0
+
+    @property
+    def shape(self):
+        """The shape of its coordinates."""
+        return self.inner.shape
+
+    @property
+    def size(self):
+        """How many coordinates there are."""
+        return self.inner.size
+
+    @property
+    def cosize(self):
+        """One more than the greatest offset."""
+        found = 0
+        for k in range(self.inner.size):
+            found = max(found, self.outer(self.offset + self.inner(k)) + 1)
+        return found
+
+    @property
+    def rank(self):
+        """How many modes there are."""
+        return self.inner.rank
+
+    @property
+    def depth(self):
+        """How deep tuples are nested."""
+        return self.inner.depth
+
+    def __call__(self, i, j=(), k=(), n=()):
+        """The offset of a coordinate, as a `Layout` takes it."""
+        return self.outer(self.offset + self.inner(i, j, k, n))
+
+
+def _is_none(part):
+    return isinstance(part, tuple) and len(part) == 0
+
+
+def _coordinate(i, j, k, n):
+    """The arguments of a call as one coordinate."""
+    if _is_none(j):
+        return i
+    if _is_none(k):
+        return (i, j)
+    return (i, j, k) if _is_none(n) else (i, j, k, n)
+
+
+def _offset(coordinate, shape, stride):
+    """The offset of a coordinate. No recursion: the coordinate may be a value of the running program."""
+    parts = ((coordinate, shape, stride),)
+    for _ in (0,) * _depth(shape):
+        parts = _opened(parts)
+    total = 0
+    for place, sizes, steps in parts:
+        flat = _flat(sizes)
+        rest = place
+        for size, step in tuple(zip(flat, _flat(steps), strict=True))[:-1]:
+            total = total + rest % size * step
+            rest = rest // size
+        total = total + rest * _flat(steps)[-1]
+    return total
+
+
+def _opened(parts):
+    """Coordinates that are tuples, part by part beside their shapes and strides."""
+    found: Any = ()
+    for place, sizes, steps in parts:
+        if isinstance(place, tuple):
+            static_assert(
+                isinstance(sizes, tuple) and len(sizes) == len(place),
+                "a coordinate has as many parts as the shape, or is a number",
+            )
+            found = (*found, *zip(place, sizes, steps, strict=True))
+        else:
+            found = (*found, (place, sizes, steps))
+    return found
+
+
+def _flat(tree):
+    """The numbers of a nested tuple, from left to right."""
+    if not isinstance(tree, tuple):
+        return (tree,)
+    found: Any = ()
+    for part in tree:  # only tuples go deeper: a call of itself with a value of the running program would be refused
+        found = (*found, *_flat(part)) if isinstance(part, tuple) else (*found, part)
+    return found
+
+
+def _product(tree):
+    result = 1
+    for part in _flat(tree):
+        result = result * part
+    return result
+
+
+def _depth(tree):
+    if not isinstance(tree, tuple):
+        return 0
+    deepest = 0
+    for part in tree:
+        if isinstance(part, tuple):
+            deepest = max(deepest, _depth(part))
+    return deepest + 1
+
+
+def _compact(shape, last_first):
+    """Strides in which nothing is left free."""
+    flat = _flat(shape)
+    steps: Any = ()
+    step = 1
+    for size in flat[::-1] if last_first else flat:
+        steps = (step, *steps) if last_first else (*steps, step)
+        step = step * size
+    return _like(shape, steps)
+
+
+def _like(shape, flat):
+    """Numbers in the form of a shape."""
+    if not isinstance(shape, tuple):
+        return flat[0]
+    found: Any = ()
+    at = 0
+    for part in shape:
+        if isinstance(part, tuple):
+            count = len(_flat(part))
+            found = (*found, _like(part, flat[at : at + count]))
+            at = at + count
+        else:
+            found = (*found, flat[at])
+            at = at + 1
+    return found
+
+
+def _modes(layout):
+    """The numbers of a layout's shape and stride, side by side."""
+    return tuple(zip(_flat(layout.shape), _flat(layout.stride), strict=True))
+
+
+def _of_modes(modes):
+    """The layout of pairs of size and stride; of none, that of one element."""
+    if len(modes) == 0:
+        return Layout(1, 0)
+    if len(modes) == 1:
+        return Layout(modes[0][0], modes[0][1])
+    return Layout(tuple(size for size, _ in modes), tuple(step for _, step in modes))
+
+
+def _joined(layouts):
+    """The layout whose modes are these."""
+    return Layout(tuple(part.shape for part in layouts), tuple(part.stride for part in layouts))
+
+
+def _by_modes(layout):
+    """The layouts of all modes."""
+    return tuple(layout.mode(k) for k in range(layout.rank))
+
+
+def coalesce(layout, by=None):
+    """The same function of one number, with as few modes as there can be.
+
+    `by` is a form, as `(1, 1)`: each mode that stands beside a part of it is coalesced by itself, the others stay.
+
+    Raises:
+        EinkornError: EK0215, `by` has more parts than the layout.
+    """
+    if isinstance(by, tuple):
+        static_assert(len(by) <= layout.rank, "coalesce: by has no more parts than the layout has modes")
+        modes = _by_modes(layout)
+        done = tuple(coalesce(mode, part) for mode, part in zip(modes, by, strict=False))
+        return _joined((*done, *modes[len(by) :]))
+    found: Any = ()
+    for size, step in _modes(layout):
+        if size == 1:
+            continue
+        if len(found) > 0 and found[-1][0] * found[-1][1] == step:
+            found = (*found[:-1], (found[-1][0] * size, found[-1][1]))
+        else:
+            found = (*found, (size, step))
+    return _of_modes(found)
+
+
+def composition(a, b):
+    """The layout of `a(b(coordinate))`; its coordinates are those of `b`.
+
+    `b` may be a tuple of layouts, one for each mode of `a`. Offsets of `b` beyond the size of `a` go on along the last
+    mode of `coalesce(a)`. `a` may be a `Swizzle` or a `ComposedLayout`.
+
+    Raises:
+        EinkornError: EK0215, no layout does that: sizes do not divide each other.
+    """
+    if isinstance(a, Swizzle):
+        return ComposedLayout(a, b)
+    if isinstance(a, ComposedLayout):
+        return ComposedLayout(a.outer, composition(a.inner, b), a.offset)
+    if isinstance(b, tuple):
+        static_assert(len(b) <= a.rank, "composition: b has no more parts than a has modes")
+        modes = _by_modes(a)
+        done = tuple(composition(mode, part) for mode, part in zip(modes, b, strict=False))
+        return _joined((*done, *modes[len(b) :]))
+    return _composed(_modes(coalesce(a)), b.shape, b.stride)
+
+
+def _composed(modes, shape, stride):
+    if isinstance(shape, tuple):
+        return _joined(tuple(_composed(modes, size, step) for size, step in zip(shape, stride, strict=True)))
+    if shape == 1 or stride == 0:
+        return Layout(shape, 0)
+    return _of_modes(_walked(modes, shape, stride))
+
+
+def _walked(modes, count, distance):
+    """`count` elements, `distance` apart, of the modes of a layout."""
+    found: Any = ()
+    left = count
+    step = distance
+    for size, apart in modes[:-1]:
+        if left > 1:
+            if (left - 1) * step < size:  # all of them lie in this mode
+                found = (*found, (left, step * apart))
+                left = 1
+            elif step % size == 0:
+                step = step // size
+            else:
+                text = (
+                    f"composition: {count} elements, {distance} apart, do not fit a mode of {size} in front of others"
+                )
+                static_assert(size % step == 0 and left % (size // step) == 0, text)
+                found = (*found, (size // step, step * apart))
+                left = left // (size // step)
+                step = 1
+    return found if left == 1 else (*found, (left, step * modes[-1][1]))
+
+
+def complement(layout, size):
+    """The layout of what `layout` leaves free among `size` offsets.
+
+    Its offsets are ascending. Every sum of an offset of `layout` and one of the result is another number, and from 0 on
+    all numbers below `size` are among them; as many more as fill the last piece.
+
+    Raises:
+        EinkornError: EK0215, the offsets of `layout` do not lie so.
+    """
+    found: Any = ()
+    at = 1
+    for count, step in _by_stride(layout):
+        if count > 1 and step != 0:
+            static_assert(step > 0 and step % at == 0, f"complement: a stride of {step} is no multiple of {at}")
+            found = (*found, (step // at, at))
+            at = count * step
+    return coalesce(_of_modes((*found, ((size + at - 1) // at, at))))
+
+
+def _by_stride(layout):
+    """The modes of a layout, those with the least stride first."""
+    found: Any = ()
+    for mode in _modes(layout):
+        before = 0
+        for other in found:
+            if (other[1], other[0]) <= (mode[1], mode[0]):
+                before = before + 1
+        found = (*found[:before], mode, *found[before:])
+    return found
+
+
+def _as_layout(tiler):
+    return tiler if isinstance(tiler, Layout) else Layout(tiler, 1)
+
+
+def logical_divide(layout, tiler):
+    """Divides a layout into tiles: mode 0 goes through a tile, mode 1 from tile to tile.
+
+    `tiler` is a layout of the elements of a tile, a number of neighbours, or a tuple: one for each mode, each of which
+    is divided by itself.
+
+    Raises:
+        EinkornError: EK0215, the layout cannot be divided so.
+    """
+    if isinstance(tiler, tuple):
+        static_assert(len(tiler) <= layout.rank, "logical_divide: no more tilers than modes")
+        modes = _by_modes(layout)
+        done = tuple(logical_divide(mode, part) for mode, part in zip(modes, tiler, strict=False))
+        return _joined((*done, *modes[len(tiler) :]))
+    tile = _as_layout(tiler)
+    return composition(layout, _joined((tile, complement(tile, layout.size))))
+
+
+def zipped_divide(layout, tiler):
+    """As `logical_divide`, with all modes within a tile as mode 0, and all from tile to tile as mode 1."""
+    divided = logical_divide(layout, tiler)
+    if not isinstance(tiler, tuple):
+        return divided
+    modes = _by_modes(divided)
+    inside = tuple(mode.mode(0) for mode in modes[: len(tiler)])
+    among = tuple(mode.mode(1) for mode in modes[: len(tiler)])
+    return _joined((_joined(inside), _joined((*among, *modes[len(tiler) :]))))
+
+
+def tiled_divide(layout, tiler):
+    """As `zipped_divide`, with the modes from tile to tile as modes 1, 2, …"""
+    zipped = zipped_divide(layout, tiler)
+    return _joined((zipped.mode(0), *_by_modes(zipped.mode(1))))
+
+
+def logical_product(layout, tiler):
+    """Repeats a layout as another one says: mode 0 goes through a copy, mode 1 from copy to copy.
+
+    `tiler` is a layout, a number of copies, or a tuple: one for each mode.
+
+    Raises:
+        EinkornError: EK0215, copies cannot lie so.
+    """
+    if isinstance(tiler, tuple):
+        static_assert(len(tiler) <= layout.rank, "logical_product: no more tilers than modes")
+        modes = _by_modes(layout)
+        done = tuple(logical_product(mode, part) for mode, part in zip(modes, tiler, strict=False))
+        return _joined((*done, *modes[len(tiler) :]))
+    copies = _as_layout(tiler)
+    return _joined((layout, composition(complement(layout, layout.size * copies.cosize), copies)))
+
+
+def _side_by_side(layout, tiler, tile_first):
+    """The product of two layouts with the modes of both side by side."""
+    rank = max(layout.rank, tiler.rank)
+    product = logical_product(_padded(layout, rank), _padded(tiler, rank))
+    pairs = tuple(zip(_by_modes(product.mode(0)), _by_modes(product.mode(1)), strict=True))
+    return _joined(tuple(_joined((a, b) if tile_first else (b, a)) for a, b in pairs))
+
+
+def _padded(layout, rank):
+    """A layout with as many modes, the new ones of one element."""
+    return _joined((*_by_modes(layout), *((Layout(1, 0),) * (rank - layout.rank))))
+
+
+def blocked_product(layout, tiler):
+    """Repeats a layout along each axis: every copy is a block."""
+    return _side_by_side(layout, tiler, True)
+
+
+def raked_product(layout, tiler):
+    """Repeats a layout along each axis: neighbours are of different copies, spread like the teeth of a rake."""
+    return _side_by_side(layout, tiler, False)
+
+
+def right_inverse(layout):
+    """The longest layout r for which `layout(r(i)) == i`, for all i below its size."""
+    modes = _modes(coalesce(layout))
+    found: Any = ()
+    at = 1
+    for count, step in _by_stride(coalesce(layout)):
+        if count > 1 and step == at:
+            before = 1
+            place = 0
+            for size, apart in modes:
+                if (size, apart) == (count, step):
+                    place = before
+                before = before * size
+            found = (*found, (count, place))
+            at = at * count
+    return coalesce(_of_modes(found))
+
+
+def left_inverse(layout):
+    """A layout l for which `l(layout(i)) == i`, for all i below the layout's size.
+
+    Raises:
+        EinkornError: EK0215, there is none: offsets occur twice, or do not lie so.
+    """
+    for size, step in _modes(layout):
+        static_assert(size == 1 or step != 0, "left_inverse: a stride of 0 gives an offset twice")
+    return right_inverse(_joined((layout, complement(layout, layout.cosize))))
