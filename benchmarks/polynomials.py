@@ -44,6 +44,11 @@ def _cot_fit(count: int, bits: int) -> Fit:
     return Fit(lambda z: (1 - slope(z)) / z, 0, mpf("0.63"), count, lambda z: z / slope(z), bits)
 
 
+def _sine_ratio(z: Any) -> Any:
+    """sin(pi m) / m for z = m**2."""
+    return mp.sinpi(mp.sqrt(z)) / mp.sqrt(z)
+
+
 def _acosh_tail(t: Any) -> Any:
     return (mp.acosh(1 + t) / mp.sqrt(2 * t) - 1) / t
 
@@ -176,7 +181,9 @@ FITS: dict[str, Fit] = {
     "POW_EXP_64": _exp2_fit(11, 53),
     "LGAMMA": Fit(lambda u: _lgamma_ratio(u) - 0.4831289505409809, -LGAMMA_LIMIT, LGAMMA_LIMIT, 28, _lgamma_weight),
     "LGAMMA_SHORT": Fit(_lgamma_ratio, -LGAMMA_LIMIT, LGAMMA_LIMIT, 15, _lgamma_weight),
+    "LGAMMA_ABOVE": Fit(lambda u: _lgamma_ratio(u + mpf("0.2")), mpf("-0.501"), mpf("0.501"), 19, lambda u: _lgamma_weight(u + mpf("0.2"))),
     "STIRLING_SHORT": Fit(_stirling, mpf(2) ** -60, mpf(1) / 16, 4, lambda z: mpf(1)),
+    "SIN_TURN": Fit(_sine_ratio, 0, mpf("0.2501"), 9, lambda z: 1 / _sine_ratio(z)),
     "ATANH_SHORT": Fit(_log_of_ratio, 0, mpf("0.02945"), 4, lambda z: 1 / (_log_of_ratio(z) + 2 / z)),
     "STIRLING": Fit(_stirling, mpf(2) ** -60, mpf(1) / 64, 7, lambda z: mpf(1)),
     "ERFC_32": _erfc_fit(3.5, 1.125, 11.0, 13, 24),

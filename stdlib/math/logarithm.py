@@ -258,6 +258,12 @@ def log_pair(x: Any) -> Any:
     return sum_fast(total, fma(k, LN2_SHORT_64[1], lost + lost_next + (twice_rest + extra_rest)))
 
 
+def log_normal(x: Any) -> Any:
+    """log x as `log` has it, for a normal float64 above 0."""
+    k, f = split(x)
+    return _log_of_64(k, f, ATANH_64)
+
+
 # (2 atanh(s) / s - 2) / z with z = s**2 on [0, 0.02944], relative to 2 atanh(s): 2**-37.6
 ATANH_SHORT = (0.23582057761187245, 0.2853731866615134, 0.40000334933187176, 0.6666666564713342)
 

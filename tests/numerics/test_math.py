@@ -69,6 +69,27 @@ def test_lgamma_below_zero_is_close_to_its_neighbours_size(run_kernel: Run) -> N
             assert distance(float(value32), precise("lgamma")(mpf(float(at32))), np.float32) <= 1, at32
 
 
+def test_lgamma_of_a_float32_is_right_beside_its_zeros(run_kernel: Run) -> None:
+    """Below -2 there are two zeros between whole numbers, until no float32 is left between zero and number."""
+    lgamma = precise("lgamma")
+    beside: list[np.float32] = []
+    with mp.workprec(200):
+        for whole in range(2, 12):
+            for end in (np.float32(whole), np.float32(whole + 1)):  # |gamma(-x)| is infinite there, and below 1 between
+                low, high = np.float32(whole + 0.5), end
+                while (middle := np.float32((low + high) / 2)) not in (low, high):
+                    low, high = (middle, high) if lgamma(mpf(-float(middle))) < 0 else (low, middle)
+                for side in (low - end, end - low):
+                    at = low
+                    for _ in range(4):
+                        beside.append(at)
+                        at = np.nextafter(at, np.float32(at + side))
+        x = -np.array([at for at in beside if at != np.floor(at)], np.float32)
+        (got,) = run_kernel(KERNELS, "lgamma_each", [x])
+        errors = [distance(float(y), lgamma(mpf(float(at))), np.float32) for at, y in zip(x, got, strict=True)]
+    assert len(x) > 100 and max(errors) < 0.75, (max(errors), x[int(np.argmax(errors))])
+
+
 def test_the_table_of_errors_names_every_function_with_its_bounds() -> None:
     table = PAGE.read_text(encoding="utf-8").partition("<!-- table: accuracy -->")[2].partition("<!--")[0]
     rows = re.findall(r"^\| `(\w+)` \| ([\d.]+) \| ([\d.]+) \| [^|]+ \| ([\d.]+) \| ([\d.]+) \|$", table, re.MULTILINE)
