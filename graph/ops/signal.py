@@ -203,7 +203,9 @@ def _transform(
     moved = permuted(full, order)
     kept = length // 2 + 1 if half and not inverse else length
     depth = 1 if half and inverse else 2
-    rows = _rows_through(moved, length, [kept, depth], {"inverse": inverse, "hermitian": half and inverse}, scaling)
+    halved = half and isinstance(length, StaticDim) and int(length) % 2 == 0
+    flags = {"inverse": inverse, "hermitian": half and inverse, "halved": halved}
+    rows = _rows_through(moved, length, [kept, depth], flags, scaling)
     back = permuted(rows, [order.index(k) for k in range(full.rank)])
     return as_shape(back, back.shape[:-1]) if depth == 1 else back
 
@@ -221,7 +223,12 @@ def _rows_through(
     small = isinstance(length, StaticDim) and int(length) <= _NEARBY
     out = TensorType(wide.dtype, [count, *last], place)
     work = TensorType(wide.dtype, [0 if small else count * length * 4], place)
-    parameters = {**flags, "scaling": scaling, "nearby": small, "factors": _factors(length)}
+    parameters = {
+        **flags,
+        "scaling": scaling,
+        "nearby": small,
+        "factors": _factors(length // 2 if flags["halved"] else length),
+    }
     found = builtin(_FAMILY, "fft", [rows, roots], parameters, [out, work])[0]
     return cast_to(as_shape(found, [*outer, *last]), moved.dtype)
 

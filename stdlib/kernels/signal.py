@@ -69,6 +69,7 @@ def fft(
     *,
     inverse: bool,
     hermitian: bool,
+    halved: bool,
     scaling: str,
     nearby: bool,
     factors: int,
@@ -77,41 +78,23 @@ def fft(
 
     Rows of x are cut off, or filled with zeros; c is 1 for real numbers and 2 for pairs. The first k elements are
     stored, as real parts if d is 1. `hermitian` rows hold the first half, and the other half is the conjugate of it.
+    `halved` transforms of real numbers, or to them, take two of these as a complex one: n is even then, and `factors`
+    are those of n / 2.
     `scaling` is "none", "n" (divided by n) or "root" (by its root). `work` has 4 n numbers a row, or nothing if rows
     are transformed `nearby`, which is for n up to 4096. The bits of `factors` say which of 4, 2, 3, 5 and others n may
     have, so that there is no code for what does not occur.
     """
     n = roots.dim(1)
-    kept = min(n // 2 + 1 if hermitian else n, x.dim(1))
-    table = roots.pointer(0, 0)
     scale = _scale(scaling, n).cast(C)
 
     def transformed(row, memory):
         first, second = (memory, memory + n), (memory + 2 * n, memory + 3 * n)
-        # The inverse is the transform with real and imaginary parts exchanged, before and after.
-        re, im = (first[1], first[0]) if inverse else first
-        for k in range(kept):
-            re[k] = x[row, k, 0]
-            im[k] = x[row, k, 1] if x.dim(2) == 2 else C(0)
-        for k in range(kept, n):
-            re[k] = C(0)
-            im[k] = C(0)
-        if hermitian:
-            im[0] = C(0)
-            if n % 2 == 0 and kept > n // 2:
-                im[n // 2] = C(0)
-            for k in range(n - (n - 1) // 2, n):
-                re[k] = re[n - k]
-                im[k] = -im[n - k]
-        real, imaginary = _stages(first, second, table, n, factors)
-        if inverse:
-            real, imaginary = imaginary, real
-        if x.dim(2) == 1 and not hermitian:
-            _make_ends_real(imaginary, n)
-        for k in range(out.dim(1)):
-            out[row, k, 0] = real[k] * scale
-            if out.dim(2) == 2:
-                out[row, k, 1] = imaginary[k] * scale
+        if halved and hermitian:
+            _halves_to_real(out, x, row, first, second, roots, factors, scale)
+        elif halved:
+            _real_to_halves(out, x, row, first, second, roots, factors, scale)
+        else:
+            _each_element(out, x, row, first, second, roots, inverse, hermitian, factors, scale)
 
     def row_of(row):
         if nearby:
@@ -147,6 +130,104 @@ def complex_mul(out: OutputTensor[N, "*s 2"], x: InputTensor[N, "*s 2"], y: Inpu
     foreach(out, element)
 
 
+# *** rows ***
+
+
+def _each_element(
+    out: Any,
+    x: Any,
+    row: Any,
+    first: Any,
+    second: Any,
+    roots: Any,
+    inverse: Any,
+    hermitian: Any,
+    factors: Any,
+    scale: Any,
+) -> None:
+    """A row of n complex numbers."""
+    n = roots.dim(1)
+    kept = min(n // 2 + 1 if hermitian else n, x.dim(1))
+    # The inverse is the transform with real and imaginary parts exchanged, before and after.
+    re, im = (first[1], first[0]) if inverse else first
+    for k in range(kept):
+        re[k] = x[row, k, 0]
+        im[k] = x[row, k, 1] if x.dim(2) == 2 else x.dtype(0)
+    for k in range(kept, n):
+        re[k] = x.dtype(0)
+        im[k] = x.dtype(0)
+    if hermitian:
+        im[0] = x.dtype(0)
+        if n % 2 == 0 and kept > n // 2:
+            im[n // 2] = x.dtype(0)
+        for k in range(n - (n - 1) // 2, n):
+            re[k] = re[n - k]
+            im[k] = -im[n - k]
+    real, imaginary = _stages(first, second, roots.pointer(0, 0), n, factors, 1)
+    if inverse:
+        real, imaginary = imaginary, real
+    if x.dim(2) == 1 and not hermitian:
+        _make_ends_real(imaginary, n)
+    for k in range(out.dim(1)):
+        out[row, k, 0] = real[k] * scale
+        if out.dim(2) == 2:
+            out[row, k, 1] = imaginary[k] * scale
+
+
+def _real_to_halves(out: Any, x: Any, row: Any, first: Any, second: Any, roots: Any, factors: Any, scale: Any) -> None:
+    """The first half of the transform of 2 h real numbers, from that of the h complex ones z[k] = x[2k] + i x[2k+1].
+
+    With its half E of z[k] + conj z[h-k] for the even ones and O of (z[k] - conj z[h-k]) / i: E + root**k O.
+    """
+    h = roots.dim(1) // 2
+    table = roots.pointer(0, 0)
+    re, im = first
+    kept = min(2 * h, x.dim(1))
+    for k in range(kept // 2):
+        re[k] = x[row, 2 * k, 0]
+        im[k] = x[row, 2 * k + 1, 0]
+    for k in range(kept // 2, h):
+        re[k] = x.dtype(0)
+        im[k] = x.dtype(0)
+    if kept % 2 == 1:
+        re[kept // 2] = x[row, kept - 1, 0]
+    real, imaginary = _stages(first, second, table, h, factors, 2)
+    out[row, 0, 0], out[row, 0, 1] = (real[0] + imaginary[0]) * scale, x.dtype(0)
+    out[row, h, 0], out[row, h, 1] = (real[0] - imaginary[0]) * scale, x.dtype(0)
+    half = x.dtype(0.5) * scale
+    for k in range(1, h):
+        a, b, c, d = real[k], imaginary[k], real[h - k], imaginary[h - k]
+        re_odd, im_odd = _turned(b + d, c - a, table[k], table[2 * h + k])
+        out[row, k, 0] = (a + c + re_odd) * half
+        out[row, k, 1] = (b - d + im_odd) * half
+
+
+def _halves_to_real(out: Any, x: Any, row: Any, first: Any, second: Any, roots: Any, factors: Any, scale: Any) -> None:
+    """The 2 h real numbers whose transform begins so: what `_real_to_halves` does, backwards."""
+    h = roots.dim(1) // 2
+    table = roots.pointer(0, 0)
+    real, imaginary = second
+    kept = min(h + 1, x.dim(1))
+    for k in range(kept):
+        real[k] = x[row, k, 0]
+        imaginary[k] = x[row, k, 1] if x.dim(2) == 2 else x.dtype(0)
+    for k in range(kept, h + 1):
+        real[k] = x.dtype(0)
+        imaginary[k] = x.dtype(0)
+    imaginary[0] = x.dtype(0)
+    imaginary[h] = x.dtype(0)
+    im, re = first  # exchanged, for the inverse
+    for k in range(h):
+        a, b, c, d = real[k], imaginary[k], real[h - k], imaginary[h - k]
+        re_odd, im_odd = _turned(a - c, b + d, table[k], -table[2 * h + k])
+        re[k] = a + c - im_odd
+        im[k] = b - d + re_odd
+    odd, even = _stages(first, second, table, h, factors, 2)
+    for k in range(h):
+        out[row, 2 * k, 0] = even[k] * scale
+        out[row, 2 * k + 1, 0] = odd[k] * scale
+
+
 # *** stages ***
 
 
@@ -162,10 +243,11 @@ def _make_ends_real(imaginary, n):
         imaginary[n // 2] = imaginary.dtype(0)
 
 
-def _stages(x: Any, y: Any, table: Any, n: Any, factors: Any) -> Any:
+def _stages(x: Any, y: Any, table: Any, n: Any, factors: Any, every: Any) -> Any:
     """Goes from x to y and back, a factor of n each time; gives the one that holds the result.
 
-    After some stages x holds n / rest interleaved transforms: `rest` is what is left of n, `s` is n / rest.
+    The roots are each `every`-th of the table. After some stages x holds n / rest interleaved transforms: `rest` is
+    what is left of n, `s` is n / rest.
     """
     rest = n
     s = Int(1)
@@ -175,14 +257,14 @@ def _stages(x: Any, y: Any, table: Any, n: Any, factors: Any) -> Any:
         radix, butterfly = ((4, _four), (2, _two), (3, _three), (5, _five))[kind]
         if factors >> kind & 1:
             while rest % radix == 0:
-                _stage(radix, butterfly, (xr, xi), (yr, yi), table, n, s, rest)
+                _stage(radix, butterfly, (xr, xi), (yr, yi), table, n, s, rest, every)
                 xr, xi, yr, yi = yr, yi, xr, xi
                 s = s * radix
                 rest = rest // radix
     if factors >> 4 & 1:
         while rest > 1:
             factor = _smallest_factor(rest)
-            _sums((xr, xi), (yr, yi), table, n, s, rest, factor)
+            _sums((xr, xi), (yr, yi), table, n, s, rest, factor, every)
             xr, xi, yr, yi = yr, yi, xr, xi
             s = s * factor
             rest = rest // factor
@@ -197,30 +279,41 @@ def _smallest_factor(n: Any) -> Any:
     return factor if factor * factor <= n else n
 
 
-def _stage(radix: Any, butterfly: Any, x: Any, y: Any, table: Any, n: Any, s: Any, rest: Any) -> None:
+def _stage(radix: Any, butterfly: Any, x: Any, y: Any, table: Any, n: Any, s: Any, rest: Any, every: Any) -> None:
     """Transforms of `radix` elements that lie m blocks of s apart, turned by their roots; they go side by side."""
     m = rest // radix
     if radix == 4 and s == 1:
         whole = m // LANES * LANES
         for p in range(0, whole, LANES):
-            _first_stage(x, y, table, n, m, p)
+            _first_stage(x, y, table, n, m, p, every)
         for p in range(whole, m):
-            _group(radix, butterfly, x, y, table, n, s, m, p, Int(0), 1)
+            _group(radix, butterfly, x, y, table, n, s, m, p, Int(0), 1, every)
     elif s % LANES == 0:
         for p in range(m):
             for q in range(0, s, LANES):
-                _group(radix, butterfly, x, y, table, n, s, m, p, q, LANES)
+                _group(radix, butterfly, x, y, table, n, s, m, p, q, LANES, every)
     elif radix == 4 and s == 4:
         for p in range(m):
-            _group(radix, butterfly, x, y, table, n, s, m, p, Int(0), 4)
+            _group(radix, butterfly, x, y, table, n, s, m, p, Int(0), 4, every)
     else:
         for p in range(m):
             for q in range(s):
-                _group(radix, butterfly, x, y, table, n, s, m, p, q, 1)
+                _group(radix, butterfly, x, y, table, n, s, m, p, q, 1, every)
 
 
 def _group(
-    radix: Any, butterfly: Any, x: Any, y: Any, table: Any, n: Any, s: Any, m: Any, p: Any, q: Any, width: Any
+    radix: Any,
+    butterfly: Any,
+    x: Any,
+    y: Any,
+    table: Any,
+    n: Any,
+    s: Any,
+    m: Any,
+    p: Any,
+    q: Any,
+    width: Any,
+    every: Any,
 ) -> None:
     """`width` transforms, from q on: elements of x lie s apart times m, those of y s apart."""
     values: Any = ()
@@ -232,13 +325,13 @@ def _group(
         at = q + s * (radix * p + u)
         re, im = found[u]
         if u > 0:
-            root = s * p * u
-            re, im = _turned(re, im, table[root], table[n + root])
+            root = s * p * u * every
+            re, im = _turned(re, im, table[root], table[n * every + root])
         y[0].store(re, at)
         y[1].store(im, at)
 
 
-def _first_stage(x: Any, y: Any, table: Any, n: Any, m: Any, p: Any) -> None:
+def _first_stage(x: Any, y: Any, table: Any, n: Any, m: Any, p: Any, every: Any) -> None:
     """LANES transforms of 4 elements, whose results lie one after the other: s is 1."""
     values: Any = ()
     for t in unroll(4):
@@ -247,15 +340,17 @@ def _first_stage(x: Any, y: Any, table: Any, n: Any, m: Any, p: Any) -> None:
     turned: Any = (found[0],)
     for u in unroll(1, 4):
         re, im = found[u]
-        roots = table.load(p * u, width=LANES, stride=u), table.load(n + p * u, width=LANES, stride=u)
-        turned = (*turned, _turned(re, im, roots[0], roots[1]))
+        step = u * every
+        c = table.load(p * step, width=LANES, stride=step)
+        d = table.load(n * every + p * step, width=LANES, stride=step)
+        turned = (*turned, _turned(re, im, c, d))
     for part in unroll(2):
         even = turned[0][part].interleave(turned[2][part])
         odd = turned[1][part].interleave(turned[3][part])
         y[part].store(even.interleave(odd), 4 * p)
 
 
-def _sums(x: Any, y: Any, table: Any, n: Any, s: Any, rest: Any, radix: Any) -> None:
+def _sums(x: Any, y: Any, table: Any, n: Any, s: Any, rest: Any, radix: Any, every: Any) -> None:
     """A stage of another prime: each result is a plain sum."""
     m = rest // radix
     for p in range(m):
@@ -269,11 +364,11 @@ def _sums(x: Any, y: Any, table: Any, n: Any, s: Any, rest: Any, radix: Any) -> 
                     root = root + step
                     root = root - n if root >= n else root
                     at = q + s * (p + m * t)
-                    a, b = _turned(x[0][at], x[1][at], table[root], table[n + root])
+                    a, b = _turned(x[0][at], x[1][at], table[root * every], table[(n + root) * every])
                     re = re + a
                     im = im + b
                 turn = s * p * u
-                a, b = _turned(re, im, table[turn], table[n + turn])
+                a, b = _turned(re, im, table[turn * every], table[(n + turn) * every])
                 y[0][q + s * (radix * p + u)] = a
                 y[1][q + s * (radix * p + u)] = b
 

@@ -256,6 +256,29 @@ def test_transforms_of_every_kind() -> None:
         assert whole[:, 0, 1].tolist() == whole[:, 5, 1].tolist() == [0, 0, 0]  # of real numbers exactly
 
 
+def test_transforms_of_real_numbers_in_halves() -> None:
+    """Of an even length they are complex ones of half of it: whole rows, rows cut off, and rows filled with zeros."""
+    x = numbers((2, 7), np.float64, 1)
+    z = numbers((2, 7, 2), np.float64, 2)
+    pairs, wanted = z[..., 0] + 1j * z[..., 1], list[Any]()
+    lengths = (2, 6, 14, 64)
+    for n in lengths:
+        whole = np.fft.rfft(x, n)
+        wanted += [np.stack([whole.real, whole.imag], -1), np.fft.irfft(pairs, n), np.fft.irfft(x, n)]
+    results = graphs.run(
+        lambda x, z: [
+            value
+            for n in lengths
+            for value in (ops.rfft(x, n), ops.irfft(z, n, input_is_complex=True), ops.irfft(x, n))
+        ],
+        x,
+        z,
+    )
+    for got, expected in zip(results, wanted, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=0, atol=1e-13)
+        assert got.ndim == 2 or not got[:, [0, -1], 1].any()  # no imaginary part at the ends
+
+
 @pytest.mark.parametrize(("dtype", "bound"), [(np.float32, 4e-7), (np.float64, 1e-15)])
 def test_transforms_are_accurate(dtype: Any, bound: float) -> None:
     """The error of all numbers together, as a share of the whole, for products of small primes and for primes."""
