@@ -6,7 +6,7 @@ Non-goals: weights that a graph declares itself (see `Weight`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 from ...dsl.diagnostics.errors import GraphError, did_you_mean
@@ -15,6 +15,39 @@ from ..driver.buffer import Buffer
 from ..ir import GraphIR
 from ..types.tensor_type import BufferType
 from .inputs import InputCheck
+
+
+def positions_of(ir: GraphIR, names: Sequence[str]) -> dict[str, int]:
+    """The positions of the inputs of a graph, by what its author calls them and by `names`."""
+    return {name: k for listed in (ir.names, names) for k, name in enumerate(listed)}
+
+
+def placed_by_name(
+    ir: GraphIR, names: Sequence[str], taken: Container[int], named: Mapping[str, Any]
+) -> dict[int, Any]:
+    """Inputs that are given by name, by their positions; `taken` are the positions of those that have a value.
+
+    Raises:
+        GraphError: EK0469 an input that the graph does not have, or one that is given twice.
+    """
+    positions = positions_of(ir, names)
+    placed: dict[int, Any] = {}
+    for name, value in named.items():
+        position = positions.get(name)
+        if position is None or position in taken or position in placed:
+            what = f"has no input '{name}'" if position is None else f"gets input '{name}' twice"
+            raise GraphError(
+                f"graph '{ir.name}' {what}",
+                code="EK0469",
+                place=user_place(),
+                argument=name,
+                expected=[each for k, each in enumerate(names) if k not in taken],
+                got=name,
+                notes=[f"its inputs are {', '.join(positions)}"] if positions else [],
+                hint=did_you_mean(name, positions) if position is None else None,
+            )
+        placed[position] = value
+    return placed
 
 
 class BoundModel:
@@ -30,15 +63,37 @@ class BoundModel:
         checks: Sequence[InputCheck],
         names: Sequence[str],
         run: Callable[..., list[Buffer]],
-        values: Mapping[int, Any],
+        bound: Mapping[int, Buffer] | None = None,
+        feeds: Mapping[int, int] | None = None,
     ) -> None:
         self._ir, self._checks, self._names, self._run = ir, checks, names, run
-        self._bound: dict[int, Buffer] = {}
-        for position, value in values.items():
-            self._bound[position] = self._checked(position, value)
-        self._feeds: dict[int, int] = {}
+        self._bound = dict(bound or {})
+        self._feeds = dict(feeds or {})
         self._free = [k for k in range(len(checks)) if k not in self._bound]
         self._inputs: list[Any] = [self._bound.get(k) for k in range(len(checks))]
+
+    def bind(self, *inputs: Any, **named: Any) -> BoundModel:
+        """The same with more inputs fixed: the first of those that a call takes, and those named.
+
+        Raises:
+            GraphError: EK0469 an input that the graph does not have, or one that is given twice.
+            DTypeError: as by `execute`.
+        """
+        if len(inputs) > len(self._free):
+            raise GraphError(
+                f"graph '{self._ir.name}' has no input for {len(inputs)} inputs",
+                code="EK0469",
+                place=user_place(),
+                expected=self.free,
+                got=f"{len(inputs)} inputs",
+            )
+        values = {k: self._checked(k, value) for k, value in self._by_position(inputs, named).items()}
+        return BoundModel(self._ir, self._checks, self._names, self._run, self._bound | values, self._feeds)
+
+    def _by_position(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> dict[int, Any]:
+        """Inputs that are given by position and by name, by their positions in the graph."""
+        first = dict(zip(self._free, inputs, strict=False))
+        return first | placed_by_name(self._ir, self._names, {*first, *self._bound}, named)
 
     def _checked(self, position: int, value: Any) -> Buffer:
         check = self._checks[position]
@@ -67,7 +122,7 @@ class BoundModel:
         self._bound[position] = self._inputs[position] = self._checked(position, value)
 
     def _position(self, name: str) -> int:
-        names = {self._names[k]: k for k in self._bound}
+        names = {each: k for each, k in positions_of(self._ir, self._names).items() if k in self._bound}
         if name not in names:
             raise GraphError(
                 f"no input of the name {name!r} is bound",
@@ -103,8 +158,11 @@ class BoundModel:
             )
         self._feeds[position] = output
 
-    def execute(self, *inputs: Any, out: Sequence[Any] | None = None) -> list[Buffer]:
+    def execute(self, *inputs: Any, out: Sequence[Any] | None = None, **named: Any) -> list[Buffer]:
         """Runs the graph with the bound inputs and these; see `Model.execute`."""
+        if named and len(inputs) <= len(self._free):
+            placed = self._by_position(inputs, named)
+            inputs = tuple(placed[k] for k in self._free if k in placed)
         if len(inputs) != len(self._free):
             raise GraphError(
                 f"graph '{self._ir.name}' takes {len(self._free)} inputs beside those bound, {len(inputs)} are given",

@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...dsl.diagnostics.errors import DeviceError, EinkornError, GraphError, KernelError, did_you_mean, of_call
+from ...dsl.diagnostics.errors import DeviceError, EinkornError, GraphError, KernelError, of_call
 from ...dsl.diagnostics.places import user_place
 from ...dsl.diagnostics.rich import Rich
 from ...dsl.environment.tracebacks import bare
 from ...dsl.types.dtype import DType
-from ..arguments import list_of
+from ..arguments import list_of, wrong
 from ..driver.buffer import Buffer
 from ..driver.device import Storage
 from ..driver.devices import DeviceRef
@@ -30,7 +30,7 @@ from ..ir import GraphIR
 from ..passes.fusion import Partition
 from ..types.dims import StaticDim
 from ..types.tensor_type import ShapedType
-from .bound import BoundModel
+from .bound import BoundModel, placed_by_name
 from .call import Caller
 from .captures import Captures
 from .code import LoadedCode
@@ -194,7 +194,7 @@ class Model(Rich):
 
     def _by_name(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """All inputs in their order, for a call that names some."""
-        given = dict(enumerate(inputs)) | self._placed(len(inputs), named)
+        given = dict(enumerate(inputs)) | placed_by_name(self._ir, self.input_names, range(len(inputs)), named)
         missing = [name for k, name in enumerate(self.input_names) if k not in given]
         if missing:
             raise GraphError(
@@ -206,33 +206,6 @@ class Model(Rich):
                 got=len(given),
             )
         return tuple(given[position] for position in range(len(self._checks)))
-
-    def _placed(self, first: int, named: Mapping[str, Any]) -> dict[int, Any]:
-        """Inputs that are given by name, by their positions; `first` is the number of those that are given without.
-
-        Raises:
-            GraphError: EK0469 an input that the graph does not have, or one that is given twice.
-        """
-        positions = dict(zip(self._ir.names, range(len(self._checks)), strict=False))
-        positions |= {name: position for position, name in enumerate(self.input_names)}
-        placed: dict[int, Any] = {}
-        for name, value in named.items():
-            position = positions.get(name, -1)
-            if position < first or position in placed:
-                twice = position >= 0
-                what = f"gets input '{name}' twice" if twice else f"has no input '{name}'"
-                raise GraphError(
-                    f"graph '{self._ir.name}' {what}",
-                    code="EK0469",
-                    place=user_place(),
-                    argument=name,
-                    expected=self.input_names[first:],
-                    got=name,
-                    notes=[f"its inputs are {', '.join(positions)}"] if positions else [],
-                    hint=None if twice else did_you_mean(name, positions),
-                )
-            placed[position] = value
-        return placed
 
     def _run_twice(self, call: Caller, inputs: Sequence[Any]) -> list[Buffer]:
         assert self._filling is not None
@@ -316,27 +289,19 @@ class Model(Rich):
             GraphError: EK0469 an input that the graph does not have, or one that is given twice.
             DTypeError: as by `execute`.
         """
-        names = self.input_names
-        if len(inputs) > len(names):
-            raise GraphError(
-                f"graph '{self._ir.name}' has no input for {len(inputs)} inputs",
-                code="EK0469",
-                place=user_place(),
-                expected=names,
-                got=f"{len(inputs)} inputs",
-            )
-        values = dict(enumerate(inputs)) | self._placed(len(inputs), named)
-        return BoundModel(self._ir, self._checks, names, self.execute, values)
+        return BoundModel(self._ir, self._checks, self.input_names, self.execute).bind(*inputs, **named)
 
-    def set_active_extent(self, **extent: int) -> None:
+    def set_active_extent(self, everything: None = None, /, **extent: int) -> None:
         """Lets the calls that follow compute over the first elements of axes alone: `set_active_extent(batch=3)`.
 
-        Inputs keep their padded size, outputs have it, too, and are 0 beyond what is active. Without arguments all
-        elements count again.
+        Inputs keep their padded size, outputs have it, too, and are 0 beyond what is active. Without arguments, or with
+        None, all elements count again.
 
         Raises:
             GraphError: EK0454 the graph has no dim of that name.
         """
+        if everything is not None:
+            wrong("extent", everything, "the size of a dim by its name, such as batch=3, or None")
         active = check_extent(self._ir, extent)
         self._run_by(functools.partial(run_padded, extent=active) if active else self._plain)
 

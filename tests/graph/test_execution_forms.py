@@ -122,6 +122,36 @@ def test_bound_inputs_are_not_given_again(model: Model) -> None:
         bound(x, y)
 
 
+def test_what_is_bound_is_called_by_the_author_s_names_too() -> None:
+    """Bound inputs, those of a call and those bound later have the names of `forward`, and each is given once."""
+    types = [TensorType(DType.float32, ["n"], DeviceRef.CPU())] * 3
+    model = InferenceSession().load(Graph("test", lambda x, y, z: x + 10 * y + 100 * z, types))
+    x, y, z = (np.float32([k]) for k in (1, 2, 3))
+    bound = model.bind(y=y)
+    for results in (
+        bound(x, z),
+        bound(x, z=z),
+        bound(z=z, x=x),
+        bound(input0=x, z=z),
+        bound.bind(z=z)(x),
+        bound.bind(x, z)(),
+    ):
+        assert results[0].to_numpy() == 321
+    bound["y"] = x
+    assert bound["y"].to_numpy() == bound["input1"].to_numpy() == 1 and bound.bind(x=x)(z=z)[0].to_numpy() == 311
+    wrong = [
+        (lambda: bound(x, y=y, z=z), "gets input 'y' twice"),
+        (lambda: bound(x, x=x), "gets input 'x' twice"),
+        (lambda: bound(x, zz=z), "has no input 'zz'"),
+        (lambda: bound(z=z), "takes 2 inputs beside those bound, 1 are given"),
+        (lambda: bound.bind(x, y, z), "has no input for 3 inputs"),
+        (lambda: bound["x"], "no input of the name 'x' is bound"),
+    ]
+    for call, text in wrong:
+        with pytest.raises(GraphError, match=text):
+            call()
+
+
 def test_a_bound_buffer_keeps_its_state() -> None:
     bound = counter().bind(np.zeros(3, np.float32))
     for _ in range(3):
@@ -281,7 +311,7 @@ def test_only_the_active_rows_are_computed() -> None:
         model(x[:1])
     model.set_active_extent(k=1)
     assert graphs.results(model, x[:2])[0][:, 1:].tolist() == [[0, 0, 0]] * 2
-    model.set_active_extent()
+    model.set_active_extent(None)
     assert np.isnan(graphs.results(model, x)[0][2:]).all()
     for extent in ({"rows": 2}, {"batch": -1}, {"batch": 1.5}):
         with pytest.raises(GraphError):
