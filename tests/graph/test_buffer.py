@@ -61,7 +61,7 @@ def test_from_numpy_shares_memory_and_keeps_it() -> None:
     assert buffer[0, 0].item() == 7
     watched = weakref.ref(array)
     del array
-    gc.collect()
+    gc.collect(1)
     assert watched() is not None and buffer.to_numpy().tolist() == [[7, 1, 2], [3, 4, 5]]
 
 
@@ -71,7 +71,7 @@ def test_to_numpy_outlives_the_buffer() -> None:
     array[1] = 5
     assert buffer[1].item() == 5
     del buffer
-    gc.collect()
+    gc.collect(1)
     assert array.tolist() == [0, 5, 0, 0]
 
 
@@ -121,7 +121,7 @@ def test_dlpack_round_trip_shares_memory(dtype: DType, modern: bool) -> None:
     buffer[0, 0] = 1
     first = 1 if dtype is DType.bool else 2
     del buffer
-    gc.collect()
+    gc.collect(1)
     assert again.to_numpy().astype(np.float64).tolist() == [[1, first, first], [1, 1, 1]]
 
 
