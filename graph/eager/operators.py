@@ -15,6 +15,8 @@ import operator as python
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...dsl.environment.tracebacks import placed
 from ...dsl.types.dtype import DType
 from .. import ops
@@ -33,7 +35,7 @@ from .arguments import OPERAND, OTHER, SIZES, Operator, categories_of, operator_
 from .methods import Methods
 from .nodes import FUNCTIONS, Recorded
 from .record import binary, is_staged, record, unary
-from .tensor import Tensor
+from .tensor import Tensor, picked
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 # What `Tensor` has as methods besides those of graphs' values.
@@ -78,6 +80,14 @@ def _reshape(x: TensorValue, shape: Sequence[Dim]) -> TensorValue:
     return ops.reshape(ops.rebind(flat, [math.prod(shape, start=Dim(1))]), shape)
 
 
+def _transpose_arguments(
+    x: Any, dim_1: Any = None, dim_2: Any = None, *, dim1: Any = None, dim2: Any = None
+) -> Arguments:
+    """The two axes, which tensors may be told as `dim1` and `dim2`, too."""
+    given = (dim_1 if dim1 is None else dim1, dim_2 if dim2 is None else dim2)
+    return (x, *(each for each in given if each is not None)), {}
+
+
 def _split_arguments(x: Any, split_sizes: Any = None, axis: int = 0, **named: Any) -> Arguments:
     """All sizes of the pieces, in the place of one."""
     sizes = named.pop("split_size_or_sections", split_sizes)
@@ -119,6 +129,7 @@ def _counted(position: int) -> Callable[..., Arguments]:
 PREPARED: dict[str, Callable[..., Arguments]] = {
     "reshape": _reshape_arguments,
     "split": _split_arguments,
+    "transpose": _transpose_arguments,
     "chunk": _chunk_arguments,
     "nonzero": _counted(1),
     "masked_scatter": _counted(3),
@@ -172,6 +183,21 @@ def slice_tensor(x: Any, indices: Any) -> Any:
         if found is not None:
             return record(SLICE, (x, *found), {})
     return record(operator("slice_tensor"), (x, indices), {})
+
+
+@placed
+def part(x: Any, indices: Any) -> Any:
+    """`x[indices]`: as `slice_tensor`; lists, arrays and tensors with axes pick elements, as NumPy's indices do."""
+    items = indices if isinstance(indices, tuple) else (indices,)
+    if any(map(_picks, items)) and not ACTIVE.get() and not is_staged(x) and not any(map(is_staged, items)):
+        return picked(x, items)
+    return slice_tensor(x, items)
+
+
+def _picks(item: Any) -> bool:
+    if isinstance(item, Recorded):
+        return bool(item._kind and (item._kind.sizes or item._kind.dtype is DType.bool))
+    return isinstance(item, list | bool | np.bool_) or (isinstance(item, np.ndarray) and item.ndim > 0)
 
 
 def _ranges(
@@ -314,18 +340,23 @@ def _add_methods() -> None:
         if name in REFLECTED.values() or name in ("print", "to"):
             continue
         if name == "__getitem__":
-            setattr(Methods, name, lambda self, indices: slice_tensor(self, indices))
+            setattr(Methods, name, part)
             continue
         made = operator(rows[function]) if function in rows else _of_method(name, function)
         if not name.startswith("__"):
             setattr(Methods, name, _method(made))
         elif len(made.places) == 1:
-            setattr(Methods, name, unary(made))
+            _set_operator(name, unary(made))
         else:
             forward, reflected = binary(made)
-            setattr(Methods, name, forward)
+            _set_operator(name, forward)
             if name in REFLECTED:
-                setattr(Methods, REFLECTED[name], reflected)
+                _set_operator(REFLECTED[name], reflected)
+
+
+def _set_operator(name: str, function: Callable[..., Any]) -> None:
+    function.__qualname__ = f"Tensor.{name}"
+    setattr(Methods, name, function)
 
 
 def _of_method(name: str, function: Callable[..., Any]) -> Operator:
@@ -334,7 +365,9 @@ def _of_method(name: str, function: Callable[..., Any]) -> Operator:
         places: tuple[str, ...] = (OPERAND,) if name == "__invert__" else (OPERAND, OPERAND)
         return Operator(name.strip("_"), function, numbers=True, places=places)
     places, categories, rest = categories_of(function)
-    return Operator(name, function, places=(OPERAND, *places[1:]), categories=categories, rest=rest)
+    made = Operator(name, function, places=(OPERAND, *places[1:]), categories=categories, rest=rest)
+    made.prepare = PREPARED.get(name)
+    return made
 
 
 def _outside(name: str, args: tuple[Any, ...], kwargs: Any) -> Any:

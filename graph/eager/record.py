@@ -9,6 +9,7 @@ Input: an operator and its arguments. Output: tensors. Non-goals: which ops ther
 
 from __future__ import annotations
 
+import inspect
 import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -62,7 +63,11 @@ def _record(operator: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     if any(map(_is_array, given)):
         args, kwargs = _with_tensors(operator, args, kwargs)
     if operator.prepare is not None:
-        args, kwargs = operator.prepare(*args, **kwargs)
+        try:
+            args, kwargs = operator.prepare(*args, **kwargs)
+        except TypeError:
+            _check_arguments(operator, args, kwargs)
+            raise
     split = operator.split(args, kwargs)
     call = call_of(split, _device(split, given))
     numbers = checked(call, split)
@@ -76,6 +81,14 @@ def _record(operator: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     if call.shortcut is not None:  # whose results may lie in the same memory
         values = [v.copy() if x._pending is SHARED else v for x, v in zip(split.operands, values, strict=True)]
     return _run(call, values, numbers)
+
+
+def _check_arguments(operator: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """Refuses what the op does not take in its own name, and not in that of what prepares its arguments."""
+    try:
+        inspect.signature(operator.function).bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{operator.name}(): {error}") from None
 
 
 def _run(call: Call, values: Sequence[Any], numbers: Sequence[Any]) -> Any:

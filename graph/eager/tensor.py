@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ...dsl.diagnostics.errors import DTypeError, GraphError
+from ...dsl.diagnostics.errors import DTypeError, GraphError, shown_value
 from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.tracebacks import placed
 from ...dsl.types.dtype import DType
@@ -60,7 +60,7 @@ class Tensor(Methods, Recorded):
     """
 
     __slots__ = ()
-    __array_ufunc__ = None  # NumPy arrays leave the reflected operators to this class
+    __array_priority__ = 100.0  # NumPy arrays leave the reflected operators to this class
 
     @placed
     def __init__(self, *args: Any, storage: Buffer | None = None, state: RealizationState | None = None) -> None:
@@ -312,6 +312,10 @@ class Tensor(Methods, Recorded):
         graph = Graph.current
         return graph.stage_constant(np.array(_host(self)), self._kind.ref, user_place())
 
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """A function of NumPy's: it gets arrays, and gives what it gives."""
+        return function(*_arrays(args), **_arrays(kwargs))
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         array = self.numpy()
         if dtype is not None and array.dtype != dtype:
@@ -348,7 +352,11 @@ class Tensor(Methods, Recorded):
 
     @placed
     def __bool__(self) -> bool:
-        return bool(self.item())
+        try:
+            return bool(self.item())
+        except ItemError as error:
+            error.hint = "say which: F.all(x, axis=None) or F.any(x, axis=None)"
+            raise
 
     @placed
     def __float__(self) -> float:
@@ -385,6 +393,7 @@ class Tensor(Methods, Recorded):
         if self._value is None:
             return f"Tensor(not computed yet, {self.dtype}, shape={_shown(self)}{_where(self)})"
         text = np.array2string(_readable(self), separator=", ", prefix="Tensor(")
+        text += f", shape={_shown(self)}" if 0 in self._kind.sizes and self.rank > 1 else ""
         return f"Tensor({text}, {self.dtype}{_where(self)})"
 
     def __str__(self) -> str:
@@ -428,6 +437,28 @@ class ItemError(GraphError, TypeError):
     """One number is asked of a tensor that has more or fewer."""
 
 
+def picked(tensor: Tensor, items: tuple[Any, ...]) -> Tensor:
+    """The elements that lists, arrays and masks among the indices pick, as NumPy has them.
+
+    Raises:
+        GraphError: EK0425, the indices do not suit the tensor.
+    """
+    indices = tuple(_index(each) for each in items)
+    try:
+        found = _host(tensor)[indices]
+    except (IndexError, TypeError) as error:
+        got = ", ".join("a tensor" if isinstance(each, Tensor) else shown_value(each) for each in items)
+        raise GraphError(
+            f"a tensor of shape {_shown(tensor)} has no such elements: {error}",
+            code="EK0425",
+            place=user_place(),
+            argument="indices",
+            expected=f"indices of shape {_shown(tensor)}",
+            got=got,
+        ) from None
+    return _placed_on(np.array(found, order="C"), tensor._kind.device)
+
+
 def write(tensor: Tensor, indices: Any, source: np.ndarray[Any, Any], given: Any) -> None:
     """Writes elements of a tensor. What was computed from it keeps its value.
 
@@ -440,7 +471,7 @@ def write(tensor: Tensor, indices: Any, source: np.ndarray[Any, Any], given: Any
     items = indices if isinstance(indices, tuple) else (indices,)
     whole = items if any(each is Ellipsis for each in items) else (*items, ...)  # it keeps elements arrays
     try:
-        np.copyto(array[whole], rounded(source, dtype))
+        array[whole] = rounded(source, dtype)
     except (IndexError, ValueError) as error:
         raise GraphError(
             str(error), code="EK0843", place=user_place(), expected=_shown(tensor), got=source.shape
@@ -520,11 +551,23 @@ def _placed_on(array: np.ndarray[Any, Any], device: Device) -> Tensor:
 
 
 def _sizes(shape: Sizes) -> tuple[int, ...]:
-    return tuple(int(dim) for dim in Shape(list_of("shape", shape, "sizes")))
+    sizes = tuple(int(dim) for dim in Shape(list_of("shape", shape, "sizes")))
+    if min(sizes, default=0) < 0:
+        wrong("shape", shape, "sizes that are not below 0")
+    return sizes
 
 
 def _unpickled(buffer: Buffer) -> Tensor:
     return made(kept(buffer))
+
+
+def _arrays(value: Any) -> Any:
+    """Arguments with arrays in the place of tensors."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(_arrays, value))
+    if isinstance(value, dict):
+        return {name: _arrays(each) for name, each in value.items()}
+    return value.numpy() if isinstance(value, Tensor) else value
 
 
 def _readable(tensor: Tensor) -> np.ndarray[Any, Any]:

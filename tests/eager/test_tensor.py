@@ -95,6 +95,69 @@ def test_numbers_and_sequences() -> None:
     assert {x: 1}[x] == 1
 
 
+def test_indices_pick_elements_as_those_of_numpy() -> None:
+    array = np.arange(12, dtype=np.float32).reshape(3, 4)
+    x, rows = Tensor.constant(array), Tensor.constant([2, 0], dtype=DType.int64)
+    pairs: list[tuple[Any, Any]] = [
+        ([0, 1], [0, 1]),
+        ((slice(None), [0, 2]), (slice(None), [0, 2])),
+        (rows, np.array([2, 0])),
+        ((rows, [1, 3]), ([2, 0], [1, 3])),
+        (x > 4, array > 4),
+        (array > 4, array > 4),
+        ((..., [True, False, True, False]), (..., [True, False, True, False])),
+        ((0, [3, 3, 1]), (0, [3, 3, 1])),
+        ((None, rows), (None, [2, 0])),
+        ([], np.array([], int)),
+    ]
+    for ours, numpys in pairs:
+        for made in (x, _lazily(x) / 3):
+            np.testing.assert_array_equal(made[ours], array[numpys])
+    y = x * 1
+    y[y > 4] = 0
+    assert y.sum(axis=None).item() == 10 and x[[0, 1]].device == x.device
+    bits = Tensor.constant([1, 2, 3], dtype=DType.int4)
+    assert bits[[2, 0]].dtype is DType.int4 and bits[[2, 0]].numpy().tolist() == [3, 1]
+    wrong: list[Any] = [[0, 5], (rows, rows, rows), array[0] > 4, [0.5], (slice(None), [4])]
+    for item in wrong:
+        with pytest.raises(EinkornError, match="EK0425") as caught:
+            x[item]
+        assert caught.value.place is not None and caught.value.place.file == __file__, item
+    with Graph("g", input_types=[TensorType(DType.float32, [3, 4], DeviceRef.CPU())]) as graph:
+        value = Tensor.from_graph_value(graph.inputs[0])
+        with pytest.raises(EinkornError, match="EK0425"):  # it would mean one element there
+            value[[0, 1]]
+
+
+def test_what_numpy_knows_and_tensors_say_otherwise() -> None:
+    x = Tensor.constant([[1, 2], [3, 4]])
+    array = np.ones((2, 2), np.float32)
+    assert isinstance(array + x, Tensor) and isinstance(x - array, Tensor) and isinstance(array < x, Tensor)
+    for found, wanted in (
+        (np.exp(x), np.exp(x.numpy())),
+        (np.sum(x), 10),
+        (np.mean(x, axis=0), [2, 3]),
+        (np.concatenate([x, array]), [[1, 2], [3, 4], [1, 1], [1, 1]]),
+        (np.where(x > 2, x, 0), [[0, 0], [3, 4]]),
+    ):
+        np.testing.assert_array_equal(found, wanted)
+        assert not isinstance(found, Tensor)
+    for name, way in {"ndim": "x.rank", "astype": r"x.cast\(dtype\)", "exp": r"F.exp\(x\)"}.items():
+        with pytest.raises(AttributeError, match=f"'Tensor' object has no attribute '{name}'; write {way}"):
+            getattr(x, name)
+    assert not hasattr(x, "unknown")
+    for call in (lambda: x.reshape(2, 2), lambda: x.transpose(0, 1, 2)):  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match=r"(reshape|transpose)\(\): "):
+            call()
+    with pytest.raises(TypeError, match=r"Tensor\.__round__"):
+        round(x, 2)
+    assert x.transpose(dim1=0, dim2=1).tolist() == [[1, 3], [2, 4]]  # type: ignore[call-arg]
+    with pytest.raises(EinkornError, match=r"F.any\(x, axis=None\)"):
+        bool(x > 2)
+    with pytest.raises(EinkornError, match="EK0478"):
+        Tensor.zeros([-1, 2])
+
+
 def test_printing() -> None:
     x = Tensor.constant([[1, 2], [3, 4]])
     assert str(x) == "[[1. 2.]\n [3. 4.]]"
@@ -102,6 +165,7 @@ def test_printing() -> None:
     assert "not computed yet" in repr(_lazily(x)) and "…" not in str(x)
     assert str(Tensor.constant([1.5], dtype=DType.bfloat16)) == "[1.5]"
     assert "..." in str(Tensor.zeros([10000]))
+    assert repr(Tensor.zeros([0, 3])) == "Tensor([], shape=(0, 3), float32)" and repr(x[0, :0]) == "Tensor([], float32)"
 
 
 def _lazily(x: Tensor) -> Tensor:
