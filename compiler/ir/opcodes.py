@@ -485,7 +485,7 @@ WARP_SHUFFLE = Opcode(
     attrs={"kind": Attribute(one_of(*SHUFFLES)), **_WARP},
     rule=rules.shuffle_lanes,
     waits=_of_lanes(Scope.warp, 2),
-    uniform=lambda op: Scope.warp if op.attrs["kind"] == "one" else Scope.none,
+    uniform=lambda op: Scope.warp if op.attrs["kind"] == "one" and len(op.operands) == 2 else Scope.none,
     within="launch",
 )
 WARP_SYNC = Opcode(

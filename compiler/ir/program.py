@@ -292,6 +292,11 @@ Bounds = tuple[Value | None, Value | None, bool]  # low (or 0) <= value < high; 
 LAUNCH_SIZES = ("blocks along x", "blocks along y", "blocks along z", "bytes of dynamic shared memory")
 
 
+def of_clusters(words: str, size: int) -> str:
+    """What a launch asks for whose grid is no whole clusters along an axis; the number of its blocks follows."""
+    return f"clusters of {size} {words}, and its grid has "
+
+
 @dataclass(frozen=True)
 class Launched:
     """How a kernel of a device is launched: the sizes of its blocks and clusters, where, and what is asked of registers

@@ -13,7 +13,7 @@ from ...dsl.contract import abi
 from ...dsl.contract.kernels import Kernel, KernelTable, Parameter
 from ...dsl.frontend.anchors import anchors_of
 from ..ir.opcodes import COPY_ASYNC, ENQUEUE
-from ..ir.program import LAUNCH_SIZES, Function, Op, PointerType, Program, Region, Site, Type, Value, walk
+from ..ir.program import LAUNCH_SIZES, Function, Op, PointerType, Program, Region, Site, Type, Value, of_clusters, walk
 from . import reports
 from .types import mlir_type, register_bytes
 from .writer import LEAVE, FunctionWriter, KernelInfo, emits
@@ -61,14 +61,14 @@ def _stay_within(w: FunctionWriter, op: Op) -> None:
             continue
         most = w.op(f"arith.constant {limit} : i64")
         beyond = w.op(f"arith.cmpi sgt, {w.name(value)}, {most} : i64")
-        _refuse(w, op, value, beyond, limit, _too_much(op, limit, words))
+        _refuse(w, op, value, beyond, limit, ("", f" {_too_much(op, limit, words)}"))
     for value, size, words in zip(op.operands, op.attrs["cluster"], LAUNCH_SIZES, strict=False):
         if value.const is None and size > 1:
             blocks = w.op(f"arith.constant {size} : i64")
             rest = w.op(f"arith.remui {w.name(value)}, {blocks} : i64")
             zero = w.op("arith.constant 0 : i64")
             some = w.op(f"arith.cmpi ne, {rest}, {zero} : i64")
-            _refuse(w, op, value, some, size, f"{words} in clusters of {size}")
+            _refuse(w, op, value, some, size, (of_clusters(words, size), ""))
 
 
 def _too_much(op: Op, limit: int, words: str) -> str:
@@ -77,8 +77,8 @@ def _too_much(op: Op, limit: int, words: str) -> str:
     return f"{words}, and the device has at most {limit:,}{beside}"
 
 
-def _refuse(w: FunctionWriter, op: Op, value: Value, wrong: str, limit: int, words: str) -> None:
-    """Leaves with a report when `wrong` holds."""
+def _refuse(w: FunctionWriter, op: Op, value: Value, wrong: str, limit: int, words: tuple[str, str]) -> None:
+    """Leaves with a report when `wrong` holds; the value stands between the words."""
     at = w.at
     w.open(f"scf.if {wrong} {{")
     with w.nested():
@@ -87,9 +87,11 @@ def _refuse(w: FunctionWriter, op: Op, value: Value, wrong: str, limit: int, wor
     w.close(at)
 
 
-def _site(w: FunctionWriter, op: Op, limit: int, words: str) -> int:
+def _site(w: FunctionWriter, op: Op, limit: int, words: tuple[str, str]) -> int:
     """The site of a report that a launch asks for a number of something that the device does not take."""
-    parts = ("a launch asks for ", (",", "int64"), f" {words}")
+    before, behind = words
+    behind_it = (behind,) if behind else ()
+    parts = (f"a launch asks for {before}", (",", "int64"), *behind_it)
     own, *calls = op.location.author()
     details = (("limit", limit), ("size", {"value": 0, "dtype": "int64"}))
     notes = tuple(("called from", place) for place in calls)

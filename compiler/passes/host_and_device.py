@@ -36,6 +36,7 @@ from ..ir.program import (
     Value,
     captures,
     has_reports,
+    of_clusters,
     walk,
 )
 from ..ir.shared_memory import static_shared
@@ -165,10 +166,12 @@ class _HostCode(Copier):
                 for value, limit, words in zip(operands, limits, LAUNCH_SIZES, strict=False):
                     if value.const is not None and value.const > limit:
                         has = f"{self.target.name} has at most {limit:,}"
-                        raise self.refused(old, int(value.const), limit, f"{words}, and {has}")
+                        asked = f"{int(value.const):,} {words}"
+                        raise self.refused(old, int(value.const), limit, f"{asked}, and {has}")
                 for value, size, words in zip(counts, cluster, LAUNCH_SIZES, strict=False):
                     if value.const is not None and value.const % size:
-                        raise self.refused(old, int(value.const), size, f"{words} in clusters of {size}")
+                        asked = f"{of_clusters(words, size)}{int(value.const):,}"
+                        raise self.refused(old, int(value.const), size, asked)
             builder.add("enqueue", operands, kernel=number, block=block, cluster=cluster, limits=limits)
             if static:
                 region.ops[-1].attrs["static"] = static
@@ -176,6 +179,6 @@ class _HostCode(Copier):
                 region.ops[-1].attrs["reports"] = True
 
     def refused(self, launch: Op, size: int, limit: int, words: str) -> CompileError:
-        text = f"a launch in op '{self.old.op}' asks for {size:,} {words}"
+        text = f"a launch in op '{self.old.op}' asks for {words}"
         place = launch.location.author()[0]
         return CompileError(text, code="EK0604", place=place, op=self.old.op, expected=limit, got=size)

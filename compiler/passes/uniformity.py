@@ -110,7 +110,7 @@ def _way(op: Op, control: Op) -> tuple[str, str]:
     """How an operation stands to the branch or loop that decides about it, and what to write instead."""
     if op.waits is Scope.warp:
         hint = "let all lanes come to it and choose what they give with `x if c else y`"
-        if not is_shipped(op.location.place.file) and "broadcast" not in _what(op):  # which take no mask
+        if not is_shipped(op.location.place.file) or _what(op).startswith("`gpu.warp."):
             hint += ", or say which do with mask="
     elif control.opcode is IF:
         hint = "keep only the work under the condition, and let all threads come to the barrier"

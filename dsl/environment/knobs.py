@@ -216,6 +216,13 @@ class Knobs:
         _parse_seed,
         "What the order of threads is drawn from on a simulated GPU; 0 leaves them in order.",
     )
+    sim_schedule: Knob[str | None] = Knob(
+        "EINKORN_SIM_SCHEDULE",
+        "a schedule of threads, as errors say it",
+        None,
+        str,
+        "The order of threads on a simulated GPU, where the program says neither a schedule nor a seed.",
+    )
 
 
 knobs = Knobs()

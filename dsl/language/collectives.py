@@ -41,8 +41,8 @@ class warp:
         none."""
 
     @staticmethod
-    def broadcast(v: Any, lane: int = 0) -> Any:
-        """The value of one lane, which is known at compile time, in all lanes."""
+    def broadcast(v: Any, lane: int = 0, mask: Any = None) -> Any:
+        """The value of one lane, which is known at compile time, in all lanes; it is one of those of `mask`."""
 
     @staticmethod
     def any(p: Any, mask: Any = None) -> Any:
@@ -66,14 +66,15 @@ class warp:
 
     @staticmethod
     @written
-    def reduce(v: Any, monoid: Any) -> Any:
-        """What a monoid makes of the values of all lanes, in every lane; they are joined in the order of the lanes."""
+    def reduce(v: Any, monoid: Any, *, mask: Any = None) -> Any:
+        """What a monoid makes of the values of all lanes, in every lane; they are joined in the order of the lanes.
+        With `mask`, of the lanes that it names, one after the other."""
 
     @staticmethod
     @written
-    def scan(v: Any, monoid: Any, *, exclusive: bool = False) -> Any:
+    def scan(v: Any, monoid: Any, *, exclusive: bool = False, mask: Any = None) -> Any:
         """What a monoid makes of the values of this lane and of those before it; of those before it alone, if
-        `exclusive`."""
+        `exclusive`. With `mask`, of those that it names."""
 
 
 @named_namespace("gpu.block")

@@ -168,6 +168,8 @@ def open_simulated(
     if family != "sim" or (colon and like is not None) or bool(colon) is not bool(chosen):
         expected = '"sim" with like=, or "sim:gfx942"'
         raise _refusal(f"{shown_value(name)} is no simulated GPU", "id", expected, name)
+    if schedule is None and seed is None:
+        schedule = knobs.sim_schedule
     seed = knobs.sim_seed if seed is None else seed
     if type(seed) is not int or not 0 <= seed < 1 << 63:
         raise _refusal(f"a seed is a whole number, not {shown_value(seed)}", "seed", "from 0 to 2**63 - 1", seed)

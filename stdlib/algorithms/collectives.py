@@ -14,22 +14,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...dsl import gpu, implements, int32, map_parts, min, static_assert, unroll
+from ...dsl import ctz, gpu, implements, int32, int64, map_parts, min, static_assert, unroll
 from .folds import as_group, finished, for_each, joined, settled
 
 STEPS = 6  # a warp has 64 lanes at most
 
 
 @implements(gpu.warp.reduce)
-def warp_reduce(v: Any, monoid: Any) -> Any:
+def warp_reduce(v: Any, monoid: Any, *, mask: Any = None) -> Any:
     monoids = as_group(monoid)
-    states = gpu.warp.broadcast(states_of_warp(monoids, _lifted(monoids, v, gpu.lane_idx)))
-    return _values(monoid, states, v)
+    states = _lifted(monoids, v, gpu.lane_idx)
+    if mask == None:  # noqa: E711
+        return _values(monoid, gpu.warp.broadcast(states_of_warp(monoids, states)), v)
+    return _values(monoid, _among(monoids, states, v, mask, gpu.warp_size), v)
 
 
 @implements(gpu.warp.scan)
-def warp_scan(v: Any, monoid: Any, *, exclusive: Any = False) -> Any:
+def warp_scan(v: Any, monoid: Any, *, exclusive: Any = False, mask: Any = None) -> Any:
     monoids = as_group(monoid)
+    if mask != None:  # noqa: E711
+        behind = gpu.lane_idx if exclusive else gpu.lane_idx + 1
+        return _values(monoid, _among(monoids, _lifted(monoids, v, gpu.lane_idx), v, mask, behind), v)
     states = _scanned(monoids, _lifted(monoids, v, gpu.lane_idx))
     return _values(monoid, _before(monoids, states, v) if exclusive else states, v)
 
@@ -155,6 +160,19 @@ def _scanned(monoids: Any, states: Any) -> Any:
             there = gpu.lane_idx >= (1 << step)
             states = map_parts(lambda new, old: new if there else old, after, states)  # noqa: B023
     return states
+
+
+def _among(monoids: Any, states: Any, v: Any, mask: Any, behind: Any) -> Any:
+    """The states of the lanes that a mask names and that come before one, one after the other."""
+    total = _nothing(monoids, v)
+    rest = gpu.warp.ballot(True, mask=mask)  # without lanes that the warp has not
+    while rest != 0:
+        lane = int64(ctz(rest))
+        after = joined(monoids, total, gpu.warp.shuffle_idx(states, lane, mask=mask))
+        there = lane < behind
+        total = map_parts(lambda new, old: new if there else old, after, total)  # noqa: B023
+        rest = rest & (rest - 1)
+    return total
 
 
 def _before(monoids: Any, states: Any, v: Any) -> Any:

@@ -223,8 +223,7 @@ def test_what_a_warp_does_where_lanes_may_part(name: str, check: Callable[..., A
     error = raised.value
     assert error.code == "EK0621" and error.message.startswith(f"{what} ") and LANES in error.message
     assert {label.text: text_at(label.place) for label in error.labels}["this may differ"] == condition
-    takes_mask = not any(word in what for word in ("reduce", "scan", "broadcast"))
-    assert ("mask=" in (error.hint or "")) is takes_mask
+    assert ("mask=" in (error.hint or "")) is ("block" not in what)
 
 
 def test_the_message_shows_barrier_and_condition(check: Callable[..., Any]) -> None:

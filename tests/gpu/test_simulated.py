@@ -148,7 +148,9 @@ def test_a_grid_is_whole_clusters(tmp_path: Path) -> None:
     clustered = of_kernels(tmp_path / "kernels.py", "clustered")
     assert np.array_equal(clustered(np.zeros(192, np.float32)), np.arange(192) // 96)
     assert clustered(np.zeros(0, np.float32)).shape == (0,)
-    with pytest.raises(KernelError, match="a launch asks for 7 blocks along x in clusters of 3") as found:
+    with pytest.raises(
+        KernelError, match="a launch asks for clusters of 3 blocks along x, and its grid has 7"
+    ) as found:
         clustered(np.zeros(224, np.float32))
     error = found.value
     assert (error.code, error.op, error.expected, error.got) == ("EK0830", "clustered", 3, 7)
@@ -203,6 +205,12 @@ def test_a_seed_draws_an_order_and_draws_it_again(tmp_path: Any, monkeypatch: py
     assert [run(seed, False) for seed in range(1, 8)] == found
     monkeypatch.setenv("EINKORN_SIM_SEED", "3")
     assert run(None, False) == found[2]
+    monkeypatch.setenv("EINKORN_SIM_SCHEDULE", "0:1.2=64")
+    assert Accelerator("sim").driver.schedule == Accelerator("sim", schedule="0:1.2=64").driver.schedule != None  # noqa: E711
+    assert run(3, False) == found[2]
+    monkeypatch.setenv("EINKORN_SIM_SCHEDULE", "later")
+    with pytest.raises(DeviceError, match="'later' .str. is no schedule"):
+        Accelerator("sim")
     for wrong in (-1, 1 << 63, 1.5):
         with pytest.raises(DeviceError, match="a seed is a whole number"):
             Accelerator("sim", seed=wrong)  # type: ignore[arg-type]

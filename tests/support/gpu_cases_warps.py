@@ -97,7 +97,7 @@ def matched(x: Array, wide: Array, lanes: int) -> Array:
 
 def parted(x: Array, lanes: int) -> Array:
     """Every other lane, counted from 0 and from 1; 64-lane masks have their upper half as signs."""
-    out = np.zeros((3, len(x)), np.int64)
+    out = np.zeros((6, len(x)), np.int64)
     for i, (first, count) in enumerate(in_warps(x, 64, lanes)):
         lane = i - first
         mine = range(first + lane % 2, first + count, 2)
@@ -108,8 +108,11 @@ def parted(x: Array, lanes: int) -> Array:
                 sum(1 << k - first for k in mine if test(x[k])) for test in (lambda v: v > 0, x[i].__eq__)
             )
             found = [value, *((n + (1 << 63)) % (1 << 64) - (1 << 63) for n in (positive, same))]
+            found += [x[mine].sum(), x[first : i + 1 : 2].sum(), x[first + 2]]
         else:
+            before = x[first + 1 : i : 2].max(initial=np.iinfo(np.int32).min)
             found = [value * 100, any(x[k] > 6 for k in mine), all(x[k] > -8 for k in mine)]
+            found += [100 * int(x[mine].min()) + int(x[mine].max()), before, x[first + 3]]
         out[:, i] = found
     return out
 

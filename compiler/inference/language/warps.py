@@ -97,7 +97,7 @@ def shuffle_xor(call: Point, v: Any, bits: Any, mask: Any = None) -> Any:
 
 
 @rule("gpu.warp.broadcast")
-def broadcast(call: Point, v: Any, lane: Any = 0) -> Any:
+def broadcast(call: Point, v: Any, lane: Any = 0, mask: Any = None) -> Any:
     attrs = _warp(call, "warp.broadcast")
     x, y, z = attrs["block"]
     last = min(attrs["lanes"], x * y * z) - 1
@@ -105,7 +105,7 @@ def broadcast(call: Point, v: Any, lane: Any = 0) -> Any:
         text = f"lane= is a compile-time number from 0 to {last} here, not {describe(lane)}"
         hint = "gpu.warp.shuffle_idx takes a lane that is known at run time"
         raise call.error("EK0645", text, "lane", hint=None if type(lane) is int else hint)
-    return _shuffle(call, "one", "warp.broadcast", v, lane, "lane")
+    return _shuffle(call, "one", "warp.broadcast", v, lane, "lane", mask)
 
 
 @rule("gpu.warp.sync")

@@ -26,6 +26,7 @@ from einkorn.dsl import (
     uint64,
     unroll,
 )
+from einkorn.stdlib import Max, Min, Sum
 
 T = TypeVar("T", bound=Storable)
 
@@ -151,13 +152,20 @@ def parted_thread(out, x):
         out[0, i] = int64(gpu.warp.shuffle_xor(v, 2, mask=even))
         out[1, i] = int64(gpu.warp.ballot(v > 0, mask=even))
         out[2, i] = int64(gpu.warp.match(v, mask=even))
+        out[3, i] = int64(gpu.warp.reduce(v, Sum, mask=even))
+        out[4, i] = int64(gpu.warp.scan(v, Sum, mask=even))
+        out[5, i] = int64(gpu.warp.broadcast(v, 2, mask=even))
     else:
         odd = ~even
         out[0, i] = int64(gpu.warp.shuffle_down(v, 4, mask=odd)) * 100
         out[1, i] = int64(gpu.warp.any(v > 6, mask=odd))
         out[2, i] = int64(gpu.warp.all(v > -8, mask=odd))
+        low, high = gpu.warp.reduce(v, (Min, Max), mask=odd)
+        out[3, i] = 100 * int64(low) + int64(high)
+        out[4, i] = int64(gpu.warp.scan(v, Max, exclusive=True, mask=odd))
+        out[5, i] = int64(gpu.warp.broadcast(v, 3, mask=odd))
 
 
 @register("warps::parted")
-def parted(out: OutputTensor[int64, "3 n"], x: InputTensor[int32, "n"], ctx: DeviceContext) -> None:
+def parted(out: OutputTensor[int64, "6 n"], x: InputTensor[int32, "n"], ctx: DeviceContext) -> None:
     ctx.launch(parted_thread, out, x, grid=ceildiv(x.dim(0), 64), block=64)
