@@ -382,6 +382,7 @@ def _start() -> str:
     f.put("known", NO_ADDRESS, "ptr")
     f.put("knows", 0)
     f.put("shared_vector", NO_ADDRESS, "ptr")
+    f.put("promises", NO_ADDRESS, "ptr")
     f.put("page", -1)
     return f.text()
 

@@ -10,6 +10,9 @@ Output: a shared object with these functions, whose first argument is a `dsl.con
     int64 ek_check_copy(state, thread, address, bytes, what, site)        a copy into shared memory begins
     void ek_check_commit(state, thread)                           this thread's copies so far are a group
     void ek_check_wait(state, thread, pending)                    all but so many groups have ended; all copies below 0
+    void ek_check_branch(state, thread, answer, site)             a thread answers a condition, or makes so many rounds
+    void ek_check_promise(state, thread, value, key, scope, site) the author says that this is equal in a scope
+    void ek_check_outside(state, thread, element, count, what, site)      an access beyond a thread's own storage
     void ek_check_mark(state, address, bytes, flags)              memory is there (or not), and has values (or not)
     void ek_check_flags(state, address, bytes, to)                the flags of bytes; 0 of those that are in no piece
 
@@ -30,16 +33,23 @@ from typing import Final
 
 from ...dsl.contract import abi, checking
 from ...dsl.contract.checking import CELL, COPIES, HEADER, PAGE, PAGE_BITS, PIECES, Check, Finding, Found, What
+from ..ir.program import Scope
 from ..ir.simulation import Thread, offset
 from ..targets import Target
 from .clocks import CLOCK_BIT, THREAD_BIT, StateFunction, clocks_text, exported, note_row
 from .ir_text import NO_ADDRESS, Number
 from .llvm import compile_module
 
-FUNCTIONS: Final = ("start", "begin", "meet", "access", "use", "mark", "copy", "commit", "wait")
+FUNCTIONS: Final = (
+    *("start", "begin", "meet", "access", "use", "mark", "copy", "commit", "wait"),
+    *("branch", "promise", "outside"),
+)
 
 _SITE = 2  # the bit of the place in an entry of a cell
 _SITES = (1 << 18) - 1
+_PROMISE = 24  # bytes of an entry of the table of promises
+_MIX = -7046029254386353131  # an odd number with bits everywhere
+_HALVES = 6  # by how much the halves of an access lie above those of the flags
 _STORE, _ATOMIC, _READ, _EARLIER = 0, 8, 16, 24  # where the entries of a cell are
 
 
@@ -55,7 +65,7 @@ def checker_text(target: Target) -> str:
         "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)\n"
         "declare i64 @llvm.smax.i64(i64, i64)\ndeclare i32 @llvm.umax.i32(i32, i32)\n"
     )
-    functions = (_piece, _find, _access, _use, _mark, _flags, _copy, _wait)
+    functions = (_piece, _find, _access, _use, _mark, _flags, _copy, _wait, _branch, _promise, _outside)
     return declared + "\n".join([clocks_text(), *(function() for function in functions)])
 
 
@@ -185,6 +195,8 @@ def _access() -> str:
         f.call("@fence", ["ptr %state", f"i64 {number}", "i64 %what"])
         f.leave(0)
     looks = f.get("looks_for")
+    mine = f.both(f.right("%what", _HALVES), checking.HALVES)
+    whole = f.compare("eq", mine, 0)
     reads = f.compare("ne", f.both("%what", What.READ), 0)
     writes = f.compare("ne", f.both("%what", What.WRITE), 0)
     with f.each("%address", f.add("%address", "%bytes")) as byte:
@@ -209,10 +221,11 @@ def _access() -> str:
             stored = f.load("i64", f.at(piece, f.add(f.mul(within, CELL), HEADER + PAGE + _STORE)))
             _found(f, Found.PENDING, stored, me, int(What.WRITE), byte)
             f.leave(0)
-        with f.when(_wanted(f, looks, Check.RACES)):
+        with f.when(f.both(whole, _wanted(f, looks, Check.RACES), "i1")):
             cell = f.at(piece, f.add(f.mul(within, CELL), HEADER + PAGE))
             _race(f, cell, number, me, is_atomic, reads, writes, byte)
-        empty = f.compare("eq", f.both(flags, checking.INITIALISED), 0)
+        has = f.both(flags, f.either(checking.INITIALISED, mine))
+        empty = f.compare("eq", has, 0)
         unknown = f.both(f.both(empty, reads, "i1"), _wanted(f, looks, Check.UNINITIALISED), "i1")
         with f.when(unknown):
             nobody.set(f.add("%site", 1))
@@ -220,12 +233,25 @@ def _access() -> str:
                 _found(f, Found.UNINITIALISED, 0, me, 0, byte)
                 f.leave(0)
         with f.when(writes):
-            known = f.select(f.compare("eq", f.both("%what", What.UNKNOWN), 0), checking.INITIALISED, 0)
-            f.store("i8", f.narrow(f.either(f.both(flags, checking.ALLOCATED), known), "i8"), flags_at)
+            f.store("i8", f.narrow(_stored(f, flags, mine, whole), "i8"), flags_at)
     with f.when(is_atomic):
         f.call("@order", ["ptr %state", f"i64 {number}", "i64 %address", "i64 %what"])
     f.leave(nobody.value())
     return f.text()
+
+
+def _stored(f: StateFunction, flags: str, mine: str, whole: str) -> str:
+    """The flags of a byte that was stored, or of which a half was: the other half keeps what it has."""
+    known = f.compare("eq", f.both("%what", What.UNKNOWN), 0)
+    every = f.compare("ne", f.both(flags, checking.INITIALISED), 0)
+    before = f.both(f.either(flags, f.select(every, checking.HALVES, 0)), checking.HALVES)
+    other = f.both(before, f.value(f"xor i64 {mine}, -1"))
+    halves = f.select(known, f.either(other, mine), other)
+    both = f.compare("eq", halves, checking.HALVES)
+    of_half = f.select(both, checking.INITIALISED, halves)
+    return f.either(
+        f.both(flags, checking.ALLOCATED), f.select(whole, f.select(known, checking.INITIALISED, 0), of_half)
+    )
 
 
 def _copied(f: StateFunction) -> tuple[str, str]:
@@ -306,6 +332,69 @@ def _use() -> str:
     entry = f.either(f.left(number, THREAD_BIT), f.left(f.sub("%unknown", 1), _SITE))
     values = [f"i64 {int(Found.UNINITIALISED)}", f"i64 {entry}", f"i64 {me}", "i64 0", f"i64 {int(What.READ)}", "i64 0"]
     f.call("@find", ["ptr %state", *values])
+    return f.text()
+
+
+def _branch() -> str:
+    f = exported("branch", ["ptr %thread", "i64 %answer", "i64 %site"])
+    note_row(f, (f.either(f.left("%site", 16), int(What.BRANCH)), _number(f), "%answer", 0))
+    return f.text()
+
+
+def _number(f: StateFunction) -> str:
+    """1 + the number of a thread over all blocks."""
+    return f.add(f.get("first"), f.load("i64", f.at("%thread", offset(Thread, "number"))))
+
+
+def _outside() -> str:
+    parameters = ["ptr %thread", "i64 %element", "i64 %count", "i64 %what", "i64 %site"]
+    f = exported("outside", parameters)
+    with f.when(_wanted(f, f.get("looks_for"), Check.BOUNDS)):
+        me = f.either(f.left(_number(f), THREAD_BIT), f.left("%site", _SITE))
+        _found(f, Found.OUTSIDE, 0, me, "%count", "%element")
+    return f.text()
+
+
+def _promise() -> str:
+    """The first thread of a scope leaves its value, under a number of what was promised; others compare theirs."""
+    parameters = ["ptr %thread", "i64 %value", "i64 %key", "i64 %scope", "i64 %site"]
+    f = exported("promise", parameters)
+    with f.when(f.compare("eq", f.both(f.get("looks_for"), int(Check.PROMISES)), 0)):
+        f.leave()
+    size = checking.PROMISES * _PROMISE
+    with f.when(f.compare("eq", f.pointer("promises"), NO_ADDRESS, "ptr")):
+        f.put("promises", f.call("@take", ["ptr %state", f"i64 {size}"], "ptr"), "ptr")
+        f.put("promised", 0)
+    with f.when(f.compare("eq", f.pointer("promises"), NO_ADDRESS, "ptr")):
+        f.leave()
+    with f.when(f.compare("ugt", f.get("promised"), checking.PROMISES * 3 // 4)):
+        f.zero(f.pointer("promises"), size)  # what was promised before is forgotten
+        f.put("promised", 0)
+    number = f.load("i64", f.at("%thread", offset(Thread, "number")))
+    warp = f.add(f.left(f.get("first"), 16), f.right(number, f.get("warp_bits")))
+    of_block = f.select(f.compare("eq", "%scope", int(Scope.warp)), f.either(warp, 1 << 62), f.get("first"))
+    where = f.select(f.compare("eq", "%scope", int(Scope.grid)), 0, of_block)
+    mixed = f.mul(f.value(f"xor i64 {f.mul(where, _MIX)}, %key"), _MIX)
+    mixed = f.mul(f.value(f"xor i64 {f.value(f'xor i64 {mixed}, {f.right(mixed, 29)}')}, %site"), _MIX)
+    what = f.either(mixed, 1)
+    me = f.either(f.left(_number(f), THREAD_BIT), f.left("%site", _SITE))
+    slot = f.variable("i64", f.both(f.right(what, 40), checking.PROMISES - 1))
+    going = f.variable("i1", "true")
+    with f.while_(going.value):
+        entry = f.element("promises", slot.value(), _PROMISE)
+        here = f.load("i64", entry)
+        with f.when(f.compare("eq", here, what)):
+            other = f.load("i64", f.at(entry, 8))
+            with f.when(f.compare("ne", other, "%value")):
+                values = [f"i64 {int(Found.PROMISE)}", f"i64 {f.load('i64', f.at(entry, 16))}", f"i64 {me}"]
+                f.call("@find", ["ptr %state", *values, "i64 %value", f"i64 {other}", "i64 0"])
+            going.set("false")
+        with f.when(f.compare("eq", here, 0)):
+            for at, value in ((0, what), (8, "%value"), (16, me)):
+                f.store("i64", value, f.at(entry, at))
+            f.put("promised", f.add(f.get("promised"), 1))
+            going.set("false")
+        slot.set(f.both(f.add(slot.value(), 1), checking.PROMISES - 1))
     return f.text()
 
 

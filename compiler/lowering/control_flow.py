@@ -37,6 +37,7 @@ def _body(w: FunctionWriter, region: Region, loop: Op | None = None, hints: Loop
         w.at = w.module.location(last.location)
         if loop is not None:
             polls.spend(w, loop)
+        w.leave(last)
         if hints is not None:
             w.line(f"llvm.call @{hints.symbol}() : () -> ()")
         _yield(w, [w.name(v) for v in last.operands], last.operands)
@@ -80,6 +81,7 @@ def _while(w: FunctionWriter, op: Op) -> None:
             w.operation(inner_op)
         condition, *values = test.ops[-1].operands
         w.at = w.module.location(test.ops[-1].location)
+        w.leave(test.ops[-1])
         passed = f" {', '.join(w.name(v) for v in values)} : {types}" if values else ""
         w.line(f"scf.condition({w.name(condition)}){passed}")
     w.open("} do {")

@@ -4,19 +4,20 @@
     %w = add %v, %one             %v = load …;  %w = add …                                        as unknown as %v
     if %w < %n                    if %u != 0: use(state, thread, %u, site)
 
-What is read where nobody wrote may be copied and computed with; it is reported where it decides a branch, is an
-address, is given to other threads, or is stored outside of shared memory.
+A thread's own storage is nobody else's: which of its elements were written stands beside it, and nothing is told but
+what is wrong. Of elements that share bytes, the byte is told, and which half.
 
-Input: a program of threads. Output: lines. Non-goals: what is found (see `codegen.shadow_memory`); a thread's own
-storage; elements that share bytes.
+Input: a program of threads. Output: lines. Non-goals: what is found (see `codegen.shadow_memory`); what becomes of
+values that nobody wrote (see `lowering.watched_values`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from ...dsl.contract.checking import CheckState, What
 from ..ir.opcodes import (
+    ALLOCA,
     ATOMIC,
     ATOMIC_COMPARE_EXCHANGE,
     ATOMIC_LOAD,
@@ -31,14 +32,18 @@ from ..ir.opcodes import (
     LOAD,
     MASKED_LOAD,
     MASKED_STORE,
+    OFFSET,
     SCATTER,
-    SELECT,
     STORE,
+    STORE_PAIR,
+    UNIFORM,
+    WHILE,
 )
 from ..ir.program import Op, PointerType, Value
 from ..ir.simulation import offset
 from .types import mlir_type
-from .writer import FunctionWriter, ModuleWriter
+from .watched_values import WatchedValues
+from .writer import ModuleWriter
 
 # The numbers of the operands that are the pointer, the offset or offsets, the mask, and what is stored.
 _ACCESSES = {
@@ -67,28 +72,48 @@ def _order_of(op: Op) -> What:
     return _ORDERS[op.attrs["ordering"]] | (What.NARROW if op.attrs.get("scope") == "block" else What(0))
 
 
-class Watched(FunctionWriter):
+MOST_OWN = 1 << 14  # elements of a thread's own storage that is watched
+
+
+@dataclass(frozen=True)
+class _Own:
+    """A thread's own storage: what is known of each element (an i64, -1 where nobody wrote), how many there are, and
+    from which on a pointer points; empty for the first."""
+
+    known: str
+    count: int
+    start: str = ""
+
+
+class Watched(WatchedValues):
     """Writes the function of a thread."""
 
     def __init__(self, module: ModuleWriter) -> None:
         super().__init__(module)
-        self.unknown: dict[int, str] = {}  # by serial: the i64 that says who wrote nothing of what a value is made of
+        self.own: dict[int, _Own] = {}  # by serial of a pointer
 
     def operation(self, op: Op) -> None:
         self.at = self.module.location(op.location)
+        self.begin(op)
         access = _ACCESSES.get(op.opcode)
         if access is not None:
             self._watch(op, *access)
-        elif op.opcode is COPY_ASYNC:
+            return
+        if op.opcode is COPY_ASYNC:
             self._watch_copy(op)
+        elif op.opcode is STORE_PAIR:
+            self._watch_pair(op)
         elif op.opcode is FENCE:
             self._watch_fence(op)
         elif op.opcode is COPY_COMMIT:
-            self._tell_thread("commit", [])
+            self.tell_thread("commit", [])
         elif op.opcode is COPY_WAIT:
             everything = op.attrs["what"] == "copy"
             pending = self.op(f"arith.constant {-1 if everything else op.attrs['pending']} : i64")
-            self._tell_thread("wait", [pending])
+            self.tell_thread("wait", [pending])
+        elif op.opcode is UNIFORM:
+            self.promise(op)
+            self.pass_on(op)
         elif (
             op.opcode is IF
             or op.opcode is FOR
@@ -98,10 +123,15 @@ class Watched(FunctionWriter):
             or not op.opcode.is_pure
             or any(isinstance(value.type, PointerType) for value in op.results)
         ):
-            self._use(op, op.operands)
+            self.use(op, op.operands if op.opcode is not FOR else op.operands[:3])
         else:
-            self._pass_on(op)
+            self.pass_on(op)
+        if op.opcode in (IF, FOR, WHILE):
+            self.structured(op)
+            return
         super().operation(op)
+        if op.opcode is ALLOCA or op.opcode is OFFSET:
+            self._own_storage(op)
 
     # accesses
 
@@ -110,10 +140,12 @@ class Watched(FunctionWriter):
     ) -> None:  # fmt: skip
         address, places = op.operands[pointer], op.operands[index]
         assert isinstance(address.type, PointerType)
-        self._use(op, [places, *([] if mask is None else [op.operands[mask]])])
+        self.use(op, [places, *([] if mask is None else [op.operands[mask]])])
         value = op.operands[stored] if stored is not None else None
-        if address.type.space == "stack" or address.dtype.is_packed():
-            self._use(op, [value] if value is not None else [])
+        moved = value if value is not None else op.results[0]
+        allowed = None if mask is None else op.operands[mask]
+        if address.type.space == "stack":
+            self._watch_own(op, address, places, allowed, value, what)
             return
         if what & What.ATOMIC:
             what |= _order_of(op)
@@ -123,11 +155,128 @@ class Watched(FunctionWriter):
             if address.type.space == "shared" and not what & What.ATOMIC:
                 bits = self._or_unknown(bits, self.unknown[value.serial])
             else:
-                self._use(op, [value])
-        moved = value if value is not None else op.results[0]
-        found = self._tell(address, places, None if mask is None else op.operands[mask], moved, bits, site)
+                self.use(op, [value])
+        found = self._tell(address, places, allowed, moved, bits, site)
         if what & What.READ and not what & What.ATOMIC and found:
             self.unknown[op.results[0].serial] = found
+        super().operation(op)
+
+    def _watch_pair(self, op: Op) -> None:
+        """Two elements that fill a byte."""
+        _, _, address, place = op.operands
+        assert isinstance(address.type, PointerType)
+        self.use(op, op.operands)
+        if address.type.space != "stack":
+            base = self.op(f"llvm.ptrtoint {self.name(address)} : {self.type(address.type)} to i64")
+            bits = self.op(f"arith.constant {int(What.WRITE)} : i64")
+            self._call(base, self.name(place), 1, 1, bits, self.module.access(op, address.type.space))
+
+    # a thread's own storage
+
+    def _own_storage(self, op: Op) -> None:
+        """Storage that is made, or a pointer into it."""
+        made = op.results[0]
+        if op.opcode is OFFSET:
+            own = self.own.get(op.operands[0].serial)
+            if own is not None:
+                by = self.name(op.operands[1])
+                start = self.op(f"arith.addi {own.start}, {by} : i64") if own.start else by
+                self.own[made.serial] = _Own(own.known, own.count, start)
+            return
+        count = op.attrs["count"]
+        assert isinstance(made.type, PointerType)
+        if made.type.space != "stack" or not 1 <= count <= MOST_OWN:
+            return
+        known, size = self.storage(8 * count, alignment=8)
+        byte = self.op(f"arith.constant {0 if op.attrs['zeroed'] else -1} : i8")
+        self.line(f'"llvm.intr.memset"({known}, {byte}, {size}) <{{isVolatile = false}}> : (!llvm.ptr, i8, i64) -> ()')
+        self.own[made.serial] = _Own(known, count)
+
+    def _watch_own(
+        self, op: Op, address: Value, places: Value, allowed: Value | None, value: Value | None, what: What
+    ) -> None:
+        """An access to a thread's own storage: within it, and to what was written. It is made within it in any case."""
+        own = self.own.get(address.serial)
+        if own is None:
+            self.use(op, [value] if value is not None else [])
+            super().operation(op)
+            return
+        moved = value if value is not None else op.results[0]
+        site = self.module.access(op, "stack")
+        stored = None
+        if what & What.WRITE:
+            stored = (self.unknown.get(value.serial) if value is not None else None) or self.op(
+                "arith.constant 0 : i64"
+            )
+        found, everywhere = "", self.op("arith.constant true")
+        for lane in range(moved.simd.width):
+            flag = "" if allowed is None else self._flag(allowed, lane)
+            at = self._lane(places, lane, moved.simd.width) if moved.simd.width > 1 else self.name(places)
+            known, inside = self._element(own, at, flag, what, site)
+            everywhere = self.op(f"arith.andi {everywhere}, {inside} : i1")
+            if what & What.READ:
+                found = self.worst([*([found] if found else []), self._read_own(known, flag, site)])
+            if stored is not None:
+                before = self.op(f"llvm.load {known} : !llvm.ptr -> i64")
+                after = self.op(f"arith.select {flag}, {stored}, {before} : i64") if flag else stored
+                self.line(f"llvm.store {after}, {known} : i64, !llvm.ptr")
+        if found and not what & What.ATOMIC:
+            self.unknown[op.results[0].serial] = found
+        self._within(op, own, places, everywhere)
+
+    def _element(self, own: _Own, at: str, flag: str, what: What, site: int) -> tuple[str, str]:
+        """Where it is known of an element whether it was written, and whether there is one; else that is reported."""
+        place = self.op(f"arith.addi {at}, {own.start} : i64") if own.start else at
+        count, zero = (self.op(f"arith.constant {number} : i64") for number in (own.count, 0))
+        inside = self.op(f"arith.cmpi ult, {place}, {count} : i64")
+        if flag:
+            inside = self.op(f"arith.ori {inside}, {self._not(flag)} : i1")
+        where, self.at = self.at, ""
+        self.open(f"scf.if {self._not(inside)} {{")
+        with self.nested():
+            numbers = [self.op(f"arith.constant {number} : i64") for number in (int(what), site)]
+            self.tell_thread("outside", [place, count, *numbers])
+        self.close()
+        self.at = where
+        there = self.op(f"arith.cmpi ult, {place}, {count} : i64")
+        safe = self.op(f"arith.select {there}, {place}, {zero} : i64")
+        known = self.op(f"llvm.getelementptr {own.known}[{safe}] : (!llvm.ptr, i64) -> !llvm.ptr, i64")
+        return known, inside
+
+    def _read_own(self, known: str, flag: str, site: int) -> str:
+        """What is known of an element that is read."""
+        zero, never, here = (self.op(f"arith.constant {number} : i64") for number in (0, -1, site + 1))
+        before = self.op(f"llvm.load {known} : !llvm.ptr -> i64")
+        nobody = self.op(f"arith.cmpi eq, {before}, {never} : i64")
+        read = self.op(f"arith.select {nobody}, {here}, {before} : i64")
+        return self.op(f"arith.select {flag}, {read}, {zero} : i64") if flag else read
+
+    def _within(self, op: Op, own: _Own, places: Value, everywhere: str) -> None:
+        """The operation itself, at the first element where its own is not there."""
+        if places.simd.width > 1:
+            super().operation(op)
+            return
+        zero = self.op("arith.constant 0 : i64")
+        first = self.op(f"arith.subi {zero}, {own.start} : i64") if own.start else zero
+        names = self.names.names
+        before = names.get(id(places))
+        names[id(places)] = self.op(f"arith.select {everywhere}, {self.name(places)}, {first} : i64")
+        super().operation(op)
+        del names[id(places)]
+        if before is not None:
+            names[id(places)] = before
+
+    def _not(self, flag: str) -> str:
+        return self.op(f"arith.xori {flag}, {self.op('arith.constant true')} : i1")
+
+    def _flag(self, mask: Value, lane: int) -> str:
+        """The i1 of a lane of a mask."""
+        flag = self.name(mask)
+        return (
+            flag if mask.simd.width == 1 else self.op(f"vector.extract {flag}[{lane}] : i1 from {mlir_type(mask.simd)}")
+        )
+
+    # memory that others reach
 
     def _watch_fence(self, op: Op) -> None:
         """A fence is an access to nothing."""
@@ -138,7 +287,7 @@ class Watched(FunctionWriter):
     def _watch_copy(self, op: Op) -> None:
         """A copy reads what it is allowed to, and writes as many elements."""
         to, at, source, first, allowed = op.operands
-        self._use(op, [at, first, allowed])
+        self.use(op, [at, first, allowed])
         size = max(1, to.dtype.bits // 8)
         count = size * op.attrs["count"]
 
@@ -154,12 +303,6 @@ class Watched(FunctionWriter):
         site, bits = self.module.access(op, "shared"), self._or_unknown(writes, found)
         self._call(base, self.name(at), size, count, bits, site, "copy")
 
-    def _tell_thread(self, function: str, numbers: list[str]) -> None:
-        """Calls a function of the checks that takes the thread and numbers."""
-        found = self.op(f"llvm.load {self.field('%checks', offset(CheckState, function))} : !llvm.ptr -> !llvm.ptr")
-        types = ", ".join(["!llvm.ptr", "!llvm.ptr", *("i64" for _ in numbers)])
-        self.line(f"llvm.call {found}({', '.join(['%checks', '%thread', *numbers])}) : !llvm.ptr, ({types}) -> ()")
-
     def _or_unknown(self, bits: str, unknown: str) -> str:
         zero = self.op("arith.constant 0 : i64")
         flag = self.op(f"arith.constant {int(What.UNKNOWN)} : i64")
@@ -171,6 +314,8 @@ class Watched(FunctionWriter):
         base = self.op(f"llvm.ptrtoint {self.name(pointer)} : {self.type(pointer.type)} to i64")
         size = max(1, pointer.dtype.bits // 8)
         width = moved.simd.width
+        if pointer.dtype.is_packed():
+            return self._tell_halves(base, index, mask, width, bits, site)
         if mask is None and index.simd.width == 1:
             return self._call(base, self.name(index), size, size * width, bits, site)
         found = ""
@@ -178,6 +323,18 @@ class Watched(FunctionWriter):
             at = self._lane(index, lane, width)
             here = self._masked(base, at, size, bits, site, mask, lane)
             found = self.op(f"arith.maxui {found}, {here} : i64") if found else here
+        return found
+
+    def _tell_halves(self, base: str, index: Value, mask: Value | None, width: int, bits: str, site: int) -> str:
+        """The same of elements that share bytes: each is a half of one."""
+        found = ""
+        one, low = (self.op(f"arith.constant {number} : i64") for number in (1, int(What.LOW)))
+        for lane in range(width):
+            at = self._lane(index, lane, width)
+            half = self.op(f"arith.shli {low}, {self.op(f'arith.andi {at}, {one} : i64')} : i64")
+            byte, told = self.op(f"arith.shrsi {at}, {one} : i64"), self.op(f"arith.ori {bits}, {half} : i64")
+            here = self._masked(base, byte, 1, told, site, mask, lane)
+            found = self.worst([*([found] if found else []), here])
         return found
 
     def _lane(self, index: Value, lane: int, width: int) -> str:
@@ -195,9 +352,7 @@ class Watched(FunctionWriter):
         count = count or size
         if mask is None:
             return self._call(base, at, size, count, bits, site)
-        flag = self.name(mask)
-        if mask.simd.width > 1:
-            flag = self.op(f"vector.extract {flag}[{lane}] : i1 from {mlir_type(mask.simd)}")
+        flag = self._flag(mask, lane)
         here = self.names.fresh()
         zero = self.op("arith.constant 0 : i64")
         where, self.at = self.at, ""
@@ -220,46 +375,3 @@ class Watched(FunctionWriter):
         arguments = f"%checks, %thread, {address}, {numbers[0]}, {bits}, {numbers[1]}"
         types = "!llvm.ptr, (!llvm.ptr, !llvm.ptr, i64, i64, i64, i64) -> i64"
         return self.op(f"llvm.call {function}({arguments}) : {types}")
-
-    # what is read where nobody wrote
-
-    def _pass_on(self, op: Op) -> None:
-        """What is computed is as unknown as what it is computed of; of a choice, what is chosen."""
-        names = [self.unknown[value.serial] for value in op.operands if value.serial in self.unknown]
-        if not names or not op.results:
-            return
-        if op.opcode is SELECT and op.operands[0].simd.width == 1:
-            condition, *sides = op.operands
-            zero = self.op("arith.constant 0 : i64")
-            a, b = (self.unknown.get(value.serial, zero) for value in sides)
-            chosen = self.op(f"arith.select {self.name(condition)}, {a}, {b} : i64")
-            names = [chosen, *([self.unknown[condition.serial]] if condition.serial in self.unknown else [])]
-        worst = self._worst(names)
-        for result in op.results:
-            self.unknown[result.serial] = worst
-
-    def _worst(self, names: Sequence[str]) -> str:
-        worst, *others = names
-        for name in others:
-            worst = self.op(f"arith.maxui {worst}, {name} : i64")
-        return worst
-
-    def _use(self, op: Op, values: Iterable[Value]) -> None:
-        """Reports where what an operation depends on is unknown."""
-        names = list(dict.fromkeys(self.unknown[value.serial] for value in values if value.serial in self.unknown))
-        if not names:
-            return
-        worst = self._worst(names)
-        zero = self.op("arith.constant 0 : i64")
-        some = self.op(f"arith.cmpi ne, {worst}, {zero} : i64")
-        site = self.module.access(op, "used")
-        where, self.at = self.at, ""
-        self.open(f"scf.if {some} {{")
-        with self.nested():
-            at = self.field("%checks", offset(CheckState, "use"))
-            function = self.op(f"llvm.load {at} : !llvm.ptr -> !llvm.ptr")
-            number = self.op(f"arith.constant {site} : i64")
-            types = "!llvm.ptr, (!llvm.ptr, !llvm.ptr, i64, i64) -> ()"
-            self.line(f"llvm.call {function}(%checks, %thread, {worst}, {number}) : {types}")
-        self.close()
-        self.at = where

@@ -115,11 +115,11 @@ class ModuleWriter:
         self.sites.append(Site("parted", PARTED, own, self.op, (), notes))
         return len(self.sites) - 1
 
-    def access(self, op: Op, what: str) -> int:
-        """The site of what a thread does with memory, or of what it decides by what it read."""
+    def access(self, op: Op, what: str, *more: str) -> int:
+        """The site of what a thread does with memory, of what it decides by what it read, or of what it promises."""
         own, *calls = op.location.author()
         notes = tuple(("called from", place) for place in calls)
-        self.sites.append(Site("memory", (what, op.location.function), own, self.op, (), notes))
+        self.sites.append(Site("memory", (what, op.location.function, *more), own, self.op, (), notes))
         return len(self.sites) - 1
 
     def location(self, location: Location) -> str:
@@ -323,6 +323,9 @@ class FunctionWriter:
         """One operation of the typed program."""
         self.at = self.module.location(op.location)
         EMITTERS[op.name](self, op)
+
+    def leave(self, op: Op) -> None:
+        """Before a region of a branch or a loop ends with this operation."""
 
     # functions
 

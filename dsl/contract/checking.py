@@ -19,6 +19,8 @@ PIECES: Final = 1 << 16  # entries of the table of pieces
 PLACES: Final = 1 << 12  # entries of the table of what threads synchronise by
 
 ALLOCATED, INITIALISED, PENDING = 1, 2, 4  # the flags of a byte; a copy into it may be under way
+HALVES: Final = 24  # the same: a bit for each half that has a value, where elements are halves of bytes
+PROMISES: Final = 1 << 12  # entries of the table of promises
 COPIES: Final = 64  # of one thread that are under way and looked after
 
 
@@ -33,6 +35,9 @@ class What(IntFlag):
     RELEASE = 32
     UNKNOWN = 64  # what is stored was read where nobody had written
     BARRIER = 128  # of a row of the trace alone: threads that waited for each other go on
+    BRANCH = 256  # the same: a thread answers a condition, or makes so many rounds, which stands in place of an address
+    LOW = 512  # of a byte that two elements share, the lower half alone
+    HIGH = 1024
 
 
 class Check(IntFlag):
@@ -43,6 +48,7 @@ class Check(IntFlag):
     BOUNDS = 2
     UNINITIALISED = 4
     COPIES = 8
+    PROMISES = 16
 
 
 class Found(IntEnum):
@@ -53,6 +59,7 @@ class Found(IntEnum):
     OUTSIDE = 2
     UNINITIALISED = 3
     PENDING = 4
+    PROMISE = 5
 
 
 class Finding(ctypes.Structure):
@@ -62,8 +69,9 @@ class Finding(ctypes.Structure):
         found: a `Found`.
         site, other_site: the accesses.
         thread, other_thread: the threads, over all blocks.
-        what, other_what: what they do, as `What`.
-        address: the byte.
+        what, other_what: what they do, as `What`; of a promise, the bits of both values; outside of a thread's own
+            storage, what it does, and how many elements there are.
+        address: the byte; in a thread's own storage, the element.
         threads: the threads of a block.
     """
 
@@ -89,7 +97,7 @@ class CheckState(ctypes.Structure):
     """All that is known of a device's memory.
 
     Fields:
-        start, begin, meet, access, use, mark, copy, commit, wait: functions of the object.
+        start, begin, meet, access, use, mark, copy, commit, wait, branch, promise, outside: functions of the object.
         status: what is set to other than 0 when something is found; null if nothing is.
         looks_for: a `Check`.
         pieces: the table of pieces of shadow memory, of entries (number of the page + 1, address).
@@ -115,12 +123,14 @@ class CheckState(ctypes.Structure):
         block_x, block_y, grid_x, grid_y: sizes of the launch.
         trace, trace_end: where the next accesses are noted.
         exhausted: whether memory for all of this has run out.
+        promises, promised: the table of values that were said to be equal, of entries (what, value, thread and site),
+            and how many it has.
         finding: what was found.
     """
 
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("start", "begin", "meet", "access", "use", "mark")),
-        *((name, ctypes.c_void_p) for name in ("copy", "commit", "wait", "status")),
+        *((name, ctypes.c_void_p) for name in ("copy", "commit", "wait", "branch", "promise", "outside", "status")),
         ("looks_for", ctypes.c_int64),
         *((name, ctypes.c_void_p) for name in ("pieces", "free", "limit")),
         ("page", ctypes.c_int64),
@@ -139,5 +149,7 @@ class CheckState(ctypes.Structure):
         *((name, ctypes.c_int64) for name in ("block_x", "block_y", "grid_x", "grid_y")),
         *((name, ctypes.c_void_p) for name in ("places", "trace", "trace_end")),
         ("exhausted", ctypes.c_int64),
+        ("promises", ctypes.c_void_p),
+        ("promised", ctypes.c_int64),
         ("finding", Finding),
     )

@@ -227,6 +227,7 @@ MEANINGS: dict[str, str] = {
     "EK0705": "An op stores a NaN, or an infinity, which +nan and +inf look for.",
     "EK0706": 'An element of a result is written by nobody, or made of such memory, which checks="all" looks for.',
     "EK0707": "A call was cancelled by another thread.",
+    "EK0708": "A value is not equal in all threads of the scope that gpu.uniform says.",
     "EK0710": "Run-time checks are asked for that do not exist.",
     "EK0711": "An error code is asked for that does not exist.",
     "EK0720": "An interpreted kernel reads or writes outside of a buffer.",

@@ -20,7 +20,10 @@ from ...dsl.contract import checking
 from ...dsl.contract.checking import Check, CheckState, Finding
 from .shared_library import SharedLibrary
 
-FUNCTIONS = ("start", "begin", "meet", "access", "use", "mark", "copy", "commit", "wait")
+FUNCTIONS = (
+    *("start", "begin", "meet", "access", "use", "mark", "copy", "commit", "wait"),
+    *("branch", "promise", "outside"),
+)
 SHADOW = 1 << 36  # bytes of addresses for shadow memory, of which pages are made when they are touched
 ROOM = 1 << 33  # the same for what one launch needs
 _NO_RESERVE = 0x4000  # MAP_NORESERVE

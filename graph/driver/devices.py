@@ -229,9 +229,9 @@ class Accelerator(Device):
 
     `Accelerator("sim")` is one that this machine's processor simulates, thread by thread: `like` the GPU of a compile
     target. In a session that has it, it is what graphs call gpu:0. A `seed` above 0 draws the order of threads between
-    the places where they wait; left out, EINKORN_SIM_SEED says it. A `schedule`, as errors say it, orders them instead.
-    `checks` says what is looked for in what kernels do
-    with memory: "all", or some of "races", "bounds", "uninitialised" and "copies".
+    the places where they wait. A `schedule`, as errors say it, orders them instead. Where neither is given,
+    EINKORN_SIM_SCHEDULE or EINKORN_SIM_SEED says it. `checks` says what is looked for in what kernels do
+    with memory: "all", or some of "races", "bounds", "uninitialised", "copies" and "promises".
     """
 
     label = "gpu"

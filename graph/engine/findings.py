@@ -17,6 +17,7 @@ from ...dsl.diagnostics.errors import KernelError
 from ...dsl.diagnostics.places import Label, Place
 from ...dsl.frontend.anchors import place_at
 from ...dsl.frontend.program import PortableKernel
+from ...dsl.types.dtype import DType
 from .reports import Report
 
 _HINTS = {
@@ -24,6 +25,7 @@ _HINTS = {
     Found.OUTSIDE: "compare the index with the size before it is used",
     Found.PENDING: "wait for the copy, or for its group, and let a barrier follow, before any thread uses it",
     Found.UNINITIALISED: "write all of it before it is read",
+    Found.PROMISE: "leave out gpu.uniform, and let all threads come to what waits; or promise a narrower scope",
 }
 
 
@@ -51,8 +53,19 @@ def finding_error(
         text = "pending copy: a thread uses shared memory that a copy may still write"
         labels = [(other, f"{_thread(found.other_thread, state)} copies"), (place, own)]
         code = "EK0743"
+    elif kind is Found.PROMISE:
+        dtype, scope = (str(part) for part in here.parts[2:4])
+        text = f"broken promise: gpu.uniform says that a value is equal in a {scope}, and it differs"
+        mine, theirs = (_shown(bits, DType[dtype]) for bits in (found.what, found.other_what))
+        labels = [
+            (place, f"{theirs} in {_thread(found.other_thread, state)}, {mine} in {_thread(found.thread, state)}")
+        ]
+        code = "EK0708"
     elif kind is Found.OUTSIDE:
         text = f"out of bounds: a thread {_does(found.what)} {space} memory that belongs to no buffer"
+        if space == "stack":  # of which the element is known, and how many there are
+            which = f"element {found.address} of {found.other_what} on its stack"
+            text = f"out of bounds: a thread {_does(found.what)} {which}"
         code = "EK0741"
     else:
         text = f"uninitialised read: nobody has written the {space} memory on which a thread depends"
@@ -71,6 +84,16 @@ def finding_error(
         notes=[*about, *calls, *notes],
         hint=_HINTS[kind],
     )
+
+
+def _shown(bits: int, dtype: DType) -> str:
+    """A number, of which the bits are known."""
+    own = bits & (1 << dtype.bits) - 1
+    if dtype.is_float():
+        return str(dtype.format.decode(own))
+    if dtype is DType.bool:
+        return str(bool(own))
+    return str(own - (1 << dtype.bits) if dtype.is_signed() and own >> dtype.bits - 1 else own)
 
 
 def _labels(labels: Sequence[tuple[Place | None, str]]) -> list[Label]:

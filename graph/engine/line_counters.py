@@ -22,6 +22,7 @@ class LineCounters:
         requests: those of whole warps.
         sectors, least: those of global memory that were moved, and those that the same bytes would fill side by side.
         conflicts: turns of shared memory that were too many.
+        branches, divergent: how often warps came to a condition or a loop, and how often their lanes parted there.
         barriers: how often threads that waited here for each other went on, which is once for a block or a warp.
     """
 
@@ -36,6 +37,8 @@ class LineCounters:
     least: int
     conflicts: int
     atomics: int
+    branches: int
+    divergent: int
     barriers: int
 
     @property
@@ -54,7 +57,10 @@ class LineCounters:
         return asdict(self) | {"place": place, "coalescing": self.coalescing}
 
 
-NUMBERS: Final = ("accesses", "requests", "bytes", "sectors", "least", "conflicts", "atomics", "barriers")
+NUMBERS: Final = (
+    *("accesses", "requests", "bytes", "sectors", "least", "conflicts", "atomics"),
+    *("branches", "divergent", "barriers"),
+)
 
 
 def merged(lines: Iterable[LineCounters]) -> tuple[LineCounters, ...]:
@@ -66,4 +72,8 @@ def merged(lines: Iterable[LineCounters]) -> tuple[LineCounters, ...]:
             before = found[key]
             line = replace(before, **{name: getattr(before, name) + getattr(line, name) for name in NUMBERS})
         found[key] = line
-    return tuple(sorted(found.values(), key=lambda line: (-line.sectors - line.conflicts, -line.bytes)))
+
+    def dear(line: LineCounters) -> tuple[int, ...]:
+        return -line.sectors - line.conflicts, -line.bytes, -line.divergent, -line.branches
+
+    return tuple(sorted(found.values(), key=dear))

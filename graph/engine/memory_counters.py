@@ -1,12 +1,14 @@
 """Counts what the kernels of a call did with memory, line by line, as a GPU would have to move it.
 
-    line            accesses     bytes   sectors   coalescing   conflicts   atomics   barriers
+    line            accesses     bytes   sectors   coalescing   conflicts   atomics   divergent   barriers
     sums.py:12         4 096    16 384     1 024        50.0%
-    sums.py:13                                                                              8
+    sums.py:13                                                                      4 of 16
+    sums.py:14                                                                                          8
 
 The lanes of a warp that reach a line for the same time make one request: global memory moves the sectors of 32 bytes
 that it touches, shared memory serves 32 words of different banks at a time. Coalescing is the part of the bytes moved
-that were asked for; conflicts are the turns that shared memory needs beyond the least.
+that were asked for; conflicts are the turns that shared memory needs beyond the least. A condition, or a loop, is
+divergent each time that lanes of a warp answer differently, or make other numbers of rounds.
 
 Input: the trace of a simulated device with checks, and the reports of its code. Output: `MemoryCounters`. Non-goals:
 caches, time, and how a page looks (see `memory_page`).
@@ -34,6 +36,7 @@ Array = np.ndarray[Any, Any]
 WORD: Final = 4
 BANKS: Final = 32
 BARRIER: Final = "barrier"  # the space of a line where threads wait
+BRANCH: Final = "branch"  # and of one where they decide
 
 
 @dataclass(frozen=True)
@@ -58,12 +61,13 @@ class MemoryCounters:
     def table(self) -> str:
         """The lines as text."""
         head = f"{'line':32} {'space':7} {'accesses':>10} {'bytes':>10} {'sectors':>9} {'coalescing':>11}"
-        rows = [f"{head} {'conflicts':>10} {'atomics':>8} {'barriers':>9}"]
+        rows = [f"{head} {'conflicts':>10} {'atomics':>8} {'divergent':>16} {'barriers':>9}"]
         for line in self.lines:
             moved = f"{line.coalescing:11.1%}" if line.sectors else " " * 11
+            parted = f"{line.divergent} of {line.branches}" if line.branches else ""
             rows.append(
                 f"{line.where[-32:]:32} {line.space:7} {line.accesses:10} {line.bytes:10} {line.sectors:9} {moved}"
-                f" {line.conflicts:10} {line.atomics:8} {line.barriers:9}"
+                f" {line.conflicts:10} {line.atomics:8} {parted:>16} {line.barriers:9}"
             )
         return "\n".join([*rows, *([] if self.whole else ["the trace was too short for all accesses"])])
 
@@ -110,10 +114,10 @@ def _count_launch(
     barriers = rows[rows[:, 0] & 0xFFFF == int(What.BARRIER), 0] >> 16
     for site, times in zip(*np.unique(barriers, return_counts=True), strict=True):
         totals.setdefault(int(site), [0] * len(NUMBERS))[-1] += int(times)
-    rows = rows[rows[:, 3] > 0]  # what is no fence and no barrier
+    _count_branches(rows[rows[:, 0] & 0xFFFF == int(What.BRANCH)], threads, lanes, totals)
+    rows = rows[rows[:, 3] > 0]  # what is no fence, no barrier and no branch
     sites, what, thread = rows[:, 0] >> 16, rows[:, 0] & 0xFFFF, rows[:, 1] - 1
-    warps = -(-threads // lanes)
-    warp = thread // threads * warps + thread % threads // lanes
+    warp = _warps(thread, threads, lanes)
     for site in np.unique(sites):
         own = sites == site
         address, size = rows[own, 2], rows[own, 3]
@@ -122,9 +126,30 @@ def _count_launch(
         shared = reports[site].parts[0] == "shared"
         sectors, least = (0, 0) if shared else _sectors(request, address, size)
         conflicts = _conflicts(*_distinct(request, address, size, WORD)) if shared else 0
-        found = [len(address), np.unique(request).size, int(size.sum()), sectors, least, conflicts, atomics, 0]
+        found = [len(address), np.unique(request).size, int(size.sum()), sectors, least, conflicts, atomics, 0, 0, 0]
         before = totals.setdefault(int(site), [0] * len(NUMBERS))
         totals[int(site)] = [a + int(b) for a, b in zip(before, found, strict=True)]
+
+
+def _warps(thread: Array, threads: int, lanes: int) -> Array:
+    """The number of the warp of each thread, over all blocks."""
+    found: Array = thread // threads * -(-threads // lanes) + thread % threads // lanes
+    return found
+
+
+def _count_branches(rows: Array, threads: int, lanes: int, totals: dict[int, list[int]]) -> None:
+    """Conditions and loops that warps came to, and those where their lanes gave several answers."""
+    for site in np.unique(rows[:, 0] >> 16):
+        own = rows[rows[:, 0] >> 16 == site]
+        thread, answer = own[:, 1] - 1, own[:, 2]
+        _, request = np.unique(_warps(thread, threads, lanes) << 32 | _times(thread), return_inverse=True)
+        count = int(request.max()) + 1
+        low, high = np.full(count, np.iinfo(np.int64).max), np.full(count, np.iinfo(np.int64).min)
+        np.minimum.at(low, request, answer)
+        np.maximum.at(high, request, answer)
+        numbers = totals.setdefault(int(site), [0] * len(NUMBERS))
+        for name, found in (("branches", count), ("divergent", int(np.count_nonzero(low != high)))):
+            numbers[NUMBERS.index(name)] += found
 
 
 def _sectors(request: Array, address: Array, size: Array) -> tuple[int, int]:

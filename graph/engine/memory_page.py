@@ -110,6 +110,8 @@ def _count(line: LineCounters, accessed: str, most: int) -> str:
     bars: list[tuple[str, int]] = []
     if line.barriers:
         told = f"{line.barriers:,} barriers"
+    elif line.branches:
+        told = f"{line.divergent:,} of {line.branches:,} branches divergent"
     elif line.space == "shared":
         bars = [("conflict", line.conflicts)]
         told = f"{line.conflicts:,} conflicts in {line.requests:,} requests"

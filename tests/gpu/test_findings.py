@@ -46,9 +46,9 @@ def run(op: str, checks: str = "all", *, size: int = 256, **parameters: Any) -> 
     return result
 
 
-def failure(op: str, checks: str = "all", **parameters: Any) -> KernelError:
+def failure(op: str, checks: str = "all", *, size: int = 256, **parameters: Any) -> KernelError:
     with pytest.raises(KernelError) as raised:
-        run(op, checks, **parameters)
+        run(op, checks, size=size, **parameters)
     return raised.value
 
 
@@ -156,3 +156,22 @@ def test_threads_of_the_host_take_turns_on_a_device() -> None:
     assert set(alone) == {str((X[1:3] + 99).tolist())}
     with ThreadPoolExecutor(3) as threads:
         assert list(threads.map(calls, [models[0], wrong, models[1]])) == [alone, ["EK0740"] * 8, alone]
+
+
+def test_a_promise_that_is_broken() -> None:
+    error = failure("promised", scope="block")
+    assert error.code == "EK0708" and error.message.startswith(
+        "broken promise: gpu.uniform says that a value is equal in"
+    )
+    assert shown(error)[1:] == [
+        "0.0 in thread (0, 0, 0) of block (0, 0, 0), 0.5 in thread (32, 0, 0) of block (0, 0, 0)"
+    ]
+
+
+def test_an_access_beyond_the_stack() -> None:
+    error = failure("stacked", last=8)
+    assert error.code == "EK0741" and error.message.startswith(
+        "out of bounds: a thread reads element 8 of 8 on its stack"
+    )
+    error = failure("stacked", first=1, size=128)
+    assert error.code == "EK0742" and "nobody has written the stack memory" in error.message

@@ -160,3 +160,51 @@ def test_copies_that_may_be_under_way() -> None:
 
 def test_many_barriers() -> None:
     assert run("rounds", count=50).found is Found.NOTHING
+
+
+@pytest.mark.parametrize(
+    ("params", "found"),
+    [
+        ({}, Found.NOTHING),
+        ({"first": 1}, Found.UNINITIALISED),
+        ({"first": 1, "last": 8, "rounds": 7}, Found.NOTHING),
+        ({"first": 1, "zero": 1}, Found.NOTHING),
+        ({"last": 8}, Found.OUTSIDE),
+        ({"last": 6}, Found.OUTSIDE),
+    ],
+)
+def test_storage_of_a_thread(params: dict[str, int], found: Found) -> None:
+    outcome = run("stacked", **params)
+    assert outcome.found is found
+    if found is not Found.NOTHING:
+        assert outcome.lines[found is Found.UNINITIALISED].startswith("total += view.load(")
+    if found is Found.UNINITIALISED:
+        assert outcome.lines[0] == "out[t] = total", "it goes through the rounds of a loop"
+
+
+def test_elements_of_half_a_byte() -> None:
+    outcome = run("halves")
+    assert outcome.found is Found.NOTHING
+    assert outcome.outputs[0][:16].tolist() == [1, 0, 3, 2, 5, 4, 7, 6, -7, -8, -5, -6, -3, -4, -1, -2]
+    outcome = run("halves", skips=12)
+    assert (outcome.found, outcome.threads[0], outcome.lines[1][:12]) == (Found.UNINITIALISED, 13, "out[t] = til")
+
+
+@pytest.mark.parametrize(
+    ("params", "found"),
+    [
+        ({}, Found.NOTHING),
+        ({"scope": "block"}, Found.PROMISE),
+        ({"scope": "block", "by": 64}, Found.NOTHING),
+        ({"scope": "grid", "by": 64}, Found.NOTHING),
+        ({"by": 31}, Found.PROMISE),
+    ],
+)
+def test_promises(params: dict[str, Any], found: Found) -> None:
+    """Equal values are compared in the same rounds, whatever other threads did before."""
+    outcome = run("promised", **params)
+    assert outcome.found is found
+    if found is Found.PROMISE:
+        assert outcome.lines[0] == "if gpu.uniform(float32(t // by) * 0.5, scope=scope) > 0.25:"
+        assert outcome.threads == ((31, 0) if "by" in params else (32, 0))
+    assert run("promised", Check.RACES, **params).found is Found.NOTHING

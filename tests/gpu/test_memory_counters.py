@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support import graphs
+from support.gpu_case import KERNELS as GPU_KERNELS
 
 from einkorn.__main__ import run
 from einkorn.dsl import DType
@@ -133,6 +134,29 @@ def test_barriers(tmp_path: Path) -> None:
     assert (sync.barriers, sync.accesses, sync.bytes, sync.sectors) == (8 * 4, 0, 0, 0)
     assert all(line.barriers == 0 for line in found.lines if line.space != "barrier")
     assert "24 barriers" in found.html() and found.table().splitlines()[0].endswith("barriers")
+
+
+@pytest.mark.parametrize(("by", "divergent"), [(32, 0), (8, 2), (1, 2)])
+def test_divergence(by: int, divergent: int) -> None:
+    """Of conditions and of rounds of loops, once for each warp that comes there."""
+    device = Accelerator("sim", checks="races")
+    row = TensorType(DType.int32, [64], DeviceRef.GPU())
+
+    def forward(value: Any) -> Any:
+        return ops.custom("wrong::parting", DeviceRef.GPU(), [value], [row], parameters={"by": by})
+
+    graph = Graph("parting", forward, [row], custom_extensions=[GPU_KERNELS / "wrong_memory.py"])
+    model = InferenceSession(devices=[device]).load(graph)
+    found = model.count_memory(Buffer.from_numpy(np.zeros(64, np.int32)).to(device))
+    lines = {line.place.source_line().strip(): line for line in found.lines if line.space == "branch"}  # type: ignore
+    branch, loop, last = (lines[text] for text in ("if t // by % 2 == 0:", "for k in range(t // by):", "while n > 0:"))
+    assert [(line.branches, line.divergent) for line in (branch, loop)] == [(2, divergent)] * 2
+    assert (branch.kernel, branch.op, branch.bytes, branch.barriers) == ("parting", "wrong::parting", 0, 0)
+    rounds = [
+        [len({(t // by, t // by > k) for t in range(w, w + 32) if t // by >= k}) for k in range(64)] for w in (0, 32)
+    ]
+    assert last.branches == sum(one > 0 for warp in rounds for one in warp)
+    assert f"{divergent} of 2" in found.table() and f"{divergent} of 2 branches divergent" in found.html()
 
 
 def test_the_table_and_json(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from einkorn.dsl.contract import abi, checking
 from einkorn.dsl.contract.checking import Check, CheckState, Found
 
 Array = np.ndarray[Any, Any]
-ALL = Check.RACES | Check.BOUNDS | Check.UNINITIALISED | Check.COPIES
+ALL = Check.RACES | Check.BOUNDS | Check.UNINITIALISED | Check.COPIES | Check.PROMISES
 ZONE = 64  # bytes around a buffer that are nobody's
 _NO_RESERVE = 0x4000
 

@@ -1,6 +1,19 @@
 """Kernels that do with memory what they must not, beside the same ones done right."""
 
-from einkorn.dsl import DeviceContext, InputTensor, Int, MutableInputTensor, OutputTensor, atomic, gpu, int32, register
+from einkorn.dsl import (
+    DeviceContext,
+    InputTensor,
+    Int,
+    MutableInputTensor,
+    OutputTensor,
+    atomic,
+    float32,
+    gpu,
+    int4,
+    int32,
+    register,
+    stack,
+)
 
 OUT = OutputTensor[int32, "n"]
 IN = InputTensor[int32, "n"]
@@ -328,3 +341,71 @@ def awaited(out, x):
 @register("wrong::awaited")
 def awaited_op(out: OUT, x: IN, ctx: DeviceContext):
     ctx.launch(awaited, out, x, grid=1, block=128)
+
+
+def stacked(out, x, last: int, first: int, rounds: int, zeroed: bool):
+    """A thread's own storage: filled from `first` on, summed up to `last`."""
+    t = gpu.thread_idx.x
+    own = stack[int32](8, zeroed=zeroed)
+    for k in range(first, 8):
+        own[k] = x[t + k]
+    total = int32(0)
+    view = own.pointer()
+    for k in range(rounds):
+        total += view.load(Int(x[t]) * 0 + k + last - 7)
+    out[t] = total
+
+
+@register("wrong::stacked")
+def stacked_op(out: OUT, x: IN, ctx: DeviceContext, *, last: int = 7, first: int = 0, rounds: int = 8, zero: int = 0):
+    ctx.launch(stacked, out, x, last, first, rounds, zero == 1, grid=1, block=64)
+
+
+def halves(out, x, skips: int):
+    """Elements of half a byte in shared memory: thread t writes its own, and reads its neighbour's."""
+    t = gpu.thread_idx.x
+    tile = gpu.shared[int4](64)
+    if t != skips:
+        tile[t] = x[t].cast(int4)
+    gpu.barrier()
+    out[t] = tile[t ^ 1].cast(int32)
+
+
+@register("wrong::halves")
+def halves_op(out: OUT, x: IN, ctx: DeviceContext, *, skips: int = -1):
+    ctx.launch(halves, out, x, skips, grid=1, block=64)
+
+
+def promised(out, x, scope: str, by: int, rounds: int):
+    t = gpu.thread_idx.x
+    total = int32(0)
+    for r in range(rounds):
+        k = t
+        while k >= 0:  # threads make other numbers of rounds
+            total += gpu.uniform(int32(r), scope=scope)
+            k -= 32
+    if gpu.uniform(float32(t // by) * 0.5, scope=scope) > 0.25:
+        total += 1
+    out[gpu.global_idx.x] = total
+
+
+@register("wrong::promised")
+def promised_op(out: OUT, x: IN, ctx: DeviceContext, *, scope: str = "warp", by: int = 32, rounds: int = 2):
+    ctx.launch(promised, out, x, scope, by, rounds, grid=2, block=64)
+
+
+def parting(out, x, by: int):
+    t = gpu.thread_idx.x
+    if t // by % 2 == 0:
+        out[t] = x[t]
+    for k in range(t // by):
+        out[t] = int32(k)
+    n = t // by
+    while n > 0:
+        n -= 1
+    out[t] = int32(n)
+
+
+@register("wrong::parting")
+def parting_op(out: OUT, x: IN, ctx: DeviceContext, *, by: int = 32):
+    ctx.launch(parting, out, x, by, grid=1, block=64)
